@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The only structs shared between the kernel programs and user space.
+ *
+ * Every record starts with a wire_header. All integers are little-endian and
+ * naturally aligned; there is no implicit padding (both sides assert sizes).
+ * Times are nanoseconds of CLOCK_MONOTONIC (bpf_ktime_get_ns).
+ *
+ * Sequence numbers count per CPU and stream, lost records included, so a
+ * reader finds where and how many records are missing from the gaps alone.
+ */
+#ifndef HOLDUP_WIRE_H
+#define HOLDUP_WIRE_H
+
+#ifdef __bpf__
+typedef __u8 wire_u8;
+typedef __u16 wire_u16;
+typedef __u32 wire_u32;
+typedef __s32 wire_s32;
+typedef __u64 wire_u64;
+#else
+#include <stdint.h>
+typedef uint8_t wire_u8;
+typedef uint16_t wire_u16;
+typedef uint32_t wire_u32;
+typedef int32_t wire_s32;
+typedef uint64_t wire_u64;
+#endif
+
+enum wire_kind {
+	WIRE_SWITCH = 1,         /* struct wire_switch: prev is not a target */
+	WIRE_SWITCH_OUT = 2,     /* struct wire_switch_out: target prev stays runnable or dies */
+	WIRE_SWITCH_BLOCKED = 3, /* struct wire_switch_blocked: target prev blocks */
+	WIRE_WAKING = 4,         /* struct wire_waking */
+	WIRE_SAMPLE = 5,         /* struct wire_sample */
+	WIRE_STACK = 6,          /* struct wire_stack + addresses */
+	WIRE_FORK = 7,           /* struct wire_thread, of the new thread */
+	WIRE_EXEC = 8,           /* struct wire_thread */
+	WIRE_RENAME = 9,         /* struct wire_thread */
+	WIRE_EXIT = 10,          /* struct wire_thread */
+	WIRE_SNAPSHOT = 11,      /* struct wire_snapshot, from the task iterator */
+};
+
+/* Streams: one sequence per CPU for each. */
+enum wire_stream {
+	WIRE_STREAM_SCHED = 0,   /* switch and waking records */
+	WIRE_STREAM_SAMPLES = 1,
+	WIRE_STREAM_DEFS = 2,    /* stacks and thread life cycle, in the small ring */
+	WIRE_STREAMS = 3,
+};
+
+struct wire_header {
+	wire_u64 at_ns;
+	wire_u32 seq;
+	wire_u16 cpu;
+	wire_u8 kind;   /* enum wire_kind */
+	wire_u8 flags;  /* by kind, below */
+};
+
+/* wire_header.flags of the three switch kinds */
+#define WIRE_SWITCH_PREEMPT 0x01   /* the tracepoint's preempt argument */
+#define WIRE_SWITCH_THROTTLED 0x02 /* prev's CFS bandwidth is used up */
+#define WIRE_SWITCH_IN_IOWAIT 0x04 /* task_struct.in_iowait of prev */
+#define WIRE_SWITCH_MMAP_LOCK 0x08 /* prev blocks on its mmap_lock (contention_begin) */
+#define WIRE_SWITCH_NEXT_TARGET 0x10 /* next belongs to the traced program */
+
+struct wire_switch {
+	struct wire_header header;
+	wire_u32 prev_tid;
+	wire_u32 next_tid;   /* 0: the CPU goes idle */
+	wire_u32 prev_state; /* raw __state bits; 0 = runnable */
+	wire_u32 prev_tgid;
+};
+
+struct wire_switch_out {
+	struct wire_switch sw;
+	wire_u64 exec_ns;  /* se.sum_exec_runtime of prev: excludes stolen time */
+	wire_u64 queue_ns; /* sched_info.run_delay of prev; ~0 if the kernel lacks it */
+};
+
+/* wire_wait.object_kind: what `object` identifies */
+enum wire_object {
+	WIRE_OBJECT_NONE = 0,
+	WIRE_OBJECT_FUTEX = 1,      /* user address */
+	WIRE_OBJECT_PIPE = 2,       /* inode number; same for both ends */
+	WIRE_OBJECT_SOCKET = 3,     /* inode number of this end */
+	WIRE_OBJECT_FILE = 4,       /* inode number of a regular file or directory */
+	WIRE_OBJECT_DEVICE = 5,     /* inode number of a character device (tty, ...) */
+	WIRE_OBJECT_BLOCK = 6,      /* inode number of a block device */
+	WIRE_OBJECT_EVENTFD = 7,    /* address-like identity of the open file, folded to 64 bits */
+	WIRE_OBJECT_TIMERFD = 8,
+	WIRE_OBJECT_EPOLL = 9,
+	WIRE_OBJECT_SIGNALFD = 10,
+	WIRE_OBJECT_INOTIFY = 11,
+	WIRE_OBJECT_ANON = 12,      /* another anonymous inode */
+	WIRE_OBJECT_FD = 13,        /* kind unknown: the number of the descriptor */
+};
+
+struct wire_wait {
+	wire_s32 syscall;     /* orig_ax; -1: an exception (page fault) or interrupt */
+	wire_u32 object_kind; /* enum wire_object */
+	wire_u64 object;
+	wire_u32 op;          /* futex: raw op argument; else the fd */
+	wire_u32 value;       /* futex: raw val argument; else 0 */
+	wire_u32 owner_tid;   /* glibc mutex owner read at block time, as stored; 0 unknown */
+	wire_u32 stack_every; /* a stack was taken with probability 1/stack_every; 0: none was */
+	wire_u64 stack;       /* id of a WIRE_STACK record, 0 none */
+};
+
+struct wire_switch_blocked {
+	struct wire_switch_out out;
+	struct wire_wait wait;
+};
+
+enum wire_context {
+	WIRE_CONTEXT_THREAD = 0, /* `waker_tid` did it */
+	WIRE_CONTEXT_TIMER = 1,  /* an hrtimer; `waker_tid` was interrupted */
+	WIRE_CONTEXT_SOFTIRQ = 2,
+	WIRE_CONTEXT_IRQ = 3,
+};
+
+struct wire_waking {
+	struct wire_header header; /* flags: enum wire_context */
+	wire_u32 wakee_tid;
+	wire_u32 waker_tid;
+	wire_s32 waker_syscall;    /* orig_ax of the waker, -1 none; only in thread context */
+	wire_u32 target_cpu;
+	wire_u64 waker_object;     /* futex address if the waker is in futex(2), else 0 */
+	wire_u64 stack;            /* waker's stack, 0 none */
+};
+
+#define WIRE_SAMPLE_KERNEL 0x01 /* the CPU was in kernel mode */
+
+struct wire_sample {
+	struct wire_header header;
+	wire_u32 tid;
+	wire_u32 tgid;
+	wire_u64 ip;
+	wire_s32 syscall; /* orig_ax if in the kernel, else -1 */
+	wire_u32 pad;
+	wire_u64 stack;
+};
+
+struct wire_stack {
+	struct wire_header header;
+	wire_u64 id;            /* hash of tgid and addresses; never 0 */
+	wire_u32 tgid;
+	wire_u16 kernel_frames; /* first in `addresses` */
+	wire_u16 user_frames;
+	/* wire_u64 addresses[kernel_frames + user_frames], leaf first */
+};
+
+struct wire_thread {
+	struct wire_header header;
+	wire_u32 tid;
+	wire_u32 tgid;
+	wire_u32 parent_tid; /* WIRE_FORK: who forked; else 0 */
+	wire_u32 target;     /* 1: belongs to the traced program */
+	char name[16];       /* comm, zero-padded */
+};
+
+struct wire_snapshot {
+	struct wire_thread thread; /* header.flags: as for a switch; parent_tid = real_parent's tgid */
+	wire_u64 start_ns;         /* CLOCK_BOOTTIME start of the thread */
+	wire_u64 exec_ns;
+	wire_u64 queue_ns;
+	wire_u32 state;            /* raw __state bits */
+	wire_u32 on_cpu;           /* 1: running on header.cpu at that moment */
+	struct wire_wait wait;
+};
+
+#endif

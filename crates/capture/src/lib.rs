@@ -1,0 +1,1 @@
+//! holdup-capture

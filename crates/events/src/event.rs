@@ -1,0 +1,273 @@
+//! An event: what a source's record means, whatever the source.
+//!
+//! Events refer to threads by the kernel's `tid`; dense ids are given when the tables are built.
+
+use crate::wait::ObjectKind;
+use crate::{CpuId, Loss, Timestamp};
+
+/// One thing that happened, was seen, or is known to be missing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A CPU stops running one thread and starts running the next.
+    Switch(Switch),
+    /// A thread is made runnable.
+    Waking(Waking),
+    /// A CPU was interrupted to see what it does.
+    Sample(Sample),
+    /// The addresses of a stack that other events name.
+    Stack(RawStack),
+    /// A thread is born, renamed, replaces its program, or begins to exit.
+    Lifecycle(Lifecycle),
+    /// The state of one thread at one moment, from a task iterator or /proc.
+    Snapshot(Snapshot),
+    /// A file (or anonymous memory) is mapped executable.
+    Mapping(RawMapping),
+    /// Something is missing.
+    Loss(Loss),
+}
+
+/// See [`Event::Switch`]. `prev_tid` or `next_tid` 0 is the idle thread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Switch {
+    /// When.
+    pub at: Timestamp,
+    /// On which CPU.
+    pub cpu: CpuId,
+    /// The thread that stops running. [`TID_UNKNOWN`] where a source sees only arrivals.
+    pub prev_tid: u32,
+    /// The thread that starts. [`TID_UNKNOWN`] where a source sees only departures.
+    pub next_tid: u32,
+    /// Process of `prev_tid`; 0 if not known.
+    pub prev_tgid: u32,
+    /// What becomes of `prev_tid`.
+    pub outcome: Outcome,
+    /// CPU time that the kernel has accounted to `prev_tid` in its life, stolen time excluded (ns).
+    pub exec_ns: Option<u64>,
+    /// Time that `prev_tid` has spent runnable on a run queue in its life, before this (ns).
+    pub queue_ns: Option<u64>,
+}
+
+/// A tid that a source cannot tell.
+pub const TID_UNKNOWN: u32 = u32::MAX;
+
+/// What becomes of a thread that stops running.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Outcome {
+    /// The source does not follow this thread's waits (not a thread of the traced program).
+    #[default]
+    Untracked,
+    /// It could go on, but another runs: preempted in user or kernel mode.
+    Preempted,
+    /// It gave the CPU away itself (`sched_yield`).
+    Yielded,
+    /// Its group's CPU bandwidth is used up.
+    Throttled,
+    /// It waits.
+    Blocked(Box<RawWait>),
+    /// It is gone.
+    Dead,
+}
+
+/// What the kernel shows of a wait at the moment when the thread blocks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RawWait {
+    /// Raw `__state` bits of the task (TASK_INTERRUPTIBLE = 1, TASK_UNINTERRUPTIBLE = 2, …).
+    pub state: u32,
+    /// `task_struct.in_iowait`.
+    pub in_iowait: bool,
+    /// It waits for its address space's `mmap_lock`.
+    pub mmap_lock: bool,
+    /// Syscall number; -1 exception; `i32::MIN` not known.
+    pub syscall: i32,
+    /// What `object` is.
+    pub object_kind: ObjectKind,
+    /// Identity of the thing waited for; 0 if not known.
+    pub object: u64,
+    /// Raw futex operation, or the file descriptor.
+    pub op: u32,
+    /// Raw futex value argument, else 0.
+    pub value: u32,
+    /// Owner that a glibc mutex names, unchecked; 0 if none.
+    pub owner_tid: u32,
+    /// Id of an [`Event::Stack`]; 0 if none was taken.
+    pub stack: u64,
+    /// The stack was taken with probability 1/`stack_every`; 0 if stacks were not asked for.
+    pub stack_every: u32,
+}
+
+/// See [`Event::Waking`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waking {
+    /// When the waker decided it; the wakee reaches a run queue later (IPI).
+    pub at: Timestamp,
+    /// The CPU that the waker ran on.
+    pub cpu: CpuId,
+    /// Who becomes runnable.
+    pub wakee_tid: u32,
+    /// Who was running on `cpu`: the waker if `context` is [`WakeContext::Thread`].
+    pub waker_tid: u32,
+    /// On whose behalf.
+    pub context: WakeContext,
+    /// The waker's syscall, -1 none, `i32::MIN` not known.
+    pub waker_syscall: i32,
+    /// Futex address if the waker is in futex(2), else 0.
+    pub waker_object: u64,
+    /// The waker's stack, 0 if none was taken.
+    pub stack: u64,
+}
+
+crate::wait::codes! {
+    /// What made the wakeup. Codes equal `enum wire_context`.
+    WakeContext {
+        /// A thread, by what it does.
+        Thread = 0 "thread",
+        /// A timer that expired.
+        Timer = 1 "timer",
+        /// A soft interrupt: network, block completion, RCU.
+        SoftIrq = 2 "softirq",
+        /// A device's interrupt.
+        Irq = 3 "irq",
+    }
+}
+
+/// See [`Event::Sample`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: Timestamp,
+    /// Where.
+    pub cpu: CpuId,
+    /// The running thread.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Instruction pointer, of the kernel if `in_kernel`.
+    pub ip: u64,
+    /// The CPU was in kernel mode.
+    pub in_kernel: bool,
+    /// The syscall it was in; -1 if none (user mode, fault, interrupt).
+    pub syscall: i32,
+    /// Id of an [`Event::Stack`]; 0 if none.
+    pub stack: u64,
+}
+
+/// See [`Event::Stack`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RawStack {
+    /// When it was first seen: which mappings hold its addresses.
+    pub at: Timestamp,
+    /// What other events call it; unique for one process and list of addresses.
+    pub id: u64,
+    /// Whose user addresses they are.
+    pub tgid: u32,
+    /// How many of `addresses` are the kernel's; those come first.
+    pub kernel_frames: u16,
+    /// Leaf first. All but the leaf are return addresses.
+    pub addresses: Vec<u64>,
+}
+
+/// See [`Event::Lifecycle`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lifecycle {
+    /// When.
+    pub at: Timestamp,
+    /// What happened.
+    pub change: LifecycleChange,
+    /// To whom.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Its name (`comm`) after the change.
+    pub name: String,
+    /// It belongs to the traced program.
+    pub target: bool,
+}
+
+/// What happened to a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LifecycleChange {
+    /// Born of `parent_tid`.
+    Fork {
+        /// The thread that called clone or fork.
+        parent_tid: u32,
+    },
+    /// Runs another program now.
+    Exec,
+    /// Has another name now.
+    Rename,
+    /// Begins to exit; it ends at its last switch.
+    Exit,
+}
+
+/// See [`Event::Snapshot`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// The process that started its process; 0 if not known.
+    pub parent_tgid: u32,
+    /// Its name (`comm`).
+    pub name: String,
+    /// It belongs to the traced program.
+    pub target: bool,
+    /// What it does.
+    pub state: SnapshotState,
+    /// As in [`Switch::exec_ns`].
+    pub exec_ns: Option<u64>,
+    /// As in [`Switch::queue_ns`].
+    pub queue_ns: Option<u64>,
+}
+
+/// What a thread does at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SnapshotState {
+    /// It runs there ([`CpuId::NONE`] if the source can't tell where).
+    Running(CpuId),
+    /// It waits for a CPU.
+    Runnable,
+    /// It waits for something; it began before this moment.
+    Blocked(Box<RawWait>),
+    /// It is gone, or going.
+    Dead,
+    /// Known to exist; its state is not followed.
+    Untracked,
+}
+
+/// See [`Event::Mapping`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RawMapping {
+    /// When it came to be.
+    pub at: Timestamp,
+    /// In which process.
+    pub tgid: u32,
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// Offset of `start` in the file.
+    pub file_offset: u64,
+    /// The file as the process names it, or a name in brackets (`[vdso]`), or empty (anonymous).
+    pub path: String,
+    /// Build id, empty if none is known.
+    pub build_id: Vec<u8>,
+}
+
+impl Event {
+    /// When it happened; for a loss, when it began.
+    pub fn at(&self) -> Timestamp {
+        match self {
+            Event::Switch(switch) => switch.at,
+            Event::Waking(waking) => waking.at,
+            Event::Sample(sample) => sample.at,
+            Event::Stack(stack) => stack.at,
+            Event::Lifecycle(lifecycle) => lifecycle.at,
+            Event::Snapshot(snapshot) => snapshot.at,
+            Event::Mapping(mapping) => mapping.at,
+            Event::Loss(loss) => loss.start,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The spine of holdup: what every other crate speaks.
+//!
+//! `Record` (bytes of a source) → [`Event`] (what it means) → [`Trace`] (frozen column
+//! tables) → findings. This crate holds the identifiers, the units of time, the events, the
+//! tables and the recording on disk. It depends on no other crate of the workspace.
+
+pub mod event;
+pub mod ids;
+pub mod loss;
+pub mod recording;
+pub mod tables;
+pub mod time;
+pub mod trace;
+pub mod wait;
+
+pub use event::Event;
+pub use ids::{CpuId, FrameId, ProcessId, StackId, ThreadId, WaitId};
+pub use loss::Loss;
+pub use time::{Duration, Timestamp};
+pub use trace::Trace;
+pub use wait::{ObjectKind, Wait, WaitReason};

@@ -1,0 +1,20 @@
+//! Loss: what a source knows that it did not see. A row of the trace, never a line on stderr.
+
+use crate::{CpuId, Timestamp};
+
+/// Something that is missing from the trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Which source lost it: its registry name, kebab-case (`sched`, `cpu-samples`, `journal`, …).
+    pub source: String,
+    /// Why, as a kebab-case name (`ring-full`, `truncated`, `checksum`, `late`, `unreadable`, …).
+    pub reason: String,
+    /// The CPU concerned; [`CpuId::NONE`] for all.
+    pub cpu: CpuId,
+    /// No event of this source is missing before.
+    pub start: Timestamp,
+    /// No event of this source is missing after.
+    pub end: Timestamp,
+    /// How many events are missing, exactly; 0 if that is not known.
+    pub events: u64,
+}

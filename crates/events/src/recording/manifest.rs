@@ -1,0 +1,105 @@
+//! `manifest.json`: what was recorded, where, how, and at which cost.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the format that this build writes. A reader refuses a greater one.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// What a recording says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT_VERSION`] of the writer.
+    pub format: u32,
+    /// Version of the holdup that wrote it.
+    pub holdup: String,
+    /// The command, as given; for an attach, the target's own command line.
+    pub command: Vec<String>,
+    /// `run`, `attach` or `all`.
+    pub mode: String,
+    /// Exit status of the command as a shell would give it, if it was run and ended.
+    pub exit_status: Option<i32>,
+    /// The machine.
+    pub host: Host,
+    /// First moment of the recording (ns, CLOCK_MONOTONIC).
+    pub start_ns: u64,
+    /// Last moment.
+    pub end_ns: u64,
+    /// Unix time of `start_ns` in nanoseconds.
+    pub start_unix_ns: u64,
+    /// How much of the kernel could be seen.
+    pub rung: Rung,
+    /// Why it is not a higher rung; empty on the highest.
+    pub rung_reason: String,
+    /// Every source, with what it could and could not do.
+    pub sources: Vec<SourceState>,
+    /// What the recording itself cost.
+    pub cost: Cost,
+    /// It was made from the journal of a recorder that did not end in order.
+    pub recovered: bool,
+    /// Interval of the on-CPU samples (ns); 0 if there were none.
+    pub sample_period_ns: u64,
+    /// How stacks of blocked threads were taken: `all`, `sampled`, `none`.
+    pub stacks: String,
+}
+
+/// The machine that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// CPUs online.
+    pub cpus: u32,
+    /// CPUs that the target may use.
+    pub cpus_allowed: u32,
+    /// Model of the CPU.
+    pub cpu_model: String,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+}
+
+/// How much of the kernel a recording could see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rung {
+    /// BPF programs: every switch with its reason, every wakeup.
+    #[default]
+    Bpf,
+    /// `perf_event_open` as an ordinary user: exact running times, no reasons, no wakers.
+    Perf,
+    /// Polling of /proc: all states sampled.
+    Proc,
+}
+
+/// One source of the recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceState {
+    /// Its registry name.
+    pub name: String,
+    /// It delivered.
+    pub active: bool,
+    /// What it could not do, and the command that mends it; empty if nothing.
+    pub missing: String,
+    /// Events delivered.
+    pub events: u64,
+    /// Events lost, exactly.
+    pub lost: u64,
+}
+
+/// What the recording cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// CPU time of the recorder's own process (ns; exact, getrusage).
+    pub recorder_cpu_ns: u64,
+    /// CPU time of the kernel programs (ns; mean cost of measured windows × runs).
+    pub probes_cpu_ns: u64,
+    /// Standard error of `probes_cpu_ns`.
+    pub probes_cpu_error_ns: u64,
+    /// Context switches seen.
+    pub switches: u64,
+    /// Bytes of the recording on disk.
+    pub bytes: u64,
+    /// Peak resident memory of the recorder, bytes.
+    pub recorder_memory_bytes: u64,
+}

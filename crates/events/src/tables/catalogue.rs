@@ -1,0 +1,66 @@
+//! The small tables: processes, threads, waits, mappings.
+
+use crate::{ProcessId, ThreadId, Timestamp, Wait};
+
+/// A process (thread group), named by its last `exec`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// The kernel's number (tgid) in the host's pid namespace.
+    pub pid: u32,
+    /// Name of its main thread.
+    pub name: String,
+    /// It belongs to the traced program.
+    pub target: bool,
+    /// The process that started it, if known.
+    pub parent: Option<ProcessId>,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// The kernel's number.
+    pub tid: u32,
+    /// Whose thread.
+    pub process: ProcessId,
+    /// Its last name.
+    pub name: String,
+    /// It belongs to the traced program: its slices tile `start..end`. Otherwise only its
+    /// running slices are known.
+    pub target: bool,
+    /// When it was born, or when the recording began if it was there before.
+    pub start: Timestamp,
+    /// When it was gone, or when the recording ended.
+    pub end: Timestamp,
+    /// Its life began before the recording.
+    pub began_before: bool,
+    /// It still lived when the recording ended.
+    pub alive_at_end: bool,
+    /// The thread that made it, if known.
+    pub parent: Option<ThreadId>,
+}
+
+/// Executable memory of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mapping {
+    /// Whose.
+    pub process: ProcessId,
+    /// From when on; it ends where a later one overlaps.
+    pub at: Timestamp,
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// Offset of `start` in the file.
+    pub file_offset: u64,
+    /// As the process names it.
+    pub path: String,
+    /// Empty if not known.
+    pub build_id: Vec<u8>,
+}
+
+/// Row = [`ProcessId`].
+pub type Processes = Vec<Process>;
+/// Row = [`ThreadId`].
+pub type Threads = Vec<Thread>;
+/// Row = [`crate::WaitId`]; row 0 is `Wait::default()`.
+pub type Waits = Vec<Wait>;

@@ -1,0 +1,14 @@
+//! The column tables of a trace. Tables *append* while they are built, then are *frozen* in a
+//! [`crate::Trace`]. A table with many rows keeps its columns apart (structure of arrays).
+
+mod catalogue;
+mod samples;
+mod slices;
+mod stacks;
+mod wakeups;
+
+pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Waits};
+pub use samples::{SampleRow, Samples};
+pub use slices::{Slice, SliceRow, Slices, Steal, ThreadState};
+pub use stacks::{Frame, FrameKind, Frames, StackRow, Stacks};
+pub use wakeups::{Wakeup, Wakeups};

@@ -1,0 +1,213 @@
+//! Slices: a thread in one state for a while. The main table.
+
+use std::ops::Range;
+
+use crate::{CpuId, Duration, StackId, ThreadId, Timestamp, WaitId};
+
+crate::wait::codes! {
+    /// What a thread does during a slice. Codes are stored: append, never renumber.
+    ThreadState {
+        /// Its state is not known: events are missing.
+        Unknown = 0 "unknown",
+        /// On a CPU (time that the hypervisor took away included: see [`Steal`]).
+        Running = 1 "running",
+        /// Waits for a CPU after a wakeup or its birth.
+        Runnable = 2 "runnable",
+        /// Waits for a CPU because another thread was given its.
+        Preempted = 3 "preempted",
+        /// Waits for a CPU after giving it away (`sched_yield`).
+        Yielded = 4 "yielded",
+        /// May not run: its group's CPU bandwidth is used up.
+        Throttled = 5 "throttled",
+        /// Waits for something else than a CPU.
+        Blocked = 6 "blocked",
+        /// Not followed (a foreign thread that is not running).
+        Untracked = 7 "untracked",
+    }
+}
+
+impl ThreadState {
+    /// It could run if it had a CPU.
+    pub fn waits_for_cpu(self) -> bool {
+        use ThreadState::*;
+        matches!(self, Runnable | Preempted | Yielded | Throttled)
+    }
+}
+
+/// One row as a value: what a slice is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// Whose.
+    pub thread: ThreadId,
+    /// From when.
+    pub start: Timestamp,
+    /// To when: the start of the thread's next slice, or the thread's end.
+    pub end: Timestamp,
+    /// In which state.
+    pub state: ThreadState,
+    /// Running: where. Waiting for a CPU: where it ran next, if known.
+    pub cpu: CpuId,
+    /// Blocked: for what.
+    pub wait: WaitId,
+    /// Blocked: the stack it blocked with, if one was taken.
+    pub stack: StackId,
+    /// `stack` was taken with probability 1/`stack_every`: it stands for this many such slices.
+    /// 0 where no stacks were wanted.
+    pub stack_every: u16,
+}
+
+impl Slice {
+    /// Its length.
+    pub fn duration(&self) -> Duration {
+        self.end.since(self.start)
+    }
+}
+
+/// One row of [`Slices`], as the builder appends it: the end follows from the next row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SliceRow {
+    /// See [`Slice::thread`].
+    pub thread: ThreadId,
+    /// See [`Slice::start`].
+    pub start: Timestamp,
+    /// See [`Slice::state`].
+    pub state: ThreadState,
+    /// See [`Slice::cpu`].
+    pub cpu: CpuId,
+    /// See [`Slice::wait`].
+    pub wait: WaitId,
+    /// See [`Slice::stack`].
+    pub stack: StackId,
+    /// See [`Slice::stack_every`].
+    pub stack_every: u16,
+}
+
+/// CPU time of one running slice that the hypervisor gave to somebody else: the slice's wall
+/// time less what the kernel accounted. Rows sorted by thread, then start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steal {
+    /// Whose slice.
+    pub thread: ThreadId,
+    /// The slice's start.
+    pub slice_start: Timestamp,
+    /// How much of it was stolen; at most its length.
+    pub stolen: Duration,
+}
+
+/// All slices, sorted by thread, then start. For each thread they tile its life: a slice ends
+/// where the next one starts, the last one at `thread.end`.
+#[derive(Clone, Debug, Default)]
+pub struct Slices {
+    /// `rows_of_thread[t]..rows_of_thread[t + 1]` are the rows of thread `t`.
+    rows_of_thread: Vec<u32>,
+    start: Vec<Timestamp>,
+    state: Vec<ThreadState>,
+    cpu: Vec<CpuId>,
+    wait: Vec<WaitId>,
+    stack: Vec<StackId>,
+    stack_every: Vec<u16>,
+    thread_end: Vec<Timestamp>,
+}
+
+impl Slices {
+    /// Freezes `batches` of rows into the table. Rows of one thread must come in time order within and
+    /// across batches; rows of different threads may come in any order. `thread_end[t]` is
+    /// the end of thread `t`'s life; rows of threads beyond it are dropped.
+    pub fn freeze(batches: &[Vec<SliceRow>], thread_end: Vec<Timestamp>) -> Slices {
+        let threads = thread_end.len();
+        let mut rows_of_thread = vec![0u32; threads + 1];
+        for row in batches.iter().flatten() {
+            if let Some(count) = rows_of_thread.get_mut(row.thread.index() + 1) {
+                *count += 1;
+            }
+        }
+        for thread in 0..threads {
+            rows_of_thread[thread + 1] += rows_of_thread[thread];
+        }
+        let total = rows_of_thread[threads] as usize;
+        let mut next_row = rows_of_thread.clone();
+        let mut slices = Slices {
+            start: vec![Timestamp(0); total],
+            state: vec![ThreadState::Unknown; total],
+            cpu: vec![CpuId::NONE; total],
+            wait: vec![WaitId::NONE; total],
+            stack: vec![StackId::NONE; total],
+            stack_every: vec![0; total],
+            rows_of_thread,
+            thread_end,
+        };
+        for row in batches.iter().flatten() {
+            if row.thread.index() >= threads {
+                continue;
+            }
+            let at = next_row[row.thread.index()] as usize;
+            next_row[row.thread.index()] += 1;
+            slices.start[at] = row.start;
+            slices.state[at] = row.state;
+            slices.cpu[at] = row.cpu;
+            slices.wait[at] = row.wait;
+            slices.stack[at] = row.stack;
+            slices.stack_every[at] = row.stack_every;
+        }
+        slices
+    }
+
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.start.len()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.start.is_empty()
+    }
+
+    /// How many threads the table covers.
+    pub fn threads(&self) -> usize {
+        self.thread_end.len()
+    }
+
+    /// The rows of one thread, in time order.
+    pub fn rows(&self, thread: ThreadId) -> Range<usize> {
+        match self.rows_of_thread.get(thread.index()..thread.index() + 2) {
+            Some([from, to]) => *from as usize..*to as usize,
+            _ => 0..0,
+        }
+    }
+
+    /// The slices of one thread, in time order.
+    pub fn of(&self, thread: ThreadId) -> impl DoubleEndedIterator<Item = Slice> + '_ {
+        let rows = self.rows(thread);
+        let last = rows.end;
+        rows.map(move |row| self.get(thread, row, last))
+    }
+
+    /// One slice; `row` must be one of `rows(thread)`.
+    pub fn at(&self, thread: ThreadId, row: usize) -> Slice {
+        self.get(thread, row, self.rows(thread).end)
+    }
+
+    fn get(&self, thread: ThreadId, row: usize, rows_end: usize) -> Slice {
+        let next = row + 1;
+        let end = if next < rows_end { self.start[next] } else { self.thread_end[thread.index()] };
+        Slice {
+            thread,
+            start: self.start[row],
+            end: end.max(self.start[row]),
+            state: self.state[row],
+            cpu: self.cpu[row],
+            wait: self.wait[row],
+            stack: self.stack[row],
+            stack_every: self.stack_every[row],
+        }
+    }
+
+    /// The row of `thread` that covers `at`, if any.
+    pub fn covering(&self, thread: ThreadId, at: Timestamp) -> Option<usize> {
+        let rows = self.rows(thread);
+        let starts = &self.start[rows.clone()];
+        let behind = starts.partition_point(|start| *start <= at);
+        let row = rows.start + behind.checked_sub(1)?;
+        (at < self.get(thread, row, rows.end).end).then_some(row)
+    }
+}

@@ -1,0 +1,93 @@
+//! Stacks as (frame, parent) pairs, and frames.
+
+use crate::{FrameId, StackId};
+
+/// One stack: its leaf frame on top of its caller's stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StackRow {
+    /// The leaf.
+    pub frame: FrameId,
+    /// The caller's stack; [`StackId::NONE`] at the root. Always a smaller row.
+    pub parent: StackId,
+}
+
+/// All stacks; row 0 is "none" and has no frame.
+#[derive(Clone, Debug)]
+pub struct Stacks {
+    rows: Vec<StackRow>,
+}
+
+impl Default for Stacks {
+    fn default() -> Stacks {
+        Stacks { rows: vec![StackRow::default()] }
+    }
+}
+
+impl Stacks {
+    /// From rows as [`Stacks::rows`] gives them. A parent that is not a smaller row becomes "none".
+    pub fn from_rows(mut rows: Vec<StackRow>) -> Stacks {
+        if rows.is_empty() {
+            return Stacks::default();
+        }
+        for (index, row) in rows.iter_mut().enumerate() {
+            if row.parent.index() >= index {
+                row.parent = StackId::NONE;
+            }
+        }
+        Stacks { rows }
+    }
+
+    /// Appends one; the caller interns.
+    pub fn append(&mut self, row: StackRow) -> StackId {
+        self.rows.push(row);
+        StackId((self.rows.len() - 1) as u32)
+    }
+
+    /// Every row, "none" first.
+    pub fn rows(&self) -> &[StackRow] {
+        &self.rows
+    }
+
+    /// The frames of a stack, leaf first.
+    pub fn frames(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
+        let mut next = stack;
+        std::iter::from_fn(move || {
+            if next == StackId::NONE {
+                return None;
+            }
+            let row = self.rows.get(next.index())?;
+            next = row.parent;
+            Some(row.frame)
+        })
+    }
+}
+
+crate::wait::codes! {
+    /// Where a frame's code is.
+    FrameKind {
+        /// Not known.
+        Unknown = 0 "unknown",
+        /// A native user-space function.
+        User = 1 "user",
+        /// The kernel.
+        Kernel = 2 "kernel",
+    }
+}
+
+/// A place in the code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Where the code is.
+    pub kind: FrameKind,
+    /// Demangled name; empty if there is no symbol (then `module` + `offset` tell).
+    pub function: String,
+    /// File name of the binary (path as the process saw it), `[kernel]`, `[vdso]`, or empty.
+    pub module: String,
+    /// Of a user frame in a file: offset in that file; else the address.
+    pub offset: u64,
+    /// Distance from the symbol's start, in bytes, if there is a symbol.
+    pub function_offset: u64,
+}
+
+/// Row = [`FrameId`].
+pub type Frames = Vec<Frame>;

@@ -1,0 +1,68 @@
+//! Units of time. Nanoseconds throughout; the type says whether a point or a length is meant.
+
+use std::ops::{Add, AddAssign, Sub};
+
+/// A point in time: nanoseconds of `CLOCK_MONOTONIC` of the recorded machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Timestamp(pub u64);
+
+/// A length of time in nanoseconds; never negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Duration(pub u64);
+
+impl Timestamp {
+    /// The length from `earlier` to here; zero if `earlier` is later.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Duration {
+    /// Zero nanoseconds.
+    pub const ZERO: Duration = Duration(0);
+
+    /// In seconds.
+    pub fn seconds(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// This length less `other`; zero if `other` is longer.
+    pub fn saturating_sub(self, other: Duration) -> Duration {
+        Duration(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Timestamp;
+    fn add(self, length: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_add(length.0))
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Timestamp;
+    fn sub(self, length: Duration) -> Timestamp {
+        Timestamp(self.0.saturating_sub(length.0))
+    }
+}
+
+impl Add for Duration {
+    type Output = Duration;
+    fn add(self, other: Duration) -> Duration {
+        Duration(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Duration {
+    fn add_assign(&mut self, other: Duration) {
+        *self = *self + other;
+    }
+}
+
+impl std::iter::Sum for Duration {
+    fn sum<I: Iterator<Item = Duration>>(lengths: I) -> Duration {
+        lengths.fold(Duration::ZERO, Add::add)
+    }
+}

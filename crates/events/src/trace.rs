@@ -1,0 +1,85 @@
+//! A trace: one recording in memory, frozen.
+
+use crate::recording::Manifest;
+use crate::tables::{Frames, Mapping, Processes, Samples, Slices, Stacks, Steal, Threads, Waits, Wakeups};
+use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
+
+/// Everything known about one recording.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// What was recorded, where, how, at which cost.
+    pub manifest: Manifest,
+    /// Row = [`ProcessId`].
+    pub processes: Processes,
+    /// Row = [`ThreadId`].
+    pub threads: Threads,
+    /// What each thread did when.
+    pub slices: Slices,
+    /// Which running slices were partly stolen by the hypervisor; sorted by thread, slice start.
+    pub steals: Vec<Steal>,
+    /// Row = [`WaitId`].
+    pub waits: Waits,
+    /// Who woke whom.
+    pub wakeups: Wakeups,
+    /// On-CPU samples, sorted by thread, then time.
+    pub samples: Samples,
+    /// Row = [`StackId`].
+    pub stacks: Stacks,
+    /// Row = [`FrameId`].
+    pub frames: Frames,
+    /// Executable memory.
+    pub mappings: Vec<Mapping>,
+    /// What is missing.
+    pub losses: Vec<Loss>,
+}
+
+impl Trace {
+    /// When the recording began.
+    pub fn start(&self) -> Timestamp {
+        Timestamp(self.manifest.start_ns)
+    }
+
+    /// When it ended.
+    pub fn end(&self) -> Timestamp {
+        Timestamp(self.manifest.end_ns)
+    }
+
+    /// Wall time of the recording.
+    pub fn wall(&self) -> Duration {
+        self.end().since(self.start())
+    }
+
+    /// Threads of the traced program.
+    pub fn target_threads(&self) -> impl Iterator<Item = ThreadId> + '_ {
+        (0..self.threads.len() as u32).map(ThreadId).filter(|id| self.threads[id.index()].target)
+    }
+
+    /// The wait of a blocked slice.
+    pub fn wait(&self, id: WaitId) -> &Wait {
+        static NONE: std::sync::LazyLock<Wait> = std::sync::LazyLock::new(Wait::default);
+        self.waits.get(id.index()).unwrap_or(&NONE)
+    }
+
+    /// Name of a frame for people: the function, else `module+0xoffset`.
+    pub fn frame_name(&self, id: FrameId) -> String {
+        match self.frames.get(id.index()) {
+            None => "?".to_owned(),
+            Some(frame) if !frame.function.is_empty() => frame.function.clone(),
+            Some(frame) if frame.module.is_empty() => format!("0x{:x}", frame.offset),
+            Some(frame) => {
+                let file = frame.module.rsplit('/').next().unwrap_or(&frame.module);
+                format!("{file}+0x{:x}", frame.offset)
+            }
+        }
+    }
+
+    /// The frames of a stack, leaf first.
+    pub fn stack_frames(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
+        self.stacks.frames(stack)
+    }
+
+    /// A process's name and pid, for people.
+    pub fn process_name(&self, id: ProcessId) -> &str {
+        self.processes.get(id.index()).map_or("?", |process| process.name.as_str())
+    }
+}

@@ -1,0 +1,46 @@
+//! Everything that a report prints: derived facts and ranked findings of one trace.
+
+use holdup_events::Trace;
+
+use crate::derive::{cpus, ledger, locks, parallelism, syscalls};
+use crate::finding::Finding;
+use crate::rules;
+
+/// The derived facts that rules judge and reports print.
+#[derive(Clone, Debug, Default)]
+pub struct Derived {
+    /// Where the time went.
+    pub ledger: ledger::Ledger,
+    /// What each CPU did.
+    pub cpus: Vec<cpus::CpuUse>,
+    /// Each lock that somebody waited for, the costliest first.
+    pub locks: Vec<locks::LockUse>,
+    /// Syscalls by running time (sampled) and blocked time (exact), the costliest first.
+    pub syscalls: Vec<syscalls::SyscallUse>,
+    /// How many threads ran, over time.
+    pub parallelism: parallelism::Parallelism,
+}
+
+/// What there is to say about a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Analysis {
+    /// The facts.
+    pub derived: Derived,
+    /// The findings, the most rewarding first.
+    pub findings: Vec<Finding>,
+    /// Rules that could not be judged, with the reason.
+    pub skipped: Vec<(&'static str, String)>,
+}
+
+/// Derives the facts and judges every rule.
+pub fn analyse(trace: &Trace) -> Analysis {
+    let derived = Derived {
+        ledger: ledger::derive(trace),
+        cpus: cpus::derive(trace),
+        locks: locks::derive(trace),
+        syscalls: syscalls::derive(trace),
+        parallelism: parallelism::derive(trace),
+    };
+    let (findings, skipped) = rules::judge(trace, &derived);
+    Analysis { derived, findings, skipped }
+}

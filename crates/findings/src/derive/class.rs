@@ -1,0 +1,86 @@
+//! The ledger's classes.
+
+/// A class of thread time. Every thread-nanosecond is in exactly one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// Running user code that no narrower class claims.
+    Useful = 0,
+    /// Running in a syscall, fault or interrupt.
+    Kernel = 1,
+    /// Blocked on a contended lock.
+    LockWait = 2,
+    /// Blocked until another thread ends, or at a barrier.
+    JoinWait = 3,
+    /// Blocked with nothing to do: a condition variable, an empty queue, an idle event loop.
+    WorkWait = 4,
+    /// Blocked on the disk or a file system.
+    IoWait = 5,
+    /// Blocked on a socket.
+    NetWait = 6,
+    /// Blocked on a pipe.
+    PipeWait = 7,
+    /// Blocked on a timer it asked for.
+    Sleep = 8,
+    /// Blocked until a child process ends or execs.
+    ChildWait = 9,
+    /// Blocked on a page fault or the address space's lock.
+    FaultWait = 10,
+    /// Blocked inside the kernel on something that no other class names.
+    KernelWait = 11,
+    /// Stopped by job control or a tracer.
+    Stopped = 12,
+    /// Could run, had no CPU.
+    RunQueue = 13,
+    /// On a CPU that the hypervisor had given to somebody else.
+    Stolen = 14,
+    /// Not known: events are missing, or no source can tell.
+    Unknown = 15,
+}
+
+/// How many classes there are.
+pub const CLASSES: usize = 16;
+
+impl Class {
+    /// Every class, in the order of reports.
+    pub const ALL: [Class; CLASSES] = [
+        Class::Useful,
+        Class::Kernel,
+        Class::LockWait,
+        Class::JoinWait,
+        Class::WorkWait,
+        Class::IoWait,
+        Class::NetWait,
+        Class::PipeWait,
+        Class::Sleep,
+        Class::ChildWait,
+        Class::FaultWait,
+        Class::KernelWait,
+        Class::Stopped,
+        Class::RunQueue,
+        Class::Stolen,
+        Class::Unknown,
+    ];
+
+    /// The stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Useful => "useful",
+            Class::Kernel => "kernel",
+            Class::LockWait => "lock-wait",
+            Class::JoinWait => "join-wait",
+            Class::WorkWait => "work-wait",
+            Class::IoWait => "io-wait",
+            Class::NetWait => "net-wait",
+            Class::PipeWait => "pipe-wait",
+            Class::Sleep => "sleep",
+            Class::ChildWait => "child-wait",
+            Class::FaultWait => "fault-wait",
+            Class::KernelWait => "kernel-wait",
+            Class::Stopped => "stopped",
+            Class::RunQueue => "run-queue",
+            Class::Stolen => "stolen",
+            Class::Unknown => "unknown",
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What the trace means: the ledger and other derived facts, and the rules that judge them.
+//! Pure functions from a frozen [`holdup_events::Trace`]: no I/O, no clock, no randomness.
+
+pub mod analysis;
+pub mod derive;
+pub mod finding;
+pub mod rules;
+
+pub use analysis::{Analysis, analyse};
+pub use finding::{Confidence, Evidence, Finding, Gain};
