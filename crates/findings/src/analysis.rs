@@ -2,7 +2,7 @@
 
 use holdup_events::Trace;
 
-use crate::derive::{cpus, ledger, locks, parallelism, syscalls};
+use crate::derive::{cpus, ledger, locks, occupancy, parallelism, syscalls, timelines};
 use crate::finding::Finding;
 use crate::rules;
 
@@ -19,6 +19,8 @@ pub struct Derived {
     pub syscalls: Vec<syscalls::SyscallUse>,
     /// How many threads ran, over time.
     pub parallelism: parallelism::Parallelism,
+    /// What kept threads off idle CPUs.
+    pub occupancy: occupancy::Occupancy,
 }
 
 /// What there is to say about a trace.
@@ -34,12 +36,16 @@ pub struct Analysis {
 
 /// Derives the facts and judges every rule.
 pub fn analyse(trace: &Trace) -> Analysis {
+    let timelines = timelines::Timelines::derive(trace);
+    let ledger = ledger::derive_with(trace, &timelines);
+    let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
     let derived = Derived {
-        ledger: ledger::derive(trace),
-        cpus: cpus::derive(trace),
+        cpus: cpus::derive_with(trace, &timelines),
         locks: locks::derive(trace),
-        syscalls: syscalls::derive(trace),
-        parallelism: parallelism::derive(trace),
+        syscalls: syscalls::derive_with(trace, &ledger),
+        ledger,
+        parallelism,
+        occupancy,
     };
     let (findings, skipped) = rules::judge(trace, &derived);
     Analysis { derived, findings, skipped }

@@ -1,4 +1,6 @@
-//! The ledger's classes.
+//! The ledger's classes, and which wait belongs to which.
+
+use holdup_events::WaitReason;
 
 /// A class of thread time. Every thread-nanosecond is in exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,6 +83,55 @@ impl Class {
             Class::RunQueue => "run-queue",
             Class::Stolen => "stolen",
             Class::Unknown => "unknown",
+        }
+    }
+}
+
+impl Class {
+    /// The class of a blocked thread's time, by what it waits for. One exception is the ledger's:
+    /// a [`WaitReason::Multiplex`] that its timeout ended is a [`Class::Sleep`].
+    pub fn of_wait(reason: WaitReason) -> Class {
+        use WaitReason::*;
+        match reason {
+            Lock | FileLock => Class::LockWait,
+            Join | Barrier => Class::JoinWait,
+            Park | Multiplex | EventFd | Signal | Device | Ipc | IoUring => Class::WorkWait,
+            Sleep => Class::Sleep,
+            Disk => Class::IoWait,
+            Socket => Class::NetWait,
+            Pipe => Class::PipeWait,
+            Child => Class::ChildWait,
+            Fault | MmapLock => Class::FaultWait,
+            Kernel => Class::KernelWait,
+            Stopped => Class::Stopped,
+            Unknown => Class::Unknown,
+        }
+    }
+
+    /// It is time blocked until another thread does something: a lock, a join, an empty queue.
+    pub fn waits_for_threads(self) -> bool {
+        matches!(self, Class::LockWait | Class::JoinWait | Class::WorkWait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_index_the_list() {
+        let codes: std::collections::BTreeSet<u8> = Class::ALL.iter().map(|class| *class as u8).collect();
+        assert_eq!(codes.into_iter().collect::<Vec<_>>(), (0..CLASSES as u8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn no_wait_counts_as_running() {
+        for reason in WaitReason::ALL {
+            let class = Class::of_wait(*reason);
+            assert!(
+                !matches!(class, Class::Useful | Class::Kernel | Class::RunQueue | Class::Stolen),
+                "{reason:?}"
+            );
         }
     }
 }

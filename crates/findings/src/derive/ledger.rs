@@ -1,8 +1,16 @@
 //! The ledger: where every thread-nanosecond went.
+//!
+//! Slices tile each thread's life, so the classes sum to it exactly. All is exact but one line:
+//! how running time splits into [`Class::Useful`] and [`Class::Kernel`] is sampled (`split.rs`).
 
-use holdup_events::{Duration, ThreadId, Trace};
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, Steal, ThreadState, Wakeup};
+use holdup_events::{CpuId, Duration, ThreadId, Trace, WaitReason};
 
-use super::class::CLASSES;
+use super::class::{CLASSES, Class};
+use super::parallel;
+use super::split::{KernelShare, Split};
+use super::timelines::Timelines;
 
 /// Nanoseconds by class, indexed by `Class as usize`.
 pub type ByClass = [u64; CLASSES];
@@ -14,8 +22,12 @@ pub struct Ledger {
     pub total_ns: u64,
     /// Of all target threads together.
     pub classes: ByClass,
-    /// One standard error of `Useful` and `Kernel`, whose split is sampled (ns); 0 where exact.
+    /// One standard error of `Useful` and `Kernel`, whose split is sampled (ns); 0 where exact. All
+    /// the running time if `split_known` is false.
     pub split_error_ns: u64,
+    /// There are samples. Without any, all running time is counted as useful and kernel time is
+    /// absent, not zero.
+    pub split_known: bool,
     /// On-CPU samples that the split rests on.
     pub samples: u64,
     /// The run-queue class, by who had the CPU meanwhile.
@@ -56,7 +68,198 @@ pub struct ThreadLedger {
     pub migrations: u64,
 }
 
+impl ThreadLedger {
+    /// Time on a CPU, stolen time excluded (ns).
+    pub fn running_ns(&self) -> u64 {
+        self.classes[Class::Useful as usize] + self.classes[Class::Kernel as usize]
+    }
+}
+
+impl Ledger {
+    /// Time of one class (ns).
+    pub fn of(&self, class: Class) -> u64 {
+        self.classes[class as usize]
+    }
+
+    /// Time on a CPU, stolen time excluded (ns).
+    pub fn running_ns(&self) -> u64 {
+        self.of(Class::Useful) + self.of(Class::Kernel)
+    }
+}
+
+impl RunQueueSplit {
+    fn add(&mut self, other: RunQueueSplit) {
+        self.own_ns += other.own_ns;
+        self.others_ns += other.others_ns;
+        self.throttled_ns += other.throttled_ns;
+        self.idle_ns += other.idle_ns;
+    }
+}
+
 /// Derives the ledger.
-pub fn derive(_trace: &Trace) -> Ledger {
-    Ledger::default()
+pub fn derive(trace: &Trace) -> Ledger {
+    derive_with(trace, &Timelines::derive(trace))
+}
+
+/// Derives the ledger, given what each CPU ran.
+pub fn derive_with(trace: &Trace, timelines: &Timelines) -> Ledger {
+    let waits: Vec<(Class, bool)> = trace
+        .waits
+        .iter()
+        .map(|wait| (Class::of_wait(wait.reason), wait.reason == WaitReason::Multiplex))
+        .collect();
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let mut walk = Walk { trace, timelines, waits: &waits, cursors: vec![0; timelines.len()] };
+        let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
+        targets.map(|thread| walk.thread(thread)).collect::<Vec<_>>()
+    });
+    let mut threads: Vec<ThreadLedger> = parts.into_iter().flatten().collect();
+    let split = split_running(trace, &mut threads);
+    let mut ledger = Ledger {
+        split_error_ns: split.error_ns,
+        split_known: split.samples > 0,
+        samples: split.samples,
+        ..Ledger::default()
+    };
+    for thread in &threads {
+        ledger.total_ns += thread.life.0;
+        ledger.run_queue.add(thread.run_queue);
+        for (sum, ns) in ledger.classes.iter_mut().zip(thread.classes) {
+            *sum += ns;
+        }
+    }
+    threads.sort_by_key(|thread| (std::cmp::Reverse(thread.life), thread.thread));
+    ledger.threads = threads;
+    ledger
+}
+
+/// Moves the sampled share of each thread's running time from useful to kernel.
+fn split_running(trace: &Trace, threads: &mut [ThreadLedger]) -> KernelShare {
+    let mut split = Split::new(trace);
+    for thread in threads.iter_mut() {
+        let running = thread.classes[Class::Useful as usize];
+        let kernel = split.kernel_ns(trace, thread.thread, running);
+        thread.classes[Class::Useful as usize] -= kernel;
+        thread.classes[Class::Kernel as usize] += kernel;
+    }
+    split.finish()
+}
+
+/// The walk over one thread's slices after another's.
+struct Walk<'a> {
+    trace: &'a Trace,
+    timelines: &'a Timelines,
+    /// Class of each row of the waits, and whether a timer makes it a sleep.
+    waits: &'a [(Class, bool)],
+    /// Place in each CPU's timeline.
+    cursors: Vec<usize>,
+}
+
+impl Walk<'_> {
+    fn thread(&mut self, id: ThreadId) -> ThreadLedger {
+        self.cursors.fill(0);
+        let thread = &self.trace.threads[id.index()];
+        let life = thread.end.since(thread.start);
+        let mut sums = ThreadLedger {
+            thread: id,
+            life,
+            classes: [0; CLASSES],
+            run_queue: RunQueueSplit::default(),
+            blocked: 0,
+            preempted: 0,
+            migrations: 0,
+        };
+        let mut steals = steals_of(&self.trace.steals, id);
+        let mut wakeups = self.trace.wakeups.of(id);
+        let mut last_cpu = CpuId::NONE;
+        let mut first = true;
+        for mut slice in self.trace.slices.of(id) {
+            let slice_start = slice.start;
+            slice.start = slice.start.max(thread.start);
+            slice.end = slice.end.min(thread.end).max(slice.start);
+            let length = slice.duration().0;
+            match slice.state {
+                ThreadState::Running => {
+                    let stolen = stolen(&mut steals, slice_start).min(length);
+                    sums.classes[Class::Stolen as usize] += stolen;
+                    sums.classes[Class::Useful as usize] += length - stolen;
+                    if slice.cpu != CpuId::NONE {
+                        sums.migrations += u64::from(last_cpu != CpuId::NONE && last_cpu != slice.cpu);
+                        last_cpu = slice.cpu;
+                    }
+                }
+                state if state.waits_for_cpu() => {
+                    sums.preempted += u64::from(state == ThreadState::Preempted);
+                    sums.classes[Class::RunQueue as usize] += length;
+                    self.add_delay(&slice, length, &mut sums.run_queue);
+                }
+                ThreadState::Blocked => {
+                    sums.blocked += u64::from(!(first && thread.began_before));
+                    sums.classes[self.class_of(&slice, &mut wakeups) as usize] += length;
+                }
+                _ => sums.classes[Class::Unknown as usize] += length,
+            }
+            first = false;
+        }
+        // The tables promise slices that tile the life; what a damaged recording leaves open is not known.
+        let told: u64 = sums.classes.iter().sum();
+        sums.classes[Class::Unknown as usize] += life.0.saturating_sub(told);
+        sums
+    }
+
+    fn class_of(&self, slice: &Slice, wakeups: &mut &[Wakeup]) -> Class {
+        let (class, multiplex) =
+            self.waits.get(slice.wait.index()).copied().unwrap_or((Class::Unknown, false));
+        if multiplex && woken_by_timer(slice, wakeups) { Class::Sleep } else { class }
+    }
+
+    fn add_delay(&mut self, slice: &Slice, length: u64, split: &mut RunQueueSplit) {
+        if slice.state == ThreadState::Throttled {
+            split.throttled_ns += length;
+            return;
+        }
+        let (own, others) = match self.timelines.of(slice.cpu) {
+            Some(timeline) => {
+                timeline.ran(slice.start, slice.end, &mut self.cursors[usize::from(slice.cpu.0)])
+            }
+            None => (0, 0),
+        };
+        split.own_ns += own;
+        split.others_ns += others;
+        split.idle_ns += length - own - others;
+    }
+}
+
+/// Whether a timer ended this blocked slice. Consumes the wakeups up to its end.
+fn woken_by_timer(slice: &Slice, wakeups: &mut &[Wakeup]) -> bool {
+    let mut last = None;
+    while let Some((wakeup, rest)) = wakeups.split_first() {
+        if wakeup.at > slice.end {
+            break;
+        }
+        last = Some(wakeup);
+        *wakeups = rest;
+    }
+    last.is_some_and(|wakeup| wakeup.at >= slice.start && wakeup.context == WakeContext::Timer)
+}
+
+fn steals_of(steals: &[Steal], thread: ThreadId) -> &[Steal] {
+    let from = steals.partition_point(|steal| steal.thread < thread);
+    let behind = steals.partition_point(|steal| steal.thread <= thread);
+    &steals[from..behind]
+}
+
+/// What was stolen of the slice that starts at `start` (ns). Consumes the rows up to it.
+fn stolen(steals: &mut &[Steal], start: holdup_events::Timestamp) -> u64 {
+    while let Some((steal, rest)) = steals.split_first() {
+        if steal.slice_start > start {
+            break;
+        }
+        *steals = rest;
+        if steal.slice_start == start {
+            return steal.stolen.0;
+        }
+    }
+    0
 }

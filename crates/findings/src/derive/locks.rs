@@ -1,6 +1,13 @@
 //! The locks that threads waited for.
 
-use holdup_events::{ProcessId, ThreadId, Trace, WaitReason};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Frame, FrameKind, Slice, ThreadState};
+use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Trace, WaitId, WaitReason};
+
+use super::parallel;
 
 /// One lock (a futex word of one process, or a file's lock).
 #[derive(Clone, Debug, Default)]
@@ -32,7 +39,241 @@ pub struct LockUse {
     pub waiting_at: Vec<(String, u64)>,
 }
 
+const RELEASERS_MAX: usize = 8;
+const WAITING_AT_MAX: usize = 5;
+
+/// Which lock a row of the waits is, if it is one.
+#[derive(Clone, Debug, Default)]
+pub struct LockIndex {
+    of_wait: Vec<Option<u32>>,
+    /// Process, object and reason of each lock.
+    pub locks: Vec<(ProcessId, u64, WaitReason)>,
+}
+
+impl LockIndex {
+    /// Numbers the locks by process, object and reason.
+    pub fn new(trace: &Trace) -> LockIndex {
+        let mut numbers = BTreeMap::new();
+        let key_of = |wait: &holdup_events::Wait| match wait.reason {
+            WaitReason::Lock | WaitReason::FileLock => Some((wait.process, wait.object, wait.reason)),
+            // An address space has one.
+            WaitReason::MmapLock => Some((wait.process, 0, wait.reason)),
+            _ => None,
+        };
+        for key in trace.waits.iter().filter_map(key_of) {
+            numbers.insert(key, 0u32);
+        }
+        for (number, slot) in numbers.values_mut().enumerate() {
+            *slot = number as u32;
+        }
+        let number_of = |wait| key_of(wait).and_then(|key| numbers.get(&key).copied());
+        let of_wait = trace.waits.iter().map(number_of).collect();
+        LockIndex { of_wait, locks: numbers.into_keys().collect() }
+    }
+
+    /// The lock that a wait is for.
+    pub fn of(&self, wait: WaitId) -> Option<u32> {
+        self.of_wait.get(wait.index()).copied().flatten()
+    }
+}
+
 /// Derives every lock, the costliest first.
-pub fn derive(_trace: &Trace) -> Vec<LockUse> {
-    Vec::new()
+pub fn derive(trace: &Trace) -> Vec<LockUse> {
+    let index = LockIndex::new(trace);
+    if index.locks.is_empty() {
+        return Vec::new();
+    }
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let mut sums = BTreeMap::new();
+        let mut places = Places { trace, of_stack: HashMap::new() };
+        for thread in groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target) {
+            add_thread(trace, thread, &index, &mut sums, &mut places);
+        }
+        sums
+    });
+    let mut merged: BTreeMap<u32, Sums> = BTreeMap::new();
+    for (lock, sums) in parts.into_iter().flatten() {
+        merged.entry(lock).or_default().merge(sums);
+    }
+    let mut locks: Vec<LockUse> =
+        merged.into_iter().map(|(lock, sums)| sums.finish(trace, index.locks[lock as usize])).collect();
+    locks.sort_by_key(|lock| (Reverse(lock.wait_ns), lock.process, lock.object, lock.reason));
+    locks
+}
+
+/// What adds up for one lock.
+#[derive(Default)]
+struct Sums {
+    lengths: Vec<u64>,
+    waiters: u32,
+    last_waiter: Option<ThreadId>,
+    releasers: BTreeMap<ThreadId, u64>,
+    waiting_at: BTreeMap<FrameId, u64>,
+}
+
+impl Sums {
+    fn merge(&mut self, other: Sums) {
+        self.lengths.extend(other.lengths);
+        self.waiters += other.waiters;
+        for (thread, times) in other.releasers {
+            *self.releasers.entry(thread).or_default() += times;
+        }
+        for (frame, ns) in other.waiting_at {
+            *self.waiting_at.entry(frame).or_default() += ns;
+        }
+    }
+
+    fn finish(mut self, trace: &Trace, (process, object, reason): (ProcessId, u64, WaitReason)) -> LockUse {
+        self.lengths.sort_unstable();
+        let mut at: BTreeMap<String, u64> = BTreeMap::new();
+        for (frame, ns) in self.waiting_at {
+            *at.entry(trace.frame_name(frame)).or_default() += ns;
+        }
+        LockUse {
+            name: name(trace, process, object, reason),
+            process,
+            object,
+            reason,
+            waits: self.lengths.len() as u64,
+            wait_ns: self.lengths.iter().sum(),
+            p50_ns: percentile(&self.lengths, 50),
+            p99_ns: percentile(&self.lengths, 99),
+            max_ns: self.lengths.last().copied().unwrap_or(0),
+            waiters: self.waiters,
+            releasers: most(self.releasers, RELEASERS_MAX),
+            waiting_at: most(at, WAITING_AT_MAX),
+        }
+    }
+}
+
+fn most<K: Ord + Clone>(counts: BTreeMap<K, u64>, count_max: usize) -> Vec<(K, u64)> {
+    let mut ranked: Vec<(K, u64)> = counts.into_iter().collect();
+    ranked.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    ranked.truncate(count_max);
+    ranked
+}
+
+/// The smallest value that at least `percent` % of `sorted` do not exceed.
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0)
+}
+
+fn name(trace: &Trace, process: ProcessId, object: u64, reason: WaitReason) -> String {
+    let whose = trace.process_name(process);
+    match reason {
+        WaitReason::FileLock => format!("file lock of inode {object} in {whose}"),
+        WaitReason::MmapLock => format!("mmap_lock of {whose}"),
+        _ => format!("futex 0x{object:x} in {whose}"),
+    }
+}
+
+fn add_thread(
+    trace: &Trace,
+    thread: ThreadId,
+    index: &LockIndex,
+    sums: &mut BTreeMap<u32, Sums>,
+    places: &mut Places,
+) {
+    for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+        let Some(lock) = index.of(slice.wait) else { continue };
+        let length = slice.duration().0;
+        let sums = sums.entry(lock).or_default();
+        sums.lengths.push(length);
+        if sums.last_waiter != Some(thread) {
+            sums.last_waiter = Some(thread);
+            sums.waiters += 1;
+        }
+        if let Some(releaser) = releaser(trace, &slice, index.locks[lock as usize]) {
+            *sums.releasers.entry(releaser).or_default() += 1;
+        }
+        if let Some(frame) = places.of(slice.stack) {
+            *sums.waiting_at.entry(frame).or_default() += length * u64::from(slice.stack_every.max(1));
+        }
+    }
+}
+
+/// The thread that let go of the lock: it woke the waiter, and, of a futex, did so by that very futex.
+fn releaser(trace: &Trace, slice: &Slice, lock: (ProcessId, u64, WaitReason)) -> Option<ThreadId> {
+    let wakeup = trace.wakeups.ending(slice.thread, slice.start, slice.end)?;
+    let same = lock.2 != WaitReason::Lock || wakeup.waker_object == lock.1;
+    (wakeup.context == WakeContext::Thread && same).then_some(wakeup.waker)
+}
+
+/// Where in the program a stack is: its first frame that is not of a threading library.
+pub struct Places<'a> {
+    trace: &'a Trace,
+    of_stack: HashMap<StackId, Option<FrameId>>,
+}
+
+impl<'a> Places<'a> {
+    /// With nothing remembered yet.
+    pub fn new(trace: &'a Trace) -> Places<'a> {
+        Places { trace, of_stack: HashMap::new() }
+    }
+
+    /// The program's own frame nearest to the leaf.
+    pub fn of(&mut self, stack: StackId) -> Option<FrameId> {
+        if stack == StackId::NONE {
+            return None;
+        }
+        *self.of_stack.entry(stack).or_insert_with(|| {
+            let own =
+                |id: &FrameId| self.trace.frames.get(id.index()).is_some_and(|frame| !is_plumbing(frame));
+            self.trace.stack_frames(stack).find(own)
+        })
+    }
+}
+
+/// Libraries that a program blocks through; a frame of theirs does not say where in the program it is.
+const PLUMBING_FILES: [&str; 8] =
+    ["libc.", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libc++", "libgcc_s"];
+/// The same, linked into the program.
+const PLUMBING_FUNCTIONS: [&str; 9] = [
+    "std::",
+    "core::",
+    "parking_lot",
+    "lock_api::",
+    "pthread_",
+    "__pthread_",
+    "__lll_lock",
+    "futex_",
+    "__futex_",
+];
+
+fn is_plumbing(frame: &Frame) -> bool {
+    let file = frame.module.rsplit('/').next().unwrap_or("");
+    let function = frame.function.trim_start_matches('<');
+    frame.kind == FrameKind::Kernel
+        || frame.module.starts_with('[')
+        || (frame.module.is_empty() && frame.function.is_empty())
+        || PLUMBING_FILES.iter().any(|name| file.starts_with(name))
+        || PLUMBING_FUNCTIONS.iter().any(|name| function.starts_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        let sorted: Vec<u64> = (1..=100).collect();
+        assert_eq!((percentile(&sorted, 50), percentile(&sorted, 99)), (50, 99));
+        assert_eq!((percentile(&[7], 50), percentile(&[7], 99), percentile(&[], 50)), (7, 7, 0));
+    }
+
+    #[test]
+    fn libraries_are_not_the_program() {
+        let frame = |function: &str, module: &str| Frame {
+            kind: FrameKind::User,
+            function: function.into(),
+            module: module.into(),
+            ..Frame::default()
+        };
+        assert!(is_plumbing(&frame("__lll_lock_wait", "/usr/lib/libc.so.6")));
+        assert!(is_plumbing(&frame("std::sys::sync::mutex::futex::Mutex::lock_contended", "/bin/app")));
+        assert!(!is_plumbing(&frame("main", "/bin/app")));
+        assert!(!is_plumbing(&frame("", "/bin/app")));
+    }
 }

@@ -3,6 +3,14 @@
 pub mod class;
 pub mod cpus;
 pub mod ledger;
+#[cfg(test)]
+mod ledger_tests;
 pub mod locks;
+pub mod occupancy;
+pub mod parallel;
 pub mod parallelism;
+pub mod split;
+pub mod sweep;
+pub mod syscall_names;
 pub mod syscalls;
+pub mod timelines;

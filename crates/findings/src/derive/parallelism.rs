@@ -16,6 +16,24 @@ pub struct Parallelism {
 }
 
 /// Derives it.
-pub fn derive(_trace: &Trace) -> Parallelism {
-    Parallelism::default()
+pub fn derive(trace: &Trace) -> Parallelism {
+    super::occupancy::derive(trace, &super::timelines::Timelines::derive(trace)).1
+}
+
+impl Parallelism {
+    /// Mean number of target threads that ran.
+    pub fn running_mean(&self) -> f64 {
+        mean(&self.running_ns)
+    }
+
+    /// Mean number of target threads that ran or waited for a CPU.
+    pub fn wanting_mean(&self) -> f64 {
+        mean(&self.wanting_ns)
+    }
+}
+
+fn mean(time_ns: &[u64]) -> f64 {
+    let total: u64 = time_ns.iter().sum();
+    let weighted: f64 = time_ns.iter().enumerate().map(|(count, ns)| count as f64 * *ns as f64).sum();
+    if total == 0 { 0.0 } else { weighted / total as f64 }
 }

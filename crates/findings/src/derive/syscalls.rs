@@ -1,6 +1,15 @@
 //! Syscalls: where they ran (sampled) and blocked (exact).
 
-use holdup_events::Trace;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{ThreadId, Trace};
+
+use super::ledger::Ledger;
+use super::parallel;
+use super::split::share_error;
+use super::syscall_names::syscall_name;
 
 /// One syscall number.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,6 +31,64 @@ pub struct SyscallUse {
 }
 
 /// Derives it for every syscall seen, the costliest (CPU + blocked) first.
-pub fn derive(_trace: &Trace) -> Vec<SyscallUse> {
-    Vec::new()
+pub fn derive(trace: &Trace) -> Vec<SyscallUse> {
+    derive_with(trace, &super::ledger::derive(trace))
+}
+
+/// Derives it, given the ledger (whose running time the samples are scaled to).
+pub fn derive_with(trace: &Trace, ledger: &Ledger) -> Vec<SyscallUse> {
+    let mut by_number: BTreeMap<i32, SyscallUse> = BTreeMap::new();
+    for sample in trace.samples.iter().filter(|sample| sample.in_kernel && sample.syscall >= -1) {
+        if trace.threads.get(sample.thread.index()).is_some_and(|thread| thread.target) {
+            by_number.entry(sample.syscall).or_default().samples += 1;
+        }
+    }
+    for (number, blocked, blocked_ns) in blocked(trace) {
+        let syscall = by_number.entry(number).or_default();
+        syscall.blocked += blocked;
+        syscall.blocked_ns += blocked_ns;
+    }
+    let running = ledger.running_ns() as f64;
+    let mut all: Vec<SyscallUse> = Vec::with_capacity(by_number.len());
+    for (number, mut syscall) in by_number {
+        syscall.number = number;
+        syscall.name = syscall_name(number);
+        if syscall.samples > 0 && ledger.samples > 0 {
+            syscall.cpu_ns = (running * syscall.samples as f64 / ledger.samples as f64).round() as u64;
+            syscall.cpu_error_ns = (running * share_error(syscall.samples, ledger.samples)).round() as u64;
+        }
+        all.push(syscall);
+    }
+    all.sort_by_key(|syscall| (Reverse(syscall.cpu_ns + syscall.blocked_ns), syscall.number));
+    all
+}
+
+/// Number, times and time (ns) of blocking in each syscall that is known.
+fn blocked(trace: &Trace) -> Vec<(i32, u64, u64)> {
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let mut by_wait = vec![(0u64, 0u64); trace.waits.len()];
+        for thread in groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target) {
+            for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+                if let Some((times, time)) = by_wait.get_mut(slice.wait.index()) {
+                    *times += 1;
+                    *time += slice.duration().0;
+                }
+            }
+        }
+        by_wait
+    });
+    let mut all = Vec::new();
+    for (wait, row) in trace.waits.iter().enumerate().skip(1) {
+        let times = parts.iter().map(|part| part[wait].0).sum();
+        let time = parts.iter().map(|part| part[wait].1).sum();
+        if wait_has_syscall(row.syscall) && times > 0 {
+            all.push((row.syscall, times, time));
+        }
+    }
+    all
+}
+
+fn wait_has_syscall(number: i32) -> bool {
+    number >= -1
 }

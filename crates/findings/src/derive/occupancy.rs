@@ -1,0 +1,361 @@
+//! How well the CPUs were used, and what kept threads off idle ones.
+//!
+//! For each cause of waiting this asks at every moment: how many of its waiters could have run on
+//! CPUs that were idle? With `r` threads running and `m` more that could, the work of a
+//! moment would have taken `r / (r + m)` of its time. It judges nothing.
+
+use std::collections::BTreeMap;
+
+use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace};
+
+use super::locks::LockIndex;
+use super::parallelism::Parallelism;
+use super::sweep::{Change, Doing, Sweep, Visitor};
+use super::timelines::Timelines;
+
+/// The facts.
+#[derive(Clone, Debug, Default)]
+pub struct Occupancy {
+    /// CPUs that the program may use.
+    pub cpus: u32,
+    /// The locks, as [`Occupancy::locks_stall`] numbers them.
+    pub locks: LockIndex,
+    /// Of each lock.
+    pub locks_stall: Vec<Stall>,
+    /// Of waits for the disk.
+    pub io: Stall,
+    /// Of waits for a CPU that threads of the program had.
+    pub own: Stall,
+    /// Of waits for a CPU that others had.
+    pub others: Stall,
+    /// When one thread alone wanted to run.
+    pub serial: Serial,
+}
+
+/// What waiting for one thing cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stall {
+    /// Wall time (ns) that would have been saved if its waiters had run on the CPUs that they could
+    /// have had, and the work were spread evenly: an upper bound.
+    pub saved_ns: f64,
+    /// How long each thread waited for it while it could have had a CPU (ns); a moment in which two
+    /// waited for one idle CPU counts half for each.
+    pub by_thread: BTreeMap<ThreadId, f64>,
+}
+
+impl Stall {
+    fn merge(&mut self, other: Stall) {
+        self.saved_ns += other.saved_ns;
+        for (thread, ns) in other.by_thread {
+            self.credit(thread, ns);
+        }
+    }
+
+    fn credit(&mut self, thread: ThreadId, ns: f64) {
+        if ns > 0.0 {
+            *self.by_thread.entry(thread).or_default() += ns;
+        }
+    }
+}
+
+/// Time in which exactly one thread of the program wanted to run, others waited for threads (not for
+/// a lock), and a CPU was idle.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Serial {
+    /// For each such thread: all the time, and that during which another waited to join it or at a barrier (ns).
+    pub by_thread: BTreeMap<ThreadId, (u64, u64)>,
+    /// Samples in that time by stack.
+    pub samples: BTreeMap<(ThreadId, StackId), u64>,
+    /// The longest stretches, the longest first.
+    pub longest: Vec<(ThreadId, Timestamp, Duration)>,
+}
+
+/// How many of the longest serial stretches are kept.
+const LONGEST_MAX: usize = 10;
+
+/// Steps of [`Parallelism::over_time`].
+const STEPS: u64 = 240;
+
+/// Derives both in one walk through time.
+pub fn derive(trace: &Trace, timelines: &Timelines) -> (Occupancy, Parallelism) {
+    let locks = LockIndex::new(trace);
+    let sweep = Sweep::new(trace, &locks, timelines);
+    let step = Duration(trace.wall().0.div_ceil(STEPS).max(1));
+    let windows = sweep.walk(|_| Window::new(trace, sweep.cpus, step));
+    let mut sums = Window::new(trace, sweep.cpus, step);
+    for window in windows {
+        sums.merge(window);
+    }
+    let cpus = sweep.cpus;
+    let parallelism = sums.parallelism(trace);
+    let [io, own, others] = sums.fixed;
+    let mut serial = sums.serial;
+    keep_longest(&mut serial.longest);
+    let stall_of = |lock| sums.locks.remove(&lock).unwrap_or_default();
+    let locks_stall = (0..locks.locks.len() as u32).map(stall_of).collect();
+    (Occupancy { cpus, locks, locks_stall, io, own, others, serial }, parallelism)
+}
+
+fn keep_longest(stretches: &mut Vec<(ThreadId, Timestamp, Duration)>) {
+    stretches.sort_by_key(|(thread, start, length)| (std::cmp::Reverse(*length), *start, *thread));
+    stretches.truncate(LONGEST_MAX);
+}
+
+const IO: usize = 0;
+const OWN: usize = 1;
+const OTHERS: usize = 2;
+
+/// Facts of one window while it is walked.
+struct Window<'a> {
+    trace: &'a Trace,
+    cpus: u32,
+    step: Duration,
+    // Now.
+    runs: u32,
+    queues: u32,
+    throttled: u32,
+    foreign: u32,
+    joins: u32,
+    works: u32,
+    ios: u32,
+    lock_waiters: BTreeMap<u32, u32>,
+    /// Exclusive or of the numbers of threads that want to run: the thread itself if there is one.
+    wanting_xor: u32,
+    alone: Option<(ThreadId, Timestamp, bool)>,
+    // Integrals over time of the chance that a waiter could have had a CPU (ns).
+    lock_chance: BTreeMap<u32, f64>,
+    fixed_chance: [f64; 3],
+    /// What each thread waits for, with the integrals at its beginning.
+    entered: Vec<Option<(Doing, [f64; 2])>>,
+    // Sums.
+    locks: BTreeMap<u32, Stall>,
+    fixed: [Stall; 3],
+    serial: Serial,
+    running_ns: Vec<u64>,
+    wanting_ns: Vec<u64>,
+    step_ns: BTreeMap<u64, u64>,
+}
+
+impl<'a> Window<'a> {
+    fn new(trace: &'a Trace, cpus: u32, step: Duration) -> Window<'a> {
+        Window {
+            trace,
+            cpus,
+            step,
+            runs: 0,
+            queues: 0,
+            throttled: 0,
+            foreign: 0,
+            joins: 0,
+            works: 0,
+            ios: 0,
+            lock_waiters: BTreeMap::new(),
+            wanting_xor: 0,
+            alone: None,
+            lock_chance: BTreeMap::new(),
+            fixed_chance: [0.0; 3],
+            entered: vec![None; trace.threads.len()],
+            locks: BTreeMap::new(),
+            fixed: Default::default(),
+            serial: Serial::default(),
+            running_ns: Vec::new(),
+            wanting_ns: Vec::new(),
+            step_ns: BTreeMap::new(),
+        }
+    }
+
+    fn merge(&mut self, other: Window) {
+        for (lock, stall) in other.locks {
+            self.locks.entry(lock).or_default().merge(stall);
+        }
+        for (sum, stall) in self.fixed.iter_mut().zip(other.fixed) {
+            sum.merge(stall);
+        }
+        for (thread, (ns, join_ns)) in other.serial.by_thread {
+            let sums = self.serial.by_thread.entry(thread).or_default();
+            sums.0 += ns;
+            sums.1 += join_ns;
+        }
+        for (key, count) in other.serial.samples {
+            *self.serial.samples.entry(key).or_default() += count;
+        }
+        self.serial.longest.extend(other.serial.longest);
+        for (count, ns) in other.running_ns.into_iter().enumerate() {
+            add_at(&mut self.running_ns, count, ns);
+        }
+        for (count, ns) in other.wanting_ns.into_iter().enumerate() {
+            add_at(&mut self.wanting_ns, count, ns);
+        }
+        for (step, ns) in other.step_ns {
+            *self.step_ns.entry(step).or_default() += ns;
+        }
+    }
+
+    fn parallelism(&mut self, trace: &Trace) -> Parallelism {
+        let wall = trace.wall().0;
+        let steps = wall.div_ceil(self.step.0);
+        let mean = |step: u64| {
+            let length = self.step.0.min(wall - step * self.step.0);
+            (self.step_ns.get(&step).copied().unwrap_or(0) as f64 / length as f64) as f32
+        };
+        Parallelism {
+            over_time: (0..steps).map(mean).collect(),
+            step: self.step,
+            running_ns: std::mem::take(&mut self.running_ns),
+            wanting_ns: std::mem::take(&mut self.wanting_ns),
+        }
+    }
+
+    fn count(&mut self, doing: Doing, thread: ThreadId, by: i32) {
+        let slot = match doing {
+            Doing::Absent | Doing::Elsewhere => return,
+            Doing::Foreign => &mut self.foreign,
+            Doing::Runs => &mut self.runs,
+            Doing::Queues => &mut self.queues,
+            Doing::Throttled => &mut self.throttled,
+            Doing::Join => &mut self.joins,
+            Doing::Work => &mut self.works,
+            Doing::Io => &mut self.ios,
+            Doing::Lock(lock) => self.lock_waiters.entry(lock).or_default(),
+        };
+        *slot = slot.wrapping_add_signed(by);
+        if let Doing::Lock(lock) = doing
+            && self.lock_waiters.get(&lock) == Some(&0)
+        {
+            self.lock_waiters.remove(&lock);
+        }
+        if matches!(doing, Doing::Runs | Doing::Queues | Doing::Throttled) {
+            self.wanting_xor ^= thread.0;
+        }
+    }
+
+    /// The integrals that a waiter's share is read from.
+    fn chances(&self, doing: Doing) -> Option<[f64; 2]> {
+        match doing {
+            Doing::Lock(lock) => Some([self.lock_chance.get(&lock).copied().unwrap_or(0.0), 0.0]),
+            Doing::Io => Some([self.fixed_chance[IO], 0.0]),
+            Doing::Queues => Some([self.fixed_chance[OWN], self.fixed_chance[OTHERS]]),
+            _ => None,
+        }
+    }
+
+    fn enter(&mut self, doing: Doing, thread: ThreadId) {
+        if let Some(chances) = self.chances(doing)
+            && let Some(entered) = self.entered.get_mut(thread.index())
+        {
+            *entered = Some((doing, chances));
+        }
+    }
+
+    fn leave(&mut self, thread: ThreadId) {
+        let entered = self.entered.get_mut(thread.index()).and_then(Option::take);
+        let Some((doing, then)) = entered else { return };
+        let Some(now) = self.chances(doing) else { return };
+        let (first, second) = (now[0] - then[0], now[1] - then[1]);
+        match doing {
+            Doing::Lock(lock) => self.locks.entry(lock).or_default().credit(thread, first),
+            Doing::Io => self.fixed[IO].credit(thread, first),
+            _ => {
+                self.fixed[OWN].credit(thread, first);
+                self.fixed[OTHERS].credit(thread, second);
+            }
+        }
+    }
+
+    fn stall(&mut self, ns: f64) {
+        let idle = self.cpus.saturating_sub(self.runs + self.foreign);
+        let runs = f64::from(self.runs);
+        let saved = |more: u32| ns * f64::from(more) / (runs + f64::from(more));
+        let chance = |more: u32, waiting: u32| ns * f64::from(more) / f64::from(waiting);
+        if idle > 0 {
+            for (lock, waiting) in &self.lock_waiters {
+                let more = idle.min(*waiting);
+                self.locks.entry(*lock).or_default().saved_ns += saved(more);
+                *self.lock_chance.entry(*lock).or_default() += chance(more, *waiting);
+            }
+            if self.ios > 0 {
+                let more = idle.min(self.ios);
+                self.fixed[IO].saved_ns += saved(more);
+                self.fixed_chance[IO] += chance(more, self.ios);
+            }
+        }
+        // Threads for which a CPU is idle are only on their way to it.
+        let stuck = self.queues.saturating_sub(idle);
+        let others = stuck.min(self.foreign);
+        for (cause, more) in [(OWN, stuck - others), (OTHERS, others)] {
+            if more > 0 {
+                self.fixed[cause].saved_ns += saved(more);
+                self.fixed_chance[cause] += chance(more, self.queues);
+            }
+        }
+    }
+
+    /// The one thread that wants to run while others wait for threads and a CPU is idle, and whether one joins.
+    fn alone(&self) -> Option<(ThreadId, bool)> {
+        let wanting = self.runs + self.queues + self.throttled;
+        let idle = self.cpus.saturating_sub(self.runs + self.foreign) > 0;
+        let waited_for = self.joins + self.works > 0 && self.lock_waiters.is_empty();
+        (wanting == 1 && idle && waited_for).then_some((ThreadId(self.wanting_xor), self.joins > 0))
+    }
+
+    fn end_alone(&mut self, end: Timestamp) {
+        let Some((thread, start, join)) = self.alone.take() else { return };
+        let length = end.since(start);
+        let sums = self.serial.by_thread.entry(thread).or_default();
+        sums.0 += length.0;
+        sums.1 += if join { length.0 } else { 0 };
+        let samples = &self.trace.samples;
+        let from = samples.partition_point(|sample| (sample.thread, sample.at) < (thread, start));
+        for sample in samples[from..].iter().take_while(|sample| (sample.thread, sample.at) < (thread, end)) {
+            *self.serial.samples.entry((thread, sample.stack)).or_default() += 1;
+        }
+        let longest = &mut self.serial.longest;
+        longest.push((thread, start, length));
+        if longest.len() >= 8 * LONGEST_MAX {
+            keep_longest(longest);
+        }
+    }
+}
+
+fn add_at(sums: &mut Vec<u64>, index: usize, ns: u64) {
+    if sums.len() <= index {
+        sums.resize(index + 1, 0);
+    }
+    sums[index] += ns;
+}
+
+impl Visitor for Window<'_> {
+    fn change(&mut self, change: &Change) {
+        self.leave(change.thread);
+        self.count(change.from, change.thread, -1);
+        self.count(change.to, change.thread, 1);
+        self.enter(change.to, change.thread);
+    }
+
+    fn interval(&mut self, start: Timestamp, end: Timestamp) {
+        let ns = end.since(start).0;
+        add_at(&mut self.running_ns, self.runs as usize, ns);
+        add_at(&mut self.wanting_ns, (self.runs + self.queues + self.throttled) as usize, ns);
+        self.stall(ns as f64);
+        let alone = self.alone();
+        if self.alone.map(|(thread, _, join)| (thread, join)) != alone {
+            self.end_alone(start);
+            self.alone = alone.map(|(thread, join)| (thread, start, join));
+        }
+        let mut at = start.since(self.trace.start()).0;
+        let to = at + ns;
+        while at < to && self.runs > 0 {
+            let step = at / self.step.0;
+            let until = to.min((step + 1) * self.step.0);
+            *self.step_ns.entry(step).or_default() += (until - at) * u64::from(self.runs);
+            at = until;
+        }
+    }
+
+    fn finish(&mut self, end: Timestamp) {
+        self.end_alone(end);
+        for thread in 0..self.entered.len() as u32 {
+            self.leave(ThreadId(thread));
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A walk through time over all threads at once: who did what between any two changes.
+//!
+//! Time is cut into windows that are walked side by side; each window sorts only its own changes.
+
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{CpuId, ThreadId, Timestamp, Trace, WaitReason};
+
+use super::class::Class;
+use super::locks::LockIndex;
+use super::parallel;
+use super::timelines::Timelines;
+
+/// What a thread does, as far as others are concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doing {
+    /// Not alive, or a foreign thread that takes no usable CPU.
+    #[default]
+    Absent,
+    /// A foreign thread on a CPU that the program may use.
+    Foreign,
+    /// On a CPU.
+    Runs,
+    /// Waits for a CPU.
+    Queues,
+    /// Waits until its group may run again.
+    Throttled,
+    /// Waits for the lock of that number.
+    Lock(u32),
+    /// Waits for another thread's end, or at a barrier.
+    Join,
+    /// Waits for something to do.
+    Work,
+    /// Waits for the disk.
+    Io,
+    /// Blocked on something else.
+    Elsewhere,
+}
+
+/// One thread begins to do something else.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub thread: ThreadId,
+    /// What it did.
+    pub from: Doing,
+    /// What it does.
+    pub to: Doing,
+}
+
+/// Collects facts over one window.
+pub trait Visitor: Send {
+    /// A thread does something else from now on.
+    fn change(&mut self, change: &Change);
+    /// Nothing changed in `start..end`, which is not empty.
+    fn interval(&mut self, start: Timestamp, end: Timestamp);
+    /// The window ends.
+    fn finish(&mut self, end: Timestamp);
+}
+
+/// What the walk needs to know besides the trace.
+pub struct Sweep<'a> {
+    trace: &'a Trace,
+    locks: &'a LockIndex,
+    usable: Vec<bool>,
+    /// CPUs that the program may use.
+    pub cpus: u32,
+}
+
+/// Rows a window: its changes stay in the cache while they are sorted.
+const ROWS_PER_WINDOW: usize = 1 << 16;
+const WINDOWS_MAX: usize = 4096;
+
+impl<'a> Sweep<'a> {
+    /// Prepares a walk. Which CPUs the program may use is known by number only if it may use all;
+    /// else those count that it ran on.
+    pub fn new(trace: &'a Trace, locks: &'a LockIndex, timelines: &Timelines) -> Sweep<'a> {
+        let host = &trace.manifest.host;
+        let seen = timelines.iter().count() as u32;
+        let cpus = [host.cpus_allowed, host.cpus, seen, 1].into_iter().find(|count| *count > 0).unwrap_or(1);
+        let all = cpus >= seen.max(host.cpus);
+        let mut usable = vec![false; timelines.len()];
+        for (cpu, timeline) in timelines.iter() {
+            usable[usize::from(cpu.0)] = all || timeline.stretches().iter().any(|stretch| stretch.own);
+        }
+        Sweep { trace, locks, usable, cpus }
+    }
+
+    /// Walks through the recording; one visitor a window, in time order.
+    pub fn walk<V: Visitor>(&self, visitor: impl Fn(Timestamp) -> V + Sync) -> Vec<V> {
+        let (start, end) = (self.trace.start(), self.trace.end());
+        let wall = end.since(start).0;
+        let count = (self.trace.slices.len() / ROWS_PER_WINDOW + 1).min(WINDOWS_MAX) as u64;
+        let length = wall.div_ceil(count).max(1);
+        let windows = wall.div_ceil(length);
+        parallel::map(windows as usize, |window| {
+            let from = start.0 + window as u64 * length;
+            let to = (from + length).min(end.0);
+            let mut visitor = visitor(Timestamp(from));
+            self.window(Timestamp(from), Timestamp(to), &mut visitor);
+            visitor
+        })
+    }
+
+    fn window(&self, from: Timestamp, to: Timestamp, visitor: &mut impl Visitor) {
+        let mut changes = Vec::new();
+        for thread in (0..self.trace.threads.len() as u32).map(ThreadId) {
+            self.add_changes(thread, from, to, &mut changes);
+        }
+        changes.sort_by_key(|change| change.at);
+        let mut at = from;
+        for change in &changes {
+            if change.at > at {
+                visitor.interval(at, change.at);
+                at = change.at;
+            }
+            visitor.change(change);
+        }
+        if to > at {
+            visitor.interval(at, to);
+        }
+        visitor.finish(to);
+    }
+
+    /// The changes of one thread in `from..to`; what it did before comes as a change at `from`.
+    fn add_changes(&self, id: ThreadId, from: Timestamp, to: Timestamp, changes: &mut Vec<Change>) {
+        let Some(thread) = self.trace.threads.get(id.index()) else { return };
+        if thread.end <= from || thread.start >= to {
+            return;
+        }
+        let rows = self.trace.slices.rows(id);
+        let first = self.trace.slices.covering(id, from).unwrap_or(rows.start);
+        let mut last = Doing::Absent;
+        for row in first..rows.end {
+            let slice = self.trace.slices.at(id, row);
+            if slice.start >= to {
+                return;
+            }
+            let doing = self.doing(&slice, thread.target);
+            if doing != last && slice.end > slice.start {
+                changes.push(Change { at: slice.start.max(from), thread: id, from: last, to: doing });
+                last = doing;
+            }
+        }
+        if last != Doing::Absent && thread.end < to {
+            changes.push(Change { at: thread.end.max(from), thread: id, from: last, to: Doing::Absent });
+        }
+    }
+
+    fn doing(&self, slice: &Slice, target: bool) -> Doing {
+        if !target {
+            let usable = slice.cpu != CpuId::NONE && self.usable.get(usize::from(slice.cpu.0)) == Some(&true);
+            return if slice.state == ThreadState::Running && usable {
+                Doing::Foreign
+            } else {
+                Doing::Absent
+            };
+        }
+        match slice.state {
+            ThreadState::Running => Doing::Runs,
+            ThreadState::Throttled => Doing::Throttled,
+            state if state.waits_for_cpu() => Doing::Queues,
+            ThreadState::Blocked => self.blocked(slice),
+            _ => Doing::Elsewhere,
+        }
+    }
+
+    fn blocked(&self, slice: &Slice) -> Doing {
+        if let Some(lock) = self.locks.of(slice.wait) {
+            return Doing::Lock(lock);
+        }
+        let reason = self.trace.waits.get(slice.wait.index()).map_or(WaitReason::Unknown, |wait| wait.reason);
+        match Class::of_wait(reason) {
+            Class::JoinWait => Doing::Join,
+            Class::WorkWait => Doing::Work,
+            Class::IoWait => Doing::Io,
+            _ => Doing::Elsewhere,
+        }
+    }
+}
