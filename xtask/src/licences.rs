@@ -1,0 +1,139 @@
+//! Every dependency may be shipped: its licence expression is satisfied by the allow list.
+//!
+//! Security advisories are `cargo deny`'s or `cargo audit`'s (deny.toml): they need a database.
+
+use std::collections::BTreeSet;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// Licences that a permissive binary may carry. `deny.toml` has the same list.
+const ALLOWED: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Asks `cargo metadata` and prints each dependency that may not be shipped.
+pub fn check() -> Result<ExitCode> {
+    let words = ["metadata", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-gnu"];
+    let output = Command::new("cargo").args(words).output().context("running cargo metadata")?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
+    let packages = used_packages(&metadata);
+    let mut refused = 0;
+    for (name, licence) in &packages {
+        if !satisfied(licence) {
+            println!("{name}: licence `{licence}` is not in the allow list of xtask/src/licences.rs");
+            refused += 1;
+        }
+    }
+    println!("licences: {} dependencies, {refused} refused", packages.len());
+    Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Name, version and licence of every package that this platform builds, our own included.
+fn used_packages(metadata: &Value) -> BTreeSet<(String, String)> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let used: BTreeSet<String> =
+        list(&metadata["resolve"]["nodes"]).iter().map(|node| text(&node["id"])).collect();
+    list(&metadata["packages"])
+        .iter()
+        .filter(|package| used.contains(&text(&package["id"])))
+        .map(|package| {
+            let name = format!("{} {}", text(&package["name"]), text(&package["version"]));
+            (name, text(&package["license"]))
+        })
+        .collect()
+}
+
+/// The SPDX expression holds under the allow list; `A/B` is the old way to write `A OR B`.
+fn satisfied(expression: &str) -> bool {
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut at = 0;
+    any_of(&words, &mut at) == Some(true) && at == words.len()
+}
+
+/// As `all_of` and `one`: none if the expression is malformed.
+fn any_of(words: &[&str], at: &mut usize) -> Option<bool> {
+    let mut holds = all_of(words, at)?;
+    while words.get(*at) == Some(&"OR") {
+        *at += 1;
+        holds |= all_of(words, at)?;
+    }
+    Some(holds)
+}
+
+fn all_of(words: &[&str], at: &mut usize) -> Option<bool> {
+    let mut holds = one(words, at)?;
+    while words.get(*at) == Some(&"AND") {
+        *at += 1;
+        holds &= one(words, at)?;
+    }
+    Some(holds)
+}
+
+fn one(words: &[&str], at: &mut usize) -> Option<bool> {
+    let word = words.get(*at)?;
+    *at += 1;
+    if *word == "(" {
+        let holds = any_of(words, at)?;
+        let closed = words.get(*at) == Some(&")");
+        *at += 1;
+        return closed.then_some(holds);
+    }
+    // An exception only ever grants more.
+    if words.get(*at) == Some(&"WITH") {
+        *at += 2;
+    }
+    Some(ALLOWED.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::satisfied;
+
+    #[test]
+    fn expressions_are_judged_as_spdx_says() {
+        for good in [
+            "MIT",
+            "MIT/Apache-2.0",
+            "GPL-3.0-only OR MIT",
+            "(MIT OR Apache-2.0) AND Unicode-3.0",
+            "Apache-2.0 WITH LLVM-exception OR GPL-2.0",
+        ] {
+            assert!(satisfied(good), "{good}");
+        }
+        for bad in [
+            "",
+            "GPL-3.0-only",
+            "MIT AND GPL-3.0-only",
+            "(MIT",
+            "MIT)",
+            "MIT OR",
+            "Proprietary OR (GPL-2.0 AND MIT)",
+        ] {
+            assert!(!satisfied(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_list_is_the_one_of_deny_toml() {
+        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../deny.toml")).unwrap();
+        for licence in super::ALLOWED {
+            assert!(text.contains(&format!("\"{licence}\"")), "{licence}");
+        }
+    }
+}
