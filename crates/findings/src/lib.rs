@@ -5,6 +5,8 @@ pub mod analysis;
 pub mod derive;
 pub mod finding;
 pub mod rules;
+pub mod scene;
+pub mod wording;
 
 pub use analysis::{Analysis, analyse};
 pub use finding::{Confidence, Evidence, Finding, Gain};

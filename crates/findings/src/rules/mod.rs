@@ -1,9 +1,14 @@
 //! The rules. One file a cause; its module documentation is the user's manual page.
+//!
+//! A new rule is one new file and one word in the list below.
+
+use std::sync::LazyLock;
 
 use holdup_events::Trace;
 
 use crate::analysis::Derived;
 use crate::finding::Finding;
+use crate::scene::{GAIN_MIN, Scene};
 
 /// What everybody needs to know about a rule.
 #[derive(Clone, Copy, Debug)]
@@ -16,12 +21,131 @@ pub struct RuleInfo {
     pub manual: &'static str,
 }
 
+/// What a rule's file says about it.
+#[derive(Clone, Copy, Debug)]
+struct Info {
+    name: &'static str,
+    summary: &'static str,
+}
+
+/// A rule's judgement: its findings, or why the recording does not allow one.
+type Verdict = Result<Vec<Finding>, String>;
+
+struct Rule {
+    info: Info,
+    source: &'static str,
+    judge: fn(&Scene) -> Verdict,
+}
+
+macro_rules! rules {
+    ($($module:ident,)*) => {
+        $(mod $module;)*
+
+        static ALL: &[Rule] = &[$(Rule {
+            info: $module::INFO,
+            source: include_str!(concat!(stringify!($module), ".rs")),
+            judge: $module::judge,
+        },)*];
+    };
+}
+
+rules! {
+    lock_contention,
+    serial_section,
+    oversubscription,
+    noisy_neighbour,
+    blocking_io,
+    syscall_storm,
+}
+
 /// Judges every rule: ranked findings, and the rules that could not be judged with the reason.
-pub fn judge(_trace: &Trace, _derived: &Derived) -> (Vec<Finding>, Vec<(&'static str, String)>) {
-    (Vec::new(), Vec::new())
+///
+/// Hints come last, whatever they promise. Otherwise the middle of the gain decides, then confidence, then
+/// cost; the order of the registry breaks ties.
+pub fn judge(trace: &Trace, derived: &Derived) -> (Vec<Finding>, Vec<(&'static str, String)>) {
+    let scene = Scene::new(trace, derived);
+    let (mut findings, mut skipped) = (Vec::new(), Vec::new());
+    for rule in ALL {
+        match (rule.judge)(&scene) {
+            Ok(found) => findings.extend(found.into_iter().filter(|finding| finding.gain.high >= GAIN_MIN)),
+            Err(reason) => skipped.push((rule.info.name, reason)),
+        }
+    }
+    findings.sort_by(|a, b| {
+        is_hint(a)
+            .cmp(&is_hint(b))
+            .then_with(|| (b.gain.low + b.gain.high).total_cmp(&(a.gain.low + a.gain.high)))
+            .then_with(|| b.confidence.cmp(&a.confidence))
+            .then_with(|| b.cost_ns.cmp(&a.cost_ns))
+    });
+    (findings, skipped)
+}
+
+fn is_hint(finding: &Finding) -> bool {
+    finding.confidence == crate::finding::Confidence::Low
 }
 
 /// Every rule, in the order of the registry.
 pub fn all() -> Vec<RuleInfo> {
-    Vec::new()
+    static MANUALS: LazyLock<Vec<String>> =
+        LazyLock::new(|| ALL.iter().map(|rule| manual(rule.source)).collect());
+    let info = |(rule, manual): (&Rule, &'static String)| RuleInfo {
+        name: rule.info.name,
+        summary: rule.info.summary,
+        manual: manual.as_str(),
+    };
+    ALL.iter().zip(MANUALS.iter()).map(info).collect()
+}
+
+/// The module documentation of a source file.
+fn manual(source: &str) -> String {
+    let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
+    let mut text = String::new();
+    for line in lines {
+        text.push_str(line.strip_prefix(' ').unwrap_or(line));
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADINGS: [&str; 6] =
+        ["What it sees", "Why it hurts", "How it decides", "What to do", "Blind spots", "References"];
+
+    #[test]
+    fn every_file_is_registered_under_its_name() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/rules");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|file| file.ends_with(".rs") && file != "mod.rs")
+            .map(|file| file.trim_end_matches(".rs").replace('_', "-"))
+            .collect();
+        let mut names: Vec<&str> = ALL.iter().map(|rule| rule.info.name).collect();
+        files.sort();
+        names.sort();
+        assert_eq!(files, names);
+    }
+
+    #[test]
+    fn names_and_summaries_keep_to_the_form() {
+        for rule in all() {
+            let kebab = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(rule.name.chars().all(kebab) && !rule.name.starts_with('-'), "{}", rule.name);
+            assert!(rule.summary.chars().count() <= 80 && !rule.summary.ends_with('.'), "{}", rule.summary);
+        }
+    }
+
+    #[test]
+    fn every_manual_has_all_headings_in_order() {
+        for rule in all() {
+            let headings: Vec<&str> =
+                rule.manual.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+            assert_eq!(headings, HEADINGS, "{}", rule.name);
+            assert!(rule.manual.starts_with("# "), "{}", rule.name);
+        }
+    }
 }

@@ -1,0 +1,132 @@
+//! # lock-contention: threads wait for a lock while CPUs are idle
+//!
+//! ## What it sees
+//! Threads blocked in the kernel on one lock (a futex word that says "locked, with waiters", a file's lock, or the
+//! address space's own lock), how long each waited, and which thread released the lock to them.
+//!
+//! ## Why it hurts
+//! A lock lets one thread at a time through. While threads queue for it, CPUs that they could use stand idle, and adding
+//! threads makes the queue longer, not the program faster.
+//!
+//! ## How it decides
+//! At each moment it counts the threads that wait for the lock and the CPUs that are idle. Where `m` of the waiters
+//! could have run beside the `r` threads that do, the work of that moment would have taken `r / (r + m)` of its
+//! time: summed up, the upper end of the gain. The lower end is the wait of that active thread which waited least: every
+//! thread's course would be shorter by at least that. It is 0 if an active thread never waits for the lock, since
+//! that one may be what the run's length depends on. Waiting while all CPUs are busy gains nothing and counts as
+//! nothing. Both ends suppose that what the lock guards can run side by side once the lock is split or gone.
+//!
+//! ## What to do
+//! Hold the lock for less time (move work, I/O and allocation out of it), split it (one per shard, per bucket, per thread),
+//! or do without (per-thread sums merged at the end, atomic operations, read-copy-update).
+//!
+//! ## Blind spots
+//! Locks that spin and never block are not seen, nor is a lock that blocks by other means than a futex's "locked" value
+//! (it shows as work-wait). Many locks that each cost little are judged one by one. A thread that holds the lock
+//! and waits for something else makes the lock look guilty: look at what the releasers do.
+//!
+//! ## References
+//! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP 2010).
+//! Drepper: Futexes are tricky (2011).
+
+use holdup_events::WaitReason;
+
+use super::{Info, Verdict};
+use crate::derive::locks::LockUse;
+use crate::derive::occupancy::Stall;
+use crate::finding::{Confidence, Finding};
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info =
+    Info { name: "lock-contention", summary: "Threads wait for a lock while CPUs are idle" };
+
+/// Locks that are named; more would hide the first.
+const LOCKS_MAX: usize = 5;
+
+/// So few waits may be chance.
+const WAITS_SURE: u64 = 10;
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    scene.needs_wait_reasons()?;
+    let occupancy = &scene.derived.occupancy;
+    let mut findings = Vec::new();
+    for (number, key) in occupancy.locks.locks.iter().enumerate() {
+        let Some(stall) = occupancy.locks_stall.get(number) else { continue };
+        if scene.of_wall(stall.saved_ns) < GAIN_MIN {
+            continue;
+        }
+        let is_it = |lock: &&LockUse| (lock.process, lock.object, lock.reason) == *key;
+        if let Some(lock) = scene.derived.locks.iter().find(is_it) {
+            findings.push(finding(scene, lock, number as u32, stall));
+        }
+    }
+    findings.sort_by(|a, b| b.gain.high.total_cmp(&a.gain.high));
+    findings.truncate(LOCKS_MAX);
+    Ok(findings)
+}
+
+fn finding(scene: &Scene, lock: &LockUse, number: u32, stall: &Stall) -> Finding {
+    let trace = scene.trace;
+    let locks = &scene.derived.occupancy.locks;
+    let confidence = if lock.waits >= WAITS_SURE { Confidence::High } else { Confidence::Medium };
+    let note = format!("waits for {}", lock.name);
+    Finding {
+        rule: INFO.name,
+        subject: lock.name.clone(),
+        summary: summary(scene, lock),
+        cost_ns: lock.wait_ns,
+        gain: scene.gain(stall, |_, waited| waited),
+        confidence: scene.confidence(confidence),
+        evidence: scene.longest(
+            |slice| scene.class(slice).is_some() && locks.of(slice.wait) == Some(number),
+            |slice| match trace.wakeups.ending(slice.thread, slice.start, slice.end) {
+                Some(wakeup) => format!("{note}; woken by {}", thread(trace, wakeup.waker)),
+                None => note.clone(),
+            },
+        ),
+        advice: advice(lock),
+    }
+}
+
+fn summary(scene: &Scene, lock: &LockUse) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} waited {} for it, {} in all ({} of all thread time); half of the waits took {} or less, the longest {}.",
+        count(u64::from(lock.waiters), "thread"),
+        count(lock.waits, "time"),
+        time(lock.wait_ns),
+        percent(scene.of_thread_time(lock.wait_ns)),
+        time(lock.p50_ns),
+        time(lock.max_ns),
+    )];
+    let released: u64 = lock.releasers.iter().map(|(_, times)| times).sum();
+    let holders: Vec<String> = lock
+        .releasers
+        .iter()
+        .take(3)
+        .map(|(id, times)| {
+            format!("{} {}", thread(scene.trace, *id), percent(*times as f64 / lock.waits.max(1) as f64))
+        })
+        .collect();
+    if released > 0 {
+        lines.push(format!("Who released it to waiters: {}.", holders.join(", ")));
+    }
+    if let Some((place, _)) = lock.waiting_at.first() {
+        lines.push(format!("Most waiting is in {place}."));
+    }
+    lines
+}
+
+fn advice(lock: &LockUse) -> Vec<String> {
+    if lock.reason == WaitReason::MmapLock {
+        return vec![
+            "Map, unmap and protect memory less often: keep freed memory (M_TRIM_THRESHOLD_, M_MMAP_THRESHOLD_ of malloc)".into(),
+            "Touch memory once before the threads start, so that they do not fault side by side".into(),
+        ];
+    }
+    vec![
+        "Hold it for less time: move work, I/O and allocation out of the locked section".into(),
+        "Split it: one lock per shard, bucket or thread".into(),
+        "Collect per thread and merge once, in place of a shared update for each item".into(),
+    ]
+}

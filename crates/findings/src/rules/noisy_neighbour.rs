@@ -1,0 +1,141 @@
+//! # noisy-neighbour: other programs take the CPUs
+//!
+//! ## What it sees
+//! Threads that could run but wait for a CPU on which a thread of another program, or of the kernel, runs; and whose
+//! thread that is.
+//!
+//! ## Why it hurts
+//! The program gets less of the machine than it seems. One thread held up this way holds up all that wait for it.
+//!
+//! ## How it decides
+//! At each moment, of the threads that wait for a CPU and find none idle, as many count as there are foreign threads
+//! running. The upper end of the gain supposes that they had run at once and the work were spread evenly; the
+//! lower end is the wait of the active thread that waited least. Delays behind the program's own threads are
+//! oversubscription's.
+//!
+//! ## What to do
+//! Move the neighbour (another machine, other CPUs by `taskset` or cpusets), run it at a lower weight, or
+//! start fewer threads than there are CPUs. For a kernel thread, find what gives it work.
+//!
+//! ## Blind spots
+//! Time that a hypervisor takes for other guests is not a neighbour on this machine: see the line `stolen`. A neighbour that
+//! uses caches and memory, not CPU time, is not seen. Interrupts are charged to the thread they interrupt.
+//!
+//! ## References
+//! Linux `sched(7)`, `cpuset(7)`, `taskset(1)`.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{ProcessId, Trace};
+
+use super::{Info, Verdict};
+use crate::derive::timelines::Timelines;
+use crate::finding::{Confidence, Finding};
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{percent, time};
+
+pub(super) const INFO: Info =
+    Info { name: "noisy-neighbour", summary: "Other programs take CPUs that the program's threads wait for" };
+
+/// Stretches looked at to share out the blame: 20 million take about a tenth of a second.
+const STRETCHES_MAX: usize = 20_000_000;
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    scene.needs_other_programs()?;
+    let others_ns = scene.derived.ledger.run_queue.others_ns;
+    if scene.of_wall(scene.derived.occupancy.others.saved_ns) < GAIN_MIN || others_ns == 0 {
+        return Ok(Vec::new());
+    }
+    let blame = blame(scene.trace);
+    let blamed: u64 = blame.iter().map(|(_, ns)| ns).sum();
+    let Some((worst, worst_ns)) = blame.first().copied() else { return Ok(Vec::new()) };
+    let share = |ns: u64| percent(ns as f64 / blamed.max(1) as f64);
+    let mut summary = vec![format!(
+        "Threads waited {} ({} of their time) for a CPU that another program had; {} for {} of that.",
+        time(others_ns),
+        percent(scene.of_thread_time(others_ns)),
+        process(scene.trace, worst),
+        share(worst_ns),
+    )];
+    let rest: Vec<String> = blame[1..]
+        .iter()
+        .take(3)
+        .map(|(id, ns)| format!("{} {}", process(scene.trace, *id), share(*ns)))
+        .collect();
+    if !rest.is_empty() {
+        summary.push(format!("Also: {}.", rest.join(", ")));
+    }
+    Ok(vec![Finding {
+        rule: INFO.name,
+        subject: process(scene.trace, worst),
+        summary,
+        cost_ns: others_ns,
+        gain: scene.gain(&scene.derived.occupancy.others, |_, waited| waited),
+        confidence: scene.confidence(Confidence::High),
+        evidence: scene.longest(
+            |slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled,
+            |slice| format!("{}, waits for CPU {}", slice.state.name(), slice.cpu.0),
+        ),
+        advice: vec![
+            format!(
+                "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
+                process(scene.trace, worst)
+            ),
+            "Or leave it room: one thread fewer than there are CPUs".into(),
+        ],
+    }])
+}
+
+/// Which foreign processes ran while target threads waited for that CPU (ns), the longest first.
+fn blame(trace: &Trace) -> Vec<(ProcessId, u64)> {
+    let timelines = Timelines::derive(trace);
+    let mut by_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
+    let mut budget = STRETCHES_MAX;
+    let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
+    for slice in slices.filter(|slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled) {
+        let Some(timeline) = timelines.of(slice.cpu) else { continue };
+        let stretches = timeline.between(slice.start, slice.end);
+        if stretches.len() > budget {
+            break;
+        }
+        budget -= stretches.len();
+        for stretch in stretches.iter().filter(|stretch| !stretch.own) {
+            let ns = stretch.end.min(slice.end).since(stretch.start.max(slice.start)).0;
+            *by_process.entry(trace.threads[stretch.thread.index()].process).or_default() += ns;
+        }
+    }
+    let mut ranked: Vec<(ProcessId, u64)> = by_process.into_iter().collect();
+    ranked.sort_by_key(|(process, ns)| (Reverse(*ns), *process));
+    ranked
+}
+
+/// The process from which all kernel threads descend.
+const KTHREADD: u32 = 2;
+
+/// How the kernel names its own threads, for recordings that do not tell whose child a process is.
+const KERNEL_NAMES: [&str; 12] = [
+    "kworker/",
+    "ksoftirqd/",
+    "migration/",
+    "rcu_",
+    "rcuc/",
+    "kcompactd",
+    "kswapd",
+    "khugepaged",
+    "irq/",
+    "jbd2/",
+    "cpuhp/",
+    "kthreadd",
+];
+
+fn process(trace: &Trace, id: ProcessId) -> String {
+    let Some(process) = trace.processes.get(id.index()) else { return "?".to_owned() };
+    let parent = process.parent.and_then(|parent| trace.processes.get(parent.index()));
+    let by_name = parent.is_none() && KERNEL_NAMES.iter().any(|name| process.name.starts_with(name));
+    if process.pid == KTHREADD || by_name || parent.is_some_and(|parent| parent.pid == KTHREADD) {
+        return format!("kernel thread {}", process.name);
+    }
+    format!("{} (pid {})", process.name, process.pid)
+}

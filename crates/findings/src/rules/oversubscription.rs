@@ -1,0 +1,115 @@
+//! # oversubscription: more threads want to run than there are CPUs
+//!
+//! ## What it sees
+//! Threads that could run but wait for a CPU which another thread of the same program has.
+//!
+//! ## Why it hurts
+//! By itself, sharing CPUs costs little. It costs much when threads depend on each other: a thread that holds a lock, or is
+//! the last to reach a barrier, waits for a CPU, and everybody else waits for it, or spins on the CPU that it needs.
+//!
+//! ## How it decides
+//! It fires where threads spent a fair share of their time waiting for a CPU behind their own kind. The lower end
+//! of the gain is the direct cost of the switches that preemption forced. The upper end is what the run would be shorter
+//! if each of these threads had had a CPU at once: as many CPUs as threads, or, with fewer threads, if
+//! what kept the CPUs was spinning for those that waited. Where the active threads hardly wait for each other and do
+//! not yield, fewer threads would not help, and the finding is a hint only.
+//!
+//! ## What to do
+//! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count, not the
+//! machine's size), and do not stack pools on each other (a pool per library, each as wide as the machine).
+//!
+//! ## Blind spots
+//! A thread that spins looks like one that works, so the gain of fewer threads lies between two ends far apart:
+//! measure it with another number of threads.
+//!
+//! ## References
+//! Ousterhout: Scheduling techniques for concurrent systems (1982). Linux `sched(7)`.
+
+use holdup_events::tables::ThreadState;
+
+use super::{Info, Verdict};
+use crate::derive::class::Class;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::scene::Scene;
+use crate::wording::{count, percent, time};
+
+pub(super) const INFO: Info = Info {
+    name: "oversubscription",
+    summary: "More of the program's threads want to run than there are CPUs",
+};
+
+/// Less of the threads' time on the queue than this is ordinary jitter.
+const QUEUE_SHARE_MIN: f64 = 0.05;
+
+/// Direct cost of a forced switch on current x86-64 machines (ns): 1 to 3 µs are usual figures.
+const SWITCH_NS: f64 = 2000.0;
+
+/// Active threads that wait for each other for this share of their time depend on each other.
+const COUPLED_MIN: f64 = 0.02;
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    let (ledger, occupancy) = (&scene.derived.ledger, &scene.derived.occupancy);
+    let own_ns = ledger.run_queue.own_ns;
+    let wanting = scene.derived.parallelism.wanting_mean();
+    if scene.of_thread_time(own_ns) < QUEUE_SHARE_MIN {
+        return Ok(Vec::new());
+    }
+    let preempted: u64 = ledger.threads.iter().map(|thread| thread.preempted).sum();
+    let cpus = f64::from(occupancy.cpus);
+    let high = scene.of_wall(occupancy.own.saved_ns).clamp(0.0, 1.0);
+    let low = scene.of_wall(preempted as f64 * SWITCH_NS / cpus).min(high);
+    let coupled = coupled(scene);
+    let mut summary = vec![
+        format!(
+            "Threads spent {} ({} of their time) waiting for a CPU that another thread of the program had.",
+            time(own_ns),
+            percent(scene.of_thread_time(own_ns)),
+        ),
+        format!(
+            "On average {wanting:.1} threads wanted to run on {}; {}.",
+            count(u64::from(occupancy.cpus), "CPU"),
+            count(preempted, "preemption"),
+        ),
+    ];
+    if !coupled {
+        summary.push(
+            "The threads hardly wait for each other: fewer of them would gain little, unless they spin."
+                .into(),
+        );
+    }
+    let confidence = if coupled { Confidence::Medium } else { Confidence::Low };
+    Ok(vec![Finding {
+        rule: INFO.name,
+        subject: format!("{} for {}", threads(scene), count(u64::from(occupancy.cpus), "CPU")),
+        summary,
+        cost_ns: own_ns,
+        gain: Gain { low, high },
+        confidence: scene.confidence(confidence),
+        evidence: scene.longest(
+            |slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled,
+            |slice| format!("{}, waits for CPU {}", slice.state.name(), slice.cpu.0),
+        ),
+        advice: vec![
+            format!("Use {} or fewer", count(u64::from(occupancy.cpus), "thread")),
+            "Give threads that wait for each other a blocking wait in place of a spinning one".into(),
+        ],
+    }])
+}
+
+fn threads(scene: &Scene) -> String {
+    count(scene.active(|_| 0.0).len() as u64, "busy thread")
+}
+
+/// Whether the active threads wait for each other, or hand the CPU on themselves.
+fn coupled(scene: &Scene) -> bool {
+    let (mut waiting, mut life, mut yields, mut preempted) = (0, 0, 0u64, 0);
+    for thread in scene.active(|_| 0.0) {
+        let class = |class: Class| thread.classes[class as usize];
+        waiting += class(Class::LockWait) + class(Class::JoinWait) + class(Class::WorkWait);
+        life += thread.life.0;
+        preempted += thread.preempted;
+        let slices = scene.trace.slices.of(thread.thread);
+        yields += slices.filter(|slice| slice.state == ThreadState::Yielded).count() as u64;
+    }
+    waiting as f64 >= COUPLED_MIN * life as f64 || yields > preempted
+}

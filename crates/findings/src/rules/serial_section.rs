@@ -1,0 +1,132 @@
+//! # serial-section: one thread works while the others wait for it
+//!
+//! ## What it sees
+//! Moments in which exactly one thread of the program runs or wants to, at least one other waits for threads (to join
+//! one, at a barrier, or for something to do), and a CPU is idle; and which thread works alone.
+//!
+//! ## Why it hurts
+//! The part of a run that only one thread can do bounds the speed-up, whatever the number of CPUs (Amdahl's law): with
+//! a tenth of the run serial, no machine makes it more than ten times faster.
+//!
+//! ## How it decides
+//! It adds up these moments by the thread that works alone, if at least two threads do a fair part of the program's
+//! work. The upper end of the gain is that the serial work were spread over as many CPUs as there are
+//! active threads. The lower end is 0: work that cannot be split gains nothing. Moments in which a thread waits for
+//! a lock are not counted; lock-contention judges those.
+//!
+//! ## What to do
+//! Split the section over the threads, start it earlier beside other work, or make it shorter; the function named is where
+//! the lone thread spent that time.
+//!
+//! ## Blind spots
+//! The last thread of an unevenly divided loop looks like a serial section. A thread that spins while it waits counts
+//! as working, so the section is not seen. Threads that wait for a request from outside are not waiting
+//! for the lone thread, but nothing in the trace tells.
+//!
+//! ## References
+//! Amdahl: Validity of the single processor approach (1967). Du Bois et al.: Bottle graphs (OOPSLA 2013).
+
+use std::collections::BTreeMap;
+
+use holdup_events::{ThreadId, WaitReason};
+
+use super::{Info, Verdict};
+use crate::derive::locks::Places;
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::scene::Scene;
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "serial-section",
+    summary: "One thread works while the others wait for it and CPUs are idle",
+};
+
+/// A thread does a fair part of the work if it ran at least this share of what the busiest one ran.
+const FAIR_PART: f64 = 0.1;
+
+/// So many samples name a function.
+const SAMPLES_MIN: u64 = 5;
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    scene.needs_wait_reasons()?;
+    let running = scene.derived.ledger.threads.iter().map(|thread| thread.running_ns() as f64);
+    let busiest = running.clone().fold(0.0, f64::max);
+    let workers = running.filter(|ns| *ns > 0.0 && *ns >= FAIR_PART * busiest).count();
+    let serial = &scene.derived.occupancy.serial;
+    let total: u64 = serial.by_thread.values().map(|(ns, _)| ns).sum();
+    let lone = serial.by_thread.iter().max_by_key(|(id, (ns, _))| (*ns, std::cmp::Reverse(**id)));
+    let (Some((lone, (lone_ns, _))), true) = (lone, workers >= 2) else { return Ok(Vec::new()) };
+    let joins: u64 = serial.by_thread.values().map(|(_, ns)| ns).sum();
+    let spread = workers.min(scene.derived.occupancy.cpus as usize).max(1) as f64;
+    let mut summary = vec![format!(
+        "For {} ({} of the run) one thread worked alone while others waited and a CPU was idle; {} for {} of that.",
+        time(total),
+        percent(scene.of_wall(total as f64)),
+        thread(scene.trace, *lone),
+        percent(*lone_ns as f64 / total.max(1) as f64),
+    )];
+    let (place, share) = hottest(scene, *lone);
+    if let Some(place) = &place {
+        summary.push(format!("Meanwhile it was mostly in {place} ({} of its samples).", percent(share)));
+    }
+    let confidence = if joins * 2 >= total { Confidence::High } else { Confidence::Medium };
+    Ok(vec![Finding {
+        rule: INFO.name,
+        subject: thread(scene.trace, *lone),
+        summary,
+        cost_ns: waiting_ns(scene).min(total * (workers as u64 - 1)),
+        gain: Gain { low: 0.0, high: scene.of_wall(total as f64 * (1.0 - 1.0 / spread)).clamp(0.0, 1.0) },
+        confidence: scene.confidence(confidence),
+        evidence: evidence(scene),
+        advice: vec![
+            match place {
+                Some(place) => format!("Spread the work of {place} over {}", count(spread as u64, "thread")),
+                None => format!("Spread its work over {}", count(spread as u64, "thread")),
+            },
+            "Start it earlier, beside other work, so that nobody waits for it".into(),
+        ],
+    }])
+}
+
+/// Time that target threads waited for others, locks aside (ns).
+fn waiting_ns(scene: &Scene) -> u64 {
+    use crate::derive::class::Class;
+    scene.derived.ledger.of(Class::JoinWait) + scene.derived.ledger.of(Class::WorkWait)
+}
+
+/// Where the lone thread spent the serial time, with the share of its samples there.
+fn hottest(scene: &Scene, lone: ThreadId) -> (Option<String>, f64) {
+    let mut places = Places::new(scene.trace);
+    let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+    let mut all = 0;
+    for ((_, stack), samples) in
+        scene.derived.occupancy.serial.samples.iter().filter(|((id, _), _)| *id == lone)
+    {
+        all += samples;
+        let frame = places.of(*stack).or_else(|| scene.trace.stack_frames(*stack).next());
+        if let Some(frame) = frame {
+            *by_name.entry(scene.trace.frame_name(frame)).or_default() += samples;
+        }
+    }
+    match by_name.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0))) {
+        Some((name, samples)) if samples >= SAMPLES_MIN => (Some(name), samples as f64 / all as f64),
+        _ => (None, 0.0),
+    }
+}
+
+fn evidence(scene: &Scene) -> Vec<Evidence> {
+    let stretches = scene.derived.occupancy.serial.longest.iter();
+    stretches
+        .map(|(thread, start, duration)| Evidence {
+            table: "slices",
+            thread: *thread,
+            start: *start,
+            duration: *duration,
+            note: format!(
+                "works alone; others wait ({} or {})",
+                WaitReason::Join.name(),
+                WaitReason::Park.name()
+            ),
+        })
+        .collect()
+}

@@ -1,0 +1,210 @@
+//! # syscall-storm: CPU time goes into many small syscalls
+//!
+//! ## What it sees
+//! On-CPU samples that fell inside syscalls, by syscall; and whether these samples come one by one between others, as those of
+//! many short calls do, or in runs, as those of a few long calls do.
+//!
+//! ## Why it hurts
+//! Each call pays for entering and leaving the kernel, for its checks and its locks, whatever it moves. A byte at a time
+//! costs about as much a call as a page at a time.
+//!
+//! ## How it decides
+//! It needs 200 samples, and fires if at least a fifth of the running time is inside syscalls even at the lower end
+//! of the share's 95 % interval. Then it looks for calls that are few and long: if a sample inside a syscall is followed by
+//! another inside much more often than chance would have it, or if most samples are in the kernel's routines that copy
+//! and clear memory, it stays silent. The upper end of the gain is that all this time were gone; the lower end is the part
+//! of the samples that are in the kernel's entry and exit code, where their names are known, else 0.
+//!
+//! ## What to do
+//! Move more with each call: buffer reads and writes, `readv`/`writev`, `sendmmsg`, io_uring; keep what does not change
+//! (time, pid, file status) instead of asking again.
+//!
+//! ## Blind spots
+//! The calls are not counted, only their time is sampled: calls shorter than the sampling interval but still long
+//! enough to be worth their entry (a megabyte read at once) look like a storm if the kernel's function names are missing.
+//! A program that does nothing but one syscall is judged by the kernel's function names alone.
+//!
+//! ## References
+//! Soares, Stumm: FlexSC (OSDI 2010). Wald, Wolfowitz: On a test whether two samples are from the same population (1940).
+
+use holdup_events::tables::{FrameKind, SampleRow};
+
+use super::{Info, Verdict};
+use crate::derive::split::share_error;
+use crate::derive::syscalls::SyscallUse;
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::scene::{EVIDENCE_MAX, Scene};
+use crate::wording::{count, percent, time};
+
+pub(super) const INFO: Info =
+    Info { name: "syscall-storm", summary: "Much of the CPU time goes into many small syscalls" };
+
+/// Fewer samples cannot place a share of a fifth to better than six points.
+const SAMPLES_MIN: u64 = 200;
+
+/// Shares below are ordinary for programs that do I/O.
+const SHARE_MIN: f64 = 0.2;
+
+/// 95 % of a normal distribution lie within so many standard errors.
+const ERRORS_95: f64 = 1.96;
+
+/// Less than this part of the expected alternations means runs: long calls.
+const ALTERNATION_MIN: f64 = 0.5;
+
+/// So many expected alternations allow a judgement.
+const ALTERNATIONS_ENOUGH: f64 = 5.0;
+
+/// So many samples with names allow a judgement by them.
+const NAMED_ENOUGH: u64 = 30;
+
+/// Bulk work in this share of the named samples means that the size of the calls costs, not their number.
+const BULK_MAX: f64 = 0.5;
+
+/// Entry and exit code in this share of the named samples shows many calls.
+const ENTRY_MIN: f64 = 0.02;
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    let pattern = Pattern::new(scene);
+    if pattern.all == 0 {
+        return Err("there are no on-CPU samples".to_owned());
+    }
+    if pattern.all < SAMPLES_MIN {
+        return Ok(Vec::new());
+    }
+    let share = pattern.inside as f64 / pattern.all as f64;
+    let error = share_error(pattern.inside, pattern.all);
+    if share - ERRORS_95 * error <= SHARE_MIN || !pattern.many_calls() {
+        return Ok(Vec::new());
+    }
+    let calls = || scene.derived.syscalls.iter().filter(|call| call.number >= 0 && call.samples > 0);
+    let mut ranked: Vec<&SyscallUse> = calls().collect();
+    ranked.sort_by_key(|call| (std::cmp::Reverse(call.samples), call.number));
+    let Some(worst) = ranked.first() else { return Ok(Vec::new()) };
+    let running = scene.derived.ledger.running_ns() as f64;
+    let any_ran: u64 = scene.derived.parallelism.running_ns.iter().skip(1).sum();
+    let any_ran = scene.of_wall(any_ran as f64);
+    let high = ((share + ERRORS_95 * error) * any_ran).clamp(0.0, 1.0);
+    let sure = pattern.entry_share().is_some();
+    Ok(vec![Finding {
+        rule: INFO.name,
+        subject: worst.name.to_owned(),
+        summary: vec![
+            format!(
+                "{} ± {} of the running time is inside syscalls, mostly short ones ({}).",
+                percent(share),
+                percent(error),
+                count(pattern.inside, "sample"),
+            ),
+            format!("By CPU time: {}.", by_time(&ranked)),
+        ],
+        cost_ns: (running * share) as u64,
+        gain: Gain { low: (pattern.entry_share().unwrap_or(0.0) * any_ran).min(high), high },
+        confidence: scene.confidence(if sure { Confidence::High } else { Confidence::Medium }),
+        evidence: evidence(scene, worst),
+        advice: vec![
+            format!("Do more with each {}: buffer, or use a call that takes many at once", worst.name),
+            "Ask once and keep the answer where it does not change".into(),
+        ],
+    }])
+}
+
+fn by_time(ranked: &[&SyscallUse]) -> String {
+    let said =
+        |call: &&SyscallUse| format!("{} {} ± {}", call.name, time(call.cpu_ns), time(call.cpu_error_ns));
+    ranked.iter().take(3).map(said).collect::<Vec<_>>().join(", ")
+}
+
+fn evidence(scene: &Scene, worst: &SyscallUse) -> Vec<Evidence> {
+    let samples = scene.trace.samples.iter();
+    samples
+        .filter(|sample| inside(sample) && sample.syscall == worst.number)
+        .take(EVIDENCE_MAX)
+        .map(|sample| Evidence {
+            table: "samples",
+            thread: sample.thread,
+            start: sample.at,
+            duration: holdup_events::Duration::ZERO,
+            note: format!("in {}", worst.name),
+        })
+        .collect()
+}
+
+fn inside(sample: &SampleRow) -> bool {
+    sample.in_kernel && sample.syscall >= 0
+}
+
+/// What the samples look like in their order.
+#[derive(Default)]
+struct Pattern {
+    all: u64,
+    inside: u64,
+    /// Neighbouring samples of a thread of which one is inside a syscall, one is not: seen, and by chance.
+    alternations: u64,
+    alternations_by_chance: f64,
+    /// Samples inside whose kernel function is known; of these, in bulk routines, and in entry or exit code.
+    named: u64,
+    bulk: u64,
+    entry: u64,
+}
+
+impl Pattern {
+    fn new(scene: &Scene) -> Pattern {
+        let mut pattern = Pattern::default();
+        for samples in scene.trace.samples.chunk_by(|a, b| a.thread == b.thread) {
+            let thread = scene.trace.threads.get(samples[0].thread.index());
+            if thread.is_some_and(|thread| thread.target) {
+                pattern.add_thread(scene, samples);
+            }
+        }
+        pattern
+    }
+
+    fn add_thread(&mut self, scene: &Scene, samples: &[SampleRow]) {
+        let hits = samples.iter().filter(|sample| inside(sample)).count();
+        let share = hits as f64 / samples.len() as f64;
+        self.all += samples.len() as u64;
+        self.inside += hits as u64;
+        self.alternations +=
+            samples.windows(2).filter(|pair| inside(&pair[0]) != inside(&pair[1])).count() as u64;
+        self.alternations_by_chance += 2.0 * share * (1.0 - share) * (samples.len() - 1) as f64;
+        for sample in samples.iter().filter(|sample| inside(sample)) {
+            let leaf = scene.trace.stack_frames(sample.stack).next();
+            let Some(frame) = leaf.and_then(|id| scene.trace.frames.get(id.index())) else { continue };
+            if frame.kind == FrameKind::Kernel && !frame.function.is_empty() {
+                self.named += 1;
+                self.bulk += u64::from(BULK.iter().any(|name| frame.function.contains(name)));
+                self.entry += u64::from(ENTRY.iter().any(|name| frame.function.starts_with(name)));
+            }
+        }
+    }
+
+    /// Entry and exit code as a share of all samples, if names tell.
+    fn entry_share(&self) -> Option<f64> {
+        let enough = self.named >= NAMED_ENOUGH;
+        enough.then(|| self.entry as f64 / self.named as f64 * self.inside as f64 / self.all as f64)
+    }
+
+    fn many_calls(&self) -> bool {
+        if self.named >= NAMED_ENOUGH && self.bulk as f64 > BULK_MAX * self.named as f64 {
+            return false;
+        }
+        if self.alternations_by_chance >= ALTERNATIONS_ENOUGH {
+            return self.alternations as f64 >= ALTERNATION_MIN * self.alternations_by_chance;
+        }
+        self.named >= NAMED_ENOUGH && self.entry as f64 >= ENTRY_MIN * self.named as f64
+    }
+}
+
+/// Kernel routines that move or clear memory: their time grows with the bytes, not with the calls.
+const BULK: [&str; 7] =
+    ["copy_user", "rep_movs", "_copy_to_iter", "_copy_from_iter", "copy_page", "clear_page", "rep_stos"];
+
+/// Kernel code that each syscall passes on its way in and out.
+const ENTRY: [&str; 6] = [
+    "entry_SYSCALL",
+    "do_syscall_64",
+    "x64_sys_call",
+    "syscall_enter_from_user_mode",
+    "syscall_exit_to_user_mode",
+    "syscall_return_via_sysret",
+];

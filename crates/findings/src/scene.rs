@@ -1,0 +1,170 @@
+//! What rules judge by: the trace, its facts, and the measures that all rules share.
+
+use holdup_events::recording::Rung;
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ThreadId, Timestamp, Trace};
+
+use crate::analysis::Derived;
+use crate::derive::class::Class;
+use crate::derive::ledger::ThreadLedger;
+use crate::derive::occupancy::Stall;
+use crate::derive::parallel;
+use crate::finding::{Confidence, Evidence, Gain};
+
+/// The trace and its facts.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    /// What was recorded.
+    pub trace: &'a Trace,
+    /// What follows from it.
+    pub derived: &'a Derived,
+    confidence_max: Confidence,
+}
+
+/// A finding that would gain less than this share of the wall time is not worth a reader's time:
+/// runs of the same program differ by as much.
+pub const GAIN_MIN: f64 = 0.02;
+
+/// A thread that ran or waited for less than this share of the wall time cannot be what the run's length
+/// depends on throughout.
+const ACTIVE_MIN: f64 = 0.05;
+
+/// With more than this missing, a finding is a hint at most.
+const LOSS_HINT: f64 = 0.05;
+/// With more than this missing, a finding is likely at most.
+const LOSS_LIKELY: f64 = 0.001;
+/// With more thread time than this of unknown class, a finding is likely at most.
+const UNKNOWN_LIKELY: f64 = 0.2;
+
+/// Rows of evidence in a finding.
+pub const EVIDENCE_MAX: usize = 10;
+
+impl<'a> Scene<'a> {
+    /// Looks at how much is missing.
+    pub fn new(trace: &'a Trace, derived: &'a Derived) -> Scene<'a> {
+        let lost = loss_share(trace);
+        let unknown = derived.ledger.of(Class::Unknown) as f64 / derived.ledger.total_ns.max(1) as f64;
+        let confidence_max = if lost > LOSS_HINT {
+            Confidence::Low
+        } else if lost > LOSS_LIKELY || unknown > UNKNOWN_LIKELY || trace.manifest.rung != Rung::Bpf {
+            Confidence::Medium
+        } else {
+            Confidence::High
+        };
+        Scene { trace, derived, confidence_max }
+    }
+
+    /// `confidence`, or less where too much is missing.
+    pub fn confidence(&self, confidence: Confidence) -> Confidence {
+        confidence.min(self.confidence_max)
+    }
+
+    /// `ns` as a share of the wall time.
+    pub fn of_wall(&self, ns: f64) -> f64 {
+        ns / self.trace.wall().0.max(1) as f64
+    }
+
+    /// `ns` as a share of all thread time.
+    pub fn of_thread_time(&self, ns: u64) -> f64 {
+        ns as f64 / self.derived.ledger.total_ns.max(1) as f64
+    }
+
+    /// Err if the recording does not tell what threads waited for.
+    pub fn needs_wait_reasons(&self) -> Result<(), String> {
+        match self.trace.manifest.rung {
+            Rung::Bpf => Ok(()),
+            _ => Err("the recording does not say what threads waited for".to_owned()),
+        }
+    }
+
+    /// Err if the recording does not see all that other programs did on the CPUs.
+    pub fn needs_other_programs(&self) -> Result<(), String> {
+        match self.trace.manifest.rung {
+            Rung::Bpf => Ok(()),
+            _ => Err("the recording does not show when other programs ran".to_owned()),
+        }
+    }
+
+    /// Threads whose own running and `waited` time is a fair part of the run.
+    pub fn active(&self, waited: impl Fn(ThreadId) -> f64) -> Vec<&'a ThreadLedger> {
+        let enough = |thread: &&ThreadLedger| {
+            self.of_wall(thread.running_ns() as f64 + waited(thread.thread)) >= ACTIVE_MIN
+        };
+        self.derived.ledger.threads.iter().filter(enough).collect()
+    }
+
+    /// What ending a stall would gain. Upper end: its waiters ran on the CPUs they could have had, and
+    /// the work were spread evenly. Lower end: every active thread's course were shorter by `saves` of its own
+    /// wait and nothing else; so nothing if one of them does not wait.
+    pub fn gain(&self, stall: &Stall, saves: impl Fn(&ThreadLedger, f64) -> f64) -> Gain {
+        let waited = |thread: ThreadId| stall.by_thread.get(&thread).copied().unwrap_or(0.0);
+        let active = self.active(waited);
+        let saved = active.iter().map(|thread| saves(thread, waited(thread.thread)));
+        let low = saved.fold(f64::INFINITY, f64::min);
+        let high = self.of_wall(stall.saved_ns).clamp(0.0, 1.0);
+        let low = if low.is_finite() { self.of_wall(low).clamp(0.0, high) } else { 0.0 };
+        Gain { low, high }
+    }
+
+    /// The longest target slices that `matches`, as evidence.
+    pub fn longest(
+        &self,
+        matches: impl Fn(&Slice) -> bool + Sync,
+        note: impl Fn(&Slice) -> String,
+    ) -> Vec<Evidence> {
+        let groups = parallel::thread_groups(self.trace);
+        let parts = parallel::map(groups.len(), |group| {
+            let mut best = Vec::new();
+            let targets =
+                groups[group].clone().map(ThreadId).filter(|id| self.trace.threads[id.index()].target);
+            for slice in
+                targets.flat_map(|thread| self.trace.slices.of(thread)).filter(|slice| matches(slice))
+            {
+                best.push(slice);
+                if best.len() >= 8 * EVIDENCE_MAX {
+                    keep_longest(&mut best);
+                }
+            }
+            best
+        });
+        let mut best = parts.concat();
+        keep_longest(&mut best);
+        best.iter().map(|slice| evidence(slice, note(slice))).collect()
+    }
+
+    /// The class of a blocked slice, timers aside.
+    pub fn class(&self, slice: &Slice) -> Option<Class> {
+        (slice.state == ThreadState::Blocked).then(|| Class::of_wait(self.trace.wait(slice.wait).reason))
+    }
+}
+
+fn keep_longest(slices: &mut Vec<Slice>) {
+    slices.sort_by_key(|slice| (std::cmp::Reverse(slice.duration()), slice.start, slice.thread));
+    slices.truncate(EVIDENCE_MAX);
+}
+
+fn evidence(slice: &Slice, note: String) -> Evidence {
+    Evidence { table: "slices", thread: slice.thread, start: slice.start, duration: slice.duration(), note }
+}
+
+/// The greater of the share of time in which something is missing and the share of events.
+fn loss_share(trace: &Trace) -> f64 {
+    let mut spans: Vec<(Timestamp, Timestamp)> = trace
+        .losses
+        .iter()
+        .map(|loss| (loss.start.max(trace.start()), loss.end.min(trace.end())))
+        .filter(|(start, end)| end > start)
+        .collect();
+    spans.sort();
+    let (mut covered, mut until) = (0, trace.start());
+    for (start, end) in spans {
+        covered += end.since(start.max(until)).0;
+        until = until.max(end);
+    }
+    let of_time = covered as f64 / trace.wall().0.max(1) as f64;
+    let lost: u64 = trace.losses.iter().map(|loss| loss.events).sum();
+    let seen: u64 = trace.manifest.sources.iter().map(|source| source.events).sum();
+    let seen = seen.max((trace.slices.len() + trace.wakeups.len() + trace.samples.len()) as u64);
+    let of_events = lost as f64 / (lost + seen).max(1) as f64;
+    of_time.max(of_events)
+}

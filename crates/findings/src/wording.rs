@@ -1,0 +1,58 @@
+//! Figures and names as findings say them.
+
+use holdup_events::{ThreadId, Trace};
+
+/// A length of time with three digits and a unit.
+pub fn time(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$} {unit}")
+}
+
+/// A share as whole percent; one decimal below ten.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    if value < 9.95 { format!("{value:.1} %") } else { format!("{value:.0} %") }
+}
+
+/// A thread's name and number.
+pub fn thread(trace: &Trace, id: ThreadId) -> String {
+    match trace.threads.get(id.index()) {
+        Some(thread) if thread.name.is_empty() => format!("thread {}", thread.tid),
+        Some(thread) => format!("{} ({})", thread.name, thread.tid),
+        None => "?".to_owned(),
+    }
+}
+
+/// `noun` after its count, with thousands apart.
+pub fn count(number: u64, noun: &str) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{grouped} {noun}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits() {
+        let said = [time(999), time(1_234), time(56_780_000), time(789_000_000), time(12_650_000_000)];
+        assert_eq!(said, ["999 ns", "1.23 µs", "56.8 ms", "789 ms", "12.7 s"]);
+        assert_eq!([percent(0.0312), percent(0.5)], ["3.1 %", "50 %"]);
+        assert_eq!(count(1_234_567, "wait"), "1,234,567 waits");
+        assert_eq!(count(1, "wait"), "1 wait");
+    }
+}
