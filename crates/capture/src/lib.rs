@@ -1,1 +1,3 @@
 //! holdup-capture
+
+pub mod perf_ring;
