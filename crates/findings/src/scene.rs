@@ -1,5 +1,7 @@
 //! What rules judge by: the trace, its facts, and the measures that all rules share.
 
+use std::collections::BTreeMap;
+
 use holdup_events::recording::Rung;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ThreadId, Timestamp, Trace};
@@ -9,6 +11,7 @@ use crate::derive::class::Class;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::occupancy::Stall;
 use crate::derive::parallel;
+use crate::derive::syscall_names::syscall_name;
 use crate::finding::{Confidence, Evidence, Gain};
 
 /// The trace and its facts.
@@ -132,9 +135,51 @@ impl<'a> Scene<'a> {
         best.iter().map(|slice| evidence(slice, note(slice))).collect()
     }
 
+    /// Target threads' waits for the disk by syscall, the longest first.
+    pub fn disk_waits(&self) -> Vec<DiskWaits> {
+        let mut by_number: BTreeMap<i32, DiskWaits> = BTreeMap::new();
+        let slices = self.trace.target_threads().flat_map(|thread| self.trace.slices.of(thread));
+        for slice in slices.filter(|slice| self.class(slice) == Some(Class::IoWait)) {
+            let number = self.trace.wait(slice.wait).syscall;
+            let sums = by_number.entry(number).or_insert(DiskWaits { number, waits: 0, ns: 0 });
+            sums.waits += 1;
+            sums.ns += slice.duration().0;
+        }
+        let mut calls: Vec<DiskWaits> = by_number.into_values().collect();
+        calls.sort_by_key(|call| (std::cmp::Reverse(call.ns), call.number));
+        calls
+    }
+
     /// The class of a blocked slice, timers aside.
     pub fn class(&self, slice: &Slice) -> Option<Class> {
         (slice.state == ThreadState::Blocked).then(|| Class::of_wait(self.trace.wait(slice.wait).reason))
+    }
+}
+
+/// Waits for the disk in one syscall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskWaits {
+    /// Its number.
+    pub number: i32,
+    /// How many.
+    pub waits: u64,
+    /// How long in all.
+    pub ns: u64,
+}
+
+impl DiskWaits {
+    /// What the syscall is called.
+    pub fn name(&self) -> &'static str {
+        syscall_said(self.number)
+    }
+}
+
+/// A syscall's name for people, also where none is known.
+pub fn syscall_said(number: i32) -> &'static str {
+    match number {
+        -1 => "page faults",
+        number if number < 0 => "an unknown syscall",
+        number => syscall_name(number),
     }
 }
 

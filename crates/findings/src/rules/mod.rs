@@ -55,6 +55,7 @@ rules! {
     oversubscription,
     noisy_neighbour,
     blocking_io,
+    sync_per_item,
     syscall_storm,
 }
 

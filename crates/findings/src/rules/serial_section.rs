@@ -9,8 +9,9 @@
 //! a tenth of the run serial, no machine makes it more than ten times faster.
 //!
 //! ## How it decides
-//! It adds up these moments by the thread that works alone, if at least two threads do a fair part of the program's
-//! work. The upper end of the gain is that the serial work were spread over as many CPUs as there are
+//! It adds up these moments by the thread that works alone. There must be others that could share the work: at
+//! least two threads that each do a fair part of it, or a pool: two threads or more that wait for the same thing
+//! and are woken by other threads again and again. The upper end of the gain is that the serial work were spread over as many CPUs as there are
 //! active threads. The lower end is 0: work that cannot be split gains nothing. Moments in which a thread waits for
 //! a lock are not counted; lock-contention judges those.
 //!
@@ -26,14 +27,16 @@
 //! ## References
 //! Amdahl: Validity of the single processor approach (1967). Du Bois et al.: Bottle graphs (OOPSLA 2013).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use holdup_events::{ThreadId, WaitReason};
+use holdup_events::event::WakeContext;
+use holdup_events::{ProcessId, ThreadId, WaitReason};
 
 use super::{Info, Verdict};
+use crate::derive::class::Class;
 use crate::derive::locks::Places;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
-use crate::scene::Scene;
+use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
@@ -44,16 +47,20 @@ pub(super) const INFO: Info = Info {
 /// A thread does a fair part of the work if it ran at least this share of what the busiest one ran.
 const FAIR_PART: f64 = 0.1;
 
+/// A pool's thread is woken at least so often by others; fewer may be its start and end.
+const POOL_WAKEUPS_MIN: usize = 10;
+
 /// So many samples name a function.
 const SAMPLES_MIN: u64 = 5;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     scene.needs_wait_reasons()?;
-    let running = scene.derived.ledger.threads.iter().map(|thread| thread.running_ns() as f64);
-    let busiest = running.clone().fold(0.0, f64::max);
-    let workers = running.filter(|ns| *ns > 0.0 && *ns >= FAIR_PART * busiest).count();
     let serial = &scene.derived.occupancy.serial;
     let total: u64 = serial.by_thread.values().map(|(ns, _)| ns).sum();
+    if scene.of_wall(total as f64) < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let workers = workers(scene);
     let lone = serial.by_thread.iter().max_by_key(|(id, (ns, _))| (*ns, std::cmp::Reverse(**id)));
     let (Some((lone, (lone_ns, _))), true) = (lone, workers >= 2) else { return Ok(Vec::new()) };
     let joins: u64 = serial.by_thread.values().map(|(_, ns)| ns).sum();
@@ -88,9 +95,44 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }])
 }
 
+/// How many threads could share the work.
+fn workers(scene: &Scene) -> usize {
+    let threads = &scene.derived.ledger.threads;
+    let busiest = threads.iter().map(|thread| thread.running_ns()).max().unwrap_or(0) as f64;
+    let mut workers = BTreeSet::new();
+    let mut pools: BTreeMap<(ProcessId, u64), Vec<ThreadId>> = BTreeMap::new();
+    for thread in threads {
+        let running = thread.running_ns() as f64;
+        if running > 0.0 && running >= FAIR_PART * busiest {
+            workers.insert(thread.thread);
+        }
+        let wakeups = scene.trace.wakeups.of(thread.thread);
+        let woken = wakeups.iter().filter(|wakeup| wakeup.context == WakeContext::Thread).count();
+        if woken >= POOL_WAKEUPS_MIN
+            && let Some(object) = waits_most_for(scene, thread.thread)
+        {
+            pools.entry(object).or_default().push(thread.thread);
+        }
+    }
+    workers.extend(pools.into_values().filter(|threads| threads.len() >= 2).flatten());
+    workers.len()
+}
+
+/// The thing that a thread waited for longest while it waited for threads.
+fn waits_most_for(scene: &Scene, thread: ThreadId) -> Option<(ProcessId, u64)> {
+    let mut by_object: BTreeMap<(ProcessId, u64), u64> = BTreeMap::new();
+    for slice in scene.trace.slices.of(thread) {
+        if scene.class(&slice).is_some_and(Class::waits_for_threads) {
+            let wait = scene.trace.wait(slice.wait);
+            *by_object.entry((wait.process, wait.object)).or_default() += slice.duration().0;
+        }
+    }
+    let longest = by_object.into_iter().max_by_key(|(object, ns)| (*ns, std::cmp::Reverse(*object)));
+    longest.map(|(object, _)| object).filter(|(_, object)| *object != 0)
+}
+
 /// Time that target threads waited for others, locks aside (ns).
 fn waiting_ns(scene: &Scene) -> u64 {
-    use crate::derive::class::Class;
     scene.derived.ledger.of(Class::JoinWait) + scene.derived.ledger.of(Class::WorkWait)
 }
 

@@ -1,0 +1,98 @@
+//! # sync-per-item: data is forced to the disk item by item
+//!
+//! ## What it sees
+//! Threads blocked in `fsync`, `fdatasync` and their kin: how often, for how long, and whether a CPU was idle
+//! meanwhile.
+//!
+//! ## Why it hurts
+//! A sync costs the device's full latency, a fraction of a millisecond to tens of them, however little it
+//! makes durable. A log that is synced for each line goes at the speed of syncs, not of lines.
+//!
+//! ## How it decides
+//! It fires if most of the threads' waiting for the disk is in syncs, and they are many. The gain is counted as for
+//! blocking-io: at most that nobody had to wait; at least that each active thread overlapped its syncs with
+//! its own computing. A batch of n items makes the cost of syncs about n times smaller, so large batches
+//! come close to the upper end.
+//!
+//! ## What to do
+//! Sync once for a batch of items (group commit): collect what arrives while the last sync runs, and make it
+//! durable with the next. Or sync on a thread of its own while the others go on.
+//!
+//! ## Blind spots
+//! Files opened with `O_SYNC` or `O_DSYNC` pay the same for each write, but show as waits in `write`:
+//! blocking-io names those. Syncs that are fast (a cache that is safe against power loss) do not show.
+//! Durability of each item by itself may be what the program promises; then only grouping helps.
+//!
+//! ## References
+//! Linux `fsync(2)`. Helland, Sammer, Lyon et al.: Group commit timers and high volume transaction systems (HPTS 1987).
+
+use super::{Info, Verdict};
+use crate::derive::class::Class;
+use crate::finding::{Confidence, Finding};
+use crate::scene::{DiskWaits, GAIN_MIN, Scene, syscall_said};
+use crate::wording::{count, percent, time};
+
+pub(super) const INFO: Info = Info {
+    name: "sync-per-item",
+    summary: "Data is forced to the disk item by item, and threads wait for it",
+};
+
+/// `msync`, `fsync`, `fdatasync`, `sync`, `sync_file_range`, `syncfs`.
+const SYNCS: [i32; 6] = [26, 74, 75, 162, 277, 306];
+
+/// Syncs for this share of the disk wait make them the cause.
+const SYNC_SHARE_MIN: f64 = 0.5;
+
+/// Fewer syncs than this are not one an item.
+const SYNCS_MIN: u64 = 20;
+
+fn is_sync(call: &DiskWaits) -> bool {
+    SYNCS.contains(&call.number)
+}
+
+/// Whether waiting for the disk is mostly for many syncs.
+pub(super) fn is_it(scene: &Scene) -> bool {
+    let calls = scene.disk_waits();
+    let total: u64 = calls.iter().map(|call| call.ns).sum();
+    let syncs = || calls.iter().filter(|call| is_sync(call));
+    let ns: u64 = syncs().map(|call| call.ns).sum();
+    syncs().map(|call| call.waits).sum::<u64>() >= SYNCS_MIN && ns as f64 >= SYNC_SHARE_MIN * total as f64
+}
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    scene.needs_wait_reasons()?;
+    let stall = &scene.derived.occupancy.io;
+    if scene.of_wall(stall.saved_ns) < GAIN_MIN || !is_it(scene) {
+        return Ok(Vec::new());
+    }
+    let calls = scene.disk_waits();
+    let syncs: Vec<&DiskWaits> = calls.iter().filter(|call| is_sync(call)).collect();
+    let Some(worst) = syncs.first() else { return Ok(Vec::new()) };
+    let waits: u64 = syncs.iter().map(|call| call.waits).sum();
+    let ns: u64 = syncs.iter().map(|call| call.ns).sum();
+    Ok(vec![Finding {
+        rule: INFO.name,
+        subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
+        summary: vec![format!(
+            "Threads waited {} in syncs ({} of their time): {}, {} each on average.",
+            time(ns),
+            percent(scene.of_thread_time(ns)),
+            count(waits, "wait"),
+            time(ns / waits.max(1)),
+        )],
+        cost_ns: ns,
+        gain: scene.gain(stall, |thread, waited| waited.min(thread.running_ns() as f64)),
+        confidence: scene.confidence(Confidence::High),
+        evidence: scene.longest(
+            |slice| {
+                scene.class(slice) == Some(Class::IoWait)
+                    && SYNCS.contains(&scene.trace.wait(slice.wait).syscall)
+            },
+            |slice| format!("waits in {}", syscall_said(scene.trace.wait(slice.wait).syscall)),
+        ),
+        advice: vec![
+            "Sync once for a batch of items (group commit), not once an item".into(),
+            "Write and sync on a thread of its own while the others go on".into(),
+        ],
+    }])
+}
