@@ -1,3 +1,5 @@
 //! holdup-capture
 
+pub mod lower;
+pub mod mappings;
 pub mod perf_ring;

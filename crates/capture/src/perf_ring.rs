@@ -114,6 +114,12 @@ impl Attr {
         }
     }
 
+    /// The same event with records that carry these fields.
+    pub fn carrying(mut self, sample_type: u64) -> Attr {
+        self.sample_type = sample_type;
+        self
+    }
+
     /// The same event with more flags.
     pub fn with(mut self, flags: u64) -> Attr {
         self.flags |= flags;

