@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Entry point: one object of all kernel programs, so that they share maps. */
+#include "holdup_core.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "wire.h"
+#include "common.h"
+#include "stacks.h"
+#include "waits.h"
+#include "sched.h"
+#include "lifecycle.h"
+#include "samples.h"
+#include "snapshot.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

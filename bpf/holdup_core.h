@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The kernel types that the programs read: only the fields used, relocated at
+ * load time (CO-RE), so the object does not depend on the builder's kernel.
+ */
+#ifndef HOLDUP_CORE_H
+#define HOLDUP_CORE_H
+
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+#define BPF_ANY 0
+#define BPF_NOEXIST 1
+#define BPF_F_USER_STACK (1ULL << 8)
+#define BPF_RB_NO_WAKEUP 1
+#define BPF_RB_FORCE_WAKEUP 2
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8;
+	unsigned long ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+struct sched_entity { __u64 sum_exec_runtime; };
+struct sched_info { unsigned long long run_delay; };
+struct rw_semaphore {};
+struct mm_struct { struct rw_semaphore mmap_lock; };
+struct super_block { unsigned long s_magic; };
+struct inode { __u16 i_mode; unsigned long i_ino; };
+struct qstr { const unsigned char *name; };
+struct dentry { struct qstr d_name; };
+struct path { struct dentry *dentry; };
+struct file { struct inode *f_inode; struct path f_path; };
+struct fdtable { unsigned int max_fds; struct file **fd; };
+struct files_struct { struct fdtable *fdt; };
+struct task_struct {
+	unsigned int __state;
+	int on_cpu;
+	int pid;
+	int tgid;
+	struct mm_struct *mm;
+	struct task_struct *real_parent;
+	struct files_struct *files;
+	struct sched_entity se;
+	struct sched_info sched_info;
+	__u64 start_boottime;
+	unsigned int in_iowait : 1;
+	char comm[16];
+	unsigned int flags;
+};
+struct bpf_perf_event_data_kern;
+struct bpf_iter_meta { struct seq_file *seq; __u64 session_id; __u64 seq_num; };
+struct bpf_iter__task { struct bpf_iter_meta *meta; struct task_struct *task; };
+
+#pragma clang attribute pop
+
+/* Fields that only some kernels have. */
+struct task_struct___throttled { bool throttled; } __attribute__((preserve_access_index));
+struct cfs_rq___throttle { int throttle_count; } __attribute__((preserve_access_index));
+struct sched_entity___cfs { struct cfs_rq___throttle *cfs_rq; } __attribute__((preserve_access_index));
+struct task_struct___cfs { struct sched_entity___cfs se; } __attribute__((preserve_access_index));
+
+struct bpf_perf_event_data { struct { unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8,
+	ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss; } regs; __u64 sample_period; __u64 addr; };
+
+#endif

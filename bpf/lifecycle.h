@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Births, names, programs and deaths of every thread of the machine; children of targets are targets. */
+#ifndef HOLDUP_LIFECYCLE_H
+#define HOLDUP_LIFECYCLE_H
+
+static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u32 parent_tid, const char *name)
+{
+	struct per_cpu *cpu = this_cpu();
+	struct wire_thread *thread;
+
+	if (!cpu)
+		return;
+	thread = bpf_ringbuf_reserve(&definitions, sizeof(*thread), 0);
+	if (!thread) {
+		count_lost(cpu, WIRE_STREAM_DEFS);
+		return;
+	}
+	fill_header(&thread->header, cpu, kind, WIRE_STREAM_DEFS, bpf_ktime_get_ns());
+	thread->tid = task->pid;
+	thread->tgid = task->tgid;
+	thread->parent_tid = parent_tid;
+	thread->target = is_target(task);
+	__builtin_memset(thread->name, 0, sizeof(thread->name));
+	if (name)
+		bpf_probe_read_kernel_str(thread->name, sizeof(thread->name), name);
+	else
+		bpf_probe_read_kernel_str(thread->name, sizeof(thread->name), task->comm);
+	bpf_ringbuf_submit(thread, BPF_RB_NO_WAKEUP);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 tgid = child->tgid, one = 1;
+
+	if (!follow_all && child->tgid != parent->tgid && is_target_tgid(parent->tgid))
+		bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY);
+	send_thread(child, WIRE_FORK, parent->pid, 0);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task)
+{
+	send_thread(task, WIRE_EXEC, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task, const char *name)
+{
+	send_thread(task, WIRE_RENAME, 0, name);
+	return 0;
+}
+
+/* A tgid stays in `targets` until user space removes it: the thread has a last switch to come. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	send_thread(task, WIRE_EXIT, 0, 0);
+	return 0;
+}
+
+#endif

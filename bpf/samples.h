@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* On-CPU samples from a perf event (cpu-clock). */
+#ifndef HOLDUP_SAMPLES_H
+#define HOLDUP_SAMPLES_H
+
+SEC("perf_event")
+int on_sample(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct per_cpu *cpu = this_cpu();
+	bool in_kernel = (ctx->regs.cs & 3) != 3;
+	struct wire_sample *sample;
+	__u64 stack, now;
+
+	/* The idle thread's samples interrupt nobody. */
+	if (!cpu || !task->pid || !is_target(task))
+		return 0;
+	now = bpf_ktime_get_ns();
+	stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task->tgid, in_kernel, now);
+	sample = bpf_ringbuf_reserve(&records, sizeof(*sample), 0);
+	if (!sample) {
+		count_lost(cpu, WIRE_STREAM_SAMPLES);
+		return 0;
+	}
+	fill_header(&sample->header, cpu, WIRE_SAMPLE, WIRE_STREAM_SAMPLES, now);
+	sample->header.flags = in_kernel ? WIRE_SAMPLE_KERNEL : 0;
+	sample->tid = task->pid;
+	sample->tgid = task->tgid;
+	sample->ip = ctx->regs.ip;
+	sample->syscall = -1;
+	sample->pad = 0;
+	if (in_kernel && task->mm)
+		sample->syscall = (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax;
+	sample->stack = stack;
+	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Context switches, wakeups, and in which context a wakeup happens. */
+#ifndef HOLDUP_SCHED_H
+#define HOLDUP_SCHED_H
+
+enum { CONTEXT_TIMER = 1, CONTEXT_SOFTIRQ = 2, CONTEXT_IRQ = 4 };
+
+/* Threads between contention_begin and _end of their own mmap_lock; contended paths only. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u8);
+} mmap_lock_waiters SEC(".maps");
+
+static __always_inline bool waits_for_mmap_lock(__u32 tid)
+{
+	return bpf_map_lookup_elem(&mmap_lock_waiters, &tid) != 0;
+}
+
+static __always_inline __u8 is_throttled(struct task_struct *task)
+{
+	struct task_struct___throttled *flag = (void *)task;
+
+	if (bpf_core_field_exists(flag->throttled))
+		return BPF_CORE_READ(flag, throttled);
+	struct task_struct___cfs *old = (void *)task;
+
+	if (bpf_core_field_exists(old->se.cfs_rq))
+		return BPF_CORE_READ(old, se.cfs_rq, throttle_count) > 0;
+	return 0;
+}
+
+static __always_inline void fill_switch(struct wire_switch *sw, struct task_struct *prev,
+					struct task_struct *next, unsigned int state)
+{
+	sw->prev_tid = prev->pid;
+	sw->next_tid = next->pid;
+	sw->prev_state = state;
+	sw->prev_tgid = prev->tgid;
+}
+
+static __always_inline void fill_counters(struct wire_switch_out *out, struct task_struct *prev)
+{
+	out->exec_ns = prev->se.sum_exec_runtime;
+	out->queue_ns = bpf_core_field_exists(prev->sched_info) ? prev->sched_info.run_delay : ~0ULL;
+}
+
+static __always_inline int foreign_switch(struct per_cpu *cpu, struct task_struct *prev,
+					  struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
+{
+	struct wire_switch *sw = bpf_ringbuf_reserve(&records, sizeof(*sw), 0);
+
+	if (!sw) {
+		count_lost(cpu, WIRE_STREAM_SCHED);
+		return 0;
+	}
+	fill_header(&sw->header, cpu, WIRE_SWITCH, WIRE_STREAM_SCHED, now);
+	sw->header.flags = flags;
+	fill_switch(sw, prev, next, state);
+	bpf_ringbuf_submit(sw, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static __always_inline int runnable_switch(struct per_cpu *cpu, struct task_struct *prev,
+					   struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
+{
+	struct wire_switch_out *out = bpf_ringbuf_reserve(&records, sizeof(*out), 0);
+
+	if (!out) {
+		count_lost(cpu, WIRE_STREAM_SCHED);
+		return 0;
+	}
+	fill_header(&out->sw.header, cpu, WIRE_SWITCH_OUT, WIRE_STREAM_SCHED, now);
+	out->sw.header.flags = flags;
+	if (!(state & TASK_DEAD_BITS)) {
+		if (is_throttled(prev))
+			out->sw.header.flags |= WIRE_SWITCH_THROTTLED;
+		if (prev->mm && ((struct pt_regs *)bpf_task_pt_regs(prev))->orig_ax == 24)
+			out->sw.header.flags |= WIRE_SWITCH_YIELD;
+	}
+	fill_switch(&out->sw, prev, next, state);
+	fill_counters(out, prev);
+	bpf_ringbuf_submit(out, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct task_struct *prev,
+					  struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
+{
+	bool take;
+	__u32 every = draw_stack(cpu, now, &take);
+	__u64 stack = take ? take_stack(ctx, cpu, SCRATCH_SWITCH, prev->tgid, state & TASK_UNINTERRUPTIBLE, now) : 0;
+	struct wire_switch_blocked *out = bpf_ringbuf_reserve(&records, sizeof(*out), 0);
+
+	if (!out) {
+		count_lost(cpu, WIRE_STREAM_SCHED);
+		return 0;
+	}
+	fill_header(&out->out.sw.header, cpu, WIRE_SWITCH_BLOCKED, WIRE_STREAM_SCHED, now);
+	fill_switch(&out->out.sw, prev, next, state);
+	fill_counters(&out->out, prev);
+	if (BPF_CORE_READ_BITFIELD(prev, in_iowait))
+		flags |= WIRE_SWITCH_IN_IOWAIT;
+	if ((state & TASK_UNINTERRUPTIBLE) && waits_for_mmap_lock(prev->pid))
+		flags |= WIRE_SWITCH_MMAP_LOCK;
+	out->out.sw.header.flags = flags;
+	__builtin_memset(&out->wait, 0, sizeof(out->wait));
+	out->wait.syscall = -1;
+	if (prev->mm)
+		describe_wait(prev, &out->wait);
+	out->wait.stack_every = every;
+	out->wait.stack = stack;
+	bpf_ringbuf_submit(out, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
+{
+	struct per_cpu *cpu = this_cpu();
+	__u64 now = bpf_ktime_get_ns();
+	__u8 flags = preempt ? WIRE_SWITCH_PREEMPT : 0;
+
+	if (!cpu)
+		return 0;
+	if (is_target(next))
+		flags |= WIRE_SWITCH_NEXT_TARGET;
+	if (!is_target(prev))
+		return foreign_switch(cpu, prev, next, state, now, flags);
+	if (state == 0 || preempt || (state & TASK_DEAD_BITS))
+		return runnable_switch(cpu, prev, next, preempt && !(state & TASK_DEAD_BITS) ? 0 : state, now, flags);
+	return blocked_switch(ctx, cpu, prev, next, state, now, flags);
+}
+
+static __always_inline __u8 wake_context(struct per_cpu *cpu)
+{
+	__u32 context = cpu->context;
+
+	/* Handlers nest: a timer or device interrupt may arrive within a soft interrupt. */
+	if (context & CONTEXT_TIMER)
+		return WIRE_CONTEXT_TIMER;
+	if (context & CONTEXT_IRQ)
+		return WIRE_CONTEXT_IRQ;
+	if (context & CONTEXT_SOFTIRQ)
+		return WIRE_CONTEXT_SOFTIRQ;
+	return WIRE_CONTEXT_THREAD;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *wakee)
+{
+	struct per_cpu *cpu = this_cpu();
+	struct task_struct *waker;
+	struct wire_waking *waking;
+
+	if (!cpu || !is_target(wakee))
+		return 0;
+	waking = bpf_ringbuf_reserve(&records, sizeof(*waking), 0);
+	if (!waking) {
+		count_lost(cpu, WIRE_STREAM_SCHED);
+		return 0;
+	}
+	fill_header(&waking->header, cpu, WIRE_WAKING, WIRE_STREAM_SCHED, bpf_ktime_get_ns());
+	waking->header.flags = wake_context(cpu);
+	waker = bpf_get_current_task_btf();
+	waking->wakee_tid = wakee->pid;
+	waking->waker_tid = waker->pid;
+	waking->target_cpu = ~0u;
+	waking->waker_syscall = -1;
+	waking->waker_object = 0;
+	waking->stack = 0;
+	if (waking->header.flags == WIRE_CONTEXT_THREAD && waker->mm) {
+		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(waker);
+
+		waking->waker_syscall = (__s32)regs->orig_ax;
+		if (waking->waker_syscall == SYS_FUTEX)
+			waking->waker_object = regs->di;
+	}
+	bpf_ringbuf_submit(waking, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+#define CONTEXT_PROGRAM(name, section, change) \
+	SEC("tp_btf/" section) int name(void *ctx) \
+	{ \
+		struct per_cpu *cpu = this_cpu(); \
+		if (cpu) \
+			cpu->context change; \
+		return 0; \
+	}
+
+CONTEXT_PROGRAM(on_timer_begin, "hrtimer_expire_entry", |= CONTEXT_TIMER)
+CONTEXT_PROGRAM(on_timer_end, "hrtimer_expire_exit", &= ~CONTEXT_TIMER)
+CONTEXT_PROGRAM(on_softirq_begin, "softirq_entry", |= CONTEXT_SOFTIRQ)
+CONTEXT_PROGRAM(on_softirq_end, "softirq_exit", &= ~CONTEXT_SOFTIRQ)
+CONTEXT_PROGRAM(on_irq_begin, "irq_handler_entry", |= CONTEXT_IRQ)
+CONTEXT_PROGRAM(on_irq_end, "irq_handler_exit", &= ~CONTEXT_IRQ)
+
+SEC("tp_btf/contention_begin")
+int BPF_PROG(on_contention_begin, void *lock, unsigned int lock_flags)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct mm_struct *mm = task->mm;
+	__u32 tid = task->pid;
+	__u8 one = 1;
+
+	if (mm && (__u64)lock == (__u64)mm + bpf_core_field_offset(struct mm_struct, mmap_lock) && is_target(task))
+		bpf_map_update_elem(&mmap_lock_waiters, &tid, &one, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/contention_end")
+int BPF_PROG(on_contention_end, void *lock, int result)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct mm_struct *mm = task->mm;
+	__u32 tid = task->pid;
+
+	if (mm && (__u64)lock == (__u64)mm + bpf_core_field_offset(struct mm_struct, mmap_lock))
+		bpf_map_delete_elem(&mmap_lock_waiters, &tid);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a thread that blocks waits for: from its registers, its files, and a mutex's owner word. */
+#ifndef HOLDUP_WAITS_H
+#define HOLDUP_WAITS_H
+
+#define SYS_FUTEX 202
+#define FUTEX_CMD(op) ((op) & 0x7f)
+#define S_IFMT 0170000
+#define S_IFIFO 0010000
+#define S_IFCHR 0020000
+#define S_IFDIR 0040000
+#define S_IFBLK 0060000
+#define S_IFREG 0100000
+#define S_IFSOCK 0140000
+#define PF_KTHREAD 0x00200000
+
+/* Syscalls up to 63 that block on the descriptor in their first argument, as bits. */
+#define FD_SYSCALLS_LOW ( \
+	(1ULL << 0) | (1ULL << 1) | (1ULL << 16) | (1ULL << 17) | (1ULL << 18) | (1ULL << 19) | (1ULL << 20) | \
+	(1ULL << 42) | (1ULL << 43) | (1ULL << 44) | (1ULL << 45) | (1ULL << 46) | (1ULL << 47))
+
+static __always_inline bool waits_on_fd(__s32 nr)
+{
+	if (nr >= 0 && nr < 64)
+		return (FD_SYSCALLS_LOW >> nr) & 1;
+	switch (nr) {
+	case 72: case 73: case 74: case 75: /* fcntl flock fsync fdatasync */
+	case 232: case 281: case 441:       /* epoll_wait epoll_pwait epoll_pwait2 */
+	case 275: case 288: case 295: case 296: case 299: case 307: /* splice accept4 preadv pwritev recvmmsg sendmmsg */
+	case 426:                           /* io_uring_enter */
+		return true;
+	}
+	return false;
+}
+
+static __always_inline __u32 anonymous_kind(struct file *file)
+{
+	const unsigned char *name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
+	char text[8] = {};
+
+	if (bpf_probe_read_kernel_str(text, sizeof(text), name) < 0)
+		return WIRE_OBJECT_ANON;
+	if (text[0] == '[') { /* newer kernels name them "[eventfd]"; older ones have no brackets around some */
+		__builtin_memmove(text, text + 1, 6);
+		text[6] = 0;
+	}
+	if (text[0] == 'e' && text[1] == 'v' && text[5] == 'f')
+		return WIRE_OBJECT_EVENTFD;
+	if (text[0] == 'e' && text[1] == 'v')
+		return WIRE_OBJECT_EPOLL;
+	if (text[0] == 't')
+		return WIRE_OBJECT_TIMERFD;
+	if (text[0] == 's')
+		return WIRE_OBJECT_SIGNALFD;
+	if (text[0] == 'i' && text[1] == 'n')
+		return WIRE_OBJECT_INOTIFY;
+	return WIRE_OBJECT_ANON;
+}
+
+static __always_inline void describe_fd(struct task_struct *task, __u32 fd, struct wire_wait *wait)
+{
+	struct files_struct *files = task->files;
+	struct fdtable *fdt;
+	struct file **fds, *file = 0;
+	struct inode *inode;
+	__u16 mode;
+
+	wait->object_kind = WIRE_OBJECT_FD;
+	wait->object = fd;
+	if (!files)
+		return;
+	fdt = BPF_CORE_READ(files, fdt);
+	if (!fdt || fd >= BPF_CORE_READ(fdt, max_fds))
+		return;
+	fds = BPF_CORE_READ(fdt, fd);
+	if (bpf_probe_read_kernel(&file, sizeof(file), fds + fd) || !file)
+		return;
+	inode = BPF_CORE_READ(file, f_inode);
+	if (!inode)
+		return;
+	mode = BPF_CORE_READ(inode, i_mode);
+	wait->object = BPF_CORE_READ(inode, i_ino);
+	switch (mode & S_IFMT) {
+	case S_IFIFO: wait->object_kind = WIRE_OBJECT_PIPE; return;
+	case S_IFSOCK: wait->object_kind = WIRE_OBJECT_SOCKET; return;
+	case S_IFCHR: wait->object_kind = WIRE_OBJECT_DEVICE; return;
+	case S_IFBLK: wait->object_kind = WIRE_OBJECT_BLOCK; return;
+	case S_IFREG:
+		/* 6.17 on: anonymous inodes are regular files without permission for others. */
+		if (mode != (S_IFREG | 0600) || BPF_CORE_READ(file, f_path.dentry, d_name.name) == 0) {
+			wait->object_kind = WIRE_OBJECT_FILE;
+			return;
+		}
+		wait->object_kind = anonymous_kind(file);
+		if (wait->object_kind == WIRE_OBJECT_ANON)
+			wait->object_kind = WIRE_OBJECT_FILE;
+		else
+			wait->object = mix(0x1dfd, (__u64)file);
+		return;
+	case S_IFDIR: wait->object_kind = WIRE_OBJECT_FILE; return;
+	}
+	wait->object_kind = anonymous_kind(file);
+	/* All share one inode: tell the open files apart without showing a kernel address. */
+	wait->object = mix(0x1dfd, (__u64)file);
+}
+
+/* glibc's pthread_mutex_t: lock word, count, owner tid, nusers, kind. */
+static __always_inline __u32 mutex_owner(__u64 address)
+{
+	struct { __s32 lock; __u32 count; __u32 owner; __u32 users; __s32 kind; } mutex;
+
+	if (bpf_probe_read_user(&mutex, sizeof(mutex), (void *)address))
+		return 0;
+	if (mutex.kind < 0 || mutex.kind > 0x3ff || mutex.owner > 0x400000)
+		return 0;
+	return mutex.owner;
+}
+
+static __always_inline void describe_futex(struct pt_regs *regs, struct wire_wait *wait)
+{
+	wait->object_kind = WIRE_OBJECT_FUTEX;
+	wait->object = regs->di;
+	wait->op = regs->si;
+	wait->value = regs->dx;
+	if (FUTEX_CMD(wait->op) == 0 && wait->value == 2)
+		wait->owner_tid = mutex_owner(wait->object);
+}
+
+/* `task` must have an address space: kernel threads have no user registers. */
+static __always_inline void describe_wait(struct task_struct *task, struct wire_wait *wait)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+
+	wait->syscall = (__s32)regs->orig_ax;
+	if (wait->syscall == SYS_FUTEX) {
+		describe_futex(regs, wait);
+		return;
+	}
+	wait->op = regs->di;
+	if (waits_on_fd(wait->syscall))
+		describe_fd(task, wait->op, wait);
+}
+
+#endif
