@@ -1,5 +1,6 @@
 //! holdup-capture
 
+pub mod host;
 pub mod lower;
 pub mod mappings;
 pub mod perf_ring;

@@ -4,8 +4,8 @@
 //! stacks, waits known by polling. [`proc::ProcRung`] polls /proc: everything is sampled. Both give
 //! [`Event`]s in time order; choosing the rung is `doctor`'s and the caller's affair.
 
-// mod ordered;
-// pub mod perf;
+mod ordered;
+pub mod perf;
 pub mod proc;
 pub mod procfs;
 mod waits;
@@ -64,7 +64,7 @@ pub trait Rung {
 pub fn open(rung: recording::Rung, target: &Target) -> io::Result<Box<dyn Rung>> {
     match rung {
         recording::Rung::Bpf => Err(io::ErrorKind::Unsupported.into()),
-        recording::Rung::Perf => Ok(Box::new(proc::ProcRung::open(target)?)),
+        recording::Rung::Perf => Ok(Box::new(perf::PerfRung::open(target)?)),
         recording::Rung::Proc => Ok(Box::new(proc::ProcRung::open(target)?)),
     }
 }
@@ -77,4 +77,12 @@ pub fn now() -> holdup_events::Timestamp {
     holdup_events::Timestamp(
         (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64),
     )
+}
+
+/// CPU time of the calling thread (ns): what a poll costs.
+fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec behind the pointer.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }

@@ -1,68 +1,59 @@
-//! Puts events that come from several rings and from polling into the order of time.
+//! Puts what comes from several rings and from polling into the order of time.
 
-use holdup_events::{Event, Timestamp};
+use holdup_events::Timestamp;
 
-/// How long after it happened an event may still come out of a ring (ns): the kernel writes a record
+/// How long after it happened a record may still come out of a ring (ns): the kernel writes a record
 /// at once, so this only has to cover interrupts and a hypervisor's pauses between stamp and write.
 const LATE_MAX_NS: u64 = 2_000_000;
 
-/// Events that wait for earlier ones.
-#[derive(Default)]
-pub struct Ordered {
-    pending: Vec<Event>,
+/// Items that wait for earlier ones.
+pub struct Ordered<T> {
+    pending: Vec<(Timestamp, T)>,
 }
 
-impl Ordered {
-    /// Takes an event in. One that comes too late keeps its own time and goes out next.
-    pub fn push(&mut self, event: Event) {
-        self.pending.push(event);
+impl<T> Default for Ordered<T> {
+    fn default() -> Ordered<T> {
+        Ordered { pending: Vec::new() }
+    }
+}
+
+impl<T> Ordered<T> {
+    /// Takes an item in. One that comes too late keeps its own time and goes out next.
+    pub fn push(&mut self, at: Timestamp, item: T) {
+        self.pending.push((at, item));
     }
 
-    /// Gives all that happened well before `seen`, the moment at which the rings were read.
-    pub fn give_until(&mut self, seen: Timestamp, sink: &mut dyn FnMut(Event)) {
+    /// All that happened well before `seen`, the moment at which the rings were read. Of items with equal
+    /// times the first pushed is the first.
+    pub fn ripe(&mut self, seen: Timestamp) -> Vec<(Timestamp, T)> {
         let horizon = Timestamp(seen.0.saturating_sub(LATE_MAX_NS));
-        self.pending.sort_by_key(Event::at);
-        let ripe = self.pending.partition_point(|event| event.at() <= horizon);
-        for event in self.pending.drain(..ripe) {
-            sink(event);
-        }
+        self.pending.sort_by_key(|(at, _)| *at);
+        let ripe = self.pending.partition_point(|(at, _)| *at <= horizon);
+        self.pending.drain(..ripe).collect()
     }
 
-    /// Gives all.
-    pub fn give_all(&mut self, sink: &mut dyn FnMut(Event)) {
-        self.give_until(Timestamp(u64::MAX), sink);
-        self.pending.drain(..).for_each(sink);
+    /// All.
+    pub fn rest(&mut self) -> Vec<(Timestamp, T)> {
+        self.pending.sort_by_key(|(at, _)| *at);
+        std::mem::take(&mut self.pending)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdup_events::event::Sample;
-
-    fn sample(at: u64) -> Event {
-        Event::Sample(Sample { at: Timestamp(at), ..Sample::default() })
-    }
-
-    fn given(ordered: &mut Ordered, seen: Option<u64>) -> Vec<u64> {
-        let mut times = Vec::new();
-        let mut sink = |event: Event| times.push(event.at().0);
-        match seen {
-            Some(seen) => ordered.give_until(Timestamp(seen), &mut sink),
-            None => ordered.give_all(&mut sink),
-        }
-        times
-    }
 
     #[test]
-    fn events_wait_for_earlier_ones() {
+    fn items_wait_for_earlier_ones() {
         let mut ordered = Ordered::default();
-        for at in [9_000_000, 1_000_000, 5_000_000] {
-            ordered.push(sample(at));
+        for (at, name) in [(9_000_000, 'd'), (1_000_000, 'a'), (5_000_000, 'b'), (5_000_000, 'c')] {
+            ordered.push(Timestamp(at), name);
         }
-        assert_eq!(given(&mut ordered, Some(7_000_000)), [1_000_000, 5_000_000]);
-        ordered.push(sample(8_000_000));
-        assert_eq!(given(&mut ordered, None), [8_000_000, 9_000_000]);
-        assert_eq!(given(&mut ordered, None), [] as [u64; 0]);
+        let names =
+            |items: Vec<(Timestamp, char)>| items.into_iter().map(|(_, name)| name).collect::<String>();
+        assert_eq!(names(ordered.ripe(Timestamp(7_000_000))), "abc");
+        ordered.push(Timestamp(8_000_000), 'x');
+        assert_eq!(names(ordered.rest()), "xd");
+        assert_eq!(names(ordered.rest()), "");
     }
 }

@@ -11,7 +11,7 @@ use holdup_events::event::{Lifecycle, LifecycleChange, RawWait, Snapshot, Snapsh
 use holdup_events::{CpuId, Event, Timestamp, recording};
 
 use super::procfs::{self, SchedStat, Stat};
-use super::{Mode, Rung, Target, now, waits};
+use super::{Mode, Rung, Target, now, thread_cpu_ns, waits};
 use crate::mappings::{AddressSpaces, read_maps};
 
 /// Polls are at least this far apart (ns).
@@ -316,13 +316,6 @@ fn executable(tgid: u32) -> String {
 fn address_space_size(tgid: u32) -> String {
     let statm = fs::read_to_string(format!("/proc/{tgid}/statm")).unwrap_or_default();
     statm.split_ascii_whitespace().next().unwrap_or_default().to_owned()
-}
-
-fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one timespec behind the pointer.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }
 
 #[cfg(test)]

@@ -1,0 +1,421 @@
+//! Rung `perf`: `perf_event_open` as an ordinary user, on the user's own processes.
+//!
+//! Exact: who runs where when, and whether a thread that left its CPU was preempted. Sampled: what runs.
+//! By polling /proc: what blocked threads wait for, and the scheduler's totals. Not seen: wakers.
+//! Where the kernel may be watched (perf_event_paranoid ≤ 1), blocking threads' stacks too.
+
+mod follow;
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::os::fd::OwnedFd;
+
+use holdup_events::event::{RawMapping, SnapshotState};
+use holdup_events::{CpuId, Event, Loss, Timestamp, recording};
+
+use self::follow::{Follower, Found, Poll};
+use super::ordered::Ordered;
+use super::{Mode, Rung, Target, now, procfs, thread_cpu_ns, waits};
+use crate::mappings::read_maps;
+use crate::perf_ring::records::{self, Parsed, Record};
+use crate::perf_ring::{self, Attr, Ring, flag, sample};
+
+const SAMPLE_TYPE: u64 =
+    sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
+/// What an ordinary user may lock for each CPU (`perf_event_mlock_kb`), less the first page.
+const RING_BYTES_USER: usize = 512 << 10;
+const RING_BYTES_ROOT: usize = 4 << 20;
+/// Waits this long are looked at first (ns).
+const LONG_WAIT_NS: u64 = 5_000_000;
+/// Scheduler totals are read this often (ns).
+const TOTALS_INTERVAL_NS: u64 = 50_000_000;
+/// Looking into /proc may cost 1/50 = 2 % of one CPU, saved up to this (ns).
+const POLL_SHARE: u64 = 50;
+const POLL_CREDIT_MAX_NS: u64 = 5_000_000;
+/// Attaching repeats until no thread is new, at most so often.
+const ATTACH_PASSES_MAX: u32 = 5;
+
+/// See the module.
+pub struct PerfRung {
+    events: Events,
+    ordered: Ordered<Pending>,
+    follower: Follower,
+    /// When samples of an event stopped, by event.
+    throttled: BTreeMap<u64, (CpuId, Timestamp)>,
+    drained: Timestamp,
+    totals_due: Timestamp,
+    credit_ns: u64,
+}
+
+/// Rings and what writes into them.
+struct Events {
+    rings: Vec<CpuRing>,
+    /// Events that write into another's ring; closing them would stop them.
+    redirected: Vec<OwnedFd>,
+    switch_samplers: HashSet<u64>,
+    sample_hz: u32,
+    kernel_visible: bool,
+    bytes: Vec<u8>,
+}
+
+struct CpuRing {
+    cpu: CpuId,
+    ring: Option<Ring>,
+    /// The last record that was whole.
+    last: Timestamp,
+}
+
+/// What waits for its turn.
+enum Pending {
+    Record(Parsed),
+    Poll(Poll),
+    Found(Found),
+    Mapping(RawMapping),
+    Lost(Loss),
+}
+
+impl PerfRung {
+    /// Fails where the kernel or a filter forbids perf events, or the target is not ours.
+    pub fn open(target: &Target) -> io::Result<PerfRung> {
+        let started = now();
+        let mut rung = PerfRung {
+            events: Events::new(target.sample_hz)?,
+            ordered: Ordered::default(),
+            follower: Follower::default(),
+            throttled: BTreeMap::new(),
+            drained: started,
+            totals_due: started,
+            credit_ns: 0,
+        };
+        match target.mode {
+            Mode::Run => {
+                rung.attach_thread(target.pid, target.pid)?;
+            }
+            Mode::Attach => rung.attach(target.pid)?,
+        }
+        rung.follower.switch_samplers.clone_from(&rung.events.switch_samplers);
+        Ok(rung)
+    }
+
+    /// Adds every thread of every process below `pid`. Threads that an added one makes inherit its events;
+    /// a fork record tells those from the ones that slipped between two passes.
+    fn attach(&mut self, pid: u32) -> io::Result<()> {
+        let mut added: HashSet<u32> = HashSet::new();
+        for _ in 0..ATTACH_PASSES_MAX {
+            added.extend(self.take_rings());
+            let mut fresh = false;
+            for tgid in process_tree(pid) {
+                for tid in procfs::threads(tgid) {
+                    if added.insert(tid) {
+                        fresh |= self.attach_thread(tgid, tid)?;
+                    }
+                }
+            }
+            if !fresh {
+                break;
+            }
+        }
+        if added.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    }
+
+    /// `false`: it is gone already.
+    fn attach_thread(&mut self, tgid: u32, tid: u32) -> io::Result<bool> {
+        match self.events.add_thread(tid) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
+            other => other?,
+        }
+        if tid == tgid {
+            for mapping in read_maps(tgid) {
+                self.ordered.push(mapping.at, Pending::Mapping(mapping));
+            }
+        }
+        let at = now();
+        if let Some(found) = find_thread(tgid, tid) {
+            self.ordered.push(at, Pending::Found(found));
+        }
+        Ok(true)
+    }
+
+    /// Moves all that the rings hold into the queue. Gives the threads whose birth was among it.
+    fn take_rings(&mut self) -> Vec<u32> {
+        let mut born = Vec::new();
+        let Events { rings, bytes, .. } = &mut self.events;
+        for CpuRing { cpu, ring, last } in rings {
+            let Some(ring) = ring else { continue };
+            let whole = ring.take(bytes);
+            let mut used = 0;
+            for record in records::split(bytes) {
+                used += record.len();
+                let Some(parsed) = records::parse(record, SAMPLE_TYPE) else { continue };
+                let at = Timestamp(parsed.origin.at_ns);
+                match parsed.record {
+                    Record::Lost(events) | Record::LostSamples(events) => {
+                        let loss = loss(("perf", "ring-full"), *cpu, (*last, at), events);
+                        self.ordered.push(at, Pending::Lost(loss));
+                    }
+                    Record::Fork(task) => {
+                        born.push(task.tid);
+                        self.ordered.push(at, Pending::Record(parsed));
+                    }
+                    _ => self.ordered.push(at, Pending::Record(parsed)),
+                }
+                *last = at;
+            }
+            if !whole || used < bytes.len() {
+                let at = now();
+                self.ordered.push(at, Pending::Lost(loss(("perf", "unreadable"), *cpu, (*last, at), 0)));
+            }
+        }
+        born
+    }
+
+    fn give(&mut self, items: Vec<(Timestamp, Pending)>, sink: &mut dyn FnMut(Event)) {
+        for (at, item) in items {
+            match item {
+                Pending::Record(parsed) => {
+                    self.throttle(&parsed, sink);
+                    self.follower.record(parsed, sink);
+                }
+                Pending::Poll(poll) => self.follower.poll(at, poll, sink),
+                Pending::Found(found) => self.follower.found(at, found, sink),
+                Pending::Mapping(mapping) => self.follower.found_mapping(mapping, sink),
+                Pending::Lost(loss) => {
+                    self.follower.forget_states();
+                    sink(Event::Loss(loss));
+                }
+            }
+        }
+    }
+
+    /// Samples that the kernel suppresses are a loss, told when it ends.
+    fn throttle(&mut self, parsed: &Parsed, sink: &mut dyn FnMut(Event)) {
+        let origin = parsed.origin;
+        match parsed.record {
+            Record::Throttle => {
+                let cpu = u16::try_from(origin.cpu).map_or(CpuId::NONE, CpuId);
+                self.throttled.entry(origin.id).or_insert((cpu, Timestamp(origin.at_ns)));
+            }
+            Record::Unthrottle => {
+                if let Some((cpu, start)) = self.throttled.remove(&origin.id) {
+                    sink(self.throttle_loss(origin.id, cpu, (start, Timestamp(origin.at_ns))));
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn throttle_loss(&self, id: u64, cpu: CpuId, span: (Timestamp, Timestamp)) -> Event {
+        let source = if self.events.switch_samplers.contains(&id) { "stacks" } else { "cpu-samples" };
+        Event::Loss(loss((source, "throttled"), cpu, span, 0))
+    }
+
+    /// Looks into /proc for what the rings do not tell, as far as the budget goes.
+    fn look(&mut self, at: Timestamp) {
+        self.credit_ns = (self.credit_ns + at.since(self.drained).0 / POLL_SHARE).min(POLL_CREDIT_MAX_NS);
+        let start = thread_cpu_ns();
+        let spent = || thread_cpu_ns().saturating_sub(start);
+        let totals = at >= self.totals_due;
+        if totals {
+            self.totals_due = Timestamp(at.0 + TOTALS_INTERVAL_NS);
+        }
+        for (since, tgid, tid) in self.follower.unpolled_waits() {
+            // Half of the credit is kept for long waits.
+            let reserve_ns = if at.since(since).0 >= LONG_WAIT_NS { 0 } else { POLL_CREDIT_MAX_NS / 2 };
+            if spent() + reserve_ns >= self.credit_ns {
+                break;
+            }
+            self.look_at_wait(tgid, tid);
+        }
+        if totals {
+            for (tgid, tid) in self.follower.threads() {
+                if spent() >= self.credit_ns {
+                    break;
+                }
+                self.look_at_totals(tgid, tid);
+            }
+        }
+        self.credit_ns = self.credit_ns.saturating_sub(spent());
+    }
+
+    fn look_at_wait(&mut self, tgid: u32, tid: u32) {
+        self.follower.mark_polled(tid);
+        let began = now();
+        let Some(stat) = procfs::stat(tgid, tid) else { return };
+        let wait = waits::read_wait(tgid, tid, stat.state);
+        if wait.is_some() {
+            self.ordered.push(now(), Pending::Poll(Poll { tid, began, wait, sched: None }));
+        }
+    }
+
+    fn look_at_totals(&mut self, tgid: u32, tid: u32) {
+        let began = now();
+        let sched = procfs::schedstat(tgid, tid);
+        if sched.is_some() {
+            self.ordered.push(now(), Pending::Poll(Poll { tid, began, wait: None, sched }));
+        }
+    }
+}
+
+impl Rung for PerfRung {
+    fn drain(&mut self, sink: &mut dyn FnMut(Event)) {
+        let seen = now();
+        self.take_rings();
+        let ripe = self.ordered.ripe(seen);
+        self.give(ripe, sink);
+        self.look(seen);
+        self.drained = seen;
+    }
+
+    fn finish(&mut self, sink: &mut dyn FnMut(Event)) {
+        self.take_rings();
+        for (tgid, tid) in self.follower.threads() {
+            self.look_at_totals(tgid, tid);
+        }
+        let rest = self.ordered.rest();
+        self.give(rest, sink);
+        let end = now();
+        for (id, (cpu, start)) in std::mem::take(&mut self.throttled) {
+            sink(self.throttle_loss(id, cpu, (start, end)));
+        }
+    }
+
+    fn rung(&self) -> recording::Rung {
+        recording::Rung::Perf
+    }
+
+    fn missing(&self) -> String {
+        if self.events.kernel_visible {
+            return String::new();
+        }
+        "samples in the kernel and stacks of blocked threads: sysctl kernel.perf_event_paranoid=1".to_owned()
+    }
+}
+
+impl Events {
+    fn new(sample_hz: u32) -> io::Result<Events> {
+        let rings: Vec<CpuRing> = crate::host::online_cpus()
+            .into_iter()
+            .map(|cpu| CpuRing { cpu: CpuId(cpu), ring: None, last: now() })
+            .collect();
+        raise_descriptor_limit();
+        // What the kernel allows is asked on ourselves.
+        let probe = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CPU_CLOCK);
+        let kernel_visible = perf_ring::open(&probe, 0, -1).is_ok();
+        if !kernel_visible {
+            perf_ring::open(&probe.with(flag::EXCLUDE_KERNEL), 0, -1)?;
+        }
+        let (redirected, switch_samplers) = (Vec::new(), HashSet::new());
+        Ok(Events { rings, redirected, switch_samplers, sample_hz, kernel_visible, bytes: Vec::new() })
+    }
+
+    /// Opens the events of one thread and its later children on every CPU.
+    fn add_thread(&mut self, tid: u32) -> io::Result<()> {
+        let main = self.main_attr();
+        let at_switch = self.switch_attr();
+        for index in 0..self.rings.len() {
+            self.add_event(&main, tid, index)?;
+            if self.kernel_visible {
+                let id = self.add_event(&at_switch, tid, index)?;
+                self.switch_samplers.insert(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_event(&mut self, attr: &Attr, tid: u32, index: usize) -> io::Result<u64> {
+        let Some(target) = self.rings.get_mut(index) else { return Err(io::ErrorKind::NotFound.into()) };
+        let pid = i32::try_from(tid).map_err(|_| io::ErrorKind::NotFound)?;
+        let fd = perf_ring::open_build_ids(attr, pid, i32::from(target.cpu.0))?;
+        let id = perf_ring::event_id(&fd)?;
+        match &target.ring {
+            Some(ring) => {
+                perf_ring::redirect(&fd, ring)?;
+                self.redirected.push(fd);
+            }
+            None => target.ring = Some(Ring::map(fd, ring_bytes())?),
+        }
+        Ok(id)
+    }
+
+    /// The event that samples the CPU and tells everything else as it happens.
+    fn main_attr(&self) -> Attr {
+        let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_DUMMY);
+        if let Some(period_ns) = 1_000_000_000u64.checked_div(u64::from(self.sample_hz)) {
+            attr.config = perf_ring::SW_CPU_CLOCK;
+            attr.sample_period = period_ns;
+        }
+        let kernel = if self.kernel_visible { 0 } else { flag::EXCLUDE_KERNEL };
+        attr.carrying(SAMPLE_TYPE).with(
+            kernel
+                | flag::INHERIT
+                | flag::SAMPLE_ID_ALL
+                | flag::EXCLUDE_CALLCHAIN_KERNEL
+                | flag::CONTEXT_SWITCH
+                | flag::MMAP
+                | flag::MMAP2
+                | flag::COMM
+                | flag::COMM_EXEC
+                | flag::TASK,
+        )
+    }
+
+    /// The event that takes a stack whenever the thread leaves its CPU; its sample precedes the switch record.
+    fn switch_attr(&self) -> Attr {
+        let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CONTEXT_SWITCHES);
+        attr.sample_period = 1;
+        attr.carrying(SAMPLE_TYPE).with(flag::INHERIT | flag::SAMPLE_ID_ALL | flag::EXCLUDE_CALLCHAIN_KERNEL)
+    }
+}
+
+fn ring_bytes() -> usize {
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } == 0 { RING_BYTES_ROOT } else { RING_BYTES_USER }
+}
+
+/// An event needs a descriptor for each thread and CPU: takes as many as we may have.
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads and writes one rlimit behind the pointers.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// `pid` and all processes below it.
+fn process_tree(pid: u32) -> Vec<u32> {
+    let mut tree = vec![pid];
+    let mut next = 0;
+    while let Some(&parent) = tree.get(next) {
+        let fresh: Vec<u32> =
+            procfs::children(parent).into_iter().filter(|child| !tree.contains(child)).collect();
+        tree.extend(fresh);
+        next += 1;
+    }
+    tree
+}
+
+fn find_thread(tgid: u32, tid: u32) -> Option<Found> {
+    let stat = procfs::stat(tgid, tid)?;
+    let state = match stat.state {
+        // Whether it runs or queues is not told; its next switch will.
+        b'R' => SnapshotState::Running(CpuId(stat.cpu)),
+        letter => match waits::read_wait(tgid, tid, letter) {
+            Some(wait) => SnapshotState::Blocked(Box::new(wait)),
+            None => SnapshotState::Runnable,
+        },
+    };
+    let sched = procfs::schedstat(tgid, tid);
+    Some(Found { tgid, parent_tgid: stat.parent_tgid, tid, name: stat.name, state, sched })
+}
+
+fn loss(
+    (source, reason): (&str, &str),
+    cpu: CpuId,
+    (start, end): (Timestamp, Timestamp),
+    events: u64,
+) -> Loss {
+    Loss { source: source.to_owned(), reason: reason.to_owned(), cpu, start, end, events }
+}
