@@ -1,12 +1,121 @@
-//! Facts of the machine.
+//! Facts of the machine and of this process's rights, read once. Judging them is `doctor`'s affair.
 
-/// CPUs online, ascending.
+use std::fs;
+use std::sync::LazyLock;
+
+use holdup_events::recording;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// What goes into the manifest.
+    pub host: recording::Host,
+    /// The kernel describes its types (`/sys/kernel/btf/vmlinux`), which BPF programs need.
+    pub btf: bool,
+    /// `kernel.perf_event_paranoid`; `None` if there is no such switch.
+    pub perf_event_paranoid: Option<i64>,
+    /// `kernel.unprivileged_bpf_disabled`.
+    pub unprivileged_bpf_disabled: Option<i64>,
+    /// `kernel.kptr_restrict`.
+    pub kptr_restrict: Option<i64>,
+    /// `kernel.yama.ptrace_scope`.
+    pub ptrace_scope: Option<i64>,
+    /// `none`, `integrity` or `confidentiality`; empty if not told.
+    pub lockdown: String,
+    /// Effective capabilities of this process, one bit each.
+    pub capabilities: u64,
+    /// 0 none, 1 strict, 2 filter.
+    pub seccomp: u32,
+    /// What kind of container this process is in (`docker`, `podman`, `kubernetes`, …), if any.
+    pub container: Option<String>,
+    /// CPUs' worth of time that the cgroup may use, if it is limited.
+    pub cpu_limit: Option<f64>,
+    /// Bytes that the cgroup may use, if it is limited.
+    pub memory_limit_bytes: Option<u64>,
+    /// Bytes of swap in use.
+    pub swap_used_bytes: u64,
+}
+
+/// Bits of [`Facts::capabilities`].
+#[allow(missing_docs, reason = "the kernel's own names")]
+pub mod capability {
+    pub const DAC_READ_SEARCH: u32 = 2;
+    pub const SYS_PTRACE: u32 = 19;
+    pub const SYS_ADMIN: u32 = 21;
+    pub const PERFMON: u32 = 38;
+    pub const BPF: u32 = 39;
+}
+
+impl Facts {
+    /// Reads them. What cannot be read stays empty.
+    pub fn read() -> Facts {
+        let status = text("/proc/self/status");
+        let memory = text("/proc/meminfo");
+        let cgroup = CgroupLimits::read();
+        let bytes = |field| meminfo_bytes(&memory, field).unwrap_or(0);
+        Facts {
+            host: host(&memory),
+            btf: fs::metadata("/sys/kernel/btf/vmlinux").is_ok(),
+            perf_event_paranoid: sysctl("kernel/perf_event_paranoid"),
+            unprivileged_bpf_disabled: sysctl("kernel/unprivileged_bpf_disabled"),
+            kptr_restrict: sysctl("kernel/kptr_restrict"),
+            ptrace_scope: sysctl("kernel/yama/ptrace_scope"),
+            lockdown: chosen_word(&text("/sys/kernel/security/lockdown")),
+            capabilities: status_hex(&status, "CapEff").unwrap_or(0),
+            seccomp: status_field(&status, "Seccomp").and_then(|word| word.parse().ok()).unwrap_or(0),
+            container: container(),
+            cpu_limit: cgroup.cpus,
+            memory_limit_bytes: cgroup.memory_bytes,
+            swap_used_bytes: bytes("SwapTotal").saturating_sub(bytes("SwapFree")),
+        }
+    }
+
+    /// This process has the capability with this number, or `CAP_SYS_ADMIN`, which stands for the newer ones.
+    pub fn may(&self, number: u32) -> bool {
+        let has = |bit: u32| self.capabilities >> bit & 1 == 1;
+        let newer = matches!(number, capability::PERFMON | capability::BPF);
+        has(number) || newer && has(capability::SYS_ADMIN)
+    }
+}
+
+fn host(memory: &str) -> recording::Host {
+    recording::Host {
+        name: text("/proc/sys/kernel/hostname").trim().to_owned(),
+        kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
+        cpus: online_cpus().len() as u32,
+        cpus_allowed: cpus_allowed("self"),
+        cpu_model: cpu_model(&text("/proc/cpuinfo")),
+        memory_bytes: meminfo_bytes(memory, "MemTotal").unwrap_or(0),
+    }
+}
+
+/// How many CPUs process `pid` (or `self`) may use by its affinity; 0 if it is gone.
+pub fn cpus_allowed(pid: &str) -> u32 {
+    let status = text(&format!("/proc/{pid}/status"));
+    status_field(&status, "Cpus_allowed_list").map_or(0, |list| parse_cpu_list(list).len() as u32)
+}
+
+/// CPUs online, ascending; at least one.
 pub fn online_cpus() -> Vec<u16> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    match parse_cpu_list(text.trim()) {
+    match parse_cpu_list(&text("/sys/devices/system/cpu/online")) {
         cpus if cpus.is_empty() => vec![0],
         cpus => cpus,
     }
+}
+
+/// The kernel describes the arguments of a tracepoint, so that a `tp_btf` program can be put on it. Takes
+/// its name or a program's section (`tp_btf/NAME`).
+pub fn has_tracepoint_type(section: &str) -> bool {
+    static TYPES: LazyLock<Vec<u8>> =
+        LazyLock::new(|| fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default());
+    let name = section.rsplit('/').next().unwrap_or(section);
+    has_type_name(&TYPES, &format!("btf_trace_{name}"))
+}
+
+/// The names of types lie in the file as strings with a zero byte on either side.
+fn has_type_name(types: &[u8], name: &str) -> bool {
+    let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
+    types.windows(wanted.len()).any(|window| window == wanted)
 }
 
 /// A list such as `0-3,7`; what makes no sense in it is left out.
@@ -19,4 +128,200 @@ pub fn parse_cpu_list(text: &str) -> Vec<u16> {
         }
     }
     cpus
+}
+
+/// Bytes of a `/proc/meminfo` field.
+pub fn meminfo_bytes(meminfo: &str, field: &str) -> Option<u64> {
+    let kibibytes: u64 = status_field(meminfo, field)?.strip_suffix("kB")?.trim_end().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+/// The value of a `Field: value` line.
+pub fn status_field<'a>(status: &'a str, field: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| Some(line.strip_prefix(field)?.strip_prefix(':')?.trim()))
+}
+
+fn status_hex(status: &str, field: &str) -> Option<u64> {
+    u64::from_str_radix(status_field(status, field)?, 16).ok()
+}
+
+/// The word in brackets of `none [integrity] confidentiality`.
+pub fn chosen_word(line: &str) -> String {
+    let chosen = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    chosen.map_or_else(String::new, |(word, _)| word.to_owned())
+}
+
+fn cpu_model(cpuinfo: &str) -> String {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"));
+    line.and_then(|line| line.split_once(':')).map_or_else(String::new, |(_, name)| name.trim().to_owned())
+}
+
+fn container() -> Option<String> {
+    let exists = |path: &str| fs::metadata(path).is_ok();
+    if exists("/.dockerenv") {
+        return Some("docker".to_owned());
+    }
+    if exists("/run/.containerenv") {
+        return Some("podman".to_owned());
+    }
+    if let Ok(kind) = fs::read_to_string("/run/systemd/container") {
+        return Some(kind.trim().to_owned());
+    }
+    container_of_cgroups(&text("/proc/1/cgroup")).map(str::to_owned)
+}
+
+/// What the cgroups of the first process tell of a container.
+pub fn container_of_cgroups(cgroups: &str) -> Option<&'static str> {
+    const MARKS: &[(&str, &str)] = &[
+        ("kubepods", "kubernetes"),
+        ("/docker", "docker"),
+        ("docker-", "docker"),
+        ("libpod", "podman"),
+        ("/lxc", "lxc"),
+        ("containerd", "containerd"),
+        ("garden", "garden"),
+    ];
+    MARKS.iter().find(|(mark, _)| cgroups.contains(mark)).map(|(_, kind)| *kind)
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct CgroupLimits {
+    cpus: Option<f64>,
+    memory_bytes: Option<u64>,
+}
+
+impl CgroupLimits {
+    /// The tightest limit of this process's cgroup and those above it, version 2 or 1.
+    fn read() -> CgroupLimits {
+        let cgroups = text("/proc/self/cgroup");
+        let mut limits = CgroupLimits::default();
+        for directory in cgroup_directories(&cgroups, "") {
+            let base = format!("/sys/fs/cgroup{directory}");
+            limits.tighten(
+                cpu_max(&text(&format!("{base}/cpu.max"))),
+                bytes_limit(&text(&format!("{base}/memory.max"))),
+            );
+        }
+        for directory in cgroup_directories(&cgroups, "cpu") {
+            let base = format!("/sys/fs/cgroup/cpu{directory}");
+            let [quota, period] = ["quota", "period"].map(|name| text(&format!("{base}/cpu.cfs_{name}_us")));
+            limits.tighten(cpu_max(&format!("{} {}", quota.trim(), period.trim())), None);
+        }
+        for directory in cgroup_directories(&cgroups, "memory") {
+            let file = format!("/sys/fs/cgroup/memory{directory}/memory.limit_in_bytes");
+            limits.tighten(None, bytes_limit(&text(&file)));
+        }
+        limits
+    }
+
+    fn tighten(&mut self, cpus: Option<f64>, memory_bytes: Option<u64>) {
+        self.cpus = [self.cpus, cpus].into_iter().flatten().reduce(f64::min);
+        self.memory_bytes = [self.memory_bytes, memory_bytes].into_iter().flatten().min();
+    }
+}
+
+/// The directory of a controller (`""`: version 2) in `/proc/self/cgroup`, and those above it up to the root
+/// (`""`). In a container the own cgroup may be mounted as the root, which is therefore always among them.
+pub fn cgroup_directories(cgroups: &str, controller: &str) -> Vec<String> {
+    let path = cgroups.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (_hierarchy, names, path) = (fields.next()?, fields.next()?, fields.next()?);
+        names.split(',').any(|name| name == controller).then_some(path)
+    });
+    let Some(mut path) = path.map(|path| path.trim_end_matches('/')) else { return Vec::new() };
+    let mut directories = vec![path.to_owned()];
+    while let Some((parent, _)) = path.rsplit_once('/') {
+        path = parent;
+        directories.push(path.to_owned());
+    }
+    directories
+}
+
+/// CPUs from `QUOTA PERIOD` (µs); `None` for `max` or -1.
+pub fn cpu_max(line: &str) -> Option<f64> {
+    let (quota, period) = line.trim().split_once(' ')?;
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.trim().parse().ok()?);
+    (quota > 0.0 && period > 0.0).then_some(quota / period)
+}
+
+/// `None` for `max` and for version 1's "no limit", a number near the end of the range.
+pub fn bytes_limit(line: &str) -> Option<u64> {
+    let bytes: u64 = line.trim().parse().ok()?;
+    (bytes < 1 << 60).then_some(bytes)
+}
+
+fn sysctl(name: &str) -> Option<i64> {
+    text(&format!("/proc/sys/{name}")).trim().parse().ok()
+}
+
+fn text(path: &str) -> String {
+    fs::read(path).map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(parse_cpu_list("0-3,7\n"), [0, 1, 2, 3, 7]);
+        assert_eq!(parse_cpu_list("5"), [5]);
+        assert_eq!(parse_cpu_list(""), [] as [u16; 0]);
+        assert_eq!(parse_cpu_list("x,2-1,99999999,4"), [4]);
+    }
+
+    #[test]
+    fn names_of_types_are_whole() {
+        let types = b"\0btf_trace_a\0btf_trace_bc\0";
+        assert!(has_type_name(types, "btf_trace_a") && has_type_name(types, "btf_trace_bc"));
+        assert!(!has_type_name(types, "btf_trace_b") && !has_type_name(b"", "x"));
+    }
+
+    #[test]
+    fn status_lines() {
+        let status = "CapEff:\t000001ffffffffff\nSeccomp:\t2\nSeccomp_filters:\t1\nMemTotal:       4 kB\n";
+        assert_eq!(status_field(status, "Seccomp"), Some("2"));
+        assert_eq!(status_hex(status, "CapEff"), Some(0x1ff_ffff_ffff));
+        assert_eq!(meminfo_bytes(status, "MemTotal"), Some(4096));
+        assert_eq!(status_field(status, "Missing"), None);
+        assert_eq!(chosen_word("none [integrity] confidentiality\n"), "integrity");
+        assert_eq!(chosen_word("none"), "");
+    }
+
+    #[test]
+    fn cgroup_limits_of_both_versions() {
+        assert_eq!(cpu_max("150000 100000\n"), Some(1.5));
+        assert_eq!(cpu_max("max 100000\n"), None);
+        assert_eq!(cpu_max("-1 100000"), None);
+        assert_eq!(cpu_max("1 0"), None);
+        assert_eq!(bytes_limit("1048576\n"), Some(1 << 20));
+        assert_eq!(bytes_limit("max\n"), None);
+        assert_eq!(bytes_limit("9223372036854771712\n"), None);
+        let cgroups = "4:memory:/a/b\n2:cpu,cpuacct:/\n0::/x\n";
+        assert_eq!(cgroup_directories(cgroups, "memory"), ["/a/b", "/a", ""]);
+        assert_eq!(cgroup_directories(cgroups, "cpu"), [""]);
+        assert_eq!(cgroup_directories(cgroups, ""), ["/x", ""]);
+        assert!(cgroup_directories(cgroups, "io").is_empty());
+        let mut limits = CgroupLimits::default();
+        limits.tighten(Some(2.0), None);
+        limits.tighten(Some(1.5), Some(9));
+        limits.tighten(None, Some(10));
+        assert_eq!(limits, CgroupLimits { cpus: Some(1.5), memory_bytes: Some(9) });
+    }
+
+    #[test]
+    fn containers_by_cgroup() {
+        assert_eq!(container_of_cgroups("0::/kubepods/besteffort/pod1/docker-2"), Some("kubernetes"));
+        assert_eq!(container_of_cgroups("3:cpu:/docker/123"), Some("docker"));
+        assert_eq!(container_of_cgroups("0::/init.scope"), None);
+    }
+
+    #[test]
+    fn capabilities_and_this_machine() {
+        let facts = Facts { capabilities: 1 << capability::SYS_ADMIN, ..Facts::default() };
+        assert!(facts.may(capability::BPF) && !facts.may(capability::SYS_PTRACE));
+        let facts = Facts::read();
+        assert!(facts.host.cpus >= 1 && facts.host.cpus_allowed >= 1);
+        assert!(!facts.host.kernel.is_empty() && facts.host.memory_bytes > 0);
+    }
 }

@@ -36,16 +36,22 @@ pub struct Attr {
     pub config1: u64,
     /// Length of the breakpoint, or config2.
     pub config2: u64,
-    branch_sample_type: u64,
-    sample_regs_user: u64,
-    sample_stack_user: u32,
+    /// Which branches to record.
+    pub branch_sample_type: u64,
+    /// Which user registers samples carry.
+    pub sample_regs_user: u64,
+    /// How many bytes of user stack samples carry.
+    pub sample_stack_user: u32,
     /// A `CLOCK_*`, with [`flag::USE_CLOCKID`].
     pub clockid: i32,
-    sample_regs_intr: u64,
-    aux_watermark: u32,
+    /// Which registers of the interrupted code samples carry.
+    pub sample_regs_intr: u64,
+    /// Bytes in the AUX area before a poll wakes.
+    pub aux_watermark: u32,
     /// Callchains are cut here; 0 for the system's limit.
     pub sample_max_stack: u16,
-    reserved: u16,
+    /// Zero.
+    pub reserved: u16,
 }
 
 const _: () = assert!(size_of::<Attr>() == 112);
@@ -90,6 +96,8 @@ pub mod flag {
     pub const EXCLUDE_HV: u64 = 1 << 6;
     pub const MMAP: u64 = 1 << 8;
     pub const COMM: u64 = 1 << 9;
+    /// `sample_period` is a frequency in Hz.
+    pub const FREQ: u64 = 1 << 10;
     pub const TASK: u64 = 1 << 13;
     pub const WATERMARK: u64 = 1 << 14;
     pub const SAMPLE_ID_ALL: u64 = 1 << 18;
