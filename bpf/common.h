@@ -7,10 +7,13 @@
 #define TASK_DEAD_BITS 0xb0 /* TASK_DEAD | EXIT_DEAD | EXIT_ZOMBIE */
 #define NSEC_PER_MSEC 1000000ULL
 
-/* Set by user space before loading. */
-const volatile bool follow_all = false;         /* every process with an address space is a target */
-const volatile __u32 recorder_tgid = 0;         /* never a target */
-const volatile __u32 stacks_per_window = 0;     /* blocked stacks wanted per CPU and window; 0 none, ~0 all */
+/* Set by user space before loading, in this order (crates/capture/src/bpf/programs.rs). */
+struct configuration {
+	__u32 follow_all;        /* every process with an address space is a target */
+	__u32 recorder_tgid;     /* never a target */
+	__u32 stacks_per_window; /* blocked stacks wanted per CPU and window; 0 none, ~0 all */
+};
+const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 
 /* tgid -> 1: the processes of the traced program. */
 struct {
@@ -62,8 +65,8 @@ static __always_inline bool is_target(struct task_struct *task)
 {
 	__u32 tgid = task->tgid;
 
-	if (follow_all)
-		return task->mm && tgid != recorder_tgid;
+	if (configuration.follow_all)
+		return task->mm && tgid != configuration.recorder_tgid;
 	return is_target_tgid(tgid);
 }
 

@@ -33,7 +33,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 tgid = child->tgid, one = 1;
 
-	if (!follow_all && child->tgid != parent->tgid && is_target_tgid(parent->tgid))
+	if (!configuration.follow_all && child->tgid != parent->tgid && is_target_tgid(parent->tgid))
 		bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY);
 	send_thread(child, WIRE_FORK, parent->pid, 0);
 	return 0;

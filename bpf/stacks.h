@@ -107,9 +107,9 @@ static __always_inline __u32 draw_stack(struct per_cpu *cpu, __u64 at_ns, bool *
 	__u32 every;
 
 	*take = false;
-	if (!stacks_per_window)
+	if (!configuration.stacks_per_window)
 		return 0;
-	if (stacks_per_window == ~0u) {
+	if (configuration.stacks_per_window == ~0u) {
 		*take = true;
 		return 1;
 	}
@@ -118,7 +118,7 @@ static __always_inline __u32 draw_stack(struct per_cpu *cpu, __u64 at_ns, bool *
 		__u64 windows = (at_ns - cpu->window_start_ns) / WINDOW_NS;
 		__u64 blocks = windows ? cpu->window_blocks / windows : cpu->window_blocks;
 
-		every = (blocks + stacks_per_window - 1) / stacks_per_window;
+		every = (blocks + configuration.stacks_per_window - 1) / configuration.stacks_per_window;
 		cpu->stack_every = every > 65535 ? 65535 : every ? every : 1;
 		cpu->window_start_ns = at_ns;
 		cpu->window_blocks = 0;

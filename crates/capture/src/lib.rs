@@ -1,4 +1,9 @@
-//! holdup-capture
+//! Capture: the kernel, /proc and the perf interface → raw records. The only crate that touches
+//! the kernel and privileges. It records addresses and mappings, never names of symbols.
+
+pub mod bpf;
+pub mod error;
+pub mod launch;
 
 pub mod host;
 pub mod lower;

@@ -1,0 +1,36 @@
+//! Records a command and counts the raw records by kind: a trial of the highest rung alone.
+use std::collections::BTreeMap;
+
+use holdup_capture::bpf::{Options, Session, Stacks, Target};
+use holdup_capture::launch;
+
+fn main() {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let held = launch::hold(&words).expect("fork");
+    let options = Options {
+        target: Target::Process(held.pid()),
+        sample_hz: 499,
+        stacks: Stacks::PerSecond(5000),
+        ring_bytes: 64 << 20,
+    };
+    let mut session = Session::start(&options).expect("BPF");
+    let mut kinds: BTreeMap<u8, u64> = BTreeMap::new();
+    session.snapshot(&mut |record| *kinds.entry(record[14]).or_default() += 1).expect("snapshot");
+    let mut child = held.release().expect("exec");
+    let mut turn = 0u64;
+    loop {
+        let ended = child.try_wait().is_some();
+        session.drain(&mut |record| *kinds.entry(record[14]).or_default() += 1);
+        turn += 1;
+        if turn % 100 < 2 {
+            session.measure_cost();
+        }
+        if ended {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    session.detach();
+    session.drain(&mut |record| *kinds.entry(record[14]).or_default() += 1);
+    eprintln!("{kinds:?} {:?} {:?} missing {:?}", session.counters(), session.cost(), session.missing());
+}

@@ -1,0 +1,12 @@
+//! The highest rung: BPF programs (see `bpf/`). [`Session`] loads them, drains their rings, and
+//! takes snapshots; records are passed on as bytes (`bpf/wire.h`), not understood here.
+
+mod messages;
+mod probe_cost;
+mod programs;
+mod ring;
+mod sampler;
+mod session;
+
+pub use probe_cost::ProbeCost;
+pub use session::{Counters, Options, STREAMS, Session, Stacks, Target};

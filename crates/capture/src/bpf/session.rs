@@ -1,0 +1,182 @@
+//! One recording by BPF: load, attach, drain, snapshot, finish.
+
+use std::io::Read;
+use std::os::fd::AsFd;
+
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
+
+use super::probe_cost::{ProbeCost, ProbeMeter};
+use super::ring::Ring;
+use super::sampler::{self, Sampler};
+use super::{messages, programs};
+use crate::error::CaptureError;
+
+/// What is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// One process and its descendants.
+    Process(u32),
+    /// Every process of the machine.
+    All,
+}
+
+/// When a blocking thread's stack is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stacks {
+    /// Always.
+    All,
+    /// By a fair draw, so that about this many a second and CPU are taken.
+    PerSecond(u32),
+    /// Never.
+    None,
+}
+
+/// How to record.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whom.
+    pub target: Target,
+    /// On-CPU samples per second and CPU; 0 for none.
+    pub sample_hz: u32,
+    /// Stacks of threads that block.
+    pub stacks: Stacks,
+    /// Size of the main ring: a power of two, at least a page.
+    pub ring_bytes: u32,
+}
+
+/// The streams of `enum wire_stream`, by number.
+pub const STREAMS: [&str; 3] = ["sched", "cpu-samples", "definitions"];
+
+/// What the programs counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Records made, lost ones included, by stream.
+    pub records: [u64; 3],
+    /// Records lost because a ring was full, by stream.
+    pub lost: [u64; 3],
+}
+
+/// A recording that runs. Dropping it detaches everything; so does the death of this process.
+pub struct Session {
+    sampler: Option<Sampler>,
+    links: Vec<Link>,
+    records: Ring,
+    definitions: Ring,
+    meter: ProbeMeter,
+    missing: Vec<String>,
+    object: Object,
+}
+
+const DEFINITIONS_BYTES: usize = 8 << 20;
+/// Bytes taken per ring and call: bounded, because a busy producer never lets a reader catch up.
+const DRAIN_BYTES: u64 = 16 << 20;
+
+impl Session {
+    /// Loads and attaches the programs. From its return on, every event of the target is recorded.
+    pub fn start(options: &Options) -> Result<Session, CaptureError> {
+        let object = programs::load(options)?;
+        if let Target::Process(tgid) = options.target {
+            programs::add_target(&object, tgid)?;
+        }
+        let ring = |name: &str, bytes: usize| {
+            let map = object.maps().find(|map| map.name() == name);
+            Ring::open(map.ok_or(CaptureError::Refused { reason: format!("no map {name}") })?.as_fd(), bytes)
+        };
+        let records = ring("records", options.ring_bytes as usize)?;
+        let definitions = ring("definitions", DEFINITIONS_BYTES)?;
+        let (links, missing) = programs::attach(&object)?;
+        let sampler = match options.sample_hz {
+            0 => None,
+            hz => Some(sampler::start(&object, hz)?),
+        };
+        let meter = ProbeMeter::new(&object);
+        messages::take();
+        Ok(Session { sampler, links, records, definitions, meter, missing, object })
+    }
+
+    /// Makes one more process a target, with the children it starts from now on.
+    pub fn add_target(&self, tgid: u32) -> Result<(), CaptureError> {
+        programs::add_target(&self.object, tgid)
+    }
+
+    /// Optional programs that this kernel has no place for.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// Passes on the records that wait, definitions first; returns how many.
+    pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
+        self.definitions.drain(DRAIN_BYTES, sink) + self.records.drain(DRAIN_BYTES, sink)
+    }
+
+    /// Bytes that wait in the main ring.
+    pub fn waiting(&self) -> u64 {
+        self.records.waiting()
+    }
+
+    /// Passes on one `wire_snapshot` for each thread of the machine.
+    pub fn snapshot(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
+        const SNAPSHOT_BYTES: usize = 128;
+        let program = self
+            .object
+            .progs_mut()
+            .find(|program| program.name() == "on_snapshot")
+            .ok_or(CaptureError::Refused { reason: "no snapshot program".to_owned() })?;
+        let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
+        let link = program.attach().map_err(refused)?;
+        let mut bytes = Vec::new();
+        Iter::new(&link)
+            .map_err(refused)?
+            .read_to_end(&mut bytes)
+            .map_err(|source| CaptureError::System { what: "reading the task iterator", source })?;
+        bytes.chunks_exact(SNAPSHOT_BYTES).for_each(sink);
+        Ok(())
+    }
+
+    /// Lets the kernel time its programs for a short window; call it now and then.
+    pub fn measure_cost(&mut self) {
+        self.meter.toggle(&self.object);
+    }
+
+    /// Stops the programs. Records that wait can still be drained.
+    pub fn detach(&mut self) {
+        self.sampler = None;
+        self.links.clear();
+    }
+
+    /// What was recorded and lost so far.
+    pub fn counters(&self) -> Counters {
+        counters(&self.object)
+    }
+
+    /// What the programs cost in CPU time so far.
+    pub fn cost(&mut self) -> ProbeCost {
+        let counters = self.counters();
+        self.meter.cost(&self.object, &counters)
+    }
+}
+
+/// Reads `struct per_cpu` (`bpf/common.h`) of every CPU.
+fn counters(object: &Object) -> Counters {
+    let mut counters = Counters::default();
+    let Some(map) = object.maps().find(|map| map.name() == "cpus") else { return counters };
+    let Ok(Some(cpus)) = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY) else { return counters };
+    for cpu in cpus {
+        for (stream, (records, lost)) in counters.records.iter_mut().zip(&mut counters.lost).enumerate() {
+            *records += number(&cpu, stream * 4, 4);
+            *lost += number(&cpu, 16 + stream * 8, 8);
+        }
+    }
+    counters
+}
+
+/// Records made so far, by stream.
+pub(super) fn records_so_far(object: &Object) -> [u64; 3] {
+    counters(object).records
+}
+
+/// A little-endian field.
+fn number(bytes: &[u8], at: usize, width: usize) -> u64 {
+    let field = bytes.get(at..at + width).unwrap_or_default();
+    field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
+}

@@ -1,0 +1,43 @@
+//! What can go wrong in capture, with what to do about it.
+
+use std::io;
+
+/// An error of capture.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The kernel refused the programs.
+    #[error("the kernel refused holdup's BPF programs: {reason}")]
+    Refused {
+        /// What libbpf and the verifier said.
+        reason: String,
+    },
+    /// The command cannot be started.
+    #[error("cannot run {command}: {source}")]
+    Command {
+        /// As given.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no such process.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// The number given.
+        pid: u32,
+    },
+    /// A system call of capture itself failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl CaptureError {
+    /// The error of the last system call.
+    pub(crate) fn last(what: &'static str) -> CaptureError {
+        CaptureError::System { what, source: io::Error::last_os_error() }
+    }
+}
