@@ -1,16 +1,15 @@
 //! cpu-clock sampling: one perf event per CPU, each with the sampling program.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::IntoRawFd;
 
 use libbpf_rs::{Link, Object};
 
 use crate::error::CaptureError;
 use crate::perf_ring::{self, Attr};
 
-/// The events and the links that keep the program on them.
+/// The links that keep the program on its events; each owns its event.
 pub struct Sampler {
     _links: Vec<Link>,
-    _events: Vec<OwnedFd>,
 }
 
 /// The sampling interval for a rate (ns).
@@ -26,15 +25,15 @@ pub fn start(object: &Object, hz: u32) -> Result<Sampler, CaptureError> {
         .ok_or(CaptureError::Refused { reason: "no sampling program".to_owned() })?;
     let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CPU_CLOCK);
     attr.sample_period = period_ns(hz);
-    let (mut links, mut events) = (Vec::new(), Vec::new());
+    let mut links = Vec::new();
     for cpu in crate::host::online_cpus() {
         let descriptor = perf_ring::open(&attr, -1, i32::from(cpu))
             .map_err(|source| CaptureError::System { what: "opening a cpu-clock event", source })?;
+        // libbpf's link closes the descriptor.
         let link = program
-            .attach_perf_event(descriptor.as_raw_fd())
+            .attach_perf_event(descriptor.into_raw_fd())
             .map_err(|error| CaptureError::Refused { reason: super::messages::reason(&error) })?;
         links.push(link);
-        events.push(descriptor);
     }
-    Ok(Sampler { _links: links, _events: events })
+    Ok(Sampler { _links: links })
 }

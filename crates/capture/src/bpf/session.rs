@@ -116,7 +116,7 @@ impl Session {
 
     /// Passes on one `wire_snapshot` for each thread of the machine.
     pub fn snapshot(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
-        const SNAPSHOT_BYTES: usize = 128;
+        const SNAPSHOT_BYTES: usize = 120;
         let program = self
             .object
             .progs_mut()

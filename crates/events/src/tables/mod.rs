@@ -3,12 +3,14 @@
 
 mod catalogue;
 mod samples;
+mod sink;
 mod slices;
 mod stacks;
 mod wakeups;
 
 pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Waits};
 pub use samples::{SampleRow, Samples};
+pub use sink::{Rows, TableSink};
 pub use slices::{Slice, SliceRow, Slices, Steal, ThreadState};
 pub use stacks::{Frame, FrameKind, Frames, StackRow, Stacks};
 pub use wakeups::{Wakeup, Wakeups};

@@ -1,0 +1,46 @@
+//! Where the builder's rows go: memory, or the recording on disk.
+
+use super::{SampleRow, SliceRow, Steal, Wakeup};
+
+/// Takes rows as they become known. Rows of one thread come in time order.
+pub trait TableSink {
+    /// A slice has begun; the one before it of the same thread ends there.
+    fn slice(&mut self, row: SliceRow);
+    /// A wakeup.
+    fn wakeup(&mut self, row: Wakeup);
+    /// An on-CPU sample.
+    fn sample(&mut self, row: SampleRow);
+    /// Stolen time of a running slice that was passed on before.
+    fn steal(&mut self, row: Steal);
+}
+
+/// Rows in memory.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    /// See [`TableSink::slice`].
+    pub slices: Vec<SliceRow>,
+    /// See [`TableSink::wakeup`].
+    pub wakeups: Vec<Wakeup>,
+    /// See [`TableSink::sample`].
+    pub samples: Vec<SampleRow>,
+    /// See [`TableSink::steal`].
+    pub steals: Vec<Steal>,
+}
+
+impl TableSink for Rows {
+    fn slice(&mut self, row: SliceRow) {
+        self.slices.push(row);
+    }
+
+    fn wakeup(&mut self, row: Wakeup) {
+        self.wakeups.push(row);
+    }
+
+    fn sample(&mut self, row: SampleRow) {
+        self.samples.push(row);
+    }
+
+    fn steal(&mut self, row: Steal) {
+        self.steals.push(row);
+    }
+}
