@@ -24,6 +24,8 @@ pub struct Facts {
     pub lockdown: String,
     /// Effective capabilities of this process, one bit each.
     pub capabilities: u64,
+    /// Capabilities that a file could still give it (the bounding set).
+    pub capabilities_possible: u64,
     /// 0 none, 1 strict, 2 filter.
     pub seccomp: u32,
     /// What kind of container this process is in (`docker`, `podman`, `kubernetes`, …), if any.
@@ -62,6 +64,7 @@ impl Facts {
             ptrace_scope: sysctl("kernel/yama/ptrace_scope"),
             lockdown: chosen_word(&text("/sys/kernel/security/lockdown")),
             capabilities: status_hex(&status, "CapEff").unwrap_or(0),
+            capabilities_possible: status_hex(&status, "CapBnd").unwrap_or(0),
             seccomp: status_field(&status, "Seccomp").and_then(|word| word.parse().ok()).unwrap_or(0),
             container: container(),
             cpu_limit: cgroup.cpus,

@@ -5,6 +5,7 @@ pub mod bpf;
 pub mod error;
 pub mod launch;
 
+pub mod doctor;
 pub mod host;
 pub mod lower;
 pub mod mappings;

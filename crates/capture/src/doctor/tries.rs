@@ -1,0 +1,153 @@
+//! The things that the doctor tries, one function each; nothing is left behind.
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::{fs, io};
+
+use crate::perf_ring::{self, Attr, flag};
+
+/// `union bpf_attr`, as far as the two commands below use it.
+#[repr(C, align(8))]
+struct BpfAttr([u8; 48]);
+
+impl BpfAttr {
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        if let Some(field) = self.0.get_mut(at..at + bytes.len()) {
+            field.copy_from_slice(bytes);
+        }
+    }
+
+    fn call(&self, command: libc::c_int) -> io::Result<()> {
+        // SAFETY: the kernel reads 48 bytes behind a valid pointer, and what the fields point at, which
+        // the callers keep alive; it keeps nothing.
+        let fd = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just gave us this descriptor.
+        drop(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
+        Ok(())
+    }
+}
+
+/// Loads a tracepoint program of two instructions (`r0 = 0; exit`) and drops it again.
+pub fn bpf_ready() -> io::Result<()> {
+    const PROG_LOAD: libc::c_int = 5;
+    const TYPE_TRACEPOINT: u32 = 5;
+    const INSTRUCTIONS: [u64; 2] = [0xb7, 0x95];
+    let license = c"GPL";
+    let mut attr = BpfAttr([0; 48]);
+    attr.put(0, &TYPE_TRACEPOINT.to_ne_bytes());
+    attr.put(4, &(INSTRUCTIONS.len() as u32).to_ne_bytes());
+    attr.put(8, &(INSTRUCTIONS.as_ptr() as u64).to_ne_bytes());
+    attr.put(16, &(license.as_ptr() as u64).to_ne_bytes());
+    attr.call(PROG_LOAD)
+}
+
+/// Makes a ring buffer of one page and drops it again.
+pub fn bpf_map() -> io::Result<()> {
+    const MAP_CREATE: libc::c_int = 0;
+    const TYPE_RINGBUF: u32 = 27;
+    let mut attr = BpfAttr([0; 48]);
+    attr.put(0, &TYPE_RINGBUF.to_ne_bytes());
+    attr.put(12, &4096u32.to_ne_bytes());
+    attr.call(MAP_CREATE)
+}
+
+/// Opens a cpu-clock event for `pid` on `cpu`.
+pub fn perf_cpu_clock(pid: i32, cpu: i32, user_only: bool) -> io::Result<()> {
+    let attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CPU_CLOCK).with(flag::DISABLED);
+    let attr = if user_only { attr.with(flag::EXCLUDE_KERNEL | flag::CONTEXT_SWITCH) } else { attr };
+    perf_ring::open(&attr, pid, cpu).map(drop)
+}
+
+/// Opens a hardware cycle counter on this process.
+pub fn perf_cycles() -> io::Result<()> {
+    let attr = Attr::new(perf_ring::TYPE_HARDWARE, 0).with(flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV);
+    let attr = Attr { flags: attr.flags | flag::DISABLED, ..attr };
+    perf_ring::open(&attr, 0, -1).map(drop)
+}
+
+/// Puts a hardware watchpoint on a word of this process.
+pub fn perf_watchpoint() -> io::Result<()> {
+    const WRITES: u32 = 2;
+    let word = 0u64;
+    let mut attr = Attr::new(perf_ring::TYPE_BREAKPOINT, 0).with(flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV);
+    attr.breakpoint_kind = WRITES;
+    attr.config1 = (&raw const word) as u64;
+    attr.config2 = 8;
+    perf_ring::open(&attr, 0, -1).map(drop)
+}
+
+/// The number of a tracepoint (`group/name`), if it can be read.
+pub fn tracepoint_id(name: &str) -> Option<u32> {
+    ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+        .iter()
+        .find_map(|root| fs::read_to_string(format!("{root}/events/{name}/id")).ok()?.trim().parse().ok())
+}
+
+/// What the kernel tells of time that the hypervisor took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steal {
+    /// There is no hypervisor.
+    NoHypervisor,
+    /// Some was told.
+    Told,
+    /// None was told since boot.
+    Silent,
+}
+
+/// See [`Steal`].
+pub fn steal() -> Steal {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    steal_of(&read("/proc/cpuinfo"), &read("/proc/stat"))
+}
+
+fn steal_of(cpuinfo: &str, stat: &str) -> Steal {
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    if !flags.split_ascii_whitespace().any(|word| word == "hypervisor") {
+        return Steal::NoHypervisor;
+    }
+    // cpu user nice system idle iowait irq softirq steal …
+    let steal =
+        stat.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8)?.parse::<u64>().ok());
+    if steal.is_some_and(|ticks| ticks > 0) { Steal::Told } else { Steal::Silent }
+}
+
+/// `/proc/kallsyms` shows addresses, not zeros.
+pub fn kernel_symbols_readable() -> bool {
+    use std::io::BufRead;
+    let Ok(file) = fs::File::open("/proc/kallsyms") else { return false };
+    // Per-CPU symbols, which come first, may truly be at 0.
+    io::BufReader::new(file).lines().take(10_000).map_while(Result::ok).any(|line| has_address(&line))
+}
+
+fn has_address(line: &str) -> bool {
+    line.split(' ').next().is_some_and(|address| address.bytes().any(|digit| digit != b'0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stolen_time() {
+        let guest = "processor : 0\nflags : fpu hypervisor sse\n";
+        assert_eq!(steal_of(guest, "cpu  1 2 3 4 5 6 7 8 0 0\n"), Steal::Told);
+        assert_eq!(steal_of(guest, "cpu  1 2 3 4 5 6 7 0 0 0\n"), Steal::Silent);
+        assert_eq!(steal_of(guest, ""), Steal::Silent);
+        assert_eq!(steal_of("flags : fpu\n", "cpu 1 2 3 4 5 6 7 8"), Steal::NoHypervisor);
+    }
+
+    #[test]
+    fn hidden_symbols_are_zeros() {
+        assert!(!has_address("0000000000000000 T _stext"));
+        assert!(has_address("ffffffff81000000 T _stext"));
+    }
+
+    #[test]
+    fn attributes_do_not_overflow() {
+        let mut attr = BpfAttr([0; 48]);
+        attr.put(44, &[1; 8]);
+        assert_eq!(attr.0, [0; 48]);
+    }
+}
