@@ -3,7 +3,7 @@
 //! [`read_maps`] tells what /proc shows now; [`MappingFeed`] tells each new mapping of the whole
 //! machine as it happens. Neither reads the files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, io};
 
 use holdup_events::event::RawMapping;
@@ -109,6 +109,8 @@ const RING_BYTES: usize = 256 << 10;
 pub struct MappingFeed {
     rings: Vec<(CpuId, Ring)>,
     spaces: AddressSpaces,
+    /// Children of wanted processes: the caller may not have heard of them yet.
+    children: BTreeSet<u32>,
     drained: Timestamp,
     bytes: Vec<u8>,
 }
@@ -125,7 +127,8 @@ impl MappingFeed {
             rings.push((CpuId(cpu), Ring::map(fd, RING_BYTES)?));
         }
         let drained = crate::lower::now();
-        Ok(MappingFeed { rings, spaces: AddressSpaces::default(), drained, bytes: Vec::new() })
+        let (spaces, children) = (AddressSpaces::default(), BTreeSet::new());
+        Ok(MappingFeed { rings, spaces, children, drained, bytes: Vec::new() })
     }
 
     /// Tells the feed what a process had mapped before (see [`read_maps`]), so that a fork copies it.
@@ -135,7 +138,8 @@ impl MappingFeed {
         }
     }
 
-    /// Gives new mappings of the processes that `wanted` says, in time order, and what was lost.
+    /// Gives new mappings of the processes that `wanted` says and of their children, in time order, and what
+    /// was lost.
     pub fn drain(&mut self, wanted: &dyn Fn(u32) -> bool, sink: &mut dyn FnMut(Event)) {
         let seen = crate::lower::now();
         let mut batch: Vec<Parsed> = Vec::new();
@@ -166,19 +170,28 @@ impl MappingFeed {
     ) {
         let at = Timestamp(parsed.origin.at_ns);
         match parsed.record {
-            Record::Mmap(mmap) if wanted(mmap.tgid) => {
+            Record::Mmap(mmap) if self.children.contains(&mmap.tgid) || wanted(mmap.tgid) => {
                 let mapping = mapping_of(mmap, at);
                 if self.spaces.map(&mapping) {
                     sink(Event::Mapping(mapping));
                 }
             }
-            Record::Fork(task) if task.tgid != task.parent_tgid && wanted(task.tgid) => {
-                for mapping in self.spaces.fork(task.parent_tgid, task.tgid, at) {
-                    sink(Event::Mapping(mapping));
+            Record::Fork(task) if task.tgid != task.parent_tgid => {
+                if self.children.contains(&task.parent_tgid) || wanted(task.parent_tgid) || wanted(task.tgid)
+                {
+                    self.children.insert(task.tgid);
+                    self.spaces
+                        .fork(task.parent_tgid, task.tgid, at)
+                        .into_iter()
+                        .map(Event::Mapping)
+                        .for_each(sink);
                 }
             }
             Record::Comm(comm) if comm.exec => self.spaces.clear(comm.tgid),
-            Record::Exit(task) if task.tid == task.tgid => self.spaces.clear(task.tgid),
+            Record::Exit(task) if task.tid == task.tgid => {
+                self.spaces.clear(task.tgid);
+                self.children.remove(&task.tgid);
+            }
             Record::Lost(events) => {
                 let cpu = u16::try_from(parsed.origin.cpu).map_or(CpuId::NONE, CpuId);
                 sink(loss("ring-full", cpu, (self.drained, seen), events));
@@ -242,5 +255,25 @@ zzz-yyy r-xp 0 0 0 x
         spaces.clear(1);
         assert!(spaces.fork(1, 3, Timestamp(8)).is_empty());
         assert!(spaces.map(&mapping(1, 0, 10)));
+    }
+
+    #[test]
+    fn the_feed_tells_of_a_child_and_of_nobody_else() {
+        let mut feed = match MappingFeed::open(&crate::host::online_cpus()) {
+            Ok(feed) => feed,
+            Err(error) => return println!("skipped: perf events of the whole machine: {error}"),
+        };
+        let own = std::process::id();
+        feed.add_known(&read_maps(own));
+        let mut child = std::process::Command::new("/bin/sh").args(["-c", "exit 0"]).spawn().unwrap();
+        child.wait().unwrap();
+        let mut paths = Vec::new();
+        feed.drain(&|tgid| tgid == own, &mut |event| match event {
+            Event::Mapping(mapping) if mapping.tgid == child.id() => paths.push(mapping.path),
+            Event::Mapping(_) | Event::Loss(_) => (),
+            other => panic!("{other:?}"),
+        });
+        assert!(paths.iter().any(|path| path.contains("libc")), "{paths:?}");
+        feed.drain(&|_| false, &mut |event| assert!(!matches!(event, Event::Mapping(_)), "{event:?}"));
     }
 }

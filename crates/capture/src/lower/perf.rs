@@ -419,3 +419,64 @@ fn loss(
 ) -> Loss {
     Loss { source: source.to_owned(), reason: reason.to_owned(), cpu, start, end, events }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use holdup_events::event::{LifecycleChange, TID_UNKNOWN};
+
+    use super::*;
+
+    /// The events of a shell that waits for a line and then starts a program.
+    fn events_of_a_shell(open: impl Fn(&Target) -> io::Result<Box<dyn Rung>>) -> Option<(u32, Vec<Event>)> {
+        let mut shell = Command::new("/bin/sh")
+            .args(["-c", "read line; /bin/sh -c : ; exit 0"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let target = Target { pid: shell.id(), mode: Mode::Attach, sample_hz: 499 };
+        let rung = open(&target);
+        let line = shell.stdin.take().unwrap().write_all(b"go\n");
+        let mut rung = match rung {
+            Ok(rung) => rung,
+            Err(error) => {
+                println!("skipped: {error}");
+                shell.wait().unwrap();
+                return None;
+            }
+        };
+        line.unwrap();
+        let mut events = Vec::new();
+        while shell.try_wait().unwrap().is_none() {
+            rung.drain(&mut |event| events.push(event));
+        }
+        rung.finish(&mut |event| events.push(event));
+        Some((shell.id(), events))
+    }
+
+    #[test]
+    fn an_attached_shell_and_its_child_are_followed() {
+        let Some((shell, events)) = events_of_a_shell(|target| Ok(Box::new(PerfRung::open(target)?))) else {
+            return;
+        };
+        assert!(events.windows(2).all(|pair| pair[0].at() <= pair[1].at()), "in time order");
+        let arrivals =
+            events.iter().filter(|event| matches!(event, Event::Switch(switch) if switch.next_tid == shell));
+        assert!(arrivals.count() >= 1);
+        let known = |event: &Event| !matches!(event, Event::Switch(switch) if switch.next_tid != TID_UNKNOWN && switch.prev_tid != TID_UNKNOWN);
+        assert!(events.iter().all(known), "each switch tells one side");
+        let changes = |wanted: fn(&LifecycleChange) -> bool| {
+            events
+                .iter()
+                .filter(|event| matches!(event, Event::Lifecycle(change) if wanted(&change.change)))
+                .count()
+        };
+        assert_eq!(changes(|change| matches!(change, LifecycleChange::Fork { .. })), 1);
+        assert_eq!(changes(|change| matches!(change, LifecycleChange::Exec)), 1);
+        assert_eq!(changes(|change| matches!(change, LifecycleChange::Exit)), 2);
+        assert!(events.iter().any(|event| matches!(event, Event::Mapping(_))));
+        assert!(!events.iter().any(|event| matches!(event, Event::Loss(_))));
+    }
+}

@@ -214,4 +214,46 @@ mod tests {
         assert!(owner == 4711 || owner == 0, "readable, or forbidden here");
         assert_eq!(mutex_owner(std::process::id(), u64::MAX), 0);
     }
+
+    #[test]
+    fn a_thread_at_a_mutex_names_its_owner() {
+        struct Shared(std::cell::UnsafeCell<libc::pthread_mutex_t>);
+        // SAFETY: a pthread mutex is made to be shared; it is only touched through pthread calls.
+        unsafe impl Sync for Shared {}
+        let mutex = Shared(std::cell::UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
+        let (tell, told) = std::sync::mpsc::channel();
+        // SAFETY: asks for a number.
+        let own = unsafe { libc::gettid() } as u32;
+        let shared = &mutex;
+        std::thread::scope(|scope| {
+            // SAFETY (all three calls): the mutex outlives the scope and is unlocked by who locked it.
+            unsafe { libc::pthread_mutex_lock(mutex.0.get()) };
+            scope.spawn(move || {
+                let _ = tell.send(unsafe { libc::gettid() } as u32);
+                unsafe {
+                    libc::pthread_mutex_lock(shared.0.get());
+                    libc::pthread_mutex_unlock(shared.0.get());
+                }
+            });
+            let waiter = told.recv().unwrap();
+            let wait = await_futex_wait(waiter);
+            unsafe { libc::pthread_mutex_unlock(mutex.0.get()) };
+            let Some(wait) = wait else { return println!("skipped: /proc/PID/syscall is not readable") };
+            assert_eq!((wait.object_kind, wait.object), (ObjectKind::Futex, mutex.0.get() as u64));
+            assert_eq!((wait.value, wait.state), (2, 1));
+            assert!(wait.owner_tid == own || wait.owner_tid == 0, "readable, or forbidden here: {wait:?}");
+        });
+    }
+
+    fn await_futex_wait(tid: u32) -> Option<RawWait> {
+        let own = std::process::id();
+        procfs::read_thread_file(own, tid, "syscall")?;
+        loop {
+            match procfs::stat(own, tid).and_then(|stat| read_wait(own, tid, stat.state)) {
+                Some(wait) if wait.syscall == i32::MIN => return None,
+                Some(wait) if wait.syscall == 202 => return Some(wait),
+                _ => std::thread::yield_now(),
+            }
+        }
+    }
 }
