@@ -1,1 +1,12 @@
-//! holdup-testkit
+//! What tests are made of: recordings drawn as text, and random programs with the truth about them.
+//! For development only; no other crate depends on it but for its tests.
+
+pub mod check;
+pub mod drawing;
+pub mod lanes;
+pub mod plain;
+pub mod random;
+pub mod sim;
+pub mod waits;
+
+pub use check::check_lanes;

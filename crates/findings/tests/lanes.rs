@@ -1,0 +1,233 @@
+//! Each rule on pictures: one in which it fires, one in which it must stay silent.
+
+use holdup_findings::Confidence;
+use holdup_testkit::check::{check_lanes, confidence};
+
+#[test]
+fn lock_contention_fires_where_a_cpu_is_idle() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n\
+         A  0000mmmm\n\
+        \x20       ^^^^   lock-contention waiter=A holder=B cost=160\n\
+         B  mmmm1111  holds m 4..8\n",
+    );
+    assert_eq!(confidence(&analysis, "lock-contention"), Some(Confidence::High));
+    let gain = analysis.findings[0].gain;
+    assert!((gain.high - 0.5).abs() < 0.01 && (gain.low - 0.5).abs() < 0.01, "{gain:?}");
+}
+
+#[test]
+fn a_lock_that_costs_nothing_is_silent() {
+    // CPUs are busy with the program's own work all the time: without the lock nothing would be faster.
+    check_lanes(
+        "@cpus 1\n@repeat 20\n@silent lock-contention\n\
+         A  0000mmmm\n\
+         B  mmmm0000  holds m 4..8\n",
+    );
+    // Idle workers of a pool wait on a condition variable: that is no lock.
+    check_lanes(
+        "@cpus 4\n@c park\n@repeat 20\n@silent all\n\
+         A  00000000\n\
+         B  cccccccc\n\
+         C  cccccccc\n",
+    );
+}
+
+#[test]
+fn lock_contention_has_no_sure_gain_if_one_thread_never_waits() {
+    let analysis = check_lanes(
+        "@cpus 4\n@repeat 20\n\
+         A  0000mmmm\n\
+        \x20       ^^^^   lock-contention holder=B\n\
+         B  mmmm1111  holds m 4..8\n\
+         C  22222222\n",
+    );
+    assert_eq!(analysis.findings[0].gain.low, 0.0);
+}
+
+#[test]
+fn serial_section_names_the_lone_thread_and_its_function() {
+    let analysis = check_lanes(
+        "@cpus 4\n@c park\n@repeat 20\n@samples A 0..8 user main;parse\n\
+         A  00000000cc  holds c 0..8\n\
+        \x20   ^^^^^^^^     serial-section holder=parse\n\
+         B  cccccccc11  holds c 8..10\n\
+         C  cccccccc22\n\
+         D  cccccccc33\n",
+    );
+    let gain = analysis.findings[0].gain;
+    assert!(gain.low == 0.0 && (gain.high - 0.6).abs() < 0.01, "{gain:?}");
+}
+
+#[test]
+fn a_pool_that_one_thread_cannot_feed_is_a_serial_section() {
+    check_lanes(
+        "@cpus 4\n@tick 100000\n@c park\n@repeat 20\n\
+         A  0000000000000000000000000000000000000000  holds c 0..40\n\
+        \x20   ^^^^^^^^^                                serial-section\n\
+         B  ccccccccccccccccccc1cccccccccccccccccccc\n\
+         C  ccccccccccccccccccccccccccc2cccccccccccc\n",
+    );
+}
+
+#[test]
+fn serial_section_is_silent_where_nobody_could_help() {
+    // One thread does all; the other only waits for its end.
+    check_lanes(
+        "@cpus 4\n@j join\n@repeat 20\n@silent all\n\
+         A  jjjjjjjj\n\
+         B  00000000\n",
+    );
+    // A helper that takes no part in the work.
+    check_lanes(
+        "@cpus 4\n@tick 100000\n@c park\n@repeat 20\n@silent all\n\
+         A  0000000000000000000000000000000000000000  holds c 0..40\n\
+         B  ccccccccccccccccccc1cccccccccccccccccccc\n",
+    );
+    // A program that waits for the disk.
+    check_lanes(
+        "@cpus 4\n@d disk\n@repeat 20\n@silent serial-section\n\
+         A  0ddddddd\n\
+         B  dddd1ddd\n",
+    );
+}
+
+#[test]
+fn oversubscription_fires_where_own_threads_queue_and_depend() {
+    let analysis = check_lanes(
+        "@cpus 1\n@repeat 20\n\
+         A  000rrr000mmm\n\
+        \x20      ^^^       oversubscription waiter=B cost=414\n\
+         B  rrr000rrrrrr\n\
+         C  rrrrrrrrr000  holds m 9..12\n",
+    );
+    assert_eq!(confidence(&analysis, "oversubscription"), Some(Confidence::Medium));
+}
+
+#[test]
+fn oversubscription_of_threads_that_do_not_depend_is_a_hint() {
+    let analysis = check_lanes(
+        "@cpus 1\n@repeat 20\n\
+         A  000rrr\n\
+        \x20      ^^^    oversubscription cost=117\n\
+         B  rrr000\n",
+    );
+    assert_eq!(confidence(&analysis, "oversubscription"), Some(Confidence::Low));
+}
+
+#[test]
+fn a_queue_behind_others_is_not_oversubscription_but_a_neighbour() {
+    let analysis = check_lanes(
+        "@cpus 1\n@repeat 20\n@silent oversubscription\n\
+         A       000rrr000\n\
+        \x20           ^^^       noisy-neighbour holder=backup cost=60\n\
+         ~backup ...000...\n",
+    );
+    let gain = analysis.findings[0].gain;
+    assert!((gain.low - 1.0 / 3.0).abs() < 0.01 && (gain.high - 1.0 / 3.0).abs() < 0.01, "{gain:?}");
+}
+
+#[test]
+fn a_neighbour_on_another_cpu_is_silent() {
+    check_lanes(
+        "@cpus 2\n@repeat 20\n@silent all\n\
+         A       000000000\n\
+         ~backup 111111111\n",
+    );
+}
+
+#[test]
+fn a_queue_behind_own_threads_is_no_neighbour() {
+    check_lanes(
+        "@cpus 1\n@repeat 20\n@silent noisy-neighbour\n\
+         A  000rrr\n\
+         B  rrr000\n",
+    );
+}
+
+#[test]
+fn kernel_threads_are_named_as_such() {
+    check_lanes(
+        "@cpus 1\n@repeat 20\n\
+         A            000rrr000\n\
+        \x20                ^^^       noisy-neighbour holder=kernel\n\
+         ~kworker/0:1 ...000...\n",
+    );
+}
+
+#[test]
+fn blocking_io_fires_where_a_cpu_is_idle() {
+    let analysis = check_lanes(
+        "@cpus 2\n@d disk 0\n@repeat 20\n@silent sync-per-item\n\
+         A  0ddd\n\
+        \x20    ^^^   blocking-io holder=read cost=60\n",
+    );
+    let gain = analysis.findings[0].gain;
+    assert!((gain.low - 0.25).abs() < 0.01 && (gain.high - 0.75).abs() < 0.01, "{gain:?}");
+}
+
+#[test]
+fn io_that_other_work_hides_is_silent() {
+    check_lanes(
+        "@cpus 1\n@d disk\n@repeat 20\n@silent blocking-io\n@silent sync-per-item\n\
+         A  0ddd\n\
+         B  d000\n",
+    );
+}
+
+#[test]
+fn sync_per_item_fires_on_many_syncs() {
+    check_lanes(
+        "@cpus 2\n@d disk 75\n@repeat 30\n@silent blocking-io\n\
+         A  0ddd\n\
+        \x20    ^^^   sync-per-item holder=fdatasync cost=90\n",
+    );
+}
+
+#[test]
+fn a_sync_at_the_end_is_not_one_an_item() {
+    check_lanes(
+        "@cpus 2\n@d disk 75\n@repeat 2\n@silent sync-per-item\n\
+         A  0000000000ddd\n",
+    );
+}
+
+#[test]
+fn syscall_storm_fires_on_many_short_calls() {
+    // Samples inside write come one by one between others.
+    let analysis = check_lanes(
+        "@cpus 1\n@repeat 50\n\
+         @samples A 0..1 1 main;put\n@samples A 1..2 user main;put\n@samples A 2..4 1 main;put\n\
+         @samples A 4..5 user main;put\n@samples A 5..6 1 main;put\n\
+         A  000000\n\
+        \x20   ^^^^^^   syscall-storm holder=write\n",
+    );
+    assert_eq!(confidence(&analysis, "syscall-storm"), Some(Confidence::Medium));
+}
+
+#[test]
+fn a_few_long_reads_are_not_a_storm() {
+    // As large a share inside read, but in runs: long calls.
+    check_lanes(
+        "@cpus 1\n@repeat 10\n@silent syscall-storm\n\
+         @samples A 0..20 0 main;load\n@samples A 20..30 user main;sum\n\
+         A  000000000000000000000000000000\n",
+    );
+    // Too few samples to tell.
+    check_lanes(
+        "@cpus 1\n@repeat 20\n@silent syscall-storm\n\
+         @samples A 0..1 1 main;put\n@samples A 1..2 user main;put\n\
+         A  00\n",
+    );
+}
+
+#[test]
+fn a_loss_makes_it_a_hint() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n@loss 0..40 100\n\
+         A  0000mmmm\n\
+        \x20       ^^^^   lock-contention waiter=A holder=B cost=160\n\
+         B  mmmm1111  holds m 4..8\n",
+    );
+    assert_eq!(confidence(&analysis, "lock-contention"), Some(Confidence::Low));
+}

@@ -1,0 +1,71 @@
+//! Waits as the kernel would show them, by the reason that they should be decoded to.
+
+use holdup_events::event::RawWait;
+use holdup_events::{ObjectKind, WaitReason};
+
+const TASK_INTERRUPTIBLE: u32 = 1;
+const TASK_UNINTERRUPTIBLE: u32 = 2;
+
+const FUTEX: i32 = 202;
+const FUTEX_WAIT_PRIVATE: u32 = 128;
+/// What glibc's condition variables use.
+const FUTEX_WAIT_BITSET_PRIVATE: u32 = 9 | 128;
+/// What glibc's `pthread_join` uses: not private, since the kernel wakes it, by the real-time clock.
+const FUTEX_WAIT_BITSET_REALTIME: u32 = 9 | 256;
+
+/// A wait of that reason on that thing; `None` for reasons that no test needs yet.
+pub fn raw_wait(reason: WaitReason, object: u64) -> Option<RawWait> {
+    let wait = |syscall, object_kind| RawWait {
+        state: TASK_INTERRUPTIBLE,
+        syscall,
+        object_kind,
+        object,
+        ..RawWait::default()
+    };
+    let futex = |op, value| RawWait { op, value, ..wait(FUTEX, ObjectKind::Futex) };
+    Some(match reason {
+        WaitReason::Lock => futex(FUTEX_WAIT_PRIVATE, 2),
+        WaitReason::Park => futex(FUTEX_WAIT_BITSET_PRIVATE, 0),
+        WaitReason::Join => futex(FUTEX_WAIT_BITSET_REALTIME, 4711),
+        WaitReason::Sleep => RawWait { object: 0, ..wait(230, ObjectKind::None) },
+        WaitReason::Multiplex => wait(232, ObjectKind::Epoll),
+        WaitReason::Disk => {
+            RawWait { state: TASK_UNINTERRUPTIBLE, in_iowait: true, ..wait(0, ObjectKind::File) }
+        }
+        WaitReason::Pipe => wait(0, ObjectKind::Pipe),
+        WaitReason::Socket => wait(45, ObjectKind::Socket),
+        WaitReason::Child => RawWait { object: 0, ..wait(61, ObjectKind::None) },
+        WaitReason::FileLock => wait(73, ObjectKind::File),
+        _ => return None,
+    })
+}
+
+/// The reason that [`raw_wait`] was given. Knows no other waits.
+pub fn reason_of(wait: &RawWait) -> WaitReason {
+    match (wait.object_kind, wait.syscall) {
+        _ if wait.in_iowait => WaitReason::Disk,
+        (ObjectKind::Futex, _) if wait.op == FUTEX_WAIT_PRIVATE => WaitReason::Lock,
+        (ObjectKind::Futex, _) if wait.op == FUTEX_WAIT_BITSET_PRIVATE => WaitReason::Park,
+        (ObjectKind::Futex, _) => WaitReason::Join,
+        (ObjectKind::Epoll, _) => WaitReason::Multiplex,
+        (ObjectKind::Pipe, _) => WaitReason::Pipe,
+        (ObjectKind::Socket, _) => WaitReason::Socket,
+        (ObjectKind::File, _) => WaitReason::FileLock,
+        (_, 61) => WaitReason::Child,
+        _ => WaitReason::Sleep,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_come_back() {
+        for reason in WaitReason::ALL {
+            if let Some(wait) = raw_wait(*reason, 5) {
+                assert_eq!(reason_of(&wait), *reason);
+            }
+        }
+    }
+}
