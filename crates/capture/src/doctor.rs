@@ -38,7 +38,7 @@ pub enum State {
 }
 
 /// All checks, in the order of what matters most.
-const CHECKS: &[(&str, fn(&Facts) -> Finding)] = &[
+const CHECKS: &[(&str, Try)] = &[
     ("bpf-programs", bpf_programs),
     ("bpf-maps", bpf_maps),
     ("kernel-types", kernel_types),
@@ -61,10 +61,13 @@ const CHECKS: &[(&str, fn(&Facts) -> Finding)] = &[
 /// A check's outcome before it has its name.
 type Finding = (State, String, String);
 
+/// How a check is made.
+type Try = fn(&Facts) -> Finding;
+
 /// Tries everything. Takes some milliseconds; leaves nothing behind.
 pub fn examine() -> Vec<Check> {
     let facts = Facts::read();
-    let check = |&(name, try_it): &(&'static str, fn(&Facts) -> Finding)| {
+    let check = |&(name, try_it): &(&'static str, Try)| {
         let (ok, what, remedy) = try_it(&facts);
         Check { name, ok, what, remedy }
     };

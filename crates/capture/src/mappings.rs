@@ -176,16 +176,10 @@ impl MappingFeed {
                     sink(Event::Mapping(mapping));
                 }
             }
-            Record::Fork(task) if task.tgid != task.parent_tgid => {
-                if self.children.contains(&task.parent_tgid) || wanted(task.parent_tgid) || wanted(task.tgid)
-                {
-                    self.children.insert(task.tgid);
-                    self.spaces
-                        .fork(task.parent_tgid, task.tgid, at)
-                        .into_iter()
-                        .map(Event::Mapping)
-                        .for_each(sink);
-                }
+            Record::Fork(task) if task.tgid != task.parent_tgid && self.follows_fork(task, wanted) => {
+                self.children.insert(task.tgid);
+                let copies = self.spaces.fork(task.parent_tgid, task.tgid, at);
+                copies.into_iter().map(Event::Mapping).for_each(sink);
             }
             Record::Comm(comm) if comm.exec => self.spaces.clear(comm.tgid),
             Record::Exit(task) if task.tid == task.tgid => {
@@ -198,6 +192,10 @@ impl MappingFeed {
             }
             _ => (),
         }
+    }
+
+    fn follows_fork(&self, task: records::Task, wanted: &dyn Fn(u32) -> bool) -> bool {
+        self.children.contains(&task.parent_tgid) || wanted(task.parent_tgid) || wanted(task.tgid)
     }
 }
 

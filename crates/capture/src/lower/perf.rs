@@ -9,6 +9,7 @@ mod follow;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use holdup_events::event::{RawMapping, SnapshotState};
 use holdup_events::{CpuId, Event, Loss, Timestamp, recording};
@@ -45,6 +46,8 @@ pub struct PerfRung {
     drained: Timestamp,
     totals_due: Timestamp,
     credit_ns: u64,
+    /// Some ring was more than 1/8 full at the last drain.
+    pressed: bool,
 }
 
 /// Rings and what writes into them.
@@ -86,6 +89,7 @@ impl PerfRung {
             drained: started,
             totals_due: started,
             credit_ns: 0,
+            pressed: false,
         };
         match target.mode {
             Mode::Run => {
@@ -139,10 +143,12 @@ impl PerfRung {
     /// Moves all that the rings hold into the queue. Gives the threads whose birth was among it.
     fn take_rings(&mut self) -> Vec<u32> {
         let mut born = Vec::new();
+        self.pressed = false;
         let Events { rings, bytes, .. } = &mut self.events;
         for CpuRing { cpu, ring, last } in rings {
             let Some(ring) = ring else { continue };
             let whole = ring.take(bytes);
+            self.pressed |= bytes.len() > ring.capacity() / 8;
             let mut used = 0;
             for record in records::split(bytes) {
                 used += record.len();
@@ -281,6 +287,10 @@ impl Rung for PerfRung {
 
     fn rung(&self) -> recording::Rung {
         recording::Rung::Perf
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_millis(if self.pressed { 1 } else { 5 })
     }
 
     fn missing(&self) -> String {
