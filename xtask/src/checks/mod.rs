@@ -6,6 +6,7 @@ mod fences;
 mod fixtures;
 mod format;
 mod functions;
+mod links;
 mod machine_paths;
 mod panics;
 mod registries;
@@ -50,6 +51,7 @@ pub const ALL: &[Check] = &[
     Check { name: "banned", run: banned::check },
     Check { name: "panics", run: panics::check },
     Check { name: "titles", run: titles::check },
+    Check { name: "links", run: links::check },
     Check { name: "machine-paths", run: machine_paths::check },
     Check { name: "blobs", run: blobs::check },
     Check { name: "fixtures", run: fixtures::check },
