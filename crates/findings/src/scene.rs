@@ -12,6 +12,7 @@ use crate::derive::ledger::ThreadLedger;
 use crate::derive::occupancy::Stall;
 use crate::derive::parallel;
 use crate::derive::syscall_names::syscall_name;
+use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Evidence, Gain};
 
 /// The trace and its facts.
@@ -33,7 +34,7 @@ pub const GAIN_MIN: f64 = 0.02;
 const ACTIVE_MIN: f64 = 0.05;
 
 /// With more than this missing, a finding is a hint at most.
-const LOSS_HINT: f64 = 0.05;
+const LOSS_HINT: f64 = 0.02;
 /// With more than this missing, a finding is likely at most.
 const LOSS_LIKELY: f64 = 0.001;
 /// With more thread time than this of unknown class, a finding is likely at most.
@@ -135,6 +136,21 @@ impl<'a> Scene<'a> {
         best.iter().map(|slice| evidence(slice, note(slice))).collect()
     }
 
+    /// The longest waits for a CPU that threads of the program (`own`) or others had, if only for a part.
+    pub fn longest_queues(&self, timelines: &Timelines, own: bool) -> Vec<Evidence> {
+        let blames = |slice: &Slice| {
+            let ran = timelines
+                .of(slice.cpu)
+                .map_or((0, 0), |timeline| timeline.ran(slice.start, slice.end, &mut 0));
+            (if own { ran.0 } else { ran.1 }) > 0
+        };
+        let queues = |slice: &Slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled;
+        self.longest(
+            |slice| queues(slice) && blames(slice),
+            |slice| format!("{}, waits for CPU {}", slice.state.name(), slice.cpu.0),
+        )
+    }
+
     /// Target threads' waits for the disk by syscall, the longest first.
     pub fn disk_waits(&self) -> Vec<DiskWaits> {
         let mut by_number: BTreeMap<i32, DiskWaits> = BTreeMap::new();
@@ -192,11 +208,15 @@ fn evidence(slice: &Slice, note: String) -> Evidence {
     Evidence { table: "slices", thread: slice.thread, start: slice.start, duration: slice.duration(), note }
 }
 
-/// The greater of the share of time in which something is missing and the share of events.
+/// Sources whose losses make sampled figures coarser, but leave the scheduler's story whole.
+const SAMPLED: [&str; 4] = ["cpu-samples", "stacks", "symbols", "mappings"];
+
+/// How much of the scheduler's story is missing: the share of events where their number is known, the
+/// share of time where it is not; the greater of the two.
 fn loss_share(trace: &Trace) -> f64 {
-    let mut spans: Vec<(Timestamp, Timestamp)> = trace
-        .losses
-        .iter()
+    let losses = || trace.losses.iter().filter(|loss| !SAMPLED.contains(&loss.source.as_str()));
+    let mut spans: Vec<(Timestamp, Timestamp)> = losses()
+        .filter(|loss| loss.events == 0)
         .map(|loss| (loss.start.max(trace.start()), loss.end.min(trace.end())))
         .filter(|(start, end)| end > start)
         .collect();
@@ -207,9 +227,9 @@ fn loss_share(trace: &Trace) -> f64 {
         until = until.max(end);
     }
     let of_time = covered as f64 / trace.wall().0.max(1) as f64;
-    let lost: u64 = trace.losses.iter().map(|loss| loss.events).sum();
-    let seen: u64 = trace.manifest.sources.iter().map(|source| source.events).sum();
-    let seen = seen.max((trace.slices.len() + trace.wakeups.len() + trace.samples.len()) as u64);
+    let lost: u64 = losses().map(|loss| loss.events).sum();
+    // A switch ends one slice and begins another.
+    let seen = (trace.slices.len() / 2 + trace.wakeups.len()) as u64;
     let of_events = lost as f64 / (lost + seen).max(1) as f64;
     of_time.max(of_events)
 }

@@ -62,7 +62,8 @@ impl Stall {
 /// a lock), and a CPU was idle.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Serial {
-    /// For each such thread: all the time, and that during which another waited to join it or at a barrier (ns).
+    /// For each such thread: all the time, and that during which another waited to join one or at a
+    /// barrier (ns).
     pub by_thread: BTreeMap<ThreadId, (u64, u64)>,
     /// Samples in that time by stack.
     pub samples: BTreeMap<(ThreadId, StackId), u64>,

@@ -8,18 +8,18 @@
 //! program waits at the speed of the device.
 //!
 //! ## How it decides
-//! As lock-contention does: at each moment it counts the threads that wait for the disk and the CPUs that are
-//! idle. The upper end of the gain is that nobody had to wait; the lower end is that each active thread
-//! overlapped its waits with its own computing, counted for the thread for which that saves least. If most of
-//! the waiting is for many syncs, it stays silent: sync-per-item judges those.
+//! As lock-contention does: at each moment it counts the threads that wait for the disk and the CPUs that
+//! are idle. The upper end of the gain is that nobody had to wait; the lower end is that each active thread
+//! overlapped its waits with its own computing, counted for the thread for which that saves least. If most
+//! of the waiting is for many syncs, it stays silent: sync-per-item judges those.
 //!
 //! ## What to do
-//! Read ahead, write behind, and do I/O on other threads or with io_uring, so that it overlaps with computing;
-//! make requests larger.
+//! Read ahead, write behind, and do I/O on other threads or with io_uring, so that it overlaps with
+//! computing; make requests larger.
 //!
 //! ## Blind spots
-//! Page faults that read mapped files are fault-wait, not seen here. Network file systems may wait as sockets
-//! do. The disk's own limits are not seen: waits that overlap may each become longer.
+//! Page faults that read mapped files are fault-wait, not seen here. Network file systems may wait as
+//! sockets do. The disk's own limits are not seen: waits that overlap may each become longer.
 //!
 //! ## References
 //! Linux `readahead(2)`, `posix_fadvise(2)`, `io_uring(7)`.

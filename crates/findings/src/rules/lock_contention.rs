@@ -1,33 +1,36 @@
 //! # lock-contention: threads wait for a lock while CPUs are idle
 //!
 //! ## What it sees
-//! Threads blocked in the kernel on one lock (a futex word that says "locked, with waiters", a file's lock, or the
-//! address space's own lock), how long each waited, and which thread released the lock to them.
+//! Threads blocked in the kernel on one lock (a futex word that says "locked, with waiters", a file's lock,
+//! or the address space's own lock), how long each waited, and which thread released the lock to them.
 //!
 //! ## Why it hurts
-//! A lock lets one thread at a time through. While threads queue for it, CPUs that they could use stand idle, and adding
-//! threads makes the queue longer, not the program faster.
+//! A lock lets one thread at a time through. While threads queue for it, CPUs that they could use stand
+//! idle, and adding threads makes the queue longer, not the program faster.
 //!
 //! ## How it decides
-//! At each moment it counts the threads that wait for the lock and the CPUs that are idle. Where `m` of the waiters
-//! could have run beside the `r` threads that do, the work of that moment would have taken `r / (r + m)` of its
-//! time: summed up, the upper end of the gain. The lower end is the wait of that active thread which waited least: every
-//! thread's course would be shorter by at least that. It is 0 if an active thread never waits for the lock, since
-//! that one may be what the run's length depends on. Waiting while all CPUs are busy gains nothing and counts as
-//! nothing. Both ends suppose that what the lock guards can run side by side once the lock is split or gone.
+//! At each moment it counts the threads that wait for the lock and the CPUs that are idle. Where `m` of the
+//! waiters could have run beside the `r` threads that do, the work of that moment would have taken `r / (r
+//! + m)` of its time: summed up, the upper end of the gain. The lower end is the wait of that active thread
+//! which waited least: every thread's course would be shorter by at least that. It is 0 if an active thread
+//! never waits for the lock, since that one may be what the run's length depends on. Waiting while all CPUs
+//! are busy gains nothing and counts as nothing. Both ends suppose that what the lock guards can run side
+//! by side once the lock is split or gone.
 //!
 //! ## What to do
-//! Hold the lock for less time (move work, I/O and allocation out of it), split it (one per shard, per bucket, per thread),
-//! or do without (per-thread sums merged at the end, atomic operations, read-copy-update).
+//! Hold the lock for less time (move work, I/O and allocation out of it), split it (one per shard, per
+//! bucket, per thread), or do without (per-thread sums merged at the end, atomic operations,
+//! read-copy-update).
 //!
 //! ## Blind spots
-//! Locks that spin and never block are not seen, nor is a lock that blocks by other means than a futex's "locked" value
-//! (it shows as work-wait). Many locks that each cost little are judged one by one. A thread that holds the lock
-//! and waits for something else makes the lock look guilty: look at what the releasers do.
+//! Locks that spin and never block are not seen, nor is a lock that blocks by other means than a futex's
+//! "locked" value (it shows as work-wait). Many locks that each cost little are judged one by one. A thread
+//! that holds the lock and waits for something else makes the lock look guilty: look at what the releasers
+//! do.
 //!
 //! ## References
-//! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP 2010).
-//! Drepper: Futexes are tricky (2011).
+//! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP
+//! 2010). Drepper: Futexes are tricky (2011).
 
 use holdup_events::WaitReason;
 

@@ -1,25 +1,27 @@
 //! # noisy-neighbour: other programs take the CPUs
 //!
 //! ## What it sees
-//! Threads that could run but wait for a CPU on which a thread of another program, or of the kernel, runs; and whose
-//! thread that is.
+//! Threads that could run but wait for a CPU on which a thread of another program, or of the kernel, runs;
+//! and whose thread that is.
 //!
 //! ## Why it hurts
-//! The program gets less of the machine than it seems. One thread held up this way holds up all that wait for it.
+//! The program gets less of the machine than it seems. One thread held up this way holds up all that wait
+//! for it.
 //!
 //! ## How it decides
-//! At each moment, of the threads that wait for a CPU and find none idle, as many count as there are foreign threads
-//! running. The upper end of the gain supposes that they had run at once and the work were spread evenly; the
-//! lower end is the wait of the active thread that waited least. Delays behind the program's own threads are
-//! oversubscription's.
+//! At each moment, of the threads that wait for a CPU and find none idle, as many count as there are
+//! foreign threads running. The upper end of the gain supposes that they had run at once and the work were
+//! spread evenly; the lower end is the wait of the active thread that waited least. Delays behind the
+//! program's own threads are oversubscription's.
 //!
 //! ## What to do
 //! Move the neighbour (another machine, other CPUs by `taskset` or cpusets), run it at a lower weight, or
 //! start fewer threads than there are CPUs. For a kernel thread, find what gives it work.
 //!
 //! ## Blind spots
-//! Time that a hypervisor takes for other guests is not a neighbour on this machine: see the line `stolen`. A neighbour that
-//! uses caches and memory, not CPU time, is not seen. Interrupts are charged to the thread they interrupt.
+//! Time that a hypervisor takes for other guests is not a neighbour on this machine: see the line `stolen`.
+//! A neighbour that uses caches and memory, not CPU time, is not seen. Interrupts are charged to the thread
+//! they interrupt.
 //!
 //! ## References
 //! Linux `sched(7)`, `cpuset(7)`, `taskset(1)`.
@@ -48,7 +50,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if scene.of_wall(scene.derived.occupancy.others.saved_ns) < GAIN_MIN || others_ns == 0 {
         return Ok(Vec::new());
     }
-    let blame = blame(scene.trace);
+    let timelines = Timelines::derive(scene.trace);
+    let blame = blame(scene.trace, &timelines);
     let blamed: u64 = blame.iter().map(|(_, ns)| ns).sum();
     let Some((worst, worst_ns)) = blame.first().copied() else { return Ok(Vec::new()) };
     let share = |ns: u64| percent(ns as f64 / blamed.max(1) as f64);
@@ -74,10 +77,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         cost_ns: others_ns,
         gain: scene.gain(&scene.derived.occupancy.others, |_, waited| waited),
         confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest(
-            |slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled,
-            |slice| format!("{}, waits for CPU {}", slice.state.name(), slice.cpu.0),
-        ),
+        evidence: scene.longest_queues(&timelines, false),
         advice: vec![
             format!(
                 "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
@@ -89,8 +89,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
 }
 
 /// Which foreign processes ran while target threads waited for that CPU (ns), the longest first.
-fn blame(trace: &Trace) -> Vec<(ProcessId, u64)> {
-    let timelines = Timelines::derive(trace);
+fn blame(trace: &Trace, timelines: &Timelines) -> Vec<(ProcessId, u64)> {
     let mut by_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
     let mut budget = STRETCHES_MAX;
     let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));

@@ -4,23 +4,26 @@
 //! Threads that could run but wait for a CPU which another thread of the same program has.
 //!
 //! ## Why it hurts
-//! By itself, sharing CPUs costs little. It costs much when threads depend on each other: a thread that holds a lock, or is
-//! the last to reach a barrier, waits for a CPU, and everybody else waits for it, or spins on the CPU that it needs.
+//! By itself, sharing CPUs costs little. It costs much when threads depend on each other: a thread that
+//! holds a lock, or is the last to reach a barrier, waits for a CPU, and everybody else waits for it, or
+//! spins on the CPU that it needs.
 //!
 //! ## How it decides
-//! It fires where threads spent a fair share of their time waiting for a CPU behind their own kind. The lower end
-//! of the gain is the direct cost of the switches that preemption forced. The upper end is what the run would be shorter
-//! if each of these threads had had a CPU at once: as many CPUs as threads, or, with fewer threads, if
-//! what kept the CPUs was spinning for those that waited. Where the active threads hardly wait for each other and do
-//! not yield, fewer threads would not help, and the finding is a hint only.
+//! It fires where threads spent a fair share of their time waiting for a CPU behind their own kind. The
+//! lower end of the gain is the direct cost of the switches that preemption forced. The upper end is what
+//! the run would be shorter if each of these threads had had a CPU at once: as many CPUs as threads, or,
+//! with fewer threads, if what kept the CPUs was spinning for those that waited. Where the active threads
+//! hardly wait for each other and do not yield, fewer threads would not help, and the finding is a hint
+//! only.
 //!
 //! ## What to do
-//! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count, not the
-//! machine's size), and do not stack pools on each other (a pool per library, each as wide as the machine).
+//! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count,
+//! not the machine's size), and do not stack pools on each other (a pool per library, each as wide as the
+//! machine).
 //!
 //! ## Blind spots
-//! A thread that spins looks like one that works, so the gain of fewer threads lies between two ends far apart:
-//! measure it with another number of threads.
+//! A thread that spins looks like one that works, so the gain of fewer threads lies between two ends far
+//! apart: measure it with another number of threads.
 //!
 //! ## References
 //! Ousterhout: Scheduling techniques for concurrent systems (1982). Linux `sched(7)`.
@@ -29,6 +32,7 @@ use holdup_events::tables::ThreadState;
 
 use super::{Info, Verdict};
 use crate::derive::class::Class;
+use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::scene::Scene;
 use crate::wording::{count, percent, time};
@@ -85,10 +89,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         cost_ns: own_ns,
         gain: Gain { low, high },
         confidence: scene.confidence(confidence),
-        evidence: scene.longest(
-            |slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled,
-            |slice| format!("{}, waits for CPU {}", slice.state.name(), slice.cpu.0),
-        ),
+        evidence: scene.longest_queues(&Timelines::derive(scene.trace), true),
         advice: vec![
             format!("Use {} or fewer", count(u64::from(occupancy.cpus), "thread")),
             "Give threads that wait for each other a blocking wait in place of a spinning one".into(),

@@ -1,28 +1,30 @@
 //! # serial-section: one thread works while the others wait for it
 //!
 //! ## What it sees
-//! Moments in which exactly one thread of the program runs or wants to, at least one other waits for threads (to join
-//! one, at a barrier, or for something to do), and a CPU is idle; and which thread works alone.
+//! Moments in which exactly one thread of the program runs or wants to, at least one other waits for
+//! threads (to join one, at a barrier, or for something to do), and a CPU is idle; and which thread works
+//! alone.
 //!
 //! ## Why it hurts
-//! The part of a run that only one thread can do bounds the speed-up, whatever the number of CPUs (Amdahl's law): with
-//! a tenth of the run serial, no machine makes it more than ten times faster.
+//! The part of a run that only one thread can do bounds the speed-up, whatever the number of CPUs (Amdahl's
+//! law): with a tenth of the run serial, no machine makes it more than ten times faster.
 //!
 //! ## How it decides
-//! It adds up these moments by the thread that works alone. There must be others that could share the work: at
-//! least two threads that each do a fair part of it, or a pool: two threads or more that wait for the same thing
-//! and are woken by other threads again and again. The upper end of the gain is that the serial work were spread over as many CPUs as there are
-//! active threads. The lower end is 0: work that cannot be split gains nothing. Moments in which a thread waits for
-//! a lock are not counted; lock-contention judges those.
+//! It adds up these moments by the thread that works alone. There must be others that could share the work:
+//! at least two threads that each do a fair part of it, or a pool: two threads or more that wait for the
+//! same thing and are woken by other threads again and again. The upper end of the gain is that the serial
+//! work were spread over as many CPUs as there are active threads. The lower end is 0: work that cannot be
+//! split gains nothing. Moments in which a thread waits for a lock are not counted; lock-contention judges
+//! those.
 //!
 //! ## What to do
-//! Split the section over the threads, start it earlier beside other work, or make it shorter; the function named is where
-//! the lone thread spent that time.
+//! Split the section over the threads, start it earlier beside other work, or make it shorter; the function
+//! named is where the lone thread spent that time.
 //!
 //! ## Blind spots
-//! The last thread of an unevenly divided loop looks like a serial section. A thread that spins while it waits counts
-//! as working, so the section is not seen. Threads that wait for a request from outside are not waiting
-//! for the lone thread, but nothing in the trace tells.
+//! The last thread of an unevenly divided loop looks like a serial section. A thread that spins while it
+//! waits counts as working, so the section is not seen. Threads that wait for a request from outside are
+//! not waiting for the lone thread, but nothing in the trace tells.
 //!
 //! ## References
 //! Amdahl: Validity of the single processor approach (1967). Du Bois et al.: Bottle graphs (OOPSLA 2013).

@@ -1,22 +1,22 @@
 //! # sync-per-item: data is forced to the disk item by item
 //!
 //! ## What it sees
-//! Threads blocked in `fsync`, `fdatasync` and their kin: how often, for how long, and whether a CPU was idle
-//! meanwhile.
+//! Threads blocked in `fsync`, `fdatasync` and their kin: how often, for how long, and whether a CPU was
+//! idle meanwhile.
 //!
 //! ## Why it hurts
 //! A sync costs the device's full latency, a fraction of a millisecond to tens of them, however little it
 //! makes durable. A log that is synced for each line goes at the speed of syncs, not of lines.
 //!
 //! ## How it decides
-//! It fires if most of the threads' waiting for the disk is in syncs, and they are many. The gain is counted as for
-//! blocking-io: at most that nobody had to wait; at least that each active thread overlapped its syncs with
-//! its own computing. A batch of n items makes the cost of syncs about n times smaller, so large batches
-//! come close to the upper end.
+//! It fires if most of the threads' waiting for the disk is in syncs, and they are many. The gain is
+//! counted as for blocking-io: at most that nobody had to wait; at least that each active thread overlapped
+//! its syncs with its own computing. A batch of n items makes the cost of syncs about n times smaller, so
+//! large batches come close to the upper end.
 //!
 //! ## What to do
-//! Sync once for a batch of items (group commit): collect what arrives while the last sync runs, and make it
-//! durable with the next. Or sync on a thread of its own while the others go on.
+//! Sync once for a batch of items (group commit): collect what arrives while the last sync runs, and make
+//! it durable with the next. Or sync on a thread of its own while the others go on.
 //!
 //! ## Blind spots
 //! Files opened with `O_SYNC` or `O_DSYNC` pay the same for each write, but show as waits in `write`:
@@ -24,7 +24,8 @@
 //! Durability of each item by itself may be what the program promises; then only grouping helps.
 //!
 //! ## References
-//! Linux `fsync(2)`. Helland, Sammer, Lyon et al.: Group commit timers and high volume transaction systems (HPTS 1987).
+//! Linux `fsync(2)`. Helland, Sammer, Lyon et al.: Group commit timers and high volume transaction systems
+//! (HPTS 1987).
 
 use super::{Info, Verdict};
 use crate::derive::class::Class;

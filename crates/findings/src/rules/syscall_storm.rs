@@ -1,31 +1,34 @@
 //! # syscall-storm: CPU time goes into many small syscalls
 //!
 //! ## What it sees
-//! On-CPU samples that fell inside syscalls, by syscall; and whether these samples come one by one between others, as those of
-//! many short calls do, or in runs, as those of a few long calls do.
+//! On-CPU samples that fell inside syscalls, by syscall; and whether these samples come one by one between
+//! others, as those of many short calls do, or in runs, as those of a few long calls do.
 //!
 //! ## Why it hurts
-//! Each call pays for entering and leaving the kernel, for its checks and its locks, whatever it moves. A byte at a time
-//! costs about as much a call as a page at a time.
+//! Each call pays for entering and leaving the kernel, for its checks and its locks, whatever it moves. A
+//! byte at a time costs about as much a call as a page at a time.
 //!
 //! ## How it decides
-//! It needs 200 samples, and fires if at least a fifth of the running time is inside syscalls even at the lower end
-//! of the share's 95 % interval. Then it looks for calls that are few and long: if a sample inside a syscall is followed by
-//! another inside much more often than chance would have it, or if most samples are in the kernel's routines that copy
-//! and clear memory, it stays silent. The upper end of the gain is that all this time were gone; the lower end is the part
-//! of the samples that are in the kernel's entry and exit code, where their names are known, else 0.
+//! It needs 200 samples, and fires if at least a fifth of the running time is inside syscalls even at the
+//! lower end of the share's 95 % interval. Then it looks for calls that are few and long: if a sample
+//! inside a syscall is followed by another inside much more often than chance would have it, or if most
+//! samples are in the kernel's routines that copy and clear memory, it stays silent. The upper end of the
+//! gain is that all this time were gone; the lower end is the part of the samples that are in the kernel's
+//! entry and exit code, where their names are known, else 0.
 //!
 //! ## What to do
-//! Move more with each call: buffer reads and writes, `readv`/`writev`, `sendmmsg`, io_uring; keep what does not change
-//! (time, pid, file status) instead of asking again.
+//! Move more with each call: buffer reads and writes, `readv`/`writev`, `sendmmsg`, io_uring; keep what
+//! does not change (time, pid, file status) instead of asking again.
 //!
 //! ## Blind spots
-//! The calls are not counted, only their time is sampled: calls shorter than the sampling interval but still long
-//! enough to be worth their entry (a megabyte read at once) look like a storm if the kernel's function names are missing.
-//! A program that does nothing but one syscall is judged by the kernel's function names alone.
+//! The calls are not counted, only their time is sampled: calls shorter than the sampling interval but
+//! still long enough to be worth their entry (a megabyte read at once) look like a storm if the kernel's
+//! function names are missing. A program that does nothing but one syscall is judged by the kernel's
+//! function names alone.
 //!
 //! ## References
-//! Soares, Stumm: FlexSC (OSDI 2010). Wald, Wolfowitz: On a test whether two samples are from the same population (1940).
+//! Soares, Stumm: FlexSC (OSDI 2010). Wald, Wolfowitz: On a test whether two samples are from the same
+//! population (1940).
 
 use holdup_events::tables::{FrameKind, SampleRow};
 

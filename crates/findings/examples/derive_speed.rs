@@ -1,0 +1,56 @@
+//! Times the derived facts on many invented slices: `cargo run --release -p holdup-findings --example derive_speed`.
+
+use std::time::Instant;
+
+use holdup_events::tables::{Process, SliceRow, Slices, Thread, ThreadState, Wakeups};
+use holdup_events::{CpuId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
+use holdup_findings::derive::{cpus, ledger, locks, occupancy, syscalls, timelines};
+
+/// Threads that take turns on CPUs: runs, waits for a lock, waits for a CPU, runs …
+fn trace(threads: u32, rows: usize) -> Trace {
+    let each = rows / threads as usize;
+    let batches: Vec<Vec<SliceRow>> = (0..threads).map(|thread| thread_rows(thread, threads, each)).collect();
+    let end = Timestamp(each as u64 * 1000 + 1_000_000);
+    let mut trace = Trace::default();
+    trace.manifest.end_ns = end.0;
+    trace.manifest.host.cpus_allowed = 8;
+    trace.threads = (0..threads).map(|_| Thread { target: true, end, ..Thread::default() }).collect();
+    trace.processes = vec![Process { target: true, ..Process::default() }];
+    trace.slices = Slices::freeze(&batches, vec![end; threads as usize]);
+    trace.wakeups = Wakeups::freeze(Vec::new(), threads as usize);
+    trace.waits = vec![Wait::default(), Wait { reason: WaitReason::Lock, object: 1, ..Wait::default() }];
+    trace
+}
+
+fn thread_rows(thread: u32, threads: u32, count: usize) -> Vec<SliceRow> {
+    let states = [ThreadState::Running, ThreadState::Blocked, ThreadState::Runnable];
+    let row = |index: usize| SliceRow {
+        thread: ThreadId(thread),
+        start: Timestamp(index as u64 * 1000 + u64::from(thread * 1000 / threads)),
+        state: states[index % 3],
+        cpu: CpuId((thread % 8) as u16),
+        wait: WaitId(u32::from(index % 3 == 1)),
+        ..SliceRow::default()
+    };
+    (0..count).map(row).collect()
+}
+
+fn main() {
+    let rows = std::env::args().nth(1).and_then(|rows| rows.parse().ok()).unwrap_or(30_000_000);
+    let trace = trace(64, rows);
+    let clock = Instant::now();
+    let step = |name: &str| println!("{name:<12}{:>8.3} s", clock.elapsed().as_secs_f64());
+    let timelines = timelines::Timelines::derive(&trace);
+    step("timelines");
+    let ledger = ledger::derive_with(&trace, &timelines);
+    step("ledger");
+    assert_eq!(ledger.total_ns, ledger.classes.iter().sum::<u64>());
+    cpus::derive_with(&trace, &timelines);
+    step("cpus");
+    locks::derive(&trace);
+    step("locks");
+    syscalls::derive_with(&trace, &ledger);
+    step("syscalls");
+    occupancy::derive(&trace, &timelines);
+    step("occupancy");
+}
