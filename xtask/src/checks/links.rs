@@ -23,7 +23,7 @@ fn exists(tree: &Tree, target: &str) -> bool {
     tree.get(target).is_some() || tree.files.iter().any(|file| file.path.starts_with(&folder))
 }
 
-/// `docs/x.md`, as a word of its own.
+/// A Markdown page of the `docs` folder, as a word of its own.
 fn page_names(text: &str) -> Vec<&str> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_/.".contains(c);
     let words = text.split(|c: char| !is_name(c)).map(|word| word.trim_end_matches('.'));
@@ -61,8 +61,8 @@ mod tests {
     fn what_is_not_there_is_found() {
         let page = concat!("docs", "/gone.md");
         let tree = Tree::of_texts(&[
-            ("a.md", "[b](docs/b.md) [c](c.md#d) [e](https://e.org) `v[i](x, y)`\n"),
-            ("docs/b.md", "[a](../a.md) [folder](../docs)\n"),
+            ("a.md", "[b](pages/b.md) [c](c.md#d) [e](https://e.org) `v[i](x, y)`\n"),
+            ("pages/b.md", "[a](../a.md) [folder](../pages)\n"),
             ("d.rs", &format!("//! See {page}.\n")),
         ]);
         let found: Vec<_> = check(&tree).into_iter().map(|one| (one.path, one.what)).collect();
