@@ -11,7 +11,7 @@ impl Random {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,11 +21,11 @@ impl Random {
 
     /// A number in `from..to`; `from` if the range is empty.
     pub fn within(&mut self, from: u64, to: u64) -> u64 {
-        from + self.next() % to.saturating_sub(from).max(1)
+        from + self.bits() % to.saturating_sub(from).max(1)
     }
 
     /// True once in `times`.
     pub fn once_in(&mut self, times: u64) -> bool {
-        self.next().is_multiple_of(times.max(1))
+        self.bits().is_multiple_of(times.max(1))
     }
 }

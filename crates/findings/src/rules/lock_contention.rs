@@ -10,8 +10,8 @@
 //!
 //! ## How it decides
 //! At each moment it counts the threads that wait for the lock and the CPUs that are idle. Where `m` of the
-//! waiters could have run beside the `r` threads that do, the work of that moment would have taken `r / (r
-//! + m)` of its time: summed up, the upper end of the gain. The lower end is the wait of that active thread
+//! waiters could have run beside the `r` threads that do, the work of that moment would have taken
+//! `r / (r + m)` of its time: summed up, the upper end of the gain. The lower end is the wait of that active thread
 //! which waited least: every thread's course would be shorter by at least that. It is 0 if an active thread
 //! never waits for the lock, since that one may be what the run's length depends on. Waiting while all CPUs
 //! are busy gains nothing and counts as nothing. Both ends suppose that what the lock guards can run side
