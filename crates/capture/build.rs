@@ -8,7 +8,8 @@ fn main() {
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo sets it"));
     println!("cargo:rerun-if-changed={}", root.display());
     println!("cargo:rerun-if-env-changed=CLANG");
-    let headers = std::env::var("DEP_BPF_INCLUDE").expect("libbpf-sys is a direct dependency and says where its headers are");
+    let headers = std::env::var("DEP_BPF_INCLUDE")
+        .expect("libbpf-sys is a direct dependency and says where its headers are");
     let architecture = match std::env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("x86_64") => "x86",
         Ok("aarch64") => "arm64",

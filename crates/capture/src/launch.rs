@@ -166,15 +166,8 @@ static FORWARD_TO: AtomicI32 = AtomicI32::new(0);
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
 
 /// Signals sent to the recorder that are meant for the program.
-const FORWARDED: [i32; 7] = [
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGWINCH,
-];
+const FORWARDED: [i32; 7] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
 
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo with SA_SIGINFO; kill(2) is async-signal-safe.

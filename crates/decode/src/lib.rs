@@ -1,1 +1,12 @@
-//! holdup-decode
+//! Decode: bytes of any origin → events → tables; names of addresses. Alone meets hostile bytes and
+//! never panics: what it cannot read becomes a [`holdup_events::Loss`].
+
+pub mod assemble;
+pub mod reorder;
+pub mod states;
+pub mod symbols;
+pub mod wait_reason;
+pub mod wire;
+
+pub use assemble::assemble;
+pub use states::{Builder, Catalogue};

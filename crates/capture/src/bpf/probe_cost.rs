@@ -62,7 +62,8 @@ impl ProbeMeter {
             self.toggle(object);
         }
         let all_records: u64 = counters.records.iter().sum();
-        let (ns, records) = self.windows.iter().fold((0.0, 0.0), |sum, window| (sum.0 + window.0, sum.1 + window.1));
+        let (ns, records) =
+            self.windows.iter().fold((0.0, 0.0), |sum, window| (sum.0 + window.0, sum.1 + window.1));
         if records <= 0.0 {
             return ProbeCost::default();
         }
@@ -95,4 +96,3 @@ fn read(object: &Object) -> Reading {
     reading.records = super::session::records_so_far(object).iter().sum();
     reading
 }
-

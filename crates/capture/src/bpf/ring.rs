@@ -41,7 +41,11 @@ impl Ring {
                     offset as libc::off_t,
                 )
             };
-            if at == libc::MAP_FAILED { Err(CaptureError::last("mapping a ring buffer")) } else { Ok(at.cast::<u8>()) }
+            if at == libc::MAP_FAILED {
+                Err(CaptureError::last("mapping a ring buffer"))
+            } else {
+                Ok(at.cast::<u8>())
+            }
         };
         let consumer = mapped(page, libc::PROT_READ | libc::PROT_WRITE, 0)?;
         let producer = match mapped(page + 2 * size, libc::PROT_READ, page) {

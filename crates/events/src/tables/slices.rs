@@ -142,7 +142,7 @@ impl Slices {
             }
             let at = next_row[row.thread.index()] as usize;
             next_row[row.thread.index()] += 1;
-            slices.start[at] = row.start;
+            slices.start[at] = row.start.min(slices.thread_end[row.thread.index()]);
             slices.state[at] = row.state;
             slices.cpu[at] = row.cpu;
             slices.wait[at] = row.wait;

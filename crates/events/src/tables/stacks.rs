@@ -2,12 +2,15 @@
 
 use crate::{FrameId, StackId};
 
+/// No stack is deeper.
+pub const DEPTH_MAX: usize = 1 << 16;
+
 /// One stack: its leaf frame on top of its caller's stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StackRow {
     /// The leaf.
     pub frame: FrameId,
-    /// The caller's stack; [`StackId::NONE`] at the root. Always a smaller row.
+    /// The caller's stack; [`StackId::NONE`] at the root.
     pub parent: StackId,
 }
 
@@ -24,15 +27,14 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// From rows as [`Stacks::rows`] gives them. A parent that is not a smaller row becomes "none".
+    /// From rows as [`Stacks::rows`] gives them. A parent that is no row becomes "none".
     pub fn from_rows(mut rows: Vec<StackRow>) -> Stacks {
         if rows.is_empty() {
             return Stacks::default();
         }
-        for (index, row) in rows.iter_mut().enumerate() {
-            if row.parent.index() >= index {
-                row.parent = StackId::NONE;
-            }
+        let count = rows.len();
+        for row in rows.iter_mut().filter(|row| row.parent.index() >= count) {
+            row.parent = StackId::NONE;
         }
         Stacks { rows }
     }
@@ -48,7 +50,8 @@ impl Stacks {
         &self.rows
     }
 
-    /// The frames of a stack, leaf first.
+    /// The frames of a stack, leaf first; at most [`DEPTH_MAX`], so that rows which a broken recording
+    /// makes point at each other end too.
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
         let mut next = stack;
         std::iter::from_fn(move || {
@@ -59,6 +62,7 @@ impl Stacks {
             next = row.parent;
             Some(row.frame)
         })
+        .take(DEPTH_MAX)
     }
 }
 

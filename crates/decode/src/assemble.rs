@@ -1,0 +1,38 @@
+//! Events → a whole [`Trace`] in memory: for tests, imports and small recordings.
+
+use holdup_events::recording::{Manifest, Rung};
+use holdup_events::tables::{Rows, Slices, Wakeups};
+use holdup_events::{Event, Timestamp, Trace};
+
+use crate::states::Builder;
+use crate::symbols::{NoFiles, Symbols};
+
+/// Builds the trace of `events` (in the order of time) for the time that `manifest` gives. Frames get
+/// their mapping and offset; nothing is read from disk.
+pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> Trace {
+    let mut builder = Builder::new(Timestamp(manifest.start_ns), manifest.rung == Rung::Proc);
+    let mut rows = Rows::default();
+    for event in events {
+        builder.push(event, &mut rows);
+    }
+    let catalogue = builder.finish(Timestamp(manifest.end_ns), &mut rows);
+    let (stacks, frames) = Symbols::new(&NoFiles, "").resolve(&catalogue);
+    let ends = catalogue.threads.iter().map(|thread| thread.end).collect();
+    let threads = catalogue.threads.len();
+    rows.samples.sort_by_key(|sample| (sample.thread, sample.at));
+    rows.steals.sort_by_key(|steal| (steal.thread, steal.slice_start));
+    Trace {
+        manifest,
+        slices: Slices::freeze(&[rows.slices], ends),
+        wakeups: Wakeups::freeze(rows.wakeups, threads),
+        samples: rows.samples,
+        steals: rows.steals,
+        processes: catalogue.processes,
+        threads: catalogue.threads,
+        waits: catalogue.waits,
+        stacks,
+        frames,
+        mappings: catalogue.mappings,
+        losses: catalogue.losses,
+    }
+}

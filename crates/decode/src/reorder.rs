@@ -1,0 +1,116 @@
+//! Puts events in the order of time.
+//!
+//! Each CPU's events arrive in order, but a CPU that the hypervisor stopped between taking the
+//! time and reserving the record delivers late. So events wait until the newest is `horizon` ahead.
+
+use holdup_events::{CpuId, Duration, Event, Loss, Timestamp};
+
+/// How far a record may lag: longer than any stolen interval seen (324 ms).
+pub const HORIZON: Duration = Duration(500_000_000);
+
+/// Sorts nearly sorted events.
+pub struct Reorder {
+    horizon: Duration,
+    waiting: Vec<Event>,
+    newest: Timestamp,
+    /// Everything before has been released.
+    released: Timestamp,
+    late: u64,
+    late_span: Option<(Timestamp, Timestamp)>,
+    /// Newest event when `waiting` was last sorted.
+    sorted_at: Timestamp,
+}
+
+impl Reorder {
+    /// With a horizon; [`HORIZON`] for recordings.
+    pub fn new(horizon: Duration) -> Reorder {
+        Reorder {
+            horizon,
+            waiting: Vec::new(),
+            newest: Timestamp(0),
+            released: Timestamp(0),
+            late: 0,
+            late_span: None,
+            sorted_at: Timestamp(0),
+        }
+    }
+
+    /// Takes one event; passes on those that are now safely in order.
+    pub fn push(&mut self, event: Event, sink: &mut dyn FnMut(Event)) {
+        let at = event.at();
+        if at < self.released {
+            self.note_late(at);
+        }
+        self.newest = self.newest.max(at);
+        self.waiting.push(event);
+        // Sorting twice a horizon keeps the cost of each event constant.
+        if self.newest.since(self.sorted_at) > self.horizon + self.horizon {
+            self.release(self.newest - self.horizon, sink);
+        }
+    }
+
+    /// Passes on all that waits.
+    pub fn finish(&mut self, sink: &mut dyn FnMut(Event)) {
+        self.release(Timestamp(u64::MAX), sink);
+        if let Some((start, end)) = self.late_span.take() {
+            sink(Event::Loss(Loss {
+                source: "order".to_owned(),
+                reason: "late".to_owned(),
+                cpu: CpuId::NONE,
+                start,
+                end,
+                events: self.late,
+            }));
+        }
+    }
+
+    fn note_late(&mut self, at: Timestamp) {
+        self.late += 1;
+        let (start, end) = self.late_span.unwrap_or((at, self.released));
+        self.late_span = Some((start.min(at), end.max(self.released)));
+    }
+
+    fn release(&mut self, before: Timestamp, sink: &mut dyn FnMut(Event)) {
+        self.waiting.sort_by_key(Event::at);
+        let ready = self.waiting.partition_point(|event| event.at() < before);
+        self.released = self.released.max(before.min(self.newest));
+        self.sorted_at = self.newest;
+        self.waiting.drain(..ready).for_each(sink);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_events::event::Waking;
+
+    fn waking(at_ns: u64) -> Event {
+        Event::Waking(Waking { at: Timestamp(at_ns), ..Waking::default() })
+    }
+
+    fn reordered(times: &[u64], horizon: u64) -> (Vec<u64>, u64) {
+        let (mut order, mut out, mut late) = (Reorder::new(Duration(horizon)), Vec::new(), 0);
+        let mut sink = |event: Event| match event {
+            Event::Loss(loss) => late += loss.events,
+            event => out.push(event.at().0),
+        };
+        times.iter().for_each(|at| order.push(waking(*at), &mut sink));
+        order.finish(&mut sink);
+        (out, late)
+    }
+
+    #[test]
+    fn inside_the_horizon_all_is_sorted() {
+        let times: Vec<u64> = (0..1000u64).map(|i| i * 10 + (i * 7919) % 90).collect();
+        let (out, late) = reordered(&times, 100);
+        assert!(out.is_sorted());
+        assert_eq!((out.len(), late), (1000, 0));
+    }
+
+    #[test]
+    fn what_comes_too_late_is_kept_and_counted() {
+        let (out, late) = reordered(&[0, 1000, 2000, 3000, 4000, 5], 100);
+        assert_eq!(out.len(), 6);
+        assert_eq!(late, 1);
+    }
+}

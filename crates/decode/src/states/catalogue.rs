@@ -1,0 +1,259 @@
+//! Threads, processes and interned things: all that is small and known only in the end.
+
+use std::collections::HashMap;
+
+use holdup_events::event::{RawMapping, RawStack, RawWait};
+use holdup_events::tables::{Mapping, Process, Processes, Thread, Threads, Waits};
+use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
+
+use super::live::Waited;
+use crate::wait_reason;
+
+/// More distinct waits than this are not told apart any further.
+const WAITS_MAX: usize = 1 << 22;
+/// More distinct stacks than this are not kept.
+const STACKS_MAX: usize = 1 << 21;
+
+/// What [`super::Builder::finish`] gives: the small tables of the trace.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    /// Row = [`ProcessId`].
+    pub processes: Processes,
+    /// Row = [`ThreadId`].
+    pub threads: Threads,
+    /// Row = [`WaitId`].
+    pub waits: Waits,
+    /// Row = [`StackId`]; `None` if its definition never came, and for row 0.
+    pub stacks: Vec<Option<RawStack>>,
+    /// Executable memory.
+    pub mappings: Vec<Mapping>,
+    /// What is missing.
+    pub losses: Vec<Loss>,
+    /// Context switches seen.
+    pub switches: u64,
+}
+
+/// Names and numbers while the trace is built.
+pub(super) struct Names {
+    threads: Threads,
+    processes: Processes,
+    /// tid → index of its last bearer.
+    by_tid: HashMap<u32, usize>,
+    by_tgid: HashMap<u32, ProcessId>,
+    waits: Waits,
+    wait_ids: HashMap<Wait, WaitId>,
+    stacks: Vec<Option<RawStack>>,
+    stack_ids: HashMap<u64, StackId>,
+    mappings: Vec<Mapping>,
+    pub(super) losses: Vec<Loss>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names {
+            threads: Vec::new(),
+            processes: Vec::new(),
+            by_tid: HashMap::new(),
+            by_tgid: HashMap::new(),
+            waits: vec![Wait::default()],
+            wait_ids: HashMap::new(),
+            stacks: vec![None],
+            stack_ids: HashMap::new(),
+            mappings: Vec::new(),
+            losses: Vec::new(),
+        }
+    }
+}
+
+impl Names {
+    pub(super) fn find(&self, tid: u32) -> Option<usize> {
+        self.by_tid.get(&tid).copied()
+    }
+
+    pub(super) fn add_thread(&mut self, tid: u32, tgid: u32, at: Timestamp, began_before: bool) -> ThreadId {
+        let process = self.process(tgid);
+        let id = ThreadId(self.threads.len() as u32);
+        let name = if tid == 0 { "swapper" } else { "?" };
+        self.threads.push(Thread {
+            tid,
+            process,
+            name: name.to_owned(),
+            start: at,
+            end: at,
+            began_before,
+            ..Thread::default()
+        });
+        self.by_tid.insert(tid, id.index());
+        id
+    }
+
+    fn process(&mut self, tgid: u32) -> ProcessId {
+        if let Some(id) = self.by_tgid.get(&tgid) {
+            return *id;
+        }
+        let id = ProcessId(self.processes.len() as u32);
+        let name = if tgid == 0 { "kernel" } else { "?" };
+        self.processes.push(Process { pid: tgid, name: name.to_owned(), ..Process::default() });
+        self.by_tgid.insert(tgid, id);
+        id
+    }
+
+    /// The thread's process is now known, if it was not.
+    pub(super) fn belongs_to(&mut self, index: usize, tgid: u32) {
+        let known = self.threads.get(index).is_some_and(|thread| {
+            self.processes
+                .get(thread.process.index())
+                .is_some_and(|process| process.pid == tgid || process.pid != 0)
+        });
+        if tgid != 0 && !known {
+            let process = self.process(tgid);
+            if let Some(thread) = self.threads.get_mut(index) {
+                thread.process = process;
+            }
+        }
+    }
+
+    pub(super) fn follow(&mut self, index: usize) {
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        thread.target = true;
+        if let Some(process) = self.processes.get_mut(thread.process.index()) {
+            process.target = true;
+        }
+    }
+
+    /// A name of its main thread, or a new program, names the process too.
+    pub(super) fn rename(&mut self, index: usize, name: &str, exec: bool) {
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        if thread.name != name {
+            name.clone_into(&mut thread.name);
+        }
+        if let Some(process) = self.processes.get_mut(thread.process.index())
+            && (exec || thread.tid == process.pid || process.name == "?")
+            && process.name != name
+            && process.pid != 0
+        {
+            name.clone_into(&mut process.name);
+        }
+    }
+
+    pub(super) fn parent(&mut self, index: usize, parent_tid: u32) {
+        let parent = self.find(parent_tid);
+        let parent_process = parent.and_then(|parent| self.threads.get(parent)).map(|parent| parent.process);
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        thread.parent = parent.map(|parent| ThreadId(parent as u32));
+        if let Some(process) = self.processes.get_mut(thread.process.index())
+            && parent_process != Some(thread.process)
+            && process.parent.is_none()
+        {
+            process.parent = parent_process;
+        }
+    }
+
+    pub(super) fn parent_process(&mut self, index: usize, parent_tgid: u32) {
+        let Some(parent) = self.by_tgid.get(&parent_tgid).copied() else { return };
+        let Some(thread) = self.threads.get(index) else { return };
+        let own = thread.process;
+        if let Some(process) = self.processes.get_mut(own.index())
+            && own != parent
+            && process.parent.is_none()
+        {
+            process.parent = Some(parent);
+        }
+    }
+
+    pub(super) fn end(&mut self, id: ThreadId, at: Timestamp, alive: bool) {
+        let Some(thread) = self.threads.get_mut(id.index()) else { return };
+        thread.end = at.max(thread.start);
+        thread.alive_at_end = alive;
+        let main_thread_of = self.processes.get(thread.process.index()).map(|process| process.pid);
+        // The number may be given again; late samples of the dead still find it in `by_tid`.
+        if !alive && main_thread_of == Some(thread.tid) {
+            self.by_tgid.remove(&thread.tid);
+        }
+    }
+
+    pub(super) fn intern_wait(&mut self, index: usize, raw: &RawWait) -> Waited {
+        let process = self.threads.get(index).map(|thread| thread.process).unwrap_or_default();
+        let wait = Wait {
+            reason: wait_reason::classify(raw),
+            process,
+            syscall: raw.syscall,
+            object_kind: raw.object_kind,
+            object: raw.object,
+            op: raw.op,
+            owner_tid: raw.owner_tid,
+        };
+        let wait = match self.wait_ids.get(&wait) {
+            Some(id) => *id,
+            None if self.waits.len() >= WAITS_MAX => WaitId::NONE,
+            None => {
+                let id = WaitId(self.waits.len() as u32);
+                self.waits.push(wait.clone());
+                self.wait_ids.insert(wait, id);
+                id
+            }
+        };
+        Waited {
+            wait,
+            stack: self.intern_stack(raw.stack),
+            every: u16::try_from(raw.stack_every).unwrap_or(u16::MAX),
+        }
+    }
+
+    /// The row of a stack; it may be defined before or after it is referred to.
+    pub(super) fn intern_stack(&mut self, raw: u64) -> StackId {
+        if raw == 0 {
+            return StackId::NONE;
+        }
+        if let Some(id) = self.stack_ids.get(&raw) {
+            return *id;
+        }
+        if self.stacks.len() >= STACKS_MAX {
+            return StackId::NONE;
+        }
+        let id = StackId(self.stacks.len() as u32);
+        self.stacks.push(None);
+        self.stack_ids.insert(raw, id);
+        id
+    }
+
+    pub(super) fn define_stack(&mut self, stack: RawStack) {
+        let id = self.intern_stack(stack.id);
+        if id != StackId::NONE
+            && let Some(slot) = self.stacks.get_mut(id.index())
+            && slot.is_none()
+        {
+            *slot = Some(stack);
+        }
+    }
+
+    pub(super) fn map(&mut self, raw: RawMapping) {
+        let process = self.process(raw.tgid);
+        self.mappings.push(Mapping {
+            process,
+            at: raw.at,
+            start: raw.start,
+            end: raw.end,
+            file_offset: raw.file_offset,
+            path: raw.path,
+            build_id: raw.build_id,
+        });
+    }
+
+    pub(super) fn finish(self, start: Timestamp, end: Timestamp, switches: u64) -> Catalogue {
+        let mut threads = self.threads;
+        for thread in &mut threads {
+            thread.start = thread.start.clamp(start, end.max(start));
+            thread.end = thread.end.clamp(thread.start, end.max(thread.start));
+        }
+        Catalogue {
+            processes: self.processes,
+            threads,
+            waits: self.waits,
+            stacks: self.stacks,
+            mappings: self.mappings,
+            losses: self.losses,
+            switches,
+        }
+    }
+}

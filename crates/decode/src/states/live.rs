@@ -1,0 +1,320 @@
+//! The state machine of one thread.
+//!
+//! `open` is the row of the state that the thread is in; it is passed on when the next state
+//! begins, because until then it can still be refined. While the thread runs, `before` is what it did
+//! before, for the row "waits for a CPU" that comes between (see the module above).
+
+use holdup_events::event::{Outcome, Snapshot, SnapshotState};
+use holdup_events::tables::{SliceRow, Steal, TableSink, ThreadState};
+use holdup_events::{CpuId, Duration, StackId, ThreadId, Timestamp, WaitId};
+
+/// Wall time beyond accounted time below this is the jitter of reading two clocks.
+const STEAL_NOISE: Duration = Duration(20_000);
+/// ... and so is less than this share of the slice (1/100).
+const STEAL_NOISE_SHARE: u64 = 100;
+
+/// What is known of a wait: interned, with its stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// For what.
+    pub wait: WaitId,
+    /// With which stack.
+    pub stack: StackId,
+    /// See [`SliceRow::stack_every`].
+    pub every: u16,
+}
+
+/// What the thread does now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Now {
+    /// On a CPU. `seen`: its arrival was an event, not a guess.
+    Running {
+        /// Where.
+        cpu: CpuId,
+        /// Its arrival was seen.
+        seen: bool,
+    },
+    /// Off CPU: waits for a CPU, is blocked, or is not followed.
+    Off,
+    /// Dead.
+    Gone,
+}
+
+/// One living thread.
+#[derive(Debug)]
+pub struct Live {
+    /// Its row.
+    pub id: ThreadId,
+    /// It is followed.
+    pub target: bool,
+    /// What it does now.
+    pub now: Now,
+    pub(super) open: SliceRow,
+    before: Option<SliceRow>,
+    woken_at: Option<Timestamp>,
+    /// Counters at the last switch-out or, for a newborn, zero.
+    pub(super) exec_ns: Option<u64>,
+    pub(super) queue_ns: Option<u64>,
+    /// Events that concern it may be missing in this time.
+    pub(super) doubt: Option<(Timestamp, Timestamp)>,
+    pub(super) polled_at: Option<Timestamp>,
+}
+
+impl Live {
+    /// A thread whose life in the recording begins at `at`, in a state not yet known.
+    pub fn new(id: ThreadId, at: Timestamp) -> Live {
+        let open = SliceRow {
+            thread: id,
+            start: at,
+            state: ThreadState::Untracked,
+            cpu: CpuId::NONE,
+            ..SliceRow::default()
+        };
+        Live {
+            id,
+            target: false,
+            now: Now::Off,
+            open,
+            before: None,
+            woken_at: None,
+            exec_ns: None,
+            queue_ns: None,
+            doubt: None,
+            polled_at: None,
+        }
+    }
+
+    /// Just forked: waits for its first CPU, all counters zero.
+    pub fn be_newborn(&mut self, at: Timestamp, target: bool) {
+        self.exec_ns = Some(0);
+        self.queue_ns = Some(0);
+        self.polled_at = Some(at);
+        if target {
+            self.open.state = ThreadState::Runnable;
+        }
+    }
+
+    /// First met in a snapshot: what it does has begun before the recording.
+    pub fn be_found(&mut self, snapshot: &Snapshot, waited: Waited) {
+        self.exec_ns = snapshot.exec_ns;
+        self.queue_ns = snapshot.queue_ns;
+        match snapshot.state {
+            SnapshotState::Running(cpu) if snapshot.target || cpu != CpuId::NONE => {
+                self.now = Now::Running { cpu, seen: false };
+                self.open.state = ThreadState::Running;
+                self.open.cpu = cpu;
+            }
+            SnapshotState::Runnable => self.open.state = ThreadState::Runnable,
+            SnapshotState::Blocked(_) => self.block(waited),
+            _ => {}
+        }
+    }
+
+    /// Another look at a known thread: a wait that was not known is now; counters make pending rows exact.
+    pub fn refine(&mut self, snapshot: &Snapshot, waited: Waited, sink: &mut dyn TableSink) {
+        match snapshot.state {
+            SnapshotState::Blocked(_)
+                if self.open.state == ThreadState::Blocked && self.open.wait == WaitId::NONE =>
+            {
+                self.open.wait = waited.wait;
+            }
+            SnapshotState::Blocked(_) if self.open.state == ThreadState::Untracked && self.target => {
+                self.block(waited)
+            }
+            SnapshotState::Running(_) if matches!(self.now, Now::Running { .. }) => {
+                self.settle_before(snapshot.queue_ns, sink);
+            }
+            _ => {}
+        }
+    }
+
+    fn block(&mut self, waited: Waited) {
+        self.open.state = ThreadState::Blocked;
+        self.open.wait = waited.wait;
+        self.open.stack = waited.stack;
+        self.open.stack_every = waited.every;
+    }
+
+    /// Somebody made it runnable; only the last wakeup before it runs counts.
+    pub fn woken(&mut self, at: Timestamp) {
+        if self.now == Now::Off {
+            self.woken_at = Some(at);
+        }
+    }
+
+    /// It begins to run on `cpu`.
+    pub fn arrive(&mut self, cpu: CpuId, at: Timestamp, sink: &mut dyn TableSink) {
+        let before = self.open;
+        self.pass_on(sink);
+        self.before = Some(before);
+        self.open = self.row(ThreadState::Running, at);
+        self.open.cpu = cpu;
+        self.now = Now::Running { cpu, seen: true };
+    }
+
+    /// It is seen to leave `cpu`, so it ran there, though its arrival was not seen: since the beginning
+    /// if it is the first thing seen of that CPU, else since when is not known.
+    pub fn arrive_unseen(&mut self, cpu: CpuId, first_on_cpu: bool, at: Timestamp, sink: &mut dyn TableSink) {
+        match self.now {
+            Now::Running { cpu: CpuId::NONE, .. } if !first_on_cpu => {}
+            Now::Running { cpu: CpuId::NONE, .. } => {
+                self.open.cpu = cpu;
+                self.now = Now::Running { cpu, seen: false };
+            }
+            Now::Running { cpu: believed, .. } if believed == cpu => {}
+            Now::Running { .. } => self.vanish(at, sink),
+            _ if self.open.state == ThreadState::Untracked && self.target && first_on_cpu => {
+                // The first that we see of it: it has run since its life in the recording began.
+                self.open.state = ThreadState::Running;
+                self.open.cpu = cpu;
+                self.now = Now::Running { cpu, seen: false };
+            }
+            _ if self.target => {
+                let from = self.doubt.map_or(self.open.start, |(from, _)| from).max(self.open.start);
+                self.turn_into(ThreadState::Unknown, from, sink);
+            }
+            _ => {}
+        }
+    }
+
+    /// It ran, and now certainly does not, but we did not see it leave.
+    pub fn vanish(&mut self, at: Timestamp, sink: &mut dyn TableSink) {
+        self.settle_before(None, sink);
+        let from = self.doubt.map_or(at, |(from, _)| from).max(self.open.start);
+        let state = if self.target { ThreadState::Unknown } else { ThreadState::Untracked };
+        self.turn_into(state, from, sink);
+        self.now = Now::Off;
+        self.exec_ns = None;
+        self.queue_ns = None;
+    }
+
+    /// It stops running at `at`: its running row is complete, and what came before it is known exactly.
+    pub fn leave(
+        &mut self,
+        at: Timestamp,
+        exec_ns: Option<u64>,
+        queue_ns: Option<u64>,
+        sink: &mut dyn TableSink,
+    ) {
+        let ran = match (exec_ns, self.exec_ns) {
+            (Some(now), Some(before)) => Some(Duration(now.saturating_sub(before))),
+            _ => None,
+        };
+        self.settle_doubt(at, ran, sink);
+        self.settle_before(queue_ns, sink);
+        if let (Now::Running { seen: true, .. }, Some(ran)) = (self.now, ran) {
+            self.account_steal(at, ran, sink);
+        }
+        self.pass_on(sink);
+        self.open = self.row(ThreadState::Unknown, at);
+        self.exec_ns = exec_ns;
+        self.queue_ns = queue_ns;
+        self.woken_at = None;
+        self.doubt = None;
+        self.now = Now::Off;
+    }
+
+    /// What it does after [`Live::leave`].
+    pub fn become_after(&mut self, outcome: &Outcome, waited: Waited, at: Timestamp) {
+        self.open.start = self.open.start.max(at);
+        match outcome {
+            Outcome::Untracked if self.target => self.open.state = ThreadState::Unknown,
+            Outcome::Untracked => self.open.state = ThreadState::Untracked,
+            Outcome::Preempted => self.open.state = ThreadState::Preempted,
+            Outcome::Yielded => self.open.state = ThreadState::Yielded,
+            Outcome::Throttled => self.open.state = ThreadState::Throttled,
+            Outcome::Blocked(_) => self.block(waited),
+            Outcome::Dead => self.now = Now::Gone,
+        }
+    }
+
+    /// The recording ends: passes on what is known.
+    pub fn close(&mut self, end: Timestamp, sink: &mut dyn TableSink) {
+        self.settle_before(None, sink);
+        let woken = self.woken_at.filter(|_| self.open.state == ThreadState::Blocked);
+        if let Some(woken) = woken.filter(|woken| *woken < end) {
+            self.turn_into(ThreadState::Runnable, woken.max(self.open.start), sink);
+        }
+        if self.open.start < end {
+            self.pass_on(sink);
+        }
+        self.now = Now::Gone;
+    }
+
+    /// Writes what came between `before` and the running row that is open.
+    ///
+    /// A blocked thread was put on a run queue `Δqueue` before it ran: Δ of the kernel's own
+    /// `sched_info.run_delay`. Without that counter the waking tells, a little early (IPI).
+    fn settle_before(&mut self, queue_ns: Option<u64>, sink: &mut dyn TableSink) {
+        let Some(before) = self.before.take() else { return };
+        if before.state != ThreadState::Blocked {
+            return;
+        }
+        let arrived = self.open.start;
+        let queued = match (queue_ns, self.queue_ns) {
+            (Some(now), Some(before)) => arrived - Duration(now.saturating_sub(before)),
+            _ => self.woken_at.unwrap_or(arrived),
+        };
+        let queued = queued.max(before.start);
+        if queued < arrived {
+            let row = SliceRow { start: queued, ..self.row(ThreadState::Runnable, queued) };
+            sink.slice(SliceRow { cpu: self.open.cpu, ..row });
+        }
+        self.woken_at = None;
+        if queue_ns.is_some() {
+            self.queue_ns = queue_ns;
+        }
+    }
+
+    /// Stolen: the wall time of the slice that the kernel did not account to the thread.
+    fn account_steal(&mut self, at: Timestamp, ran: Duration, sink: &mut dyn TableSink) {
+        let wall = at.since(self.open.start);
+        let stolen = wall.saturating_sub(ran);
+        if stolen > STEAL_NOISE && stolen.0 * STEAL_NOISE_SHARE > wall.0 {
+            sink.steal(Steal { thread: self.id, slice_start: self.open.start, stolen });
+        }
+    }
+
+    fn settle_doubt(&mut self, at: Timestamp, ran: Option<Duration>, sink: &mut dyn TableSink) {
+        let Some((from, _)) = self.doubt.take() else { return };
+        let Now::Running { seen: true, .. } = self.now else { return };
+        let wall = at.since(self.open.start);
+        if from >= self.open.start {
+            // It was on its CPU when events went missing. If it was accounted all the time, it never left.
+            let slack = STEAL_NOISE.0.max(wall.0 / STEAL_NOISE_SHARE);
+            let never_left = ran.is_some_and(|ran| wall.0.abs_diff(ran.0) <= slack);
+            if !never_left {
+                self.settle_before(None, sink);
+                self.turn_into(ThreadState::Unknown, from, sink);
+                self.now = Now::Off;
+            }
+        } else if ran.is_none_or(|ran| ran.0 > wall.0 + STEAL_NOISE.0) {
+            // It ran meanwhile, unseen: what it did in the gap and up to this arrival is not known.
+            let certain = self.before.take().map_or(self.open.start, |before| before.start);
+            let from = from.max(certain).min(self.open.start);
+            sink.slice(SliceRow { start: from, ..self.row(ThreadState::Unknown, from) });
+        }
+    }
+
+    /// From `at` on the thread is in `state`; what was open until then is passed on.
+    fn turn_into(&mut self, state: ThreadState, at: Timestamp, sink: &mut dyn TableSink) {
+        if self.open.start < at {
+            self.pass_on(sink);
+        }
+        self.open = self.row(state, at);
+    }
+
+    pub(super) fn pass_on(&mut self, sink: &mut dyn TableSink) {
+        sink.slice(self.open);
+    }
+
+    pub(super) fn row(&self, state: ThreadState, start: Timestamp) -> SliceRow {
+        SliceRow {
+            thread: self.id,
+            start: start.max(self.open.start),
+            state,
+            cpu: CpuId::NONE,
+            ..SliceRow::default()
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Events, in the order of time → slices that tile each thread's life, wakeups, samples.
+//!
+//! The state machine of one thread is in [`live`]; names, processes and interned things in
+//! [`catalogue`]; threads that are only polled in [`polled`]. Rows go to a [`TableSink`] as soon as
+//! nothing can change them, so memory grows with threads and distinct waits, not with events.
+//!
+//! When a thread is switched in, the kernel's counter of its run-queue delay tells exactly how
+//! long it had waited, but we read it only when it is switched out again: so the row "waits for a
+//! CPU" is written then, before the row "running".
+
+mod catalogue;
+mod cpus;
+mod live;
+mod loss;
+mod polled;
+
+use holdup_events::event::{
+    Lifecycle, LifecycleChange, Outcome, Sample, Snapshot, SnapshotState, Switch, TID_UNKNOWN, Waking,
+};
+use holdup_events::tables::{SampleRow, TableSink, Wakeup};
+use holdup_events::{CpuId, Event, Timestamp};
+
+pub use catalogue::Catalogue;
+use catalogue::Names;
+use cpus::Occupants;
+use live::{Live, Now};
+
+/// Builds the tables of one recording.
+pub struct Builder {
+    start: Timestamp,
+    /// Only snapshots come: states between them are estimated ([`polled`]).
+    polled: bool,
+    names: Names,
+    live: Vec<Live>,
+    occupants: Occupants,
+    switches: u64,
+}
+
+impl Builder {
+    /// A builder for a recording that began at `start`. `polled`: its rung is /proc polling.
+    pub fn new(start: Timestamp, polled: bool) -> Builder {
+        Builder {
+            start,
+            polled,
+            names: Names::default(),
+            live: Vec::new(),
+            occupants: Occupants::default(),
+            switches: 0,
+        }
+    }
+
+    /// Takes the next event in the order of time.
+    pub fn push(&mut self, event: Event, sink: &mut dyn TableSink) {
+        match event {
+            Event::Switch(switch) => self.switch(&switch, sink),
+            Event::Waking(waking) => self.waking(&waking, sink),
+            Event::Sample(sample) => self.sample(&sample, sink),
+            Event::Stack(stack) => self.names.define_stack(stack),
+            Event::Lifecycle(change) => self.lifecycle(change, sink),
+            Event::Snapshot(snapshot) => self.snapshot(snapshot, sink),
+            Event::Mapping(mapping) => self.names.map(mapping),
+            Event::Loss(loss) => {
+                self.doubt(&loss);
+                self.names.losses.push(loss);
+            }
+        }
+    }
+
+    /// The recording ended at `end`: closes every life. Rows of threads that still live are passed on.
+    pub fn finish(mut self, end: Timestamp, sink: &mut dyn TableSink) -> Catalogue {
+        for index in 0..self.live.len() {
+            let live = &mut self.live[index];
+            if live.now != Now::Gone {
+                live.close(end.max(self.start), sink);
+                self.names.end(live.id, end, true);
+            }
+        }
+        self.names.finish(self.start, end, self.switches)
+    }
+
+    /// The live thread of `tid`, made up if it is not known: then it was there before.
+    fn thread(&mut self, tid: u32, tgid: u32) -> usize {
+        if let Some(index) = self.names.find(tid)
+            && self.live.get(index).is_some_and(|live| live.now != Now::Gone)
+        {
+            return index;
+        }
+        let start = self.start;
+        self.born(tid, tgid, start, true)
+    }
+
+    fn born(&mut self, tid: u32, tgid: u32, at: Timestamp, began_before: bool) -> usize {
+        let id = self.names.add_thread(tid, tgid, at, began_before);
+        self.live.push(Live::new(id, at));
+        self.live.len() - 1
+    }
+
+    fn switch(&mut self, switch: &Switch, sink: &mut dyn TableSink) {
+        let at = switch.at.max(self.start);
+        self.switches += 1;
+        if switch.prev_tid != 0 && switch.prev_tid != TID_UNKNOWN {
+            self.switch_out(switch, at, sink);
+        } else if switch.prev_tid == 0
+            && let Some(occupant) = self.occupants.take(switch.cpu)
+        {
+            self.vanished(occupant, at, sink);
+        }
+        if switch.next_tid != 0 && switch.next_tid != TID_UNKNOWN {
+            self.switch_in(switch, at, sink);
+        }
+    }
+
+    fn switch_out(&mut self, switch: &Switch, at: Timestamp, sink: &mut dyn TableSink) {
+        let index = self.thread(switch.prev_tid, switch.prev_tgid);
+        self.names.belongs_to(index, switch.prev_tgid);
+        let first_on_cpu = !self.occupants.touch(switch.cpu);
+        if let Some(occupant) = self.occupants.take(switch.cpu)
+            && occupant != index
+        {
+            self.vanished(occupant, at, sink);
+        }
+        if !matches!(switch.outcome, Outcome::Untracked | Outcome::Dead) {
+            self.follow(index);
+        }
+        let wait = match &switch.outcome {
+            Outcome::Blocked(wait) => self.names.intern_wait(index, wait),
+            _ => Default::default(),
+        };
+        let live = &mut self.live[index];
+        live.arrive_unseen(switch.cpu, first_on_cpu, at, sink);
+        live.leave(at, switch.exec_ns, switch.queue_ns, sink);
+        live.become_after(&switch.outcome, wait, at);
+        if live.now == Now::Gone {
+            let (id, end) = (live.id, at.max(live.open.start));
+            self.names.end(id, end, false);
+        }
+    }
+
+    fn switch_in(&mut self, switch: &Switch, at: Timestamp, sink: &mut dyn TableSink) {
+        let index = self.thread(switch.next_tid, 0);
+        self.occupants.touch(switch.cpu);
+        if let Some(occupant) = self.occupants.put(switch.cpu, index)
+            && occupant != index
+        {
+            self.vanished(occupant, at, sink);
+        }
+        let live = &mut self.live[index];
+        if let Now::Running { cpu, .. } = live.now {
+            self.occupants.forget(cpu, index, switch.cpu);
+            live.vanish(at, sink);
+        }
+        live.arrive(switch.cpu, at, sink);
+    }
+
+    /// `index` cannot be running any more, and we did not see it leave.
+    fn vanished(&mut self, index: usize, at: Timestamp, sink: &mut dyn TableSink) {
+        if let Some(live) = self.live.get_mut(index) {
+            live.vanish(at, sink);
+        }
+    }
+
+    fn follow(&mut self, index: usize) {
+        self.live[index].target = true;
+        self.names.follow(index);
+    }
+
+    fn waking(&mut self, waking: &Waking, sink: &mut dyn TableSink) {
+        let at = waking.at.max(self.start);
+        let wakee = self.thread(waking.wakee_tid, 0);
+        let waker = self.thread_or_idle(waking.waker_tid);
+        self.live[wakee].woken(at);
+        sink.wakeup(Wakeup {
+            at,
+            wakee: self.live[wakee].id,
+            waker,
+            cpu: waking.cpu,
+            context: waking.context,
+            stack: self.names.intern_stack(waking.stack),
+            waker_object: waking.waker_object,
+        });
+    }
+
+    /// The idle thread is thread "swapper", once for all CPUs.
+    fn thread_or_idle(&mut self, tid: u32) -> holdup_events::ThreadId {
+        if tid == TID_UNKNOWN {
+            return self.thread_or_idle(0);
+        }
+        let index = match self.names.find(tid) {
+            Some(index) => index,
+            None => self.thread(tid, 0),
+        };
+        self.live[index].id
+    }
+
+    fn sample(&mut self, sample: &Sample, sink: &mut dyn TableSink) {
+        let index = match self.names.find(sample.tid) {
+            Some(index) => index,
+            None => self.thread(sample.tid, sample.tgid),
+        };
+        sink.sample(SampleRow {
+            at: sample.at.max(self.start),
+            thread: self.live[index].id,
+            cpu: sample.cpu,
+            in_kernel: sample.in_kernel,
+            syscall: sample.syscall,
+            stack: self.names.intern_stack(sample.stack),
+        });
+    }
+
+    fn lifecycle(&mut self, change: Lifecycle, sink: &mut dyn TableSink) {
+        let at = change.at.max(self.start);
+        let index = match change.change {
+            LifecycleChange::Fork { parent_tid } => {
+                if let Some(old) = self.names.find(change.tid)
+                    && let Some(live) = self.live.get_mut(old)
+                    && live.now != Now::Gone
+                {
+                    let end = at.max(live.open.start);
+                    live.close(end, sink);
+                    let id = live.id;
+                    self.names.end(id, end, false);
+                }
+                let index = self.born(change.tid, change.tgid, at, false);
+                self.names.parent(index, parent_tid);
+                self.live[index].be_newborn(at, change.target);
+                index
+            }
+            _ => match self.names.find(change.tid) {
+                Some(index) => index,
+                None if change.change == LifecycleChange::Exit => return,
+                None => self.thread(change.tid, change.tgid),
+            },
+        };
+        self.names.belongs_to(index, change.tgid);
+        if change.target {
+            self.follow(index);
+        }
+        if change.change != LifecycleChange::Exit {
+            self.names.rename(index, &change.name, change.change == LifecycleChange::Exec);
+        }
+    }
+
+    fn snapshot(&mut self, snapshot: Snapshot, sink: &mut dyn TableSink) {
+        let at = snapshot.at.max(self.start);
+        if snapshot.state == SnapshotState::Dead {
+            if self.polled
+                && let Some(index) = self.names.find(snapshot.tid)
+            {
+                self.live[index].poll(at, &snapshot, Default::default(), sink);
+                self.live[index].now = Now::Gone;
+                let id = self.live[index].id;
+                self.names.end(id, at, false);
+            }
+            return;
+        }
+        let known = self.names.find(snapshot.tid).filter(|index| self.live[*index].now != Now::Gone);
+        let index = known.unwrap_or_else(|| {
+            // A thread first met after the beginning is new only if no earlier snapshot could show it.
+            self.born(snapshot.tid, snapshot.tgid, self.start, true)
+        });
+        self.names.belongs_to(index, snapshot.tgid);
+        self.names.parent_process(index, snapshot.parent_tgid);
+        self.names.rename(index, &snapshot.name, false);
+        if snapshot.target {
+            self.follow(index);
+        }
+        let wait = match &snapshot.state {
+            SnapshotState::Blocked(wait) => self.names.intern_wait(index, wait),
+            _ => Default::default(),
+        };
+        let live = &mut self.live[index];
+        if self.polled {
+            live.poll(at, &snapshot, wait, sink);
+        } else if known.is_none() {
+            live.be_found(&snapshot, wait);
+            if let Now::Running { cpu, .. } = live.now
+                && cpu != CpuId::NONE
+            {
+                self.occupants.touch(cpu);
+                if let Some(occupant) = self.occupants.put(cpu, index) {
+                    self.vanished(occupant, at, sink);
+                }
+            }
+        } else {
+            live.refine(&snapshot, wait, sink);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

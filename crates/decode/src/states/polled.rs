@@ -1,0 +1,69 @@
+//! Threads that are only polled (the /proc rung): what happened between two looks is estimated
+//! from the kernel's counters, so that totals are right though the order within a step is not known.
+
+use holdup_events::event::{Snapshot, SnapshotState};
+use holdup_events::tables::{SliceRow, TableSink, ThreadState};
+use holdup_events::{CpuId, Duration, Timestamp};
+
+use super::live::{Live, Now, Waited};
+
+impl Live {
+    /// A look at `at`: fills the time since the last one.
+    pub fn poll(&mut self, at: Timestamp, snapshot: &Snapshot, waited: Waited, sink: &mut dyn TableSink) {
+        let grown = |now: Option<u64>, before: Option<u64>| match (now, before) {
+            (Some(now), Some(before)) => Some(Duration(now.saturating_sub(before))),
+            _ => None,
+        };
+        let ran = grown(snapshot.exec_ns, self.exec_ns);
+        let queued = grown(snapshot.queue_ns, self.queue_ns);
+        let since = self.polled_at.unwrap_or(self.open.start);
+        let cpu = match snapshot.state {
+            SnapshotState::Running(cpu) => cpu,
+            _ => CpuId::NONE,
+        };
+        if let (Some(ran), Some(queued)) = (ran, queued) {
+            self.fill_step(since, at, (ran, queued), (cpu, waited), sink);
+        }
+        self.exec_ns = snapshot.exec_ns;
+        self.queue_ns = snapshot.queue_ns;
+        self.polled_at = Some(at);
+        self.now = Now::Off;
+        let mut row = self.row(ThreadState::Unknown, at);
+        match snapshot.state {
+            SnapshotState::Running(cpu) => (row.state, row.cpu) = (ThreadState::Running, cpu),
+            SnapshotState::Runnable => row.state = ThreadState::Runnable,
+            SnapshotState::Blocked(_) => (row.state, row.wait) = (ThreadState::Blocked, waited.wait),
+            SnapshotState::Dead | SnapshotState::Untracked => {}
+        }
+        self.open = row;
+    }
+
+    /// The step `since..at`: first running, then waiting for a CPU, then blocked.
+    fn fill_step(
+        &mut self,
+        since: Timestamp,
+        at: Timestamp,
+        (ran, queued): (Duration, Duration),
+        (cpu, waited): (CpuId, Waited),
+        sink: &mut dyn TableSink,
+    ) {
+        let since = since.max(self.open.start);
+        let blocked_wait = if self.open.state == ThreadState::Blocked { self.open.wait } else { waited.wait };
+        let running_end = (since + ran).min(at);
+        let queue_end = (running_end + queued).min(at);
+        let steps = [
+            (ThreadState::Running, since, running_end),
+            (ThreadState::Runnable, running_end, queue_end),
+            (ThreadState::Blocked, queue_end, at),
+        ];
+        for (state, start, _) in steps.into_iter().filter(|(_, start, end)| start < end) {
+            let mut row: SliceRow = self.row(state, start);
+            match state {
+                ThreadState::Running => row.cpu = cpu,
+                ThreadState::Blocked => row.wait = blocked_wait,
+                _ => {}
+            }
+            sink.slice(row);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+use super::*;
+use crate::assemble;
+use holdup_events::event::RawWait;
+use holdup_events::recording::Manifest;
+use holdup_events::tables::ThreadState;
+use holdup_events::{Duration, Loss, ThreadId, Trace};
+use proptest::prelude::*;
+
+const END: u64 = 1000;
+
+fn trace(events: Vec<Event>) -> Trace {
+    assemble(events, Manifest { start_ns: 0, end_ns: END, ..Manifest::default() })
+}
+
+fn switch(at: u64, prev: u32, next: u32, outcome: Outcome) -> Switch {
+    Switch {
+        at: Timestamp(at),
+        prev_tid: prev,
+        next_tid: next,
+        prev_tgid: prev,
+        outcome,
+        ..Switch::default()
+    }
+}
+
+fn blocked() -> Outcome {
+    Outcome::Blocked(Box::new(RawWait { state: 1, syscall: 230, ..RawWait::default() }))
+}
+
+fn counted(switch: Switch, exec: u64, queue: u64) -> Event {
+    Event::Switch(Switch { exec_ns: Some(exec), queue_ns: Some(queue), ..switch })
+}
+
+fn found(tid: u32, state: SnapshotState) -> Event {
+    Event::Snapshot(Snapshot {
+        at: Timestamp(0),
+        tid,
+        tgid: tid,
+        parent_tgid: 0,
+        name: format!("t{tid}"),
+        target: true,
+        state,
+        exec_ns: Some(0),
+        queue_ns: Some(0),
+    })
+}
+
+fn waking(at: u64, wakee: u32) -> Event {
+    Event::Waking(Waking { at: Timestamp(at), wakee_tid: wakee, waker_tid: 0, ..Waking::default() })
+}
+
+fn states(trace: &Trace, thread: u32) -> Vec<(ThreadState, u64, u64)> {
+    trace
+        .slices
+        .of(ThreadId(thread))
+        .filter(|slice| slice.duration() > Duration::ZERO)
+        .map(|slice| (slice.state, slice.start.0, slice.end.0))
+        .collect()
+}
+
+#[test]
+fn the_kernels_counter_says_when_a_thread_was_queued() {
+    use ThreadState::*;
+    // Queued at 480 by the counter, though the waking was at 450 and the CPU came at 500.
+    let trace = trace(vec![
+        found(1, SnapshotState::Running(CpuId(0))),
+        counted(switch(200, 1, 0, blocked()), 200, 0),
+        waking(450, 1),
+        Event::Switch(switch(500, 0, 1, Outcome::Untracked)),
+        counted(switch(700, 1, 0, Outcome::Dead), 400, 20),
+    ]);
+    assert_eq!(
+        states(&trace, 0),
+        [(Running, 0, 200), (Blocked, 200, 480), (Runnable, 480, 500), (Running, 500, 700)]
+    );
+    assert_eq!(trace.threads[0].end, Timestamp(700));
+    assert!(!trace.threads[0].alive_at_end);
+}
+
+#[test]
+fn without_counters_the_waking_says_it() {
+    use ThreadState::*;
+    let trace = trace(vec![
+        found(1, SnapshotState::Running(CpuId(0))),
+        Event::Switch(switch(200, 1, 0, blocked())),
+        waking(450, 1),
+        Event::Switch(switch(500, 0, 1, Outcome::Untracked)),
+    ]);
+    assert_eq!(
+        states(&trace, 0),
+        [(Running, 0, 200), (Blocked, 200, 450), (Runnable, 450, 500), (Running, 500, END)]
+    );
+}
+
+#[test]
+fn a_thread_woken_but_never_run_ends_runnable() {
+    use ThreadState::*;
+    let trace = trace(vec![
+        found(1, SnapshotState::Running(CpuId(0))),
+        Event::Switch(switch(200, 1, 0, blocked())),
+        waking(900, 1),
+    ]);
+    assert_eq!(states(&trace, 0), [(Running, 0, 200), (Blocked, 200, 900), (Runnable, 900, END)]);
+}
+
+#[test]
+fn time_that_was_not_accounted_is_stolen() {
+    let ms = |ms: u64| ms * 1_000_000;
+    let events = vec![
+        found(1, SnapshotState::Blocked(Box::default())),
+        Event::Switch(switch(ms(10), 0, 1, Outcome::Untracked)),
+        counted(switch(ms(40), 1, 0, Outcome::Preempted), ms(5), 0),
+    ];
+    let trace = assemble(events, Manifest { end_ns: ms(50), ..Manifest::default() });
+    assert_eq!(trace.steals.len(), 1);
+    assert_eq!((trace.steals[0].slice_start.0, trace.steals[0].stolen.0), (ms(10), ms(25)));
+}
+
+#[test]
+fn a_gap_makes_unknown_only_what_may_have_changed() {
+    use ThreadState::*;
+    let gap = |cpu: u16| {
+        Event::Loss(Loss {
+            source: "sched".to_owned(),
+            reason: "ring-full".to_owned(),
+            cpu: CpuId(cpu),
+            start: Timestamp(300),
+            end: Timestamp(600),
+            events: 2,
+        })
+    };
+    let run = |cpu: u16, exec: u64| {
+        trace(vec![
+            found(1, SnapshotState::Blocked(Box::default())),
+            Event::Switch(switch(100, 0, 1, Outcome::Untracked)),
+            gap(cpu),
+            counted(switch(700, 1, 0, blocked()), exec, 0),
+        ])
+    };
+    let whole = [(Blocked, 0, 100), (Running, 100, 700), (Blocked, 700, END)];
+    assert_eq!(states(&run(0, 600), 0), whole, "accounted all the time: it never left");
+    assert_eq!(states(&run(1, 100), 0), whole, "the gap was on another CPU");
+    // The slack is 20 µs, longer than this whole trace, so use a long one.
+    let us = |us: u64| us * 1000;
+    let events = vec![
+        found(1, SnapshotState::Blocked(Box::default())),
+        Event::Switch(switch(us(100), 0, 1, Outcome::Untracked)),
+        Event::Loss(Loss {
+            source: "sched".to_owned(),
+            reason: "ring-full".to_owned(),
+            cpu: CpuId(0),
+            start: Timestamp(us(300)),
+            end: Timestamp(us(600)),
+            events: 2,
+        }),
+        counted(switch(us(700), 1, 0, blocked()), us(300), 0),
+    ];
+    let trace = assemble(events, Manifest { end_ns: us(1000), ..Manifest::default() });
+    assert_eq!(
+        states(&trace, 0),
+        [
+            (Blocked, 0, us(100)),
+            (Running, us(100), us(300)),
+            (Unknown, us(300), us(700)),
+            (Blocked, us(700), us(1000))
+        ]
+    );
+}
+
+#[test]
+fn a_reused_number_is_another_thread() {
+    let fork = |at: u64| {
+        Event::Lifecycle(Lifecycle {
+            at: Timestamp(at),
+            change: LifecycleChange::Fork { parent_tid: 9 },
+            tid: 5,
+            tgid: 5,
+            name: "child".to_owned(),
+            target: true,
+        })
+    };
+    let trace = trace(vec![
+        fork(100),
+        Event::Switch(switch(120, 0, 5, Outcome::Untracked)),
+        counted(switch(200, 5, 0, Outcome::Dead), 80, 20),
+        fork(300),
+        Event::Switch(switch(310, 0, 5, Outcome::Untracked)),
+    ]);
+    let lives: Vec<(u64, u64)> = trace
+        .threads
+        .iter()
+        .filter(|thread| thread.tid == 5)
+        .map(|thread| (thread.start.0, thread.end.0))
+        .collect();
+    assert_eq!(lives, [(100, 200), (300, END)]);
+}
+
+#[test]
+fn polls_fill_the_time_between_by_the_counters() {
+    use ThreadState::*;
+    let poll = |at: u64, state: SnapshotState, exec: u64, queue: u64| {
+        Event::Snapshot(Snapshot {
+            at: Timestamp(at),
+            tid: 1,
+            tgid: 1,
+            parent_tgid: 0,
+            name: "p".to_owned(),
+            target: true,
+            state,
+            exec_ns: Some(exec),
+            queue_ns: Some(queue),
+        })
+    };
+    let manifest =
+        Manifest { end_ns: 200, rung: holdup_events::recording::Rung::Proc, ..Manifest::default() };
+    let events = vec![
+        poll(0, SnapshotState::Running(CpuId(0)), 1000, 50),
+        poll(100, SnapshotState::Blocked(Box::default()), 1060, 60),
+        poll(200, SnapshotState::Blocked(Box::default()), 1060, 60),
+    ];
+    let trace = assemble(events, manifest);
+    assert_eq!(
+        states(&trace, 0),
+        [(Running, 0, 60), (Runnable, 60, 70), (Blocked, 70, 100), (Blocked, 100, 200)]
+    );
+}
+
+fn any_outcome() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        Just(Outcome::Untracked),
+        Just(Outcome::Preempted),
+        Just(Outcome::Yielded),
+        Just(Outcome::Throttled),
+        Just(Outcome::Dead),
+        Just(blocked()),
+    ]
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let tid = 0..6u32;
+    let counter = proptest::option::of(0..2000u64);
+    prop_oneof![
+        6 => (0..END + 100, 0..3u16, tid.clone(), tid.clone(), any_outcome(), counter.clone(), counter).prop_map(
+            |(at, cpu, prev_tid, next_tid, outcome, exec_ns, queue_ns)| Event::Switch(Switch {
+                at: Timestamp(at), cpu: CpuId(cpu), prev_tid, next_tid, prev_tgid: prev_tid, outcome, exec_ns, queue_ns,
+            })
+        ),
+        2 => (0..END, tid.clone()).prop_map(|(at, tid)| waking(at, tid)),
+        1 => (0..END, tid.clone()).prop_map(|(at, tid)| Event::Lifecycle(Lifecycle {
+            at: Timestamp(at), change: LifecycleChange::Fork { parent_tid: 1 }, tid, tgid: tid,
+            name: "f".to_owned(), target: true,
+        })),
+        1 => (0..END, 0..3u16).prop_map(|(at, cpu)| Event::Loss(Loss {
+            source: "sched".to_owned(), reason: "ring-full".to_owned(), cpu: CpuId(cpu),
+            start: Timestamp(at), end: Timestamp(at + 50), events: 1,
+        })),
+        1 => (tid, any::<bool>()).prop_map(|(tid, runs)| found(
+            tid,
+            if runs { SnapshotState::Running(CpuId(1)) } else { SnapshotState::Blocked(Box::default()) }
+        )),
+    ]
+}
+
+proptest! {
+    /// Whatever the events say: slices tile each life, and a CPU runs at most one thread.
+    #[test]
+    fn slices_tile_and_cpus_run_one_thread(mut events in proptest::collection::vec(any_event(), 0..80), sorted in any::<bool>()) {
+        if sorted {
+            events.sort_by_key(Event::at);
+        }
+        let trace = trace(events);
+        let mut running: Vec<(u16, u64, u64)> = Vec::new();
+        for (index, thread) in trace.threads.iter().enumerate() {
+            let mut at = thread.start;
+            for slice in trace.slices.of(ThreadId(index as u32)) {
+                prop_assert_eq!(slice.start, at, "thread {} {:?}", thread.tid, thread);
+                at = slice.end;
+                if slice.state == ThreadState::Running && slice.cpu != CpuId::NONE && thread.tid != 0 {
+                    running.push((slice.cpu.0, slice.start.0, slice.end.0));
+                }
+            }
+            prop_assert_eq!(at, thread.end, "thread {:?}", thread);
+        }
+        if sorted {
+            running.retain(|(_, start, end)| start < end);
+            running.sort_unstable();
+            for pair in running.windows(2) {
+                prop_assert!(pair[0].0 != pair[1].0 || pair[0].2 <= pair[1].1, "{:?}", pair);
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Records of the kernel programs (`bpf/wire.h`) → events.
+//!
+//! Sequence numbers count per CPU and stream, lost records included: a gap is a [`Loss`] with its
+//! exact number, and lies between two records that we have.
+
+use std::collections::BTreeMap;
+
+use holdup_events::event::{
+    Lifecycle, LifecycleChange, Outcome, RawStack, RawWait, Sample, Snapshot, SnapshotState, Switch,
+    WakeContext, Waking,
+};
+use holdup_events::{CpuId, Event, Loss, ObjectKind, Timestamp};
+
+/// Sizes of the structs of `bpf/wire.h`, in bytes.
+pub mod size {
+    /// `struct wire_header`
+    pub const HEADER: usize = 16;
+    /// `struct wire_switch`
+    pub const SWITCH: usize = 32;
+    /// `struct wire_switch_out`
+    pub const SWITCH_OUT: usize = 48;
+    /// `struct wire_wait`
+    pub const WAIT: usize = 40;
+    /// `struct wire_switch_blocked`
+    pub const SWITCH_BLOCKED: usize = SWITCH_OUT + WAIT;
+    /// `struct wire_waking`
+    pub const WAKING: usize = 48;
+    /// `struct wire_sample`
+    pub const SAMPLE: usize = 48;
+    /// `struct wire_stack` without its addresses
+    pub const STACK: usize = 32;
+    /// `struct wire_thread`
+    pub const THREAD: usize = 48;
+    /// `struct wire_snapshot`
+    pub const SNAPSHOT: usize = 120;
+}
+
+const KIND_SWITCH: u8 = 1;
+const KIND_SWITCH_OUT: u8 = 2;
+const KIND_SWITCH_BLOCKED: u8 = 3;
+const KIND_WAKING: u8 = 4;
+const KIND_SAMPLE: u8 = 5;
+const KIND_STACK: u8 = 6;
+const KIND_FORK: u8 = 7;
+const KIND_EXEC: u8 = 8;
+const KIND_RENAME: u8 = 9;
+const KIND_EXIT: u8 = 10;
+const KIND_SNAPSHOT: u8 = 11;
+
+const FLAG_PREEMPT: u8 = 0x01;
+const FLAG_THROTTLED: u8 = 0x02;
+const FLAG_IN_IOWAIT: u8 = 0x04;
+const FLAG_MMAP_LOCK: u8 = 0x08;
+const FLAG_YIELD: u8 = 0x20;
+const FLAG_SAMPLE_KERNEL: u8 = 0x01;
+
+/// EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD (include/linux/sched.h).
+const STATE_DEAD: u32 = 0x10 | 0x20 | 0x80;
+
+/// A record that is shorter than its kind, or of no known kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a record of kind {kind} with {length} bytes")]
+pub struct WireError {
+    /// Its kind byte; 0 if it has not even a header.
+    pub kind: u8,
+    /// Its length.
+    pub length: usize,
+}
+
+/// Little-endian fields by offset. Reads beyond the end give zero: callers check the length first.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn u64(&self, at: usize) -> u64 {
+        self.0.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        self.0.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_le_bytes)
+    }
+
+    fn u8(&self, at: usize) -> u8 {
+        self.0.get(at).copied().unwrap_or(0)
+    }
+
+    fn i32(&self, at: usize) -> i32 {
+        self.u32(at) as i32
+    }
+
+    fn at(&self) -> Timestamp {
+        Timestamp(self.u64(0))
+    }
+
+    fn cpu(&self) -> CpuId {
+        CpuId(self.u16(12))
+    }
+
+    fn flags(&self) -> u8 {
+        self.u8(15)
+    }
+
+    fn name(&self, at: usize) -> String {
+        let bytes = self.0.get(at..at + 16).unwrap_or_default();
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into_owned()
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sequence {
+    next: u32,
+    last_at: Timestamp,
+    seen: bool,
+}
+
+/// Decodes records and watches their sequence numbers.
+#[derive(Default)]
+pub struct WireDecoder {
+    sequences: BTreeMap<(u16, u8), Sequence>,
+    lost: [u64; 3],
+}
+
+impl WireDecoder {
+    /// Decodes one record and passes on its event, with a loss before it if records are missing there.
+    pub fn decode(&mut self, record: &[u8], sink: &mut dyn FnMut(Event)) -> Result<(), WireError> {
+        let fields = Fields(record);
+        let kind = fields.u8(14);
+        let event = event(&fields, kind).ok_or(WireError { kind, length: record.len() })?;
+        if kind != KIND_SNAPSHOT
+            && let Some(loss) = self.gap(&fields, stream(kind))
+        {
+            sink(Event::Loss(loss));
+        }
+        sink(event);
+        Ok(())
+    }
+
+    /// Records missing so far: scheduler, samples, definitions.
+    pub fn lost(&self) -> [u64; 3] {
+        self.lost
+    }
+
+    fn gap(&mut self, fields: &Fields<'_>, stream: u8) -> Option<Loss> {
+        let seq = fields.u32(8);
+        let sequence = self.sequences.entry((fields.cpu().0, stream)).or_default();
+        let before = *sequence;
+        let ahead = seq.wrapping_sub(before.next);
+        // An interrupt's record may carry an earlier number than the one it interrupted.
+        if before.seen && ahead > u32::MAX / 2 {
+            return None;
+        }
+        *sequence = Sequence { next: seq.wrapping_add(1), last_at: fields.at(), seen: true };
+        if ahead == 0 {
+            return None;
+        }
+        let source = ["sched", "cpu-samples", "definitions"].get(usize::from(stream))?;
+        if let Some(lost) = self.lost.get_mut(usize::from(stream)) {
+            *lost += u64::from(ahead);
+        }
+        Some(Loss {
+            source: (*source).to_owned(),
+            reason: "ring-full".to_owned(),
+            cpu: fields.cpu(),
+            start: before.last_at.min(fields.at()),
+            end: fields.at(),
+            events: u64::from(ahead),
+        })
+    }
+}
+
+fn stream(kind: u8) -> u8 {
+    match kind {
+        KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED | KIND_WAKING => 0,
+        KIND_SAMPLE => 1,
+        _ => 2,
+    }
+}
+
+fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
+    let least = match kind {
+        KIND_SWITCH => size::SWITCH,
+        KIND_SWITCH_OUT => size::SWITCH_OUT,
+        KIND_SWITCH_BLOCKED => size::SWITCH_BLOCKED,
+        KIND_WAKING => size::WAKING,
+        KIND_SAMPLE => size::SAMPLE,
+        KIND_STACK => size::STACK,
+        KIND_FORK | KIND_EXEC | KIND_RENAME | KIND_EXIT => size::THREAD,
+        KIND_SNAPSHOT => size::SNAPSHOT,
+        _ => return None,
+    };
+    if fields.0.len() < least {
+        return None;
+    }
+    Some(match kind {
+        KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED => Event::Switch(switch(fields, kind)),
+        KIND_WAKING => Event::Waking(waking(fields)),
+        KIND_SAMPLE => Event::Sample(sample(fields)),
+        KIND_STACK => Event::Stack(stack(fields)?),
+        KIND_SNAPSHOT => Event::Snapshot(snapshot(fields)),
+        _ => Event::Lifecycle(lifecycle(fields, kind)),
+    })
+}
+
+fn switch(fields: &Fields<'_>, kind: u8) -> Switch {
+    let state = fields.u32(24);
+    let flags = fields.flags();
+    let outcome = if state & STATE_DEAD != 0 {
+        Outcome::Dead
+    } else if kind == KIND_SWITCH {
+        Outcome::Untracked
+    } else if kind == KIND_SWITCH_BLOCKED {
+        Outcome::Blocked(Box::new(wait(fields, size::SWITCH_OUT, state, flags)))
+    } else if flags & FLAG_THROTTLED != 0 {
+        Outcome::Throttled
+    } else if flags & FLAG_YIELD != 0 && flags & FLAG_PREEMPT == 0 {
+        Outcome::Yielded
+    } else {
+        Outcome::Preempted
+    };
+    let counters = kind != KIND_SWITCH;
+    Switch {
+        at: fields.at(),
+        cpu: fields.cpu(),
+        prev_tid: fields.u32(16),
+        next_tid: fields.u32(20),
+        prev_tgid: fields.u32(28),
+        outcome,
+        exec_ns: counters.then(|| fields.u64(32)),
+        queue_ns: counters.then(|| fields.u64(40)).filter(|queue| *queue != u64::MAX),
+    }
+}
+
+fn wait(fields: &Fields<'_>, at: usize, state: u32, flags: u8) -> RawWait {
+    RawWait {
+        state,
+        in_iowait: flags & FLAG_IN_IOWAIT != 0,
+        mmap_lock: flags & FLAG_MMAP_LOCK != 0,
+        syscall: fields.i32(at),
+        object_kind: ObjectKind::from_code(fields.u32(at + 4) as u8).unwrap_or_default(),
+        object: fields.u64(at + 8),
+        op: fields.u32(at + 16),
+        value: fields.u32(at + 20),
+        owner_tid: fields.u32(at + 24),
+        stack_every: fields.u32(at + 28),
+        stack: fields.u64(at + 32),
+    }
+}
+
+fn waking(fields: &Fields<'_>) -> Waking {
+    Waking {
+        at: fields.at(),
+        cpu: fields.cpu(),
+        wakee_tid: fields.u32(16),
+        waker_tid: fields.u32(20),
+        context: WakeContext::from_code(fields.flags()).unwrap_or_default(),
+        waker_syscall: fields.i32(24),
+        waker_object: fields.u64(32),
+        stack: fields.u64(40),
+    }
+}
+
+fn sample(fields: &Fields<'_>) -> Sample {
+    Sample {
+        at: fields.at(),
+        cpu: fields.cpu(),
+        tid: fields.u32(16),
+        tgid: fields.u32(20),
+        ip: fields.u64(24),
+        in_kernel: fields.flags() & FLAG_SAMPLE_KERNEL != 0,
+        syscall: fields.i32(32),
+        stack: fields.u64(40),
+    }
+}
+
+fn stack(fields: &Fields<'_>) -> Option<RawStack> {
+    let (kernel_frames, user_frames) = (fields.u16(28), fields.u16(30));
+    let count = usize::from(kernel_frames) + usize::from(user_frames);
+    let bytes = fields.0.get(size::STACK..size::STACK + count * 8)?;
+    Some(RawStack {
+        at: fields.at(),
+        id: fields.u64(16),
+        tgid: fields.u32(24),
+        kernel_frames,
+        addresses: (0..count).map(|index| Fields(bytes).u64(index * 8)).collect(),
+    })
+}
+
+fn lifecycle(fields: &Fields<'_>, kind: u8) -> Lifecycle {
+    let change = match kind {
+        KIND_FORK => LifecycleChange::Fork { parent_tid: fields.u32(24) },
+        KIND_EXEC => LifecycleChange::Exec,
+        KIND_RENAME => LifecycleChange::Rename,
+        _ => LifecycleChange::Exit,
+    };
+    Lifecycle {
+        at: fields.at(),
+        change,
+        tid: fields.u32(16),
+        tgid: fields.u32(20),
+        name: fields.name(32),
+        target: fields.u32(28) != 0,
+    }
+}
+
+fn snapshot(fields: &Fields<'_>) -> Snapshot {
+    let state = fields.u32(72);
+    let target = fields.u32(28) != 0;
+    let state = if state & STATE_DEAD != 0 {
+        SnapshotState::Dead
+    } else if fields.u32(76) != 0 {
+        SnapshotState::Running(CpuId::NONE)
+    } else if !target {
+        SnapshotState::Untracked
+    } else if state == 0 {
+        SnapshotState::Runnable
+    } else {
+        SnapshotState::Blocked(Box::new(wait(fields, 80, state, fields.flags())))
+    };
+    Snapshot {
+        at: fields.at(),
+        tid: fields.u32(16),
+        tgid: fields.u32(20),
+        parent_tgid: fields.u32(24),
+        name: fields.name(32),
+        target,
+        state,
+        exec_ns: target.then(|| fields.u64(56)),
+        queue_ns: target.then(|| fields.u64(64)).filter(|queue| *queue != u64::MAX),
+    }
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

@@ -1,0 +1,98 @@
+use super::*;
+
+fn record(kind: u8, cpu: u16, seq: u32, at_ns: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0u8; length];
+    bytes[..8].copy_from_slice(&at_ns.to_le_bytes());
+    bytes[8..12].copy_from_slice(&seq.to_le_bytes());
+    bytes[12..14].copy_from_slice(&cpu.to_le_bytes());
+    bytes[14] = kind;
+    bytes
+}
+
+fn decode_all(records: &[Vec<u8>]) -> Vec<Event> {
+    let (mut decoder, mut events) = (WireDecoder::default(), Vec::new());
+    for record in records {
+        let _ = decoder.decode(record, &mut |event| events.push(event));
+    }
+    events
+}
+
+#[test]
+fn a_gap_in_the_numbers_is_a_loss_between_its_neighbours() {
+    let events = decode_all(&[record(1, 0, 0, 100, 32), record(1, 1, 0, 150, 32), record(1, 0, 4, 200, 32)]);
+    let losses: Vec<&Loss> = events
+        .iter()
+        .filter_map(|event| if let Event::Loss(loss) = event { Some(loss) } else { None })
+        .collect();
+    assert_eq!(losses.len(), 1);
+    assert_eq!((losses[0].events, losses[0].start, losses[0].end), (3, Timestamp(100), Timestamp(200)));
+    assert_eq!(losses[0].cpu, CpuId(0));
+}
+
+#[test]
+fn the_first_records_may_be_the_lost_ones() {
+    let events = decode_all(&[record(4, 3, 7, 900, 48)]);
+    assert!(matches!(&events[0], Event::Loss(loss) if loss.events == 7 && loss.source == "sched"));
+}
+
+#[test]
+fn an_interrupting_record_is_no_loss() {
+    // 5 was numbered, then an interrupt's program numbered and sent 6 before 5 was sent.
+    let events = decode_all(&[
+        record(4, 0, 0, 100, 48),
+        record(4, 0, 2, 130, 48),
+        record(4, 0, 1, 120, 48),
+        record(4, 0, 3, 140, 48),
+    ]);
+    let lost: u64 =
+        events.iter().map(|event| if let Event::Loss(loss) = event { loss.events } else { 0 }).sum();
+    assert!(lost <= 1, "{events:?}");
+}
+
+#[test]
+fn the_outcome_of_a_switch() {
+    let outcome = |kind: u8, state: u32, flags: u8| {
+        let mut bytes = record(kind, 0, 0, 1, 88);
+        bytes[24..28].copy_from_slice(&state.to_le_bytes());
+        bytes[15] = flags;
+        match decode_all(&[bytes]).remove(0) {
+            Event::Switch(switch) => switch.outcome,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(outcome(1, 1, 0), Outcome::Untracked);
+    assert_eq!(outcome(2, 0, 0), Outcome::Preempted);
+    assert_eq!(outcome(2, 0, FLAG_YIELD), Outcome::Yielded);
+    assert_eq!(outcome(2, 0, FLAG_YIELD | FLAG_PREEMPT), Outcome::Preempted);
+    assert_eq!(outcome(2, 0, FLAG_THROTTLED), Outcome::Throttled);
+    assert_eq!(outcome(2, 0x80, 0), Outcome::Dead);
+    assert!(matches!(outcome(3, 0x2001, 0), Outcome::Blocked(wait) if wait.state == 0x2001));
+}
+
+#[test]
+fn short_and_unknown_records_are_errors() {
+    let mut decoder = WireDecoder::default();
+    for length in 0..200 {
+        for kind in 0..=255u8 {
+            let mut bytes = record(kind, 0, 0, 1, length.max(16));
+            bytes.truncate(length);
+            let _ = decoder.decode(&bytes, &mut |_| ());
+        }
+    }
+    assert_eq!(decoder.decode(&record(1, 0, 0, 1, 31), &mut |_| ()), Err(WireError { kind: 1, length: 31 }));
+    assert_eq!(
+        decoder.decode(&record(99, 0, 0, 1, 64), &mut |_| ()),
+        Err(WireError { kind: 99, length: 64 })
+    );
+}
+
+#[test]
+fn a_stack_needs_all_its_addresses() {
+    let mut bytes = record(6, 0, 0, 1, 32 + 16);
+    bytes[28] = 1;
+    bytes[30] = 2;
+    let mut decoder = WireDecoder::default();
+    assert!(decoder.decode(&bytes, &mut |_| ()).is_err());
+    bytes[30] = 1;
+    assert!(decoder.decode(&bytes, &mut |_| ()).is_ok());
+}

@@ -1,0 +1,273 @@
+//! The command line: flags and their help. Completions and the man page come from here too.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Says why a program with many threads is slow or does not scale.
+#[derive(Debug, Parser)]
+#[command(name = "holdup", version, about, long_about = None, after_help = EXAMPLES)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do; `run` if the command line is `holdup [OPTIONS] -- CMD`.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What `holdup` alone prints, and every help ends with.
+pub const EXAMPLES: &str = "Examples:
+  holdup -- ./server --threads 8       run a program, record it, print what holds it up
+  holdup attach 4711 --for 10s         the same for a running process, for ten seconds
+  holdup report locks threads          more tables of the newest recording";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program, record it, print the verdict
+    Run(RunArgs),
+    /// Record a process that already runs, or the whole machine
+    Attach(AttachArgs),
+    /// Print the verdict of a recording, or chosen tables of it
+    Report(ReportArgs),
+    /// Write a recording in another tool's format
+    Export(ExportArgs),
+    /// List the recordings that are kept
+    List(ListArgs),
+    /// Make one file of a recording, to send or to keep
+    Pack(PackArgs),
+    /// Say what a finding means, how it decides, and what it cannot see
+    Explain(ExplainArgs),
+    /// Say what works on this machine, what does not, why, and what mends it
+    Doctor(DoctorArgs),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Print the man page
+    Man,
+}
+
+/// What is recorded and how; the same for `run` and `attach`.
+#[derive(Clone, Debug, Args)]
+pub struct RecordArgs {
+    /// Where the recording goes [default: a new one in $XDG_STATE_HOME/holdup]
+    #[arg(short, long, value_name = "NAME.holdup")]
+    pub output: Option<PathBuf>,
+    /// Write the report to a file instead of standard error
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Print the report as JSON (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Record only, print no report
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// On-CPU samples per second and CPU; 0 takes none
+    #[arg(long, value_name = "HZ", default_value_t = 499, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub freq: u32,
+    /// Stacks of threads that block: every one, a fair sample within the budget, or none
+    #[arg(long, value_enum, default_value_t = StackChoice::Sampled)]
+    pub stacks: StackChoice,
+    /// How much of the kernel to use; `auto` takes the best that this machine allows
+    #[arg(long, value_enum, default_value_t = RungChoice::Auto)]
+    pub rung: RungChoice,
+    /// Kernel buffer in MiB (a power of two)
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub buffer: u32,
+}
+
+/// See [`RecordArgs::stacks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StackChoice {
+    /// At every blocking switch
+    All,
+    /// At as many as cost little, with a known probability
+    Sampled,
+    /// At none
+    None,
+}
+
+/// See [`RecordArgs::rung`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RungChoice {
+    /// The best that works
+    Auto,
+    /// BPF programs (root, or CAP_BPF + CAP_PERFMON)
+    Bpf,
+    /// perf_event_open as an ordinary user
+    Perf,
+    /// Polling of /proc
+    Proc,
+}
+
+/// `holdup run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// What is recorded and how
+    #[command(flatten)]
+    pub record: RecordArgs,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// `holdup attach`
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("target").required(true).args(["pid", "all"]))]
+pub struct AttachArgs {
+    /// The process, with its threads and the children it starts
+    #[arg(value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Every process of the machine
+    #[arg(long)]
+    pub all: bool,
+    /// How long (10s, 500ms, 2m) [default: until it ends, or Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    pub length: Option<std::time::Duration>,
+    /// What is recorded and how
+    #[command(flatten)]
+    pub record: RecordArgs,
+}
+
+/// `holdup report`
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The recording [default: the newest], then sections: see below
+    #[arg(value_name = "RECORDING | SECTION")]
+    pub words: Vec<String>,
+    /// Print everything as JSON (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `holdup export`
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The recording [default: the newest]
+    pub recording: Option<PathBuf>,
+    /// Which format; see `holdup export --to help`
+    #[arg(long, value_name = "FORMAT")]
+    pub to: String,
+    /// Where to [default: standard output if it is no terminal, else RECORDING.EXTENSION]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// `holdup list`
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `holdup pack`
+#[derive(Debug, Args)]
+pub struct PackArgs {
+    /// The recording [default: the newest]
+    pub recording: Option<PathBuf>,
+    /// Where to [default: NAME.holdup.pack in this directory]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// `holdup explain`
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The rule [default: list them]
+    pub rule: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `holdup doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `holdup completions`
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// Which shell
+    pub shell: clap_complete::Shell,
+}
+
+/// `10s`, `500ms`, `2m`, `1.5h`; a bare number is seconds.
+pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| format!("'{text}' is no time; write 10s, 500ms or 2m"))?;
+    let scale = match unit.trim() {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "us" | "µs" => 1e-6,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        other => return Err(format!("'{other}' is no unit of time; use ms, s, m or h")),
+    };
+    std::time::Duration::try_from_secs_f64(number * scale).map_err(|error| error.to_string())
+}
+
+/// The command line with `run` put in where it is left out: `holdup [OPTIONS] -- CMD`.
+pub fn with_default_command(mut words: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    use clap::CommandFactory;
+    let names: Vec<String> =
+        Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let first = words.get(1).map(|word| word.to_string_lossy().into_owned());
+    let takes_run = match first.as_deref() {
+        None | Some("-h" | "--help" | "-V" | "--version" | "help") => false,
+        Some(word) if names.iter().any(|name| name == word) => false,
+        Some(word) => word.starts_with('-') && words.iter().any(|word| word == "--"),
+    };
+    if takes_run {
+        words.insert(1, "run".into());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn words(line: &str) -> Vec<std::ffi::OsString> {
+        line.split(' ').map(Into::into).collect()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_is_the_default_command() {
+        let put_in = |line| with_default_command(words(line));
+        assert_eq!(put_in("holdup -- ls -l"), words("holdup run -- ls -l"));
+        assert_eq!(put_in("holdup -o a.holdup -- ls"), words("holdup run -o a.holdup -- ls"));
+        assert_eq!(put_in("holdup report -- x"), words("holdup report -- x"));
+        assert_eq!(put_in("holdup --help"), words("holdup --help"));
+        assert_eq!(put_in("holdup"), words("holdup"));
+    }
+
+    #[test]
+    fn options_behind_the_program_are_its_own() {
+        let cli =
+            Cli::try_parse_from(with_default_command(words("holdup --freq 99 -- ls --json -o x"))).unwrap();
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!(run.record.freq, 99);
+        assert!(!run.record.json);
+        assert_eq!(run.command, words("ls --json -o x"));
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("10s"), Ok(std::time::Duration::from_secs(10)));
+        assert_eq!(parse_duration("500ms"), Ok(std::time::Duration::from_millis(500)));
+        assert_eq!(parse_duration("2"), Ok(std::time::Duration::from_secs(2)));
+        assert!(parse_duration("2 weeks").is_err());
+        assert!(parse_duration("s").is_err());
+        assert!(parse_duration("-1s").is_err());
+    }
+}

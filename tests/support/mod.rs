@@ -1,0 +1,101 @@
+//! Running the `holdup` binary as a user would.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A directory that is removed at the end of the test.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("holdup-test-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a temporary directory");
+        Scratch(path)
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `holdup`, with its own place for recordings and no colour.
+pub fn holdup(scratch: &Scratch) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdup"));
+    command.env("XDG_STATE_HOME", scratch.join("state")).env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Records `command` and gives back the report as JSON.
+pub fn record_json(scratch: &Scratch, options: &[&str], command: &[&str]) -> serde_json::Value {
+    let recording = scratch.join("t.holdup");
+    let _ = std::fs::remove_dir_all(&recording);
+    let output = holdup(scratch)
+        .arg("run")
+        .args(["--quiet", "-o"])
+        .arg(&recording)
+        .args(options)
+        .arg("--")
+        .args(command)
+        .stdout(Stdio::null())
+        .output()
+        .expect("holdup starts");
+    assert!(output.status.success(), "{command:?}: {:?}\n{}", output.status, stderr(&output));
+    report_json(scratch, &recording)
+}
+
+pub fn report_json(scratch: &Scratch, recording: &Path) -> serde_json::Value {
+    let output = holdup(scratch).arg("report").arg(recording).arg("--json").output().expect("holdup starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stdout(&output)))
+}
+
+/// The best rung that this machine allows to this user, by holdup's own doctor.
+pub fn rung_here(scratch: &Scratch) -> String {
+    let output = holdup(scratch).args(["doctor", "--json"]).output().expect("holdup starts");
+    let doctor: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    doctor["rung"].as_str().unwrap_or("proc").to_owned()
+}
+
+/// Whether a test that needs BPF can run; prints why not. Where it must run, a skip is a failure.
+pub fn bpf_or_skip(scratch: &Scratch) -> bool {
+    if rung_here(scratch) == "bpf" {
+        return true;
+    }
+    assert!(
+        std::env::var_os("HOLDUP_REQUIRE_LIVE").is_none(),
+        "this machine allows BPF, but holdup's doctor says it does not"
+    );
+    println!("skipped: BPF is not allowed here");
+    false
+}
+
+/// Whether a program is installed; prints a skip if not.
+pub fn have(program: &str) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
+    if !found {
+        println!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// Sum of all ledger classes.
+pub fn class_sum(classes: &serde_json::Value) -> u64 {
+    classes.as_object().expect("classes").values().filter_map(serde_json::Value::as_u64).sum()
+}

@@ -1,0 +1,114 @@
+//! The ledger against what is known otherwise, on real programs. No timing is asserted: only
+//! sums that must hold whatever the machine does meanwhile.
+
+mod support;
+
+use support::{Scratch, bpf_or_skip, class_sum, have, record_json};
+
+/// The promises of every ledger: classes sum to the total, each thread's to its life.
+fn adds_up(report: &serde_json::Value, what: &str) {
+    let total = report["ledger"]["total_ns"].as_u64().expect("total");
+    assert!(total > 0, "{what}: an empty ledger");
+    assert_eq!(class_sum(&report["ledger"]["classes"]), total, "{what}: the ledger's classes");
+    let mut lives = 0;
+    for thread in report["threads"].as_array().expect("threads") {
+        let life = thread["end_ns"].as_u64().expect("end") - thread["start_ns"].as_u64().expect("start");
+        assert_eq!(class_sum(&thread["classes"]), life, "{what}: {thread}");
+        lives += life;
+    }
+    assert_eq!(lives, total, "{what}: the threads' lives");
+    assert_eq!(report["loss"]["events"].as_u64(), Some(0), "{what}: lost events");
+    let unknown = report["ledger"]["classes"]["unknown"].as_u64().unwrap_or(0);
+    assert!(unknown * 100 < total, "{what}: {unknown} of {total} ns unknown");
+}
+
+fn class_ns(report: &serde_json::Value, class: &str) -> u64 {
+    report["ledger"]["classes"][class].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn ledgers_of_real_programs_add_up() {
+    let scratch = Scratch::new("programs");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let input = scratch.join("input");
+    let noise: Vec<u8> = (0..6_000_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 27) as u8).collect();
+    std::fs::write(&input, noise).expect("write");
+    let input = input.to_str().expect("utf-8");
+    for words in [
+        vec!["pigz", "-p", "3", "-c", input],
+        vec!["pbzip2", "-p2", "-c", input],
+        vec!["xz", "-T2", "-0", "-c", input],
+        vec![
+            "python3",
+            "-c",
+            "import threading as t\nts=[t.Thread(target=lambda: sum(range(10**6))) for _ in range(3)]\n[x.start() for x in ts]\n[x.join() for x in ts]",
+        ],
+    ] {
+        if have(words[0]) {
+            adds_up(&record_json(&scratch, &[], &words), words[0]);
+        }
+    }
+}
+
+#[test]
+fn ledgers_of_stressors_add_up() {
+    let scratch = Scratch::new("stressors");
+    if !bpf_or_skip(&scratch) || !have("stress-ng") {
+        return;
+    }
+    for stressor in ["mutex", "futex", "switch", "pipe", "yield", "fork", "cpu", "hdd"] {
+        let workers = format!("--{stressor}");
+        let folder = scratch.0.to_str().expect("utf-8");
+        let words = ["stress-ng", workers.as_str(), "2", "-t", "1", "--temp-path", folder, "-q"];
+        adds_up(&record_json(&scratch, &["--buffer", "256"], &words), stressor);
+    }
+}
+
+#[test]
+fn a_pure_sleep_is_sleep() {
+    let scratch = Scratch::new("sleep");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let report = record_json(&scratch, &[], &["sleep", "0.5"]);
+    adds_up(&report, "sleep");
+    assert!(class_ns(&report, "sleep") >= 490_000_000, "{}", report["ledger"]);
+}
+
+#[test]
+fn waits_are_told_apart() {
+    let scratch = Scratch::new("waits");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    // At least this long is certain: each waits for something that takes 0.4 s of a timer.
+    for (class, script) in
+        [("child-wait", "sleep 0.4; true"), ("pipe-wait", "(sleep 0.4; echo x) | cat >/dev/null")]
+    {
+        let report = record_json(&scratch, &[], &["sh", "-c", script]);
+        adds_up(&report, class);
+        assert!(class_ns(&report, class) >= 380_000_000, "{class}: {}", report["ledger"]);
+    }
+}
+
+#[test]
+fn every_rung_gives_a_ledger_that_adds_up() {
+    let scratch = Scratch::new("rungs");
+    let best = support::rung_here(&scratch);
+    for rung in ["perf", "proc"] {
+        if best == "proc" && rung == "perf" {
+            println!("skipped: perf_event_open is not allowed here");
+            continue;
+        }
+        let report = record_json(
+            &scratch,
+            &["--rung", rung],
+            &["sh", "-c", "sleep 0.3; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"],
+        );
+        assert_eq!(report["rung"], rung);
+        let total = report["ledger"]["total_ns"].as_u64().expect("total");
+        assert_eq!(class_sum(&report["ledger"]["classes"]), total, "{rung}");
+    }
+}

@@ -1,0 +1,117 @@
+//! The traced program behaves as it does alone: output, status, signals, input.
+
+mod support;
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use support::{Scratch, holdup, stderr, stdout};
+
+/// Every rung must leave the program alone; each test runs on those that can be had.
+fn rungs(scratch: &Scratch) -> Vec<&'static str> {
+    match support::rung_here(scratch).as_str() {
+        "bpf" => vec!["bpf", "perf", "proc"],
+        "perf" => vec!["perf", "proc"],
+        _ => vec!["proc"],
+    }
+}
+
+#[test]
+fn output_and_status_pass_through() {
+    let scratch = Scratch::new("status");
+    for rung in rungs(&scratch) {
+        let output = holdup(&scratch)
+            .args(["--rung", rung, "--", "sh", "-c", "echo out; echo err >&2; exit 37"])
+            .output()
+            .expect("holdup starts");
+        assert_eq!(output.status.code(), Some(37), "{rung}: {}", stderr(&output));
+        assert_eq!(stdout(&output), "out\n", "{rung}");
+        assert!(stderr(&output).contains("err\n"), "{rung}");
+    }
+}
+
+#[test]
+fn standard_input_passes_through() {
+    let scratch = Scratch::new("stdin");
+    for rung in rungs(&scratch) {
+        let mut child = holdup(&scratch)
+            .args(["--quiet", "--rung", rung, "--", "cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("holdup starts");
+        child.stdin.take().expect("a pipe").write_all(b"one\ntwo\n").expect("write");
+        let output = child.wait_with_output().expect("wait");
+        assert_eq!(stdout(&output), "one\ntwo\n", "{rung}");
+    }
+}
+
+#[test]
+fn death_by_signal_is_passed_on() {
+    let scratch = Scratch::new("signal");
+    for rung in rungs(&scratch) {
+        for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11)] {
+            let output = holdup(&scratch)
+                .args(["--quiet", "--rung", rung, "--", "sh", "-c", &format!("kill -{name} $$")])
+                .output()
+                .expect("holdup starts");
+            assert_eq!(output.status.signal(), Some(number), "{rung} {name}: {:?}", output.status);
+        }
+    }
+}
+
+#[test]
+fn the_program_sees_no_difference_in_its_surroundings() {
+    let scratch = Scratch::new("surroundings");
+    let script = "umask; ulimit -n; grep -E 'SigBlk|SigIgn|SigCgt|CapEff|NoNewPrivs|Seccomp:' /proc/self/status; \
+                  ls /proc/self/fd | sort -n | head -4; env | grep -v -E '^(_|XDG_STATE_HOME|NO_COLOR)=' | sort; pwd";
+    let alone =
+        std::process::Command::new("sh").args(["-c", script]).stdin(Stdio::null()).output().expect("sh");
+    for rung in rungs(&scratch) {
+        let recorded = holdup(&scratch)
+            .args(["--quiet", "--rung", rung, "--", "sh", "-c", script])
+            .output()
+            .expect("holdup starts");
+        let only_env = |text: String| text.replace("\nNO_COLOR=1", "");
+        assert_eq!(only_env(stdout(&recorded)), only_env(stdout(&alone)), "{rung}");
+    }
+}
+
+#[test]
+fn killing_the_recorder_leaves_the_program_running() {
+    let scratch = Scratch::new("killed");
+    for rung in rungs(&scratch) {
+        let done = scratch.join(&format!("done-{rung}"));
+        let go = scratch.join(&format!("go-{rung}"));
+        let script = format!(
+            "echo started; while [ ! -e {go} ]; do sleep 0.01; done; echo finished > {done}",
+            go = go.display(),
+            done = done.display()
+        );
+        let recording = scratch.join(&format!("k-{rung}.holdup"));
+        let mut child = holdup(&scratch)
+            .args(["--quiet", "--rung", rung, "-o"])
+            .arg(&recording)
+            .args(["--", "sh", "-c", &script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("holdup starts");
+        let mut first = [0u8; 8];
+        std::io::Read::read_exact(child.stdout.as_mut().expect("a pipe"), &mut first).expect("started");
+        std::thread::sleep(std::time::Duration::from_millis(600));
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+        std::fs::write(&go, "").expect("go");
+        for _ in 0..1000 {
+            if done.exists() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(done.exists(), "{rung}: the program did not survive the recorder");
+        let output = holdup(&scratch).arg("report").arg(&recording).output().expect("holdup starts");
+        assert!(output.status.success(), "{rung}: {}", stderr(&output));
+        assert!(stdout(&output).contains("WHERE THE TIME WENT"), "{rung}: {}", stdout(&output));
+    }
+}
