@@ -1,6 +1,19 @@
 //! The recording on disk: `NAME.holdup/` with a manifest and one Parquet file a table, and the
 //! append-only journal of events that it is made from. See `docs/format.md`.
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod codec;
+mod error;
+pub mod journal;
+mod load;
 mod manifest;
+mod parquet;
+mod save;
+pub mod store;
 
-pub use manifest::{Cost, Host, Manifest, Rung, SourceState};
+pub use codec::{CodecError, Decoder, Encoder};
+pub use error::RecordingError;
+pub use journal::{JournalReader, JournalWriter};
+pub use load::{has_only_journal, manifest, open, pack};
+pub use manifest::{Cost, FORMAT_VERSION, Host, Manifest, Rung, SourceState};
+pub use save::{RecordingWriter, SmallTables};

@@ -152,6 +152,17 @@ impl Slices {
         slices
     }
 
+    /// From columns that are in their places already: `rows_of_thread` as in the table, the rows of each
+    /// thread in time order, every column of one length.
+    pub(crate) fn from_columns(
+        rows_of_thread: Vec<u32>,
+        (start, state, cpu): (Vec<Timestamp>, Vec<ThreadState>, Vec<CpuId>),
+        (wait, stack, stack_every): (Vec<WaitId>, Vec<StackId>, Vec<u16>),
+        thread_end: Vec<Timestamp>,
+    ) -> Slices {
+        Slices { rows_of_thread, start, state, cpu, wait, stack, stack_every, thread_end }
+    }
+
     /// How many rows.
     pub fn len(&self) -> usize {
         self.start.len()

@@ -46,6 +46,11 @@ impl Wakeups {
         Wakeups { rows, rows_of_wakee }
     }
 
+    /// From rows that are in their places already; `rows_of_wakee` as in the table.
+    pub(crate) fn from_sorted(rows: Vec<Wakeup>, rows_of_wakee: Vec<u32>) -> Wakeups {
+        Wakeups { rows, rows_of_wakee }
+    }
+
     /// How many rows.
     pub fn len(&self) -> usize {
         self.rows.len()

@@ -1,0 +1,73 @@
+//! Events as few bytes: the payload of the journal's chunks.
+//!
+//! Integers are LEB128 varints, signed ones zigzag; times are deltas to the event before, counters
+//! deltas to the same thread's last. All state begins anew with each chunk, so a chunk decodes alone.
+
+mod bytes;
+mod decode;
+mod encode;
+
+pub use bytes::CodecError;
+pub use decode::Decoder;
+pub use encode::Encoder;
+
+/// First byte of an event.
+mod tag {
+    pub const SWITCH: u8 = 1;
+    pub const WAKING: u8 = 2;
+    pub const SAMPLE: u8 = 3;
+    pub const STACK: u8 = 4;
+    pub const LIFECYCLE: u8 = 5;
+    pub const SNAPSHOT: u8 = 6;
+    pub const MAPPING: u8 = 7;
+    pub const LOSS: u8 = 8;
+}
+
+/// Code of an [`crate::event::Outcome`], in the low bits of a switch's flags.
+mod outcome {
+    pub const UNTRACKED: u8 = 0;
+    pub const PREEMPTED: u8 = 1;
+    pub const YIELDED: u8 = 2;
+    pub const THROTTLED: u8 = 3;
+    pub const BLOCKED: u8 = 4;
+    pub const DEAD: u8 = 5;
+    pub const MASK: u8 = 7;
+    pub const HAS_EXEC: u8 = 8;
+    pub const HAS_QUEUE: u8 = 16;
+}
+
+/// Code of a snapshot's state.
+mod state {
+    pub const RUNNING: u8 = 0;
+    pub const RUNNABLE: u8 = 1;
+    pub const BLOCKED: u8 = 2;
+    pub const DEAD: u8 = 3;
+    pub const UNTRACKED: u8 = 4;
+}
+
+/// Last counters of threads, in a small direct-mapped table: a collision only costs bytes.
+struct Counters {
+    slots: Vec<(u32, u64, u64)>,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters { slots: vec![(0, 0, 0); 256] }
+    }
+}
+
+impl Counters {
+    /// The last (exec, queue) of `tid`, to be read and replaced.
+    fn of(&mut self, tid: u32) -> &mut (u32, u64, u64) {
+        let slot = tid as usize % self.slots.len();
+        let last = &mut self.slots[slot];
+        if last.0 != tid {
+            *last = (tid, 0, 0);
+        }
+        last
+    }
+}
+
+#[cfg(test)]
+#[path = "codec/tests.rs"]
+mod tests;

@@ -1,0 +1,209 @@
+//! Bytes → events. Total: whatever the bytes are, the answer is an event or an error.
+
+use super::bytes::{CodecError, Input};
+use super::{Counters, outcome, state, tag};
+use crate::event::{
+    Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawStack, RawWait, Sample, Snapshot, SnapshotState,
+    Switch, WakeContext, Waking,
+};
+use crate::{CpuId, Loss, ObjectKind, Timestamp};
+
+/// Decodes the events of one chunk, in order.
+pub struct Decoder<'a> {
+    input: Input<'a>,
+    last_at: u64,
+    counters: Counters,
+}
+
+impl<'a> Decoder<'a> {
+    /// Of the bytes of one chunk.
+    pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
+        Decoder { input: Input::new(bytes), last_at: 0, counters: Counters::default() }
+    }
+
+    fn event(&mut self) -> Result<Event, CodecError> {
+        Ok(match self.input.byte()? {
+            tag::SWITCH => Event::Switch(self.switch()?),
+            tag::WAKING => Event::Waking(self.waking()?),
+            tag::SAMPLE => Event::Sample(self.sample()?),
+            tag::STACK => Event::Stack(self.stack()?),
+            tag::LIFECYCLE => Event::Lifecycle(self.lifecycle()?),
+            tag::SNAPSHOT => Event::Snapshot(self.snapshot()?),
+            tag::MAPPING => Event::Mapping(self.mapping()?),
+            tag::LOSS => Event::Loss(self.loss()?),
+            other => return Err(self.input.unknown("event", other)),
+        })
+    }
+
+    fn at(&mut self) -> Result<Timestamp, CodecError> {
+        self.last_at = self.input.difference(self.last_at)?;
+        Ok(Timestamp(self.last_at))
+    }
+
+    fn cpu(&mut self) -> Result<CpuId, CodecError> {
+        Ok(CpuId(self.input.varint()? as u16))
+    }
+
+    fn counters(&mut self, tid: u32, flags: u8) -> Result<(Option<u64>, Option<u64>), CodecError> {
+        let last = self.counters.of(tid);
+        let mut read = (None, None);
+        if flags & outcome::HAS_EXEC != 0 {
+            last.1 = self.input.difference(last.1)?;
+            read.0 = Some(last.1);
+        }
+        if flags & outcome::HAS_QUEUE != 0 {
+            last.2 = self.input.difference(last.2)?;
+            read.1 = Some(last.2);
+        }
+        Ok(read)
+    }
+
+    fn switch(&mut self) -> Result<Switch, CodecError> {
+        let flags = self.input.byte()?;
+        let at = self.at()?;
+        let cpu = self.cpu()?;
+        let (prev_tid, next_tid, prev_tgid) = (self.input.u32()?, self.input.u32()?, self.input.u32()?);
+        let (exec_ns, queue_ns) = self.counters(prev_tid, flags)?;
+        let outcome = match flags & outcome::MASK {
+            outcome::UNTRACKED => Outcome::Untracked,
+            outcome::PREEMPTED => Outcome::Preempted,
+            outcome::YIELDED => Outcome::Yielded,
+            outcome::THROTTLED => Outcome::Throttled,
+            outcome::BLOCKED => Outcome::Blocked(Box::new(self.wait()?)),
+            outcome::DEAD => Outcome::Dead,
+            other => return Err(self.input.unknown("outcome", other)),
+        };
+        Ok(Switch { at, cpu, prev_tid, next_tid, prev_tgid, outcome, exec_ns, queue_ns })
+    }
+
+    fn wait(&mut self) -> Result<RawWait, CodecError> {
+        let flags = self.input.byte()?;
+        let kind = self.input.byte()?;
+        Ok(RawWait {
+            in_iowait: flags & 1 != 0,
+            mmap_lock: flags & 2 != 0,
+            object_kind: ObjectKind::from_code(kind).ok_or_else(|| self.input.unknown("object", kind))?,
+            state: self.input.u32()?,
+            syscall: self.input.i32()?,
+            object: self.input.varint()?,
+            op: self.input.u32()?,
+            value: self.input.u32()?,
+            owner_tid: self.input.u32()?,
+            stack: self.input.varint()?,
+            stack_every: self.input.u32()?,
+        })
+    }
+
+    fn waking(&mut self) -> Result<Waking, CodecError> {
+        let context = self.input.byte()?;
+        Ok(Waking {
+            context: WakeContext::from_code(context).ok_or_else(|| self.input.unknown("context", context))?,
+            at: self.at()?,
+            cpu: self.cpu()?,
+            wakee_tid: self.input.u32()?,
+            waker_tid: self.input.u32()?,
+            waker_syscall: self.input.i32()?,
+            waker_object: self.input.varint()?,
+            stack: self.input.varint()?,
+        })
+    }
+
+    fn sample(&mut self) -> Result<Sample, CodecError> {
+        Ok(Sample {
+            in_kernel: self.input.byte()? != 0,
+            at: self.at()?,
+            cpu: self.cpu()?,
+            tid: self.input.u32()?,
+            tgid: self.input.u32()?,
+            ip: self.input.varint()?,
+            syscall: self.input.i32()?,
+            stack: self.input.varint()?,
+        })
+    }
+
+    fn stack(&mut self) -> Result<RawStack, CodecError> {
+        let at = self.at()?;
+        let id = self.input.varint()?;
+        let tgid = self.input.u32()?;
+        let kernel_frames = self.input.varint()? as u16;
+        let count = self.input.varint()?;
+        // Grows with what is there, not with what the count claims.
+        let mut addresses = Vec::new();
+        let mut last = 0;
+        for _ in 0..count {
+            last = self.input.difference(last)?;
+            addresses.push(last);
+        }
+        Ok(RawStack { at, id, tgid, kernel_frames, addresses })
+    }
+
+    fn lifecycle(&mut self) -> Result<Lifecycle, CodecError> {
+        let code = self.input.byte()?;
+        let at = self.at()?;
+        let (tid, tgid, parent_tid) = (self.input.u32()?, self.input.u32()?, self.input.u32()?);
+        let change = match code & 0x7f {
+            0 => LifecycleChange::Fork { parent_tid },
+            1 => LifecycleChange::Exec,
+            2 => LifecycleChange::Rename,
+            3 => LifecycleChange::Exit,
+            other => return Err(self.input.unknown("lifecycle", other)),
+        };
+        Ok(Lifecycle { at, change, tid, tgid, name: self.input.string()?, target: code & 0x80 != 0 })
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, CodecError> {
+        let code = self.input.byte()?;
+        let at = self.at()?;
+        let (tid, tgid, parent_tgid) = (self.input.u32()?, self.input.u32()?, self.input.u32()?);
+        let name = self.input.string()?;
+        let (exec_ns, queue_ns) = self.counters(tid, code)?;
+        let state = match code & outcome::MASK {
+            state::RUNNING => SnapshotState::Running(self.cpu()?),
+            state::RUNNABLE => SnapshotState::Runnable,
+            state::BLOCKED => SnapshotState::Blocked(Box::new(self.wait()?)),
+            state::DEAD => SnapshotState::Dead,
+            state::UNTRACKED => SnapshotState::Untracked,
+            other => return Err(self.input.unknown("state", other)),
+        };
+        Ok(Snapshot { at, tid, tgid, parent_tgid, name, target: code & 0x80 != 0, state, exec_ns, queue_ns })
+    }
+
+    fn mapping(&mut self) -> Result<RawMapping, CodecError> {
+        Ok(RawMapping {
+            at: self.at()?,
+            tgid: self.input.u32()?,
+            start: self.input.varint()?,
+            end: self.input.varint()?,
+            file_offset: self.input.varint()?,
+            path: self.input.string()?,
+            build_id: self.input.text()?.to_vec(),
+        })
+    }
+
+    fn loss(&mut self) -> Result<Loss, CodecError> {
+        let start = self.at()?;
+        Ok(Loss {
+            start,
+            end: Timestamp(self.input.difference(start.0)?),
+            cpu: self.cpu()?,
+            events: self.input.varint()?,
+            source: self.input.string()?,
+            reason: self.input.string()?,
+        })
+    }
+}
+
+impl Iterator for Decoder<'_> {
+    type Item = Result<Event, CodecError>;
+
+    fn next(&mut self) -> Option<Result<Event, CodecError>> {
+        if self.input.is_empty() {
+            return None;
+        }
+        let event = self.event();
+        if event.is_err() {
+            self.input = Input::new(&[]);
+        }
+        Some(event)
+    }
+}

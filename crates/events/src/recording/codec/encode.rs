@@ -1,0 +1,176 @@
+//! Events → bytes.
+
+use super::bytes::{put_difference, put_text, put_varint};
+use super::{Counters, outcome, state, tag};
+use crate::event::{Event, LifecycleChange, Outcome, RawWait, SnapshotState};
+use crate::{Loss, Timestamp};
+
+/// Encodes the events of one chunk.
+#[derive(Default)]
+pub struct Encoder {
+    last_at: u64,
+    counters: Counters,
+}
+
+impl Encoder {
+    /// Appends `event` to `out`.
+    pub fn encode(&mut self, event: &Event, out: &mut Vec<u8>) {
+        match event {
+            Event::Switch(switch) => self.switch(switch, out),
+            Event::Waking(waking) => self.waking(waking, out),
+            Event::Sample(sample) => self.sample(sample, out),
+            Event::Stack(stack) => self.stack(stack, out),
+            Event::Lifecycle(lifecycle) => self.lifecycle(lifecycle, out),
+            Event::Snapshot(snapshot) => self.snapshot(snapshot, out),
+            Event::Mapping(mapping) => self.mapping(mapping, out),
+            Event::Loss(loss) => self.loss(loss, out),
+        }
+    }
+
+    fn at(&mut self, at: Timestamp, out: &mut Vec<u8>) {
+        put_difference(out, at.0, self.last_at);
+        self.last_at = at.0;
+    }
+
+    fn switch(&mut self, switch: &crate::event::Switch, out: &mut Vec<u8>) {
+        let mut flags = match &switch.outcome {
+            Outcome::Untracked => outcome::UNTRACKED,
+            Outcome::Preempted => outcome::PREEMPTED,
+            Outcome::Yielded => outcome::YIELDED,
+            Outcome::Throttled => outcome::THROTTLED,
+            Outcome::Blocked(_) => outcome::BLOCKED,
+            Outcome::Dead => outcome::DEAD,
+        };
+        flags |= if switch.exec_ns.is_some() { outcome::HAS_EXEC } else { 0 };
+        flags |= if switch.queue_ns.is_some() { outcome::HAS_QUEUE } else { 0 };
+        out.extend_from_slice(&[tag::SWITCH, flags]);
+        self.at(switch.at, out);
+        put_varint(out, u64::from(switch.cpu.0));
+        for number in [switch.prev_tid, switch.next_tid, switch.prev_tgid] {
+            put_varint(out, u64::from(number));
+        }
+        self.counters(switch.prev_tid, switch.exec_ns, switch.queue_ns, out);
+        if let Outcome::Blocked(wait) = &switch.outcome {
+            put_wait(wait, out);
+        }
+    }
+
+    fn counters(&mut self, tid: u32, exec_ns: Option<u64>, queue_ns: Option<u64>, out: &mut Vec<u8>) {
+        let last = self.counters.of(tid);
+        if let Some(exec) = exec_ns {
+            put_difference(out, exec, last.1);
+            last.1 = exec;
+        }
+        if let Some(queue) = queue_ns {
+            put_difference(out, queue, last.2);
+            last.2 = queue;
+        }
+    }
+
+    fn waking(&mut self, waking: &crate::event::Waking, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[tag::WAKING, waking.context as u8]);
+        self.at(waking.at, out);
+        for number in [u64::from(waking.cpu.0), u64::from(waking.wakee_tid), u64::from(waking.waker_tid)] {
+            put_varint(out, number);
+        }
+        put_difference(out, waking.waker_syscall as i64 as u64, 0);
+        put_varint(out, waking.waker_object);
+        put_varint(out, waking.stack);
+    }
+
+    fn sample(&mut self, sample: &crate::event::Sample, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[tag::SAMPLE, u8::from(sample.in_kernel)]);
+        self.at(sample.at, out);
+        for number in [u64::from(sample.cpu.0), u64::from(sample.tid), u64::from(sample.tgid), sample.ip] {
+            put_varint(out, number);
+        }
+        put_difference(out, sample.syscall as i64 as u64, 0);
+        put_varint(out, sample.stack);
+    }
+
+    fn stack(&mut self, stack: &crate::event::RawStack, out: &mut Vec<u8>) {
+        out.push(tag::STACK);
+        self.at(stack.at, out);
+        put_varint(out, stack.id);
+        put_varint(out, u64::from(stack.tgid));
+        put_varint(out, u64::from(stack.kernel_frames));
+        put_varint(out, stack.addresses.len() as u64);
+        let mut last = 0;
+        for address in &stack.addresses {
+            put_difference(out, *address, last);
+            last = *address;
+        }
+    }
+
+    fn lifecycle(&mut self, lifecycle: &crate::event::Lifecycle, out: &mut Vec<u8>) {
+        let (code, parent) = match lifecycle.change {
+            LifecycleChange::Fork { parent_tid } => (0, parent_tid),
+            LifecycleChange::Exec => (1, 0),
+            LifecycleChange::Rename => (2, 0),
+            LifecycleChange::Exit => (3, 0),
+        };
+        out.extend_from_slice(&[tag::LIFECYCLE, code | if lifecycle.target { 0x80 } else { 0 }]);
+        self.at(lifecycle.at, out);
+        for number in [lifecycle.tid, lifecycle.tgid, parent] {
+            put_varint(out, u64::from(number));
+        }
+        put_text(out, lifecycle.name.as_bytes());
+    }
+
+    fn snapshot(&mut self, snapshot: &crate::event::Snapshot, out: &mut Vec<u8>) {
+        let code = match &snapshot.state {
+            SnapshotState::Running(_) => state::RUNNING,
+            SnapshotState::Runnable => state::RUNNABLE,
+            SnapshotState::Blocked(_) => state::BLOCKED,
+            SnapshotState::Dead => state::DEAD,
+            SnapshotState::Untracked => state::UNTRACKED,
+        };
+        let has_exec = if snapshot.exec_ns.is_some() { outcome::HAS_EXEC } else { 0 };
+        let has_queue = if snapshot.queue_ns.is_some() { outcome::HAS_QUEUE } else { 0 };
+        let target = if snapshot.target { 0x80 } else { 0 };
+        out.extend_from_slice(&[tag::SNAPSHOT, code | has_exec | has_queue | target]);
+        self.at(snapshot.at, out);
+        for number in [snapshot.tid, snapshot.tgid, snapshot.parent_tgid] {
+            put_varint(out, u64::from(number));
+        }
+        put_text(out, snapshot.name.as_bytes());
+        self.counters(snapshot.tid, snapshot.exec_ns, snapshot.queue_ns, out);
+        match &snapshot.state {
+            SnapshotState::Running(cpu) => put_varint(out, u64::from(cpu.0)),
+            SnapshotState::Blocked(wait) => put_wait(wait, out),
+            _ => {}
+        }
+    }
+
+    fn mapping(&mut self, mapping: &crate::event::RawMapping, out: &mut Vec<u8>) {
+        out.push(tag::MAPPING);
+        self.at(mapping.at, out);
+        for number in [u64::from(mapping.tgid), mapping.start, mapping.end, mapping.file_offset] {
+            put_varint(out, number);
+        }
+        put_text(out, mapping.path.as_bytes());
+        put_text(out, &mapping.build_id);
+    }
+
+    fn loss(&mut self, loss: &Loss, out: &mut Vec<u8>) {
+        out.push(tag::LOSS);
+        self.at(loss.start, out);
+        put_difference(out, loss.end.0, loss.start.0);
+        put_varint(out, u64::from(loss.cpu.0));
+        put_varint(out, loss.events);
+        put_text(out, loss.source.as_bytes());
+        put_text(out, loss.reason.as_bytes());
+    }
+}
+
+fn put_wait(wait: &RawWait, out: &mut Vec<u8>) {
+    out.push(u8::from(wait.in_iowait) | u8::from(wait.mmap_lock) << 1);
+    out.push(wait.object_kind as u8);
+    put_varint(out, u64::from(wait.state));
+    put_difference(out, wait.syscall as i64 as u64, 0);
+    for number in [wait.object, u64::from(wait.op), u64::from(wait.value), u64::from(wait.owner_tid)] {
+        put_varint(out, number);
+    }
+    put_varint(out, wait.stack);
+    put_varint(out, u64::from(wait.stack_every));
+}

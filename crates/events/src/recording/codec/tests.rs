@@ -1,0 +1,149 @@
+use super::*;
+use crate::event::*;
+use crate::{CpuId, Loss, ObjectKind, Timestamp};
+use proptest::prelude::*;
+
+fn wait() -> impl Strategy<Value = RawWait> {
+    let ids = (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>());
+    (any::<u32>(), any::<bool>(), any::<bool>(), any::<i32>(), 0..14u8, ids).prop_map(
+        |(state, in_iowait, mmap_lock, syscall, kind, (object, stack, op, value, owner_tid, stack_every))| RawWait {
+            state,
+            in_iowait,
+            mmap_lock,
+            syscall,
+            object_kind: ObjectKind::from_code(kind).unwrap_or_default(),
+            object,
+            op,
+            value,
+            owner_tid,
+            stack,
+            stack_every,
+        },
+    )
+}
+
+fn time() -> impl Strategy<Value = Timestamp> {
+    any::<u64>().prop_map(Timestamp)
+}
+
+fn switch() -> impl Strategy<Value = Event> {
+    let outcome = prop_oneof![
+        Just(Outcome::Untracked),
+        Just(Outcome::Preempted),
+        Just(Outcome::Yielded),
+        Just(Outcome::Throttled),
+        Just(Outcome::Dead),
+        wait().prop_map(|wait| Outcome::Blocked(Box::new(wait))),
+    ];
+    (time(), any::<u16>(), any::<[u32; 3]>(), outcome, any::<Option<u64>>(), any::<Option<u64>>()).prop_map(
+        |(at, cpu, [prev_tid, next_tid, prev_tgid], outcome, exec_ns, queue_ns)| {
+            Event::Switch(Switch { at, cpu: CpuId(cpu), prev_tid, next_tid, prev_tgid, outcome, exec_ns, queue_ns })
+        },
+    )
+}
+
+fn snapshot() -> impl Strategy<Value = Event> {
+    let state = prop_oneof![
+        any::<u16>().prop_map(|cpu| SnapshotState::Running(CpuId(cpu))),
+        Just(SnapshotState::Runnable),
+        wait().prop_map(|wait| SnapshotState::Blocked(Box::new(wait))),
+        Just(SnapshotState::Dead),
+        Just(SnapshotState::Untracked),
+    ];
+    (time(), any::<[u32; 3]>(), ".{0,20}", any::<bool>(), state, any::<Option<u64>>(), any::<Option<u64>>()).prop_map(
+        |(at, [tid, tgid, parent_tgid], name, target, state, exec_ns, queue_ns)| {
+            Event::Snapshot(Snapshot { at, tid, tgid, parent_tgid, name, target, state, exec_ns, queue_ns })
+        },
+    )
+}
+
+fn lifecycle() -> impl Strategy<Value = Event> {
+    let change = prop_oneof![
+        any::<u32>().prop_map(|parent_tid| LifecycleChange::Fork { parent_tid }),
+        Just(LifecycleChange::Exec),
+        Just(LifecycleChange::Rename),
+        Just(LifecycleChange::Exit),
+    ];
+    (time(), change, any::<u32>(), any::<u32>(), ".{0,20}", any::<bool>()).prop_map(
+        |(at, change, tid, tgid, name, target)| {
+            Event::Lifecycle(Lifecycle { at, change, tid, tgid, name, target })
+        },
+    )
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        switch(),
+        snapshot(),
+        lifecycle(),
+        (time(), any::<[u32; 2]>(), 0..4u8, any::<i32>(), any::<[u64; 2]>()).prop_map(
+            |(at, [wakee_tid, waker_tid], context, waker_syscall, [waker_object, stack])| Event::Waking(Waking {
+                at,
+                cpu: CpuId(3),
+                wakee_tid,
+                waker_tid,
+                context: WakeContext::from_code(context).unwrap_or_default(),
+                waker_syscall,
+                waker_object,
+                stack,
+            })
+        ),
+        (time(), any::<[u32; 2]>(), any::<bool>(), any::<i32>(), any::<[u64; 2]>()).prop_map(
+            |(at, [tid, tgid], in_kernel, syscall, [ip, stack])| Event::Sample(Sample {
+                at,
+                cpu: CpuId(1),
+                tid,
+                tgid,
+                ip,
+                in_kernel,
+                syscall,
+                stack,
+            })
+        ),
+        (time(), any::<u64>(), any::<u32>(), any::<u16>(), proptest::collection::vec(any::<u64>(), 0..40)).prop_map(
+            |(at, id, tgid, kernel_frames, addresses)| Event::Stack(RawStack {
+                at,
+                id,
+                tgid,
+                kernel_frames,
+                addresses
+            })
+        ),
+        (time(), any::<u32>(), any::<[u64; 3]>(), ".{0,30}", proptest::collection::vec(any::<u8>(), 0..20)).prop_map(
+            |(at, tgid, [start, end, file_offset], path, build_id)| Event::Mapping(RawMapping {
+                at,
+                tgid,
+                start,
+                end,
+                file_offset,
+                path,
+                build_id
+            })
+        ),
+        (time(), time(), any::<u16>(), any::<u64>(), "[a-z-]{0,9}", "[a-z-]{0,9}").prop_map(
+            |(start, end, cpu, events, source, reason)| Event::Loss(Loss {
+                source,
+                reason,
+                cpu: CpuId(cpu),
+                start,
+                end,
+                events
+            })
+        ),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_is_decoded(events in proptest::collection::vec(event(), 0..30)) {
+        let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
+        events.iter().for_each(|event| encoder.encode(event, &mut bytes));
+        let decoded: Result<Vec<Event>, CodecError> = Decoder::new(&bytes).collect();
+        prop_assert_eq!(decoded.unwrap(), events);
+    }
+
+    #[test]
+    fn any_bytes_are_events_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Decoder::new(&bytes).count();
+    }
+}

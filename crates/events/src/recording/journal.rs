@@ -1,0 +1,28 @@
+//! The journal: what a running recorder appends to, so that nothing written is lost by its death.
+//!
+//! A file of chunks, each on its own: 32 bytes of header (magic, kind, three lengths, CRC-32 of header and
+//! payload) and a zstd frame of encoded events. The first chunk is the manifest as far as it is
+//! known. A reader takes every whole chunk and says what is missing between them.
+
+mod chunk;
+mod read;
+mod write;
+
+pub use read::JournalReader;
+pub use write::JournalWriter;
+
+use std::fs::File;
+use std::path::Path;
+
+/// Name of the journal in a recording's directory.
+pub const JOURNAL: &str = "journal";
+
+/// Whether a recorder is writing the journal in `dir` right now.
+pub fn is_being_written(dir: &Path) -> bool {
+    let Ok(file) = File::open(dir.join(JOURNAL)) else { return false };
+    matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
+}
+
+#[cfg(test)]
+#[path = "journal/tests.rs"]
+mod tests;

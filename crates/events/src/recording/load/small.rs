@@ -1,0 +1,173 @@
+//! Reading the small tables.
+
+use parquet::errors::Result;
+
+use super::{Place, contained};
+use crate::event::WakeContext;
+use crate::recording::parquet::TableReader;
+use crate::tables::{Frame, FrameKind, Mapping, Process, StackRow, Stacks, Thread};
+use crate::{CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason};
+
+/// Fills the small tables of `trace`; names of those that cannot be read go to `unreadable`.
+pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static str>) {
+    let mut load = |name: &'static str, read: &mut dyn FnMut(&TableReader) -> Result<()>| {
+        if contained(|| read(&place.table(name)?)).is_none() {
+            unreadable.push(name);
+        }
+    };
+    load("processes", &mut |table| processes(table).map(|rows| trace.processes = rows));
+    load("threads", &mut |table| threads(table).map(|rows| trace.threads = rows));
+    load("waits", &mut |table| waits(table).map(|rows| trace.waits = rows));
+    load("stacks", &mut |table| stacks(table).map(|rows| trace.stacks = rows));
+    load("frames", &mut |table| frames(table).map(|rows| trace.frames = rows));
+    load("mappings", &mut |table| mappings(table).map(|rows| trace.mappings = rows));
+    load("loss", &mut |table| losses(table).map(|rows| trace.losses = rows));
+}
+
+fn optional(id: i32) -> Option<u32> {
+    (id >= 0).then_some(id as u32)
+}
+
+/// Takes the next value of a column; a shorter column gives the default.
+fn next<T: Default>(column: &mut std::vec::IntoIter<T>) -> T {
+    column.next().unwrap_or_default()
+}
+
+fn processes(table: &TableReader) -> Result<Vec<Process>> {
+    let mut pids = table.all_u32("pid")?.into_iter();
+    let mut targets = table.all_u32("target")?.into_iter();
+    let mut parents = table.all_i32("parent")?.into_iter();
+    let names = table.all_text("name")?;
+    Ok(names
+        .into_iter()
+        .map(|name| Process {
+            pid: next(&mut pids),
+            name,
+            target: next(&mut targets) != 0,
+            parent: optional(next(&mut parents)).map(ProcessId),
+        })
+        .collect())
+}
+
+fn threads(table: &TableReader) -> Result<Vec<Thread>> {
+    let mut tids = table.all_u32("tid")?.into_iter();
+    let mut processes = table.all_u32("process")?.into_iter();
+    let mut targets = table.all_u32("target")?.into_iter();
+    let mut starts = table.all_u64("start_ns")?.into_iter();
+    let mut ends = table.all_u64("end_ns")?.into_iter();
+    let mut before = table.all_u32("began_before")?.into_iter();
+    let mut alive = table.all_u32("alive_at_end")?.into_iter();
+    let mut parents = table.all_i32("parent")?.into_iter();
+    let names = table.all_text("name")?;
+    Ok(names
+        .into_iter()
+        .map(|name| Thread {
+            tid: next(&mut tids),
+            process: ProcessId(next(&mut processes)),
+            name,
+            target: next(&mut targets) != 0,
+            start: Timestamp(next(&mut starts)),
+            end: Timestamp(next(&mut ends)),
+            began_before: next(&mut before) != 0,
+            alive_at_end: next(&mut alive) != 0,
+            parent: optional(next(&mut parents)).map(ThreadId),
+        })
+        .collect())
+}
+
+fn waits(table: &TableReader) -> Result<Vec<Wait>> {
+    let mut processes = table.all_u32("process")?.into_iter();
+    let mut syscalls = table.all_i32("syscall")?.into_iter();
+    let mut kinds = table.all_u32("object_kind")?.into_iter();
+    let mut objects = table.all_u64("object")?.into_iter();
+    let mut ops = table.all_u32("op")?.into_iter();
+    let mut owners = table.all_u32("owner_tid")?.into_iter();
+    let reasons = table.all_u32("reason")?;
+    Ok(reasons
+        .into_iter()
+        .map(|reason| Wait {
+            reason: WaitReason::from_code(reason as u8).unwrap_or_default(),
+            process: ProcessId(next(&mut processes)),
+            syscall: next(&mut syscalls),
+            object_kind: ObjectKind::from_code(next(&mut kinds) as u8).unwrap_or_default(),
+            object: next(&mut objects),
+            op: next(&mut ops),
+            owner_tid: next(&mut owners),
+        })
+        .collect())
+}
+
+fn stacks(table: &TableReader) -> Result<Stacks> {
+    let mut parents = table.all_u32("parent")?.into_iter();
+    let frames = table.all_u32("frame")?;
+    let rows = frames
+        .into_iter()
+        .map(|frame| StackRow { frame: FrameId(frame), parent: StackId(next(&mut parents)) })
+        .collect();
+    Ok(Stacks::from_rows(rows))
+}
+
+fn frames(table: &TableReader) -> Result<Vec<Frame>> {
+    let mut functions = table.all_text("function")?.into_iter();
+    let mut modules = table.all_text("module")?.into_iter();
+    let mut offsets = table.all_u64("offset")?.into_iter();
+    let mut distances = table.all_u64("function_offset")?.into_iter();
+    let kinds = table.all_u32("kind")?;
+    Ok(kinds
+        .into_iter()
+        .map(|kind| Frame {
+            kind: FrameKind::from_code(kind as u8).unwrap_or_default(),
+            function: next(&mut functions),
+            module: next(&mut modules),
+            offset: next(&mut offsets),
+            function_offset: next(&mut distances),
+        })
+        .collect())
+}
+
+fn mappings(table: &TableReader) -> Result<Vec<Mapping>> {
+    let mut times = table.all_u64("at_ns")?.into_iter();
+    let mut starts = table.all_u64("start")?.into_iter();
+    let mut ends = table.all_u64("end")?.into_iter();
+    let mut offsets = table.all_u64("file_offset")?.into_iter();
+    let mut paths = table.all_text("path")?.into_iter();
+    let mut build_ids = table.all_bytes("build_id")?.into_iter();
+    let processes = table.all_u32("process")?;
+    Ok(processes
+        .into_iter()
+        .map(|process| Mapping {
+            process: ProcessId(process),
+            at: Timestamp(next(&mut times)),
+            start: next(&mut starts),
+            end: next(&mut ends),
+            file_offset: next(&mut offsets),
+            path: next(&mut paths),
+            build_id: next(&mut build_ids),
+        })
+        .collect())
+}
+
+fn losses(table: &TableReader) -> Result<Vec<Loss>> {
+    let mut reasons = table.all_text("reason")?.into_iter();
+    let mut cpus = table.all_u32("cpu")?.into_iter();
+    let mut starts = table.all_u64("start_ns")?.into_iter();
+    let mut ends = table.all_u64("end_ns")?.into_iter();
+    let mut events = table.all_u64("events")?.into_iter();
+    let sources = table.all_text("source")?;
+    Ok(sources
+        .into_iter()
+        .map(|source| Loss {
+            source,
+            reason: next(&mut reasons),
+            cpu: CpuId(next(&mut cpus) as u16),
+            start: Timestamp(next(&mut starts)),
+            end: Timestamp(next(&mut ends)),
+            events: next(&mut events),
+        })
+        .collect())
+}
+
+/// The context with this code.
+pub fn context(code: i32) -> WakeContext {
+    WakeContext::from_code(code as u8).unwrap_or_default()
+}

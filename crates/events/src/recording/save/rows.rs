@@ -1,0 +1,136 @@
+//! The long tables: row groups of bounded size, each sorted by thread, then time.
+
+use std::path::Path;
+
+use crate::recording::RecordingError;
+use crate::recording::parquet::{TableWriter, Values, schema};
+use crate::tables::{SampleRow, SliceRow, Steal, Wakeup};
+
+/// Rows of a group: about 50 MB in memory at the most.
+const GROUP_ROWS: usize = 1 << 20;
+
+/// A row of a long table.
+pub trait Row: Copy {
+    /// The table's name.
+    const TABLE: &'static str;
+    /// Sorted by this within a group, stably.
+    fn key(&self) -> (u32, u64);
+    /// The columns of the table, in the schema's order.
+    fn columns(rows: &[Self]) -> Vec<Values>;
+}
+
+/// Collects rows and writes them group by group.
+pub struct RowTable<R> {
+    writer: TableWriter,
+    rows: Vec<R>,
+}
+
+impl<R: Row> RowTable<R> {
+    pub fn create(dir: &Path) -> Result<RowTable<R>, RecordingError> {
+        Ok(RowTable { writer: TableWriter::create(dir, schema(R::TABLE))?, rows: Vec::new() })
+    }
+
+    pub fn push(&mut self, row: R) -> Result<(), RecordingError> {
+        self.rows.push(row);
+        if self.rows.len() >= GROUP_ROWS { self.group() } else { Ok(()) }
+    }
+
+    fn group(&mut self) -> Result<(), RecordingError> {
+        self.rows.sort_by_key(Row::key);
+        self.writer.group(R::columns(&self.rows))?;
+        self.rows.clear();
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<(), RecordingError> {
+        if !self.rows.is_empty() {
+            self.group()?;
+        }
+        self.writer.finish()
+    }
+}
+
+/// A 32-bit column.
+pub fn narrow<R>(rows: &[R], field: impl Fn(&R) -> u32) -> Values {
+    Values::Narrow(rows.iter().map(|row| field(row) as i32).collect())
+}
+
+/// A 64-bit column.
+pub fn wide<R>(rows: &[R], field: impl Fn(&R) -> u64) -> Values {
+    Values::Wide(rows.iter().map(|row| field(row) as i64).collect())
+}
+
+impl Row for SliceRow {
+    const TABLE: &'static str = "slices";
+
+    fn key(&self) -> (u32, u64) {
+        (self.thread.0, self.start.0)
+    }
+
+    fn columns(rows: &[SliceRow]) -> Vec<Values> {
+        vec![
+            narrow(rows, |row| row.thread.0),
+            wide(rows, |row| row.start.0),
+            narrow(rows, |row| row.state as u32),
+            narrow(rows, |row| u32::from(row.cpu.0)),
+            narrow(rows, |row| row.wait.0),
+            narrow(rows, |row| row.stack.0),
+            narrow(rows, |row| u32::from(row.stack_every)),
+        ]
+    }
+}
+
+impl Row for Wakeup {
+    const TABLE: &'static str = "wakeups";
+
+    fn key(&self) -> (u32, u64) {
+        (self.wakee.0, self.at.0)
+    }
+
+    fn columns(rows: &[Wakeup]) -> Vec<Values> {
+        vec![
+            narrow(rows, |row| row.wakee.0),
+            wide(rows, |row| row.at.0),
+            narrow(rows, |row| row.waker.0),
+            narrow(rows, |row| u32::from(row.cpu.0)),
+            narrow(rows, |row| row.context as u32),
+            narrow(rows, |row| row.stack.0),
+            wide(rows, |row| row.waker_object),
+        ]
+    }
+}
+
+impl Row for SampleRow {
+    const TABLE: &'static str = "samples";
+
+    fn key(&self) -> (u32, u64) {
+        (self.thread.0, self.at.0)
+    }
+
+    fn columns(rows: &[SampleRow]) -> Vec<Values> {
+        vec![
+            narrow(rows, |row| row.thread.0),
+            wide(rows, |row| row.at.0),
+            narrow(rows, |row| u32::from(row.cpu.0)),
+            narrow(rows, |row| u32::from(row.in_kernel)),
+            narrow(rows, |row| row.syscall as u32),
+            narrow(rows, |row| row.stack.0),
+        ]
+    }
+}
+
+impl Row for Steal {
+    const TABLE: &'static str = "steals";
+
+    fn key(&self) -> (u32, u64) {
+        (self.thread.0, self.slice_start.0)
+    }
+
+    fn columns(rows: &[Steal]) -> Vec<Values> {
+        vec![
+            narrow(rows, |row| row.thread.0),
+            wide(rows, |row| row.slice_start.0),
+            wide(rows, |row| row.stolen.0),
+        ]
+    }
+}

@@ -1,0 +1,120 @@
+//! The small tables: one row group each.
+
+use std::path::Path;
+
+use super::SmallTables;
+use super::rows::{narrow, wide};
+use crate::recording::RecordingError;
+use crate::recording::parquet::{TableWriter, Values, schema};
+
+/// Writes them all.
+pub fn write(dir: &Path, tables: &SmallTables<'_>) -> Result<(), RecordingError> {
+    table(dir, "processes", processes(tables))?;
+    table(dir, "threads", threads(tables))?;
+    table(dir, "waits", waits(tables))?;
+    table(dir, "stacks", stacks(tables))?;
+    table(dir, "frames", frames(tables))?;
+    table(dir, "mappings", mappings(tables))?;
+    table(dir, "loss", losses(tables))
+}
+
+fn table(dir: &Path, name: &str, columns: Vec<Values>) -> Result<(), RecordingError> {
+    let mut writer = TableWriter::create(dir, schema(name))?;
+    writer.group(columns)?;
+    writer.finish()
+}
+
+fn numbers(count: usize) -> Values {
+    Values::Narrow((0..count as i32).collect())
+}
+
+fn text<R>(rows: &[R], field: impl Fn(&R) -> &str) -> Values {
+    Values::Bytes(rows.iter().map(|row| field(row).as_bytes().to_vec()).collect())
+}
+
+fn optional(id: Option<u32>) -> u32 {
+    id.unwrap_or(u32::MAX)
+}
+
+fn processes(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.processes.as_slice();
+    vec![
+        numbers(rows.len()),
+        narrow(rows, |row| row.pid),
+        text(rows, |row| &row.name),
+        narrow(rows, |row| u32::from(row.target)),
+        narrow(rows, |row| optional(row.parent.map(|parent| parent.0))),
+    ]
+}
+
+fn threads(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.threads.as_slice();
+    vec![
+        numbers(rows.len()),
+        narrow(rows, |row| row.tid),
+        narrow(rows, |row| row.process.0),
+        text(rows, |row| &row.name),
+        narrow(rows, |row| u32::from(row.target)),
+        wide(rows, |row| row.start.0),
+        wide(rows, |row| row.end.0),
+        narrow(rows, |row| u32::from(row.began_before)),
+        narrow(rows, |row| u32::from(row.alive_at_end)),
+        narrow(rows, |row| optional(row.parent.map(|parent| parent.0))),
+    ]
+}
+
+fn waits(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.waits.as_slice();
+    vec![
+        numbers(rows.len()),
+        narrow(rows, |row| row.reason as u32),
+        narrow(rows, |row| row.process.0),
+        narrow(rows, |row| row.syscall as u32),
+        narrow(rows, |row| row.object_kind as u32),
+        wide(rows, |row| row.object),
+        narrow(rows, |row| row.op),
+        narrow(rows, |row| row.owner_tid),
+    ]
+}
+
+fn stacks(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.stacks.rows();
+    vec![numbers(rows.len()), narrow(rows, |row| row.frame.0), narrow(rows, |row| row.parent.0)]
+}
+
+fn frames(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.frames.as_slice();
+    vec![
+        numbers(rows.len()),
+        narrow(rows, |row| row.kind as u32),
+        text(rows, |row| &row.function),
+        text(rows, |row| &row.module),
+        wide(rows, |row| row.offset),
+        wide(rows, |row| row.function_offset),
+    ]
+}
+
+fn mappings(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.mappings;
+    vec![
+        narrow(rows, |row| row.process.0),
+        wide(rows, |row| row.at.0),
+        wide(rows, |row| row.start),
+        wide(rows, |row| row.end),
+        wide(rows, |row| row.file_offset),
+        text(rows, |row| &row.path),
+        Values::Bytes(rows.iter().map(|row| row.build_id.clone()).collect()),
+    ]
+}
+
+fn losses(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.losses;
+    vec![
+        text(rows, |row| &row.source),
+        text(rows, |row| &row.reason),
+        narrow(rows, |row| u32::from(row.cpu.0)),
+        wide(rows, |row| row.start.0),
+        wide(rows, |row| row.end.0),
+        wide(rows, |row| row.events),
+    ]
+}
