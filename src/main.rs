@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod record;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -1,0 +1,37 @@
+//! `holdup attach`
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::cli::AttachArgs;
+use crate::record::{self, Subject, process_exists};
+
+/// Records what already runs.
+pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
+    let (subject, command) = match args.pid {
+        None => (Subject::All, vec!["(the whole machine)".to_owned()]),
+        Some(pid) => {
+            if pid == std::process::id() {
+                bail!("{pid} is holdup itself");
+            }
+            if !process_exists(pid) {
+                bail!("there is no process {pid}");
+            }
+            (Subject::Attach(pid), command_of(pid))
+        }
+    };
+    let recorded = record::record(subject, command, args.length, &args.record)?;
+    super::run::report(&recorded.path, &args.record)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn command_of(pid: u32) -> Vec<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<String> = bytes
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty())
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect();
+    if words.is_empty() { vec![format!("pid {pid}")] } else { words }
+}

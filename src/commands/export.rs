@@ -1,0 +1,45 @@
+//! `holdup export`
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use super::locate;
+use crate::cli::ExportArgs;
+
+/// Writes a recording in another format.
+pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
+    let exporters = holdup_report::exporters::all();
+    let list = || {
+        let lines: Vec<String> =
+            exporters.iter().map(|exporter| format!("  {:10} {}", exporter.info().name, exporter.info().summary)).collect();
+        lines.join("\n")
+    };
+    if args.to == "help" {
+        return super::print(&format!("{}\n", list()));
+    }
+    let Some(exporter) = exporters.iter().find(|exporter| exporter.info().name == args.to) else {
+        bail!("'{}' is no format; there are:\n{}", args.to, list());
+    };
+    let (path, trace) = locate::open(args.recording.as_deref())?;
+    let analysis = holdup_findings::analyse(&trace);
+    let stdout = std::io::stdout();
+    if args.output.is_none() && !stdout.is_terminal() {
+        let mut out = BufWriter::new(stdout.lock());
+        exporter.write(&trace, &analysis, &mut out)?;
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let file = args.output.clone().unwrap_or_else(|| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        format!("{stem}.{}", exporter.info().extension).into()
+    });
+    let out = File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
+    let mut out = BufWriter::new(out);
+    exporter.write(&trace, &analysis, &mut out)?;
+    out.flush()?;
+    eprintln!("holdup: wrote {}", file.display());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,53 @@
+//! Finding and opening the recording that a command is about.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use holdup_events::Trace;
+use holdup_events::recording::{self, journal, store};
+
+use crate::record::finish;
+
+/// Where unnamed recordings are kept.
+pub fn kept() -> Result<PathBuf> {
+    let path = |name| std::env::var_os(name).map(PathBuf::from);
+    store::directory(path("XDG_STATE_HOME"), path("HOME"))
+        .context("neither XDG_STATE_HOME nor HOME is set: name the recording")
+}
+
+/// The newest recording.
+pub fn newest() -> Result<PathBuf> {
+    let directory = kept()?;
+    match store::list(&directory).into_iter().next() {
+        Some(kept) => Ok(kept.path),
+        None => bail!("no recording in {}: make one with `holdup -- CMD`, or name one", directory.display()),
+    }
+}
+
+/// Opens a recording, the newest if none is named. One that was never finished is finished first, in its place if
+/// that can be written, else in memory's stead in a temporary directory.
+pub fn open(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
+    let path = match named {
+        Some(path) => path.to_owned(),
+        None => newest()?,
+    };
+    if recording::has_only_journal(&path) {
+        if journal::is_being_written(&path) {
+            bail!("{}: is being recorded right now; wait until that ends", path.display());
+        }
+        eprintln!("holdup: {} was not finished (its recorder was killed): reading its journal", path.display());
+        let trace = recover(&path).with_context(|| format!("reading the journal of {}", path.display()))?;
+        return Ok((path, trace));
+    }
+    let trace = recording::open(&path)?;
+    Ok((path, trace))
+}
+
+/// The journal is kept: the tables are made elsewhere and thrown away.
+fn recover(path: &Path) -> Result<Trace> {
+    let temporary = std::env::temp_dir().join(format!("holdup-recover-{}", std::process::id()));
+    std::fs::create_dir(&temporary).with_context(|| format!("making {}", temporary.display()))?;
+    let trace = finish::recover(path, &temporary).and_then(|()| Ok(recording::open(&temporary)?));
+    let _ = std::fs::remove_dir_all(&temporary);
+    trace
+}

@@ -1,0 +1,89 @@
+//! The commands, one file each.
+
+mod attach;
+mod catalogue;
+mod doctor;
+mod explain;
+mod export;
+mod locate;
+mod pack;
+mod report;
+mod run;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use holdup_report::Style;
+
+use crate::cli::Command;
+
+/// Executes one command.
+pub fn execute(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Run(args) => run::execute(args),
+        Command::Attach(args) => attach::execute(&args),
+        Command::Report(args) => report::execute(&args),
+        Command::Export(args) => export::execute(&args),
+        Command::List(args) => catalogue::list(&args),
+        Command::Pack(args) => pack::execute(&args),
+        Command::Explain(args) => explain::execute(&args),
+        Command::Doctor(args) => doctor::execute(&args),
+        Command::Completions(args) => catalogue::completions(args.shell),
+        Command::Man => catalogue::man(),
+    }
+}
+
+/// Whether the reader of our output went away: no error.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// Prints to standard output.
+fn print(text: &str) -> Result<ExitCode> {
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_json(value: &serde_json::Value) -> Result<ExitCode> {
+    print(&format!("{value:#}\n"))
+}
+
+/// How to print on a stream: colour and width of a terminal, plain text elsewhere.
+fn style(stream: &impl StreamKind) -> Style {
+    let terminal = stream.is_a_terminal();
+    let utf8 = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|value| !value.is_empty())
+        .is_none_or(|value| value.to_ascii_lowercase().replace('-', "").contains("utf8"));
+    Style {
+        colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        width: if terminal { stream.columns().clamp(80, 120) } else { 80 },
+        unicode: utf8,
+    }
+}
+
+/// Standard output or standard error.
+trait StreamKind {
+    fn is_a_terminal(&self) -> bool;
+    fn columns(&self) -> usize;
+}
+
+impl<T: IsTerminal + std::os::fd::AsRawFd> StreamKind for T {
+    fn is_a_terminal(&self) -> bool {
+        self.is_terminal()
+    }
+
+    fn columns(&self) -> usize {
+        // SAFETY: the kernel writes one struct of plain numbers, or fails and leaves zeros.
+        let size = unsafe {
+            let mut size: libc::winsize = std::mem::zeroed();
+            libc::ioctl(self.as_raw_fd(), libc::TIOCGWINSZ, &mut size);
+            size
+        };
+        if size.ws_col == 0 { 80 } else { usize::from(size.ws_col) }
+    }
+}

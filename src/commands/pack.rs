@@ -1,0 +1,31 @@
+//! `holdup pack`
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use holdup_events::recording;
+
+use super::locate;
+use crate::cli::PackArgs;
+
+/// Makes one file of a recording.
+pub fn execute(args: &PackArgs) -> Result<ExitCode> {
+    let path = match &args.recording {
+        Some(path) => path.clone(),
+        None => locate::newest()?,
+    };
+    if !path.is_dir() {
+        bail!("{}: is no recording's directory", path.display());
+    }
+    if recording::has_only_journal(&path) {
+        bail!("{}: was not finished; only a finished recording can be packed", path.display());
+    }
+    let file = args.output.clone().unwrap_or_else(|| {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(".pack");
+        name.into()
+    });
+    let bytes = recording::pack(&path, &file)?;
+    eprintln!("holdup: wrote {} ({})", file.display(), holdup_report::numbers::bytes(bytes));
+    Ok(ExitCode::SUCCESS)
+}

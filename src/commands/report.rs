@@ -1,0 +1,44 @@
+//! `holdup report`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use super::locate;
+use crate::cli::ReportArgs;
+
+/// Prints the verdict, or sections.
+pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
+    let (recording, sections) = split(&args.words)?;
+    let (_, trace) = locate::open(recording.as_deref())?;
+    let analysis = holdup_findings::analyse(&trace);
+    if args.json {
+        return super::print_json(&holdup_report::to_json(&trace, &analysis));
+    }
+    let style = super::style(&std::io::stdout());
+    super::print(&holdup_report::render(&trace, &analysis, &sections, &style)?)
+}
+
+/// The first word is a recording if it is no section's name.
+fn split(words: &[String]) -> Result<(Option<PathBuf>, Vec<String>)> {
+    let names = holdup_report::section_names();
+    let mut recording = None;
+    let mut sections = Vec::new();
+    for word in words {
+        if names.contains(&word.as_str()) {
+            sections.push(word.clone());
+        } else if recording.is_none() && sections.is_empty() {
+            recording = Some(PathBuf::from(word));
+        } else {
+            bail!("'{word}' is no section; there are: {}", names.join(", "));
+        }
+    }
+    if let Some(path) = &recording
+        && !Path::new(path).exists()
+        && !path.to_string_lossy().contains(['/', '.'])
+    {
+        bail!("'{}' is neither a recording nor a section; sections: {}", path.display(), names.join(", "));
+    }
+    Ok((recording, sections))
+}

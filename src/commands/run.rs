@@ -1,0 +1,53 @@
+//! `holdup run`, and what `run` and `attach` print in the end.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use holdup_capture::launch;
+use holdup_events::recording;
+
+use crate::cli::{RecordArgs, RunArgs};
+use crate::record::{self, Subject};
+
+/// Runs, records, reports, and ends as the program ended.
+pub fn execute(args: RunArgs) -> Result<ExitCode> {
+    let command: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let held = launch::hold(&args.command)?;
+    let recorded = record::record(Subject::Run(held), command, None, &args.record)?;
+    // The program has run: whatever goes wrong in reporting must not change its status.
+    if let Err(error) = report(&recorded.path, &args.record) {
+        eprintln!("holdup: {error:#}");
+    }
+    match recorded.ending {
+        Some(ending) => launch::end_like(ending),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Prints the report of a new recording where the options say.
+pub fn report(path: &Path, options: &RecordArgs) -> Result<()> {
+    if options.quiet {
+        return Ok(());
+    }
+    let trace = recording::open(path)?;
+    let analysis = holdup_findings::analyse(&trace);
+    let stderr = std::io::stderr();
+    let text = if options.json {
+        format!("{:#}\n", holdup_report::to_json(&trace, &analysis))
+    } else {
+        let style = match &options.report {
+            Some(_) => holdup_report::Style { colour: false, width: 80, unicode: true },
+            None => super::style(&stderr),
+        };
+        let mut text = holdup_report::render(&trace, &analysis, &[], &style)?;
+        text.push_str(&format!("\nMore: holdup report {} ledger threads cpus locks syscalls sched\n", path.display()));
+        text
+    };
+    match &options.report {
+        Some(file) => std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?,
+        None => stderr.lock().write_all(text.as_bytes())?,
+    }
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! The highest rung: the loop that drains BPF's rings into the journal.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use holdup_capture::bpf::{Options, STREAMS, Session, Stacks, Target};
+use holdup_capture::mappings::{MappingFeed, read_maps};
+use holdup_capture::{host, launch, lower};
+use holdup_decode::wire::WireDecoder;
+use holdup_events::event::{LifecycleChange, SnapshotState};
+use holdup_events::recording::{JournalWriter, SourceState};
+use holdup_events::{CpuId, Event, Loss, Timestamp};
+
+use super::{Outcome, Recorder, Subject, Tally, Watched};
+use crate::cli::StackChoice;
+
+/// Stacks of blocked threads a second and CPU by default: about 1 % of a CPU at 1 to 2 µs each.
+const STACKS_PER_SECOND: u32 = 5_000;
+/// How long the rings fill between two looks. The main ring holds more than a second of the worst rate seen.
+const PAUSE: Duration = Duration::from_millis(10);
+const FLUSH_EVERY: Duration = Duration::from_millis(250);
+/// The kernel times its programs for one pause in this many.
+const MEASURE_EVERY: u64 = 40;
+
+/// Everything that one recording needs while it runs.
+struct Loop {
+    session: Session,
+    decoder: WireDecoder,
+    mappings: Option<MappingFeed>,
+    targets: BTreeSet<u32>,
+    journal: JournalWriter,
+    tally: Tally,
+    bad_records: u64,
+}
+
+/// Records by BPF.
+pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
+    let options = Options {
+        target: match &subject {
+            Subject::Run(held) => Target::Process(held.pid()),
+            Subject::Attach(pid) => Target::Process(*pid),
+            Subject::All => Target::All,
+        },
+        sample_hz: recorder.options.freq,
+        stacks: match recorder.options.stacks {
+            StackChoice::All => Stacks::All,
+            StackChoice::Sampled => Stacks::PerSecond(STACKS_PER_SECOND),
+            StackChoice::None => Stacks::None,
+        },
+        ring_bytes: recorder.options.buffer << 20,
+    };
+    let mappings = MappingFeed::open(&host::online_cpus());
+    let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    let session = Session::start(&options)?;
+    let Recorder { journal, length, started, .. } = recorder;
+    let mut recording = Loop {
+        session,
+        decoder: WireDecoder::default(),
+        mappings: mappings.ok(),
+        targets: BTreeSet::new(),
+        journal,
+        tally: Tally { switches: 0, events: 0, lost: 0 },
+        bad_records: 0,
+    };
+    recording.know_mappings(&subject);
+    recording.snapshot()?;
+    let start_ns = lower::now().0;
+    let mut watched = match subject {
+        Subject::Run(held) => Watched::Child(held.release()?),
+        Subject::Attach(pid) => Watched::Process(pid),
+        Subject::All => Watched::Machine,
+    };
+    if !matches!(watched, Watched::Child(_)) {
+        launch::watch_signals(0)?;
+    }
+    let over = || length.is_some_and(|length| started.elapsed() >= length);
+    let ending = recording.run(&mut watched, &over);
+    recording.finish(start_ns, ending, &mappings_missing)
+}
+
+impl Loop {
+    /// What the targets have mapped already. A held child still has our own image: its exec will tell.
+    fn know_mappings(&mut self, subject: &Subject) {
+        let pids: Vec<u32> = match subject {
+            Subject::Run(_) => Vec::new(),
+            Subject::Attach(pid) => vec![*pid],
+            Subject::All => std::fs::read_dir("/proc")
+                .into_iter()
+                .flatten()
+                .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+                .collect(),
+        };
+        for pid in pids {
+            let known = read_maps(pid);
+            if let Some(feed) = &mut self.mappings {
+                feed.add_known(&known);
+            }
+            known.into_iter().for_each(|mapping| self.journal.push(&Event::Mapping(mapping)));
+        }
+    }
+
+    fn run(&mut self, watched: &mut Watched, over: &dyn Fn() -> bool) -> Option<launch::Ending> {
+        let mut turn = 0u64;
+        let mut flushed = Instant::now();
+        loop {
+            let ended = watched.ended();
+            self.drain();
+            if let Some(ending) = ended {
+                return ending;
+            }
+            if over() || watched.stopped() {
+                return None;
+            }
+            if turn % MEASURE_EVERY <= 1 {
+                self.session.measure_cost();
+            }
+            if flushed.elapsed() >= FLUSH_EVERY {
+                self.journal.flush();
+                flushed = Instant::now();
+            }
+            turn += 1;
+            if self.session.waiting() < 1 << 20 {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn drain(&mut self) -> usize {
+        let Loop { session, decoder, targets, journal, tally, bad_records, .. } = self;
+        let drained = session.drain(&mut |record| {
+            let taken = decoder.decode(record, &mut |event| {
+                note_target(targets, &event);
+                tally.count(&event);
+                journal.push(&event);
+            });
+            *bad_records += u64::from(taken.is_err());
+        });
+        if let Some(feed) = &mut self.mappings {
+            let targets = &self.targets;
+            feed.drain(&|tgid| targets.contains(&tgid), &mut |event| journal.push(&event));
+        }
+        drained
+    }
+
+    fn snapshot(&mut self) -> Result<()> {
+        let Loop { session, decoder, targets, journal, bad_records, .. } = self;
+        session.snapshot(&mut |record| {
+            let taken = decoder.decode(record, &mut |event| {
+                note_target(targets, &event);
+                journal.push(&event);
+            });
+            *bad_records += u64::from(taken.is_err());
+        })?;
+        Ok(())
+    }
+
+    fn finish(mut self, start_ns: u64, ending: Option<launch::Ending>, mappings_missing: &str) -> Result<Outcome> {
+        self.snapshot()?;
+        self.session.detach();
+        let end_ns = lower::now().0;
+        while self.drain() > 0 {}
+        let counters = self.session.counters();
+        let probes = self.session.cost();
+        self.account_losses(&counters.lost, end_ns);
+        self.journal.flush();
+        let mut cost = super::own_cost();
+        cost.probes_cpu_ns = probes.total_ns as u64;
+        cost.probes_cpu_error_ns = probes.error_ns as u64;
+        cost.switches = self.tally.switches;
+        let mut sources: Vec<SourceState> = STREAMS
+            .iter()
+            .enumerate()
+            .map(|(stream, name)| SourceState {
+                name: (*name).to_owned(),
+                active: true,
+                missing: String::new(),
+                events: counters.records[stream].saturating_sub(counters.lost[stream]),
+                lost: counters.lost[stream],
+            })
+            .collect();
+        sources.push(SourceState {
+            name: "mappings".to_owned(),
+            active: self.mappings.is_some(),
+            missing: mappings_missing.to_owned(),
+            ..SourceState::default()
+        });
+        for missing in self.session.missing() {
+            sources.push(SourceState {
+                name: missing.clone(),
+                missing: "this kernel has no such tracepoint".to_owned(),
+                ..SourceState::default()
+            });
+        }
+        Ok(Outcome { start_ns, end_ns, ending, cost, sources })
+    }
+
+    /// Records lost behind the last one received leave no gap: the kernel's own count tells.
+    fn account_losses(&mut self, lost: &[u64; 3], end_ns: u64) {
+        for ((name, lost), seen) in STREAMS.iter().zip(lost).zip(self.decoder.lost()) {
+            let missing = lost.saturating_sub(seen);
+            if missing > 0 {
+                self.journal.push(&Event::Loss(loss_at_end(name, "ring-full", missing, end_ns)));
+            }
+        }
+        if self.bad_records > 0 {
+            self.journal.push(&Event::Loss(loss_at_end("records", "unreadable", self.bad_records, end_ns)));
+        }
+    }
+}
+
+fn loss_at_end(source: &str, reason: &str, events: u64, end_ns: u64) -> Loss {
+    Loss {
+        source: source.to_owned(),
+        reason: reason.to_owned(),
+        cpu: CpuId::NONE,
+        start: Timestamp(end_ns),
+        end: Timestamp(end_ns),
+        events,
+    }
+}
+
+fn note_target(targets: &mut BTreeSet<u32>, event: &Event) {
+    match event {
+        Event::Lifecycle(change) if change.target && change.change != LifecycleChange::Exit => {
+            targets.insert(change.tgid);
+        }
+        Event::Snapshot(snapshot) if snapshot.target && snapshot.state != SnapshotState::Dead => {
+            targets.insert(snapshot.tgid);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,70 @@
+//! The lower rungs: the loop that drains them into the journal.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use holdup_capture::launch;
+use holdup_capture::lower::{self, Mode, Target};
+use holdup_events::Event;
+use holdup_events::recording::{Rung, SourceState};
+
+use super::{Outcome, Recorder, Subject, Tally, Watched};
+
+const FLUSH_EVERY: Duration = Duration::from_millis(250);
+
+/// Records by perf events or by polling.
+pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcome> {
+    let (pid, mode) = match &subject {
+        Subject::Run(held) => (held.pid(), Mode::Run),
+        Subject::Attach(pid) => (*pid, Mode::Attach),
+        Subject::All => anyhow::bail!("--all needs BPF"),
+    };
+    let target = Target { pid, mode, sample_hz: recorder.options.freq };
+    let mut source = lower::open(rung, &target).with_context(|| format!("cannot record process {pid}"))?;
+    let Recorder { mut journal, length, started, .. } = recorder;
+    let mut tally = Tally { switches: 0, events: 0, lost: 0 };
+    let start_ns = lower::now().0;
+    let mut watched = match subject {
+        Subject::Run(held) => Watched::Child(held.release()?),
+        _ => Watched::Process(pid),
+    };
+    if !matches!(watched, Watched::Child(_)) {
+        launch::watch_signals(0)?;
+    }
+    let mut flushed = Instant::now();
+    let mut take = |event: Event, journal: &mut holdup_events::recording::JournalWriter| {
+        tally.count(&event);
+        journal.push(&event);
+    };
+    let ending = loop {
+        source.drain(&mut |event| take(event, &mut journal));
+        if let Some(ending) = watched.ended() {
+            break ending;
+        }
+        if length.is_some_and(|length| started.elapsed() >= length) || watched.stopped() {
+            break None;
+        }
+        if flushed.elapsed() >= FLUSH_EVERY {
+            journal.flush();
+            flushed = Instant::now();
+        }
+        std::thread::sleep(source.interval());
+    };
+    source.finish(&mut |event| take(event, &mut journal));
+    let end_ns = lower::now().0;
+    journal.flush();
+    let mut cost = super::own_cost();
+    cost.switches = tally.switches;
+    let name = match rung {
+        Rung::Perf => "perf",
+        _ => "proc",
+    };
+    let sources = vec![SourceState {
+        name: name.to_owned(),
+        active: true,
+        missing: source.missing(),
+        events: tally.events,
+        lost: tally.lost,
+    }];
+    Ok(Outcome { start_ns, end_ns, ending, cost, sources })
+}

@@ -1,0 +1,208 @@
+//! Recording: from a target to a finished recording on disk. Wiring of capture, decode and events.
+
+mod bpf;
+pub mod finish;
+mod lower;
+mod place;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use holdup_capture::launch::{Child, Ending};
+use holdup_capture::{doctor, host, launch};
+use holdup_events::Event;
+use holdup_events::recording::{Cost, JournalWriter, Manifest, Rung, SourceState};
+
+use crate::cli::{RecordArgs, RungChoice, StackChoice};
+
+/// Whom to record.
+pub enum Subject {
+    /// A program that is started for it, held until everything is ready.
+    Run(launch::Held),
+    /// A process that runs already.
+    Attach(u32),
+    /// The whole machine.
+    All,
+}
+
+/// A finished recording.
+pub struct Recorded {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How the program ended, if it was run.
+    pub ending: Option<Ending>,
+}
+
+/// How a recording ended: what the manifest still lacks.
+#[derive(Default)]
+struct Outcome {
+    start_ns: u64,
+    end_ns: u64,
+    ending: Option<Ending>,
+    cost: Cost,
+    sources: Vec<SourceState>,
+}
+
+/// Records `subject` until it ends, `length` is over, or the user stops it.
+pub fn record(
+    subject: Subject,
+    command: Vec<String>,
+    length: Option<Duration>,
+    options: &RecordArgs,
+) -> Result<Recorded> {
+    let (rung, rung_reason) = choose_rung(options.rung, &subject)?;
+    let path = place::make(options.output.as_deref(), command.first().map_or("", String::as_str))?;
+    let mut manifest = manifest(&subject, command, options, (rung, rung_reason));
+    let journal = JournalWriter::create(&path, &manifest)?;
+    let recorder = Recorder { journal, options: options.clone(), length, started: Instant::now() };
+    let outcome = match rung {
+        Rung::Bpf => bpf::record(subject, recorder),
+        Rung::Perf | Rung::Proc => lower::record(subject, rung, recorder),
+    };
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            // Nothing was recorded: leave nothing behind.
+            let _ = std::fs::remove_dir_all(&path);
+            return Err(error);
+        }
+    };
+    manifest.start_ns = outcome.start_ns;
+    manifest.end_ns = outcome.end_ns.max(outcome.start_ns);
+    manifest.start_unix_ns = unix_ns().saturating_sub(holdup_capture::lower::now().0.saturating_sub(outcome.start_ns));
+    manifest.exit_status = outcome.ending.map(Ending::shell_status);
+    manifest.cost = outcome.cost;
+    manifest.sources = outcome.sources;
+    finish::finish(&path, manifest).with_context(|| {
+        format!("the recording is kept as a journal; `holdup report {}` reads it", path.display())
+    })?;
+    Ok(Recorded { path, ending: outcome.ending })
+}
+
+/// What every rung's loop needs.
+struct Recorder {
+    journal: JournalWriter,
+    options: RecordArgs,
+    length: Option<Duration>,
+    started: Instant,
+}
+
+impl Recorder {
+    fn time_is_up(&self) -> bool {
+        self.length.is_some_and(|length| self.started.elapsed() >= length)
+    }
+}
+
+/// Whom we wait for.
+enum Watched {
+    Child(Child),
+    Process(u32),
+    Machine,
+}
+
+impl Watched {
+    /// How it ended, if it has. Who was not our child has no status.
+    fn ended(&mut self) -> Option<Option<Ending>> {
+        match self {
+            Watched::Child(child) => child.try_wait().map(Some),
+            Watched::Process(pid) => (!process_exists(*pid)).then_some(None),
+            Watched::Machine => None,
+        }
+    }
+
+    /// The user may stop an attached recording; a program of ours decides itself what a signal means.
+    fn stopped(&self) -> bool {
+        !matches!(self, Watched::Child(_)) && launch::asked_to_stop()
+    }
+}
+
+/// Whether a process is there and not a zombie.
+pub fn process_exists(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
+    pid != 0 && !matches!(state, None | Some('Z' | 'X'))
+}
+
+fn choose_rung(choice: RungChoice, subject: &Subject) -> Result<(Rung, String)> {
+    let (best, reason) = match choice {
+        RungChoice::Bpf => (Rung::Bpf, String::new()),
+        RungChoice::Perf => (Rung::Perf, "asked for with --rung".to_owned()),
+        RungChoice::Proc => (Rung::Proc, "asked for with --rung".to_owned()),
+        RungChoice::Auto => doctor::best_rung(&doctor::examine()),
+    };
+    if matches!(subject, Subject::All) && best != Rung::Bpf {
+        anyhow::bail!("--all needs BPF, which is not to be had here: {reason}. See `holdup doctor`");
+    }
+    Ok((best, reason))
+}
+
+fn manifest(subject: &Subject, command: Vec<String>, options: &RecordArgs, (rung, reason): (Rung, String)) -> Manifest {
+    let (mode, pid) = match subject {
+        Subject::Run(held) => ("run", held.pid().to_string()),
+        Subject::Attach(pid) => ("attach", pid.to_string()),
+        Subject::All => ("all", "self".to_owned()),
+    };
+    let mut host = host::Facts::read().host;
+    host.cpus_allowed = host::cpus_allowed(&pid);
+    Manifest {
+        format: holdup_events::recording::FORMAT_VERSION,
+        holdup: env!("CARGO_PKG_VERSION").to_owned(),
+        command,
+        mode: mode.to_owned(),
+        host,
+        start_ns: holdup_capture::lower::now().0,
+        start_unix_ns: unix_ns(),
+        rung,
+        rung_reason: reason,
+        sample_period_ns: match options.freq {
+            0 => 0,
+            hz => 1_000_000_000 / u64::from(hz),
+        },
+        stacks: match (rung, options.stacks) {
+            (Rung::Proc, _) | (_, StackChoice::None) => "none",
+            (_, StackChoice::All) => "all",
+            (_, StackChoice::Sampled) => "sampled",
+        }
+        .to_owned(),
+        ..Manifest::default()
+    }
+}
+
+fn unix_ns() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}
+
+/// CPU time and peak memory of this process so far.
+fn own_cost() -> Cost {
+    // SAFETY: getrusage writes one struct of plain numbers.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    Cost {
+        recorder_cpu_ns: ns(usage.ru_utime) + ns(usage.ru_stime),
+        recorder_memory_bytes: usage.ru_maxrss as u64 * 1024,
+        ..Cost::default()
+    }
+}
+
+/// Counts what goes into the journal.
+struct Tally {
+    switches: u64,
+    events: u64,
+    lost: u64,
+}
+
+impl Tally {
+    fn count(&mut self, event: &Event) {
+        self.events += 1;
+        match event {
+            Event::Switch(_) => self.switches += 1,
+            Event::Loss(loss) => self.lost += loss.events,
+            _ => {}
+        }
+    }
+}
