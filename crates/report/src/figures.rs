@@ -1,0 +1,99 @@
+//! Figures of the manifest and the loss table that several formats show. Derives nothing about the program.
+
+use std::collections::BTreeMap;
+
+use holdup_events::Trace;
+use holdup_events::recording::Rung;
+
+/// What was lost, by source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LossFigures {
+    /// Events lost of all sources.
+    pub events: u64,
+    /// The same by source; 0 where only a span of time is known.
+    pub by_source: BTreeMap<String, u64>,
+    /// Losses of which no number is known.
+    pub uncounted: u64,
+}
+
+/// Adds up the losses. A source's own count and its rows tell of the same events: the greater holds.
+pub(crate) fn loss(trace: &Trace) -> LossFigures {
+    let mut figures = LossFigures::default();
+    for loss in &trace.losses {
+        let sum = figures.by_source.entry(loss.source.clone()).or_default();
+        *sum = sum.saturating_add(loss.events);
+        figures.uncounted += u64::from(loss.events == 0);
+    }
+    for source in trace.manifest.sources.iter().filter(|source| source.lost > 0) {
+        let sum = figures.by_source.entry(source.name.clone()).or_default();
+        *sum = source.lost.max(*sum);
+    }
+    figures.events = figures.by_source.values().fold(0, |sum, events| sum.saturating_add(*events));
+    figures
+}
+
+/// Events that sources delivered.
+pub(crate) fn delivered(trace: &Trace) -> u64 {
+    trace.manifest.sources.iter().fold(0, |sum, source| sum.saturating_add(source.events))
+}
+
+/// CPU time of the recording (ns): the recorder's own and the kernel programs'.
+pub(crate) fn cost_cpu_ns(trace: &Trace) -> u64 {
+    trace.manifest.cost.recorder_cpu_ns.saturating_add(trace.manifest.cost.probes_cpu_ns)
+}
+
+/// `ns` of CPU time as a share of all that the machine's CPUs had to give; `None` if nothing is known of them.
+pub(crate) fn of_machine(trace: &Trace, ns: u64) -> Option<f64> {
+    let capacity = trace.wall().0 as f64 * f64::from(trace.manifest.host.cpus);
+    (capacity > 0.0).then(|| ns as f64 / capacity)
+}
+
+/// Bytes of the recording a context switch; `None` without any.
+pub(crate) fn bytes_per_switch(trace: &Trace) -> Option<f64> {
+    let cost = &trace.manifest.cost;
+    (cost.switches > 0).then(|| cost.bytes as f64 / cost.switches as f64)
+}
+
+/// The stable name of a rung.
+pub(crate) fn rung_name(rung: Rung) -> &'static str {
+    match rung {
+        Rung::Bpf => "bpf",
+        Rung::Perf => "perf",
+        Rung::Proc => "proc",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdup_events::Loss;
+    use holdup_events::recording::SourceState;
+
+    use super::*;
+
+    fn row(source: &str, events: u64) -> Loss {
+        Loss {
+            source: source.to_owned(),
+            reason: "ring-full".to_owned(),
+            cpu: holdup_events::CpuId::NONE,
+            start: Default::default(),
+            end: Default::default(),
+            events,
+        }
+    }
+
+    #[test]
+    fn a_loss_told_twice_counts_once() {
+        let mut trace =
+            Trace { losses: vec![row("sched", 3), row("sched", 4), row("late", 0)], ..Trace::default() };
+        trace.manifest.sources =
+            vec![SourceState { name: "sched".into(), lost: 9, ..SourceState::default() }];
+        let figures = loss(&trace);
+        assert_eq!((figures.events, figures.uncounted, figures.by_source["late"]), (9, 1, 0));
+    }
+
+    #[test]
+    fn shares_of_nothing_are_not_known() {
+        assert_eq!(of_machine(&Trace::default(), 5), None);
+        assert_eq!(bytes_per_switch(&Trace::default()), None);
+    }
+}

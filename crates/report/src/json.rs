@@ -1,0 +1,197 @@
+//! The report as JSON. Keys are stable and documented in `docs/json.md`; times are whole nanoseconds.
+//! Decides nothing: every figure is the analysis's or the manifest's.
+
+use holdup_events::{ProcessId, ThreadId, Trace};
+use holdup_findings::derive::class::Class;
+use holdup_findings::derive::cpus::CpuUse;
+use holdup_findings::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger};
+use holdup_findings::derive::locks::LockUse;
+use holdup_findings::derive::parallelism::Parallelism;
+use holdup_findings::{Analysis, Finding};
+use serde_json::{Map, Value, json};
+
+use crate::figures;
+
+/// Version of the keys: raised when one changes its meaning or goes, not when one is added.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Everything a report knows.
+pub fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
+    let manifest = &trace.manifest;
+    let derived = &analysis.derived;
+    let loss = figures::loss(trace);
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "holdup": manifest.holdup,
+        "command": manifest.command,
+        "mode": manifest.mode,
+        "exit_status": manifest.exit_status,
+        "host": manifest.host,
+        "start_ns": manifest.start_ns,
+        "start_unix_ns": manifest.start_unix_ns,
+        "wall_ns": trace.wall().0,
+        "rung": figures::rung_name(manifest.rung),
+        "rung_reason": manifest.rung_reason,
+        "recovered": manifest.recovered,
+        "ledger": ledger(analysis),
+        "threads": derived.ledger.threads.iter().map(|one| thread(trace, one)).collect::<Value>(),
+        "findings": analysis.findings.iter().map(|one| finding(trace, one)).collect::<Value>(),
+        "skipped": analysis.skipped.iter().map(|(rule, reason)| json!({"rule": rule, "reason": reason}))
+            .collect::<Value>(),
+        "cpus": derived.cpus.iter().map(|one| cpu(trace, one)).collect::<Value>(),
+        "locks": derived.locks.iter().map(|one| lock(trace, one)).collect::<Value>(),
+        "syscalls": derived.syscalls.iter().map(|call| json!({
+            "number": call.number,
+            "name": call.name,
+            "samples": call.samples,
+            "cpu_ns": call.cpu_ns,
+            "cpu_error_ns": call.cpu_error_ns,
+            "blocked": call.blocked,
+            "blocked_ns": call.blocked_ns,
+        })).collect::<Value>(),
+        "parallelism": parallelism(&derived.parallelism),
+        "loss": {"events": loss.events, "uncounted": loss.uncounted, "by_source": loss.by_source},
+        "cost": cost(trace),
+        "sources": manifest.sources,
+    })
+}
+
+fn ledger(analysis: &Analysis) -> Value {
+    let ledger = &analysis.derived.ledger;
+    json!({
+        "total_ns": ledger.total_ns,
+        "classes": classes(&ledger.classes),
+        "run_queue": run_queue(&ledger.run_queue),
+        "split_error_ns": ledger.split_error_ns,
+        "split_known": ledger.split_known,
+        "samples": ledger.samples,
+    })
+}
+
+fn classes(by_class: &ByClass) -> Value {
+    let entry = |class: Class| (class.name().to_owned(), Value::from(by_class[class as usize]));
+    Value::Object(Class::ALL.into_iter().map(entry).collect::<Map<_, _>>())
+}
+
+fn run_queue(split: &RunQueueSplit) -> Value {
+    json!({
+        "own_ns": split.own_ns,
+        "others_ns": split.others_ns,
+        "throttled_ns": split.throttled_ns,
+        "idle_ns": split.idle_ns,
+    })
+}
+
+fn thread(trace: &Trace, ledger: &ThreadLedger) -> Value {
+    let thread = trace.threads.get(ledger.thread.index());
+    json!({
+        "id": ledger.thread.0,
+        "tid": thread.map(|thread| thread.tid),
+        "name": thread.map(|thread| &thread.name),
+        "process": thread.map(|thread| trace.process_name(thread.process)),
+        "pid": thread.and_then(|thread| pid(trace, thread.process)),
+        "start_ns": thread.map(|thread| thread.start.0),
+        "end_ns": thread.map(|thread| thread.end.0),
+        "classes": classes(&ledger.classes),
+        "run_queue": run_queue(&ledger.run_queue),
+        "blocked": ledger.blocked,
+        "preempted": ledger.preempted,
+        "migrations": ledger.migrations,
+    })
+}
+
+fn pid(trace: &Trace, process: ProcessId) -> Option<u32> {
+    trace.processes.get(process.index()).map(|process| process.pid)
+}
+
+fn tid(trace: &Trace, thread: ThreadId) -> Option<u32> {
+    trace.threads.get(thread.index()).map(|thread| thread.tid)
+}
+
+fn finding(trace: &Trace, finding: &Finding) -> Value {
+    let evidence = finding.evidence.iter().map(|row| {
+        json!({
+            "table": row.table,
+            "thread": row.thread.0,
+            "tid": tid(trace, row.thread),
+            "start_ns": row.start.0,
+            "duration_ns": row.duration.0,
+            "note": row.note,
+        })
+    });
+    json!({
+        "rule": finding.rule,
+        "subject": finding.subject,
+        "summary": finding.summary,
+        "cost_ns": finding.cost_ns,
+        "gain": {"low": finding.gain.low, "high": finding.gain.high},
+        "confidence": finding.confidence,
+        "evidence": evidence.collect::<Value>(),
+        "advice": finding.advice,
+    })
+}
+
+fn cpu(trace: &Trace, cpu: &CpuUse) -> Value {
+    let others = cpu.others.iter().map(|(process, ns)| {
+        json!({"process": trace.process_name(*process), "pid": pid(trace, *process), "ns": ns})
+    });
+    json!({
+        "cpu": cpu.cpu.0,
+        "target_ns": cpu.target_ns,
+        "others_ns": cpu.others_ns,
+        "stolen_ns": cpu.stolen_ns,
+        "idle_ns": cpu.idle_ns,
+        "switches": cpu.switches,
+        "others": others.collect::<Value>(),
+    })
+}
+
+fn lock(trace: &Trace, lock: &LockUse) -> Value {
+    let releasers = lock.releasers.iter().map(|(thread, times)| {
+        let name = trace.threads.get(thread.index()).map(|thread| &thread.name);
+        json!({"tid": tid(trace, *thread), "name": name, "times": times})
+    });
+    let waiting_at = lock.waiting_at.iter().map(|(function, ns)| json!({"function": function, "ns": ns}));
+    json!({
+        "name": lock.name,
+        "process": trace.process_name(lock.process),
+        "pid": pid(trace, lock.process),
+        "object": lock.object,
+        "reason": lock.reason.name(),
+        "waits": lock.waits,
+        "wait_ns": lock.wait_ns,
+        "p50_ns": lock.p50_ns,
+        "p99_ns": lock.p99_ns,
+        "max_ns": lock.max_ns,
+        "waiters": lock.waiters,
+        "releasers": releasers.collect::<Value>(),
+        "waiting_at": waiting_at.collect::<Value>(),
+    })
+}
+
+fn parallelism(parallelism: &Parallelism) -> Value {
+    json!({
+        "running_mean": parallelism.running_mean(),
+        "wanting_mean": parallelism.wanting_mean(),
+        "running_ns": parallelism.running_ns,
+        "wanting_ns": parallelism.wanting_ns,
+        "over_time": parallelism.over_time,
+        "step_ns": parallelism.step.0,
+    })
+}
+
+fn cost(trace: &Trace) -> Value {
+    let cost = &trace.manifest.cost;
+    let cpu_ns = figures::cost_cpu_ns(trace);
+    json!({
+        "cpu_ns": cpu_ns,
+        "percent": figures::of_machine(trace, cpu_ns).map(|share| share * 100.0),
+        "bytes": cost.bytes,
+        "switches": cost.switches,
+        "bytes_per_switch": figures::bytes_per_switch(trace),
+        "recorder_cpu_ns": cost.recorder_cpu_ns,
+        "probes_cpu_ns": cost.probes_cpu_ns,
+        "probes_cpu_error_ns": cost.probes_cpu_error_ns,
+        "recorder_memory_bytes": cost.recorder_memory_bytes,
+    })
+}

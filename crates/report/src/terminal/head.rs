@@ -1,0 +1,99 @@
+//! The head of every report: what ran, where, for how long; what was lost, what the recording cost,
+//! and how much of the kernel it could see.
+
+use holdup_events::recording::Rung;
+
+use crate::figures;
+use crate::numbers::{counted, duration, percent, rounded};
+use crate::text::{Tint, clean, cut, wrap};
+
+use super::View;
+
+pub(super) fn lines(view: &View) -> Vec<String> {
+    let columns = view.style.columns();
+    let mut lines = vec![command(view)];
+    lines.extend(wrap(&format!("{} {}", ran(view), cost(view)), columns, 0));
+    let (loss, whole) = loss(view);
+    let tint = if whole { Tint::Faint } else { Tint::Bad };
+    lines.extend(wrap(&loss, columns, 0).iter().map(|line| view.style.paint(tint, line)));
+    if view.trace.manifest.recovered {
+        let text = "Recovered: the recorder did not end in order; this is what it had written by then.";
+        lines.extend(wrap(text, columns, 0).iter().map(|line| view.style.paint(Tint::Warning, line)));
+    }
+    if let Some(text) = rung(view) {
+        lines.extend(wrap(&text, columns, 2).iter().map(|line| view.style.paint(Tint::Warning, line)));
+    }
+    lines
+}
+
+fn command(view: &View) -> String {
+    let words = &view.trace.manifest.command;
+    let said = match words.is_empty() {
+        true => "(all that ran)".to_owned(),
+        false => words.iter().map(|word| clean(word)).collect::<Vec<_>>().join(" "),
+    };
+    view.style.paint(Tint::Strong, &cut(&said, view.style.columns()))
+}
+
+fn ran(view: &View) -> String {
+    let host = &view.trace.manifest.host;
+    let ledger = &view.analysis.derived.ledger;
+    let cpus = match host.cpus_allowed {
+        allowed if allowed > 0 && allowed < host.cpus => {
+            format!("{allowed} of {}", counted(u64::from(host.cpus), "CPU"))
+        }
+        _ => counted(u64::from(host.cpus), "CPU"),
+    };
+    let verb = if view.trace.manifest.mode == "run" { "ran" } else { "watched for" };
+    format!(
+        "{verb} {} on {cpus} with {} ({:.1} thread-seconds).",
+        duration(view.trace.wall().0),
+        counted(ledger.threads.len() as u64, "thread"),
+        ledger.total_ns as f64 / 1e9,
+    )
+}
+
+fn cost(view: &View) -> String {
+    let manifest = &view.trace.manifest;
+    let cpu_ns = figures::cost_cpu_ns(view.trace);
+    let Some(share) = figures::of_machine(view.trace, cpu_ns).filter(|_| cpu_ns > 0) else {
+        return "What the recording cost is not known.".to_owned();
+    };
+    let error = figures::of_machine(view.trace, manifest.cost.probes_cpu_error_ns).unwrap_or(0.0);
+    let sampled =
+        if manifest.cost.probes_cpu_ns > 0 { format!(" ± {:.2}", error * 100.0) } else { String::new() };
+    format!("Recording cost {}{sampled} of the CPUs.", percent(share))
+}
+
+/// The sentence, and whether nothing is missing.
+fn loss(view: &View) -> (String, bool) {
+    let loss = figures::loss(view.trace);
+    let all = figures::delivered(view.trace).saturating_add(loss.events);
+    let mut text = match all {
+        0 => format!("Lost {}.", counted(loss.events, "event")),
+        _ => format!("Lost {} of {} events.", rounded(loss.events), rounded(all)),
+    };
+    if loss.uncounted > 0 {
+        let gaps = counted(loss.uncounted, "gap");
+        text.push_str(&format!(" {gaps} of unknown size: `losses` says where."));
+    }
+    let whole = loss.events == 0 && loss.uncounted == 0;
+    if !whole {
+        text.push_str(" Findings that it touches are less sure.");
+    }
+    (text, whole)
+}
+
+fn rung(view: &View) -> Option<String> {
+    let manifest = &view.trace.manifest;
+    let limits = match manifest.rung {
+        Rung::Bpf => return None,
+        Rung::Perf => "perf events: running times are exact, but not why threads wait, nor who wakes them",
+        Rung::Proc => "polling /proc: every state is sampled, and who wakes whom is not seen",
+    };
+    let reason = match manifest.rung_reason.is_empty() {
+        true => String::new(),
+        false => format!(" Because: {}.", clean(manifest.rung_reason.trim_end_matches('.'))),
+    };
+    Some(format!("Recorded by {limits}.{reason} `holdup doctor` says how to see more."))
+}

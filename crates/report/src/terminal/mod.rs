@@ -1,0 +1,81 @@
+//! The report for a terminal: a head, then sections. Without names, the sections that answer
+//! "what is holding it up?"; with names, those.
+
+mod head;
+mod sections;
+mod table;
+
+use holdup_events::Trace;
+use holdup_findings::Analysis;
+
+use crate::text::{Style, Tint, clean};
+
+/// A section that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no section `{name}`; there are: {}", names.join(", "))]
+pub struct UnknownSection {
+    /// What was asked for, made harmless.
+    pub name: String,
+    /// What there is.
+    pub names: Vec<&'static str>,
+}
+
+/// What sections write from.
+pub(crate) struct View<'a> {
+    /// What was recorded.
+    pub trace: &'a Trace,
+    /// What it means.
+    pub analysis: &'a Analysis,
+    /// For whom.
+    pub style: &'a Style,
+}
+
+impl View<'_> {
+    /// A heading, with room above.
+    fn heading(&self, title: &str) -> Vec<String> {
+        vec![String::new(), self.style.paint(Tint::Heading, title)]
+    }
+
+    /// A thread's name and number.
+    fn thread(&self, id: holdup_events::ThreadId) -> String {
+        clean(&holdup_findings::wording::thread(self.trace, id))
+    }
+}
+
+/// What a report without names shows.
+const DEFAULT: [&str; 2] = ["ledger", "findings"];
+
+/// The report: the head, then the named sections, or the default ones if none is named.
+///
+/// # Errors
+/// If there is no section of a name.
+pub fn render(
+    trace: &Trace,
+    analysis: &Analysis,
+    sections: &[String],
+    style: &Style,
+) -> Result<String, UnknownSection> {
+    let view = View { trace, analysis, style };
+    let mut names: Vec<&str> = sections.iter().map(String::as_str).collect();
+    if names.is_empty() {
+        names.extend(DEFAULT);
+    }
+    let mut lines = head::lines(&view);
+    for name in names {
+        let Some(section) = sections::ALL.iter().find(|section| section.name == name) else {
+            return Err(UnknownSection { name: clean(name), names: section_names() });
+        };
+        lines.extend((section.lines)(&view));
+    }
+    Ok(style.finish(&lines))
+}
+
+/// Every section, in the order of the registry.
+pub fn section_names() -> Vec<&'static str> {
+    sections::ALL.iter().map(|section| section.name).collect()
+}
+
+/// Name and one-line summary of every section.
+pub fn section_summaries() -> Vec<(&'static str, &'static str)> {
+    sections::ALL.iter().map(|section| (section.name, section.summary)).collect()
+}

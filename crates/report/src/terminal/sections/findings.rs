@@ -1,0 +1,119 @@
+//! WHAT HOLDS IT UP: the ranked findings, what could not be judged, and honesty where nothing was found.
+
+use holdup_findings::{Confidence, Finding};
+
+use crate::numbers::{percent, share, whole_percent};
+use crate::terminal::View;
+use crate::text::{Tint, clean, width, wrap};
+
+pub(super) const SUMMARY: &str = "What holds the program up, the most rewarding first";
+
+const INDENT: usize = 3;
+
+pub(super) fn lines(view: &View) -> Vec<String> {
+    let mut lines = view.heading("WHAT HOLDS IT UP");
+    for (index, finding) in view.analysis.findings.iter().enumerate() {
+        if index > 0 {
+            lines.push(String::new());
+        }
+        lines.extend(one(view, index + 1, finding));
+    }
+    if view.analysis.findings.is_empty() {
+        lines.extend(paragraph(view, &nothing_found(view), INDENT - 1));
+    }
+    lines.extend(skipped(view));
+    lines
+}
+
+fn one(view: &View, number: usize, finding: &Finding) -> Vec<String> {
+    let columns = view.style.columns();
+    let (sure, tint) = match finding.confidence {
+        Confidence::High => ("high", Tint::Good),
+        Confidence::Medium => ("medium", Tint::Warning),
+        Confidence::Low => ("low", Tint::Faint),
+    };
+    let gain = gain(finding);
+    let name = clean(finding.rule);
+    let plain = format!("{number:>2} {name}   {gain}   sure: {sure}");
+    let head = format!(
+        "{} {}   {}   sure: {}",
+        view.style.paint(Tint::Faint, &format!("{number:>2}")),
+        view.style.paint(Tint::Strong, &name),
+        view.style.paint(Tint::Accent, &gain),
+        view.style.paint(tint, sure),
+    );
+    let mut lines = if width(&plain) <= columns { vec![head] } else { wrap(&plain, columns, INDENT) };
+    let subject = paragraph(view, &clean(&finding.subject), INDENT);
+    lines.extend(subject.iter().map(|line| view.style.paint(Tint::Strong, line)));
+    for sentence in &finding.summary {
+        lines.extend(paragraph(view, &clean(sentence), INDENT));
+    }
+    for (index, advice) in finding.advice.iter().enumerate() {
+        lines.extend(advised(view, if index == 0 { "Try:" } else { "" }, advice));
+    }
+    lines
+}
+
+/// The gain as its middle and its two ends.
+fn gain(finding: &Finding) -> String {
+    let (low, high) = (finding.gain.low, finding.gain.high);
+    let middle = whole_percent((low + high) / 2.0);
+    format!("gain {middle} % ({}..{})", whole_percent(low), whole_percent(high))
+}
+
+fn paragraph(view: &View, text: &str, indent: usize) -> Vec<String> {
+    let lines = wrap(text, view.style.columns() - indent, 0);
+    lines.iter().map(|line| format!("{:indent$}{line}", "")).collect()
+}
+
+fn advised(view: &View, word: &str, advice: &str) -> Vec<String> {
+    const BEHIND_WORD: usize = INDENT + 5;
+    let wrapped = wrap(&clean(advice), view.style.columns() - BEHIND_WORD - 2, 0);
+    let mut lines = Vec::new();
+    for (index, line) in wrapped.iter().enumerate() {
+        let word = if index == 0 { word } else { "" };
+        let mark = if index == 0 { "·" } else { " " };
+        lines.push(format!(
+            "{:INDENT$}{} {mark} {line}",
+            "",
+            view.style.paint(Tint::Accent, &format!("{word:4}"))
+        ));
+    }
+    lines
+}
+
+/// What may be said when no rule speaks: not that all is well.
+fn nothing_found(view: &View) -> String {
+    let ledger = &view.analysis.derived.ledger;
+    if ledger.threads.is_empty() {
+        return "Nothing can be said: the recording holds no thread of the program.".to_owned();
+    }
+    let judged = holdup_findings::rules::all().len().saturating_sub(view.analysis.skipped.len());
+    format!(
+        "None of the {judged} rules that could be judged found a cause worth 2 % of the run. That does not mean \
+         that nothing is slow: {} of the thread time was running, and what runs may be made faster; \
+         a cause that no rule knows shows only in the ledger above.",
+        percent(share(ledger.running_ns(), ledger.total_ns)),
+    )
+}
+
+fn skipped(view: &View) -> Vec<String> {
+    if view.analysis.skipped.is_empty() {
+        return Vec::new();
+    }
+    // Rules with one reason are said together, in the order of the first.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (rule, reason) in &view.analysis.skipped {
+        match reasons.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, rules)) => rules.push(rule),
+            None => reasons.push((reason, vec![rule])),
+        }
+    }
+    let mut lines = vec![String::new()];
+    for (reason, rules) in reasons {
+        let text = format!("Not judged: {} ({}).", rules.join(", "), clean(reason));
+        let wrapped = paragraph(view, &text, 2);
+        lines.extend(wrapped.iter().map(|line| view.style.paint(Tint::Faint, line)));
+    }
+    lines
+}

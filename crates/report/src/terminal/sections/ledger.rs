@@ -1,0 +1,102 @@
+//! WHERE THE TIME WENT: every class of thread time, and whether they add up.
+
+use holdup_findings::derive::class::{CLASSES, Class};
+
+use crate::numbers::{percent, seconds, share};
+use crate::terminal::View;
+use crate::text::{Tint, bar, clean, left, right, wrap};
+
+pub(super) const SUMMARY: &str = "Where every thread-second went";
+
+const NAME_WIDTH: usize = 12;
+const SECONDS_WIDTH: usize = 10;
+const ERROR_WIDTH: usize = 11;
+const PERCENT_WIDTH: usize = 8;
+/// All that stands before the bar, blanks included.
+const BEFORE_BAR: usize = 2 + NAME_WIDTH + SECONDS_WIDTH + ERROR_WIDTH + PERCENT_WIDTH + 2;
+
+pub(super) fn lines(view: &View) -> Vec<String> {
+    let ledger = &view.analysis.derived.ledger;
+    let mut lines = view.heading("WHERE THE TIME WENT");
+    for class in Class::ALL.into_iter().filter(|class| ledger.of(*class) > 0 || *class == Class::Unknown) {
+        lines.push(class_line(view, class));
+        if class == Class::Useful && !ledger.split_known {
+            lines.push(note(view, "(kernel code included: there are no samples to tell it apart)"));
+        }
+        if class == Class::RunQueue {
+            lines.extend(run_queue(view));
+        }
+    }
+    lines.push(sum(view));
+    lines
+}
+
+fn class_line(view: &View, class: Class) -> String {
+    let ledger = &view.analysis.derived.ledger;
+    let ns = ledger.of(class);
+    let sampled = ledger.split_known && matches!(class, Class::Useful | Class::Kernel);
+    let error = if sampled { format!(" ± {}", seconds(ledger.split_error_ns)) } else { String::new() };
+    let part = share(ns, ledger.total_ns);
+    let columns = view.style.columns() - BEFORE_BAR;
+    let tint = match class {
+        Class::Useful => Tint::Good,
+        Class::Kernel => Tint::Accent,
+        Class::Unknown => Tint::Faint,
+        Class::LockWait | Class::RunQueue | Class::Stolen => Tint::Bad,
+        _ => Tint::Warning,
+    };
+    format!(
+        "  {}{}{}{}  {}",
+        left(class.name(), NAME_WIDTH),
+        right(&seconds(ns), SECONDS_WIDTH),
+        view.style.paint(Tint::Faint, &left(&error, ERROR_WIDTH)),
+        right(&percent(part), PERCENT_WIDTH),
+        view.style.paint(tint, &bar(part, columns)),
+    )
+}
+
+fn note(view: &View, text: &str) -> String {
+    format!("    {}", view.style.paint(Tint::Faint, text))
+}
+
+fn run_queue(view: &View) -> Vec<String> {
+    let split = &view.analysis.derived.ledger.run_queue;
+    let others = match neighbour(view) {
+        Some(name) => format!("behind others, {name} most of all"),
+        None => "behind other programs".to_owned(),
+    };
+    let parts: Vec<String> = [
+        (split.own_ns, "behind our own threads"),
+        (split.others_ns, others.as_str()),
+        (split.throttled_ns, "throttled by the cgroup"),
+        (split.idle_ns, "waking up or not known"),
+    ]
+    .iter()
+    .filter(|(ns, _)| *ns > 0)
+    .map(|(ns, what)| format!("{} {what}", seconds(*ns)))
+    .collect();
+    let text = format!("({})", parts.join(" · "));
+    wrap(&text, view.style.columns() - 4, 1).iter().map(|line| note(view, line)).collect()
+}
+
+/// The foreign process that the rule about neighbours blames most, as it names it.
+fn neighbour(view: &View) -> Option<String> {
+    let finding = view.analysis.findings.iter().find(|finding| finding.rule == "noisy-neighbour")?;
+    Some(clean(&finding.subject))
+}
+
+fn sum(view: &View) -> String {
+    let ledger = &view.analysis.derived.ledger;
+    let mut sum: u128 = 0;
+    for index in 0..CLASSES {
+        sum += u128::from(ledger.classes[index]);
+    }
+    let yes = sum == u128::from(ledger.total_ns);
+    let verdict = if yes {
+        view.style.paint(Tint::Good, "yes")
+    } else {
+        let apart = sum.abs_diff(u128::from(ledger.total_ns)).min(u128::from(u64::MAX)) as u64;
+        view.style.paint(Tint::Bad, &format!("no, {} apart", seconds(apart)))
+    };
+    format!("  sums to {}: {verdict}", seconds(ledger.total_ns))
+}

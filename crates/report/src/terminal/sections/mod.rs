@@ -1,0 +1,60 @@
+//! The sections of the report. A new one is one new file and one word in the list below.
+
+use super::View;
+
+/// One section.
+pub(super) struct Section {
+    /// What it is asked for by.
+    pub name: &'static str,
+    /// One line, no full stop.
+    pub summary: &'static str,
+    /// Its lines.
+    pub lines: fn(&View) -> Vec<String>,
+}
+
+macro_rules! sections {
+    ($($module:ident,)*) => {
+        $(mod $module;)*
+
+        pub(super) static ALL: &[Section] = &[$(Section {
+            name: stringify!($module),
+            summary: $module::SUMMARY,
+            lines: $module::lines,
+        },)*];
+    };
+}
+
+sections! {
+    ledger,
+    findings,
+    threads,
+    cpus,
+    locks,
+    syscalls,
+    sched,
+    losses,
+    sources,
+}
+
+/// A line saying why there is no table.
+fn nothing(view: &View, text: &str) -> String {
+    format!("  {}", view.style.paint(crate::text::Tint::Faint, text))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_file_is_registered() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/terminal/sections");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|file| file != "mod.rs")
+            .map(|file| file.trim_end_matches(".rs").to_owned())
+            .collect();
+        let mut names: Vec<&str> = super::ALL.iter().map(|section| section.name).collect();
+        files.sort();
+        names.sort();
+        assert_eq!(files, names);
+    }
+}

@@ -1,0 +1,49 @@
+//! SOURCES: what delivered, what could not, and what the recording cost.
+
+use crate::figures;
+use crate::numbers::{bytes, count, duration};
+use crate::terminal::View;
+use crate::terminal::table::{self, Column};
+use crate::text::{Tint, clean, wrap};
+
+pub(super) const SUMMARY: &str = "What the recording was made from, and what it cost";
+
+pub(super) fn lines(view: &View) -> Vec<String> {
+    let manifest = &view.trace.manifest;
+    let mut lines = view.heading("SOURCES");
+    if manifest.sources.is_empty() {
+        lines.push(super::nothing(view, "The recording names no source."));
+    } else {
+        let columns =
+            [Column::Text("source"), Column::Text("state"), Column::Figure("events"), Column::Figure("lost")];
+        let rows = manifest.sources.iter().map(|source| {
+            let state = if source.active { "delivered" } else { "absent" };
+            vec![clean(&source.name), state.to_owned(), count(source.events), count(source.lost)]
+        });
+        lines.extend(table::lines(&columns, &rows.collect::<Vec<_>>(), view.style));
+    }
+    for source in manifest.sources.iter().filter(|source| !source.missing.is_empty()) {
+        let text = format!("{}: {}", clean(&source.name), clean(&source.missing));
+        let wrapped = wrap(&text, view.style.columns() - 2, 2);
+        lines.extend(wrapped.iter().map(|line| format!("  {}", view.style.paint(Tint::Warning, line))));
+    }
+    lines.extend(cost(view));
+    lines
+}
+
+fn cost(view: &View) -> Vec<String> {
+    let cost = &view.trace.manifest.cost;
+    let mut lines = view.heading("COST OF THE RECORDING");
+    lines.push(format!("  {:16}{}", "recorder", duration(cost.recorder_cpu_ns) + " of CPU time"));
+    lines.push(format!(
+        "  {:16}{} ± {} of CPU time",
+        "kernel programs",
+        duration(cost.probes_cpu_ns),
+        duration(cost.probes_cpu_error_ns),
+    ));
+    let each = figures::bytes_per_switch(view.trace).map(|each| format!(", {each:.1} bytes each"));
+    lines.push(format!("  {:16}{}{}", "switches", count(cost.switches), each.unwrap_or_default()));
+    lines.push(format!("  {:16}{}", "on disk", bytes(cost.bytes)));
+    lines.push(format!("  {:16}{}", "peak memory", bytes(cost.recorder_memory_bytes)));
+    lines
+}

@@ -1,0 +1,60 @@
+//! Tables: columns of fixed kinds, the widest text column giving way so that lines fit.
+
+use crate::text::{Style, Tint, cut, left, right, width};
+
+/// A column's heading and side.
+pub(super) enum Column {
+    /// Text; the first such column gives way when space is short.
+    Text(&'static str),
+    /// A figure, to the right.
+    Figure(&'static str),
+}
+
+/// Between columns.
+const GAP: usize = 2;
+/// Before the first.
+const INDENT: usize = 2;
+/// A column of text is not made narrower.
+const TEXT_MIN: usize = 8;
+
+/// Heading and rows as lines. Rows must be free of control characters.
+pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], style: &Style) -> Vec<String> {
+    let heading = |column: &Column| match column {
+        Column::Text(name) | Column::Figure(name) => (*name).to_owned(),
+    };
+    let headings: Vec<String> = columns.iter().map(heading).collect();
+    let mut widths: Vec<usize> = headings.iter().map(|name| width(name)).collect();
+    for row in rows {
+        for (place, cell) in widths.iter_mut().zip(row) {
+            *place = (*place).max(width(cell));
+        }
+    }
+    give_way(columns, &mut widths, style.columns());
+    let mut lines = vec![style.paint(Tint::Faint, &line(columns, &headings, &widths, style.columns()))];
+    lines.extend(rows.iter().map(|row| line(columns, row, &widths, style.columns())));
+    lines
+}
+
+fn give_way(columns: &[Column], widths: &mut [usize], columns_max: usize) {
+    let total = |widths: &[usize]| INDENT + widths.iter().map(|width| width + GAP).sum::<usize>() - GAP;
+    while total(widths) > columns_max {
+        let text = |index: &usize| matches!(columns[*index], Column::Text(_));
+        let widest = (0..columns.len()).filter(text).max_by_key(|index| widths[*index]);
+        match widest {
+            Some(index) if widths[index] > TEXT_MIN => widths[index] -= 1,
+            _ => return,
+        }
+    }
+}
+
+fn line(columns: &[Column], cells: &[String], widths: &[usize], columns_max: usize) -> String {
+    let mut parts = Vec::new();
+    for ((column, cell), width) in columns.iter().zip(cells).zip(widths) {
+        parts.push(match column {
+            Column::Text(_) => left(cell, *width),
+            Column::Figure(_) => right(cell, *width),
+        });
+    }
+    let text = format!("{:INDENT$}{}", "", parts.join("  "));
+    cut(text.trim_end(), columns_max)
+}

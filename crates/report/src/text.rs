@@ -1,0 +1,237 @@
+//! Text as a terminal shows it: foreign names made harmless, widths, wrapping, colour.
+//! Knows nothing of what is reported.
+
+/// How to write for one reader. The caller knows the terminal; this crate never asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// ANSI colours may be used.
+    pub colour: bool,
+    /// Columns; 60 to 120 are used.
+    pub width: usize,
+    /// The reader's font and locale have more than ASCII.
+    pub unicode: bool,
+}
+
+impl Default for Style {
+    fn default() -> Style {
+        Style { colour: false, width: 80, unicode: true }
+    }
+}
+
+/// What a coloured piece of text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tint {
+    /// A heading.
+    Heading,
+    /// What the eye should find first.
+    Strong,
+    /// Secondary.
+    Faint,
+    /// Fine.
+    Good,
+    /// Worth a look.
+    Warning,
+    /// Wrong, or lost time.
+    Bad,
+    /// A bar, a command.
+    Accent,
+}
+
+impl Style {
+    /// Columns in use.
+    pub fn columns(&self) -> usize {
+        self.width.clamp(60, 120)
+    }
+
+    /// `text` in a colour, if colours may be used.
+    pub(crate) fn paint(&self, tint: Tint, text: &str) -> String {
+        if !self.colour || text.is_empty() {
+            return text.to_owned();
+        }
+        let code = match tint {
+            Tint::Heading | Tint::Strong => "1",
+            Tint::Faint => "2",
+            Tint::Good => "32",
+            Tint::Warning => "33",
+            Tint::Bad => "31",
+            Tint::Accent => "36",
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    /// Lines as one text; without Unicode each other character becomes one ASCII character like it.
+    pub(crate) fn finish(&self, lines: &[String]) -> String {
+        let mut out = String::new();
+        for line in lines {
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        if self.unicode { out } else { out.chars().map(ascii).collect() }
+    }
+}
+
+fn ascii(c: char) -> char {
+    match c {
+        c if c.is_ascii() => c,
+        'µ' => 'u',
+        '±' => '~',
+        '·' | '–' | '─' => '-',
+        '…' => '~',
+        '█' | '▉' | '▊' | '▋' | '▌' => '#',
+        '▍' | '▎' | '▏' => '-',
+        '⣿' => '#',
+        '×' => 'x',
+        '≤' => '<',
+        '✓' => '+',
+        '✗' => 'x',
+        _ => '?',
+    }
+}
+
+/// A foreign name made harmless: control and formatting characters are shown, not obeyed.
+pub fn clean(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            c if c.is_control() && (c as u32) < 0x100 => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c if is_invisible(c) => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Characters that change how others are shown: direction marks, joiners, separators, tags.
+fn is_invisible(c: char) -> bool {
+    matches!(c as u32,
+        0xad | 0x61c | 0x115f..=0x1160 | 0x180b..=0x180f | 0x200b..=0x200f | 0x2028..=0x202e
+        | 0x2060..=0x206f | 0x3164 | 0xfe00..=0xfe0f | 0xfeff | 0xffa0 | 0xfff0..=0xfffb
+        | 0xe000..=0xf8ff | 0xe0000..=0xe0fff)
+}
+
+/// Columns that a character takes.
+fn char_width(c: char) -> usize {
+    match c as u32 {
+        0x300..=0x36f | 0x483..=0x489 | 0x591..=0x5bd | 0x610..=0x61a | 0x64b..=0x65f => 0,
+        0x1ab0..=0x1aff | 0x1dc0..=0x1dff | 0x20d0..=0x20ff | 0xfe20..=0xfe2f => 0,
+        0x1100..=0x115f | 0x2e80..=0xa4cf | 0xa960..=0xa97f | 0xac00..=0xd7a3 | 0xf900..=0xfaff => 2,
+        0xfe30..=0xfe6f | 0xff00..=0xff60 | 0xffe0..=0xffe6 | 0x1f000..=0x1faff | 0x20000..=0x3fffd => 2,
+        0x231a..=0x231b | 0x23e9..=0x23ec | 0x2614..=0x2615 | 0x26a1 | 0x2705 | 0x274c | 0x2753..=0x2757 => 2,
+        _ => 1,
+    }
+}
+
+/// Columns that a text without escapes takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
+}
+
+/// At most `columns` of a text, the cut marked.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        if used + char_width(c) + 1 > columns {
+            break;
+        }
+        used += char_width(c);
+        out.push(c);
+    }
+    if columns > 0 {
+        out.push('…');
+    }
+    out
+}
+
+/// Cut and filled to `columns`, text to the left.
+pub(crate) fn left(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    let gap = columns.saturating_sub(width(&text));
+    format!("{text}{:gap$}", "")
+}
+
+/// Cut and filled to `columns`, text to the right.
+pub(crate) fn right(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    let gap = columns.saturating_sub(width(&text));
+    format!("{:gap$}{text}", "")
+}
+
+/// Words in lines of at most `columns`, each line but the first begun with `indent` blanks.
+/// A word longer than a line is broken.
+pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    let mut empty = true;
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        if !empty && width(&line) + 1 + width(word) > columns {
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        for c in word.chars() {
+            if width(&line) + char_width(c) > columns && width(&line) > indent {
+                lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+            }
+            line.push(c);
+        }
+        empty = false;
+    }
+    if !empty {
+        lines.push(line);
+    }
+    lines
+}
+
+/// A bar in eighths of a column: `share` (0 to 1) of `columns`.
+pub(crate) fn bar(share: f64, columns: usize) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (share.clamp(0.0, 1.0) * columns as f64 * 8.0).round() as usize;
+    // What is there is seen.
+    let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_and_not_obeyed() {
+        assert_eq!(clean("a\x1b[2J\u{9b}\u{202e}\tb\n"), "a\\x1b[2J\\x9b\\u{202e}\\tb\\n");
+        assert_eq!(clean("λ 日本"), "λ 日本");
+    }
+
+    #[test]
+    fn widths_are_columns_not_bytes() {
+        assert_eq!((width("日本"), width("é"), width("e\u{301}")), (4, 1, 1));
+        assert_eq!([cut("abcdef", 4), cut("日本日本", 4)], ["abc…", "日…"]);
+        assert_eq!([left("ab", 4), right("ab", 4)], ["ab  ", "  ab"]);
+    }
+
+    #[test]
+    fn lines_are_wrapped_and_long_words_broken() {
+        assert_eq!(wrap("one two three", 7, 1), ["one two", " three"]);
+        assert_eq!(wrap("abcdefgh", 4, 1), ["abcd", " efg", " h"]);
+        assert!(wrap("", 10, 0).is_empty());
+    }
+
+    #[test]
+    fn bars_show_what_is_there() {
+        assert_eq!([bar(0.0, 8), bar(0.0001, 8), bar(0.5, 8), bar(2.0, 2)], ["", "▏", "████", "██"]);
+    }
+
+    #[test]
+    fn without_unicode_all_is_ascii() {
+        let style = Style { unicode: false, ..Style::default() };
+        assert_eq!(style.finish(&["µ±█▏日".to_owned()]), "u~#-?\n");
+    }
+}
