@@ -2,12 +2,18 @@
 //!
 //! Only formats: every figure comes from [`holdup_findings::Analysis`] or the recording's manifest.
 
+pub mod doctor;
+pub mod explain;
+pub mod exporters;
 mod figures;
 pub mod json;
+pub mod list;
 pub mod numbers;
 pub mod terminal;
 pub mod text;
 
+pub use doctor::{DoctorRow, DoctorStatus, doctor_json, render_doctor};
 pub use json::to_json;
+pub use list::{ListRow, list_json, render_list};
 pub use terminal::{UnknownSection, render, section_names};
 pub use text::Style;

@@ -1,0 +1,113 @@
+//! What `holdup doctor` says, as text and JSON. Tries nothing itself: the rows are the caller's.
+
+use serde_json::{Value, json};
+
+use crate::text::{Style, Tint, clean, left, width, wrap};
+
+/// One thing that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoctorRow {
+    /// Its name, kebab-case.
+    pub name: String,
+    /// How it went.
+    pub status: DoctorStatus,
+    /// What was found, a sentence without its full stop.
+    pub what: String,
+    /// The command that mends it; empty if there is none.
+    pub remedy: String,
+}
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoctorStatus {
+    /// It works.
+    Ok,
+    /// It works in part.
+    Degraded,
+    /// It does not work.
+    Missing,
+}
+
+impl DoctorStatus {
+    /// The stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            DoctorStatus::Ok => "ok",
+            DoctorStatus::Degraded => "degraded",
+            DoctorStatus::Missing => "missing",
+        }
+    }
+
+    fn tint(self) -> Tint {
+        match self {
+            DoctorStatus::Ok => Tint::Good,
+            DoctorStatus::Degraded => Tint::Warning,
+            DoctorStatus::Missing => Tint::Bad,
+        }
+    }
+}
+
+/// The verdict first, then every check. `rung` is the name of what a recording would use, `reason` why it is
+/// not a higher one (empty on the highest).
+pub fn render_doctor(rows: &[DoctorRow], rung: &str, reason: &str, style: &Style) -> String {
+    let mut lines = verdict(rows, rung, reason, style);
+    lines.push(String::new());
+    let name_width = rows.iter().map(|row| width(&clean(&row.name))).max().unwrap_or(0).min(24);
+    for row in rows {
+        lines.extend(check(row, name_width, style));
+    }
+    style.finish(&lines)
+}
+
+fn verdict(rows: &[DoctorRow], rung: &str, reason: &str, style: &Style) -> Vec<String> {
+    let sees = match rung {
+        "bpf" => "every switch with its reason, every wakeup",
+        "perf" => "exact running times, but not why threads wait, nor who wakes them",
+        "proc" => "states sampled by polling; not who wakes whom",
+        _ => "not known to this report",
+    };
+    let text = format!("Recordings here use the rung `{}`: {sees}.", clean(rung));
+    let tint = if reason.is_empty() { Tint::Strong } else { Tint::Warning };
+    let mut lines = wrap(&text, style.columns(), 0);
+    if !reason.is_empty() {
+        lines.extend(wrap(&format!("No higher one, because: {}", clean(reason)), style.columns(), 2));
+    }
+    lines = lines.iter().map(|line| style.paint(tint, line)).collect();
+    let mendable = rows.iter().filter(|row| row.status != DoctorStatus::Ok && !row.remedy.is_empty()).count();
+    if mendable > 0 {
+        let thing = if mendable == 1 { "One thing can" } else { "Some things can" };
+        lines.extend(wrap(
+            &format!("{thing} be mended: see the lines that begin with `$`."),
+            style.columns(),
+            0,
+        ));
+    }
+    lines
+}
+
+fn check(row: &DoctorRow, name_width: usize, style: &Style) -> Vec<String> {
+    const STATUS_WIDTH: usize = 9;
+    let behind = STATUS_WIDTH + name_width + 2;
+    let mut lines = Vec::new();
+    for (index, text) in wrap(&clean(&row.what), style.columns() - behind, 0).into_iter().enumerate() {
+        lines.push(if index == 0 { text } else { format!("{:behind$}{text}", "") });
+    }
+    let status = style.paint(row.status.tint(), &left(row.status.name(), STATUS_WIDTH));
+    let first = lines.first().cloned().unwrap_or_default();
+    let head = format!("{status}{}  {first}", left(&clean(&row.name), name_width));
+    match lines.first_mut() {
+        Some(line) => *line = head,
+        None => lines.push(head),
+    }
+    if !row.remedy.is_empty() {
+        let wrapped = wrap(&format!("$ {}", clean(&row.remedy)), style.columns() - behind, 2);
+        lines.extend(wrapped.iter().map(|line| format!("{:behind$}{}", "", style.paint(Tint::Accent, line))));
+    }
+    lines
+}
+
+/// The same as JSON.
+pub fn doctor_json(rows: &[DoctorRow], rung: &str, reason: &str) -> Value {
+    let check = |row: &DoctorRow| json!({"name": row.name, "status": row.status.name(), "what": row.what, "remedy": row.remedy});
+    json!({"rung": rung, "reason": reason, "checks": rows.iter().map(check).collect::<Value>()})
+}

@@ -1,0 +1,79 @@
+//! Other tools' formats. A new one is one new file and one word in the list below.
+
+use std::io::{self, Write};
+
+use holdup_events::Trace;
+use holdup_findings::Analysis;
+
+/// What everybody needs to know about a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Kebab-case id, for ever.
+    pub name: &'static str,
+    /// One line, at most 80 characters, no full stop.
+    pub summary: &'static str,
+    /// Of its files, without the dot.
+    pub extension: &'static str,
+    /// What of a trace the format has no place for.
+    pub cannot_carry: &'static str,
+}
+
+/// A format that a trace can be written in.
+pub trait Exporter: Sync {
+    /// About the format.
+    fn info(&self) -> Info;
+
+    /// Writes it. The same trace gives the same bytes.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn write(&self, trace: &Trace, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()>;
+}
+
+macro_rules! exporters {
+    ($($module:ident,)*) => {
+        $(mod $module;)*
+
+        static ALL: &[&dyn Exporter] = &[$(&$module::Format,)*];
+    };
+}
+
+exporters! {
+    folded,
+    perfetto,
+}
+
+/// Every format, in the order of the registry.
+pub fn all() -> &'static [&'static dyn Exporter] {
+    ALL
+}
+
+/// The format of a name.
+pub fn find(name: &str) -> Option<&'static dyn Exporter> {
+    ALL.iter().copied().find(|exporter| exporter.info().name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_registered_under_its_name() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/exporters");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|file| file.ends_with(".rs") && file != "mod.rs")
+            .map(|file| file.trim_end_matches(".rs").replace('_', "-"))
+            .collect();
+        let mut names: Vec<&str> = ALL.iter().map(|exporter| exporter.info().name).collect();
+        files.sort();
+        names.sort();
+        assert_eq!(files, names);
+        for info in ALL.iter().map(|exporter| exporter.info()) {
+            assert!(info.summary.chars().count() <= 80 && !info.summary.ends_with('.'), "{}", info.summary);
+            assert!(!info.cannot_carry.is_empty() && !info.extension.starts_with('.'));
+            assert_eq!(find(info.name).map(|found| found.info()), Some(info));
+        }
+    }
+}
