@@ -14,6 +14,5 @@ pub mod text;
 
 pub use doctor::{DoctorRow, DoctorStatus, doctor_json, render_doctor};
 pub use json::to_json;
-pub use list::{ListRow, list_json, render_list};
 pub use terminal::{UnknownSection, render, section_names};
 pub use text::Style;

@@ -7,11 +7,11 @@ use crate::text::{Style, Tint, clean, cut, left, right, width};
 
 /// One recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ListRow {
+pub struct Row {
     /// Where it is.
     pub path: String,
-    /// What was recorded.
-    pub command: Vec<String>,
+    /// What was recorded, as one line.
+    pub command: String,
     /// When it began: Unix time in ns.
     pub started_unix_ns: u64,
     /// How long it is (ns).
@@ -21,7 +21,7 @@ pub struct ListRow {
 }
 
 /// One line each, in the order given. Times are UTC.
-pub fn render_list(rows: &[ListRow], style: &Style) -> String {
+pub fn render(rows: &[Row], style: &Style) -> String {
     if rows.is_empty() {
         return style.finish(&["No recordings here. `holdup run -- COMMAND` makes one.".to_owned()]);
     }
@@ -29,14 +29,13 @@ pub fn render_list(rows: &[ListRow], style: &Style) -> String {
     let heading = line(["recording", "started (UTC)", "wall", "size", "command"], path_width, style);
     let mut lines = vec![style.paint(Tint::Faint, &heading)];
     for row in rows {
-        let words: Vec<String> = row.command.iter().map(|word| clean(word)).collect();
         lines.push(line(
             [
                 &clean(&row.path),
                 &utc(row.started_unix_ns),
                 &duration(row.wall_ns),
                 &bytes(row.bytes),
-                &words.join(" "),
+                &clean(&row.command),
             ],
             path_width,
             style,
@@ -86,8 +85,8 @@ fn date(mut days: u64) -> (u64, u64, u64) {
 }
 
 /// The same as JSON: an array.
-pub fn list_json(rows: &[ListRow]) -> Value {
-    let one = |row: &ListRow| {
+pub fn to_json(rows: &[Row]) -> Value {
+    let one = |row: &Row| {
         json!({
             "path": row.path,
             "command": row.command,

@@ -2,7 +2,7 @@
 
 use holdup_findings::{Confidence, Finding};
 
-use crate::numbers::{percent, share, whole_percent};
+use crate::numbers::{counted, percent, share, whole_percent};
 use crate::terminal::View;
 use crate::text::{Tint, clean, width, wrap};
 
@@ -90,9 +90,10 @@ fn nothing_found(view: &View) -> String {
     }
     let judged = holdup_findings::rules::all().len().saturating_sub(view.analysis.skipped.len());
     format!(
-        "None of the {judged} rules that could be judged found a cause worth 2 % of the run. That does not mean \
+        "Of {} that could be judged, none found a cause worth 2 % of the run. That does not mean \
          that nothing is slow: {} of the thread time was running, and what runs may be made faster; \
          a cause that no rule knows shows only in the ledger above.",
+        counted(judged as u64, "rule"),
         percent(share(ledger.running_ns(), ledger.total_ns)),
     )
 }

@@ -25,7 +25,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Column::Figure("blocked"),
         Column::Figure("preempt"),
         Column::Figure("migr."),
-        Column::Figure("delay mean"),
+        Column::Figure("delay"),
         Column::Figure("p99"),
         Column::Figure("max"),
         Column::Text("woken by"),
@@ -33,6 +33,10 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let shown = threads.iter().take(ROWS_MAX);
     let rows: Vec<Vec<String>> = shown.map(|thread| row(view, thread)).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
+    lines.push(super::nothing(
+        view,
+        "delay: mean time from runnable to running, its 99th percentile and maximum",
+    ));
     if threads.len() > ROWS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", threads.len() - ROWS_MAX)));
     }

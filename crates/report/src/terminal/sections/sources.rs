@@ -34,16 +34,16 @@ pub(super) fn lines(view: &View) -> Vec<String> {
 fn cost(view: &View) -> Vec<String> {
     let cost = &view.trace.manifest.cost;
     let mut lines = view.heading("COST OF THE RECORDING");
-    lines.push(format!("  {:16}{}", "recorder", duration(cost.recorder_cpu_ns) + " of CPU time"));
+    lines.push(format!("  {:17}{}", "recorder", duration(cost.recorder_cpu_ns) + " of CPU time"));
     lines.push(format!(
-        "  {:16}{} ± {} of CPU time",
+        "  {:17}{} ± {} of CPU time",
         "kernel programs",
         duration(cost.probes_cpu_ns),
         duration(cost.probes_cpu_error_ns),
     ));
     let each = figures::bytes_per_switch(view.trace).map(|each| format!(", {each:.1} bytes each"));
-    lines.push(format!("  {:16}{}{}", "switches", count(cost.switches), each.unwrap_or_default()));
-    lines.push(format!("  {:16}{}", "on disk", bytes(cost.bytes)));
-    lines.push(format!("  {:16}{}", "peak memory", bytes(cost.recorder_memory_bytes)));
+    lines.push(format!("  {:17}{}{}", "switches", count(cost.switches), each.unwrap_or_default()));
+    lines.push(format!("  {:17}{}", "on disk", bytes(cost.bytes)));
+    lines.push(format!("  {:17}{}", "peak memory", bytes(cost.recorder_memory_bytes)));
     lines
 }

@@ -1,0 +1,291 @@
+//! The report on hand-made recordings: goldens read by people, keys that are documented, names that bite.
+//! `HOLDUP_BLESS=1` writes the goldens anew.
+
+use std::collections::BTreeSet;
+
+use holdup_events::recording::{Cost, Rung, SourceState};
+use holdup_events::{CpuId, Loss, Timestamp, Trace};
+use holdup_findings::derive::class::Class;
+use holdup_findings::{Analysis, analyse};
+use holdup_report::{DoctorRow, DoctorStatus, Style, list, render, to_json};
+use holdup_testkit::check::trace_of_lanes;
+use proptest::prelude::*;
+use serde_json::Value;
+
+/// A lock, a foreign program in front, the disk, a late thread.
+const BUSY: &str = "@cpus 2\n@d disk\n@repeat 40\n\
+    @samples worker-1 0..4 user main;work\n@samples worker-2 4..8 0 main;read_all\n\
+    worker-1  0000mmmmrr0dd0\n\
+    worker-2  mmmm1111011rr1  holds m 4..8\n\
+    ~noisy    ....0000..0000\n";
+
+fn manifest(trace: &mut Trace) {
+    let manifest = &mut trace.manifest;
+    manifest.command = vec!["./stress".into(), "--threads=2".into()];
+    manifest.mode = "run".into();
+    manifest.cost = Cost {
+        recorder_cpu_ns: 4_000_000,
+        probes_cpu_ns: 2_000_000,
+        probes_cpu_error_ns: 300_000,
+        switches: 560,
+        bytes: 4_480,
+        recorder_memory_bytes: 20 << 20,
+    };
+    let source = |name: &str, events| SourceState {
+        name: name.into(),
+        active: events > 0,
+        missing: if events > 0 { "" } else { "no hardware counters: ask for a machine that has them" }.into(),
+        events,
+        lost: 0,
+    };
+    manifest.sources = vec![source("sched", 1_310_000), source("counters", 0)];
+}
+
+fn busy() -> (Trace, Analysis) {
+    let (_, mut trace) = trace_of_lanes(BUSY);
+    manifest(&mut trace);
+    let analysis = analyse(&trace);
+    (trace, analysis)
+}
+
+fn golden(name: &str, said: &str) {
+    let path = format!("{}/tests/goldens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    assert!(said.lines().count() <= 60, "{name} is too long for people:\n{said}");
+    if std::env::var_os("HOLDUP_BLESS").is_some() {
+        std::fs::write(&path, said).unwrap();
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}\n{said}"));
+    assert_eq!(said, wanted, "{name} (HOLDUP_BLESS=1 accepts)");
+}
+
+fn sections(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn default_report() {
+    let (trace, analysis) = busy();
+    golden("report", &render(&trace, &analysis, &[], &Style::default()).unwrap());
+    let wide = Style { width: 120, ..Style::default() };
+    golden("report-wide", &render(&trace, &analysis, &[], &wide).unwrap());
+}
+
+#[test]
+fn ascii_report() {
+    let (trace, analysis) = busy();
+    let style = Style { unicode: false, ..Style::default() };
+    let said = render(&trace, &analysis, &sections(&["ledger"]), &style).unwrap();
+    assert!(said.is_ascii());
+    golden("report-ascii", &said);
+}
+
+#[test]
+fn every_section() {
+    let (trace, analysis) = busy();
+    let names = ["threads", "cpus", "locks", "syscalls", "sched", "losses", "sources"];
+    golden("sections", &render(&trace, &analysis, &sections(&names), &Style::default()).unwrap());
+}
+
+#[test]
+fn poor_recording() {
+    let (_, mut trace) = trace_of_lanes("@cpus 4\nA  00000000\n");
+    manifest(&mut trace);
+    trace.manifest.rung = Rung::Proc;
+    trace.manifest.rung_reason = "kernel.perf_event_paranoid is 4".into();
+    trace.manifest.recovered = true;
+    let gap = |events| Loss {
+        source: "sched".into(),
+        reason: "ring-full".into(),
+        cpu: CpuId(1),
+        start: Timestamp(1_001_000_000),
+        end: Timestamp(1_002_000_000),
+        events,
+    };
+    trace.losses = vec![gap(1_234), gap(0)];
+    let analysis = analyse(&trace);
+    let names = sections(&["ledger", "findings", "losses"]);
+    golden("poor", &render(&trace, &analysis, &names, &Style::default()).unwrap());
+}
+
+#[test]
+fn empty_recording() {
+    let trace = Trace::default();
+    golden("empty", &render(&trace, &analyse(&trace), &[], &Style::default()).unwrap());
+}
+
+#[test]
+fn doctor_and_list() {
+    let row = |name: &str, status, what: &str, remedy: &str| DoctorRow {
+        name: name.into(),
+        status,
+        what: what.into(),
+        remedy: remedy.into(),
+    };
+    let rows = [
+        row(
+            "bpf-programs",
+            DoctorStatus::Missing,
+            "loading a program is refused",
+            "sudo setcap cap_bpf,cap_perfmon+ep holdup",
+        ),
+        row("perf-own-processes", DoctorStatus::Ok, "perf_event_open works for own processes", ""),
+        row(
+            "hardware-counters",
+            DoctorStatus::Degraded,
+            "the machine has none: figures come from the clock, which is enough for all but cache misses",
+            "",
+        ),
+    ];
+    golden(
+        "doctor",
+        &holdup_report::render_doctor(&rows, "perf", "loading a program is refused", &Style::default()),
+    );
+    let recordings = [list::Row {
+        path: "stress.holdup".into(),
+        command: "./stress -n\n".into(),
+        started_unix_ns: 1_795_235_400_000_000_000,
+        wall_ns: 12_650_000_000,
+        bytes: 10_300_000,
+    }];
+    golden("list", &list::render(&recordings, &Style::default()));
+}
+
+#[test]
+fn unknown_sections_are_answered_with_the_names() {
+    let (trace, analysis) = busy();
+    let error = render(&trace, &analysis, &sections(&["ledgr"]), &Style::default()).unwrap_err();
+    assert_eq!(error.names, holdup_report::section_names());
+    assert!(error.to_string().contains("`ledgr`; there are: ledger, findings, threads"), "{error}");
+}
+
+#[test]
+fn json_adds_up() {
+    let (trace, analysis) = busy();
+    let json = to_json(&trace, &analysis);
+    let sum = |classes: &Value| -> u64 {
+        classes.as_object().unwrap().values().map(|ns| ns.as_u64().unwrap()).sum()
+    };
+    assert_eq!(sum(&json["ledger"]["classes"]), json["ledger"]["total_ns"].as_u64().unwrap());
+    assert_eq!(sum(&json["ledger"]["run_queue"]), analysis.derived.ledger.of(Class::RunQueue));
+    assert_eq!(json["threads"].as_array().unwrap().len(), 2);
+    for thread in json["threads"].as_array().unwrap() {
+        let life = thread["end_ns"].as_u64().unwrap() - thread["start_ns"].as_u64().unwrap();
+        assert_eq!(sum(&thread["classes"]), life);
+    }
+    assert!(!json["findings"].as_array().unwrap().is_empty());
+    // 6 ms of CPU in 560 ms on 2 CPUs.
+    assert!((json["cost"]["percent"].as_f64().unwrap() - 0.5357).abs() < 0.001);
+}
+
+/// Paths of all keys, `[]` for an array's items and `.*` for keys that are names.
+fn paths(value: &Value, at: &str, out: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                let named = at.ends_with("classes") || at.ends_with("by_source");
+                let dot = if at.is_empty() { "" } else { "." };
+                let path = format!("{at}{dot}{}", if named { "*" } else { key });
+                if !value.is_array()
+                    || value.as_array().is_some_and(|items| items.iter().any(|it| !it.is_object()))
+                {
+                    out.insert(path.clone());
+                }
+                paths(value, &path, out);
+            }
+        }
+        Value::Array(items) => {
+            let path = format!("{at}[]");
+            for item in items.iter().filter(|item| item.is_object()) {
+                out.insert(path.clone());
+                paths(item, &path, out);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn documented() -> BTreeSet<String> {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
+    let key = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
+    text.lines().filter_map(key).collect()
+}
+
+#[test]
+fn every_key_is_documented_and_every_documented_key_exists() {
+    let (mut trace, mut analysis) = busy();
+    trace.losses.push(Loss {
+        source: "sched".into(),
+        reason: "late".into(),
+        cpu: CpuId::NONE,
+        start: trace.start(),
+        end: trace.end(),
+        events: 1,
+    });
+    analysis.skipped.push(("spin-wait", "no samples".into()));
+    let lock = analysis.derived.locks.first_mut().unwrap();
+    lock.waiting_at.push(("work".into(), 1));
+    let row = DoctorRow {
+        name: String::new(),
+        status: DoctorStatus::Ok,
+        what: String::new(),
+        remedy: String::new(),
+    };
+    let mut emitted = BTreeSet::new();
+    paths(&to_json(&trace, &analysis), "", &mut emitted);
+    paths(&holdup_report::doctor_json(&[row], "bpf", ""), "", &mut emitted);
+    paths(&list::to_json(&[list::Row::default()]), "", &mut emitted);
+    paths(&holdup_report::explain::to_json(&holdup_findings::rules::all()), "", &mut emitted);
+    emitted.remove("[]");
+    let documented = documented();
+    let of = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect::<Vec<_>>();
+    assert_eq!(of(&emitted, &documented), Vec::<String>::new(), "emitted but not documented");
+    assert_eq!(of(&documented, &emitted), Vec::<String>::new(), "documented but not emitted");
+}
+
+/// Columns of the printed characters, told apart from escapes by a terminal's own rule.
+fn plain(line: &str) -> String {
+    let mut out = String::new();
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        if c == '\x1b' {
+            chars.by_ref().find(|c| *c == 'm');
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_name_is_harmless(name in "\\PC{0,40}|(?s).{0,40}", colour: bool, width in 0usize..200) {
+        let (mut trace, _) = busy();
+        trace.threads.iter_mut().for_each(|thread| thread.name.clone_from(&name));
+        trace.processes.iter_mut().for_each(|process| process.name.clone_from(&name));
+        trace.frames.iter_mut().for_each(|frame| frame.function.clone_from(&name));
+        trace.manifest.command = vec![name.clone()];
+        trace.manifest.rung_reason.clone_from(&name);
+        trace.manifest.rung = Rung::Perf;
+        trace.manifest.sources.iter_mut().for_each(|source| source.missing.clone_from(&name));
+        let mut analysis = analyse(&trace);
+        trace.manifest.rung = Rung::Bpf;
+        analysis.findings = analyse(&trace).findings;
+        let style = Style { colour, width, unicode: true };
+        let names: Vec<String> = holdup_report::section_names().iter().map(|name| (*name).to_owned()).collect();
+        let said = render(&trace, &analysis, &names, &style).unwrap();
+        prop_assert!(colour || !said.contains('\x1b'));
+        for line in said.lines().map(plain) {
+            prop_assert!(!line.chars().any(char::is_control), "{line:?}");
+            prop_assert!(line.chars().count() <= width.clamp(60, 120) + 40, "{line}");
+            if name.is_ascii() {
+                prop_assert!(line.chars().count() <= width.clamp(60, 120), "{line}");
+            }
+        }
+        serde_json::to_string(&to_json(&trace, &analysis)).unwrap();
+        for exporter in holdup_report::exporters::all() {
+            exporter.write(&trace, &analysis, &mut std::io::sink()).unwrap();
+        }
+    }
+}
