@@ -1,6 +1,7 @@
 //! The sections of the report. A new one is one new file and one word in the list below.
 
 use super::View;
+use crate::text::{Tint, cut};
 
 /// One section.
 pub(super) struct Section {
@@ -38,7 +39,8 @@ sections! {
 
 /// A line saying why there is no table.
 fn nothing(view: &View, text: &str) -> String {
-    format!("  {}", view.style.paint(crate::text::Tint::Faint, text))
+    let text = cut(text, view.style.columns() - 2);
+    format!("  {}", view.style.paint(Tint::Faint, &text))
 }
 
 #[cfg(test)]

@@ -33,10 +33,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let shown = threads.iter().take(ROWS_MAX);
     let rows: Vec<Vec<String>> = shown.map(|thread| row(view, thread)).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
-    lines.push(super::nothing(
-        view,
-        "delay: mean time from runnable to running, its 99th percentile and maximum",
-    ));
+    lines.push(super::nothing(view, "delay: waiting for a CPU; mean, 99th percentile, longest"));
     if threads.len() > ROWS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", threads.len() - ROWS_MAX)));
     }
