@@ -63,7 +63,7 @@ impl Style {
     pub(crate) fn finish(&self, lines: &[String]) -> String {
         let mut out = String::new();
         for line in lines {
-            out.push_str(line.trim_end());
+            out.push_str(&line.trim_end().replace('\u{a0}', " "));
             out.push('\n');
         }
         if self.unicode { out } else { out.chars().map(ascii).collect() }
@@ -164,7 +164,7 @@ pub(crate) fn right(text: &str, columns: usize) -> String {
 }
 
 /// Words in lines of at most `columns`, each line but the first begun with `indent` blanks.
-/// A word longer than a line is broken.
+/// A word longer than a line is broken; a no-break space joins words.
 pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();

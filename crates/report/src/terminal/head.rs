@@ -12,10 +12,14 @@ use super::View;
 pub(super) fn lines(view: &View) -> Vec<String> {
     let columns = view.style.columns();
     let mut lines = vec![command(view)];
-    lines.extend(wrap(&format!("{} {}", ran(view), cost(view)), columns, 0));
+    lines.extend(wrap(&ran(view), columns, 0));
     let (loss, whole) = loss(view);
-    let tint = if whole { Tint::Faint } else { Tint::Bad };
-    lines.extend(wrap(&loss, columns, 0).iter().map(|line| view.style.paint(tint, line)));
+    if whole {
+        lines.extend(wrap(&format!("{loss} {}", cost(view)), columns, 0));
+    } else {
+        lines.extend(wrap(&loss, columns, 0).iter().map(|line| view.style.paint(Tint::Bad, line)));
+        lines.extend(wrap(&cost(view), columns, 0));
+    }
     if view.trace.manifest.recovered {
         let text = "Recovered: the recorder did not end in order; this is what it had written by then.";
         lines.extend(wrap(text, columns, 0).iter().map(|line| view.style.paint(Tint::Warning, line)));
@@ -60,8 +64,11 @@ fn cost(view: &View) -> String {
         return "What the recording cost is not known.".to_owned();
     };
     let error = figures::of_machine(view.trace, manifest.cost.probes_cpu_error_ns).unwrap_or(0.0);
-    let sampled =
-        if manifest.cost.probes_cpu_ns > 0 { format!(" ± {:.2}", error * 100.0) } else { String::new() };
+    let sampled = if manifest.cost.probes_cpu_ns > 0 {
+        format!("\u{a0}±\u{a0}{:.2}", error * 100.0)
+    } else {
+        String::new()
+    };
     format!("Recording cost {}{sampled} of the CPUs.", percent(share))
 }
 
