@@ -16,7 +16,10 @@ fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     if words.len() < 2 {
         println!("holdup {}: why is my program with many threads slow?\n", env!("CARGO_PKG_VERSION"));
-        println!("{}\n\n`holdup --help` lists every command; `holdup doctor` says what works here.", cli::EXAMPLES);
+        println!(
+            "{}\n\n`holdup --help` lists every command; `holdup doctor` says what works here.",
+            cli::EXAMPLES
+        );
         return ExitCode::SUCCESS;
     }
     let cli = match cli::Cli::try_parse_from(cli::with_default_command(words)) {

@@ -16,12 +16,15 @@ pub fn list(args: &ListArgs) -> Result<ExitCode> {
         .into_iter()
         .map(|kept| Row {
             path: kept.path.display().to_string(),
-            command: kept.manifest.as_ref().map_or_else(
-                || "(not finished)".to_owned(),
-                |manifest| manifest.command.join(" "),
-            ),
+            command: kept
+                .manifest
+                .as_ref()
+                .map_or_else(|| "(not finished)".to_owned(), |manifest| manifest.command.join(" ")),
             started_unix_ns: kept.started_unix_ns,
-            wall_ns: kept.manifest.as_ref().map_or(0, |manifest| manifest.end_ns.saturating_sub(manifest.start_ns)),
+            wall_ns: kept
+                .manifest
+                .as_ref()
+                .map_or(0, |manifest| manifest.end_ns.saturating_sub(manifest.start_ns)),
             bytes: kept.bytes,
         })
         .collect();

@@ -13,8 +13,10 @@ use crate::cli::ExportArgs;
 pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
     let exporters = holdup_report::exporters::all();
     let list = || {
-        let lines: Vec<String> =
-            exporters.iter().map(|exporter| format!("  {:10} {}", exporter.info().name, exporter.info().summary)).collect();
+        let lines: Vec<String> = exporters
+            .iter()
+            .map(|exporter| format!("  {:10} {}", exporter.info().name, exporter.info().summary))
+            .collect();
         lines.join("\n")
     };
     if args.to == "help" {

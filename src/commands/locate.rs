@@ -35,7 +35,10 @@ pub fn open(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
         if journal::is_being_written(&path) {
             bail!("{}: is being recorded right now; wait until that ends", path.display());
         }
-        eprintln!("holdup: {} was not finished (its recorder was killed): reading its journal", path.display());
+        eprintln!(
+            "holdup: {} was not finished (its recorder was killed): reading its journal",
+            path.display()
+        );
         let trace = recover(&path).with_context(|| format!("reading the journal of {}", path.display()))?;
         return Ok((path, trace));
     }

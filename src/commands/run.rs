@@ -42,7 +42,10 @@ pub fn report(path: &Path, options: &RecordArgs) -> Result<()> {
             None => super::style(&stderr),
         };
         let mut text = holdup_report::render(&trace, &analysis, &[], &style)?;
-        text.push_str(&format!("\nMore: holdup report {} ledger threads cpus locks syscalls sched\n", path.display()));
+        text.push_str(&format!(
+            "\nMore: holdup report {} ledger threads cpus locks syscalls sched\n",
+            path.display()
+        ));
         text
     };
     match &options.report {

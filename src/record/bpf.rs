@@ -126,20 +126,34 @@ impl Loop {
         }
     }
 
+    /// Definitions and mappings are few and come in rings of their own: merged into the records by time, so
+    /// that the journal stays nearly sorted even when the recorder was kept from its CPU for long.
     fn drain(&mut self) -> usize {
-        let Loop { session, decoder, targets, journal, tally, bad_records, .. } = self;
-        let drained = session.drain(&mut |record| {
+        let Loop { session, decoder, mappings, targets, journal, tally, bad_records } = self;
+        let mut early = Vec::new();
+        let mut drained = session.drain_definitions(&mut |record| {
             let taken = decoder.decode(record, &mut |event| {
                 note_target(targets, &event);
+                early.push(event);
+            });
+            *bad_records += u64::from(taken.is_err());
+        });
+        if let Some(feed) = mappings {
+            feed.drain(&|tgid| targets.contains(&tgid), &mut |event| early.push(event));
+        }
+        early.sort_by_key(Event::at);
+        let mut early = early.into_iter().peekable();
+        drained += session.drain_records(&mut |record| {
+            let taken = decoder.decode(record, &mut |event| {
+                while let Some(earlier) = early.next_if(|earlier| earlier.at() <= event.at()) {
+                    journal.push(&earlier);
+                }
                 tally.count(&event);
                 journal.push(&event);
             });
             *bad_records += u64::from(taken.is_err());
         });
-        if let Some(feed) = &mut self.mappings {
-            let targets = &self.targets;
-            feed.drain(&|tgid| targets.contains(&tgid), &mut |event| journal.push(&event));
-        }
+        early.for_each(|event| journal.push(&event));
         drained
     }
 
@@ -155,7 +169,12 @@ impl Loop {
         Ok(())
     }
 
-    fn finish(mut self, start_ns: u64, ending: Option<launch::Ending>, mappings_missing: &str) -> Result<Outcome> {
+    fn finish(
+        mut self,
+        start_ns: u64,
+        ending: Option<launch::Ending>,
+        mappings_missing: &str,
+    ) -> Result<Outcome> {
         self.snapshot()?;
         self.session.detach();
         let end_ns = lower::now().0;

@@ -36,7 +36,11 @@ pub fn recover(from: &Path, to: &Path) -> Result<()> {
     complete(tables, &catalogue, &mut manifest)
 }
 
-fn build(events: impl Iterator<Item = Event>, manifest: &Manifest, tables: &mut RecordingWriter) -> Catalogue {
+fn build(
+    events: impl Iterator<Item = Event>,
+    manifest: &Manifest,
+    tables: &mut RecordingWriter,
+) -> Catalogue {
     let mut builder = Builder::new(Timestamp(manifest.start_ns), manifest.rung == Rung::Proc);
     let mut order = Reorder::new(HORIZON);
     for event in events {

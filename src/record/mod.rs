@@ -70,7 +70,8 @@ pub fn record(
     };
     manifest.start_ns = outcome.start_ns;
     manifest.end_ns = outcome.end_ns.max(outcome.start_ns);
-    manifest.start_unix_ns = unix_ns().saturating_sub(holdup_capture::lower::now().0.saturating_sub(outcome.start_ns));
+    manifest.start_unix_ns =
+        unix_ns().saturating_sub(holdup_capture::lower::now().0.saturating_sub(outcome.start_ns));
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
     manifest.cost = outcome.cost;
     manifest.sources = outcome.sources;
@@ -137,7 +138,12 @@ fn choose_rung(choice: RungChoice, subject: &Subject) -> Result<(Rung, String)> 
     Ok((best, reason))
 }
 
-fn manifest(subject: &Subject, command: Vec<String>, options: &RecordArgs, (rung, reason): (Rung, String)) -> Manifest {
+fn manifest(
+    subject: &Subject,
+    command: Vec<String>,
+    options: &RecordArgs,
+    (rung, reason): (Rung, String),
+) -> Manifest {
     let (mode, pid) = match subject {
         Subject::Run(held) => ("run", held.pid().to_string()),
         Subject::Attach(pid) => ("attach", pid.to_string()),
@@ -170,7 +176,9 @@ fn manifest(subject: &Subject, command: Vec<String>, options: &RecordArgs, (rung
 }
 
 fn unix_ns() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos() as u64)
 }
 
 /// CPU time and peak memory of this process so far.

@@ -35,7 +35,8 @@ fn make_named(path: &Path) -> Result<PathBuf> {
         }
         std::fs::remove_dir_all(path).with_context(|| format!("replacing {}", path.display()))?;
     }
-    std::fs::create_dir_all(path).with_context(|| format!("cannot write a recording to {}", path.display()))?;
+    std::fs::create_dir_all(path)
+        .with_context(|| format!("cannot write a recording to {}", path.display()))?;
     Ok(path.to_owned())
 }
 
@@ -61,7 +62,9 @@ fn make_kept(command: &str) -> Result<PathBuf> {
         match std::fs::create_dir(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot write to {}", directory.display())),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot write to {}", directory.display()));
+            }
         }
     }
     bail!("too many recordings of the same name in {}", directory.display())

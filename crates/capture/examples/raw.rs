@@ -20,7 +20,8 @@ fn main() {
     let mut turn = 0u64;
     loop {
         let ended = child.try_wait().is_some();
-        session.drain(&mut |record| *kinds.entry(record[14]).or_default() += 1);
+        session.drain_definitions(&mut |record| *kinds.entry(record[14]).or_default() += 1);
+        session.drain_records(&mut |record| *kinds.entry(record[14]).or_default() += 1);
         turn += 1;
         if turn % 100 < 2 {
             session.measure_cost();
@@ -31,6 +32,6 @@ fn main() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     session.detach();
-    session.drain(&mut |record| *kinds.entry(record[14]).or_default() += 1);
+    session.drain_records(&mut |record| *kinds.entry(record[14]).or_default() += 1);
     eprintln!("{kinds:?} {:?} {:?} missing {:?}", session.counters(), session.cost(), session.missing());
 }

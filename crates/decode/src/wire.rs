@@ -110,11 +110,70 @@ impl Fields<'_> {
     }
 }
 
-#[derive(Clone, Copy, Default)]
+/// A short gap is believed only after this many more records: an interrupt's program may number and send
+/// its record between another's numbering and sending.
+const PATIENCE: u32 = 4;
+
+/// What is known of one CPU's stream.
+#[derive(Clone, Default)]
 struct Sequence {
     next: u32,
     last_at: Timestamp,
     seen: bool,
+    /// A gap that may still fill: its numbers that have not come, and how many records came since.
+    pending: Option<Gap>,
+}
+
+#[derive(Clone)]
+struct Gap {
+    first: u32,
+    missing: u32,
+    records_since: u32,
+    start: Timestamp,
+    end: Timestamp,
+}
+
+impl Sequence {
+    /// Takes the next number; gives the gap that is now certain, if any.
+    fn take(&mut self, seq: u32, at: Timestamp) -> Option<Gap> {
+        let ahead = seq.wrapping_sub(self.next);
+        if self.seen && ahead > u32::MAX / 2 {
+            // An earlier number comes late: it was not lost.
+            if let Some(gap) = &mut self.pending
+                && seq.wrapping_sub(gap.first) <= PATIENCE
+            {
+                gap.missing = gap.missing.saturating_sub(1);
+            }
+            return None;
+        }
+        let mut certain = None;
+        if let Some(gap) = &mut self.pending {
+            gap.records_since += 1;
+            if gap.records_since > PATIENCE || ahead > 0 {
+                certain = self.pending.take().filter(|gap| gap.missing > 0);
+            }
+        }
+        if ahead > 0 {
+            let gap = Gap {
+                first: self.next,
+                missing: ahead,
+                records_since: 0,
+                start: self.last_at.min(at),
+                end: at,
+            };
+            if ahead < PATIENCE && self.seen && certain.is_none() {
+                self.pending = Some(gap);
+            } else if let Some(before) = certain {
+                certain = Some(Gap { missing: before.missing + ahead, end: at, ..before });
+            } else {
+                certain = Some(gap);
+            }
+        }
+        self.next = seq.wrapping_add(1);
+        self.last_at = at;
+        self.seen = true;
+        certain
+    }
 }
 
 /// Decodes records and watches their sequence numbers.
@@ -145,29 +204,19 @@ impl WireDecoder {
     }
 
     fn gap(&mut self, fields: &Fields<'_>, stream: u8) -> Option<Loss> {
-        let seq = fields.u32(8);
         let sequence = self.sequences.entry((fields.cpu().0, stream)).or_default();
-        let before = *sequence;
-        let ahead = seq.wrapping_sub(before.next);
-        // An interrupt's record may carry an earlier number than the one it interrupted.
-        if before.seen && ahead > u32::MAX / 2 {
-            return None;
-        }
-        *sequence = Sequence { next: seq.wrapping_add(1), last_at: fields.at(), seen: true };
-        if ahead == 0 {
-            return None;
-        }
+        let gap = sequence.take(fields.u32(8), fields.at())?;
         let source = ["sched", "cpu-samples", "definitions"].get(usize::from(stream))?;
         if let Some(lost) = self.lost.get_mut(usize::from(stream)) {
-            *lost += u64::from(ahead);
+            *lost += u64::from(gap.missing);
         }
         Some(Loss {
             source: (*source).to_owned(),
             reason: "ring-full".to_owned(),
             cpu: fields.cpu(),
-            start: before.last_at.min(fields.at()),
-            end: fields.at(),
-            events: u64::from(ahead),
+            start: gap.start,
+            end: gap.end,
+            events: u64::from(gap.missing),
         })
     }
 }

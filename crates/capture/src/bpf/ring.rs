@@ -63,11 +63,12 @@ impl Ring {
         self.produced().saturating_sub(self.consumed().load(Ordering::Relaxed))
     }
 
-    /// Passes on what is there now, at most `bytes_max`; what is being written when we come to it, and all
-    /// behind it, waits for the next call. Returns how many records.
-    pub fn drain(&mut self, bytes_max: u64, sink: &mut dyn FnMut(&[u8])) -> usize {
+    /// Passes on what is there now: not what comes meanwhile, because a busy producer would never let a reader
+    /// catch up. What is being written when we come to it, and all behind it, waits for the next call.
+    /// Returns how many records.
+    pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
         let mut position = self.consumed().load(Ordering::Relaxed);
-        let end = self.produced().min(position.saturating_add(bytes_max));
+        let end = self.produced();
         let mut records = 0;
         while position < end {
             let at = self.page + (position as usize & (self.size - 1));

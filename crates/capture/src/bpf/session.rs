@@ -68,8 +68,6 @@ pub struct Session {
 }
 
 const DEFINITIONS_BYTES: usize = 8 << 20;
-/// Bytes taken per ring and call: bounded, because a busy producer never lets a reader catch up.
-const DRAIN_BYTES: u64 = 16 << 20;
 
 impl Session {
     /// Loads and attaches the programs. From its return on, every event of the target is recorded.
@@ -104,9 +102,15 @@ impl Session {
         &self.missing
     }
 
-    /// Passes on the records that wait, definitions first; returns how many.
-    pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
-        self.definitions.drain(DRAIN_BYTES, sink) + self.records.drain(DRAIN_BYTES, sink)
+    /// Passes on the definitions that wait (names, lives, stacks); returns how many. Call it before
+    /// [`Session::drain_records`], and merge both by time.
+    pub fn drain_definitions(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
+        self.definitions.drain(sink)
+    }
+
+    /// Passes on the records that wait (switches, wakeups, samples); returns how many.
+    pub fn drain_records(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
+        self.records.drain(sink)
     }
 
     /// Bytes that wait in the main ring.

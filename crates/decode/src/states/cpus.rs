@@ -1,13 +1,13 @@
 //! Who runs on which CPU, as far as the events have told: at most one thread each.
 
-use holdup_events::CpuId;
+use holdup_events::{CpuId, Timestamp};
 
 /// Occupants by CPU, as indices of live threads.
 #[derive(Default)]
 pub struct Occupants {
     by_cpu: Vec<Option<usize>>,
-    /// Something was seen on this CPU.
-    touched: Vec<bool>,
+    /// When something was last seen on each CPU.
+    touched: Vec<Option<Timestamp>>,
 }
 
 impl Occupants {
@@ -23,13 +23,13 @@ impl Occupants {
         self.by_cpu.get_mut(slot).and_then(|occupant| occupant.replace(index))
     }
 
-    /// Whether anything was seen on `cpu` before; from now on it was.
-    pub fn touch(&mut self, cpu: CpuId) -> bool {
+    /// Something is seen on `cpu` at `at`; returns when something was seen there before.
+    pub fn touch(&mut self, cpu: CpuId, at: Timestamp) -> Option<Timestamp> {
         let slot = usize::from(cpu.0);
         if slot >= self.touched.len() {
-            self.touched.resize(slot + 1, false);
+            self.touched.resize(slot + 1, None);
         }
-        self.touched.get_mut(slot).is_some_and(|touched| std::mem::replace(touched, true))
+        self.touched.get_mut(slot).and_then(|touched| touched.replace(at))
     }
 
     /// Nobody runs on `cpu` now; returns who was there.
@@ -37,13 +37,14 @@ impl Occupants {
         self.by_cpu.get_mut(usize::from(cpu.0)).and_then(Option::take)
     }
 
-    /// `index` is not on `cpu` any more, unless that is where it arrives now.
-    pub fn forget(&mut self, cpu: CpuId, index: usize, arrives_on: CpuId) {
+    /// `index` is not on `cpu` any more, unless that is where it arrives at `at`.
+    pub fn forget(&mut self, cpu: CpuId, index: usize, arrives_on: CpuId, at: Timestamp) {
         if cpu != arrives_on
             && let Some(slot) = self.by_cpu.get_mut(usize::from(cpu.0))
             && *slot == Some(index)
         {
             *slot = None;
+            self.touch(cpu, at);
         }
     }
 }

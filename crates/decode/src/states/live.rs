@@ -4,7 +4,7 @@
 //! begins, because until then it can still be refined. While the thread runs, `before` is what it did
 //! before, for the row "waits for a CPU" that comes between (see the module above).
 
-use holdup_events::event::{Outcome, Snapshot, SnapshotState};
+use holdup_events::event::{Outcome, Snapshot, SnapshotState, Switch};
 use holdup_events::tables::{SliceRow, Steal, TableSink, ThreadState};
 use holdup_events::{CpuId, Duration, StackId, ThreadId, Timestamp, WaitId};
 
@@ -144,12 +144,47 @@ impl Live {
 
     /// It begins to run on `cpu`.
     pub fn arrive(&mut self, cpu: CpuId, at: Timestamp, sink: &mut dyn TableSink) {
+        if self.open.state.waits_for_cpu() {
+            self.open.cpu = cpu;
+        }
         let before = self.open;
         self.pass_on(sink);
         self.before = Some(before);
         self.open = self.row(ThreadState::Running, at);
         self.open.cpu = cpu;
         self.now = Now::Running { cpu, seen: true };
+    }
+
+    /// When it began to run, if its arrival was hidden from us but its counters tell: some machines run no
+    /// tracing in the context of certain processes, so that a switch from those is not seen.
+    ///
+    /// It left at `open.start`, and it leaves now; between, by the kernel's account, it ran for Δexec. If no event
+    /// is known to be missing, that was one run, up to now; and if it waited for a CPU before, Δqueue must agree.
+    pub fn hidden_arrival(
+        &self,
+        switch: &Switch,
+        at: Timestamp,
+        cpu_seen_before: Option<Timestamp>,
+    ) -> Option<Timestamp> {
+        if self.now != Now::Off
+            || !self.target
+            || self.doubt.is_some()
+            || self.open.state == ThreadState::Untracked
+        {
+            return None;
+        }
+        let ran = Duration(switch.exec_ns?.checked_sub(self.exec_ns?)?);
+        let queued = Duration(switch.queue_ns?.checked_sub(self.queue_ns?)?);
+        let slack = Duration(STEAL_NOISE.0 + at.since(self.open.start).0 / STEAL_NOISE_SHARE);
+        let arrived = at - ran;
+        let earliest = self.open.start.max(cpu_seen_before?);
+        if arrived + slack < earliest {
+            return None;
+        }
+        let arrived = arrived.max(earliest);
+        let waited = arrived.since(self.open.start);
+        let agrees = !self.open.state.waits_for_cpu() || waited.0.abs_diff(queued.0) <= slack.0;
+        agrees.then_some(arrived)
     }
 
     /// It is seen to leave `cpu`, so it ran there, though its arrival was not seen: since the beginning
@@ -180,7 +215,7 @@ impl Live {
     /// It ran, and now certainly does not, but we did not see it leave.
     pub fn vanish(&mut self, at: Timestamp, sink: &mut dyn TableSink) {
         self.settle_before(None, sink);
-        let from = self.doubt.map_or(at, |(from, _)| from).max(self.open.start);
+        let from = self.doubt.map_or(at, |(from, _)| from.min(at)).max(self.open.start);
         let state = if self.target { ThreadState::Unknown } else { ThreadState::Untracked };
         self.turn_into(state, from, sink);
         self.now = Now::Off;

@@ -113,11 +113,15 @@ impl Builder {
     fn switch_out(&mut self, switch: &Switch, at: Timestamp, sink: &mut dyn TableSink) {
         let index = self.thread(switch.prev_tid, switch.prev_tgid);
         self.names.belongs_to(index, switch.prev_tgid);
-        let first_on_cpu = !self.occupants.touch(switch.cpu);
+        if let Now::Running { cpu, .. } = self.live[index].now {
+            self.occupants.forget(cpu, index, switch.cpu, at);
+        }
+        let seen_before = self.occupants.touch(switch.cpu, at);
+        let arrived = self.live[index].hidden_arrival(switch, at, seen_before);
         if let Some(occupant) = self.occupants.take(switch.cpu)
             && occupant != index
         {
-            self.vanished(occupant, at, sink);
+            self.vanished(occupant, arrived.unwrap_or(at), sink);
         }
         if !matches!(switch.outcome, Outcome::Untracked | Outcome::Dead) {
             self.follow(index);
@@ -127,7 +131,10 @@ impl Builder {
             _ => Default::default(),
         };
         let live = &mut self.live[index];
-        live.arrive_unseen(switch.cpu, first_on_cpu, at, sink);
+        match arrived {
+            Some(arrived) => live.arrive(switch.cpu, arrived, sink),
+            None => live.arrive_unseen(switch.cpu, seen_before.is_none(), at, sink),
+        }
         live.leave(at, switch.exec_ns, switch.queue_ns, sink);
         live.become_after(&switch.outcome, wait, at);
         if live.now == Now::Gone {
@@ -138,7 +145,7 @@ impl Builder {
 
     fn switch_in(&mut self, switch: &Switch, at: Timestamp, sink: &mut dyn TableSink) {
         let index = self.thread(switch.next_tid, 0);
-        self.occupants.touch(switch.cpu);
+        self.occupants.touch(switch.cpu, at);
         if let Some(occupant) = self.occupants.put(switch.cpu, index)
             && occupant != index
         {
@@ -146,7 +153,7 @@ impl Builder {
         }
         let live = &mut self.live[index];
         if let Now::Running { cpu, .. } = live.now {
-            self.occupants.forget(cpu, index, switch.cpu);
+            self.occupants.forget(cpu, index, switch.cpu, at);
             live.vanish(at, sink);
         }
         live.arrive(switch.cpu, at, sink);
@@ -276,7 +283,7 @@ impl Builder {
             if let Now::Running { cpu, .. } = live.now
                 && cpu != CpuId::NONE
             {
-                self.occupants.touch(cpu);
+                self.occupants.touch(cpu, at);
                 if let Some(occupant) = self.occupants.put(cpu, index) {
                     self.vanished(occupant, at, sink);
                 }

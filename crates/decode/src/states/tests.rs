@@ -168,6 +168,30 @@ fn a_gap_makes_unknown_only_what_may_have_changed() {
 }
 
 #[test]
+fn an_arrival_that_was_hidden_follows_from_the_counters() {
+    use ThreadState::*;
+    let us = |us: u64| us * 1000;
+    let run = |exec: u64, queue: u64| {
+        let events = vec![
+            found(1, SnapshotState::Running(CpuId(0))),
+            counted(switch(us(100), 1, 68, Outcome::Preempted), us(100), 0),
+            // The switch from 68 back to 1 is not seen.
+            counted(switch(us(1000), 1, 0, Outcome::Preempted), us(100 + exec), us(queue)),
+        ];
+        let trace = assemble(events, Manifest { end_ns: us(1000), ..Manifest::default() });
+        (states(&trace, 0), states(&trace, 1))
+    };
+    let (target, foreign) = run(700, 200);
+    assert_eq!(target, [(Running, 0, us(100)), (Preempted, us(100), us(300)), (Running, us(300), us(1000))]);
+    assert_eq!(
+        foreign,
+        [(Untracked, 0, us(100)), (Running, us(100), us(300)), (Untracked, us(300), us(1000))]
+    );
+    let (target, _) = run(300, 200);
+    assert_eq!(target, [(Running, 0, us(100)), (Unknown, us(100), us(1000))], "the counters do not add up");
+}
+
+#[test]
 fn a_reused_number_is_another_thread() {
     let fork = |at: u64| {
         Event::Lifecycle(Lifecycle {

@@ -48,7 +48,8 @@ pub fn open(path: &Path) -> Result<Trace, RecordingError> {
 
 /// Reads the manifest alone.
 pub fn manifest(path: &Path) -> Result<Manifest, RecordingError> {
-    let place = if path.is_dir() { Place::Directory(path) } else { Place::Packed(packed::Packed::open(path)?) };
+    let place =
+        if path.is_dir() { Place::Directory(path) } else { Place::Packed(packed::Packed::open(path)?) };
     manifest_of(path, &place)
 }
 
@@ -61,10 +62,15 @@ fn manifest_of(path: &Path, place: &Place<'_>) -> Result<Manifest, RecordingErro
     let none = RecordingError::None { path: path.to_owned(), reason: "it has no manifest" };
     let text = match place {
         Place::Directory(dir) if !dir.join(MANIFEST).exists() => return Err(none),
-        Place::Directory(dir) => fs::read(dir.join(MANIFEST)).map_err(RecordingError::io(&dir.join(MANIFEST)))?,
+        Place::Directory(dir) => {
+            fs::read(dir.join(MANIFEST)).map_err(RecordingError::io(&dir.join(MANIFEST)))?
+        }
         Place::Packed(packed) => packed.file(MANIFEST).ok_or(none)?.to_vec(),
     };
-    let broken = |error: serde_json::Error| RecordingError::Manifest { path: path.to_owned(), reason: error.to_string() };
+    let broken = |error: serde_json::Error| RecordingError::Manifest {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    };
     let value: serde_json::Value = serde_json::from_slice(&text).map_err(broken)?;
     let found = value.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0) as u32;
     if found > FORMAT_VERSION {

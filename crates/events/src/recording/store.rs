@@ -24,15 +24,20 @@ pub struct Kept {
 
 /// The directory: `$XDG_STATE_HOME/holdup`, else `~/.local/state/holdup`; `None` without either.
 pub fn directory(xdg_state_home: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
-    let state = xdg_state_home.filter(|path| path.is_absolute()).or_else(|| home.map(|home| home.join(".local/state")));
+    let state = xdg_state_home
+        .filter(|path| path.is_absolute())
+        .or_else(|| home.map(|home| home.join(".local/state")));
     state.map(|state| state.join("holdup"))
 }
 
 /// A name for a recording of `command` that begins at `unix_seconds`: `pigz-20261121-031500.holdup`.
 pub fn name(command: &str, unix_seconds: u64) -> String {
     let base = command.rsplit('/').next().unwrap_or(command);
-    let clean: String =
-        base.chars().map(|c| if c.is_ascii_alphanumeric() || "._+-".contains(c) { c } else { '_' }).take(40).collect();
+    let clean: String = base
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "._+-".contains(c) { c } else { '_' })
+        .take(40)
+        .collect();
     let clean = clean.trim_start_matches('.');
     let clean = if clean.is_empty() { "program" } else { clean };
     let (year, month, day) = civil(unix_seconds / 86_400);

@@ -87,7 +87,8 @@ impl<'a> Input<'a> {
     pub fn text(&mut self) -> Result<&'a [u8], CodecError> {
         let length = self.varint()?;
         let end = usize::try_from(length).ok().and_then(|length| self.offset.checked_add(length));
-        let text = end.and_then(|end| self.bytes.get(self.offset..end)).ok_or(CodecError::Short(self.offset))?;
+        let text =
+            end.and_then(|end| self.bytes.get(self.offset..end)).ok_or(CodecError::Short(self.offset))?;
         self.offset += text.len();
         Ok(text)
     }

@@ -3,8 +3,8 @@
 use super::bytes::{CodecError, Input};
 use super::{Counters, outcome, state, tag};
 use crate::event::{
-    Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawStack, RawWait, Sample, Snapshot, SnapshotState,
-    Switch, WakeContext, Waking,
+    Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawStack, RawWait, Sample, Snapshot,
+    SnapshotState, Switch, WakeContext, Waking,
 };
 use crate::{CpuId, Loss, ObjectKind, Timestamp};
 

@@ -6,18 +6,20 @@ use proptest::prelude::*;
 fn wait() -> impl Strategy<Value = RawWait> {
     let ids = (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>());
     (any::<u32>(), any::<bool>(), any::<bool>(), any::<i32>(), 0..14u8, ids).prop_map(
-        |(state, in_iowait, mmap_lock, syscall, kind, (object, stack, op, value, owner_tid, stack_every))| RawWait {
-            state,
-            in_iowait,
-            mmap_lock,
-            syscall,
-            object_kind: ObjectKind::from_code(kind).unwrap_or_default(),
-            object,
-            op,
-            value,
-            owner_tid,
-            stack,
-            stack_every,
+        |(state, in_iowait, mmap_lock, syscall, kind, (object, stack, op, value, owner_tid, stack_every))| {
+            RawWait {
+                state,
+                in_iowait,
+                mmap_lock,
+                syscall,
+                object_kind: ObjectKind::from_code(kind).unwrap_or_default(),
+                object,
+                op,
+                value,
+                owner_tid,
+                stack,
+                stack_every,
+            }
         },
     )
 }
@@ -37,7 +39,16 @@ fn switch() -> impl Strategy<Value = Event> {
     ];
     (time(), any::<u16>(), any::<[u32; 3]>(), outcome, any::<Option<u64>>(), any::<Option<u64>>()).prop_map(
         |(at, cpu, [prev_tid, next_tid, prev_tgid], outcome, exec_ns, queue_ns)| {
-            Event::Switch(Switch { at, cpu: CpuId(cpu), prev_tid, next_tid, prev_tgid, outcome, exec_ns, queue_ns })
+            Event::Switch(Switch {
+                at,
+                cpu: CpuId(cpu),
+                prev_tid,
+                next_tid,
+                prev_tgid,
+                outcome,
+                exec_ns,
+                queue_ns,
+            })
         },
     )
 }
@@ -50,11 +61,10 @@ fn snapshot() -> impl Strategy<Value = Event> {
         Just(SnapshotState::Dead),
         Just(SnapshotState::Untracked),
     ];
-    (time(), any::<[u32; 3]>(), ".{0,20}", any::<bool>(), state, any::<Option<u64>>(), any::<Option<u64>>()).prop_map(
-        |(at, [tid, tgid, parent_tgid], name, target, state, exec_ns, queue_ns)| {
+    (time(), any::<[u32; 3]>(), ".{0,20}", any::<bool>(), state, any::<Option<u64>>(), any::<Option<u64>>())
+        .prop_map(|(at, [tid, tgid, parent_tgid], name, target, state, exec_ns, queue_ns)| {
             Event::Snapshot(Snapshot { at, tid, tgid, parent_tgid, name, target, state, exec_ns, queue_ns })
-        },
-    )
+        })
 }
 
 fn lifecycle() -> impl Strategy<Value = Event> {
@@ -77,16 +87,18 @@ fn event() -> impl Strategy<Value = Event> {
         snapshot(),
         lifecycle(),
         (time(), any::<[u32; 2]>(), 0..4u8, any::<i32>(), any::<[u64; 2]>()).prop_map(
-            |(at, [wakee_tid, waker_tid], context, waker_syscall, [waker_object, stack])| Event::Waking(Waking {
-                at,
-                cpu: CpuId(3),
-                wakee_tid,
-                waker_tid,
-                context: WakeContext::from_code(context).unwrap_or_default(),
-                waker_syscall,
-                waker_object,
-                stack,
-            })
+            |(at, [wakee_tid, waker_tid], context, waker_syscall, [waker_object, stack])| Event::Waking(
+                Waking {
+                    at,
+                    cpu: CpuId(3),
+                    wakee_tid,
+                    waker_tid,
+                    context: WakeContext::from_code(context).unwrap_or_default(),
+                    waker_syscall,
+                    waker_object,
+                    stack,
+                }
+            )
         ),
         (time(), any::<[u32; 2]>(), any::<bool>(), any::<i32>(), any::<[u64; 2]>()).prop_map(
             |(at, [tid, tgid], in_kernel, syscall, [ip, stack])| Event::Sample(Sample {
@@ -100,17 +112,16 @@ fn event() -> impl Strategy<Value = Event> {
                 stack,
             })
         ),
-        (time(), any::<u64>(), any::<u32>(), any::<u16>(), proptest::collection::vec(any::<u64>(), 0..40)).prop_map(
-            |(at, id, tgid, kernel_frames, addresses)| Event::Stack(RawStack {
+        (time(), any::<u64>(), any::<u32>(), any::<u16>(), proptest::collection::vec(any::<u64>(), 0..40))
+            .prop_map(|(at, id, tgid, kernel_frames, addresses)| Event::Stack(RawStack {
                 at,
                 id,
                 tgid,
                 kernel_frames,
                 addresses
-            })
-        ),
-        (time(), any::<u32>(), any::<[u64; 3]>(), ".{0,30}", proptest::collection::vec(any::<u8>(), 0..20)).prop_map(
-            |(at, tgid, [start, end, file_offset], path, build_id)| Event::Mapping(RawMapping {
+            })),
+        (time(), any::<u32>(), any::<[u64; 3]>(), ".{0,30}", proptest::collection::vec(any::<u8>(), 0..20))
+            .prop_map(|(at, tgid, [start, end, file_offset], path, build_id)| Event::Mapping(RawMapping {
                 at,
                 tgid,
                 start,
@@ -118,8 +129,7 @@ fn event() -> impl Strategy<Value = Event> {
                 file_offset,
                 path,
                 build_id
-            })
-        ),
+            })),
         (time(), time(), any::<u16>(), any::<u64>(), "[a-z-]{0,9}", "[a-z-]{0,9}").prop_map(
             |(start, end, cpu, events, source, reason)| Event::Loss(Loss {
                 source,

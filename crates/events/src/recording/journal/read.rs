@@ -120,7 +120,8 @@ impl<R: Read> JournalReader<R> {
             .skip(1)
             .position(|window| window == MAGIC)
             .map_or(self.buffer.len().saturating_sub(MAGIC.len() - 1).max(1), |position| position + 1);
-        let next = if self.at_end && next + MAGIC.len() > self.buffer.len() { self.buffer.len() } else { next };
+        let next =
+            if self.at_end && next + MAGIC.len() > self.buffer.len() { self.buffer.len() } else { next };
         self.skipped += next;
         self.consume(next);
     }

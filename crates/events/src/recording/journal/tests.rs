@@ -69,7 +69,11 @@ fn a_flipped_bit_costs_one_chunk() {
             let expected = if at < ends[0] { 6 } else { 4 };
             // The last four bytes of a header are not used.
             let unused = ends.iter().chain([&0]).any(|start| (start + 28..start + 32).contains(&at));
-            assert_eq!((times.len(), losses), if unused { (6, 0) } else { (expected, 1) }, "byte {at} bit {bit}");
+            assert_eq!(
+                (times.len(), losses),
+                if unused { (6, 0) } else { (expected, 1) },
+                "byte {at} bit {bit}"
+            );
         }
     }
 }

@@ -91,7 +91,8 @@ impl JournalWriter {
         let stored = zstd::bulk::compress(raw, ZSTD_LEVEL)?;
         let header = Header { kind, stored: stored.len() as u32, raw: raw.len() as u32, events };
         let before = self.bytes;
-        let written = self.file.write_all(&header.encode(&stored)).and_then(|()| self.file.write_all(&stored));
+        let written =
+            self.file.write_all(&header.encode(&stored)).and_then(|()| self.file.write_all(&stored));
         match written {
             Ok(()) => self.bytes += (super::chunk::HEADER + stored.len()) as u64,
             // Half a chunk is of no use to anybody.

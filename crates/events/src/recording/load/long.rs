@@ -117,10 +117,20 @@ fn slices(open: &(dyn Fn() -> Result<TableReader> + Sync), ends: Vec<Timestamp>)
         |group| table.narrow(group, "state"),
         |value| ThreadState::from_code(*value as u8).unwrap_or_default(),
     )?;
-    let cpu =
-        place_column(&runs, rows, CpuId::NONE, |group| table.narrow(group, "cpu"), |value| CpuId(*value as u16))?;
-    let wait =
-        place_column(&runs, rows, WaitId::NONE, |group| table.narrow(group, "wait"), |value| WaitId(*value as u32))?;
+    let cpu = place_column(
+        &runs,
+        rows,
+        CpuId::NONE,
+        |group| table.narrow(group, "cpu"),
+        |value| CpuId(*value as u16),
+    )?;
+    let wait = place_column(
+        &runs,
+        rows,
+        WaitId::NONE,
+        |group| table.narrow(group, "wait"),
+        |value| WaitId(*value as u32),
+    )?;
     let stack = place_column(
         &runs,
         rows,
@@ -142,8 +152,18 @@ fn wakeups(table: &TableReader, threads: usize) -> Result<Wakeups> {
             wakeup.wakee = ThreadId(thread as u32);
         }
     }
-    fill_wide(&runs, &mut wakeups, |group| table.wide(group, "at_ns"), |row, value| row.at = Timestamp(value))?;
-    fill_wide(&runs, &mut wakeups, |group| table.wide(group, "waker_object"), |row, value| row.waker_object = value)?;
+    fill_wide(
+        &runs,
+        &mut wakeups,
+        |group| table.wide(group, "at_ns"),
+        |row, value| row.at = Timestamp(value),
+    )?;
+    fill_wide(
+        &runs,
+        &mut wakeups,
+        |group| table.wide(group, "waker_object"),
+        |row, value| row.waker_object = value,
+    )?;
     let narrow = |name: &'static str| move |group| table.narrow(group, name);
     fill_narrow(&runs, &mut wakeups, narrow("waker"), |row, value| row.waker = ThreadId(value))?;
     fill_narrow(&runs, &mut wakeups, narrow("cpu"), |row, value| row.cpu = CpuId(value as u16))?;
@@ -196,7 +216,12 @@ fn samples(table: &TableReader, threads: usize) -> Result<Vec<SampleRow>> {
     let rows = bounds.last().map_or(0, |rows| *rows as usize);
     let mut samples = vec![SampleRow::default(); rows];
     let narrow = |name: &'static str| move |group| table.narrow(group, name);
-    fill_wide(&runs, &mut samples, |group| table.wide(group, "at_ns"), |row, value| row.at = Timestamp(value))?;
+    fill_wide(
+        &runs,
+        &mut samples,
+        |group| table.wide(group, "at_ns"),
+        |row, value| row.at = Timestamp(value),
+    )?;
     fill_narrow(&runs, &mut samples, narrow("thread"), |row, value| row.thread = ThreadId(value))?;
     fill_narrow(&runs, &mut samples, narrow("cpu"), |row, value| row.cpu = CpuId(value as u16))?;
     fill_narrow(&runs, &mut samples, narrow("in_kernel"), |row, value| row.in_kernel = value != 0)?;

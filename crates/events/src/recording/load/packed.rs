@@ -21,8 +21,10 @@ impl Packed {
     /// Reads a packed recording.
     pub fn open(path: &Path) -> Result<Packed, RecordingError> {
         let bytes = Bytes::from(fs::read(path).map_err(RecordingError::io(path))?);
-        Packed::parse(&bytes)
-            .ok_or(RecordingError::None { path: path.to_owned(), reason: "it is no packed recording, or damaged" })
+        Packed::parse(&bytes).ok_or(RecordingError::None {
+            path: path.to_owned(),
+            reason: "it is no packed recording, or damaged",
+        })
     }
 
     fn parse(bytes: &Bytes) -> Option<Packed> {

@@ -6,7 +6,9 @@ use super::{Place, contained};
 use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
 use crate::tables::{Frame, FrameKind, Mapping, Process, StackRow, Stacks, Thread};
-use crate::{CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason};
+use crate::{
+    CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason,
+};
 
 /// Fills the small tables of `trace`; names of those that cannot be read go to `unreadable`.
 pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static str>) {
