@@ -100,10 +100,11 @@ impl Builder {
         self.switches += 1;
         if switch.prev_tid != 0 && switch.prev_tid != TID_UNKNOWN {
             self.switch_out(switch, at, sink);
-        } else if switch.prev_tid == 0
-            && let Some(occupant) = self.occupants.take(switch.cpu)
-        {
-            self.vanished(occupant, at, sink);
+        } else if switch.prev_tid == 0 {
+            self.occupants.touch(switch.cpu, at);
+            if let Some(occupant) = self.occupants.take(switch.cpu) {
+                self.vanished(occupant, at, sink);
+            }
         }
         if switch.next_tid != 0 && switch.next_tid != TID_UNKNOWN {
             self.switch_in(switch, at, sink);
