@@ -41,6 +41,8 @@ struct per_cpu {
 	__u64 window_start_ns;    /* the stack-sampling window */
 	__u32 window_blocks;
 	__u32 stack_every;
+	__u32 last_target;        /* a tgid found in `targets`, while the generation lasts */
+	__u32 last_generation;
 };
 
 struct {
@@ -49,6 +51,9 @@ struct {
 	__type(key, __u32);
 	__type(value, struct per_cpu);
 } cpus SEC(".maps");
+
+/* Grows when a tgid leaves `targets`: what CPUs remember of it is void then. */
+__u32 targets_generation = 1;
 
 static __always_inline struct per_cpu *this_cpu(void)
 {
@@ -61,24 +66,44 @@ static __always_inline bool is_target_tgid(__u32 tgid)
 	return bpf_map_lookup_elem(&targets, &tgid) != 0;
 }
 
-static __always_inline bool is_target(struct task_struct *task)
+static __always_inline bool is_target(struct task_struct *task, struct per_cpu *cpu)
 {
 	__u32 tgid = task->tgid;
 
+	if (!tgid)
+		return false; /* the idle thread */
 	if (configuration.follow_all)
 		return task->mm && tgid != configuration.recorder_tgid;
-	return is_target_tgid(tgid);
+	if (cpu->last_target == tgid && cpu->last_generation == targets_generation)
+		return true;
+	if (!is_target_tgid(tgid))
+		return false;
+	cpu->last_target = tgid;
+	cpu->last_generation = targets_generation;
+	return true;
+}
+
+static __always_inline void fill_header_numbered(struct wire_header *header, __u8 kind, __u64 at_ns, __u32 seq)
+{
+	header->at_ns = at_ns;
+	header->seq = seq;
+	header->cpu = bpf_get_smp_processor_id();
+	header->kind = kind;
+	header->flags = 0;
 }
 
 static __always_inline void fill_header(struct wire_header *header, struct per_cpu *cpu, __u8 kind,
 					__u32 stream, __u64 at_ns)
 {
-	header->at_ns = at_ns;
 	/* Atomic: an interrupt's program may number a record while ours is being made. */
-	header->seq = __sync_fetch_and_add(&cpu->next_seq[stream], 1);
-	header->cpu = bpf_get_smp_processor_id();
-	header->kind = kind;
-	header->flags = 0;
+	fill_header_numbered(header, kind, at_ns, __sync_fetch_and_add(&cpu->next_seq[stream], 1));
+}
+
+/* For sched_switch, where interrupts are off: a plain increment is enough, and cheaper. */
+static __always_inline void fill_switch_header(struct wire_header *header, struct per_cpu *cpu, __u8 kind,
+					       __u64 at_ns)
+{
+	fill_header_numbered(header, kind, at_ns, cpu->next_seq[WIRE_STREAM_SCHED]++);
 }
 
 static __always_inline void count_lost(struct per_cpu *cpu, __u32 stream)

@@ -19,7 +19,7 @@ static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u
 	thread->tid = task->pid;
 	thread->tgid = task->tgid;
 	thread->parent_tid = parent_tid;
-	thread->target = is_target(task);
+	thread->target = is_target(task, cpu);
 	__builtin_memset(thread->name, 0, sizeof(thread->name));
 	if (name)
 		bpf_probe_read_kernel_str(thread->name, sizeof(thread->name), name);
@@ -33,8 +33,15 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 tgid = child->tgid, one = 1;
 
-	if (!configuration.follow_all && child->tgid != parent->tgid && is_target_tgid(parent->tgid))
-		bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY);
+	if (!configuration.follow_all && child->tgid != parent->tgid) {
+		if (is_target_tgid(parent->tgid)) {
+			bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY);
+		} else if (is_target_tgid(tgid)) {
+			/* The number of a dead target is given to a stranger. */
+			bpf_map_delete_elem(&targets, &tgid);
+			__sync_fetch_and_add(&targets_generation, 1);
+		}
+	}
 	send_thread(child, WIRE_FORK, parent->pid, 0);
 	return 0;
 }
@@ -53,7 +60,7 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *name)
 	return 0;
 }
 
-/* A tgid stays in `targets` until user space removes it: the thread has a last switch to come. */
+/* A tgid stays in `targets` after its end, until it is given again: its threads have a last switch to come. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {

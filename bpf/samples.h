@@ -13,7 +13,7 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	__u64 stack, now;
 
 	/* The idle thread's samples interrupt nobody. */
-	if (!cpu || !task->pid || !is_target(task))
+	if (!cpu || !task->pid || !is_target(task, cpu))
 		return 0;
 	now = bpf_ktime_get_ns();
 	stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task->tgid, in_kernel, now);

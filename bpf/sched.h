@@ -55,7 +55,7 @@ static __always_inline int foreign_switch(struct per_cpu *cpu, struct task_struc
 		count_lost(cpu, WIRE_STREAM_SCHED);
 		return 0;
 	}
-	fill_header(&sw->header, cpu, WIRE_SWITCH, WIRE_STREAM_SCHED, now);
+	fill_switch_header(&sw->header, cpu, WIRE_SWITCH, now);
 	sw->header.flags = flags;
 	fill_switch(sw, prev, next, state);
 	bpf_ringbuf_submit(sw, BPF_RB_NO_WAKEUP);
@@ -71,7 +71,7 @@ static __always_inline int runnable_switch(struct per_cpu *cpu, struct task_stru
 		count_lost(cpu, WIRE_STREAM_SCHED);
 		return 0;
 	}
-	fill_header(&out->sw.header, cpu, WIRE_SWITCH_OUT, WIRE_STREAM_SCHED, now);
+	fill_switch_header(&out->sw.header, cpu, WIRE_SWITCH_OUT, now);
 	out->sw.header.flags = flags;
 	if (!(state & TASK_DEAD_BITS)) {
 		if (is_throttled(prev))
@@ -97,7 +97,7 @@ static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct
 		count_lost(cpu, WIRE_STREAM_SCHED);
 		return 0;
 	}
-	fill_header(&out->out.sw.header, cpu, WIRE_SWITCH_BLOCKED, WIRE_STREAM_SCHED, now);
+	fill_switch_header(&out->out.sw.header, cpu, WIRE_SWITCH_BLOCKED, now);
 	fill_switch(&out->out.sw, prev, next, state);
 	fill_counters(&out->out, prev);
 	if (BPF_CORE_READ_BITFIELD(prev, in_iowait))
@@ -124,9 +124,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 
 	if (!cpu)
 		return 0;
-	if (is_target(next))
-		flags |= WIRE_SWITCH_NEXT_TARGET;
-	if (!is_target(prev))
+	if (!is_target(prev, cpu))
 		return foreign_switch(cpu, prev, next, state, now, flags);
 	if (state == 0 || preempt || (state & TASK_DEAD_BITS))
 		return runnable_switch(cpu, prev, next, preempt && !(state & TASK_DEAD_BITS) ? 0 : state, now, flags);
@@ -154,7 +152,7 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 	struct task_struct *waker;
 	struct wire_waking *waking;
 
-	if (!cpu || !is_target(wakee))
+	if (!cpu || !is_target(wakee, cpu))
 		return 0;
 	waking = bpf_ringbuf_reserve(&records, sizeof(*waking), 0);
 	if (!waking) {
@@ -202,10 +200,11 @@ int BPF_PROG(on_contention_begin, void *lock, unsigned int lock_flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct mm_struct *mm = task->mm;
+	struct per_cpu *cpu = this_cpu();
 	__u32 tid = task->pid;
 	__u8 one = 1;
 
-	if (mm && (__u64)lock == (__u64)mm + bpf_core_field_offset(struct mm_struct, mmap_lock) && is_target(task))
+	if (cpu && mm && (__u64)lock == (__u64)mm + bpf_core_field_offset(struct mm_struct, mmap_lock) && is_target(task, cpu))
 		bpf_map_update_elem(&mmap_lock_waiters, &tid, &one, BPF_ANY);
 	return 0;
 }

@@ -8,8 +8,9 @@ int on_snapshot(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct wire_snapshot snapshot = {};
+	struct per_cpu *cpu = this_cpu();
 
-	if (!task)
+	if (!task || !cpu)
 		return 0;
 	snapshot.thread.header.at_ns = bpf_ktime_get_ns();
 	snapshot.thread.header.kind = WIRE_SNAPSHOT;
@@ -17,7 +18,7 @@ int on_snapshot(struct bpf_iter__task *ctx)
 	snapshot.thread.tid = task->pid;
 	snapshot.thread.tgid = task->tgid;
 	snapshot.thread.parent_tid = BPF_CORE_READ(task, real_parent, tgid);
-	snapshot.thread.target = is_target(task);
+	snapshot.thread.target = is_target(task, cpu);
 	bpf_probe_read_kernel_str(snapshot.thread.name, sizeof(snapshot.thread.name), task->comm);
 	snapshot.start_ns = task->start_boottime;
 	snapshot.exec_ns = task->se.sum_exec_runtime;

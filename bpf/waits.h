@@ -69,10 +69,10 @@ static __always_inline void describe_fd(struct task_struct *task, __u32 fd, stru
 	wait->object = fd;
 	if (!files)
 		return;
-	fdt = BPF_CORE_READ(files, fdt);
-	if (!fdt || fd >= BPF_CORE_READ(fdt, max_fds))
+	fdt = files->fdt;
+	if (!fdt || fd >= fdt->max_fds)
 		return;
-	fds = BPF_CORE_READ(fdt, fd);
+	fds = fdt->fd;
 	if (bpf_probe_read_kernel(&file, sizeof(file), fds + fd) || !file)
 		return;
 	inode = BPF_CORE_READ(file, f_inode);

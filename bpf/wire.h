@@ -62,7 +62,6 @@ struct wire_header {
 #define WIRE_SWITCH_THROTTLED 0x02 /* prev's CFS bandwidth is used up */
 #define WIRE_SWITCH_IN_IOWAIT 0x04 /* task_struct.in_iowait of prev */
 #define WIRE_SWITCH_MMAP_LOCK 0x08 /* prev blocks on its mmap_lock (contention_begin) */
-#define WIRE_SWITCH_NEXT_TARGET 0x10 /* next belongs to the traced program */
 #define WIRE_SWITCH_YIELD 0x20     /* prev gave the CPU away (sched_yield) */
 
 struct wire_switch {

@@ -210,7 +210,7 @@ mod tests {
     const MAPS: &str = "\
 5560e8a00000-5560e8a02000 r--p 00000000 fe:00 1234                       /usr/bin/my prog
 5560e8a02000-5560e8a07000 r-xp 00002000 fe:00 1234                       /usr/bin/my prog
-7f00000000-7f00001000 rwxp 00000000 00:00 0 
+7f00000000-7f00001000 rwxp 00000000 00:00 0
 7f10000000-7f10001000 r-xp 00001000 fe:00 99                             /tmp/x.so (deleted)
 7ffc1000-7ffc2000 r-xp 00000000 00:00 0                                  [vdso]
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]

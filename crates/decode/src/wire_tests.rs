@@ -1,3 +1,5 @@
+//! Records by hand, gaps in their numbers, and records that are none.
+
 use super::*;
 
 fn record(kind: u8, cpu: u16, seq: u32, at_ns: u64, length: usize) -> Vec<u8> {

@@ -353,3 +353,33 @@ impl Live {
         }
     }
 }
+
+/// Every thread that lived, by the index that [`Lives::push`] gave it.
+#[derive(Default)]
+pub struct Lives {
+    all: Vec<Live>,
+}
+
+impl Lives {
+    /// Adds one; returns its index.
+    pub fn push(&mut self, live: Live) -> usize {
+        self.all.push(live);
+        self.all.len() - 1
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The thread with an index that `push` gave.
+    #[allow(clippy::indexing_slicing, reason = "no index comes from the input: push gives them, nothing is removed")]
+    pub fn at(&mut self, index: usize) -> &mut Live {
+        &mut self.all[index]
+    }
+
+    /// All of them.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Live> {
+        self.all.iter_mut()
+    }
+}

@@ -13,7 +13,7 @@ impl Builder {
         if !matches!(loss.source.as_str(), "sched" | "journal" | "perf") {
             return;
         }
-        for live in self.live.iter_mut().filter(|live| live.target) {
+        for live in self.live.all_mut().filter(|live| live.target) {
             let concerned = match live.now {
                 Now::Running { cpu, .. } => loss.cpu == CpuId::NONE || cpu == loss.cpu,
                 Now::Off => live.open.state != ThreadState::Untracked,

@@ -23,7 +23,7 @@ use holdup_events::{CpuId, Event, Timestamp};
 pub use catalogue::Catalogue;
 use catalogue::Names;
 use cpus::Occupants;
-use live::{Live, Now};
+use live::{Live, Lives, Now};
 
 /// Builds the tables of one recording.
 pub struct Builder {
@@ -31,7 +31,7 @@ pub struct Builder {
     /// Only snapshots come: states between them are estimated ([`polled`]).
     polled: bool,
     names: Names,
-    live: Vec<Live>,
+    live: Lives,
     occupants: Occupants,
     switches: u64,
 }
@@ -43,7 +43,7 @@ impl Builder {
             start,
             polled,
             names: Names::default(),
-            live: Vec::new(),
+            live: Lives::default(),
             occupants: Occupants::default(),
             switches: 0,
         }
@@ -69,7 +69,7 @@ impl Builder {
     /// The recording ended at `end`: closes every life. Rows of threads that still live are passed on.
     pub fn finish(mut self, end: Timestamp, sink: &mut dyn TableSink) -> Catalogue {
         for index in 0..self.live.len() {
-            let live = &mut self.live[index];
+            let live = self.live.at(index);
             if live.now != Now::Gone {
                 live.close(end.max(self.start), sink);
                 self.names.end(live.id, end, true);
@@ -81,7 +81,7 @@ impl Builder {
     /// The live thread of `tid`, made up if it is not known: then it was there before.
     fn thread(&mut self, tid: u32, tgid: u32) -> usize {
         if let Some(index) = self.names.find(tid)
-            && self.live.get(index).is_some_and(|live| live.now != Now::Gone)
+            && self.live.at(index).now != Now::Gone
         {
             return index;
         }
@@ -91,8 +91,7 @@ impl Builder {
 
     fn born(&mut self, tid: u32, tgid: u32, at: Timestamp, began_before: bool) -> usize {
         let id = self.names.add_thread(tid, tgid, at, began_before);
-        self.live.push(Live::new(id, at));
-        self.live.len() - 1
+        self.live.push(Live::new(id, at))
     }
 
     fn switch(&mut self, switch: &Switch, sink: &mut dyn TableSink) {
@@ -114,11 +113,11 @@ impl Builder {
     fn switch_out(&mut self, switch: &Switch, at: Timestamp, sink: &mut dyn TableSink) {
         let index = self.thread(switch.prev_tid, switch.prev_tgid);
         self.names.belongs_to(index, switch.prev_tgid);
-        if let Now::Running { cpu, .. } = self.live[index].now {
+        if let Now::Running { cpu, .. } = self.live.at(index).now {
             self.occupants.forget(cpu, index, switch.cpu, at);
         }
         let seen_before = self.occupants.touch(switch.cpu, at);
-        let arrived = self.live[index].hidden_arrival(switch, at, seen_before);
+        let arrived = self.live.at(index).hidden_arrival(switch, at, seen_before);
         if let Some(occupant) = self.occupants.take(switch.cpu)
             && occupant != index
         {
@@ -131,7 +130,7 @@ impl Builder {
             Outcome::Blocked(wait) => self.names.intern_wait(index, wait),
             _ => Default::default(),
         };
-        let live = &mut self.live[index];
+        let live = self.live.at(index);
         match arrived {
             Some(arrived) => live.arrive(switch.cpu, arrived, sink),
             None => live.arrive_unseen(switch.cpu, seen_before.is_none(), at, sink),
@@ -152,7 +151,7 @@ impl Builder {
         {
             self.vanished(occupant, at, sink);
         }
-        let live = &mut self.live[index];
+        let live = self.live.at(index);
         if let Now::Running { cpu, .. } = live.now {
             self.occupants.forget(cpu, index, switch.cpu, at);
             live.vanish(at, sink);
@@ -162,13 +161,11 @@ impl Builder {
 
     /// `index` cannot be running any more, and we did not see it leave.
     fn vanished(&mut self, index: usize, at: Timestamp, sink: &mut dyn TableSink) {
-        if let Some(live) = self.live.get_mut(index) {
-            live.vanish(at, sink);
-        }
+        self.live.at(index).vanish(at, sink);
     }
 
     fn follow(&mut self, index: usize) {
-        self.live[index].target = true;
+        self.live.at(index).target = true;
         self.names.follow(index);
     }
 
@@ -176,10 +173,10 @@ impl Builder {
         let at = waking.at.max(self.start);
         let wakee = self.thread(waking.wakee_tid, 0);
         let waker = self.thread_or_idle(waking.waker_tid);
-        self.live[wakee].woken(at);
+        self.live.at(wakee).woken(at);
         sink.wakeup(Wakeup {
             at,
-            wakee: self.live[wakee].id,
+            wakee: self.live.at(wakee).id,
             waker,
             cpu: waking.cpu,
             context: waking.context,
@@ -197,7 +194,7 @@ impl Builder {
             Some(index) => index,
             None => self.thread(tid, 0),
         };
-        self.live[index].id
+        self.live.at(index).id
     }
 
     fn sample(&mut self, sample: &Sample, sink: &mut dyn TableSink) {
@@ -207,7 +204,7 @@ impl Builder {
         };
         sink.sample(SampleRow {
             at: sample.at.max(self.start),
-            thread: self.live[index].id,
+            thread: self.live.at(index).id,
             cpu: sample.cpu,
             in_kernel: sample.in_kernel,
             syscall: sample.syscall,
@@ -220,9 +217,9 @@ impl Builder {
         let index = match change.change {
             LifecycleChange::Fork { parent_tid } => {
                 if let Some(old) = self.names.find(change.tid)
-                    && let Some(live) = self.live.get_mut(old)
-                    && live.now != Now::Gone
+                    && self.live.at(old).now != Now::Gone
                 {
+                    let live = self.live.at(old);
                     let end = at.max(live.open.start);
                     live.close(end, sink);
                     let id = live.id;
@@ -230,7 +227,7 @@ impl Builder {
                 }
                 let index = self.born(change.tid, change.tgid, at, false);
                 self.names.parent(index, parent_tid);
-                self.live[index].be_newborn(at, change.target);
+                self.live.at(index).be_newborn(at, change.target);
                 index
             }
             _ => match self.names.find(change.tid) {
@@ -254,14 +251,14 @@ impl Builder {
             if self.polled
                 && let Some(index) = self.names.find(snapshot.tid)
             {
-                self.live[index].poll(at, &snapshot, Default::default(), sink);
-                self.live[index].now = Now::Gone;
-                let id = self.live[index].id;
+                self.live.at(index).poll(at, &snapshot, Default::default(), sink);
+                self.live.at(index).now = Now::Gone;
+                let id = self.live.at(index).id;
                 self.names.end(id, at, false);
             }
             return;
         }
-        let known = self.names.find(snapshot.tid).filter(|index| self.live[*index].now != Now::Gone);
+        let known = self.names.find(snapshot.tid).filter(|index| self.live.at(*index).now != Now::Gone);
         let index = known.unwrap_or_else(|| {
             // A thread first met after the beginning is new only if no earlier snapshot could show it.
             self.born(snapshot.tid, snapshot.tgid, self.start, true)
@@ -276,7 +273,7 @@ impl Builder {
             SnapshotState::Blocked(wait) => self.names.intern_wait(index, wait),
             _ => Default::default(),
         };
-        let live = &mut self.live[index];
+        let live = self.live.at(index);
         if self.polled {
             live.poll(at, &snapshot, wait, sink);
         } else if known.is_none() {

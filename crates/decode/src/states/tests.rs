@@ -1,3 +1,5 @@
+//! The state machine, on events by hand and on any events at all.
+
 use super::*;
 use crate::assemble;
 use holdup_events::event::RawWait;

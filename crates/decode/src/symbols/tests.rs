@@ -1,3 +1,5 @@
+//! Stacks of addresses to stacks of names.
+
 use super::*;
 use holdup_events::tables::Process;
 

@@ -1,3 +1,5 @@
+//! Any events there and back; any bytes without harm.
+
 use super::*;
 use crate::event::*;
 use crate::{CpuId, Loss, ObjectKind, Timestamp};

@@ -1,3 +1,5 @@
+//! Journals cut at every byte, with flipped bits, and garbage.
+
 use super::*;
 use crate::event::{Event, Waking};
 use crate::recording::Manifest;
