@@ -160,6 +160,7 @@ fn manifest(
         start_ns: holdup_capture::lower::now().0,
         start_unix_ns: unix_ns(),
         rung,
+        recorder_pid: std::process::id(),
         rung_reason: reason,
         sample_period_ns: match options.freq {
             0 => 0,

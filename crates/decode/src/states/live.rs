@@ -373,7 +373,10 @@ impl Lives {
     }
 
     /// The thread with an index that `push` gave.
-    #[allow(clippy::indexing_slicing, reason = "no index comes from the input: push gives them, nothing is removed")]
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "no index comes from the input: push gives them, nothing is removed"
+    )]
     pub fn at(&mut self, index: usize) -> &mut Live {
         &mut self.all[index]
     }

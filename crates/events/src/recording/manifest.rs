@@ -34,6 +34,9 @@ pub struct Manifest {
     pub sources: Vec<SourceState>,
     /// What the recording itself cost.
     pub cost: Cost,
+    /// The recorder's own process; 0 if not known.
+    #[serde(default)]
+    pub recorder_pid: u32,
     /// It was made from the journal of a recorder that did not end in order.
     pub recovered: bool,
     /// Interval of the on-CPU samples (ns); 0 if there were none.

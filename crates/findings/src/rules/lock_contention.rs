@@ -17,6 +17,10 @@
 //! are busy gains nothing and counts as nothing. Both ends suppose that what the lock guards can run side
 //! by side once the lock is split or gone.
 //!
+//! A contended lock costs CPU time too: sleeping and waking go through futex(2), which a lock that is free never
+//! enters. The sampled CPU time in futex(2) is divided among the futexes by their waits, and a lock's part is
+//! added to its cost and to the upper end of its gain.
+//!
 //! ## What to do
 //! Hold the lock for less time (move work, I/O and allocation out of it), split it (one per shard, per
 //! bucket, per thread), or do without (per-thread sums merged at the end, atomic operations,
@@ -56,12 +60,11 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let mut findings = Vec::new();
     for (number, key) in occupancy.locks.locks.iter().enumerate() {
         let Some(stall) = occupancy.locks_stall.get(number) else { continue };
-        if scene.of_wall(stall.saved_ns) < GAIN_MIN {
-            continue;
-        }
         let is_it = |lock: &&LockUse| (lock.process, lock.object, lock.reason) == *key;
-        if let Some(lock) = scene.derived.locks.iter().find(is_it) {
-            findings.push(finding(scene, lock, number as u32, stall));
+        let Some(lock) = scene.derived.locks.iter().find(is_it) else { continue };
+        let calls_ns = futex_cpu_ns(scene, lock);
+        if scene.of_wall(stall.saved_ns) + share_of_running(scene, calls_ns) >= GAIN_MIN {
+            findings.push(finding(scene, lock, (number as u32, calls_ns), stall));
         }
     }
     findings.sort_by(|a, b| b.gain.high.total_cmp(&a.gain.high));
@@ -69,17 +72,37 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     Ok(findings)
 }
 
-fn finding(scene: &Scene, lock: &LockUse, number: u32, stall: &Stall) -> Finding {
+/// This lock's part of the CPU time in futex(2) (ns, sampled): by its part of the waits there.
+fn futex_cpu_ns(scene: &Scene, lock: &LockUse) -> f64 {
+    const FUTEX: i32 = 202;
+    let calls = scene.derived.syscalls.iter().find(|call| call.number == FUTEX);
+    match (lock.reason, calls) {
+        (WaitReason::Lock, Some(calls)) if lock.waits >= WAITS_SURE => {
+            calls.cpu_ns as f64 * lock.waits as f64 / calls.blocked.max(lock.waits) as f64
+        }
+        _ => 0.0,
+    }
+}
+
+/// Share of the wall time that running less by `ns` would save at most.
+fn share_of_running(scene: &Scene, ns: f64) -> f64 {
+    let any_ran: u64 = scene.derived.parallelism.running_ns.iter().skip(1).sum();
+    ns / scene.derived.ledger.running_ns().max(1) as f64 * scene.of_wall(any_ran as f64)
+}
+
+fn finding(scene: &Scene, lock: &LockUse, (number, calls_ns): (u32, f64), stall: &Stall) -> Finding {
     let trace = scene.trace;
     let locks = &scene.derived.occupancy.locks;
     let confidence = if lock.waits >= WAITS_SURE { Confidence::High } else { Confidence::Medium };
     let note = format!("waits for {}", lock.name);
+    let mut gain = scene.gain(stall, |_, waited| waited);
+    gain.high = (gain.high + share_of_running(scene, calls_ns)).min(1.0);
     Finding {
         rule: INFO.name,
         subject: lock.name.clone(),
-        summary: summary(scene, lock),
-        cost_ns: lock.wait_ns,
-        gain: scene.gain(stall, |_, waited| waited),
+        summary: summary(scene, lock, calls_ns),
+        cost_ns: lock.wait_ns + calls_ns as u64,
+        gain,
         confidence: scene.confidence(confidence),
         evidence: scene.longest(
             |slice| scene.class(slice).is_some() && locks.of(slice.wait) == Some(number),
@@ -92,7 +115,7 @@ fn finding(scene: &Scene, lock: &LockUse, number: u32, stall: &Stall) -> Finding
     }
 }
 
-fn summary(scene: &Scene, lock: &LockUse) -> Vec<String> {
+fn summary(scene: &Scene, lock: &LockUse, calls_ns: f64) -> Vec<String> {
     let mut lines = vec![format!(
         "{} waited {} for it, {} in all ({} of all thread time); half of the waits took {} or less, the longest {}.",
         count(u64::from(lock.waiters), "thread"),
@@ -102,6 +125,12 @@ fn summary(scene: &Scene, lock: &LockUse) -> Vec<String> {
         time(lock.p50_ns),
         time(lock.max_ns),
     )];
+    if calls_ns as u64 > lock.wait_ns / 10 {
+        lines.push(format!(
+            "Sleeping and waking for it took {} of CPU time in futex (sampled).",
+            time(calls_ns as u64)
+        ));
+    }
     let released: u64 = lock.releasers.iter().map(|(_, times)| times).sum();
     let holders: Vec<String> = lock
         .releasers

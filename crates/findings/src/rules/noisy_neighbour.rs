@@ -102,7 +102,12 @@ fn blame(trace: &Trace, timelines: &Timelines) -> Vec<(ProcessId, u64)> {
         budget -= stretches.len();
         for stretch in stretches.iter().filter(|stretch| !stretch.own) {
             let ns = stretch.end.min(slice.end).since(stretch.start.max(slice.start)).0;
-            *by_process.entry(trace.threads[stretch.thread.index()].process).or_default() += ns;
+            let process = trace.threads[stretch.thread.index()].process;
+            let pid = trace.processes.get(process.index()).map_or(0, |process| process.pid);
+            if pid != 0 && pid == trace.manifest.recorder_pid {
+                continue; // what recording costs is said at the top of the report
+            }
+            *by_process.entry(process).or_default() += ns;
         }
     }
     let mut ranked: Vec<(ProcessId, u64)> = by_process.into_iter().collect();

@@ -66,6 +66,9 @@ const BULK_MAX: f64 = 0.5;
 /// Entry and exit code in this share of the named samples shows many calls.
 const ENTRY_MIN: f64 = 0.02;
 
+/// x86-64's number of futex(2).
+const FUTEX: i32 = 202;
+
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let pattern = Pattern::new(scene);
     if pattern.all == 0 {
@@ -79,7 +82,13 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if share - ERRORS_95 * error <= SHARE_MIN || !pattern.many_calls() {
         return Ok(Vec::new());
     }
-    let calls = || scene.derived.syscalls.iter().filter(|call| call.number >= 0 && call.samples > 0);
+    let calls = || {
+        scene
+            .derived
+            .syscalls
+            .iter()
+            .filter(|call| call.number >= 0 && call.number != FUTEX && call.samples > 0)
+    };
     let mut ranked: Vec<&SyscallUse> = calls().collect();
     ranked.sort_by_key(|call| (std::cmp::Reverse(call.samples), call.number));
     let Some(worst) = ranked.first() else { return Ok(Vec::new()) };
@@ -132,8 +141,9 @@ fn evidence(scene: &Scene, worst: &SyscallUse) -> Vec<Evidence> {
         .collect()
 }
 
+/// In a syscall that asks for work. futex(2) is what waiting for locks costs: lock-contention counts it.
 fn inside(sample: &SampleRow) -> bool {
-    sample.in_kernel && sample.syscall >= 0
+    sample.in_kernel && sample.syscall >= 0 && sample.syscall != FUTEX
 }
 
 /// What the samples look like in their order.
