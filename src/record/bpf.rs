@@ -53,7 +53,8 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let mappings = MappingFeed::open(&host::online_cpus());
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
     let session = Session::start(&options)?;
-    let Recorder { journal, length, started, .. } = recorder;
+    let over = recorder.time_is_up();
+    let journal = recorder.journal;
     let mut recording = Loop {
         session,
         decoder: WireDecoder::default(),
@@ -74,7 +75,6 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     if !matches!(watched, Watched::Child(_)) {
         launch::watch_signals(0)?;
     }
-    let over = || length.is_some_and(|length| started.elapsed() >= length);
     let ending = recording.run(&mut watched, &over);
     recording.finish(start_ns, ending, &mappings_missing)
 }

@@ -21,7 +21,8 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
     };
     let target = Target { pid, mode, sample_hz: recorder.options.freq };
     let mut source = lower::open(rung, &target).with_context(|| format!("cannot record process {pid}"))?;
-    let Recorder { mut journal, length, started, .. } = recorder;
+    let over = recorder.time_is_up();
+    let mut journal = recorder.journal;
     let mut tally = Tally { switches: 0, events: 0, lost: 0 };
     let start_ns = lower::now().0;
     let mut watched = match subject {
@@ -41,7 +42,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         if let Some(ending) = watched.ended() {
             break ending;
         }
-        if length.is_some_and(|length| started.elapsed() >= length) || watched.stopped() {
+        if over() || watched.stopped() {
             break None;
         }
         if flushed.elapsed() >= FLUSH_EVERY {

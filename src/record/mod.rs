@@ -90,8 +90,10 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn time_is_up(&self) -> bool {
-        self.length.is_some_and(|length| self.started.elapsed() >= length)
+    /// Whether the time that the user gave is over.
+    fn time_is_up(&self) -> impl Fn() -> bool + use<> {
+        let (length, started) = (self.length, self.started);
+        move || length.is_some_and(|length| started.elapsed() >= length)
     }
 }
 

@@ -382,7 +382,7 @@ mod tests {
         fn text(mut self, text: &str) -> Bytes {
             self.0.extend(text.bytes());
             self.0.push(0);
-            while self.0.len() % 8 != 0 {
+            while !self.0.len().is_multiple_of(8) {
                 self.0.push(0);
             }
             self

@@ -94,7 +94,11 @@ pub fn serve(shared: &Shared) -> Result<Log> {
                 // Cleared here: the worker's next order may come before this thread has seen the last one's end.
                 shared.stop.store(false, Ordering::SeqCst);
                 ready();
-                log.measure(Kind::Runqueue, || while !shared.stop.load(Ordering::Relaxed) {});
+                log.measure(Kind::Runqueue, || {
+                    while !shared.stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
                 pin_to(&before)?;
             }
             _ => break,
