@@ -9,7 +9,7 @@ use holdup_capture::mappings::{MappingFeed, read_maps};
 use holdup_capture::{host, launch, lower};
 use holdup_decode::wire::WireDecoder;
 use holdup_events::event::{LifecycleChange, SnapshotState};
-use holdup_events::recording::{JournalWriter, SourceState};
+use holdup_events::recording::{Cost, JournalWriter, SourceState};
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use super::{Outcome, Recorder, Subject, Tally, Watched};
@@ -75,8 +75,9 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     if !matches!(watched, Watched::Child(_)) {
         launch::watch_signals(0)?;
     }
+    let before = super::own_cost();
     let ending = recording.run(&mut watched, &over);
-    recording.finish(start_ns, ending, &mappings_missing)
+    recording.finish(start_ns, ending, (&before, &mappings_missing))
 }
 
 impl Loop {
@@ -183,7 +184,7 @@ impl Loop {
         let probes = self.session.cost();
         self.account_losses(&counters.lost, end_ns);
         self.journal.flush();
-        let mut cost = super::own_cost();
+        let mut cost = super::cost_since(before);
         cost.probes_cpu_ns = probes.total_ns as u64;
         cost.probes_cpu_error_ns = probes.error_ns as u64;
         cost.switches = self.tally.switches;

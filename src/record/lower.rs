@@ -37,6 +37,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         tally.count(&event);
         journal.push(&event);
     };
+    let before = super::own_cost();
     let ending = loop {
         source.drain(&mut |event| take(event, &mut journal));
         if let Some(ending) = watched.ended() {
@@ -54,7 +55,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
     source.finish(&mut |event| take(event, &mut journal));
     let end_ns = lower::now().0;
     journal.flush();
-    let mut cost = super::own_cost();
+    let mut cost = super::cost_since(&before);
     cost.switches = tally.switches;
     let name = match rung {
         Rung::Perf => "perf",

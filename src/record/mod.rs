@@ -184,7 +184,8 @@ fn unix_ns() -> u64 {
         .map_or(0, |time| time.as_nanos() as u64)
 }
 
-/// CPU time and peak memory of this process so far.
+/// CPU time and peak memory of this process so far. What was spent before the program began to run did not disturb it:
+/// the loops take the time at their start off.
 fn own_cost() -> Cost {
     // SAFETY: getrusage writes one struct of plain numbers.
     let usage = unsafe {
@@ -198,6 +199,12 @@ fn own_cost() -> Cost {
         recorder_memory_bytes: usage.ru_maxrss as u64 * 1024,
         ..Cost::default()
     }
+}
+
+/// [`own_cost`] since `before`.
+fn cost_since(before: &Cost) -> Cost {
+    let now = own_cost();
+    Cost { recorder_cpu_ns: now.recorder_cpu_ns.saturating_sub(before.recorder_cpu_ns), ..now }
 }
 
 /// Counts what goes into the journal.

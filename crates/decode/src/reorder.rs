@@ -5,8 +5,8 @@
 
 use holdup_events::{CpuId, Duration, Event, Loss, Timestamp};
 
-/// How far a record may lag: longer than any stolen interval seen (324 ms).
-pub const HORIZON: Duration = Duration(500_000_000);
+/// How far a record may lag: three times the longest stolen interval seen (324 ms).
+pub const HORIZON: Duration = Duration(1_000_000_000);
 
 /// Sorts nearly sorted events.
 pub struct Reorder {
