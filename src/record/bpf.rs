@@ -174,7 +174,7 @@ impl Loop {
         mut self,
         start_ns: u64,
         ending: Option<launch::Ending>,
-        mappings_missing: &str,
+        (before, mappings_missing): (&Cost, &str),
     ) -> Result<Outcome> {
         self.snapshot()?;
         self.session.detach();
