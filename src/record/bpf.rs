@@ -50,17 +50,16 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         },
         ring_bytes: recorder.options.buffer << 20,
     };
+    let length = recorder.length;
     let mappings = MappingFeed::open(&host::online_cpus());
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
     let session = Session::start(&options)?;
-    let over = recorder.time_is_up();
-    let journal = recorder.journal;
     let mut recording = Loop {
         session,
         decoder: WireDecoder::default(),
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
-        journal,
+        journal: recorder.journal,
         tally: Tally { switches: 0, events: 0, lost: 0 },
         bad_records: 0,
     };
@@ -76,6 +75,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         launch::watch_signals(0)?;
     }
     let before = super::own_cost();
+    let over = super::start_clock(length);
     let ending = recording.run(&mut watched, &over);
     recording.finish(start_ns, ending, (&before, &mappings_missing))
 }

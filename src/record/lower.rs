@@ -21,7 +21,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
     };
     let target = Target { pid, mode, sample_hz: recorder.options.freq };
     let mut source = lower::open(rung, &target).with_context(|| format!("cannot record process {pid}"))?;
-    let over = recorder.time_is_up();
+    let length = recorder.length;
     let mut journal = recorder.journal;
     let mut tally = Tally { switches: 0, events: 0, lost: 0 };
     let start_ns = lower::now().0;
@@ -38,6 +38,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         journal.push(&event);
     };
     let before = super::own_cost();
+    let over = super::start_clock(length);
     let ending = loop {
         source.drain(&mut |event| take(event, &mut journal));
         if let Some(ending) = watched.ended() {

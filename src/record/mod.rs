@@ -55,7 +55,7 @@ pub fn record(
     let path = place::make(options.output.as_deref(), command.first().map_or("", String::as_str))?;
     let mut manifest = manifest(&subject, command, options, (rung, rung_reason));
     let journal = JournalWriter::create(&path, &manifest)?;
-    let recorder = Recorder { journal, options: options.clone(), length, started: Instant::now() };
+    let recorder = Recorder { journal, options: options.clone(), length };
     let outcome = match rung {
         Rung::Bpf => bpf::record(subject, recorder),
         Rung::Perf | Rung::Proc => lower::record(subject, rung, recorder),
@@ -86,15 +86,12 @@ struct Recorder {
     journal: JournalWriter,
     options: RecordArgs,
     length: Option<Duration>,
-    started: Instant,
 }
 
-impl Recorder {
-    /// Whether the time that the user gave is over.
-    fn time_is_up(&self) -> impl Fn() -> bool + use<> {
-        let (length, started) = (self.length, self.started);
-        move || length.is_some_and(|length| started.elapsed() >= length)
-    }
+/// Starts the clock: tells from then on whether `length`, if there is one, is over.
+fn start_clock(length: Option<Duration>) -> impl Fn() -> bool {
+    let started = Instant::now();
+    move || length.is_some_and(|length| started.elapsed() >= length)
 }
 
 /// Whom we wait for.
