@@ -20,8 +20,8 @@ const STACKS_PER_SECOND: u32 = 5_000;
 /// How long the rings fill between two looks. The main ring holds more than a second of the worst rate seen.
 const PAUSE: Duration = Duration::from_millis(10);
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
-/// The kernel times its programs for one pause in this many.
-const MEASURE_EVERY: u64 = 40;
+/// The kernel times its programs for one turn of the loop, this often.
+const MEASURE_EVERY: Duration = Duration::from_millis(150);
 
 /// Everything that one recording needs while it runs.
 struct Loop {
@@ -102,7 +102,8 @@ impl Loop {
     }
 
     fn run(&mut self, watched: &mut Watched, over: &dyn Fn() -> bool) -> Option<launch::Ending> {
-        let mut turn = 0u64;
+        let mut measuring = false;
+        let mut measured: Option<Instant> = None;
         let mut flushed = Instant::now();
         loop {
             let ended = watched.ended();
@@ -113,14 +114,15 @@ impl Loop {
             if over() || watched.stopped() {
                 return None;
             }
-            if turn % MEASURE_EVERY <= 1 {
+            if measuring || measured.is_none_or(|at| at.elapsed() >= MEASURE_EVERY) {
                 self.session.measure_cost();
+                measuring = !measuring;
+                measured = Some(Instant::now());
             }
             if flushed.elapsed() >= FLUSH_EVERY {
                 self.journal.flush();
                 flushed = Instant::now();
             }
-            turn += 1;
             if self.session.waiting() < 1 << 20 {
                 std::thread::sleep(PAUSE);
             }

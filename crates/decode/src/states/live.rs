@@ -13,6 +13,9 @@ const STEAL_NOISE: Duration = Duration(20_000);
 /// ... and so is less than this share of the slice (1/100).
 const STEAL_NOISE_SHARE: u64 = 100;
 
+/// The kernel's clock is never further behind a switch than this; more is stolen time.
+const CLOCK_BEHIND_MAX: Duration = Duration(5_000);
+
 /// What is known of a wait: interned, with its stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
@@ -144,6 +147,7 @@ impl Live {
 
     /// It begins to run on `cpu`.
     pub fn arrive(&mut self, cpu: CpuId, at: Timestamp, sink: &mut dyn TableSink) {
+        let at = at.max(self.open.start);
         if self.open.state.waits_for_cpu() {
             self.open.cpu = cpu;
         }
@@ -153,6 +157,26 @@ impl Live {
         self.open = self.row(ThreadState::Running, at);
         self.open.cpu = cpu;
         self.now = Now::Running { cpu, seen: true };
+    }
+
+    /// How long before `switch`, which takes its CPU from it, the kernel ceased to account to it.
+    ///
+    /// A wakeup that preempts does not update the run queue's clock a second time in the switch
+    /// (`rq_clock_skip_update` in kernel/sched/core.c): by the kernel's account the one thread stopped and the
+    /// other started at the wakeup, some hundred nanoseconds before. Taking its moment, running and run-queue
+    /// times are those of `schedstat`.
+    pub fn preempted_before(&self, switch: &Switch) -> Duration {
+        let (Now::Running { cpu, seen: true }, Some(now), Some(before)) =
+            (self.now, switch.exec_ns, self.exec_ns)
+        else {
+            return Duration(0);
+        };
+        if cpu != switch.cpu || self.doubt.is_some() {
+            return Duration(0);
+        }
+        let wall = switch.at.since(self.open.start);
+        let behind = wall.saturating_sub(Duration(now.saturating_sub(before)));
+        if behind > CLOCK_BEHIND_MAX { Duration(0) } else { behind }
     }
 
     /// When it began to run, if its arrival was hidden from us but its counters tell: some machines run no

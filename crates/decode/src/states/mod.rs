@@ -18,7 +18,7 @@ use holdup_events::event::{
     Lifecycle, LifecycleChange, Outcome, Sample, Snapshot, SnapshotState, Switch, TID_UNKNOWN, Waking,
 };
 use holdup_events::tables::{SampleRow, TableSink, Wakeup};
-use holdup_events::{CpuId, Event, Timestamp};
+use holdup_events::{CpuId, Duration, Event, Timestamp};
 
 pub use catalogue::Catalogue;
 use catalogue::Names;
@@ -95,7 +95,7 @@ impl Builder {
     }
 
     fn switch(&mut self, switch: &Switch, sink: &mut dyn TableSink) {
-        let at = switch.at.max(self.start);
+        let at = (switch.at - self.lateness(switch)).max(self.start);
         self.switches += 1;
         if switch.prev_tid != 0 && switch.prev_tid != TID_UNKNOWN {
             self.switch_out(switch, at, sink);
@@ -107,6 +107,17 @@ impl Builder {
         }
         if switch.next_tid != 0 && switch.next_tid != TID_UNKNOWN {
             self.switch_in(switch, at, sink);
+        }
+    }
+
+    /// How much later than by the kernel's own clock the switch was seen; see [`Live::preempted_before`].
+    fn lateness(&mut self, switch: &Switch) -> Duration {
+        if !matches!(switch.outcome, Outcome::Preempted | Outcome::Yielded) {
+            return Duration(0);
+        }
+        match self.names.find(switch.prev_tid) {
+            Some(index) => self.live.at(index).preempted_before(switch),
+            None => Duration(0),
         }
     }
 

@@ -80,6 +80,25 @@ fn the_kernels_counter_says_when_a_thread_was_queued() {
 }
 
 #[test]
+fn a_preempting_wakeup_counts_from_the_kernels_moment() {
+    use ThreadState::*;
+    // Thread 1 arrives in sight at 100 and loses its CPU at 500; the kernel ceased to account to it at 460, when
+    // it woke thread 2: 40 of the 540 that it then waited lie before the switch.
+    let trace = trace(vec![
+        found(1, SnapshotState::Blocked(Box::default())),
+        found(2, SnapshotState::Blocked(Box::default())),
+        Event::Switch(switch(100, 0, 1, Outcome::Untracked)),
+        waking(455, 2),
+        counted(switch(500, 1, 2, Outcome::Preempted), 360, 0),
+        counted(switch(900, 2, 1, blocked()), 440, 0),
+        counted(switch(950, 1, 0, blocked()), 410, 440),
+    ]);
+    let of_1 = states(&trace, 0);
+    assert_eq!(of_1[1..4], [(Running, 100, 460), (Preempted, 460, 900), (Running, 900, 950)]);
+    assert_eq!(states(&trace, 1)[..2], [(Blocked, 0, 460), (Running, 460, 900)]);
+}
+
+#[test]
 fn without_counters_the_waking_says_it() {
     use ThreadState::*;
     let trace = trace(vec![
