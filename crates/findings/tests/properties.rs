@@ -175,7 +175,7 @@ fn a_walk_over_timelines_agrees_with_their_sums() {
         while at < trace.end().0 {
             let (from, to) = (Timestamp(at), Timestamp(at + 7_001));
             let (own, others) = timeline.ran(from, to, &mut cursor);
-            let cut = |stretch: &timelines::Stretch| stretch.end.min(to).since(stretch.start.max(from)).0;
+            let cut = |stretch: &timelines::Stretch| stretch.end().min(to).since(stretch.start().max(from)).0;
             let walked: u64 = timeline.between(from, to).iter().map(cut).sum();
             assert_eq!(own + others, walked, "seed {seed}");
             at += 3_001;

@@ -49,12 +49,12 @@ fn one(trace: &Trace, cpu: CpuId, timeline: &Timeline, stolen_ns: u64) -> CpuUse
     let (mut own, mut others) = (0, 0);
     let mut by_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
     for stretch in timeline.stretches() {
-        let length = stretch.end.since(stretch.start).0;
-        if stretch.own {
+        let length = stretch.end().since(stretch.start()).0;
+        if stretch.own() {
             own += length;
         } else {
             others += length;
-            *by_process.entry(trace.threads[stretch.thread.index()].process).or_default() += length;
+            *by_process.entry(trace.threads[stretch.thread().index()].process).or_default() += length;
         }
     }
     let mut ranked: Vec<(ProcessId, u64)> = by_process.into_iter().collect();
@@ -67,7 +67,7 @@ fn one(trace: &Trace, cpu: CpuId, timeline: &Timeline, stolen_ns: u64) -> CpuUse
         others_ns: others,
         stolen_ns,
         idle_ns: trace.wall().0.saturating_sub(own + others),
-        switches: timeline.stretches().len() as u64,
+        switches: timeline.runs(),
         others: ranked,
     }
 }

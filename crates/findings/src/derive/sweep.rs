@@ -82,7 +82,7 @@ impl<'a> Sweep<'a> {
         let all = cpus >= seen.max(host.cpus);
         let mut usable = vec![false; timelines.len()];
         for (cpu, timeline) in timelines.iter() {
-            usable[usize::from(cpu.0)] = all || timeline.stretches().iter().any(|stretch| stretch.own);
+            usable[usize::from(cpu.0)] = all || timeline.stretches().iter().any(|stretch| stretch.own());
         }
         Sweep { trace, locks, usable, cpus }
     }

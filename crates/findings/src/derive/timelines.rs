@@ -1,21 +1,56 @@
 //! What each CPU ran when: the running slices of all threads, by CPU.
 
-use holdup_events::tables::ThreadState;
-use holdup_events::{CpuId, ThreadId, Timestamp, Trace};
+use std::ops::Range;
+use std::sync::Mutex;
+
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{CpuId, Duration, ThreadId, Timestamp, Trace};
 
 use super::parallel;
 
-/// One stretch of a CPU.
+/// One stretch of a CPU, at most 4.29 s long (a longer run is several): 16 bytes, because there are as
+/// many as switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
+    start: Timestamp,
+    length_ns: u32,
+    /// The thread's number, and in the highest bit whether it is the program's.
+    who: u32,
+}
+
+const OWN: u32 = 1 << 31;
+
+impl Stretch {
+    /// `thread`, a thread of the traced program if `own`, ran from `start` for `length_ns`.
+    pub fn new(start: Timestamp, length_ns: u32, thread: ThreadId, own: bool) -> Stretch {
+        Stretch { start, length_ns, who: thread.0 & !OWN | if own { OWN } else { 0 } }
+    }
+
     /// From when.
-    pub start: Timestamp,
+    pub fn start(&self) -> Timestamp {
+        self.start
+    }
+
     /// To when; never behind the next one's start.
-    pub end: Timestamp,
+    pub fn end(&self) -> Timestamp {
+        self.start + Duration(u64::from(self.length_ns))
+    }
+
     /// Who ran.
-    pub thread: ThreadId,
+    pub fn thread(&self) -> ThreadId {
+        ThreadId(self.who & !OWN)
+    }
+
     /// It is a thread of the traced program.
-    pub own: bool,
+    pub fn own(&self) -> bool {
+        self.who & OWN != 0
+    }
+
+    /// Ends at `at` if it ended later.
+    fn cut(&mut self, at: Timestamp) {
+        let length = u32::try_from(at.since(self.start).0).unwrap_or(u32::MAX);
+        self.length_ns = self.length_ns.min(length);
+    }
 }
 
 /// One CPU's stretches in time order, not overlapping, with sums that answer "who ran between
@@ -32,11 +67,11 @@ const STRIDE: usize = 16;
 
 impl Timeline {
     fn new(mut stretches: Vec<Stretch>) -> Timeline {
-        stretches.sort_by_key(|stretch| stretch.start);
+        // Which thread's rows came first depends on the workers: the order may not.
+        stretches.sort_unstable_by_key(|stretch| (stretch.start, stretch.length_ns, stretch.who));
         for index in 1..stretches.len() {
             let next = stretches[index].start;
-            let stretch = &mut stretches[index - 1];
-            stretch.end = stretch.end.min(next);
+            stretches[index - 1].cut(next);
         }
         let mut before = Vec::with_capacity(stretches.len() / STRIDE + 1);
         let mut sums = (0, 0);
@@ -44,7 +79,7 @@ impl Timeline {
             if index % STRIDE == 0 {
                 before.push(sums);
             }
-            add(&mut sums, stretch, stretch.end);
+            add(&mut sums, stretch, stretch.end());
         }
         Timeline { stretches, before }
     }
@@ -54,9 +89,16 @@ impl Timeline {
         &self.stretches
     }
 
+    /// How many times somebody began to run: a long run that is several stretches counts once.
+    pub fn runs(&self) -> u64 {
+        let goes_on = |pair: &[Stretch]| pair[0].length_ns == u32::MAX && pair[0].end() == pair[1].start;
+        let pieces = self.stretches.windows(2).filter(|pair| goes_on(pair) && pair[0].who == pair[1].who);
+        (self.stretches.len() - pieces.count()) as u64
+    }
+
     /// The stretches that overlap `from..to`, the first and last not cut.
     pub fn between(&self, from: Timestamp, to: Timestamp) -> &[Stretch] {
-        let first = self.stretches.partition_point(|stretch| stretch.end <= from);
+        let first = self.stretches.partition_point(|stretch| stretch.end() <= from);
         let behind = self.stretches.partition_point(|stretch| stretch.start < to);
         self.stretches.get(first..behind).unwrap_or(&[])
     }
@@ -84,8 +126,8 @@ impl Timeline {
 }
 
 fn add(sums: &mut (u64, u64), stretch: &Stretch, to: Timestamp) {
-    let length = stretch.end.min(to).since(stretch.start).0;
-    if stretch.own {
+    let length = stretch.end().min(to).since(stretch.start).0;
+    if stretch.own() {
         sums.0 += length;
     } else {
         sums.1 += length;
@@ -117,18 +159,15 @@ impl Timelines {
     /// Derives them from the running slices whose CPU is known.
     pub fn derive(trace: &Trace) -> Timelines {
         let groups = parallel::thread_groups(trace);
-        let mut parts = parallel::map(groups.len(), |group| stretches_of(trace, groups[group].clone()));
-        let cpus = parts.iter().map(Vec::len).max().unwrap_or(0);
-        let mut by_cpu: Vec<std::sync::Mutex<Vec<Stretch>>> = Vec::new();
+        let counts = parallel::map(groups.len(), |group| count_by_cpu(trace, groups[group].clone()));
+        let cpus = counts.iter().map(Vec::len).max().unwrap_or(0);
+        // Each list is made once, in its final size: with tens of millions of rows, growing is what costs.
+        let mut by_cpu: Vec<Mutex<Vec<Stretch>>> = Vec::with_capacity(cpus);
         for cpu in 0..cpus {
-            let mut all = Vec::new();
-            for part in &mut parts {
-                if let Some(stretches) = part.get_mut(cpu) {
-                    all.append(stretches);
-                }
-            }
-            by_cpu.push(all.into());
+            let rows = counts.iter().filter_map(|count| count.get(cpu)).sum();
+            by_cpu.push(Vec::with_capacity(rows).into());
         }
+        parallel::map(groups.len(), |group| collect(trace, groups[group].clone(), &by_cpu));
         let take =
             |cpu: usize| by_cpu[cpu].lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
         Timelines { cpus: parallel::map(cpus, |cpu| Timeline::new(take(cpu))) }
@@ -156,34 +195,65 @@ impl Timelines {
     }
 }
 
-fn stretches_of(trace: &Trace, threads: std::ops::Range<u32>) -> Vec<Vec<Stretch>> {
-    let mut by_cpu: Vec<Vec<Stretch>> = Vec::new();
+/// The running slices of a thread that took time on a known CPU, in pieces that a stretch can hold.
+fn running(trace: &Trace, thread: ThreadId) -> impl Iterator<Item = (usize, Stretch)> + '_ {
+    const LONGEST: u64 = u32::MAX as u64;
+    let own = trace.threads[thread.index()].target;
+    let runs = trace.slices.of(thread).filter(|slice| {
+        slice.state == ThreadState::Running && slice.cpu != CpuId::NONE && slice.end > slice.start
+    });
+    runs.flat_map(move |slice: Slice| {
+        let length = slice.duration().0;
+        (0..length.div_ceil(LONGEST)).map(move |piece| {
+            let start = slice.start + Duration(piece * LONGEST);
+            let length_ns = (length - piece * LONGEST).min(LONGEST) as u32;
+            (usize::from(slice.cpu.0), Stretch::new(start, length_ns, thread, own))
+        })
+    })
+}
+
+fn count_by_cpu(trace: &Trace, threads: Range<u32>) -> Vec<usize> {
+    let mut counts = Vec::new();
+    for (cpu, _) in threads.flat_map(|thread| running(trace, ThreadId(thread))) {
+        if counts.len() <= cpu {
+            counts.resize(cpu + 1, 0);
+        }
+        counts[cpu] += 1;
+    }
+    counts
+}
+
+/// Rows handed to a CPU's list at a time: few enough to stay in the cache, enough to outweigh the lock.
+const BATCH: usize = 1024;
+
+fn collect(trace: &Trace, threads: Range<u32>, by_cpu: &[Mutex<Vec<Stretch>>]) {
+    let mut batches: Vec<Vec<Stretch>> = vec![Vec::new(); by_cpu.len()];
+    let hand_over = |cpu: usize, batch: &mut Vec<Stretch>| {
+        if let Ok(mut all) = by_cpu[cpu].lock() {
+            all.append(batch);
+        }
+    };
     for thread in threads.map(ThreadId) {
-        let own = trace.threads[thread.index()].target;
-        for slice in trace.slices.of(thread) {
-            if slice.state != ThreadState::Running || slice.cpu == CpuId::NONE || slice.end <= slice.start {
-                continue;
+        for (cpu, stretch) in running(trace, thread) {
+            batches[cpu].push(stretch);
+            if batches[cpu].len() >= BATCH {
+                hand_over(cpu, &mut batches[cpu]);
             }
-            let cpu = usize::from(slice.cpu.0);
-            if by_cpu.len() <= cpu {
-                by_cpu.resize(cpu + 1, Vec::new());
-            }
-            by_cpu[cpu].push(Stretch { start: slice.start, end: slice.end, thread, own });
         }
     }
-    by_cpu
+    for (cpu, mut batch) in batches.into_iter().enumerate() {
+        hand_over(cpu, &mut batch);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdup_events::tables::{SliceRow, Slices};
 
     fn alternating(count: u64) -> Timeline {
-        let stretch = |index: u64| Stretch {
-            start: Timestamp(index * 10),
-            end: Timestamp(index * 10 + 8),
-            thread: ThreadId(index as u32 % 3),
-            own: index.is_multiple_of(3),
+        let stretch = |index: u64| {
+            Stretch::new(Timestamp(index * 10), 8, ThreadId(index as u32 % 3), index.is_multiple_of(3))
         };
         Timeline::new((0..count).map(stretch).collect())
     }
@@ -197,8 +267,9 @@ mod tests {
                 let (from, to) = (Timestamp(from), Timestamp(to));
                 let mut walked = (0, 0);
                 for stretch in timeline.between(from, to) {
-                    let cut = Stretch { start: stretch.start.max(from), ..*stretch };
-                    add(&mut walked, &cut, to);
+                    let length = stretch.end().min(to).since(stretch.start.max(from)).0;
+                    let sum = if stretch.own() { &mut walked.0 } else { &mut walked.1 };
+                    *sum += length;
                 }
                 assert_eq!(timeline.ran(from, to, &mut cursor), walked, "{from:?} {to:?}");
             }
@@ -213,14 +284,22 @@ mod tests {
     }
 
     #[test]
+    fn a_long_run_is_several_stretches_and_one_run() {
+        let mut trace = Trace::default();
+        trace.threads.push(holdup_events::tables::Thread { target: true, ..Default::default() });
+        let row = SliceRow { state: ThreadState::Running, cpu: CpuId(0), ..SliceRow::default() };
+        trace.slices = Slices::freeze(&[vec![row]], vec![Timestamp(10_000_000_000)]);
+        let timelines = Timelines::derive(&trace);
+        let timeline = timelines.of(CpuId(0)).unwrap();
+        assert_eq!((timeline.stretches().len(), timeline.runs()), (3, 1));
+        let all = (Timestamp(0), Timestamp(20_000_000_000));
+        assert_eq!(timeline.ran(all.0, all.1, &mut 0), (10_000_000_000, 0));
+    }
+
+    #[test]
     fn overlap_is_cut() {
-        let stretch = |start, end| Stretch {
-            start: Timestamp(start),
-            end: Timestamp(end),
-            thread: ThreadId(0),
-            own: true,
-        };
-        let timeline = Timeline::new(vec![stretch(0, 10), stretch(5, 15)]);
+        let stretch = |start| Stretch::new(Timestamp(start), 10, ThreadId(0), true);
+        let timeline = Timeline::new(vec![stretch(0), stretch(5)]);
         assert_eq!(timeline.ran(Timestamp(0), Timestamp(20), &mut 0), (15, 0));
     }
 }

@@ -100,9 +100,9 @@ fn blame(trace: &Trace, timelines: &Timelines) -> Vec<(ProcessId, u64)> {
             break;
         }
         budget -= stretches.len();
-        for stretch in stretches.iter().filter(|stretch| !stretch.own) {
-            let ns = stretch.end.min(slice.end).since(stretch.start.max(slice.start)).0;
-            let process = trace.threads[stretch.thread.index()].process;
+        for stretch in stretches.iter().filter(|stretch| !stretch.own()) {
+            let ns = stretch.end().min(slice.end).since(stretch.start().max(slice.start)).0;
+            let process = trace.threads[stretch.thread().index()].process;
             let pid = trace.processes.get(process.index()).map_or(0, |process| process.pid);
             if pid != 0 && pid == trace.manifest.recorder_pid {
                 continue; // what recording costs is said at the top of the report
