@@ -34,6 +34,17 @@ struct {
 	__uint(max_entries, 8 * 1024 * 1024);
 } definitions SEC(".maps");
 
+/* What the programs cost: one run in TIMED_EVERY is timed (crates/capture/src/bpf/probe_cost.rs). */
+enum { PROBE_SWITCH = 0, PROBE_WAKING = 1, PROBE_SAMPLE = 2, PROBE_CONTEXT = 3, PROBE_LIFECYCLE = 4, PROBES = 5 };
+#define TIMED_EVERY 32
+
+struct probe_time {
+	__u64 runs;
+	__u64 timed_runs;
+	__u64 timed_ns;
+	__u64 timed_sq_ns2;
+};
+
 struct per_cpu {
 	__u32 next_seq[WIRE_STREAMS];
 	__u32 context;            /* nesting bits of interrupt handlers, CONTEXT_* */
@@ -43,6 +54,7 @@ struct per_cpu {
 	__u32 stack_every;
 	__u32 last_target;        /* a tgid found in `targets`, while the generation lasts */
 	__u32 last_generation;
+	struct probe_time probes[PROBES];
 };
 
 struct {
@@ -59,6 +71,25 @@ static __always_inline struct per_cpu *this_cpu(void)
 {
 	__u32 zero = 0;
 	return bpf_map_lookup_elem(&cpus, &zero);
+}
+
+/* Whether this run is timed: when it began, else 0. */
+static __always_inline __u64 probe_begin(struct per_cpu *cpu, __u32 probe)
+{
+	return cpu->probes[probe].runs++ % TIMED_EVERY ? 0 : bpf_ktime_get_ns();
+}
+
+static __always_inline void probe_end(struct per_cpu *cpu, __u32 probe, __u64 began_ns)
+{
+	struct probe_time *time = &cpu->probes[probe];
+	__u64 took_ns;
+
+	if (!began_ns)
+		return;
+	took_ns = bpf_ktime_get_ns() - began_ns;
+	time->timed_runs++;
+	time->timed_ns += took_ns;
+	time->timed_sq_ns2 += took_ns * took_ns;
 }
 
 static __always_inline bool is_target_tgid(__u32 tgid)

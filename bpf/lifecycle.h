@@ -7,9 +7,11 @@ static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u
 {
 	struct per_cpu *cpu = this_cpu();
 	struct wire_thread *thread;
+	__u64 began;
 
 	if (!cpu)
 		return;
+	began = probe_begin(cpu, PROBE_LIFECYCLE);
 	thread = bpf_ringbuf_reserve(&definitions, sizeof(*thread), 0);
 	if (!thread) {
 		count_lost(cpu, WIRE_STREAM_DEFS);
@@ -26,6 +28,7 @@ static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u
 	else
 		bpf_probe_read_kernel_str(thread->name, sizeof(thread->name), task->comm);
 	bpf_ringbuf_submit(thread, BPF_RB_NO_WAKEUP);
+	probe_end(cpu, PROBE_LIFECYCLE, began);
 }
 
 SEC("tp_btf/sched_process_fork")

@@ -3,24 +3,16 @@
 #ifndef HOLDUP_SAMPLES_H
 #define HOLDUP_SAMPLES_H
 
-SEC("perf_event")
-int on_sample(struct bpf_perf_event_data *ctx)
+static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_cpu *cpu, struct task_struct *task)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct per_cpu *cpu = this_cpu();
 	bool in_kernel = (ctx->regs.cs & 3) != 3;
-	struct wire_sample *sample;
-	__u64 stack, now;
+	__u64 now = bpf_ktime_get_ns();
+	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task->tgid, in_kernel, now);
+	struct wire_sample *sample = bpf_ringbuf_reserve(&records, sizeof(*sample), 0);
 
-	/* The idle thread's samples interrupt nobody. */
-	if (!cpu || !task->pid || !is_target(task, cpu))
-		return 0;
-	now = bpf_ktime_get_ns();
-	stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task->tgid, in_kernel, now);
-	sample = bpf_ringbuf_reserve(&records, sizeof(*sample), 0);
 	if (!sample) {
 		count_lost(cpu, WIRE_STREAM_SAMPLES);
-		return 0;
+		return;
 	}
 	fill_header(&sample->header, cpu, WIRE_SAMPLE, WIRE_STREAM_SAMPLES, now);
 	sample->header.flags = in_kernel ? WIRE_SAMPLE_KERNEL : 0;
@@ -33,6 +25,21 @@ int on_sample(struct bpf_perf_event_data *ctx)
 		sample->syscall = (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax;
 	sample->stack = stack;
 	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+}
+
+SEC("perf_event")
+int on_sample(struct bpf_perf_event_data *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct per_cpu *cpu = this_cpu();
+	__u64 began;
+
+	/* The idle thread's samples interrupt nobody. */
+	if (!cpu || !task->pid || !is_target(task, cpu))
+		return 0;
+	began = probe_begin(cpu, PROBE_SAMPLE);
+	sampled(ctx, cpu, task);
+	probe_end(cpu, PROBE_SAMPLE, began);
 	return 0;
 }
 

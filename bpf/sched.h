@@ -115,20 +115,37 @@ static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct
 	return 0;
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
+static __always_inline int switched(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
+				    unsigned int state)
 {
 	struct per_cpu *cpu = this_cpu();
-	__u64 now = bpf_ktime_get_ns();
 	__u8 flags = preempt ? WIRE_SWITCH_PREEMPT : 0;
+	__u64 now = bpf_ktime_get_ns(), began;
 
 	if (!cpu)
 		return 0;
+	began = probe_begin(cpu, PROBE_SWITCH);
 	if (!is_target(prev, cpu))
-		return foreign_switch(cpu, prev, next, state, now, flags);
-	if (state == 0 || preempt || (state & TASK_DEAD_BITS))
-		return runnable_switch(cpu, prev, next, preempt && !(state & TASK_DEAD_BITS) ? 0 : state, now, flags);
-	return blocked_switch(ctx, cpu, prev, next, state, now, flags);
+		foreign_switch(cpu, prev, next, state, now, flags);
+	else if (state == 0 || preempt || (state & TASK_DEAD_BITS))
+		runnable_switch(cpu, prev, next, preempt && !(state & TASK_DEAD_BITS) ? 0 : state, now, flags);
+	else
+		blocked_switch(ctx, cpu, prev, next, state, now, flags);
+	probe_end(cpu, PROBE_SWITCH, began);
+	return 0;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
+{
+	return switched(ctx, preempt, prev, next, state);
+}
+
+/* Before 5.18 the tracepoint does not hand over the state: it is read, as it is now. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch_before_5_18, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	return switched(ctx, preempt, prev, next, prev->__state);
 }
 
 static __always_inline __u8 wake_context(struct per_cpu *cpu)
@@ -145,23 +162,12 @@ static __always_inline __u8 wake_context(struct per_cpu *cpu)
 	return WIRE_CONTEXT_THREAD;
 }
 
-SEC("tp_btf/sched_waking")
-int BPF_PROG(on_waking, struct task_struct *wakee)
+static __always_inline void fill_waking(struct wire_waking *waking, struct per_cpu *cpu, struct task_struct *wakee)
 {
-	struct per_cpu *cpu = this_cpu();
-	struct task_struct *waker;
-	struct wire_waking *waking;
+	struct task_struct *waker = bpf_get_current_task_btf();
 
-	if (!cpu || !is_target(wakee, cpu))
-		return 0;
-	waking = bpf_ringbuf_reserve(&records, sizeof(*waking), 0);
-	if (!waking) {
-		count_lost(cpu, WIRE_STREAM_SCHED);
-		return 0;
-	}
 	fill_header(&waking->header, cpu, WIRE_WAKING, WIRE_STREAM_SCHED, bpf_ktime_get_ns());
 	waking->header.flags = wake_context(cpu);
-	waker = bpf_get_current_task_btf();
 	waking->wakee_tid = wakee->pid;
 	waking->waker_tid = waker->pid;
 	waking->target_cpu = ~0u;
@@ -175,7 +181,26 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 		if (waking->waker_syscall == SYS_FUTEX)
 			waking->waker_object = regs->di;
 	}
-	bpf_ringbuf_submit(waking, BPF_RB_NO_WAKEUP);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *wakee)
+{
+	struct per_cpu *cpu = this_cpu();
+	struct wire_waking *waking;
+	__u64 began;
+
+	if (!cpu || !is_target(wakee, cpu))
+		return 0;
+	began = probe_begin(cpu, PROBE_WAKING);
+	waking = bpf_ringbuf_reserve(&records, sizeof(*waking), 0);
+	if (waking) {
+		fill_waking(waking, cpu, wakee);
+		bpf_ringbuf_submit(waking, BPF_RB_NO_WAKEUP);
+	} else {
+		count_lost(cpu, WIRE_STREAM_SCHED);
+	}
+	probe_end(cpu, PROBE_WAKING, began);
 	return 0;
 }
 
@@ -183,8 +208,11 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 	SEC("tp_btf/" section) int name(void *ctx) \
 	{ \
 		struct per_cpu *cpu = this_cpu(); \
-		if (cpu) \
+		if (cpu) { \
+			__u64 began = probe_begin(cpu, PROBE_CONTEXT); \
 			cpu->context change; \
+			probe_end(cpu, PROBE_CONTEXT, began); \
+		} \
 		return 0; \
 	}
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use holdup_capture::bpf::{Options, STREAMS, Session, Stacks, Target};
 use holdup_capture::mappings::{MappingFeed, read_maps};
-use holdup_capture::{host, launch, lower};
+use holdup_capture::{host, launch, lower, privileges};
 use holdup_decode::wire::WireDecoder;
 use holdup_events::event::{LifecycleChange, SnapshotState};
 use holdup_events::recording::{Cost, JournalWriter, SourceState};
@@ -20,8 +20,6 @@ const STACKS_PER_SECOND: u32 = 5_000;
 /// How long the rings fill between two looks. The main ring holds more than a second of the worst rate seen.
 const PAUSE: Duration = Duration::from_millis(10);
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
-/// The kernel times its programs for one turn of the loop, this often.
-const MEASURE_EVERY: Duration = Duration::from_millis(150);
 
 /// Everything that one recording needs while it runs.
 struct Loop {
@@ -54,6 +52,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let mappings = MappingFeed::open(&host::online_cpus());
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
     let session = Session::start(&options)?;
+    privileges::drop_unneeded()?;
     let mut recording = Loop {
         session,
         decoder: WireDecoder::default(),
@@ -102,8 +101,6 @@ impl Loop {
     }
 
     fn run(&mut self, watched: &mut Watched, over: &dyn Fn() -> bool) -> Option<launch::Ending> {
-        let mut measuring = false;
-        let mut measured: Option<Instant> = None;
         let mut flushed = Instant::now();
         loop {
             let ended = watched.ended();
@@ -113,11 +110,6 @@ impl Loop {
             }
             if over() || watched.stopped() {
                 return None;
-            }
-            if measuring || measured.is_none_or(|at| at.elapsed() >= MEASURE_EVERY) {
-                self.session.measure_cost();
-                measuring = !measuring;
-                measured = Some(Instant::now());
             }
             if flushed.elapsed() >= FLUSH_EVERY {
                 self.journal.flush();
@@ -209,8 +201,8 @@ impl Loop {
         });
         for missing in self.session.missing() {
             sources.push(SourceState {
-                name: missing.clone(),
-                missing: "this kernel has no such tracepoint".to_owned(),
+                name: missing.name.to_owned(),
+                missing: format!("this kernel has no tracepoint for it: {}", missing.without),
                 ..SourceState::default()
             });
         }

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use holdup_capture::launch;
 use holdup_capture::lower::{self, Mode, Target};
+use holdup_capture::{launch, privileges};
 use holdup_events::Event;
 use holdup_events::recording::{Rung, SourceState};
 
@@ -21,6 +21,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
     };
     let target = Target { pid, mode, sample_hz: recorder.options.freq };
     let mut source = lower::open(rung, &target).with_context(|| format!("cannot record process {pid}"))?;
+    privileges::drop_unneeded()?;
     let length = recorder.length;
     let mut journal = recorder.journal;
     let mut tally = Tally { switches: 0, events: 0, lost: 0 };

@@ -41,7 +41,9 @@ pub struct Facts {
 /// Bits of [`Facts::capabilities`].
 #[allow(missing_docs, reason = "the kernel's own names")]
 pub mod capability {
+    pub const DAC_OVERRIDE: u32 = 1;
     pub const DAC_READ_SEARCH: u32 = 2;
+    pub const KILL: u32 = 5;
     pub const SYS_PTRACE: u32 = 19;
     pub const SYS_ADMIN: u32 = 21;
     pub const PERFMON: u32 = 38;

@@ -10,3 +10,5 @@ pub mod host;
 pub mod lower;
 pub mod mappings;
 pub mod perf_ring;
+pub mod privileges;
+pub mod sources;

@@ -1,6 +1,7 @@
 //! The highest rung: BPF programs (see `bpf/`). [`Session`] loads them, drains their rings, and
 //! takes snapshots; records are passed on as bytes (`bpf/wire.h`), not understood here.
 
+mod kernel_types;
 mod messages;
 mod probe_cost;
 mod programs;

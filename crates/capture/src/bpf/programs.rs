@@ -2,14 +2,13 @@
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 
+use super::kernel_types::KernelTypes;
 use super::messages;
 use super::session::{Options, Stacks, Target};
 use crate::error::CaptureError;
+use crate::sources::{self, Attached, Source};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/holdup.bpf.o"));
-
-/// Programs that only sharpen what others give: absent tracepoints are reported, not fatal.
-const OPTIONAL: &[&str] = &["on_contention_begin", "on_contention_end", "on_irq_begin", "on_irq_end"];
 
 /// Milliseconds of the window in which stacks are rationed, as in `bpf/stacks.h`.
 const STACK_WINDOW_MS: u32 = 10;
@@ -41,14 +40,23 @@ fn configure(open: &mut OpenObject, options: &Options) -> Result<(), CaptureErro
             map.set_max_entries(options.ring_bytes).map_err(|error| refused(&error))?;
         }
     }
+    let types = KernelTypes::load();
+    let hands_over_state = types.switch_hands_over_state();
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let section = program.section().to_string_lossy().into_owned();
-        if OPTIONAL.contains(&name.as_str()) && !has_tracepoint(&section) {
-            program.set_autoload(false);
-        }
+        let wanted = match name.as_str() {
+            "on_switch" => hands_over_state,
+            "on_switch_before_5_18" => !hands_over_state,
+            _ => is_required(&name) || types.has_tracepoint(&section),
+        };
+        program.set_autoload(wanted);
     }
     Ok(())
+}
+
+fn is_required(program: &str) -> bool {
+    sources::of_program(program).is_none_or(|source| source.required())
 }
 
 /// The layout of `struct configuration` in `bpf/common.h`: three u32.
@@ -65,23 +73,25 @@ fn write_configuration(values: &mut [u8], options: &Options) {
     }
 }
 
-/// Attaches every loaded program but the sampler and the iterator; says which optional ones are missing.
-pub fn attach(object: &Object) -> Result<(Vec<Link>, Vec<String>), CaptureError> {
+/// Attaches every program that runs throughout; gives the sources that this kernel has no place for.
+pub fn attach(object: &Object) -> Result<(Vec<Link>, Vec<&'static Source>), CaptureError> {
     let mut links = Vec::new();
-    let mut missing = Vec::new();
+    let mut missing: Vec<&'static Source> = Vec::new();
     for program in object.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
-        if name == "on_sample" || name == "on_snapshot" {
+        let Some(source) =
+            sources::of_program(&name).filter(|source| source.attached == Attached::Throughout)
+        else {
             continue;
+        };
+        if !program.autoload() && source.required() {
+            continue; // the other form of a program was loaded
         }
-        if !program.autoload() {
-            missing.push(name);
-            continue;
-        }
-        match program.attach() {
-            Ok(link) => links.push(link),
-            Err(_) if OPTIONAL.contains(&name.as_str()) => missing.push(name),
-            Err(error) => return Err(refused(&error)),
+        match program.autoload().then(|| program.attach()) {
+            Some(Ok(link)) => links.push(link),
+            Some(Err(error)) if source.required() => return Err(refused(&error)),
+            _ if !missing.contains(&source) => missing.push(source),
+            _ => {}
         }
     }
     Ok((links, missing))
@@ -94,18 +104,32 @@ pub fn add_target(object: &Object, tgid: u32) -> Result<(), CaptureError> {
     targets.update(&tgid.to_ne_bytes(), &1u32.to_ne_bytes(), MapFlags::ANY).map_err(|error| refused(&error))
 }
 
-/// Whether the running kernel has the tracepoint of a `tp_btf/NAME` section.
-fn has_tracepoint(section: &str) -> bool {
-    let Some(name) = section.strip_prefix("tp_btf/") else { return true };
-    let Ok(name) = std::ffi::CString::new(format!("btf_trace_{name}")) else { return false };
-    // SAFETY: libbpf gives an owned object or null; it is freed once; the name outlives the call.
-    unsafe {
-        let types = libbpf_sys::btf__load_vmlinux_btf();
-        if types.is_null() {
-            return false;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_the_switch_program_load() {
+        let options =
+            Options { target: Target::Process(1), sample_hz: 0, stacks: Stacks::All, ring_bytes: 4096 };
+        if let Err(error) = crate::doctor::bpf_ready() {
+            return println!("skipped: BPF is not allowed here: {error}");
         }
-        let found = libbpf_sys::btf__find_by_name_kind(types, name.as_ptr(), libbpf_sys::BTF_KIND_TYPEDEF);
-        libbpf_sys::btf__free(types);
-        found > 0
+        for (wanted, other) in
+            [("on_switch", "on_switch_before_5_18"), ("on_switch_before_5_18", "on_switch")]
+        {
+            let mut open = ObjectBuilder::default().open_memory(OBJECT).unwrap();
+            configure(&mut open, &options).unwrap();
+            for mut program in open.progs_mut() {
+                let name = program.name().to_string_lossy().into_owned();
+                match name.as_str() {
+                    name if name == wanted => program.set_autoload(true),
+                    name if name == other => program.set_autoload(false),
+                    _ => {}
+                }
+            }
+            let object = open.load().unwrap_or_else(|error| panic!("{wanted}: {error}"));
+            attach(&object).unwrap_or_else(|error| panic!("{wanted}: {error}"));
+        }
     }
 }

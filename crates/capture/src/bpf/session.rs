@@ -5,11 +5,12 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 
-use super::probe_cost::{ProbeCost, ProbeMeter};
+use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
 use super::ring::Ring;
 use super::sampler::{self, Sampler};
 use super::{messages, programs};
 use crate::error::CaptureError;
+use crate::sources::Source;
 
 /// What is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +63,7 @@ pub struct Session {
     links: Vec<Link>,
     records: Ring,
     definitions: Ring,
-    meter: ProbeMeter,
-    missing: Vec<String>,
+    missing: Vec<&'static Source>,
     object: Object,
 }
 
@@ -87,9 +87,8 @@ impl Session {
             0 => None,
             hz => Some(sampler::start(&object, hz)?),
         };
-        let meter = ProbeMeter::new(&object);
         messages::take();
-        Ok(Session { sampler, links, records, definitions, meter, missing, object })
+        Ok(Session { sampler, links, records, definitions, missing, object })
     }
 
     /// Makes one more process a target, with the children it starts from now on.
@@ -97,8 +96,8 @@ impl Session {
         programs::add_target(&self.object, tgid)
     }
 
-    /// Optional programs that this kernel has no place for.
-    pub fn missing(&self) -> &[String] {
+    /// Sources that this kernel has no place for.
+    pub fn missing(&self) -> &[&'static Source] {
         &self.missing
     }
 
@@ -137,11 +136,6 @@ impl Session {
         Ok(())
     }
 
-    /// Lets the kernel time its programs for a short window; call it now and then.
-    pub fn measure_cost(&mut self) {
-        self.meter.toggle(&self.object);
-    }
-
     /// Stops the programs. Records that wait can still be drained.
     pub fn detach(&mut self) {
         self.sampler = None;
@@ -154,29 +148,40 @@ impl Session {
     }
 
     /// What the programs cost in CPU time so far.
-    pub fn cost(&mut self) -> ProbeCost {
-        let counters = self.counters();
-        self.meter.cost(&self.object, &counters)
+    pub fn cost(&self) -> ProbeCost {
+        let mut probes = [ProbeTime::default(); PROBES];
+        for cpu in per_cpu(&self.object) {
+            for (index, probe) in probes.iter_mut().enumerate() {
+                let word = |at: usize| number(&cpu, PROBES_AT + index * 32 + at * 8, 8);
+                probe.runs += word(0);
+                probe.timed_runs += word(1);
+                probe.timed_ns += word(2);
+                probe.timed_sq_ns2 += word(3);
+            }
+        }
+        probe_cost::estimate(&probes)
     }
 }
 
-/// Reads `struct per_cpu` (`bpf/common.h`) of every CPU.
+/// Where `struct per_cpu` (`bpf/common.h`) has its counts of lost records and its times.
+const LOST_AT: usize = 16;
+const PROBES_AT: usize = 64;
+
+/// `struct per_cpu` of every CPU, as bytes.
+fn per_cpu(object: &Object) -> Vec<Vec<u8>> {
+    let Some(map) = object.maps().find(|map| map.name() == "cpus") else { return Vec::new() };
+    map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default()
+}
+
 fn counters(object: &Object) -> Counters {
     let mut counters = Counters::default();
-    let Some(map) = object.maps().find(|map| map.name() == "cpus") else { return counters };
-    let Ok(Some(cpus)) = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY) else { return counters };
-    for cpu in cpus {
+    for cpu in per_cpu(object) {
         for (stream, (records, lost)) in counters.records.iter_mut().zip(&mut counters.lost).enumerate() {
             *records += number(&cpu, stream * 4, 4);
-            *lost += number(&cpu, 16 + stream * 8, 8);
+            *lost += number(&cpu, LOST_AT + stream * 8, 8);
         }
     }
     counters
-}
-
-/// Records made so far, by stream.
-pub(super) fn records_so_far(object: &Object) -> [u64; 3] {
-    counters(object).records
 }
 
 /// A little-endian field.

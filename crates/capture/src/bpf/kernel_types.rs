@@ -1,0 +1,61 @@
+//! What the running kernel's own type information (BTF) says about its tracepoints.
+
+use std::ffi::CString;
+
+use libbpf_sys::{BTF_KIND_TYPEDEF, btf, btf_type};
+
+/// The kernel's types, freed when dropped; null if it has none.
+pub struct KernelTypes(*mut btf);
+
+impl KernelTypes {
+    /// Those of the running kernel.
+    pub fn load() -> KernelTypes {
+        // SAFETY: gives an owned object or null.
+        KernelTypes(unsafe { libbpf_sys::btf__load_vmlinux_btf() })
+    }
+
+    /// Whether it has the tracepoint of a `tp_btf/NAME` section; true for other sections.
+    pub fn has_tracepoint(&self, section: &str) -> bool {
+        section.strip_prefix("tp_btf/").is_none_or(|name| self.tracepoint(name).is_some())
+    }
+
+    /// Whether `sched_switch` hands over the state of the thread that leaves: from 5.18 on it is the
+    /// fourth argument.
+    pub fn switch_hands_over_state(&self) -> bool {
+        self.arguments("sched_switch").is_some_and(|count| count >= 4)
+    }
+
+    /// The typedef that the kernel has for the function behind a tracepoint.
+    fn tracepoint(&self, name: &str) -> Option<*const btf_type> {
+        if self.0.is_null() {
+            return None;
+        }
+        let name = CString::new(format!("btf_trace_{name}")).ok()?;
+        // SAFETY: the object lives; the name outlives the call.
+        let id = unsafe { libbpf_sys::btf__find_by_name_kind(self.0, name.as_ptr(), BTF_KIND_TYPEDEF) };
+        self.by_id(u32::try_from(id).ok()?)
+    }
+
+    fn by_id(&self, id: u32) -> Option<*const btf_type> {
+        // SAFETY: the object lives; an unknown id gives null.
+        let found = unsafe { libbpf_sys::btf__type_by_id(self.0, id) };
+        (!found.is_null()).then_some(found)
+    }
+
+    /// How many arguments a tracepoint hands over.
+    fn arguments(&self, tracepoint: &str) -> Option<u32> {
+        // SAFETY: types live as long as the object. A typedef and a pointer name what they stand for.
+        let behind = |found: *const btf_type| self.by_id(unsafe { (*found).__bindgen_anon_1.type_ });
+        let function = behind(behind(self.tracepoint(tracepoint)?)?)?;
+        // The low 16 bits of `info` count a function's parameters; the first is the kernel's own.
+        let parameters = unsafe { (*function).info } & 0xffff;
+        parameters.checked_sub(1)
+    }
+}
+
+impl Drop for KernelTypes {
+    fn drop(&mut self) {
+        // SAFETY: owned, freed once; null is allowed.
+        unsafe { libbpf_sys::btf__free(self.0) };
+    }
+}

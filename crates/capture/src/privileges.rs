@@ -1,0 +1,87 @@
+//! Giving up privileges once the kernel programs are loaded: what a recorder still needs is little, and a
+//! program run by root reads foreign bytes afterwards.
+
+use std::io;
+
+use crate::error::CaptureError;
+use crate::host::capability;
+
+/// What stays: maps and iterators of the loaded programs (BPF, PERFMON), other users' `/proc` and
+/// binaries (SYS_PTRACE, DAC_READ_SEARCH), a directory for the recording (DAC_OVERRIDE), and passing signals
+/// on to a program that has changed its user (KILL).
+const KEPT: u64 = 1 << capability::DAC_OVERRIDE
+    | 1 << capability::DAC_READ_SEARCH
+    | 1 << capability::KILL
+    | 1 << capability::SYS_PTRACE
+    | 1 << capability::PERFMON
+    | 1 << capability::BPF;
+
+/// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h.
+const VERSION: u32 = 0x2008_0522;
+
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: i32,
+}
+
+/// Two of these hold 64 capabilities, the low half first.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Half {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Drops every capability of this thread, and of threads that it starts later, but the few that a recording
+/// needs. Nothing that it executes can gain any. The traced program is not concerned: it was forked before.
+pub fn drop_unneeded() -> Result<(), CaptureError> {
+    let header = Header { version: VERSION, pid: 0 };
+    let mut halves = [Half::default(); 2];
+    // SAFETY: the kernel reads the header and fills two halves, as the version promises.
+    let got = unsafe { libc::syscall(libc::SYS_capget, &raw const header, halves.as_mut_ptr()) };
+    if got != 0 {
+        return Err(CaptureError::last("reading the capabilities"));
+    }
+    for (half, kept) in halves.iter_mut().zip([KEPT as u32, (KEPT >> 32) as u32]) {
+        half.effective &= kept;
+        half.permitted &= kept;
+        half.inheritable = 0;
+    }
+    // SAFETY: as above, read only.
+    let set = unsafe { libc::syscall(libc::SYS_capset, &raw const header, halves.as_ptr()) };
+    if set != 0 {
+        return Err(CaptureError::System {
+            what: "dropping capabilities",
+            source: io::Error::last_os_error(),
+        });
+    }
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn effective() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn only_what_is_needed_stays() {
+        // In a thread of its own: other tests keep their rights.
+        std::thread::spawn(|| {
+            let before = effective();
+            drop_unneeded().unwrap();
+            assert_eq!(effective(), before & KEPT);
+            assert_eq!(effective() & (1 << capability::SYS_ADMIN), 0);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,12 @@
+//! On-CPU samples: one cpu-clock event a CPU, each with the sampling program (`bpf/samples.h`).
+
+use super::{Attached, Source};
+
+/// See the module.
+pub const SOURCE: Source = Source {
+    name: "cpu-samples",
+    summary: "what runs, sampled by the CPU clock",
+    programs: &["on_sample"],
+    attached: Attached::BySession,
+    without: "running time is not split into user code and kernel",
+};

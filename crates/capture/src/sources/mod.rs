@@ -1,0 +1,104 @@
+//! The sources of the highest rung: which kernel programs each one has, and what is lacking without it.
+//!
+//! A new source is one file here, one word in the list below, and its programs in `bpf/`.
+
+/// What everybody needs to know about a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Kebab-case id, for ever: recordings name it.
+    pub name: &'static str,
+    /// One line, no full stop.
+    pub summary: &'static str,
+    /// Its programs in the object of `bpf/`.
+    pub programs: &'static [&'static str],
+    /// How its programs come to run.
+    pub attached: Attached,
+    /// What a recording lacks without it; empty: there is no recording without it.
+    pub without: &'static str,
+}
+
+/// How programs come to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// At the tracepoint in their section, for the whole recording.
+    Throughout,
+    /// By the session itself: on perf events, or once for a snapshot.
+    BySession,
+}
+
+impl Source {
+    /// There is no recording without it.
+    pub fn required(&self) -> bool {
+        self.without.is_empty()
+    }
+}
+
+macro_rules! sources {
+    ($($module:ident,)*) => {
+        $(mod $module;)*
+
+        /// Every source.
+        pub static ALL: &[Source] = &[$($module::SOURCE,)*];
+    };
+}
+
+sources! {
+    switches,
+    wakeup_contexts,
+    mmap_lock,
+    lifecycle,
+    cpu_samples,
+    snapshot,
+}
+
+/// The source that a kernel program belongs to.
+pub fn of_program(program: &str) -> Option<&'static Source> {
+    ALL.iter().find(|source| source.programs.contains(&program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The programs that the C sources define: `SEC("…") int NAME(` and the macros that make them.
+    fn programs_in_c() -> Vec<String> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+        let mut programs = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            for line in text.lines() {
+                let starts = ["int BPF_PROG(", "CONTEXT_PROGRAM(", "int "];
+                let name = starts.iter().find_map(|start| line.strip_prefix(start)).unwrap_or_default();
+                let name = name.split([',', '(', ')']).next().unwrap_or_default();
+                if name.starts_with("on_") {
+                    programs.push(name.to_owned());
+                }
+            }
+        }
+        programs
+    }
+
+    #[test]
+    fn every_program_belongs_to_one_source_and_every_name_to_one_program() {
+        let in_c = programs_in_c();
+        assert!(in_c.len() > 10, "{in_c:?}");
+        for program in &in_c {
+            let owners = ALL.iter().filter(|source| source.programs.contains(&program.as_str()));
+            assert_eq!(owners.count(), 1, "{program}");
+        }
+        for source in ALL {
+            for program in source.programs {
+                assert!(in_c.iter().any(|name| name == program), "{program} of {}", source.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_kebab_case_and_unique() {
+        for source in ALL {
+            assert!(source.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{}", source.name);
+            assert_eq!(ALL.iter().filter(|other| other.name == source.name).count(), 1, "{}", source.name);
+            assert!(!source.summary.ends_with('.'));
+        }
+    }
+}
