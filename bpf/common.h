@@ -5,6 +5,7 @@
 
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_DEAD_BITS 0xb0 /* TASK_DEAD | EXIT_DEAD | EXIT_ZOMBIE */
+#define PF_KTHREAD 0x00200000
 #define NSEC_PER_MSEC 1000000ULL
 
 /* Set by user space before loading, in this order (crates/capture/src/bpf/programs.rs). */

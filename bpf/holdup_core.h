@@ -6,6 +6,7 @@
 #ifndef HOLDUP_CORE_H
 #define HOLDUP_CORE_H
 
+typedef signed char __s8;
 typedef unsigned char __u8;
 typedef short __s16;
 typedef unsigned short __u16;
@@ -22,6 +23,8 @@ typedef _Bool bool;
 
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
+#define BPF_F_NO_PREALLOC 1
+#define BPF_F_MMAPABLE (1U << 10)
 #define BPF_F_USER_STACK (1ULL << 8)
 #define BPF_RB_NO_WAKEUP 1
 #define BPF_RB_FORCE_WAKEUP 2

@@ -34,11 +34,12 @@ static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
-	__u32 tgid = child->tgid, one = 1;
+	__u32 tgid = child->tgid, parent_tgid = parent->tgid, one = 1;
 
 	if (!configuration.follow_all && child->tgid != parent->tgid) {
 		if (is_target_tgid(parent->tgid)) {
 			bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY);
+			bpf_map_update_elem(&unwind_parents, &tgid, &parent_tgid, BPF_ANY);
 		} else if (is_target_tgid(tgid)) {
 			/* The number of a dead target is given to a stranger. */
 			bpf_map_delete_elem(&targets, &tgid);
@@ -52,6 +53,12 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(on_exec, struct task_struct *task)
 {
+	__u32 tgid = task->tgid;
+
+	/* Its memory is new: what user space knew of it, or of its parent, is void. */
+	bpf_map_delete_elem(&unwind_parents, &tgid);
+	if (is_target_tgid(tgid) || configuration.follow_all)
+		bpf_map_delete_elem(&unwind_processes, &tgid);
 	send_thread(task, WIRE_EXEC, 0, 0);
 	return 0;
 }

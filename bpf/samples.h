@@ -7,7 +7,7 @@ static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_
 {
 	bool in_kernel = (ctx->regs.cs & 3) != 3;
 	__u64 now = bpf_ktime_get_ns();
-	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task->tgid, in_kernel, now);
+	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task, in_kernel, now);
 	struct wire_sample *sample = bpf_ringbuf_reserve(&records, sizeof(*sample), 0);
 
 	if (!sample) {

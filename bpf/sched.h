@@ -90,7 +90,7 @@ static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct
 {
 	bool take;
 	__u32 every = draw_stack(cpu, now, &take);
-	__u64 stack = take ? take_stack(ctx, cpu, SCRATCH_SWITCH, prev->tgid, state & TASK_UNINTERRUPTIBLE, now) : 0;
+	__u64 stack = take ? take_stack(ctx, cpu, SCRATCH_SWITCH, prev, state & TASK_UNINTERRUPTIBLE, now) : 0;
 	struct wire_switch_blocked *out = bpf_ringbuf_reserve(&records, sizeof(*out), 0);
 
 	if (!out) {

@@ -1,11 +1,55 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Stacks, first form: by frame pointers. Each distinct stack is sent once; events carry its id. */
+/* Stacks of the current thread. Each distinct stack is sent once; events carry its id. */
 #ifndef HOLDUP_STACKS_H
 #define HOLDUP_STACKS_H
 
 #define KERNEL_FRAMES_MAX 32
-#define USER_FRAMES_MAX 96
+#define USER_FRAMES_MAX 224
 #define WINDOW_NS (10 * NSEC_PER_MSEC)
+
+/* Rows of every binary, one behind the other; user space fills it through its memory map. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * 1024 * 1024);
+	__type(key, __u32);
+	__type(value, __u64);
+} unwind_rows SEC(".maps");
+
+static __always_inline int unwind_row_at(__u32 index, __u64 *row)
+{
+	__u64 *found = bpf_map_lookup_elem(&unwind_rows, &index);
+
+	if (!found)
+		return -1;
+	*row = *found;
+	return 0;
+}
+
+#define UNWIND_FUNCTION __noinline
+#define unwind_read(to, bytes, address) bpf_probe_read_user(to, bytes, (void *)(address))
+#define unwind_opaque(value) barrier_var(value)
+#include "unwind.h"
+
+/*
+ * Executable mappings by tgid. Replaced as a whole: without preallocation an old value stays readable
+ * until every program that runs has ended (RCU).
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct unwind_process);
+} unwind_processes SEC(".maps");
+
+/* Forked, and not yet known to user space: whose mappings they have. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u32);
+} unwind_parents SEC(".maps");
 
 struct stack_scratch {
 	struct wire_stack head;
@@ -37,56 +81,94 @@ static __always_inline __u64 mix(__u64 hash, __u64 value)
 	return hash ^ (hash >> 29);
 }
 
-static __noinline __u64 hash_addresses(struct stack_scratch *stack, __u32 count)
+static __always_inline struct unwind_process *process_of(__u32 tgid)
 {
-	__u64 hash = stack->head.tgid;
+	struct unwind_process *process = bpf_map_lookup_elem(&unwind_processes, &tgid);
+	__u32 *parent;
+
+	if (process)
+		return process;
+	parent = bpf_map_lookup_elem(&unwind_parents, &tgid);
+	return parent ? bpf_map_lookup_elem(&unwind_processes, parent) : 0;
+}
+
+/* Walks the user stack from `regs`; fills the addresses behind the kernel's, and how it ended. */
+static __always_inline __u64 walk_user(struct stack_scratch *stack, struct pt_regs *regs, __u32 tgid, __u64 hash)
+{
+	struct unwind_process *process = process_of(tgid);
+	struct unwind_state state = {};
+	__u32 frames = 0, end = WIRE_END_TOO_DEEP;
+
+	state.ip = BPF_CORE_READ(regs, ip);
+	state.sp = BPF_CORE_READ(regs, sp);
+	state.bp = BPF_CORE_READ(regs, bp);
+	state.exact = 1;
+	for (; frames < USER_FRAMES_MAX; frames++) {
+		__u64 address = (state.ip & ~0ULL >> 8) | (__u64)state.via << 56;
+		__u32 at = stack->head.kernel_frames + frames;
+
+		barrier_var(at);
+		if (at >= KERNEL_FRAMES_MAX + USER_FRAMES_MAX)
+			break;
+		stack->addresses[at] = address;
+		hash = mix(hash, address);
+		if (!process) {
+			end = WIRE_END_NO_TABLES;
+			frames++;
+			break;
+		}
+		state.depth = frames;
+		end = unwind_step(&state, process);
+		if (end) {
+			frames++;
+			break;
+		}
+		end = WIRE_END_TOO_DEEP;
+	}
+	stack->head.user_frames = frames;
+	stack->head.header.flags = end;
+	return mix(hash, end);
+}
+
+/* The registers with which the current thread entered the kernel, or that a sample interrupted in user mode. */
+static __always_inline struct pt_regs *user_registers(struct task_struct *task)
+{
+	return (struct pt_regs *)bpf_task_pt_regs(task);
+}
+
+static __always_inline __u32 kernel_stack(void *ctx, struct stack_scratch *stack)
+{
+	long bytes = bpf_get_stack(ctx, stack->addresses, KERNEL_FRAMES_MAX * 8, 0);
+
+	return bytes < 0 ? 0 : (__u32)bytes / 8;
+}
+
+static __noinline __u64 hash_kernel(struct stack_scratch *stack, __u32 count)
+{
+	__u64 hash = 1;
 
 	if (!stack)
 		return 0;
-	for (__u32 i = 0; i < KERNEL_FRAMES_MAX + USER_FRAMES_MAX; i++) {
+	for (__u32 i = 0; i < KERNEL_FRAMES_MAX; i++) {
 		if (i >= count)
 			break;
 		hash = mix(hash, stack->addresses[i]);
 	}
-	return hash ? hash : 1;
+	return hash;
 }
 
-/* Takes the current thread's stack; 0 if there is none or it could not be sent. */
-static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 slot, __u32 tgid, bool kernel,
-					__u64 at_ns)
+/* Sends the stack unless it was sent before; its id, 0 if it could not be sent. */
+static __always_inline __u64 send_stack(struct per_cpu *cpu, struct stack_scratch *stack, __u64 id, __u64 at_ns)
 {
-	struct stack_scratch *stack = bpf_map_lookup_elem(&scratch, &slot);
-	long kernel_bytes = 0, user_bytes;
-	__u32 kernel_frames, user_frames, bytes;
-	__u8 one = 1;
-	__u64 id;
+	__u8 one = 1, end = stack->head.header.flags;
+	__u32 bytes;
 
-	if (!stack)
-		return 0;
-	if (kernel)
-		kernel_bytes = bpf_get_stack(ctx, stack->addresses, KERNEL_FRAMES_MAX * 8, 0);
-	if (kernel_bytes < 0)
-		kernel_bytes = 0;
-	kernel_frames = (__u32)kernel_bytes / 8;
-	barrier_var(kernel_frames);
-	if (kernel_frames > KERNEL_FRAMES_MAX)
-		return 0;
-	user_bytes = bpf_get_stack(ctx, &stack->addresses[kernel_frames], USER_FRAMES_MAX * 8, BPF_F_USER_STACK);
-	if (user_bytes < 0)
-		user_bytes = 0;
-	user_frames = (__u32)user_bytes / 8;
-	barrier_var(user_frames);
-	if (user_frames > USER_FRAMES_MAX || user_frames + kernel_frames == 0)
-		return 0;
-	stack->head.tgid = tgid;
-	stack->head.kernel_frames = kernel_frames;
-	stack->head.user_frames = user_frames;
-	id = hash_addresses(stack, kernel_frames + user_frames);
 	if (bpf_map_lookup_elem(&sent_stacks, &id))
 		return id;
 	stack->head.id = id;
 	fill_header(&stack->head.header, cpu, WIRE_STACK, WIRE_STREAM_DEFS, at_ns);
-	bytes = sizeof(stack->head) + (kernel_frames + user_frames) * 8;
+	stack->head.header.flags = end;
+	bytes = sizeof(stack->head) + (stack->head.kernel_frames + stack->head.user_frames) * 8;
 	barrier_var(bytes);
 	if (bytes > sizeof(*stack))
 		return 0;
@@ -96,6 +178,32 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	}
 	bpf_map_update_elem(&sent_stacks, &id, &one, BPF_ANY);
 	return id;
+}
+
+/* Takes the stack of the current thread `task`; 0 if there is none or it could not be sent. */
+static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 slot, struct task_struct *task,
+					bool kernel, __u64 at_ns)
+{
+	struct stack_scratch *stack = bpf_map_lookup_elem(&scratch, &slot);
+	__u32 kernel_frames;
+	__u64 id;
+
+	if (!stack)
+		return 0;
+	kernel_frames = kernel ? kernel_stack(ctx, stack) : 0;
+	barrier_var(kernel_frames);
+	if (kernel_frames > KERNEL_FRAMES_MAX)
+		return 0;
+	stack->head.tgid = task->tgid;
+	stack->head.kernel_frames = kernel_frames;
+	stack->head.user_frames = 0;
+	stack->head.header.flags = WIRE_END_NONE;
+	id = mix(hash_kernel(stack, kernel_frames), stack->head.tgid);
+	if (task->mm && !(task->flags & PF_KTHREAD))
+		id = walk_user(stack, user_registers(task), stack->head.tgid, id);
+	if (kernel_frames + stack->head.user_frames == 0)
+		return 0;
+	return send_stack(cpu, stack, id ? id : 1, at_ns);
 }
 
 /*

@@ -12,7 +12,6 @@
 #define S_IFBLK 0060000
 #define S_IFREG 0100000
 #define S_IFSOCK 0140000
-#define PF_KTHREAD 0x00200000
 
 /* Syscalls up to 63 that block on the descriptor in their first argument, as bits. */
 #define FD_SYSCALLS_LOW ( \

@@ -14,14 +14,18 @@
 
 #ifdef __bpf__
 typedef __u8 wire_u8;
+typedef __s8 wire_s8;
 typedef __u16 wire_u16;
+typedef __s16 wire_s16;
 typedef __u32 wire_u32;
 typedef __s32 wire_s32;
 typedef __u64 wire_u64;
 #else
 #include <stdint.h>
 typedef uint8_t wire_u8;
+typedef int8_t wire_s8;
 typedef uint16_t wire_u16;
+typedef int16_t wire_s16;
 typedef uint32_t wire_u32;
 typedef int32_t wire_s32;
 typedef uint64_t wire_u64;
@@ -141,13 +145,35 @@ struct wire_sample {
 	wire_u64 stack;
 };
 
+/* How a user frame was found: the highest byte of its address. */
+enum wire_via {
+	WIRE_VIA_REGISTERS = 0,     /* the leaf: where the thread was */
+	WIRE_VIA_TABLE = 1,         /* the caller, by rows compiled from .eh_frame */
+	WIRE_VIA_FRAME_POINTER = 2, /* the caller, by the chain of frame pointers */
+	WIRE_VIA_SIGNAL_FRAME = 3,  /* what a signal interrupted */
+};
+
+/* Why a user stack ends: wire_header.flags of a stack. */
+enum wire_end {
+	WIRE_END_NONE = 0,             /* it has no user frames */
+	WIRE_END_ROOT = 1,             /* the thread's root: complete */
+	WIRE_END_TOO_DEEP = 2,
+	WIRE_END_UNREADABLE = 3,       /* stack memory that is not resident, or no memory at all */
+	WIRE_END_NO_RULE = 4,          /* .eh_frame says it in a way that rows cannot */
+	WIRE_END_UNKNOWN_MAPPING = 5,  /* an address in no known executable mapping */
+	WIRE_END_NO_TABLES = 6,        /* the process's mappings are not known yet */
+	WIRE_END_NO_FRAME_POINTER = 7, /* code without rows, and bp is no frame pointer */
+	WIRE_END_LOOP = 8,             /* a rule that leads back */
+};
+
 struct wire_stack {
 	struct wire_header header;
 	wire_u64 id;            /* hash of tgid and addresses; never 0 */
 	wire_u32 tgid;
 	wire_u16 kernel_frames; /* first in `addresses` */
 	wire_u16 user_frames;
-	/* wire_u64 addresses[kernel_frames + user_frames], leaf first */
+	/* wire_u64 addresses[kernel_frames + user_frames], leaf first; of user frames, the highest byte is an
+	 * enum wire_via: user addresses have at most 56 bits */
 };
 
 struct wire_thread {

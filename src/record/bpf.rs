@@ -12,6 +12,7 @@ use holdup_events::event::{LifecycleChange, SnapshotState};
 use holdup_events::recording::{Cost, JournalWriter, SourceState};
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
+use super::stack_tables::StackTables;
 use super::{Outcome, Recorder, Subject, Tally, Watched};
 use crate::cli::StackChoice;
 
@@ -19,6 +20,8 @@ use crate::cli::StackChoice;
 const STACKS_PER_SECOND: u32 = 5_000;
 /// How long the rings fill between two looks. The main ring holds more than a second of the worst rate seen.
 const PAUSE: Duration = Duration::from_millis(10);
+const SHORT_PAUSE: Duration = Duration::from_millis(1);
+const MAPPING_SPELL: Duration = Duration::from_millis(50);
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
 /// Everything that one recording needs while it runs.
@@ -26,6 +29,7 @@ struct Loop {
     session: Session,
     decoder: WireDecoder,
     mappings: Option<MappingFeed>,
+    stack_tables: StackTables,
     targets: BTreeSet<u32>,
     journal: JournalWriter,
     tally: Tally,
@@ -53,8 +57,10 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
     let session = Session::start(&options)?;
     privileges::drop_unneeded()?;
+    let stack_tables = StackTables::start(session.unwind_tables()?);
     let mut recording = Loop {
         session,
+        stack_tables,
         decoder: WireDecoder::default(),
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
@@ -63,6 +69,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         bad_records: 0,
     };
     recording.know_mappings(&subject);
+    recording.stack_tables.flush();
     recording.snapshot()?;
     let start_ns = lower::now().0;
     let mut watched = match subject {
@@ -98,13 +105,18 @@ impl Loop {
             }
             known.into_iter().for_each(|mapping| self.journal.push(&Event::Mapping(mapping)));
         }
+        self.tell_stack_tables();
     }
 
     fn run(&mut self, watched: &mut Watched, over: &dyn Fn() -> bool) -> Option<launch::Ending> {
         let mut flushed = Instant::now();
+        let mut mapped = Instant::now();
         loop {
             let ended = watched.ended();
             self.drain();
+            if self.tell_stack_tables() {
+                mapped = Instant::now();
+            }
             if let Some(ending) = ended {
                 return ending;
             }
@@ -116,15 +128,24 @@ impl Loop {
                 flushed = Instant::now();
             }
             if self.session.waiting() < 1 << 20 {
-                std::thread::sleep(PAUSE);
+                // Where one binary was mapped, more follow: stacks through them need their tables.
+                std::thread::sleep(if mapped.elapsed() < MAPPING_SPELL { SHORT_PAUSE } else { PAUSE });
             }
         }
+    }
+
+    /// Hands over changed mappings; `true` if there were any.
+    fn tell_stack_tables(&mut self) -> bool {
+        let changed = self.mappings.as_mut().map(MappingFeed::take_changed).unwrap_or_default();
+        let any = !changed.is_empty();
+        changed.into_iter().for_each(|(tgid, mappings)| self.stack_tables.process(tgid, mappings));
+        any
     }
 
     /// Definitions and mappings are few and come in rings of their own: merged into the records by time, so
     /// that the journal stays nearly sorted even when the recorder was kept from its CPU for long.
     fn drain(&mut self) -> usize {
-        let Loop { session, decoder, mappings, targets, journal, tally, bad_records } = self;
+        let Loop { session, decoder, mappings, targets, journal, tally, bad_records, .. } = self;
         let mut early = Vec::new();
         let mut drained = session.drain_definitions(&mut |record| {
             let taken = decoder.decode(record, &mut |event| {
@@ -197,6 +218,12 @@ impl Loop {
             name: "mappings".to_owned(),
             active: self.mappings.is_some(),
             missing: mappings_missing.to_owned(),
+            ..SourceState::default()
+        });
+        sources.push(SourceState {
+            name: "stack-tables".to_owned(),
+            active: true,
+            missing: self.stack_tables.finish().join("; "),
             ..SourceState::default()
         });
         for missing in self.session.missing() {

@@ -4,6 +4,7 @@ mod bpf;
 pub mod finish;
 mod lower;
 mod place;
+mod stack_tables;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

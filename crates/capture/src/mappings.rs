@@ -19,6 +19,16 @@ pub fn read_maps(tgid: u32) -> Vec<RawMapping> {
     parse_maps(&String::from_utf8_lossy(&bytes), tgid, crate::lower::now())
 }
 
+/// The bytes of the vdso, which is the same for every process of the machine.
+pub fn own_vdso() -> Option<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let own = read_maps(std::process::id());
+    let vdso = own.iter().find(|mapping| mapping.path == "[vdso]")?;
+    let mut bytes = vec![0; usize::try_from(vdso.end.checked_sub(vdso.start)?).ok()?];
+    fs::File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, vdso.start).ok()?;
+    Some(bytes)
+}
+
 /// The executable lines of a `maps` file.
 pub fn parse_maps(text: &str, tgid: u32, at: Timestamp) -> Vec<RawMapping> {
     text.lines().filter_map(|line| parse_maps_line(line, tgid, at)).collect()
@@ -83,9 +93,14 @@ impl AddressSpaces {
         copied
     }
 
-    /// A process is gone, or its memory is.
-    pub fn clear(&mut self, tgid: u32) {
-        self.mappings.remove(&tgid);
+    /// A process is gone, or its memory is; `false`: it was not known.
+    pub fn clear(&mut self, tgid: u32) -> bool {
+        self.mappings.remove(&tgid).is_some()
+    }
+
+    /// What a process has mapped.
+    pub fn of(&self, tgid: u32) -> &[RawMapping] {
+        self.mappings.get(&tgid).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -111,6 +126,8 @@ pub struct MappingFeed {
     spaces: AddressSpaces,
     /// Children of wanted processes: the caller may not have heard of them yet.
     children: BTreeSet<u32>,
+    /// Processes whose mappings are others than [`MappingFeed::take_changed`] told last.
+    changed: BTreeSet<u32>,
     drained: Timestamp,
     bytes: Vec<u8>,
 }
@@ -127,15 +144,23 @@ impl MappingFeed {
             rings.push((CpuId(cpu), Ring::map(fd, RING_BYTES)?));
         }
         let drained = crate::lower::now();
-        let (spaces, children) = (AddressSpaces::default(), BTreeSet::new());
-        Ok(MappingFeed { rings, spaces, children, drained, bytes: Vec::new() })
+        let (spaces, children, changed) = (AddressSpaces::default(), BTreeSet::new(), BTreeSet::new());
+        Ok(MappingFeed { rings, spaces, children, changed, drained, bytes: Vec::new() })
     }
 
     /// Tells the feed what a process had mapped before (see [`read_maps`]), so that a fork copies it.
     pub fn add_known(&mut self, mappings: &[RawMapping]) {
         for mapping in mappings {
             self.spaces.map(mapping);
+            self.changed.insert(mapping.tgid);
         }
+    }
+
+    /// The processes whose mappings have changed since the last call, with all that they have now; none for
+    /// one that is gone.
+    pub fn take_changed(&mut self) -> Vec<(u32, Vec<RawMapping>)> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|tgid| (tgid, self.spaces.of(tgid).to_vec())).collect()
     }
 
     /// Gives new mappings of the processes that `wanted` says and of their children, in time order, and what
@@ -173,17 +198,25 @@ impl MappingFeed {
             Record::Mmap(mmap) if self.children.contains(&mmap.tgid) || wanted(mmap.tgid) => {
                 let mapping = mapping_of(mmap, at);
                 if self.spaces.map(&mapping) {
+                    self.changed.insert(mapping.tgid);
                     sink(Event::Mapping(mapping));
                 }
             }
             Record::Fork(task) if task.tgid != task.parent_tgid && self.follows_fork(task, wanted) => {
                 self.children.insert(task.tgid);
+                self.changed.insert(task.tgid);
                 let copies = self.spaces.fork(task.parent_tgid, task.tgid, at);
                 copies.into_iter().map(Event::Mapping).for_each(sink);
             }
-            Record::Comm(comm) if comm.exec => self.spaces.clear(comm.tgid),
+            Record::Comm(comm) if comm.exec => {
+                if self.spaces.clear(comm.tgid) {
+                    self.changed.insert(comm.tgid);
+                }
+            }
             Record::Exit(task) if task.tid == task.tgid => {
-                self.spaces.clear(task.tgid);
+                if self.spaces.clear(task.tgid) {
+                    self.changed.insert(task.tgid);
+                }
                 self.children.remove(&task.tgid);
             }
             Record::Lost(events) => {

@@ -5,6 +5,7 @@ pub mod assemble;
 pub mod reorder;
 pub mod states;
 pub mod symbols;
+pub mod unwind;
 pub mod wait_reason;
 pub mod wire;
 

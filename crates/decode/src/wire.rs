@@ -9,6 +9,7 @@ use holdup_events::event::{
     Lifecycle, LifecycleChange, Outcome, RawStack, RawWait, Sample, Snapshot, SnapshotState, Switch,
     WakeContext, Waking,
 };
+use holdup_events::tables::{FrameVia, StackEnd};
 use holdup_events::{CpuId, Event, Loss, ObjectKind, Timestamp};
 
 /// Sizes of the structs of `bpf/wire.h`, in bytes.
@@ -329,13 +330,41 @@ fn stack(fields: &Fields<'_>) -> Option<RawStack> {
     let (kernel_frames, user_frames) = (fields.u16(28), fields.u16(30));
     let count = usize::from(kernel_frames) + usize::from(user_frames);
     let bytes = fields.0.get(size::STACK..size::STACK + count * 8)?;
+    let sent = Fields(bytes);
+    let user = usize::from(kernel_frames)..count;
     Some(RawStack {
         at: fields.at(),
         id: fields.u64(16),
         tgid: fields.u32(24),
         kernel_frames,
-        addresses: (0..count).map(|index| Fields(bytes).u64(index * 8)).collect(),
+        addresses: (0..count)
+            .map(
+                |index| {
+                    if user.contains(&index) {
+                        sent.u64(index * 8) & USER_ADDRESS
+                    } else {
+                        sent.u64(index * 8)
+                    }
+                },
+            )
+            .collect(),
+        vias: user.map(|index| via((sent.u64(index * 8) >> 56) as u8)).collect(),
+        end: StackEnd::from_code(fields.flags()).unwrap_or_default(),
     })
+}
+
+/// User addresses have at most 56 bits; the rest is `enum wire_via`.
+const USER_ADDRESS: u64 = u64::MAX >> 8;
+
+/// `enum wire_via`; `enum wire_end` has the codes of [`StackEnd`].
+fn via(code: u8) -> FrameVia {
+    match code {
+        0 => FrameVia::Registers,
+        1 => FrameVia::Table,
+        2 => FrameVia::FramePointer,
+        3 => FrameVia::SignalFrame,
+        _ => FrameVia::Unknown,
+    }
 }
 
 fn lifecycle(fields: &Fields<'_>, kind: u8) -> Lifecycle {

@@ -2,6 +2,7 @@
 //!
 //! Events refer to threads by the kernel's `tid`; dense ids are given when the tables are built.
 
+use crate::tables::{FrameVia, StackEnd};
 use crate::wait::ObjectKind;
 use crate::{CpuId, Loss, Timestamp};
 
@@ -164,6 +165,10 @@ pub struct RawStack {
     pub kernel_frames: u16,
     /// Leaf first. All but the leaf are return addresses.
     pub addresses: Vec<u64>,
+    /// How each of the user's addresses was found; shorter than them where that is not told.
+    pub vias: Vec<FrameVia>,
+    /// Why there are no more.
+    pub end: StackEnd,
 }
 
 /// See [`Event::Lifecycle`].

@@ -199,7 +199,7 @@ impl Plain {
                 self.trace.frames.push(frame);
                 self.trace.frames.len() - 1
             });
-            parent = self.trace.stacks.append(StackRow { frame: FrameId(number as u32), parent });
+            parent = self.trace.stacks.append(StackRow { frame: FrameId(number as u32), parent, ..StackRow::default() });
         }
         self.stacks.insert(stack.id, parent);
     }

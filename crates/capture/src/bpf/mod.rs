@@ -8,6 +8,8 @@ mod programs;
 mod ring;
 mod sampler;
 mod session;
+mod unwind_tables;
 
 pub use probe_cost::ProbeCost;
 pub use session::{Counters, Options, STREAMS, Session, Stacks, Target};
+pub use unwind_tables::{MAPPINGS_MAX, MappedRows, UnwindTables};

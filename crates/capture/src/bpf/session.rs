@@ -8,6 +8,7 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
 use super::ring::Ring;
 use super::sampler::{self, Sampler};
+use super::unwind_tables::UnwindTables;
 use super::{messages, programs};
 use crate::error::CaptureError;
 use crate::sources::Source;
@@ -94,6 +95,11 @@ impl Session {
     /// Makes one more process a target, with the children it starts from now on.
     pub fn add_target(&self, tgid: u32) -> Result<(), CaptureError> {
         programs::add_target(&self.object, tgid)
+    }
+
+    /// Where the walker of user stacks finds its tables. Once.
+    pub fn unwind_tables(&self) -> Result<UnwindTables, CaptureError> {
+        UnwindTables::open(&self.object)
     }
 
     /// Sources that this kernel has no place for.

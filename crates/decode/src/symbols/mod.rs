@@ -6,7 +6,7 @@ mod kernel;
 use std::collections::{BTreeMap, HashMap};
 
 use holdup_events::event::RawStack;
-use holdup_events::tables::{Frame, FrameKind, Frames, Mapping, StackRow, Stacks};
+use holdup_events::tables::{Frame, FrameKind, FrameVia, Frames, Mapping, StackEnd, StackRow, Stacks};
 use holdup_events::{FrameId, ProcessId, StackId, Timestamp};
 
 use crate::states::Catalogue;
@@ -97,7 +97,7 @@ impl<'a> Symbols<'a> {
         let unknown = interned.frame(Frame::default());
         for (row, raw) in rows.iter_mut().zip(&catalogue.stacks).skip(1) {
             if raw.is_none() {
-                *row = StackRow { frame: unknown, parent: StackId::NONE };
+                *row = StackRow { frame: unknown, ..StackRow::default() };
             }
         }
         rows.append(&mut interned.parents);
@@ -116,11 +116,14 @@ impl<'a> Symbols<'a> {
         let last = raw.addresses.len().checked_sub(1)?;
         for (index, address) in raw.addresses.iter().enumerate().rev() {
             let in_kernel = index < usize::from(raw.kernel_frames);
+            let user_index = index.checked_sub(usize::from(raw.kernel_frames));
+            let via = user_index.and_then(|index| raw.vias.get(index)).copied().unwrap_or_default();
             // All but the leaf are return addresses: the call is just before. The first user frame under
-            // kernel frames is where the syscall or interrupt was: exact as well.
-            let exact = index == 0 || index == usize::from(raw.kernel_frames);
+            // kernel frames is where the syscall or interrupt was: exact as well; so is what a signal interrupted.
+            let exact = index == 0 || user_index == Some(0) || via == FrameVia::SignalFrame;
             let frame = self.frame(*address, !exact, in_kernel, (process, raw), maps, interned);
-            let row = StackRow { frame, parent: below };
+            let end = if index == last { raw.end } else { StackEnd::Unknown };
+            let row = StackRow { frame, parent: below, via, end };
             if index == 0 {
                 return Some(row);
             }
@@ -131,7 +134,6 @@ impl<'a> Symbols<'a> {
             }
             below = StackId(id);
         }
-        debug_assert!(last < raw.addresses.len());
         None
     }
 

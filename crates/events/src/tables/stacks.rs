@@ -12,6 +12,10 @@ pub struct StackRow {
     pub frame: FrameId,
     /// The caller's stack; [`StackId::NONE`] at the root.
     pub parent: StackId,
+    /// How `frame` was found.
+    pub via: FrameVia,
+    /// Where there is no caller: why.
+    pub end: StackEnd,
 }
 
 /// All stacks; row 0 is "none" and has no frame.
@@ -50,6 +54,18 @@ impl Stacks {
         &self.rows
     }
 
+    /// Why a stack has no further callers.
+    pub fn end(&self, stack: StackId) -> StackEnd {
+        let mut row = self.rows.get(stack.index());
+        for _ in 0..DEPTH_MAX {
+            match row {
+                Some(found) if found.parent != StackId::NONE => row = self.rows.get(found.parent.index()),
+                _ => break,
+            }
+        }
+        row.map_or(StackEnd::Unknown, |row| row.end)
+    }
+
     /// The frames of a stack, leaf first; at most [`DEPTH_MAX`], so that rows which a broken recording
     /// makes point at each other end too.
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = FrameId> + '_ {
@@ -63,6 +79,46 @@ impl Stacks {
             Some(row.frame)
         })
         .take(DEPTH_MAX)
+    }
+}
+
+crate::wait::codes! {
+    /// How a frame was found: how far it can be trusted.
+    FrameVia {
+        /// Not told (a kernel frame, or a frame of an imported recording).
+        Unknown = 0 "unknown",
+        /// Where the thread was: its registers.
+        Registers = 1 "registers",
+        /// By the binary's unwind table (`.eh_frame`).
+        Table = 2 "table",
+        /// By the chain of frame pointers: a guess where code keeps none.
+        FramePointer = 3 "frame-pointer",
+        /// Where a signal interrupted the thread.
+        SignalFrame = 4 "signal-frame",
+    }
+}
+
+crate::wait::codes! {
+    /// Why a stack ends where it does.
+    StackEnd {
+        /// Not told.
+        Unknown = 0 "unknown",
+        /// At the thread's root: it is complete.
+        Root = 1 "root",
+        /// It has more frames than are taken.
+        TooDeep = 2 "too-deep",
+        /// Stack memory could not be read (paged out).
+        Unreadable = 3 "unreadable",
+        /// The binary describes a frame in a way that is not understood.
+        NoRule = 4 "no-rule",
+        /// An address that is in no known executable mapping.
+        UnknownMapping = 5 "unknown-mapping",
+        /// The process's binaries were not known yet (the first moments after an exec).
+        NoTables = 6 "no-tables",
+        /// Code that nothing describes, and that keeps no frame pointer.
+        NoFramePointer = 7 "no-frame-pointer",
+        /// A description that leads back to where it was.
+        Loop = 8 "loop",
     }
 }
 

@@ -247,6 +247,7 @@ impl Follower {
                 tgid: origin.tgid,
                 kernel_frames: sample.kernel_frames,
                 addresses: sample.addresses,
+                ..RawStack::default()
             }));
         }
         id

@@ -6,6 +6,7 @@ use crate::event::{
     Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawStack, RawWait, Sample, Snapshot,
     SnapshotState, Switch, WakeContext, Waking,
 };
+use crate::tables::{FrameVia, StackEnd};
 use crate::{CpuId, Loss, ObjectKind, Timestamp};
 
 /// Decodes the events of one chunk, in order.
@@ -134,7 +135,15 @@ impl<'a> Decoder<'a> {
             last = self.input.difference(last)?;
             addresses.push(last);
         }
-        Ok(RawStack { at, id, tgid, kernel_frames, addresses })
+        let end = StackEnd::from_code(self.input.byte()?).unwrap_or_default();
+        let mut vias = Vec::new();
+        for _ in 0..self.input.varint()? {
+            let via = FrameVia::from_code(self.input.byte()?).unwrap_or_default();
+            // Never more than there are addresses, whatever the number says.
+            let run = usize::try_from(self.input.varint()?).unwrap_or(usize::MAX);
+            vias.resize((vias.len().saturating_add(run)).min(addresses.len()), via);
+        }
+        Ok(RawStack { at, id, tgid, kernel_frames, addresses, vias, end })
     }
 
     fn lifecycle(&mut self) -> Result<Lifecycle, CodecError> {

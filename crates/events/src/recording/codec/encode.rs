@@ -100,6 +100,14 @@ impl Encoder {
             put_difference(out, *address, last);
             last = *address;
         }
+        out.push(stack.end as u8);
+        // Frames of one kind stand together: runs.
+        let runs: Vec<_> = stack.vias.chunk_by(|a, b| a == b).collect();
+        put_varint(out, runs.len() as u64);
+        for run in runs {
+            out.push(run.first().map_or(0, |via| *via as u8));
+            put_varint(out, run.len() as u64);
+        }
     }
 
     fn lifecycle(&mut self, lifecycle: &crate::event::Lifecycle, out: &mut Vec<u8>) {

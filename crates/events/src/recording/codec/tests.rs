@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::event::*;
+use crate::tables::{FrameVia, StackEnd};
 use crate::{CpuId, Loss, ObjectKind, Timestamp};
 use proptest::prelude::*;
 
@@ -120,7 +121,9 @@ fn event() -> impl Strategy<Value = Event> {
                 id,
                 tgid,
                 kernel_frames,
-                addresses
+                vias: addresses.iter().map(|a| FrameVia::ALL[(*a % 5) as usize]).collect(),
+                end: StackEnd::ALL[(id % 9) as usize],
+                addresses,
             })),
         (time(), any::<u32>(), any::<[u64; 3]>(), ".{0,30}", proptest::collection::vec(any::<u8>(), 0..20))
             .prop_map(|(at, tgid, [start, end, file_offset], path, build_id)| Event::Mapping(RawMapping {

@@ -5,7 +5,7 @@ use parquet::errors::Result;
 use super::{Place, contained};
 use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
-use crate::tables::{Frame, FrameKind, Mapping, Process, StackRow, Stacks, Thread};
+use crate::tables::{Frame, FrameKind, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks, Thread};
 use crate::{
     CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason,
 };
@@ -102,9 +102,17 @@ fn waits(table: &TableReader) -> Result<Vec<Wait>> {
 fn stacks(table: &TableReader) -> Result<Stacks> {
     let mut parents = table.all_u32("parent")?.into_iter();
     let frames = table.all_u32("frame")?;
+    // Recordings of the first format have neither.
+    let mut vias = table.all_u32("via").unwrap_or_default().into_iter();
+    let mut ends = table.all_u32("end").unwrap_or_default().into_iter();
     let rows = frames
         .into_iter()
-        .map(|frame| StackRow { frame: FrameId(frame), parent: StackId(next(&mut parents)) })
+        .map(|frame| StackRow {
+            frame: FrameId(frame),
+            parent: StackId(next(&mut parents)),
+            via: FrameVia::from_code(next(&mut vias) as u8).unwrap_or_default(),
+            end: StackEnd::from_code(next(&mut ends) as u8).unwrap_or_default(),
+        })
         .collect();
     Ok(Stacks::from_rows(rows))
 }

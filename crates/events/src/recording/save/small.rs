@@ -79,7 +79,13 @@ fn waits(tables: &SmallTables<'_>) -> Vec<Values> {
 
 fn stacks(tables: &SmallTables<'_>) -> Vec<Values> {
     let rows = tables.stacks.rows();
-    vec![numbers(rows.len()), narrow(rows, |row| row.frame.0), narrow(rows, |row| row.parent.0)]
+    vec![
+        numbers(rows.len()),
+        narrow(rows, |row| row.frame.0),
+        narrow(rows, |row| row.parent.0),
+        narrow(rows, |row| row.via as u32),
+        narrow(rows, |row| row.end as u32),
+    ]
 }
 
 fn frames(tables: &SmallTables<'_>) -> Vec<Values> {

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * User stacks without frame pointers: one step from a frame to its caller.
+ *
+ * User space compiles each binary's .eh_frame to rows (crates/decode/src/unwind), sorted by pc: how to find
+ * the canonical frame address (CFA: the stack pointer before the call) and the caller's frame pointer. The return
+ * address is always at CFA - 8 (x86-64 psABI). Code without rows (JIT, gaps) is walked by frame pointers.
+ *
+ * This file also compiles for user space (crates/testkit), against recorded stacks. The two
+ * sides differ in three things, which whoever includes this defines: UNWIND_FUNCTION (how a function is declared),
+ * unwind_read(to, bytes, address) and unwind_row_at(index, row).
+ */
+#ifndef HOLDUP_UNWIND_H
+#define HOLDUP_UNWIND_H
+
+#define UNWIND_MAPPINGS_MAX 512
+#define UNWIND_SEARCH_STEPS 24 /* 2^24 rows in one binary */
+
+/* What a row says, in its highest byte; crates/decode/src/unwind/row.rs writes them. */
+enum unwind_kind {
+	UNWIND_GAP = 0,    /* nothing is known: frame pointers */
+	UNWIND_SP = 1,     /* CFA = sp + cfa * 8 */
+	UNWIND_BP = 2,     /* CFA = bp + cfa * 8 */
+	UNWIND_PLT = 3,    /* CFA = sp + 8 + (ip & 15 >= cfa ? 8 : 0) */
+	UNWIND_DEREF = 4,  /* CFA = *(bp + cfa * 8), the caller's bp at *bp: realigned stacks */
+	UNWIND_SIGNAL = 5, /* the kernel's signal frame is at sp */
+	UNWIND_STOP = 6,   /* nobody called this: the thread's root */
+	UNWIND_BAD = 7,    /* a rule that rows cannot say */
+};
+
+/* Packed: pc relative to the table's base in bits 0..31, cfa / 8 in 32..47 (signed), the caller's bp at
+ * CFA + 8 * bits 48..55 (signed; 0: bp unchanged), kind in 56..63. */
+typedef wire_u64 unwind_row;
+
+struct unwind_mapping {
+	wire_u64 start;
+	wire_u64 end;
+	wire_u64 base;      /* ip - base is the pc of rows */
+	wire_u32 first_row;
+	wire_u32 rows;      /* 0: none; frame pointers */
+};
+
+/* Executable mappings of one process, sorted by start. */
+struct unwind_process {
+	wire_u32 count;
+	wire_u32 pad;
+	struct unwind_mapping mappings[UNWIND_MAPPINGS_MAX];
+};
+
+struct unwind_state {
+	wire_u64 ip;
+	wire_u64 sp;
+	wire_u64 bp;
+	wire_u32 exact;   /* 1: ip is the next instruction; 0: a return address, the call is just before */
+	wire_u32 via;     /* enum wire_via: how this frame was found */
+	wire_u32 mapping; /* index of the last mapping found: callers are often in the same */
+	wire_u32 depth;   /* frames before this one */
+};
+
+#define UNWIND_NOWHERE (~0U)
+
+/* Index of the mapping that holds `ip`, or UNWIND_NOWHERE. */
+UNWIND_FUNCTION wire_u32 unwind_find_mapping(const struct unwind_process *process, wire_u64 ip, wire_u32 hint)
+{
+	wire_u32 low = 0, high, middle;
+
+	if (!process)
+		return UNWIND_NOWHERE;
+	if (hint < UNWIND_MAPPINGS_MAX && hint < process->count && process->mappings[hint].start <= ip &&
+	    ip < process->mappings[hint].end)
+		return hint;
+	high = process->count;
+	for (int step = 0; step < 10; step++) {
+		if (low >= high)
+			break;
+		middle = (low + high) / 2;
+		unwind_opaque(middle);
+		if (middle >= UNWIND_MAPPINGS_MAX)
+			return UNWIND_NOWHERE;
+		if (process->mappings[middle].start <= ip)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == 0)
+		return UNWIND_NOWHERE;
+	low--;
+	unwind_opaque(low);
+	if (low >= UNWIND_MAPPINGS_MAX || ip >= process->mappings[low].end)
+		return UNWIND_NOWHERE;
+	return low;
+}
+
+/* The last of `rows` rows from `first` on that is not behind `pc`; 0 (a gap) if there is none. */
+UNWIND_FUNCTION wire_u64 unwind_find_row(wire_u32 first, wire_u32 rows, wire_u32 pc)
+{
+	wire_u32 low = 0, high = rows;
+	unwind_row row = 0, found = 0;
+
+	for (int step = 0; step < UNWIND_SEARCH_STEPS; step++) {
+		wire_u32 middle = low + (high - low) / 2;
+
+		if (low >= high)
+			break;
+		if (unwind_row_at(first + middle, &row))
+			return 0;
+		if ((wire_u32)row <= pc) {
+			found = row;
+			low = middle + 1;
+		} else {
+			high = middle;
+		}
+	}
+	return found;
+}
+
+/* By the chain of frame pointers. */
+UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const struct unwind_process *process)
+{
+	wire_u64 saved[2]; /* the caller's bp, the return address */
+
+	if (!state)
+		return WIRE_END_UNREADABLE;
+	if (!state->bp && state->depth)
+		return WIRE_END_ROOT; /* code with frame pointers clears bp where a thread starts */
+	if (state->bp < state->sp || (state->bp & 7))
+		return WIRE_END_NO_FRAME_POINTER;
+	if (unwind_read(saved, sizeof(saved), state->bp))
+		return WIRE_END_UNREADABLE;
+	if (!saved[1])
+		return WIRE_END_ROOT;
+	if (unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE)
+		return WIRE_END_NO_FRAME_POINTER;
+	state->sp = state->bp + 16;
+	state->bp = saved[0];
+	state->ip = saved[1];
+	state->exact = 0;
+	state->via = WIRE_VIA_FRAME_POINTER;
+	return 0;
+}
+
+/* struct rt_sigframe (arch/x86/include/asm/sigframe.h): sp is at its ucontext when the handler returns. */
+UNWIND_FUNCTION int unwind_signal_frame(struct unwind_state *state)
+{
+	wire_u64 saved[9]; /* rbp rbx rdx rax rcx rsp rip at +120 */
+
+	if (!state)
+		return WIRE_END_UNREADABLE;
+	if (unwind_read(saved, 7 * 8, state->sp + 120))
+		return WIRE_END_UNREADABLE;
+	state->bp = saved[0];
+	state->sp = saved[5];
+	state->ip = saved[6];
+	state->exact = 1;
+	state->via = WIRE_VIA_SIGNAL_FRAME;
+	return state->ip ? 0 : WIRE_END_ROOT;
+}
+
+/* By a row whose CFA is known. */
+UNWIND_FUNCTION int unwind_to_caller(struct unwind_state *state, wire_u64 cfa, wire_u64 bp_at)
+{
+	wire_u64 saved[2]; /* the caller's bp if it is just below the return address, the return address */
+
+	if (!state)
+		return WIRE_END_UNREADABLE;
+	if (cfa <= state->sp && state->depth)
+		return WIRE_END_LOOP; /* the stack grows down: callers are above */
+	if (bp_at == cfa - 16) {
+		if (unwind_read(saved, sizeof(saved), bp_at))
+			return WIRE_END_UNREADABLE;
+		state->bp = saved[0];
+	} else {
+		if (unwind_read(&saved[1], 8, cfa - 8))
+			return WIRE_END_UNREADABLE;
+		if (bp_at && unwind_read(&state->bp, 8, bp_at))
+			return WIRE_END_UNREADABLE;
+	}
+	if (!saved[1])
+		return WIRE_END_ROOT;
+	state->ip = saved[1];
+	state->sp = cfa;
+	state->exact = 0;
+	state->via = WIRE_VIA_TABLE;
+	return 0;
+}
+
+/* From a frame to its caller: 0, or why there is none (enum wire_end). */
+UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_process *process)
+{
+	const struct unwind_mapping *mapping;
+	wire_u64 ip, cfa, bp_at = 0;
+	wire_s32 cfa_offset, bp_offset;
+	unwind_row row;
+	wire_u32 index;
+
+	if (!state || !process)
+		return WIRE_END_UNREADABLE;
+	ip = state->ip - !state->exact;
+	index = unwind_find_mapping(process, ip, state->mapping);
+	unwind_opaque(index);
+	if (index >= UNWIND_MAPPINGS_MAX)
+		return WIRE_END_UNKNOWN_MAPPING;
+	state->mapping = index;
+	mapping = &process->mappings[index];
+	row = unwind_find_row(mapping->first_row, mapping->rows, ip - mapping->base);
+	cfa_offset = (wire_s16)(row >> 32) * 8;
+	bp_offset = (wire_s8)(row >> 48) * 8;
+	switch (row >> 56) {
+	case UNWIND_SP:
+		cfa = state->sp + cfa_offset;
+		break;
+	case UNWIND_BP:
+		cfa = state->bp + cfa_offset;
+		break;
+	case UNWIND_PLT:
+		cfa = state->sp + 8 + ((ip & 15) >= (wire_u64)(cfa_offset / 8) ? 8 : 0);
+		break;
+	case UNWIND_DEREF:
+		if (unwind_read(&cfa, 8, state->bp + cfa_offset))
+			return WIRE_END_UNREADABLE;
+		bp_at = state->bp;
+		break;
+	case UNWIND_SIGNAL:
+		return unwind_signal_frame(state);
+	case UNWIND_STOP:
+		return WIRE_END_ROOT;
+	case UNWIND_GAP:
+		return unwind_by_frame_pointer(state, process);
+	default:
+		return WIRE_END_NO_RULE;
+	}
+	if (bp_offset)
+		bp_at = cfa + bp_offset;
+	return unwind_to_caller(state, cfa, bp_at);
+}
+
+#endif

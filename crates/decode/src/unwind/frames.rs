@@ -1,0 +1,160 @@
+//! `.eh_frame` and `.debug_frame` → rows, by gimli.
+
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, EndianSlice, LittleEndian, RegisterRule, UnwindContext,
+    UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
+};
+
+use super::expression::{self, Cfa};
+use super::row::{Kind, Row};
+
+type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Rows while they are collected.
+pub struct Rows {
+    base: u64,
+    rows: Vec<Row>,
+    max: usize,
+    /// Functions whose description makes no sense.
+    pub broken: usize,
+}
+
+impl Rows {
+    /// For a table with pcs relative to `base`, of at most `max` rows.
+    pub fn new(base: u64, max: usize) -> Rows {
+        Rows { base, rows: Vec::new(), max, broken: 0 }
+    }
+
+    /// No more fit.
+    pub fn full(&self) -> bool {
+        self.rows.len() >= self.max
+    }
+
+    fn push(&mut self, address: u64, kind: Kind, cfa: i16, bp: i8) {
+        let Some(pc) = address.checked_sub(self.base).and_then(|pc| u32::try_from(pc).ok()) else { return };
+        self.rows.push(Row { pc, kind, cfa, bp });
+    }
+
+    /// Every function of one section. A function that cannot be read costs only itself.
+    pub fn collect<'a, S>(&mut self, section: &S, bases: &BaseAddresses)
+    where
+        S: UnwindSection<Bytes<'a>>,
+        S::Offset: gimli::UnwindOffset<usize>,
+    {
+        let mut context = UnwindContext::new();
+        let mut entries = section.entries(bases);
+        while !self.full() {
+            let partial = match entries.next() {
+                Ok(Some(CieOrFde::Fde(partial))) => partial,
+                Ok(Some(CieOrFde::Cie(_))) => continue,
+                Ok(None) => return,
+                Err(_) => {
+                    self.broken += 1;
+                    return;
+                }
+            };
+            let Ok(fde) = partial.parse(S::cie_from_offset) else {
+                self.broken += 1;
+                continue;
+            };
+            let (start, end) = (fde.initial_address(), fde.end_address());
+            if start == 0 || end <= start {
+                continue; // of a function that the linker dropped
+            }
+            if self.function(section, bases, &fde, &mut context).is_none() {
+                self.broken += 1;
+                self.push(start, Kind::Bad, 0, 0);
+            }
+            self.push(end, Kind::Gap, 0, 0);
+        }
+    }
+
+    fn function<'a, S>(
+        &mut self,
+        section: &S,
+        bases: &BaseAddresses,
+        fde: &gimli::FrameDescriptionEntry<Bytes<'a>>,
+        context: &mut UnwindContext<usize>,
+    ) -> Option<()>
+    where
+        S: UnwindSection<Bytes<'a>>,
+        S::Offset: gimli::UnwindOffset<usize>,
+    {
+        let expression = |unread: &UnwindExpression<usize>| -> &'a [u8] {
+            unread.get(section).map_or(&[][..], |expression| expression.0.slice())
+        };
+        let mut table = fde.rows(section, bases, context).ok()?;
+        while let Some(row) = table.next_row().ok()? {
+            if self.full() {
+                return None;
+            }
+            let (kind, cfa, bp) = rule(row, fde.is_signal_trampoline(), &expression);
+            self.push(row.start_address(), kind, cfa, bp);
+        }
+        Some(())
+    }
+
+    /// The rows in the order of pc: of several at one pc what is known wins over a gap, the first over a later
+    /// one; neighbours that say the same are one.
+    pub fn finish(mut self) -> Vec<Row> {
+        self.rows.sort_by_key(|row| (row.pc, row.kind == Kind::Gap));
+        self.rows.dedup_by_key(|row| row.pc);
+        self.rows.dedup_by(|later, earlier| later.same_rule(earlier));
+        self.rows.shrink_to_fit();
+        self.rows
+    }
+}
+
+const BAD: (Kind, i16, i8) = (Kind::Bad, 0, 0);
+
+/// Units of 8 bytes, if they fit.
+fn words<T: TryFrom<i64>>(bytes: i64) -> Option<T> {
+    if bytes % 8 != 0 { None } else { T::try_from(bytes / 8).ok() }
+}
+
+fn rule<'a>(
+    row: &UnwindTableRow<usize>,
+    signal: bool,
+    expression: &dyn Fn(&UnwindExpression<usize>) -> &'a [u8],
+) -> (Kind, i16, i8) {
+    if signal && matches!(row.cfa(), CfaRule::Expression(_)) {
+        return (Kind::Signal, 0, 0);
+    }
+    match row.register(X86_64::RA) {
+        Some(RegisterRule::Undefined) => return (Kind::Stop, 0, 0),
+        // In `.debug_frame` of some assemblers the rule is left out: it is the usual one.
+        Some(RegisterRule::Offset(-8)) | None => {}
+        _ => return BAD,
+    }
+    let saved = row.register(X86_64::RBP);
+    let bp = match &saved {
+        None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(0),
+        Some(RegisterRule::Offset(offset)) => words::<i8>(*offset),
+        _ => None,
+    };
+    match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => {
+            let kind = match *register {
+                X86_64::RSP => Kind::StackPointer,
+                X86_64::RBP => Kind::FramePointer,
+                _ => return BAD,
+            };
+            match (words::<i16>(*offset), bp) {
+                (Some(cfa), Some(bp)) => (kind, cfa, bp),
+                _ => BAD,
+            }
+        }
+        CfaRule::Expression(unread) => match expression::cfa(expression(unread)) {
+            Cfa::Plt(threshold) => (Kind::Plt, threshold, 0),
+            Cfa::Deref(offset) => {
+                let at_bp = matches!(&saved, Some(RegisterRule::Expression(unread))
+                    if expression::is_at_rbp(expression(unread)));
+                match words::<i16>(offset) {
+                    Some(cfa) if at_bp => (Kind::Deref, cfa, 0),
+                    _ => BAD,
+                }
+            }
+            Cfa::Other => BAD,
+        },
+    }
+}

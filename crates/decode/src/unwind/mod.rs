@@ -1,0 +1,16 @@
+//! Unwind tables: a binary's `.eh_frame` (or `.debug_frame`) compiled to rows that the kernel programs walk
+//! (`bpf/unwind.h`).
+//!
+//! Pure: bytes in, rows out. Who maps what where, and the kernel's maps, are capture's.
+
+mod expression;
+mod frames;
+mod row;
+mod table;
+
+pub use row::{Kind, Row};
+pub use table::{Segment, Table, TableError};
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,68 @@
+//! One row of a table: from its pc on, how to find the caller's frame.
+
+/// How the canonical frame address (CFA: the stack pointer before the call) is found. The numbers are
+/// `enum unwind_kind` of `bpf/unwind.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Nothing is known here: the walker follows frame pointers.
+    Gap = 0,
+    /// CFA = sp + 8 × `cfa`.
+    StackPointer = 1,
+    /// CFA = bp + 8 × `cfa`.
+    FramePointer = 2,
+    /// A PLT entry: CFA = sp + 8, and 8 more behind its byte `cfa`.
+    Plt = 3,
+    /// CFA = *(bp + 8 × `cfa`), and the caller's bp is at *bp: functions that realign their stack.
+    Deref = 4,
+    /// The frame that the kernel made for a signal is at sp.
+    Signal = 5,
+    /// Nobody called this: the thread's root.
+    Stop = 6,
+    /// A rule that rows cannot say.
+    Bad = 7,
+}
+
+/// What holds from a pc on, until the next row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Relative to the table's base.
+    pub pc: u32,
+    /// See [`Kind`].
+    pub kind: Kind,
+    /// In units of 8 bytes, but for [`Kind::Plt`].
+    pub cfa: i16,
+    /// The caller's bp is saved at CFA + 8 × this; 0: bp still has it.
+    pub bp: i8,
+}
+
+impl Row {
+    /// A row without numbers.
+    pub fn plain(pc: u32, kind: Kind) -> Row {
+        Row { pc, kind, cfa: 0, bp: 0 }
+    }
+
+    /// As the kernel programs read it (`unwind_row` in `bpf/unwind.h`).
+    pub fn pack(self) -> u64 {
+        u64::from(self.pc)
+            | u64::from(self.cfa as u16) << 32
+            | u64::from(self.bp as u8) << 48
+            | u64::from(self.kind as u8) << 56
+    }
+
+    /// Says the same as `other`, from another pc on.
+    pub fn same_rule(&self, other: &Row) -> bool {
+        Row { pc: other.pc, ..*self } == *other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_their_places() {
+        let row = Row { pc: 0x1234_5678, kind: Kind::FramePointer, cfa: -2, bp: -3 };
+        assert_eq!(row.pack(), 0x02fd_fffe_1234_5678);
+    }
+}

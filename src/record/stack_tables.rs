@@ -1,0 +1,203 @@
+//! Unwind tables for what the traced processes map: compiled beside the recording, handed to the kernel
+//! programs. Without a table, stacks through that binary follow frame pointers.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use holdup_capture::bpf::{MappedRows, UnwindTables};
+use holdup_capture::mappings::{own_vdso, read_maps};
+use holdup_decode::unwind::{Segment, Table};
+use holdup_events::event::RawMapping;
+use object::ReadCache;
+
+/// Makes tables in a thread of its own: a big binary takes a tenth of a second.
+pub struct StackTables {
+    sender: Option<Sender<Work>>,
+    worker: Option<JoinHandle<Maker>>,
+}
+
+enum Work {
+    /// A process and all that it maps now.
+    Process(u32, Vec<RawMapping>),
+    /// Answer when everything before is done.
+    Flush(Sender<()>),
+}
+
+impl StackTables {
+    /// Starts the maker, with what nearly every program maps: the C library, its loader, the vdso.
+    pub fn start(tables: UnwindTables) -> StackTables {
+        let (sender, receiver) = channel();
+        let mut maker = Maker { tables, binaries: HashMap::new(), problems: Vec::new() };
+        let worker = std::thread::spawn(move || {
+            maker.warm_up();
+            maker.work(&receiver);
+            maker
+        });
+        StackTables { sender: Some(sender), worker: Some(worker) }
+    }
+
+    /// Tells what a process maps now.
+    pub fn process(&self, tgid: u32, mappings: Vec<RawMapping>) {
+        if let Some(sender) = &self.sender {
+            let _ = sender.send(Work::Process(tgid, mappings));
+        }
+    }
+
+    /// Waits until everything told so far is in place.
+    pub fn flush(&self) {
+        let (done, wait) = channel();
+        if let Some(sender) = &self.sender
+            && sender.send(Work::Flush(done)).is_ok()
+        {
+            let _ = wait.recv();
+        }
+    }
+
+    /// Ends the maker; what it could not make, and why.
+    pub fn finish(mut self) -> Vec<String> {
+        self.sender = None;
+        self.worker.take().and_then(|worker| worker.join().ok()).map_or(Vec::new(), |maker| maker.problems)
+    }
+}
+
+/// What tells one binary from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Identity {
+    BuildId(Vec<u8>),
+    File { path: String, device: u64, inode: u64, modified_s: i64 },
+    Vdso,
+}
+
+/// A binary whose rows are in the kernel.
+#[derive(Clone, Debug)]
+struct Binary {
+    segments: Vec<Segment>,
+    base: u64,
+    first_row: u32,
+    rows: u32,
+}
+
+struct Maker {
+    tables: UnwindTables,
+    binaries: HashMap<Identity, Option<Binary>>,
+    problems: Vec<String>,
+}
+
+impl Maker {
+    fn warm_up(&mut self) {
+        let own = std::process::id();
+        for mapping in read_maps(own) {
+            self.rows_of(own, &mapping);
+        }
+    }
+
+    fn work(&mut self, receiver: &Receiver<Work>) {
+        while let Ok(work) = receiver.recv() {
+            match work {
+                Work::Process(tgid, mappings) if mappings.is_empty() => self.tables.forget(tgid),
+                Work::Process(tgid, mappings) => self.process(tgid, &mappings),
+                Work::Flush(done) => {
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    fn process(&mut self, tgid: u32, mappings: &[RawMapping]) {
+        let mapped: Vec<MappedRows> = mappings.iter().map(|mapping| self.rows_of(tgid, mapping)).collect();
+        match self.tables.set_process(tgid, &mapped) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.problem(format!("process {tgid} has more executable mappings than are followed"));
+            }
+            Err(error) => self.problem(format!("process {tgid}: {error}")),
+        }
+    }
+
+    fn rows_of(&mut self, tgid: u32, mapping: &RawMapping) -> MappedRows {
+        let bare = MappedRows { start: mapping.start, end: mapping.end, ..MappedRows::default() };
+        let Some(binary) = self.binary(tgid, mapping) else { return bare };
+        let length = mapping.end.saturating_sub(mapping.start);
+        let place = (mapping.start, length, mapping.file_offset);
+        match Table::base_of(&binary.segments, binary.base, place) {
+            Some(base) => MappedRows { base, first_row: binary.first_row, rows: binary.rows, ..bare },
+            None => bare,
+        }
+    }
+
+    fn binary(&mut self, tgid: u32, mapping: &RawMapping) -> Option<Binary> {
+        let path = format!("/proc/{tgid}/root{}", mapping.path);
+        let identity = identify(&path, mapping)?;
+        if let Some(known) = self.binaries.get(&identity) {
+            return known.clone();
+        }
+        let binary = match compile(&identity, &path) {
+            Ok(table) => self.add(&mapping.path, table),
+            Err(reason) => {
+                self.problem(format!("{}: {reason}", mapping.path));
+                None
+            }
+        };
+        self.binaries.insert(identity, binary.clone());
+        binary
+    }
+
+    fn add(&mut self, path: &str, table: Table) -> Option<Binary> {
+        let rows = u32::try_from(table.rows.len()).ok()?;
+        let Some(first_row) = self.tables.add_rows(table.rows.iter().map(|row| row.pack())) else {
+            self.problem(format!("{path}: no room left for its {rows} rows"));
+            return None;
+        };
+        let binary = Binary { segments: table.segments, base: table.base, first_row, rows };
+        if !table.build_id.is_empty() {
+            // The same file may be met with its build id and without it.
+            self.binaries.insert(Identity::BuildId(table.build_id), Some(binary.clone()));
+        }
+        Some(binary)
+    }
+
+    fn problem(&mut self, what: String) {
+        const KEPT: usize = 20;
+        if self.problems.len() < KEPT && !self.problems.contains(&what) {
+            self.problems.push(what);
+        }
+    }
+}
+
+/// `None` for code that is in no file: a just-in-time compiler's.
+fn identify(path: &str, mapping: &RawMapping) -> Option<Identity> {
+    if mapping.path == "[vdso]" {
+        return Some(Identity::Vdso);
+    }
+    if !mapping.path.starts_with('/') {
+        return None;
+    }
+    if !mapping.build_id.is_empty() {
+        return Some(Identity::BuildId(mapping.build_id.clone()));
+    }
+    let about = std::fs::metadata(path).ok()?;
+    Some(Identity::File {
+        path: mapping.path.clone(),
+        device: about.dev(),
+        inode: about.ino(),
+        modified_s: about.mtime(),
+    })
+}
+
+fn compile(identity: &Identity, path: &str) -> Result<Table, String> {
+    if *identity == Identity::Vdso {
+        let vdso = own_vdso().ok_or("it cannot be read")?;
+        return Table::compile(vdso.as_slice()).map_err(|error| error.to_string());
+    }
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let table = Table::compile(&ReadCache::new(file)).map_err(|error| error.to_string())?;
+    match identity {
+        Identity::BuildId(mapped) if *mapped != table.build_id => {
+            Err("the file was replaced after it was mapped (another build id)".to_owned())
+        }
+        _ => Ok(table),
+    }
+}
