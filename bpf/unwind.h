@@ -114,6 +114,52 @@ UNWIND_FUNCTION wire_u64 unwind_find_row(wire_u32 first, wire_u32 rows, wire_u32
 	return found;
 }
 
+#define UNWIND_SCAN_WORDS 48
+
+/* Whether the code before `ip` is a call: e8 rel32, or ff /2 with the usual lengths. */
+UNWIND_FUNCTION int unwind_follows_call(wire_u64 ip)
+{
+	wire_u8 code[8];
+
+	if (unwind_read(code, sizeof(code), ip - sizeof(code)))
+		return 0;
+	if (code[3] == 0xe8)
+		return 1;
+	/* ff /2: the middle three bits of the second byte are 010. */
+	return (code[6] == 0xff && (code[7] & 0x38) == 0x10) || (code[5] == 0xff && (code[6] & 0x38) == 0x10) ||
+	       (code[4] == 0xff && (code[5] & 0x38) == 0x10) || (code[2] == 0xff && (code[3] & 0x38) == 0x10) ||
+	       (code[1] == 0xff && (code[2] & 0x38) == 0x10);
+}
+
+/*
+ * Code without rows that keeps no frame pointer (HotSpot's compilers): the next word on the stack that is a
+ * return address, by the code before it. A guess, and told as one. Such code saves the caller's bp below it.
+ */
+UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwind_process *process)
+{
+	wire_u64 saved[2]; /* the caller's bp, the return address */
+
+	if (!state)
+		return WIRE_END_UNREADABLE;
+	for (int word = 0; word < UNWIND_SCAN_WORDS; word++) {
+		wire_u64 at = state->sp + word * 8;
+
+		if (unwind_read(saved, sizeof(saved), at - 8))
+			return WIRE_END_UNREADABLE;
+		if (saved[1] < 4096 || unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE ||
+		    !unwind_follows_call(saved[1]))
+			continue;
+		if (word)
+			state->bp = saved[0];
+		state->sp = at + 8;
+		state->ip = saved[1];
+		state->exact = 0;
+		state->via = WIRE_VIA_SCAN;
+		return 0;
+	}
+	return WIRE_END_NO_FRAME_POINTER;
+}
+
 /* By the chain of frame pointers. */
 UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const struct unwind_process *process)
 {
@@ -123,14 +169,12 @@ UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const st
 		return WIRE_END_UNREADABLE;
 	if (!state->bp && state->depth)
 		return WIRE_END_ROOT; /* code with frame pointers clears bp where a thread starts */
-	if (state->bp < state->sp || (state->bp & 7))
-		return WIRE_END_NO_FRAME_POINTER;
-	if (unwind_read(saved, sizeof(saved), state->bp))
-		return WIRE_END_UNREADABLE;
+	if (state->bp < state->sp || (state->bp & 7) || unwind_read(saved, sizeof(saved), state->bp))
+		return unwind_by_scan(state, process);
 	if (!saved[1])
 		return WIRE_END_ROOT;
 	if (unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE)
-		return WIRE_END_NO_FRAME_POINTER;
+		return unwind_by_scan(state, process);
 	state->sp = state->bp + 16;
 	state->bp = saved[0];
 	state->ip = saved[1];

@@ -151,6 +151,7 @@ enum wire_via {
 	WIRE_VIA_TABLE = 1,         /* the caller, by rows compiled from .eh_frame */
 	WIRE_VIA_FRAME_POINTER = 2, /* the caller, by the chain of frame pointers */
 	WIRE_VIA_SIGNAL_FRAME = 3,  /* what a signal interrupted */
+	WIRE_VIA_SCAN = 4,          /* the next return address on the stack: a guess */
 };
 
 /* Why a user stack ends: wire_header.flags of a stack. */

@@ -363,6 +363,7 @@ fn via(code: u8) -> FrameVia {
         1 => FrameVia::Table,
         2 => FrameVia::FramePointer,
         3 => FrameVia::SignalFrame,
+        4 => FrameVia::Scan,
         _ => FrameVia::Unknown,
     }
 }

@@ -6,6 +6,7 @@ use gimli::{
 };
 
 use super::expression::{self, Cfa};
+use super::go::GoStacks;
 use super::row::{Kind, Row};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -92,6 +93,36 @@ impl Rows {
             self.push(row.start_address(), kind, cfa, bp);
         }
         Some(())
+    }
+
+    /// Adds another section's rows.
+    pub fn append(&mut self, other: Rows) {
+        self.rows.extend(other.rows);
+        self.broken += other.broken;
+    }
+
+    /// Takes in what a Go binary's line table says. Its functions save the caller's bp just below the return
+    /// address as soon as they have a frame (the compiler's `-framepointer`), though `.debug_frame` is silent.
+    pub fn apply_go(&mut self, stacks: &GoStacks) {
+        for row in self.rows.iter_mut().filter(|row| row.kind == Kind::StackPointer && row.cfa >= 2) {
+            row.bp = -2;
+        }
+        self.replace(&stacks.tops, Kind::Stop);
+        self.replace(&stacks.switches, Kind::Gap);
+    }
+
+    /// Whatever is described in `ranges` (sorted linked addresses), the whole of each is of `kind`.
+    fn replace(&mut self, ranges: &[(u64, u64)], kind: Kind) {
+        let base = self.base;
+        let covers = |row: &Row| {
+            let address = base + u64::from(row.pc);
+            let behind = ranges.partition_point(|(start, _)| *start <= address);
+            behind.checked_sub(1).and_then(|last| ranges.get(last)).is_some_and(|(_, end)| address < *end)
+        };
+        self.rows.retain(|row| !covers(row));
+        for (start, _) in ranges {
+            self.push(*start, kind, 0, 0);
+        }
     }
 
     /// The rows in the order of pc: of several at one pc what is known wins over a gap, the first over a later

@@ -5,6 +5,7 @@
 
 mod expression;
 mod frames;
+mod go;
 mod row;
 mod table;
 

@@ -6,6 +6,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ReadRef};
 
 use super::frames::Rows;
+use super::go;
 use super::row::Row;
 
 /// More rows than any binary seen has (150 MB of code: 1.2 M); hostile ones end here.
@@ -83,9 +84,14 @@ impl Table {
             rows.collect(&EhFrame::new(data, LittleEndian), &bases.clone().set_eh_frame(*address));
         }
         if let Some((data, _)) = &debug_frame {
+            let mut described = Rows::new(base, ROWS_MAX);
             let mut frames = DebugFrame::new(data, LittleEndian);
             frames.set_address_size(8);
-            rows.collect(&frames, &bases);
+            described.collect(&frames, &bases);
+            if let Some(stacks) = go::stacks(&file) {
+                described.apply_go(&stacks);
+            }
+            rows.append(described);
         }
         let broken = rows.broken;
         let build_id = file.build_id().ok().flatten().map(<[u8]>::to_vec).unwrap_or_default();

@@ -95,6 +95,8 @@ crate::wait::codes! {
         FramePointer = 3 "frame-pointer",
         /// Where a signal interrupted the thread.
         SignalFrame = 4 "signal-frame",
+        /// The next return address on the stack, behind code that nothing describes: a guess.
+        Scan = 5 "scan",
     }
 }
 
