@@ -56,6 +56,9 @@ struct per_cpu {
 	__u32 last_target;        /* a tgid found in `targets`, while the generation lasts */
 	__u32 last_generation;
 	struct probe_time probes[PROBES];
+	__u64 raw_window_start_ns; /* raw stacks are rationed */
+	__u32 raw_in_window;
+	__u32 raw_total;
 };
 
 struct {

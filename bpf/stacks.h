@@ -92,16 +92,13 @@ static __always_inline struct unwind_process *process_of(__u32 tgid)
 	return parent ? bpf_map_lookup_elem(&unwind_processes, parent) : 0;
 }
 
-/* Walks the user stack from `regs`; fills the addresses behind the kernel's, and how it ended. */
-static __always_inline __u64 walk_user(struct stack_scratch *stack, struct pt_regs *regs, __u32 tgid, __u64 hash)
+/* Walks the user stack from the registers in `leaf`; fills the addresses behind the kernel's, and how it ended. */
+static __always_inline __u64 walk_user(struct stack_scratch *stack, const struct unwind_state *leaf, __u32 tgid, __u64 hash)
 {
 	struct unwind_process *process = process_of(tgid);
-	struct unwind_state state = {};
+	struct unwind_state state = *leaf;
 	__u32 frames = 0, end = WIRE_END_TOO_DEEP;
 
-	state.ip = BPF_CORE_READ(regs, ip);
-	state.sp = BPF_CORE_READ(regs, sp);
-	state.bp = BPF_CORE_READ(regs, bp);
 	state.exact = 1;
 	for (; frames < USER_FRAMES_MAX; frames++) {
 		__u64 address = (state.ip & ~0ULL >> 8) | (__u64)state.via << 56;
@@ -157,6 +154,79 @@ static __noinline __u64 hash_kernel(struct stack_scratch *stack, __u32 count)
 	return hash;
 }
 
+#define RAW_CHUNK 512
+#define RAW_CHUNKS 32
+#define RAW_PER_WINDOW 48
+#define RAW_TOTAL_MAX 4096
+
+struct raw_scratch {
+	struct wire_raw_stack head;
+	__u64 addresses[KERNEL_FRAMES_MAX];
+	__u8 memory[RAW_CHUNK * RAW_CHUNKS];
+	__u8 room[RAW_CHUNK]; /* so that the verifier sees every copy inside */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCHES);
+	__type(key, __u32);
+	__type(value, struct raw_scratch);
+} raw_scratches SEC(".maps");
+
+static __always_inline bool may_send_raw(struct per_cpu *cpu, __u64 at_ns)
+{
+	if (at_ns - cpu->raw_window_start_ns > WINDOW_NS) {
+		cpu->raw_window_start_ns = at_ns;
+		cpu->raw_in_window = 0;
+	}
+	return cpu->raw_in_window++ < RAW_PER_WINDOW && cpu->raw_total++ < RAW_TOTAL_MAX;
+}
+
+/*
+ * Registers and stack memory, to be walked when the binaries are known. The memory follows the kernel's addresses
+ * without a gap, so it is copied to where those end.
+ */
+static __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind_state *leaf, __u64 at_ns)
+{
+	struct raw_scratch *raw = bpf_map_lookup_elem(&raw_scratches, &slot);
+	struct per_cpu *cpu = this_cpu();
+	__u32 kernel_frames, bytes = 0, total;
+	__u8 *memory;
+
+	if (!raw || !cpu || !stack || !leaf || !may_send_raw(cpu, at_ns))
+		return 0;
+	kernel_frames = stack->head.kernel_frames;
+	barrier_var(kernel_frames);
+	if (kernel_frames > KERNEL_FRAMES_MAX)
+		return 0;
+	for (__u32 i = 0; i < KERNEL_FRAMES_MAX; i++)
+		raw->addresses[i] = stack->addresses[i];
+	memory = (__u8 *)&raw->addresses[kernel_frames];
+	for (__u32 chunk = 0; chunk < RAW_CHUNKS; chunk++) {
+		if (bpf_probe_read_user(memory + chunk * RAW_CHUNK, RAW_CHUNK, (void *)(leaf->sp + chunk * RAW_CHUNK)))
+			break;
+		bytes += RAW_CHUNK;
+	}
+	fill_header(&raw->head.header, cpu, WIRE_RAW_STACK, WIRE_STREAM_DEFS, at_ns);
+	raw->head.header.flags = stack->head.header.flags;
+	raw->head.id = mix(mix(mix(at_ns, leaf->sp), leaf->ip), slot) | 1;
+	raw->head.tgid = stack->head.tgid;
+	raw->head.kernel_frames = kernel_frames;
+	raw->head.bytes = bytes;
+	raw->head.ip = leaf->ip;
+	raw->head.sp = leaf->sp;
+	raw->head.bp = leaf->bp;
+	total = sizeof(raw->head) + kernel_frames * 8 + bytes;
+	barrier_var(total);
+	if (total > sizeof(*raw))
+		return 0;
+	if (bpf_ringbuf_output(&definitions, raw, total, BPF_RB_NO_WAKEUP)) {
+		__sync_fetch_and_add(&cpu->lost[WIRE_STREAM_DEFS], 1);
+		return 0;
+	}
+	return raw->head.id;
+}
+
 /* Sends the stack unless it was sent before; its id, 0 if it could not be sent. */
 static __always_inline __u64 send_stack(struct per_cpu *cpu, struct stack_scratch *stack, __u64 id, __u64 at_ns)
 {
@@ -199,8 +269,22 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	stack->head.user_frames = 0;
 	stack->head.header.flags = WIRE_END_NONE;
 	id = mix(hash_kernel(stack, kernel_frames), stack->head.tgid);
-	if (task->mm && !(task->flags & PF_KTHREAD))
-		id = walk_user(stack, user_registers(task), stack->head.tgid, id);
+	if (task->mm && !(task->flags & PF_KTHREAD)) {
+		struct pt_regs *regs = user_registers(task);
+		struct unwind_state leaf = {};
+		__u64 raw;
+
+		leaf.ip = BPF_CORE_READ(regs, ip);
+		leaf.sp = BPF_CORE_READ(regs, sp);
+		leaf.bp = BPF_CORE_READ(regs, bp);
+		id = walk_user(stack, &leaf, stack->head.tgid, id);
+		if (stack->head.header.flags == WIRE_END_NO_TABLES ||
+		    stack->head.header.flags == WIRE_END_UNKNOWN_MAPPING) {
+			raw = send_raw(stack, slot, &leaf, at_ns);
+			if (raw)
+				return raw;
+		}
+	}
 	if (kernel_frames + stack->head.user_frames == 0)
 		return 0;
 	return send_stack(cpu, stack, id ? id : 1, at_ns);

@@ -43,6 +43,7 @@ enum wire_kind {
 	WIRE_RENAME = 9,         /* struct wire_thread */
 	WIRE_EXIT = 10,          /* struct wire_thread */
 	WIRE_SNAPSHOT = 11,      /* struct wire_snapshot, from the task iterator */
+	WIRE_RAW_STACK = 12,     /* struct wire_raw_stack + kernel addresses + stack memory */
 };
 
 /* Streams: one sequence per CPU for each. */
@@ -175,6 +176,19 @@ struct wire_stack {
 	wire_u16 user_frames;
 	/* wire_u64 addresses[kernel_frames + user_frames], leaf first; of user frames, the highest byte is an
 	 * enum wire_via: user addresses have at most 56 bits */
+};
+
+/* Where tables were missing: what is needed to walk the stack later. */
+struct wire_raw_stack {
+	struct wire_header header; /* flags: enum wire_end, why it was not walked at once */
+	wire_u64 id;
+	wire_u32 tgid;
+	wire_u16 kernel_frames;
+	wire_u16 bytes;  /* of stack memory from `sp` on */
+	wire_u64 ip;
+	wire_u64 sp;
+	wire_u64 bp;
+	/* wire_u64 addresses[kernel_frames]; wire_u8 memory[bytes] */
 };
 
 struct wire_thread {

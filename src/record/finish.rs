@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::symbols::{Files, Symbols};
+use holdup_decode::unwind::walk_raw_stacks;
 use holdup_decode::{Builder, Catalogue};
 use holdup_events::recording::{JournalReader, Manifest, RecordingWriter, Rung, SmallTables};
 use holdup_events::{Event, Timestamp};
@@ -13,9 +14,9 @@ use holdup_events::{Event, Timestamp};
 pub fn finish(dir: &Path, mut manifest: Manifest) -> Result<()> {
     let reader = JournalReader::open(dir)?;
     let mut tables = RecordingWriter::create(dir)?;
-    let catalogue = build(reader, &manifest, &mut tables);
+    let mut catalogue = build(reader, &manifest, &mut tables);
     manifest.cost.switches = manifest.cost.switches.max(catalogue.switches);
-    complete(tables, &catalogue, &mut manifest)
+    complete(tables, &mut catalogue, &mut manifest)
 }
 
 /// Makes a recording of the journal that a recorder left behind in `from`, in the directory `to`.
@@ -31,9 +32,9 @@ pub fn recover(from: &Path, to: &Path) -> Result<()> {
         .unwrap_or(manifest.start_ns)
         .max(manifest.start_ns);
     let mut tables = RecordingWriter::create(to)?;
-    let catalogue = build(reader, &manifest, &mut tables);
+    let mut catalogue = build(reader, &manifest, &mut tables);
     manifest.cost.switches = catalogue.switches;
-    complete(tables, &catalogue, &mut manifest)
+    complete(tables, &mut catalogue, &mut manifest)
 }
 
 fn build(
@@ -50,8 +51,9 @@ fn build(
     builder.finish(Timestamp(manifest.end_ns), tables)
 }
 
-fn complete(tables: RecordingWriter, catalogue: &Catalogue, manifest: &mut Manifest) -> Result<()> {
+fn complete(tables: RecordingWriter, catalogue: &mut Catalogue, manifest: &mut Manifest) -> Result<()> {
     let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    walk_raw_stacks(catalogue, &OwnFiles, holdup_capture::mappings::own_vdso().as_deref());
     let (stacks, frames) = Symbols::new(&OwnFiles, &kallsyms).resolve(catalogue);
     let small = SmallTables {
         processes: &catalogue.processes,

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use holdup_events::event::{
-    Lifecycle, LifecycleChange, Outcome, RawStack, RawWait, Sample, Snapshot, SnapshotState, Switch,
-    WakeContext, Waking,
+    Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack, RawWait, Sample, Snapshot, SnapshotState,
+    Switch, WakeContext, Waking,
 };
 use holdup_events::tables::{FrameVia, StackEnd};
 use holdup_events::{CpuId, Event, Loss, ObjectKind, Timestamp};
@@ -30,6 +30,8 @@ pub mod size {
     pub const SAMPLE: usize = 48;
     /// `struct wire_stack` without its addresses
     pub const STACK: usize = 32;
+    /// `struct wire_raw_stack` without what follows it
+    pub const RAW_STACK: usize = 56;
     /// `struct wire_thread`
     pub const THREAD: usize = 48;
     /// `struct wire_snapshot`
@@ -47,6 +49,7 @@ const KIND_EXEC: u8 = 8;
 const KIND_RENAME: u8 = 9;
 const KIND_EXIT: u8 = 10;
 const KIND_SNAPSHOT: u8 = 11;
+const KIND_RAW_STACK: u8 = 12;
 
 const FLAG_PREEMPT: u8 = 0x01;
 const FLAG_THROTTLED: u8 = 0x02;
@@ -238,6 +241,7 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
         KIND_WAKING => size::WAKING,
         KIND_SAMPLE => size::SAMPLE,
         KIND_STACK => size::STACK,
+        KIND_RAW_STACK => size::RAW_STACK,
         KIND_FORK | KIND_EXEC | KIND_RENAME | KIND_EXIT => size::THREAD,
         KIND_SNAPSHOT => size::SNAPSHOT,
         _ => return None,
@@ -250,6 +254,7 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
         KIND_WAKING => Event::Waking(waking(fields)),
         KIND_SAMPLE => Event::Sample(sample(fields)),
         KIND_STACK => Event::Stack(stack(fields)?),
+        KIND_RAW_STACK => Event::Stack(raw_stack(fields)?),
         KIND_SNAPSHOT => Event::Snapshot(snapshot(fields)),
         _ => Event::Lifecycle(lifecycle(fields, kind)),
     })
@@ -350,6 +355,29 @@ fn stack(fields: &Fields<'_>) -> Option<RawStack> {
             .collect(),
         vias: user.map(|index| via((sent.u64(index * 8) >> 56) as u8)).collect(),
         end: StackEnd::from_code(fields.flags()).unwrap_or_default(),
+        raw: None,
+    })
+}
+
+fn raw_stack(fields: &Fields<'_>) -> Option<RawStack> {
+    let kernel_frames = fields.u16(28);
+    let memory_at = size::RAW_STACK + usize::from(kernel_frames) * 8;
+    let addresses = Fields(fields.0.get(size::RAW_STACK..memory_at)?);
+    let memory = fields.0.get(memory_at..memory_at + usize::from(fields.u16(30)))?;
+    Some(RawStack {
+        at: fields.at(),
+        id: fields.u64(16),
+        tgid: fields.u32(24),
+        kernel_frames,
+        addresses: (0..usize::from(kernel_frames)).map(|index| addresses.u64(index * 8)).collect(),
+        vias: Vec::new(),
+        end: StackEnd::from_code(fields.flags()).unwrap_or_default(),
+        raw: Some(Box::new(RawMemory {
+            ip: fields.u64(32),
+            sp: fields.u64(40),
+            bp: fields.u64(48),
+            bytes: memory.to_vec(),
+        })),
     })
 }
 

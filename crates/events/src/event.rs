@@ -169,6 +169,22 @@ pub struct RawStack {
     pub vias: Vec<FrameVia>,
     /// Why there are no more.
     pub end: StackEnd,
+    /// Where the binaries were not known yet: what is needed to walk the stack later. The user's addresses are
+    /// then missing.
+    pub raw: Option<Box<RawMemory>>,
+}
+
+/// Registers, and a copy of the stack.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RawMemory {
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Stack pointer: where `bytes` begin.
+    pub sp: u64,
+    /// Frame pointer register.
+    pub bp: u64,
+    /// What was readable of the stack, callers last.
+    pub bytes: Vec<u8>,
 }
 
 /// See [`Event::Lifecycle`].

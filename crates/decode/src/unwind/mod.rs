@@ -6,11 +6,15 @@
 mod expression;
 mod frames;
 mod go;
+mod later;
 mod row;
 mod table;
+mod walk;
 
+pub use later::walk_raw_stacks;
 pub use row::{Kind, Row};
 pub use table::{Segment, Table, TableError};
+pub use walk::{Code, Registers, Walked, walk};
 
 #[cfg(test)]
 #[path = "tests.rs"]

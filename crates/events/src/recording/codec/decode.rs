@@ -3,7 +3,7 @@
 use super::bytes::{CodecError, Input};
 use super::{Counters, outcome, state, tag};
 use crate::event::{
-    Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawStack, RawWait, Sample, Snapshot,
+    Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawMemory, RawStack, RawWait, Sample, Snapshot,
     SnapshotState, Switch, WakeContext, Waking,
 };
 use crate::tables::{FrameVia, StackEnd};
@@ -143,7 +143,16 @@ impl<'a> Decoder<'a> {
             let run = usize::try_from(self.input.varint()?).unwrap_or(usize::MAX);
             vias.resize((vias.len().saturating_add(run)).min(addresses.len()), via);
         }
-        Ok(RawStack { at, id, tgid, kernel_frames, addresses, vias, end })
+        let raw = match self.input.byte()? {
+            0 => None,
+            _ => Some(Box::new(self.raw_memory()?)),
+        };
+        Ok(RawStack { at, id, tgid, kernel_frames, addresses, vias, end, raw })
+    }
+
+    fn raw_memory(&mut self) -> Result<RawMemory, CodecError> {
+        let (ip, sp, bp) = (self.input.varint()?, self.input.varint()?, self.input.varint()?);
+        Ok(RawMemory { ip, sp, bp, bytes: self.input.text()?.to_vec() })
     }
 
     fn lifecycle(&mut self) -> Result<Lifecycle, CodecError> {

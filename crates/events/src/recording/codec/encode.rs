@@ -108,6 +108,13 @@ impl Encoder {
             out.push(run.first().map_or(0, |via| *via as u8));
             put_varint(out, run.len() as u64);
         }
+        out.push(u8::from(stack.raw.is_some()));
+        if let Some(raw) = &stack.raw {
+            for number in [raw.ip, raw.sp, raw.bp, raw.bytes.len() as u64] {
+                put_varint(out, number);
+            }
+            out.extend_from_slice(&raw.bytes);
+        }
     }
 
     fn lifecycle(&mut self, lifecycle: &crate::event::Lifecycle, out: &mut Vec<u8>) {

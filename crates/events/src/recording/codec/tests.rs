@@ -123,6 +123,12 @@ fn event() -> impl Strategy<Value = Event> {
                 kernel_frames,
                 vias: addresses.iter().map(|a| FrameVia::ALL[(*a % 5) as usize]).collect(),
                 end: StackEnd::ALL[(id % 9) as usize],
+                raw: (id % 2 == 0).then(|| Box::new(RawMemory {
+                    ip: id,
+                    sp: id >> 7,
+                    bp: id >> 9,
+                    bytes: id.to_le_bytes().repeat((tgid % 9) as usize),
+                })),
                 addresses,
             })),
         (time(), any::<u32>(), any::<[u64; 3]>(), ".{0,30}", proptest::collection::vec(any::<u8>(), 0..20))

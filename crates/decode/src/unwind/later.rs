@@ -1,0 +1,92 @@
+//! Stacks that were copied because their binaries were not known yet: walked when the recording ends.
+
+use std::collections::HashMap;
+
+use holdup_events::event::{RawMemory, RawStack};
+use holdup_events::tables::Mapping;
+use holdup_events::{ProcessId, Timestamp};
+
+use super::table::Table;
+use super::walk::{Code, Registers, walk};
+use crate::states::Catalogue;
+use crate::symbols::Files;
+
+/// Mappings follow within this time of what they are for: after an exec the loader maps one library after the
+/// other, and each is told some milliseconds later.
+const MAPPED_SOON_NS: u64 = 50_000_000;
+
+/// Walks every copied stack of the recording; those that still cannot be walked keep the reason. `vdso` is the
+/// machine's.
+pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files, vdso: Option<&[u8]>) {
+    if !catalogue.stacks.iter().flatten().any(|stack| stack.raw.is_some()) {
+        return;
+    }
+    let processes: HashMap<u32, ProcessId> =
+        catalogue.processes.iter().enumerate().map(|(row, one)| (one.pid, ProcessId(row as u32))).collect();
+    let mut by_process: HashMap<ProcessId, Vec<&Mapping>> = HashMap::new();
+    for mapping in &catalogue.mappings {
+        by_process.entry(mapping.process).or_default().push(mapping);
+    }
+    let mut tables = Tables { files, vdso, by_path: HashMap::new() };
+    for stack in catalogue.stacks.iter_mut().flatten() {
+        let Some(raw) = stack.raw.take() else { continue };
+        let known = processes.get(&stack.tgid).and_then(|process| by_process.get(process));
+        if let Some(mappings) = known {
+            tables.walk(stack, &raw, mappings);
+        }
+        if stack.addresses.len() == usize::from(stack.kernel_frames) {
+            stack.addresses.push(raw.ip);
+        }
+    }
+}
+
+struct Tables<'a> {
+    files: &'a dyn Files,
+    vdso: Option<&'a [u8]>,
+    by_path: HashMap<String, Option<Table>>,
+}
+
+impl Tables<'_> {
+    fn walk(&mut self, stack: &mut RawStack, raw: &RawMemory, mappings: &[&Mapping]) {
+        let word = |address: u64| {
+            let at = usize::try_from(address.checked_sub(raw.sp)?).ok()?;
+            let bytes = raw.bytes.get(at..at.checked_add(8)?)?;
+            Some(u64::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let (pid, at) = (stack.tgid, stack.at);
+        let registers = Registers { ip: raw.ip, sp: raw.sp, bp: raw.bp };
+        let walked = walk(registers, &word, &mut |address| match holding(mappings, address, at) {
+            None => Code::Unmapped,
+            Some(mapping) => self.code(pid, mapping, address).unwrap_or(Code::Bare),
+        });
+        stack.addresses.extend(walked.addresses);
+        stack.vias = walked.vias;
+        stack.end = walked.end;
+    }
+
+    fn code(&mut self, pid: u32, mapping: &Mapping, address: u64) -> Option<Code> {
+        let (files, vdso) = (self.files, self.vdso);
+        let table = self.by_path.entry(mapping.path.clone()).or_insert_with(|| {
+            let table = match mapping.path.as_str() {
+                "[vdso]" => Table::compile(vdso?).ok()?,
+                path => Table::compile(files.read(pid, path)?.as_slice()).ok()?,
+            };
+            let same = mapping.build_id.is_empty() || mapping.build_id == table.build_id;
+            same.then_some(table)
+        });
+        let table = table.as_ref()?;
+        let length = mapping.end.checked_sub(mapping.start)?;
+        let base = table.base_when_mapped(mapping.start, length, mapping.file_offset)?;
+        let pc = u32::try_from(address.checked_sub(base)?).ok()?;
+        let behind = table.rows.partition_point(|row| row.pc <= pc);
+        Some(Code::Row(*table.rows.get(behind.checked_sub(1)?)?))
+    }
+}
+
+/// The mapping that held `address` at `at`: the last one told before, else one told soon after.
+fn holding<'a>(mappings: &[&'a Mapping], address: u64, at: Timestamp) -> Option<&'a Mapping> {
+    let holds = |mapping: &&&Mapping| (mapping.start..mapping.end).contains(&address);
+    let before = mappings.iter().rev().filter(|mapping| mapping.at <= at).find(holds);
+    let soon = Timestamp(at.0.saturating_add(MAPPED_SOON_NS));
+    before.or_else(|| mappings.iter().find(|mapping| mapping.at <= soon && holds(mapping))).copied()
+}

@@ -1,0 +1,223 @@
+//! Walking a copied stack by rows: the same steps as `bpf/unwind.h`, for stacks that were taken before their
+//! binaries were known.
+
+use holdup_events::tables::{FrameVia, StackEnd};
+
+use super::row::{Kind, Row};
+
+/// What a walk needs of a thread's registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Stack pointer.
+    pub sp: u64,
+    /// Frame pointer register.
+    pub bp: u64,
+}
+
+/// What is known of the code at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// It is in no executable mapping.
+    Unmapped,
+    /// It is code without a row: a gap, or a just-in-time compiler's.
+    Bare,
+    /// Its row.
+    Row(Row),
+}
+
+/// A walked stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Leaf first.
+    pub addresses: Vec<u64>,
+    /// How each was found.
+    pub vias: Vec<FrameVia>,
+    /// Why there are no more.
+    pub end: StackEnd,
+}
+
+/// As `USER_FRAMES_MAX` in `bpf/stacks.h`.
+const FRAMES_MAX: usize = 224;
+
+struct Walk<'a> {
+    registers: Registers,
+    exact: bool,
+    via: FrameVia,
+    depth: usize,
+    /// The word at an address.
+    word: &'a dyn Fn(u64) -> Option<u64>,
+    code: &'a mut dyn FnMut(u64) -> Code,
+}
+
+/// Walks from `registers`: `word` reads the stack, `code` says what is known of the code at an address.
+pub fn walk(
+    registers: Registers,
+    word: &dyn Fn(u64) -> Option<u64>,
+    code: &mut dyn FnMut(u64) -> Code,
+) -> Walked {
+    let mut walked = Walked { end: StackEnd::TooDeep, ..Walked::default() };
+    let mut walk = Walk { registers, exact: true, via: FrameVia::Registers, depth: 0, word, code };
+    while walked.addresses.len() < FRAMES_MAX {
+        walked.addresses.push(walk.registers.ip);
+        walked.vias.push(walk.via);
+        if let Err(end) = walk.step() {
+            walked.end = end;
+            break;
+        }
+        walk.depth += 1;
+    }
+    walked
+}
+
+impl Walk<'_> {
+    fn read(&self, address: u64) -> Result<u64, StackEnd> {
+        (self.word)(address).ok_or(StackEnd::Unreadable)
+    }
+
+    fn step(&mut self) -> Result<(), StackEnd> {
+        let ip = self.registers.ip.wrapping_sub(u64::from(!self.exact));
+        let row = match (self.code)(ip) {
+            Code::Unmapped => return Err(StackEnd::UnknownMapping),
+            Code::Bare => return self.by_frame_pointer(),
+            Code::Row(row) => row,
+        };
+        let Registers { sp, bp, .. } = self.registers;
+        let cfa_bytes = (i64::from(row.cfa) * 8) as u64;
+        let mut bp_at = None;
+        let cfa = match row.kind {
+            Kind::StackPointer => sp.wrapping_add(cfa_bytes),
+            Kind::FramePointer => bp.wrapping_add(cfa_bytes),
+            Kind::Plt => sp.wrapping_add(if (ip & 15) as i64 >= i64::from(row.cfa) { 16 } else { 8 }),
+            Kind::Deref => {
+                bp_at = Some(bp);
+                self.read(bp.wrapping_add(cfa_bytes))?
+            }
+            Kind::Signal => return self.by_signal_frame(),
+            Kind::Stop => return Err(StackEnd::Root),
+            Kind::Gap => return self.by_frame_pointer(),
+            Kind::Bad => return Err(StackEnd::NoRule),
+        };
+        if row.bp != 0 {
+            bp_at = Some(cfa.wrapping_add((i64::from(row.bp) * 8) as u64));
+        }
+        if cfa <= sp && self.depth > 0 {
+            return Err(StackEnd::Loop);
+        }
+        let caller = self.read(cfa.wrapping_sub(8))?;
+        if let Some(at) = bp_at {
+            self.registers.bp = self.read(at)?;
+        }
+        self.go_to(caller, cfa, FrameVia::Table)
+    }
+
+    fn go_to(&mut self, ip: u64, sp: u64, via: FrameVia) -> Result<(), StackEnd> {
+        if ip == 0 {
+            return Err(StackEnd::Root);
+        }
+        (self.registers.ip, self.registers.sp, self.exact, self.via) = (ip, sp, false, via);
+        Ok(())
+    }
+
+    fn is_code(&mut self, address: u64) -> bool {
+        (self.code)(address.wrapping_sub(1)) != Code::Unmapped
+    }
+
+    /// Without the kernel's guess by scanning: the code before a return address is not in the copy.
+    fn by_frame_pointer(&mut self) -> Result<(), StackEnd> {
+        let Registers { sp, bp, .. } = self.registers;
+        if bp == 0 && self.depth > 0 {
+            return Err(StackEnd::Root);
+        }
+        if bp < sp || bp % 8 != 0 {
+            return Err(StackEnd::NoFramePointer);
+        }
+        let (saved, caller) = (self.read(bp)?, self.read(bp.wrapping_add(8))?);
+        if caller != 0 && !self.is_code(caller) {
+            return Err(StackEnd::NoFramePointer);
+        }
+        self.registers.bp = saved;
+        self.go_to(caller, bp.wrapping_add(16), FrameVia::FramePointer)
+    }
+
+    /// struct rt_sigframe: rbp is 120, rsp 160, rip 168 bytes above sp.
+    fn by_signal_frame(&mut self) -> Result<(), StackEnd> {
+        let at = self.registers.sp;
+        let saved = |offset: u64| self.read(at.wrapping_add(offset));
+        let (bp, sp, ip) = (saved(120)?, saved(160)?, saved(168)?);
+        self.registers.bp = bp;
+        self.go_to(ip, sp, FrameVia::SignalFrame)?;
+        self.exact = true;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stack of words from 0x1000 on.
+    fn on(words: &[u64], registers: Registers, code: impl Fn(u64) -> Code) -> Walked {
+        let word = |address: u64| {
+            let index = usize::try_from(address.checked_sub(0x1000)? / 8).ok()?;
+            words.get(index).copied()
+        };
+        walk(registers, &word, &mut |address| code(address))
+    }
+
+    fn row(kind: Kind, cfa: i16, bp: i8) -> Code {
+        Code::Row(Row { pc: 0, kind, cfa, bp })
+    }
+
+    #[test]
+    fn rows_lead_to_the_root() {
+        // 0x10: leaf, pushed nothing; 0x20: saved bp below its return address; 0x30: root.
+        let code = |ip| match ip {
+            0x10 => row(Kind::StackPointer, 1, 0),
+            0x1f => row(Kind::StackPointer, 3, -2),
+            _ => row(Kind::Stop, 0, 0),
+        };
+        let walked = on(&[0x20, 7, 0xbb, 0x30], Registers { ip: 0x10, sp: 0x1000, bp: 1 }, code);
+        assert_eq!(walked.addresses, [0x10, 0x20, 0x30]);
+        assert_eq!(walked.vias, [FrameVia::Registers, FrameVia::Table, FrameVia::Table]);
+        assert_eq!(walked.end, StackEnd::Root);
+    }
+
+    #[test]
+    fn bare_code_is_walked_by_frame_pointers_until_they_are_none() {
+        let code = |ip: u64| if ip < 0x100 { Code::Bare } else { Code::Unmapped };
+        let words = [0, 0x1018, 0x20, 0, 0x500];
+        let walked = on(&words, Registers { ip: 0x10, sp: 0x1000, bp: 0x1008 }, code);
+        assert_eq!((walked.addresses.as_slice(), walked.end), (&[0x10, 0x20][..], StackEnd::NoFramePointer));
+    }
+
+    #[test]
+    fn what_leads_back_or_nowhere_ends_by_name() {
+        let loops = |_| row(Kind::FramePointer, 0, 0);
+        let registers = Registers { ip: 0x10, sp: 0x1000, bp: 0x1010 };
+        assert_eq!(on(&[0, 0x20, 0x20], registers, loops).end, StackEnd::Loop);
+        let far = |_| row(Kind::StackPointer, 1000, 0);
+        assert_eq!(on(&[0; 4], registers, far).end, StackEnd::Unreadable);
+        let bad = |_| row(Kind::Bad, 0, 0);
+        assert_eq!(on(&[0; 4], registers, bad).end, StackEnd::NoRule);
+        let deep = |_| row(Kind::StackPointer, 1, 0);
+        let walked = on(&[0x20; 1000], registers, deep);
+        assert_eq!((walked.addresses.len(), walked.end), (FRAMES_MAX, StackEnd::TooDeep));
+    }
+
+    #[test]
+    fn a_signal_frame_gives_what_was_interrupted() {
+        let mut words = vec![0; 30];
+        (words[15], words[20], words[21]) = (0x99, 0x10e0, 0x40);
+        words[28] = 0x50;
+        let code = |ip| match ip {
+            0x10 => row(Kind::Signal, 0, 0),
+            0x40 => row(Kind::StackPointer, 1, 0), // exact: not 0x3f
+            _ => row(Kind::Stop, 0, 0),
+        };
+        let walked = on(&words, Registers { ip: 0x10, sp: 0x1000, bp: 0 }, code);
+        assert_eq!(walked.addresses, [0x10, 0x40, 0x50]);
+        assert_eq!(walked.vias[1], FrameVia::SignalFrame);
+    }
+}
