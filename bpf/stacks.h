@@ -155,7 +155,7 @@ static __noinline __u64 hash_kernel(struct stack_scratch *stack, __u32 count)
 }
 
 #define RAW_CHUNK 512
-#define RAW_CHUNKS 32
+#define RAW_CHUNKS 60 /* a per-CPU value has at most 32 KiB */
 #define RAW_PER_WINDOW 48
 #define RAW_TOTAL_MAX 4096
 

@@ -55,7 +55,8 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let length = recorder.length;
     let mappings = MappingFeed::open(&host::online_cpus());
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    let session = Session::start(&options)?;
+    let session = Session::load(&options)?;
+    // Before any thread is started: capabilities are a thread's own.
     privileges::drop_unneeded()?;
     let stack_tables = StackTables::start(session.unwind_tables()?);
     let mut recording = Loop {
@@ -70,6 +71,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     };
     recording.know_mappings(&subject);
     recording.stack_tables.flush();
+    recording.session.begin()?;
     recording.snapshot()?;
     let start_ns = lower::now().0;
     let mut watched = match subject {

@@ -13,7 +13,8 @@ fn main() {
         stacks: Stacks::PerSecond(5000),
         ring_bytes: 64 << 20,
     };
-    let mut session = Session::start(&options).expect("BPF");
+    let mut session = Session::load(&options).expect("BPF");
+    session.begin().expect("BPF");
     let mut kinds: BTreeMap<u8, u64> = BTreeMap::new();
     session.snapshot(&mut |record| *kinds.entry(record[14]).or_default() += 1).expect("snapshot");
     let mut child = held.release().expect("exec");

@@ -65,14 +65,15 @@ pub struct Session {
     records: Ring,
     definitions: Ring,
     missing: Vec<&'static Source>,
+    sample_hz: u32,
     object: Object,
 }
 
 const DEFINITIONS_BYTES: usize = 8 << 20;
 
 impl Session {
-    /// Loads and attaches the programs. From its return on, every event of the target is recorded.
-    pub fn start(options: &Options) -> Result<Session, CaptureError> {
+    /// Loads the programs. Nothing is recorded before [`Session::begin`].
+    pub fn load(options: &Options) -> Result<Session, CaptureError> {
         let object = programs::load(options)?;
         if let Target::Process(tgid) = options.target {
             programs::add_target(&object, tgid)?;
@@ -83,13 +84,26 @@ impl Session {
         };
         let records = ring("records", options.ring_bytes as usize)?;
         let definitions = ring("definitions", DEFINITIONS_BYTES)?;
-        let (links, missing) = programs::attach(&object)?;
-        let sampler = match options.sample_hz {
-            0 => None,
-            hz => Some(sampler::start(&object, hz)?),
-        };
         messages::take();
-        Ok(Session { sampler, links, records, definitions, missing, object })
+        Ok(Session {
+            sampler: None,
+            links: Vec::new(),
+            records,
+            definitions,
+            missing: Vec::new(),
+            sample_hz: options.sample_hz,
+            object,
+        })
+    }
+
+    /// Attaches the programs. From its return on, every event of the target is recorded.
+    pub fn begin(&mut self) -> Result<(), CaptureError> {
+        (self.links, self.missing) = programs::attach(&self.object)?;
+        if self.sample_hz > 0 {
+            self.sampler = Some(sampler::start(&self.object, self.sample_hz)?);
+        }
+        messages::take();
+        Ok(())
     }
 
     /// Makes one more process a target, with the children it starts from now on.
