@@ -37,4 +37,60 @@ int on_snapshot(struct bpf_iter__task *ctx)
 	return 0;
 }
 
+#define SNAPSHOT_CHUNK 1024
+#define SNAPSHOT_CHUNKS 30 /* a record of an iterator has at most 32 KiB */
+
+struct snapshot_stack {
+	struct wire_raw_stack head;
+	__u8 memory[SNAPSHOT_CHUNK * SNAPSHOT_CHUNKS];
+};
+
+/* Only one reader at a time walks the threads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct snapshot_stack);
+} snapshot_scratch SEC(".maps");
+
+/*
+ * Stacks of targets that are blocked already, copied to be walked later: it is another's memory, which only a
+ * program that may sleep can read.
+ */
+SEC("iter.s/task")
+int on_blocked_stacks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct snapshot_stack *stack;
+	struct per_cpu *cpu = this_cpu();
+	struct pt_regs *regs;
+	__u32 zero = 0, bytes = 0;
+
+	if (!task || !cpu || !task->mm || !task->__state || task->on_cpu || (task->flags & PF_KTHREAD) ||
+	    !is_target(task, cpu))
+		return 0;
+	stack = bpf_map_lookup_elem(&snapshot_scratch, &zero);
+	if (!stack)
+		return 0;
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	__builtin_memset(&stack->head, 0, sizeof(stack->head));
+	stack->head.header.at_ns = bpf_ktime_get_ns();
+	stack->head.header.kind = WIRE_SNAPSHOT_STACK;
+	stack->head.header.flags = WIRE_END_NO_TABLES;
+	stack->head.id = (__u64)task->pid; /* unlike any hash: those are 64 random bits */
+	stack->head.tgid = task->tgid;
+	stack->head.ip = regs->ip;
+	stack->head.sp = regs->sp;
+	stack->head.bp = regs->bp;
+	for (__u32 chunk = 0; chunk < SNAPSHOT_CHUNKS; chunk++) {
+		if (bpf_copy_from_user_task(&stack->memory[chunk * SNAPSHOT_CHUNK], SNAPSHOT_CHUNK,
+					    (void *)(stack->head.sp + chunk * SNAPSHOT_CHUNK), task, 0))
+			break;
+		bytes += SNAPSHOT_CHUNK;
+	}
+	stack->head.bytes = bytes;
+	bpf_seq_write(ctx->meta->seq, stack, sizeof(*stack));
+	return 0;
+}
+
 #endif

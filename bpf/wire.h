@@ -44,6 +44,7 @@ enum wire_kind {
 	WIRE_EXIT = 10,          /* struct wire_thread */
 	WIRE_SNAPSHOT = 11,      /* struct wire_snapshot, from the task iterator */
 	WIRE_RAW_STACK = 12,     /* struct wire_raw_stack + kernel addresses + stack memory */
+	WIRE_SNAPSHOT_STACK = 13, /* the same, from the task iterator: not numbered */
 };
 
 /* Streams: one sequence per CPU for each. */

@@ -72,7 +72,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.know_mappings(&subject);
     recording.stack_tables.flush();
     recording.session.begin()?;
-    recording.snapshot()?;
+    recording.snapshot(!matches!(recorder.options.stacks, StackChoice::None))?;
     let start_ns = lower::now().0;
     let mut watched = match subject {
         Subject::Run(held) => Watched::Child(held.release()?),
@@ -175,11 +175,25 @@ impl Loop {
         drained
     }
 
-    fn snapshot(&mut self) -> Result<()> {
+    /// What every thread is and does now. `with_stacks`: also where those that are blocked already are.
+    fn snapshot(&mut self, with_stacks: bool) -> Result<()> {
         let Loop { session, decoder, targets, journal, bad_records, .. } = self;
+        let mut stacks = BTreeSet::new();
+        if with_stacks {
+            session.blocked_stacks(&mut |record| {
+                let taken = decoder.decode(record, &mut |event| {
+                    if let Event::Stack(stack) = &event {
+                        stacks.insert(stack.id);
+                    }
+                    journal.push(&event);
+                });
+                *bad_records += u64::from(taken.is_err());
+            })?;
+        }
         session.snapshot(&mut |record| {
-            let taken = decoder.decode(record, &mut |event| {
+            let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
+                give_stack(&mut event, &stacks);
                 journal.push(&event);
             });
             *bad_records += u64::from(taken.is_err());
@@ -193,7 +207,7 @@ impl Loop {
         ending: Option<launch::Ending>,
         (before, mappings_missing): (&Cost, &str),
     ) -> Result<Outcome> {
-        self.snapshot()?;
+        self.snapshot(false)?;
         self.session.detach();
         let end_ns = lower::now().0;
         while self.drain() > 0 {}
@@ -260,6 +274,17 @@ fn loss_at_end(source: &str, reason: &str, events: u64, end_ns: u64) -> Loss {
         start: Timestamp(end_ns),
         end: Timestamp(end_ns),
         events,
+    }
+}
+
+/// Stacks of threads that were blocked already have the thread's number for their id.
+fn give_stack(event: &mut Event, stacks: &BTreeSet<u64>) {
+    if let Event::Snapshot(snapshot) = event
+        && let SnapshotState::Blocked(wait) = &mut snapshot.state
+        && stacks.contains(&u64::from(snapshot.tid))
+    {
+        wait.stack = u64::from(snapshot.tid);
+        wait.stack_every = 1;
     }
 }
 

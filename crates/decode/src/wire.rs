@@ -50,6 +50,7 @@ const KIND_RENAME: u8 = 9;
 const KIND_EXIT: u8 = 10;
 const KIND_SNAPSHOT: u8 = 11;
 const KIND_RAW_STACK: u8 = 12;
+const KIND_SNAPSHOT_STACK: u8 = 13;
 
 const FLAG_PREEMPT: u8 = 0x01;
 const FLAG_THROTTLED: u8 = 0x02;
@@ -193,7 +194,7 @@ impl WireDecoder {
         let fields = Fields(record);
         let kind = fields.u8(14);
         let event = event(&fields, kind).ok_or(WireError { kind, length: record.len() })?;
-        if kind != KIND_SNAPSHOT
+        if !matches!(kind, KIND_SNAPSHOT | KIND_SNAPSHOT_STACK)
             && let Some(loss) = self.gap(&fields, stream(kind))
         {
             sink(Event::Loss(loss));
@@ -241,7 +242,7 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
         KIND_WAKING => size::WAKING,
         KIND_SAMPLE => size::SAMPLE,
         KIND_STACK => size::STACK,
-        KIND_RAW_STACK => size::RAW_STACK,
+        KIND_RAW_STACK | KIND_SNAPSHOT_STACK => size::RAW_STACK,
         KIND_FORK | KIND_EXEC | KIND_RENAME | KIND_EXIT => size::THREAD,
         KIND_SNAPSHOT => size::SNAPSHOT,
         _ => return None,
@@ -254,7 +255,7 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
         KIND_WAKING => Event::Waking(waking(fields)),
         KIND_SAMPLE => Event::Sample(sample(fields)),
         KIND_STACK => Event::Stack(stack(fields)?),
-        KIND_RAW_STACK => Event::Stack(raw_stack(fields)?),
+        KIND_RAW_STACK | KIND_SNAPSHOT_STACK => Event::Stack(raw_stack(fields)?),
         KIND_SNAPSHOT => Event::Snapshot(snapshot(fields)),
         _ => Event::Lifecycle(lifecycle(fields, kind)),
     })

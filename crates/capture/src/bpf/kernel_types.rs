@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use libbpf_sys::{BTF_KIND_TYPEDEF, btf, btf_type};
+use libbpf_sys::{BTF_KIND_FUNC, BTF_KIND_TYPEDEF, btf, btf_type};
 
 /// The kernel's types, freed when dropped; null if it has none.
 pub struct KernelTypes(*mut btf);
@@ -17,6 +17,14 @@ impl KernelTypes {
     /// Whether it has the tracepoint of a `tp_btf/NAME` section; true for other sections.
     pub fn has_tracepoint(&self, section: &str) -> bool {
         section.strip_prefix("tp_btf/").is_none_or(|name| self.tracepoint(name).is_some())
+    }
+
+    /// Whether it has this function.
+    pub fn has_function(&self, name: &str) -> bool {
+        let Ok(name) = CString::new(name) else { return false };
+        // SAFETY: as in `tracepoint`.
+        !self.0.is_null()
+            && unsafe { libbpf_sys::btf__find_by_name_kind(self.0, name.as_ptr(), BTF_KIND_FUNC) } > 0
     }
 
     /// Whether `sched_switch` hands over the state of the thread that leaves: from 5.18 on it is the

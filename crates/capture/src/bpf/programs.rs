@@ -48,6 +48,7 @@ fn configure(open: &mut OpenObject, options: &Options) -> Result<(), CaptureErro
         let wanted = match name.as_str() {
             "on_switch" => hands_over_state,
             "on_switch_before_5_18" => !hands_over_state,
+            "on_blocked_stacks" => types.has_function("bpf_copy_from_user_task"), // 5.18
             _ => is_required(&name) || types.has_tracepoint(&section),
         };
         program.set_autoload(wanted);
@@ -79,11 +80,13 @@ pub fn attach(object: &Object) -> Result<(Vec<Link>, Vec<&'static Source>), Capt
     let mut missing: Vec<&'static Source> = Vec::new();
     for program in object.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
-        let Some(source) =
-            sources::of_program(&name).filter(|source| source.attached == Attached::Throughout)
-        else {
+        let Some(source) = sources::of_program(&name) else { continue };
+        if source.attached == Attached::BySession {
+            if !program.autoload() {
+                missing.push(source);
+            }
             continue;
-        };
+        }
         if !program.autoload() && source.required() {
             continue; // the other form of a program was loaded
         }

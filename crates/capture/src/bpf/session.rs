@@ -140,20 +140,48 @@ impl Session {
     /// Passes on one `wire_snapshot` for each thread of the machine.
     pub fn snapshot(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
         const SNAPSHOT_BYTES: usize = 120;
+        self.iterate("on_snapshot", SNAPSHOT_BYTES, sink)
+    }
+
+    /// Passes on one `wire_raw_stack` for each thread of the targets that is blocked now; its id is the
+    /// thread's number. Nothing if the kernel cannot.
+    pub fn blocked_stacks(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
+        const STACK_BYTES: usize = 56 + 30 * 1024;
+        if self.missing.iter().any(|source| source.programs.contains(&"on_blocked_stacks")) {
+            return Ok(());
+        }
+        self.iterate("on_blocked_stacks", STACK_BYTES, sink)
+    }
+
+    /// Runs an iterator program over all threads; it writes records of one size.
+    fn iterate(
+        &self,
+        name: &str,
+        record_bytes: usize,
+        sink: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), CaptureError> {
         let program = self
             .object
             .progs_mut()
-            .find(|program| program.name() == "on_snapshot")
-            .ok_or(CaptureError::Refused { reason: "no snapshot program".to_owned() })?;
+            .find(|program| program.name() == name)
+            .ok_or_else(|| CaptureError::Refused { reason: format!("no program {name}") })?;
         let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
         let link = program.attach().map_err(refused)?;
+        let mut iterator = Iter::new(&link).map_err(refused)?;
+        let failed = |source| CaptureError::System { what: "reading the task iterator", source };
+        // Record by record: all stacks of a big process at once would not fit a recorder's memory.
         let mut bytes = Vec::new();
-        Iter::new(&link)
-            .map_err(refused)?
-            .read_to_end(&mut bytes)
-            .map_err(|source| CaptureError::System { what: "reading the task iterator", source })?;
-        bytes.chunks_exact(SNAPSHOT_BYTES).for_each(sink);
-        Ok(())
+        let mut part = vec![0; 64 << 10];
+        loop {
+            let read = iterator.read(&mut part).map_err(failed)?;
+            bytes.extend_from_slice(part.get(..read).unwrap_or_default());
+            let whole = bytes.len() / record_bytes * record_bytes;
+            bytes.chunks_exact(record_bytes).for_each(&mut *sink);
+            bytes.drain(..whole);
+            if read == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// Stops the programs. Records that wait can still be drained.

@@ -49,6 +49,7 @@ sources! {
     lifecycle,
     cpu_samples,
     snapshot,
+    blocked_stacks,
 }
 
 /// The source that a kernel program belongs to.
