@@ -12,7 +12,7 @@
 struct configuration {
 	__u32 follow_all;        /* every process with an address space is a target */
 	__u32 recorder_tgid;     /* never a target */
-	__u32 stacks_per_window; /* blocked stacks wanted per CPU and window; 0 none, ~0 all */
+	__u32 blocked_stacks;    /* of threads that block: 0 none, ~0 all, else as many as `stack_budget` says */
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 
@@ -36,7 +36,8 @@ struct {
 } definitions SEC(".maps");
 
 /* What the programs cost: one run in TIMED_EVERY is timed (crates/capture/src/bpf/probe_cost.rs). */
-enum { PROBE_SWITCH = 0, PROBE_WAKING = 1, PROBE_SAMPLE = 2, PROBE_CONTEXT = 3, PROBE_LIFECYCLE = 4, PROBES = 5 };
+enum { PROBE_SWITCH = 0, PROBE_WAKING = 1, PROBE_SAMPLE = 2, PROBE_CONTEXT = 3, PROBE_LIFECYCLE = 4,
+       PROBE_STACK = 5, /* a part of PROBE_SWITCH */ PROBES = 6 };
 #define TIMED_EVERY 32
 
 struct probe_time {

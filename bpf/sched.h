@@ -90,8 +90,15 @@ static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct
 {
 	bool take;
 	__u32 every = draw_stack(cpu, now, &take);
-	__u64 stack = take ? take_stack(ctx, cpu, SCRATCH_SWITCH, prev, state & TASK_UNINTERRUPTIBLE, now) : 0;
-	struct wire_switch_blocked *out = bpf_ringbuf_reserve(&records, sizeof(*out), 0);
+	struct wire_switch_blocked *out;
+	__u64 stack = 0, began;
+
+	if (take) {
+		began = probe_begin(cpu, PROBE_STACK);
+		stack = take_stack(ctx, cpu, SCRATCH_SWITCH, prev, state & TASK_UNINTERRUPTIBLE, now);
+		probe_end(cpu, PROBE_STACK, began);
+	}
+	out = bpf_ringbuf_reserve(&records, sizeof(*out), 0);
 
 	if (!out) {
 		count_lost(cpu, WIRE_STREAM_SCHED);

@@ -290,27 +290,43 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	return send_stack(cpu, stack, id ? id : 1, at_ns);
 }
 
+/* How many stacks of blocked threads a CPU may take in a window; user space adjusts it to what they cost. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} stack_budget SEC(".maps");
+
+static __always_inline __u32 stacks_per_window(void)
+{
+	__u32 zero = 0, *found = bpf_map_lookup_elem(&stack_budget, &zero);
+
+	return found && *found ? *found : 1;
+}
+
 /*
  * Whether this blocking switch gets a stack: with probability 1/every, where `every` follows the
- * rate of blocks in the last window, so that about `stacks_per_window` are taken. 0: no.
+ * rate of blocks in the last window, so that about as many are taken as the budget allows. 0: no.
  */
 static __always_inline __u32 draw_stack(struct per_cpu *cpu, __u64 at_ns, bool *take)
 {
 	__u32 every;
 
 	*take = false;
-	if (!configuration.stacks_per_window)
+	if (!configuration.blocked_stacks)
 		return 0;
-	if (configuration.stacks_per_window == ~0u) {
+	if (configuration.blocked_stacks == ~0u) {
 		*take = true;
 		return 1;
 	}
 	if (at_ns - cpu->window_start_ns > WINDOW_NS) {
 		/* A window longer than asked only makes the rate look lower: at most one window of extra stacks. */
 		__u64 windows = (at_ns - cpu->window_start_ns) / WINDOW_NS;
+		__u32 wanted = stacks_per_window();
 		__u64 blocks = windows ? cpu->window_blocks / windows : cpu->window_blocks;
 
-		every = (blocks + configuration.stacks_per_window - 1) / configuration.stacks_per_window;
+		every = (blocks + wanted - 1) / wanted;
 		cpu->stack_every = every > 65535 ? 65535 : every ? every : 1;
 		cpu->window_start_ns = at_ns;
 		cpu->window_blocks = 0;

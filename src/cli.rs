@@ -63,6 +63,9 @@ pub struct RecordArgs {
     /// On-CPU samples per second and CPU; 0 takes none
     #[arg(long, value_name = "HZ", default_value_t = 499, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub freq: u32,
+    /// CPU time that recording may take, in percent of all CPUs: stacks of blocking threads are sampled to keep to it
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = parse_percent)]
+    pub budget: f64,
     /// Stacks of threads that block: every one, a fair sample within the budget, or none
     #[arg(long, value_enum, default_value_t = StackChoice::Sampled)]
     pub stacks: StackChoice,
@@ -192,6 +195,15 @@ pub struct DoctorArgs {
 pub struct CompletionsArgs {
     /// Which shell
     pub shell: clap_complete::Shell,
+}
+
+/// `2`, `2%`, `0.5 %`.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("a percentage is wanted, such as 2%".to_owned()),
+    }
 }
 
 /// `10s`, `500ms`, `2m`, `1.5h`; a bare number is seconds.

@@ -12,12 +12,11 @@ use holdup_events::event::{LifecycleChange, SnapshotState};
 use holdup_events::recording::{Cost, JournalWriter, SourceState};
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
+use super::budget::Budget;
 use super::stack_tables::StackTables;
 use super::{Outcome, Recorder, Subject, Tally, Watched};
 use crate::cli::StackChoice;
 
-/// Stacks of blocked threads a second and CPU by default: about 1 % of a CPU at 1 to 2 µs each.
-const STACKS_PER_SECOND: u32 = 5_000;
 /// How long the rings fill between two looks. The main ring holds more than a second of the worst rate seen.
 const PAUSE: Duration = Duration::from_millis(10);
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
@@ -47,7 +46,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         sample_hz: recorder.options.freq,
         stacks: match recorder.options.stacks {
             StackChoice::All => Stacks::All,
-            StackChoice::Sampled => Stacks::PerSecond(STACKS_PER_SECOND),
+            StackChoice::Sampled => Stacks::Budgeted,
             StackChoice::None => Stacks::None,
         },
         ring_bytes: recorder.options.buffer << 20,
@@ -71,6 +70,8 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     };
     recording.know_mappings(&subject);
     recording.stack_tables.flush();
+    let mut budget = Budget::new(recorder.options.budget, host::online_cpus().len());
+    recording.session.allow_stacks(budget.first());
     recording.session.begin()?;
     recording.snapshot(!matches!(recorder.options.stacks, StackChoice::None))?;
     let start_ns = lower::now().0;
@@ -84,7 +85,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     }
     let before = super::own_cost();
     let over = super::start_clock(length);
-    let ending = recording.run(&mut watched, &over);
+    let ending = recording.run(&mut watched, &over, &mut budget);
     recording.finish(start_ns, ending, (&before, &mappings_missing))
 }
 
@@ -110,7 +111,12 @@ impl Loop {
         self.tell_stack_tables();
     }
 
-    fn run(&mut self, watched: &mut Watched, over: &dyn Fn() -> bool) -> Option<launch::Ending> {
+    fn run(
+        &mut self,
+        watched: &mut Watched,
+        over: &dyn Fn() -> bool,
+        budget: &mut Budget,
+    ) -> Option<launch::Ending> {
         let mut flushed = Instant::now();
         let mut mapped = Instant::now();
         loop {
@@ -124,6 +130,10 @@ impl Loop {
             }
             if over() || watched.stopped() {
                 return None;
+            }
+            if budget.is_due() {
+                let spent = super::own_cost().recorder_cpu_ns;
+                self.session.allow_stacks(budget.adjust(self.session.cost(), spent));
             }
             if flushed.elapsed() >= FLUSH_EVERY {
                 self.journal.flush();

@@ -1,6 +1,7 @@
 //! Recording: from a target to a finished recording on disk. Wiring of capture, decode and events.
 
 mod bpf;
+mod budget;
 pub mod finish;
 mod lower;
 mod place;

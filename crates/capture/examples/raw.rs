@@ -10,7 +10,7 @@ fn main() {
     let options = Options {
         target: Target::Process(held.pid()),
         sample_hz: 499,
-        stacks: Stacks::PerSecond(5000),
+        stacks: Stacks::All,
         ring_bytes: 64 << 20,
     };
     let mut session = Session::load(&options).expect("BPF");

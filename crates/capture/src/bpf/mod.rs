@@ -11,5 +11,5 @@ mod session;
 mod unwind_tables;
 
 pub use probe_cost::ProbeCost;
-pub use session::{Counters, Options, STREAMS, Session, Stacks, Target};
+pub use session::{Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
 pub use unwind_tables::{MAPPINGS_MAX, MappedRows, UnwindTables};

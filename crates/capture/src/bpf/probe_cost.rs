@@ -4,7 +4,9 @@
 //! What the kernel spends to call a program (a trampoline, some ten nanoseconds) is not in it.
 
 /// Kinds of programs, as `enum` in `bpf/common.h`.
-pub(super) const PROBES: usize = 5;
+pub(super) const PROBES: usize = 6;
+/// Taking stacks of threads that block: a part of what switches cost.
+pub(super) const STACK_PROBE: usize = 5;
 
 /// CPU time of the kernel programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -13,6 +15,10 @@ pub struct ProbeCost {
     pub total_ns: f64,
     /// One standard error, from the scatter of the timed runs (ns).
     pub error_ns: f64,
+    /// Of `total_ns`, for stacks of threads that block (ns).
+    pub stacks_ns: f64,
+    /// How many of those stacks were taken.
+    pub stacks: u64,
 }
 
 /// `struct probe_time` of `bpf/common.h`, summed over CPUs.
@@ -27,14 +33,22 @@ pub(super) struct ProbeTime {
 /// Mean × runs, with the standard error of a mean of a sample (Cochran, Sampling Techniques, §2.6).
 pub(super) fn estimate(probes: &[ProbeTime; PROBES]) -> ProbeCost {
     let (mut total, mut variance) = (0.0, 0.0);
-    for probe in probes.iter().filter(|probe| probe.timed_runs > 0) {
+    let (others, stacks) = probes.split_at(STACK_PROBE);
+    for probe in others.iter().filter(|probe| probe.timed_runs > 0) {
         let (runs, timed) = (probe.runs as f64, probe.timed_runs as f64);
         let mean = probe.timed_ns as f64 / timed;
         let spread = (probe.timed_sq_ns2 as f64 / timed - mean * mean).max(0.0);
         total += mean * runs;
         variance += spread / timed * (1.0 - timed / runs.max(timed)) * runs * runs;
     }
-    ProbeCost { total_ns: total, error_ns: variance.sqrt() }
+    let stacks = stacks.first().copied().unwrap_or_default();
+    let mean = stacks.timed_ns as f64 / stacks.timed_runs.max(1) as f64;
+    ProbeCost {
+        total_ns: total,
+        error_ns: variance.sqrt(),
+        stacks_ns: mean * stacks.runs as f64,
+        stacks: stacks.runs,
+    }
 }
 
 #[cfg(test)]
@@ -46,7 +60,7 @@ mod tests {
         let mut probes = [ProbeTime::default(); PROBES];
         assert_eq!(estimate(&probes), ProbeCost::default());
         probes[0] = ProbeTime { runs: 3200, timed_runs: 100, timed_ns: 10_000, timed_sq_ns2: 1_000_000 };
-        assert_eq!(estimate(&probes), ProbeCost { total_ns: 320_000.0, error_ns: 0.0 });
+        assert_eq!(estimate(&probes), ProbeCost { total_ns: 320_000.0, ..ProbeCost::default() });
         // Half the runs take 50, half 150: a standard deviation of 50, over √100 runs.
         probes[0].timed_sq_ns2 = 50 * 2_500 + 50 * 22_500;
         let cost = estimate(&probes);

@@ -10,9 +10,6 @@ use crate::sources::{self, Attached, Source};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/holdup.bpf.o"));
 
-/// Milliseconds of the window in which stacks are rationed, as in `bpf/stacks.h`.
-const STACK_WINDOW_MS: u32 = 10;
-
 fn refused(error: &libbpf_rs::Error) -> CaptureError {
     CaptureError::Refused { reason: messages::reason(error) }
 }
@@ -65,7 +62,7 @@ fn write_configuration(values: &mut [u8], options: &Options) {
     let stacks = match options.stacks {
         Stacks::All => u32::MAX,
         Stacks::None => 0,
-        Stacks::PerSecond(rate) => (rate * STACK_WINDOW_MS / 1000).max(1),
+        Stacks::Budgeted => 1,
     };
     let follow_all = u32::from(matches!(options.target, Target::All));
     let words = [follow_all, std::process::id(), stacks];

@@ -27,8 +27,8 @@ pub enum Target {
 pub enum Stacks {
     /// Always.
     All,
-    /// By a fair draw, so that about this many a second and CPU are taken.
-    PerSecond(u32),
+    /// By a fair draw, as many as [`Session::allow_stacks`] says.
+    Budgeted,
     /// Never.
     None,
 }
@@ -45,6 +45,9 @@ pub struct Options {
     /// Size of the main ring: a power of two, at least a page.
     pub ring_bytes: u32,
 }
+
+/// The window in which stacks are rationed, as in `bpf/stacks.h`.
+pub const STACK_WINDOW: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// The streams of `enum wire_stream`, by number.
 pub const STREAMS: [&str; 3] = ["sched", "cpu-samples", "definitions"];
@@ -181,6 +184,14 @@ impl Session {
             if read == 0 {
                 return Ok(());
             }
+        }
+    }
+
+    /// How many stacks of blocking threads a CPU may take in [`STACK_WINDOW`].
+    pub fn allow_stacks(&self, per_window: u32) {
+        if let Some(map) = self.object.maps().find(|map| map.name() == "stack_budget") {
+            // A refused update leaves the budget that was.
+            let _ = map.update(&0u32.to_ne_bytes(), &per_window.max(1).to_ne_bytes(), MapFlags::ANY);
         }
     }
 
