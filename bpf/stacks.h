@@ -92,13 +92,20 @@ static __always_inline struct unwind_process *process_of(__u32 tgid)
 	return parent ? bpf_map_lookup_elem(&unwind_processes, parent) : 0;
 }
 
-/* Walks the user stack from the registers in `leaf`; fills the addresses behind the kernel's, and how it ended. */
-static __always_inline __u64 walk_user(struct stack_scratch *stack, const struct unwind_state *leaf, __u32 tgid, __u64 hash)
+/*
+ * Not static: the verifier then looks at it once, not once for each way that its callers may go on.
+ * Walks the user stack from the registers in `leaf`; fills the addresses behind the kernel's, and how it ended.
+ */
+__noinline __u64 walk_user(struct stack_scratch *stack, const struct unwind_state *leaf, __u64 hash)
 {
-	struct unwind_process *process = process_of(tgid);
-	struct unwind_state state = *leaf;
+	struct unwind_process *process;
+	struct unwind_state state = {};
 	__u32 frames = 0, end = WIRE_END_TOO_DEEP;
 
+	if (!stack || !leaf)
+		return 0;
+	process = process_of(stack->head.tgid);
+	state = *leaf;
 	state.exact = 1;
 	for (; frames < USER_FRAMES_MAX; frames++) {
 		__u64 address = (state.ip & ~0ULL >> 8) | (__u64)state.via << 56;
@@ -186,7 +193,7 @@ static __always_inline bool may_send_raw(struct per_cpu *cpu, __u64 at_ns)
  * Registers and stack memory, to be walked when the binaries are known. The memory follows the kernel's addresses
  * without a gap, so it is copied to where those end.
  */
-static __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind_state *leaf, __u64 at_ns)
+__noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind_state *leaf, __u64 at_ns)
 {
 	struct raw_scratch *raw = bpf_map_lookup_elem(&raw_scratches, &slot);
 	struct per_cpu *cpu = this_cpu();
@@ -277,7 +284,7 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 		leaf.ip = BPF_CORE_READ(regs, ip);
 		leaf.sp = BPF_CORE_READ(regs, sp);
 		leaf.bp = BPF_CORE_READ(regs, bp);
-		id = walk_user(stack, &leaf, stack->head.tgid, id);
+		id = walk_user(stack, &leaf, id);
 		if (stack->head.header.flags == WIRE_END_NO_TABLES ||
 		    stack->head.header.flags == WIRE_END_UNKNOWN_MAPPING) {
 			raw = send_raw(stack, slot, &leaf, at_ns);

@@ -14,6 +14,7 @@
 #define HOLDUP_UNWIND_H
 
 #define UNWIND_MAPPINGS_MAX 512
+#define UNWIND_PENDING (~0U)
 #define UNWIND_SEARCH_STEPS 24 /* 2^24 rows in one binary */
 
 /* What a row says, in its highest byte; crates/decode/src/unwind/row.rs writes them. */
@@ -37,7 +38,7 @@ struct unwind_mapping {
 	wire_u64 end;
 	wire_u64 base;      /* ip - base is the pc of rows */
 	wire_u32 first_row;
-	wire_u32 rows;      /* 0: none; frame pointers */
+	wire_u32 rows;      /* 0: none; frame pointers. UNWIND_PENDING: they are being made */
 };
 
 /* Executable mappings of one process, sorted by start. */
@@ -246,6 +247,8 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 		return WIRE_END_UNKNOWN_MAPPING;
 	state->mapping = index;
 	mapping = &process->mappings[index];
+	if (mapping->rows == UNWIND_PENDING)
+		return WIRE_END_NO_TABLES;
 	row = unwind_find_row(mapping->first_row, mapping->rows, ip - mapping->base);
 	cfa_offset = (wire_s16)(row >> 32) * 8;
 	bp_offset = (wire_s8)(row >> 48) * 8;

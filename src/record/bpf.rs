@@ -69,6 +69,9 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         bad_records: 0,
     };
     recording.know_mappings(&subject);
+    if let Some(program) = recorder.program.as_deref() {
+        recording.stack_tables.expect(program);
+    }
     recording.stack_tables.flush();
     let mut budget = Budget::new(recorder.options.budget, host::online_cpus().len());
     recording.session.allow_stacks(budget.first());

@@ -7,6 +7,7 @@ mod lower;
 mod place;
 mod stack_tables;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -54,10 +55,11 @@ pub fn record(
     options: &RecordArgs,
 ) -> Result<Recorded> {
     let (rung, rung_reason) = choose_rung(options.rung, &subject)?;
+    let program = matches!(subject, Subject::Run(_)).then(|| command.first().map(OsString::from)).flatten();
     let path = place::make(options.output.as_deref(), command.first().map_or("", String::as_str))?;
     let mut manifest = manifest(&subject, command, options, (rung, rung_reason));
     let journal = JournalWriter::create(&path, &manifest)?;
-    let recorder = Recorder { journal, options: options.clone(), length };
+    let recorder = Recorder { journal, options: options.clone(), length, program };
     let outcome = match rung {
         Rung::Bpf => bpf::record(subject, recorder),
         Rung::Perf | Rung::Proc => lower::record(subject, rung, recorder),
@@ -88,6 +90,8 @@ struct Recorder {
     journal: JournalWriter,
     options: RecordArgs,
     length: Option<Duration>,
+    /// What will be run.
+    program: Option<OsString>,
 }
 
 /// Starts the clock: tells from then on whether `length`, if there is one, is over.

@@ -1,15 +1,17 @@
 //! Unwind tables for what the traced processes map: compiled beside the recording, handed to the kernel
 //! programs. Without a table, stacks through that binary follow frame pointers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use holdup_capture::bpf::{MappedRows, UnwindTables};
+use holdup_capture::bpf::{MappedRows, ROWS_PENDING, UnwindTables};
 use holdup_capture::mappings::{own_vdso, read_maps};
-use holdup_decode::unwind::{Segment, Table};
+use holdup_decode::unwind::{Segment, Table, needed};
 use holdup_events::event::RawMapping;
 use object::ReadCache;
 
@@ -22,6 +24,8 @@ pub struct StackTables {
 enum Work {
     /// A process and all that it maps now.
     Process(u32, Vec<RawMapping>),
+    /// A program that will be run.
+    Program(PathBuf),
     /// Answer when everything before is done.
     Flush(Sender<()>),
 }
@@ -46,6 +50,16 @@ impl StackTables {
         }
     }
 
+    /// Makes the tables of a program that is about to run, and of the libraries that it asks for: they are there
+    /// at its first instruction.
+    pub fn expect(&self, command: &OsStr) {
+        if let Some(sender) = &self.sender
+            && let Some(path) = find_program(command)
+        {
+            let _ = sender.send(Work::Program(path));
+        }
+    }
+
     /// Waits until everything told so far is in place.
     pub fn flush(&self) {
         let (done, wait) = channel();
@@ -61,6 +75,28 @@ impl StackTables {
         self.sender = None;
         self.worker.take().and_then(|worker| worker.join().ok()).map_or(Vec::new(), |maker| maker.problems)
     }
+}
+
+/// No more binaries are made ready for a program that has not started.
+const EXPECTED_MAX: usize = 100;
+
+/// As the shell would find it.
+fn find_program(command: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(command);
+    if path.components().count() > 1 {
+        return Some(path.to_owned());
+    }
+    let search = std::env::var_os("PATH")?;
+    std::env::split_paths(&search).map(|folder| folder.join(path)).find(|path| path.is_file())
+}
+
+/// Where the loader finds a library, most often.
+fn find_library(name: &str) -> Option<PathBuf> {
+    const FOLDERS: [&str; 6] =
+        ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+    let own = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&own).chain(FOLDERS.iter().map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// What tells one binary from another.
@@ -99,6 +135,7 @@ impl Maker {
             match work {
                 Work::Process(tgid, mappings) if mappings.is_empty() => self.tables.forget(tgid),
                 Work::Process(tgid, mappings) => self.process(tgid, &mappings),
+                Work::Program(path) => self.expect(&path),
                 Work::Flush(done) => {
                     let _ = done.send(());
                 }
@@ -106,9 +143,61 @@ impl Maker {
         }
     }
 
+    /// A guess at what the loader will map; what is wrong costs time only.
+    fn expect(&mut self, program: &Path) {
+        let mut open = vec![program.to_owned()];
+        let mut seen = BTreeSet::new();
+        while let Some(path) = open.pop() {
+            if seen.len() >= EXPECTED_MAX || !seen.insert(path.clone()) {
+                continue;
+            }
+            let Ok(file) = File::open(&path) else { continue };
+            let bytes = ReadCache::new(file);
+            let libraries = needed(&bytes);
+            open.extend(libraries.iter().filter_map(|name| find_library(name)));
+            let Ok(table) = Table::compile(&bytes) else { continue };
+            let known = Identity::BuildId(table.build_id.clone());
+            if !table.build_id.is_empty() && !self.binaries.contains_key(&known) {
+                self.add(&path.to_string_lossy(), table);
+            }
+        }
+    }
+
+    /// First with what is known already, then with what has to be made: a big program must not wait for all
+    /// its libraries before any of its stacks can be walked.
     fn process(&mut self, tgid: u32, mappings: &[RawMapping]) {
-        let mapped: Vec<MappedRows> = mappings.iter().map(|mapping| self.rows_of(tgid, mapping)).collect();
-        match self.tables.set_process(tgid, &mapped) {
+        let mut pending = false;
+        let known = mappings.iter().map(|mapping| match self.known(tgid, mapping) {
+            Some(rows) => rows,
+            None => {
+                pending = true;
+                MappedRows {
+                    start: mapping.start,
+                    end: mapping.end,
+                    rows: ROWS_PENDING,
+                    ..MappedRows::default()
+                }
+            }
+        });
+        let known: Vec<MappedRows> = known.collect();
+        self.tell(tgid, &known);
+        if pending {
+            let all: Vec<MappedRows> = mappings.iter().map(|mapping| self.rows_of(tgid, mapping)).collect();
+            self.tell(tgid, &all);
+        }
+    }
+
+    /// What is known of a mapping without making anything.
+    fn known(&self, tgid: u32, mapping: &RawMapping) -> Option<MappedRows> {
+        let path = format!("/proc/{tgid}/root{}", mapping.path);
+        match identify(&path, mapping) {
+            None => Some(bare(mapping)),
+            Some(identity) => self.binaries.get(&identity).map(|binary| mapped(mapping, binary.as_ref())),
+        }
+    }
+
+    fn tell(&mut self, tgid: u32, mapped: &[MappedRows]) {
+        match self.tables.set_process(tgid, mapped) {
             Ok(true) => {}
             Ok(false) => {
                 self.problem(format!("process {tgid} has more executable mappings than are followed"));
@@ -118,14 +207,7 @@ impl Maker {
     }
 
     fn rows_of(&mut self, tgid: u32, mapping: &RawMapping) -> MappedRows {
-        let bare = MappedRows { start: mapping.start, end: mapping.end, ..MappedRows::default() };
-        let Some(binary) = self.binary(tgid, mapping) else { return bare };
-        let length = mapping.end.saturating_sub(mapping.start);
-        let place = (mapping.start, length, mapping.file_offset);
-        match Table::base_of(&binary.segments, binary.base, place) {
-            Some(base) => MappedRows { base, first_row: binary.first_row, rows: binary.rows, ..bare },
-            None => bare,
-        }
+        mapped(mapping, self.binary(tgid, mapping).as_ref())
     }
 
     fn binary(&mut self, tgid: u32, mapping: &RawMapping) -> Option<Binary> {
@@ -164,6 +246,21 @@ impl Maker {
         if self.problems.len() < KEPT && !self.problems.contains(&what) {
             self.problems.push(what);
         }
+    }
+}
+
+fn bare(mapping: &RawMapping) -> MappedRows {
+    MappedRows { start: mapping.start, end: mapping.end, ..MappedRows::default() }
+}
+
+/// The rows of a mapping of `binary`; bare without one.
+fn mapped(mapping: &RawMapping, binary: Option<&Binary>) -> MappedRows {
+    let bare = bare(mapping);
+    let Some(binary) = binary else { return bare };
+    let length = mapping.end.saturating_sub(mapping.start);
+    match Table::base_of(&binary.segments, binary.base, (mapping.start, length, mapping.file_offset)) {
+        Some(base) => MappedRows { base, first_row: binary.first_row, rows: binary.rows, ..bare },
+        None => bare,
     }
 }
 

@@ -12,4 +12,4 @@ mod unwind_tables;
 
 pub use probe_cost::ProbeCost;
 pub use session::{Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
-pub use unwind_tables::{MAPPINGS_MAX, MappedRows, UnwindTables};
+pub use unwind_tables::{MAPPINGS_MAX, MappedRows, ROWS_PENDING, UnwindTables};

@@ -22,9 +22,12 @@ pub struct MappedRows {
     pub base: u64,
     /// As [`UnwindTables::add_rows`] gave it.
     pub first_row: u32,
-    /// How many; 0: frame pointers only.
+    /// How many; 0: frame pointers only; [`ROWS_PENDING`]: they are being made.
     pub rows: u32,
 }
+
+/// See [`MappedRows::rows`] (`UNWIND_PENDING` in `bpf/unwind.h`): stacks through such a mapping are copied.
+pub const ROWS_PENDING: u32 = u32::MAX;
 
 /// The maps of one session. Usable from another thread than the session's.
 pub struct UnwindTables {

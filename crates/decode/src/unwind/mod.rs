@@ -7,11 +7,13 @@ mod expression;
 mod frames;
 mod go;
 mod later;
+mod needed;
 mod row;
 mod table;
 mod walk;
 
 pub use later::walk_raw_stacks;
+pub use needed::needed;
 pub use row::{Kind, Row};
 pub use table::{Segment, Table, TableError};
 pub use walk::{Code, Registers, Walked, walk};
