@@ -294,6 +294,10 @@ impl Live {
         if let Some(woken) = woken.filter(|woken| *woken < end) {
             self.turn_into(ThreadState::Runnable, woken.max(self.open.start), sink);
         }
+        // Events are missing up to the end: what it was seen to do last is not what it did since.
+        if let Some((from, _)) = self.doubt.filter(|(from, to)| self.target && *from < end && *to >= end) {
+            self.turn_into(ThreadState::Unknown, from.max(self.open.start), sink);
+        }
         if self.open.start < end {
             self.pass_on(sink);
         }
