@@ -261,7 +261,14 @@ impl Pen<'_> {
             return *known;
         }
         self.stacks.insert(addresses.clone(), next);
-        self.out.events.push(Event::Stack(RawStack { at, id: next, tgid: TGID, kernel_frames, addresses, ..RawStack::default() }));
+        self.out.events.push(Event::Stack(RawStack {
+            at,
+            id: next,
+            tgid: TGID,
+            kernel_frames,
+            addresses,
+            ..RawStack::default()
+        }));
         next
     }
 
