@@ -1,4 +1,5 @@
-//! The traced program behaves as it does alone: output, status, signals, input.
+//! The traced program behaves as it does alone: output, status, input, surroundings; the recorder may even die.
+//! Each test runs on every rung that can be had. Signals and terminals have files of their own.
 
 mod support;
 
@@ -6,16 +7,7 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use support::{Scratch, holdup, stderr, stdout};
-
-/// Every rung must leave the program alone; each test runs on those that can be had.
-fn rungs(scratch: &Scratch) -> Vec<&'static str> {
-    match support::rung_here(scratch).as_str() {
-        "bpf" => vec!["bpf", "perf", "proc"],
-        "perf" => vec!["perf", "proc"],
-        _ => vec!["proc"],
-    }
-}
+use support::{Scratch, holdup, rungs, stderr, stdout};
 
 #[test]
 fn output_and_status_pass_through() {

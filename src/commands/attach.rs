@@ -22,7 +22,7 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
         }
     };
     let recorded = record::record(subject, command, args.length, &args.record)?;
-    super::run::report(&recorded.path, &args.record)?;
+    super::run::report(&recorded, &args.record)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use holdup_events::Trace;
 use holdup_events::recording::{self, journal, store};
 
-use crate::record::finish;
+use crate::record::{Unfinished, finish};
 
 /// Where unnamed recordings are kept.
 pub fn kept() -> Result<PathBuf> {
@@ -46,11 +46,21 @@ pub fn open(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
     Ok((path, trace))
 }
 
-/// The journal is kept: the tables are made elsewhere and thrown away.
+/// The trace of a journal that its own recorder could not finish where it is.
+pub fn from_journal(path: &Path, unfinished: &Unfinished) -> Result<Trace> {
+    let mut manifest = unfinished.manifest.clone();
+    elsewhere(|to| finish::make_tables(path, to, &mut manifest, unfinished.dropped.clone()))
+}
+
 fn recover(path: &Path) -> Result<Trace> {
+    elsewhere(|to| finish::recover(path, to))
+}
+
+/// The journal is kept: the tables are made in a temporary directory and thrown away.
+fn elsewhere(make_tables: impl FnOnce(&Path) -> Result<()>) -> Result<Trace> {
     let temporary = std::env::temp_dir().join(format!("holdup-recover-{}", std::process::id()));
     std::fs::create_dir(&temporary).with_context(|| format!("making {}", temporary.display()))?;
-    let trace = finish::recover(path, &temporary).and_then(|()| Ok(recording::open(&temporary)?));
+    let trace = make_tables(&temporary).and_then(|()| Ok(recording::open(&temporary)?));
     let _ = std::fs::remove_dir_all(&temporary);
     trace
 }

@@ -1,15 +1,15 @@
 //! `holdup run`, and what `run` and `attach` print in the end.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use holdup_capture::launch;
 use holdup_events::recording;
 
+use super::locate;
 use crate::cli::{RecordArgs, RunArgs};
-use crate::record::{self, Subject};
+use crate::record::{self, Recorded, Subject};
 
 /// Runs, records, reports, and ends as the program ended.
 pub fn execute(args: RunArgs) -> Result<ExitCode> {
@@ -17,7 +17,7 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
     let held = launch::hold(&args.command)?;
     let recorded = record::record(Subject::Run(held), command, None, &args.record)?;
     // The program has run: whatever goes wrong in reporting must not change its status.
-    if let Err(error) = report(&recorded.path, &args.record) {
+    if let Err(error) = report(&recorded, &args.record) {
         eprintln!("holdup: {error:#}");
     }
     match recorded.ending {
@@ -27,11 +27,18 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
 }
 
 /// Prints the report of a new recording where the options say.
-pub fn report(path: &Path, options: &RecordArgs) -> Result<()> {
+pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
+    let path = &recorded.path;
+    if let Some(unfinished) = &recorded.unfinished {
+        eprintln!("holdup: {:#}", unfinished.error);
+    }
     if options.quiet {
         return Ok(());
     }
-    let trace = recording::open(path)?;
+    let trace = match &recorded.unfinished {
+        Some(unfinished) => locate::from_journal(path, unfinished)?,
+        None => recording::open(path)?,
+    };
     let analysis = holdup_findings::analyse(&trace);
     let stderr = std::io::stderr();
     let text = if options.json {

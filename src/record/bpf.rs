@@ -262,7 +262,8 @@ impl Loop {
                 ..SourceState::default()
             });
         }
-        Ok(Outcome { start_ns, end_ns, ending, cost, sources })
+        let dropped = self.journal.dropped().cloned();
+        Ok(Outcome { start_ns, end_ns, ending, cost, sources, dropped })
     }
 
     /// Records lost behind the last one received leave no gap: the kernel's own count tells.

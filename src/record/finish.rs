@@ -8,15 +8,28 @@ use holdup_decode::symbols::{Files, Symbols};
 use holdup_decode::unwind::walk_raw_stacks;
 use holdup_decode::{Builder, Catalogue};
 use holdup_events::recording::{JournalReader, Manifest, RecordingWriter, Rung, SmallTables};
-use holdup_events::{Event, Timestamp};
+use holdup_events::{Event, Loss, Timestamp};
 
-/// Makes the tables of the recording in `dir` from its journal, and completes it with `manifest`.
-pub fn finish(dir: &Path, mut manifest: Manifest) -> Result<()> {
-    let reader = JournalReader::open(dir)?;
-    let mut tables = RecordingWriter::create(dir)?;
-    let mut catalogue = build(reader, &manifest, &mut tables);
+/// Makes the tables of the recording in `dir` from its journal, and completes it with `manifest`. What the journal
+/// had no room for is a loss behind its last event. If it fails, only the journal is there.
+pub fn finish(dir: &Path, manifest: &mut Manifest, dropped: Option<Loss>) -> Result<()> {
+    let made = make_tables(dir, dir, manifest, dropped);
+    if made.is_err() {
+        let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        for path in names.filter(|path| path.extension().is_some_and(|extension| extension == "parquet")) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    made
+}
+
+/// From the journal in `from` to a recording in `to`.
+pub fn make_tables(from: &Path, to: &Path, manifest: &mut Manifest, dropped: Option<Loss>) -> Result<()> {
+    let reader = JournalReader::open(from)?;
+    let mut tables = RecordingWriter::create(to)?;
+    let mut catalogue = build(reader.chain(dropped.map(Event::Loss)), manifest, &mut tables);
     manifest.cost.switches = manifest.cost.switches.max(catalogue.switches);
-    complete(tables, &mut catalogue, &mut manifest)
+    complete(tables, &mut catalogue, manifest)
 }
 
 /// Makes a recording of the journal that a recorder left behind in `from`, in the directory `to`.

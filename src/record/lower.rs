@@ -70,5 +70,6 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         events: tally.events,
         lost: tally.lost,
     }];
-    Ok(Outcome { start_ns, end_ns, ending, cost, sources })
+    let dropped = journal.dropped().cloned();
+    Ok(Outcome { start_ns, end_ns, ending, cost, sources, dropped })
 }

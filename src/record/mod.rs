@@ -11,11 +11,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use holdup_capture::launch::{Child, Ending};
 use holdup_capture::{doctor, host, launch};
-use holdup_events::Event;
 use holdup_events::recording::{Cost, JournalWriter, Manifest, Rung, SourceState};
+use holdup_events::{Event, Loss, Timestamp};
 
 use crate::cli::{RecordArgs, RungChoice, StackChoice};
 
@@ -33,8 +33,20 @@ pub enum Subject {
 pub struct Recorded {
     /// Where it is.
     pub path: PathBuf,
+    /// It is still a journal: its tables could not be written.
+    pub unfinished: Option<Box<Unfinished>>,
     /// How the program ended, if it was run.
     pub ending: Option<Ending>,
+}
+
+/// What a recording lacks whose tables could not be written (a full disk).
+pub struct Unfinished {
+    /// Why.
+    pub error: anyhow::Error,
+    /// What its manifest would say.
+    pub manifest: Manifest,
+    /// What the journal had no room for.
+    pub dropped: Option<Loss>,
 }
 
 /// How a recording ended: what the manifest still lacks.
@@ -45,6 +57,8 @@ struct Outcome {
     ending: Option<Ending>,
     cost: Cost,
     sources: Vec<SourceState>,
+    /// What the journal had no room for.
+    dropped: Option<Loss>,
 }
 
 /// Records `subject` until it ends, `length` is over, or the user stops it.
@@ -79,10 +93,13 @@ pub fn record(
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
     manifest.cost = outcome.cost;
     manifest.sources = outcome.sources;
-    finish::finish(&path, manifest).with_context(|| {
-        format!("the recording is kept as a journal; `holdup report {}` reads it", path.display())
-    })?;
-    Ok(Recorded { path, ending: outcome.ending })
+    // From then on nothing was written.
+    let dropped = outcome.dropped.map(|loss| Loss { end: Timestamp(manifest.end_ns), ..loss });
+    let unfinished = finish::finish(&path, &mut manifest, dropped.clone()).err().map(|error| {
+        let hint = format!("the recording is kept as a journal; `holdup report {}` reads it", path.display());
+        Box::new(Unfinished { error: error.context(hint), manifest, dropped })
+    });
+    Ok(Recorded { path, unfinished, ending: outcome.ending })
 }
 
 /// What every rung's loop needs.

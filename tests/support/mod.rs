@@ -1,6 +1,8 @@
 //! Running the `holdup` binary as a user would.
 #![allow(dead_code)]
 
+pub mod pty;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -70,6 +72,15 @@ pub fn rung_here(scratch: &Scratch) -> String {
     let output = holdup(scratch).args(["doctor", "--json"]).output().expect("holdup starts");
     let doctor: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     doctor["rung"].as_str().unwrap_or("proc").to_owned()
+}
+
+/// Every rung that can be had here.
+pub fn rungs(scratch: &Scratch) -> Vec<&'static str> {
+    match rung_here(scratch).as_str() {
+        "bpf" => vec!["bpf", "perf", "proc"],
+        "perf" => vec!["perf", "proc"],
+        _ => vec!["proc"],
+    }
 }
 
 /// Whether a test that needs BPF can run; prints why not. Where it must run, a skip is a failure.

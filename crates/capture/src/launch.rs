@@ -185,6 +185,9 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
 /// From now on signals to this process go to `pid` (0: to nobody) and no longer end the recorder.
 pub fn watch_signals(pid: u32) -> Result<(), CaptureError> {
     FORWARD_TO.store(pid as i32, Ordering::Relaxed);
+    // A limit on file sizes is an error of our writes, not our end. The program was forked before: it keeps its own.
+    // SAFETY: changes what a signal does to this process.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     for signal in FORWARDED {
         // SAFETY: installs a handler that only touches atomics and calls kill.
         unsafe {

@@ -223,10 +223,11 @@ fn a_few_long_reads_are_not_a_storm() {
 
 #[test]
 fn a_loss_makes_it_a_hint() {
+    // Of 160 ticks of waiting, 4 are not known: what A and B did as the loss began, up to their next record.
     let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@loss 0..40 100\n\
          A  0000mmmm\n\
-        \x20       ^^^^   lock-contention waiter=A holder=B cost=160\n\
+        \x20       ^^^^   lock-contention waiter=A holder=B cost=156\n\
          B  mmmm1111  holds m 4..8\n",
     );
     assert_eq!(confidence(&analysis, "lock-contention"), Some(Confidence::Low));

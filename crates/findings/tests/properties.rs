@@ -8,13 +8,13 @@ use holdup_findings::derive::{cpus, locks, timelines};
 use holdup_findings::{Confidence, analyse};
 use holdup_testkit::random::Random;
 use holdup_testkit::sim::{Simulation, Truth, simulate};
-use holdup_testkit::{plain, sim};
+use holdup_testkit::{assemble, sim};
 
 const SEEDS: u64 = 300;
 
 fn traced(seed: u64) -> (Simulation, Trace) {
     let simulation = simulate(seed);
-    let trace = plain::freeze(&simulation.events, &simulation.manifest);
+    let trace = assemble(simulation.events.clone(), simulation.manifest.clone());
     (simulation, trace)
 }
 
@@ -192,14 +192,15 @@ fn with_events_dropped_there_are_only_hints() {
         let mut events = simulation.events.clone();
         let before = events.len() as u64;
         events.retain(|event| matches!(event, holdup_events::Event::Snapshot(_)) || !random.once_in(5));
-        let mut trace = plain::freeze(&events, &simulation.manifest);
+        let left = events.len() as u64;
+        let mut trace = assemble(events, simulation.manifest.clone());
         trace.losses.push(Loss {
             source: "sched".into(),
             reason: "ring-full".into(),
             cpu: CpuId::NONE,
             start: trace.start(),
             end: trace.end(),
-            events: before - events.len() as u64,
+            events: before - left,
         });
         let analysis = analyse(&trace);
         assert!(analysis.findings.iter().all(|finding| finding.confidence == Confidence::Low), "seed {seed}");

@@ -17,7 +17,7 @@ const BUSY: &str = "@cpus 2\n@d disk\n@repeat 40\n\
     @samples worker-1 0..4 user main;work\n@samples worker-2 4..8 0 main;read_all\n\
     worker-1  0000mmmmrr0dd0\n\
     worker-2  mmmm1111011rr1  holds m 4..8\n\
-    ~noisy    ....0000..0000\n";
+    ~noisy    ....0000.0.00.\n";
 
 fn manifest(trace: &mut Trace) {
     let manifest = &mut trace.manifest;

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
+use holdup_decode::assemble;
 use holdup_events::Trace;
 use holdup_findings::{Analysis, Confidence, Finding, analyse};
 
-use crate::drawing::{START_NS, draw, tid};
+use crate::drawing::{FUNCTION_BYTES, PROGRAM, START_NS, draw, tid};
 use crate::lanes::{Expected, Lanes, parse};
-use crate::plain;
 
 /// Draws, assembles and analyses a picture, and compares with what it expects. Returns the analysis for
 /// checks that a picture can't say.
@@ -28,10 +28,16 @@ pub fn check_lanes(text: &str) -> Analysis {
     analysis
 }
 
-/// A picture and its trace.
+/// A picture and its trace, its functions named.
 pub fn trace_of_lanes(text: &str) -> (Lanes, Trace) {
     let lanes = parse(text);
-    let trace = plain::freeze_drawing(&draw(&lanes));
+    let drawing = draw(&lanes);
+    let mut trace = assemble(drawing.events, drawing.manifest);
+    for frame in trace.frames.iter_mut().filter(|frame| frame.module == PROGRAM) {
+        if let Some(name) = drawing.functions.get((frame.offset / FUNCTION_BYTES) as usize) {
+            frame.function.clone_from(name);
+        }
+    }
     (lanes, trace)
 }
 

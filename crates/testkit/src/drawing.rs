@@ -39,8 +39,14 @@ pub fn tid(lane: usize) -> u32 {
 }
 
 /// Draws the events.
+///
+/// # Panics
+/// If two threads are on one CPU in one tick: no machine does that.
 pub fn draw(lanes: &Lanes) -> Drawing {
     let mut pen = Pen { lanes, out: Drawing::default(), stacks: BTreeMap::new() };
+    for tick in 0..pen.length() {
+        pen.assert_possible(tick);
+    }
     pen.begin();
     let ticks = pen.length() * lanes.repeat;
     for tick in 0..=ticks {
@@ -58,6 +64,16 @@ struct Pen<'a> {
 impl Pen<'_> {
     fn length(&self) -> u64 {
         self.lanes.threads.first().map_or(0, |lane| lane.ticks.len() as u64)
+    }
+
+    fn assert_possible(&self, tick: u64) {
+        let mut busy = BTreeMap::new();
+        for (lane, thread) in self.lanes.threads.iter().enumerate() {
+            let cpu = self.doing(lane, tick as i64);
+            if let Some(other) = cpu.is_ascii_digit().then(|| busy.insert(cpu, &thread.name)).flatten() {
+                panic!("{other} and {} are both on CPU {cpu} in tick {tick}", thread.name);
+            }
+        }
     }
 
     fn at(&self, tick: u64) -> Timestamp {
@@ -261,7 +277,14 @@ impl Pen<'_> {
             return *known;
         }
         self.stacks.insert(addresses.clone(), next);
-        self.out.events.push(Event::Stack(RawStack { at, id: next, tgid: TGID, kernel_frames, addresses, ..RawStack::default() }));
+        self.out.events.push(Event::Stack(RawStack {
+            at,
+            id: next,
+            tgid: TGID,
+            kernel_frames,
+            addresses,
+            ..RawStack::default()
+        }));
         next
     }
 

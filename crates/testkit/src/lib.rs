@@ -4,9 +4,9 @@
 pub mod check;
 pub mod drawing;
 pub mod lanes;
-pub mod plain;
 pub mod random;
 pub mod sim;
 pub mod waits;
 
 pub use check::check_lanes;
+pub use holdup_decode::assemble;

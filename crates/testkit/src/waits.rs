@@ -40,22 +40,6 @@ pub fn raw_wait(reason: WaitReason, object: u64) -> Option<RawWait> {
     })
 }
 
-/// The reason that [`raw_wait`] was given. Knows no other waits.
-pub fn reason_of(wait: &RawWait) -> WaitReason {
-    match (wait.object_kind, wait.syscall) {
-        _ if wait.in_iowait => WaitReason::Disk,
-        (ObjectKind::Futex, _) if wait.op == FUTEX_WAIT_PRIVATE => WaitReason::Lock,
-        (ObjectKind::Futex, _) if wait.op == FUTEX_WAIT_BITSET_PRIVATE => WaitReason::Park,
-        (ObjectKind::Futex, _) => WaitReason::Join,
-        (ObjectKind::Epoll, _) => WaitReason::Multiplex,
-        (ObjectKind::Pipe, _) => WaitReason::Pipe,
-        (ObjectKind::Socket, _) => WaitReason::Socket,
-        (ObjectKind::File, _) => WaitReason::FileLock,
-        (_, 61) => WaitReason::Child,
-        _ => WaitReason::Sleep,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,7 +48,7 @@ mod tests {
     fn reasons_come_back() {
         for reason in WaitReason::ALL {
             if let Some(wait) = raw_wait(*reason, 5) {
-                assert_eq!(reason_of(&wait), *reason);
+                assert_eq!(holdup_decode::wait_reason::classify(&wait), *reason);
             }
         }
     }

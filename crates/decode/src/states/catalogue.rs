@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use holdup_events::event::{RawMapping, RawStack, RawWait};
 use holdup_events::tables::{Mapping, Process, Processes, Thread, Threads, Waits};
-use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
+use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
 use super::live::Waited;
 use crate::wait_reason;
@@ -183,7 +183,10 @@ impl Names {
             op: raw.op,
             owner_tid: raw.owner_tid,
         };
+        // Of which nothing is known: no row of its own, so that a later look may still tell (Live::refine).
+        let nothing_known = wait.reason == WaitReason::Unknown && raw.syscall == i32::MIN;
         let wait = match self.wait_ids.get(&wait) {
+            _ if nothing_known => WaitId::NONE,
             Some(id) => *id,
             None if self.waits.len() >= WAITS_MAX => WaitId::NONE,
             None => {

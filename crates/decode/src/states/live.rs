@@ -294,6 +294,10 @@ impl Live {
         if let Some(woken) = woken.filter(|woken| *woken < end) {
             self.turn_into(ThreadState::Runnable, woken.max(self.open.start), sink);
         }
+        // Events are missing up to the end: what it was seen to do last is not what it did since.
+        if let Some((from, _)) = self.doubt.filter(|(from, to)| self.target && *from < end && *to >= end) {
+            self.turn_into(ThreadState::Unknown, from.max(self.open.start), sink);
+        }
         if self.open.start < end {
             self.pass_on(sink);
         }
@@ -329,7 +333,7 @@ impl Live {
     fn account_steal(&mut self, at: Timestamp, ran: Duration, sink: &mut dyn TableSink) {
         let wall = at.since(self.open.start);
         let stolen = wall.saturating_sub(ran);
-        if stolen > STEAL_NOISE && stolen.0 * STEAL_NOISE_SHARE > wall.0 {
+        if stolen > STEAL_NOISE && stolen.0 > wall.0 / STEAL_NOISE_SHARE {
             sink.steal(Steal { thread: self.id, slice_start: self.open.start, stolen });
         }
     }
@@ -347,7 +351,7 @@ impl Live {
                 self.turn_into(ThreadState::Unknown, from, sink);
                 self.now = Now::Off;
             }
-        } else if ran.is_none_or(|ran| ran.0 > wall.0 + STEAL_NOISE.0) {
+        } else if ran.is_none_or(|ran| ran.0.saturating_sub(STEAL_NOISE.0) > wall.0) {
             // It ran meanwhile, unseen: what it did in the gap and up to this arrival is not known.
             let certain = self.before.take().map_or(self.open.start, |before| before.start);
             let from = from.max(certain).min(self.open.start);

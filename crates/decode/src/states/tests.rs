@@ -5,7 +5,7 @@ use crate::assemble;
 use holdup_events::event::RawWait;
 use holdup_events::recording::Manifest;
 use holdup_events::tables::ThreadState;
-use holdup_events::{Duration, Loss, ThreadId, Trace};
+use holdup_events::{Duration, Loss, ThreadId, Trace, WaitReason};
 use proptest::prelude::*;
 
 const END: u64 = 1000;
@@ -210,6 +210,27 @@ fn an_arrival_that_was_hidden_follows_from_the_counters() {
     );
     let (target, _) = run(300, 200);
     assert_eq!(target, [(Running, 0, us(100)), (Unknown, us(100), us(1000))], "the counters do not add up");
+}
+
+#[test]
+fn a_later_look_tells_what_a_wait_is_for() {
+    let unknown = Outcome::Blocked(Box::new(RawWait { syscall: i32::MIN, ..RawWait::default() }));
+    let seen = SnapshotState::Blocked(Box::new(RawWait { state: 1, syscall: 230, ..RawWait::default() }));
+    let Event::Snapshot(look) = found(1, seen) else { unreachable!() };
+    let trace = trace(vec![
+        found(1, SnapshotState::Running(CpuId(0))),
+        Event::Switch(switch(200, 1, 0, unknown.clone())),
+        Event::Snapshot(Snapshot { at: Timestamp(300), ..look }),
+        Event::Switch(switch(500, 0, 1, Outcome::Untracked)),
+        Event::Switch(switch(600, 1, 0, unknown)),
+    ]);
+    let blocked: Vec<WaitReason> = trace
+        .slices
+        .of(ThreadId(0))
+        .filter(|slice| slice.state == ThreadState::Blocked)
+        .map(|slice| trace.waits[slice.wait.index()].reason)
+        .collect();
+    assert_eq!(blocked, [WaitReason::Sleep, WaitReason::Unknown], "the second wait was not looked at");
 }
 
 #[test]

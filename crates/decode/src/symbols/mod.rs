@@ -1,6 +1,6 @@
 //! Addresses → names, after the recording. Reads binaries only through [`Files`].
 
-mod elf;
+pub mod elf;
 mod kernel;
 
 use std::collections::{BTreeMap, HashMap};

@@ -23,7 +23,8 @@ pub struct JournalWriter {
     encoded: Vec<u8>,
     events: u32,
     bytes: u64,
-    last_at: Timestamp,
+    /// First and last event of the chunk that is being filled.
+    span: (Timestamp, Timestamp),
     dropped: Option<Loss>,
 }
 
@@ -41,7 +42,7 @@ impl JournalWriter {
             encoded: Vec::with_capacity(CHUNK_BYTES * 2),
             events: 0,
             bytes: 0,
-            last_at: Timestamp(0),
+            span: (Timestamp(0), Timestamp(0)),
             dropped: None,
         };
         let manifest = serde_json::to_vec(manifest)
@@ -52,7 +53,8 @@ impl JournalWriter {
 
     /// Appends one event; written with its chunk.
     pub fn push(&mut self, event: &Event) {
-        self.last_at = event.at();
+        let at = event.at();
+        self.span = if self.events == 0 { (at, at) } else { (self.span.0.min(at), self.span.1.max(at)) };
         if let Some(loss) = &mut self.dropped {
             loss.events += 1;
             loss.end = loss.end.max(event.at());
@@ -77,8 +79,8 @@ impl JournalWriter {
                 source: "journal".to_owned(),
                 reason: "disk-full".to_owned(),
                 cpu: CpuId::NONE,
-                start: self.last_at,
-                end: self.last_at,
+                start: self.span.0,
+                end: self.span.1,
                 events: u64::from(events),
             });
         }

@@ -1,5 +1,8 @@
 //! What a thread says of itself: its phases by its own clocks, and the kernel's schedstat.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 /// What a thread is busy with; the name is the flag's and the JSON's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -63,15 +66,38 @@ impl Kind {
 struct Sum {
     wall_ns: u64,
     cpu_ns: u64,
+    queue_ns: u64,
     count: u64,
 }
 
-/// `/proc/thread-self/schedstat`.
+/// `/proc/thread-self/schedstat`, kept open: what the kernel's scheduler says of the thread that opened it.
+#[derive(Debug)]
+struct SchedstatFile(Option<File>);
+
+/// Its three numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Schedstat {
     run_ns: u64,
     queue_ns: u64,
     slices: u64,
+}
+
+impl SchedstatFile {
+    fn open() -> SchedstatFile {
+        SchedstatFile(File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// All zero where the kernel keeps none.
+    fn read(&self) -> Schedstat {
+        let mut bytes = [0; 80];
+        let Some(length) = self.0.as_ref().and_then(|file| file.read_at(&mut bytes, 0).ok()) else {
+            return Schedstat::default();
+        };
+        let text = String::from_utf8_lossy(&bytes[..length]);
+        let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        Schedstat { run_ns: next(), queue_ns: next(), slices: next() }
+    }
 }
 
 /// One thread's account of its life.
@@ -81,7 +107,8 @@ pub struct Log {
     tid: i64,
     start_ns: u64,
     end_ns: u64,
-    schedstat: Schedstat,
+    schedstat: SchedstatFile,
+    totals: Schedstat,
     sums: [Sum; KINDS],
 }
 
@@ -96,41 +123,45 @@ impl Log {
             tid,
             start_ns: monotonic_ns(),
             end_ns: 0,
-            schedstat: Schedstat::default(),
+            schedstat: SchedstatFile::open(),
+            totals: Schedstat::default(),
             sums,
         }
     }
 
-    /// Does it, and adds its wall and CPU time to the kind's sums.
+    /// Does it, and adds its wall, CPU and run-queue time to the kind's sums.
     pub fn measure<T>(&mut self, kind: Kind, body: impl FnOnce() -> T) -> T {
+        let queue_ns = self.schedstat.read().queue_ns;
         let (wall_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns());
         let result = body();
+        let (cpu_ns, wall_ns) = (thread_cpu_ns() - cpu_ns, monotonic_ns() - wall_ns);
         let sum = &mut self.sums[kind as usize];
-        sum.cpu_ns += thread_cpu_ns() - cpu_ns;
-        sum.wall_ns += monotonic_ns() - wall_ns;
+        sum.cpu_ns += cpu_ns;
+        sum.wall_ns += wall_ns;
+        sum.queue_ns += self.schedstat.read().queue_ns.saturating_sub(queue_ns);
         sum.count += 1;
         result
     }
 
     /// Ends the account; to be called by the same thread.
     pub fn finish(&mut self) {
-        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap_or(0));
-        let mut next = || numbers.next().unwrap_or(0);
-        self.schedstat = Schedstat { run_ns: next(), queue_ns: next(), slices: next() };
+        self.totals = self.schedstat.read();
         self.end_ns = monotonic_ns();
     }
 
     /// One JSON object; every name in it needs no escaping.
     pub fn json(&self) -> String {
         let phase = |kind: &Kind| {
-            let Sum { wall_ns, cpu_ns, count } = self.sums[*kind as usize];
+            let Sum { wall_ns, cpu_ns, queue_ns, count } = self.sums[*kind as usize];
             (count > 0).then(|| {
-                format!("\"{}\":{{\"wall_ns\":{wall_ns},\"cpu_ns\":{cpu_ns},\"count\":{count}}}", kind.name())
+                format!(
+                    "\"{}\":{{\"wall_ns\":{wall_ns},\"cpu_ns\":{cpu_ns},\"queue_ns\":{queue_ns},\"count\":{count}}}",
+                    kind.name()
+                )
             })
         };
         let phases: Vec<String> = Kind::ALL.iter().filter_map(phase).collect();
-        let Schedstat { run_ns, queue_ns, slices } = self.schedstat;
+        let Schedstat { run_ns, queue_ns, slices } = self.totals;
         format!(
             "{{\"name\":\"{}\",\"tid\":{},\"start_ns\":{},\"end_ns\":{},\"schedstat\":{{\"run_ns\":{run_ns},\"queue_ns\":{queue_ns},\"slices\":{slices}}},\"phases\":{{{}}}}}",
             self.name,

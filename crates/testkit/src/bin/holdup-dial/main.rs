@@ -2,8 +2,8 @@
 //!
 //! Each worker goes through the phases that were asked for, round after round. Every phase is
 //! measured by the thread's own clocks: wall time (CLOCK_MONOTONIC) and CPU time
-//! (CLOCK_THREAD_CPUTIME_ID); what is left between them is waiting, of the kind that the phase
-//! is made to have. At the end one line of JSON holds these sums and the kernel's schedstat for
+//! (CLOCK_THREAD_CPUTIME_ID), and by the run-queue time that the kernel's schedstat adds meanwhile;
+//! what is left of the wall time is waiting, of the kind that the phase is made to have. At the end one line of JSON holds these sums and the kernel's schedstat for
 //! every thread, so that a test can compare them with a ledger. Nothing here knows holdup.
 
 mod clock;

@@ -1,0 +1,156 @@
+//! Every place where bytes of others come in, one function each. None may panic, hang, or take memory without bound.
+//! Fuzzers and `tests/mutations.rs` share them.
+
+use std::path::{Path, PathBuf};
+
+use holdup_capture::lower::procfs;
+use holdup_capture::mappings::parse_maps;
+use holdup_capture::perf_ring::{records, sample};
+use holdup_decode::Builder;
+use holdup_decode::reorder::{HORIZON, Reorder};
+use holdup_decode::symbols::elf::ElfSymbols;
+use holdup_decode::unwind::Table;
+use holdup_decode::wire::WireDecoder;
+use holdup_events::recording::{self, Decoder, JournalReader};
+use holdup_events::tables::Rows;
+use holdup_events::{Event, Timestamp};
+
+/// Takes bytes as they come.
+pub type Target = fn(&[u8]);
+
+/// All of them, by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("journal", journal),
+    ("codec", codec),
+    ("wire", wire),
+    ("elf", elf),
+    ("perf_ring", perf_ring),
+    ("maps", maps),
+    ("recording", recording),
+    ("packed", packed),
+];
+
+/// Files of a recording, in the order in which the first byte of [`recording`] chooses.
+pub const FILES: &[&str] = &[
+    "manifest.json",
+    "processes.parquet",
+    "threads.parquet",
+    "slices.parquet",
+    "wakeups.parquet",
+    "waits.parquet",
+    "samples.parquet",
+    "stacks.parquet",
+    "frames.parquet",
+    "mappings.parquet",
+    "steals.parquet",
+    "loss.parquet",
+];
+
+/// A journal, and the tables that are made of its events.
+pub fn journal(bytes: &[u8]) {
+    let reader = JournalReader::new(bytes);
+    let manifest = reader.manifest().cloned().unwrap_or_default();
+    build(reader, manifest.start_ns, manifest.end_ns);
+}
+
+/// The payload of a chunk.
+pub fn codec(bytes: &[u8]) {
+    build(Decoder::new(bytes).map_while(Result::ok), 0, u64::MAX);
+}
+
+/// Records of the kernel programs: length (2 bytes), then the record.
+pub fn wire(bytes: &[u8]) {
+    let (mut decoder, mut events) = (WireDecoder::default(), Vec::new());
+    let mut rest = bytes;
+    while let Some((length, behind)) = rest.split_at_checked(2) {
+        let length = usize::from(u16::from_le_bytes([length[0], length[1]])).min(behind.len());
+        let (record, behind) = behind.split_at(length);
+        let _ = decoder.decode(record, &mut |event| events.push(event));
+        rest = behind;
+    }
+    build(events, 0, u64::MAX);
+}
+
+/// Symbols and unwind tables of an ELF file.
+pub fn elf(bytes: &[u8]) {
+    let _ = Table::compile(bytes);
+    if let Some(symbols) = ElfSymbols::parse(bytes) {
+        let _ = symbols.build_id();
+        for offset in (0..bytes.len() as u64).step_by(997).chain([u64::MAX]) {
+            let _ = symbols.find(offset);
+        }
+    }
+}
+
+/// A perf ring's records, with the sample types that the rungs ask for.
+pub fn perf_ring(bytes: &[u8]) {
+    use sample::{CALLCHAIN, CPU, IDENTIFIER, IP, TID, TIME};
+    for sample_type in [IDENTIFIER | IP | TID | TIME | CPU | CALLCHAIN, IDENTIFIER | TID | TIME | CPU] {
+        for record in records::split(bytes) {
+            let _ = records::parse(record, sample_type);
+        }
+        let _ = records::parse(bytes, sample_type);
+    }
+}
+
+/// What is read in /proc.
+pub fn maps(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = parse_maps(&text, 1, Timestamp(0));
+    for line in text.lines() {
+        let _ = procfs::parse_stat(line);
+        let _ = procfs::parse_schedstat(line);
+        let _ = procfs::parse_syscall(line);
+    }
+}
+
+/// A recording of which one file is replaced: the first byte says which of [`FILES`].
+pub fn recording(bytes: &[u8]) {
+    let Some((choice, content)) = bytes.split_first() else { return };
+    let name = FILES[usize::from(*choice) % FILES.len()];
+    with_recording(|dir| {
+        let path = dir.join(name);
+        let before = std::fs::read(&path).ok();
+        std::fs::write(&path, content).expect("a scratch directory");
+        let _ = recording::open(dir);
+        match before {
+            Some(before) => std::fs::write(&path, before).expect("a scratch directory"),
+            None => std::fs::remove_file(&path).expect("a scratch directory"),
+        }
+    });
+}
+
+/// A recording in one file.
+pub fn packed(bytes: &[u8]) {
+    let path = scratch("packed");
+    std::fs::write(&path, bytes).expect("a scratch directory");
+    let _ = recording::open(&path);
+    std::fs::remove_file(&path).expect("a scratch directory");
+}
+
+fn build(events: impl IntoIterator<Item = Event>, start_ns: u64, end_ns: u64) {
+    let (mut builder, mut rows) = (Builder::new(Timestamp(start_ns), false), Rows::default());
+    let mut order = Reorder::new(HORIZON);
+    for event in events {
+        order.push(event, &mut |event| builder.push(event, &mut rows));
+    }
+    order.finish(&mut |event| builder.push(event, &mut rows));
+    let _ = builder.finish(Timestamp(end_ns), &mut rows);
+}
+
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("holdup-fuzz-{name}-{}", std::process::id()))
+}
+
+/// The recording that is damaged: an own copy of the directory `HOLDUP_FUZZ_RECORDING`, else an empty one.
+fn with_recording(damage: impl FnOnce(&Path)) {
+    let dir = scratch("recording");
+    if !dir.exists() {
+        std::fs::create_dir_all(&dir).expect("a scratch directory");
+        let template = std::env::var_os("HOLDUP_FUZZ_RECORDING").map(PathBuf::from);
+        for file in template.iter().flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten()) {
+            std::fs::copy(file.path(), dir.join(file.file_name())).expect("a scratch directory");
+        }
+    }
+    damage(&dir);
+}

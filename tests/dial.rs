@@ -1,0 +1,178 @@
+//! The ledger against a program that knows what it did. Compared is what the dial measured by its own clocks and
+//! the kernel's schedstat, never what it was asked to do: so a busy machine changes both sides alike.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use support::{Scratch, holdup, report_json, rung_here, stderr};
+
+/// How far a class may be from the truth, in parts of all thread time.
+const POINTS: f64 = 0.02;
+
+/// The program, built by cargo beside this test: Cargo gives paths only to binaries of the test's own package.
+fn dial() -> std::path::PathBuf {
+    let test = std::env::current_exe().expect("this test's path");
+    let folder = test.parent().and_then(Path::parent).expect("target/debug/deps/test");
+    let path = folder.join("holdup-dial");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "-p", "holdup-testkit", "--bin", "holdup-dial"]);
+    if folder.file_name().is_some_and(|name| name == "release") {
+        build.arg("--release");
+    }
+    let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo starts");
+    assert!(built.success() && path.is_file(), "{} cannot be built", path.display());
+    path
+}
+
+/// Turns the dial under holdup: the report, and what the dial says.
+fn record(scratch: &Scratch, rung: &str, phases: &str) -> (Value, Value) {
+    let recording = scratch.join(&format!("{rung}.holdup"));
+    let output = holdup(scratch)
+        .args(["run", "--quiet", "--rung", rung, "-o"])
+        .arg(&recording)
+        .arg("--")
+        .arg(dial())
+        .args(phases.split(' '))
+        .arg("--dir")
+        .arg(&scratch.0)
+        .stderr(Stdio::piped())
+        .output()
+        .expect("holdup starts");
+    assert!(output.status.success(), "{rung}: {}", stderr(&output));
+    let truth = serde_json::from_slice(&output.stdout).expect("the dial prints JSON");
+    (report_json(scratch, &recording), truth)
+}
+
+/// Class → ns, of all threads, as the dial measured them. `running` is useful, kernel and spin together.
+fn truth_of(dial: &Value) -> BTreeMap<&'static str, u64> {
+    let mut classes = BTreeMap::new();
+    let ns = |value: &Value, key: &str| value[key].as_u64().unwrap_or_else(|| panic!("{key} in {value}"));
+    for thread in dial["threads"].as_array().expect("threads") {
+        *classes.entry("running").or_default() += ns(&thread["schedstat"], "run_ns");
+        *classes.entry("run-queue").or_default() += ns(&thread["schedstat"], "queue_ns");
+        for (phase, class) in [
+            ("sleep", "sleep"),
+            ("lock", "lock-wait"),
+            ("pipe", "pipe-wait"),
+            ("disk", "io-wait"),
+            ("join", "join-wait"),
+        ] {
+            let sum = &thread["phases"][phase];
+            if sum.is_object() {
+                let busy = ns(sum, "cpu_ns") + ns(sum, "queue_ns");
+                *classes.entry(class).or_default() += ns(sum, "wall_ns").saturating_sub(busy);
+            }
+        }
+    }
+    classes
+}
+
+/// The ledger, with running time in one class as in [`truth_of`].
+fn ledger_of(report: &Value) -> BTreeMap<String, u64> {
+    let mut classes = BTreeMap::new();
+    for (class, ns) in report["ledger"]["classes"].as_object().expect("classes") {
+        let class = if matches!(class.as_str(), "useful" | "kernel" | "spin") { "running" } else { class };
+        *classes.entry(class.to_owned()).or_default() += ns.as_u64().expect("ns");
+    }
+    classes
+}
+
+/// Every class that `tells` accepts is within [`POINTS`] of the truth.
+fn agrees(report: &Value, dial: &Value, tells: &dyn Fn(&str) -> bool) {
+    let (ledger, truth) = (ledger_of(report), truth_of(dial));
+    let total = report["ledger"]["total_ns"].as_u64().expect("total") as f64;
+    // Of what was lost, and of what a lower rung cannot see, the ledger says how much it does not know.
+    let complete = report["rung"] == "bpf" && report["loss"]["events"] == 0;
+    let unknown = if complete { 0 } else { ledger.get("unknown").copied().unwrap_or(0) };
+    let unknown = unknown as f64 / total;
+    for (class, ns) in truth {
+        if !tells(class) {
+            continue;
+        }
+        let said = ledger.get(class).copied().unwrap_or(0);
+        let off = (said as f64 - ns as f64).abs() / total;
+        println!("{} {class}: {said} ns, by the dial {ns} ns (unknown {unknown:.4})", report["rung"]);
+        assert!(off <= POINTS + unknown, "{class} is {off:.4} of all off: {said} ns, by the dial {ns} ns");
+    }
+}
+
+/// Everything that the dial can do, in shares that differ.
+const EVERYTHING: &str =
+    "--threads 2 --seconds 2 --compute 5 --lock 10 --sleep 7 --pipe 6 --disk 8 --runqueue 8 --spin 3";
+
+#[test]
+fn every_class_is_what_the_program_did() {
+    let scratch = Scratch::new("dial-bpf");
+    if !support::bpf_or_skip(&scratch) {
+        return;
+    }
+    for lock in ["pthread", "std"] {
+        let (report, dial) = record(&scratch, "bpf", &format!("{EVERYTHING} --lock-kind {lock}"));
+        agrees(&report, &dial, &|_| true);
+    }
+}
+
+#[test]
+fn each_class_alone_is_what_the_program_did() {
+    let scratch = Scratch::new("dial-alone");
+    if !support::bpf_or_skip(&scratch) {
+        return;
+    }
+    for phase in ["--compute 5", "--sleep 5", "--lock 5", "--pipe 5", "--disk 5", "--runqueue 10", "--spin 5"]
+    {
+        let (report, dial) = record(&scratch, "bpf", &format!("--threads 2 --seconds 0.5 {phase}"));
+        agrees(&report, &dial, &|_| true);
+    }
+}
+
+#[test]
+fn the_split_of_running_time_is_what_the_program_did() {
+    let scratch = Scratch::new("dial-split");
+    if !support::bpf_or_skip(&scratch) {
+        return;
+    }
+    let (report, dial) = record(&scratch, "bpf", "--threads 2 --seconds 2 --compute 20 --sleep 1");
+    let cpu: u64 = dial["threads"]
+        .as_array()
+        .expect("threads")
+        .iter()
+        .filter_map(|t| t["phases"]["compute"]["cpu_ns"].as_u64())
+        .sum();
+    let ledger = &report["ledger"];
+    let useful = ledger["classes"]["useful"].as_f64().expect("useful");
+    // Sampled: its own error, three times, on top.
+    let slack = POINTS * ledger["total_ns"].as_f64().expect("total")
+        + 3.0 * ledger["split_error_ns"].as_f64().expect("error");
+    assert!((useful - cpu as f64).abs() <= slack, "useful {useful} ns ± {slack}, by the dial {cpu} ns");
+}
+
+/// Perf events: running times are exact; why threads wait is polled, so only long waits are all told.
+#[test]
+fn perf_events_tell_running_and_long_waits() {
+    let scratch = Scratch::new("dial-perf");
+    if rung_here(&scratch) == "proc" {
+        println!("skipped: perf_event_open is not allowed here");
+        return;
+    }
+    let (report, dial) = record(&scratch, "perf", EVERYTHING);
+    agrees(&report, &dial, &|class| class == "running");
+    let (report, dial) =
+        record(&scratch, "perf", "--threads 1 --seconds 2 --lock 200 --sleep 300 --pipe 250");
+    agrees(&report, &dial, &|_| true);
+}
+
+/// Polling: the kernel's own totals make running and run-queue right; what is waited for is sampled.
+#[test]
+fn polling_tells_running_and_long_waits() {
+    let scratch = Scratch::new("dial-proc");
+    let (report, dial) = record(&scratch, "proc", EVERYTHING);
+    agrees(&report, &dial, &|class| matches!(class, "running" | "run-queue"));
+    let (report, dial) =
+        record(&scratch, "proc", "--threads 1 --seconds 2 --lock 200 --sleep 300 --pipe 250");
+    agrees(&report, &dial, &|class| class != "io-wait");
+}

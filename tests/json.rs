@@ -1,0 +1,177 @@
+//! `--json` of every command that has it, against docs/json.md: each documented key is there with its type, and no
+//! key is there that is not documented.
+
+mod support;
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{Scratch, holdup, stderr, stdout};
+
+/// A row of a table in docs/json.md.
+struct Key {
+    /// Steps from the top: a name, `[]` for every entry of an array, `*` for every name of an object.
+    path: Vec<String>,
+    kind: String,
+}
+
+/// The keys of the section whose heading names `command`.
+fn documented(command: &str) -> Vec<Key> {
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/json.md")).expect("docs/json.md");
+    let heading = format!("`holdup {command} --json`");
+    let section = page
+        .split("\n## ")
+        .find(|section| section.lines().next().is_some_and(|line| line.contains(&heading)));
+    let section = section.unwrap_or_else(|| panic!("docs/json.md has no section on {heading}"));
+    let row = |line: &str| {
+        let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
+        let path = cells.next()?.trim_end_matches('`').replace("[]", ".[]");
+        let mut path: Vec<String> =
+            path.split('.').filter(|step| !step.is_empty()).map(str::to_owned).collect();
+        let kind = cells.next()?.to_owned();
+        // `threads[]` is said of the array.
+        path.pop_if(|step| step == "[]");
+        Some(Key { path, kind })
+    };
+    let keys: Vec<Key> = section.lines().filter_map(row).collect();
+    assert!(!keys.is_empty(), "{heading}: no keys");
+    keys
+}
+
+/// The values at a path; a name that is missing is reported.
+fn values<'a>(value: &'a Value, path: &[String]) -> Vec<&'a Value> {
+    let Some((step, rest)) = path.split_first() else { return vec![value] };
+    match (step.as_str(), value) {
+        ("[]", Value::Array(entries)) => entries.iter().flat_map(|entry| values(entry, rest)).collect(),
+        ("*", Value::Object(names)) => names.values().flat_map(|entry| values(entry, rest)).collect(),
+        (name, Value::Object(names)) => {
+            let found = names.get(name).unwrap_or_else(|| panic!("{name} of {path:?} is missing in {value}"));
+            values(found, rest)
+        }
+        _ => panic!("{path:?} does not fit {value}"),
+    }
+}
+
+fn is_of(value: &Value, kind: &str) -> bool {
+    kind.split(" or ").any(|kind| match kind {
+        "null" => value.is_null(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "object" => value.is_object(),
+        "array of objects" => value.is_array(),
+        _ => match kind.strip_prefix("array of ").map(|kind| kind.trim_end_matches('s')) {
+            Some(kind) => {
+                value.as_array().is_some_and(|entries| entries.iter().all(|entry| is_of(entry, kind)))
+            }
+            None => panic!("docs/json.md: '{kind}' is no type"),
+        },
+    })
+}
+
+/// Every path in a value, in the notation of [`Key::path`].
+fn emitted(value: &Value, at: &mut Vec<String>, keys: &[Key], undocumented: &mut Vec<String>) {
+    let entries: Vec<(String, &Value)> = match value {
+        Value::Object(names) => names.iter().map(|(name, value)| (name.clone(), value)).collect(),
+        Value::Array(entries) => entries.iter().map(|entry| ("[]".to_owned(), entry)).collect(),
+        _ => return,
+    };
+    for (step, value) in entries {
+        at.push(step);
+        let matches = |key: &&Key| {
+            key.path.len() >= at.len()
+                && key.path.iter().zip(at.iter()).all(|(wanted, found)| wanted == found || wanted == "*")
+        };
+        let leaf_of_array = at.last().is_some_and(|step| step == "[]") && !value.is_object();
+        if !leaf_of_array && !keys.iter().any(|key| matches(&key)) {
+            undocumented.push(at.join("."));
+        }
+        emitted(value, at, keys, undocumented);
+        at.pop();
+    }
+}
+
+fn check(command: &str, output: &Output, json: &[u8]) {
+    assert!(output.status.success(), "{command}: {}", stderr(output));
+    let value: Value = serde_json::from_slice(json)
+        .unwrap_or_else(|error| panic!("{command}: {error}: {}", String::from_utf8_lossy(json)));
+    let keys = documented(command);
+    for key in &keys {
+        for found in values(&value, &key.path) {
+            assert!(is_of(found, &key.kind), "{command}: {:?} should be {}: {found}", key.path, key.kind);
+        }
+    }
+    let mut undocumented = Vec::new();
+    emitted(&value, &mut Vec::new(), &keys, &mut undocumented);
+    assert!(undocumented.is_empty(), "{command}: not in docs/json.md: {undocumented:?}");
+}
+
+/// The commands that have `--json`, by their own help.
+fn commands_with_json(scratch: &Scratch) -> Vec<String> {
+    let help = |words: &[&str]| {
+        let output = holdup(scratch).args(words).arg("--help").output().expect("holdup starts");
+        stdout(&output)
+    };
+    let top = help(&[]);
+    let names = top.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    let names = names
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let mut found: Vec<String> = names
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| help(&[name]).contains("--json"))
+        .map(str::to_owned)
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn every_command_prints_what_is_documented() {
+    let scratch = Scratch::new("json");
+    let recording = scratch.join("state/holdup/kept.holdup");
+    std::fs::create_dir_all(scratch.join("state/holdup")).expect("mkdir");
+    let file = scratch.join("report.json");
+    let mut tested = Vec::new();
+    let script =
+        "for i in 1 2 3; do sleep 0.02 & done; wait; i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done";
+
+    let mut test = |command: &str, words: &[&str], options: &dyn Fn(&mut Command)| {
+        let mut run = holdup(&scratch);
+        run.arg(command).arg("--json").args(words);
+        options(&mut run);
+        let output = run.output().expect("holdup starts");
+        let json = std::fs::read(&file).unwrap_or_else(|_| output.stdout.clone());
+        let _ = std::fs::remove_file(&file);
+        let section = if command == "attach" { "run" } else { command };
+        check(section, &output, &json);
+        tested.push(command.to_owned());
+    };
+    test("run", &[], &|run| {
+        run.arg("--report").arg(&file).arg("-o").arg(&recording).args(["--", "sh", "-c", script]);
+    });
+    let mut other = Command::new("sleep").arg("100").spawn().expect("sleep");
+    let pid = other.id().to_string();
+    test("attach", &[&pid, "--for", "100ms"], &|run| {
+        run.arg("--report").arg(&file).arg("-o").arg(scratch.join("attached.holdup"));
+    });
+    other.kill().expect("kill");
+    other.wait().expect("wait");
+    test("report", &[], &|run| {
+        run.arg(&recording);
+    });
+    test("list", &[], &|_| ());
+    test("doctor", &[], &|_| ());
+    test("explain", &[], &|_| ());
+    test("explain", &["lock-contention"], &|_| ());
+
+    tested.sort();
+    tested.dedup();
+    assert_eq!(
+        tested,
+        commands_with_json(&scratch),
+        "commands with --json that are tested, and that there are"
+    );
+}

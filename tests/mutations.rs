@@ -1,0 +1,257 @@
+//! Bytes of others, damaged: seeded mutations of real files go through the functions that fuzzers use
+//! (`fuzz/src/lib.rs`). None may panic, hang, or take memory without bound. A failure names target, seed and step:
+//! `HOLDUP_SEED=n` starts there.
+
+mod support;
+
+#[path = "../fuzz/src/lib.rs"]
+mod targets;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use holdup_decode::wire::size;
+use holdup_events::recording::{Encoder, JournalWriter};
+use holdup_testkit::random::Random;
+use holdup_testkit::sim;
+use support::Scratch;
+
+/// Counts what is allocated, and the most that ever was.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: hands everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        MOST.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// No input of these tests is larger than some megabytes; this is what a damaged one may take (bytes).
+const MEMORY_MAX: usize = 512 << 20;
+
+/// Damages `bytes` in one of the ways in which files are damaged, and in which lies are told.
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    let length = bytes.len() as u64;
+    let at = random.within(0, length) as usize;
+    match random.within(0, 8) {
+        0 => bytes.truncate(at),
+        1 if !bytes.is_empty() => bytes[at] ^= 1 << random.within(0, 8),
+        2 if !bytes.is_empty() => bytes[at] = random.bits() as u8,
+        3 => bytes.splice(at..at, random.bits().to_le_bytes()).for_each(drop),
+        // The numbers that overflow.
+        4 | 5 => {
+            let extreme = [0, u64::MAX, 1 << 63, (1 << 63) - 1, u64::from(u32::MAX), 0x7fff_ffff, 0xffff, 1];
+            let number = extreme[random.within(0, extreme.len() as u64) as usize].to_le_bytes();
+            let width = [1, 2, 4, 8][random.within(0, 4) as usize].min(bytes.len() - at.min(bytes.len()));
+            bytes[at..at + width].copy_from_slice(&number[..width]);
+        }
+        6 => {
+            let end = (at + random.within(1, 64) as usize).min(bytes.len());
+            bytes.drain(at..end).for_each(drop);
+        }
+        _ => {
+            let end = (at + random.within(1, 4096) as usize).min(bytes.len());
+            let copy = bytes[at..end].to_vec();
+            let to = random.within(0, length) as usize;
+            bytes.splice(to..to, copy).for_each(drop);
+        }
+    }
+}
+
+/// Every target is fed `files`, whole and damaged.
+fn drive(name: &str, files: &[Vec<u8>]) {
+    let (_, target) = targets::TARGETS.iter().find(|(known, _)| *known == name).expect("a target");
+    keep(name, files);
+    // Opening a recording reads a dozen files.
+    let rounds = if matches!(name, "recording" | "packed" | "elf") { 60 } else { 400 };
+    let rounds = if std::env::var_os("HOLDUP_QUICK").is_some() { rounds / 10 } else { rounds };
+    let first: u64 = std::env::var("HOLDUP_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    for file in files {
+        target(file);
+        for seed in first..first + rounds {
+            let mut random = Random::new(seed);
+            let mut damaged = file.clone();
+            for step in 0..1 + seed % 6 {
+                mutate(&mut damaged, &mut random);
+                let before = NOW.load(Ordering::Relaxed);
+                MOST.store(before, Ordering::Relaxed);
+                let outcome = std::panic::catch_unwind(|| target(&damaged));
+                assert!(outcome.is_ok(), "{name}: panics at seed {seed}, step {step}");
+                let most = MOST.load(Ordering::Relaxed).saturating_sub(before);
+                assert!(most < MEMORY_MAX, "{name}: {most} bytes at seed {seed}, step {step}");
+            }
+        }
+    }
+}
+
+/// Where fuzzers start from, if that is asked for.
+fn keep(name: &str, files: &[Vec<u8>]) {
+    let Some(corpus) = std::env::var_os("HOLDUP_FUZZ_CORPUS") else { return };
+    let folder = Path::new(&corpus).join(name);
+    std::fs::create_dir_all(&folder).expect("mkdir");
+    for (number, file) in files.iter().enumerate() {
+        std::fs::write(folder.join(format!("real-{number}")), file).expect("write");
+    }
+}
+
+fn journals(scratch: &Scratch) -> Vec<Vec<u8>> {
+    let journal = |seed: u64| {
+        let simulation = sim::simulate(seed);
+        let dir = scratch.join(&format!("journal-{seed}"));
+        std::fs::create_dir_all(&dir).expect("mkdir");
+        let mut writer = JournalWriter::create(&dir, &simulation.manifest).expect("a journal");
+        for (number, event) in simulation.events.iter().enumerate() {
+            writer.push(event);
+            if number % 100 == 99 {
+                writer.flush();
+            }
+        }
+        writer.flush();
+        std::fs::read(writer.path()).expect("a journal")
+    };
+    (0..4).map(journal).collect()
+}
+
+fn chunks() -> Vec<Vec<u8>> {
+    let chunk = |seed: u64| {
+        let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
+        sim::simulate(seed).events.iter().take(500).for_each(|event| encoder.encode(event, &mut bytes));
+        bytes
+    };
+    (0..4).map(chunk).collect()
+}
+
+/// One record of every kind and a few of the frequent ones, as the kernel programs lay them out.
+fn wire_records() -> Vec<Vec<u8>> {
+    let sizes = [
+        size::SWITCH,
+        size::SWITCH_OUT,
+        size::SWITCH_BLOCKED,
+        size::WAKING,
+        size::SAMPLE,
+        size::STACK + 64,
+        size::THREAD,
+        size::THREAD,
+        size::THREAD,
+        size::THREAD,
+        size::SNAPSHOT,
+    ];
+    let mut random = Random::new(1);
+    let mut stream = |records: u64| {
+        let mut bytes = Vec::new();
+        for number in 0..records {
+            let kind = random.within(0, sizes.len() as u64) as usize;
+            let mut record: Vec<u8> = (0..sizes[kind]).map(|_| random.within(0, 6) as u8).collect();
+            record[..8].copy_from_slice(&(1000 + number * 10).to_le_bytes());
+            record[8..12].copy_from_slice(&(number as u32).to_le_bytes());
+            record[12..14].copy_from_slice(&(random.within(0, 2) as u16).to_le_bytes());
+            record[14] = kind as u8 + 1;
+            bytes.extend_from_slice(&(record.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(&record);
+        }
+        bytes
+    };
+    vec![stream(12), stream(60), stream(300)]
+}
+
+/// Records of every type, with bodies of small numbers and the trailer that `sample_id_all` asks for.
+fn perf_records() -> Vec<Vec<u8>> {
+    let mut random = Random::new(2);
+    let mut stream = Vec::new();
+    for kind in (1..=21u32).cycle().take(200) {
+        let body = 8 * random.within(2, 14) as usize;
+        let misc: u16 = [0, 1, 2, 1 << 13, 1 << 14, 3 << 13][random.within(0, 6) as usize];
+        stream.extend_from_slice(&kind.to_le_bytes());
+        stream.extend_from_slice(&misc.to_le_bytes());
+        stream.extend_from_slice(&(8 + body as u16).to_le_bytes());
+        stream.extend((0..body).map(|_| if random.once_in(4) { random.within(0, 6) as u8 } else { 0 }));
+    }
+    vec![stream]
+}
+
+fn proc_files() -> Vec<Vec<u8>> {
+    ["maps", "stat", "schedstat", "syscall"]
+        .iter()
+        .filter_map(|name| std::fs::read(format!("/proc/self/{name}")).ok())
+        .collect()
+}
+
+/// A real recording, by the rung that every machine has.
+fn record(scratch: &Scratch) -> std::path::PathBuf {
+    let path = scratch.join("real.holdup");
+    let script = "for i in 1 2 3 4 5; do sleep 0.02; done; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+    let output = support::holdup(scratch)
+        .args(["run", "--quiet", "-o"])
+        .arg(&path)
+        .args(["--", "sh", "-c", script])
+        .output()
+        .expect("holdup starts");
+    assert!(output.status.success(), "{}", support::stderr(&output));
+    path
+}
+
+#[test]
+fn journals_and_chunks() {
+    let scratch = Scratch::new("mutated-journal");
+    drive("journal", &journals(&scratch));
+    drive("codec", &chunks());
+}
+
+#[test]
+fn records_of_the_kernel() {
+    drive("wire", &wire_records());
+    drive("perf_ring", &perf_records());
+    drive("maps", &proc_files());
+}
+
+#[test]
+fn programs() {
+    let file = |path: &str| std::fs::read(path).ok().filter(|bytes| bytes.len() < 2_000_000);
+    let files: Vec<Vec<u8>> = ["/bin/true", "/bin/sleep", "/lib64/ld-linux-x86-64.so.2"]
+        .iter()
+        .filter_map(|path| file(path))
+        .collect();
+    assert!(!files.is_empty(), "no small ELF file on this machine");
+    drive("elf", &files);
+}
+
+#[test]
+fn recordings() {
+    let scratch = Scratch::new("mutated-recording");
+    let real = record(&scratch);
+    // SAFETY: read only by this test's own calls, below, on this thread.
+    unsafe { std::env::set_var("HOLDUP_FUZZ_RECORDING", &real) };
+    let file = |(number, name): (usize, &&str)| {
+        let mut bytes = vec![number as u8];
+        bytes.extend(std::fs::read(real.join(name)).unwrap_or_else(|error| panic!("{name}: {error}")));
+        bytes
+    };
+    let files: Vec<Vec<u8>> = targets::FILES.iter().enumerate().map(file).collect();
+    drive("recording", &files);
+    let pack = scratch.join("real.holdup.pack");
+    let output = support::holdup(&scratch)
+        .arg("pack")
+        .arg(&real)
+        .arg("-o")
+        .arg(&pack)
+        .output()
+        .expect("holdup starts");
+    assert!(output.status.success(), "{}", support::stderr(&output));
+    drive("packed", &[std::fs::read(&pack).expect("the pack")]);
+}
