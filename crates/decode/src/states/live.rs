@@ -16,6 +16,9 @@ const STEAL_NOISE_SHARE: u64 = 100;
 /// The kernel's clock is never further behind a switch than this; more is stolen time.
 const CLOCK_BEHIND_MAX: Duration = Duration(5_000);
 
+/// The way out of idle never takes longer than this.
+const IDLE_EXIT_MAX: Duration = Duration(100_000);
+
 /// What is known of a wait: interned, with its stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
@@ -55,6 +58,8 @@ pub struct Live {
     pub(super) open: SliceRow,
     before: Option<SliceRow>,
     woken_at: Option<Timestamp>,
+    /// Since when its CPU had been idle when it arrived there.
+    idle_since: Option<Timestamp>,
     /// Counters at the last switch-out or, for a newborn, zero.
     pub(super) exec_ns: Option<u64>,
     pub(super) queue_ns: Option<u64>,
@@ -80,6 +85,7 @@ impl Live {
             open,
             before: None,
             woken_at: None,
+            idle_since: None,
             exec_ns: None,
             queue_ns: None,
             doubt: None,
@@ -179,6 +185,24 @@ impl Live {
         if behind > CLOCK_BEHIND_MAX { Duration(0) } else { behind }
     }
 
+    /// It arrived on an idle CPU, of which `idle` tells since when that was so.
+    pub fn found_cpu_idle(&mut self, idle: Option<Timestamp>) {
+        self.idle_since = idle;
+    }
+
+    /// A thread that wakes an idle CPU runs, by the kernel's account, from the moment it was put on the run queue:
+    /// the switch does not update the clock a second time, and the way out of idle, some microseconds, counts as
+    /// its own. Taking that moment, running times are those of `schedstat`.
+    fn begin_at_the_kernels_moment(&mut self, at: Timestamp, ran: Option<Duration>) {
+        let (Some(ran), Some(idle_since)) = (ran, self.idle_since.take()) else { return };
+        if !matches!(self.now, Now::Running { seen: true, .. }) {
+            return;
+        }
+        let ahead = ran.saturating_sub(at.since(self.open.start));
+        let Some(before) = self.before.filter(|_| ahead <= IDLE_EXIT_MAX) else { return };
+        self.open.start = (self.open.start - ahead).max(before.start).max(idle_since).min(self.open.start);
+    }
+
     /// When it began to run, if its arrival was hidden from us but its counters tell: some machines run no
     /// tracing in the context of certain processes, so that a switch from those is not seen.
     ///
@@ -260,6 +284,7 @@ impl Live {
             _ => None,
         };
         self.settle_doubt(at, ran, sink);
+        self.begin_at_the_kernels_moment(at, ran);
         self.settle_before(queue_ns, sink);
         if let (Now::Running { seen: true, .. }, Some(ran)) = (self.now, ran) {
             self.account_steal(at, ran, sink);

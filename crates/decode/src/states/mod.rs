@@ -97,16 +97,18 @@ impl Builder {
     fn switch(&mut self, switch: &Switch, sink: &mut dyn TableSink) {
         let at = (switch.at - self.lateness(switch)).max(self.start);
         self.switches += 1;
+        let mut idle_since = None;
         if switch.prev_tid != 0 && switch.prev_tid != TID_UNKNOWN {
             self.switch_out(switch, at, sink);
         } else if switch.prev_tid == 0 {
-            self.occupants.touch(switch.cpu, at);
+            idle_since = self.occupants.touch(switch.cpu, at);
             if let Some(occupant) = self.occupants.take(switch.cpu) {
                 self.vanished(occupant, at, sink);
+                idle_since = None;
             }
         }
         if switch.next_tid != 0 && switch.next_tid != TID_UNKNOWN {
-            self.switch_in(switch, at, sink);
+            self.switch_in(switch, (at, idle_since), sink);
         }
     }
 
@@ -154,7 +156,12 @@ impl Builder {
         }
     }
 
-    fn switch_in(&mut self, switch: &Switch, at: Timestamp, sink: &mut dyn TableSink) {
+    fn switch_in(
+        &mut self,
+        switch: &Switch,
+        (at, idle_since): (Timestamp, Option<Timestamp>),
+        sink: &mut dyn TableSink,
+    ) {
         let index = self.thread(switch.next_tid, 0);
         self.occupants.touch(switch.cpu, at);
         if let Some(occupant) = self.occupants.put(switch.cpu, index)
@@ -168,6 +175,7 @@ impl Builder {
             live.vanish(at, sink);
         }
         live.arrive(switch.cpu, at, sink);
+        live.found_cpu_idle(idle_since);
     }
 
     /// `index` cannot be running any more, and we did not see it leave.

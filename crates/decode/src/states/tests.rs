@@ -99,6 +99,27 @@ fn a_preempting_wakeup_counts_from_the_kernels_moment() {
 }
 
 #[test]
+fn the_way_out_of_idle_is_the_threads_own_as_the_kernel_counts() {
+    use ThreadState::*;
+    let of = |ran: u64, prev: u32| {
+        let trace = trace(vec![
+            found(1, SnapshotState::Running(CpuId(0))),
+            counted(switch(200, 1, 0, blocked()), 200, 0),
+            waking(450, 1),
+            Event::Switch(switch(500, prev, 1, Outcome::Untracked)),
+            counted(switch(700, 1, 0, Outcome::Dead), 200 + ran, 0),
+        ]);
+        states(&trace, 0)
+    };
+    assert_eq!(of(203, 0), [(Running, 0, 200), (Blocked, 200, 497), (Running, 497, 700)]);
+    assert_eq!(of(200, 0), [(Running, 0, 200), (Blocked, 200, 500), (Running, 500, 700)]);
+    // The CPU was idle only since 200: no earlier.
+    assert_eq!(of(550, 0), [(Running, 0, 200), (Running, 200, 700)]);
+    // It took the CPU from another thread, which had it until then.
+    assert_eq!(of(203, 9), [(Running, 0, 200), (Blocked, 200, 500), (Running, 500, 700)]);
+}
+
+#[test]
 fn without_counters_the_waking_says_it() {
     use ThreadState::*;
     let trace = trace(vec![
