@@ -55,6 +55,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let mappings = MappingFeed::open(&host::online_cpus());
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
     let session = Session::load(&options)?;
+    privileges::run_before_others();
     // Before any thread is started: capabilities are a thread's own.
     privileges::drop_unneeded()?;
     let stack_tables = StackTables::start(session.unwind_tables()?);
@@ -226,6 +227,7 @@ impl Loop {
         while self.drain() > 0 {}
         let counters = self.session.counters();
         let probes = self.session.cost();
+        privileges::run_like_others();
         self.account_losses(&counters.lost, end_ns);
         self.journal.flush();
         let mut cost = super::cost_since(before);

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use holdup_capture::bpf::{MappedRows, ROWS_PENDING, UnwindTables};
 use holdup_capture::mappings::{own_vdso, read_maps};
+use holdup_capture::privileges;
 use holdup_decode::unwind::{Segment, Table, needed};
 use holdup_events::event::RawMapping;
 use object::ReadCache;
@@ -36,6 +37,7 @@ impl StackTables {
         let (sender, receiver) = channel();
         let mut maker = Maker { tables, binaries: HashMap::new(), problems: Vec::new() };
         let worker = std::thread::spawn(move || {
+            privileges::run_like_others();
             maker.warm_up();
             maker.work(&receiver);
             maker

@@ -63,6 +63,24 @@ pub fn drop_unneeded() -> Result<(), CaptureError> {
     Ok(())
 }
 
+/// How much before others the recorder runs while it records: a full ring loses what nobody can bring back.
+const RECORDER_NICE: libc::c_int = -10;
+
+/// Lets this thread run before others, if it may (CAP_SYS_NICE). Threads that it starts inherit that.
+pub fn run_before_others() {
+    set_nice(RECORDER_NICE);
+}
+
+/// Takes [`run_before_others`] back for this thread.
+pub fn run_like_others() {
+    set_nice(0);
+}
+
+fn set_nice(nice: libc::c_int) {
+    // SAFETY: plain numbers; 0 is the calling thread. Without the right it stays as it was: slower, not wrong.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,8 +13,9 @@ const STEAL_NOISE: Duration = Duration(20_000);
 /// ... and so is less than this share of the slice (1/100).
 const STEAL_NOISE_SHARE: u64 = 100;
 
-/// The kernel's clock is never further behind a switch than this; more is stolen time.
-const CLOCK_BEHIND_MAX: Duration = Duration(5_000);
+/// The kernel's clock is hardly further behind a switch than this (interrupt handlers run between the wakeup and
+/// the switch that it causes); more is taken for stolen time.
+const CLOCK_BEHIND_MAX: Duration = Duration(100_000);
 
 /// The way out of idle never takes longer than this.
 const IDLE_EXIT_MAX: Duration = Duration(100_000);
