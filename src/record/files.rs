@@ -130,7 +130,8 @@ impl Files for OwnFiles<'_> {
         let file = below_roots.into_iter().find_map(|path| open(&path))?;
         let start = UNIX_EPOCH + Duration::from_nanos(self.start_unix_ns);
         // Left behind by another process that had this number.
-        let is_stale = self.is_run && modified(&file).is_some_and(|modified| modified + Duration::from_secs(1) < start);
+        let is_stale =
+            self.is_run && modified(&file).is_some_and(|modified| modified + Duration::from_secs(1) < start);
         if is_stale { None } else { map(&file) }
     }
 

@@ -21,7 +21,10 @@ pub struct Roots {
 }
 
 fn identity(pid: &str) -> Option<Identity> {
-    Some((fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?, fs::read_link(format!("/proc/{pid}/root")).ok()?))
+    Some((
+        fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?,
+        fs::read_link(format!("/proc/{pid}/root")).ok()?,
+    ))
 }
 
 /// The number that a process has in its own pid namespace.

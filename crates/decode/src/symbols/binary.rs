@@ -224,8 +224,12 @@ impl Binary<'_> {
     /// The file that `dwz` moved common parts of the debug information to.
     fn shared_file(&self, elf: &Elf<'_>) -> Option<Bytes> {
         let (path, build_id) = elf.shared_debug_link()?;
-        let file =
-            DebugFile { pid: self.wanted.pid, binary: &self.wanted.mapping.path, build_id, link: Some(&path) };
+        let file = DebugFile {
+            pid: self.wanted.pid,
+            binary: &self.wanted.mapping.path,
+            build_id,
+            link: Some(&path),
+        };
         let mut taken = None;
         self.files.debug(&file, &mut |bytes| {
             let fits = Elf::parse((*bytes).as_ref()).is_some_and(|shared| shared.gnu_build_id() == build_id);
@@ -243,7 +247,8 @@ fn add_missing(
     addresses: &[u64],
     look_up: impl FnOnce(&[u64]) -> BTreeMap<u64, Place>,
 ) {
-    let missing: Vec<u64> = addresses.iter().copied().filter(|address| !places.contains_key(address)).collect();
+    let missing: Vec<u64> =
+        addresses.iter().copied().filter(|address| !places.contains_key(address)).collect();
     if !missing.is_empty() {
         places.extend(look_up(&missing));
     }
@@ -269,7 +274,9 @@ fn joined(debug: Option<Place>, symbol: Option<Place>) -> Option<Place> {
 /// `symbol` is a piece that the compiler cut out of `function`, such as `f.cold` or `f() [clone .part.0]`.
 fn is_part_of(symbol: &str, function: &str) -> bool {
     !function.is_empty()
-        && symbol.strip_prefix(function).is_some_and(|rest| rest.starts_with('.') || rest.starts_with(" [clone"))
+        && symbol
+            .strip_prefix(function)
+            .is_some_and(|rest| rest.starts_with('.') || rest.starts_with(" [clone"))
 }
 
 /// An inlined call without a name tells nothing.
@@ -297,7 +304,10 @@ mod tests {
     #[test]
     fn the_whole_name_wins_but_a_piece_belongs_to_its_function() {
         let symbol = |name| Some(place(&[name], 5));
-        assert_eq!(names(joined(Some(place(&["in", "operator()"], 0)), symbol("A::operator()"))), ["in", "A::operator()"]);
+        assert_eq!(
+            names(joined(Some(place(&["in", "operator()"], 0)), symbol("A::operator()"))),
+            ["in", "A::operator()"]
+        );
         assert_eq!(names(joined(Some(place(&["work"], 0)), symbol("work.cold"))), ["work"]);
         assert_eq!(names(joined(Some(place(&["", ""], 0)), symbol("asm"))), ["asm"]);
         assert_eq!(names(joined(None, symbol("f"))), ["f"]);

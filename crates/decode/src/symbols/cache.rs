@@ -21,7 +21,8 @@ pub fn encode(known: &Known) -> Vec<u8> {
         // Writing to a string does not fail.
         let _ = writeln!(text, "@\t{offset:x}\t{:x}", place.distance);
         for call in &place.calls {
-            let _ = writeln!(text, "+\t{}\t{}\t{}", call.line, one_line(&call.function), one_line(&call.file));
+            let _ =
+                writeln!(text, "+\t{}\t{}\t{}", call.line, one_line(&call.function), one_line(&call.file));
         }
     }
     let _ = writeln!(text, "=\t{}", known.len());

@@ -10,7 +10,8 @@ pub fn symbol(name: &str) -> String {
 
 /// The demangled name.
 pub fn demangle(name: &str) -> String {
-    let mut text = rust(name).or_else(|| cpp(name)).or_else(|| ocaml(name)).unwrap_or_else(|| name.to_owned());
+    let mut text =
+        rust(name).or_else(|| cpp(name)).or_else(|| ocaml(name)).unwrap_or_else(|| name.to_owned());
     if text.len() > NAME_BYTES_MAX {
         let end = (0..=NAME_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);
@@ -53,9 +54,12 @@ impl std::fmt::Write for Bounded {
 
 /// `camlStdlib__List__map_123`, since 5.1 `camlStdlib__List.map_123`: `Stdlib.List.map`.
 fn ocaml(name: &str) -> Option<String> {
-    let path = name.strip_prefix("caml").filter(|path| path.starts_with(|first: char| first.is_ascii_uppercase()))?;
+    let path = name
+        .strip_prefix("caml")
+        .filter(|path| path.starts_with(|first: char| first.is_ascii_uppercase()))?;
     let path = unescaped(path);
-    let mut parts: Vec<&str> = path.split("__").flat_map(|part| part.split('.')).filter(|part| !part.is_empty()).collect();
+    let mut parts: Vec<&str> =
+        path.split("__").flat_map(|part| part.split('.')).filter(|part| !part.is_empty()).collect();
     let last = parts.pop()?;
     let unstamped = match last.rsplit_once('_') {
         // Functions without a name of their own are told apart by the number alone.

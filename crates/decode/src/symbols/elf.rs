@@ -86,6 +86,13 @@ impl<'a> Elf<'a> {
         Some(self.file.symbol_by_name(name)?.address())
     }
 
+    /// Virtual address of the first symbol whose demangled name ends so.
+    #[cfg(test)]
+    pub fn address_of_function_ending(&self, name: &str) -> Option<u64> {
+        let is_it = |raw: &str| demangle::symbol(raw).ends_with(name);
+        Some(self.file.symbols().find(|symbol| symbol.name().is_ok_and(is_it))?.address())
+    }
+
     /// A section, uncompressed; empty if there is none.
     pub fn section(&self, name: &str) -> Result<Cow<'a, [u8]>, String> {
         let Some(section) = self.file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
@@ -98,7 +105,9 @@ impl<'a> Elf<'a> {
 
     /// It has debug information of its own.
     pub fn has_dwarf(&self) -> bool {
-        self.raw_section(".debug_info").or_else(|| self.raw_section(".zdebug_info")).is_some_and(|info| !info.is_empty())
+        self.raw_section(".debug_info")
+            .or_else(|| self.raw_section(".zdebug_info"))
+            .is_some_and(|info| !info.is_empty())
     }
 
     /// It has a symbol table that `strip` takes away.
@@ -171,8 +180,7 @@ mod tests {
         let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let elf = Elf::parse(&bytes).unwrap();
         assert!(elf.has_symbol_table() && elf.has_dwarf());
-        let symbol = elf.file.symbols().find(|symbol| symbol.name().is_ok_and(|name| name.contains("holder")));
-        let address = symbol.unwrap().address();
+        let address = elf.address_of_function_ending("symbols::elf::holder").unwrap();
         let places = elf.functions(&[address + 1]);
         assert!(places[&(address + 1)].calls[0].function.contains("symbols::elf::"), "{places:?}");
     }

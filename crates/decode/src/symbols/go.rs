@@ -136,7 +136,8 @@ impl<'a> FunctionTable<'a> {
         // Words behind the name: args, deferreturn, pcsp, pcfile, pcln, npcdata, cuOffset.
         let field = |number: usize| word(self.bytes, fields + 4 * number);
         let line = self.value(field(5)?, distance).and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
-        let file = self.value(field(4)?, distance).and_then(|file| self.file(field(7)?, file)).unwrap_or_default();
+        let file =
+            self.value(field(4)?, distance).and_then(|file| self.file(field(7)?, file)).unwrap_or_default();
         Some(Place { calls: vec![Call { function, file, line }], distance })
     }
 

@@ -96,7 +96,8 @@ fn load<'a>(
     body.bytes(8)?;
     let (_vma, address, length, _index) = (body.u64()?, body.u64()?, body.u64()?, body.u64()?);
     let name = body.text()?;
-    let (line_count, lines) = debug.filter(|debug| debug.0 == address).map_or((0, &[][..]), |debug| (debug.1, debug.2));
+    let (line_count, lines) =
+        debug.filter(|debug| debug.0 == address).map_or((0, &[][..]), |debug| (debug.1, debug.2));
     codes.insert(address, Code { length, name, lines, line_count, lines_base: address });
     Some(())
 }
@@ -167,7 +168,8 @@ mod tests {
         };
         let lines = [longs(&[0x1000, 2]), line(0x1000, 5, b"a.js"), line(0x1010, 6, &[0xff])].concat();
         dump.extend(record(DEBUG_INFO, &lines));
-        let load = |address: u64, name: &[u8]| [&longs(&[9, 0, address, 0x20, 1])[..], name, &[0, 0x90]].concat();
+        let load =
+            |address: u64, name: &[u8]| [&longs(&[9, 0, address, 0x20, 1])[..], name, &[0, 0x90]].concat();
         dump.extend(record(CODE_LOAD, &load(0x1000, b"hot")));
         dump.extend(record(CODE_LOAD, &load(0x3000, b"cold")));
         dump.extend(record(CODE_MOVE, &longs(&[9, 0, 0x3000, 0x5000, 0x20, 1])));

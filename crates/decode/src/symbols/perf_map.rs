@@ -20,7 +20,8 @@ pub fn look_up(map: &[u8], addresses: &[u64]) -> (BTreeMap<u64, Place>, u64) {
         };
         let first = addresses.partition_point(|address| *address < start);
         let end = start.saturating_add(size);
-        for address in addresses.get(first..).unwrap_or_default().iter().take_while(|address| **address < end) {
+        for address in addresses.get(first..).unwrap_or_default().iter().take_while(|address| **address < end)
+        {
             // Lines that all claim everything are nobody's map.
             let Some(left) = work.checked_sub(1) else { break };
             work = left;
@@ -49,7 +50,8 @@ fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
 mod tests {
     use super::*;
 
-    const MAP: &[u8] = b"1000 20 Lcom/foo;::bar\n1020 10 JS:*f a.js:1:2\nzz\n1000 8 later\n2000 ffffffffffffffff all\n";
+    const MAP: &[u8] =
+        b"1000 20 Lcom/foo;::bar\n1020 10 JS:*f a.js:1:2\nzz\n1000 8 later\n2000 ffffffffffffffff all\n";
 
     #[test]
     fn the_later_line_counts() {

@@ -91,7 +91,9 @@ impl<'a> Interned<'a> {
             self.name(code, raw);
             let count = self.codes.get(&code).map_or(0, Vec::len);
             for number in 0..count {
-                let Some(frame) = self.codes.get(&code).and_then(|ids| ids.get(number)).copied() else { continue };
+                let Some(frame) = self.codes.get(&code).and_then(|ids| ids.get(number)).copied() else {
+                    continue;
+                };
                 let (parent, end) = match leaf {
                     Some(row) => (self.caller(row), StackEnd::Unknown),
                     None => (StackId::NONE, raw.end),

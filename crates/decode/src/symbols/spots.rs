@@ -239,7 +239,9 @@ impl<'a> Spots<'a> {
             Spot::File(number, offset) => {
                 (self.binaries.get(number).map_or("", |binary| binary.mapping.path.as_str()), offset)
             }
-            Spot::Loose => (self.maps.find(process, address, at).map_or("", |mapping| name_of(&mapping.path)), address),
+            Spot::Loose => {
+                (self.maps.find(process, address, at).map_or("", |mapping| name_of(&mapping.path)), address)
+            }
         };
         let (place, module, offset) = match (self.at_spot(spot), self.generated.get(&(process, address))) {
             (None, Some(generated)) => (Some(generated), JIT, address),

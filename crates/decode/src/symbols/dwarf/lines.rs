@@ -16,11 +16,7 @@ pub struct Lines {
 impl Lines {
     /// Runs the line program of `unit` for the ascending `addresses`, and names the files of these and of
     /// `calls`. A broken one says what it can.
-    pub fn of(
-        unit: UnitRef<'_, Metered<'_>>,
-        addresses: &[u64],
-        calls: impl Iterator<Item = u64>,
-    ) -> Lines {
+    pub fn of(unit: UnitRef<'_, Metered<'_>>, addresses: &[u64], calls: impl Iterator<Item = u64>) -> Lines {
         let mut lines = Lines::default();
         let Some(program) = unit.line_program.clone() else { return lines };
         let header = program.header().clone();
@@ -35,11 +31,7 @@ impl Lines {
         lines
     }
 
-    fn run(
-        &mut self,
-        program: gimli::IncompleteLineProgram<Metered<'_>>,
-        addresses: &[u64],
-    ) -> Result<()> {
+    fn run(&mut self, program: gimli::IncompleteLineProgram<Metered<'_>>, addresses: &[u64]) -> Result<()> {
         let mut rows = program.rows();
         let mut before: Option<(u64, u64, u32)> = None;
         // The first address that is not below the present row.

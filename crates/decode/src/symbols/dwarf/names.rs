@@ -125,9 +125,13 @@ fn say<'d>(dwarf: &Dwarf<Metered<'d>>, unit: &Unit<Metered<'d>>, die: UnitOffset
     for spec in abbreviation.attributes() {
         let attribute = entries.read_attribute(*spec)?;
         match attribute.name() {
-            constants::DW_AT_linkage_name | constants::DW_AT_MIPS_linkage_name => said.linkage = text(attribute.value()),
+            constants::DW_AT_linkage_name | constants::DW_AT_MIPS_linkage_name => {
+                said.linkage = text(attribute.value())
+            }
             constants::DW_AT_name => said.plain = text(attribute.value()),
-            constants::DW_AT_abstract_origin | constants::DW_AT_specification => said.refers_to = Some(attribute.value()),
+            constants::DW_AT_abstract_origin | constants::DW_AT_specification => {
+                said.refers_to = Some(attribute.value())
+            }
             _ => {}
         }
     }
