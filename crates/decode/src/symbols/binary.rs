@@ -159,7 +159,7 @@ impl Binary<'_> {
         }
         let mut places = BTreeMap::new();
         for offset in &self.wanted.offsets {
-            if let Some(place) = known.get(offset).cloned().flatten() {
+            if let Some(place) = known.remove(offset).flatten() {
                 places.insert(*offset, place);
             }
         }

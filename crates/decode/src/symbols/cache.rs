@@ -1,9 +1,10 @@
 //! Names that were looked up before, kept by build id: text, so that a person can read it too.
 //!
-//! `holdup names 1`, then lines of words between tabs: `@ OFFSET DISTANCE` begins a place, `+ LINE FUNCTION FILE`
-//! is one of its calls, leaf first; `= COUNT` ends it. What is not whole is not used.
+//! `holdup names 1`, then lines of words between tabs: `s TEXT` defines the next text (counted from 0),
+//! `@ OFFSET DISTANCE` begins a place, `+ LINE FUNCTION FILE` is one of its calls, leaf first, by the numbers of
+//! its texts; `= COUNT` ends it. What is not whole is not used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use super::place::{Call, Place};
@@ -16,21 +17,24 @@ pub type Known = BTreeMap<u64, Option<Place>>;
 /// As it is kept.
 pub fn encode(known: &Known) -> Vec<u8> {
     let mut text = format!("{HEAD}\n");
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    // Writing to a string does not fail.
     for (offset, place) in known {
-        let place = place.clone().unwrap_or_default();
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "@\t{offset:x}\t{:x}", place.distance);
-        for call in &place.calls {
-            let _ =
-                writeln!(text, "+\t{}\t{}\t{}", call.line, one_line(&call.function), one_line(&call.file));
+        let calls = place.as_ref().map_or(&[][..], |place| place.calls.as_slice());
+        for word in calls.iter().flat_map(|call| [&call.function, &call.file]) {
+            let next = numbers.len();
+            if *numbers.entry(word).or_insert(next) == next {
+                let _ = writeln!(text, "s\t{}", word.replace(['\t', '\n', '\r'], " "));
+            }
+        }
+        let number = |word: &String| numbers.get(word.as_str()).copied().unwrap_or_default();
+        let _ = writeln!(text, "@\t{offset:x}\t{:x}", place.as_ref().map_or(0, |place| place.distance));
+        for call in calls {
+            let _ = writeln!(text, "+\t{}\t{}\t{}", call.line, number(&call.function), number(&call.file));
         }
     }
     let _ = writeln!(text, "=\t{}", known.len());
     text.into_bytes()
-}
-
-fn one_line(text: &str) -> String {
-    text.replace(['\t', '\n', '\r'], " ")
 }
 
 /// What [`encode`] made; `None` if it is anything else.
@@ -48,9 +52,11 @@ pub fn decode(bytes: &[u8]) -> Option<Known> {
         }
     };
     let mut count = None;
+    let mut texts: Vec<&str> = Vec::new();
     for line in lines {
         let mut words = line.split('\t');
         match (words.next()?, count) {
+            ("s", None) => texts.push(words.next()?),
             ("@", None) => {
                 let offset = u64::from_str_radix(words.next()?, 16).ok()?;
                 let distance = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -58,7 +64,8 @@ pub fn decode(bytes: &[u8]) -> Option<Known> {
             }
             ("+", None) => {
                 let line = words.next()?.parse().ok()?;
-                let (function, file) = (words.next()?.to_owned(), words.next()?.to_owned());
+                let mut text = || Some((*texts.get(words.next()?.parse::<usize>().ok()?)?).to_owned());
+                let (function, file) = (text()?, text()?);
                 present.as_mut()?.1.calls.push(Call { function, file, line });
             }
             ("=", None) => count = Some(words.next()?.parse::<usize>().ok()?),

@@ -43,6 +43,8 @@ struct Interned<'a> {
     frame_ids: HashMap<Frame, FrameId>,
     /// The frames at an address, outermost first.
     codes: HashMap<Code, Vec<FrameId>>,
+    /// The same, by binary and offset in its file.
+    named: HashMap<(usize, u64), Vec<FrameId>>,
     callers: Vec<StackRow>,
     caller_ids: HashMap<StackRow, u32>,
 }
@@ -56,6 +58,7 @@ impl<'a> Interned<'a> {
             frames: Frames::new(),
             frame_ids: HashMap::new(),
             codes: HashMap::new(),
+            named: HashMap::new(),
             callers: Vec::new(),
             caller_ids: HashMap::new(),
         }
@@ -65,10 +68,14 @@ impl<'a> Interned<'a> {
         if let Some(id) = self.frame_ids.get(&frame) {
             return *id;
         }
-        let id = FrameId(self.frames.len() as u32);
-        self.frames.push(frame.clone());
+        let id = self.push(frame.clone());
         self.frame_ids.insert(frame, id);
         id
+    }
+
+    fn push(&mut self, frame: Frame) -> FrameId {
+        self.frames.push(frame);
+        FrameId((self.frames.len() - 1) as u32)
     }
 
     fn caller(&mut self, row: StackRow) -> StackId {
@@ -109,12 +116,25 @@ impl<'a> Interned<'a> {
             return;
         }
         let (process, address, in_kernel) = code;
-        let frames = if in_kernel {
-            vec![self.kernel.frame(address)]
-        } else {
-            self.spots.frames((process, address), raw.at)
+        if in_kernel {
+            let frame = self.frame(self.kernel.frame(address));
+            self.codes.insert(code, vec![frame]);
+            return;
+        }
+        // Names may be long: what is at one place of a file is compared by the place.
+        let named = self.spots.named((process, address));
+        if let Some(ids) = named.and_then(|named| self.named.get(&named)) {
+            self.codes.insert(code, ids.clone());
+            return;
+        }
+        let frames = self.spots.frames((process, address), raw.at).into_iter().rev();
+        let ids: Vec<FrameId> = match named {
+            Some(_) => frames.map(|frame| self.push(frame)).collect(),
+            None => frames.map(|frame| self.frame(frame)).collect(),
         };
-        let ids = frames.into_iter().rev().map(|frame| self.frame(frame)).collect();
+        if let Some(named) = named {
+            self.named.insert(named, ids.clone());
+        }
         self.codes.insert(code, ids);
     }
 }

@@ -232,6 +232,16 @@ impl<'a> Spots<'a> {
         !matches!(unnamed, Some(Unnamed::Gone | Unnamed::NotElf))
     }
 
+    /// Number of the binary that an address is in, and offset in its file, if there is a name for it.
+    pub fn named(&self, key: Key) -> Option<(usize, u64)> {
+        let spot = *self.spots.get(&key)?;
+        self.at_spot(spot)?;
+        match spot {
+            Spot::File(number, offset) => Some((number, offset)),
+            Spot::Loose => None,
+        }
+    }
+
     /// The frames at an address, leaf first.
     pub fn frames(&self, (process, address): Key, at: Timestamp) -> Vec<Frame> {
         let spot = self.spots.get(&(process, address)).copied().unwrap_or(Spot::Loose);
