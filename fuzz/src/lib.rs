@@ -2,17 +2,19 @@
 //! Fuzzers and `tests/mutations.rs` share them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::parse_maps;
 use holdup_capture::perf_ring::{records, sample};
-use holdup_decode::Builder;
+use holdup_decode::{Builder, Catalogue};
 use holdup_decode::reorder::{HORIZON, Reorder};
-use holdup_decode::symbols::elf::ElfSymbols;
+use holdup_decode::symbols::{Bytes, Files, Symbols};
 use holdup_decode::unwind::Table;
 use holdup_decode::wire::WireDecoder;
 use holdup_events::recording::{self, Decoder, JournalReader};
-use holdup_events::tables::Rows;
+use holdup_events::event::RawStack;
+use holdup_events::tables::{Mapping, Process, Rows};
 use holdup_events::{Event, Timestamp};
 
 /// Takes bytes as they come.
@@ -24,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("codec", codec),
     ("wire", wire),
     ("elf", elf),
+    ("generated_code", generated_code),
     ("perf_ring", perf_ring),
     ("maps", maps),
     ("recording", recording),
@@ -74,12 +77,44 @@ pub fn wire(bytes: &[u8]) {
 /// Symbols and unwind tables of an ELF file.
 pub fn elf(bytes: &[u8]) {
     let _ = Table::compile(bytes);
-    if let Some(symbols) = ElfSymbols::parse(bytes) {
-        let _ = symbols.build_id();
-        for offset in (0..bytes.len() as u64).step_by(997).chain([u64::MAX]) {
-            let _ = symbols.find(offset);
+    let offsets = (0..bytes.len() as u64).step_by(997).chain([1 << 39]);
+    name(Foreign { binary: Some(bytes.to_vec()), map: None }, offsets);
+}
+
+/// A runtime's `perf-PID.map`, and its `jit-PID.dump`.
+pub fn generated_code(bytes: &[u8]) {
+    name(Foreign { binary: Some(bytes.to_vec()), map: Some(bytes.to_vec()) }, (0..1 << 16).step_by(997));
+}
+
+/// Files that are all the same.
+struct Foreign {
+    binary: Option<Vec<u8>>,
+    map: Option<Vec<u8>>,
+}
+
+impl Files for Foreign {
+    fn binary(&self, _pid: u32, _mapping: &Mapping, take: &mut dyn FnMut(Bytes) -> bool) {
+        if let Some(bytes) = &self.binary {
+            take(Arc::new(bytes.clone()));
         }
     }
+
+    fn perf_map(&self, _pid: u32) -> Option<Bytes> {
+        Some(Arc::new(self.map.clone()?))
+    }
+}
+
+/// Names what is at `offsets` of a mapping that covers nearly everything.
+fn name(files: Foreign, offsets: impl Iterator<Item = u64>) {
+    let path = if files.map.is_some() { "/tmp/jit-1.dump" } else { "/bin/app" };
+    let addresses: Vec<u64> = offsets.collect();
+    let catalogue = Catalogue {
+        processes: vec![Process { pid: 1, ..Process::default() }],
+        mappings: vec![Mapping { end: 1 << 40, path: path.to_owned(), ..Mapping::default() }],
+        stacks: vec![None, Some(RawStack { tgid: 1, addresses, ..RawStack::default() })],
+        ..Catalogue::default()
+    };
+    let _ = Symbols::new(&files, "").resolve(&catalogue);
 }
 
 /// A perf ring's records, with the sample types that the rungs ask for.

@@ -13,6 +13,7 @@ use holdup_events::recording::{Cost, JournalWriter, SourceState};
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use super::budget::Budget;
+use super::roots::Roots;
 use super::stack_tables::StackTables;
 use super::{Outcome, Recorder, Subject, Tally, Watched};
 use crate::cli::StackChoice;
@@ -30,6 +31,7 @@ struct Loop {
     mappings: Option<MappingFeed>,
     stack_tables: StackTables,
     targets: BTreeSet<u32>,
+    roots: Roots,
     journal: JournalWriter,
     tally: Tally,
     bad_records: u64,
@@ -65,6 +67,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         decoder: WireDecoder::default(),
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
+        roots: Roots::default(),
         journal: recorder.journal,
         tally: Tally { switches: 0, events: 0, lost: 0 },
         bad_records: 0,
@@ -107,6 +110,9 @@ impl Loop {
         };
         for pid in pids {
             let known = read_maps(pid);
+            if !known.is_empty() {
+                self.roots.note(pid);
+            }
             if let Some(feed) = &mut self.mappings {
                 feed.add_known(&known);
             }
@@ -161,7 +167,7 @@ impl Loop {
     /// Definitions and mappings are few and come in rings of their own: merged into the records by time, so
     /// that the journal stays nearly sorted even when the recorder was kept from its CPU for long.
     fn drain(&mut self) -> usize {
-        let Loop { session, decoder, mappings, targets, journal, tally, bad_records, .. } = self;
+        let Loop { session, decoder, mappings, targets, roots, journal, tally, bad_records, .. } = self;
         let mut early = Vec::new();
         let mut drained = session.drain_definitions(&mut |record| {
             let taken = decoder.decode(record, &mut |event| {
@@ -173,6 +179,11 @@ impl Loop {
         if let Some(feed) = mappings {
             feed.drain(&|tgid| targets.contains(&tgid), &mut |event| early.push(event));
         }
+        let mapped = early.iter().filter_map(|event| match event {
+            Event::Mapping(mapping) => Some(mapping.tgid),
+            _ => None,
+        });
+        mapped.collect::<BTreeSet<u32>>().into_iter().for_each(|pid| roots.note(pid));
         early.sort_by_key(Event::at);
         let mut early = early.into_iter().peekable();
         drained += session.drain_records(&mut |record| {
@@ -265,7 +276,7 @@ impl Loop {
             });
         }
         let dropped = self.journal.dropped().cloned();
-        Ok(Outcome { start_ns, end_ns, ending, cost, sources, dropped })
+        Ok(Outcome { start_ns, end_ns, ending, cost, sources, dropped, roots: self.roots })
     }
 
     /// Records lost behind the last one received leave no gap: the kernel's own count tells.

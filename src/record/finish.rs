@@ -4,16 +4,24 @@ use std::path::Path;
 
 use anyhow::Result;
 use holdup_decode::reorder::{HORIZON, Reorder};
-use holdup_decode::symbols::{Files, Symbols};
+use holdup_decode::symbols::Symbols;
 use holdup_decode::unwind::walk_raw_stacks;
 use holdup_decode::{Builder, Catalogue};
-use holdup_events::recording::{JournalReader, Manifest, RecordingWriter, Rung, SmallTables};
+use holdup_events::recording::{JournalReader, Manifest, RecordingWriter, Rung, SmallTables, SourceState};
 use holdup_events::{Event, Loss, Timestamp};
+
+use super::files::OwnFiles;
+use super::roots::Roots;
+
+/// Files whose code has no names that are listed, the most frequent first.
+const NOTES_MAX: usize = 6;
+/// Name of the source that says so.
+const SYMBOLS: &str = "symbols";
 
 /// Makes the tables of the recording in `dir` from its journal, and completes it with `manifest`. What the journal
 /// had no room for is a loss behind its last event. If it fails, only the journal is there.
-pub fn finish(dir: &Path, manifest: &mut Manifest, dropped: Option<Loss>) -> Result<()> {
-    let made = make_tables(dir, dir, manifest, dropped);
+pub fn finish(dir: &Path, manifest: &mut Manifest, dropped: Option<Loss>, roots: &Roots) -> Result<()> {
+    let made = make_tables((dir, dir), manifest, dropped, roots);
     if made.is_err() {
         let names = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
         for path in names.filter(|path| path.extension().is_some_and(|extension| extension == "parquet")) {
@@ -23,13 +31,18 @@ pub fn finish(dir: &Path, manifest: &mut Manifest, dropped: Option<Loss>) -> Res
     made
 }
 
-/// From the journal in `from` to a recording in `to`.
-pub fn make_tables(from: &Path, to: &Path, manifest: &mut Manifest, dropped: Option<Loss>) -> Result<()> {
+/// From the journal in one directory to a recording in the other.
+pub fn make_tables(
+    (from, to): (&Path, &Path),
+    manifest: &mut Manifest,
+    dropped: Option<Loss>,
+    roots: &Roots,
+) -> Result<()> {
     let reader = JournalReader::open(from)?;
     let mut tables = RecordingWriter::create(to)?;
     let mut catalogue = build(reader.chain(dropped.map(Event::Loss)), manifest, &mut tables);
     manifest.cost.switches = manifest.cost.switches.max(catalogue.switches);
-    complete(tables, &mut catalogue, manifest)
+    complete(tables, &mut catalogue, manifest, roots)
 }
 
 /// Makes a recording of the journal that a recorder left behind in `from`, in the directory `to`.
@@ -47,7 +60,7 @@ pub fn recover(from: &Path, to: &Path) -> Result<()> {
     let mut tables = RecordingWriter::create(to)?;
     let mut catalogue = build(reader, &manifest, &mut tables);
     manifest.cost.switches = catalogue.switches;
-    complete(tables, &mut catalogue, &mut manifest)
+    complete(tables, &mut catalogue, &mut manifest, &Roots::default())
 }
 
 fn build(
@@ -64,10 +77,19 @@ fn build(
     builder.finish(Timestamp(manifest.end_ns), tables)
 }
 
-fn complete(tables: RecordingWriter, catalogue: &mut Catalogue, manifest: &mut Manifest) -> Result<()> {
+fn complete(
+    tables: RecordingWriter,
+    catalogue: &mut Catalogue,
+    manifest: &mut Manifest,
+    roots: &Roots,
+) -> Result<()> {
     let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    walk_raw_stacks(catalogue, &OwnFiles, holdup_capture::mappings::own_vdso().as_deref());
-    let (stacks, frames) = Symbols::new(&OwnFiles, &kallsyms).resolve(catalogue);
+    let files = OwnFiles::new(roots, manifest);
+    walk_raw_stacks(catalogue, &files);
+    let mut symbols = Symbols::new(&files, &kallsyms);
+    let (stacks, frames) = symbols.resolve(catalogue);
+    manifest.sources.retain(|source| source.name != SYMBOLS);
+    manifest.sources.extend(naming(symbols.notes()));
     let small = SmallTables {
         processes: &catalogue.processes,
         threads: &catalogue.threads,
@@ -81,20 +103,15 @@ fn complete(tables: RecordingWriter, catalogue: &mut Catalogue, manifest: &mut M
     Ok(())
 }
 
-/// Files of this machine, through the process's own root while it lives.
-struct OwnFiles;
-
-impl Files for OwnFiles {
-    fn read(&self, pid: u32, path: &str) -> Option<Vec<u8>> {
-        if !path.starts_with('/') {
-            return None;
-        }
-        std::fs::read(format!("/proc/{pid}/root{path}")).or_else(|_| std::fs::read(path)).ok()
-    }
-
-    fn read_debug(&self, build_id: &[u8]) -> Option<Vec<u8>> {
-        let hex: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (head, tail) = hex.split_at_checked(2)?;
-        std::fs::read(format!("/usr/lib/debug/.build-id/{head}/{tail}.debug")).ok()
-    }
+/// What could not be named is said where a reader looks for what is missing.
+fn naming(notes: &[String]) -> Option<SourceState> {
+    let rest = notes.len().saturating_sub(NOTES_MAX);
+    let more = (rest > 0).then(|| format!("and {rest} more"));
+    let missing: Vec<String> = notes.iter().take(NOTES_MAX).cloned().chain(more).collect();
+    (!notes.is_empty()).then(|| SourceState {
+        name: SYMBOLS.to_owned(),
+        active: true,
+        missing: missing.join("; "),
+        ..SourceState::default()
+    })
 }

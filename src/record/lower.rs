@@ -8,6 +8,7 @@ use holdup_capture::{launch, privileges};
 use holdup_events::Event;
 use holdup_events::recording::{Rung, SourceState};
 
+use super::roots::Roots;
 use super::{Outcome, Recorder, Subject, Tally, Watched};
 
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
@@ -71,5 +72,5 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         lost: tally.lost,
     }];
     let dropped = journal.dropped().cloned();
-    Ok(Outcome { start_ns, end_ns, ending, cost, sources, dropped })
+    Ok(Outcome { start_ns, end_ns, ending, cost, sources, dropped, roots: Roots::default() })
 }

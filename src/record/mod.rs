@@ -2,9 +2,12 @@
 
 mod bpf;
 mod budget;
+mod files;
 pub mod finish;
 mod lower;
+mod names_cache;
 mod place;
+mod roots;
 mod stack_tables;
 
 use std::ffi::OsString;
@@ -47,6 +50,8 @@ pub struct Unfinished {
     pub manifest: Manifest,
     /// What the journal had no room for.
     pub dropped: Option<Loss>,
+    /// Where its processes' files are.
+    pub roots: roots::Roots,
 }
 
 /// How a recording ended: what the manifest still lacks.
@@ -59,6 +64,7 @@ struct Outcome {
     sources: Vec<SourceState>,
     /// What the journal had no room for.
     dropped: Option<Loss>,
+    roots: roots::Roots,
 }
 
 /// Records `subject` until it ends, `length` is over, or the user stops it.
@@ -95,9 +101,9 @@ pub fn record(
     manifest.sources = outcome.sources;
     // From then on nothing was written.
     let dropped = outcome.dropped.map(|loss| Loss { end: Timestamp(manifest.end_ns), ..loss });
-    let unfinished = finish::finish(&path, &mut manifest, dropped.clone()).err().map(|error| {
+    let unfinished = finish::finish(&path, &mut manifest, dropped.clone(), &outcome.roots).err().map(|error| {
         let hint = format!("the recording is kept as a journal; `holdup report {}` reads it", path.display());
-        Box::new(Unfinished { error: error.context(hint), manifest, dropped })
+        Box::new(Unfinished { error: error.context(hint), manifest, dropped, roots: outcome.roots })
     });
     Ok(Recorded { path, unfinished, ending: outcome.ending })
 }

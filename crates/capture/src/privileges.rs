@@ -8,11 +8,12 @@ use crate::host::capability;
 
 /// What stays: maps and iterators of the loaded programs (BPF, PERFMON), other users' `/proc` and
 /// binaries (SYS_PTRACE, DAC_READ_SEARCH), the kernel's symbols (SYSLOG), a directory for the recording (DAC_OVERRIDE), and passing signals
-/// on to a program that has changed its user (KILL).
+/// on to a program that has changed its user (KILL), the kernel's symbols (SYSLOG).
 const KEPT: u64 = 1 << capability::DAC_OVERRIDE
     | 1 << capability::DAC_READ_SEARCH
     | 1 << capability::KILL
     | 1 << capability::SYS_PTRACE
+    | 1 << capability::SYSLOG
     | 1 << capability::SYSLOG
     | 1 << capability::PERFMON
     | 1 << capability::BPF;

@@ -1,88 +1,162 @@
-//! Function symbols of an ELF file, found by file offset.
+//! An ELF file: its segments, function symbols, sections and links to debug files. Reads what is asked for.
 
-use object::elf::PF_X;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use object::elf::{PF_X, PT_LOAD};
 use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ObjectSymbol, SymbolKind};
+
+use super::place::Place;
+use super::{demangle, go};
 
 /// A symbol without a size ends at the next one, but not farther than this.
 const SIZE_UNKNOWN_MAX: u64 = 1 << 16;
+/// A symbol may lie inside another: so many are looked at for one that holds the address.
+const NESTED_MAX: usize = 16;
+/// Sections are not uncompressed beyond this.
+const SECTION_BYTES_MAX: u64 = 1 << 30;
 
-/// Functions sorted by address, and how file offsets become addresses.
-pub struct ElfSymbols {
-    /// (virtual address, size, name as in the file)
-    functions: Vec<(u64, u64, String)>,
-    /// Executable segments: (file offset, length in the file, virtual address).
-    segments: Vec<(u64, u64, u64)>,
-    build_id: Option<Vec<u8>>,
+/// An executable segment: file offset and length there, virtual address.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    offset: u64,
+    length: u64,
+    address: u64,
 }
 
-impl ElfSymbols {
-    /// Reads `.symtab` and `.dynsym`. `None` if it is no 64-bit ELF file that makes sense.
-    pub fn parse(bytes: &[u8]) -> Option<ElfSymbols> {
-        let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
-        let endian = file.endian();
+/// A 64-bit little-endian ELF file.
+pub struct Elf<'a> {
+    file: ElfFile64<'a, LittleEndian>,
+    segments: Vec<Segment>,
+}
+
+impl<'a> Elf<'a> {
+    /// Reads the headers. `None` if it is no such file.
+    pub fn parse(bytes: &'a [u8]) -> Option<Elf<'a>> {
+        let file = ElfFile64::<LittleEndian>::parse(bytes).ok()?;
+        let endian = LittleEndian;
         // Match by PF_X: linkers may place a read-only and an executable segment in one file page.
         let segments = file
             .elf_program_headers()
             .iter()
-            .filter(|header| {
-                header.p_type(endian) == object::elf::PT_LOAD && header.p_flags(endian).contains(PF_X)
+            .filter(|header| header.p_type(endian) == PT_LOAD && header.p_flags(endian).contains(PF_X))
+            .map(|header| Segment {
+                offset: header.p_offset(endian),
+                length: header.p_filesz(endian),
+                address: header.p_vaddr(endian),
             })
-            .map(|header| (header.p_offset(endian), header.p_filesz(endian), header.p_vaddr(endian)))
             .collect();
-        let mut functions: Vec<(u64, u64, String)> = file
-            .symbols()
-            .chain(file.dynamic_symbols())
-            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
-            .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?.to_owned())))
-            .collect();
-        // Of several names at one address keep the first by size, then the shortest: deterministic.
-        functions.sort_by(|a, b| (a.0, b.1, a.2.len(), &a.2).cmp(&(b.0, a.1, b.2.len(), &b.2)));
-        functions.dedup_by_key(|function| function.0);
-        let build_id = file.build_id().ok().flatten().map(<[u8]>::to_vec);
-        Some(ElfSymbols { functions, segments, build_id })
+        Some(Elf { file, segments })
     }
 
-    /// The file's own build id.
-    pub fn build_id(&self) -> Option<&[u8]> {
-        self.build_id.as_deref()
-    }
-
-    /// The segments of this file with the names of its separate debug file.
-    pub fn with_names_of(mut self, debug: ElfSymbols) -> ElfSymbols {
-        if debug.functions.len() > self.functions.len() {
-            self.functions = debug.functions;
+    /// The GNU build id; of a Go program without one, Go's own. Empty if there is neither.
+    pub fn build_id(&self) -> &'a [u8] {
+        match self.gnu_build_id() {
+            [] => self.raw_section(".note.go.buildid").and_then(go::build_id).unwrap_or_default(),
+            gnu => gnu,
         }
-        self
     }
 
-    /// The demangled function at a file offset, and the distance from its start.
-    pub fn find(&self, file_offset: u64) -> Option<(String, u64)> {
-        let (offset, _, address) = self.segments.iter().find(|(offset, length, _)| {
-            file_offset.checked_sub(*offset).is_some_and(|distance| distance < *length)
-        })?;
-        let address = address.checked_add(file_offset - offset)?;
-        let behind = self.functions.partition_point(|function| function.0 <= address);
-        let (start, size, name) = self.functions.get(behind.checked_sub(1)?)?;
-        let distance = address - start;
-        let reach = if *size > 0 { *size } else { SIZE_UNKNOWN_MAX };
-        (distance < reach).then(|| (demangle(name), distance))
+    /// The GNU build id; empty if there is none.
+    pub fn gnu_build_id(&self) -> &'a [u8] {
+        self.file.build_id().ok().flatten().unwrap_or_default()
+    }
+
+    /// The virtual address of an executable byte of the file.
+    pub fn address(&self, file_offset: u64) -> Option<u64> {
+        self.segments.iter().find_map(|segment| {
+            let distance = file_offset.checked_sub(segment.offset).filter(|far| *far < segment.length)?;
+            segment.address.checked_add(distance)
+        })
+    }
+
+    /// A section as it stands in the file.
+    pub fn raw_section(&self, name: &str) -> Option<&'a [u8]> {
+        self.file.section_by_name(name)?.data().ok()
+    }
+
+    /// Virtual address of a section.
+    pub fn section_address(&self, name: &str) -> Option<u64> {
+        Some(self.file.section_by_name(name)?.address())
+    }
+
+    /// Virtual address of a symbol.
+    pub fn function_address(&self, name: &str) -> Option<u64> {
+        Some(self.file.symbol_by_name(name)?.address())
+    }
+
+    /// Virtual address of the first symbol whose demangled name ends so.
+    #[cfg(test)]
+    pub fn address_of_function_ending(&self, name: &str) -> Option<u64> {
+        let is_it = |raw: &str| demangle::symbol(raw).ends_with(name);
+        Some(self.file.symbols().find(|symbol| symbol.name().is_ok_and(is_it))?.address())
+    }
+
+    /// A section, uncompressed; empty if there is none.
+    pub fn section(&self, name: &str) -> Result<Cow<'a, [u8]>, String> {
+        let Some(section) = self.file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
+        let data = section.compressed_data().map_err(|error| format!("{name}: {error}"))?;
+        if data.format != CompressionFormat::None && data.uncompressed_size > SECTION_BYTES_MAX {
+            return Err(format!("{name}: {} bytes uncompressed", data.uncompressed_size));
+        }
+        data.decompress().map_err(|error| format!("{name}: {error}"))
+    }
+
+    /// It has debug information of its own.
+    pub fn has_dwarf(&self) -> bool {
+        self.raw_section(".debug_info")
+            .or_else(|| self.raw_section(".zdebug_info"))
+            .is_some_and(|info| !info.is_empty())
+    }
+
+    /// It has a symbol table that `strip` takes away.
+    pub fn has_symbol_table(&self) -> bool {
+        self.file.symbols().next().is_some()
+    }
+
+    /// Name and CRC-32 of the separate debug file.
+    pub fn debug_link(&self) -> Option<(String, u32)> {
+        let (name, crc) = self.file.gnu_debuglink().ok()??;
+        Some((String::from_utf8_lossy(name).into_owned(), crc))
+    }
+
+    /// Path and build id of the file that `dwz` moved common debug information to.
+    pub fn shared_debug_link(&self) -> Option<(String, &'a [u8])> {
+        let (path, build_id) = self.file.gnu_debugaltlink().ok()??;
+        Some((String::from_utf8_lossy(path).into_owned(), build_id))
+    }
+
+    /// The functions that hold `addresses`, by address.
+    pub fn functions(&self, addresses: &[u64]) -> BTreeMap<u64, Place> {
+        let mut functions: Vec<(u64, u64, &str)> = self
+            .file
+            .symbols()
+            .chain(self.file.dynamic_symbols())
+            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
+            .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?)))
+            .filter(|(_, _, name)| !name.is_empty())
+            .collect();
+        // Of several names at one address keep the largest, then the shortest name: deterministic.
+        functions.sort_by(|a, b| (a.0, b.1, a.2.len(), a.2).cmp(&(b.0, a.1, b.2.len(), b.2)));
+        functions.dedup_by_key(|function| function.0);
+        addresses.iter().filter_map(|address| Some((*address, holder(&functions, *address)?))).collect()
     }
 }
 
-/// The name as people write it: Rust and C++ demangled, versions (`@GLIBC…`) cut off.
-pub fn demangle(name: &str) -> String {
-    let name = name.split('@').next().unwrap_or(name);
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}");
-    }
-    if name.starts_with("_Z")
-        && let Ok(symbol) = cpp_demangle::Symbol::new(name)
-        && let Ok(text) = symbol.demangle()
-    {
-        return text;
-    }
-    name.to_owned()
+/// The innermost function that holds the address.
+fn holder(functions: &[(u64, u64, &str)], address: u64) -> Option<Place> {
+    let behind = functions.partition_point(|function| function.0 <= address);
+    let before = functions.get(..behind)?;
+    let nearest = before.last()?.0;
+    before.iter().rev().take(NESTED_MAX).find_map(|(start, size, name)| {
+        let reach = match size {
+            0 if *start == nearest => SIZE_UNKNOWN_MAX,
+            size => *size,
+        };
+        let distance = address - start;
+        (distance < reach).then(|| Place::of_function(demangle::symbol(name), distance))
+    })
 }
 
 #[cfg(test)]
@@ -90,46 +164,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_as_people_write_them() {
-        assert_eq!(demangle("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"), "core::fmt::Formatter::pad");
-        assert_eq!(
-            demangle("_ZNSt6vectorIiSaIiEE9push_backERKi"),
-            "std::vector<int, std::allocator<int> >::push_back(int const&)"
-        );
-        assert_eq!(demangle("read@@GLIBC_2.2.5"), "read");
-        assert_eq!(demangle("main"), "main");
-        assert_eq!(demangle("_Znonsense"), "_Znonsense");
+    fn the_innermost_function_that_reaches_far_enough() {
+        let functions = [(10, 100, "outer"), (20, 5, "inner"), (40, 0, "label"), (50, 3, "next")];
+        let name = |address| holder(&functions, address).map(|place| place.calls[0].function.clone());
+        assert_eq!(name(9), None);
+        assert_eq!(name(21).as_deref(), Some("inner"));
+        assert_eq!(name(30).as_deref(), Some("outer"));
+        assert_eq!(name(45).as_deref(), Some("label"));
+        assert_eq!(name(53).as_deref(), Some("outer"));
+        assert_eq!(name(200), None);
     }
 
     #[test]
-    fn this_very_program_has_symbols() {
+    fn this_very_program_knows_its_functions() {
         let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-        let symbols = ElfSymbols::parse(&bytes).unwrap();
-        assert!(symbols.functions.len() > 100);
-        assert!(symbols.functions.iter().any(|function| demangle(&function.2).contains("symbols::elf")));
-    }
-
-    #[test]
-    fn broken_files_have_no_symbols_and_do_no_harm() {
-        let bytes = std::fs::read("/bin/true").unwrap_or_default();
-        for cut in (0..bytes.len()).step_by(97) {
-            if let Some(symbols) = ElfSymbols::parse(&bytes[..cut]) {
-                symbols.find(0x1234);
-            }
-        }
-        let mut state = 1u64;
-        for _ in 0..2000 {
-            let mut broken = bytes.clone();
-            for _ in 0..8 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let at = (state >> 33) as usize % broken.len().clamp(1, 4096);
-                if let Some(byte) = broken.get_mut(at) {
-                    *byte = (state >> 17) as u8;
-                }
-            }
-            if let Some(symbols) = ElfSymbols::parse(&broken) {
-                symbols.find(state % 100_000);
-            }
-        }
+        let elf = Elf::parse(&bytes).unwrap();
+        assert!(elf.has_symbol_table() && elf.has_dwarf());
+        let address = elf.address_of_function_ending("symbols::elf::holder").unwrap();
+        let places = elf.functions(&[address + 1]);
+        assert!(places[&(address + 1)].calls[0].function.contains("symbols::elf::"), "{places:?}");
     }
 }

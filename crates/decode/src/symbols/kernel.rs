@@ -2,6 +2,9 @@
 
 use holdup_events::tables::{Frame, FrameKind};
 
+/// Code farther behind the last symbol than this is not that symbol's.
+const SIZE_MAX: u64 = 1 << 20;
+
 /// Functions of the kernel by address.
 pub struct KernelSymbols {
     by_address: Vec<(u64, String)>,
@@ -38,9 +41,11 @@ impl KernelSymbols {
             ..Frame::default()
         };
         let behind = self.by_address.partition_point(|(start, _)| *start <= address);
-        if let Some((start, name)) = behind.checked_sub(1).and_then(|index| self.by_address.get(index)) {
+        if let Some((start, name)) = behind.checked_sub(1).and_then(|index| self.by_address.get(index))
+            && address - start < SIZE_MAX
+        {
             frame.function.clone_from(name);
-            frame.offset = *start;
+            frame.function_offset = address - start;
         }
         frame
     }

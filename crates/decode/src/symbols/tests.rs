@@ -1,7 +1,13 @@
 //! Stacks of addresses to stacks of names.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use holdup_events::StackId;
+use holdup_events::event::RawStack;
+use holdup_events::tables::{Frame, FrameKind, FrameVia, Mapping, Process, StackEnd};
+
 use super::*;
-use holdup_events::tables::Process;
 
 fn catalogue(stacks: Vec<Vec<u64>>) -> Catalogue {
     let mut defined: Vec<Option<RawStack>> = vec![None];
@@ -58,4 +64,97 @@ fn a_stack_that_was_never_defined_is_unknown() {
     let (stacks, frames) = Symbols::new(&NoFiles, "").resolve(&catalogue);
     let frame = stacks.frames(StackId(2)).next().unwrap();
     assert_eq!(frames[frame.index()], Frame::default());
+}
+
+/// Binaries and perf maps by path; what is remembered.
+#[derive(Default)]
+struct Given {
+    files: BTreeMap<String, Vec<u8>>,
+    kept: Mutex<BTreeMap<String, Vec<u8>>>,
+}
+
+impl Files for Given {
+    fn binary(&self, _pid: u32, mapping: &Mapping, take: &mut dyn FnMut(Bytes) -> bool) {
+        if let Some(bytes) = self.files.get(&mapping.path) {
+            take(Arc::new(bytes.clone()));
+        }
+    }
+
+    fn perf_map(&self, pid: u32) -> Option<Bytes> {
+        Some(Arc::new(self.files.get(&format!("/tmp/perf-{pid}.map"))?.clone()))
+    }
+
+    fn recall(&self, key: &str) -> Option<Bytes> {
+        Some(Arc::new(self.kept.lock().unwrap().get(key)?.clone()))
+    }
+
+    fn remember(&self, key: &str, bytes: &[u8]) {
+        self.kept.lock().unwrap().insert(key.to_owned(), bytes.to_vec());
+    }
+}
+
+fn given(path: &str, bytes: &[u8]) -> Given {
+    Given { files: BTreeMap::from([(path.to_owned(), bytes.to_vec())]), ..Given::default() }
+}
+
+#[test]
+fn code_of_a_runtime_is_named_by_its_perf_map() {
+    let mut catalogue = catalogue(vec![vec![0x1234, 0x20_0000]]);
+    catalogue.mappings[0].path = "//anon".to_owned();
+    let files = given("/tmp/perf-7.map", b"1200 40 JS:*hot a.js:1:2\n");
+    let (stacks, frames) = Symbols::new(&files, "").resolve(&catalogue);
+    let named: Vec<&Frame> = stacks.frames(StackId(1)).map(|frame| &frames[frame.index()]).collect();
+    let hot = Frame {
+        kind: FrameKind::User,
+        function: "JS:*hot a.js:1:2".to_owned(),
+        module: "[jit]".to_owned(),
+        offset: 0x1234,
+        function_offset: 0x34,
+        ..Frame::default()
+    };
+    assert_eq!(named[0], &hot);
+    assert_eq!((named[1].module.as_str(), named[1].offset), ("", 0x1f_ffff));
+}
+
+#[test]
+fn another_file_under_the_same_path_gives_no_names() {
+    let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let mut catalogue = catalogue(vec![vec![0x1100]]);
+    catalogue.mappings[0].build_id = vec![0xab; 20];
+    let files = given("/bin/app", &own);
+    let mut symbols = Symbols::new(&files, "");
+    let (_, frames) = symbols.resolve(&catalogue);
+    assert!(frames.iter().all(|frame| frame.function.is_empty()));
+    let [note] = symbols.notes() else { panic!("{:?}", symbols.notes()) };
+    assert!(note.starts_with("/bin/app: the file was replaced: its build id is "), "{note}");
+    assert!(note.ends_with(&format!("that of what ran was {} (1 address)", "ab".repeat(20))), "{note}");
+}
+
+#[test]
+fn every_missing_name_has_its_reason() {
+    let mut catalogue = catalogue(vec![vec![0xffff_0010, 0x1100]]);
+    catalogue.stacks[1].as_mut().unwrap().kernel_frames = 1;
+    let mut symbols = Symbols::new(&NoFiles, "");
+    symbols.resolve(&catalogue);
+    assert!(symbols.notes()[0].starts_with("/bin/app: the file is not there any more"));
+    assert!(symbols.notes()[1].starts_with("[kernel]: hidden by kernel.kptr_restrict"));
+    let files = given("/bin/app", b"#!/bin/sh\n");
+    let mut symbols = Symbols::new(&files, "00000000ffff0000 T schedule\n");
+    symbols.resolve(&catalogue);
+    assert_eq!(symbols.notes(), ["/bin/app: not a 64-bit ELF file (1 address)"]);
+}
+
+#[test]
+fn inlined_calls_share_the_way_they_were_found_and_the_root_says_why_it_ends() {
+    let mut catalogue = catalogue(vec![vec![0x1100, 0x2000]]);
+    let raw = catalogue.stacks[1].as_mut().unwrap();
+    raw.vias = vec![FrameVia::Registers, FrameVia::SignalFrame];
+    raw.end = StackEnd::Root;
+    let (stacks, frames) = Symbols::new(&NoFiles, "").resolve(&catalogue);
+    let rows = stacks.rows();
+    assert_eq!((rows[1].via, rows[1].end), (FrameVia::Registers, StackEnd::Unknown));
+    let root = rows[rows[1].parent.index()];
+    assert_eq!((root.via, root.end), (FrameVia::SignalFrame, StackEnd::Root));
+    // What a signal interrupted is exact.
+    assert_eq!(frames[root.frame.index()].offset, 0x1000);
 }

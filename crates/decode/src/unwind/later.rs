@@ -15,9 +15,8 @@ use crate::symbols::Files;
 /// other, and each is told some milliseconds later.
 const MAPPED_SOON_NS: u64 = 50_000_000;
 
-/// Walks every copied stack of the recording; those that still cannot be walked keep the reason. `vdso` is the
-/// machine's.
-pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files, vdso: Option<&[u8]>) {
+/// Walks every copied stack of the recording; those that still cannot be walked keep the reason.
+pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files) {
     if !catalogue.stacks.iter().flatten().any(|stack| stack.raw.is_some()) {
         return;
     }
@@ -27,7 +26,7 @@ pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files, vdso: Optio
     for mapping in &catalogue.mappings {
         by_process.entry(mapping.process).or_default().push(mapping);
     }
-    let mut tables = Tables { files, vdso, by_path: HashMap::new() };
+    let mut tables = Tables { files, by_path: HashMap::new() };
     for stack in catalogue.stacks.iter_mut().flatten() {
         let Some(raw) = stack.raw.take() else { continue };
         let known = processes.get(&stack.tgid).and_then(|process| by_process.get(process));
@@ -42,7 +41,6 @@ pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files, vdso: Optio
 
 struct Tables<'a> {
     files: &'a dyn Files,
-    vdso: Option<&'a [u8]>,
     by_path: HashMap<String, Option<Table>>,
 }
 
@@ -65,14 +63,16 @@ impl Tables<'_> {
     }
 
     fn code(&mut self, pid: u32, mapping: &Mapping, address: u64) -> Option<Code> {
-        let (files, vdso) = (self.files, self.vdso);
+        let files = self.files;
         let table = self.by_path.entry(mapping.path.clone()).or_insert_with(|| {
-            let table = match mapping.path.as_str() {
-                "[vdso]" => Table::compile(vdso?).ok()?,
-                path => Table::compile(files.read(pid, path)?.as_slice()).ok()?,
-            };
-            let same = mapping.build_id.is_empty() || mapping.build_id == table.build_id;
-            same.then_some(table)
+            let mut found = None;
+            files.binary(pid, mapping, &mut |bytes| {
+                let table = Table::compile((*bytes).as_ref()).ok();
+                let same = |table: &Table| mapping.build_id.is_empty() || mapping.build_id == table.build_id;
+                found = table.filter(same);
+                found.is_some()
+            });
+            found
         });
         let table = table.as_ref()?;
         let length = mapping.end.checked_sub(mapping.start)?;

@@ -136,19 +136,27 @@ crate::wait::codes! {
     }
 }
 
-/// A place in the code.
+/// A place in the code. A call that the compiler inlined is a frame of its own, above its caller's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// Where the code is.
     pub kind: FrameKind,
     /// Demangled name; empty if there is no symbol (then `module` + `offset` tell).
     pub function: String,
-    /// File name of the binary (path as the process saw it), `[kernel]`, `[vdso]`, or empty.
+    /// File name of the binary (path as the process saw it), `[kernel]`, `[vdso]`, `[jit]`, or empty.
     pub module: String,
-    /// Of a user frame in a file: offset in that file; else the address.
+    /// The exact place: of a user frame in a file, the offset in that file; else the address. A function has
+    /// as many frames as places in it were seen: group by module and function, not by frame.
     pub offset: u64,
-    /// Distance from the symbol's start, in bytes, if there is a symbol.
+    /// Distance of `offset` from the start of the symbol that holds it (bytes), if there is a symbol; frames
+    /// that were inlined into that function have the same.
     pub function_offset: u64,
+    /// Source file, as the debug information names it; empty if not known.
+    pub file: String,
+    /// Line in `file`, from 1; 0 if not known. Of a caller: where it calls.
+    pub line: u32,
+    /// The compiler inlined this function into the next frame's.
+    pub inlined: bool,
 }
 
 /// Row = [`FrameId`].

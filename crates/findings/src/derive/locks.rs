@@ -229,6 +229,8 @@ impl<'a> Places<'a> {
 /// Libraries that a program blocks through; a frame of theirs does not say where in the program it is.
 const PLUMBING_FILES: [&str; 8] =
     ["libc.", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libc++", "libgcc_s"];
+/// Sources of standard libraries: their inlined functions are in the program's own file.
+const PLUMBING_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
 /// The same, linked into the program.
 const PLUMBING_FUNCTIONS: [&str; 9] = [
     "std::",
@@ -249,6 +251,7 @@ fn is_plumbing(frame: &Frame) -> bool {
         || frame.module.starts_with('[')
         || (frame.module.is_empty() && frame.function.is_empty())
         || PLUMBING_FILES.iter().any(|name| file.starts_with(name))
+        || PLUMBING_SOURCES.iter().any(|place| frame.file.starts_with(place))
         || PLUMBING_FUNCTIONS.iter().any(|name| function.starts_with(name))
 }
 
@@ -274,6 +277,8 @@ mod tests {
         assert!(is_plumbing(&frame("__lll_lock_wait", "/usr/lib/libc.so.6")));
         assert!(is_plumbing(&frame("std::sys::sync::mutex::futex::Mutex::lock_contended", "/bin/app")));
         assert!(!is_plumbing(&frame("main", "/bin/app")));
+        let inlined = Frame { file: "/usr/include/c++/12/mutex".into(), ..frame("lock", "/bin/app") };
+        assert!(is_plumbing(&inlined));
         assert!(!is_plumbing(&frame("", "/bin/app")));
     }
 }

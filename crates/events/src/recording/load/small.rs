@@ -122,6 +122,10 @@ fn frames(table: &TableReader) -> Result<Vec<Frame>> {
     let mut modules = table.all_text("module")?.into_iter();
     let mut offsets = table.all_u64("offset")?.into_iter();
     let mut distances = table.all_u64("function_offset")?.into_iter();
+    // Recordings of version 0.1 lack these.
+    let mut files = table.all_text("file").unwrap_or_default().into_iter();
+    let mut lines = table.all_u32("line").unwrap_or_default().into_iter();
+    let mut inlined = table.all_u32("inlined").unwrap_or_default().into_iter();
     let kinds = table.all_u32("kind")?;
     Ok(kinds
         .into_iter()
@@ -131,6 +135,9 @@ fn frames(table: &TableReader) -> Result<Vec<Frame>> {
             module: next(&mut modules),
             offset: next(&mut offsets),
             function_offset: next(&mut distances),
+            file: next(&mut files),
+            line: next(&mut lines),
+            inlined: next(&mut inlined) != 0,
         })
         .collect())
 }

@@ -64,7 +64,10 @@ tables! {
     }
     "samples" { "thread" U32, "at_ns" Time, "cpu" U32, "in_kernel" U32, "syscall" I32, "stack" U32 }
     "stacks" { "stack" U32, "frame" U32, "parent" U32, "via" U32, "end" U32 }
-    "frames" { "frame" U32, "kind" U32, "function" Text, "module" Text, "offset" U64, "function_offset" U64 }
+    "frames" {
+        "frame" U32, "kind" U32, "function" Text, "module" Text, "offset" U64, "function_offset" U64, "file" Text,
+        "line" U32, "inlined" U32,
+    }
     "mappings" {
         "process" U32, "at_ns" Time, "start" U64, "end" U64, "file_offset" U64, "path" Text, "build_id" Bytes,
     }

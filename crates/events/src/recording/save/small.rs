@@ -97,6 +97,9 @@ fn frames(tables: &SmallTables<'_>) -> Vec<Values> {
         text(rows, |row| &row.module),
         wide(rows, |row| row.offset),
         wide(rows, |row| row.function_offset),
+        text(rows, |row| &row.file),
+        narrow(rows, |row| row.line),
+        narrow(rows, |row| u32::from(row.inlined)),
     ]
 }
 

@@ -1,0 +1,317 @@
+//! One binary: found, checked to be the one that was recorded, and asked for the places in it.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::Mapping;
+
+use super::cache::{self, Known};
+use super::dwarf::{self, Found, Sections};
+use super::elf::Elf;
+use super::files::{Bytes, DebugFile, Files};
+use super::go::FunctionTable;
+use super::place::Place;
+
+/// Why places in a binary are not named, or not fully.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unnamed {
+    /// Nothing was offered.
+    #[error("the file is not there any more")]
+    Gone,
+    /// It is another file than the one that ran.
+    #[error("the file was replaced: its build id is {found}, that of what ran was {recorded}")]
+    Replaced {
+        /// In the file.
+        found: String,
+        /// In the recording.
+        recorded: String,
+    },
+    /// It is none.
+    #[error("not a 64-bit ELF file")]
+    NotElf,
+    /// It says nothing of this code.
+    #[error("stripped: no symbol for this code, and no debug file for build id {0}")]
+    Stripped(String),
+    /// Not all of it could be read.
+    #[error("its debug information is broken: {0}")]
+    Broken(String),
+    /// Debug information is in `.dwo` files.
+    #[error("its debug information is split off (.dwo), which is not read: no inlined calls")]
+    Split,
+}
+
+/// What is wanted of one binary.
+pub struct Wanted<'a> {
+    /// A process that mapped it.
+    pub pid: u32,
+    /// One mapping of it.
+    pub mapping: &'a Mapping,
+    /// Offsets in the file, ascending.
+    pub offsets: Vec<u64>,
+}
+
+/// What was found.
+#[derive(Default)]
+pub struct Answer {
+    /// By file offset.
+    pub places: BTreeMap<u64, Place>,
+    /// Why there is not more.
+    pub unnamed: Option<Unnamed>,
+}
+
+/// Looks up all offsets that are wanted; `threads` may be used for it.
+pub fn look_up(files: &dyn Files, wanted: &Wanted<'_>, threads: usize) -> Answer {
+    let own = match open(files, wanted) {
+        Ok(own) => own,
+        Err(unnamed) => return Answer { places: BTreeMap::new(), unnamed: Some(unnamed) },
+    };
+    let Some(elf) = Elf::parse((*own).as_ref()) else {
+        return Answer { places: BTreeMap::new(), unnamed: Some(Unnamed::NotElf) };
+    };
+    let debug_bytes = (!elf.has_dwarf()).then(|| debug_file(files, wanted, &elf)).flatten();
+    let debug = debug_bytes.as_ref().and_then(|bytes| Elf::parse((**bytes).as_ref()));
+    let binary = Binary { files, wanted, elf, debug, threads };
+    binary.answer()
+}
+
+/// The bytes of the very file that was mapped.
+fn open(files: &dyn Files, wanted: &Wanted<'_>) -> Result<Bytes, Unnamed> {
+    let mut taken = None;
+    let mut refused = Unnamed::Gone;
+    files.binary(wanted.pid, wanted.mapping, &mut |bytes| match check((*bytes).as_ref(), wanted.mapping) {
+        Ok(()) => {
+            taken = Some(bytes);
+            true
+        }
+        Err(unnamed) => {
+            refused = unnamed;
+            false
+        }
+    });
+    taken.ok_or(refused)
+}
+
+fn check(bytes: &[u8], mapping: &Mapping) -> Result<(), Unnamed> {
+    let elf = Elf::parse(bytes).ok_or(Unnamed::NotElf)?;
+    // The kernel tells GNU build ids only; the Go one stands in where there is none.
+    if mapping.build_id.is_empty() || elf.build_id() == mapping.build_id {
+        return Ok(());
+    }
+    Err(Unnamed::Replaced { found: hex(elf.build_id()), recorded: hex(&mapping.build_id) })
+}
+
+/// Lower-case hexadecimal; "none" for nothing.
+pub fn hex(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "none".to_owned();
+    }
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn debug_file(files: &dyn Files, wanted: &Wanted<'_>, elf: &Elf<'_>) -> Option<Bytes> {
+    let link = elf.debug_link();
+    let (build_id, crc) = (elf.gnu_build_id(), link.as_ref().map(|link| link.1));
+    if build_id.is_empty() && link.is_none() {
+        return None;
+    }
+    let file = DebugFile {
+        pid: wanted.pid,
+        binary: &wanted.mapping.path,
+        build_id,
+        link: link.as_ref().map(|link| link.0.as_str()),
+    };
+    let mut taken = None;
+    files.debug(&file, &mut |bytes| {
+        let fits = Elf::parse((*bytes).as_ref()).is_some_and(|debug| match build_id {
+            [] => crc == Some(crc32fast::hash((*bytes).as_ref())),
+            id => debug.gnu_build_id() == id,
+        });
+        if fits {
+            taken = Some(bytes);
+        }
+        fits
+    });
+    taken
+}
+
+struct Binary<'a> {
+    files: &'a dyn Files,
+    wanted: &'a Wanted<'a>,
+    elf: Elf<'a>,
+    /// Its separate debug file.
+    debug: Option<Elf<'a>>,
+    threads: usize,
+}
+
+impl Binary<'_> {
+    fn answer(&self) -> Answer {
+        let key = self.key();
+        let recalled = key.as_ref().and_then(|key| self.files.recall(key));
+        let mut known = recalled.and_then(|bytes| cache::decode((*bytes).as_ref())).unwrap_or_default();
+        let new: Vec<u64> =
+            self.wanted.offsets.iter().copied().filter(|offset| !known.contains_key(offset)).collect();
+        let mut unnamed = None;
+        if !new.is_empty() {
+            unnamed = self.compute(&new, &mut known);
+            // What could not be read today may be mended tomorrow.
+            if let Some(key) = key.filter(|_| unnamed.is_none()) {
+                self.files.remember(&key, &cache::encode(&known));
+            }
+        }
+        let mut places = BTreeMap::new();
+        for offset in &self.wanted.offsets {
+            if let Some(place) = known.remove(offset).flatten() {
+                places.insert(*offset, place);
+            }
+        }
+        let is_poor = !self.elf.has_symbol_table() && !self.elf.has_dwarf() && self.debug.is_none();
+        if unnamed.is_none() && is_poor && places.len() < self.wanted.offsets.len() {
+            unnamed = Some(Unnamed::Stripped(hex(self.elf.gnu_build_id())));
+        }
+        Answer { places, unnamed }
+    }
+
+    /// Under which names are kept: what they were made from is part of it.
+    fn key(&self) -> Option<String> {
+        let build_id = Some(self.elf.build_id()).filter(|id| !id.is_empty())?;
+        let own = if self.elf.has_dwarf() { "dwarf" } else { "symbols" };
+        let made_from = if self.debug.is_some() { "debug-file" } else { own };
+        // Go's own build ids are text.
+        Some(format!("{}-{made_from}", hex(build_id.get(..32).unwrap_or(build_id))))
+    }
+
+    fn compute(&self, offsets: &[u64], known: &mut Known) -> Option<Unnamed> {
+        let by_address: BTreeMap<u64, u64> =
+            offsets.iter().filter_map(|offset| Some((self.elf.address(*offset)?, *offset))).collect();
+        let addresses: Vec<u64> = by_address.keys().copied().collect();
+        let mut functions = self.debug.as_ref().map(|debug| debug.functions(&addresses)).unwrap_or_default();
+        add_missing(&mut functions, &addresses, |missing| self.elf.functions(missing));
+        add_missing(&mut functions, &addresses, |missing| {
+            FunctionTable::find(&self.elf).map(|table| table.look_up(missing)).unwrap_or_default()
+        });
+        let (found, unnamed) = self.debug_information(&addresses);
+        let mut places = found.places;
+        for offset in offsets {
+            known.insert(*offset, None);
+        }
+        for (address, offset) in by_address {
+            let place = joined(places.remove(&address), functions.remove(&address));
+            known.insert(offset, place);
+        }
+        unnamed
+    }
+
+    fn debug_information(&self, addresses: &[u64]) -> (Found, Option<Unnamed>) {
+        let elf = self.debug.as_ref().unwrap_or(&self.elf);
+        if !elf.has_dwarf() {
+            return (Found::default(), None);
+        }
+        let sections = match Sections::load(elf) {
+            Ok(sections) => sections,
+            Err(error) => return (Found::default(), Some(Unnamed::Broken(error))),
+        };
+        let shared_bytes = self.shared_file(elf);
+        let shared_elf = shared_bytes.as_ref().and_then(|bytes| Elf::parse((**bytes).as_ref()));
+        let shared = shared_elf.as_ref().and_then(|elf| Sections::load(elf).ok());
+        let found = dwarf::look_up(&sections, shared.as_ref(), addresses, self.threads);
+        let unnamed = match &found {
+            Found { gave_up: true, .. } => Some(Unnamed::Broken("not all of it could be read".to_owned())),
+            Found { is_split: true, .. } => Some(Unnamed::Split),
+            _ => None,
+        };
+        (found, unnamed)
+    }
+
+    /// The file that `dwz` moved common parts of the debug information to.
+    fn shared_file(&self, elf: &Elf<'_>) -> Option<Bytes> {
+        let (path, build_id) = elf.shared_debug_link()?;
+        let file = DebugFile {
+            pid: self.wanted.pid,
+            binary: &self.wanted.mapping.path,
+            build_id,
+            link: Some(&path),
+        };
+        let mut taken = None;
+        self.files.debug(&file, &mut |bytes| {
+            let fits = Elf::parse((*bytes).as_ref()).is_some_and(|shared| shared.gnu_build_id() == build_id);
+            if fits {
+                taken = Some(bytes);
+            }
+            fits
+        });
+        taken
+    }
+}
+
+fn add_missing(
+    places: &mut BTreeMap<u64, Place>,
+    addresses: &[u64],
+    look_up: impl FnOnce(&[u64]) -> BTreeMap<u64, Place>,
+) {
+    let missing: Vec<u64> =
+        addresses.iter().copied().filter(|address| !places.contains_key(address)).collect();
+    if !missing.is_empty() {
+        places.extend(look_up(&missing));
+    }
+}
+
+/// What debug information and symbols say together.
+fn joined(debug: Option<Place>, symbol: Option<Place>) -> Option<Place> {
+    let (mut place, symbol) = match (debug, symbol) {
+        (Some(place), Some(symbol)) => (place, symbol),
+        (debug, symbol) => return debug.or(symbol).map(without_nameless),
+    };
+    place.distance = symbol.distance;
+    let named = symbol.calls.into_iter().next_back().unwrap_or_default();
+    if let Some(function) = place.calls.last_mut()
+        && !is_part_of(&named.function, &function.function)
+    {
+        // The symbol's name is whole where debug information has a class's or a closure's last part only.
+        function.function = named.function;
+    }
+    Some(without_nameless(place))
+}
+
+/// `symbol` is a piece that the compiler cut out of `function`, such as `f.cold` or `f() [clone .part.0]`.
+fn is_part_of(symbol: &str, function: &str) -> bool {
+    !function.is_empty()
+        && symbol
+            .strip_prefix(function)
+            .is_some_and(|rest| rest.starts_with('.') || rest.starts_with(" [clone"))
+}
+
+/// An inlined call without a name tells nothing.
+fn without_nameless(mut place: Place) -> Place {
+    let outermost = place.calls.pop();
+    place.calls.retain(|call| !call.function.is_empty());
+    place.calls.extend(outermost);
+    place
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::place::Call;
+
+    fn place(names: &[&str], distance: u64) -> Place {
+        let call = |name: &&str| Call { function: (*name).to_owned(), file: "a.c".to_owned(), line: 7 };
+        Place { calls: names.iter().map(call).collect(), distance }
+    }
+
+    fn names(place: Option<Place>) -> Vec<String> {
+        place.into_iter().flat_map(|place| place.calls).map(|call| call.function).collect()
+    }
+
+    #[test]
+    fn the_whole_name_wins_but_a_piece_belongs_to_its_function() {
+        let symbol = |name| Some(place(&[name], 5));
+        assert_eq!(
+            names(joined(Some(place(&["in", "operator()"], 0)), symbol("A::operator()"))),
+            ["in", "A::operator()"]
+        );
+        assert_eq!(names(joined(Some(place(&["work"], 0)), symbol("work.cold"))), ["work"]);
+        assert_eq!(names(joined(Some(place(&["", ""], 0)), symbol("asm"))), ["asm"]);
+        assert_eq!(names(joined(None, symbol("f"))), ["f"]);
+        assert_eq!(joined(Some(place(&["work"], 0)), symbol("work")).unwrap().distance, 5);
+        assert_eq!(joined(None, None), None);
+    }
+}

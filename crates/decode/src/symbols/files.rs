@@ -1,0 +1,48 @@
+//! Where the bytes of binaries come from: the one door through which symbolising reaches outside.
+
+use std::sync::Arc;
+
+use holdup_events::tables::Mapping;
+
+/// The bytes of a file, read or mapped.
+pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// A separate debug file that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebugFile<'a> {
+    /// Of whose file.
+    pub pid: u32,
+    /// Path of that file, as the process sees it.
+    pub binary: &'a str,
+    /// Both files have this build id; empty if there is none.
+    pub build_id: &'a [u8],
+    /// The name that the file says its debug file has (`.gnu_debuglink`, or a path by `dwz`), if it says.
+    pub link: Option<&'a str>,
+}
+
+/// Files of the recorded machine. All may be hostile; what is not there is not offered.
+pub trait Files: Sync {
+    /// Offers what may be the file of `mapping` (also `[vdso]`), likeliest first, until `take` says that it is.
+    fn binary(&self, _pid: u32, _mapping: &Mapping, _take: &mut dyn FnMut(Bytes) -> bool) {}
+
+    /// Offers what may be a debug file, likeliest first, until `take` says that it is.
+    fn debug(&self, _wanted: &DebugFile<'_>, _take: &mut dyn FnMut(Bytes) -> bool) {}
+
+    /// The process's `perf-PID.map`.
+    fn perf_map(&self, _pid: u32) -> Option<Bytes> {
+        None
+    }
+
+    /// What was kept under `key`.
+    fn recall(&self, _key: &str) -> Option<Bytes> {
+        None
+    }
+
+    /// Keeps `bytes` under `key`, for another recording.
+    fn remember(&self, _key: &str, _bytes: &[u8]) {}
+}
+
+/// No files at all: frames keep their module and offset.
+pub struct NoFiles;
+
+impl Files for NoFiles {}

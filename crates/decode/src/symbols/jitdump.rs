@@ -1,0 +1,200 @@
+//! `jit-PID.dump`: code that a runtime generated, with names and lines, in the binary format of `perf`.
+
+use std::collections::BTreeMap;
+
+use super::place::{Call, Place};
+
+const MAGIC: u32 = 0x4a69_5444;
+const RECORD_HEADER_BYTES: usize = 16;
+const CODE_LOAD: u32 = 0;
+const CODE_MOVE: u32 = 1;
+const DEBUG_INFO: u32 = 2;
+/// No name is longer.
+const NAME_BYTES_MAX: usize = 1 << 12;
+/// Entries of line tables that are read, in all.
+const LINES_READ_MAX: u64 = 1 << 28;
+
+/// One function as it was loaded last.
+struct Code<'a> {
+    length: u64,
+    name: &'a [u8],
+    lines: &'a [u8],
+    line_count: u64,
+    /// Where it was when `lines` was written.
+    lines_base: u64,
+}
+
+/// Little-endian fields, front to back.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
+    }
+
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|byte| *byte == 0)?;
+        let text = self.bytes(end)?;
+        self.bytes(1)?;
+        Some(text)
+    }
+}
+
+/// The functions that hold `addresses`, by address. `false`: it is no jitdump, or not all of it could be read.
+pub fn look_up(dump: &[u8], addresses: &[u64]) -> (BTreeMap<u64, Place>, bool) {
+    let mut codes: BTreeMap<u64, Code<'_>> = BTreeMap::new();
+    let is_whole = read(dump, &mut codes).is_some();
+    let mut work = LINES_READ_MAX;
+    let mut place = |address| place(&codes, address, &mut work);
+    let places = addresses.iter().filter_map(|address| Some((*address, place(*address)?))).collect();
+    (places, is_whole)
+}
+
+fn read<'a>(dump: &'a [u8], codes: &mut BTreeMap<u64, Code<'a>>) -> Option<()> {
+    let mut header = Fields(dump);
+    let (magic, _version, header_bytes) = (header.u32()?, header.u32()?, header.u32()?);
+    if magic != MAGIC {
+        return None;
+    }
+    let mut rest = dump.get(header_bytes as usize..)?;
+    let mut debug: Option<(u64, u64, &[u8])> = None;
+    while !rest.is_empty() {
+        let mut fields = Fields(rest);
+        let (kind, bytes) = (fields.u32()?, fields.u32()? as usize);
+        // A runtime that is writing still, or was killed, leaves its last record incomplete.
+        let (record, behind) = rest.split_at_checked(bytes.max(RECORD_HEADER_BYTES))?;
+        rest = behind;
+        let body = Fields(record.get(RECORD_HEADER_BYTES..)?);
+        match kind {
+            CODE_LOAD => load(body, debug.take(), codes)?,
+            CODE_MOVE => shift(body, codes)?,
+            DEBUG_INFO => {
+                let mut body = body;
+                debug = Some((body.u64()?, body.u64()?, body.0));
+            }
+            _ => {}
+        }
+    }
+    Some(())
+}
+
+fn load<'a>(
+    mut body: Fields<'a>,
+    debug: Option<(u64, u64, &'a [u8])>,
+    codes: &mut BTreeMap<u64, Code<'a>>,
+) -> Option<()> {
+    body.bytes(8)?;
+    let (_vma, address, length, _index) = (body.u64()?, body.u64()?, body.u64()?, body.u64()?);
+    let name = body.text()?;
+    let (line_count, lines) =
+        debug.filter(|debug| debug.0 == address).map_or((0, &[][..]), |debug| (debug.1, debug.2));
+    codes.insert(address, Code { length, name, lines, line_count, lines_base: address });
+    Some(())
+}
+
+fn shift(mut body: Fields<'_>, codes: &mut BTreeMap<u64, Code<'_>>) -> Option<()> {
+    body.bytes(8)?;
+    let (_vma, old, new, _length, _index) = (body.u64()?, body.u64()?, body.u64()?, body.u64()?, body.u64()?);
+    if let Some(code) = codes.remove(&old) {
+        codes.insert(new, code);
+    }
+    Some(())
+}
+
+fn place(codes: &BTreeMap<u64, Code<'_>>, address: u64, work: &mut u64) -> Option<Place> {
+    let (start, code) = codes.range(..=address).next_back()?;
+    let distance = address - start;
+    if distance >= code.length {
+        return None;
+    }
+    let name = code.name.get(..NAME_BYTES_MAX).unwrap_or(code.name);
+    let function = String::from_utf8_lossy(name).into_owned();
+    let (file, line) = line_at(code, distance, work).unwrap_or_default();
+    Some(Place { calls: vec![Call { function, file, line }], distance })
+}
+
+/// The last entry of the line table that is not behind the address.
+fn line_at(code: &Code<'_>, distance: u64, work: &mut u64) -> Option<(String, u32)> {
+    let mut fields = Fields(code.lines);
+    let (mut file, mut best): (&[u8], _) = (&[], None);
+    for _ in 0..code.line_count {
+        *work = work.checked_sub(1)?;
+        let (address, line, _discriminator) = (fields.u64()?, fields.u32()?, fields.u32()?);
+        let name = fields.text()?;
+        // 0xff alone: the same file as before.
+        if name != [0xff] {
+            file = name;
+        }
+        if address.checked_sub(code.lines_base)? > distance {
+            break;
+        }
+        best = Some((file, line));
+    }
+    best.map(|(file, line)| (String::from_utf8_lossy(file).into_owned(), line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u32, body: &[u8]) -> Vec<u8> {
+        let mut record = kind.to_le_bytes().to_vec();
+        record.extend((RECORD_HEADER_BYTES as u32 + body.len() as u32).to_le_bytes());
+        record.extend(7u64.to_le_bytes());
+        record.extend(body);
+        record
+    }
+
+    fn longs(values: &[u64]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    fn dump() -> Vec<u8> {
+        let mut dump = MAGIC.to_le_bytes().to_vec();
+        dump.extend([1u32, 40, 62, 0, 7].iter().flat_map(|word| word.to_le_bytes()));
+        dump.extend([0; 16]);
+        let line = |address: u64, line: u32, file: &[u8]| {
+            [&address.to_le_bytes()[..], &line.to_le_bytes(), &[0; 4], file, &[0]].concat()
+        };
+        let lines = [longs(&[0x1000, 2]), line(0x1000, 5, b"a.js"), line(0x1010, 6, &[0xff])].concat();
+        dump.extend(record(DEBUG_INFO, &lines));
+        let load =
+            |address: u64, name: &[u8]| [&longs(&[9, 0, address, 0x20, 1])[..], name, &[0, 0x90]].concat();
+        dump.extend(record(CODE_LOAD, &load(0x1000, b"hot")));
+        dump.extend(record(CODE_LOAD, &load(0x3000, b"cold")));
+        dump.extend(record(CODE_MOVE, &longs(&[9, 0, 0x3000, 0x5000, 0x20, 1])));
+        dump
+    }
+
+    #[test]
+    fn names_lines_and_moves() {
+        let (places, is_whole) = look_up(&dump(), &[0x1004, 0x1018, 0x1020, 0x3004, 0x5004]);
+        let call = |address: u64| {
+            places.get(&address).map(|place| (place.calls[0].function.as_str(), place.calls[0].line))
+        };
+        assert!(is_whole);
+        assert_eq!(call(0x1004), Some(("hot", 5)));
+        assert_eq!(call(0x1018), Some(("hot", 6)));
+        assert_eq!(places[&0x1018].calls[0].file, "a.js");
+        assert_eq!((call(0x1020), call(0x3004), call(0x5004)), (None, None, Some(("cold", 0))));
+    }
+
+    #[test]
+    fn every_cut_of_it_gives_what_came_before() {
+        let whole = dump();
+        for cut in 0..whole.len() {
+            let (places, _) = look_up(&whole[..cut], &[0x1004, 0x3004, 0x5004]);
+            assert!(places.len() <= 2);
+        }
+    }
+}

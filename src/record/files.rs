@@ -1,0 +1,213 @@
+//! Binaries, debug files and perf maps of this machine, for naming what a recording saw.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{env, process};
+
+use holdup_capture::mappings::own_vdso;
+use holdup_decode::symbols::{Bytes, DebugFile, Files, hex};
+use holdup_events::recording::Manifest;
+use holdup_events::tables::Mapping;
+
+use super::names_cache::NamesCache;
+use super::roots::Roots;
+
+/// Files as the recorded processes saw them, while they live or their root was kept; else as we see them.
+pub struct OwnFiles<'a> {
+    roots: &'a Roots,
+    start_ns: u64,
+    start_unix_ns: u64,
+    /// The program was started by us: what is older is not its own.
+    is_run: bool,
+    cache: Option<NamesCache>,
+}
+
+impl<'a> OwnFiles<'a> {
+    /// For the recording with this manifest.
+    pub fn new(roots: &'a Roots, manifest: &Manifest) -> OwnFiles<'a> {
+        OwnFiles {
+            roots,
+            start_ns: manifest.start_ns,
+            start_unix_ns: manifest.start_unix_ns,
+            is_run: manifest.mode == "run" && !manifest.recovered,
+            cache: cache_home().map(|home| NamesCache::new(home.join("holdup").join("names"))),
+        }
+    }
+
+    /// Directories that may be the root of process `pid`, likeliest first.
+    fn roots_of(&self, pid: u32) -> Vec<PathBuf> {
+        let mut roots = vec![PathBuf::from(format!("/proc/{pid}/root"))];
+        match self.roots.of(pid) {
+            Some(kept) => roots.push(kept),
+            None => roots.push(PathBuf::from("/")),
+        }
+        roots
+    }
+
+    /// A file that was written after it was mapped is not the one that was mapped.
+    fn is_older_than(&self, file: &File, mapping: &Mapping) -> bool {
+        let since_start = mapping.at.0.saturating_sub(self.start_ns);
+        let mapped = UNIX_EPOCH + Duration::from_nanos(self.start_unix_ns.saturating_add(since_start));
+        // File systems may keep whole seconds.
+        modified(file).is_none_or(|modified| modified <= mapped + Duration::from_secs(1))
+    }
+}
+
+fn cache_home() -> Option<PathBuf> {
+    let path = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")))
+}
+
+fn modified(file: &File) -> Option<SystemTime> {
+    file.metadata().ok()?.modified().ok()
+}
+
+/// Opens a regular file; a fifo or a device in its place is left alone.
+fn open(path: &Path) -> Option<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    file.metadata().ok()?.is_file().then_some(file)
+}
+
+/// Maps it, so that of a gigabyte of debug information only what is looked at is read.
+fn map(file: &File) -> Option<Bytes> {
+    // SAFETY: the bytes are only ever read, as foreign ones. Who cuts the file short meanwhile ends us by a
+    // signal: linkers and package managers replace files, they do not.
+    let mapped = unsafe { memmap2::Mmap::map(file) }.ok()?;
+    Some(Arc::new(mapped))
+}
+
+/// `path`, which begins at the root, below another one.
+fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+impl Files for OwnFiles<'_> {
+    fn binary(&self, pid: u32, mapping: &Mapping, take: &mut dyn FnMut(Bytes) -> bool) {
+        if mapping.path == "[vdso]" {
+            // The kernel's code in user space is the same in every process.
+            if let Some(vdso) = own_vdso() {
+                take(Arc::new(vdso));
+            }
+            return;
+        }
+        // What a living process has mapped can be had though it was deleted.
+        let link = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
+        let is_it = |target: PathBuf| target.to_string_lossy().trim_end_matches(" (deleted)") == mapping.path;
+        let mapped = fs::read_link(&link).ok().filter(|target| is_it(target.clone()));
+        if mapped.is_some() && open(Path::new(&link)).and_then(|file| map(&file)).is_some_and(&mut *take) {
+            return;
+        }
+        for root in self.roots_of(pid) {
+            let Some(file) = open(&below(&root, &mapping.path)) else { continue };
+            let plausible = !mapping.build_id.is_empty() || self.is_older_than(&file, mapping);
+            if plausible && map(&file).is_some_and(&mut *take) {
+                return;
+            }
+        }
+    }
+
+    fn debug(&self, wanted: &DebugFile<'_>, take: &mut dyn FnMut(Bytes) -> bool) {
+        let places = debug_places(wanted);
+        let roots = self.roots_of(wanted.pid);
+        let installed = roots.iter().flat_map(|root| places.iter().map(|place| below(root, place)));
+        for path in installed.chain(debuginfod_cached(wanted.build_id)) {
+            if open(&path).and_then(|file| map(&file)).is_some_and(&mut *take) {
+                return;
+            }
+        }
+        if let Some(path) = debuginfod_fetched(wanted) {
+            open(&path).and_then(|file| map(&file)).map(take);
+        }
+    }
+
+    fn perf_map(&self, pid: u32) -> Option<Bytes> {
+        let own_pid = self.roots.own_pid(pid);
+        let below_roots =
+            self.roots_of(pid).into_iter().map(|root| below(&root, &format!("tmp/perf-{own_pid}.map")));
+        let file = below_roots.into_iter().find_map(|path| open(&path))?;
+        let start = UNIX_EPOCH + Duration::from_nanos(self.start_unix_ns);
+        // Left behind by another process that had this number.
+        let is_stale =
+            self.is_run && modified(&file).is_some_and(|modified| modified + Duration::from_secs(1) < start);
+        if is_stale { None } else { map(&file) }
+    }
+
+    fn recall(&self, key: &str) -> Option<Bytes> {
+        Some(Arc::new(self.cache.as_ref()?.read(key)?))
+    }
+
+    fn remember(&self, key: &str, bytes: &[u8]) {
+        if let Some(cache) = &self.cache {
+            cache.write(key, bytes);
+        }
+    }
+}
+
+/// Where distributions and gdb have debug files.
+fn debug_places(wanted: &DebugFile<'_>) -> Vec<String> {
+    let mut places = Vec::new();
+    if !wanted.build_id.is_empty() {
+        let id = hex(wanted.build_id);
+        if let Some((head, tail)) = id.split_at_checked(2) {
+            places.push(format!("/usr/lib/debug/.build-id/{head}/{tail}.debug"));
+        }
+    }
+    let Some(link) = wanted.link else { return places };
+    if link.starts_with('/') {
+        places.push(link.to_owned());
+    } else {
+        let directory = wanted.binary.rsplit_once('/').map_or("", |(directory, _)| directory);
+        places.push(format!("{directory}/{link}"));
+        places.push(format!("{directory}/.debug/{link}"));
+        places.push(format!("/usr/lib/debug{directory}/{link}"));
+    }
+    places
+}
+
+fn debuginfod_cached(build_id: &[u8]) -> Option<PathBuf> {
+    let given = env::var_os("DEBUGINFOD_CACHE_PATH").map(PathBuf::from);
+    let home = given.or_else(|| Some(cache_home()?.join("debuginfod_client")))?;
+    (!build_id.is_empty()).then(|| home.join(hex(build_id)).join("debuginfo"))
+}
+
+/// Asks the servers that the user has named, by elfutils' own client: it keeps what it fetches, and what is not to
+/// be had, and obeys `DEBUGINFOD_TIMEOUT`.
+fn debuginfod_fetched(wanted: &DebugFile<'_>) -> Option<PathBuf> {
+    if wanted.build_id.is_empty() || env::var_os("DEBUGINFOD_URLS").is_none_or(|urls| urls.is_empty()) {
+        return None;
+    }
+    let mut command = process::Command::new("debuginfod-find");
+    command.args(["debuginfo", &hex(wanted.build_id)]).stdin(process::Stdio::null());
+    let output = command.stderr(process::Stdio::null()).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?;
+    (output.status.success()).then(|| PathBuf::from(path.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_files_are_where_gdb_looks() {
+        let wanted =
+            DebugFile { pid: 1, binary: "/usr/bin/app", build_id: &[0xab, 0xcd, 1], link: Some("app.debug") };
+        let expected = [
+            "/usr/lib/debug/.build-id/ab/cd01.debug",
+            "/usr/bin/app.debug",
+            "/usr/bin/.debug/app.debug",
+            "/usr/lib/debug/usr/bin/app.debug",
+        ];
+        assert_eq!(debug_places(&wanted), expected);
+        let shared = DebugFile { build_id: &[], link: Some("/usr/lib/debug/.dwz/x.debug"), ..wanted };
+        assert_eq!(debug_places(&shared), ["/usr/lib/debug/.dwz/x.debug"]);
+    }
+
+    #[test]
+    fn a_fifo_is_no_binary() {
+        assert!(open(Path::new("/dev/null")).is_none());
+        assert!(open(Path::new("/proc/self/exe")).is_some());
+    }
+}
