@@ -35,6 +35,9 @@ struct Loop {
     journal: JournalWriter,
     tally: Tally,
     bad_records: u64,
+    ring_bytes: u64,
+    /// See [`Loop::keep_up`].
+    urgent: bool,
 }
 
 /// Records by BPF.
@@ -71,6 +74,8 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         journal: recorder.journal,
         tally: Tally { switches: 0, events: 0, lost: 0 },
         bad_records: 0,
+        ring_bytes: u64::from(options.ring_bytes),
+        urgent: false,
     };
     recording.know_mappings(&subject);
     if let Some(program) = recorder.program.as_deref() {
@@ -131,6 +136,7 @@ impl Loop {
         let mut mapped = Instant::now();
         loop {
             let ended = watched.ended();
+            self.keep_up();
             self.drain();
             if self.tell_stack_tables() {
                 mapped = Instant::now();
@@ -153,6 +159,16 @@ impl Loop {
                 // Where one binary was mapped, more follow: stacks through them need their tables.
                 std::thread::sleep(if mapped.elapsed() < MAPPING_SPELL { SHORT_PAUSE } else { PAUSE });
             }
+        }
+    }
+
+    /// Runs before everybody while the ring is filling up, until it is nearly empty.
+    fn keep_up(&mut self) {
+        let waiting = self.session.waiting();
+        let urgent = waiting > self.ring_bytes / if self.urgent { 32 } else { 4 };
+        if urgent != self.urgent {
+            self.urgent = urgent;
+            privileges::run_at_once(urgent);
         }
     }
 
@@ -238,6 +254,7 @@ impl Loop {
         while self.drain() > 0 {}
         let counters = self.session.counters();
         let probes = self.session.cost();
+        privileges::run_at_once(false);
         privileges::run_like_others();
         self.account_losses(&counters.lost, end_ns);
         self.journal.flush();

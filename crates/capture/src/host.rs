@@ -46,6 +46,7 @@ pub mod capability {
     pub const KILL: u32 = 5;
     pub const SYS_PTRACE: u32 = 19;
     pub const SYS_ADMIN: u32 = 21;
+    pub const SYS_NICE: u32 = 23;
     pub const SYSLOG: u32 = 34;
     pub const PERFMON: u32 = 38;
     pub const BPF: u32 = 39;

@@ -7,13 +7,16 @@ use crate::error::CaptureError;
 use crate::host::capability;
 
 /// What stays: maps and iterators of the loaded programs (BPF, PERFMON), other users' `/proc` and
-/// binaries (SYS_PTRACE, DAC_READ_SEARCH), the kernel's symbols (SYSLOG), a directory for the recording (DAC_OVERRIDE), and passing signals
+/// binaries (SYS_PTRACE, DAC_READ_SEARCH), the kernel's symbols (SYSLOG), its own priority
+/// (SYS_NICE), a directory for the recording (DAC_OVERRIDE), and passing signals
 /// on to a program that has changed its user (KILL), the kernel's symbols (SYSLOG).
 const KEPT: u64 = 1 << capability::DAC_OVERRIDE
     | 1 << capability::DAC_READ_SEARCH
     | 1 << capability::KILL
     | 1 << capability::SYS_PTRACE
+    | 1 << capability::SYS_NICE
     | 1 << capability::SYSLOG
+    | 1 << capability::SYS_NICE
     | 1 << capability::SYSLOG
     | 1 << capability::PERFMON
     | 1 << capability::BPF;
@@ -75,6 +78,18 @@ pub fn run_before_others() {
 /// Takes [`run_before_others`] back for this thread.
 pub fn run_like_others() {
     set_nice(0);
+}
+
+/// Runs this thread before real-time threads, or like others again. A program of real-time threads would else keep
+/// the recorder from its CPU until the ring is full. Only while it is needed: it takes the CPU from them.
+pub fn run_at_once(at_once: bool) {
+    let (policy, priority) = if at_once { (libc::SCHED_RR, 99) } else { (libc::SCHED_OTHER, 0) };
+    // SAFETY: a struct of plain numbers is cleared and read; 0 is the calling thread.
+    unsafe {
+        let mut parameters: libc::sched_param = std::mem::zeroed();
+        parameters.sched_priority = priority;
+        libc::sched_setscheduler(0, policy, &raw const parameters);
+    }
 }
 
 fn set_nice(nice: libc::c_int) {
