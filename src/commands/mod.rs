@@ -9,6 +9,7 @@ mod locate;
 mod pack;
 mod report;
 mod run;
+mod stacks;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;

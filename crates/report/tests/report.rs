@@ -7,7 +7,10 @@ use holdup_events::recording::{Cost, Rung, SourceState};
 use holdup_events::{CpuId, Loss, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::{Analysis, analyse};
-use holdup_report::{DoctorRow, DoctorStatus, Style, list, render, to_json};
+use holdup_report::stacks::{Shape, parse_classes};
+use holdup_report::{
+    DoctorRow, DoctorStatus, StackAsk, Style, list, render, render_with, to_json, to_json_with,
+};
 use holdup_testkit::check::trace_of_lanes;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -84,6 +87,22 @@ fn every_section() {
     let (trace, analysis) = busy();
     let names = ["threads", "cpus", "locks", "syscalls", "sched", "losses", "sources"];
     golden("sections", &render(&trace, &analysis, &sections(&names), &Style::default()).unwrap());
+}
+
+#[test]
+fn stacks_flat_tree_and_around_a_function() {
+    let (trace, analysis) = busy();
+    let said = |ask: &StackAsk| {
+        render_with(&trace, &analysis, (&sections(&["stacks"]), ask), &Style::default()).unwrap()
+    };
+    golden("stacks", &said(&StackAsk::default()));
+    let tree = StackAsk { shape: Shape::Tree, ..StackAsk::default() };
+    let named = StackAsk { classes_named: true, selection: parse_classes("on-cpu").unwrap(), ..tree };
+    golden("stacks-tree", &said(&named));
+    let around = StackAsk { function: Some("work".into()), shape: Shape::Callers, ..named };
+    golden("stacks-function", &said(&around));
+    let none = StackAsk { function: Some("nosuch".into()), ..StackAsk::default() };
+    assert!(said(&none).contains("No stack goes through that function."));
 }
 
 #[test]
@@ -231,7 +250,8 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         remedy: String::new(),
     };
     let mut emitted = BTreeSet::new();
-    paths(&to_json(&trace, &analysis), "", &mut emitted);
+    let ask = StackAsk { function: Some("work".into()), shape: Shape::Tree, ..StackAsk::default() };
+    paths(&to_json_with(&trace, &analysis, &ask), "", &mut emitted);
     paths(&holdup_report::doctor_json(&[row], "bpf", ""), "", &mut emitted);
     paths(&list::to_json(&[list::Row::default()]), "", &mut emitted);
     paths(&holdup_report::explain::to_json(&holdup_findings::rules::all()), "", &mut emitted);
