@@ -159,6 +159,9 @@ pub struct StackArgs {
     /// Stacks: leave out what is less than this share
     #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
     pub min: Option<f64>,
+    /// Stacks: until this second of the recording
+    #[arg(long, visible_alias = "until", value_name = "SECONDS", value_parser = parse_duration)]
+    pub to: Option<std::time::Duration>,
     /// Which part of the recording
     #[command(flatten)]
     pub part: PartArgs,
@@ -176,9 +179,6 @@ pub struct PartArgs {
     /// Stacks: from this second of the recording on
     #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
     pub from: Option<std::time::Duration>,
-    /// Stacks: until this second of the recording
-    #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
-    pub to: Option<std::time::Duration>,
     /// Stacks: fold frames by a rule (`root caml_call_gc`), or by the rules in a file (docs/stacks.md)
     #[arg(long, value_name = "RULE|FILE")]
     pub fold: Vec<String>,
@@ -198,6 +198,29 @@ pub struct ExportArgs {
     /// Where to [default: standard output if it is no terminal, else RECORDING.EXTENSION]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Flame graph: which time
+    #[arg(long, value_enum, default_value_t = FlameChoice::All, value_name = "TIME")]
+    pub flame: FlameChoice,
+    /// Flame graph: what changed since this recording
+    #[arg(long, value_name = "OTHER")]
+    pub against: Option<PathBuf>,
+    /// Stacks: until this second of the recording
+    #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
+    pub until: Option<std::time::Duration>,
+    /// Which part of the recording
+    #[command(flatten)]
+    pub part: PartArgs,
+}
+
+/// See [`ExportArgs::flame`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FlameChoice {
+    /// Running
+    OnCpu,
+    /// All else, by class
+    OffCpu,
+    /// Both, side by side
+    All,
 }
 
 /// `holdup list`

@@ -18,7 +18,7 @@ pub fn asks(args: &StackArgs) -> bool {
         || !part.thread.is_empty()
         || part.class.is_some()
         || part.from.is_some()
-        || part.to.is_some()
+        || args.to.is_some()
         || !part.fold.is_empty()
         || part.no_fold
 }
@@ -26,7 +26,7 @@ pub fn asks(args: &StackArgs) -> bool {
 /// What is asked.
 pub fn ask(trace: &Trace, args: &StackArgs) -> Result<StackAsk> {
     Ok(StackAsk {
-        selection: selection(trace, &args.part)?,
+        selection: selection(trace, &args.part, args.to)?,
         classes_named: args.part.class.is_some(),
         folding: rules(&args.part, Folding::built_in())?,
         function: args.function.clone(),
@@ -40,7 +40,7 @@ pub fn ask(trace: &Trace, args: &StackArgs) -> Result<StackAsk> {
 }
 
 /// Which part of the recording.
-pub fn selection(trace: &Trace, args: &PartArgs) -> Result<Selection> {
+pub fn selection(trace: &Trace, args: &PartArgs, to: Option<std::time::Duration>) -> Result<Selection> {
     let mut selection = match &args.class {
         Some(names) => parse_classes(names).map_err(anyhow::Error::msg)?,
         None => Selection::all(),
@@ -51,7 +51,7 @@ pub fn selection(trace: &Trace, args: &PartArgs) -> Result<Selection> {
     if let Some(from) = args.from {
         selection.from = at(from);
     }
-    if let Some(to) = args.to {
+    if let Some(to) = to {
         selection.to = at(to);
     }
     if selection.from >= selection.to || selection.from >= trace.end() {

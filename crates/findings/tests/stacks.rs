@@ -98,7 +98,10 @@ fn own_times_sum_to_the_classes_and_cumulated_holds_them() {
     for seed in 0..SEEDS {
         let trace = traced(seed);
         let mut random = Random::new(seed);
-        let mut selection = Selection::all().only(|_| !random.once_in(3));
+        let mut selection = Selection::all();
+        if random.once_in(2) {
+            selection = selection.only(|_| !random.once_in(3));
+        }
         if random.once_in(2) {
             let middle = trace.start().0 + trace.wall().0 / 3;
             (selection.from, selection.to) = (Timestamp(middle), Timestamp(middle + trace.wall().0 / 3));
@@ -116,6 +119,12 @@ fn own_times_sum_to_the_classes_and_cumulated_holds_them() {
                 assert!(row.own.ns <= row.cumulated.ns && row.cumulated.ns <= classes, "seed {seed}");
             }
             let by_thread: u64 = profile.by_thread(None).iter().map(|(_, tally)| tally.ns).sum();
+            if selection == Selection::all() {
+                for (thread, tally) in profile.by_thread(None) {
+                    let life = &trace.threads[thread.index()];
+                    assert_eq!(tally.ns, life.end.since(life.start).0, "seed {seed}");
+                }
+            }
             let by_class: u64 = profile.by_class(None).iter().map(|(_, tally)| tally.ns).sum();
             assert_eq!((by_thread, by_class), (classes, classes), "seed {seed}");
         }
@@ -190,6 +199,27 @@ fn time_is_that_of_the_ledger_not_of_the_sampling_rate() {
     let profile = Profile::derive(&trace, &first_half, &Folding::none());
     let names: Vec<&str> = profile.flat().iter().map(|row| profile.place(row.place).name.as_str()).collect();
     assert_eq!((profile.all.ns, names), (4_000_000, vec!["work", "main"]));
+}
+
+#[test]
+fn threads_too_short_to_be_seen_are_lent_the_stacks_of_their_like() {
+    let (_, mut trace) = trace_of_lanes(
+        "@samples A 0..3 user main;work\n@samples A 3..4 user main;rest\nA  0000....\nB  1111....\nC  22222222\n",
+    );
+    for thread in &mut trace.threads {
+        thread.name = if thread.name == "C" { "other".into() } else { "worker".into() };
+    }
+    let profile = Profile::derive(&trace, &Selection::all(), &Folding::none());
+    let flat = profile.flat();
+    let own = |name: &str| {
+        flat.iter()
+            .find(|row| profile.place(row.place).name == name)
+            .map_or((0, 0), |row| (row.own.ns, row.own.samples))
+    };
+    assert_eq!((own("work"), own("rest")), ((6_000_000, 3), (2_000_000, 1)));
+    assert_eq!(own("(no stack: useful)"), (8_000_000, 0));
+    let by_thread: Vec<u64> = profile.by_thread(None).iter().map(|(_, tally)| tally.ns).collect();
+    assert_eq!(by_thread, [8_000_000, 4_000_000, 4_000_000]);
 }
 
 /// Slices of lengths that differ by a hundred, half of each with the stack `f`: over many draws the estimate of

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod explain;
 pub mod exporters;
 mod figures;
+mod flame;
 pub mod json;
 pub mod list;
 pub mod numbers;

@@ -305,7 +305,8 @@ proptest! {
         }
         serde_json::to_string(&to_json(&trace, &analysis)).unwrap();
         for exporter in holdup_report::exporters::all() {
-            exporter.write(&trace, &analysis, &mut std::io::sink()).unwrap();
+            let options = holdup_report::exporters::Options::default();
+            exporter.write(&trace, &analysis, &options, &mut std::io::sink()).unwrap();
         }
     }
 }

@@ -13,6 +13,6 @@ pub mod tree;
 pub use folding::{Folding, Rule};
 pub use observations::{Basis, Observation, Observed, Selection, observe};
 pub use places::{Place, PlaceId};
-pub use profile::{FlatRow, Neighbours, Profile, StackUse};
+pub use profile::{FlatRow, Neighbours, Profile, StackUse, Timeline};
 pub use tally::Tally;
 pub use tree::{Direction, Node, Tree};

@@ -4,8 +4,9 @@
 //! only say how they divide. Where every stack was taken, a slice weighs its own length. Where a stack was taken with
 //! probability 1/n, a slice with one stands for n like it: its length × n, scaled within each *stratum* (one thread, one
 //! wait reason, lengths within a factor of four) to the exact time of all the stratum's slices. That is the usual
-//! ratio estimate: unbiased but for a term of the order 1/count, and the sums hold. A stratum of few stacks
-//! is pooled with its like of the other threads; one without any is time without a stack, not somebody else's.
+//! ratio estimate: unbiased but for a term of the order 1/count, and the sums hold, thread by thread. A thread that lived
+//! too short to be seen in a stratum is lent the stacks of threads of its name in processes of the same name (a program
+//! may be thousands of them); without any, its time stays time without a stack.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace, WaitReason};
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::ledger::{ByClass, steals_of, stolen, woken_by_timer};
 use crate::derive::parallel;
-use crate::derive::split::{SAMPLES_ENOUGH, Split};
+use crate::derive::split::Split;
 
 /// Which part of the recording is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +88,8 @@ pub struct Observation {
     pub weight_ns: u64,
     /// What that rests on.
     pub basis: Basis,
+    /// The stack is that of another thread of the same name: of this one none was taken.
+    pub lent: bool,
     /// Its part of the variance of sums (ns²): weight² × (1 - probability that it was taken).
     pub doubt: f64,
 }
@@ -102,6 +105,7 @@ impl Default for Observation {
             length: Duration::ZERO,
             weight_ns: 0,
             basis: Basis::Exact,
+            lent: false,
             doubt: 0.0,
         }
     }
@@ -136,12 +140,22 @@ struct Kind {
     magnitude: u32,
 }
 
+/// What is alike of one thread.
 #[derive(Clone, Debug, Default)]
 struct Stratum {
-    /// Exact time of all that is alike (ns), by thread.
-    totals: Vec<(ThreadId, u64)>,
-    /// Those with a stack, each with its raw weight.
-    seen: Vec<(Observation, u64, f64)>,
+    /// Exact time of all of it (ns).
+    total_ns: u64,
+    /// Those with a stack.
+    seen: Vec<Seen>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    observation: Observation,
+    /// What it would weigh if nothing were known of the total.
+    raw: u64,
+    /// Probability that its stack was not taken.
+    missed: f64,
 }
 
 /// One thread's part.
@@ -169,7 +183,7 @@ pub fn observe(trace: &Trace, selection: &Selection) -> Observed {
     let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
     let mut observed = Observed::default();
     add_samples(trace, selection, &mut parts, &mut observed);
-    let mut pooled: BTreeMap<Kind, Stratum> = BTreeMap::new();
+    let mut alike: BTreeMap<(Kind, &str, &str), Alike> = BTreeMap::new();
     for part in parts {
         for (sum, ns) in observed.classes.iter_mut().zip(part.classes) {
             *sum += ns;
@@ -179,46 +193,82 @@ pub fn observe(trace: &Trace, selection: &Selection) -> Observed {
         observed.slices_sampled |= part.slices_sampled;
         observed.observations.extend(part.exact);
         observed.observations.extend(part.bare);
+        let thread = &trace.threads[part.thread.index()];
         for (kind, stratum) in part.strata {
-            if stratum.seen.len() as u64 >= SAMPLES_ENOUGH {
-                spread(kind, stratum, &mut observed.observations);
+            let key = (kind, trace.process_name(thread.process), thread.name.as_str());
+            let like = alike.entry(key).or_default();
+            if stratum.seen.is_empty() {
+                like.unseen.push((part.thread, stratum.total_ns));
             } else {
-                let pool = pooled.entry(kind).or_default();
-                pool.totals.extend(stratum.totals);
-                pool.seen.extend(stratum.seen);
+                stratum.spread(like);
             }
         }
     }
-    for (kind, stratum) in pooled {
-        spread(kind, stratum, &mut observed.observations);
+    for ((kind, ..), like) in alike {
+        like.finish(kind, &mut observed.observations);
     }
     observed.total_ns = observed.classes.iter().sum();
     observed.observations.sort_by_key(|seen| (seen.thread, seen.class, seen.at));
     observed
 }
 
-/// Divides the time of a stratum among its stacks, without a remainder.
-fn spread(kind: Kind, stratum: Stratum, out: &mut Vec<Observation>) {
-    let raw: u128 = stratum.seen.iter().map(|(_, weight, _)| u128::from(*weight)).sum();
-    if raw == 0 {
-        out.extend(stratum.totals.iter().filter(|(_, ns)| *ns > 0).map(|(thread, ns)| Observation {
-            thread: *thread,
+impl Stratum {
+    /// Divides the time among the stacks, without a remainder.
+    fn spread(self, like: &mut Alike) {
+        let raw: u128 = self.seen.iter().map(|one| u128::from(one.raw)).sum();
+        let (mut before, mut given) = (0u128, 0u128);
+        for mut one in self.seen {
+            before += u128::from(one.raw);
+            let upto = u128::from(self.total_ns) * before / raw.max(1);
+            one.observation.weight_ns = (upto - given) as u64;
+            given = upto;
+            one.observation.doubt = (one.observation.weight_ns as f64).powi(2) * one.missed;
+            like.seen.push(one);
+        }
+    }
+}
+
+/// Threads that do the same, as far as names tell.
+#[derive(Default)]
+struct Alike {
+    seen: Vec<Seen>,
+    /// Threads of which no stack was taken, with their time (ns).
+    unseen: Vec<(ThreadId, u64)>,
+}
+
+impl Alike {
+    /// Hands the stacks on, and lends them to the threads that have none: both laid end to end, each unseen
+    /// thread gets those that lie beside it.
+    fn finish(self, kind: Kind, out: &mut Vec<Observation>) {
+        let raw: u128 = self.seen.iter().map(|one| u128::from(one.raw)).sum();
+        let unseen: u128 = self.unseen.iter().map(|(_, ns)| u128::from(*ns)).sum();
+        let mut threads = self.unseen.into_iter();
+        let mut next = threads.next();
+        let (mut before, mut given) = (0u128, 0u128);
+        for one in self.seen {
+            before += u128::from(one.raw);
+            let upto = unseen * before / raw.max(1);
+            let mut weight = one.observation.weight_ns as f64;
+            out.push(one.observation);
+            while let Some((thread, left)) = next
+                && given < upto
+            {
+                let piece = left.min((upto - given) as u64);
+                given += u128::from(piece);
+                let doubt = ((weight + piece as f64).powi(2) - weight.powi(2)) * one.missed;
+                weight += piece as f64;
+                out.push(Observation { thread, weight_ns: piece, lent: true, doubt, ..one.observation });
+                next = if piece == left { threads.next() } else { Some((thread, left - piece)) };
+            }
+        }
+        let bare = next.into_iter().chain(threads).filter(|(_, ns)| *ns > 0);
+        out.extend(bare.map(|(thread, ns)| Observation {
+            thread,
             class: kind.class,
             reason: kind.reason,
-            weight_ns: *ns,
+            weight_ns: ns,
             ..Observation::default()
         }));
-        return;
-    }
-    let total: u128 = stratum.totals.iter().map(|(_, ns)| u128::from(*ns)).sum();
-    let (mut before, mut given) = (0u128, 0u128);
-    for (mut seen, weight, missed) in stratum.seen {
-        before += u128::from(weight);
-        let upto = total * before / raw;
-        seen.weight_ns = (upto - given) as u64;
-        given = upto;
-        seen.doubt = (seen.weight_ns as f64).powi(2) * missed;
-        out.push(seen);
     }
 }
 
@@ -231,7 +281,7 @@ fn add_samples(trace: &Trace, selection: &Selection, parts: &mut [Part], observe
         for (class, ns) in [(Class::Useful, part.running_ns - kernel), (Class::Kernel, kernel)] {
             if selection.has(class) && ns > 0 {
                 part.classes[class as usize] += ns;
-                part.strata.entry(kind_of_sample(class)).or_default().totals.push((part.thread, ns));
+                part.strata.entry(kind_of_sample(class)).or_default().total_ns += ns;
             }
         }
         let from = trace.samples.partition_point(|sample| sample.thread < part.thread);
@@ -250,7 +300,11 @@ fn add_samples(trace: &Trace, selection: &Selection, parts: &mut [Part], observe
                 basis: Basis::Samples,
                 ..Observation::default()
             };
-            part.strata.entry(kind_of_sample(class)).or_default().seen.push((seen, 1, 1.0));
+            part.strata.entry(kind_of_sample(class)).or_default().seen.push(Seen {
+                observation: seen,
+                raw: 1,
+                missed: 1.0,
+            });
         }
     }
 }
@@ -337,7 +391,7 @@ impl Walk<'_> {
             length,
             weight_ns: length.0,
             basis,
-            doubt: 0.0,
+            ..Observation::default()
         };
         if every == 1 {
             part.exact.push(seen);
@@ -345,12 +399,10 @@ impl Walk<'_> {
         }
         let kind = Kind { basis, class, reason, magnitude: length.0.max(1).ilog2() / 2 };
         let stratum = part.strata.entry(kind).or_default();
-        match stratum.totals.first_mut() {
-            Some((_, ns)) => *ns += length.0,
-            None => stratum.totals.push((slice.thread, length.0)),
-        }
+        stratum.total_ns += length.0;
         if has_stack {
-            stratum.seen.push((seen, length.0.saturating_mul(every), 1.0 - 1.0 / every as f64));
+            let raw = length.0.saturating_mul(every);
+            stratum.seen.push(Seen { observation: seen, raw, missed: 1.0 - 1.0 / every as f64 });
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use holdup_events::{StackId, ThreadId, Trace, WaitReason};
 
 use super::folding::{Folder, Folding, matches};
-use super::observations::{Observed, Selection, observe};
+use super::observations::{Observation, Observed, Selection, observe};
 use super::places::{Place, PlaceId, Places};
 use super::tally::Tally;
 use crate::derive::class::{CLASSES, Class};
@@ -184,6 +184,28 @@ impl Profile {
         let name = |id: Option<PlaceId>| id.map(|id| self.place(id).name.as_str());
         rows.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then_with(|| name(a.0).cmp(&name(b.0))));
         rows
+    }
+}
+
+/// Weighed stacks in the order of time, for formats that show when.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// Each observation with the row of its path; by thread, then time.
+    pub rows: Vec<(Observation, usize)>,
+    /// Row = [`PlaceId`].
+    pub places: Vec<Place>,
+    /// Distinct folded stacks, root first.
+    pub paths: Vec<Vec<PlaceId>>,
+}
+
+impl Timeline {
+    /// Weighs and folds.
+    pub fn derive(trace: &Trace, selection: &Selection, folding: &Folding) -> Timeline {
+        let mut observations = observe(trace, selection).observations;
+        observations.sort_by_key(|seen| (seen.thread, seen.at, seen.class));
+        let mut paths = Paths::new(trace, folding);
+        let rows = observations.into_iter().map(|seen| (seen, paths.of(seen.stack, seen.class))).collect();
+        Timeline { rows, paths: paths.list, places: paths.places.finish() }
     }
 }
 

@@ -34,17 +34,17 @@ impl Tally {
                 return;
             }
             Basis::Samples => {
-                self.samples += 1;
+                self.samples += u64::from(!seen.lent);
                 &mut self.on_cpu
             }
             Basis::Slices => {
-                self.slices += 1;
+                self.slices += u64::from(!seen.lent);
                 &mut self.blocked
             }
         };
         part.ns += seen.weight_ns as f64;
         part.doubt += seen.doubt;
-        part.count += 1;
+        part.count += u64::from(!seen.lent);
     }
 
     /// Counts another sum in.
@@ -61,7 +61,7 @@ impl Tally {
 
     /// Nothing in it was estimated.
     pub fn is_exact(&self) -> bool {
-        self.on_cpu.count + self.blocked.count == 0
+        self.on_cpu.ns + self.blocked.ns == 0.0
     }
 
     /// One standard error (ns) of this part of `all`, whose own total is known. 0 if nothing in it was
@@ -78,7 +78,7 @@ const SIDE: f64 = 2.0;
 /// Variance of a part's share of a known total: of a sum over a sample with unequal weights, linearised.
 /// For equal weights it is the binomial `total² p (1 - p) / n`.
 fn variance(part: &Part, all: &Part) -> f64 {
-    if part.count == 0 || all.count == 0 || all.ns <= 0.0 {
+    if part.ns <= 0.0 || all.count == 0 {
         return 0.0;
     }
     let count = all.count as f64;
