@@ -51,7 +51,7 @@ pub(crate) fn write(graph: &Graph, words: &Words, out: &mut dyn Write) -> io::Re
         escape(&fitted(&words.title, WIDTH - 2.0 * MARGIN - 160.0, 9.7))
     )?;
     writeln!(out, r#"<text x="{MARGIN}" y="43" fill="hsl(0 0% 35%)">{}</text>"#, escape(&words.subtitle))?;
-    write_legend(words, out)?;
+    write_legend(graph, words, out)?;
     let right = WIDTH - MARGIN;
     writeln!(out, r#"<text id="search" x="{right}" y="24" text-anchor="end">Search</text>"#)?;
     writeln!(out, r#"<text id="reset" x="{}" y="24" text-anchor="end">Reset zoom</text>"#, right - 70.0)?;
@@ -73,7 +73,7 @@ const STYLE: &str = "#frames g{cursor:pointer}#frames g:hover rect{stroke:#000;s
     #frames text{pointer-events:none}#search,#reset{cursor:pointer;fill:#555}#reset{visibility:hidden}\
     #hover{white-space:pre}.found rect{fill:hsl(295 85% 60%)}.dim{opacity:.35}";
 
-fn write_legend(words: &Words, out: &mut dyn Write) -> io::Result<()> {
+fn write_legend(graph: &Graph, words: &Words, out: &mut dyn Write) -> io::Result<()> {
     let mut x = MARGIN;
     if words.compares {
         for (text, fill) in [("more than before", "hsl(5 75% 65%)"), ("less", "hsl(215 75% 70%)")] {
@@ -81,7 +81,10 @@ fn write_legend(words: &Words, out: &mut dyn Write) -> io::Result<()> {
         }
         return Ok(());
     }
-    for (name, hue, saturation) in &words.legend {
+    for (kind, (name, hue, saturation)) in words.legend.iter().enumerate() {
+        if !graph.frames.iter().any(|frame| frame.kind == kind) {
+            continue;
+        }
         write_key(name, &format!("hsl({hue} {saturation}% 66%)"), &mut x, out)?;
     }
     Ok(())

@@ -20,8 +20,7 @@ pub(super) fn lines(view: &View, profile: &Profile) -> Vec<String> {
         Column::Figure("share"),
         Column::Figure("cumulated"),
         Column::Figure("share"),
-        Column::Text("function"),
-        Column::Text("in"),
+        Column::Text("function · file"),
     ];
     let cells: Vec<Vec<String>> = rows.iter().take(ROWS_MAX).map(|row| cells(profile, row)).collect();
     let mut lines = table::lines(&columns, &cells, view.style);
@@ -41,8 +40,12 @@ pub(super) fn lines(view: &View, profile: &Profile) -> Vec<String> {
 
 fn cells(profile: &Profile, row: &FlatRow) -> Vec<String> {
     let place = profile.place(row.place);
-    // The column beside says in which file.
-    let name = place.name.strip_prefix(place.file()).filter(|rest| rest.starts_with("+0x"));
+    // An address says in which file it is.
+    let named = match place.file() {
+        "" => clean(&place.name),
+        file if place.name.starts_with(file) => clean(&place.name),
+        file => format!("{} · {}", clean(&place.name), clean(file)),
+    };
     let own = |said: String| if row.own.ns > 0 { said } else { "-".to_owned() };
     vec![
         own(duration(row.own.ns)),
@@ -50,7 +53,6 @@ fn cells(profile: &Profile, row: &FlatRow) -> Vec<String> {
         own(of_all(&row.own, &profile.all)),
         duration(row.cumulated.ns),
         of_all(&row.cumulated, &profile.all),
-        clean(name.unwrap_or(&place.name)),
-        clean(place.file()),
+        named,
     ]
 }
