@@ -266,3 +266,11 @@ fn sampled_stacks_are_unbiased_and_know_their_error() {
     assert!((mean / truth - 1.0).abs() < 0.02, "{mean} of {truth}");
     assert!(within >= DRAWS * 9 / 10, "{within} of {DRAWS}");
 }
+
+#[test]
+fn the_manual_lists_the_built_in_rules() {
+    let manual = include_str!("../../../docs/stacks.md");
+    for (rule, why) in Folding::table() {
+        assert!(manual.contains(&format!("| `{rule}` | {why} |")), "docs/stacks.md lacks: {rule}");
+    }
+}
