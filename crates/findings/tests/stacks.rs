@@ -7,8 +7,8 @@ use holdup_events::{CpuId, FrameId, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::ledger;
 use holdup_findings::derive::stacks::{Direction, Folding, Profile, Selection, Tree, observe};
+use holdup_testkit::assemble;
 use holdup_testkit::check::trace_of_lanes;
-use holdup_testkit::plain;
 use holdup_testkit::random::Random;
 use holdup_testkit::sim::simulate;
 
@@ -38,7 +38,7 @@ fn invent_stacks(trace: &mut Trace, random: &mut Random) -> u32 {
 /// A simulated program whose samples and blocked slices got random stacks, each slice's with its probability.
 fn traced(seed: u64) -> Trace {
     let simulation = simulate(seed);
-    let mut trace = plain::freeze(&simulation.events, &simulation.manifest);
+    let mut trace = assemble(simulation.events.clone(), simulation.manifest.clone());
     let mut random = Random::new(seed ^ 0x57ac);
     let stacks = invent_stacks(&mut trace, &mut random);
     let any = |random: &mut Random| StackId(random.within(1, u64::from(stacks) - 1) as u32);
