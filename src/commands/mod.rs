@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod annotate;
 mod attach;
 mod catalogue;
 mod doctor;

@@ -10,6 +10,9 @@ use crate::cli::ReportArgs;
 
 /// Prints the verdict, or sections.
 pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
+    if let Some(at) = args.words.iter().position(|word| word == "annotate") {
+        return super::annotate::execute(&args.words[..at], &args.words[at + 1..], args);
+    }
     let (recording, mut sections) = split(&args.words)?;
     let asks_for_stacks = super::stacks::asks(&args.stacks);
     if asks_for_stacks && !sections.iter().any(|name| name == "stacks") {

@@ -2,6 +2,7 @@
 //!
 //! Only formats: every figure comes from [`holdup_findings::Analysis`] or the recording's manifest.
 
+pub mod annotate;
 pub mod doctor;
 pub mod explain;
 pub mod exporters;

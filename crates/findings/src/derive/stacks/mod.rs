@@ -3,6 +3,7 @@
 //! [`observations`] gives each sample and each blocked slice its weight, [`folding`] says which frames a reader
 //! wants to see, [`profile`] adds up. Frames are grouped by module and function, never by address.
 
+pub mod addresses;
 pub mod folding;
 pub mod observations;
 pub mod places;
@@ -10,6 +11,7 @@ pub mod profile;
 pub mod tally;
 pub mod tree;
 
+pub use addresses::{FunctionCost, Spot, derive as function_costs};
 pub use folding::{Folding, Rule};
 pub use observations::{Basis, Observation, Observed, Selection, observe};
 pub use places::{Place, PlaceId};
