@@ -139,6 +139,52 @@ pub struct ReportArgs {
     /// Print everything as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
+    /// Which stacks; any of these options asks for the section `stacks`
+    #[command(flatten)]
+    pub stacks: StackArgs,
+}
+
+/// Which stacks, and how they are shown.
+#[derive(Clone, Debug, Default, Args)]
+pub struct StackArgs {
+    /// Stacks: callers and callees of this function (`*` stands for anything)
+    #[arg(long, value_name = "FN")]
+    pub function: Option<String>,
+    /// Stacks: as a tree from callers to callees
+    #[arg(long, conflicts_with = "callers")]
+    pub tree: bool,
+    /// Stacks: as a tree from callees up to their callers
+    #[arg(long)]
+    pub callers: bool,
+    /// Stacks: leave out what is less than this share
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
+    pub min: Option<f64>,
+    /// Stacks: until this second of the recording
+    #[arg(long, visible_alias = "until", value_name = "SECONDS", value_parser = parse_duration)]
+    pub to: Option<std::time::Duration>,
+    /// Which part of the recording
+    #[command(flatten)]
+    pub part: PartArgs,
+}
+
+/// Which part of a recording's stacks.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PartArgs {
+    /// Stacks: of these threads only, by name (`*` stands for anything) or number
+    #[arg(long, value_name = "NAME|TID")]
+    pub thread: Vec<String>,
+    /// Stacks: of these classes of time only: those of the ledger, on-cpu, off-cpu, all
+    #[arg(long, value_name = "CLASS,...")]
+    pub class: Option<String>,
+    /// Stacks: from this second of the recording on
+    #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
+    pub from: Option<std::time::Duration>,
+    /// Stacks: fold frames by a rule (`root caml_call_gc`), or by the rules in a file (docs/stacks.md)
+    #[arg(long, value_name = "RULE|FILE")]
+    pub fold: Vec<String>,
+    /// Stacks: every frame as it was recorded, without the built-in folding rules
+    #[arg(long)]
+    pub no_fold: bool,
 }
 
 /// `holdup export`
@@ -152,6 +198,29 @@ pub struct ExportArgs {
     /// Where to [default: standard output if it is no terminal, else RECORDING.EXTENSION]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Flame graph: which time
+    #[arg(long, value_enum, default_value_t = FlameChoice::All, value_name = "TIME")]
+    pub flame: FlameChoice,
+    /// Flame graph: what changed since this recording
+    #[arg(long, value_name = "OTHER")]
+    pub against: Option<PathBuf>,
+    /// Stacks: until this second of the recording
+    #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
+    pub until: Option<std::time::Duration>,
+    /// Which part of the recording
+    #[command(flatten)]
+    pub part: PartArgs,
+}
+
+/// See [`ExportArgs::flame`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FlameChoice {
+    /// Running
+    OnCpu,
+    /// All else, by class
+    OffCpu,
+    /// Both, side by side
+    All,
 }
 
 /// `holdup list`
@@ -220,6 +289,15 @@ pub fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
         other => return Err(format!("'{other}' is no unit of time; use ms, s, m or h")),
     };
     std::time::Duration::try_from_secs_f64(number * scale).map_err(|error| error.to_string())
+}
+
+/// `0.5%` or `0.5` (percent) as a share of 1.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err(format!("'{text}' is no share; write 0.5%")),
+    }
 }
 
 /// The command line with `run` put in where it is left out: `holdup [OPTIONS] -- CMD`.

@@ -5,9 +5,11 @@ use std::io::{BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use holdup_findings::derive::stacks::Folding;
+use holdup_report::exporters::{FlameTime, Options};
 
 use super::locate;
-use crate::cli::ExportArgs;
+use crate::cli::{ExportArgs, FlameChoice};
 
 /// Writes a recording in another format.
 pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
@@ -26,11 +28,28 @@ pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
         bail!("'{}' is no format; there are:\n{}", args.to, list());
     };
     let (path, trace) = locate::open(args.recording.as_deref())?;
+    let against = match &args.against {
+        Some(path) => Some(locate::open(Some(path))?.1),
+        None => None,
+    };
+    let options = Options {
+        selection: super::stacks::selection(&trace, &args.part, args.until)?,
+        folding: match args.part.no_fold || !args.part.fold.is_empty() {
+            true => Some(super::stacks::rules(&args.part, Folding::built_in())?),
+            false => None,
+        },
+        flame: match args.flame {
+            FlameChoice::OnCpu => FlameTime::OnCpu,
+            FlameChoice::OffCpu => FlameTime::OffCpu,
+            FlameChoice::All => FlameTime::All,
+        },
+        against: against.as_ref(),
+    };
     let analysis = holdup_findings::analyse(&trace);
     let stdout = std::io::stdout();
     if args.output.is_none() && !stdout.is_terminal() {
         let mut out = BufWriter::new(stdout.lock());
-        exporter.write(&trace, &analysis, &mut out)?;
+        exporter.write(&trace, &analysis, &options, &mut out)?;
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -40,7 +59,7 @@ pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
     });
     let out = File::create(&file).with_context(|| format!("cannot write {}", file.display()))?;
     let mut out = BufWriter::new(out);
-    exporter.write(&trace, &analysis, &mut out)?;
+    exporter.write(&trace, &analysis, &options, &mut out)?;
     out.flush()?;
     eprintln!("holdup: wrote {}", file.display());
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod annotate;
 mod attach;
 mod catalogue;
 mod doctor;
@@ -9,6 +10,7 @@ mod locate;
 mod pack;
 mod report;
 mod run;
+mod stacks;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;

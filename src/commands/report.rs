@@ -10,14 +10,22 @@ use crate::cli::ReportArgs;
 
 /// Prints the verdict, or sections.
 pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
-    let (recording, sections) = split(&args.words)?;
+    if let Some(at) = args.words.iter().position(|word| word == "annotate") {
+        return super::annotate::execute(&args.words[..at], &args.words[at + 1..], args);
+    }
+    let (recording, mut sections) = split(&args.words)?;
+    let asks_for_stacks = super::stacks::asks(&args.stacks);
+    if asks_for_stacks && !sections.iter().any(|name| name == "stacks") {
+        sections.push("stacks".to_owned());
+    }
     let (_, trace) = locate::open(recording.as_deref())?;
+    let stacks = super::stacks::ask(&trace, &args.stacks)?;
     let analysis = holdup_findings::analyse(&trace);
     if args.json {
-        return super::print_json(&holdup_report::to_json(&trace, &analysis));
+        return super::print_json(&holdup_report::to_json_with(&trace, &analysis, &stacks));
     }
     let style = super::style(&std::io::stdout());
-    super::print(&holdup_report::render(&trace, &analysis, &sections, &style)?)
+    super::print(&holdup_report::render_with(&trace, &analysis, (&sections, &stacks), &style)?)
 }
 
 /// The first word is a recording if it is no section's name.

@@ -2,6 +2,7 @@
 //! never panics: what it cannot read becomes a [`holdup_events::Loss`].
 
 pub mod assemble;
+pub mod code;
 pub mod reorder;
 pub mod states;
 pub mod symbols;

@@ -11,12 +11,18 @@ use holdup_findings::{Analysis, Finding};
 use serde_json::{Map, Value, json};
 
 use crate::figures;
+use crate::stacks::StackAsk;
 
 /// Version of the keys: raised when one changes its meaning or goes, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Everything a report knows.
 pub fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
+    to_json_with(trace, analysis, &StackAsk::default())
+}
+
+/// The same, with what is asked of stacks.
+pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Value {
     let manifest = &trace.manifest;
     let derived = &analysis.derived;
     let loss = figures::loss(trace);
@@ -50,6 +56,7 @@ pub fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
             "blocked_ns": call.blocked_ns,
         })).collect::<Value>(),
         "parallelism": parallelism(&derived.parallelism),
+        "stacks": crate::stacks::to_json(trace, stacks),
         "loss": {"events": loss.events, "uncounted": loss.uncounted, "by_source": loss.by_source},
         "cost": cost(trace),
         "sources": manifest.sources,

@@ -2,17 +2,21 @@
 //!
 //! Only formats: every figure comes from [`holdup_findings::Analysis`] or the recording's manifest.
 
+pub mod annotate;
 pub mod doctor;
 pub mod explain;
 pub mod exporters;
 mod figures;
+mod flame;
 pub mod json;
 pub mod list;
 pub mod numbers;
+pub mod stacks;
 pub mod terminal;
 pub mod text;
 
 pub use doctor::{DoctorRow, DoctorStatus, doctor_json, render_doctor};
-pub use json::to_json;
-pub use terminal::{UnknownSection, render, section_names};
+pub use json::{to_json, to_json_with};
+pub use stacks::StackAsk;
+pub use terminal::{UnknownSection, render, render_with, section_names};
 pub use text::Style;

@@ -6,8 +6,13 @@ use std::collections::BTreeSet;
 use holdup_events::recording::{Cost, Rung, SourceState};
 use holdup_events::{CpuId, Loss, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
+use holdup_findings::derive::stacks::function_costs;
 use holdup_findings::{Analysis, analyse};
-use holdup_report::{DoctorRow, DoctorStatus, Style, list, render, to_json};
+use holdup_report::annotate::{Annotation, MachineCode};
+use holdup_report::stacks::{Shape, parse_classes};
+use holdup_report::{
+    DoctorRow, DoctorStatus, StackAsk, Style, list, render, render_with, to_json, to_json_with,
+};
 use holdup_testkit::check::trace_of_lanes;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -84,6 +89,42 @@ fn every_section() {
     let (trace, analysis) = busy();
     let names = ["threads", "cpus", "locks", "syscalls", "sched", "losses", "sources"];
     golden("sections", &render(&trace, &analysis, &sections(&names), &Style::default()).unwrap());
+}
+
+#[test]
+fn stacks_flat_tree_and_around_a_function() {
+    let (trace, analysis) = busy();
+    let said = |ask: &StackAsk| {
+        render_with(&trace, &analysis, (&sections(&["stacks"]), ask), &Style::default()).unwrap()
+    };
+    golden("stacks", &said(&StackAsk::default()));
+    let tree = StackAsk { shape: Shape::Tree, ..StackAsk::default() };
+    let named = StackAsk { classes_named: true, selection: parse_classes("on-cpu").unwrap(), ..tree };
+    golden("stacks-tree", &said(&named));
+    let around = StackAsk { function: Some("work".into()), shape: Shape::Callers, ..named };
+    golden("stacks-function", &said(&around));
+    let none = StackAsk { function: Some("nosuch".into()), ..StackAsk::default() };
+    assert!(said(&none).contains("No stack goes through that function."));
+}
+
+/// A loop that calls, and a jump over it: `test; je end; again: call f; dec; jne again; end: ret`.
+const CODE: [u8; 15] = [0x85, 0xff, 0x74, 0x0a, 0xe8, 0xf7, 0x0e, 0, 0, 0xff, 0xcf, 0x75, 0xf7, 0xc3, 0xc3];
+
+fn annotated(render: impl Fn(&Annotation) -> String) -> String {
+    // The function `work` lies at 0x100 in the picture's file, and was seen at 0x110.
+    let (_, trace) = trace_of_lanes("@samples A 0..6 user main;work\nA  00000000\n");
+    let costs = function_costs(&trace, &holdup_findings::derive::stacks::Selection::all(), "work");
+    let offset = costs[0].spots.keys().next().unwrap() - 9;
+    let code = MachineCode { offset, address: 0x1100, bytes: CODE.to_vec() };
+    let name_at = |address: u64| (address == 0x2000).then(|| "f".to_owned());
+    render(&Annotation { title: "work", cost: &costs[0], code: &code, name_at: &name_at, whole: false })
+}
+
+#[test]
+fn instructions_with_their_cost() {
+    golden("annotate", &annotated(|it| holdup_report::annotate::render(it, &Style::default())));
+    let ascii = Style { unicode: false, ..Style::default() };
+    assert!(annotated(|it| holdup_report::annotate::render(it, &ascii)).is_ascii());
 }
 
 #[test]
@@ -231,7 +272,10 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         remedy: String::new(),
     };
     let mut emitted = BTreeSet::new();
-    paths(&to_json(&trace, &analysis), "", &mut emitted);
+    let ask = StackAsk { function: Some("work".into()), shape: Shape::Tree, ..StackAsk::default() };
+    paths(&to_json_with(&trace, &analysis, &ask), "", &mut emitted);
+    let annotated = annotated(|it| holdup_report::annotate::to_json(it).to_string());
+    paths(&serde_json::from_str(&annotated).unwrap(), "", &mut emitted);
     paths(&holdup_report::doctor_json(&[row], "bpf", ""), "", &mut emitted);
     paths(&list::to_json(&[list::Row::default()]), "", &mut emitted);
     paths(&holdup_report::explain::to_json(&holdup_findings::rules::all()), "", &mut emitted);
@@ -285,7 +329,8 @@ proptest! {
         }
         serde_json::to_string(&to_json(&trace, &analysis)).unwrap();
         for exporter in holdup_report::exporters::all() {
-            exporter.write(&trace, &analysis, &mut std::io::sink()).unwrap();
+            let options = holdup_report::exporters::Options::default();
+            exporter.write(&trace, &analysis, &options, &mut std::io::sink()).unwrap();
         }
     }
 }

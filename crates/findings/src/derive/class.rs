@@ -108,6 +108,16 @@ impl Class {
         }
     }
 
+    /// It is time on a CPU of which samples tell.
+    pub fn on_cpu(self) -> bool {
+        matches!(self, Class::Useful | Class::Kernel)
+    }
+
+    /// The class of a stable name.
+    pub fn named(name: &str) -> Option<Class> {
+        Class::ALL.into_iter().find(|class| class.name() == name)
+    }
+
     /// It is time blocked until another thread does something: a lock, a join, an empty queue.
     pub fn waits_for_threads(self) -> bool {
         matches!(self, Class::LockWait | Class::JoinWait | Class::WorkWait)

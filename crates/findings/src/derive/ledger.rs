@@ -232,7 +232,7 @@ impl Walk<'_> {
 }
 
 /// Whether a timer ended this blocked slice. Consumes the wakeups up to its end.
-fn woken_by_timer(slice: &Slice, wakeups: &mut &[Wakeup]) -> bool {
+pub(super) fn woken_by_timer(slice: &Slice, wakeups: &mut &[Wakeup]) -> bool {
     let mut last = None;
     while let Some((wakeup, rest)) = wakeups.split_first() {
         if wakeup.at > slice.end {
@@ -244,14 +244,14 @@ fn woken_by_timer(slice: &Slice, wakeups: &mut &[Wakeup]) -> bool {
     last.is_some_and(|wakeup| wakeup.at >= slice.start && wakeup.context == WakeContext::Timer)
 }
 
-fn steals_of(steals: &[Steal], thread: ThreadId) -> &[Steal] {
+pub(super) fn steals_of(steals: &[Steal], thread: ThreadId) -> &[Steal] {
     let from = steals.partition_point(|steal| steal.thread < thread);
     let behind = steals.partition_point(|steal| steal.thread <= thread);
     &steals[from..behind]
 }
 
 /// What was stolen of the slice that starts at `start` (ns). Consumes the rows up to it.
-fn stolen(steals: &mut &[Steal], start: holdup_events::Timestamp) -> u64 {
+pub(super) fn stolen(steals: &mut &[Steal], start: holdup_events::Timestamp) -> u64 {
     while let Some((steal, rest)) = steals.split_first() {
         if steal.slice_start > start {
             break;

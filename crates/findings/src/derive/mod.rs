@@ -10,6 +10,7 @@ pub mod occupancy;
 pub mod parallel;
 pub mod parallelism;
 pub mod split;
+pub mod stacks;
 pub mod sweep;
 pub mod syscall_names;
 pub mod syscalls;

@@ -1,5 +1,6 @@
 //! How running time splits into user and kernel: by samples, with the error said.
 
+use holdup_events::tables::SampleRow;
 use holdup_events::{ThreadId, Trace};
 
 /// A thread (or process) with fewer samples than this does not speak for itself alone: a share
@@ -61,6 +62,11 @@ pub struct Split {
 impl Split {
     /// Counts the samples.
     pub fn new(trace: &Trace) -> Split {
+        Split::counting(trace, |_| true)
+    }
+
+    /// Counts some of the samples.
+    pub fn counting(trace: &Trace, counts: impl Fn(&SampleRow) -> bool) -> Split {
         let mut split = Split {
             threads: vec![Counts::default(); trace.threads.len()],
             processes: vec![Counts::default(); trace.processes.len()],
@@ -68,7 +74,7 @@ impl Split {
             variance: 0.0,
             borrowed_ns: 0,
         };
-        for sample in &trace.samples {
+        for sample in trace.samples.iter().filter(|sample| counts(sample)) {
             if let Some(counts) = split.threads.get_mut(sample.thread.index()) {
                 counts.add(Counts { all: 1, kernel: u64::from(sample.in_kernel) });
             }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use holdup_events::Trace;
 use holdup_findings::Analysis;
+use holdup_findings::derive::stacks::{Folding, Selection};
 
 /// What everybody needs to know about a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,37 @@ pub struct Info {
     pub cannot_carry: &'static str,
 }
 
+/// Which time a flame graph shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlameTime {
+    /// Running.
+    OnCpu,
+    /// All else, by class.
+    OffCpu,
+    /// Both, side by side.
+    #[default]
+    All,
+}
+
+/// What formats of stacks can be asked for; others take no notice.
+#[derive(Clone, Debug)]
+pub struct Options<'a> {
+    /// Which part of the recording.
+    pub selection: Selection,
+    /// Which frames are written; what is usual for the format if `None`.
+    pub folding: Option<Folding>,
+    /// Of a flame graph: which time.
+    pub flame: FlameTime,
+    /// Of a flame graph: an earlier recording that it is compared with.
+    pub against: Option<&'a Trace>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Options { selection: Selection::all(), folding: None, flame: FlameTime::All, against: None }
+    }
+}
+
 /// A format that a trace can be written in.
 pub trait Exporter: Sync {
     /// About the format.
@@ -27,7 +59,13 @@ pub trait Exporter: Sync {
     ///
     /// # Errors
     /// Those of `out`.
-    fn write(&self, trace: &Trace, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()>;
+    fn write(
+        &self,
+        trace: &Trace,
+        analysis: &Analysis,
+        options: &Options,
+        out: &mut dyn Write,
+    ) -> io::Result<()>;
 }
 
 macro_rules! exporters {
@@ -39,8 +77,12 @@ macro_rules! exporters {
 }
 
 exporters! {
+    firefox,
+    flame,
     folded,
     perfetto,
+    pprof,
+    speedscope,
 }
 
 /// Every format, in the order of the registry.

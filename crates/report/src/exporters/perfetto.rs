@@ -10,7 +10,7 @@ use holdup_events::{CpuId, ThreadId, Timestamp, Trace, WaitReason};
 use holdup_findings::Analysis;
 use prost::Message;
 
-use super::{Exporter, Info};
+use super::{Exporter, Info, Options};
 use crate::text::clean;
 
 pub(super) struct Format;
@@ -138,7 +138,7 @@ impl Exporter for Format {
         }
     }
 
-    fn write(&self, trace: &Trace, _: &Analysis, out: &mut dyn Write) -> io::Result<()> {
+    fn write(&self, trace: &Trace, _: &Analysis, _: &Options, out: &mut dyn Write) -> io::Result<()> {
         write_packet(out, Packet { process_tree: Some(process_tree(trace)), ..packet(trace.start()) })?;
         for (cpu, mut events) in events_by_cpu(trace) {
             events.sort_by_key(|event| event.timestamp);
@@ -316,7 +316,7 @@ mod tests {
     fn what_was_written_can_be_read() {
         let (_, trace) = trace_of_lanes("A  0000mmmm\nB  mmmm1111  holds m 4..8\n~C 1111....\n");
         let mut out = Vec::new();
-        Format.write(&trace, &Analysis::default(), &mut out).unwrap();
+        Format.write(&trace, &Analysis::default(), &Options::default(), &mut out).unwrap();
         let file = TraceFile::decode(out.as_slice()).unwrap();
         let tree = file.packet[0].process_tree.as_ref().unwrap();
         assert_eq!(tree.threads.len(), trace.threads.len());

@@ -8,6 +8,7 @@ mod table;
 use holdup_events::Trace;
 use holdup_findings::Analysis;
 
+use crate::stacks::StackAsk;
 use crate::text::{Style, Tint, clean};
 
 /// A section that does not exist.
@@ -26,6 +27,8 @@ pub(crate) struct View<'a> {
     pub trace: &'a Trace,
     /// What it means.
     pub analysis: &'a Analysis,
+    /// What is asked of stacks.
+    pub stacks: &'a StackAsk,
     /// For whom.
     pub style: &'a Style,
 }
@@ -55,7 +58,20 @@ pub fn render(
     sections: &[String],
     style: &Style,
 ) -> Result<String, UnknownSection> {
-    let view = View { trace, analysis, style };
+    render_with(trace, analysis, (sections, &StackAsk::default()), style)
+}
+
+/// The same, with what is asked of stacks.
+///
+/// # Errors
+/// If there is no section of a name.
+pub fn render_with(
+    trace: &Trace,
+    analysis: &Analysis,
+    (sections, stacks): (&[String], &StackAsk),
+    style: &Style,
+) -> Result<String, UnknownSection> {
+    let view = View { trace, analysis, stacks, style };
     let mut names: Vec<&str> = sections.iter().map(String::as_str).collect();
     if names.is_empty() {
         names.extend(DEFAULT);

@@ -1,0 +1,133 @@
+//! The cost of one function by the exact place in its code.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::tables::{Frame, FrameKind};
+use holdup_events::{FrameId, StackId, Trace};
+
+use super::folding::matches;
+use super::observations::{Observation, Selection, observe};
+use super::tally::Tally;
+
+/// What one place in the code cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spot {
+    /// There itself.
+    pub own: Tally,
+    /// In what is called from there; a recursive call counts once.
+    pub below: Tally,
+}
+
+/// A function's cost by place.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FunctionCost {
+    /// Its name for people; of code without a symbol, that of its first place seen.
+    pub function: String,
+    /// Path of its binary as the process saw it.
+    pub module: String,
+    /// Build id of the binary as it was mapped; empty if not known.
+    pub build_id: Vec<u8>,
+    /// By offset in the binary's file. Of a call, an offset within the call instruction.
+    pub spots: BTreeMap<u64, Spot>,
+    /// All that the selection holds, of every function.
+    pub all: Tally,
+}
+
+impl FunctionCost {
+    /// Its time between two offsets.
+    pub fn between(&self, from: u64, to: u64) -> Spot {
+        let mut sum = Spot::default();
+        for spot in self.spots.range(from..to.max(from)).map(|(_, spot)| spot) {
+            sum.own.merge(&spot.own);
+            sum.below.merge(&spot.below);
+        }
+        sum
+    }
+}
+
+/// Functions of a binary that `pattern` means (as [`super::Profile::find`] finds them), the costliest first.
+/// A place without a symbol is asked for by its `file+0xoffset`: all such places of its binary are one row then.
+pub fn derive(trace: &Trace, selection: &Selection, pattern: &str) -> Vec<FunctionCost> {
+    let wanted = wanted(trace, pattern);
+    let mut functions: BTreeMap<(String, String), FunctionCost> = BTreeMap::new();
+    let mut all = Tally::default();
+    for seen in observe(trace, selection).observations {
+        all.add(&seen);
+        if seen.stack != StackId::NONE {
+            add(trace, &wanted, &seen, &mut functions);
+        }
+    }
+    let mut list: Vec<FunctionCost> = functions.into_values().collect();
+    for function in &mut list {
+        function.all = all;
+        let mapped = trace.mappings.iter().find(|mapping| mapping.path == function.module);
+        function.build_id = mapped.map(|mapping| mapping.build_id.clone()).unwrap_or_default();
+    }
+    let cost = |function: &FunctionCost| {
+        let spot = function.between(0, u64::MAX);
+        spot.own.ns + spot.below.ns
+    };
+    list.sort_by(|a, b| cost(b).cmp(&cost(a)).then_with(|| a.module.cmp(&b.module)));
+    list
+}
+
+/// Frames of user code that are meant.
+fn wanted(trace: &Trace, pattern: &str) -> BTreeSet<FrameId> {
+    let ids = || (0..trace.frames.len() as u32).map(FrameId);
+    let user = |id: &FrameId| trace.frames[id.index()].kind == FrameKind::User;
+    let means: [&dyn Fn(&str) -> bool; 3] =
+        [&|name| name == pattern, &|name| matches(pattern, name), &|name| name.contains(pattern)];
+    for meant in means {
+        let found: BTreeSet<FrameId> =
+            ids().filter(user).filter(|id| meant(&trace.frame_name(*id))).collect();
+        if !found.is_empty() {
+            // One that has no symbol stands for its whole function, whose other places have other names.
+            let bare: BTreeSet<&str> = found
+                .iter()
+                .map(|id| &trace.frames[id.index()])
+                .filter(|frame| frame.function.is_empty())
+                .map(|frame| frame.module.as_str())
+                .collect();
+            let alike = |id: &FrameId| {
+                let frame = &trace.frames[id.index()];
+                frame.function.is_empty() && bare.contains(frame.module.as_str())
+            };
+            return ids().filter(user).filter(|id| found.contains(id) || alike(id)).collect();
+        }
+    }
+    BTreeSet::new()
+}
+
+/// Counts each wanted place of a stack once, however often it recurs and whatever was inlined there.
+fn add(
+    trace: &Trace,
+    wanted: &BTreeSet<FrameId>,
+    seen: &Observation,
+    functions: &mut BTreeMap<(String, String), FunctionCost>,
+) {
+    let frames: Vec<FrameId> = trace.stack_frames(seen.stack).collect();
+    let mut counted: BTreeSet<(&str, u64)> = BTreeSet::new();
+    for (at, id) in frames.iter().enumerate().filter(|(_, id)| wanted.contains(id)) {
+        let frame = &trace.frames[id.index()];
+        if !counted.insert((&frame.module, frame.offset)) {
+            continue;
+        }
+        let function =
+            functions.entry((frame.module.clone(), frame.function.clone())).or_insert_with(|| FunctionCost {
+                function: trace.frame_name(*id),
+                module: frame.module.clone(),
+                ..FunctionCost::default()
+            });
+        let spot = function.spots.entry(frame.offset).or_default();
+        let own = is_leaf(trace, &frames[..at], frame);
+        if own { spot.own.add(seen) } else { spot.below.add(seen) }
+    }
+}
+
+/// Nothing but what was inlined at the same address is above the frame.
+fn is_leaf(trace: &Trace, above: &[FrameId], frame: &Frame) -> bool {
+    above.iter().all(|id| {
+        let other = &trace.frames[id.index()];
+        other.offset == frame.offset && other.module == frame.module
+    })
+}

@@ -1,0 +1,434 @@
+//! What each on-CPU sample and each blocked slice's stack stands for, in time.
+//!
+//! Totals by thread and class are the ledger's and exact (but for the sampled split of running time); stacks
+//! only say how they divide. Where every stack was taken, a slice weighs its own length. Where a stack was taken with
+//! probability 1/n, a slice with one stands for n like it: its length × n, scaled within each *stratum* (one thread, one
+//! wait reason, lengths within a factor of four) to the exact time of all the stratum's slices. That is the usual
+//! ratio estimate: unbiased but for a term of the order 1/count, and the sums hold, thread by thread. A thread that lived
+//! too short to be seen in a stratum is lent the stacks of threads of its name in processes of the same name (a program
+//! may be thousands of them); without any, its time stays time without a stack.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::{SampleRow, Slice, ThreadState, Wakeup};
+use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace, WaitReason};
+
+use crate::derive::class::{CLASSES, Class};
+use crate::derive::ledger::{ByClass, steals_of, stolen, woken_by_timer};
+use crate::derive::parallel;
+use crate::derive::split::Split;
+
+/// Which part of the recording is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Classes of time, indexed by `Class as usize`.
+    pub classes: [bool; CLASSES],
+    /// Only these threads; all of the program if `None`.
+    pub threads: Option<Vec<ThreadId>>,
+    /// From when on.
+    pub from: Timestamp,
+    /// Until when.
+    pub to: Timestamp,
+}
+
+impl Selection {
+    /// All of it.
+    pub fn all() -> Selection {
+        Selection { classes: [true; CLASSES], threads: None, from: Timestamp(0), to: Timestamp(u64::MAX) }
+    }
+
+    /// The same part, but only these classes.
+    pub fn only(&self, mut wanted: impl FnMut(Class) -> bool) -> Selection {
+        let mut narrowed = self.clone();
+        for class in Class::ALL {
+            narrowed.classes[class as usize] &= wanted(class);
+        }
+        narrowed
+    }
+
+    /// This class is looked at.
+    pub fn has(&self, class: Class) -> bool {
+        self.classes[class as usize]
+    }
+
+    fn has_thread(&self, trace: &Trace, thread: ThreadId) -> bool {
+        trace.threads[thread.index()].target
+            && self.threads.as_ref().is_none_or(|threads| threads.contains(&thread))
+    }
+}
+
+/// What an observation's weight rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Basis {
+    /// It is the time itself.
+    #[default]
+    Exact,
+    /// An on-CPU sample stands for its share of the running time.
+    Samples,
+    /// A slice stands for others like it of which no stack was taken.
+    Slices,
+}
+
+/// One stack with the time that it stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Observation {
+    /// Whose.
+    pub thread: ThreadId,
+    /// Of which class.
+    pub class: Class,
+    /// Blocked: for what.
+    pub reason: WaitReason,
+    /// [`StackId::NONE`]: time of which no stack tells.
+    pub stack: StackId,
+    /// When: the sample's moment, the slice's start. 0 of time without a stack.
+    pub at: Timestamp,
+    /// Length of the slice itself; 0 of a sample.
+    pub length: Duration,
+    /// The time that it stands for (ns).
+    pub weight_ns: u64,
+    /// What that rests on.
+    pub basis: Basis,
+    /// The stack is that of another thread of the same name: of this one none was taken.
+    pub lent: bool,
+    /// Its part of the variance of sums (ns²): weight² × (1 - probability that it was taken).
+    pub doubt: f64,
+}
+
+impl Default for Observation {
+    fn default() -> Observation {
+        Observation {
+            thread: ThreadId(0),
+            class: Class::Unknown,
+            reason: WaitReason::Unknown,
+            stack: StackId::NONE,
+            at: Timestamp(0),
+            length: Duration::ZERO,
+            weight_ns: 0,
+            basis: Basis::Exact,
+            lent: false,
+            doubt: 0.0,
+        }
+    }
+}
+
+/// All that was observed of a selection.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// By thread, class, time. Their weights sum to `total_ns`.
+    pub observations: Vec<Observation>,
+    /// Time of each class that was looked at (ns).
+    pub classes: ByClass,
+    /// Their sum.
+    pub total_ns: u64,
+    /// On-CPU samples that running time is divided by.
+    pub samples: u64,
+    /// Blocked slices.
+    pub slices: u64,
+    /// How many of them have a stack.
+    pub slices_with_stack: u64,
+    /// Some stacks of blocked threads stand for others, too.
+    pub slices_sampled: bool,
+}
+
+/// What makes observations alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    basis: Basis,
+    class: Class,
+    reason: WaitReason,
+    /// Lengths within a factor of four.
+    magnitude: u32,
+}
+
+/// What is alike of one thread.
+#[derive(Clone, Debug, Default)]
+struct Stratum {
+    /// Exact time of all of it (ns).
+    total_ns: u64,
+    /// Those with a stack.
+    seen: Vec<Seen>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    observation: Observation,
+    /// What it would weigh if nothing were known of the total.
+    raw: u64,
+    /// Probability that its stack was not taken.
+    missed: f64,
+}
+
+/// One thread's part.
+#[derive(Default)]
+struct Part {
+    thread: ThreadId,
+    classes: ByClass,
+    running_ns: u64,
+    exact: Vec<Observation>,
+    /// Time without a stack: one for all that is alike.
+    bare: Vec<Observation>,
+    strata: BTreeMap<Kind, Stratum>,
+    slices: u64,
+    slices_with_stack: u64,
+    slices_sampled: bool,
+}
+
+/// Weighs all stacks of a selection.
+pub fn observe(trace: &Trace, selection: &Selection) -> Observed {
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let threads = groups[group].clone().map(ThreadId).filter(|id| selection.has_thread(trace, *id));
+        threads.map(|thread| Walk { trace, selection }.thread(thread)).collect::<Vec<Part>>()
+    });
+    let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+    let mut observed = Observed::default();
+    add_samples(trace, selection, &mut parts, &mut observed);
+    let mut alike: BTreeMap<(Kind, &str, &str), Alike> = BTreeMap::new();
+    for part in parts {
+        for (sum, ns) in observed.classes.iter_mut().zip(part.classes) {
+            *sum += ns;
+        }
+        observed.slices += part.slices;
+        observed.slices_with_stack += part.slices_with_stack;
+        observed.slices_sampled |= part.slices_sampled;
+        observed.observations.extend(part.exact);
+        observed.observations.extend(part.bare);
+        let thread = &trace.threads[part.thread.index()];
+        for (kind, stratum) in part.strata {
+            let key = (kind, trace.process_name(thread.process), thread.name.as_str());
+            let like = alike.entry(key).or_default();
+            if stratum.seen.is_empty() {
+                like.unseen.push((part.thread, stratum.total_ns));
+            } else {
+                stratum.spread(like);
+            }
+        }
+    }
+    for ((kind, ..), like) in alike {
+        like.finish(kind, &mut observed.observations);
+    }
+    observed.total_ns = observed.classes.iter().sum();
+    observed.observations.sort_by_key(|seen| (seen.thread, seen.class, seen.at));
+    observed
+}
+
+impl Stratum {
+    /// Divides the time among the stacks, without a remainder.
+    fn spread(self, like: &mut Alike) {
+        let raw: u128 = self.seen.iter().map(|one| u128::from(one.raw)).sum();
+        let (mut before, mut given) = (0u128, 0u128);
+        for mut one in self.seen {
+            before += u128::from(one.raw);
+            let upto = u128::from(self.total_ns) * before / raw.max(1);
+            one.observation.weight_ns = (upto - given) as u64;
+            given = upto;
+            one.observation.doubt = (one.observation.weight_ns as f64).powi(2) * one.missed;
+            like.seen.push(one);
+        }
+    }
+}
+
+/// Threads that do the same, as far as names tell.
+#[derive(Default)]
+struct Alike {
+    seen: Vec<Seen>,
+    /// Threads of which no stack was taken, with their time (ns).
+    unseen: Vec<(ThreadId, u64)>,
+}
+
+impl Alike {
+    /// Hands the stacks on, and lends them to the threads that have none: both laid end to end, each unseen
+    /// thread gets those that lie beside it.
+    fn finish(self, kind: Kind, out: &mut Vec<Observation>) {
+        let raw: u128 = self.seen.iter().map(|one| u128::from(one.raw)).sum();
+        let unseen: u128 = self.unseen.iter().map(|(_, ns)| u128::from(*ns)).sum();
+        let mut threads = self.unseen.into_iter();
+        let mut next = threads.next();
+        let (mut before, mut given) = (0u128, 0u128);
+        for one in self.seen {
+            before += u128::from(one.raw);
+            let upto = unseen * before / raw.max(1);
+            let mut weight = one.observation.weight_ns as f64;
+            out.push(one.observation);
+            while let Some((thread, left)) = next
+                && given < upto
+            {
+                let piece = left.min((upto - given) as u64);
+                given += u128::from(piece);
+                let doubt = ((weight + piece as f64).powi(2) - weight.powi(2)) * one.missed;
+                weight += piece as f64;
+                out.push(Observation { thread, weight_ns: piece, lent: true, doubt, ..one.observation });
+                next = if piece == left { threads.next() } else { Some((thread, left - piece)) };
+            }
+        }
+        let bare = next.into_iter().chain(threads).filter(|(_, ns)| *ns > 0);
+        out.extend(bare.map(|(thread, ns)| Observation {
+            thread,
+            class: kind.class,
+            reason: kind.reason,
+            weight_ns: ns,
+            ..Observation::default()
+        }));
+    }
+}
+
+/// Splits running time as the ledger does, and hands it to the samples.
+fn add_samples(trace: &Trace, selection: &Selection, parts: &mut [Part], observed: &mut Observed) {
+    let within = |sample: &SampleRow| selection.from <= sample.at && sample.at < selection.to;
+    let mut split = Split::counting(trace, within);
+    for part in parts.iter_mut() {
+        let kernel = split.kernel_ns(trace, part.thread, part.running_ns);
+        for (class, ns) in [(Class::Useful, part.running_ns - kernel), (Class::Kernel, kernel)] {
+            if selection.has(class) && ns > 0 {
+                part.classes[class as usize] += ns;
+                part.strata.entry(kind_of_sample(class)).or_default().total_ns += ns;
+            }
+        }
+        let from = trace.samples.partition_point(|sample| sample.thread < part.thread);
+        let own = trace.samples[from..].iter().take_while(|sample| sample.thread == part.thread);
+        for sample in own.filter(|sample| within(sample)) {
+            let class = if sample.in_kernel { Class::Kernel } else { Class::Useful };
+            if !selection.has(class) {
+                continue;
+            }
+            observed.samples += 1;
+            let seen = Observation {
+                thread: part.thread,
+                class,
+                stack: sample.stack,
+                at: sample.at,
+                basis: Basis::Samples,
+                ..Observation::default()
+            };
+            part.strata.entry(kind_of_sample(class)).or_default().seen.push(Seen {
+                observation: seen,
+                raw: 1,
+                missed: 1.0,
+            });
+        }
+    }
+}
+
+fn kind_of_sample(class: Class) -> Kind {
+    Kind { basis: Basis::Samples, class, reason: WaitReason::Unknown, magnitude: 0 }
+}
+
+struct Walk<'a> {
+    trace: &'a Trace,
+    selection: &'a Selection,
+}
+
+impl Walk<'_> {
+    fn thread(&self, id: ThreadId) -> Part {
+        let thread = &self.trace.threads[id.index()];
+        let (from, to) = (thread.start.max(self.selection.from), thread.end.min(self.selection.to));
+        let mut part = Part { thread: id, ..Part::default() };
+        let mut steals = steals_of(&self.trace.steals, id);
+        let mut wakeups = self.trace.wakeups.of(id);
+        let mut told = 0;
+        for whole in self.trace.slices.of(id) {
+            let mut slice = whole;
+            slice.start = slice.start.max(from);
+            slice.end = slice.end.min(to).max(slice.start);
+            let length = slice.duration().0;
+            told += length;
+            if whole.state == ThreadState::Running {
+                let taken = stolen(&mut steals, whole.start).min(whole.duration().0);
+                let taken = in_proportion(taken, length, whole.duration().0);
+                part.running_ns += length - taken;
+                self.without_stack(&mut part, Class::Stolen, WaitReason::Unknown, taken);
+                continue;
+            }
+            let (class, reason) = self.class_of(&whole, &mut wakeups);
+            if length > 0 {
+                self.off_cpu(&mut part, &slice, class, reason);
+            }
+        }
+        // As in the ledger: what a damaged recording leaves open is not known.
+        let open = to.since(from).0.saturating_sub(told);
+        self.without_stack(&mut part, Class::Unknown, WaitReason::Unknown, open);
+        part
+    }
+
+    fn class_of(&self, slice: &Slice, wakeups: &mut &[Wakeup]) -> (Class, WaitReason) {
+        if slice.state.waits_for_cpu() {
+            return (Class::RunQueue, WaitReason::Unknown);
+        }
+        if slice.state != ThreadState::Blocked {
+            return (Class::Unknown, WaitReason::Unknown);
+        }
+        let reason = self.trace.wait(slice.wait).reason;
+        if reason == WaitReason::Multiplex && woken_by_timer(slice, wakeups) {
+            return (Class::Sleep, reason);
+        }
+        (Class::of_wait(reason), reason)
+    }
+
+    fn off_cpu(&self, part: &mut Part, slice: &Slice, class: Class, reason: WaitReason) {
+        if !self.selection.has(class) {
+            return;
+        }
+        let length = slice.duration();
+        let every = u64::from(slice.stack_every.max(1));
+        let has_stack = slice.stack != StackId::NONE;
+        if slice.state == ThreadState::Blocked {
+            part.slices += 1;
+            part.slices_with_stack += u64::from(has_stack);
+            part.slices_sampled |= every > 1;
+        }
+        if every == 1 && !has_stack {
+            self.without_stack(part, class, reason, length.0);
+            return;
+        }
+        part.classes[class as usize] += length.0;
+        let basis = if every > 1 { Basis::Slices } else { Basis::Exact };
+        let seen = Observation {
+            thread: slice.thread,
+            class,
+            reason,
+            stack: slice.stack,
+            at: slice.start,
+            length,
+            weight_ns: length.0,
+            basis,
+            ..Observation::default()
+        };
+        if every == 1 {
+            part.exact.push(seen);
+            return;
+        }
+        let kind = Kind { basis, class, reason, magnitude: length.0.max(1).ilog2() / 2 };
+        let stratum = part.strata.entry(kind).or_default();
+        stratum.total_ns += length.0;
+        if has_stack {
+            let raw = length.0.saturating_mul(every);
+            stratum.seen.push(Seen { observation: seen, raw, missed: 1.0 - 1.0 / every as f64 });
+        }
+    }
+
+    /// Adds time of which no stack tells, one observation for all that is alike.
+    fn without_stack(&self, part: &mut Part, class: Class, reason: WaitReason, ns: u64) {
+        if ns == 0 || !self.selection.has(class) {
+            return;
+        }
+        part.classes[class as usize] += ns;
+        let alike = |seen: &&mut Observation| seen.class == class && seen.reason == reason;
+        match part.bare.iter_mut().find(alike) {
+            Some(seen) => seen.weight_ns += ns,
+            None => part.bare.push(Observation {
+                thread: part.thread,
+                class,
+                reason,
+                weight_ns: ns,
+                ..Observation::default()
+            }),
+        }
+    }
+}
+
+fn in_proportion(of_whole: u64, part: u64, whole: u64) -> u64 {
+    if part == whole || whole == 0 {
+        return of_whole;
+    }
+    (u128::from(of_whole) * u128::from(part) / u128::from(whole)) as u64
+}

@@ -1,0 +1,62 @@
+//! Bytes to instructions, each with its cost.
+
+use holdup_findings::derive::stacks::Spot;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter};
+
+use super::Annotation;
+
+/// One instruction.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Instruction {
+    /// In the file's own terms.
+    pub address: u64,
+    /// As an assembler writes it.
+    pub text: String,
+    /// Where it jumps to, if that is within the function.
+    pub target: Option<u64>,
+    /// What it cost.
+    pub cost: Spot,
+}
+
+impl Instruction {
+    pub(super) fn has_cost(&self) -> bool {
+        self.cost.own.ns > 0 || self.cost.below.ns > 0
+    }
+}
+
+pub(super) fn decode(annotation: &Annotation) -> Vec<Instruction> {
+    let code = annotation.code;
+    let mut formatter = GasFormatter::new();
+    let options = formatter.options_mut();
+    options.set_branch_leading_zeros(false);
+    options.set_uppercase_hex(false);
+    options.set_space_after_operand_separator(true);
+    let mut decoder = Decoder::with_ip(64, &code.bytes, code.address, DecoderOptions::NONE);
+    let end = code.address.saturating_add(code.bytes.len() as u64);
+    let mut rows = Vec::new();
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        let (from, to) = (instruction.ip(), instruction.next_ip());
+        let mut text = String::new();
+        formatter.format(&instruction, &mut text);
+        let flow = instruction.flow_control();
+        let jumps = matches!(flow, FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch);
+        let goes_to = instruction.near_branch_target();
+        let inside = (code.address..end).contains(&goes_to);
+        if (jumps || flow == FlowControl::Call)
+            && !inside
+            && let Some(name) = (annotation.name_at)(goes_to)
+        {
+            let verb = text.split(' ').next().unwrap_or("call").to_owned();
+            text = format!("{verb} {name}");
+        }
+        let offset = |address: u64| code.offset.wrapping_add(address.wrapping_sub(code.address));
+        rows.push(Instruction {
+            address: from,
+            text,
+            target: (jumps && inside).then_some(goes_to),
+            cost: annotation.cost.between(offset(from), offset(to)),
+        });
+    }
+    rows
+}

@@ -1,0 +1,65 @@
+//! `holdup report annotate FN`: reads the binary, and hands its code to the report.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use holdup_decode::code::Code;
+use holdup_findings::derive::stacks::{FunctionCost, function_costs};
+use holdup_report::annotate::{Annotation, MachineCode, render, to_json};
+
+use super::locate;
+use crate::cli::ReportArgs;
+
+/// Prints the instructions of a function with their cost.
+pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result<ExitCode> {
+    let recording = match before {
+        [] => None,
+        [path] => Some(PathBuf::from(path)),
+        _ => bail!("write `holdup report [RECORDING] annotate FN`"),
+    };
+    let function = match after {
+        [name] => name,
+        _ => bail!("annotate which function? `holdup report stacks` lists them: `holdup report annotate FN`"),
+    };
+    let (_, trace) = locate::open(recording.as_deref())?;
+    let ask = super::stacks::ask(&trace, &args.stacks)?;
+    let costs = function_costs(&trace, &ask.selection, function);
+    let Some(cost) = costs.first() else {
+        bail!(
+            "no stack goes through a function '{function}' of the program; `holdup report stacks` lists them"
+        )
+    };
+    for other in &costs[1..] {
+        eprintln!("holdup: '{function}' is also {} in {}", other.function, other.module);
+    }
+    let bytes = std::fs::read(&cost.module).with_context(|| format!("reading {}", cost.module))?;
+    let code = Code::parse(&bytes, &cost.build_id).with_context(|| cost.module.clone())?;
+    let machine = machine_code(&code, cost, function)?;
+    let annotation = Annotation {
+        cost,
+        title: if is_address(function) { function } else { &cost.function },
+        code: &machine,
+        name_at: &|address| code.name_at(address),
+        whole: args.stacks.min == Some(0.0),
+    };
+    if args.json {
+        return super::print_json(&to_json(&annotation));
+    }
+    super::print(&render(&annotation, &super::style(&std::io::stdout())))
+}
+
+/// `file+0xoffset`: a place without a symbol.
+fn is_address(name: &str) -> bool {
+    name.rsplit_once("+0x").is_some_and(|(_, hex)| u64::from_str_radix(hex, 16).is_ok())
+}
+
+/// The code around the place that was asked for, or around the function's costliest.
+fn machine_code(code: &Code, cost: &FunctionCost, asked: &str) -> Result<MachineCode> {
+    let asked = asked.rsplit_once("+0x").and_then(|(_, hex)| u64::from_str_radix(hex, 16).ok());
+    let costliest =
+        cost.spots.iter().max_by_key(|(_, spot)| spot.own.ns + spot.below.ns).map(|(offset, _)| *offset);
+    let offset = asked.or(costliest).unwrap_or(0);
+    let function = code.function_at(offset).with_context(|| format!("{}+0x{offset:x}", cost.module))?;
+    Ok(MachineCode { offset: function.offset, address: function.address, bytes: function.bytes })
+}
