@@ -5,7 +5,7 @@ use object::elf::PF_X;
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
-use crate::symbols::elf::demangle;
+use crate::symbols::demangle;
 
 /// Larger functions are not read.
 const BYTES_MAX: u64 = 1 << 20;

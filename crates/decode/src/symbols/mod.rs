@@ -23,6 +23,7 @@ use holdup_events::tables::{Frames, Stacks};
 
 use crate::states::Catalogue;
 pub use binary::hex;
+pub(crate) use demangle::demangle;
 pub use files::{Bytes, DebugFile, Files, NoFiles};
 use kernel::KernelSymbols;
 use spots::Spots;
