@@ -111,7 +111,11 @@ impl Files for OwnFiles<'_> {
 
     fn debug(&self, wanted: &DebugFile<'_>, take: &mut dyn FnMut(Bytes) -> bool) {
         let places = debug_places(wanted);
-        let roots = self.roots_of(wanted.pid);
+        let mut roots = self.roots_of(wanted.pid);
+        // Who has no debug files of its own may be helped by ours: the build id tells.
+        if !wanted.build_id.is_empty() && !roots.contains(&PathBuf::from("/")) {
+            roots.push(PathBuf::from("/"));
+        }
         let installed = roots.iter().flat_map(|root| places.iter().map(|place| below(root, place)));
         for path in installed.chain(debuginfod_cached(wanted.build_id)) {
             if open(&path).and_then(|file| map(&file)).is_some_and(&mut *take) {

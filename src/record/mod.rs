@@ -101,10 +101,12 @@ pub fn record(
     manifest.sources = outcome.sources;
     // From then on nothing was written.
     let dropped = outcome.dropped.map(|loss| Loss { end: Timestamp(manifest.end_ns), ..loss });
-    let unfinished = finish::finish(&path, &mut manifest, dropped.clone(), &outcome.roots).err().map(|error| {
-        let hint = format!("the recording is kept as a journal; `holdup report {}` reads it", path.display());
-        Box::new(Unfinished { error: error.context(hint), manifest, dropped, roots: outcome.roots })
-    });
+    let unfinished =
+        finish::finish(&path, &mut manifest, dropped.clone(), &outcome.roots).err().map(|error| {
+            let hint =
+                format!("the recording is kept as a journal; `holdup report {}` reads it", path.display());
+            Box::new(Unfinished { error: error.context(hint), manifest, dropped, roots: outcome.roots })
+        });
     Ok(Recorded { path, unfinished, ending: outcome.ending })
 }
 

@@ -133,7 +133,7 @@ fn unit<'d>(
     if !matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
         return Ok(());
     }
-    let unit = Rc::new(dwarf.unit(header.clone())?);
+    let unit = Rc::new(dwarf.unit(*header)?);
     let mut inside = Vec::new();
     let mut ranges = dwarf.unit_ranges(&unit)?;
     while let Some(range) = ranges.next()? {
