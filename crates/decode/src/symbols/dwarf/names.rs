@@ -15,7 +15,7 @@ const REFERENCES_MAX: usize = 16;
 /// More units are not looked at.
 const UNITS_MAX: usize = 1 << 20;
 /// Parsed units of other names that are kept at a time.
-const UNITS_KEPT: usize = 64;
+const UNITS_KEPT: usize = 8;
 
 /// Where names come from: the file itself, and the one that it shares parts with.
 pub struct Names<'a, 'd> {
