@@ -231,6 +231,29 @@ fn programs() {
     drive("elf", &files);
 }
 
+/// A perf map and a jitdump with one function and its lines.
+fn generated_code() -> Vec<Vec<u8>> {
+    let map =
+        (0..200).map(|n| format!("{:x} {:x} JS:*f{n} a.js:{n}:1\n", n * 0x100, 0x80)).collect::<String>();
+    let record = |kind: u32, longs: &[u64], rest: &[u8]| {
+        let body: Vec<u8> =
+            longs.iter().flat_map(|long| long.to_le_bytes()).chain(rest.iter().copied()).collect();
+        let head = [kind, 16 + body.len() as u32, 0, 0].into_iter().flat_map(u32::to_le_bytes);
+        head.chain(body).collect::<Vec<u8>>()
+    };
+    let head: Vec<u8> =
+        [0x4a69_5444u32, 1, 40, 62, 0, 1, 0, 0, 0, 0].into_iter().flat_map(u32::to_le_bytes).collect();
+    let lines = record(2, &[0x1000, 2, 0x1000, 5], b"a.js\0\x10\x10\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\xff\0");
+    let load = record(0, &[1, 0, 0x1000, 0x8000, 1], b"hot\0\x90\x90");
+    let moved = record(1, &[1, 0, 0x1000, 0x3000, 0x8000, 1], b"");
+    vec![map.into_bytes(), [head, lines, load, moved].concat()]
+}
+
+#[test]
+fn code_of_runtimes() {
+    drive("generated_code", &generated_code());
+}
+
 #[test]
 fn recordings() {
     let scratch = Scratch::new("mutated-recording");

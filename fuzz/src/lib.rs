@@ -7,13 +7,13 @@ use std::sync::Arc;
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::parse_maps;
 use holdup_capture::perf_ring::{records, sample};
-use holdup_decode::{Builder, Catalogue};
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::symbols::{Bytes, Files, Symbols};
 use holdup_decode::unwind::Table;
 use holdup_decode::wire::WireDecoder;
-use holdup_events::recording::{self, Decoder, JournalReader};
+use holdup_decode::{Builder, Catalogue};
 use holdup_events::event::RawStack;
+use holdup_events::recording::{self, Decoder, JournalReader};
 use holdup_events::tables::{Mapping, Process, Rows};
 use holdup_events::{Event, Timestamp};
 

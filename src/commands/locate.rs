@@ -49,7 +49,9 @@ pub fn open(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
 /// The trace of a journal that its own recorder could not finish where it is.
 pub fn from_journal(path: &Path, unfinished: &Unfinished) -> Result<Trace> {
     let mut manifest = unfinished.manifest.clone();
-    elsewhere(|to| finish::make_tables((path, to), &mut manifest, unfinished.dropped.clone(), &unfinished.roots))
+    elsewhere(|to| {
+        finish::make_tables((path, to), &mut manifest, unfinished.dropped.clone(), &unfinished.roots)
+    })
 }
 
 fn recover(path: &Path) -> Result<Trace> {

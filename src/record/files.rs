@@ -1,6 +1,7 @@
 //! Binaries, debug files and perf maps of this machine, for naming what a recording saw.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::IsTerminal;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,12 +94,10 @@ impl Files for OwnFiles<'_> {
             }
             return;
         }
-        // What a living process has mapped can be had though it was deleted.
-        let link = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
-        let is_it = |target: PathBuf| target.to_string_lossy().trim_end_matches(" (deleted)") == mapping.path;
-        let mapped = fs::read_link(&link).ok().filter(|target| is_it(target.clone()));
-        if mapped.is_some() && open(Path::new(&link)).and_then(|file| map(&file)).is_some_and(&mut *take) {
-            return;
+        for link in living(pid, mapping) {
+            if open(&link).and_then(|file| map(&file)).is_some_and(&mut *take) {
+                return;
+            }
         }
         for root in self.roots_of(pid) {
             let Some(file) = open(&below(&root, &mapping.path)) else { continue };
@@ -111,7 +110,11 @@ impl Files for OwnFiles<'_> {
 
     fn debug(&self, wanted: &DebugFile<'_>, take: &mut dyn FnMut(Bytes) -> bool) {
         let places = debug_places(wanted);
-        let roots = self.roots_of(wanted.pid);
+        let mut roots = self.roots_of(wanted.pid);
+        // Who has no debug files of its own may be helped by ours: the build id tells.
+        if !wanted.build_id.is_empty() && !roots.contains(&PathBuf::from("/")) {
+            roots.push(PathBuf::from("/"));
+        }
         let installed = roots.iter().flat_map(|root| places.iter().map(|place| below(root, place)));
         for path in installed.chain(debuginfod_cached(wanted.build_id)) {
             if open(&path).and_then(|file| map(&file)).is_some_and(&mut *take) {
@@ -146,6 +149,16 @@ impl Files for OwnFiles<'_> {
     }
 }
 
+/// What a living process has mapped can be had though it was deleted or replaced.
+fn living(pid: u32, mapping: &Mapping) -> Vec<PathBuf> {
+    let mapped = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
+    let is_it = |link: &PathBuf| {
+        let target = fs::read_link(link).unwrap_or_default();
+        target.to_string_lossy().trim_end_matches(" (deleted)") == mapping.path
+    };
+    [PathBuf::from(mapped), PathBuf::from(format!("/proc/{pid}/exe"))].into_iter().filter(is_it).collect()
+}
+
 /// Where distributions and gdb have debug files.
 fn debug_places(wanted: &DebugFile<'_>) -> Vec<String> {
     let mut places = Vec::new();
@@ -178,6 +191,9 @@ fn debuginfod_cached(build_id: &[u8]) -> Option<PathBuf> {
 fn debuginfod_fetched(wanted: &DebugFile<'_>) -> Option<PathBuf> {
     if wanted.build_id.is_empty() || env::var_os("DEBUGINFOD_URLS").is_none_or(|urls| urls.is_empty()) {
         return None;
+    }
+    if std::io::stderr().is_terminal() {
+        eprintln!("holdup: asking debuginfod for the debug information of {}", wanted.binary);
     }
     let mut command = process::Command::new("debuginfod-find");
     command.args(["debuginfo", &hex(wanted.build_id)]).stdin(process::Stdio::null());

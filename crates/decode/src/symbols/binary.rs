@@ -62,7 +62,7 @@ pub struct Answer {
 pub fn look_up(files: &dyn Files, wanted: &Wanted<'_>, threads: usize) -> Answer {
     let own = match open(files, wanted) {
         Ok(own) => own,
-        Err(unnamed) => return Answer { places: BTreeMap::new(), unnamed: Some(unnamed) },
+        Err(unnamed) => return Answer { places: kept(files, wanted), unnamed: Some(unnamed) },
     };
     let Some(elf) = Elf::parse((*own).as_ref()) else {
         return Answer { places: BTreeMap::new(), unnamed: Some(Unnamed::NotElf) };
@@ -71,6 +71,30 @@ pub fn look_up(files: &dyn Files, wanted: &Wanted<'_>, threads: usize) -> Answer
     let debug = debug_bytes.as_ref().and_then(|bytes| Elf::parse((**bytes).as_ref()));
     let binary = Binary { files, wanted, elf, debug, threads };
     binary.answer()
+}
+
+/// What an earlier recording found in the file that is there no more.
+fn kept(files: &dyn Files, wanted: &Wanted<'_>) -> BTreeMap<u64, Place> {
+    let build_id = &wanted.mapping.build_id;
+    if build_id.is_empty() {
+        return BTreeMap::new();
+    }
+    let known = MADE_FROM.iter().find_map(|made_from| {
+        let bytes = files.recall(&key(build_id, made_from))?;
+        cache::decode((*bytes).as_ref())
+    });
+    let mut known = known.unwrap_or_default();
+    let place = |offset: &u64| Some((*offset, known.remove(offset).flatten()?));
+    wanted.offsets.iter().filter_map(place).collect()
+}
+
+/// What names may be made from, the best first.
+const MADE_FROM: [&str; 3] = ["debug-file", "dwarf", "symbols"];
+
+/// Under which names are kept: what they were made from is part of it.
+fn key(build_id: &[u8], made_from: &str) -> String {
+    // Go's own build ids are text, and long.
+    format!("{}-{made_from}", hex(build_id.get(..32).unwrap_or(build_id)))
 }
 
 /// The bytes of the very file that was mapped.
@@ -170,13 +194,11 @@ impl Binary<'_> {
         Answer { places, unnamed }
     }
 
-    /// Under which names are kept: what they were made from is part of it.
     fn key(&self) -> Option<String> {
         let build_id = Some(self.elf.build_id()).filter(|id| !id.is_empty())?;
-        let own = if self.elf.has_dwarf() { "dwarf" } else { "symbols" };
-        let made_from = if self.debug.is_some() { "debug-file" } else { own };
-        // Go's own build ids are text.
-        Some(format!("{}-{made_from}", hex(build_id.get(..32).unwrap_or(build_id))))
+        let [debug_file, dwarf, symbols] = MADE_FROM;
+        let own = if self.elf.has_dwarf() { dwarf } else { symbols };
+        Some(key(build_id, if self.debug.is_some() { debug_file } else { own }))
     }
 
     fn compute(&self, offsets: &[u64], known: &mut Known) -> Option<Unnamed> {

@@ -122,7 +122,7 @@ impl<'d> Walk<'_, 'd> {
     /// Adds the entry to the chains of the addresses that it holds. `false`: to none.
     fn add(&mut self, die: UnitOffset, inlined: bool, extent: &Extent<'d>) -> Result<bool> {
         let step = Step { die, call_file: extent.call_file, call_line: extent.call_line };
-        if let Some(ranges) = extent.ranges.clone()
+        if let Some(ranges) = extent.ranges
             && let Some(mut ranges) = self.unit.attr_ranges(ranges)?
         {
             let mut hit = false;

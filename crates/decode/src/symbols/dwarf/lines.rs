@@ -80,11 +80,11 @@ fn name<'d>(
     header: &LineProgramHeader<Metered<'d>>,
     number: u64,
 ) -> Option<String> {
-    let text = |value| Some(unit.attr_string(value).ok()?.to_string_lossy_owned());
+    let text = |value| Some(unit.attr_string(value).ok()?.text());
     let file = header.file(number)?;
     let name = text(file.path_name())?;
     let directory = file.directory(header).and_then(text).unwrap_or_default();
-    let compiled_in = unit.comp_dir.as_ref().map(Metered::to_string_lossy_owned).unwrap_or_default();
+    let compiled_in = unit.comp_dir.map(Metered::text).unwrap_or_default();
     Some(joined(&[compiled_in, directory, name]))
 }
 

@@ -49,7 +49,7 @@ impl<'a> Metered<'a> {
     }
 
     /// The text that the bytes are; names longer than [`TEXT_BYTES_MAX`] are cut.
-    pub fn to_string_lossy_owned(&self) -> String {
+    pub fn text(self) -> String {
         let bytes = self.bytes.slice();
         String::from_utf8_lossy(bytes.get(..TEXT_BYTES_MAX).unwrap_or(bytes)).into_owned()
     }

@@ -24,6 +24,8 @@ use names::Names;
 /// Reads that are granted for each byte of debug information: an honest file takes about one.
 const READS_A_BYTE: u64 = 8;
 const READS_AT_LEAST: u64 = 4 << 20;
+/// Bytes of names that are kept for the price of one read.
+const TEXT_BYTES_A_READ: u64 = 4;
 /// Sections that are shorter are walked by one thread.
 const SHARE_FROM_BYTES: usize = 32 << 20;
 
@@ -133,7 +135,7 @@ fn unit<'d>(
     if !matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
         return Ok(());
     }
-    let unit = Rc::new(dwarf.unit(header.clone())?);
+    let unit = Rc::new(dwarf.unit(*header)?);
     let mut inside = Vec::new();
     let mut ranges = dwarf.unit_ranges(&unit)?;
     while let Some(range) = ranges.next()? {
@@ -156,6 +158,8 @@ fn unit<'d>(
         let calls = calls(chain, address, &lines, &mut |die| {
             told.entry(die.0).or_insert_with(|| names.of(&unit, die)).clone()
         });
+        let text: usize = calls.iter().map(|call| call.function.len() + call.file.len()).sum();
+        fuel.burn(text as u64 / TEXT_BYTES_A_READ)?;
         if !calls.is_empty() {
             found.places.insert(address, Place { calls, distance: 0 });
         }

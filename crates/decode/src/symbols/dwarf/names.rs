@@ -15,7 +15,7 @@ const REFERENCES_MAX: usize = 16;
 /// More units are not looked at.
 const UNITS_MAX: usize = 1 << 20;
 /// Parsed units of other names that are kept at a time.
-const UNITS_KEPT: usize = 64;
+const UNITS_KEPT: usize = 8;
 
 /// Where names come from: the file itself, and the one that it shares parts with.
 pub struct Names<'a, 'd> {
@@ -54,7 +54,7 @@ impl<'a, 'd> File<'a, 'd> {
         if let Some(unit) = self.units.borrow().get(&key) {
             return Some((Rc::clone(unit), place));
         }
-        let unit = Rc::new(self.dwarf.unit(header.clone()).ok()?);
+        let unit = Rc::new(self.dwarf.unit(*header).ok()?);
         let mut units = self.units.borrow_mut();
         if units.len() >= UNITS_KEPT {
             units.clear();
@@ -121,7 +121,7 @@ fn say<'d>(dwarf: &Dwarf<Metered<'d>>, unit: &Unit<Metered<'d>>, die: UnitOffset
     let mut said = Said { linkage: None, plain: None, refers_to: None };
     let mut entries = unit.entries_raw(Some(die))?;
     let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(said) };
-    let text = |value| dwarf.attr_string(unit, value).ok().map(|text| text.to_string_lossy_owned());
+    let text = |value| dwarf.attr_string(unit, value).ok().map(|text| text.text());
     for spec in abbreviation.attributes() {
         let attribute = entries.read_attribute(*spec)?;
         match attribute.name() {
