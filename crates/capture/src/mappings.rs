@@ -208,10 +208,8 @@ impl MappingFeed {
                 let copies = self.spaces.fork(task.parent_tgid, task.tgid, at);
                 copies.into_iter().map(Event::Mapping).for_each(sink);
             }
-            Record::Comm(comm) if comm.exec => {
-                if self.spaces.clear(comm.tgid) {
-                    self.changed.insert(comm.tgid);
-                }
+            Record::Comm(comm) if comm.exec && self.spaces.clear(comm.tgid) => {
+                self.changed.insert(comm.tgid);
             }
             Record::Exit(task) if task.tid == task.tgid => {
                 if self.spaces.clear(task.tgid) {

@@ -1,9 +1,9 @@
 //! Which libraries a binary asks its loader for.
 
 use object::Endianness;
+use object::ReadRef;
 use object::elf::DT_NEEDED;
 use object::read::elf::{Dyn, ElfFile64, FileHeader};
-use object::ReadRef;
 
 /// No binary asks for more.
 const NEEDED_MAX: usize = 1000;
