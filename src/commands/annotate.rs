@@ -1,5 +1,7 @@
 //! `holdup report annotate FN`: reads the binary, and hands its code to the report.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,11 +38,13 @@ pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result
     let bytes = std::fs::read(&cost.module).with_context(|| format!("reading {}", cost.module))?;
     let code = Code::parse(&bytes, &cost.build_id).with_context(|| cost.module.clone())?;
     let machine = machine_code(&code, cost, function)?;
+    let sources = Sources::default();
     let annotation = Annotation {
         cost,
         title: if is_address(function) { function } else { &cost.function },
         code: &machine,
         name_at: &|address| code.name_at(address),
+        source: &|file, line| sources.line(file, line),
         whole: args.stacks.min == Some(0.0),
     };
     if args.json {
@@ -62,4 +66,27 @@ fn machine_code(code: &Code, cost: &FunctionCost, asked: &str) -> Result<Machine
     let offset = asked.or(costliest).unwrap_or(0);
     let function = code.function_at(offset).with_context(|| format!("{}+0x{offset:x}", cost.module))?;
     Ok(MachineCode { offset: function.offset, address: function.address, bytes: function.bytes })
+}
+
+/// A source file larger than this is none.
+const SOURCE_BYTES_MAX: u64 = 16 << 20;
+
+/// Source files, each read once.
+#[derive(Default)]
+struct Sources {
+    read: RefCell<BTreeMap<String, Vec<String>>>,
+}
+
+impl Sources {
+    fn line(&self, file: &str, number: u32) -> Option<String> {
+        let mut read = self.read.borrow_mut();
+        let lines = read.entry(file.to_owned()).or_insert_with(|| read_lines(file));
+        lines.get(number.checked_sub(1)? as usize).cloned()
+    }
+}
+
+fn read_lines(file: &str) -> Vec<String> {
+    let small = std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() <= SOURCE_BYTES_MAX);
+    let text = if small { std::fs::read(file).unwrap_or_default() } else { Vec::new() };
+    String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
 }
