@@ -35,7 +35,8 @@ pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result
     for other in &costs[1..] {
         eprintln!("holdup: '{function}' is also {} in {}", other.function, other.module);
     }
-    let bytes = std::fs::read(&cost.module).with_context(|| format!("reading {}", cost.module))?;
+    let bytes =
+        read_file(&cost.module, BINARY_BYTES_MAX).with_context(|| format!("reading {}", cost.module))?;
     let code = Code::parse(&bytes, &cost.build_id).with_context(|| cost.module.clone())?;
     let machine = machine_code(&code, cost, function)?;
     let sources = Sources::default();
@@ -68,6 +69,8 @@ fn machine_code(code: &Code, cost: &FunctionCost, asked: &str) -> Result<Machine
     Ok(MachineCode { offset: function.offset, address: function.address, bytes: function.bytes })
 }
 
+/// A binary larger than this is not read.
+const BINARY_BYTES_MAX: u64 = 4 << 30;
 /// A source file larger than this is none.
 const SOURCE_BYTES_MAX: u64 = 16 << 20;
 
@@ -86,7 +89,18 @@ impl Sources {
 }
 
 fn read_lines(file: &str) -> Vec<String> {
-    let small = std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() <= SOURCE_BYTES_MAX);
-    let text = if small { std::fs::read(file).unwrap_or_default() } else { Vec::new() };
+    let text = read_file(file, SOURCE_BYTES_MAX).unwrap_or_default();
     String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+}
+
+/// The recording names the file: it may be anything by now, a device or a pipe too.
+fn read_file(path: &str, bytes_max: u64) -> Result<Vec<u8>> {
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() {
+        bail!("it is no file");
+    }
+    if found.len() > bytes_max {
+        bail!("it is larger than {bytes_max} bytes");
+    }
+    Ok(std::fs::read(path)?)
 }
