@@ -130,10 +130,19 @@ pub struct AttachArgs {
     pub record: RecordArgs,
 }
 
+/// What can be asked of a report, from its registry.
+fn sections_help() -> String {
+    let row = |(name, summary)| format!("  {name:9} {summary}");
+    let mut rows: Vec<String> = holdup_report::terminal::section_summaries().into_iter().map(row).collect();
+    rows.push(row(("annotate", "FN: the instructions of one function with their cost")));
+    format!("Sections:\n{}", rows.join("\n"))
+}
+
 /// `holdup report`
 #[derive(Debug, Args)]
+#[command(after_help = sections_help())]
 pub struct ReportArgs {
-    /// The recording [default: the newest], then sections: see below
+    /// The recording [default: the newest], then sections: see below; or `annotate FN`
     #[arg(value_name = "RECORDING | SECTION")]
     pub words: Vec<String>,
     /// Print everything as JSON (docs/json.md)
@@ -146,20 +155,21 @@ pub struct ReportArgs {
 
 /// Which stacks, and how they are shown.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Stacks")]
 pub struct StackArgs {
-    /// Stacks: callers and callees of this function (`*` stands for anything)
+    /// Callers and callees of this function (`*` stands for anything)
     #[arg(long, value_name = "FN")]
     pub function: Option<String>,
-    /// Stacks: as a tree from callers to callees
+    /// As a tree from callers to callees
     #[arg(long, conflicts_with = "callers")]
     pub tree: bool,
-    /// Stacks: as a tree from callees up to their callers
+    /// As a tree from callees up to their callers
     #[arg(long)]
     pub callers: bool,
-    /// Stacks: leave out what is less than this share
+    /// Leave out what is less than this share
     #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
     pub min: Option<f64>,
-    /// Stacks: until this second of the recording
+    /// Until this second of the recording
     #[arg(long, visible_alias = "until", value_name = "SECONDS", value_parser = parse_duration)]
     pub to: Option<std::time::Duration>,
     /// Which part of the recording
@@ -169,20 +179,21 @@ pub struct StackArgs {
 
 /// Which part of a recording's stacks.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Stacks")]
 pub struct PartArgs {
-    /// Stacks: of these threads only, by name (`*` stands for anything) or number
+    /// Of these threads only, by name (`*` stands for anything) or number
     #[arg(long, value_name = "NAME|TID")]
     pub thread: Vec<String>,
-    /// Stacks: of these classes of time only: those of the ledger, on-cpu, off-cpu, all
+    /// Of these classes of time only: those of the ledger, on-cpu, off-cpu, all
     #[arg(long, value_name = "CLASS,...")]
     pub class: Option<String>,
-    /// Stacks: from this second of the recording on
+    /// From this second of the recording on
     #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
     pub from: Option<std::time::Duration>,
-    /// Stacks: fold frames by a rule (`root caml_call_gc`), or by the rules in a file (docs/stacks.md)
+    /// Fold frames by a rule (`root caml_call_gc`), or by the rules in a file (docs/stacks.md)
     #[arg(long, value_name = "RULE|FILE")]
     pub fold: Vec<String>,
-    /// Stacks: every frame as it was recorded, without the built-in folding rules
+    /// Every frame as it was recorded, without the built-in folding rules
     #[arg(long)]
     pub no_fold: bool,
 }
@@ -204,7 +215,7 @@ pub struct ExportArgs {
     /// Flame graph: what changed since this recording
     #[arg(long, value_name = "OTHER")]
     pub against: Option<PathBuf>,
-    /// Stacks: until this second of the recording
+    /// Until this second of the recording
     #[arg(long, value_name = "SECONDS", value_parser = parse_duration)]
     pub until: Option<std::time::Duration>,
     /// Which part of the recording

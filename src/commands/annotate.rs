@@ -1,5 +1,7 @@
 //! `holdup report annotate FN`: reads the binary, and hands its code to the report.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,14 +35,17 @@ pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result
     for other in &costs[1..] {
         eprintln!("holdup: '{function}' is also {} in {}", other.function, other.module);
     }
-    let bytes = std::fs::read(&cost.module).with_context(|| format!("reading {}", cost.module))?;
+    let bytes =
+        read_file(&cost.module, BINARY_BYTES_MAX).with_context(|| format!("reading {}", cost.module))?;
     let code = Code::parse(&bytes, &cost.build_id).with_context(|| cost.module.clone())?;
     let machine = machine_code(&code, cost, function)?;
+    let sources = Sources::default();
     let annotation = Annotation {
         cost,
         title: if is_address(function) { function } else { &cost.function },
         code: &machine,
         name_at: &|address| code.name_at(address),
+        source: &|file, line| sources.line(file, line),
         whole: args.stacks.min == Some(0.0),
     };
     if args.json {
@@ -62,4 +67,40 @@ fn machine_code(code: &Code, cost: &FunctionCost, asked: &str) -> Result<Machine
     let offset = asked.or(costliest).unwrap_or(0);
     let function = code.function_at(offset).with_context(|| format!("{}+0x{offset:x}", cost.module))?;
     Ok(MachineCode { offset: function.offset, address: function.address, bytes: function.bytes })
+}
+
+/// A binary larger than this is not read.
+const BINARY_BYTES_MAX: u64 = 4 << 30;
+/// A source file larger than this is none.
+const SOURCE_BYTES_MAX: u64 = 16 << 20;
+
+/// Source files, each read once.
+#[derive(Default)]
+struct Sources {
+    read: RefCell<BTreeMap<String, Vec<String>>>,
+}
+
+impl Sources {
+    fn line(&self, file: &str, number: u32) -> Option<String> {
+        let mut read = self.read.borrow_mut();
+        let lines = read.entry(file.to_owned()).or_insert_with(|| read_lines(file));
+        lines.get(number.checked_sub(1)? as usize).cloned()
+    }
+}
+
+fn read_lines(file: &str) -> Vec<String> {
+    let text = read_file(file, SOURCE_BYTES_MAX).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
+}
+
+/// The recording names the file: it may be anything by now, a device or a pipe too.
+fn read_file(path: &str, bytes_max: u64) -> Result<Vec<u8>> {
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() {
+        bail!("it is no file");
+    }
+    if found.len() > bytes_max {
+        bail!("it is larger than {bytes_max} bytes");
+    }
+    Ok(std::fs::read(path)?)
 }

@@ -88,7 +88,7 @@ pub fn rules(args: &PartArgs, base: Folding) -> Result<Folding> {
             Ok(rule) => rules.push(rule),
             Err(no_rule) => {
                 let Ok(lines) = std::fs::read_to_string(text) else {
-                    return Err(no_rule).context("and there is no file of that name");
+                    bail!("{no_rule}; and there is no file of that name");
                 };
                 rules.extend(Folding::parse_rules(&lines).with_context(|| format!("in {text}"))?);
             }

@@ -113,11 +113,21 @@ const CODE: [u8; 15] = [0x85, 0xff, 0x74, 0x0a, 0xe8, 0xf7, 0x0e, 0, 0, 0xff, 0x
 fn annotated(render: impl Fn(&Annotation) -> String) -> String {
     // The function `work` lies at 0x100 in the picture's file, and was seen at 0x110.
     let (_, trace) = trace_of_lanes("@samples A 0..6 user main;work\nA  00000000\n");
-    let costs = function_costs(&trace, &holdup_findings::derive::stacks::Selection::all(), "work");
+    let mut costs = function_costs(&trace, &holdup_findings::derive::stacks::Selection::all(), "work");
     let offset = costs[0].spots.keys().next().unwrap() - 9;
     let code = MachineCode { offset, address: 0x1100, bytes: CODE.to_vec() };
+    let spot = costs[0].spots.values_mut().next().unwrap();
+    (spot.file, spot.line) = ("/src/work.c".into(), 7);
+    let source = |file: &str, line: u32| (file == "/src/work.c" && line == 7).then(|| "\tn--;".to_owned());
     let name_at = |address: u64| (address == 0x2000).then(|| "f".to_owned());
-    render(&Annotation { title: "work", cost: &costs[0], code: &code, name_at: &name_at, whole: false })
+    render(&Annotation {
+        title: "work",
+        cost: &costs[0],
+        code: &code,
+        name_at: &name_at,
+        source: &source,
+        whole: false,
+    })
 }
 
 #[test]

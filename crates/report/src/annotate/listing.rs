@@ -14,6 +14,8 @@ pub(super) struct Instruction {
     pub text: String,
     /// Where it jumps to, if that is within the function.
     pub target: Option<u64>,
+    /// Source file and line, where known: only of instructions with a cost.
+    pub place: Option<(String, u32)>,
     /// What it cost.
     pub cost: Spot,
 }
@@ -51,7 +53,10 @@ pub(super) fn decode(annotation: &Annotation) -> Vec<Instruction> {
             text = format!("{verb} {name}");
         }
         let offset = |address: u64| code.offset.wrapping_add(address.wrapping_sub(code.address));
+        let spots = annotation.cost.spots.range(offset(from)..offset(to).max(offset(from)));
+        let known = spots.map(|(_, spot)| spot).find(|spot| spot.line > 0);
         rows.push(Instruction {
+            place: known.map(|spot| (spot.file.clone(), spot.line)),
             address: from,
             text,
             target: (jumps && inside).then_some(goes_to),

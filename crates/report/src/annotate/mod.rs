@@ -32,6 +32,8 @@ pub struct Annotation<'a> {
     pub code: &'a MachineCode,
     /// Name of the function that begins at an address.
     pub name_at: &'a dyn Fn(u64) -> Option<String>,
+    /// Text of a line (from 1) of a source file, if that can be read.
+    pub source: &'a dyn Fn(&str, u32) -> Option<String>,
     /// Show every instruction, not only those near a cost.
     pub whole: bool,
 }
@@ -56,7 +58,7 @@ pub fn render(annotation: &Annotation, style: &Style) -> String {
     let title = ["self", "samples", "share", "in calls"].map(str::to_owned);
     let title = format!("{}  address", sums.columns(&title));
     lines.push(style.paint(Tint::Faint, &cut(&title, style.columns())));
-    let mut last = None;
+    let (mut last, mut said) = (None, None);
     for index in shown {
         if let Some(last) = last
             && index > last + 1
@@ -66,6 +68,11 @@ pub fn render(annotation: &Annotation, style: &Style) -> String {
             lines.push(style.paint(Tint::Faint, &text));
         }
         last = Some(index);
+        if let Some((file, number)) = instructions[index].place.as_ref().filter(|place| said != Some(*place))
+        {
+            said = instructions[index].place.as_ref();
+            lines.push(source_line(annotation, (file, *number), &sums, style));
+        }
         lines.push(line(&instructions[index], &sums, &arrows.at(index), style));
     }
     style.finish(&lines)
@@ -131,6 +138,15 @@ fn line(instruction: &Instruction, sums: &Sums, arrows: &str, style: &Style) -> 
     format!("{}{}", style.paint(tint, &figures), cut(&text, room))
 }
 
+/// Where in the sources the next instructions are from, and what stands there.
+fn source_line(annotation: &Annotation, (file, number): (&str, u32), sums: &Sums, style: &Style) -> String {
+    let text = (annotation.source)(file, number).unwrap_or_default();
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let said =
+        format!("{}  {}:{number}  {}", sums.columns(&Default::default()), clean(name), clean(text.trim()));
+    style.paint(Tint::Accent, cut(&said, style.columns()).trim_end())
+}
+
 /// The listing as JSON: every instruction, those without a cost, too.
 pub fn to_json(annotation: &Annotation) -> Value {
     let rows = listing::decode(annotation);
@@ -144,6 +160,8 @@ pub fn to_json(annotation: &Annotation) -> Value {
             "branch_to": row.target,
             "own_ns": row.cost.own.ns,
             "samples": row.cost.own.samples,
+            "file": row.place.as_ref().map(|(file, _)| file),
+            "line": row.place.as_ref().map(|(_, line)| line),
             "below_ns": row.cost.below.ns,
         })).collect::<Value>(),
     })

@@ -89,7 +89,7 @@ fn words(trace: &Trace, options: &Options, graph: &Graph) -> Words {
             .push_str(&format!(", before {}; what is gone is not drawn", duration(graph.before_total_ns)));
     }
     if graph.hidden > 0 {
-        subtitle.push_str(&format!("; {} boxes too narrow to see", graph.hidden));
+        subtitle.push_str(&format!("; {} boxes too small to see", graph.hidden));
     }
     Words {
         title: clean(&trace.manifest.command.join(" ")),

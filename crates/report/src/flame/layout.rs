@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Rows that are drawn: no picture is higher than a browser can show.
+const ROWS_MAX: usize = 1000;
+
 /// One frame of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Step {
@@ -54,7 +57,7 @@ pub(crate) struct Graph {
     pub total_ns: u64,
     /// The same of the other recording (ns).
     pub before_total_ns: u64,
-    /// Boxes that were too narrow to be seen.
+    /// Boxes that were too narrow or too high to be seen, without those above them.
     pub hidden: usize,
 }
 
@@ -86,7 +89,7 @@ impl Graph {
             let mut from = from;
             for ((kind, step), child) in &node.children {
                 let share = |ns: u64| ns as f64 / root.ns.max(1) as f64;
-                if share(child.ns) < share_min || child.ns == 0 {
+                if share(child.ns) < share_min || child.ns == 0 || depth == ROWS_MAX {
                     graph.hidden += 1;
                 } else {
                     graph.frames.push(Frame {
@@ -166,6 +169,6 @@ mod tests {
     fn a_very_deep_stack_is_no_harm() {
         let steps = (0..60_000).map(|_| Step { name: "f".into(), module: String::new() }).collect();
         let graph = Graph::lay_out(vec![Path { steps, kind: 0, ns: 1, before_ns: 0 }], 0.0);
-        assert_eq!(graph.rows(), 60_000);
+        assert_eq!((graph.rows(), graph.hidden), (ROWS_MAX, 1));
     }
 }

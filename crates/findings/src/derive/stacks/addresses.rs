@@ -16,6 +16,10 @@ pub struct Spot {
     pub own: Tally,
     /// In what is called from there; a recursive call counts once.
     pub below: Tally,
+    /// Source file as the debug information names it, of the innermost inlined call; empty if not known.
+    pub file: String,
+    /// Line in it, from 1; 0 if not known.
+    pub line: u32,
 }
 
 /// A function's cost by place.
@@ -119,15 +123,21 @@ fn add(
                 ..FunctionCost::default()
             });
         let spot = function.spots.entry(frame.offset).or_default();
-        let own = is_leaf(trace, &frames[..at], frame);
+        let inlined = same_place(trace, &frames[..at], frame);
+        let innermost = &trace.frames[frames[at - inlined].index()];
+        if spot.line == 0 {
+            (spot.file, spot.line) = (innermost.file.clone(), innermost.line);
+        }
+        let own = inlined == at;
         if own { spot.own.add(seen) } else { spot.below.add(seen) }
     }
 }
 
-/// Nothing but what was inlined at the same address is above the frame.
-fn is_leaf(trace: &Trace, above: &[FrameId], frame: &Frame) -> bool {
-    above.iter().all(|id| {
+/// How many of the frames above (leaf first) were inlined at the frame's own place.
+fn same_place(trace: &Trace, above: &[FrameId], frame: &Frame) -> usize {
+    let same = |id: &&FrameId| {
         let other = &trace.frames[id.index()];
-        other.offset == frame.offset && other.module == frame.module
-    })
+        other.inlined && other.offset == frame.offset && other.module == frame.module
+    };
+    above.iter().rev().take_while(same).count()
 }

@@ -43,7 +43,9 @@ fn cells(profile: &Profile, row: &FlatRow) -> Vec<String> {
     // An address says in which file it is.
     let named = match place.file() {
         "" => clean(&place.name),
-        file if place.name.starts_with(file) => clean(&place.name),
+        file if place.name.strip_prefix(file).is_some_and(|rest| rest.starts_with("+0x")) => {
+            clean(&place.name)
+        }
         file => format!("{} · {}", clean(&place.name), clean(file)),
     };
     let own = |said: String| if row.own.ns > 0 { said } else { "-".to_owned() };
