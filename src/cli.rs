@@ -31,6 +31,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Write a recording in another tool's format
     Export(ExportArgs),
+    /// Make a recording of another tool's (perf.data, perf script, folded stacks), print the verdict
+    Import(ImportArgs),
     /// List the recordings that are kept
     List(ListArgs),
     /// Make one file of a recording, to send or to keep
@@ -232,6 +234,26 @@ pub enum FlameChoice {
     OffCpu,
     /// Both, side by side
     All,
+}
+
+/// `holdup import`
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Files of other tools; what they are is told from their content. A recording is made of each
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Where the recording goes, of one file [default: a new one in $XDG_STATE_HOME/holdup]
+    #[arg(short, long, value_name = "NAME.holdup")]
+    pub output: Option<PathBuf>,
+    /// Take only this process and what it started for the program [default: all but the kernel's threads]
+    #[arg(long, value_name = "PID|NAME")]
+    pub process: Option<String>,
+    /// Print the report as JSON (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Import only, print no report
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// `holdup list`

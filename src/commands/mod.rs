@@ -6,6 +6,7 @@ mod catalogue;
 mod doctor;
 mod explain;
 mod export;
+mod import;
 mod locate;
 mod pack;
 mod report;
@@ -27,6 +28,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Attach(args) => attach::execute(&args),
         Command::Report(args) => report::execute(&args),
         Command::Export(args) => export::execute(&args),
+        Command::Import(args) => import::execute(&args),
         Command::List(args) => catalogue::list(&args),
         Command::Pack(args) => pack::execute(&args),
         Command::Explain(args) => explain::execute(&args),

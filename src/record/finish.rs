@@ -4,10 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use holdup_decode::reorder::{HORIZON, Reorder};
-use holdup_decode::symbols::Symbols;
+use holdup_decode::symbols::{Files, Symbols};
 use holdup_decode::unwind::walk_raw_stacks;
 use holdup_decode::{Builder, Catalogue};
 use holdup_events::recording::{JournalReader, Manifest, RecordingWriter, Rung, SmallTables, SourceState};
+use holdup_events::tables::{Frames, Stacks};
 use holdup_events::{Event, Loss, Timestamp};
 
 use super::files::OwnFiles;
@@ -85,17 +86,50 @@ fn complete(
 ) -> Result<()> {
     let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let files = OwnFiles::new(roots, manifest);
-    walk_raw_stacks(catalogue, &files);
-    let mut symbols = Symbols::new(&files, &kallsyms);
-    let (stacks, frames) = symbols.resolve(catalogue);
+    let named = name(catalogue, manifest, &files, &kallsyms);
+    write_small(tables, catalogue, manifest, &named)
+}
+
+/// Walks what is left to walk, and names it with `files` and the kernel's symbols.
+pub fn name(
+    catalogue: &mut Catalogue,
+    manifest: &mut Manifest,
+    files: &dyn Files,
+    kallsyms: &str,
+) -> (Stacks, Frames) {
+    walk_raw_stacks(catalogue, files);
+    let mut symbols = Symbols::new(files, kallsyms);
+    let named = symbols.resolve(catalogue);
     manifest.sources.retain(|source| source.name != SYMBOLS);
     manifest.sources.extend(naming(symbols.notes()));
+    named
+}
+
+/// Makes stacks and frames of addresses, and says in the manifest what it could not.
+pub type Naming<'a> = dyn Fn(&mut Catalogue, &mut Manifest) -> (Stacks, Frames) + 'a;
+
+/// Makes the tables of a recording made elsewhere, whose events are in the journal in `dir`.
+pub fn finish_import(dir: &Path, manifest: &mut Manifest, name: &Naming) -> Result<()> {
+    let reader = JournalReader::open(dir)?;
+    let mut tables = RecordingWriter::create(dir)?;
+    let mut catalogue = build(reader, manifest, &mut tables);
+    manifest.cost.switches = catalogue.switches;
+    let named = name(&mut catalogue, manifest);
+    write_small(tables, &catalogue, manifest, &named)
+}
+
+fn write_small(
+    tables: RecordingWriter,
+    catalogue: &Catalogue,
+    manifest: &mut Manifest,
+    (stacks, frames): &(Stacks, Frames),
+) -> Result<()> {
     let small = SmallTables {
         processes: &catalogue.processes,
         threads: &catalogue.threads,
         waits: &catalogue.waits,
-        stacks: &stacks,
-        frames: &frames,
+        stacks,
+        frames,
         mappings: &catalogue.mappings,
         losses: &catalogue.losses,
     };

@@ -6,7 +6,7 @@ mod files;
 pub mod finish;
 mod lower;
 mod names_cache;
-mod place;
+pub mod place;
 mod roots;
 mod stack_tables;
 
@@ -206,7 +206,7 @@ fn manifest(
     }
 }
 
-fn unix_ns() -> u64 {
+pub fn unix_ns() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |time| time.as_nanos() as u64)

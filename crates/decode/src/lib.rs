@@ -3,6 +3,8 @@
 
 pub mod assemble;
 pub mod code;
+mod imported;
+pub mod readers;
 pub mod reorder;
 pub mod states;
 pub mod symbols;

@@ -22,7 +22,12 @@ impl Live {
             _ => CpuId::NONE,
         };
         if let (Some(ran), Some(queued)) = (ran, queued) {
-            self.fill_step(since, at, (ran, queued), (cpu, waited), sink);
+            // A source that does not see why a thread is off its CPU says so.
+            let rest = match snapshot.state {
+                SnapshotState::Untracked => ThreadState::Unknown,
+                _ => ThreadState::Blocked,
+            };
+            self.fill_step((since, at), (ran, queued), rest, (cpu, waited), sink);
         }
         self.exec_ns = snapshot.exec_ns;
         self.queue_ns = snapshot.queue_ns;
@@ -38,12 +43,12 @@ impl Live {
         self.open = row;
     }
 
-    /// The step `since..at`: first running, then waiting for a CPU, then blocked.
+    /// The step `since..at`: first running, then waiting for a CPU, then in state `rest`.
     fn fill_step(
         &mut self,
-        since: Timestamp,
-        at: Timestamp,
+        (since, at): (Timestamp, Timestamp),
         (ran, queued): (Duration, Duration),
+        rest: ThreadState,
         (cpu, waited): (CpuId, Waited),
         sink: &mut dyn TableSink,
     ) {
@@ -54,7 +59,7 @@ impl Live {
         let steps = [
             (ThreadState::Running, since, running_end),
             (ThreadState::Runnable, running_end, queue_end),
-            (ThreadState::Blocked, queue_end, at),
+            (rest, queue_end, at),
         ];
         for (state, start, _) in steps.into_iter().filter(|(_, start, end)| start < end) {
             let mut row: SliceRow = self.row(state, start);

@@ -14,7 +14,7 @@ pub struct Manifest {
     pub holdup: String,
     /// The command, as given; for an attach, the target's own command line.
     pub command: Vec<String>,
-    /// `run`, `attach` or `all`.
+    /// `run`, `attach`, `all` or `import`.
     pub mode: String,
     /// Exit status of the command as a shell would give it, if it was run and ended.
     pub exit_status: Option<i32>,

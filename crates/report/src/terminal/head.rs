@@ -40,9 +40,17 @@ fn command(view: &View) -> String {
 }
 
 fn ran(view: &View) -> String {
+    if view.is_timeless() {
+        let samples = counted(view.trace.samples.len() as u64, "sample");
+        return format!(
+            "{samples} of {}, without times.",
+            counted(view.trace.threads.len() as u64, "thread")
+        );
+    }
     let host = &view.trace.manifest.host;
     let ledger = &view.analysis.derived.ledger;
     let cpus = match host.cpus_allowed {
+        _ if host.cpus == 0 && view.trace.manifest.mode == "import" => "an unknown number of CPUs".to_owned(),
         allowed if allowed > 0 && allowed < host.cpus => {
             format!("{allowed} of {}", counted(u64::from(host.cpus), "CPU"))
         }
@@ -93,6 +101,10 @@ fn loss(view: &View) -> (String, bool) {
 
 fn rung(view: &View) -> Option<String> {
     let manifest = &view.trace.manifest;
+    if manifest.mode == "import" {
+        // What the other tool's file cannot tell: the reader says it.
+        return Some(format!("Imported from {}.", clean(manifest.rung_reason.trim_end_matches('.'))));
+    }
     let limits = match manifest.rung {
         Rung::Bpf => return None,
         Rung::Perf => "perf events: running times are exact, but not why threads wait, nor who wakes them",

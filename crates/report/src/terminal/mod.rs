@@ -34,6 +34,11 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
+    /// It was imported from a file that has no times: nothing is known of where time went.
+    fn is_timeless(&self) -> bool {
+        self.trace.manifest.mode == "import" && self.trace.wall().0 == 0
+    }
+
     /// A heading, with room above.
     fn heading(&self, title: &str) -> Vec<String> {
         vec![String::new(), self.style.paint(Tint::Heading, title)]

@@ -18,6 +18,10 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         }
         lines.extend(one(view, index + 1, finding));
     }
+    if view.is_timeless() {
+        lines.push(super::nothing(view, "Not judged: the recording has no times."));
+        return lines;
+    }
     if view.analysis.findings.is_empty() {
         lines.extend(paragraph(view, &nothing_found(view), INDENT - 1));
     }

@@ -18,6 +18,10 @@ const BEFORE_BAR: usize = 2 + NAME_WIDTH + SECONDS_WIDTH + ERROR_WIDTH + PERCENT
 pub(super) fn lines(view: &View) -> Vec<String> {
     let ledger = &view.analysis.derived.ledger;
     let mut lines = view.heading("WHERE THE TIME WENT");
+    if view.is_timeless() {
+        lines.push(super::nothing(view, "Not known: the recording has no times."));
+        return lines;
+    }
     for class in Class::ALL.into_iter().filter(|class| ledger.of(*class) > 0 || *class == Class::Unknown) {
         lines.push(class_line(view, class));
         if class == Class::Useful && !ledger.split_known {

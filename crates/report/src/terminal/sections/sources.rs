@@ -34,6 +34,10 @@ pub(super) fn lines(view: &View) -> Vec<String> {
 fn cost(view: &View) -> Vec<String> {
     let cost = &view.trace.manifest.cost;
     let mut lines = view.heading("COST OF THE RECORDING");
+    if view.trace.manifest.mode == "import" {
+        lines.push(super::nothing(view, "Not known: another tool recorded this."));
+        return lines;
+    }
     lines.push(format!("  {:17}{}", "recorder", duration(cost.recorder_cpu_ns) + " of CPU time"));
     lines.push(format!(
         "  {:17}{} ± {} of CPU time",

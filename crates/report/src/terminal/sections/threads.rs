@@ -1,5 +1,6 @@
 //! THREADS: each thread's life and the shares of it.
 
+use holdup_events::recording::Rung;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::ledger::ThreadLedger;
 
@@ -37,6 +38,12 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
+/// A file of samples alone does not tell who waits for a CPU.
+fn knows_queue(view: &View) -> bool {
+    let manifest = &view.trace.manifest;
+    manifest.mode != "import" || manifest.rung != Rung::Proc
+}
+
 fn row(view: &View, thread: &ThreadLedger) -> Vec<String> {
     let of_life = |ns: u64| percent(share(ns, thread.life.0));
     let named = |class: &Class| !matches!(class, Class::Useful | Class::Kernel | Class::RunQueue);
@@ -49,7 +56,10 @@ fn row(view: &View, thread: &ThreadLedger) -> Vec<String> {
         view.thread(thread.thread),
         duration(thread.life.0),
         of_life(thread.running_ns()),
-        of_life(thread.classes[Class::RunQueue as usize]),
+        match knows_queue(view) {
+            true => of_life(thread.classes[Class::RunQueue as usize]),
+            false => "not known".to_owned(),
+        },
         rest,
     ]
 }

@@ -1,0 +1,211 @@
+//! What readers of foreign recordings have in common: from neutral [`Record`]s to events.
+//!
+//! Two courses. If the file has context switches, states are exact, only the reasons of waits are not known. If it has
+//! samples alone, a thread ran for one sample period before each of its samples, and what it did
+//! else is unknown: told as snapshots, as if by polling.
+
+mod bytes;
+mod names;
+mod sampled;
+mod survey;
+mod switched;
+
+use holdup_events::event::{Outcome, RawMapping, RawMemory, RawStack, Sample};
+use holdup_events::recording::{Host, Rung, SourceState};
+use holdup_events::{CpuId, Event, Timestamp};
+
+use crate::readers::{ReadError, Wanted};
+pub(crate) use bytes::Bytes;
+pub use names::Names;
+use survey::Survey;
+pub(crate) use survey::{cpu, unknown_wait};
+
+/// A span of more than 30 days is a broken clock, not a recording (ns).
+const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
+
+/// What a reader knows of a recording besides its events.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The machine, as far as the file tells.
+    pub host: Host,
+    /// The command line that made the recording, or empty.
+    pub command: Vec<String>,
+    /// First and last moment.
+    pub span: (Timestamp, Timestamp),
+    /// Which rung of ours gives as much.
+    pub rung: Rung,
+    /// What the file cannot tell: sentences without the last full stop.
+    pub limits: String,
+    /// Thread time that a sample stands for (ns); 0 if there are none or they do not stand for time.
+    pub sample_period_ns: u64,
+    /// What was in the file.
+    pub sources: Vec<SourceState>,
+    /// Of files that carry names: the addresses of stacks are indices into this.
+    pub names: Option<Names>,
+    /// The kernel, to know whether it is this machine's.
+    pub kernel: Kernel,
+}
+
+/// What tells one booted kernel from another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// Address of the symbol `_text` (or `_stext`) in it; 0 if not known.
+    pub text_address: u64,
+    /// Its build id; empty if not known.
+    pub build_id: Vec<u8>,
+}
+
+/// One thing that a foreign recording says.
+#[derive(Clone, Debug)]
+pub(crate) enum Record {
+    /// A thread has this name from now on.
+    Name { at: u64, tid: u32, tgid: u32, name: String, exec: bool },
+    /// A thread is born.
+    Fork { at: u64, tid: u32, tgid: u32, parent_tid: u32, parent_tgid: u32 },
+    /// A thread exits.
+    Exit { at: u64, tid: u32, tgid: u32 },
+    /// A thread was seen running.
+    Sample(Sampled),
+    /// A thread stops or starts running.
+    Switch(Switched),
+    /// A thread is made runnable.
+    Waking(holdup_events::event::Waking, String),
+    /// A file is mapped.
+    Mapping(RawMapping),
+    /// Something is missing before this moment.
+    Lost { at: u64, cpu: CpuId, events: u64, reason: &'static str },
+}
+
+/// See [`Record::Sample`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sampled {
+    /// Its stack id is not used: the stack is given here.
+    pub sample: Sample,
+    /// Its name, if the record tells.
+    pub name: String,
+    /// Leaf first.
+    pub addresses: Vec<u64>,
+    /// How many of them are the kernel's.
+    pub kernel_frames: u16,
+    /// To be walked later: then the user's addresses are missing.
+    pub raw: Option<Box<RawMemory>>,
+    /// CPU time that the sample stands for; 0 if it does not tell (ns).
+    pub period_ns: u64,
+}
+
+/// See [`Record::Switch`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Switched {
+    pub at: u64,
+    pub cpu: CpuId,
+    pub prev_tid: u32,
+    pub prev_tgid: u32,
+    pub prev_name: String,
+    pub next_tid: u32,
+    pub next_tgid: u32,
+    pub next_name: String,
+    pub outcome: Outcome,
+}
+
+impl Record {
+    fn at(&self) -> u64 {
+        match self {
+            Record::Name { at, .. }
+            | Record::Fork { at, .. }
+            | Record::Exit { at, .. }
+            | Record::Lost { at, .. } => *at,
+            Record::Sample(sampled) => sampled.sample.at.0,
+            Record::Switch(switched) => switched.at,
+            Record::Waking(waking, _) => waking.at.0,
+            Record::Mapping(mapping) => mapping.at.0,
+        }
+    }
+}
+
+/// Records that can be gone through more than once, in the order of time.
+pub(crate) trait Records {
+    /// Passes each on.
+    fn each(&self, sink: &mut dyn FnMut(Record)) -> Result<(), ReadError>;
+
+    /// Nothing is told of a thread after its exit: it ends there. Else at its last switch.
+    fn exits_are_final(&self) -> bool;
+}
+
+/// What [`retell`] found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// First and last moment.
+    pub span: (Timestamp, Timestamp),
+    /// There are context switches.
+    pub switched: bool,
+    /// Samples told.
+    pub samples: u64,
+    /// Context switches told.
+    pub switches: u64,
+    /// Wakeups told.
+    pub wakeups: u64,
+    /// Events that the file says were lost.
+    pub lost: u64,
+    /// Thread time that a sample stands for (ns): the mean.
+    pub sample_period_ns: u64,
+    /// Not all samples stand for the same time.
+    pub periods_vary: bool,
+}
+
+/// Tells the records as events.
+pub(crate) fn retell(
+    records: &dyn Records,
+    wanted: &Wanted,
+    sink: &mut dyn FnMut(Event),
+) -> Result<Told, ReadError> {
+    let survey = Survey::of(records, wanted)?;
+    if survey.told.samples == 0 && survey.told.switches == 0 {
+        return Err(ReadError::Empty);
+    }
+    if survey.told.span.1.since(survey.told.span.0).0 > SPAN_MAX_NS {
+        return Err(ReadError::Broken { what: "its times are more than 30 days apart", offset: 0 });
+    }
+    if survey.told.switched {
+        switched::tell(records, &survey, sink)?;
+    } else {
+        sampled::tell(records, &survey, sink)?;
+    }
+    Ok(survey.told)
+}
+
+/// Gives each distinct stack of a process an id, and defines it once. Copies of a stack's memory are all distinct.
+#[derive(Default)]
+struct StackIds {
+    ids: std::collections::HashMap<(u32, u16, Vec<u64>), u64>,
+    last: u64,
+}
+
+/// More distinct stacks than this are not kept: the rows behind have none.
+const STACKS_MAX: u64 = 1 << 21;
+
+impl StackIds {
+    /// Tells a sample with its stack.
+    fn tell(&mut self, sampled: Sampled, sink: &mut dyn FnMut(Event)) {
+        let Sampled { mut sample, addresses, kernel_frames, raw, .. } = sampled;
+        if addresses.is_empty() && raw.is_none() {
+            sink(Event::Sample(sample));
+            return;
+        }
+        let key = (sample.tgid, kernel_frames, addresses);
+        let known = self.ids.get(&key).copied().filter(|_| raw.is_none());
+        if let Some(id) = known {
+            sample.stack = id;
+        } else if self.last < STACKS_MAX {
+            self.last += 1;
+            sample.stack = self.last;
+            let (at, id, tgid) = (sample.at, self.last, sample.tgid);
+            let addresses = key.2.clone();
+            if raw.is_none() {
+                self.ids.insert(key, id);
+            }
+            let stack = RawStack { at, id, tgid, kernel_frames, addresses, raw, ..RawStack::default() };
+            sink(Event::Stack(stack));
+        }
+        sink(Event::Sample(sample));
+    }
+}

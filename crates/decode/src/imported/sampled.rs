@@ -1,0 +1,175 @@
+//! Files with samples alone: a thread ran for one period before each of its samples; what it did else
+//! is unknown. Told as snapshots, of which the thread's CPU time makes running slices.
+
+use std::collections::HashMap;
+
+use holdup_events::event::{Lifecycle, LifecycleChange, Snapshot, SnapshotState};
+use holdup_events::{CpuId, Duration, Event, Loss, Timestamp};
+
+use super::survey::Survey;
+use super::{Record, Records, Sampled, StackIds};
+use crate::readers::ReadError;
+use crate::reorder::Reorder;
+
+/// Tells the records in the order of time: a run begins before its sample.
+pub(super) fn tell(
+    records: &dyn Records,
+    survey: &Survey,
+    sink: &mut dyn FnMut(Event),
+) -> Result<(), ReadError> {
+    let mut order = Reorder::new(Duration(survey.period_max_ns().saturating_add(1)));
+    let mut teller = Teller {
+        survey,
+        stacks: StackIds::default(),
+        names: survey.names(),
+        lives: HashMap::new(),
+        ran_until: HashMap::new(),
+    };
+    let mut forward = |event: Event| order.push(event, sink);
+    for (tid, person) in survey.people().filter(|(_, person)| person.began_before) {
+        let tgid = survey.tgid(tid, person.tgid);
+        if survey.is_target(tid, tgid) {
+            teller.begin(survey.told.span.0, (tid, tgid), &person.name);
+            teller.look(survey.told.span.0, tid, SnapshotState::Untracked, &mut forward);
+        }
+    }
+    records.each(&mut |record| teller.tell(record, &mut forward))?;
+    teller.finish(survey.told.span.1, &mut forward);
+    order.finish(sink);
+    Ok(())
+}
+
+/// A thread of the program that lives.
+struct Life {
+    tgid: u32,
+    name: String,
+    ran_ns: u64,
+    /// Told up to here.
+    until: Timestamp,
+}
+
+struct Teller<'a> {
+    survey: &'a Survey,
+    stacks: StackIds,
+    names: HashMap<u32, String>,
+    lives: HashMap<u32, Life>,
+    /// Up to when somebody is known to have run on a CPU.
+    ran_until: HashMap<CpuId, Timestamp>,
+}
+
+impl Teller<'_> {
+    fn tell(&mut self, record: Record, sink: &mut dyn FnMut(Event)) {
+        let start = self.survey.told.span.0;
+        if let Record::Name { tid, name, .. } = &record {
+            self.names.insert(*tid, name.clone());
+        }
+        match record {
+            Record::Name { at, tid, tgid, name, exec } if at > 0 && self.survey.takes_part(tid) => {
+                if let Some(life) = self.lives.get_mut(&tid) {
+                    name.clone_into(&mut life.name);
+                }
+                let change = if exec { LifecycleChange::Exec } else { LifecycleChange::Rename };
+                let at = Timestamp(at).max(start);
+                sink(self.lifecycle(at, change, (tid, tgid), name));
+            }
+            Record::Fork { at, tid, tgid, parent_tid, .. } if at > 0 && self.survey.takes_part(tid) => {
+                let at = Timestamp(at).max(start);
+                self.end(tid, at, sink);
+                let name = self.names.get(&parent_tid).cloned().unwrap_or_default();
+                self.names.insert(tid, name.clone());
+                if self.survey.is_target(tid, tgid) {
+                    self.begin(at, (tid, tgid), &name);
+                }
+                sink(self.lifecycle(at, LifecycleChange::Fork { parent_tid }, (tid, tgid), name));
+            }
+            Record::Exit { at, tid, .. } if at > 0 => self.end(tid, Timestamp(at).max(start), sink),
+            Record::Sample(sampled) => self.sample(sampled, sink),
+            Record::Mapping(mut mapping) => {
+                mapping.at = mapping.at.max(start);
+                sink(Event::Mapping(mapping));
+            }
+            Record::Lost { at, cpu, events, reason } => sink(Event::Loss(Loss {
+                source: "cpu-samples".to_owned(),
+                reason: reason.to_owned(),
+                cpu,
+                start: self.ran_until.get(&cpu).copied().unwrap_or(start).min(Timestamp(at).max(start)),
+                end: Timestamp(at).max(start),
+                events,
+            })),
+            _ => {}
+        }
+    }
+
+    fn lifecycle(
+        &self,
+        at: Timestamp,
+        change: LifecycleChange,
+        (tid, tgid): (u32, u32),
+        name: String,
+    ) -> Event {
+        let tgid = self.survey.tgid(tid, tgid);
+        let target = self.survey.is_target(tid, tgid);
+        Event::Lifecycle(Lifecycle { at, change, tid, tgid, name, target })
+    }
+
+    fn begin(&mut self, at: Timestamp, (tid, tgid): (u32, u32), name: &str) {
+        self.lives.insert(tid, Life { tgid, name: name.to_owned(), ran_ns: 0, until: at });
+    }
+
+    fn sample(&mut self, mut sampled: Sampled, sink: &mut dyn FnMut(Event)) {
+        let sample = &mut sampled.sample;
+        sample.tgid = self.survey.tgid(sample.tid, sample.tgid);
+        let (at, cpu, tid) = (sample.at, sample.cpu, sample.tid);
+        let period = Duration(sampled.period_ns);
+        let start = self.survey.told.span.0;
+        self.stacks.tell(sampled, sink);
+        let free = self.ran_until.get(&cpu).copied().filter(|_| cpu != CpuId::NONE).unwrap_or(start);
+        self.ran_until.insert(cpu, at.max(free));
+        // A sample may come after the thread's exit, and of threads that are not the program's.
+        let Some(life) = self.lives.get(&tid) else { return };
+        let from = (at - period).max(life.until).max(free);
+        if period == Duration::ZERO || from >= at {
+            return;
+        }
+        if from > life.until {
+            self.look(from, tid, SnapshotState::Untracked, sink);
+        }
+        if let Some(life) = self.lives.get_mut(&tid) {
+            life.ran_ns = life.ran_ns.saturating_add(at.since(from).0);
+        }
+        self.look(at, tid, SnapshotState::Running(cpu), sink);
+    }
+
+    /// Tells a thread's CPU time up to `at`.
+    fn look(&mut self, at: Timestamp, tid: u32, state: SnapshotState, sink: &mut dyn FnMut(Event)) {
+        let Some(life) = self.lives.get_mut(&tid) else { return };
+        life.until = at;
+        sink(Event::Snapshot(Snapshot {
+            at,
+            tid,
+            tgid: life.tgid,
+            parent_tgid: 0,
+            name: life.name.clone(),
+            target: true,
+            state,
+            exec_ns: Some(life.ran_ns),
+            queue_ns: Some(0),
+        }));
+    }
+
+    fn end(&mut self, tid: u32, at: Timestamp, sink: &mut dyn FnMut(Event)) {
+        let Some(life) = self.lives.get(&tid) else { return };
+        let at = at.max(life.until);
+        self.look(at, tid, SnapshotState::Untracked, sink);
+        self.look(at, tid, SnapshotState::Dead, sink);
+        self.lives.remove(&tid);
+    }
+
+    fn finish(&mut self, end: Timestamp, sink: &mut dyn FnMut(Event)) {
+        let mut tids: Vec<u32> = self.lives.keys().copied().collect();
+        tids.sort();
+        for tid in tids {
+            self.look(end, tid, SnapshotState::Untracked, sink);
+        }
+    }
+}

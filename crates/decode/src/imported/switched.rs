@@ -1,0 +1,156 @@
+//! Files with context switches: states are exact.
+
+use std::collections::{HashMap, HashSet};
+
+use holdup_events::event::{
+    Lifecycle, LifecycleChange, Outcome, Snapshot, SnapshotState, Switch, TID_UNKNOWN,
+};
+use holdup_events::{CpuId, Event, Loss, Timestamp};
+
+use super::survey::{Person, Survey};
+use super::{Record, Records, StackIds, Switched};
+use crate::readers::ReadError;
+
+/// Tells the records; first, what each thread did when the recording began.
+pub(super) fn tell(
+    records: &dyn Records,
+    survey: &Survey,
+    sink: &mut dyn FnMut(Event),
+) -> Result<(), ReadError> {
+    let start = survey.told.span.0;
+    for (tid, person) in survey.people().filter(|(_, person)| person.began_before) {
+        sink(at_start(tid, person, survey));
+    }
+    let mut teller = Teller {
+        survey,
+        stacks: StackIds::default(),
+        names: survey.names(),
+        running_on: HashMap::new(),
+        gone: HashSet::new(),
+        last_on: HashMap::new(),
+        start,
+        exits_are_final: records.exits_are_final(),
+    };
+    records.each(&mut |record| teller.tell(record, sink))
+}
+
+fn at_start(tid: u32, person: &Person, survey: &Survey) -> Event {
+    let tgid = survey.tgid(tid, person.tgid);
+    let target = survey.is_target(tid, tgid);
+    let state = match &person.at_start {
+        SnapshotState::Running(cpu) => SnapshotState::Running(*cpu),
+        state if target => state.clone(),
+        _ => SnapshotState::Untracked,
+    };
+    Event::Snapshot(Snapshot {
+        at: survey.told.span.0,
+        tid,
+        tgid,
+        parent_tgid: 0,
+        name: person.name.clone(),
+        target,
+        state,
+        exec_ns: None,
+        queue_ns: None,
+    })
+}
+
+struct Teller<'a> {
+    survey: &'a Survey,
+    stacks: StackIds,
+    names: HashMap<u32, String>,
+    /// Where a thread was last seen to begin to run.
+    running_on: HashMap<u32, CpuId>,
+    /// Threads whose life was ended by their exit.
+    gone: HashSet<u32>,
+    /// When something was last seen on a CPU.
+    last_on: HashMap<CpuId, u64>,
+    start: Timestamp,
+    exits_are_final: bool,
+}
+
+impl Teller<'_> {
+    fn tell(&mut self, record: Record, sink: &mut dyn FnMut(Event)) {
+        if let Record::Name { tid, name, .. } = &record {
+            self.names.insert(*tid, name.clone());
+        }
+        match record {
+            Record::Name { at, tid, tgid, name, exec } if at > 0 && self.survey.takes_part(tid) => {
+                let change = if exec { LifecycleChange::Exec } else { LifecycleChange::Rename };
+                sink(self.lifecycle(at, change, (tid, tgid), name));
+            }
+            Record::Fork { at, tid, tgid, parent_tid, .. } if at > 0 && self.survey.takes_part(tid) => {
+                // A name that was told before is of an earlier bearer of the number.
+                let name = self.names.get(&parent_tid).cloned().unwrap_or_default();
+                self.names.insert(tid, name.clone());
+                self.gone.remove(&tid);
+                sink(self.lifecycle(at, LifecycleChange::Fork { parent_tid }, (tid, tgid), name));
+            }
+            Record::Exit { at, tid, tgid } if at > 0 && self.survey.takes_part(tid) => {
+                let name = self.names.get(&tid).cloned().unwrap_or_default();
+                sink(self.lifecycle(at, LifecycleChange::Exit, (tid, tgid), name));
+                if self.exits_are_final && self.gone.insert(tid) {
+                    sink(self.end(at, tid, tgid));
+                }
+            }
+            Record::Switch(switched) => self.switch(switched, sink),
+            Record::Waking(waking, _) => {
+                self.last_on.insert(waking.cpu, waking.at.0);
+                sink(Event::Waking(waking));
+            }
+            Record::Sample(mut sampled) => {
+                sampled.sample.tgid = self.survey.tgid(sampled.sample.tid, sampled.sample.tgid);
+                self.stacks.tell(sampled, sink);
+            }
+            Record::Mapping(mut mapping) => {
+                mapping.at = mapping.at.max(self.start);
+                sink(Event::Mapping(mapping));
+            }
+            Record::Lost { at, cpu, events, reason } => sink(self.loss(at, cpu, events, reason)),
+            Record::Name { .. } | Record::Fork { .. } | Record::Exit { .. } => {}
+        }
+    }
+
+    fn lifecycle(&self, at: u64, change: LifecycleChange, (tid, tgid): (u32, u32), name: String) -> Event {
+        let tgid = self.survey.tgid(tid, tgid);
+        let target = self.survey.is_target(tid, tgid);
+        // What came before the first switch is told as of the beginning.
+        let at = Timestamp(at).max(self.start);
+        Event::Lifecycle(Lifecycle { at, change, tid, tgid, name, target })
+    }
+
+    fn switch(&mut self, switched: Switched, sink: &mut dyn FnMut(Event)) {
+        let Switched { at, cpu, prev_tid, prev_tgid, mut outcome, next_tid, .. } = switched;
+        self.last_on.insert(cpu, at);
+        if next_tid != TID_UNKNOWN {
+            self.running_on.insert(next_tid, cpu);
+        }
+        let prev_tid = if self.gone.contains(&prev_tid) { TID_UNKNOWN } else { prev_tid };
+        let prev_tgid = if prev_tid == TID_UNKNOWN { 0 } else { self.survey.tgid(prev_tid, prev_tgid) };
+        if outcome != Outcome::Dead && !self.survey.is_target(prev_tid, prev_tgid) {
+            outcome = Outcome::Untracked;
+        }
+        let at = Timestamp(at);
+        sink(Event::Switch(Switch { at, cpu, prev_tid, next_tid, prev_tgid, outcome, ..Switch::default() }));
+    }
+
+    /// A thread's last switch, if nothing tells it but the exit.
+    fn end(&mut self, at: u64, tid: u32, tgid: u32) -> Event {
+        Event::Switch(Switch {
+            at: Timestamp(at).max(self.start),
+            cpu: self.running_on.remove(&tid).unwrap_or(CpuId::NONE),
+            prev_tid: tid,
+            next_tid: TID_UNKNOWN,
+            prev_tgid: self.survey.tgid(tid, tgid),
+            outcome: Outcome::Dead,
+            ..Switch::default()
+        })
+    }
+
+    fn loss(&self, at: u64, cpu: CpuId, events: u64, reason: &str) -> Event {
+        let end = Timestamp(at).max(self.start);
+        let last = self.last_on.get(&cpu).map_or(self.start, |last| Timestamp(*last).max(self.start));
+        let start = last.min(end);
+        Event::Loss(Loss { source: "perf".to_owned(), reason: reason.to_owned(), cpu, start, end, events })
+    }
+}

@@ -1,0 +1,114 @@
+//! Recordings made elsewhere. A new format is one new file and one word in the list below.
+//!
+//! A reader takes the bytes of a file and tells them as events. Readers meet hostile bytes: they
+//! never panic, and need no more memory than a small multiple of the file.
+
+use holdup_events::Event;
+use thiserror::Error;
+
+pub use crate::imported::{Facts, Kernel, Names};
+
+/// What everybody needs to know about a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// Kebab-case id, for ever.
+    pub name: &'static str,
+    /// One line, at most 80 characters, no full stop.
+    pub summary: &'static str,
+}
+
+/// Why a file cannot be read.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ReadError {
+    /// No reader knows it.
+    #[error("no format that holdup reads; it reads {formats}")]
+    Unrecognised {
+        /// The names of those it reads.
+        formats: String,
+    },
+    /// It ends before what it promises.
+    #[error("the file is cut: {what} should end at byte {end}, but there are only {length}")]
+    Cut {
+        /// Which part.
+        what: &'static str,
+        /// Where that should end.
+        end: u64,
+        /// Bytes of the file.
+        length: u64,
+    },
+    /// It contradicts itself.
+    #[error("the file is broken at byte {offset}: {what}")]
+    Broken {
+        /// What is wrong.
+        what: &'static str,
+        /// Where.
+        offset: u64,
+    },
+    /// A variant of the format that is not read.
+    #[error("{what}; {remedy}")]
+    Unsupported {
+        /// Which.
+        what: String,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// Nothing in it tells where time went.
+    #[error("the file has neither samples nor context switches")]
+    Empty,
+}
+
+/// What of a file is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Only this process and its descendants are the program: a pid or a name. All, if empty.
+    pub process: String,
+}
+
+/// A format that recordings are read from.
+pub trait Reader: Sync {
+    /// About the format.
+    fn info(&self) -> Info;
+
+    /// Whether this is a file of this format, by its content.
+    fn recognises(&self, bytes: &[u8]) -> bool;
+
+    /// Tells the file as events, in the order of time.
+    ///
+    /// # Errors
+    /// The file is broken, or of a variant that is not read. Some events may have been told by then.
+    fn read(&self, bytes: &[u8], wanted: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError>;
+}
+
+macro_rules! readers {
+    ($($module:ident,)*) => {
+        $(mod $module;)*
+
+        static ALL: &[&dyn Reader] = &[$(&$module::Format,)*];
+    };
+}
+
+// The first that recognises a file reads it.
+readers! {
+    perf_data,
+    perf_script,
+    folded,
+}
+
+/// Every format, in the order of the registry.
+pub fn all() -> &'static [&'static dyn Reader] {
+    ALL
+}
+
+/// The reader of these bytes.
+///
+/// # Errors
+/// No reader knows them.
+pub fn detect(bytes: &[u8]) -> Result<&'static dyn Reader, ReadError> {
+    ALL.iter().copied().find(|reader| reader.recognises(bytes)).ok_or_else(|| ReadError::Unrecognised {
+        formats: ALL.iter().map(|reader| reader.info().name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

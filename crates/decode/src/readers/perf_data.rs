@@ -1,0 +1,157 @@
+//! `perf.data`: what `perf record` and `perf sched record` write (little-endian, not to a pipe).
+//!
+//! Read are samples of one time-like event with their call chains, context switches (from sched tracepoints or as
+//! context-switch records), wakeups, names, forks, exits, mappings and losses. Not read: other counters,
+//! branch stacks, AUX traces, compressed files. Written by hand, because a library for it was found
+//! to panic, and to allocate what a length field says, on broken files.
+
+mod attributes;
+mod layout;
+mod records;
+mod samples;
+mod tracepoints;
+
+use holdup_events::recording::{Host, Rung, SourceState};
+
+use holdup_events::{CpuId, Event, Loss, Timestamp};
+
+use self::attributes::{Clock, Use};
+use self::layout::{Feature, Layout};
+use self::records::File;
+use super::{Facts, Info, ReadError, Reader, Wanted};
+use crate::imported::{Bytes, Kernel, Told, retell};
+
+/// The format.
+pub struct Format;
+
+impl Reader for Format {
+    fn info(&self) -> Info {
+        Info { name: "perf-data", summary: "perf.data, as perf record and perf sched record write it" }
+    }
+
+    fn recognises(&self, bytes: &[u8]) -> bool {
+        bytes.starts_with(b"PERFILE2") || bytes.starts_with(b"2ELIFREP") || bytes.starts_with(b"PERFFILE")
+    }
+
+    fn read(&self, bytes: &[u8], wanted: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
+        let layout = Layout::parse(bytes)?;
+        let file = File::open(layout)?;
+        let mut first = true;
+        let told = retell(&file, wanted, &mut |event| {
+            // The file has been gone through once by now.
+            if std::mem::take(&mut first) && file.user_stacks() > 0 {
+                sink(Event::Loss(not_unwound(&file, event.at())));
+            }
+            sink(event);
+        })?;
+        Ok(facts(&file, &told))
+    }
+}
+
+/// User stacks were copied to be unwound later, but without the registers: their callers are missing.
+fn not_unwound(file: &File<'_>, start: Timestamp) -> Loss {
+    Loss {
+        source: "user-stacks".to_owned(),
+        reason: "not-unwound".to_owned(),
+        cpu: CpuId::NONE,
+        start,
+        end: file.last().max(start),
+        events: file.user_stacks(),
+    }
+}
+
+fn facts(file: &File<'_>, told: &Told) -> Facts {
+    let layout = &file.layout;
+    let samples_missing = samples_missing(file, told);
+    let mut sources = vec![SourceState {
+        name: "perf-samples".to_owned(),
+        active: told.samples > 0,
+        missing: samples_missing,
+        events: told.samples,
+        lost: if told.switched { 0 } else { told.lost },
+    }];
+    sources.push(SourceState {
+        name: "perf-sched".to_owned(),
+        active: told.switched,
+        missing: if told.switched {
+            String::new()
+        } else {
+            "no context switches: record them with perf sched record, or perf record --switch-events"
+                .to_owned()
+        },
+        events: told.switches + told.wakeups,
+        lost: if told.switched { told.lost } else { 0 },
+    });
+    let limits = match (told.switched, told.wakeups > 0) {
+        (true, true) => "perf.data: running times are exact, but it does not tell why threads wait",
+        (true, false) => "perf.data: running times are exact, but not why threads wait, nor who wakes them",
+        (false, _) => {
+            "perf.data with samples alone: running times are estimates, and what a thread does when \
+             it does not run is unknown; threads that were never sampled are left out"
+        }
+    };
+    Facts {
+        host: host(layout),
+        command: layout.strings(Feature::CommandLine),
+        span: told.span,
+        rung: if told.switched { Rung::Perf } else { Rung::Proc },
+        limits: limits.to_owned(),
+        sample_period_ns: told.sample_period_ns,
+        sources,
+        names: None,
+        kernel: Kernel { text_address: file.kernel_text(), build_id: layout.kernel_build_id() },
+    }
+}
+
+/// What the samples lack, in words.
+fn samples_missing(file: &File<'_>, told: &Told) -> String {
+    let mut missing = Vec::new();
+    if told.samples == 0 {
+        missing.push("no samples of a clock or of cycles".to_owned());
+    }
+    if told.samples > 0 && told.sample_period_ns == 0 {
+        missing.push("its samples do not stand for time: running times cannot be estimated".to_owned());
+    } else if told.periods_vary {
+        missing.push("its samples stand for unequal times; counted as equal".to_owned());
+    }
+    if file.other_samples() > 0 {
+        missing.push(format!("{} samples of other events are left out", file.other_samples()));
+    }
+    if file.user_stacks() > 0 {
+        missing.push(format!(
+            "{} user stacks lack registers and are not unwound: only their leaf is kept",
+            file.user_stacks()
+        ));
+    }
+    missing.join("; ")
+}
+
+fn host(layout: &Layout<'_>) -> Host {
+    let number = |feature| layout.feature(feature).map(Bytes);
+    let cpus = number(Feature::CpuCount).and_then(|mut bytes| {
+        let available = bytes.u32()?;
+        Some(bytes.u32().filter(|online| *online > 0).unwrap_or(available))
+    });
+    let cpus = cpus.unwrap_or(0).min(8192);
+    Host {
+        name: layout.string(Feature::HostName),
+        kernel: layout.string(Feature::KernelRelease),
+        cpus,
+        cpus_allowed: cpus,
+        cpu_model: layout.string(Feature::CpuModel),
+        // The file has KiB.
+        memory_bytes: number(Feature::Memory)
+            .and_then(|mut bytes| bytes.u64())
+            .unwrap_or(0)
+            .saturating_mul(1024),
+    }
+}
+
+/// CPU time that a sample of an event with this period stands for (ns); 0 if it does not tell.
+fn period_ns(use_: &Use, period: u64) -> u64 {
+    match use_ {
+        Use::Samples(Clock::Nanoseconds) => period,
+        Use::Samples(Clock::Frequency(hz)) => 1_000_000_000 / (*hz).max(1),
+        _ => 0,
+    }
+}

@@ -1,0 +1,288 @@
+//! The text that `perf script` prints, in its default layout or with `-F` fields in the same order:
+//! `comm pid/tid [cpu] time: period event: …`, then the stack, a frame a line.
+//!
+//! Functions have their names already. Lines that make no sense are counted as lost. What the
+//! text does not say (processes of threads without `-F +pid`, the machine) stays unknown.
+
+mod line;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use holdup_events::event::{Outcome, Sample, TID_UNKNOWN, WakeContext, Waking};
+use holdup_events::recording::{Host, Rung, SourceState};
+use holdup_events::{CpuId, Event, Timestamp};
+
+use self::line::{Head, Task};
+use super::{Facts, Info, ReadError, Reader, Wanted};
+use crate::imported::{Kernel, Names, Record, Records, Sampled, Switched, Told, retell, unknown_wait};
+
+/// The format.
+pub struct Format;
+
+/// How far recognising looks for a first line.
+const LOOK_BYTES: usize = 1 << 16;
+/// Deeper stacks lose their roots.
+const DEPTH_MAX: usize = 1024;
+
+impl Reader for Format {
+    fn info(&self) -> Info {
+        Info { name: "perf-script", summary: "The text that perf script prints, with or without stacks" }
+    }
+
+    fn recognises(&self, bytes: &[u8]) -> bool {
+        let start = bytes.get(..LOOK_BYTES).unwrap_or(bytes);
+        !start.contains(&0) && lines(start).any(|line| Head::parse(&line).is_some())
+    }
+
+    fn read(&self, bytes: &[u8], wanted: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
+        let text = Text::survey(bytes);
+        let told = retell(&text, wanted, sink)?;
+        Ok(facts(text, told))
+    }
+}
+
+fn facts(text: Text<'_>, told: Told) -> Facts {
+    let mut missing = Vec::new();
+    if told.samples == 0 {
+        missing.push("no samples of a clock or of cycles".to_owned());
+    } else if told.sample_period_ns == 0 {
+        missing.push("its samples do not stand for time: running times cannot be estimated".to_owned());
+    } else if told.periods_vary {
+        missing.push("its samples stand for unequal times; counted as equal".to_owned());
+    }
+    if !text.has_processes {
+        missing.push("processes are not told (perf script -F +pid): each thread stands alone".to_owned());
+    }
+    let limits = match (told.switched, told.wakeups > 0) {
+        (true, true) => "perf script: running times are exact, but it does not tell why threads wait",
+        (true, false) => "perf script: running times are exact, but not why threads wait, nor who wakes them",
+        (false, _) => {
+            "perf script with samples alone: running times are estimates, and what a thread does when \
+             it does not run is unknown; threads that were never sampled are left out"
+        }
+    };
+    let sched_missing = if told.switched { "" } else { "no context switches in the text" };
+    let sources = vec![
+        SourceState {
+            name: "perf-samples".to_owned(),
+            active: told.samples > 0,
+            missing: missing.join("; "),
+            events: told.samples,
+            lost: if told.switched { 0 } else { told.lost },
+        },
+        SourceState {
+            name: "perf-sched".to_owned(),
+            active: told.switched,
+            missing: sched_missing.to_owned(),
+            events: told.switches + told.wakeups,
+            lost: if told.switched { told.lost } else { 0 },
+        },
+    ];
+    Facts {
+        host: Host { cpus: text.cpus, cpus_allowed: text.cpus, ..Host::default() },
+        command: Vec::new(),
+        span: told.span,
+        rung: if told.switched { Rung::Perf } else { Rung::Proc },
+        limits: limits.to_owned(),
+        sample_period_ns: told.sample_period_ns,
+        sources,
+        names: Some(text.names.into_inner()),
+        kernel: Kernel::default(),
+    }
+}
+
+fn lines(bytes: &[u8]) -> impl Iterator<Item = String> + '_ {
+    bytes.split(|byte| *byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned())
+}
+
+/// The text, ready to be gone through.
+struct Text<'a> {
+    bytes: &'a [u8],
+    /// The event whose samples show where time goes.
+    main: String,
+    tracepoints: bool,
+    wakings: bool,
+    has_processes: bool,
+    /// The highest CPU seen, and one.
+    cpus: u32,
+    names: RefCell<Names>,
+    unreadable: Cell<u64>,
+}
+
+impl<'a> Text<'a> {
+    /// Looks at what there is.
+    fn survey(bytes: &'a [u8]) -> Text<'a> {
+        let mut text = Text {
+            bytes,
+            main: String::new(),
+            tracepoints: false,
+            wakings: false,
+            has_processes: false,
+            cpus: 0,
+            names: RefCell::default(),
+            unreadable: Cell::new(0),
+        };
+        let mut clock = false;
+        for line in lines(bytes) {
+            let Some(head) = Head::parse(&line) else { continue };
+            text.has_processes |= head.tgid != 0;
+            if head.cpu != CpuId::NONE {
+                text.cpus = text.cpus.max(u32::from(head.cpu.0) + 1);
+            }
+            text.tracepoints |= head.event == "sched:sched_switch";
+            text.wakings |= head.event == "sched:sched_waking";
+            if text.main.is_empty() && head.shows_places() || !clock && head.is_clock() {
+                head.event.clone_into(&mut text.main);
+                clock = head.is_clock();
+            }
+        }
+        text
+    }
+
+    /// The stack of the sample whose own line was the last that `lines` gave.
+    fn stack(
+        &self,
+        lines: &mut std::iter::Peekable<impl Iterator<Item = String>>,
+        head: &Head,
+    ) -> (Vec<u64>, u16) {
+        let mut names = self.names.borrow_mut();
+        let mut addresses = Vec::new();
+        let mut kernel_frames = 0;
+        let mut add = |text: &str| {
+            let Some(frame) = line::frame(text).filter(|_| addresses.len() < DEPTH_MAX) else { return };
+            if frame.in_kernel && usize::from(kernel_frames) == addresses.len() {
+                kernel_frames += 1;
+            }
+            addresses.push(names.place(frame.function, frame.module, frame.in_kernel));
+        };
+        add(&head.rest);
+        while let Some(line) =
+            lines.next_if(|line| line.starts_with([' ', '\t']) && Head::parse(line).is_none())
+        {
+            add(&line);
+        }
+        (addresses, kernel_frames)
+    }
+
+    fn record(&self, head: &Head, stack: impl FnOnce() -> (Vec<u64>, u16)) -> Option<Record> {
+        let at = head.at;
+        let (tid, tgid) = (head.tid, head.tgid);
+        if let Some(task) = head.task() {
+            return match task {
+                Task::Name { tgid, tid, name, exec } => Some(Record::Name { at, tid, tgid, name, exec }),
+                Task::Fork { tgid, tid, parent_tgid, parent_tid } => {
+                    Some(Record::Fork { at, tid, tgid, parent_tid, parent_tgid })
+                }
+                Task::Exit { tgid, tid } => Some(Record::Exit { at, tid, tgid }),
+                Task::Lost { events } => {
+                    Some(Record::Lost { at, cpu: head.cpu, events, reason: "ring-full" })
+                }
+                Task::Switch { .. } if self.tracepoints => None,
+                Task::Switch { out, preempted } => Some(context_switch(head, out, preempted)),
+            };
+        }
+        match head.event.as_str() {
+            "sched:sched_switch" => head.switch().map(Record::Switch),
+            "sched:sched_waking" => self.waking(head),
+            "sched:sched_wakeup" | "sched:sched_wakeup_new" if !self.wakings => self.waking(head),
+            event if event == self.main => {
+                let (addresses, kernel_frames) = stack();
+                let in_kernel = kernel_frames > 0;
+                Some(Record::Sample(Sampled {
+                    sample: Sample {
+                        at: Timestamp(at),
+                        cpu: head.cpu,
+                        tid,
+                        tgid,
+                        ip: 0,
+                        in_kernel,
+                        syscall: if in_kernel { i32::MIN } else { -1 },
+                        stack: 0,
+                    },
+                    name: head.name.clone(),
+                    addresses,
+                    kernel_frames,
+                    raw: None,
+                    period_ns: head.period_ns(),
+                }))
+            }
+            _ => None,
+        }
+    }
+
+    fn waking(&self, head: &Head) -> Option<Record> {
+        let (name, wakee_tid) = head.wakee()?;
+        let waking = Waking {
+            at: Timestamp(head.at),
+            cpu: head.cpu,
+            wakee_tid,
+            waker_tid: head.tid,
+            context: WakeContext::Thread,
+            waker_syscall: i32::MIN,
+            ..Waking::default()
+        };
+        Some(Record::Waking(waking, name))
+    }
+}
+
+impl Records for Text<'_> {
+    fn each(&self, sink: &mut dyn FnMut(Record)) -> Result<(), ReadError> {
+        let mut names: HashMap<u32, String> = HashMap::new();
+        let mut lines = lines(self.bytes).peekable();
+        let mut last = 0;
+        self.unreadable.set(0);
+        while let Some(line) = lines.next() {
+            let Some(head) = Head::parse(&line) else {
+                if !line.trim().is_empty() && !line.starts_with(['#', ' ', '\t']) {
+                    self.unreadable.set(self.unreadable.get() + 1);
+                }
+                continue;
+            };
+            last = head.at.max(last);
+            // A thread's name may change without a line that says so.
+            if head.task().is_none() && names.get(&head.tid) != Some(&head.name) && head.tid != 0 {
+                names.insert(head.tid, head.name.clone());
+                let (at, tid, tgid, name) = (head.at, head.tid, head.tgid, head.name.clone());
+                sink(Record::Name { at, tid, tgid, name, exec: false });
+            }
+            if let Some(record) = self.record(&head, || self.stack(&mut lines, &head)) {
+                sink(record);
+            }
+        }
+        if self.unreadable.get() > 0 {
+            let events = self.unreadable.get();
+            sink(Record::Lost { at: last, cpu: CpuId::NONE, events, reason: "unreadable" });
+        }
+        Ok(())
+    }
+
+    fn exits_are_final(&self) -> bool {
+        !self.tracepoints
+    }
+}
+
+fn context_switch(head: &Head, out: bool, preempted: bool) -> Record {
+    let nobody = Switched {
+        at: head.at,
+        cpu: head.cpu,
+        prev_tid: TID_UNKNOWN,
+        next_tid: TID_UNKNOWN,
+        ..Switched::default()
+    };
+    let (tid, tgid, name) = (head.tid, head.tgid, head.name.clone());
+    Record::Switch(match out {
+        false => Switched { next_tid: tid, next_tgid: tgid, next_name: name, ..nobody },
+        true => Switched {
+            prev_tid: tid,
+            prev_tgid: tgid,
+            prev_name: name,
+            outcome: if preempted { Outcome::Preempted } else { Outcome::Blocked(unknown_wait(0)) },
+            ..nobody
+        },
+    })
+}
+
+#[cfg(test)]
+#[path = "perf_script/tests.rs"]
+mod tests;

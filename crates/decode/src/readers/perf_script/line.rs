@@ -1,0 +1,241 @@
+//! The lines of `perf script`.
+
+use holdup_events::CpuId;
+use holdup_events::event::Outcome;
+
+use crate::imported::{Switched, cpu, unknown_wait};
+
+/// The line that begins an event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Head {
+    pub name: String,
+    pub tid: u32,
+    /// 0 if not told.
+    pub tgid: u32,
+    pub cpu: CpuId,
+    /// Nanoseconds.
+    pub at: u64,
+    period: u64,
+    /// With its modifiers; empty for records that are not of an event.
+    pub event: String,
+    /// What is behind the event.
+    pub rest: String,
+}
+
+/// A record that is not of an event (`--show-task-events`, `--show-switch-events`, `--show-lost-events`).
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Task {
+    Name { tgid: u32, tid: u32, name: String, exec: bool },
+    Fork { tgid: u32, tid: u32, parent_tgid: u32, parent_tid: u32 },
+    Exit { tgid: u32, tid: u32 },
+    Switch { out: bool, preempted: bool },
+    Lost { events: u64 },
+}
+
+/// A frame of a stack.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Frame<'a> {
+    pub function: &'a str,
+    pub module: &'a str,
+    pub in_kernel: bool,
+}
+
+impl Head {
+    /// `None` if it is no such line.
+    pub fn parse(line: &str) -> Option<Head> {
+        // The time is the first word of the form digits.digits: with a colon.
+        let (before, at, rest) = words(line).find_map(|(start, word)| {
+            let at = time(word)?;
+            Some((line.get(..start)?, at, line.get(start + word.len()..)?.trim()))
+        })?;
+        let mut head = Head { at, cpu: CpuId::NONE, ..Head::default() };
+        // Before it, from the end: perhaps flags, perhaps a CPU in brackets, then the numbers of the thread.
+        let mut before = before.trim_end();
+        if let Some((rest, number)) = before.rfind('[').and_then(|bracket| before.split_at_checked(bracket)) {
+            let number = number.split(']').next().unwrap_or_default().trim_start_matches('[');
+            head.cpu = cpu(number.trim().parse().ok()?);
+            before = rest.trim_end();
+        }
+        let (name, numbers) = before.rsplit_once([' ', '\t'])?;
+        (head.tgid, head.tid) = match numbers.split_once('/') {
+            Some((tgid, tid)) => (thread_number(tgid)?, thread_number(tid)?),
+            None => (0, thread_number(numbers)?),
+        };
+        name.trim().clone_into(&mut head.name);
+        head.event_of(rest);
+        Some(head)
+    }
+
+    fn event_of(&mut self, rest: &str) {
+        if rest.starts_with("PERF_RECORD_") {
+            rest.clone_into(&mut self.rest);
+            return;
+        }
+        let mut rest = rest;
+        if let Some((number, behind)) = rest.split_once([' ', '\t'])
+            && let Ok(period) = number.parse()
+        {
+            self.period = period;
+            rest = behind.trim_start();
+        }
+        let (event, behind) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
+        event.trim_end_matches(':').clone_into(&mut self.event);
+        behind.trim().clone_into(&mut self.rest);
+    }
+
+    /// The event without its modifiers: `cycles` of `cycles:ppp`.
+    fn plain_event(&self) -> &str {
+        match self.event.split_once(':') {
+            Some((name, modifiers)) if modifiers.chars().all(|c| "ukhGHpPSDIWe".contains(c)) => name,
+            _ => &self.event,
+        }
+    }
+
+    /// Its samples stand for time.
+    pub fn is_clock(&self) -> bool {
+        matches!(self.plain_event(), "cpu-clock" | "task-clock" | "cycles" | "cpu-cycles" | "ref-cycles")
+    }
+
+    /// Its samples show where programs are: it is no tracepoint.
+    pub fn shows_places(&self) -> bool {
+        let event = self.plain_event();
+        !event.is_empty() && !event.contains(':') && event != "dummy"
+    }
+
+    /// CPU time that the sample stands for (ns); 0 if it does not tell.
+    pub fn period_ns(&self) -> u64 {
+        if matches!(self.plain_event(), "cpu-clock" | "task-clock") { self.period } else { 0 }
+    }
+
+    /// What it says if it is not of an event.
+    pub fn task(&self) -> Option<Task> {
+        let rest = self.rest.strip_prefix("PERF_RECORD_")?;
+        if let Some(rest) = rest.strip_prefix("SWITCH") {
+            let mut words = rest.split_ascii_whitespace().skip_while(|word| word.starts_with('_'));
+            let out = words.next()? == "OUT";
+            return Some(Task::Switch { out, preempted: words.next() == Some("preempt") });
+        }
+        if let Some(rest) = rest.strip_prefix("LOST") {
+            let events = rest.split_ascii_whitespace().next_back()?.parse().ok()?;
+            return Some(Task::Lost { events });
+        }
+        if let Some(rest) = rest.strip_prefix("COMM") {
+            let (kind, rest) = rest.split_once(": ")?;
+            let (name, numbers) = rest.rsplit_once(':')?;
+            let (tgid, tid) = numbers.split_once('/')?;
+            let (tgid, tid) = (thread_number(tgid)?, thread_number(tid)?);
+            return Some(Task::Name { tgid, tid, name: name.to_owned(), exec: kind.contains("exec") });
+        }
+        let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+        let mut number = || numbers.next().and_then(|part| part.parse().ok());
+        let (tgid, tid) = (number()?, number()?);
+        if rest.starts_with("EXIT") {
+            return Some(Task::Exit { tgid, tid });
+        }
+        let fork = || Some(Task::Fork { tgid, tid, parent_tgid: number()?, parent_tid: number()? });
+        rest.starts_with("FORK").then(fork).flatten()
+    }
+
+    /// The fields of sched_switch.
+    pub fn switch(&self) -> Option<Switched> {
+        let (prev, next) = self.rest.split_once("==>")?;
+        let state = value(prev, "prev_state=")?;
+        Some(Switched {
+            at: self.at,
+            cpu: self.cpu,
+            prev_tid: thread_number(value(prev, "prev_pid=")?)?,
+            prev_tgid: self.tgid,
+            prev_name: between(prev, "prev_comm=", " prev_pid="),
+            next_tid: thread_number(value(next, "next_pid=")?)?,
+            next_tgid: 0,
+            next_name: between(next, "next_comm=", " next_pid="),
+            outcome: outcome(state),
+        })
+    }
+
+    /// Name and number of who is made runnable. Older perfs print wakeups as `comm:pid [prio] …`.
+    pub fn wakee(&self) -> Option<(String, u32)> {
+        if let Some(number) = value(&self.rest, " pid=") {
+            return Some((between(&self.rest, "comm=", " pid="), thread_number(number)?));
+        }
+        let (who, _) = self.rest.split_once(" [")?;
+        let (name, number) = who.rsplit_once(':')?;
+        Some((name.to_owned(), thread_number(number)?))
+    }
+}
+
+/// A frame's line: `address function+0xoffset (module)`.
+pub(super) fn frame(line: &str) -> Option<Frame<'_>> {
+    let (address, rest) = line.trim().split_once(' ')?;
+    let address = u64::from_str_radix(address, 16).ok()?;
+    let rest = rest.trim_end().trim_end_matches(" (inlined)");
+    let whole = rest.strip_suffix(')')?;
+    let whole = whole.strip_suffix(" (deleted)").unwrap_or(whole);
+    let (function, module) = whole.rsplit_once(" (")?;
+    let function = match function.rsplit_once("+0x") {
+        Some((name, offset)) if offset.chars().all(|c| c.is_ascii_hexdigit()) => name,
+        _ => function,
+    };
+    let in_kernel = address >> 63 == 1;
+    if address == 0 && function == "[unknown]" {
+        return None;
+    }
+    let module = match module {
+        "[unknown]" => "",
+        _ if in_kernel => "[kernel]",
+        module => module,
+    };
+    Some(Frame { function: function.trim(), module, in_kernel })
+}
+
+/// Words with their places.
+fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
+    line.split([' ', '\t']).scan(0, |place, word| {
+        let start = *place;
+        *place += word.len() + 1;
+        Some((start, word))
+    })
+}
+
+/// `123.456789:` in nanoseconds.
+fn time(word: &str) -> Option<u64> {
+    let (seconds, fraction) = word.strip_suffix(':')?.split_once('.')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(seconds) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let scale = 10_u64.pow(9 - fraction.len() as u32);
+    let fraction = fraction.parse::<u64>().ok()? * scale;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction)
+}
+
+/// A tid or pid; -1 is "not known".
+fn thread_number(text: &str) -> Option<u32> {
+    text.trim()
+        .parse::<i64>()
+        .ok()
+        .and_then(|number| if number == -1 { Some(u32::MAX) } else { number.try_into().ok() })
+}
+
+/// The word behind `key`.
+fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let (_, behind) = text.split_once(key)?;
+    behind.split_ascii_whitespace().next()
+}
+
+fn between(text: &str, start: &str, end: &str) -> String {
+    let behind = text.split_once(start).map_or("", |(_, behind)| behind);
+    behind.split_once(end).map_or("", |(between, _)| between).to_owned()
+}
+
+/// The state letters of sched_switch.
+fn outcome(state: &str) -> Outcome {
+    match state.chars().next() {
+        _ if state.contains(['X', 'Z', 'x']) => Outcome::Dead,
+        Some('R') | None => Outcome::Preempted,
+        Some('D' | 'I') => Outcome::Blocked(unknown_wait(2)),
+        Some('T') => Outcome::Blocked(unknown_wait(4)),
+        Some('t') => Outcome::Blocked(unknown_wait(8)),
+        Some(_) => Outcome::Blocked(unknown_wait(1)),
+    }
+}
