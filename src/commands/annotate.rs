@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use holdup_decode::code::Code;
+use holdup_decode::code::{Code, CodeError};
 use holdup_findings::derive::stacks::{FunctionCost, function_costs};
 use holdup_report::annotate::{Annotation, MachineCode, render, to_json};
 
@@ -54,6 +54,9 @@ pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result
     super::print(&render(&annotation, &super::style(&std::io::stdout())))
 }
 
+/// Bytes that are shown behind the last place seen of a function whose end is not known.
+const BEHIND: u64 = 64;
+
 /// `file+0xoffset`: a place without a symbol.
 fn is_address(name: &str) -> bool {
     name.rsplit_once("+0x").is_some_and(|(_, hex)| u64::from_str_radix(hex, 16).is_ok())
@@ -65,7 +68,15 @@ fn machine_code(code: &Code, cost: &FunctionCost, asked: &str) -> Result<Machine
     let costliest =
         cost.spots.iter().max_by_key(|(_, spot)| spot.own.ns + spot.below.ns).map(|(offset, _)| *offset);
     let offset = asked.or(costliest).unwrap_or(0);
-    let function = code.function_at(offset).with_context(|| format!("{}+0x{offset:x}", cost.module))?;
+    let known =
+        code.function_at(offset).or_else(|error| match (error, cost.start, cost.spots.last_key_value()) {
+            // The recording knows where it begins; it goes on at least as far as it was seen.
+            (CodeError::NoFunction, Some(start), Some((last, _))) => {
+                code.between(start, last.saturating_add(BEHIND))
+            }
+            _ => Err(error),
+        });
+    let function = known.with_context(|| format!("{}+0x{offset:x}", cost.module))?;
     Ok(MachineCode { offset: function.offset, address: function.address, bytes: function.bytes })
 }
 

@@ -73,29 +73,42 @@ impl<'a> Code<'a> {
 
     /// The function that holds an offset in the file.
     pub fn function_at(&self, file_offset: u64) -> Result<FunctionCode, CodeError> {
-        let endian = self.file.endian();
-        let segment = self.file.elf_program_headers().iter().find_map(|header| {
-            let code = header.p_type(endian) == object::elf::PT_LOAD && header.p_flags(endian).contains(PF_X);
-            let distance = file_offset.checked_sub(header.p_offset(endian))?;
-            (code && distance < header.p_filesz(endian))
-                .then(|| (header.p_vaddr(endian).checked_add(distance), header.p_vaddr(endian)))
-        });
-        let (Some(address), lowest) = segment.ok_or(CodeError::NoFunction)? else {
-            return Err(CodeError::NoFunction);
-        };
+        let (address, lowest) = self.mapped(file_offset).ok_or(CodeError::NoFunction)?;
         let (start, end) = self
             .by_symbol(address)
             .or_else(|| self.by_unwind_entry(address))
             .filter(|(start, _)| *start >= lowest)
             .ok_or(CodeError::NoFunction)?;
-        if end - start > BYTES_MAX {
+        let offset = file_offset.checked_sub(address - start).ok_or(CodeError::NoFunction)?;
+        self.between(offset, offset.saturating_add(end - start))
+    }
+
+    /// The code between two offsets in the file, for functions whose bounds only the recording knows.
+    pub fn between(&self, from: u64, to: u64) -> Result<FunctionCode, CodeError> {
+        let (address, _) = self.mapped(from).ok_or(CodeError::NoFunction)?;
+        let length = to.checked_sub(from).ok_or(CodeError::NoFunction)?;
+        if length > BYTES_MAX {
             return Err(CodeError::TooLarge);
         }
-        let offset = file_offset.checked_sub(address - start).ok_or(CodeError::NoFunction)?;
-        let from = usize::try_from(offset).map_err(|_| CodeError::NoFunction)?;
-        let bytes = self.bytes.get(from..).unwrap_or_default();
-        let bytes = bytes.iter().copied().take((end - start) as usize).collect();
-        Ok(FunctionCode { offset, address: start, bytes })
+        let first = usize::try_from(from).map_err(|_| CodeError::NoFunction)?;
+        let bytes = self.bytes.get(first..).unwrap_or_default();
+        Ok(FunctionCode {
+            offset: from,
+            address,
+            bytes: bytes.iter().copied().take(length as usize).collect(),
+        })
+    }
+
+    /// Address of an offset in an executable segment, and that segment's first.
+    fn mapped(&self, file_offset: u64) -> Option<(u64, u64)> {
+        let endian = self.file.endian();
+        self.file.elf_program_headers().iter().find_map(|header| {
+            let code = header.p_type(endian) == object::elf::PT_LOAD && header.p_flags(endian).contains(PF_X);
+            let distance = file_offset.checked_sub(header.p_offset(endian))?;
+            let lowest = header.p_vaddr(endian);
+            let inside = code && distance < header.p_filesz(endian);
+            inside.then_some((lowest.checked_add(distance)?, lowest))
+        })
     }
 
     fn by_symbol(&self, address: u64) -> Option<(u64, u64)> {
@@ -162,7 +175,10 @@ mod tests {
             function.bytes.len() as u64,
             code.by_symbol(function.address).unwrap().1 - function.address
         );
+        assert_eq!(code.between(offset, offset + function.bytes.len() as u64).unwrap(), function);
         assert_eq!(code.function_at(0).unwrap_err(), CodeError::NoFunction);
+        assert_eq!(code.between(offset, offset - 1).unwrap_err(), CodeError::NoFunction);
+        assert_eq!(code.between(offset, u64::MAX).unwrap_err(), CodeError::TooLarge);
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct FunctionCost {
     pub module: String,
     /// Build id of the binary as it was mapped; empty if not known.
     pub build_id: Vec<u8>,
+    /// Offset in the file at which the function begins, if it has a symbol.
+    pub start: Option<u64>,
     /// By offset in the binary's file. Of a call, an offset within the call instruction.
     pub spots: BTreeMap<u64, Spot>,
     /// All that the selection holds, of every function.
@@ -120,6 +122,7 @@ fn add(
             functions.entry((frame.module.clone(), frame.function.clone())).or_insert_with(|| FunctionCost {
                 function: trace.frame_name(*id),
                 module: frame.module.clone(),
+                start: frame.offset.checked_sub(frame.function_offset).filter(|_| !frame.function.is_empty()),
                 ..FunctionCost::default()
             });
         let spot = function.spots.entry(frame.offset).or_default();
