@@ -60,7 +60,8 @@ impl Trace {
         self.waits.get(id.index()).unwrap_or(&NONE)
     }
 
-    /// Name of a frame for people: the function, else `module+0xoffset`.
+    /// Name of a frame for people: the function, else `module+0xstart` of the function, as far as its start is
+    /// known.
     pub fn frame_name(&self, id: FrameId) -> String {
         match self.frames.get(id.index()) {
             None => "?".to_owned(),
@@ -68,7 +69,7 @@ impl Trace {
             Some(frame) if frame.module.is_empty() => format!("0x{:x}", frame.offset),
             Some(frame) => {
                 let file = frame.module.rsplit('/').next().unwrap_or(&frame.module);
-                format!("{file}+0x{:x}", frame.offset)
+                format!("{file}+0x{:x}", frame.offset.saturating_sub(frame.function_offset))
             }
         }
     }

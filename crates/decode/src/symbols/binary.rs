@@ -188,7 +188,9 @@ impl Binary<'_> {
             }
         }
         let is_poor = !self.elf.has_symbol_table() && !self.elf.has_dwarf() && self.debug.is_none();
-        if unnamed.is_none() && is_poor && places.len() < self.wanted.offsets.len() {
+        let is_named = |place: &&Place| place.calls.iter().any(|call| !call.function.is_empty());
+        let named = places.values().filter(is_named).count();
+        if unnamed.is_none() && is_poor && named < self.wanted.offsets.len() {
             unnamed = Some(Unnamed::Stripped(hex(self.elf.gnu_build_id())));
         }
         Answer { places, unnamed }
@@ -212,6 +214,11 @@ impl Binary<'_> {
         });
         let (found, unnamed) = self.debug_information(&addresses);
         let mut places = found.places;
+        // Where a function has no name its start still tells it from others.
+        add_missing(&mut functions, &addresses, |missing| {
+            let nameless = |(address, start)| (address, Place::of_function(String::new(), address - start));
+            self.elf.starts(missing).into_iter().map(nameless).collect()
+        });
         for offset in offsets {
             known.insert(*offset, None);
         }
@@ -285,6 +292,7 @@ fn joined(debug: Option<Place>, symbol: Option<Place>) -> Option<Place> {
     place.distance = symbol.distance;
     let named = symbol.calls.into_iter().next_back().unwrap_or_default();
     if let Some(function) = place.calls.last_mut()
+        && !named.function.is_empty()
         && !is_part_of(&named.function, &function.function)
     {
         // The symbol's name is whole where debug information has a class's or a closure's last part only.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use gimli::{BaseAddresses, EhFrame, EhFrameHdr, UnwindSection};
 use object::elf::{PF_X, PT_LOAD};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ObjectSymbol, SymbolKind};
@@ -125,6 +126,27 @@ impl<'a> Elf<'a> {
     pub fn shared_debug_link(&self) -> Option<(String, &'a [u8])> {
         let (path, build_id) = self.file.gnu_debugaltlink().ok()??;
         Some((String::from_utf8_lossy(path).into_owned(), build_id))
+    }
+
+    /// Starts of the functions that hold `addresses`, by address: unwind tables tell them where no symbol does.
+    pub fn starts(&self, addresses: &[u64]) -> BTreeMap<u64, u64> {
+        self.unwind_starts(addresses).unwrap_or_default()
+    }
+
+    fn unwind_starts(&self, addresses: &[u64]) -> Option<BTreeMap<u64, u64>> {
+        let endian = gimli::LittleEndian;
+        let bases = BaseAddresses::default()
+            .set_eh_frame_hdr(self.section_address(".eh_frame_hdr")?)
+            .set_eh_frame(self.section_address(".eh_frame")?)
+            .set_text(self.section_address(".text").unwrap_or(0));
+        let header = EhFrameHdr::new(self.raw_section(".eh_frame_hdr")?, endian).parse(&bases, 8).ok()?;
+        let frames = EhFrame::new(self.raw_section(".eh_frame")?, endian);
+        let table = header.table()?;
+        let start = |address: u64| {
+            let entry = table.fde_for_address(&frames, &bases, address, EhFrame::cie_from_offset).ok()?;
+            (entry.initial_address() <= address).then(|| entry.initial_address())
+        };
+        Some(addresses.iter().filter_map(|address| Some((*address, start(*address)?))).collect())
     }
 
     /// The functions that hold `addresses`, by address.

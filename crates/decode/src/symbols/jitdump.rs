@@ -123,24 +123,36 @@ fn place(codes: &BTreeMap<u64, Code<'_>>, address: u64, work: &mut u64) -> Optio
     Some(Place { calls: vec![Call { function, file, line }], distance })
 }
 
-/// The last entry of the line table that is not behind the address.
+/// Some runtimes count from the start of the ELF file that `perf inject` makes of the code, behind its header.
+const ELF_HEADER_BYTES: u64 = 64;
+
+/// The last entry of the line table that is not behind the address. A table with one entry that makes no sense is
+/// not believed at all: runtimes have written names that were freed already.
 fn line_at(code: &Code<'_>, distance: u64, work: &mut u64) -> Option<(String, u32)> {
     let mut fields = Fields(code.lines);
-    let (mut file, mut best): (&[u8], _) = (&[], None);
-    for _ in 0..code.line_count {
+    let (mut file, mut best, mut skipped) = ("", None, 0);
+    for entry in 0..code.line_count {
         *work = work.checked_sub(1)?;
         let (address, line, _discriminator) = (fields.u64()?, fields.u32()?, fields.u32()?);
         let name = fields.text()?;
         // 0xff alone: the same file as before.
         if name != [0xff] {
-            file = name;
+            file = std::str::from_utf8(name).ok().filter(|name| is_path(name))?;
         }
-        if address.checked_sub(code.lines_base)? > distance {
-            break;
+        let offset = address.checked_sub(code.lines_base)?;
+        if entry == 0 && offset == ELF_HEADER_BYTES {
+            skipped = ELF_HEADER_BYTES;
         }
-        best = Some((file, line));
+        let offset = offset.checked_sub(skipped).filter(|offset| *offset <= code.length)?;
+        if offset <= distance {
+            best = best.filter(|(_, _, before)| *before > offset).or(Some((file, line, offset)));
+        }
     }
-    best.map(|(file, line)| (String::from_utf8_lossy(file).into_owned(), line))
+    best.map(|(file, line, _)| (file.to_owned(), line))
+}
+
+fn is_path(name: &str) -> bool {
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control)
 }
 
 #[cfg(test)]
@@ -187,6 +199,15 @@ mod tests {
         assert_eq!(call(0x1018), Some(("hot", 6)));
         assert_eq!(places[&0x1018].calls[0].file, "a.js");
         assert_eq!((call(0x1020), call(0x3004), call(0x5004)), (None, None, Some(("cold", 0))));
+    }
+
+    #[test]
+    fn a_table_with_garbage_is_not_believed() {
+        let mut whole = dump();
+        let at = whole.windows(4).position(|bytes| bytes == b"a.js").unwrap();
+        whole[at] = 0x1c;
+        let (places, _) = look_up(&whole, &[0x1018]);
+        assert_eq!((places[&0x1018].calls[0].file.as_str(), places[&0x1018].calls[0].line), ("", 0));
     }
 
     #[test]

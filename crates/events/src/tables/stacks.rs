@@ -148,8 +148,8 @@ pub struct Frame {
     /// The exact place: of a user frame in a file, the offset in that file; else the address. A function has
     /// as many frames as places in it were seen: group by module and function, not by frame.
     pub offset: u64,
-    /// Distance of `offset` from the start of the symbol that holds it (bytes), if there is a symbol; frames
-    /// that were inlined into that function have the same.
+    /// Distance of `offset` from the start of the function that holds it (bytes), which is known by its symbol,
+    /// or without a name by unwind tables; else 0. Frames that were inlined into that function have the same.
     pub function_offset: u64,
     /// Source file, as the debug information names it; empty if not known.
     pub file: String,
