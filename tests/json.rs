@@ -145,7 +145,7 @@ fn every_command_prints_what_is_documented() {
         let output = run.output().expect("holdup starts");
         let json = std::fs::read(&file).unwrap_or_else(|_| output.stdout.clone());
         let _ = std::fs::remove_file(&file);
-        let section = if command == "attach" { "run" } else { command };
+        let section = if ["attach", "import"].contains(&command) { "run" } else { command };
         check(section, &output, &json);
         tested.push(command.to_owned());
     };
@@ -161,6 +161,10 @@ fn every_command_prints_what_is_documented() {
     other.wait().expect("wait");
     test("report", &[], &|run| {
         run.arg(&recording);
+    });
+    let perf = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/imports/samples.perf");
+    test("import", &[perf], &|run| {
+        run.arg("-o").arg(scratch.join("imported.holdup"));
     });
     test("list", &[], &|_| ());
     test("doctor", &[], &|_| ());

@@ -29,6 +29,7 @@ pub struct OwnFiles<'a> {
 impl<'a> OwnFiles<'a> {
     /// For the recording with this manifest.
     pub fn new(roots: &'a Roots, manifest: &Manifest) -> OwnFiles<'a> {
+        super::shrunk::read_as_zeros();
         OwnFiles {
             roots,
             start_ns: manifest.start_ns,
@@ -74,8 +75,8 @@ fn open(path: &Path) -> Option<File> {
 
 /// Maps it, so that of a gigabyte of debug information only what is looked at is read.
 fn map(file: &File) -> Option<Bytes> {
-    // SAFETY: the bytes are only ever read, as foreign ones. Who cuts the file short meanwhile ends us by a
-    // signal: linkers and package managers replace files, they do not.
+    // SAFETY: the bytes are only ever read, as foreign ones. Where the file is cut short meanwhile, they turn to
+    // zeros (`shrunk`).
     let mapped = unsafe { memmap2::Mmap::map(file) }.ok()?;
     Some(Arc::new(mapped))
 }

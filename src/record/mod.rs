@@ -8,6 +8,7 @@ mod lower;
 mod names_cache;
 pub mod place;
 mod roots;
+mod shrunk;
 mod stack_tables;
 
 use std::ffi::OsString;
