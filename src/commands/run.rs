@@ -50,7 +50,7 @@ pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
         };
         let mut text = holdup_report::render(&trace, &analysis, &[], &style)?;
         text.push_str(&format!(
-            "\nMore: holdup report {} ledger threads cpus locks syscalls sched\n",
+            "\nMore: holdup report {} ledger threads cpus locks syscalls sched stacks\n",
             path.display()
         ));
         text
