@@ -10,10 +10,12 @@ use crate::analysis::Derived;
 use crate::derive::class::Class;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::occupancy::Stall;
+use crate::derive::own_places;
 use crate::derive::parallel;
 use crate::derive::syscall_names::syscall_name;
 use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Evidence, Gain};
+use crate::wording::percent;
 
 /// The trace and its facts.
 #[derive(Clone, Copy)]
@@ -164,6 +166,15 @@ impl<'a> Scene<'a> {
         let mut calls: Vec<DiskWaits> = by_number.into_values().collect();
         calls.sort_by_key(|call| (std::cmp::Reverse(call.ns), call.number));
         calls
+    }
+
+    /// A sentence on the function of the program from which most of the waits that `matches` come; none if no
+    /// stack tells.
+    pub fn waits_come_from(&self, matches: impl Fn(&Slice) -> bool + Sync) -> Option<String> {
+        let places = own_places::waits(self.trace, matches);
+        let (place, share) = places.first()?;
+        let stacks = if self.trace.manifest.stacks == "all" { "" } else { ", by the stacks that were taken" };
+        Some(format!("{} of it comes from {place}{stacks}.", percent(*share)))
     }
 
     /// The class of a blocked slice, timers aside.

@@ -1,12 +1,13 @@
 //! The locks that threads waited for.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use holdup_events::event::WakeContext;
-use holdup_events::tables::{Frame, FrameKind, Slice, ThreadState};
-use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Trace, WaitId, WaitReason};
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{FrameId, ProcessId, ThreadId, Trace, WaitId, WaitReason};
 
+use super::own_places::{OwnFrames, Places};
 use super::parallel;
 
 /// One lock (a futex word of one process, or a file's lock).
@@ -83,10 +84,11 @@ pub fn derive(trace: &Trace) -> Vec<LockUse> {
     if index.locks.is_empty() {
         return Vec::new();
     }
+    let own = OwnFrames::new(trace);
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let mut sums = BTreeMap::new();
-        let mut places = Places { trace, of_stack: HashMap::new() };
+        let mut places = Places::new(trace, &own);
         for thread in groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target) {
             add_thread(trace, thread, &index, &mut sums, &mut places);
         }
@@ -201,60 +203,6 @@ fn releaser(trace: &Trace, slice: &Slice, lock: (ProcessId, u64, WaitReason)) ->
     (wakeup.context == WakeContext::Thread && same).then_some(wakeup.waker)
 }
 
-/// Where in the program a stack is: its first frame that is not of a threading library.
-pub struct Places<'a> {
-    trace: &'a Trace,
-    of_stack: HashMap<StackId, Option<FrameId>>,
-}
-
-impl<'a> Places<'a> {
-    /// With nothing remembered yet.
-    pub fn new(trace: &'a Trace) -> Places<'a> {
-        Places { trace, of_stack: HashMap::new() }
-    }
-
-    /// The program's own frame nearest to the leaf.
-    pub fn of(&mut self, stack: StackId) -> Option<FrameId> {
-        if stack == StackId::NONE {
-            return None;
-        }
-        *self.of_stack.entry(stack).or_insert_with(|| {
-            let own =
-                |id: &FrameId| self.trace.frames.get(id.index()).is_some_and(|frame| !is_plumbing(frame));
-            self.trace.stack_frames(stack).find(own)
-        })
-    }
-}
-
-/// Libraries that a program blocks through; a frame of theirs does not say where in the program it is.
-const PLUMBING_FILES: [&str; 8] =
-    ["libc.", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libc++", "libgcc_s"];
-/// Sources of standard libraries: their inlined functions are in the program's own file.
-const PLUMBING_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
-/// The same, linked into the program.
-const PLUMBING_FUNCTIONS: [&str; 9] = [
-    "std::",
-    "core::",
-    "parking_lot",
-    "lock_api::",
-    "pthread_",
-    "__pthread_",
-    "__lll_lock",
-    "futex_",
-    "__futex_",
-];
-
-fn is_plumbing(frame: &Frame) -> bool {
-    let file = frame.module.rsplit('/').next().unwrap_or("");
-    let function = frame.function.trim_start_matches('<');
-    frame.kind == FrameKind::Kernel
-        || frame.module.starts_with('[')
-        || (frame.module.is_empty() && frame.function.is_empty())
-        || PLUMBING_FILES.iter().any(|name| file.starts_with(name))
-        || PLUMBING_SOURCES.iter().any(|place| frame.file.starts_with(place))
-        || PLUMBING_FUNCTIONS.iter().any(|name| function.starts_with(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,21 +212,5 @@ mod tests {
         let sorted: Vec<u64> = (1..=100).collect();
         assert_eq!((percentile(&sorted, 50), percentile(&sorted, 99)), (50, 99));
         assert_eq!((percentile(&[7], 50), percentile(&[7], 99), percentile(&[], 50)), (7, 7, 0));
-    }
-
-    #[test]
-    fn libraries_are_not_the_program() {
-        let frame = |function: &str, module: &str| Frame {
-            kind: FrameKind::User,
-            function: function.into(),
-            module: module.into(),
-            ..Frame::default()
-        };
-        assert!(is_plumbing(&frame("__lll_lock_wait", "/usr/lib/libc.so.6")));
-        assert!(is_plumbing(&frame("std::sys::sync::mutex::futex::Mutex::lock_contended", "/bin/app")));
-        assert!(!is_plumbing(&frame("main", "/bin/app")));
-        let inlined = Frame { file: "/usr/include/c++/12/mutex".into(), ..frame("lock", "/bin/app") };
-        assert!(is_plumbing(&inlined));
-        assert!(!is_plumbing(&frame("", "/bin/app")));
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let total: u64 = calls.iter().map(|call| call.ns).sum();
     let waits: u64 = calls.iter().map(|call| call.waits).sum();
     let Some(worst) = calls.first() else { return Ok(Vec::new()) };
-    let summary = vec![format!(
+    let mut summary = vec![format!(
         "Threads waited {} for the disk ({} of their time), in {}; {} for {} of that.",
         time(total),
         percent(scene.of_thread_time(total)),
@@ -54,6 +54,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         worst.name(),
         percent(worst.ns as f64 / total.max(1) as f64),
     )];
+    summary.extend(scene.waits_come_from(|slice| scene.class(slice) == Some(Class::IoWait)));
     let confidence = if waits >= WAITS_SURE { Confidence::High } else { Confidence::Medium };
     Ok(vec![Finding {
         rule: INFO.name,

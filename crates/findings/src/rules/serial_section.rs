@@ -36,7 +36,7 @@ use holdup_events::{ProcessId, ThreadId, WaitReason};
 
 use super::{Info, Verdict};
 use crate::derive::class::Class;
-use crate::derive::locks::Places;
+use crate::derive::own_places::{OwnFrames, Places};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
@@ -140,7 +140,8 @@ fn waiting_ns(scene: &Scene) -> u64 {
 
 /// Where the lone thread spent the serial time, with the share of its samples there.
 fn hottest(scene: &Scene, lone: ThreadId) -> (Option<String>, f64) {
-    let mut places = Places::new(scene.trace);
+    let own = OwnFrames::new(scene.trace);
+    let mut places = Places::new(scene.trace, &own);
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
     let mut all = 0;
     for ((_, stack), samples) in

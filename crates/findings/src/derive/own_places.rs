@@ -1,0 +1,150 @@
+//! Where in the program a stack is: its first frame that is not of a library through which programs block.
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdup_events::tables::{Frame, FrameKind, Slice};
+use holdup_events::{FrameId, StackId, ThreadId, Trace};
+
+use super::parallel;
+
+/// For each frame, which one stands for its function; none if it is no place of the program.
+pub struct OwnFrames {
+    stands_for: Vec<Option<FrameId>>,
+}
+
+impl OwnFrames {
+    /// Looks at every frame of the trace once.
+    pub fn new(trace: &Trace) -> OwnFrames {
+        let mut first: HashMap<(&str, &str, u64), FrameId> = HashMap::new();
+        let stands_for = trace.frames.iter().enumerate().map(|(row, frame)| {
+            if is_plumbing(frame) {
+                return None;
+            }
+            // Without a name the function's start tells; a name may have several starts (inlined).
+            let start = frame.offset.wrapping_sub(frame.function_offset);
+            let start = if frame.function.is_empty() { start } else { 0 };
+            let key = (frame.module.as_str(), frame.function.as_str(), start);
+            Some(*first.entry(key).or_insert(FrameId(row as u32)))
+        });
+        OwnFrames { stands_for: stands_for.collect() }
+    }
+
+    fn of(&self, frame: FrameId) -> Option<FrameId> {
+        self.stands_for.get(frame.index()).copied().flatten()
+    }
+}
+
+/// The place of each stack, remembered.
+pub struct Places<'a> {
+    trace: &'a Trace,
+    own: &'a OwnFrames,
+    of_stack: HashMap<StackId, Option<FrameId>>,
+}
+
+impl<'a> Places<'a> {
+    /// With nothing remembered yet.
+    pub fn new(trace: &'a Trace, own: &'a OwnFrames) -> Places<'a> {
+        Places { trace, own, of_stack: HashMap::new() }
+    }
+
+    /// The program's own function nearest to the leaf, as the frame that stands for it.
+    pub fn of(&mut self, stack: StackId) -> Option<FrameId> {
+        if stack == StackId::NONE {
+            return None;
+        }
+        let (trace, own) = (self.trace, self.own);
+        *self.of_stack.entry(stack).or_insert_with(|| trace.stack_frames(stack).find_map(|id| own.of(id)))
+    }
+}
+
+/// From where in the program target threads wait: (function, share of the waiting whose stack was taken), the
+/// greatest first. A sampled stack stands for as many waits as its probability says.
+pub fn waits(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Vec<(String, f64)> {
+    let own = OwnFrames::new(trace);
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let mut places = Places::new(trace, &own);
+        let mut sums: BTreeMap<FrameId, u64> = BTreeMap::new();
+        let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
+        for slice in targets.flat_map(|thread| trace.slices.of(thread)).filter(&matches) {
+            if let Some(frame) = places.of(slice.stack) {
+                *sums.entry(frame).or_default() += slice.duration().0 * u64::from(slice.stack_every.max(1));
+            }
+        }
+        sums
+    });
+    let mut sums: BTreeMap<FrameId, u64> = BTreeMap::new();
+    for (frame, ns) in parts.into_iter().flatten() {
+        *sums.entry(frame).or_default() += ns;
+    }
+    let total = sums.values().sum::<u64>().max(1) as f64;
+    let mut ranked: Vec<(FrameId, u64)> = sums.into_iter().collect();
+    ranked.sort_by_key(|(frame, ns)| (std::cmp::Reverse(*ns), *frame));
+    ranked.into_iter().map(|(frame, ns)| (trace.frame_name(frame), ns as f64 / total)).collect()
+}
+
+/// Libraries that a program blocks through; a frame of theirs does not say where in the program it is.
+const PLUMBING_FILES: [&str; 8] =
+    ["libc.", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libc++", "libgcc_s"];
+/// Sources of standard libraries: their inlined functions are in the program's own file.
+const PLUMBING_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
+/// The same, linked into the program.
+const PLUMBING_FUNCTIONS: [&str; 9] = [
+    "std::",
+    "core::",
+    "parking_lot",
+    "lock_api::",
+    "pthread_",
+    "__pthread_",
+    "__lll_lock",
+    "futex_",
+    "__futex_",
+];
+
+fn is_plumbing(frame: &Frame) -> bool {
+    let file = frame.module.rsplit('/').next().unwrap_or("");
+    let function = frame.function.trim_start_matches('<');
+    frame.kind == FrameKind::Kernel
+        || frame.module.starts_with('[')
+        || (frame.module.is_empty() && frame.function.is_empty())
+        || PLUMBING_FILES.iter().any(|name| file.starts_with(name))
+        || PLUMBING_SOURCES.iter().any(|place| frame.file.starts_with(place))
+        || PLUMBING_FUNCTIONS.iter().any(|name| function.starts_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_not_the_program() {
+        let frame = |function: &str, module: &str| Frame {
+            kind: FrameKind::User,
+            function: function.into(),
+            module: module.into(),
+            ..Frame::default()
+        };
+        assert!(is_plumbing(&frame("__lll_lock_wait", "/usr/lib/libc.so.6")));
+        assert!(is_plumbing(&frame("std::sys::sync::mutex::futex::Mutex::lock_contended", "/bin/app")));
+        assert!(!is_plumbing(&frame("main", "/bin/app")));
+        let inlined = Frame { file: "/usr/include/c++/12/mutex".into(), ..frame("lock", "/bin/app") };
+        assert!(is_plumbing(&inlined));
+        assert!(!is_plumbing(&frame("", "/bin/app")));
+    }
+
+    #[test]
+    fn two_places_of_one_function_are_one() {
+        let at = |offset, function_offset, function: &str| Frame {
+            kind: FrameKind::User,
+            module: "/bin/app".into(),
+            function: function.into(),
+            offset,
+            function_offset,
+            ..Frame::default()
+        };
+        let frames = vec![at(10, 2, "f"), at(14, 6, "f"), at(30, 3, ""), at(33, 6, ""), at(40, 0, "")];
+        let own = OwnFrames::new(&Trace { frames, ..Trace::default() });
+        let stands_for: Vec<_> = (0..5).map(|row| own.of(FrameId(row)).unwrap().0).collect();
+        assert_eq!(stands_for, [0, 0, 2, 2, 4]);
+    }
+}
