@@ -26,18 +26,25 @@ pub fn load(options: &Options) -> Result<Object, CaptureError> {
     open.load().map_err(|error| refused(&error))
 }
 
+/// Processes whose mappings are known at a time, where they are allocated in advance (16 KiB each).
+const PROCESSES_PREALLOCATED: u32 = 512;
+
 fn configure(open: &mut OpenObject, options: &Options) -> Result<(), CaptureError> {
+    let types = KernelTypes::load();
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name.contains("configuration")
             && let Some(values) = map.initial_value_mut()
         {
             write_configuration(values, options);
+        } else if name == "unwind_processes" && !types.has_function("bpf_mem_alloc_init") {
+            // Before 6.1 programs on perf events may only use maps that are allocated in advance.
+            map.set_map_flags(0).map_err(|error| refused(&error))?;
+            map.set_max_entries(PROCESSES_PREALLOCATED).map_err(|error| refused(&error))?;
         } else if name == "records" {
             map.set_max_entries(options.ring_bytes).map_err(|error| refused(&error))?;
         }
     }
-    let types = KernelTypes::load();
     let hands_over_state = types.switch_hands_over_state();
     for mut program in open.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
