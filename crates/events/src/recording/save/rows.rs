@@ -7,7 +7,7 @@ use crate::recording::parquet::{TableWriter, Values, schema};
 use crate::tables::{SampleRow, SliceRow, Steal, Wakeup};
 
 /// Rows of a group: about 50 MB in memory at the most.
-const GROUP_ROWS: usize = 1 << 20;
+const GROUP_ROWS: usize = 1 << 18;
 
 /// A row of a long table.
 pub trait Row: Copy {
