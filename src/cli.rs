@@ -168,6 +168,9 @@ pub struct StackArgs {
     /// As a tree from callees up to their callers
     #[arg(long)]
     pub callers: bool,
+    /// Waits as a tree, each going on with who ended it and the stack with which that was done
+    #[arg(long, conflicts_with = "callers")]
+    pub wakers: bool,
     /// Leave out what is less than this share
     #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
     pub min: Option<f64>,
@@ -232,6 +235,8 @@ pub enum FlameChoice {
     OnCpu,
     /// All else, by class
     OffCpu,
+    /// Waiting, each stack going on with the threads that ended the wait (waker chains)
+    Wakers,
     /// Both, side by side
     All,
 }

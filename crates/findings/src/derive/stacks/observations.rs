@@ -80,6 +80,8 @@ pub struct Observation {
     pub reason: WaitReason,
     /// [`StackId::NONE`]: time of which no stack tells.
     pub stack: StackId,
+    /// The thread that the stack is of: another than `thread` if it is lent.
+    pub seen_of: ThreadId,
     /// When: the sample's moment, the slice's start. 0 of time without a stack.
     pub at: Timestamp,
     /// Length of the slice itself; 0 of a sample.
@@ -101,6 +103,7 @@ impl Default for Observation {
             class: Class::Unknown,
             reason: WaitReason::Unknown,
             stack: StackId::NONE,
+            seen_of: ThreadId(0),
             at: Timestamp(0),
             length: Duration::ZERO,
             weight_ns: 0,
@@ -296,6 +299,7 @@ fn add_samples(trace: &Trace, selection: &Selection, parts: &mut [Part], observe
                 thread: part.thread,
                 class,
                 stack: sample.stack,
+                seen_of: part.thread,
                 at: sample.at,
                 basis: Basis::Samples,
                 ..Observation::default()
@@ -387,6 +391,7 @@ impl Walk<'_> {
             class,
             reason,
             stack: slice.stack,
+            seen_of: slice.thread,
             at: slice.start,
             length,
             weight_ns: length.0,
