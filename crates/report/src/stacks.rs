@@ -135,6 +135,9 @@ pub(crate) fn to_json(trace: &Trace, ask: &StackAsk) -> Value {
         "slices": observed.slices,
         "slices_with_stack": observed.slices_with_stack,
         "slices_sampled": observed.slices_sampled,
+        "wakers": observed.wakers,
+        "wakers_with_stack": observed.wakers_with_stack,
+        "wakers_sampled": observed.wakers_sampled,
         "share_min": ask.share_min,
         "function": ask.function,
         "functions": rows.iter().filter(|row| enough(&row.cumulated)).map(|row| flat(&profile, row))

@@ -131,6 +131,12 @@ pub struct Observed {
     pub slices_with_stack: u64,
     /// Some stacks of blocked threads stand for others, too.
     pub slices_sampled: bool,
+    /// Waits with a stack that a thread of the program ended; like the next, only where wakers were asked for.
+    pub wakers: u64,
+    /// How many of them have their waker's stack.
+    pub wakers_with_stack: u64,
+    /// Some of those stand for others, too.
+    pub wakers_sampled: bool,
 }
 
 /// What makes observations alike.

@@ -36,7 +36,16 @@ pub fn derive(trace: &Trace, selection: &Selection, folding: &Folding) -> Profil
     for seen in observations {
         let row = chains.paths.of(seen.stack, seen.class);
         let wait = chains.wait_of(&seen);
-        match wait.as_ref().and_then(|wait| Some((wait, chains.waker_of(wait)?))) {
+        let ended = wait.as_ref().and_then(|wait| Some((wait, chains.waker_of(wait)?)));
+        if let Some((_, wakeup)) = &ended
+            && wakeup.stack_every > 0
+            && !seen.lent
+        {
+            observed.wakers += 1;
+            observed.wakers_with_stack += u64::from(wakeup.stack != StackId::NONE);
+            observed.wakers_sampled |= wakeup.stack_every > 1;
+        }
+        match ended {
             Some((wait, wakeup)) if wakeup.stack_every > 1 => {
                 let waker = chains.mark(&wakeup);
                 let Observation { thread, class, reason, .. } = seen;

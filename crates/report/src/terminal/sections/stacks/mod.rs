@@ -77,6 +77,14 @@ fn basis(profile: &Profile) -> String {
         let with = count(observed.slices_with_stack);
         text.push_str(&format!("Stacks of {with} of {of}, each with its own time: exact. "));
     }
+    if observed.wakers > 0 {
+        let of = count(observed.wakers);
+        let with = count(observed.wakers_with_stack);
+        let sure = if observed.wakers_sampled { "an estimate" } else { "exact" };
+        text.push_str(&format!(
+            "Wakers' stacks of {with} of {of} that the program's threads ended: {sure}. "
+        ));
+    }
     if !profile.all.is_exact() {
         text.push_str("± is one standard error.");
     }
