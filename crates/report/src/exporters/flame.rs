@@ -25,7 +25,7 @@ impl Exporter for Format {
             name: "flame",
             summary: "A flame graph (SVG) of on-CPU and waiting time, or of what changed (--against)",
             extension: "svg",
-            cannot_carry: "threads, when it happened, CPUs, wakeups, findings, errors of sampled figures",
+            cannot_carry: "threads, when it happened, CPUs, findings, errors of sampled figures",
         }
     }
 
@@ -167,6 +167,8 @@ mod tests {
         assert_eq!(said, wanted);
         let on_cpu = Options { flame: FlameTime::OnCpu, ..Options::default() };
         assert_eq!(titles(&written(&on_cpu))[0], "useful 8.00 ms (100.0 %)");
+        let wakers = Options { flame: FlameTime::Wakers, ..Options::default() };
+        assert_eq!(titles(&written(&wakers)), ["lock-wait 8.00 ms (100.0 %)"]);
     }
 
     #[test]
