@@ -12,7 +12,7 @@
 struct configuration {
 	__u32 follow_all;        /* every process with an address space is a target */
 	__u32 recorder_tgid;     /* never a target */
-	__u32 blocked_stacks;    /* of threads that block: 0 none, ~0 all, else as many as `stack_budget` says */
+	__u32 blocked_stacks;    /* of threads that block, and of wakers: 0 none, ~0 all, else as many as `stack_budget` says */
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 
@@ -37,7 +37,7 @@ struct {
 
 /* What the programs cost: one run in TIMED_EVERY is timed (crates/capture/src/bpf/probe_cost.rs). */
 enum { PROBE_SWITCH = 0, PROBE_WAKING = 1, PROBE_SAMPLE = 2, PROBE_CONTEXT = 3, PROBE_LIFECYCLE = 4,
-       PROBE_STACK = 5, /* a part of PROBE_SWITCH */ PROBES = 6 };
+       PROBE_STACK = 5, /* a part of PROBE_SWITCH */ PROBE_WAKER_STACK = 6, /* of PROBE_WAKING */ PROBES = 7 };
 #define TIMED_EVERY 32
 
 struct probe_time {
@@ -47,13 +47,20 @@ struct probe_time {
 	__u64 timed_sq_ns2;
 };
 
+/* Of what stacks are drawn, each with a window of its own. */
+enum stack_draw { DRAW_BLOCKED = 0, DRAW_WAKER = 1, STACK_DRAWS = 2 };
+
+struct draw {
+	__u64 window_start_ns;
+	__u32 seen_in_window;
+	__u32 every;
+};
+
 struct per_cpu {
 	__u32 next_seq[WIRE_STREAMS];
 	__u32 context;            /* nesting bits of interrupt handlers, CONTEXT_* */
 	__u64 lost[WIRE_STREAMS];
-	__u64 window_start_ns;    /* the stack-sampling window */
-	__u32 window_blocks;
-	__u32 stack_every;
+	struct draw draws[STACK_DRAWS];
 	__u32 last_target;        /* a tgid found in `targets`, while the generation lasts */
 	__u32 last_generation;
 	struct probe_time probes[PROBES];

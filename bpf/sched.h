@@ -89,7 +89,7 @@ static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct
 					  struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
 {
 	bool take;
-	__u32 every = draw_stack(cpu, now, &take);
+	__u32 every = draw_stack(cpu, DRAW_BLOCKED, now, &take);
 	struct wire_switch_blocked *out;
 	__u64 stack = 0, began;
 
@@ -169,19 +169,16 @@ static __always_inline __u8 wake_context(struct per_cpu *cpu)
 	return WIRE_CONTEXT_THREAD;
 }
 
-static __always_inline void fill_waking(struct wire_waking *waking, struct per_cpu *cpu, struct task_struct *wakee)
+static __always_inline void fill_waking(struct wire_waking *waking, struct per_cpu *cpu, struct task_struct *wakee,
+					struct task_struct *waker, __u8 context, __u64 now)
 {
-	struct task_struct *waker = bpf_get_current_task_btf();
-
-	fill_header(&waking->header, cpu, WIRE_WAKING, WIRE_STREAM_SCHED, bpf_ktime_get_ns());
-	waking->header.flags = wake_context(cpu);
+	fill_header(&waking->header, cpu, WIRE_WAKING, WIRE_STREAM_SCHED, now);
+	waking->header.flags = context;
 	waking->wakee_tid = wakee->pid;
 	waking->waker_tid = waker->pid;
-	waking->target_cpu = ~0u;
 	waking->waker_syscall = -1;
 	waking->waker_object = 0;
-	waking->stack = 0;
-	if (waking->header.flags == WIRE_CONTEXT_THREAD && waker->mm) {
+	if (context == WIRE_CONTEXT_THREAD && waker->mm) {
 		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(waker);
 
 		waking->waker_syscall = (__s32)regs->orig_ax;
@@ -190,19 +187,47 @@ static __always_inline void fill_waking(struct wire_waking *waking, struct per_c
 	}
 }
 
+/*
+ * The stack with which a thread of the program wakes another; `every` as in struct wire_waking. A thread that
+ * wakes itself had not left its CPU yet: that ends no wait, and comes with interrupts on.
+ */
+static __always_inline __u64 waker_stack(void *ctx, struct per_cpu *cpu, struct task_struct *waker, __u64 now,
+					 __u32 *every)
+{
+	__u64 stack, began;
+	bool take;
+
+	*every = draw_stack(cpu, DRAW_WAKER, now, &take);
+	if (!take)
+		return 0;
+	began = probe_begin(cpu, PROBE_WAKER_STACK);
+	stack = take_stack(ctx, cpu, SCRATCH_WAKER, waker, false, now);
+	probe_end(cpu, PROBE_WAKER_STACK, began);
+	return stack;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *wakee)
 {
+	struct task_struct *waker = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
 	struct wire_waking *waking;
-	__u64 began;
+	__u64 began, now, stack = 0;
+	__u32 every = 0;
+	__u8 context;
 
 	if (!cpu || !is_target(wakee, cpu))
 		return 0;
 	began = probe_begin(cpu, PROBE_WAKING);
+	now = bpf_ktime_get_ns();
+	context = wake_context(cpu);
+	if (context == WIRE_CONTEXT_THREAD && waker->mm && waker->pid != wakee->pid && is_target(waker, cpu))
+		stack = waker_stack(ctx, cpu, waker, now, &every);
 	waking = bpf_ringbuf_reserve(&records, sizeof(*waking), 0);
 	if (waking) {
-		fill_waking(waking, cpu, wakee);
+		fill_waking(waking, cpu, wakee, waker, context, now);
+		waking->stack_every = every;
+		waking->stack = stack;
 		bpf_ringbuf_submit(waking, BPF_RB_NO_WAKEUP);
 	} else {
 		count_lost(cpu, WIRE_STREAM_SCHED);

@@ -56,8 +56,8 @@ struct stack_scratch {
 	__u64 addresses[KERNEL_FRAMES_MAX + USER_FRAMES_MAX];
 };
 
-/* One slot for the scheduler's programs (interrupts off), one for samples (an interrupt of those). */
-enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCHES = 2 };
+/* One slot for switches (interrupts off), one for samples (an interrupt), one for wakers (interrupts as they are). */
+enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCH_WAKER = 2, SCRATCHES = 3 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -297,27 +297,28 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	return send_stack(cpu, stack, id ? id : 1, at_ns);
 }
 
-/* How many stacks of blocked threads a CPU may take in a window; user space adjusts it to what they cost. */
+/* How many stacks a CPU may take in a window, by enum stack_draw; user space adjusts it to what they cost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, STACK_DRAWS);
 	__type(key, __u32);
 	__type(value, __u32);
 } stack_budget SEC(".maps");
 
-static __always_inline __u32 stacks_per_window(void)
+static __always_inline __u32 stacks_per_window(__u32 draw)
 {
-	__u32 zero = 0, *found = bpf_map_lookup_elem(&stack_budget, &zero);
+	__u32 *found = bpf_map_lookup_elem(&stack_budget, &draw);
 
 	return found && *found ? *found : 1;
 }
 
 /*
- * Whether this blocking switch gets a stack: with probability 1/every, where `every` follows the
- * rate of blocks in the last window, so that about as many are taken as the budget allows. 0: no.
+ * Whether this block or wakeup gets a stack: with probability 1/every, where `every` follows their
+ * rate in the last window, so that about as many are taken as the budget allows. 0: no.
  */
-static __always_inline __u32 draw_stack(struct per_cpu *cpu, __u64 at_ns, bool *take)
+static __always_inline __u32 draw_stack(struct per_cpu *cpu, enum stack_draw kind, __u64 at_ns, bool *take)
 {
+	struct draw *draw = &cpu->draws[kind];
 	__u32 every;
 
 	*take = false;
@@ -327,19 +328,19 @@ static __always_inline __u32 draw_stack(struct per_cpu *cpu, __u64 at_ns, bool *
 		*take = true;
 		return 1;
 	}
-	if (at_ns - cpu->window_start_ns > WINDOW_NS) {
+	if (at_ns - draw->window_start_ns > WINDOW_NS) {
 		/* A window longer than asked only makes the rate look lower: at most one window of extra stacks. */
-		__u64 windows = (at_ns - cpu->window_start_ns) / WINDOW_NS;
-		__u32 wanted = stacks_per_window();
-		__u64 blocks = windows ? cpu->window_blocks / windows : cpu->window_blocks;
+		__u64 windows = (at_ns - draw->window_start_ns) / WINDOW_NS;
+		__u32 wanted = stacks_per_window(kind);
+		__u64 seen = windows ? draw->seen_in_window / windows : draw->seen_in_window;
 
-		every = (blocks + wanted - 1) / wanted;
-		cpu->stack_every = every > 65535 ? 65535 : every ? every : 1;
-		cpu->window_start_ns = at_ns;
-		cpu->window_blocks = 0;
+		every = (seen + wanted - 1) / wanted;
+		draw->every = every > 65535 ? 65535 : every ? every : 1;
+		draw->window_start_ns = at_ns;
+		draw->seen_in_window = 0;
 	}
-	cpu->window_blocks++;
-	every = cpu->stack_every;
+	draw->seen_in_window++;
+	every = draw->every;
 	if (!every)
 		every = 1;
 	*take = every == 1 || bpf_get_prandom_u32() % every == 0;

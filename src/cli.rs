@@ -65,10 +65,10 @@ pub struct RecordArgs {
     /// On-CPU samples per second and CPU; 0 takes none
     #[arg(long, value_name = "HZ", default_value_t = 499, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub freq: u32,
-    /// CPU time that recording may take, in percent of all CPUs: stacks of blocking threads are sampled to keep to it
+    /// CPU time that recording may take, in percent of all CPUs: stacks of waits and wakers are sampled to keep to it
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = parse_percent)]
     pub budget: f64,
-    /// Stacks of threads that block: every one, a fair sample within the budget, or none
+    /// Stacks of threads that block, and of those that wake them: every one, a fair sample within the budget, or none
     #[arg(long, value_enum, default_value_t = StackChoice::Sampled)]
     pub stacks: StackChoice,
     /// How much of the kernel to use; `auto` takes the best that this machine allows
@@ -168,6 +168,9 @@ pub struct StackArgs {
     /// As a tree from callees up to their callers
     #[arg(long)]
     pub callers: bool,
+    /// Waits as a tree, each going on with who ended it and the stack with which that was done
+    #[arg(long, conflicts_with = "callers")]
+    pub wakers: bool,
     /// Leave out what is less than this share
     #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
     pub min: Option<f64>,
@@ -232,6 +235,8 @@ pub enum FlameChoice {
     OnCpu,
     /// All else, by class
     OffCpu,
+    /// Waiting, each stack going on with the threads that ended the wait (waker chains)
+    Wakers,
     /// Both, side by side
     All,
 }

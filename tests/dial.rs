@@ -176,3 +176,63 @@ fn polling_tells_running_and_long_waits() {
         record(&scratch, "proc", "--threads 1 --seconds 2 --lock 200 --sleep 300 --pipe 250");
     agrees(&report, &dial, &|class| class != "io-wait");
 }
+
+/// With every stack asked for, each wakeup by a thread of the program has its stack, which names the function that
+/// did it: the partner unlocks in `hold`, and writes its answer in `serve`.
+#[test]
+fn wakers_are_named() {
+    let scratch = Scratch::new("dial-wakers");
+    if !support::bpf_or_skip(&scratch) {
+        return;
+    }
+    let recording = scratch.join("wakers.holdup");
+    let recorded = holdup(&scratch)
+        .args(["run", "--quiet", "--stacks", "all", "-o"])
+        .arg(&recording)
+        .arg("--")
+        .arg(dial())
+        .args("--threads 2 --seconds 1 --lock 10 --lock-kind pthread --pipe 10".split(' '))
+        .stdout(Stdio::null())
+        .output()
+        .expect("holdup starts");
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    let report = |class: &str| -> Value {
+        let output = holdup(&scratch)
+            .arg("report")
+            .arg(&recording)
+            .args(["--wakers", "--json", "--min", "0", "--class", class])
+            .output()
+            .expect("holdup starts");
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    for (class, function) in [("lock-wait", "::hold"), ("pipe-wait", "partner::serve")] {
+        let report = report(class);
+        let stacks = &report["stacks"];
+        let wakers = stacks["wakers"].as_u64().expect("wakers");
+        assert!(wakers > 0, "{class}: {stacks}");
+        assert_eq!(stacks["wakers_sampled"], false, "{class}");
+        if report["loss"]["events"] == 0 {
+            assert_eq!(stacks["wakers_with_stack"], wakers, "{class}");
+        }
+        assert!(
+            woken_in(&stacks["tree"], function),
+            "{class}: {function} wakes nobody in {:#}",
+            stacks["tree"]
+        );
+    }
+}
+
+/// A path of the tree has a frame like that above its waker's name.
+fn woken_in(tree: &Value, function: &str) -> bool {
+    let mut woken_at: Option<u64> = None;
+    tree.as_array().expect("tree").iter().any(|row| {
+        let depth = row["depth"].as_u64().expect("depth");
+        let name = row["function"].as_str().expect("function");
+        woken_at = woken_at.filter(|at| depth > *at);
+        if name.starts_with("(woken by ") {
+            woken_at.get_or_insert(depth);
+        }
+        woken_at.is_some() && name.contains(function)
+    })
+}

@@ -41,6 +41,7 @@ pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
         flame: match args.flame {
             FlameChoice::OnCpu => FlameTime::OnCpu,
             FlameChoice::OffCpu => FlameTime::OffCpu,
+            FlameChoice::Wakers => FlameTime::Wakers,
             FlameChoice::All => FlameTime::All,
         },
         against: against.as_ref(),

@@ -14,6 +14,7 @@ pub fn asks(args: &StackArgs) -> bool {
     args.function.is_some()
         || args.tree
         || args.callers
+        || args.wakers
         || args.min.is_some()
         || !part.thread.is_empty()
         || part.class.is_some()
@@ -30,7 +31,8 @@ pub fn ask(trace: &Trace, args: &StackArgs) -> Result<StackAsk> {
         classes_named: args.part.class.is_some(),
         folding: rules(&args.part, Folding::built_in())?,
         function: args.function.clone(),
-        shape: match (args.tree, args.callers) {
+        wakers: args.wakers,
+        shape: match (args.tree || args.wakers, args.callers) {
             (_, true) => Shape::Callers,
             (true, _) => Shape::Tree,
             _ => Shape::Flat,

@@ -1,4 +1,7 @@
-//! Keeping to the budget: how many stacks of blocking threads may be taken, by what they cost just now.
+//! Keeping to the budget: how many stacks of blocking threads and of wakers may be taken, by what they cost just now.
+//!
+//! Each of the two may use half of what is left besides the rest of the recording's cost, and what the other
+//! leaves of its half: twice what the other used last is kept for it, so that it can grow.
 
 use std::time::{Duration, Instant};
 
@@ -10,6 +13,8 @@ const EVERY: Duration = Duration::from_millis(100);
 const STACK_NS: f64 = 1_500.0;
 /// Stacks get this share of the budget even where switches alone use it up: a sample is worth more than none.
 const LEAST_SHARE: f64 = 0.1;
+/// Of what the other kind of stacks used last, so much is kept for it.
+const KEPT_FOR_OTHER: f64 = 2.0;
 
 /// Adjusts the number of stacks a window and CPU.
 pub struct Budget {
@@ -27,6 +32,21 @@ struct Spent {
     recorder_ns: u64,
 }
 
+/// What one kind of stacks costs.
+#[derive(Clone, Copy, Debug)]
+struct StackCost {
+    /// One stack (ns).
+    mean_ns: f64,
+    /// All of a window and CPU (ns).
+    used_ns: f64,
+}
+
+impl StackCost {
+    fn new(all: (f64, u64), used_ns: f64) -> StackCost {
+        StackCost { mean_ns: if all.0 > 0.0 { all.0 / all.1 as f64 } else { STACK_NS }, used_ns }
+    }
+}
+
 impl Budget {
     /// For `percent` of the machine's `cpus`.
     pub fn new(percent: f64, cpus: usize) -> Budget {
@@ -38,9 +58,11 @@ impl Budget {
         }
     }
 
-    /// How many stacks a window and CPU may be taken until something is known.
-    pub fn first(&self) -> u32 {
-        stacks_that_fit(self.share, 0.0, STACK_NS)
+    /// How many stacks a window and CPU may be taken until something is known: of blocking threads, of wakers.
+    pub fn first(&self) -> [u32; 2] {
+        // As if both had used their half.
+        let used_ns = self.share * STACK_WINDOW.as_nanos() as f64 / 2.0;
+        stacks_that_fit(self.share, 0.0, [StackCost { mean_ns: STACK_NS, used_ns }; 2])
     }
 
     /// It is time to adjust.
@@ -48,36 +70,84 @@ impl Budget {
         self.adjusted.elapsed() >= EVERY
     }
 
-    /// The new number, given what was spent in all.
-    pub fn adjust(&mut self, probes: ProbeCost, recorder_ns: u64) -> u32 {
+    /// The new numbers, given what was spent in all.
+    pub fn adjust(&mut self, probes: ProbeCost, recorder_ns: u64) -> [u32; 2] {
         let windows = self.adjusted.elapsed().as_secs_f64() / STACK_WINDOW.as_secs_f64() * self.cpus;
-        let all_ns = (probes.total_ns - self.before.probes.total_ns)
-            + recorder_ns.saturating_sub(self.before.recorder_ns) as f64;
-        let stacks_ns = probes.stacks_ns - self.before.probes.stacks_ns;
-        let mean_ns = if probes.stacks > 0 { probes.stacks_ns / probes.stacks as f64 } else { STACK_NS };
+        let windows = windows.max(1.0);
+        let before = &self.before.probes;
+        let all_ns =
+            (probes.total_ns - before.total_ns) + recorder_ns.saturating_sub(self.before.recorder_ns) as f64;
+        let blocked_ns = (probes.stacks_ns - before.stacks_ns).max(0.0);
+        let wakers_ns = (probes.waker_stacks_ns - before.waker_stacks_ns).max(0.0);
+        let costs = [
+            StackCost::new((probes.stacks_ns, probes.stacks), blocked_ns / windows),
+            StackCost::new((probes.waker_stacks_ns, probes.waker_stacks), wakers_ns / windows),
+        ];
         self.adjusted = Instant::now();
         self.before = Spent { probes, recorder_ns };
-        stacks_that_fit(self.share, (all_ns - stacks_ns).max(0.0) / windows.max(1.0), mean_ns)
+        stacks_that_fit(self.share, (all_ns - blocked_ns - wakers_ns).max(0.0) / windows, costs)
     }
 }
 
-/// Stacks of `stack_ns` each that fit a window of one CPU besides `others_ns`.
-fn stacks_that_fit(share: f64, others_ns: f64, stack_ns: f64) -> u32 {
+/// How many stacks of each kind fit a window of one CPU besides `others_ns`.
+fn stacks_that_fit(share: f64, others_ns: f64, costs: [StackCost; 2]) -> [u32; 2] {
     let allowed_ns = share * STACK_WINDOW.as_nanos() as f64;
     let left_ns = (allowed_ns - others_ns).max(allowed_ns * LEAST_SHARE);
-    (left_ns / stack_ns.max(1.0)) as u32
+    let [blocked, wakers] = costs;
+    let fit = |own: StackCost, other: StackCost| {
+        let part_ns = (left_ns - other.used_ns * KEPT_FOR_OTHER).max(left_ns / 2.0);
+        (part_ns / own.mean_ns.max(1.0)) as u32
+    };
+    [fit(blocked, wakers), fit(wakers, blocked)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn cost(mean_ns: f64, used_ns: f64) -> StackCost {
+        StackCost { mean_ns, used_ns }
+    }
+
     #[test]
     fn what_switches_cost_is_taken_off() {
+        let alone = [cost(1_000.0, 200_000.0), cost(1_000.0, 0.0)];
         // 2 % of 10 ms is 200 µs: two hundred stacks of a microsecond.
-        assert_eq!(stacks_that_fit(0.02, 0.0, 1_000.0), 200);
-        assert_eq!(stacks_that_fit(0.02, 150_000.0, 1_000.0), 50);
+        assert_eq!(stacks_that_fit(0.02, 0.0, alone)[0], 200);
+        assert_eq!(stacks_that_fit(0.02, 150_000.0, alone)[0], 50);
         // The rest is never less than a tenth.
-        assert_eq!(stacks_that_fit(0.02, 500_000.0, 1_000.0), 20);
+        assert_eq!(stacks_that_fit(0.02, 500_000.0, alone)[0], 20);
+    }
+
+    #[test]
+    fn both_kinds_of_stacks_share_what_is_left() {
+        // Both want all: half each, in time.
+        let both = [cost(1_000.0, 100_000.0), cost(500.0, 100_000.0)];
+        assert_eq!(stacks_that_fit(0.02, 0.0, both), [100, 200]);
+        // What wakers leave is for those that block; wakers keep their half, should they need it.
+        let few = [cost(1_000.0, 170_000.0), cost(1_000.0, 10_000.0)];
+        assert_eq!(stacks_that_fit(0.02, 0.0, few), [180, 100]);
+    }
+
+    #[test]
+    fn stacks_of_a_steady_program_stay_within_the_budget() {
+        // How much each kind would use if it might (ns a window and CPU).
+        for wants in [[1e9, 1e9], [1e9, 10_000.0], [10_000.0, 1e9], [1e9, 90_000.0], [20_000.0, 30_000.0]] {
+            let mut used: [f64; 2] = [0.0, 0.0];
+            for _ in 0..20 {
+                let fit = stacks_that_fit(0.02, 50_000.0, [cost(1_000.0, used[0]), cost(700.0, used[1])]);
+                used =
+                    [(f64::from(fit[0]) * 1_000.0).min(wants[0]), (f64::from(fit[1]) * 700.0).min(wants[1])];
+            }
+            assert!(used[0] + used[1] <= 150_000.0, "{wants:?}: {used:?}");
+            let least = f64::min(wants[0] + wants[1], 0.65 * 150_000.0);
+            assert!(used[0] + used[1] >= least, "{wants:?}: {used:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_numbers_fit() {
+        let [blocked, wakers] = Budget::new(2.0, 4).first();
+        assert_eq!((blocked, wakers), (66, 66));
     }
 }

@@ -316,6 +316,7 @@ fn waking(fields: &Fields<'_>) -> Waking {
         waker_syscall: fields.i32(24),
         waker_object: fields.u64(32),
         stack: fields.u64(40),
+        stack_every: fields.u32(28),
     }
 }
 

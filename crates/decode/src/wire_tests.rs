@@ -102,3 +102,15 @@ fn a_stack_needs_all_its_addresses() {
     bytes[30] = 1;
     assert!(decoder.decode(&bytes, &mut |_| ()).is_ok());
 }
+
+#[test]
+fn a_waking_has_its_wakers_stack_with_its_probability() {
+    let mut bytes = record(4, 1, 0, 100, 48);
+    for (at, word) in [(16, 7u32), (20, 8), (24, 202), (28, 16)] {
+        bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+    }
+    bytes[40..48].copy_from_slice(&9u64.to_le_bytes());
+    let [Event::Waking(waking)] = &decode_all(&[bytes])[..] else { panic!("one waking") };
+    assert_eq!((waking.wakee_tid, waking.waker_tid, waking.waker_syscall), (7, 8, 202));
+    assert_eq!((waking.stack, waking.stack_every), (9, 16));
+}

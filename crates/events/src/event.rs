@@ -115,6 +115,9 @@ pub struct Waking {
     pub waker_object: u64,
     /// The waker's stack, 0 if none was taken.
     pub stack: u64,
+    /// The stack was taken with probability 1/`stack_every`; 0 if none was wanted: no thread of the program
+    /// did it, or stacks were not asked for.
+    pub stack_every: u32,
 }
 
 crate::wait::codes! {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use holdup_events::Trace;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::stacks::{
-    Direction, FlatRow, Folding, Node, PlaceId, Profile, Selection, Tally, Tree,
+    Direction, FlatRow, Folding, Node, PlaceId, Profile, Selection, Tally, Tree, wakers,
 };
 use serde_json::{Map, Value, json};
 
@@ -32,6 +32,8 @@ pub struct StackAsk {
     pub folding: Folding,
     /// Only what goes through this function, with its callers and callees.
     pub function: Option<String>,
+    /// Only waits, each stack going on with the threads that ended it.
+    pub wakers: bool,
     /// How.
     pub shape: Shape,
     /// Rows below this share (0 to 1) are left out.
@@ -48,6 +50,7 @@ impl Default for StackAsk {
             classes_named: false,
             folding: Folding::built_in(),
             function: None,
+            wakers: false,
             shape: Shape::Flat,
             share_min: SHARE_MIN,
         }
@@ -82,6 +85,14 @@ pub fn parse_classes(names: &str) -> Result<Selection, String> {
 }
 
 impl StackAsk {
+    /// The weighed stacks of a part of what is asked for.
+    pub(crate) fn profile(&self, trace: &Trace, selection: &Selection) -> Profile {
+        match self.wakers {
+            true => wakers::derive(trace, selection, &self.folding),
+            false => Profile::derive(trace, selection, &self.folding),
+        }
+    }
+
     /// The functions that are asked for, if one is; empty if none of that name was seen.
     pub(crate) fn focus(&self, profile: &Profile) -> Option<BTreeSet<PlaceId>> {
         self.function.as_ref().map(|name| profile.find(name))
@@ -100,7 +111,7 @@ impl StackAsk {
 
 /// The answer as JSON.
 pub(crate) fn to_json(trace: &Trace, ask: &StackAsk) -> Value {
-    let profile = Profile::derive(trace, &ask.selection, &ask.folding);
+    let profile = ask.profile(trace, &ask.selection);
     let observed = &profile.observed;
     let focus = ask.focus(&profile);
     let tree = ask.tree(&profile);
@@ -124,6 +135,9 @@ pub(crate) fn to_json(trace: &Trace, ask: &StackAsk) -> Value {
         "slices": observed.slices,
         "slices_with_stack": observed.slices_with_stack,
         "slices_sampled": observed.slices_sampled,
+        "wakers": observed.wakers,
+        "wakers_with_stack": observed.wakers_with_stack,
+        "wakers_sampled": observed.wakers_sampled,
         "share_min": ask.share_min,
         "function": ask.function,
         "functions": rows.iter().filter(|row| enough(&row.cumulated)).map(|row| flat(&profile, row))

@@ -217,6 +217,7 @@ impl Pen<'_> {
             waker_syscall: if futex { 202 } else { -1 },
             waker_object: if futex { self.wait(letter).object } else { 0 },
             stack: 0,
+            stack_every: 0,
         }));
     }
 

@@ -341,6 +341,7 @@ impl Machine {
                 waker_syscall: if futex { 202 } else { -1 },
                 waker_object: if futex { object } else { 0 },
                 stack: 0,
+                stack_every: 0,
             }));
         }
         self.change(index, State::Queues);

@@ -4,8 +4,8 @@
 //! What the kernel spends to call a program (a trampoline, some ten nanoseconds) is not in it.
 
 /// Kinds of programs, as `enum` in `bpf/common.h`.
-pub(super) const PROBES: usize = 6;
-/// Taking stacks of threads that block: a part of what switches cost.
+pub(super) const PROBES: usize = 7;
+/// Taking stacks of threads that block, a part of what switches cost; behind it those of wakers, of wakeups.
 pub(super) const STACK_PROBE: usize = 5;
 
 /// CPU time of the kernel programs.
@@ -19,6 +19,10 @@ pub struct ProbeCost {
     pub stacks_ns: f64,
     /// How many of those stacks were taken.
     pub stacks: u64,
+    /// Of `total_ns`, for stacks of wakers (ns).
+    pub waker_stacks_ns: f64,
+    /// How many of those were taken.
+    pub waker_stacks: u64,
 }
 
 /// `struct probe_time` of `bpf/common.h`, summed over CPUs.
@@ -41,13 +45,16 @@ pub(super) fn estimate(probes: &[ProbeTime; PROBES]) -> ProbeCost {
         total += mean * runs;
         variance += spread / timed * (1.0 - timed / runs.max(timed)) * runs * runs;
     }
-    let stacks = stacks.first().copied().unwrap_or_default();
-    let mean = stacks.timed_ns as f64 / stacks.timed_runs.max(1) as f64;
+    let [blocked, wakers] = [0, 1].map(|at| stacks.get(at).copied().unwrap_or_default());
+    let all_ns =
+        |probe: &ProbeTime| probe.timed_ns as f64 / probe.timed_runs.max(1) as f64 * probe.runs as f64;
     ProbeCost {
         total_ns: total,
         error_ns: variance.sqrt(),
-        stacks_ns: mean * stacks.runs as f64,
-        stacks: stacks.runs,
+        stacks_ns: all_ns(&blocked),
+        stacks: blocked.runs,
+        waker_stacks_ns: all_ns(&wakers),
+        waker_stacks: wakers.runs,
     }
 }
 

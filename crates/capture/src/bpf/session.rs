@@ -22,7 +22,7 @@ pub enum Target {
     All,
 }
 
-/// When a blocking thread's stack is taken.
+/// When the stack of a thread that blocks, or wakes another, is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stacks {
     /// Always.
@@ -40,7 +40,7 @@ pub struct Options {
     pub target: Target,
     /// On-CPU samples per second and CPU; 0 for none.
     pub sample_hz: u32,
-    /// Stacks of threads that block.
+    /// Stacks of threads that block, and of those that wake them.
     pub stacks: Stacks,
     /// Size of the main ring: a power of two, at least a page.
     pub ring_bytes: u32,
@@ -187,11 +187,12 @@ impl Session {
         }
     }
 
-    /// How many stacks of blocking threads a CPU may take in [`STACK_WINDOW`].
-    pub fn allow_stacks(&self, per_window: u32) {
-        if let Some(map) = self.object.maps().find(|map| map.name() == "stack_budget") {
+    /// How many stacks a CPU may take in [`STACK_WINDOW`]: of threads that block, and of wakers.
+    pub fn allow_stacks(&self, per_window: [u32; 2]) {
+        let Some(map) = self.object.maps().find(|map| map.name() == "stack_budget") else { return };
+        for (draw, number) in (0u32..).zip(per_window) {
             // A refused update leaves the budget that was.
-            let _ = map.update(&0u32.to_ne_bytes(), &per_window.max(1).to_ne_bytes(), MapFlags::ANY);
+            let _ = map.update(&draw.to_ne_bytes(), &number.max(1).to_ne_bytes(), MapFlags::ANY);
         }
     }
 
@@ -224,7 +225,7 @@ impl Session {
 
 /// Where `struct per_cpu` (`bpf/common.h`) has its counts of lost records and its times.
 const LOST_AT: usize = 16;
-const PROBES_AT: usize = 64;
+const PROBES_AT: usize = 80;
 
 /// `struct per_cpu` of every CPU, as bytes.
 fn per_cpu(object: &Object) -> Vec<Vec<u8>> {

@@ -200,6 +200,7 @@ impl Builder {
             cpu: waking.cpu,
             context: waking.context,
             stack: self.names.intern_stack(waking.stack),
+            stack_every: u16::try_from(waking.stack_every).unwrap_or(u16::MAX),
             waker_object: waking.waker_object,
         });
     }

@@ -36,6 +36,9 @@ mod outcome {
     pub const HAS_QUEUE: u8 = 16;
 }
 
+/// Beside a waking's context: `stack_every` follows.
+const WAKING_HAS_EVERY: u8 = 0x80;
+
 /// Code of a snapshot's state.
 mod state {
     pub const RUNNING: u8 = 0;

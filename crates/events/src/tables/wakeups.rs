@@ -18,6 +18,9 @@ pub struct Wakeup {
     pub context: WakeContext,
     /// The waker's stack, if taken.
     pub stack: StackId,
+    /// `stack` was taken with probability 1/`stack_every`: it stands for this many such wakeups.
+    /// 0: none was wanted.
+    pub stack_every: u16,
     /// Futex address if the waker was in futex(2), else 0.
     pub waker_object: u64,
 }

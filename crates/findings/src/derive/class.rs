@@ -118,6 +118,11 @@ impl Class {
         Class::ALL.into_iter().find(|class| class.name() == name)
     }
 
+    /// It is time blocked, which a wakeup ends. Nobody asks who let a program go on that somebody stopped.
+    pub fn is_wait(self) -> bool {
+        !self.on_cpu() && !matches!(self, Class::RunQueue | Class::Stolen | Class::Unknown | Class::Stopped)
+    }
+
     /// It is time blocked until another thread does something: a lock, a join, an empty queue.
     pub fn waits_for_threads(self) -> bool {
         matches!(self, Class::LockWait | Class::JoinWait | Class::WorkWait)

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use holdup_events::Trace;
 use holdup_findings::Analysis;
 use holdup_findings::derive::class::Class;
-use holdup_findings::derive::stacks::{Folding, Profile, Selection};
+use holdup_findings::derive::stacks::{Folding, Profile, Selection, wakers};
 
 use super::{Exporter, FlameTime, Info, Options};
 use crate::flame::{self, Graph, Path, Step, Words};
@@ -25,18 +25,18 @@ impl Exporter for Format {
             name: "flame",
             summary: "A flame graph (SVG) of on-CPU and waiting time, or of what changed (--against)",
             extension: "svg",
-            cannot_carry: "threads, when it happened, CPUs, wakeups, findings, errors of sampled figures",
+            cannot_carry: "threads, when it happened, CPUs, findings, errors of sampled figures",
         }
     }
 
     fn write(&self, trace: &Trace, _: &Analysis, options: &Options, out: &mut dyn Write) -> io::Result<()> {
         let folding = options.folding.clone().unwrap_or_else(Folding::built_in);
         let selection = options.selection.only(|class| shows(options.flame, class));
-        let mut sums = sums_of(trace, &selection, &folding);
+        let mut sums = sums_of(trace, &selection, &folding, options.flame);
         if let Some(before) = options.against {
             // The part is one of the new recording: the other's threads and times are its own.
             let selection = Selection { classes: selection.classes, ..Selection::all() };
-            for (key, (ns, _)) in sums_of(before, &selection, &folding) {
+            for (key, (ns, _)) in sums_of(before, &selection, &folding, options.flame) {
                 sums.entry(key).or_default().1 = ns;
             }
         }
@@ -55,6 +55,7 @@ fn shows(time: FlameTime, class: Class) -> bool {
     match time {
         FlameTime::OnCpu => class.on_cpu(),
         FlameTime::OffCpu => !class.on_cpu() && class != Class::Stolen,
+        FlameTime::Wakers => class.is_wait(),
         FlameTime::All => true,
     }
 }
@@ -62,8 +63,16 @@ fn shows(time: FlameTime, class: Class) -> bool {
 type Key = (Class, Vec<Step>);
 
 /// Time of each stack, the class being its first frame; before and after.
-fn sums_of(trace: &Trace, selection: &Selection, folding: &Folding) -> BTreeMap<Key, (u64, u64)> {
-    let profile = Profile::derive(trace, selection, folding);
+fn sums_of(
+    trace: &Trace,
+    selection: &Selection,
+    folding: &Folding,
+    time: FlameTime,
+) -> BTreeMap<Key, (u64, u64)> {
+    let profile = match time {
+        FlameTime::Wakers => wakers::derive(trace, selection, folding),
+        _ => Profile::derive(trace, selection, folding),
+    };
     let mut sums: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
     for used in profile.stacks.iter().filter(|used| used.tally.ns > 0) {
         let mut steps = vec![Step { name: used.class.name().to_owned(), module: String::new() }];
@@ -80,6 +89,7 @@ fn words(trace: &Trace, options: &Options, graph: &Graph) -> Words {
     let what = match options.flame {
         FlameTime::OnCpu => "on-CPU time",
         FlameTime::OffCpu => "time off the CPUs, by class",
+        FlameTime::Wakers => "waiting time by class, above each wait who ended it, leaf first",
         FlameTime::All => "all thread time, by class",
     };
     let mut subtitle =
@@ -157,6 +167,8 @@ mod tests {
         assert_eq!(said, wanted);
         let on_cpu = Options { flame: FlameTime::OnCpu, ..Options::default() };
         assert_eq!(titles(&written(&on_cpu))[0], "useful 8.00 ms (100.0 %)");
+        let wakers = Options { flame: FlameTime::Wakers, ..Options::default() };
+        assert_eq!(titles(&written(&wakers)), ["lock-wait 8.00 ms (100.0 %)"]);
     }
 
     #[test]

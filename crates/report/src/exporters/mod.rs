@@ -26,6 +26,8 @@ pub enum FlameTime {
     OnCpu,
     /// All else, by class.
     OffCpu,
+    /// Waits, each stack going on with the threads that ended it.
+    Wakers,
     /// Both, side by side.
     #[default]
     All,

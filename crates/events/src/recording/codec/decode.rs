@@ -1,7 +1,7 @@
 //! Bytes → events. Total: whatever the bytes are, the answer is an event or an error.
 
 use super::bytes::{CodecError, Input};
-use super::{Counters, outcome, state, tag};
+use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag};
 use crate::event::{
     Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawMemory, RawStack, RawWait, Sample, Snapshot,
     SnapshotState, Switch, WakeContext, Waking,
@@ -96,7 +96,8 @@ impl<'a> Decoder<'a> {
     }
 
     fn waking(&mut self) -> Result<Waking, CodecError> {
-        let context = self.input.byte()?;
+        let first = self.input.byte()?;
+        let context = first & !WAKING_HAS_EVERY;
         Ok(Waking {
             context: WakeContext::from_code(context).ok_or_else(|| self.input.unknown("context", context))?,
             at: self.at()?,
@@ -106,6 +107,7 @@ impl<'a> Decoder<'a> {
             waker_syscall: self.input.i32()?,
             waker_object: self.input.varint()?,
             stack: self.input.varint()?,
+            stack_every: if first == context { 0 } else { self.input.u32()? },
         })
     }
 

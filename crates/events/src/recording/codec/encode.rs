@@ -1,7 +1,7 @@
 //! Events → bytes.
 
 use super::bytes::{put_difference, put_text, put_varint};
-use super::{Counters, outcome, state, tag};
+use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag};
 use crate::event::{Event, LifecycleChange, Outcome, RawWait, SnapshotState};
 use crate::{Loss, Timestamp};
 
@@ -68,7 +68,8 @@ impl Encoder {
     }
 
     fn waking(&mut self, waking: &crate::event::Waking, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[tag::WAKING, waking.context as u8]);
+        let drawn = if waking.stack_every > 0 { WAKING_HAS_EVERY } else { 0 };
+        out.extend_from_slice(&[tag::WAKING, waking.context as u8 | drawn]);
         self.at(waking.at, out);
         for number in [u64::from(waking.cpu.0), u64::from(waking.wakee_tid), u64::from(waking.waker_tid)] {
             put_varint(out, number);
@@ -76,6 +77,9 @@ impl Encoder {
         put_difference(out, waking.waker_syscall as i64 as u64, 0);
         put_varint(out, waking.waker_object);
         put_varint(out, waking.stack);
+        if drawn != 0 {
+            put_varint(out, u64::from(waking.stack_every));
+        }
     }
 
     fn sample(&mut self, sample: &crate::event::Sample, out: &mut Vec<u8>) {

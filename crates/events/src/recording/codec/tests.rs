@@ -89,9 +89,9 @@ fn event() -> impl Strategy<Value = Event> {
         switch(),
         snapshot(),
         lifecycle(),
-        (time(), any::<[u32; 2]>(), 0..4u8, any::<i32>(), any::<[u64; 2]>()).prop_map(
-            |(at, [wakee_tid, waker_tid], context, waker_syscall, [waker_object, stack])| Event::Waking(
-                Waking {
+        (time(), any::<[u32; 3]>(), 0..4u8, any::<i32>(), any::<[u64; 2]>()).prop_map(
+            |(at, [wakee_tid, waker_tid, every], context, waker_syscall, [waker_object, stack])| {
+                Event::Waking(Waking {
                     at,
                     cpu: CpuId(3),
                     wakee_tid,
@@ -100,8 +100,9 @@ fn event() -> impl Strategy<Value = Event> {
                     waker_syscall,
                     waker_object,
                     stack,
-                }
-            )
+                    stack_every: if every % 2 == 0 { 0 } else { every },
+                })
+            }
         ),
         (time(), any::<[u32; 2]>(), any::<bool>(), any::<i32>(), any::<[u64; 2]>()).prop_map(
             |(at, [tid, tgid], in_kernel, syscall, [ip, stack])| Event::Sample(Sample {

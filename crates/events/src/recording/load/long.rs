@@ -169,6 +169,9 @@ fn wakeups(table: &TableReader, threads: usize) -> Result<Wakeups> {
     fill_narrow(&runs, &mut wakeups, narrow("cpu"), |row, value| row.cpu = CpuId(value as u16))?;
     fill_narrow(&runs, &mut wakeups, narrow("context"), |row, value| row.context = context(value as i32))?;
     fill_narrow(&runs, &mut wakeups, narrow("stack"), |row, value| row.stack = StackId(value))?;
+    if table.has_column("stack_every") {
+        fill_narrow(&runs, &mut wakeups, narrow("stack_every"), |row, value| row.stack_every = value as u16)?;
+    } // Recordings before there were stacks of wakers: none was wanted.
     Ok(Wakeups::from_sorted(wakeups, bounds))
 }
 

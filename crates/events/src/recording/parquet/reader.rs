@@ -25,6 +25,12 @@ impl TableReader {
         metadata.row_groups().iter().map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).collect()
     }
 
+    /// The table has a column of this name: later versions may have added it.
+    pub fn has_column(&self, name: &str) -> bool {
+        let schema = self.reader.metadata().file_metadata().schema_descr();
+        schema.columns().iter().any(|column| column.name() == name)
+    }
+
     fn column(&self, group: usize, name: &str) -> Result<ColumnReader> {
         let row_group = self.reader.get_row_group(group)?;
         let index = row_group

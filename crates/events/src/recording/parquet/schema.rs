@@ -60,7 +60,8 @@ tables! {
         "owner_tid" U32,
     }
     "wakeups" {
-        "wakee" U32, "at_ns" Time, "waker" U32, "cpu" U32, "context" U32, "stack" U32, "waker_object" U64,
+        "wakee" U32, "at_ns" Time, "waker" U32, "cpu" U32, "context" U32, "stack" U32, "stack_every" U32,
+        "waker_object" U64,
     }
     "samples" { "thread" U32, "at_ns" Time, "cpu" U32, "in_kernel" U32, "syscall" I32, "stack" U32 }
     "stacks" { "stack" U32, "frame" U32, "parent" U32, "via" U32, "end" U32 }

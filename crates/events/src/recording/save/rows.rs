@@ -95,6 +95,7 @@ impl Row for Wakeup {
             narrow(rows, |row| u32::from(row.cpu.0)),
             narrow(rows, |row| row.context as u32),
             narrow(rows, |row| row.stack.0),
+            narrow(rows, |row| u32::from(row.stack_every)),
             wide(rows, |row| row.waker_object),
         ]
     }

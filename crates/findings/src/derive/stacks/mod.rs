@@ -1,7 +1,7 @@
 //! Stacks with the time they stand for: flat profiles, trees, callers and callees.
 //!
 //! [`observations`] gives each sample and each blocked slice its weight, [`folding`] says which frames a reader
-//! wants to see, [`profile`] adds up. Frames are grouped by module and function, never by address.
+//! wants to see, [`profile`] adds up; [`wakers`] lets each wait's stack go on with those who ended it. Frames are grouped by module and function, never by address.
 
 pub mod addresses;
 pub mod folding;
@@ -10,6 +10,7 @@ pub mod places;
 pub mod profile;
 pub mod tally;
 pub mod tree;
+pub mod wakers;
 
 pub use addresses::{FunctionCost, Spot, derive as function_costs};
 pub use folding::{Folding, Rule};

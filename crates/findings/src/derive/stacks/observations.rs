@@ -80,6 +80,8 @@ pub struct Observation {
     pub reason: WaitReason,
     /// [`StackId::NONE`]: time of which no stack tells.
     pub stack: StackId,
+    /// The thread that the stack is of: another than `thread` if it is lent.
+    pub seen_of: ThreadId,
     /// When: the sample's moment, the slice's start. 0 of time without a stack.
     pub at: Timestamp,
     /// Length of the slice itself; 0 of a sample.
@@ -101,6 +103,7 @@ impl Default for Observation {
             class: Class::Unknown,
             reason: WaitReason::Unknown,
             stack: StackId::NONE,
+            seen_of: ThreadId(0),
             at: Timestamp(0),
             length: Duration::ZERO,
             weight_ns: 0,
@@ -128,6 +131,12 @@ pub struct Observed {
     pub slices_with_stack: u64,
     /// Some stacks of blocked threads stand for others, too.
     pub slices_sampled: bool,
+    /// Waits with a stack that a thread of the program ended; like the next, only where wakers were asked for.
+    pub wakers: u64,
+    /// How many of them have their waker's stack.
+    pub wakers_with_stack: u64,
+    /// Some of those stand for others, too.
+    pub wakers_sampled: bool,
 }
 
 /// What makes observations alike.
@@ -296,6 +305,7 @@ fn add_samples(trace: &Trace, selection: &Selection, parts: &mut [Part], observe
                 thread: part.thread,
                 class,
                 stack: sample.stack,
+                seen_of: part.thread,
                 at: sample.at,
                 basis: Basis::Samples,
                 ..Observation::default()
@@ -387,6 +397,7 @@ impl Walk<'_> {
             class,
             reason,
             stack: slice.stack,
+            seen_of: slice.thread,
             at: slice.start,
             length,
             weight_ns: length.0,

@@ -61,7 +61,7 @@ pub struct Profile {
     /// All of it together.
     pub all: Tally,
     /// Places that stand for "no stack", by class.
-    bare: [Option<PlaceId>; CLASSES],
+    pub(super) bare: [Option<PlaceId>; CLASSES],
 }
 
 impl Profile {
@@ -210,17 +210,17 @@ impl Timeline {
 }
 
 /// Folded paths, each once.
-struct Paths<'a> {
-    places: Places<'a>,
+pub(super) struct Paths<'a> {
+    pub(super) places: Places<'a>,
     folder: Folder<'a>,
-    list: Vec<Vec<PlaceId>>,
+    pub(super) list: Vec<Vec<PlaceId>>,
     index: HashMap<Vec<PlaceId>, usize>,
     of_stack: HashMap<StackId, usize>,
-    bare: [Option<PlaceId>; CLASSES],
+    pub(super) bare: [Option<PlaceId>; CLASSES],
 }
 
 impl<'a> Paths<'a> {
-    fn new(trace: &'a Trace, folding: &'a Folding) -> Paths<'a> {
+    pub(super) fn new(trace: &'a Trace, folding: &'a Folding) -> Paths<'a> {
         Paths {
             places: Places::new(trace),
             folder: Folder::new(folding),
@@ -231,7 +231,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    fn of(&mut self, stack: StackId, class: Class) -> usize {
+    pub(super) fn of(&mut self, stack: StackId, class: Class) -> usize {
         if stack == StackId::NONE {
             let name = format!("(no stack: {})", class.name());
             let place = self.places.intern(Place { name, ..Place::default() });
@@ -248,7 +248,7 @@ impl<'a> Paths<'a> {
         row
     }
 
-    fn intern(&mut self, path: Vec<PlaceId>) -> usize {
+    pub(super) fn intern(&mut self, path: Vec<PlaceId>) -> usize {
         if let Some(known) = self.index.get(&path) {
             return *known;
         }

@@ -17,21 +17,21 @@ pub(super) const SUMMARY: &str = "Where in the program: flat, as a tree, around 
 pub(super) fn lines(view: &View) -> Vec<String> {
     let selection = &view.stacks.selection;
     let mut lines = Vec::new();
+    if view.stacks.wakers {
+        lines.extend(part(view, "WAITS AND WHO ENDED THEM", selection));
+        return lines;
+    }
     if view.stacks.classes_named {
         lines.extend(part(view, "STACKS", selection));
         return lines;
     }
     lines.extend(part(view, "STACKS ON A CPU", &selection.only(Class::on_cpu)));
-    // Time without a CPU has no stack of its own, and nobody asks where a program was stopped.
-    let waits = |class: Class| {
-        !class.on_cpu() && !matches!(class, Class::RunQueue | Class::Stolen | Class::Unknown | Class::Stopped)
-    };
-    lines.extend(part(view, "STACKS OF THREADS THAT WAIT", &selection.only(waits)));
+    lines.extend(part(view, "STACKS OF THREADS THAT WAIT", &selection.only(Class::is_wait)));
     lines
 }
 
 fn part(view: &View, title: &str, selection: &Selection) -> Vec<String> {
-    let profile = Profile::derive(view.trace, selection, &view.stacks.folding);
+    let profile = view.stacks.profile(view.trace, selection);
     let mut lines = view.heading(title);
     if profile.all.ns == 0 {
         lines.push(super::nothing(view, "No such time was recorded."));
@@ -76,6 +76,14 @@ fn basis(profile: &Profile) -> String {
         let of = counted(observed.slices, "wait");
         let with = count(observed.slices_with_stack);
         text.push_str(&format!("Stacks of {with} of {of}, each with its own time: exact. "));
+    }
+    if observed.wakers > 0 {
+        let of = count(observed.wakers);
+        let with = count(observed.wakers_with_stack);
+        let sure = if observed.wakers_sampled { "an estimate" } else { "exact" };
+        text.push_str(&format!(
+            "Wakers' stacks of {with} of {of} that the program's threads ended: {sure}. "
+        ));
     }
     if !profile.all.is_exact() {
         text.push_str("± is one standard error.");

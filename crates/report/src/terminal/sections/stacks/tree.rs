@@ -19,8 +19,9 @@ pub(super) fn lines(view: &View, profile: &Profile) -> Vec<String> {
     let up = view.stacks.shape == Shape::Callers;
     let what = if up { "function, called by" } else { "function, calls" };
     let head = format!(
-        "  {}{}  {}  {what}",
+        "  {}{}{}  {}  {what}",
         right("cumulated", 10),
+        if profile.all.is_exact() { String::new() } else { right("±", 11) },
         right("share", 9),
         right(if up { "" } else { "self" }, 9)
     );
@@ -43,8 +44,12 @@ fn line(view: &View, profile: &Profile, depth: usize, node: &Node) -> String {
     } else {
         String::new()
     };
+    let error = match profile.all.is_exact() {
+        true => String::new(),
+        false => right(&super::error(&node.cumulated, &profile.all), 11),
+    };
     let figures = format!(
-        "  {}{}  {}  ",
+        "  {}{error}{}  {}  ",
         right(&duration(node.cumulated.ns), 10),
         right(&of_all(&node.cumulated, &profile.all), 9),
         right(&own, 9),
