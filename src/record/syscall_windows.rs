@@ -16,7 +16,7 @@ use holdup_events::{CpuId, Event, Loss, Timestamp};
 const NAME: &str = "syscall-windows";
 /// Windows' share of the time.
 const SHARE: u64 = 50;
-const FIRST_STRETCH_NS: u64 = 25_000_000;
+const FIRST_STRETCH_NS: u64 = 50_000_000;
 const STRETCH_NS: u64 = 500_000_000;
 /// A shorter one says too little for what opening it costs.
 const LENGTH_MIN_NS: u64 = 200_000;
@@ -135,21 +135,21 @@ impl SyscallWindows {
     }
 
     fn open(&mut self, session: &mut Session, length_ns: u64) {
-        let began = lower::now();
+        let began_ns = lower::thread_cpu_ns();
         match session.open_syscall_window(length_ns) {
             Ok(Some(until)) => self.state = State::Open(until),
             Ok(None) => self.wait(),
             Err(error) => self.fail(&error.to_string()),
         }
-        self.plan.opening_ns = lower::now().since(began).0 as f64;
+        self.plan.opening_ns = lower::thread_cpu_ns().saturating_sub(began_ns) as f64;
     }
 
     fn close(&mut self, session: &mut Session, sink: &mut dyn FnMut(Event)) {
-        let began = lower::now();
+        let began_ns = lower::thread_cpu_ns();
         match session.close_syscall_window() {
             Ok(Some(counts)) => {
                 self.failures = 0;
-                self.plan.learn(&counts, lower::now().since(began).0 as f64);
+                self.plan.learn(&counts, lower::thread_cpu_ns().saturating_sub(began_ns) as f64);
                 self.tell(&counts, sink);
             }
             Ok(None) => {}
@@ -190,9 +190,9 @@ struct Plan {
     stretch_ns: u64,
     /// CPU time that windows may take in a nanosecond.
     allowed: f64,
-    /// What a window cost to open.
+    /// What a window cost to open (CPU time; ns).
     opening_ns: f64,
-    /// What it cost to close and read.
+    /// What it cost to close and to read (CPU time; ns).
     closing_ns: f64,
     /// Calls in a nanosecond, in the last window.
     rate: f64,

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use libbpf_rs::{Link, MapCore, MapFlags, Map, Object};
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object};
 
 use super::messages;
 use crate::error::CaptureError;

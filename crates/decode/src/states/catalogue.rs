@@ -249,8 +249,12 @@ impl Names {
 
     /// The counts of a window come when it is over: a process that has died meanwhile is still meant.
     pub(super) fn count(&mut self, count: &SyscallCount) {
-        let dead =
-            || self.processes.iter().rposition(|process| process.pid == count.tgid).map(|at| ProcessId(at as u32));
+        let dead = || {
+            self.processes
+                .iter()
+                .rposition(|process| process.pid == count.tgid)
+                .map(|at| ProcessId(at as u32))
+        };
         let process = self.by_tgid.get(&count.tgid).copied().or_else(dead).filter(|_| count.tgid != 0);
         self.syscalls.push(SyscallRow {
             process,
