@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Syscalls of the targets, counted by process and number while a window is open. User space attaches the
- * program for a window only, and says from when until when calls count: the counts are exact whenever it comes
- * to detach. Calls that the recorder makes are counted too: so it learns what counting costs a call.
+ * program for a window only; to attach and to detach takes time, so a word in a map opens and closes the window at a
+ * moment that is known. (Looking at the clock for each call would cost more than counting it.) Calls that the
+ * recorder makes are counted too: so it learns what counting costs a call.
  */
 #ifndef HOLDUP_SYSCALLS_H
 #define HOLDUP_SYSCALLS_H
 
-struct syscall_window {
-	__u64 start_ns;
-	__u64 end_ns;
-};
-
-/* All zero: nothing counts. */
+/* 1: the window is open. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct syscall_window);
+	__type(value, __u32);
 } syscall_window SEC(".maps");
 
 struct syscall_key {
@@ -49,18 +45,15 @@ int BPF_PROG(on_syscall, struct pt_regs *regs, long number)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
-	__u32 zero = 0;
-	struct syscall_window *window = bpf_map_lookup_elem(&syscall_window, &zero);
-	__u64 now, began;
+	__u32 zero = 0, *open = bpf_map_lookup_elem(&syscall_window, &zero);
+	__u64 began;
 
-	if (!cpu || !window || number < 0)
+	if (!cpu || !open || !*open || number < 0)
 		return 0;
 	if (task->tgid != configuration.recorder_tgid && !is_target(task, cpu))
 		return 0;
 	began = probe_begin(cpu, PROBE_SYSCALL);
-	now = bpf_ktime_get_ns();
-	if (now >= window->start_ns && now < window->end_ns)
-		count_syscall(cpu, task, number);
+	count_syscall(cpu, task, number);
 	probe_end(cpu, PROBE_SYSCALL, began);
 	return 0;
 }

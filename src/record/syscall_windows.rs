@@ -136,8 +136,8 @@ impl SyscallWindows {
 
     fn open(&mut self, session: &mut Session, length_ns: u64) {
         let began_ns = lower::thread_cpu_ns();
-        match session.open_syscall_window(length_ns) {
-            Ok(Some(until)) => self.state = State::Open(until),
+        match session.open_syscall_window() {
+            Ok(Some(start)) => self.state = State::Open(start.saturating_add(length_ns)),
             Ok(None) => self.wait(),
             Err(error) => self.fail(&error.to_string()),
         }

@@ -206,17 +206,17 @@ impl Session {
         syscall_windows::cost_of_a_call(&self.object).map(Some)
     }
 
-    /// Counts the target's syscalls for `length_ns` from now on; gives the window's end (ns of CLOCK_MONOTONIC).
-    /// `None` if it could not be opened at once. [`Session::close_syscall_window`] ends it.
-    pub fn open_syscall_window(&mut self, length_ns: u64) -> Result<Option<u64>, CaptureError> {
+    /// Counts the target's syscalls from now on; gives the moment (ns of CLOCK_MONOTONIC), or `None` if it is not
+    /// known, and nothing is counted then. [`Session::close_syscall_window`] ends it.
+    pub fn open_syscall_window(&mut self) -> Result<Option<u64>, CaptureError> {
         self.window = None;
-        self.window = Window::open(&self.object, length_ns)?;
-        Ok(self.window.as_ref().map(Window::end_ns))
+        self.window = Window::open(&self.object)?;
+        Ok(self.window.as_ref().map(Window::start_ns))
     }
 
-    /// What was counted in the window that is open, which ends; `None` if none is.
+    /// What was counted in the window that is open, which ends; `None` if none is, or it is not known when it ended.
     pub fn close_syscall_window(&mut self) -> Result<Option<SyscallCounts>, CaptureError> {
-        self.window.take().map(|window| window.close(&self.object)).transpose()
+        self.window.take().map_or(Ok(None), |window| window.close(&self.object))
     }
 
     /// Syscalls in windows that were not counted for want of room.

@@ -10,13 +10,12 @@ use crate::error::CaptureError;
 use crate::lower::now;
 
 const PROGRAM: &str = "on_syscall";
-/// Between the moment when a window is announced and its begin: longer than the announcement takes.
-const LEAD_NS: u64 = 50_000;
+/// The moment of opening or closing is known to half of this, else the window is given up (ns).
+const DOUBT_MAX_NS: u64 = 20_000;
 
 /// A window that is open.
 pub(super) struct Window {
     start_ns: u64,
-    end_ns: u64,
     /// Dropping it detaches the program.
     link: Link,
 }
@@ -33,40 +32,37 @@ pub struct SyscallCounts {
 }
 
 impl Window {
-    /// Attaches the program, and opens the window. `None` if this process was kept from its CPU meanwhile: the
-    /// window would not be whole.
-    pub fn open(object: &Object, length_ns: u64) -> Result<Option<Window>, CaptureError> {
+    /// Attaches the program, and opens the window. `None` if this process was kept from its CPU meanwhile: when the
+    /// window began is not known.
+    pub fn open(object: &Object) -> Result<Option<Window>, CaptureError> {
         let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
         let program = object.progs_mut().find(|program| program.name() == PROGRAM);
         let program =
             program.ok_or_else(|| CaptureError::Refused { reason: format!("no program {PROGRAM}") })?;
         let link = program.attach().map_err(refused)?;
-        let start_ns = now().0.saturating_add(LEAD_NS);
-        let window = Window { start_ns, end_ns: start_ns.saturating_add(length_ns), link };
-        announce(object, window.start_ns, window.end_ns)?;
-        if now().0 >= start_ns {
-            window.close(object)?;
-            return Ok(None);
+        match set(object, true)? {
+            Some(start_ns) => Ok(Some(Window { start_ns, link })),
+            None => {
+                set(object, false)?;
+                drop(link);
+                take_counts(object)?;
+                Ok(None)
+            }
         }
-        Ok(Some(window))
     }
 
-    /// When it ends (ns of CLOCK_MONOTONIC).
-    pub fn end_ns(&self) -> u64 {
-        self.end_ns
+    /// When it began (ns of CLOCK_MONOTONIC).
+    pub fn start_ns(&self) -> u64 {
+        self.start_ns
     }
 
-    /// Ends it, now if it is not over yet, and reads and clears the counts.
-    pub fn close(self, object: &Object) -> Result<SyscallCounts, CaptureError> {
-        let Window { start_ns, mut end_ns, link } = self;
-        let at = now().0;
-        if at < end_ns {
-            announce(object, start_ns, at)?;
-            end_ns = at.max(start_ns);
-        }
+    /// Ends it, and reads and clears the counts. `None` if it is not known when it ended.
+    pub fn close(self, object: &Object) -> Result<Option<SyscallCounts>, CaptureError> {
+        let Window { start_ns, link } = self;
+        let end_ns = set(object, false)?;
         drop(link);
-        announce(object, 0, 0)?;
-        Ok(SyscallCounts { start_ns, end_ns, counts: take_counts(object)? })
+        let counts = take_counts(object)?;
+        Ok(end_ns.map(|end_ns| SyscallCounts { start_ns, end_ns, counts }))
     }
 }
 
@@ -75,14 +71,14 @@ fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, CaptureError> {
     found.ok_or_else(|| CaptureError::Refused { reason: format!("no map {name}") })
 }
 
-/// From when until when calls count (`struct syscall_window`).
-fn announce(object: &Object, start_ns: u64, end_ns: u64) -> Result<(), CaptureError> {
-    let mut value = [0; 16];
-    for (field, number) in value.chunks_exact_mut(8).zip([start_ns, end_ns]) {
-        field.copy_from_slice(&number.to_ne_bytes());
-    }
-    let updated = map(object, "syscall_window")?.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY);
-    updated.map_err(|error| CaptureError::Refused { reason: messages::reason(&error) })
+/// From now on calls are counted, or not; gives the moment, if it is known well enough.
+fn set(object: &Object, open: bool) -> Result<Option<u64>, CaptureError> {
+    let map = map(object, "syscall_window")?;
+    let before = now();
+    map.update(&0u32.to_ne_bytes(), &u32::from(open).to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| CaptureError::Refused { reason: messages::reason(&error) })?;
+    let doubt_ns = now().since(before).0;
+    Ok((doubt_ns <= DOUBT_MAX_NS).then(|| before.0.saturating_add(doubt_ns / 2)))
 }
 
 fn take_counts(object: &Object) -> Result<Vec<(u32, i32, u64)>, CaptureError> {
@@ -107,13 +103,17 @@ fn take_counts(object: &Object) -> Result<Vec<(u32, i32, u64)>, CaptureError> {
 /// fastest of several rounds each way: what disturbs a round only makes it slower.
 pub(super) fn cost_of_a_call(object: &Object) -> Result<u32, CaptureError> {
     const ROUNDS: usize = 7;
+    const TRIES: usize = 10;
     let fastest = || (0..ROUNDS).map(|_| a_round_ns()).fold(f64::INFINITY, f64::min);
     let without = fastest();
-    let Some(window) = Window::open(object, 1_000_000_000)? else { return Ok(0) };
-    while now().0 < window.start_ns {}
-    let with = fastest();
-    window.close(object)?;
-    Ok((with - without).max(0.0).round() as u32)
+    for _ in 0..TRIES {
+        if let Some(window) = Window::open(object)? {
+            let with = fastest();
+            window.close(object)?;
+            return Ok((with - without).max(0.0).round() as u32);
+        }
+    }
+    Ok(0)
 }
 
 /// Mean time of a call (ns).
