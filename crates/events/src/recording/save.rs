@@ -10,7 +10,8 @@ use super::journal::JOURNAL;
 use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::Loss;
 use crate::tables::{
-    Frames, Mapping, Processes, SampleRow, SliceRow, Stacks, Steal, SyscallRow, TableSink, Threads, Waits, Wakeup,
+    Frames, Mapping, Processes, SampleRow, SliceRow, Stacks, Steal, SyscallRow, TableSink, Threads, Waits,
+    Wakeup,
 };
 use rows::RowTable;
 

@@ -5,7 +5,9 @@ use parquet::errors::Result;
 use super::{Place, contained};
 use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
-use crate::tables::{Frame, FrameKind, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks, SyscallRow, Thread};
+use crate::tables::{
+    Frame, FrameKind, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks, SyscallRow, Thread,
+};
 use crate::{
     CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason,
 };
