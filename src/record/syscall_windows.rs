@@ -233,7 +233,9 @@ impl Plan {
                 continue; // passed already
             }
             if length < LENGTH_MIN_NS {
-                self.rate /= 2.0; // it may have become quieter
+                if stretch_ns >= STRETCH_NS {
+                    self.rate /= 2.0; // it may have become quieter
+                }
                 continue;
             }
             let room = stretch_ns.saturating_sub(length);
