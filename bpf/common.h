@@ -37,7 +37,8 @@ struct {
 
 /* What the programs cost: one run in TIMED_EVERY is timed (crates/capture/src/bpf/probe_cost.rs). */
 enum { PROBE_SWITCH = 0, PROBE_WAKING = 1, PROBE_SAMPLE = 2, PROBE_CONTEXT = 3, PROBE_LIFECYCLE = 4,
-       PROBE_STACK = 5, /* a part of PROBE_SWITCH */ PROBE_WAKER_STACK = 6, /* of PROBE_WAKING */ PROBES = 7 };
+       PROBE_SYSCALL = 5, PROBE_STACK = 6, /* a part of PROBE_SWITCH */ PROBE_WAKER_STACK = 7, /* of PROBE_WAKING */
+       PROBES = 8 };
 #define TIMED_EVERY 32
 
 struct probe_time {
@@ -67,6 +68,7 @@ struct per_cpu {
 	__u64 raw_window_start_ns; /* raw stacks are rationed */
 	__u32 raw_in_window;
 	__u32 raw_total;
+	__u64 syscalls_uncounted; /* for want of room */
 };
 
 struct {

@@ -12,5 +12,6 @@
 #include "lifecycle.h"
 #include "samples.h"
 #include "snapshot.h"
+#include "syscalls.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -65,7 +65,8 @@ pub struct RecordArgs {
     /// On-CPU samples per second and CPU; 0 takes none
     #[arg(long, value_name = "HZ", default_value_t = 499, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub freq: u32,
-    /// CPU time that recording may take, in percent of all CPUs: stacks of waits and wakers are sampled to keep to it
+    /// CPU time that recording may take, in percent of all CPUs: stacks of waits and wakers are sampled, and
+    /// syscalls counted in windows, to keep to it; 0 counts none
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = parse_percent)]
     pub budget: f64,
     /// Stacks of threads that block, and of those that wake them: every one, a fair sample within the budget, or none

@@ -15,6 +15,7 @@ use holdup_events::{CpuId, Event, Loss, Timestamp};
 use super::budget::Budget;
 use super::roots::Roots;
 use super::stack_tables::StackTables;
+use super::syscall_windows::SyscallWindows;
 use super::{Outcome, Recorder, Subject, Tally, Watched};
 use crate::cli::StackChoice;
 
@@ -35,6 +36,7 @@ struct Loop {
     journal: JournalWriter,
     tally: Tally,
     bad_records: u64,
+    syscalls: SyscallWindows,
     ring_bytes: u64,
     /// See [`Loop::keep_up`].
     urgent: bool,
@@ -64,7 +66,9 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     // Before any thread is started: capabilities are a thread's own.
     privileges::drop_unneeded()?;
     let stack_tables = StackTables::start(session.unwind_tables()?);
+    let cpus = host::online_cpus().len();
     let mut recording = Loop {
+        syscalls: SyscallWindows::new(recorder.options.budget, cpus),
         session,
         stack_tables,
         decoder: WireDecoder::default(),
@@ -82,9 +86,10 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         recording.stack_tables.expect(program);
     }
     recording.stack_tables.flush();
-    let mut budget = Budget::new(recorder.options.budget, host::online_cpus().len());
+    let mut budget = Budget::new(recorder.options.budget, cpus);
     recording.session.allow_stacks(budget.first());
     recording.session.begin()?;
+    recording.syscalls.prepare(&recording.session);
     recording.snapshot(!matches!(recorder.options.stacks, StackChoice::None))?;
     let start_ns = lower::now().0;
     let mut watched = match subject {
@@ -95,6 +100,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     if !matches!(watched, Watched::Child(_)) {
         launch::watch_signals(0)?;
     }
+    recording.syscalls.begin();
     let before = super::own_cost();
     let over = super::start_clock(length);
     let ending = recording.run(&mut watched, &over, &mut budget);
@@ -138,6 +144,7 @@ impl Loop {
             let ended = watched.ended();
             self.keep_up();
             self.drain();
+            self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
             if self.tell_stack_tables() {
                 mapped = Instant::now();
             }
@@ -157,7 +164,8 @@ impl Loop {
             }
             if self.session.waiting() < 1 << 20 {
                 // Where one binary was mapped, more follow: stacks through them need their tables.
-                std::thread::sleep(if mapped.elapsed() < MAPPING_SPELL { SHORT_PAUSE } else { PAUSE });
+                let pause = if mapped.elapsed() < MAPPING_SPELL { SHORT_PAUSE } else { PAUSE };
+                std::thread::sleep(self.syscalls.pause(pause));
             }
         }
     }
@@ -248,6 +256,7 @@ impl Loop {
         ending: Option<launch::Ending>,
         (before, mappings_missing): (&Cost, &str),
     ) -> Result<Outcome> {
+        let syscalls = self.syscalls.finish(&mut self.session, &mut |event| self.journal.push(&event));
         self.snapshot(false)?;
         self.session.detach();
         let end_ns = lower::now().0;
@@ -285,6 +294,7 @@ impl Loop {
             missing: self.stack_tables.finish().join("; "),
             ..SourceState::default()
         });
+        sources.extend(syscalls);
         for missing in self.session.missing() {
             sources.push(SourceState {
                 name: missing.name.to_owned(),

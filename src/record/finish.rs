@@ -131,6 +131,7 @@ fn write_small(
         stacks,
         frames,
         mappings: &catalogue.mappings,
+        syscalls: &catalogue.syscalls,
         losses: &catalogue.losses,
     };
     tables.finish(&small, manifest)?;

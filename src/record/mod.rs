@@ -10,6 +10,7 @@ pub mod place;
 mod roots;
 mod shrunk;
 mod stack_tables;
+mod syscall_windows;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

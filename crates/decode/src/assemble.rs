@@ -33,6 +33,7 @@ pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> 
         stacks,
         frames,
         mappings: catalogue.mappings,
+        syscalls: catalogue.syscalls,
         losses: catalogue.losses,
     }
 }

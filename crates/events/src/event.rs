@@ -23,6 +23,8 @@ pub enum Event {
     Snapshot(Snapshot),
     /// A file (or anonymous memory) is mapped executable.
     Mapping(RawMapping),
+    /// How often a process asked for a syscall in a short window of time.
+    SyscallCount(SyscallCount),
     /// Something is missing.
     Loss(Loss),
 }
@@ -280,8 +282,25 @@ pub struct RawMapping {
     pub build_id: Vec<u8>,
 }
 
+/// See [`Event::SyscallCount`]. A window in which nothing was called has one of process 0, syscall -1, count 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyscallCount {
+    /// When the window began.
+    pub at: Timestamp,
+    /// When it ended.
+    pub until: Timestamp,
+    /// Which process called.
+    pub tgid: u32,
+    /// Number of the syscall.
+    pub syscall: i32,
+    /// Exactly how often within the window.
+    pub count: u64,
+    /// By how much counting made each call slower (ns); 0 if that is not known.
+    pub cost_ns: u32,
+}
+
 impl Event {
-    /// When it happened; for a loss, when it began.
+    /// When it happened; for a loss, when it began; for a count, when its window ended.
     pub fn at(&self) -> Timestamp {
         match self {
             Event::Switch(switch) => switch.at,
@@ -291,6 +310,7 @@ impl Event {
             Event::Lifecycle(lifecycle) => lifecycle.at,
             Event::Snapshot(snapshot) => snapshot.at,
             Event::Mapping(mapping) => mapping.at,
+            Event::SyscallCount(count) => count.until,
             Event::Loss(loss) => loss.start,
         }
     }

@@ -1,7 +1,9 @@
 //! A trace: one recording in memory, frozen.
 
 use crate::recording::Manifest;
-use crate::tables::{Frames, Mapping, Processes, Samples, Slices, Stacks, Steal, Threads, Waits, Wakeups};
+use crate::tables::{
+    Frames, Mapping, Processes, Samples, Slices, Stacks, Steal, SyscallRow, Threads, Waits, Wakeups,
+};
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
 /// Everything known about one recording.
@@ -27,6 +29,8 @@ pub struct Trace {
     pub stacks: Stacks,
     /// Row = [`FrameId`].
     pub frames: Frames,
+    /// Syscalls in short windows, in the order of the windows' ends.
+    pub syscalls: Vec<SyscallRow>,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
     /// What is missing.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use holdup_events::tables::{Process, SliceRow, Slices, Thread, ThreadState, Wakeups};
 use holdup_events::{CpuId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
-use holdup_findings::derive::{cpus, ledger, locks, occupancy, syscalls, timelines};
+use holdup_findings::derive::{cpus, ledger, locks, occupancy, syscall_rates, syscalls, timelines};
 
 /// Threads that take turns on CPUs: runs, waits for a lock, waits for a CPU, runs …
 fn trace(threads: u32, rows: usize) -> Trace {
@@ -49,7 +49,7 @@ fn main() {
     step("cpus");
     locks::derive(&trace);
     step("locks");
-    syscalls::derive_with(&trace, &ledger);
+    syscalls::derive_with(&trace, &ledger, &syscall_rates::derive(&trace));
     step("syscalls");
     occupancy::derive(&trace, &timelines);
     step("occupancy");

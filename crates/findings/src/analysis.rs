@@ -2,7 +2,7 @@
 
 use holdup_events::Trace;
 
-use crate::derive::{cpus, ledger, locks, occupancy, parallelism, syscalls, timelines};
+use crate::derive::{cpus, ledger, locks, occupancy, parallelism, syscall_rates, syscalls, timelines};
 use crate::finding::Finding;
 use crate::rules;
 
@@ -17,6 +17,8 @@ pub struct Derived {
     pub locks: Vec<locks::LockUse>,
     /// Syscalls by running time (sampled) and blocked time (exact), the costliest first.
     pub syscalls: Vec<syscalls::SyscallUse>,
+    /// The windows in which syscalls were counted, and the rates found there.
+    pub syscall_rates: syscall_rates::SyscallRates,
     /// How many threads ran, over time.
     pub parallelism: parallelism::Parallelism,
     /// What kept threads off idle CPUs.
@@ -39,10 +41,12 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let timelines = timelines::Timelines::derive(trace);
     let ledger = ledger::derive_with(trace, &timelines);
     let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
+    let syscall_rates = syscall_rates::derive(trace);
     let derived = Derived {
         cpus: cpus::derive_with(trace, &timelines),
         locks: locks::derive(trace),
-        syscalls: syscalls::derive_with(trace, &ledger),
+        syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
+        syscall_rates,
         ledger,
         parallelism,
         occupancy,

@@ -220,7 +220,7 @@ fn evidence(slice: &Slice, note: String) -> Evidence {
 }
 
 /// Sources whose losses make sampled figures coarser, but leave the scheduler's story whole.
-const SAMPLED: [&str; 4] = ["cpu-samples", "stacks", "symbols", "mappings"];
+const SAMPLED: [&str; 5] = ["cpu-samples", "stacks", "symbols", "mappings", "syscall-windows"];
 
 /// How much of the scheduler's story is missing: the share of events where their number is known, the
 /// share of time where it is not; the greater of the two.

@@ -29,6 +29,21 @@ pub fn thread(trace: &Trace, id: ThreadId) -> String {
     }
 }
 
+/// A count with three digits: `1.31 M`.
+pub fn rounded(number: f64) -> String {
+    match number {
+        ..999.5 => format!("{number:.0}"),
+        ..999_500.0 => scaled(number / 1e3, "k"),
+        ..999.5e6 => scaled(number / 1e6, "M"),
+        _ => scaled(number / 1e9, "G"),
+    }
+}
+
+fn scaled(value: f64, unit: &str) -> String {
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {unit}")
+}
+
 /// `noun` after its count, with thousands apart.
 pub fn count(number: u64, noun: &str) -> String {
     let digits = number.to_string();
@@ -54,5 +69,7 @@ mod tests {
         assert_eq!([percent(0.0312), percent(0.5)], ["3.1 %", "50 %"]);
         assert_eq!(count(1_234_567, "wait"), "1,234,567 waits");
         assert_eq!(count(1, "wait"), "1 wait");
+        let said = [0.0, 999.4, 1_310.0, 56_780.0, 1_866_487.0].map(rounded);
+        assert_eq!(said, ["0", "999", "1.31 k", "56.8 k", "1.87 M"]);
     }
 }

@@ -221,6 +221,34 @@ fn a_few_long_reads_are_not_a_storm() {
     );
 }
 
+/// 300 ticks, most of them inside read, in runs: as long calls look, and as short ones may when nothing else is done.
+const MOSTLY_READ: &str = "@cpus 1\n@repeat 10\n\
+     @samples A 0..20 0 main;load\n@samples A 20..30 user main;sum\n\
+     A  000000000000000000000000000000\n";
+
+#[test]
+fn calls_that_were_counted_and_are_short_are_a_storm() {
+    // 200 ms in read, 10,000 and 12,000 calls in 10 ms each: a million a second, 0.6 µs each.
+    let analysis = check_lanes(&format!(
+        "@calls 40..50 0 10000\n@calls 140..150 0 12000\n{MOSTLY_READ}\
+        \x20  ^^^^^^^^^^^^^^^^^^^^   syscall-storm holder=read\n"
+    ));
+    assert_eq!(confidence(&analysis, "syscall-storm"), Some(Confidence::High));
+    let storm = analysis.findings.iter().find(|finding| finding.rule == "syscall-storm").unwrap();
+    assert!(storm.summary.iter().any(|line| line.contains("1.10 M ± 100 k times a second")), "{storm:?}");
+}
+
+#[test]
+fn calls_that_were_counted_and_are_long_are_no_storm() {
+    // As many samples inside, one by one between others, but calls of a hundred microseconds.
+    check_lanes(
+        "@cpus 1\n@repeat 50\n@silent syscall-storm\n@calls 40..50 0 60\n@calls 140..150 0 70\n\
+         @samples A 0..1 0 main;get\n@samples A 1..2 user main;get\n@samples A 2..4 0 main;get\n\
+         @samples A 4..5 user main;get\n@samples A 5..6 0 main;get\n\
+         A  000000\n",
+    );
+}
+
 #[test]
 fn a_loss_makes_it_a_hint() {
     // Of 160 ticks of waiting, 4 are not known: what A and B did as the loss began, up to their next record.

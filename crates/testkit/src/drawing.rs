@@ -300,6 +300,16 @@ impl Pen<'_> {
                 events: *events,
             }));
         }
+        for (ticks, syscall, count) in &self.lanes.calls {
+            self.out.events.push(Event::SyscallCount(SyscallCount {
+                at: self.at(ticks.start),
+                until: self.at(ticks.end),
+                tgid: TGID,
+                syscall: *syscall,
+                count: *count,
+                cost_ns: 0,
+            }));
+        }
         // Samples lie within their tick, behind its switches.
         self.out.events.sort_by_key(Event::at);
         let end_ns = START_NS + self.length() * self.lanes.repeat * self.lanes.tick_ns;

@@ -14,6 +14,7 @@
 //! - `@m REASON [SYSCALL]`: letter `m` is a wait of that reason ([`WaitReason`]'s name); `m` is a lock anyway
 //! - `@cpus N`, `@tick NS` (1 ms if not said), `@repeat N`: the picture N times in a row
 //! - `@samples A FROM..TO user|SYSCALL FRAME;FRAME`: a sample in each of these ticks where A runs, root frame first
+//! - `@calls FROM..TO SYSCALL COUNT`: a window in which the program called that often, not repeated
 //! - `@loss FROM..TO EVENTS`: events lost
 //! - `@silent RULE` (or `all`): that rule must find nothing
 
@@ -37,6 +38,8 @@ pub struct Lanes {
     pub repeat: u64,
     /// Samples to take.
     pub samples: Vec<SampleLine>,
+    /// Windows: ticks, syscall, calls.
+    pub calls: Vec<(Range<u64>, i32, u64)>,
     /// Losses: ticks and events.
     pub losses: Vec<(Range<u64>, u64)>,
     /// Findings that must be there.
@@ -157,6 +160,7 @@ impl Lanes {
             "tick" => self.tick_ns = number(1),
             "repeat" => self.repeat = number(1),
             "silent" => self.silent.push(words[1].to_owned()),
+            "calls" => self.calls.push((range_of(words[1]), number(2) as i32, number(3))),
             "loss" => self.losses.push((range_of(words[1]), number(2))),
             "samples" => self.samples.push(SampleLine {
                 thread: words[1].to_owned(),

@@ -8,8 +8,10 @@ mod programs;
 mod ring;
 mod sampler;
 mod session;
+mod syscall_windows;
 mod unwind_tables;
 
 pub use probe_cost::ProbeCost;
 pub use session::{Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
+pub use syscall_windows::SyscallCounts;
 pub use unwind_tables::{MAPPINGS_MAX, MappedRows, ROWS_PENDING, UnwindTables};

@@ -4,9 +4,9 @@
 //! What the kernel spends to call a program (a trampoline, some ten nanoseconds) is not in it.
 
 /// Kinds of programs, as `enum` in `bpf/common.h`.
-pub(super) const PROBES: usize = 7;
+pub(super) const PROBES: usize = 8;
 /// Taking stacks of threads that block, a part of what switches cost; behind it those of wakers, of wakeups.
-pub(super) const STACK_PROBE: usize = 5;
+pub(super) const STACK_PROBE: usize = 6;
 
 /// CPU time of the kernel programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

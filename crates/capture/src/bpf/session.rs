@@ -8,6 +8,7 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
 use super::ring::Ring;
 use super::sampler::{self, Sampler};
+use super::syscall_windows::{self, SyscallCounts, Window};
 use super::unwind_tables::UnwindTables;
 use super::{messages, programs};
 use crate::error::CaptureError;
@@ -65,6 +66,7 @@ pub struct Counters {
 pub struct Session {
     sampler: Option<Sampler>,
     links: Vec<Link>,
+    window: Option<Window>,
     records: Ring,
     definitions: Ring,
     missing: Vec<&'static Source>,
@@ -91,6 +93,7 @@ impl Session {
         Ok(Session {
             sampler: None,
             links: Vec::new(),
+            window: None,
             records,
             definitions,
             missing: Vec::new(),
@@ -196,9 +199,36 @@ impl Session {
         }
     }
 
+    /// By how much counting makes a syscall slower (ns), as tried now; `None` if this kernel cannot count them.
+    pub fn syscall_cost(&self) -> Result<Option<u32>, CaptureError> {
+        if self.missing.iter().any(|source| source.programs.contains(&"on_syscall")) {
+            return Ok(None);
+        }
+        syscall_windows::cost_of_a_call(&self.object).map(Some)
+    }
+
+    /// Counts the target's syscalls from now on; gives the moment (ns of CLOCK_MONOTONIC), or `None` if it is not
+    /// known, and nothing is counted then. [`Session::close_syscall_window`] ends it.
+    pub fn open_syscall_window(&mut self) -> Result<Option<u64>, CaptureError> {
+        self.window = None;
+        self.window = Window::open(&self.object)?;
+        Ok(self.window.as_ref().map(Window::start_ns))
+    }
+
+    /// What was counted in the window that is open, which ends; `None` if none is, or it is not known when it ended.
+    pub fn close_syscall_window(&mut self) -> Result<Option<SyscallCounts>, CaptureError> {
+        self.window.take().map_or(Ok(None), |window| window.close(&self.object))
+    }
+
+    /// Syscalls in windows that were not counted for want of room.
+    pub fn syscalls_uncounted(&self) -> u64 {
+        per_cpu(&self.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT, 8)).sum()
+    }
+
     /// Stops the programs. Records that wait can still be drained.
     pub fn detach(&mut self) {
         self.sampler = None;
+        self.window = None;
         self.links.clear();
     }
 
@@ -226,6 +256,7 @@ impl Session {
 /// Where `struct per_cpu` (`bpf/common.h`) has its counts of lost records and its times.
 const LOST_AT: usize = 16;
 const PROBES_AT: usize = 80;
+const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
 
 /// `struct per_cpu` of every CPU, as bytes.
 fn per_cpu(object: &Object) -> Vec<Vec<u8>> {
@@ -245,7 +276,7 @@ fn counters(object: &Object) -> Counters {
 }
 
 /// A little-endian field.
-fn number(bytes: &[u8], at: usize, width: usize) -> u64 {
+pub(super) fn number(bytes: &[u8], at: usize, width: usize) -> u64 {
     let field = bytes.get(at..at + width).unwrap_or_default();
     field.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

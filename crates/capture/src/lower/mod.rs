@@ -80,7 +80,7 @@ pub fn now() -> holdup_events::Timestamp {
 }
 
 /// CPU time of the calling thread (ns): what a poll costs.
-fn thread_cpu_ns() -> u64 {
+pub fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one timespec behind the pointer.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };

@@ -22,7 +22,7 @@ pub struct Source {
 pub enum Attached {
     /// At the tracepoint in their section, for the whole recording.
     Throughout,
-    /// By the session itself: on perf events, or once for a snapshot.
+    /// By the session itself: on perf events, once for a snapshot, or for short windows.
     BySession,
 }
 
@@ -50,6 +50,7 @@ sources! {
     cpu_samples,
     snapshot,
     blocked_stacks,
+    syscall_windows,
 }
 
 /// The source that a kernel program belongs to.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use holdup_events::event::{RawMapping, RawStack, RawWait};
-use holdup_events::tables::{Mapping, Process, Processes, Thread, Threads, Waits};
+use holdup_events::event::{RawMapping, RawStack, RawWait, SyscallCount};
+use holdup_events::tables::{Mapping, Process, Processes, SyscallRow, Thread, Threads, Waits};
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
 use super::live::Waited;
@@ -27,6 +27,8 @@ pub struct Catalogue {
     pub stacks: Vec<Option<RawStack>>,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
+    /// Syscalls in short windows.
+    pub syscalls: Vec<SyscallRow>,
     /// What is missing.
     pub losses: Vec<Loss>,
     /// Context switches seen.
@@ -45,6 +47,7 @@ pub(super) struct Names {
     stacks: Vec<Option<RawStack>>,
     stack_ids: HashMap<u64, StackId>,
     mappings: Vec<Mapping>,
+    syscalls: Vec<SyscallRow>,
     pub(super) losses: Vec<Loss>,
 }
 
@@ -60,6 +63,7 @@ impl Default for Names {
             stacks: vec![None],
             stack_ids: HashMap::new(),
             mappings: Vec::new(),
+            syscalls: Vec::new(),
             losses: Vec::new(),
         }
     }
@@ -243,6 +247,25 @@ impl Names {
         });
     }
 
+    /// The counts of a window come when it is over: a process that has died meanwhile is still meant.
+    pub(super) fn count(&mut self, count: &SyscallCount) {
+        let dead = || {
+            self.processes
+                .iter()
+                .rposition(|process| process.pid == count.tgid)
+                .map(|at| ProcessId(at as u32))
+        };
+        let process = self.by_tgid.get(&count.tgid).copied().or_else(dead).filter(|_| count.tgid != 0);
+        self.syscalls.push(SyscallRow {
+            process,
+            syscall: count.syscall,
+            start: count.at,
+            end: count.until.max(count.at),
+            count: count.count,
+            cost_ns: count.cost_ns,
+        });
+    }
+
     pub(super) fn finish(self, start: Timestamp, end: Timestamp, switches: u64) -> Catalogue {
         let mut threads = self.threads;
         for thread in &mut threads {
@@ -255,6 +278,7 @@ impl Names {
             waits: self.waits,
             stacks: self.stacks,
             mappings: self.mappings,
+            syscalls: self.syscalls,
             losses: self.losses,
             switches,
         }

@@ -59,6 +59,7 @@ impl Builder {
             Event::Lifecycle(change) => self.lifecycle(change, sink),
             Event::Snapshot(snapshot) => self.snapshot(snapshot, sink),
             Event::Mapping(mapping) => self.names.map(mapping),
+            Event::SyscallCount(count) => self.names.count(&count),
             Event::Loss(loss) => {
                 self.doubt(&loss);
                 self.names.losses.push(loss);

@@ -21,6 +21,7 @@ mod tag {
     pub const SNAPSHOT: u8 = 6;
     pub const MAPPING: u8 = 7;
     pub const LOSS: u8 = 8;
+    pub const SYSCALL_COUNT: u8 = 9;
 }
 
 /// Code of an [`crate::event::Outcome`], in the low bits of a switch's flags.

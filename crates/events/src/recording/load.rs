@@ -86,6 +86,15 @@ fn contained<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> Option<T> 
 }
 
 impl Place<'_> {
+    /// The table is there, whatever it holds.
+    fn has(&self, name: &str) -> bool {
+        let file = format!("{name}.parquet");
+        match self {
+            Place::Directory(dir) => dir.join(file).exists(),
+            Place::Packed(packed) => packed.file(&file).is_some(),
+        }
+    }
+
     fn table(&self, name: &str) -> parquet::errors::Result<super::parquet::TableReader> {
         let file = format!("{name}.parquet");
         match self {

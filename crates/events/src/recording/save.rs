@@ -10,7 +10,8 @@ use super::journal::JOURNAL;
 use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::Loss;
 use crate::tables::{
-    Frames, Mapping, Processes, SampleRow, SliceRow, Stacks, Steal, TableSink, Threads, Waits, Wakeup,
+    Frames, Mapping, Processes, SampleRow, SliceRow, Stacks, Steal, SyscallRow, TableSink, Threads, Waits,
+    Wakeup,
 };
 use rows::RowTable;
 
@@ -31,6 +32,8 @@ pub struct SmallTables<'a> {
     pub frames: &'a Frames,
     /// Executable memory.
     pub mappings: &'a [Mapping],
+    /// Syscalls in short windows.
+    pub syscalls: &'a [SyscallRow],
     /// What is missing.
     pub losses: &'a [Loss],
 }

@@ -6,6 +6,7 @@ mod samples;
 mod sink;
 mod slices;
 mod stacks;
+mod syscalls;
 mod wakeups;
 
 pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Waits};
@@ -13,4 +14,5 @@ pub use samples::{SampleRow, Samples};
 pub use sink::{Rows, TableSink};
 pub use slices::{Slice, SliceRow, Slices, Steal, ThreadState};
 pub use stacks::{Frame, FrameKind, FrameVia, Frames, StackEnd, StackRow, Stacks};
+pub use syscalls::SyscallRow;
 pub use wakeups::{Wakeup, Wakeups};

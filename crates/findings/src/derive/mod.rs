@@ -14,5 +14,6 @@ pub mod split;
 pub mod stacks;
 pub mod sweep;
 pub mod syscall_names;
+pub mod syscall_rates;
 pub mod syscalls;
 pub mod timelines;

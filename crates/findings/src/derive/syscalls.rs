@@ -1,4 +1,4 @@
-//! Syscalls: where they ran (sampled) and blocked (exact).
+//! Syscalls: where they ran (sampled) and blocked (exact), and how often they were called (counted in windows).
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,6 +10,7 @@ use super::ledger::Ledger;
 use super::parallel;
 use super::split::share_error;
 use super::syscall_names::syscall_name;
+use super::syscall_rates::{self, CallRate, SyscallRates};
 
 /// One syscall number.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,15 +29,42 @@ pub struct SyscallUse {
     pub blocked: u64,
     /// How long (ns, exact).
     pub blocked_ns: u64,
+    /// How often it was called; `None` if it was not seen in a window.
+    pub rate: Option<CallRate>,
+    /// Estimated CPU time of a call; `None` if either is not known.
+    pub call: Option<CallTime>,
+}
+
+/// CPU time of a call, on average.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CallTime {
+    /// Estimate (ns).
+    pub cpu_ns: u64,
+    /// One standard error; `None` if that of the calls is not known.
+    pub error_ns: Option<u64>,
+}
+
+impl CallTime {
+    /// CPU time (sampled) over calls (counted in windows), of a recording of `wall_ns`.
+    fn of(syscall: &SyscallUse, wall_ns: u64) -> Option<CallTime> {
+        let (calls, error) = syscall.rate?.calls_in(wall_ns);
+        if calls <= 0.0 || syscall.samples == 0 {
+            return None;
+        }
+        let cpu_ns = syscall.cpu_ns as f64 / calls;
+        let of_cpu = syscall.cpu_error_ns as f64 / calls;
+        let error_ns = error.map(|error| of_cpu.hypot(cpu_ns * error / calls).round() as u64);
+        Some(CallTime { cpu_ns: cpu_ns.round() as u64, error_ns })
+    }
 }
 
 /// Derives it for every syscall seen, the costliest (CPU + blocked) first.
 pub fn derive(trace: &Trace) -> Vec<SyscallUse> {
-    derive_with(trace, &super::ledger::derive(trace))
+    derive_with(trace, &super::ledger::derive(trace), &syscall_rates::derive(trace))
 }
 
-/// Derives it, given the ledger (whose running time the samples are scaled to).
-pub fn derive_with(trace: &Trace, ledger: &Ledger) -> Vec<SyscallUse> {
+/// Derives it, given the ledger (whose running time the samples are scaled to) and the calls that were counted.
+pub fn derive_with(trace: &Trace, ledger: &Ledger, rates: &SyscallRates) -> Vec<SyscallUse> {
     let mut by_number: BTreeMap<i32, SyscallUse> = BTreeMap::new();
     for sample in trace.samples.iter().filter(|sample| sample.in_kernel && sample.syscall >= -1) {
         if trace.threads.get(sample.thread.index()).is_some_and(|thread| thread.target) {
@@ -48,6 +76,9 @@ pub fn derive_with(trace: &Trace, ledger: &Ledger) -> Vec<SyscallUse> {
         syscall.blocked += blocked;
         syscall.blocked_ns += blocked_ns;
     }
+    for (number, rate) in &rates.by_number {
+        by_number.entry(*number).or_default().rate = Some(*rate);
+    }
     let running = ledger.running_ns() as f64;
     let mut all: Vec<SyscallUse> = Vec::with_capacity(by_number.len());
     for (number, mut syscall) in by_number {
@@ -57,6 +88,7 @@ pub fn derive_with(trace: &Trace, ledger: &Ledger) -> Vec<SyscallUse> {
             syscall.cpu_ns = (running * syscall.samples as f64 / ledger.samples as f64).round() as u64;
             syscall.cpu_error_ns = (running * share_error(syscall.samples, ledger.samples)).round() as u64;
         }
+        syscall.call = CallTime::of(&syscall, trace.wall().0);
         all.push(syscall);
     }
     all.sort_by_key(|syscall| (Reverse(syscall.cpu_ns + syscall.blocked_ns), syscall.number));

@@ -2,7 +2,8 @@
 //!
 //! ## What it sees
 //! On-CPU samples that fell inside syscalls, by syscall; and whether these samples come one by one between
-//! others, as those of many short calls do, or in runs, as those of a few long calls do.
+//! others, as those of many short calls do, or in runs, as those of a few long calls do. Where calls were counted
+//! (exactly, in short windows): how many there are a second, and what one takes.
 //!
 //! ## Why it hurts
 //! Each call pays for entering and leaving the kernel, for its checks and its locks, whatever it moves. A
@@ -10,7 +11,9 @@
 //!
 //! ## How it decides
 //! It needs 200 samples, and fires if at least a fifth of the running time is inside syscalls even at the
-//! lower end of the share's 95 % interval. Then it looks for calls that are few and long: if a sample
+//! lower end of the share's 95 % interval. Then it looks for calls that are few and long. If the costliest syscall
+//! was counted, its CPU time (sampled) over its calls tells: a call of less than 5 µs on average is short, at 95 %
+//! confidence; one of more is not, and the rule stays silent. Where that cannot be told: if a sample
 //! inside a syscall is followed by another inside much more often than chance would have it, or if most
 //! samples are in the kernel's routines that copy and clear memory, it stays silent. The upper end of the
 //! gain is that all this time were gone; the lower end is the part of the samples that are in the kernel's
@@ -21,7 +24,7 @@
 //! does not change (time, pid, file status) instead of asking again.
 //!
 //! ## Blind spots
-//! The calls are not counted, only their time is sampled: calls shorter than the sampling interval but
+//! Where calls are not counted (`--budget 0`, the lower rungs, runs of less than a second), calls shorter than the sampling interval but
 //! still long enough to be worth their entry (a megabyte read at once) look like a storm if the kernel's
 //! function names are missing. A program that does nothing but one syscall is judged by the kernel's
 //! function names alone.
@@ -37,7 +40,7 @@ use crate::derive::split::share_error;
 use crate::derive::syscalls::SyscallUse;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::{EVIDENCE_MAX, Scene};
-use crate::wording::{count, percent, time};
+use crate::wording::{count, percent, rounded, time};
 
 pub(super) const INFO: Info =
     Info { name: "syscall-storm", summary: "Much of the CPU time goes into many small syscalls" };
@@ -66,6 +69,10 @@ const BULK_MAX: f64 = 0.5;
 /// Entry and exit code in this share of the named samples shows many calls.
 const ENTRY_MIN: f64 = 0.02;
 
+/// Entering and leaving the kernel takes 0.1 to 1 µs, by the machine's mitigations: of longer calls it is the lesser
+/// part (ns).
+const SHORT_NS: f64 = 5_000.0;
+
 /// x86-64's number of futex(2).
 const FUTEX: i32 = 202;
 
@@ -79,7 +86,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }
     let share = pattern.inside as f64 / pattern.all as f64;
     let error = share_error(pattern.inside, pattern.all);
-    if share - ERRORS_95 * error <= SHARE_MIN || !pattern.many_calls() {
+    if share - ERRORS_95 * error <= SHARE_MIN {
         return Ok(Vec::new());
     }
     let calls = || {
@@ -92,23 +99,31 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let mut ranked: Vec<&SyscallUse> = calls().collect();
     ranked.sort_by_key(|call| (std::cmp::Reverse(call.samples), call.number));
     let Some(worst) = ranked.first() else { return Ok(Vec::new()) };
+    let short = short_by_count(worst);
+    if !short.unwrap_or_else(|| pattern.many_calls()) {
+        return Ok(Vec::new());
+    }
     let running = scene.derived.ledger.running_ns() as f64;
     let any_ran: u64 = scene.derived.parallelism.running_ns.iter().skip(1).sum();
     let any_ran = scene.of_wall(any_ran as f64);
     let high = ((share + ERRORS_95 * error) * any_ran).clamp(0.0, 1.0);
-    let sure = pattern.entry_share().is_some();
+    let sure = pattern.entry_share().is_some() || short == Some(true);
     Ok(vec![Finding {
         rule: INFO.name,
         subject: worst.name.to_owned(),
-        summary: vec![
-            format!(
+        summary: [
+            Some(format!(
                 "{} ± {} of the running time is inside syscalls, mostly short ones ({}).",
                 percent(share),
                 percent(error),
                 count(pattern.inside, "sample"),
-            ),
-            format!("By CPU time: {}.", by_time(&ranked)),
-        ],
+            )),
+            Some(format!("By CPU time: {}.", by_time(&ranked))),
+            by_count(scene, worst),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         cost_ns: (running * share) as u64,
         gain: Gain { low: (pattern.entry_share().unwrap_or(0.0) * any_ran).min(high), high },
         confidence: scene.confidence(if sure { Confidence::High } else { Confidence::Medium }),
@@ -124,6 +139,31 @@ fn by_time(ranked: &[&SyscallUse]) -> String {
     let said =
         |call: &&SyscallUse| format!("{} {} ± {}", call.name, time(call.cpu_ns), time(call.cpu_error_ns));
     ranked.iter().take(3).map(said).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a call is short, by the calls that were counted; `None` if they don't tell.
+fn short_by_count(call: &SyscallUse) -> Option<bool> {
+    let each = call.call?;
+    let (mean, margin) = (each.cpu_ns as f64, ERRORS_95 * each.error_ns? as f64);
+    if mean + margin < SHORT_NS {
+        return Some(true);
+    }
+    (mean - margin > SHORT_NS).then_some(false)
+}
+
+/// How often it is called, and what a call takes.
+fn by_count(scene: &Scene, call: &SyscallUse) -> Option<String> {
+    let (rate, each) = (call.rate?, call.call?);
+    let error = |said: Option<String>| said.map_or_else(String::new, |error| format!(" ± {error}"));
+    Some(format!(
+        "{} is called {}{} times a second (counted in {}), {}{} of CPU time each.",
+        call.name,
+        rounded(rate.per_second),
+        error(rate.error_per_second.map(rounded)),
+        count(scene.derived.syscall_rates.windows, "short window"),
+        time(each.cpu_ns),
+        error(each.error_ns.map(time)),
+    ))
 }
 
 fn evidence(scene: &Scene, worst: &SyscallUse) -> Vec<Evidence> {

@@ -3,6 +3,7 @@
 use crate::text::{Style, Tint, cut, left, right, width};
 
 /// A column's heading and side.
+#[derive(Clone, Copy)]
 pub(super) enum Column {
     /// Text; the first such column gives way when space is short.
     Text(&'static str),

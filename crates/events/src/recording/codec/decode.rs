@@ -4,7 +4,7 @@ use super::bytes::{CodecError, Input};
 use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag};
 use crate::event::{
     Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawMemory, RawStack, RawWait, Sample, Snapshot,
-    SnapshotState, Switch, WakeContext, Waking,
+    SnapshotState, Switch, SyscallCount, WakeContext, Waking,
 };
 use crate::tables::{FrameVia, StackEnd};
 use crate::{CpuId, Loss, ObjectKind, Timestamp};
@@ -32,6 +32,7 @@ impl<'a> Decoder<'a> {
             tag::SNAPSHOT => Event::Snapshot(self.snapshot()?),
             tag::MAPPING => Event::Mapping(self.mapping()?),
             tag::LOSS => Event::Loss(self.loss()?),
+            tag::SYSCALL_COUNT => Event::SyscallCount(self.syscall_count()?),
             other => return Err(self.input.unknown("event", other)),
         })
     }
@@ -197,6 +198,18 @@ impl<'a> Decoder<'a> {
             file_offset: self.input.varint()?,
             path: self.input.string()?,
             build_id: self.input.text()?.to_vec(),
+        })
+    }
+
+    fn syscall_count(&mut self) -> Result<SyscallCount, CodecError> {
+        let until = self.at()?;
+        Ok(SyscallCount {
+            until,
+            at: Timestamp(self.input.difference(until.0)?),
+            tgid: self.input.u32()?,
+            syscall: self.input.i32()?,
+            count: self.input.varint()?,
+            cost_ns: self.input.u32()?,
         })
     }
 

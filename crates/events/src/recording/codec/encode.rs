@@ -23,6 +23,7 @@ impl Encoder {
             Event::Lifecycle(lifecycle) => self.lifecycle(lifecycle, out),
             Event::Snapshot(snapshot) => self.snapshot(snapshot, out),
             Event::Mapping(mapping) => self.mapping(mapping, out),
+            Event::SyscallCount(count) => self.syscall_count(count, out),
             Event::Loss(loss) => self.loss(loss, out),
         }
     }
@@ -169,6 +170,16 @@ impl Encoder {
         }
         put_text(out, mapping.path.as_bytes());
         put_text(out, &mapping.build_id);
+    }
+
+    fn syscall_count(&mut self, count: &crate::event::SyscallCount, out: &mut Vec<u8>) {
+        out.push(tag::SYSCALL_COUNT);
+        self.at(count.until, out);
+        put_difference(out, count.at.0, count.until.0);
+        put_varint(out, u64::from(count.tgid));
+        put_difference(out, count.syscall as i64 as u64, 0);
+        put_varint(out, count.count);
+        put_varint(out, u64::from(count.cost_ns));
     }
 
     fn loss(&mut self, loss: &Loss, out: &mut Vec<u8>) {

@@ -84,6 +84,14 @@ fn lifecycle() -> impl Strategy<Value = Event> {
     )
 }
 
+fn syscall_count() -> impl Strategy<Value = Event> {
+    (time(), time(), any::<[u32; 2]>(), any::<i32>(), any::<u64>()).prop_map(
+        |(at, until, [tgid, cost_ns], syscall, count)| {
+            Event::SyscallCount(SyscallCount { at, until, tgid, syscall, count, cost_ns })
+        },
+    )
+}
+
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         switch(),
@@ -142,6 +150,7 @@ fn event() -> impl Strategy<Value = Event> {
                 path,
                 build_id
             })),
+        syscall_count(),
         (time(), time(), any::<u16>(), any::<u64>(), "[a-z-]{0,9}", "[a-z-]{0,9}").prop_map(
             |(start, end, cpu, events, source, reason)| Event::Loss(Loss {
                 source,

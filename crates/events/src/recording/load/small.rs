@@ -5,7 +5,9 @@ use parquet::errors::Result;
 use super::{Place, contained};
 use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
-use crate::tables::{Frame, FrameKind, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks, Thread};
+use crate::tables::{
+    Frame, FrameKind, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks, SyscallRow, Thread,
+};
 use crate::{
     CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason,
 };
@@ -23,6 +25,10 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
     load("stacks", &mut |table| stacks(table).map(|rows| trace.stacks = rows));
     load("frames", &mut |table| frames(table).map(|rows| trace.frames = rows));
     load("mappings", &mut |table| mappings(table).map(|rows| trace.mappings = rows));
+    // Recordings of version 0.1 lack it.
+    if place.has("syscalls") {
+        load("syscalls", &mut |table| syscalls(table).map(|rows| trace.syscalls = rows));
+    }
     load("loss", &mut |table| losses(table).map(|rows| trace.losses = rows));
 }
 
@@ -160,6 +166,26 @@ fn mappings(table: &TableReader) -> Result<Vec<Mapping>> {
             file_offset: next(&mut offsets),
             path: next(&mut paths),
             build_id: next(&mut build_ids),
+        })
+        .collect())
+}
+
+fn syscalls(table: &TableReader) -> Result<Vec<SyscallRow>> {
+    let mut processes = table.all_i32("process")?.into_iter();
+    let mut starts = table.all_u64("start_ns")?.into_iter();
+    let mut ends = table.all_u64("end_ns")?.into_iter();
+    let mut counts = table.all_u64("count")?.into_iter();
+    let mut costs = table.all_u32("cost_ns")?.into_iter();
+    let syscalls = table.all_i32("syscall")?;
+    Ok(syscalls
+        .into_iter()
+        .map(|syscall| SyscallRow {
+            process: optional(next(&mut processes)).map(ProcessId),
+            syscall,
+            start: Timestamp(next(&mut starts)),
+            end: Timestamp(next(&mut ends)),
+            count: next(&mut counts),
+            cost_ns: next(&mut costs),
         })
         .collect())
 }

@@ -72,6 +72,9 @@ tables! {
     "mappings" {
         "process" U32, "at_ns" Time, "start" U64, "end" U64, "file_offset" U64, "path" Text, "build_id" Bytes,
     }
+    "syscalls" {
+        "process" I32, "syscall" I32, "start_ns" Time, "end_ns" Time, "count" U64, "cost_ns" U32,
+    }
     "loss" { "source" Text, "reason" Text, "cpu" U32, "start_ns" Time, "end_ns" Time, "events" U64 }
 }
 

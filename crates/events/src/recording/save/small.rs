@@ -15,6 +15,7 @@ pub fn write(dir: &Path, tables: &SmallTables<'_>) -> Result<(), RecordingError>
     table(dir, "stacks", stacks(tables))?;
     table(dir, "frames", frames(tables))?;
     table(dir, "mappings", mappings(tables))?;
+    table(dir, "syscalls", syscalls(tables))?;
     table(dir, "loss", losses(tables))
 }
 
@@ -113,6 +114,18 @@ fn mappings(tables: &SmallTables<'_>) -> Vec<Values> {
         wide(rows, |row| row.file_offset),
         text(rows, |row| &row.path),
         Values::Bytes(rows.iter().map(|row| row.build_id.clone()).collect()),
+    ]
+}
+
+fn syscalls(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.syscalls;
+    vec![
+        narrow(rows, |row| optional(row.process.map(|process| process.0))),
+        narrow(rows, |row| row.syscall as u32),
+        wide(rows, |row| row.start.0),
+        wide(rows, |row| row.end.0),
+        wide(rows, |row| row.count),
+        narrow(rows, |row| row.cost_ns),
     ]
 }
 

@@ -1,8 +1,8 @@
-//! SYSCALLS: where they ran (sampled) and blocked (exact).
+//! SYSCALLS: where they ran (sampled) and blocked (exact), and how often they were called (counted in windows).
 
 use holdup_findings::derive::syscalls::SyscallUse;
 
-use crate::numbers::{count, duration};
+use crate::numbers::{count, counted, duration, rounded};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 
@@ -17,22 +17,28 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         lines.push(super::nothing(view, "No syscall was seen to block or to be running."));
         return lines;
     }
-    let columns = [
-        Column::Text("syscall"),
-        Column::Figure("cpu (sampled)"),
-        Column::Figure("± (1 sd)"),
-        Column::Figure("blocked"),
-        Column::Figure("for"),
-    ];
-    let rows: Vec<Vec<String>> = calls.iter().take(ROWS_MAX).map(row).collect();
+    let rates = &view.analysis.derived.syscall_rates;
+    let counted = rates.windows > 0;
+    let mut columns = vec![Column::Text("syscall")];
+    columns.extend(match counted {
+        true => ["calls/s", "±", "cpu/call", "cpu"].map(Column::Figure).to_vec(),
+        false => vec![Column::Figure("cpu (sampled)")],
+    });
+    columns.extend(["± (1 sd)", "blocked", "for"].map(Column::Figure));
+    let rows: Vec<Vec<String>> = calls.iter().take(ROWS_MAX).map(|call| row(call, counted)).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
     if calls.len() > ROWS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", calls.len() - ROWS_MAX)));
     }
+    if counted {
+        let (windows, time) = (self::counted(rates.windows, "window"), duration(rates.windows_ns));
+        let said = format!("calls: counted in {windows} ({time}), extrapolated; cpu: sampled; ±: 1 sd");
+        lines.push(super::nothing(view, &said));
+    }
     lines
 }
 
-fn row(call: &SyscallUse) -> Vec<String> {
+fn row(call: &SyscallUse, counted: bool) -> Vec<String> {
     let sampled = |ns: u64| if call.samples > 0 { duration(ns) } else { "-".to_owned() };
     let name = match call.number {
         -1 => "(page fault)".to_owned(),
@@ -40,5 +46,14 @@ fn row(call: &SyscallUse) -> Vec<String> {
         _ => call.name.to_owned(),
     };
     let blocked_for = if call.blocked > 0 { duration(call.blocked_ns) } else { "-".to_owned() };
-    vec![name, sampled(call.cpu_ns), sampled(call.cpu_error_ns), count(call.blocked), blocked_for]
+    let mut cells = vec![name];
+    if counted {
+        let figure =
+            |number: Option<f64>| number.map_or_else(|| "-".to_owned(), |number| rounded(number as u64));
+        cells.push(figure(call.rate.map(|rate| rate.per_second)));
+        cells.push(figure(call.rate.and_then(|rate| rate.error_per_second)));
+        cells.push(call.call.map_or_else(|| "-".to_owned(), |call| duration(call.cpu_ns)));
+    }
+    cells.extend([sampled(call.cpu_ns), sampled(call.cpu_error_ns), count(call.blocked), blocked_for]);
+    cells
 }

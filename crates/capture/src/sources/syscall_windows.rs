@@ -1,0 +1,12 @@
+//! Syscalls counted exactly in short windows (`bpf/syscalls.h`); outside of them no syscall is made slower.
+
+use super::{Attached, Source};
+
+/// See the module.
+pub const SOURCE: Source = Source {
+    name: "syscall-windows",
+    summary: "how often each syscall is called, counted in short windows",
+    programs: &["on_syscall"],
+    attached: Attached::BySession,
+    without: "syscalls are sampled, but not counted",
+};

@@ -1,0 +1,21 @@
+//! Syscalls counted in short windows.
+
+use crate::{ProcessId, Timestamp};
+
+/// How often a process asked for a syscall in one window. A window in which nothing was called has one row, of
+/// no process, syscall -1, count 0: so the windows' lengths can be summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyscallRow {
+    /// Who called; `None` if it is not known any more.
+    pub process: Option<ProcessId>,
+    /// Number of the syscall.
+    pub syscall: i32,
+    /// When the window began.
+    pub start: Timestamp,
+    /// When it ended.
+    pub end: Timestamp,
+    /// Exactly how often.
+    pub count: u64,
+    /// By how much counting made each call slower (ns); 0 not known.
+    pub cost_ns: u32,
+}

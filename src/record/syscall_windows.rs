@@ -1,0 +1,315 @@
+//! When syscalls are counted: in short windows, about 2 % of the time, one at a random place in each stretch of
+//! half a second (shorter stretches at first, so that short runs have a few), all within a part of the budget.
+//!
+//! Random: what the program does in a rhythm is met in every phase. One in each stretch: no part of the run is
+//! passed over. Windows are as long as a fixed share of their stretch: so calls in all windows over their length
+//! is an unbiased estimate of calls a second, whatever the stretch's length.
+
+use std::time::Duration;
+
+use holdup_capture::bpf::{Session, SyscallCounts};
+use holdup_capture::lower;
+use holdup_events::event::SyscallCount;
+use holdup_events::recording::SourceState;
+use holdup_events::{CpuId, Event, Loss, Timestamp};
+
+const NAME: &str = "syscall-windows";
+/// Windows' share of the time.
+const SHARE: u64 = 50;
+const FIRST_STRETCH_NS: u64 = 50_000_000;
+const STRETCH_NS: u64 = 500_000_000;
+/// A shorter one says too little for what opening it costs.
+const LENGTH_MIN_NS: u64 = 200_000;
+/// This part of the budget may go into windows.
+const BUDGET_PART: f64 = 0.25;
+/// Opening, closing and reading a window, before it was measured (ns).
+const OPENING_NS: f64 = 300_000.0;
+/// After so many windows that could not be opened the kernel will not have it.
+const FAILURES_MAX: u32 = 3;
+
+/// Opens and closes the windows of one recording.
+pub struct SyscallWindows {
+    plan: Plan,
+    state: State,
+    /// By how much counting makes a call slower (ns).
+    cost_ns: u32,
+    events: u64,
+    failures: u32,
+    missing: String,
+}
+
+enum State {
+    /// No windows.
+    Off,
+    /// The next one is to be opened at this time, so long (ns).
+    Waiting(u64, u64),
+    /// Open until this time.
+    Open(u64),
+}
+
+impl SyscallWindows {
+    /// For `budget` percent of all `cpus`; none if it is 0.
+    pub fn new(budget: f64, cpus: usize) -> SyscallWindows {
+        SyscallWindows {
+            plan: Plan::new(budget / 100.0 * cpus.max(1) as f64 * BUDGET_PART, lower::now().0),
+            state: State::Off,
+            cost_ns: 0,
+            events: 0,
+            failures: 0,
+            missing: String::new(),
+        }
+    }
+
+    /// Tries what counting costs. Without this, or where the kernel cannot count, there are no windows.
+    pub fn prepare(&mut self, session: &Session) {
+        if self.plan.allowed <= 0.0 {
+            return;
+        }
+        match session.syscall_cost() {
+            Ok(Some(cost_ns)) => {
+                self.cost_ns = cost_ns;
+                self.plan.call_ns = f64::from(cost_ns);
+                self.state = State::Waiting(u64::MAX, 0);
+            }
+            Ok(None) => {}
+            Err(error) => self.missing = error.to_string(),
+        }
+    }
+
+    /// The program begins to run now.
+    pub fn begin(&mut self) {
+        if !matches!(self.state, State::Off) {
+            self.plan.stretch_start_ns = lower::now().0;
+            self.wait();
+        }
+    }
+
+    /// Opens or closes a window if it is time to. `sink` gets what was counted.
+    pub fn step(&mut self, session: &mut Session, sink: &mut dyn FnMut(Event)) {
+        let now = lower::now().0;
+        match self.state {
+            State::Waiting(at, length) if now >= at => self.open(session, length),
+            State::Open(until) if now >= until => {
+                self.close(session, sink);
+                self.wait();
+            }
+            _ => {}
+        }
+    }
+
+    /// How long the recorder may sleep that would sleep for `pause`.
+    pub fn pause(&self, pause: Duration) -> Duration {
+        let next = match self.state {
+            State::Off => return pause,
+            State::Waiting(at, _) | State::Open(at) => at,
+        };
+        pause.min(Duration::from_nanos(next.saturating_sub(lower::now().0)))
+    }
+
+    /// Closes what is open, for good; says how it went.
+    pub fn finish(&mut self, session: &mut Session, sink: &mut dyn FnMut(Event)) -> Option<SourceState> {
+        self.close(session, sink);
+        let lost = session.syscalls_uncounted();
+        if lost > 0 {
+            let end = lower::now();
+            let (source, reason) = (NAME.to_owned(), "no room".to_owned());
+            let start = Timestamp(self.plan.begin_ns);
+            sink(Event::Loss(Loss { source, reason, cpu: CpuId::NONE, start, end, events: lost }));
+        }
+        let active = !matches!(self.state, State::Off);
+        self.state = State::Off;
+        let missing = std::mem::take(&mut self.missing);
+        let events = self.events;
+        (active || !missing.is_empty()).then(|| SourceState {
+            name: NAME.to_owned(),
+            active,
+            missing,
+            events,
+            lost,
+        })
+    }
+
+    fn wait(&mut self) {
+        let (at, length) = self.plan.next(lower::now().0);
+        self.state = State::Waiting(at, length);
+    }
+
+    fn open(&mut self, session: &mut Session, length_ns: u64) {
+        let began_ns = lower::thread_cpu_ns();
+        match session.open_syscall_window() {
+            Ok(Some(start)) => self.state = State::Open(start.saturating_add(length_ns)),
+            Ok(None) => self.wait(),
+            Err(error) => self.fail(&error.to_string()),
+        }
+        self.plan.opening_ns = lower::thread_cpu_ns().saturating_sub(began_ns) as f64;
+    }
+
+    fn close(&mut self, session: &mut Session, sink: &mut dyn FnMut(Event)) {
+        let began_ns = lower::thread_cpu_ns();
+        match session.close_syscall_window() {
+            Ok(Some(counts)) => {
+                self.failures = 0;
+                self.plan.learn(&counts, lower::thread_cpu_ns().saturating_sub(began_ns) as f64);
+                self.tell(&counts, sink);
+            }
+            Ok(None) => {}
+            Err(error) => self.fail(&error.to_string()),
+        }
+    }
+
+    fn fail(&mut self, reason: &str) {
+        self.failures += 1;
+        self.missing = format!("a window could not be opened: {reason}");
+        if self.failures >= FAILURES_MAX {
+            self.state = State::Off;
+        } else {
+            self.wait();
+        }
+    }
+
+    fn tell(&mut self, counted: &SyscallCounts, sink: &mut dyn FnMut(Event)) {
+        if counted.end_ns <= counted.start_ns {
+            return;
+        }
+        // A window in which nothing was called is one, too.
+        let nothing = [(0, -1, 0)];
+        let counts = if counted.counts.is_empty() { &nothing[..] } else { &counted.counts };
+        for &(tgid, syscall, count) in counts {
+            self.events += 1;
+            let (at, until) = (Timestamp(counted.start_ns), Timestamp(counted.end_ns));
+            let cost_ns = self.cost_ns;
+            sink(Event::SyscallCount(SyscallCount { at, until, tgid, syscall, count, cost_ns }));
+        }
+    }
+}
+
+/// Where the windows are, and how long.
+struct Plan {
+    begin_ns: u64,
+    stretch_start_ns: u64,
+    stretch_ns: u64,
+    /// CPU time that windows may take in a nanosecond.
+    allowed: f64,
+    /// What a window cost to open (CPU time; ns).
+    opening_ns: f64,
+    /// What it cost to close and to read (CPU time; ns).
+    closing_ns: f64,
+    /// Calls in a nanosecond, in the last window.
+    rate: f64,
+    /// What a call costs more in a window.
+    call_ns: f64,
+    random: u64,
+}
+
+impl Plan {
+    fn new(allowed: f64, seed: u64) -> Plan {
+        Plan {
+            begin_ns: seed,
+            stretch_start_ns: seed,
+            stretch_ns: FIRST_STRETCH_NS,
+            allowed,
+            opening_ns: OPENING_NS / 2.0,
+            closing_ns: OPENING_NS / 2.0,
+            rate: 0.0,
+            call_ns: 0.0,
+            random: seed | 1,
+        }
+    }
+
+    /// When the next window begins, and its length; the times of windows grow, and are not before `now`.
+    fn next(&mut self, now: u64) -> (u64, u64) {
+        let opening_ns = self.opening_ns + self.closing_ns;
+        loop {
+            // Stretches in which a window costs too much, whatever its length, are longer.
+            let affordable = (2.0 * opening_ns / self.allowed.max(1e-9)).min(3.6e12) as u64;
+            let stretch_ns = self.stretch_ns.max(affordable);
+            let left = self.allowed * stretch_ns as f64 - opening_ns;
+            let fits = (left / (self.rate * self.call_ns).max(1e-9)).min(1e12) as u64;
+            let length = (stretch_ns.min(STRETCH_NS) / SHARE).min(fits);
+            let start = self.stretch_start_ns;
+            self.stretch_start_ns = start.saturating_add(stretch_ns);
+            self.stretch_ns = (self.stretch_ns * 2).min(STRETCH_NS);
+            if self.stretch_start_ns <= now {
+                continue; // passed already
+            }
+            if length < LENGTH_MIN_NS {
+                if stretch_ns >= STRETCH_NS {
+                    self.rate /= 2.0; // it may have become quieter
+                }
+                continue;
+            }
+            let room = stretch_ns.saturating_sub(length);
+            let at = start.saturating_add((room as f64 * self.draw()) as u64);
+            return (at.max(now), length);
+        }
+    }
+
+    fn learn(&mut self, counted: &SyscallCounts, closing_ns: f64) {
+        self.closing_ns = closing_ns;
+        let calls: u64 = counted.counts.iter().map(|(_, _, count)| count).sum();
+        self.rate = calls as f64 / counted.end_ns.saturating_sub(counted.start_ns).max(1) as f64;
+    }
+
+    /// A number in 0..1 (Marsaglia, Xorshift RNGs, 2003).
+    fn draw(&mut self) -> f64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two CPUs and 2 %: a quarter of that in windows.
+    fn plan() -> Plan {
+        let mut plan = Plan::new(0.02 * 2.0 * BUDGET_PART, 1_000_000_000);
+        (plan.opening_ns, plan.closing_ns, plan.call_ns) = (50_000.0, 50_000.0, 150.0);
+        plan
+    }
+
+    fn windows(plan: &mut Plan, seconds: u64) -> Vec<(u64, u64)> {
+        let (mut all, mut now) = (Vec::new(), plan.begin_ns);
+        while now < plan.begin_ns + seconds * 1_000_000_000 {
+            let (at, length) = plan.next(now);
+            assert!(at >= now);
+            all.push((at, length));
+            now = at + length;
+        }
+        all
+    }
+
+    #[test]
+    fn windows_come_early_and_take_two_percent() {
+        let all = windows(&mut plan(), 100);
+        assert!(all[0].0 < 1_000_000_000 + FIRST_STRETCH_NS && all[0].1 == FIRST_STRETCH_NS / SHARE);
+        assert!((200..=206).contains(&all.len()), "{}", all.len());
+        let time: u64 = all.iter().map(|(_, length)| length).sum();
+        assert!((1_950_000_000..2_070_000_000).contains(&time), "{time}");
+        assert!(all.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+    }
+
+    #[test]
+    fn a_storm_makes_them_shorter_and_costly_openings_rarer() {
+        let mut storm = plan();
+        storm.rate = 0.02; // twenty calls a microsecond, on many CPUs
+        let all = windows(&mut storm, 10);
+        let cost: f64 = all.iter().map(|(_, length)| *length as f64 * 0.02 * 150.0 + 100_000.0).sum();
+        assert!(!all.is_empty() && cost <= 0.01 * 11e9, "{} {cost}", all.len());
+
+        let mut slow = plan();
+        (slow.opening_ns, slow.closing_ns) = (10e6, 10e6);
+        let all = windows(&mut slow, 100);
+        assert!(!all.is_empty() && all.len() as f64 * 20e6 <= 0.01 * 104e9, "{}", all.len());
+    }
+
+    #[test]
+    fn a_recorder_that_was_kept_waiting_goes_on_from_now() {
+        let mut plan = plan();
+        let late = plan.begin_ns + 10_000_000_000;
+        let (at, _) = plan.next(late);
+        assert!((late..late + STRETCH_NS).contains(&at));
+    }
+}

@@ -1,0 +1,59 @@
+//! Syscalls counted in windows against a program whose calls are known. No timing is asserted: the rate is
+//! compared to the calls over the time that the same run took, within the error that holdup states.
+
+mod support;
+
+use serde_json::Value;
+use support::{Scratch, bpf_or_skip, have, record_json};
+
+/// One read and one write a byte: some seconds of them.
+const BYTES: u64 = 6_000_000;
+
+fn dd(scratch: &Scratch, options: &[&str]) -> Value {
+    let count = format!("count={BYTES}");
+    record_json(scratch, options, &["dd", "if=/dev/zero", "of=/dev/null", "bs=1", &count, "status=none"])
+}
+
+fn syscall<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let calls = report["syscalls"].as_array().expect("syscalls");
+    calls.iter().find(|call| call["name"] == name).unwrap_or_else(|| panic!("no {name}: {calls:?}"))
+}
+
+#[test]
+fn a_known_number_of_calls_is_found_within_the_stated_error() {
+    let scratch = Scratch::new("syscall-windows");
+    if !bpf_or_skip(&scratch) || !have("dd") {
+        return;
+    }
+    let report = dd(&scratch, &["--budget", "5"]);
+    let windows = report["syscall_windows"]["count"].as_u64().expect("windows");
+    let wall_s = report["wall_ns"].as_u64().expect("wall") as f64 / 1e9;
+    if windows < 3 {
+        // A run so short, or a recorder so seldom on a CPU, that the scatter says nothing.
+        return println!("skipped: {windows} windows in {wall_s} s");
+    }
+    for name in ["read", "write"] {
+        let call = syscall(&report, name);
+        let rate = call["per_second"].as_f64().expect("rate");
+        let error = call["error_per_second"].as_f64().expect("error");
+        let truth = BYTES as f64 / wall_s;
+        println!("{name}: {rate:.0} ± {error:.0}, true {truth:.0}, {windows} windows");
+        assert!(error > 0.0 && (rate - truth).abs() <= 4.0 * error, "{name}: {rate} ± {error}, true {truth}");
+        // In the windows, they are exact: read and write take turns, so no window holds two more of one.
+        let (reads, writes) = (syscall(&report, "read"), syscall(&report, "write"));
+        let [reads, writes] = [reads, writes].map(|call| call["counted"].as_i64().expect("counted"));
+        assert!((reads - writes).unsigned_abs() <= windows + 50, "{reads} reads, {writes} writes");
+    }
+    assert!(report["loss"]["by_source"].get("syscall-windows").is_none(), "{}", report["loss"]);
+}
+
+#[test]
+fn without_a_budget_nothing_is_counted() {
+    let scratch = Scratch::new("no-syscall-windows");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let report = record_json(&scratch, &["--budget", "0"], &["sleep", "0.2"]);
+    assert_eq!(report["syscall_windows"]["count"], 0);
+    assert!(report["syscalls"].as_array().expect("syscalls").iter().all(|call| call["counted"].is_null()));
+}
