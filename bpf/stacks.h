@@ -4,7 +4,6 @@
 #define HOLDUP_STACKS_H
 
 #define KERNEL_FRAMES_MAX 32
-#define USER_FRAMES_MAX 224
 #define WINDOW_NS (10 * NSEC_PER_MSEC)
 
 /* Rows of every binary, one behind the other; user space fills it through its memory map. */

@@ -7,12 +7,14 @@
  * address is always at CFA - 8 (x86-64 psABI). Code without rows (JIT, gaps) is walked by frame pointers.
  *
  * This file also compiles for user space (crates/testkit), against recorded stacks. The two
- * sides differ in three things, which whoever includes this defines: UNWIND_FUNCTION (how a function is declared),
- * unwind_read(to, bytes, address) and unwind_row_at(index, row).
+ * sides differ in four things, which whoever includes this defines: UNWIND_FUNCTION (how a function is declared),
+ * unwind_read(to, bytes, address), unwind_row_at(index, row) and unwind_opaque(value), which keeps a compiler from
+ * dropping a check that the verifier wants to see.
  */
 #ifndef HOLDUP_UNWIND_H
 #define HOLDUP_UNWIND_H
 
+#define USER_FRAMES_MAX 224
 #define UNWIND_MAPPINGS_MAX 512
 #define UNWIND_PENDING (~0U)
 #define UNWIND_SEARCH_STEPS 24 /* 2^24 rows in one binary */

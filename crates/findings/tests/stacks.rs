@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use holdup_events::tables::{Frame, FrameKind, SampleRow, SliceRow, Slices, StackRow, Stacks, ThreadState};
+use holdup_events::tables::{
+    Frame, FrameKind, SampleRow, SliceRow, Slices, StackEnd, StackRow, Stacks, ThreadState,
+};
 use holdup_events::{CpuId, FrameId, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::ledger;
-use holdup_findings::derive::stacks::{Direction, Folding, Profile, Selection, Tree, observe};
+use holdup_findings::derive::stacks::{Completeness, Direction, Folding, Profile, Selection, Tree, observe};
 use holdup_testkit::assemble;
 use holdup_testkit::check::trace_of_lanes;
 use holdup_testkit::random::Random;
@@ -273,4 +275,29 @@ fn the_manual_lists_the_built_in_rules() {
     for (rule, why) in Folding::table() {
         assert!(manual.contains(&format!("| `{rule}` | {why} |")), "docs/stacks.md lacks: {rule}");
     }
+}
+
+#[test]
+fn stacks_are_counted_by_the_end_of_their_outermost_frame() {
+    let mut trace = traced(3);
+    let rows = trace
+        .stacks
+        .rows()
+        .iter()
+        .enumerate()
+        .map(|(row, stack)| StackRow { end: StackEnd::ALL[row % StackEnd::ALL.len()], ..*stack });
+    trace.stacks = Stacks::from_rows(rows.collect());
+    let counted = Completeness::derive(&trace);
+    let of_target = |thread: ThreadId| trace.threads[thread.index()].target;
+    let samples: Vec<_> = trace.samples.iter().filter(|sample| of_target(sample.thread)).collect();
+    for (end, count) in counted.on_cpu.all() {
+        let same = samples.iter().filter(|sample| trace.stacks.end(sample.stack) == end).count();
+        assert_eq!(count, same as u64, "{}", end.name());
+    }
+    let told = |sample: &&&SampleRow| trace.stacks.end(sample.stack) != StackEnd::Unknown;
+    assert_eq!(counted.on_cpu.stacks(), samples.iter().filter(told).count() as u64);
+    let both = counted.on_cpu.merged(&counted.blocked);
+    assert_eq!(both.stacks(), counted.on_cpu.stacks() + counted.blocked.stacks());
+    assert_eq!(both.stacks(), both.complete() + both.cut_short().iter().map(|(_, count)| count).sum::<u64>());
+    assert!(counted.blocked.stacks() > 0);
 }

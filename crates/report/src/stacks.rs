@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use holdup_events::Trace;
+use holdup_events::tables::StackEnd;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::stacks::{
-    Direction, FlatRow, Folding, Node, PlaceId, Profile, Selection, Tally, Tree, wakers,
+    Completeness, Direction, Ends, FlatRow, Folding, Node, PlaceId, Profile, Selection, Tally, Tree, wakers,
 };
 use serde_json::{Map, Value, json};
 
@@ -113,6 +114,7 @@ impl StackAsk {
 pub(crate) fn to_json(trace: &Trace, ask: &StackAsk) -> Value {
     let profile = ask.profile(trace, &ask.selection);
     let observed = &profile.observed;
+    let whole = Completeness::derive(trace);
     let focus = ask.focus(&profile);
     let tree = ask.tree(&profile);
     let least = (profile.all.ns as f64 * ask.share_min) as u64;
@@ -138,6 +140,7 @@ pub(crate) fn to_json(trace: &Trace, ask: &StackAsk) -> Value {
         "wakers": observed.wakers,
         "wakers_with_stack": observed.wakers_with_stack,
         "wakers_sampled": observed.wakers_sampled,
+        "completeness": json!({"on_cpu": ends(&whole.on_cpu), "blocked": ends(&whole.blocked)}),
         "share_min": ask.share_min,
         "function": ask.function,
         "functions": rows.iter().filter(|row| enough(&row.cumulated)).map(|row| flat(&profile, row))
@@ -152,6 +155,11 @@ pub(crate) fn to_json(trace: &Trace, ask: &StackAsk) -> Value {
         })).collect::<Value>(),
         "tree": nodes.iter().map(|(depth, node)| tree_row(&profile, *depth, node)).collect::<Value>(),
     })
+}
+
+fn ends(ends: &Ends) -> Value {
+    let by_end = StackEnd::ALL.iter().map(|end| (end.name().to_owned(), Value::from(ends.count(*end))));
+    json!({"stacks": ends.stacks(), "complete": ends.complete(), "ends": by_end.collect::<Map<_, _>>()})
 }
 
 fn named(profile: &Profile, id: Option<PlaceId>, mut row: Value) -> Value {

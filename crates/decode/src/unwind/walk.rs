@@ -38,8 +38,11 @@ pub struct Walked {
     pub end: StackEnd,
 }
 
-/// As `USER_FRAMES_MAX` in `bpf/stacks.h`.
+/// As `USER_FRAMES_MAX` in `bpf/unwind.h`.
 const FRAMES_MAX: usize = 224;
+
+/// User addresses have at most 56 bits: the kernel programs send no more.
+const ADDRESS: u64 = u64::MAX >> 8;
 
 struct Walk<'a> {
     registers: Registers,
@@ -60,7 +63,7 @@ pub fn walk(
     let mut walked = Walked { end: StackEnd::TooDeep, ..Walked::default() };
     let mut walk = Walk { registers, exact: true, via: FrameVia::Registers, depth: 0, word, code };
     while walked.addresses.len() < FRAMES_MAX {
-        walked.addresses.push(walk.registers.ip);
+        walked.addresses.push(walk.registers.ip & ADDRESS);
         walked.vias.push(walk.via);
         if let Err(end) = walk.step() {
             walked.end = end;
@@ -89,7 +92,7 @@ impl Walk<'_> {
         let cfa = match row.kind {
             Kind::StackPointer => sp.wrapping_add(cfa_bytes),
             Kind::FramePointer => bp.wrapping_add(cfa_bytes),
-            Kind::Plt => sp.wrapping_add(if (ip & 15) as i64 >= i64::from(row.cfa) { 16 } else { 8 }),
+            Kind::Plt => sp.wrapping_add(if ip & 15 >= i64::from(row.cfa) as u64 { 16 } else { 8 }),
             Kind::Deref => {
                 bp_at = Some(bp);
                 self.read(bp.wrapping_add(cfa_bytes))?
@@ -133,7 +136,9 @@ impl Walk<'_> {
         if bp < sp || bp % 8 != 0 {
             return Err(StackEnd::NoFramePointer);
         }
-        let (saved, caller) = (self.read(bp)?, self.read(bp.wrapping_add(8))?);
+        let (Ok(saved), Ok(caller)) = (self.read(bp), self.read(bp.wrapping_add(8))) else {
+            return Err(StackEnd::NoFramePointer);
+        };
         if caller != 0 && !self.is_code(caller) {
             return Err(StackEnd::NoFramePointer);
         }

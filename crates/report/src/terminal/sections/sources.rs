@@ -1,7 +1,9 @@
 //! SOURCES: what delivered, what could not, and what the recording cost.
 
+use holdup_findings::derive::stacks::Completeness;
+
 use crate::figures;
-use crate::numbers::{bytes, count, duration};
+use crate::numbers::{bytes, count, duration, percent, share};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 use crate::text::{Tint, clean, wrap};
@@ -27,8 +29,25 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         let wrapped = wrap(&text, view.style.columns() - 2, 2);
         lines.extend(wrapped.iter().map(|line| format!("  {}", view.style.paint(Tint::Warning, line))));
     }
+    lines.extend(completeness(view));
     lines.extend(cost(view));
     lines
+}
+
+/// How far stacks reach; nothing where none tells.
+fn completeness(view: &View) -> Vec<String> {
+    let counted = Completeness::derive(view.trace);
+    let both = counted.on_cpu.merged(&counted.blocked);
+    if both.stacks() == 0 {
+        return Vec::new();
+    }
+    let cut = both.cut_short();
+    let others: Vec<String> =
+        cut.iter().map(|(end, stacks)| format!("{} {}", end.name(), count(*stacks))).collect();
+    let but = if cut.is_empty() { String::new() } else { format!("; the others: {}", others.join(", ")) };
+    let part = if cut.is_empty() { "all".to_owned() } else { percent(share(both.complete(), both.stacks())) };
+    let text = format!("stacks: {part} of {} reach the thread's root{but}", count(both.stacks()));
+    wrap(&text, view.style.columns() - 2, 2).iter().map(|line| format!("  {line}")).collect()
 }
 
 fn cost(view: &View) -> Vec<String> {

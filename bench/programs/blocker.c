@@ -1,0 +1,67 @@
+/* blocker THREADS RATE SECONDS: each thread blocks RATE times a second, in calls a few deep. Prints how often all did, and
+ * the CPU time of one. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+
+static long rate, seconds;
+
+static long now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+
+__attribute__((noinline)) static long wait_below(int depth, const struct timespec *until)
+{
+	volatile long kept = depth;
+
+	if (depth)
+		return wait_below(depth - 1, until) + kept;
+	return clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, until, NULL);
+}
+
+static void *work(void *unused)
+{
+	long next = now_ns(), end = next + seconds * 1000000000L, count = 0;
+
+	prctl(PR_SET_TIMERSLACK, 1);
+	for (; next < end; count++) {
+		next += 1000000000L / rate;
+		/* Late: what was missed is not made up for. */
+		if (next < now_ns())
+			next = now_ns() + 1000;
+		struct timespec until = {next / 1000000000L, next % 1000000000L};
+		wait_below(count % 8, &until);
+	}
+	return (void *)count;
+}
+
+int main(int argc, char **words)
+{
+	pthread_t threads[256];
+	int count = argc > 3 ? atoi(words[1]) : 1;
+	long blocks = 0;
+	struct rusage used;
+
+	if (count > 256 || argc < 4)
+		return 2;
+	rate = atol(words[2]);
+	seconds = atol(words[3]);
+	for (int i = 0; i < count; i++)
+		pthread_create(&threads[i], NULL, work, NULL);
+	for (int i = 0; i < count; i++) {
+		void *own;
+
+		pthread_join(threads[i], &own);
+		blocks += (long)own;
+	}
+	getrusage(RUSAGE_SELF, &used);
+	double cpu = used.ru_utime.tv_sec + used.ru_stime.tv_sec + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+	printf("%.0f %.1f\n", (double)blocks / seconds, cpu * 1e9 / blocks);
+}

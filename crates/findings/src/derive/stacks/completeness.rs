@@ -1,0 +1,84 @@
+//! How many of the recorded stacks reach the thread's root, and why the others end before it.
+//!
+//! Counts stacks as they were taken, of the program's own threads: what they weigh in time is for the profile.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::{StackEnd, ThreadState};
+use holdup_events::{StackId, ThreadId, Trace};
+
+/// Stacks by how they end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends(BTreeMap<StackEnd, u64>);
+
+impl Ends {
+    /// Stacks of which it is told how they end. (Imported ones do not tell, nor those without a user frame.)
+    pub fn stacks(&self) -> u64 {
+        self.0.iter().filter(|(end, _)| **end != StackEnd::Unknown).map(|(_, count)| count).sum()
+    }
+
+    /// Those that reach the thread's root.
+    pub fn complete(&self) -> u64 {
+        self.count(StackEnd::Root)
+    }
+
+    /// Those of one end.
+    pub fn count(&self, end: StackEnd) -> u64 {
+        self.0.get(&end).copied().unwrap_or(0)
+    }
+
+    /// All, by end.
+    pub fn all(&self) -> impl Iterator<Item = (StackEnd, u64)> + '_ {
+        self.0.iter().map(|(end, count)| (*end, *count))
+    }
+
+    /// Those that end before the root, the most first.
+    pub fn cut_short(&self) -> Vec<(StackEnd, u64)> {
+        let told = |end: &StackEnd| ![StackEnd::Unknown, StackEnd::Root].contains(end);
+        let mut cut: Vec<_> = self.all().filter(|(end, _)| told(end)).collect();
+        cut.sort_by_key(|(end, count)| (std::cmp::Reverse(*count), *end));
+        cut
+    }
+
+    /// Both together.
+    pub fn merged(&self, other: &Ends) -> Ends {
+        let mut sum = self.clone();
+        for (end, count) in other.all() {
+            *sum.0.entry(end).or_default() += count;
+        }
+        sum
+    }
+}
+
+/// Of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completeness {
+    /// Stacks of on-CPU samples.
+    pub on_cpu: Ends,
+    /// Stacks of blocked slices.
+    pub blocked: Ends,
+}
+
+impl Completeness {
+    /// Counts.
+    pub fn derive(trace: &Trace) -> Completeness {
+        let mut known: BTreeMap<StackId, StackEnd> = BTreeMap::new();
+        let mut count = |ends: &mut Ends, thread: ThreadId, stack: StackId| {
+            let target = trace.threads.get(thread.index()).is_some_and(|thread| thread.target);
+            if target && stack != StackId::NONE {
+                let end = *known.entry(stack).or_insert_with(|| trace.stacks.end(stack));
+                *ends.0.entry(end).or_default() += 1;
+            }
+        };
+        let mut counted = Completeness::default();
+        for sample in &trace.samples {
+            count(&mut counted.on_cpu, sample.thread, sample.stack);
+        }
+        for thread in (0..trace.threads.len() as u32).map(ThreadId) {
+            for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+                count(&mut counted.blocked, thread, slice.stack);
+            }
+        }
+        counted
+    }
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The kernel's stack walker in user space: the map of rows and the reading of memory are what the caller hands in. */
+#include "wire.h"
+
+struct bpf_host {
+	int (*read)(void *reader, void *to, wire_u64 bytes, wire_u64 address);
+	void *reader;
+	const wire_u64 *rows;
+	wire_u64 row_count;
+};
+
+static _Thread_local const struct bpf_host *host;
+
+static int unwind_row_at(wire_u32 index, wire_u64 *row)
+{
+	if (index >= host->row_count)
+		return -1;
+	*row = host->rows[index];
+	return 0;
+}
+
+#define UNWIND_FUNCTION static
+#define unwind_read(to, bytes, address) host->read(host->reader, to, bytes, address)
+#define unwind_opaque(value) ((void)(value))
+#include "unwind.h"
+
+/* As walk_user of bpf/stacks.h: addresses (how each was found in the highest byte), their count; why it ended. */
+wire_u32 holdup_bpf_host_walk(const struct bpf_host *with, const struct unwind_process *process,
+			      struct unwind_state *state, wire_u64 *addresses, wire_u32 *frames)
+{
+	wire_u32 end = WIRE_END_TOO_DEEP;
+
+	host = with;
+	state->exact = 1;
+	for (*frames = 0; *frames < USER_FRAMES_MAX;) {
+		addresses[*frames] = (state->ip & ~0ULL >> 8) | (wire_u64)state->via << 56;
+		state->depth = (*frames)++;
+		end = unwind_step(state, process);
+		if (end)
+			return end;
+	}
+	return WIRE_END_TOO_DEEP;
+}
