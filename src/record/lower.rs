@@ -32,7 +32,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         _ => Watched::Process(pid),
     };
     if !matches!(watched, Watched::Child(_)) {
-        launch::watch_signals(0)?;
+        launch::watch_signals()?;
     }
     let mut flushed = Instant::now();
     let mut take = |event: Event, journal: &mut holdup_events::recording::JournalWriter| {
