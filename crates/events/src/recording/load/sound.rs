@@ -11,10 +11,13 @@ const COUNT_MAX: u64 = 1 << 56;
 /// [`CpuId`] numbers no more.
 const CPUS_MAX: u32 = u16::MAX as u32;
 
+/// Mends one table; gives how much it had to change.
+type Check = fn(&mut Trace) -> u64;
+
 /// Makes it true; a table in which anything had to be changed becomes a loss.
 pub(super) fn make_sound(trace: &mut Trace) {
     manifest(trace);
-    let checks: [(&str, fn(&mut Trace) -> u64); 8] = [
+    let checks: [(&str, Check); 8] = [
         ("processes", processes),
         ("threads", threads),
         ("stacks", stacks),
