@@ -43,32 +43,114 @@ fn end(child: Child) -> (ExitStatus, String) {
     (output.status, String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Says each signal that it gets. SIGWINCH ends it: signals are handed on in the order in which they came, so by then
+/// it has got whatever it gets.
+const SAYS_ALL: &str = r#"exec perl -e '$| = 1; for my $name (qw(INT TERM USR1)) { $SIG{$name} = sub { print "$name\n" } }
+    $SIG{WINCH} = sub { print "end\n"; exit 5 }; print "$$\n"; sleep 1 while 1'"#;
+
 #[test]
-fn signals_to_the_recorder_or_its_group_are_the_programs() {
+fn signals_to_the_recorder_or_its_group_reach_the_program_once() {
     let scratch = Scratch::new("signals");
-    let handled =
-        "trap 'echo int; exit 5' INT; trap 'echo term; exit 6' TERM; echo $$; while :; do sleep 0.02; done";
-    let plain = "echo $$; while :; do sleep 0.02; done";
-    for script in [handled, plain] {
-        for signal in [libc::SIGINT, libc::SIGTERM] {
+    if !support::have("perl") {
+        return;
+    }
+    for rung in [None].into_iter().chain(rungs(&scratch).into_iter().map(Some)) {
+        for (name, signal) in [("INT", libc::SIGINT), ("TERM", libc::SIGTERM), ("USR1", libc::SIGUSR1)] {
             for group in [false, true] {
-                let run = |rung| {
-                    let (child, _) = start(&scratch, rung, script);
-                    let pid = child.id() as i32;
-                    kill(if group { -pid } else { pid }, signal);
-                    end(child)
-                };
-                let alone = run(None);
-                for rung in rungs(&scratch) {
-                    let (status, text) = run(Some(rung));
-                    let what = format!("{rung}, signal {signal}, to the group: {group}");
-                    assert_eq!(status, alone.0, "{what}");
-                    // One to the group may reach the program twice, directly and from the recorder, which cannot
-                    // tell it from one that was meant for the recorder alone.
-                    let handled = if group { text.lines().next().unwrap_or("") } else { text.trim_end() };
-                    assert_eq!(handled, alone.1.trim_end(), "{what}");
-                }
+                let (mut child, _) = start(&scratch, rung, SAYS_ALL);
+                let pid = child.id() as i32;
+                kill(if group { -pid } else { pid }, signal);
+                // Pending ones would merge: the next only once this one is told.
+                let mut said = vec![0; name.len() + 1];
+                child.stdout.as_mut().expect("a pipe").read_exact(&mut said).expect("what it said");
+                kill(pid, libc::SIGWINCH);
+                let (status, text) = end(child);
+                let text = String::from_utf8_lossy(&said).into_owned() + &text;
+                let what = format!("{rung:?}, to the group: {group}");
+                assert_eq!((text, status.code()), (format!("{name}\nend\n"), Some(5)), "{what}");
             }
+        }
+    }
+}
+
+#[test]
+fn signals_that_nobody_handles_end_it() {
+    let scratch = Scratch::new("unhandled");
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        for group in [false, true] {
+            let run = |rung| {
+                let (child, _) = start(&scratch, rung, "echo $$; while :; do sleep 0.02; done");
+                let pid = child.id() as i32;
+                kill(if group { -pid } else { pid }, signal);
+                end(child)
+            };
+            let alone = run(None);
+            for rung in rungs(&scratch) {
+                assert_eq!(run(Some(rung)), alone, "{rung}, signal {signal}, to the group: {group}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_signal_to_its_parent_is_not_the_programs() {
+    let scratch = Scratch::new("to-parent");
+    if !support::have("perl") {
+        return;
+    }
+    let script = r#"exec perl -e '$| = 1; $SIG{USR1} = sub { print "USR1\n" };
+        $SIG{WINCH} = sub { print "end\n"; exit 5 }; kill "USR1", getppid; print "$$\n"; sleep 1 while 1'"#;
+    for rung in rungs(&scratch) {
+        let (child, _) = start(&scratch, Some(rung), script);
+        kill(child.id() as i32, libc::SIGWINCH);
+        let (status, text) = end(child);
+        assert_eq!((text.as_str(), status.code()), ("end\n", Some(5)), "{rung}");
+    }
+}
+
+/// Names and ids of the processes of a process group, zombies left out.
+fn group_members(group: u32) -> Vec<(String, u32)> {
+    let entries = std::fs::read_dir("/proc").expect("proc").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let member = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (head, tail) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+        let here = fields.get(2)?.parse() == Ok(group) && !["Z", "X"].contains(fields.first()?);
+        here.then(|| (head.split_once('(').unwrap_or_default().1.to_owned(), pid))
+    };
+    pids.filter_map(member).collect()
+}
+
+#[test]
+fn what_stands_beside_the_program_holds_nothing_and_goes_with_the_recorder() {
+    let scratch = Scratch::new("canary");
+    for rung in rungs(&scratch) {
+        for killed in [false, true] {
+            let (mut child, program) = start(&scratch, Some(rung), "echo $$; read line; exit 3");
+            let group = child.id();
+            let members = group_members(group);
+            let canary = members.iter().find(|(name, _)| name == "canary").expect("a canary").1;
+            let open = std::fs::read_dir(format!("/proc/{canary}/fd")).expect("its descriptors").count();
+            assert_eq!(open, 1, "{rung}: the pipe to the recorder and nothing else");
+            let line = std::fs::read(format!("/proc/{canary}/cmdline")).expect("its command line");
+            assert!(line.starts_with(b"canary\0sh\0-c\0echo $$; read line; exit 3\0"), "{rung}: {line:?}");
+            let mut stdin = child.stdin.take().expect("a pipe"); // its end would end the program
+            if killed {
+                child.kill().expect("kill");
+            } else {
+                std::io::Write::write_all(&mut stdin, b"\n").expect("write");
+            }
+            let status = child.wait().expect("wait");
+            assert_eq!(status.code(), if killed { None } else { Some(3) }, "{rung}");
+            let left: &[u32] = if killed { &[program] } else { &[] };
+            // The kernel ends it while it ends the recorder, maybe on another CPU: soon, but not before the wait.
+            let end = Instant::now() + Duration::from_secs(10);
+            while killed && group_members(group).len() > left.len() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let members: Vec<u32> = group_members(group).into_iter().map(|(_, pid)| pid).collect();
+            assert_eq!(members, left, "{rung}, killed: {killed}");
         }
     }
 }

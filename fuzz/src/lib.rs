@@ -16,6 +16,7 @@ use holdup_events::event::RawStack;
 use holdup_events::recording::{self, Decoder, JournalReader};
 use holdup_events::tables::{Mapping, Process, Rows};
 use holdup_events::{Event, Timestamp};
+use holdup_report::Style;
 
 /// Takes bytes as they come.
 pub type Target = fn(&[u8]);
@@ -147,7 +148,7 @@ pub fn recording(bytes: &[u8]) {
         let path = dir.join(name);
         let before = std::fs::read(&path).ok();
         std::fs::write(&path, content).expect("a scratch directory");
-        let _ = recording::open(dir);
+        judge(dir);
         match before {
             Some(before) => std::fs::write(&path, before).expect("a scratch directory"),
             None => std::fs::remove_file(&path).expect("a scratch directory"),
@@ -159,8 +160,20 @@ pub fn recording(bytes: &[u8]) {
 pub fn packed(bytes: &[u8]) {
     let path = scratch("packed");
     std::fs::write(&path, bytes).expect("a scratch directory");
-    let _ = recording::open(&path);
+    judge(&path);
     std::fs::remove_file(&path).expect("a scratch directory");
+}
+
+/// What a user does with a recording: facts, findings and the whole report of what could be read.
+fn judge(path: &Path) {
+    let Ok(trace) = recording::open(path) else { return };
+    let analysis = holdup_findings::analyse(&trace);
+    let total: u64 = analysis.derived.ledger.classes.iter().sum();
+    assert_eq!(total, analysis.derived.ledger.total_ns, "the ledger does not add up");
+    let style = Style { colour: false, width: 80, unicode: true };
+    let sections: Vec<String> = holdup_report::section_names().into_iter().map(str::to_owned).collect();
+    let _ = holdup_report::render(&trace, &analysis, &sections, &style);
+    let _ = holdup_report::to_json(&trace, &analysis);
 }
 
 fn build(events: impl IntoIterator<Item = Event>, start_ns: u64, end_ns: u64) {

@@ -3,9 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use holdup_capture::lower;
+use holdup_events::recording;
+use holdup_findings::derive::class::Class;
 
 use crate::cli::AttachArgs;
-use crate::record::{self, Subject, process_exists};
+use crate::record::{self, Recorded, Subject, process_exists};
 
 /// Records what already runs.
 pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
@@ -21,9 +24,23 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
             (Subject::Attach(pid), command_of(pid))
         }
     };
+    // Asked while it is there.
+    let hidden = args.pid.and_then(lower::hidden);
     let recorded = record::record(subject, command, args.length, &args.record)?;
     super::run::report(&recorded, &args.record)?;
-    Ok(ExitCode::SUCCESS)
+    match hidden {
+        Some(why) if sees_nothing(&recorded)? => bail!("nothing of it could be seen: {why}"),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Whether all the time of all threads is of unknown class.
+fn sees_nothing(recorded: &Recorded) -> Result<bool> {
+    if recorded.unfinished.is_some() {
+        return Ok(false);
+    }
+    let ledger = holdup_findings::analyse(&recording::open(&recorded.path)?).derived.ledger;
+    Ok(ledger.of(Class::Unknown) == ledger.total_ns)
 }
 
 fn command_of(pid: u32) -> Vec<String> {

@@ -98,7 +98,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         Subject::All => Watched::Machine,
     };
     if !matches!(watched, Watched::Child(_)) {
-        launch::watch_signals(0)?;
+        launch::watch_signals()?;
     }
     recording.syscalls.begin();
     let before = super::own_cost();

@@ -21,7 +21,10 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         Subject::All => anyhow::bail!("--all needs BPF"),
     };
     let target = Target { pid, mode, sample_hz: recorder.options.freq };
-    let mut source = lower::open(rung, &target).with_context(|| format!("cannot record process {pid}"))?;
+    let mut source = lower::open(rung, &target).with_context(|| match (mode, lower::hidden(pid)) {
+        (Mode::Attach, Some(why)) => format!("cannot record process {pid}: {why}"),
+        _ => format!("cannot record process {pid}"),
+    })?;
     privileges::drop_unneeded()?;
     let length = recorder.length;
     let mut journal = recorder.journal;
@@ -32,7 +35,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         _ => Watched::Process(pid),
     };
     if !matches!(watched, Watched::Child(_)) {
-        launch::watch_signals(0)?;
+        launch::watch_signals()?;
     }
     let mut flushed = Instant::now();
     let mut take = |event: Event, journal: &mut holdup_events::recording::JournalWriter| {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use holdup_capture::launch::{Child, Ending};
-use holdup_capture::{doctor, host, launch};
+use holdup_capture::{doctor, host, launch, lower as lower_rungs};
 use holdup_events::recording::{Cost, JournalWriter, Manifest, Rung, SourceState};
 use holdup_events::{Event, Loss, Timestamp};
 
@@ -76,7 +76,13 @@ pub fn record(
     length: Option<Duration>,
     options: &RecordArgs,
 ) -> Result<Recorded> {
-    let (rung, rung_reason) = choose_rung(options.rung, &subject)?;
+    let (rung, mut rung_reason) = choose_rung(options.rung, &subject)?;
+    if let (Subject::Attach(pid), Rung::Perf | Rung::Proc) = (&subject, rung)
+        && let Some(why) = lower_rungs::hidden(*pid)
+    {
+        let parts = [rung_reason, why];
+        rung_reason = parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("; ");
+    }
     let program = matches!(subject, Subject::Run(_)).then(|| command.first().map(OsString::from)).flatten();
     let path = place::make(options.output.as_deref(), command.first().map_or("", String::as_str))?;
     let mut manifest = manifest(&subject, command, options, (rung, rung_reason));

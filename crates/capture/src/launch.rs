@@ -6,9 +6,15 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use crate::error::CaptureError;
+use canary::Canary;
+use signals::FORWARDED;
+
+mod canary;
+mod signals;
+
+pub use signals::{asked_to_stop, watch_signals};
 
 /// A child that waits for [`Held::release`] before it becomes the program.
 pub struct Held {
@@ -16,6 +22,7 @@ pub struct Held {
     command: String,
     go: File,
     failure: File,
+    canary: Canary,
 }
 
 /// The program, running.
@@ -67,13 +74,14 @@ pub fn hold(command: &[OsString]) -> Result<Held, CaptureError> {
         return Err(error(io::Error::from(io::ErrorKind::InvalidInput)));
     };
     arguments.push(std::ptr::null());
+    let canary = Canary::start(&words)?;
     let (go_read, go_write) = pipe()?;
     let (failure_read, failure_write) = pipe()?;
     // SAFETY: the child calls only async-signal-safe functions until it execs or exits.
     match unsafe { libc::fork() } {
         -1 => Err(CaptureError::last("forking")),
         0 => unsafe { become_program(program, &arguments, &go_read, &go_write, &failure_write) },
-        pid => Ok(Held { pid: pid as u32, command: name, go: go_write, failure: failure_read }),
+        pid => Ok(Held { pid: pid as u32, command: name, go: go_write, failure: failure_read, canary }),
     }
 }
 
@@ -110,7 +118,7 @@ impl Held {
 
     /// Lets it become the program; returns once it has, or could not.
     pub fn release(mut self) -> Result<Child, CaptureError> {
-        watch_signals(self.pid)?;
+        signals::forward_to(self.pid, self.canary)?;
         let mut child = Child { pid: self.pid, ended: None };
         let failed = |source| CaptureError::Command { command: self.command.clone(), source };
         self.go.write_all(&[1]).map_err(failed)?;
@@ -146,78 +154,41 @@ impl Child {
     }
 
     fn reap(&mut self, flags: i32) -> Option<Ending> {
-        if self.ended.is_none() {
+        if self.ended.is_none() && self.has_ended(flags) {
+            signals::stop_forwarding(self.pid);
             let mut status = 0;
             // SAFETY: waits for our own child; writes one integer.
-            let pid = unsafe { libc::waitpid(self.pid as i32, &mut status, flags) };
-            if pid == self.pid as i32 && libc::WIFEXITED(status) {
-                self.ended = Some(Ending::Exited(libc::WEXITSTATUS(status)));
-            } else if pid == self.pid as i32 && libc::WIFSIGNALED(status) {
-                self.ended = Some(Ending::Killed(libc::WTERMSIG(status)));
-            } else if pid < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
-                self.ended = Some(Ending::Exited(127));
-            }
+            let pid = unsafe { libc::waitpid(self.pid as i32, &mut status, 0) };
+            self.ended = Some(match pid == self.pid as i32 {
+                true if libc::WIFSIGNALED(status) => Ending::Killed(libc::WTERMSIG(status)),
+                true => Ending::Exited(libc::WEXITSTATUS(status)),
+                false => Ending::Exited(127),
+            });
         }
         self.ended
     }
-}
 
-static FORWARD_TO: AtomicI32 = AtomicI32::new(0);
-static RECEIVED: AtomicU64 = AtomicU64::new(0);
-
-/// Signals sent to the recorder that are meant for the program.
-const FORWARDED: [i32; 7] =
-    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
-
-extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo with SA_SIGINFO; kill(2) is async-signal-safe.
-    unsafe {
-        RECEIVED.fetch_or(1 << signal, Ordering::Relaxed);
-        let target = FORWARD_TO.load(Ordering::Relaxed);
-        // A terminal (SI_KERNEL) signals the whole foreground group: the program has its own already.
-        let from_a_process = (*info).si_code <= 0;
-        if target > 0 && from_a_process {
-            libc::kill(target, signal);
-        }
-    }
-}
-
-/// From now on signals to this process go to `pid` (0: to nobody) and no longer end the recorder.
-pub fn watch_signals(pid: u32) -> Result<(), CaptureError> {
-    FORWARD_TO.store(pid as i32, Ordering::Relaxed);
-    // A limit on file sizes is an error of our writes, not our end. The program was forked before: it keeps its own.
-    // SAFETY: changes what a signal does to this process.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    for signal in FORWARDED {
-        // SAFETY: installs a handler that only touches atomics and calls kill.
+    /// It is a zombie, or not our child any more.
+    fn has_ended(&self, flags: i32) -> bool {
+        // SAFETY: asks about our own child, without reaping it; writes one struct of plain numbers.
         unsafe {
-            let mut old: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut old);
-            if old.sa_sigaction == libc::SIG_IGN {
-                continue; // nohup: stays ignored by both
-            }
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-            if libc::sigaction(signal, &action, std::ptr::null_mut()) != 0 {
-                return Err(CaptureError::last("installing a signal handler"));
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = flags | libc::WEXITED | libc::WNOWAIT;
+            match libc::waitid(libc::P_PID, self.pid, &mut info, flags) {
+                0 => info.si_pid() == self.pid as i32,
+                _ => io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD),
             }
         }
     }
-    Ok(())
-}
-
-/// Whether the user asked to stop: SIGINT, SIGTERM or SIGHUP has come since [`watch_signals`].
-pub fn asked_to_stop() -> bool {
-    let stop = (1 << libc::SIGINT) | (1 << libc::SIGTERM) | (1 << libc::SIGHUP);
-    RECEIVED.load(Ordering::Relaxed) & stop != 0
 }
 
 /// Ends this process the way the program ended, so that our caller sees the same.
 pub fn end_like(ending: Ending) -> ! {
     if let Ending::Killed(signal) = ending {
-        // SAFETY: no core file of ours on top of the program's; then the same signal.
+        // SAFETY: no core of ours on top of the program's, not even to a pipe handler, which the limit does not stop
+        // (so the status lacks the "core dumped" flag: only a dump sets it); then the same signal.
         unsafe {
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_CORE, &none);
             libc::signal(signal, libc::SIG_DFL);

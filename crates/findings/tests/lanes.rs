@@ -185,6 +185,24 @@ fn sync_per_item_fires_on_many_syncs() {
 }
 
 #[test]
+fn syncs_of_batches_are_blocking_io() {
+    // As many syncs, but what is done between two of them takes longer than they do.
+    check_lanes(
+        "@cpus 2\n@d disk 75\n@repeat 30\n@silent sync-per-item\n\
+         A  0000000000d\n\
+        \x20            ^   blocking-io holder=fdatasync cost=30\n",
+    );
+    // What other threads compute is not work between syncs.
+    check_lanes(
+        "@cpus 3\n@d disk 75\n@repeat 30\n@silent blocking-io\n\
+         A  0ddddddddd\n\
+        \x20   ^^^^^^^^^   sync-per-item holder=fdatasync cost=270\n\
+         B  1111111111\n\
+         C  2222222222\n",
+    );
+}
+
+#[test]
 fn a_sync_at_the_end_is_not_one_an_item() {
     check_lanes(
         "@cpus 2\n@d disk 75\n@repeat 2\n@silent sync-per-item\n\

@@ -62,7 +62,7 @@ pub fn render_doctor(rows: &[DoctorRow], rung: &str, reason: &str, style: &Style
 fn verdict(rows: &[DoctorRow], rung: &str, reason: &str, style: &Style) -> Vec<String> {
     let sees = match rung {
         "bpf" => "every switch with its reason, every wakeup",
-        "perf" => "exact running times, but not why threads wait, nor who wakes them",
+        "perf" => "exact running times, reasons of longer waits only; not who wakes whom",
         "proc" => "states sampled by polling; not who wakes whom",
         _ => "not known to this report",
     };

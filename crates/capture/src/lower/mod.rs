@@ -4,6 +4,7 @@
 //! stacks, waits known by polling. [`proc::ProcRung`] polls /proc: everything is sampled. Both give
 //! [`Event`]s in time order; choosing the rung is `doctor`'s and the caller's affair.
 
+mod access;
 mod ordered;
 pub mod perf;
 pub mod proc;
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 use holdup_events::Event;
 use holdup_events::recording;
+
+pub use access::hidden;
 
 /// How the target came to be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 mod long;
 mod packed;
 mod small;
+mod sound;
 
 use std::fs;
 use std::path::Path;
@@ -43,6 +44,7 @@ pub fn open(path: &Path) -> Result<Trace, RecordingError> {
         end,
         events: 0,
     }));
+    sound::make_sound(&mut trace);
     Ok(trace)
 }
 

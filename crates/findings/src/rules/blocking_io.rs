@@ -11,7 +11,7 @@
 //! As lock-contention does: at each moment it counts the threads that wait for the disk and the CPUs that
 //! are idle. The upper end of the gain is that nobody had to wait; the lower end is that each active thread
 //! overlapped its waits with its own computing, counted for the thread for which that saves least. If most
-//! of the waiting is for many syncs, it stays silent: sync-per-item judges those.
+//! of the waiting is for many syncs with little work between them, it stays silent: sync-per-item judges those.
 //!
 //! ## What to do
 //! Read ahead, write behind, and do I/O on other threads or with io_uring, so that it overlaps with

@@ -9,8 +9,9 @@
 //! makes durable. A log that is synced for each line goes at the speed of syncs, not of lines.
 //!
 //! ## How it decides
-//! It fires if most of the threads' waiting for the disk is in syncs, and they are many. The gain is
-//! counted as for blocking-io: at most that nobody had to wait; at least that each active thread overlapped
+//! It fires if most of the threads' waiting for the disk is in syncs, they are many, and the threads that
+//! sync wait for that at least a third as long as they run. Threads that compute much between two syncs
+//! make batches durable, not items: blocking-io judges their waits. The gain is counted as for blocking-io: at most that nobody had to wait; at least that each active thread overlapped
 //! its syncs with its own computing. A batch of n items makes the cost of syncs about n times smaller, so
 //! large batches come close to the upper end.
 //!
@@ -26,6 +27,8 @@
 //! ## References
 //! Linux `fsync(2)`. Helland, Sammer, Lyon et al.: Group commit timers and high volume transaction systems
 //! (HPTS 1987).
+
+use holdup_events::tables::Slice;
 
 use super::{Info, Verdict};
 use crate::derive::class::Class;
@@ -47,17 +50,35 @@ const SYNC_SHARE_MIN: f64 = 0.5;
 /// Fewer syncs than this are not one an item.
 const SYNCS_MIN: u64 = 20;
 
+/// Of the time in which a thread runs or waits for syncs, this share in syncs: less, and what it does between two of
+/// them is more than an item.
+const SYNC_OF_WORK_MIN: f64 = 0.25;
+
 fn is_sync(call: &DiskWaits) -> bool {
     SYNCS.contains(&call.number)
 }
 
-/// Whether waiting for the disk is mostly for many syncs.
+/// Whether waiting for the disk is mostly for many syncs, with little work between them.
 pub(super) fn is_it(scene: &Scene) -> bool {
     let calls = scene.disk_waits();
     let total: u64 = calls.iter().map(|call| call.ns).sum();
     let syncs = || calls.iter().filter(|call| is_sync(call));
     let ns: u64 = syncs().map(|call| call.ns).sum();
-    syncs().map(|call| call.waits).sum::<u64>() >= SYNCS_MIN && ns as f64 >= SYNC_SHARE_MIN * total as f64
+    syncs().map(|call| call.waits).sum::<u64>() >= SYNCS_MIN
+        && ns as f64 >= SYNC_SHARE_MIN * total as f64
+        && ns as f64 >= SYNC_OF_WORK_MIN * (ns as f64 + running_of_syncing(scene) as f64)
+}
+
+fn is_sync_wait(scene: &Scene, slice: &Slice) -> bool {
+    scene.class(slice) == Some(Class::IoWait) && SYNCS.contains(&scene.trace.wait(slice.wait).syscall)
+}
+
+/// Running time of the threads that wait for syncs (ns).
+fn running_of_syncing(scene: &Scene) -> u64 {
+    let threads = scene.derived.ledger.threads.iter();
+    let syncing = threads
+        .filter(|thread| scene.trace.slices.of(thread.thread).any(|slice| is_sync_wait(scene, &slice)));
+    syncing.map(|thread| thread.running_ns()).sum()
 }
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
@@ -85,10 +106,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         gain: scene.gain(stall, |thread, waited| waited.min(thread.running_ns() as f64)),
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest(
-            |slice| {
-                scene.class(slice) == Some(Class::IoWait)
-                    && SYNCS.contains(&scene.trace.wait(slice.wait).syscall)
-            },
+            |slice| is_sync_wait(scene, slice),
             |slice| format!("waits in {}", syscall_said(scene.trace.wait(slice.wait).syscall)),
         ),
         advice: vec![

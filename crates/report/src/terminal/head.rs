@@ -107,7 +107,9 @@ fn rung(view: &View) -> Option<String> {
     }
     let limits = match manifest.rung {
         Rung::Bpf => return None,
-        Rung::Perf => "perf events: running times are exact, but not why threads wait, nor who wakes them",
+        Rung::Perf => {
+            "perf events: running times are exact, but short waits have no reason, and who wakes whom is not seen"
+        }
         Rung::Proc => "polling /proc: every state is sampled, and who wakes whom is not seen",
     };
     let reason = match manifest.rung_reason.is_empty() {

@@ -1,0 +1,143 @@
+//! Signals to the recorder: noted, and in a run handed on to the program unless it has got them already. A signal
+//! to the whole process group or cgroup reaches recorder and program alike; the canary tells which ones those were.
+
+use std::fs::File;
+use std::os::fd::{IntoRawFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::canary::{Arrival, Canary};
+use super::pipe;
+use crate::error::CaptureError;
+use crate::lower::now;
+
+/// Signals sent to the recorder that are meant for the program.
+pub(super) const FORWARDED: [i32; 7] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
+
+/// Who signals several processes, a group or one after the other, is through with them after this time (ns).
+const GRACE_NS: u64 = 10_000_000;
+
+/// Recorder and canary may note the same signal this far apart where they wait for a CPU (ns). A second one of the
+/// same sender in this time counts as the same, as the kernel itself merges signals that wait.
+const SAME_NS: u64 = 200_000_000;
+
+/// Since handlers were installed, a bit for each signal.
+static RECEIVED: AtomicU64 = AtomicU64::new(0);
+/// Where the handler tells what came; -1: nobody listens.
+static ARRIVALS: AtomicI32 = AtomicI32::new(-1);
+static ROUTE: Mutex<Option<Route>> = Mutex::new(None);
+
+/// To whom signals are handed on.
+struct Route {
+    program: i32,
+    canary: Option<Canary>,
+    /// What reached the canary of late.
+    heard: Vec<Arrival>,
+}
+
+fn route() -> MutexGuard<'static, Option<Route>> {
+    ROUTE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on signals to this process go to `program` and no longer end the recorder.
+pub(super) fn forward_to(program: u32, canary: Canary) -> Result<(), CaptureError> {
+    static THREAD: OnceLock<()> = OnceLock::new();
+    if THREAD.get().is_none() {
+        let (arrivals, tell) = pipe()?;
+        let thread = std::thread::Builder::new().name("signals".to_owned());
+        let started = thread.spawn(move || forward_all(arrivals));
+        started.map_err(|source| CaptureError::System { what: "starting a thread", source })?;
+        let tell = tell.into_raw_fd();
+        // SAFETY: a full pipe must not hold up the handler.
+        unsafe { libc::fcntl(tell, libc::F_SETFL, libc::O_NONBLOCK) };
+        ARRIVALS.store(tell, Ordering::Relaxed);
+        let _ = THREAD.set(());
+    }
+    *route() = Some(Route { program: program as i32, canary: Some(canary), heard: Vec::new() });
+    watch_signals()
+}
+
+/// `program` has ended, and is still a zombie: its number becomes another's once it is reaped.
+pub(super) fn stop_forwarding(program: u32) {
+    let mut route = route();
+    if route.as_ref().is_some_and(|route| route.program == program as i32) {
+        *route = None;
+    }
+}
+
+/// The thread: in the order in which they came.
+fn forward_all(mut arrivals: File) {
+    while let Some(arrival) = Arrival::receive(&mut arrivals) {
+        std::thread::sleep(Duration::from_nanos((arrival.at_ns + GRACE_NS).saturating_sub(now().0)));
+        if let Some(route) = route().as_mut() {
+            route.forward(&arrival);
+        }
+    }
+}
+
+impl Route {
+    fn forward(&mut self, arrival: &Arrival) {
+        // A program that signals its parent (to say that it is ready) does not mean itself.
+        if arrival.sender != self.program && !self.has_reached_all(arrival) {
+            // SAFETY: kill(2) of a child that is not reaped before this route is gone.
+            unsafe { libc::kill(self.program, arrival.signal) };
+        }
+    }
+
+    fn has_reached_all(&mut self, arrival: &Arrival) -> bool {
+        match self.canary.as_mut().map(Canary::heard) {
+            Some(Some(heard)) => self.heard.extend(heard),
+            // It was killed: from now on all is handed on.
+            _ => self.canary = None,
+        }
+        self.heard.retain(|heard| heard.at_ns + SAME_NS >= arrival.at_ns);
+        self.heard.iter().any(|heard| (heard.signal, heard.sender) == (arrival.signal, arrival.sender))
+    }
+}
+
+extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid siginfo with SA_SIGINFO; only async-signal-safe calls; errno stays as it was.
+    unsafe {
+        RECEIVED.fetch_or(1 << signal, Ordering::Relaxed);
+        let listener: RawFd = ARRIVALS.load(Ordering::Relaxed);
+        // A terminal (SI_KERNEL) signals the whole foreground group: the program has its own already.
+        let from_a_process = (*info).si_code <= 0;
+        if listener >= 0 && from_a_process {
+            let errno = *libc::__errno_location();
+            Arrival { signal, sender: (*info).si_pid(), at_ns: now().0 }.send(listener);
+            *libc::__errno_location() = errno;
+        }
+    }
+}
+
+/// From now on signals no longer end this process: [`asked_to_stop`] tells of them.
+pub fn watch_signals() -> Result<(), CaptureError> {
+    // A limit on file sizes is an error of our writes, not our end. The program was forked before: it keeps its own.
+    // SAFETY: changes what a signal does to this process.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    for signal in FORWARDED {
+        // SAFETY: installs a handler that only touches atomics and writes to a pipe.
+        unsafe {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut old);
+            if old.sa_sigaction == libc::SIG_IGN {
+                continue; // nohup: stays ignored by both
+            }
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_signal as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            if libc::sigaction(signal, &action, std::ptr::null_mut()) != 0 {
+                return Err(CaptureError::last("installing a signal handler"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the user asked to stop: SIGINT, SIGTERM or SIGHUP has come since [`watch_signals`].
+pub fn asked_to_stop() -> bool {
+    let stop = (1 << libc::SIGINT) | (1 << libc::SIGTERM) | (1 << libc::SIGHUP);
+    RECEIVED.load(Ordering::Relaxed) & stop != 0
+}

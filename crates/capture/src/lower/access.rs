@@ -1,0 +1,51 @@
+//! What may not be seen of a process that runs already, and what would mend it. The lower rungs read its `/proc` files
+//! with the rights of the user.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+
+/// Why the waits of process `pid` are hidden from us and what shows them, without a full stop; `None` if they are not.
+pub fn hidden(pid: u32) -> Option<String> {
+    let read = fs::read(format!("/proc/{pid}/task/{pid}/syscall"));
+    match read.map_err(|error| error.kind()) {
+        Err(ErrorKind::PermissionDenied) => Some(explain(pid, owner(pid), own_user())),
+        _ => None,
+    }
+}
+
+fn owner(pid: u32) -> Option<u32> {
+    fs::metadata(format!("/proc/{pid}")).ok().map(|entry| entry.uid())
+}
+
+fn own_user() -> u32 {
+    // SAFETY: takes and changes nothing.
+    unsafe { libc::geteuid() }
+}
+
+fn explain(pid: u32, owner: Option<u32>, user: u32) -> String {
+    let whose = match owner {
+        Some(owner) if owner != user => {
+            format!("process {pid} is user {owner}'s and you are user {user}: permission denied")
+        }
+        _ => format!(
+            "permission to read process {pid} is denied (kernel.yama.ptrace_scope, or a setuid program)"
+        ),
+    };
+    format!("{whose}, so what its threads wait for is not known; `sudo holdup attach {pid}` sees it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_whose_and_what_mends_it() {
+        let text = explain(7, Some(0), 1000);
+        assert!(text.starts_with("process 7 is user 0's and you are user 1000: permission denied"), "{text}");
+        assert!(text.ends_with("`sudo holdup attach 7` sees it"), "{text}");
+        assert!(explain(7, Some(1000), 1000).contains("ptrace_scope"));
+        assert_eq!(hidden(std::process::id()), None);
+        assert_eq!(hidden(u32::MAX), None);
+    }
+}

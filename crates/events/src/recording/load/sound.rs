@@ -1,0 +1,261 @@
+//! What every reader of a trace relies on, made true of what was read: times lie in the recording, slices tile their
+//! thread's life, ids are rows. A whole recording stays as it is; a damaged one is cut to what can be, and says so.
+
+use crate::tables::{Frame, SliceRow, Slices, StackRow, Stacks, Thread, ThreadState, Wakeups};
+use crate::{CpuId, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Trace, WaitId};
+
+/// Nobody records for longer (ns: 30 days): a later end is damage, and sums over threads would overflow.
+const SPAN_MAX_NS: u64 = 30 * 24 * 3_600_000_000_000;
+/// More is no count of events, and no cost in nanoseconds or bytes.
+const COUNT_MAX: u64 = 1 << 56;
+/// [`CpuId`] numbers no more.
+const CPUS_MAX: u32 = u16::MAX as u32;
+
+/// Mends one table; gives how much it had to change.
+type Check = fn(&mut Trace) -> u64;
+
+/// Makes it true; a table in which anything had to be changed becomes a loss.
+pub(super) fn make_sound(trace: &mut Trace) {
+    manifest(trace);
+    let checks: [(&str, Check); 8] = [
+        ("processes", processes),
+        ("threads", threads),
+        ("stacks", stacks),
+        ("waits", waits),
+        ("slices", slices),
+        ("wakeups", wakeups),
+        ("samples", samples),
+        ("steals", steals),
+    ];
+    for (table, check) in checks {
+        if check(trace) > 0 {
+            trace.losses.push(Loss {
+                source: table.to_owned(),
+                reason: "contradictory".to_owned(),
+                cpu: CpuId::NONE,
+                start: trace.start(),
+                end: trace.end(),
+                events: 0,
+            });
+        }
+    }
+    let processes = trace.processes.len();
+    trace.mappings.retain(|mapping| mapping.process.index() < processes);
+    for loss in &mut trace.losses {
+        loss.events = loss.events.min(COUNT_MAX);
+        loss.end = loss.end.max(loss.start);
+    }
+}
+
+/// Puts what `mended` makes of a value in its place; 1 if that changes it.
+fn mend<T: PartialEq + Copy>(place: &mut T, mended: impl Fn(T) -> T) -> u64 {
+    let value = mended(*place);
+    let changes = *place != value;
+    *place = value;
+    u64::from(changes)
+}
+
+fn manifest(trace: &mut Trace) {
+    let manifest = &mut trace.manifest;
+    let end_max = manifest.start_ns.saturating_add(SPAN_MAX_NS);
+    manifest.end_ns = manifest.end_ns.clamp(manifest.start_ns, end_max);
+    manifest.host.cpus = manifest.host.cpus.min(CPUS_MAX);
+    manifest.host.cpus_allowed = manifest.host.cpus_allowed.min(CPUS_MAX);
+    for source in &mut manifest.sources {
+        source.events = source.events.min(COUNT_MAX);
+        source.lost = source.lost.min(COUNT_MAX);
+    }
+    let cost = &mut manifest.cost;
+    for figure in [
+        &mut cost.recorder_cpu_ns,
+        &mut cost.probes_cpu_ns,
+        &mut cost.probes_cpu_error_ns,
+        &mut cost.switches,
+        &mut cost.bytes,
+        &mut cost.recorder_memory_bytes,
+    ] {
+        *figure = (*figure).min(COUNT_MAX);
+    }
+}
+
+fn processes(trace: &mut Trace) -> u64 {
+    let count = trace.processes.len();
+    let mut changed = 0;
+    for process in &mut trace.processes {
+        changed += mend(&mut process.parent, |parent| parent.filter(|parent| parent.index() < count));
+    }
+    changed
+}
+
+fn threads(trace: &mut Trace) -> u64 {
+    let (from, to, count) = (trace.start(), trace.end(), trace.threads.len());
+    let mut changed = 0;
+    if count > 0 && trace.processes.is_empty() {
+        trace.processes.push(Default::default());
+        changed += 1;
+    }
+    let processes = trace.processes.len();
+    for thread in &mut trace.threads {
+        if thread.process.index() >= processes {
+            changed += mend(&mut thread.process, |_| ProcessId(0));
+        }
+        changed += mend(&mut thread.parent, |parent| parent.filter(|parent| parent.index() < count));
+        changed += mend(&mut thread.start, |start| start.clamp(from, to));
+        changed += mend(&mut thread.end, |end| end.clamp(thread.start, to));
+    }
+    changed
+}
+
+/// Frames that are rows, and callers that come to an end.
+fn stacks(trace: &mut Trace) -> u64 {
+    let frames = trace.frames.len();
+    let mut rows = trace.stacks.rows().to_vec();
+    let is_bad = |row: &StackRow| row.frame.index() >= frames;
+    let mut bad: Vec<usize> = (1..rows.len()).filter(|at| rows.get(*at).is_some_and(is_bad)).collect();
+    bad.extend(loops(&rows));
+    if bad.is_empty() {
+        return 0;
+    }
+    for at in bad {
+        let Some(row) = rows.get_mut(at) else { continue };
+        row.parent = StackId::NONE;
+        row.frame = FrameId(if is_bad(row) { 0 } else { row.frame.0 });
+    }
+    if frames == 0 {
+        trace.frames.push(Frame::default());
+    }
+    trace.stacks = Stacks::from_rows(rows);
+    1
+}
+
+/// One row of each circle of callers.
+fn loops(rows: &[StackRow]) -> Vec<usize> {
+    let mut walked_by = vec![0; rows.len()];
+    let mut found = Vec::new();
+    for first in 1..rows.len() {
+        let mut at = first;
+        while at != 0 && walked_by.get(at) == Some(&0) {
+            walked_by[at] = first;
+            at = rows.get(at).map_or(0, |row| row.parent.index());
+        }
+        if at != 0 && walked_by.get(at) == Some(&first) {
+            found.push(at);
+        }
+    }
+    found
+}
+
+fn waits(trace: &mut Trace) -> u64 {
+    let processes = trace.processes.len();
+    let mut changed = 0;
+    for wait in trace.waits.iter_mut().filter(|wait| wait.process.index() >= processes) {
+        changed += mend(&mut wait.process, |_| ProcessId(0));
+    }
+    // Row 0 of an empty table of processes is nobody's, and asked for by nobody.
+    if processes == 0 { 0 } else { changed }
+}
+
+fn slices(trace: &mut Trace) -> u64 {
+    let (waits, stacks) = (trace.waits.len().max(1), trace.stacks.rows().len());
+    let sound = |thread: ThreadId, life: &Thread| {
+        let mut at = life.start;
+        trace.slices.of(thread).all(|slice| {
+            let follows = at <= slice.start && slice.start <= life.end;
+            at = slice.start;
+            follows && slice.wait.index() < waits && slice.stack.index() < stacks
+        })
+    };
+    let all = || trace.threads.iter().enumerate().map(|(index, life)| (ThreadId(index as u32), life));
+    if trace.slices.threads() == trace.threads.len() && all().all(|(thread, life)| sound(thread, life)) {
+        return 0;
+    }
+    let batches: Vec<Vec<SliceRow>> = all()
+        .map(|(thread, life)| {
+            let mut rows = tiled(trace, thread, life);
+            for row in &mut rows {
+                row.wait = if row.wait.index() < waits { row.wait } else { WaitId::NONE };
+                row.stack = if row.stack.index() < stacks { row.stack } else { StackId::NONE };
+            }
+            rows
+        })
+        .collect();
+    trace.slices = Slices::freeze(&batches, trace.threads.iter().map(|thread| thread.end).collect());
+    1
+}
+
+/// The slices of one thread as far as they follow each other within its life. Before the first, and where time goes
+/// back, nothing is known.
+fn tiled(trace: &Trace, thread: ThreadId, life: &Thread) -> Vec<SliceRow> {
+    let unknown = SliceRow { thread, start: life.start, state: ThreadState::Unknown, ..SliceRow::default() };
+    let mut rows: Vec<SliceRow> = Vec::new();
+    let mut at = life.start;
+    for slice in trace.slices.of(thread) {
+        if slice.start > life.end {
+            break;
+        }
+        if rows.is_empty() && slice.start > life.start && life.target {
+            rows.push(unknown);
+        }
+        // One that began before the thread did, or before the one in front of it, begins there.
+        at = at.max(slice.start);
+        rows.push(SliceRow {
+            thread,
+            start: at,
+            state: slice.state,
+            cpu: slice.cpu,
+            wait: slice.wait,
+            stack: slice.stack,
+            stack_every: slice.stack_every,
+        });
+    }
+    if rows.is_empty() && life.target && life.end > life.start {
+        rows.push(unknown);
+    }
+    rows
+}
+
+fn wakeups(trace: &mut Trace) -> u64 {
+    let (from, to, stacks) = (trace.start(), trace.end(), trace.stacks.rows().len());
+    let is_sound = |at: Timestamp, stack: StackId| from <= at && at <= to && stack.index() < stacks;
+    let in_order = trace.wakeups.iter().is_sorted_by_key(|wakeup| (wakeup.wakee, wakeup.at));
+    if in_order && trace.wakeups.iter().all(|wakeup| is_sound(wakeup.at, wakeup.stack)) {
+        return 0;
+    }
+    let kept = trace.wakeups.iter().filter(|wakeup| is_sound(wakeup.at, wakeup.stack)).copied().collect();
+    trace.wakeups = Wakeups::freeze(kept, trace.threads.len());
+    1
+}
+
+fn samples(trace: &mut Trace) -> u64 {
+    let (from, to) = (trace.start(), trace.end());
+    let (threads, stacks) = (trace.threads.len(), trace.stacks.rows().len());
+    let before = trace.samples.len();
+    trace.samples.retain(|sample| {
+        from <= sample.at
+            && sample.at <= to
+            && sample.thread.index() < threads
+            && sample.stack.index() < stacks
+    });
+    let in_order = trace.samples.is_sorted_by_key(|sample| (sample.thread, sample.at));
+    if !in_order {
+        trace.samples.sort_by_key(|sample| (sample.thread, sample.at));
+    }
+    (before - trace.samples.len()) as u64 + u64::from(!in_order)
+}
+
+fn steals(trace: &mut Trace) -> u64 {
+    let before = trace.steals.len();
+    let mut steals = std::mem::take(&mut trace.steals);
+    steals.dedup_by_key(|steal| (steal.thread, steal.slice_start));
+    steals.retain(|steal| {
+        let row = trace.slices.covering(steal.thread, steal.slice_start);
+        let slice = row.map(|row| trace.slices.at(steal.thread, row));
+        slice.is_some_and(|slice| {
+            slice.start == steal.slice_start
+                && slice.state == ThreadState::Running
+                && steal.stolen <= slice.duration()
+        })
+    });
+    trace.steals = steals;
+    (before - trace.steals.len()) as u64
+}
