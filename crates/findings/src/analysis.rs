@@ -2,7 +2,7 @@
 
 use holdup_events::Trace;
 
-use crate::derive::{cpus, ledger, locks, occupancy, parallelism, syscall_rates, syscalls, timelines};
+use crate::derive::{cpus, holders, ledger, locks, occupancy, parallelism, syscall_rates, syscalls, timelines};
 use crate::finding::Finding;
 use crate::rules;
 
@@ -23,6 +23,8 @@ pub struct Derived {
     pub parallelism: parallelism::Parallelism,
     /// What kept threads off idle CPUs.
     pub occupancy: occupancy::Occupancy,
+    /// Who had what each blocked thread waited for; locks are numbered as in `occupancy.locks`.
+    pub holders: holders::Holders,
 }
 
 /// What there is to say about a trace.
@@ -42,6 +44,7 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let ledger = ledger::derive_with(trace, &timelines);
     let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
     let syscall_rates = syscall_rates::derive(trace);
+    let holders = holders::Holders::derive(trace, &occupancy.locks);
     let derived = Derived {
         cpus: cpus::derive_with(trace, &timelines),
         locks: locks::derive(trace),
@@ -50,6 +53,7 @@ pub fn analyse(trace: &Trace) -> Analysis {
         ledger,
         parallelism,
         occupancy,
+        holders,
     };
     let (findings, skipped) = rules::judge(trace, &derived);
     Analysis { derived, findings, skipped }

@@ -2,6 +2,7 @@
 
 pub mod class;
 pub mod cpus;
+pub mod holders;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
