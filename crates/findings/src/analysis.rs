@@ -2,7 +2,10 @@
 
 use holdup_events::Trace;
 
-use crate::derive::{cpus, holders, ledger, locks, occupancy, parallelism, syscall_rates, syscalls, timelines};
+use crate::derive::{
+    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, sweep, syscall_rates,
+    syscalls, timelines,
+};
 use crate::finding::Finding;
 use crate::rules;
 
@@ -25,6 +28,12 @@ pub struct Derived {
     pub occupancy: occupancy::Occupancy,
     /// Who had what each blocked thread waited for; locks are numbered as in `occupancy.locks`.
     pub holders: holders::Holders,
+    /// What was at the end of each chain of holders.
+    pub blame: blame::Blame,
+    /// What the run's length depended on.
+    pub critical_path: critical_path::CriticalPath,
+    /// Each thread's part of the run's length, the greatest first.
+    pub bottles: Vec<bottle::Bottle>,
 }
 
 /// What there is to say about a trace.
@@ -45,7 +54,12 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
     let syscall_rates = syscall_rates::derive(trace);
     let holders = holders::Holders::derive(trace, &occupancy.locks);
+    let locks = &occupancy.locks;
+    let facts = blame::Facts { trace, timelines: &timelines, locks, holders: &holders };
     let derived = Derived {
+        blame: blame::derive(facts),
+        critical_path: critical_path::derive(trace, &holders),
+        bottles: bottle::derive(&sweep::Sweep::new(trace, locks, &timelines)),
         cpus: cpus::derive_with(trace, &timelines),
         locks: locks::derive(trace),
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),

@@ -138,7 +138,9 @@ fn what_the_holder_did_meanwhile() {
     );
     let cpu = holdup_events::CpuId(1);
     let queues = Activity::Queues { cpu, preempted: true };
-    let sleeps = Activity::Waits { kind: HoldKind::Sleep, holder: None };
+    let sleep = picture.holders.of(picture.thread("B")).next().expect("it sleeps");
+    assert_eq!((sleep.kind, sleep.holder), (HoldKind::Sleep, None));
+    let sleeps = Activity::Waits(sleep);
     let runs = Activity::Runs(cpu);
     assert_eq!(picture.does("B", 1..8), [runs, queues, queues, runs, sleeps, sleeps, runs]);
     assert_eq!(picture.does("X", 0..4), [Activity::Elsewhere, Activity::Elsewhere, runs, runs]);

@@ -3,7 +3,7 @@
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{CpuId, ThreadId, Timestamp, Trace};
 
-use super::{HoldKind, Holders};
+use super::{Hold, Holders};
 use crate::derive::timelines::Timelines;
 
 /// What a thread does, as its waiters see it.
@@ -20,13 +20,8 @@ pub enum Activity {
     },
     /// Its group's CPU bandwidth is used up.
     Throttled,
-    /// It waits itself.
-    Waits {
-        /// For what.
-        kind: HoldKind,
-        /// Who has that.
-        holder: Option<ThreadId>,
-    },
+    /// It waits itself: for what, and who has that.
+    Waits(Hold),
     /// It does not live then.
     Absent,
     /// A thread of another program that does not run: nothing more is known.
@@ -107,10 +102,7 @@ pub fn activity(holders: &Holders, row: usize, slice: &Slice, target: bool) -> A
         state if state.waits_for_cpu() => {
             Activity::Queues { cpu: slice.cpu, preempted: state == ThreadState::Preempted }
         }
-        ThreadState::Blocked => {
-            let hold = holders.at(slice.thread, row).unwrap_or_default();
-            Activity::Waits { kind: hold.kind, holder: hold.holder }
-        }
+        ThreadState::Blocked => Activity::Waits(holders.at(slice.thread, row).unwrap_or_default()),
         _ if !target => Activity::Elsewhere,
         _ => Activity::Unknown,
     }
