@@ -2,7 +2,10 @@
 
 use holdup_events::Trace;
 
-use crate::derive::{cpus, ledger, locks, occupancy, parallelism, syscall_rates, syscalls, timelines};
+use crate::derive::{
+    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, sweep, syscall_rates,
+    syscalls, timelines,
+};
 use crate::finding::Finding;
 use crate::rules;
 
@@ -23,6 +26,14 @@ pub struct Derived {
     pub parallelism: parallelism::Parallelism,
     /// What kept threads off idle CPUs.
     pub occupancy: occupancy::Occupancy,
+    /// Who had what each blocked thread waited for; locks are numbered as in `occupancy.locks`.
+    pub holders: holders::Holders,
+    /// What was at the end of each chain of holders.
+    pub blame: blame::Blame,
+    /// What the run's length depended on.
+    pub critical_path: critical_path::CriticalPath,
+    /// Each thread's part of the run's length, the greatest first.
+    pub bottles: Vec<bottle::Bottle>,
 }
 
 /// What there is to say about a trace.
@@ -42,7 +53,13 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let ledger = ledger::derive_with(trace, &timelines);
     let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
     let syscall_rates = syscall_rates::derive(trace);
+    let holders = holders::Holders::derive(trace, &occupancy.locks);
+    let locks = &occupancy.locks;
+    let facts = blame::Facts { trace, timelines: &timelines, locks, holders: &holders };
     let derived = Derived {
+        blame: blame::derive(facts),
+        critical_path: critical_path::derive(trace, &holders),
+        bottles: bottle::derive(&sweep::Sweep::new(trace, locks, &timelines)),
         cpus: cpus::derive_with(trace, &timelines),
         locks: locks::derive(trace),
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
@@ -50,6 +67,7 @@ pub fn analyse(trace: &Trace) -> Analysis {
         ledger,
         parallelism,
         occupancy,
+        holders,
     };
     let (findings, skipped) = rules::judge(trace, &derived);
     Analysis { derived, findings, skipped }

@@ -1,7 +1,11 @@
 //! Facts derived from the trace. They judge nothing.
 
+pub mod blame;
+pub mod bottle;
 pub mod class;
 pub mod cpus;
+pub mod critical_path;
+pub mod holders;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
