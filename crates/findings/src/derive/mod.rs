@@ -7,6 +7,7 @@ pub mod ledger;
 mod ledger_tests;
 pub mod locks;
 pub mod occupancy;
+pub mod on_cpu;
 pub mod own_places;
 pub mod parallel;
 pub mod parallelism;
