@@ -2,7 +2,7 @@
 
 use holdup_events::Trace;
 
-use crate::derive::{cpus, ledger, locks, occupancy, parallelism, syscall_rates, syscalls, timelines};
+use crate::derive::{cpus, ledger, locks, occupancy, parallelism, spin, syscall_rates, syscalls, timelines};
 use crate::finding::Finding;
 use crate::rules;
 
@@ -19,6 +19,8 @@ pub struct Derived {
     pub syscalls: Vec<syscalls::SyscallUse>,
     /// The windows in which syscalls were counted, and the rates found there.
     pub syscall_rates: syscall_rates::SyscallRates,
+    /// Loops in which threads waited by running, the costliest first.
+    pub spins: Vec<spin::SpinUse>,
     /// How many threads ran, over time.
     pub parallelism: parallelism::Parallelism,
     /// What kept threads off idle CPUs.
@@ -47,6 +49,7 @@ pub fn analyse(trace: &Trace) -> Analysis {
         locks: locks::derive(trace),
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
+        spins: spin::derive(trace, &ledger, &timelines),
         ledger,
         parallelism,
         occupancy,
