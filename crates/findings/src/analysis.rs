@@ -3,8 +3,8 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, sweep, syscall_rates,
-    syscalls, timelines,
+    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, spin, sweep,
+    syscall_rates, syscalls, timelines,
 };
 use crate::finding::Finding;
 use crate::rules;
@@ -22,6 +22,8 @@ pub struct Derived {
     pub syscalls: Vec<syscalls::SyscallUse>,
     /// The windows in which syscalls were counted, and the rates found there.
     pub syscall_rates: syscall_rates::SyscallRates,
+    /// Loops in which threads waited by running, the costliest first.
+    pub spins: Vec<spin::SpinUse>,
     /// How many threads ran, over time.
     pub parallelism: parallelism::Parallelism,
     /// What kept threads off idle CPUs.
@@ -64,6 +66,7 @@ pub fn analyse(trace: &Trace) -> Analysis {
         locks: locks::derive(trace),
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
+        spins: spin::derive(trace, &ledger, &timelines),
         ledger,
         parallelism,
         occupancy,

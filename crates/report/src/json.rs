@@ -78,7 +78,9 @@ fn ledger(analysis: &Analysis) -> Value {
         "total_ns": ledger.total_ns,
         "classes": classes(&ledger.classes),
         "run_queue": run_queue(&ledger.run_queue),
-        "split_error_ns": ledger.split_error_ns,
+        "split_error_ns": ledger.split_error_ns.into_iter().max(),
+        "errors_ns": Value::Object(Class::ON_CPU.into_iter()
+            .map(|class| (class.name().to_owned(), Value::from(ledger.error_ns(class)))).collect()),
         "split_known": ledger.split_known,
         "samples": ledger.samples,
     })

@@ -11,9 +11,11 @@ pub mod ledger;
 mod ledger_tests;
 pub mod locks;
 pub mod occupancy;
+pub mod on_cpu;
 pub mod own_places;
 pub mod parallel;
 pub mod parallelism;
+pub mod spin;
 pub mod split;
 pub mod stacks;
 pub mod sweep;
@@ -21,3 +23,13 @@ pub mod syscall_names;
 pub mod syscall_rates;
 pub mod syscalls;
 pub mod timelines;
+
+use holdup_events::tables::SampleRow;
+use holdup_events::{ThreadId, Trace};
+
+/// The samples of one thread, in time order.
+pub(crate) fn samples_of(trace: &Trace, thread: ThreadId) -> &[SampleRow] {
+    let from = trace.samples.partition_point(|sample| sample.thread < thread);
+    let behind = trace.samples.partition_point(|sample| sample.thread <= thread);
+    trace.samples.get(from..behind).unwrap_or_default()
+}

@@ -52,6 +52,7 @@ macro_rules! rules {
 rules! {
     lock_contention,
     serial_section,
+    spin_wait,
     oversubscription,
     noisy_neighbour,
     blocking_io,
