@@ -3,9 +3,11 @@
 pub mod blame;
 pub mod bottle;
 pub mod class;
+pub mod clocked;
 pub mod cpus;
 pub mod critical_path;
 pub mod holders;
+pub mod handovers;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
@@ -14,6 +16,7 @@ pub mod occupancy;
 pub mod own_places;
 pub mod parallel;
 pub mod parallelism;
+pub mod room;
 pub mod split;
 pub mod stacks;
 pub mod sweep;
