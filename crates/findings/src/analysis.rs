@@ -7,6 +7,7 @@ use crate::derive::{
     syscall_rates, syscalls, timelines,
 };
 use crate::finding::Finding;
+use crate::merging::Symptom;
 use crate::rules;
 
 /// The derived facts that rules judge and reports print.
@@ -45,6 +46,8 @@ pub struct Analysis {
     pub derived: Derived,
     /// The findings, the most rewarding first.
     pub findings: Vec<Finding>,
+    /// Findings that speak of the same lost time as one of `findings`, and became its evidence.
+    pub symptoms: Vec<Symptom>,
     /// Rules that could not be judged, with the reason.
     pub skipped: Vec<(&'static str, String)>,
 }
@@ -72,6 +75,6 @@ pub fn analyse(trace: &Trace) -> Analysis {
         occupancy,
         holders,
     };
-    let (findings, skipped) = rules::judge(trace, &derived);
-    Analysis { derived, findings, skipped }
+    let rules::Judgement { findings, symptoms, skipped } = rules::judge(trace, &derived);
+    Analysis { derived, findings, symptoms, skipped }
 }

@@ -69,7 +69,14 @@ impl UnwindTables {
         if array == libc::MAP_FAILED {
             return Err(CaptureError::last("mapping the unwind rows"));
         }
-        Ok(UnwindTables { array: array.cast(), capacity, used: 0, processes, generation: 0, value: Vec::new() })
+        Ok(UnwindTables {
+            array: array.cast(),
+            capacity,
+            used: 0,
+            processes,
+            generation: 0,
+            value: Vec::new(),
+        })
     }
 
     /// Adds a binary's rows; gives the number of the first, or `None` if there is no room left.

@@ -3,8 +3,10 @@
 pub mod blame;
 pub mod bottle;
 pub mod class;
+pub mod clocked;
 pub mod cpus;
 pub mod critical_path;
+pub mod handovers;
 pub mod holders;
 pub mod ledger;
 #[cfg(test)]
@@ -15,6 +17,7 @@ pub mod on_cpu;
 pub mod own_places;
 pub mod parallel;
 pub mod parallelism;
+pub mod room;
 pub mod spin;
 pub mod split;
 pub mod stacks;

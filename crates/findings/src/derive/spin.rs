@@ -214,9 +214,9 @@ fn longest(trace: &Trace, samples: &[(SampleRow, f64)]) -> Vec<(ThreadId, Timest
 fn stall(samples: &[(SampleRow, f64)], timelines: &Timelines) -> Stall {
     let mut stall = Stall::default();
     for (sample, ns) in samples {
-        let own = timelines.iter().filter(|(_, timeline)| {
-            timeline.at(sample.at).is_some_and(|stretch| stretch.own())
-        });
+        let own = timelines
+            .iter()
+            .filter(|(_, timeline)| timeline.at(sample.at).is_some_and(|stretch| stretch.own()));
         stall.saved_ns += ns / own.count().max(1) as f64;
         *stall.by_thread.entry(sample.thread).or_default() += ns;
     }
