@@ -3,8 +3,8 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, spin, sweep,
-    syscall_rates, syscalls, timelines,
+    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallel, parallelism, spin,
+    sweep, syscall_rates, syscalls, timelines,
 };
 use crate::finding::Finding;
 use crate::merging::Symptom;
@@ -61,10 +61,15 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let holders = holders::Holders::derive(trace, &occupancy.locks);
     let locks = &occupancy.locks;
     let facts = blame::Facts { trace, timelines: &timelines, locks, holders: &holders };
+    let length = || {
+        let sweep = sweep::Sweep::new(trace, locks, &timelines);
+        (critical_path::derive(trace, &holders), bottle::derive(&sweep))
+    };
+    let (blame, (critical_path, bottles)) = parallel::both(|| blame::derive(facts), length);
     let derived = Derived {
-        blame: blame::derive(facts),
-        critical_path: critical_path::derive(trace, &holders),
-        bottles: bottle::derive(&sweep::Sweep::new(trace, locks, &timelines)),
+        blame,
+        critical_path,
+        bottles,
         cpus: cpus::derive_with(trace, &timelines),
         locks: locks::derive(trace),
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
@@ -75,6 +80,6 @@ pub fn analyse(trace: &Trace) -> Analysis {
         occupancy,
         holders,
     };
-    let rules::Judgement { findings, symptoms, skipped } = rules::judge(trace, &derived);
+    let rules::Judgement { findings, symptoms, skipped } = rules::judge(trace, &derived, &timelines);
     Analysis { derived, findings, symptoms, skipped }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use holdup_events::recording::Rung;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{ThreadId, Timestamp, Trace};
+use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 
 use crate::analysis::Derived;
 use crate::charge::Charge;
@@ -26,6 +26,8 @@ pub struct Scene<'a> {
     pub trace: &'a Trace,
     /// What follows from it.
     pub derived: &'a Derived,
+    /// Who ran where.
+    pub timelines: &'a Timelines,
     confidence_max: Confidence,
 }
 
@@ -49,7 +51,7 @@ pub const EVIDENCE_MAX: usize = 10;
 
 impl<'a> Scene<'a> {
     /// Looks at how much is missing.
-    pub fn new(trace: &'a Trace, derived: &'a Derived) -> Scene<'a> {
+    pub fn new(trace: &'a Trace, derived: &'a Derived, timelines: &'a Timelines) -> Scene<'a> {
         let lost = loss_share(trace);
         let unknown = derived.ledger.of(Class::Unknown) as f64 / derived.ledger.total_ns.max(1) as f64;
         let confidence_max = if lost > LOSS_HINT {
@@ -59,7 +61,7 @@ impl<'a> Scene<'a> {
         } else {
             Confidence::High
         };
-        Scene { trace, derived, confidence_max }
+        Scene { trace, derived, timelines, confidence_max }
     }
 
     /// `confidence`, or less where too much is missing.
@@ -122,15 +124,13 @@ impl<'a> Scene<'a> {
     ) -> Vec<Evidence> {
         let groups = parallel::thread_groups(self.trace);
         let parts = parallel::map(groups.len(), |group| {
-            let mut best = Vec::new();
+            let (mut best, mut enough) = (Vec::new(), Duration(0));
             let targets =
                 groups[group].clone().map(ThreadId).filter(|id| self.trace.threads[id.index()].target);
-            for slice in
-                targets.flat_map(|thread| self.trace.slices.of(thread)).filter(|slice| matches(slice))
-            {
-                best.push(slice);
-                if best.len() >= 8 * EVIDENCE_MAX {
-                    keep_longest(&mut best);
+            for slice in targets.flat_map(|thread| self.trace.slices.of(thread)) {
+                // To ask is dear, and most slices are too short to be among the longest.
+                if slice.duration() >= enough && matches(&slice) {
+                    enough = enough.max(add_longest(&mut best, slice));
                 }
             }
             best
@@ -160,19 +160,17 @@ impl<'a> Scene<'a> {
     pub fn longest_of(&self, charge: &Charge, note: impl Fn(&Slice) -> String) -> Vec<Evidence> {
         let mut best = Vec::new();
         for slice in charge.slices(self.trace) {
-            best.push(slice);
-            if best.len() >= 8 * EVIDENCE_MAX {
-                keep_longest(&mut best);
-            }
+            add_longest(&mut best, slice);
         }
         keep_longest(&mut best);
         best.iter().map(|slice| evidence(slice, note(slice))).collect()
     }
 
     /// The longest waits for a CPU that threads of the program (`own`) or others had, if only for a part.
-    pub fn longest_queues(&self, timelines: &Timelines, own: bool) -> Vec<Evidence> {
+    pub fn longest_queues(&self, own: bool) -> Vec<Evidence> {
         let blames = |slice: &Slice| {
-            let ran = timelines
+            let ran = self
+                .timelines
                 .of(slice.cpu)
                 .map_or((0, 0), |timeline| timeline.ran(slice.start, slice.end, &mut 0));
             (if own { ran.0 } else { ran.1 }) > 0
@@ -239,6 +237,16 @@ pub fn syscall_said(number: i32) -> &'static str {
         number if number < 0 => "an unknown syscall",
         number => syscall_name(number),
     }
+}
+
+/// Adds a slice; gives how long one must be at least to be among the longest.
+fn add_longest(slices: &mut Vec<Slice>, slice: Slice) -> Duration {
+    slices.push(slice);
+    if slices.len() < 8 * EVIDENCE_MAX {
+        return Duration(0);
+    }
+    keep_longest(slices);
+    slices.last().map_or(Duration(0), Slice::duration)
 }
 
 fn keep_longest(slices: &mut Vec<Slice>) {

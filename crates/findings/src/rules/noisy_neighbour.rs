@@ -50,8 +50,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if scene.of_wall(scene.derived.occupancy.others.saved_ns) < GAIN_MIN || others_ns == 0 {
         return Ok(Vec::new());
     }
-    let timelines = Timelines::derive(scene.trace);
-    let blame = blame(scene.trace, &timelines);
+    let blame = blame(scene.trace, scene.timelines);
     let blamed: u64 = blame.iter().map(|(_, ns)| ns).sum();
     let Some((worst, worst_ns)) = blame.first().copied() else { return Ok(Vec::new()) };
     let share = |ns: u64| percent(ns as f64 / blamed.max(1) as f64);
@@ -77,7 +76,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         cost_ns: others_ns,
         gain: scene.gain(&scene.derived.occupancy.others, |_, waited| waited),
         confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest_queues(&timelines, false),
+        evidence: scene.longest_queues(false),
         advice: vec![
             format!(
                 "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",

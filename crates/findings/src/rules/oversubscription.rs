@@ -32,7 +32,6 @@ use holdup_events::tables::ThreadState;
 
 use super::{Info, Verdict};
 use crate::derive::class::Class;
-use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::scene::Scene;
 use crate::wording::{count, percent, time};
@@ -89,7 +88,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         cost_ns: own_ns,
         gain: Gain { low, high },
         confidence: scene.confidence(confidence),
-        evidence: scene.longest_queues(&Timelines::derive(scene.trace), true),
+        evidence: scene.longest_queues(true),
         advice: vec![
             format!("Use {} or fewer", count(u64::from(occupancy.cpus), "thread")),
             "Give threads that wait for each other a blocking wait in place of a spinning one".into(),
