@@ -17,3 +17,5 @@ pub mod syscall_names;
 pub mod syscall_rates;
 pub mod syscalls;
 pub mod timelines;
+pub mod why;
+pub mod zoom;
