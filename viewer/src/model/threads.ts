@@ -1,0 +1,49 @@
+// Facts about threads that many parts of the viewer need, looked up in the summary.
+
+import type { Finding, Process, Summary, Thread, ThreadId } from "../api/types";
+import { visible } from "./text";
+
+/** The summary, with its lists as maps. */
+export class Catalogue {
+  readonly threads: ReadonlyMap<ThreadId, Thread>;
+  readonly processes: ReadonlyMap<number, Process>;
+  readonly classNames: readonly string[];
+
+  constructor(readonly summary: Summary) {
+    this.threads = new Map(summary.threads.map((one) => [one.id, one]));
+    this.processes = new Map(summary.processes.map((one) => [one.id, one]));
+    this.classNames = summary.classes.map((one) => one.name);
+  }
+
+  /** Name of a class. */
+  className(index: number): string {
+    return this.classNames[index] ?? "unknown";
+  }
+
+  /** Name of a thread, for people. */
+  threadName(id: ThreadId): string {
+    const thread = this.threads.get(id);
+    if (!thread) return id < 0 ? "no thread" : `thread ${id}`;
+    return visible(thread.name) || `tid ${thread.tid}`;
+  }
+
+  /** Name and tid, and the process where that says more. */
+  threadTitle(id: ThreadId): string {
+    const thread = this.threads.get(id);
+    if (!thread) return this.threadName(id);
+    const process = this.processes.get(thread.process);
+    const other = process && process.name !== thread.name ? ` of ${visible(process.name)}` : "";
+    return `${this.threadName(id)} (${thread.tid})${other}`;
+  }
+
+  /** Name of a process, with its pid. */
+  processName(id: number): string {
+    const process = this.processes.get(id);
+    return process ? `${visible(process.name)} (pid ${process.pid})` : "process not known";
+  }
+
+  /** Threads that a finding's evidence names, in its order. */
+  threadsOf(finding: Finding): readonly ThreadId[] {
+    return [...new Set(finding.evidence.map((one) => one.thread))];
+  }
+}
