@@ -128,6 +128,11 @@ impl Viewer {
         self
     }
 
+    /// The names of all questions but the tables.
+    pub fn questions() -> impl Iterator<Item = &'static str> {
+        ENDPOINTS.iter().map(|endpoint| endpoint.name)
+    }
+
     /// The JSON that answers `path` (below `api/`) with `query`.
     ///
     /// # Errors

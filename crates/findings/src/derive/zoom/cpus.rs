@@ -38,28 +38,26 @@ pub enum Ran {
 pub fn cpu_lane(timeline: &Timeline, tile: &Tile) -> CpuLane {
     let stretches = timeline.between(tile.start, tile.end);
     let mut lane = CpuLane { rows: Vec::new(), complete: true };
+    let length = |stretch: &Stretch| stretch.end().since(stretch.start());
     let (mut place, mut cursor) = (0, 0);
-    // A stretch that a cell's end cut has been merged up to here.
-    let mut done = tile.start;
     while let Some(stretch) = stretches.get(place) {
-        let begins = stretch.start().max(done);
-        let is_long = |stretch: &Stretch| stretch.end().since(stretch.start()) >= tile.cell;
+        let begins = stretch.start().max(tile.start);
         let limit = tile.cell_end(begins);
-        let short = |stretch: &&Stretch| stretch.start() < limit && !is_long(stretch);
-        let merged = stretches[place..].iter().take_while(short).count();
+        // A long stretch that begins in this cell is the last to do so.
+        let begun = stretches[place..].partition_point(|one| one.start() < limit);
+        let is_long = stretches[place..].get(begun - 1).is_some_and(|one| length(one) >= tile.cell);
+        let merged = if is_long { begun - 1 } else { begun };
+        let last = &stretches[place + merged.max(1) - 1];
         if merged <= 1 {
             let who = Ran::Thread(stretch.thread());
             lane.rows.push(CpuRow { start: stretch.start(), end: stretch.end(), who });
-            place += 1;
-            continue;
+        } else {
+            let end = last.end().min(tile.end);
+            let (own, others) = timeline.ran(begins, end, &mut cursor);
+            lane.complete = false;
+            lane.rows.push(CpuRow { start: begins, end, who: Ran::Merged(merged as u32, own, others) });
         }
-        let last = &stretches[place + merged - 1];
-        let end = last.end().min(limit);
-        let (own, others) = timeline.ran(begins, end, &mut cursor);
-        lane.complete = false;
-        lane.rows.push(CpuRow { start: begins, end, who: Ran::Merged(merged as u32, own, others) });
-        done = end;
-        place += if last.end() > end { merged - 1 } else { merged };
+        place += merged.max(1);
     }
     lane
 }

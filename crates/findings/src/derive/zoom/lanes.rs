@@ -20,7 +20,7 @@ pub struct Lane {
 pub struct LaneRow {
     /// A slice's true start, which may lie before the tile; else where the merged time begins.
     pub start: Timestamp,
-    /// Likewise.
+    /// Likewise. Merged slices may end in the cell behind the one that they began in.
     pub end: Timestamp,
     /// What it is; of merged ones what most of the time is.
     pub class: Class,
@@ -57,26 +57,24 @@ pub fn lane(trace: &Trace, zoom: &Zoom, thread: ThreadId, tile: &Tile) -> Lane {
             place += 1;
             continue;
         }
-        let limit = tile.cell_end(at).min(to);
-        let behind = walk.place_from(place + 1, limit);
+        // Merged are the slices that begin in this cell; the last of them may end in the next.
+        let behind = walk.place_from(place + 1, tile.cell_end(at).min(to));
         let last = behind - 1;
-        let long = walk.end(last).since(walk.start(last)) >= tile.cell;
-        let (end, places) = if long { (walk.start(last), last) } else { (limit.min(walk.end(last)), behind) };
+        let is_long = walk.end(last).since(walk.start(last)) >= tile.cell;
+        let (end, places) = if is_long { (walk.start(last), last) } else { (walk.end(last).min(to), behind) };
         if places == place + 1 {
             lane.push_slice(&walk, place);
-            at = walk.end(place);
-            place = places;
-            continue;
+        } else {
+            let from = match sums {
+                Some((known, sums)) if known == at => sums,
+                _ => walk.before(if at > walk.start(place) { place + 1 } else { place }, at),
+            };
+            let upto = walk.before(places, end);
+            lane.push_merged((at, end), (places - place) as u32, difference(&upto, &from));
+            sums = Some((end, upto));
         }
-        let from = match sums {
-            Some((known, sums)) if known == at => sums,
-            _ => walk.before(if at > walk.start(place) { place + 1 } else { place }, at),
-        };
-        let upto = walk.before(places, end);
-        lane.push_merged((at, end), (places - place) as u32, difference(&upto, &from));
-        sums = Some((end, upto));
-        at = end;
-        place = if walk.end(places - 1) > end { places - 1 } else { places };
+        at = end.max(at);
+        place = places;
     }
     lane
 }
