@@ -4,7 +4,7 @@ const CLASSES = [
   ["useful", "running"], ["kernel", "running"], ["lock-wait", "wait"], ["join-wait", "wait"], ["work-wait", "wait"], ["io-wait", "wait"],
   ["net-wait", "wait"], ["pipe-wait", "wait"], ["sleep", "wait"], ["child-wait", "wait"], ["fault-wait", "wait"], ["kernel-wait", "wait"],
   ["stopped", "wait"], ["run-queue", "queue"], ["stolen", "stolen"], ["unknown", "unknown"],
-].map(([name, kind]) => ({ name, kind }));
+].map(([name, kind], rank) => ({ name, kind, rank }));
 
 const CELLS = 512;
 export const HOSTILE = "<img src=x onerror=alert(1)>\u001b[31m\u202eevil";
@@ -80,7 +80,7 @@ export function summary(recording) {
       {
         rule: "lock-contention", subject: `futex 0x7f00 in ${HOSTILE}`, summary: ["Threads waited 240 ms for one lock."], cost_ns: 24e7,
         gain: { low: 0.12, high: 0.31 }, confidence: "high", advice: ["Lock a shard, not the whole table."],
-        evidence: worst.map(({ thread, start, end }) => ({ table: "slices", thread, start_ns: start, duration_ns: end - start, note: "waited" })),
+        evidence: worst.map(({ thread, start, end }) => ({ table: "slices", thread, start_ns: start, duration_ns: end - start, row: -1, note: "waited" })),
       },
       { rule: "oversubscription", subject: "4 threads on 2 CPUs", summary: ["More threads than CPUs."], cost_ns: 1e8, gain: { low: 0.02, high: 0.05 },
         confidence: "medium", advice: [], evidence: [] },
@@ -164,7 +164,7 @@ export function slice(recording, thread, which) {
     cpu: index === 13 ? thread % 2 : cpu, stolen_ns: 0, previous: row - 1, next: row + 1 < slices.length ? row + 1 : -1,
     wait: blocked ? { reason: "lock", object_kind: "futex", object: "0x7f00", syscall: "futex", name: "futex 0x7f00 in words" } : null,
     stack: blocked ? [frame("pthread_mutex_lock"), frame("count_words"), frame(HOSTILE), frame("main")] : [],
-    stack_from: blocked ? "blocked" : "", samples: blocked || index === 13 ? [] : [{ ns: end - start, name: "count_words" }],
+    stack_from: blocked ? "blocked" : "", samples: blocked || index === 13 ? [] : [{ samples: 3, name: "count_words" }],
     waker: blocked ? { thread: other, context: "thread", at_ns: end, cpu: 0, stack: [frame("pthread_mutex_unlock"), frame("main")] } : null,
     occupants: index === 13 ? [{ thread: other, ns: end - start }] : [],
     why: blocked
@@ -242,4 +242,23 @@ export function answer(recording, path, query) {
       { address: 4100, text: "cmp %rax,%rbx", branch_to: null, own_ns: 3e8, samples: 300, file: "words.c", line: 12, below_ns: 0 } ] };
     default: return null;
   }
+}
+
+/** What an `--html` file of the recording would hold: few levels, as if the rest had been thinned. */
+export function bundle(recording) {
+  const out = { api: 1, summary: { ...summary(recording), thinned: ["Detail below a millisecond was left out."] } };
+  const { base_ns, level_max } = recording.zoom;
+  for (let level = 0; level <= Math.min(3, level_max); level += 1) {
+    for (let tile = 0; tile * (base_ns / 2 ** level) < recording.wall; tile += 1) {
+      recording.lives.forEach((_, thread) => (out[`lanes/${thread}/${level}/${tile}`] = lane(recording, thread, level, tile)));
+      out[`counters/${level}/${tile}`] = counters(recording, level, tile);
+    }
+  }
+  for (const name of ["threads", "locks"]) out[`tables/${name}`] = table(recording, name);
+  out["flames/on-cpu"] = flame("on-cpu");
+  for (const { thread, start_ns } of out.summary.findings.flatMap((one) => one.evidence)) {
+    const found = slice(recording, thread, { at: start_ns });
+    if (found) out[`slices/${thread}/${found.row}`] = found;
+  }
+  return out;
 }

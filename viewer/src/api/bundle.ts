@@ -9,18 +9,22 @@ import type {
   Summary, Table, ThreadId, Wakeups,
 } from "./types";
 
-/** What the file holds; see `docs/viewer-api.md`. */
+/** What the file holds, by flat keys (`lanes/THREAD/LEVEL/TILE`); see `docs/viewer-api.md`. */
 export interface Bundle {
   readonly api: number;
   readonly summary: Summary;
-  readonly tables: Readonly<Record<string, Table>>;
-  readonly flames: Readonly<Record<string, Flame>>;
-  readonly lanes: Readonly<Record<string, LaneRows>>;
-  readonly cpus: Readonly<Record<string, CpuRows>>;
-  readonly samples?: { readonly names?: readonly string[] } & Readonly<Record<string, SampleRows | readonly string[]>>;
-  readonly spans?: { readonly names?: readonly string[] } & Readonly<Record<string, SpanRows | readonly string[]>>;
-  readonly counters: Readonly<Record<string, CounterTile>>;
-  readonly slices: Readonly<Record<string, SliceAnswer>>;
+  readonly [key: string]: unknown;
+}
+
+/** An answer of the file. Its form is taken for granted: the same program wrote page and answers. */
+export function held<T>(bundle: Bundle, ...key: readonly (string | number)[]): T | null {
+  const name = key.join("/");
+  return Object.hasOwn(bundle, name) ? (bundle[name] as T) : null;
+}
+
+/** All answers of a kind. */
+export function allHeld<T>(bundle: Bundle, kind: string): T[] {
+  return Object.keys(bundle).filter((key) => key.startsWith(`${kind}/`)).map((key) => bundle[key] as T);
 }
 
 const BUNDLE_ID = "holdup-bundle";
@@ -39,46 +43,46 @@ export async function bundled(page: Document): Promise<Source | null> {
 
 /** See the module. */
 export class BundleSource implements Source {
-  constructor(private readonly bundle: Bundle) {}
+  private readonly slices: readonly SliceAnswer[];
+
+  constructor(private readonly bundle: Bundle) {
+    this.slices = allHeld<SliceAnswer>(bundle, "slices");
+  }
 
   summary(): Promise<Summary> {
     return Promise.resolve(this.bundle.summary);
   }
 
   lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]> {
-    return Promise.resolve(present(this.bundle.lanes, threads, key));
+    return Promise.resolve(this.present<LaneRows>("lanes", key, threads));
   }
 
   cpus(key: TileKey, cpus: readonly number[]): Promise<readonly CpuRows[]> {
-    return Promise.resolve(present(this.bundle.cpus, cpus, key));
+    return Promise.resolve(this.present<CpuRows>("cpus", key, cpus));
   }
 
   counters(key: TileKey): Promise<CounterTile> {
-    const found = this.bundle.counters[`${key.level}/${key.tile}`];
+    const found = held<CounterTile>(this.bundle, "counters", key.level, key.tile);
     return found ? Promise.resolve(found) : missing();
   }
 
   samples(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SampleRows>> {
-    return Promise.resolve(named(this.bundle.samples, threads, key));
+    return Promise.resolve(joined(this.present<NamedLane<SampleRows>>("samples", key, threads)));
   }
 
   spans(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SpanRows>> {
-    return Promise.resolve(named(this.bundle.spans, threads, key));
+    return Promise.resolve(joined(this.present<NamedLane<SpanRows>>("spans", key, threads)));
   }
 
   wakeups(range: Range, threads: readonly ThreadId[]): Promise<Wakeups> {
-    return Promise.resolve(wakeupsOf(Object.values(this.bundle.slices), range, threads));
+    return Promise.resolve(wakeupsOf(this.slices, range, threads));
   }
 
   slice(ask: SliceAsk): Promise<SliceAnswer> {
-    if ("row" in ask) {
-      const found = this.bundle.slices[`${ask.thread}/${ask.row}`];
-      return found ? Promise.resolve(found) : missing();
-    }
-    const row = this.rowAt(ask.thread, ask.at);
-    const found = row === null ? undefined : this.bundle.slices[`${ask.thread}/${row}`];
+    const row = "row" in ask ? ask.row : this.rowAt(ask.thread, ask.at);
+    const found = row === null ? null : held<SliceAnswer>(this.bundle, "slices", ask.thread, row);
     if (found) return Promise.resolve(found);
-    const around = this.slicesOf(ask.thread).find((one) => one.start_ns <= ask.at && ask.at < one.end_ns);
+    const around = "at" in ask && this.slices.find((one) => one.thread === ask.thread && one.start_ns <= ask.at && ask.at < one.end_ns);
     return around ? Promise.resolve(around) : missing();
   }
 
@@ -90,12 +94,12 @@ export class BundleSource implements Source {
     if (ask.from !== undefined || ask.function !== undefined || (ask.threads && ask.threads.length > 0)) {
       return missing("stacks of a range, a thread or a function are");
     }
-    const found = this.bundle.flames[ask.reverse ? `${ask.kind}/reverse` : ask.kind];
+    const found = held<Flame>(this.bundle, "flames", ...(ask.reverse ? [ask.kind, "reverse"] : [ask.kind]));
     return found ? Promise.resolve(found) : missing();
   }
 
   table(name: string): Promise<Table> {
-    const found = Object.hasOwn(this.bundle.tables, name) ? this.bundle.tables[name] : undefined;
+    const found = held<Table>(this.bundle, "tables", name);
     return found ? Promise.resolve(found) : missing();
   }
 
@@ -116,7 +120,7 @@ export class BundleSource implements Source {
     const { zoom } = this.bundle.summary;
     for (let level = zoom.level_max; level >= 0; level -= 1) {
       const tile = Math.floor(at / (zoom.base_ns / 2 ** level));
-      const rows = this.bundle.lanes[`${thread}/${level}/${tile}`];
+      const rows = held<LaneRows>(this.bundle, "lanes", thread, level, tile);
       if (!rows) continue;
       const index = rows.start.findIndex((start, one) => start <= at && at < (rows.end[one] ?? 0));
       const row = rows.row[index] ?? -1;
@@ -125,21 +129,28 @@ export class BundleSource implements Source {
     return null;
   }
 
-  private slicesOf(thread: ThreadId): SliceAnswer[] {
-    return Object.values(this.bundle.slices).filter((one) => one.thread === thread);
+  private present<T>(kind: string, key: TileKey, lanes: readonly number[]): T[] {
+    return lanes.flatMap((lane) => held<T>(this.bundle, kind, lane, key.level, key.tile) ?? []);
   }
+}
+
+interface NamedLane<T> {
+  readonly names: readonly string[];
+  readonly lane: T;
 }
 
 function missing<T>(what = "that is"): Promise<T> {
   return Promise.reject(new Error(`${what} ${ELSEWHERE}`));
 }
 
-function present<T>(from: Readonly<Record<string, T>>, lanes: readonly number[], key: TileKey): T[] {
-  return lanes.flatMap((lane) => from[`${lane}/${key.level}/${key.tile}`] ?? []);
-}
-
-function named<T>(from: ({ readonly names?: readonly string[] } & Readonly<Record<string, unknown>>) | undefined, lanes: readonly number[],
-  key: TileKey): Named<T> {
-  if (!from) return { names: [], lanes: [] };
-  return { names: from.names ?? [], lanes: present(from, lanes, key) as T[] };
+/** Lanes that each have names of their own, under one list of names. */
+function joined<T extends { readonly name?: readonly number[]; readonly leaf?: readonly number[] }>(parts: readonly NamedLane<T>[]): Named<T> {
+  const names: string[] = [];
+  const lanes = parts.map(({ names: own, lane }) => {
+    const shift = names.length;
+    names.push(...own);
+    const moved = (list: readonly number[]): number[] => list.map((one) => (one < 0 ? one : one + shift));
+    return { ...lane, ...(lane.name && { name: moved(lane.name) }), ...(lane.leaf && { leaf: moved(lane.leaf) }) };
+  });
+  return { names, lanes };
 }

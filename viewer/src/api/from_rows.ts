@@ -1,8 +1,8 @@
 // What a page without a server works out by itself from the rows that it has: a range's ledger, wakeups, a search. Pure.
 
 import type { Range } from "../model/view";
-import type { Bundle } from "./bundle";
-import type { LaneRows, RangeLedger, SearchResult, SliceAnswer, ThreadId, Wakeups } from "./types";
+import { type Bundle, allHeld, held } from "./bundle";
+import type { Flame, LaneRows, RangeLedger, SearchResult, SliceAnswer, ThreadId, Wakeups } from "./types";
 
 const RESULTS_OF_A_KIND = 20;
 
@@ -31,7 +31,7 @@ function threadLedger(bundle: Bundle, thread: ThreadId, range: Range): number[] 
     const length = zoom.base_ns / 2 ** level;
     const [start, end] = [tile * length, (tile + 1) * length];
     if (end <= range.from || start >= range.to) return;
-    const own = bundle.lanes[`${thread}/${level}/${tile}`] ?? null;
+    const own = held<LaneRows>(bundle, "lanes", thread, level, tile);
     const best = own ?? rows;
     if (level < zoom.level_max && (own !== null || hasBelow(bundle, thread, level, tile)) && !(own?.complete ?? false)) {
       visit(level + 1, tile * 2, best, from);
@@ -46,7 +46,7 @@ function threadLedger(bundle: Bundle, thread: ThreadId, range: Range): number[] 
 
 /** The level below has a tile in this place. */
 function hasBelow(bundle: Bundle, thread: ThreadId, level: number, tile: number): boolean {
-  return [0, 1].some((half) => bundle.lanes[`${thread}/${level + 1}/${tile * 2 + half}`] !== undefined);
+  return [0, 1].some((half) => held(bundle, "lanes", thread, level + 1, tile * 2 + half) !== null);
 }
 
 function addRows(classes: number[], rows: LaneRows, from: number, to: number): void {
@@ -92,7 +92,7 @@ export function searchSummary(bundle: Bundle, text: string): SearchResult[] {
   const needle = text.toLowerCase();
   const holds = (name: string): boolean => name.toLowerCase().includes(needle);
   const whole = { start_ns: 0, end_ns: summary.wall_ns };
-  const names = [...new Set(Object.values(bundle.flames).flatMap((flame) => flame.names))];
+  const names = [...new Set(allHeld<Flame>(bundle, "flames").flatMap((flame) => flame.names))];
   const lists: SearchResult[][] = [
     summary.threads.filter((one) => holds(one.name)).map((one) => ({
       kind: "thread", name: one.name, detail: `tid ${one.tid}`, thread: one.id, start_ns: one.start_ns, end_ns: one.end_ns,

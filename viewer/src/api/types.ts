@@ -9,6 +9,8 @@ export type ThreadId = number;
 export interface ClassInfo {
   readonly name: string;
   readonly kind: "running" | "queue" | "wait" | "stolen" | "unknown";
+  /** Place in the order of reports. */
+  readonly rank: number;
 }
 
 export interface RunQueue {
@@ -56,6 +58,8 @@ export interface Evidence {
   readonly thread: ThreadId;
   readonly start_ns: Ns;
   readonly duration_ns: Ns;
+  /** The slice that it is, or -1. */
+  readonly row: number;
   readonly note: string;
 }
 
@@ -210,7 +214,8 @@ export interface SliceAnswer {
   };
   readonly stack: readonly Frame[];
   readonly stack_from: string;
-  readonly samples: readonly { readonly ns: Ns; readonly name: string }[];
+  /** Where it ran, by the samples taken in it. */
+  readonly samples: readonly { readonly samples: number; readonly name: string }[];
   readonly waker: null | {
     readonly thread: ThreadId;
     readonly context: string;

@@ -5,6 +5,11 @@ import { type ThemeName, classColour, textOn } from "./theme";
 
 const TILE = 8;
 
+/** How strong a texture is: seen, but the colour and the names over it still read. */
+const ALPHA: Readonly<Record<Texture, number>> = {
+  plain: 0, rise: 0.42, fall: 0.42, cross: 0.4, checks: 0.22, lines: 0.4, dots: 0.28, plus: 0.45, open: 0.28,
+};
+
 /** Makes canvas patterns and keeps them. */
 export class Textures {
   private readonly made = new Map<string, CanvasPattern | string>();
@@ -32,7 +37,7 @@ export class Textures {
     pen.fillStyle = colour;
     pen.fillRect(0, 0, TILE, TILE);
     pen.strokeStyle = pen.fillStyle = textOn(colour);
-    pen.globalAlpha = look.texture === "dots" || look.texture === "open" ? 0.28 : 0.42;
+    pen.globalAlpha = ALPHA[look.texture];
     pen.lineWidth = 1.4;
     drawTexture(pen, look.texture);
     const pattern = target.createPattern(tile, "repeat");
@@ -58,12 +63,14 @@ function drawTexture(pen: CanvasRenderingContext2D, texture: Texture): void {
       return stroke([-2, -2, 10, 10], [6, -2, 10, 2], [-2, 6, 2, 10]);
     case "cross":
       return stroke([-2, 10, 10, -2], [-2, -2, 10, 10]);
-    case "bars":
-      return stroke([2, 0, 2, 8], [6, 0, 6, 8]);
+    case "checks":
+      pen.fillRect(0, 0, 4, 4);
+      pen.fillRect(4, 4, 4, 4);
+      return;
     case "lines":
       return stroke([0, 2, 8, 2], [0, 6, 8, 6]);
-    case "grid":
-      return stroke([0, 4, 8, 4], [4, 0, 4, 8]);
+    case "plus":
+      return stroke([2, 4, 6, 4], [4, 2, 4, 6]);
     case "dots":
       pen.fillRect(1, 1, 1.5, 1.5);
       pen.fillRect(5, 5, 1.5, 1.5);

@@ -164,6 +164,8 @@ function overLanes(out: Draw[], input: TimelineInput): void {
     const left = x(lit.from);
     const w = Math.max(3, x(lit.to) - left);
     const current = at === input.current;
+    // A bar in the gap above the lane: a frame alone is lost on a lane of like colour.
+    out.push({ op: "rect", x: left, y: box.y - 3, w, h: 3, fill: { ink: "mark" } });
     out.push({ op: "frame", x: left, y: box.y - 1, w, h: box.h + 2, ink: "mark", thick: current ? 2.5 : 1 });
   });
   if (input.range) {

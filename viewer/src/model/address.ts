@@ -4,9 +4,8 @@
 import type { Ns } from "./time";
 import type { Range } from "./view";
 
-/** The tabs below the timeline; `why` is about the selection. */
-export const TABS = ["why", "stacks", "threads", "locks", "pauses", "syscalls", "lines", "processes", "cpus", "source"] as const;
-export type Tab = (typeof TABS)[number];
+/** A tab below the timeline: `why`, `stacks`, `source`, or a table by its name. One that there is not is shown as `why`. */
+export type Tab = string;
 
 /** What an address can say. */
 export interface Address {
@@ -33,7 +32,7 @@ export function parseAddress(hash: string): Address {
   const view = span(asked.get("view"));
   const range = span(asked.get("range"));
   const finding = whole(asked.get("finding"));
-  const tab = TABS.find((one) => one === asked.get("tab"));
+  const tab = /^[a-z][a-z-]{0,30}$/.exec(asked.get("tab") ?? "")?.[0];
   const fn = asked.get("fn");
   return {
     ...(t !== null && { t }),

@@ -1,9 +1,9 @@
 // The ledger's classes: their words, colours and textures. Colours come from the palettes of Okabe and Ito,
 // and of Tol, so that they stay apart for colour-blind readers; every wait has a texture as well, running has none,
-// so that nothing is told by colour alone. What a class means is decided in Rust (`findings/derive/class.rs`).
+// so that nothing is told by colour alone. No texture has upright lines: those would read as the edges of slices. What a class means is decided in Rust (`findings/derive/class.rs`).
 
 /** How an area is filled besides its colour. */
-export type Texture = "plain" | "rise" | "fall" | "cross" | "bars" | "lines" | "dots" | "grid" | "open";
+export type Texture = "plain" | "rise" | "fall" | "cross" | "checks" | "lines" | "dots" | "plus" | "open";
 
 /** What the viewer knows of a class. */
 export interface ClassLook {
@@ -36,10 +36,10 @@ export const CLASSES: readonly ClassLook[] = [
   look("pipe-wait", "waits for a pipe", "lines", "#8db35a", "#a3c773"),
   look("sleep", "sleeps: a timer it asked for", "dots", "#ced4db", "#3d4651"),
   look("child-wait", "waits for a child process", "dots", "#c9b68f", "#8a7a55"),
-  look("fault-wait", "waits for memory to be brought in", "grid", "#c98a6b", "#d89f82"),
-  look("kernel-wait", "waits inside the kernel", "grid", "#8fa3bd", "#7d90a8"),
-  look("stopped", "stopped by job control or a debugger", "grid", "#a8a29a", "#6d6862"),
-  look("run-queue", "could run, but has no CPU", "bars", "#e6a817", "#f0bc42"),
+  look("fault-wait", "waits for memory to be brought in", "plus", "#c98a6b", "#d89f82"),
+  look("kernel-wait", "waits inside the kernel", "plus", "#8fa3bd", "#7d90a8"),
+  look("stopped", "stopped by job control or a debugger", "plus", "#a8a29a", "#6d6862"),
+  look("run-queue", "could run, but has no CPU", "checks", "#e6a817", "#f0bc42"),
   look("stolen", "on a CPU that the hypervisor gave to somebody else", "cross", "#7a6a5a", "#a8947f"),
   look("unknown", "not known: no source can tell", "open", "#dcdfe3", "#333b44"),
 ];

@@ -8,11 +8,16 @@ export class Catalogue {
   readonly threads: ReadonlyMap<ThreadId, Thread>;
   readonly processes: ReadonlyMap<number, Process>;
   readonly classNames: readonly string[];
+  /** Names that several of the program's threads have: they need their tid to be told apart. */
+  private readonly shared: ReadonlySet<string>;
 
   constructor(readonly summary: Summary) {
     this.threads = new Map(summary.threads.map((one) => [one.id, one]));
     this.processes = new Map(summary.processes.map((one) => [one.id, one]));
     this.classNames = summary.classes.map((one) => one.name);
+    const seen = new Set<string>();
+    const own = summary.threads.filter((one) => one.target);
+    this.shared = new Set(own.flatMap((one) => (seen.has(one.name) ? [one.name] : (seen.add(one.name), []))));
   }
 
   /** Name of a class. */
@@ -24,7 +29,9 @@ export class Catalogue {
   threadName(id: ThreadId): string {
     const thread = this.threads.get(id);
     if (!thread) return id < 0 ? "no thread" : `thread ${id}`;
-    return visible(thread.name) || `tid ${thread.tid}`;
+    const name = visible(thread.name);
+    if (name === "") return `tid ${thread.tid}`;
+    return this.shared.has(thread.name) ? `${name} ${thread.tid}` : name;
   }
 
   /** Name and tid, and the process where that says more. */
@@ -33,7 +40,7 @@ export class Catalogue {
     if (!thread) return this.threadName(id);
     const process = this.processes.get(thread.process);
     const other = process && process.name !== thread.name ? ` of ${visible(process.name)}` : "";
-    return `${this.threadName(id)} (${thread.tid})${other}`;
+    return `${visible(thread.name)} (${thread.tid})${other}`;
   }
 
   /** Name of a process, with its pid. */

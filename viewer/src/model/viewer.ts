@@ -179,7 +179,8 @@ export class Viewer {
   private showEvidence(evidence: Evidence): void {
     const span = { from: evidence.start_ns, to: evidence.start_ns + evidence.duration_ns };
     this.show(framed(span, this.whole, 1 / 3));
-    void this.pick({ thread: evidence.thread, at: evidence.start_ns + evidence.duration_ns / 2 }, false);
+    const { thread, row } = evidence;
+    void this.pick(row >= 0 ? { thread, row } : { thread, at: evidence.start_ns + evidence.duration_ns / 2 }, false);
     this.store.set({ reveal: { thread: evidence.thread } });
   }
 
@@ -244,17 +245,20 @@ export class Viewer {
       this.store.set({ finding: asked.finding - 1 });
     }
     if (asked.range) this.select(asked.range);
-    if (asked.t !== undefined) this.openMoment(asked.t, asked.thread);
+    if (asked.t !== undefined) this.openMoment(asked.t, asked.thread, asked.view === undefined);
     else if (asked.thread !== undefined) this.store.set({ reveal: { thread: asked.thread } });
     if (asked.view) this.show(asked.view);
     if (asked.fn) this.store.set({ fn: asked.fn });
     if (asked.tab) this.store.set({ tab: asked.tab });
   }
 
-  private openMoment(t: Ns, thread: ThreadId | undefined): void {
+  private openMoment(t: Ns, thread: ThreadId | undefined, jump: boolean): void {
     const length = Math.min(this.whole.to, 20e6);
     this.show({ from: t - length / 2, to: t + length / 2 });
-    if (thread !== undefined && this.catalogue.threads.has(thread)) void this.pick({ thread, at: t }, true);
+    if (thread !== undefined && this.catalogue.threads.has(thread)) {
+      void this.pick({ thread, at: t }, jump);
+      this.store.set({ reveal: { thread } });
+    }
   }
 
   /** Moves as little as needed for the span to be seen, and zooms in where it would be too narrow to see. */

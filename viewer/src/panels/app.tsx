@@ -79,7 +79,7 @@ function Splitter({ height, change }: { height: number; change: (height: number)
 
 /** Tabs that there are, with their labels: some depend on what the recording has. */
 export function tabsOf(viewer: Viewer): readonly { tab: Tab; label: string }[] {
-  const tables = viewer.catalogue.summary.tables.map((one) => ({ tab: one.name as Tab, label: one.label }));
+  const tables = viewer.catalogue.summary.tables.map((one) => ({ tab: one.name, label: one.label }));
   return [{ tab: "why", label: "Why" }, { tab: "stacks", label: "Stacks" }, ...tables, { tab: "source", label: "Source" }];
 }
 

@@ -32,13 +32,13 @@ export function Findings() {
 
 function Entry({ finding, index, open }: { finding: Finding; index: number; open: boolean }) {
   const viewer = useViewer();
-  const item = useRef<HTMLLIElement>(null);
+  const head = useRef<HTMLButtonElement>(null);
   useEffect(() => {
-    if (open) item.current?.scrollIntoView({ block: "nearest" });
+    if (open && index > 0) head.current?.scrollIntoView({ block: "nearest" });
   }, [open]);
   return (
-    <li ref={item} class={open ? "finding open" : "finding"}>
-      <button class="finding-head" aria-expanded={open} onClick={() => (open ? viewer.closeFinding() : viewer.openFinding(index))}>
+    <li class={open ? "finding open" : "finding"}>
+      <button ref={head} class="finding-head" aria-expanded={open} onClick={() => (open ? viewer.closeFinding() : viewer.openFinding(index))}>
         <span class="number">{index + 1}</span>
         <span class="rule">{finding.rule}</span>
         <span class="gain">{`gain ${gain(finding)}`}</span>
@@ -62,8 +62,6 @@ function Details({ finding }: { finding: Finding }) {
   const shown = finding.evidence[occurrence];
   return (
     <div class="finding-body">
-      {finding.summary.map((one, at) => <p key={at}>{visible(one)}</p>)}
-      <p class="muted">{`cost ${duration(finding.cost_ns)} of thread time, ${finding.confidence} confidence`}</p>
       {places > 0 && (
         <div class="steps" role="group" aria-label="places of this finding, the worst first">
           <button onClick={() => viewer.step(-1)} title="previous place (P)">‹ prev</button>
@@ -77,6 +75,8 @@ function Details({ finding }: { finding: Finding }) {
           {visible(shown.note)}
         </p>
       )}
+      {finding.summary.map((one, at) => <p key={at}>{visible(one)}</p>)}
+      <p class="muted">{`cost ${duration(finding.cost_ns)} of thread time, ${finding.confidence} confidence`}</p>
       {finding.advice.length > 0 && (
         <>
           <h3>Try</h3>

@@ -1,6 +1,5 @@
 // What keys do. The help overlay lists them from here.
 
-import { TABS } from "../model/address";
 import type { Viewer } from "../model/viewer";
 
 interface Binding {
@@ -54,7 +53,7 @@ export function handleKey(viewer: Viewer, event: KeyboardEvent): void {
   const digit = /^[1-9]$/.test(name) ? Number(name) : 0;
   if (digit > 0) {
     const tabs = ["why", "stacks", ...viewer.catalogue.summary.tables.map((one) => one.name), "source"];
-    const tab = TABS.find((one) => one === tabs[digit - 1]);
+    const tab = tabs[digit - 1];
     if (tab) viewer.openTab(tab);
     return;
   }

@@ -10,6 +10,8 @@ import { useAnswer, useSelected, useViewer } from "./hooks";
 import { Swatch } from "./swatch";
 
 const BAR_H = 18;
+/** Classes below this share are named together. */
+const LISTED = 0.001;
 
 /** See the module. */
 export function LedgerBar() {
@@ -21,6 +23,7 @@ export function LedgerBar() {
   const shares = ledger.classes
     .map((ns, at) => ({ name: viewer.catalogue.className(at), ns }))
     .filter((one) => one.ns > 0);
+  const [listed, small] = [shares.filter((one) => one.ns >= ledger.total_ns * LISTED), shares.filter((one) => one.ns < ledger.total_ns * LISTED)];
   return (
     <section class="ledger" aria-label={`where the time went, ${of}`} aria-busy={answer.waiting}>
       <div class="ledger-words">
@@ -28,11 +31,14 @@ export function LedgerBar() {
           Where the time went <small>{of}: {duration(ledger.total_ns)} of thread time</small>
         </h2>
         <ul>
-          {shares.map(({ name, ns }) => (
+          {listed.map(({ name, ns }) => (
             <li key={name} title={`${classLook(name).words}: ${duration(ns)}`}>
               <Swatch name={name} /> {name} <b>{percent(ledger.total_ns > 0 ? ns / ledger.total_ns : 0)}</b>
             </li>
           ))}
+          {small.length > 0 && (
+            <li class="muted" title={small.map(({ name, ns }) => `${name}: ${duration(ns)}`).join("\n")}>{`${small.map((one) => one.name).join(", ")} < 0.1 %`}</li>
+          )}
           {shares.length === 0 && <li>no time of any thread is in it</li>}
         </ul>
       </div>

@@ -6,6 +6,9 @@ import { basename, visible } from "../model/text";
 import { count, duration, percent } from "../model/time";
 import { useAnswer, useSelected, useViewer } from "./hooks";
 
+/** Of longer functions, only what costs is shown at first. */
+const MANY = 40;
+
 /** See the module. */
 export function SourceView() {
   const viewer = useViewer();
@@ -14,11 +17,11 @@ export function SourceView() {
   if (fn === null) return <p class="hint">Choose a function in Stacks, in a table or by the search: its instructions are shown here with what they cost.</p>;
   if (answer.failure) return <p class="hint" role="alert">{`${visible(fn)}: ${answer.failure}`}</p>;
   if (!answer.value) return <p class="hint">{answer.waiting ? "asking …" : ""}</p>;
-  return <ListingView listing={answer.value} />;
+  return <ListingView key={fn} listing={answer.value} />;
 }
 
 function ListingView({ listing }: { listing: Listing }) {
-  const [hotOnly, setHotOnly] = useState(false);
+  const [hotOnly, setHotOnly] = useState(listing.lines.length > MANY && listing.lines.some((one) => one.own_ns > 0));
   const most = listing.lines.reduce((top, one) => Math.max(top, one.own_ns), 0);
   const own = listing.lines.reduce((sum, one) => sum + one.own_ns, 0);
   const shown = hotOnly ? around(listing.lines) : listing.lines;

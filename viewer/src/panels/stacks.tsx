@@ -60,8 +60,10 @@ function Single({ flame, search }: { flame: Flame; search: string }) {
   return (
     <>
       <Words flame={flame} search={search} />
-      <FlameCanvas flame={flame} search={search} upward={false} label="flame graph" />
-      <Functions flame={flame} />
+      <div class="flame-and-list">
+        <FlameCanvas flame={flame} search={search} upward={false} label="flame graph" />
+        <Functions flame={flame} />
+      </div>
     </>
   );
 }

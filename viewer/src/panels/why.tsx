@@ -70,10 +70,9 @@ function Link({ link, first }: { link: WhyLink; first: boolean }) {
   return (
     <li>
       {name && <Swatch name={name} />}
-      {link.thread >= 0 && <b>{viewer.catalogue.threadName(link.thread)}</b>}
       <span>{visible(link.text)}</span>
       {link.basis !== "" && <span class="basis">{BASIS_WORDS[link.basis] ?? visible(link.basis)}</span>}
-      {leads && <button onClick={() => viewer.follow(link)}>go there</button>}
+      {leads && <button onClick={() => viewer.follow(link)}>{`go to ${viewer.catalogue.threadName(link.thread)}`}</button>}
     </li>
   );
 }
@@ -146,11 +145,11 @@ function Hot({ slice }: { slice: SliceAnswer }) {
   const viewer = useViewer();
   return (
     <section>
-      <h3>where it ran (estimated from samples)</h3>
+      <h3>where it ran (samples taken in it)</h3>
       <ul class="hot">
         {slice.samples.map((one, at) => (
           <li key={at}>
-            <span class="amount">{duration(one.ns)}</span>
+            <span class="amount">{`${count(one.samples)} ×`}</span>
             <button class="link" onClick={() => viewer.openFunction(one.name)}>{visible(one.name)}</button>
           </li>
         ))}
