@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { LaneRows, Thread } from "../src/api/types";
 import { composeFlame, foundShare, growTree, layoutFlame } from "../src/layout/flame";
-import { drawCpu, drawSamples, drawSlices, drawSpans, firstEndingAfter, rowIndexAt } from "../src/layout/lane";
+import { drawCpu, drawSamples, drawSlices, drawSpans, firstEndingAfter, mainOccupant, rowIndexAt } from "../src/layout/lane";
 import { composeLedger } from "../src/layout/ledger";
 import { FIRST_THREADS, HEAD_H, LANE_H, layoutRows, rowAt, rowsBetween } from "../src/layout/rows";
 import { drawText } from "./draw_text";
@@ -29,7 +29,7 @@ describe("a lane", () => {
   it("leaves no gap where a slice goes on in the next tile", () => {
     const both = rows([[20, 80, 0]]);
     const drawn = drawSlices([{ rows: both, from: 0, to: 50 }, { rows: both, from: 50, to: 100 }], BOX, CLASSES);
-    expect(drawText(drawn)).toEqual(["rect 220,10 30×20 useful", "rect 250,10 29×20 useful"]);
+    expect(drawText(drawn)).toEqual(["rect 220,10 30.6×20 useful", "rect 250,10 29×20 useful"]);
   });
   it("draws nothing outside the view, and strangers as unknown", () => {
     const part = { rows: rows([[-50, -10, 0], [-10, 10, 99], [100, 120, 0]]), from: -50, to: 200 };
@@ -40,6 +40,15 @@ describe("a lane", () => {
     expect(drawText(drawCpu([part], BOX, (thread) => thread === 1, (thread) => `t${thread}`))).toEqual([
       "rect 200,10 39×20 useful", "text 204,20 t1", "rect 240,10 39×20 muted", "text 244,20 t9",
     ]);
+  });
+  it("tells who had a CPU longest", () => {
+    const part = { rows: { cpu: 0, complete: true, start: [0, 40, 70], end: [40, 65, 90], thread: [1, 9, 9], mix: [null, null, null] }, from: 0, to: 100 };
+    expect([mainOccupant([part], 0, 100), mainOccupant([part], 0, 60), mainOccupant([part], 66, 69), mainOccupant([], 0, 9)]).toEqual([9, 1, -1, -1]);
+  });
+  it("says on a wide wait what it is", () => {
+    const part = { rows: rows([[0, 80, 2], [80, 90, 2]]), from: 0, to: 100 };
+    expect(drawText(drawSlices([part], BOX, CLASSES, () => "lock"))).toContain("text 206,20 lock");
+    expect(drawSlices([part], BOX, CLASSES, () => "lock").length).toBe(3);
   });
   it("draws spans over the slices, by depth", () => {
     const part = { rows: { thread: 0, complete: true, start: [0, 10], end: [60, 20], name: [0, -1], depth: [0, 1], count: [1, 4] }, from: 0, to: 100 };

@@ -18,6 +18,7 @@ function inputOf(recording: Recording): TimelineInput {
   return {
     size: { width: LABEL_W + 1000, height: 400, scroll: 0 }, view: whole, whole, rows, classNames: catalogue.classNames,
     label: (row) => labelOf(catalogue, row, facts.findings[0]), threadName: (id) => catalogue.threadName(id), isTarget: () => true,
+    classKinds: facts.classes.map((one) => one.kind),
     slices: (thread) => [{ rows: lane(recording, thread, 0, 0), from: 0, to: recording.zoom.base_ns }], cpus: () => [], spans: () => [], samples: () => [],
     counters: [counter], overview: [counter], cpuCount: 2, range: null, picked: null, wakeups: null, lit: [], current: 0, losses: [], path: null, pointer: null,
   };

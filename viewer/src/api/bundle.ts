@@ -2,7 +2,7 @@
 
 import type { Ns } from "../model/time";
 import type { Range } from "../model/view";
-import { rangeLedger, searchSummary, wakeupsOf } from "./from_rows";
+import { bareSlice, rangeLedger, searchSummary, wakeupsOf } from "./from_rows";
 import type { Named, SliceAsk, Source, TileKey } from "./source";
 import type {
   CounterTile, CpuRows, CriticalPath, Flame, FlameAsk, LaneRows, RangeLedger, SampleRows, SearchResult, SliceAnswer, SpanRows,
@@ -83,7 +83,9 @@ export class BundleSource implements Source {
     const found = row === null ? null : held<SliceAnswer>(this.bundle, "slices", ask.thread, row);
     if (found) return Promise.resolve(found);
     const around = "at" in ask && this.slices.find((one) => one.thread === ask.thread && one.start_ns <= ask.at && ask.at < one.end_ns);
-    return around ? Promise.resolve(around) : missing();
+    if (around) return Promise.resolve(around);
+    const bare = row === null ? null : bareSlice(this.bundle, ask.thread, row);
+    return bare ? Promise.resolve(bare) : missing();
   }
 
   ledger(range: Range, threads: readonly ThreadId[]): Promise<RangeLedger> {

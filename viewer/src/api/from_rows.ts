@@ -105,3 +105,23 @@ export function searchSummary(bundle: Bundle, text: string): SearchResult[] {
   ];
   return lists.flatMap((list) => list.slice(0, RESULTS_OF_A_KIND));
 }
+
+/** A slice of which the file has the times and the class only, from the lanes' rows. */
+export function bareSlice(bundle: Bundle, thread: ThreadId, row: number): SliceAnswer | null {
+  for (const [name, value] of Object.entries(bundle)) {
+    if (!name.startsWith(`lanes/${thread}/`)) continue;
+    const rows = value as LaneRows;
+    const at = rows.row.indexOf(row);
+    if (at < 0) continue;
+    const index = rows.class[at] ?? -1;
+    const kind = bundle.summary.classes[index]?.kind;
+    const [start_ns, end_ns] = [rows.start[at] ?? 0, rows.end[at] ?? 0];
+    const text = "more about this slice is not in this file: open the recording with `holdup view`";
+    return {
+      thread, row, start_ns, end_ns, class: index, cpu: rows.cpu[at] ?? -1, stolen_ns: 0, previous: row - 1, next: row + 1, wait: null, waker: null,
+      state: kind === "running" ? "running" : kind === "queue" ? "runnable" : "blocked", stack: [], stack_from: "", samples: [], occupants: [],
+      why: [{ text, thread, start_ns, end_ns, row, class: index, basis: "" }],
+    };
+  }
+  return null;
+}

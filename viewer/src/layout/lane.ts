@@ -25,6 +25,9 @@ export interface Part<T> {
 const TEXTURE_MIN_PX = 3;
 /** A gap of a pixel tells neighbours of one class apart, where there is room for it. */
 const GAP_FROM_PX = 8;
+const SEAM_PX = 0.6;
+/** Wider than this, a wait says what it is. */
+const CAPTION_MIN_PX = 70;
 
 /** Index of the first row that ends behind `at`. */
 export function firstEndingAfter(end: readonly number[], at: number): number {
@@ -54,12 +57,17 @@ function visit(columns: { start: readonly number[]; end: readonly number[] }, pa
     if (start >= to) return;
     const x = toX(Math.max(start, from), box.view, box.left, box.width);
     const end = toX(Math.min(columns.end[at] ?? 0, to), box.view, box.left, box.width);
-    each(at, { x, w: Math.max(end - x, 0.5), ends: (columns.end[at] ?? 0) <= to });
+    const ends = (columns.end[at] ?? 0) <= to;
+    // Where a row goes on in the next tile, the two overlap a little: else the edge shows as a thin line.
+    each(at, { x, w: Math.max(end - x + (ends ? 0 : SEAM_PX), 0.5), ends });
   }
 }
 
+/** What is written on a slice that is wide enough; null: nothing. */
+export type Caption = (rows: LaneRows, at: number) => string | null;
+
 /** Slices of a thread. Merged rows show the share of each class, from the bottom up in the order of reports. */
-export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, classNames: readonly string[]): Draw[] {
+export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, classNames: readonly string[], caption: Caption = () => null): Draw[] {
   const out: Draw[] = [];
   for (const part of parts) {
     visit(part.rows, part, box, (at, { x, w, ends }) => {
@@ -71,6 +79,8 @@ export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, class
       const name = classNames[part.rows.class[at] ?? -1] ?? "unknown";
       const gap = ends && w > GAP_FROM_PX ? 1 : 0;
       out.push({ op: "rect", x, y: box.y, w: w - gap, h: box.h, fill: paint(name, w) });
+      const words = w >= CAPTION_MIN_PX ? caption(part.rows, at) : null;
+      if (words !== null) out.push({ op: "text", x: x + 6, y: box.y + box.h / 2, text: words, ink: "text", width: w - 12, on: name });
     });
   }
   return out;
@@ -100,7 +110,7 @@ function stackShares(out: Draw[], mix: readonly number[], box: { x: number; w: n
 
 /** What a CPU ran: the program's threads in colour, others grey; names where there is room. */
 export function drawCpu(parts: readonly Part<CpuRows>[], box: LaneBox, isTarget: (thread: number) => boolean,
-  nameOf: (thread: number) => string): Draw[] {
+  nameOf: (thread: number, width: number) => string): Draw[] {
   const out: Draw[] = [];
   for (const part of parts) {
     visit(part.rows, part, box, (at, { x, w, ends }) => {
@@ -121,7 +131,7 @@ export function drawCpu(parts: readonly Part<CpuRows>[], box: LaneBox, isTarget:
       const gap = ends && w > GAP_FROM_PX ? 1 : 0;
       out.push({ op: "rect", x, y: box.y, w: w - gap, h: box.h, fill: target ? { class: "useful" } : { ink: "muted" } });
       if (w > 24) {
-        const text = { op: "text", x: x + 4, y: box.y + box.h / 2, text: nameOf(thread), width: w - 9 } as const;
+        const text = { op: "text", x: x + 4, y: box.y + box.h / 2, text: nameOf(thread, w - 9), width: w - 9 } as const;
         out.push(target ? { ...text, ink: "text", on: "useful" } : { ...text, ink: "ground" });
       }
     });
@@ -167,4 +177,20 @@ export function drawSamples(parts: readonly Part<SampleRows>[], box: LaneBox): D
 export function rowIndexAt(rows: { start: readonly number[]; end: readonly number[] }, at: number): number {
   const index = firstEndingAfter(rows.end, at);
   return index < rows.start.length && (rows.start[index] ?? 0) <= at ? index : -1;
+}
+
+/** Who had a CPU longest between two moments: the thread, or -1 if that cannot be told. */
+export function mainOccupant(parts: readonly Part<CpuRows>[], from: number, to: number): number {
+  const held = new Map<number, number>();
+  for (const part of parts) {
+    const { start, end, thread } = part.rows;
+    const [begin, stop] = [Math.max(part.from, from), Math.min(part.to, to)];
+    for (let at = firstEndingAfter(end, begin); at < start.length && (start[at] ?? 0) < stop; at += 1) {
+      const id = thread[at] ?? -1;
+      const ns = Math.min(end[at] ?? 0, stop) - Math.max(start[at] ?? 0, begin);
+      held.set(id, (held.get(id) ?? 0) + ns);
+    }
+  }
+  const [longest] = [...held].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+  return longest?.[0] ?? -1;
 }

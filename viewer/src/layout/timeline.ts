@@ -4,7 +4,7 @@ import type { CounterSeries, CpuRows, CriticalPath, LaneRows, SampleRows, SliceA
 import type { Draw } from "../draw/log";
 import { moment, ruler } from "../model/time";
 import { type Range, toX } from "../model/view";
-import { type LaneBox, type Part, drawCpu, drawSamples, drawSlices, drawSpans } from "./lane";
+import { type LaneBox, type Part, drawCpu, drawSamples, drawSlices, drawSpans, mainOccupant } from "./lane";
 import { type Row, rowsBetween } from "./rows";
 
 /** Heights of the pinned part, from the top down. */
@@ -54,7 +54,10 @@ export interface TimelineInput {
   readonly rows: readonly Row[];
   readonly classNames: readonly string[];
   readonly label: (row: Row) => Label;
-  readonly threadName: (thread: number) => string;
+  /** Name of a thread, short if it has to fit in so many pixels. */
+  readonly threadName: (thread: number, width: number) => string;
+  /** Of classes: it waits for a CPU, it runs. */
+  readonly classKinds: readonly string[];
   readonly isTarget: (thread: number) => boolean;
   readonly slices: (thread: number) => readonly Part<LaneRows>[];
   readonly cpus: (cpu: number) => readonly Part<CpuRows>[];
@@ -107,7 +110,7 @@ function lanes(out: Draw[], input: TimelineInput): void {
   for (const row of seen) {
     const box = laneBox(input, row);
     if (row.kind === "thread") {
-      out.push(...drawSlices(input.slices(row.id), box, input.classNames));
+      out.push(...drawSlices(input.slices(row.id), box, input.classNames, (rows, at) => caption(input, rows, at)));
       for (const part of input.spans(row.id)) {
         out.push(...drawSpans([part], (one, at) => part.names[one.rows.name[at] ?? -1] ?? `${one.rows.count[at] ?? 0}×`, box));
       }
@@ -119,6 +122,18 @@ function lanes(out: Draw[], input: TimelineInput): void {
   out.push({ op: "unclip" });
   out.push({ op: "line", points: [LABEL_W - 3.5, PINNED_H, LABEL_W - 3.5, size.height], ink: "line", thick: 1 });
   for (const row of seen) label(out, input, row);
+}
+
+/** A wait says what it is; a wait for a CPU says who had it. */
+function caption(input: TimelineInput, rows: LaneRows, at: number): string | null {
+  const index = rows.class[at] ?? -1;
+  const kind = input.classKinds[index];
+  const cpu = rows.cpu[at] ?? -1;
+  if (kind === "running") return null;
+  const name = input.classNames[index] ?? "unknown";
+  if (kind !== "queue" || cpu < 0) return name;
+  const occupant = mainOccupant(input.cpus(cpu), rows.start[at] ?? 0, rows.end[at] ?? 0);
+  return occupant < 0 ? name : `CPU ${cpu} ran ${input.threadName(occupant, 200)}`;
 }
 
 function label(out: Draw[], input: TimelineInput, row: Row): void {

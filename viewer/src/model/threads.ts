@@ -34,6 +34,14 @@ export class Catalogue {
     return this.shared.has(thread.name) ? `${name} ${thread.tid}` : name;
   }
 
+  /** Name of a thread that has to fit in so many pixels: of those with like names, the tid tells more than half a name. */
+  nameIn(id: ThreadId, width: number): string {
+    const name = this.threadName(id);
+    const thread = this.threads.get(id);
+    const letters = Math.floor(width / 7);
+    return thread && this.shared.has(thread.name) && name.length > letters ? String(thread.tid) : name;
+  }
+
   /** Name and tid, and the process where that says more. */
   threadTitle(id: ThreadId): string {
     const thread = this.threads.get(id);

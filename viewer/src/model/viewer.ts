@@ -229,7 +229,8 @@ export class Viewer {
     const slice = picked?.slice;
     return {
       ...(slice && { t: slice.start_ns, thread: slice.thread }),
-      ...(!sameRange(view, this.whole) && { view }),
+      // A moment alone would be shown from near.
+      ...((slice || !sameRange(view, this.whole)) && { view }),
       ...(range && { range }),
       ...(finding !== null && { finding: finding + 1 }),
       ...(tab !== "why" && { tab }),

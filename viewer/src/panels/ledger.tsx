@@ -37,7 +37,7 @@ export function LedgerBar() {
             </li>
           ))}
           {small.length > 0 && (
-            <li class="muted" title={small.map(({ name, ns }) => `${name}: ${duration(ns)}`).join("\n")}>{`${small.map((one) => one.name).join(", ")} < 0.1 %`}</li>
+            <li class="muted" title={small.map(({ name, ns }) => `${name}: ${duration(ns)}`).join("\n")}>{small.length === 1 ? `${small[0]?.name} < 0.1 %` : `${small.length} more < 0.1 %`}</li>
           )}
           {shares.length === 0 && <li>no time of any thread is in it</li>}
         </ul>

@@ -22,7 +22,14 @@ export function Why() {
   if (!picked) {
     return <p class="hint">Click a slice in the timeline, or a finding, to see why a thread was late. <kbd>?</kbd> lists the keys.</p>;
   }
-  if (picked.failure) return <p class="hint" role="alert">{picked.failure}</p>;
+  if (picked.failure) {
+    return (
+      <div class="why-head">
+        <button disabled={back === 0} onClick={() => viewer.goBack()} title="back (Backspace)">‹ back</button>
+        <p class="hint" role="alert">{picked.failure}</p>
+      </div>
+    );
+  }
   const slice = picked.slice;
   if (!slice) return <p class="hint">asking …</p>;
   return (
@@ -40,7 +47,7 @@ export function Why() {
       </div>
       <div class="why-side">
         {slice.samples.length > 0 && <Hot slice={slice} />}
-        <Stack label={stackLabel(slice)} frames={slice.stack} />
+        {(slice.stack.length > 0 || slice.state !== "runnable") && <Stack label={stackLabel(slice)} frames={slice.stack} />}
         {slice.waker && slice.waker.stack.length > 0 && <Stack label="stack of the thread that woke it" frames={slice.waker.stack} />}
       </div>
     </div>
