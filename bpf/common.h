@@ -55,6 +55,8 @@ struct draw {
 	__u64 window_start_ns;
 	__u32 seen_in_window;
 	__u32 every;
+	__u32 below;  /* numbers up to here win, of 1 to 2^32 - 1: one in `every` */
+	__u32 random; /* the last one */
 };
 
 struct per_cpu {
@@ -70,6 +72,10 @@ struct per_cpu {
 	__u32 raw_total;
 	__u64 syscalls_uncounted; /* for want of room */
 };
+
+/* As crates/capture/src/bpf/session.rs reads it. */
+_Static_assert(__builtin_offsetof(struct per_cpu, lost) == 16, "LOST_AT");
+_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 96, "PROBES_AT");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

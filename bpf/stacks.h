@@ -65,6 +65,14 @@ struct {
 	__type(value, struct stack_scratch);
 } scratch SEC(".maps");
 
+/* As many: none of the three is interrupted by its like. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCHES);
+	__type(key, __u32);
+	__type(value, struct unwind_scratch);
+} unwind_scratches SEC(".maps");
+
 /* Ids already sent. Eviction only sends a stack again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -95,14 +103,16 @@ static __always_inline struct unwind_process *process_of(__u32 tgid)
  * Not static: the verifier then looks at it once, not once for each way that its callers may go on.
  * Walks the user stack from the registers in `leaf`; fills the addresses behind the kernel's, and how it ended.
  */
-__noinline __u64 walk_user(struct stack_scratch *stack, const struct unwind_state *leaf, __u64 hash)
+__noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, const struct unwind_state *leaf, __u64 hash)
 {
+	struct unwind_scratch *walk = bpf_map_lookup_elem(&unwind_scratches, &slot);
 	struct unwind_process *process;
 	struct unwind_state state = {};
 	__u32 frames = 0, end = WIRE_END_TOO_DEEP;
 
-	if (!stack || !leaf)
+	if (!stack || !leaf || !walk)
 		return 0;
+	walk->memory.start = UNWIND_NOTHING_READ;
 	process = process_of(stack->head.tgid);
 	state = *leaf;
 	state.exact = 1;
@@ -121,7 +131,7 @@ __noinline __u64 walk_user(struct stack_scratch *stack, const struct unwind_stat
 			break;
 		}
 		state.depth = frames;
-		end = unwind_step(&state, process);
+		end = unwind_step(&state, process, walk);
 		if (end) {
 			frames++;
 			break;
@@ -283,7 +293,7 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 		leaf.ip = BPF_CORE_READ(regs, ip);
 		leaf.sp = BPF_CORE_READ(regs, sp);
 		leaf.bp = BPF_CORE_READ(regs, bp);
-		id = walk_user(stack, &leaf, id);
+		id = walk_user(stack, slot, &leaf, id);
 		if (stack->head.header.flags == WIRE_END_NO_TABLES ||
 		    stack->head.header.flags == WIRE_END_UNKNOWN_MAPPING) {
 			raw = send_raw(stack, slot, &leaf, at_ns);
@@ -318,7 +328,7 @@ static __always_inline __u32 stacks_per_window(__u32 draw)
 static __always_inline __u32 draw_stack(struct per_cpu *cpu, enum stack_draw kind, __u64 at_ns, bool *take)
 {
 	struct draw *draw = &cpu->draws[kind];
-	__u32 every;
+	__u32 every, random;
 
 	*take = false;
 	if (!configuration.blocked_stacks)
@@ -335,14 +345,23 @@ static __always_inline __u32 draw_stack(struct per_cpu *cpu, enum stack_draw kin
 
 		every = (seen + wanted - 1) / wanted;
 		draw->every = every > 65535 ? 65535 : every ? every : 1;
+		draw->below = ~0u / draw->every;
 		draw->window_start_ns = at_ns;
 		draw->seen_in_window = 0;
 	}
 	draw->seen_in_window++;
 	every = draw->every;
-	if (!every)
-		every = 1;
-	*take = every == 1 || bpf_get_prandom_u32() % every == 0;
+	if (every <= 1) {
+		*take = true;
+		return 1;
+	}
+	/* Marsaglia: Xorshift RNGs (2003). */
+	random = draw->random ?: bpf_get_prandom_u32() | 1;
+	random ^= random << 13;
+	random ^= random >> 17;
+	random ^= random << 5;
+	draw->random = random;
+	*take = random <= draw->below;
 	return every;
 }
 

@@ -46,7 +46,7 @@ struct unwind_mapping {
 /* Executable mappings of one process, sorted by start. */
 struct unwind_process {
 	wire_u32 count;
-	wire_u32 pad;
+	wire_u32 generation; /* never 0; another one for other mappings: tells whether a row that was found still holds */
 	struct unwind_mapping mappings[UNWIND_MAPPINGS_MAX];
 };
 
@@ -58,6 +58,32 @@ struct unwind_state {
 	wire_u32 via;     /* enum wire_via: how this frame was found */
 	wire_u32 mapping; /* index of the last mapping found: callers are often in the same */
 	wire_u32 depth;   /* frames before this one */
+};
+
+/* Stack memory as it was read last: frames are close to each other, and to read many words costs as much as one. */
+#define UNWIND_WINDOW_WORDS 32
+
+struct unwind_memory {
+	wire_u64 start; /* UNWIND_NOTHING_READ: none */
+	wire_u64 words[UNWIND_WINDOW_WORDS];
+};
+
+#define UNWIND_NOTHING_READ 1 /* no distance from here to a word is a multiple of its size */
+
+/* Rows found before. The same callers come again and again; a search costs ten times as much. */
+#define UNWIND_KNOWN_ROWS 1024
+
+struct unwind_known {
+	wire_u64 ip;
+	unwind_row row;
+	wire_u32 generation;
+	wire_u32 pad;
+};
+
+/* What a walk works with, and the next one on this CPU. Never two walks at a time. */
+struct unwind_scratch {
+	struct unwind_memory memory;
+	struct unwind_known known[UNWIND_KNOWN_ROWS];
 };
 
 #define UNWIND_NOWHERE (~0U)
@@ -203,46 +229,69 @@ UNWIND_FUNCTION int unwind_signal_frame(struct unwind_state *state)
 	return state->ip ? 0 : WIRE_END_ROOT;
 }
 
-/* By a row whose CFA is known. */
-UNWIND_FUNCTION int unwind_to_caller(struct unwind_state *state, wire_u64 cfa, wire_u64 bp_at)
+/* Reads a word of the stack, and what is behind it for the next calls: 0, or not 0 if it cannot be read. */
+UNWIND_FUNCTION int unwind_word(struct unwind_memory *memory, wire_u64 address, wire_u64 *word)
 {
-	wire_u64 saved[2]; /* the caller's bp if it is just below the return address, the return address */
+	wire_u64 at;
 
-	if (!state)
+	if (!memory || !word)
+		return -1;
+	if (address & 7)
+		return unwind_read(word, sizeof(*word), address);
+	at = address - memory->start;
+	if (at & 7 || at >= sizeof(memory->words)) {
+		if (unwind_read(memory->words, sizeof(memory->words), address)) {
+			/* The end of the stack may be close. */
+			memory->start = UNWIND_NOTHING_READ;
+			return unwind_read(word, sizeof(*word), address);
+		}
+		memory->start = address;
+		at = 0;
+	}
+	at /= 8;
+	unwind_opaque(at);
+	if (at >= UNWIND_WINDOW_WORDS)
+		return -1;
+	*word = memory->words[at];
+	return 0;
+}
+
+/* By a row whose CFA is known. */
+UNWIND_FUNCTION int unwind_to_caller(struct unwind_state *state, struct unwind_scratch *scratch, wire_u64 cfa,
+				     wire_u64 bp_at)
+{
+	wire_u64 caller = 0, bp = 0;
+
+	if (!state || !scratch)
 		return WIRE_END_UNREADABLE;
 	if (cfa <= state->sp && state->depth)
 		return WIRE_END_LOOP; /* the stack grows down: callers are above */
-	if (bp_at == cfa - 16) {
-		if (unwind_read(saved, sizeof(saved), bp_at))
+	/* The caller's bp is mostly below the return address: in this order one read gets both. */
+	if (bp_at) {
+		if (unwind_word(&scratch->memory, bp_at, &bp))
 			return WIRE_END_UNREADABLE;
-		state->bp = saved[0];
-	} else {
-		if (unwind_read(&saved[1], 8, cfa - 8))
-			return WIRE_END_UNREADABLE;
-		if (bp_at && unwind_read(&state->bp, 8, bp_at))
-			return WIRE_END_UNREADABLE;
+		state->bp = bp;
 	}
-	if (!saved[1])
+	if (unwind_word(&scratch->memory, cfa - 8, &caller))
+		return WIRE_END_UNREADABLE;
+	if (!caller)
 		return WIRE_END_ROOT;
-	state->ip = saved[1];
+	state->ip = caller;
 	state->sp = cfa;
 	state->exact = 0;
 	state->via = WIRE_VIA_TABLE;
 	return 0;
 }
 
-/* From a frame to its caller: 0, or why there is none (enum wire_end). */
-UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_process *process)
+/* Finds the row of `ip`: 0, or why there is none (enum wire_end). */
+UNWIND_FUNCTION int unwind_find(struct unwind_state *state, const struct unwind_process *process, wire_u64 ip,
+				unwind_row *row)
 {
 	const struct unwind_mapping *mapping;
-	wire_u64 ip, cfa, bp_at = 0;
-	wire_s32 cfa_offset, bp_offset;
-	unwind_row row;
 	wire_u32 index;
 
-	if (!state || !process)
+	if (!state || !process || !row)
 		return WIRE_END_UNREADABLE;
-	ip = state->ip - !state->exact;
 	index = unwind_find_mapping(process, ip, state->mapping);
 	unwind_opaque(index);
 	if (index >= UNWIND_MAPPINGS_MAX)
@@ -251,7 +300,53 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 	mapping = &process->mappings[index];
 	if (mapping->rows == UNWIND_PENDING)
 		return WIRE_END_NO_TABLES;
-	row = unwind_find_row(mapping->first_row, mapping->rows, ip - mapping->base);
+	*row = unwind_find_row(mapping->first_row, mapping->rows, ip - mapping->base);
+	return 0;
+}
+
+/* The row of `ip`, remembered if it was found before. */
+UNWIND_FUNCTION int unwind_recall(struct unwind_state *state, const struct unwind_process *process,
+				  struct unwind_scratch *scratch, unwind_row *row)
+{
+	struct unwind_known *known;
+	wire_u64 ip, slot;
+	int end;
+
+	if (!state || !process || !scratch || !row)
+		return WIRE_END_UNREADABLE;
+	ip = state->ip - !state->exact;
+	slot = (ip * 0x9e3779b97f4a7c15ULL) >> 54;
+	unwind_opaque(slot);
+	if (slot >= UNWIND_KNOWN_ROWS)
+		return WIRE_END_UNREADABLE;
+	known = &scratch->known[slot];
+	if (known->ip == ip && known->generation == process->generation) {
+		*row = known->row;
+		return 0;
+	}
+	end = unwind_find(state, process, ip, row);
+	if (!end) {
+		known->ip = ip;
+		known->row = *row;
+		known->generation = process->generation;
+	}
+	return end;
+}
+
+/* From a frame to its caller: 0, or why there is none (enum wire_end). */
+UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_process *process,
+				struct unwind_scratch *scratch)
+{
+	wire_u64 cfa = 0, bp_at = 0;
+	wire_s32 cfa_offset, bp_offset;
+	unwind_row row = 0;
+	int end;
+
+	if (!state || !process || !scratch)
+		return WIRE_END_UNREADABLE;
+	end = unwind_recall(state, process, scratch, &row);
+	if (end)
+		return end;
 	cfa_offset = (wire_s16)(row >> 32) * 8;
 	bp_offset = (wire_s8)(row >> 48) * 8;
 	switch (row >> 56) {
@@ -262,12 +357,12 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 		cfa = state->bp + cfa_offset;
 		break;
 	case UNWIND_PLT:
-		cfa = state->sp + 8 + ((ip & 15) >= (wire_u64)(cfa_offset / 8) ? 8 : 0);
+		cfa = state->sp + 8 + (((state->ip - !state->exact) & 15) >= (wire_u64)(cfa_offset / 8) ? 8 : 0);
 		break;
 	case UNWIND_DEREF:
-		if (unwind_read(&cfa, 8, state->bp + cfa_offset))
-			return WIRE_END_UNREADABLE;
 		bp_at = state->bp;
+		if (unwind_word(&scratch->memory, state->bp + cfa_offset, &cfa))
+			return WIRE_END_UNREADABLE;
 		break;
 	case UNWIND_SIGNAL:
 		return unwind_signal_frame(state);
@@ -280,7 +375,7 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 	}
 	if (bp_offset)
 		bp_at = cfa + bp_offset;
-	return unwind_to_caller(state, cfa, bp_at);
+	return unwind_to_caller(state, scratch, cfa, bp_at);
 }
 
 #endif

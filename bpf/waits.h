@@ -56,6 +56,8 @@ static __always_inline __u32 anonymous_kind(struct file *file)
 	return WIRE_OBJECT_ANON;
 }
 
+extern void *bpf_rdonly_cast(const void *object, __u32 type_id) __ksym __weak;
+
 static __always_inline void describe_fd(struct task_struct *task, __u32 fd, struct wire_wait *wait)
 {
 	struct files_struct *files = task->files;
@@ -74,11 +76,22 @@ static __always_inline void describe_fd(struct task_struct *task, __u32 fd, stru
 	fds = fdt->fd;
 	if (bpf_probe_read_kernel(&file, sizeof(file), fds + fd) || !file)
 		return;
-	inode = BPF_CORE_READ(file, f_inode);
-	if (!inode)
-		return;
-	mode = BPF_CORE_READ(inode, i_mode);
-	wait->object = BPF_CORE_READ(inode, i_ino);
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		/* Linux 6.2: reads without calls. A bad address reads as 0. */
+		struct file *readable = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
+
+		inode = readable->f_inode;
+		if (!inode)
+			return;
+		mode = inode->i_mode;
+		wait->object = inode->i_ino;
+	} else {
+		inode = BPF_CORE_READ(file, f_inode);
+		if (!inode)
+			return;
+		mode = BPF_CORE_READ(inode, i_mode);
+		wait->object = BPF_CORE_READ(inode, i_ino);
+	}
 	switch (mode & S_IFMT) {
 	case S_IFIFO: wait->object_kind = WIRE_OBJECT_PIPE; return;
 	case S_IFSOCK: wait->object_kind = WIRE_OBJECT_SOCKET; return;

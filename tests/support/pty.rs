@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Long enough for any machine; reached only if the test fails.
@@ -15,6 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Terminal {
     keyboard: File,
     seen: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
     child: Child,
 }
 
@@ -37,13 +39,13 @@ impl Terminal {
         drop(command); // It holds the slave: the terminal would never end.
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (mut screen, sink) = (master.try_clone().expect("dup"), Arc::clone(&seen));
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
                 sink.lock().expect("unpoisoned").extend_from_slice(&bytes[..count]);
             }
         });
-        Terminal { keyboard: master, seen, child }
+        Terminal { keyboard: master, seen, reader, child }
     }
 
     /// Types.
@@ -78,6 +80,10 @@ impl Terminal {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
+        // What it wrote last may still be on its way; the terminal ends once nobody has it open.
+        while !self.reader.is_finished() && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         (status, self.screen())
     }
 }

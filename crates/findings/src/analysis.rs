@@ -2,8 +2,12 @@
 
 use holdup_events::Trace;
 
-use crate::derive::{cpus, ledger, locks, occupancy, parallelism, syscall_rates, syscalls, timelines};
+use crate::derive::{
+    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, spin, sweep,
+    syscall_rates, syscalls, timelines,
+};
 use crate::finding::Finding;
+use crate::merging::Symptom;
 use crate::rules;
 
 /// The derived facts that rules judge and reports print.
@@ -19,10 +23,20 @@ pub struct Derived {
     pub syscalls: Vec<syscalls::SyscallUse>,
     /// The windows in which syscalls were counted, and the rates found there.
     pub syscall_rates: syscall_rates::SyscallRates,
+    /// Loops in which threads waited by running, the costliest first.
+    pub spins: Vec<spin::SpinUse>,
     /// How many threads ran, over time.
     pub parallelism: parallelism::Parallelism,
     /// What kept threads off idle CPUs.
     pub occupancy: occupancy::Occupancy,
+    /// Who had what each blocked thread waited for; locks are numbered as in `occupancy.locks`.
+    pub holders: holders::Holders,
+    /// What was at the end of each chain of holders.
+    pub blame: blame::Blame,
+    /// What the run's length depended on.
+    pub critical_path: critical_path::CriticalPath,
+    /// Each thread's part of the run's length, the greatest first.
+    pub bottles: Vec<bottle::Bottle>,
 }
 
 /// What there is to say about a trace.
@@ -32,6 +46,8 @@ pub struct Analysis {
     pub derived: Derived,
     /// The findings, the most rewarding first.
     pub findings: Vec<Finding>,
+    /// Findings that speak of the same lost time as one of `findings`, and became its evidence.
+    pub symptoms: Vec<Symptom>,
     /// Rules that could not be judged, with the reason.
     pub skipped: Vec<(&'static str, String)>,
 }
@@ -42,15 +58,23 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let ledger = ledger::derive_with(trace, &timelines);
     let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
     let syscall_rates = syscall_rates::derive(trace);
+    let holders = holders::Holders::derive(trace, &occupancy.locks);
+    let locks = &occupancy.locks;
+    let facts = blame::Facts { trace, timelines: &timelines, locks, holders: &holders };
     let derived = Derived {
+        blame: blame::derive(facts),
+        critical_path: critical_path::derive(trace, &holders),
+        bottles: bottle::derive(&sweep::Sweep::new(trace, locks, &timelines)),
         cpus: cpus::derive_with(trace, &timelines),
         locks: locks::derive(trace),
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
+        spins: spin::derive(trace, &ledger, &timelines),
         ledger,
         parallelism,
         occupancy,
+        holders,
     };
-    let (findings, skipped) = rules::judge(trace, &derived);
-    Analysis { derived, findings, skipped }
+    let rules::Judgement { findings, symptoms, skipped } = rules::judge(trace, &derived);
+    Analysis { derived, findings, symptoms, skipped }
 }

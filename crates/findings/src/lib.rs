@@ -2,8 +2,10 @@
 //! Pure functions from a frozen [`holdup_events::Trace`]: no I/O, no clock, no randomness.
 
 pub mod analysis;
+pub mod charge;
 pub mod derive;
 pub mod finding;
+pub mod merging;
 pub mod rules;
 pub mod scene;
 pub mod wording;

@@ -7,11 +7,13 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ThreadId, Timestamp, Trace};
 
 use crate::analysis::Derived;
+use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::occupancy::Stall;
 use crate::derive::own_places;
 use crate::derive::parallel;
+use crate::derive::room;
 use crate::derive::syscall_names::syscall_name;
 use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Evidence, Gain};
@@ -134,6 +136,35 @@ impl<'a> Scene<'a> {
             best
         });
         let mut best = parts.concat();
+        keep_longest(&mut best);
+        best.iter().map(|slice| evidence(slice, note(slice))).collect()
+    }
+
+    /// What it would save if the charged slices' threads had run on CPUs that were idle meanwhile.
+    pub fn stall(&self, charge: &Charge) -> Stall {
+        self.derived.occupancy.room.stall(self.trace, charge)
+    }
+
+    /// What it would save if the charged slices did not hold up a program of which nobody wants to run meanwhile.
+    pub fn stall_quiet(&self, charge: &Charge) -> Stall {
+        self.derived.occupancy.room.stall_quiet(self.trace, charge)
+    }
+
+    /// Share of the wall time that `ns` less of running in all would save at most.
+    pub fn of_wall_if_run(&self, ns: f64) -> f64 {
+        let running = self.derived.ledger.running_ns();
+        self.of_wall(room::wall_of_running(&self.derived.parallelism, running, ns)).clamp(0.0, 1.0)
+    }
+
+    /// The longest charged slices, as evidence.
+    pub fn longest_of(&self, charge: &Charge, note: impl Fn(&Slice) -> String) -> Vec<Evidence> {
+        let mut best = Vec::new();
+        for slice in charge.slices(self.trace) {
+            best.push(slice);
+            if best.len() >= 8 * EVIDENCE_MAX {
+                keep_longest(&mut best);
+            }
+        }
         keep_longest(&mut best);
         best.iter().map(|slice| evidence(slice, note(slice))).collect()
     }

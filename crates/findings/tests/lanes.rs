@@ -278,3 +278,56 @@ fn a_loss_makes_it_a_hint() {
     );
     assert_eq!(confidence(&analysis, "lock-contention"), Some(Confidence::Low));
 }
+
+#[test]
+fn spin_wait_names_the_loop_and_who_worked() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n\
+         @samples A 0..4 user main;work\n@samples A 4..8 user main;take;spin_lock~\n\
+         @samples B 0..4 user main;take;spin_lock~\n@samples B 4..8 user main;work\n\
+         A  00000000\n\
+        \x20       ^^^^   spin-wait holder=spin_lock cost=160\n\
+         B  11111111\n\
+        \x20   ^^^^       spin-wait holder=B\n",
+    );
+    let finding = &analysis.findings[0];
+    assert_eq!(confidence(&analysis, "spin-wait"), Some(Confidence::High));
+    assert!((finding.gain.high - 0.5).abs() < 0.01 && (finding.gain.low - 0.5).abs() < 0.01, "{finding:?}");
+    let spin = &analysis.derived.spins[0];
+    assert_eq!(spin.meanwhile.worked.iter().map(|(_, times)| *times).collect::<Vec<_>>(), [80, 80]);
+    assert_eq!((spin.meanwhile.starved, spin.meanwhile.nobody), (0, 0));
+}
+
+#[test]
+fn spin_wait_says_that_who_was_waited_for_had_no_cpu() {
+    let analysis = check_lanes(
+        "@cpus 1\n@repeat 20\n\
+         @samples A 0..6 user main;wait~ready\n@samples B 6..8 user main;work\n\
+         A  000000rr\n\
+        \x20   ^^^^^^     spin-wait waiter=A holder=ready\n\
+         B  rrrrrr00\n",
+    );
+    let finding = &analysis.findings[0];
+    assert_eq!(finding.rule, "spin-wait");
+    assert!(finding.summary.iter().any(|line| line.contains("had no CPU: B")), "{finding:?}");
+    assert!(finding.advice[0].contains("fewer"), "{finding:?}");
+}
+
+#[test]
+fn work_is_no_spin_and_a_little_spin_is_silent() {
+    // The same picture, but the loops work.
+    check_lanes(
+        "@cpus 2\n@repeat 20\n@silent all\n\
+         @samples A 0..8 user main;search\n@samples B 0..8 user main;search\n\
+         A  00000000\n\
+         B  11111111\n",
+    );
+    // A lock that spins for a moment before it sleeps.
+    check_lanes(
+        "@cpus 2\n@repeat 20\n@silent spin-wait\n\
+         @samples A 0..79 user main;work\n@samples A 79..80 user main;take;spin~\n\
+         @samples B 0..80 user main;work\n\
+         A  00000000000000000000000000000000000000000000000000000000000000000000000000000000\n\
+         B  11111111111111111111111111111111111111111111111111111111111111111111111111111111\n",
+    );
+}

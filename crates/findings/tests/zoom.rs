@@ -3,9 +3,11 @@
 use holdup_events::tables::ThreadState;
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::{CLASSES, Class};
+use holdup_findings::derive::holders::{Basis, Holders};
 use holdup_findings::derive::ledger::{self, ByClass};
+use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::timelines::Timelines;
-use holdup_findings::derive::why::{What, why};
+use holdup_findings::derive::why::{Facts, What, why};
 use holdup_findings::derive::zoom::cpus::Ran;
 use holdup_findings::derive::zoom::lanes::LaneWhat;
 use holdup_findings::derive::zoom::{CELLS, Overview, Tile, Tiling, Zoom, cpu_lane, lane, range_ledger};
@@ -223,11 +225,15 @@ fn why_leads_to_who_had_the_holders_cpu() {
     let slices = looked.trace.slices.rows(thread("A"));
     let blocked = |row: &usize| looked.trace.slices.at(thread("A"), *row).state == ThreadState::Blocked;
     let row = slices.clone().find(blocked).expect("A waits");
-    let links = why((&looked.trace, &looked.timelines, &looked.zoom), thread("A"), row);
+    let locks = LockIndex::new(&looked.trace);
+    let holders = Holders::derive(&looked.trace, &locks);
+    let Looked { trace, timelines, zoom, .. } = &looked;
+    let links = why(Facts { trace, timelines, zoom, holders: &holders, locks: &locks }, thread("A"), row);
     let said: Vec<(Option<ThreadId>, &What)> = links.iter().map(|link| (link.thread, &link.what)).collect();
     assert_eq!(said.len(), 4, "{links:#?}");
     assert_eq!(said[0], (Some(thread("A")), &What::Slice));
-    assert!(matches!(said[1], (Some(who), What::Ended(_)) if who == thread("B")));
+    let had_it = |what: &What| matches!(what, What::Held(hold, _) if hold.basis == Basis::Releaser);
+    assert!(said[1].0 == Some(thread("B")) && had_it(said[1].1), "{links:#?}");
     assert_eq!(said[2], (Some(thread("B")), &What::Slice));
     assert_eq!(said[3], (Some(thread("stranger")), &What::HadCpu(Duration(5_000_000))));
 }

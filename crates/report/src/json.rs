@@ -42,6 +42,14 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "ledger": ledger(analysis),
         "threads": derived.ledger.threads.iter().map(|one| thread(trace, one)).collect::<Value>(),
         "findings": analysis.findings.iter().map(|one| finding(trace, one)).collect::<Value>(),
+        "symptoms": analysis.symptoms.iter().map(|symptom| json!({
+            "of": symptom.root,
+            "shared": symptom.shared,
+            "rule": symptom.finding.rule,
+            "subject": symptom.finding.subject,
+            "summary": symptom.finding.summary,
+            "cost_ns": symptom.finding.cost_ns,
+        })).collect::<Value>(),
         "skipped": analysis.skipped.iter().map(|(rule, reason)| json!({"rule": rule, "reason": reason}))
             .collect::<Value>(),
         "cpus": derived.cpus.iter().map(|one| cpu(trace, one)).collect::<Value>(),
@@ -78,7 +86,9 @@ fn ledger(analysis: &Analysis) -> Value {
         "total_ns": ledger.total_ns,
         "classes": classes(&ledger.classes),
         "run_queue": run_queue(&ledger.run_queue),
-        "split_error_ns": ledger.split_error_ns,
+        "split_error_ns": ledger.split_error_ns.into_iter().max(),
+        "errors_ns": Value::Object(Class::ON_CPU.into_iter()
+            .map(|class| (class.name().to_owned(), Value::from(ledger.error_ns(class)))).collect()),
         "split_known": ledger.split_known,
         "samples": ledger.samples,
     })

@@ -233,7 +233,7 @@ fn paths(value: &Value, at: &str, out: &mut BTreeSet<String>) {
     match value {
         Value::Object(entries) => {
             for (key, value) in entries {
-                let named = ["classes", "by_source", "ends"].iter().any(|map| at.ends_with(map));
+                let named = ["classes", "errors_ns", "by_source", "ends"].iter().any(|map| at.ends_with(map));
                 let dot = if at.is_empty() { "" } else { "." };
                 let path = format!("{at}{dot}{}", if named { "*" } else { key });
                 if !value.is_array()

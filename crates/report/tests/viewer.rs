@@ -49,6 +49,8 @@ const QUESTIONS: &[&str] = &[
     "ledger",
     "ledger?from=0&to=20000000&threads=0",
     "slice?thread=0&at=0",
+    "path",
+    "path?from=1000000&to=90000000",
     "flame?kind=on-cpu",
     "flame?kind=lock-wait&reverse=1",
     "flame?kind=wakers",
@@ -142,6 +144,22 @@ fn a_finding_leads_to_its_slices_and_why() {
         assert!(why.iter().all(|link| !link["text"].as_str().expect("text").is_empty()), "{slice}");
         let again = ask(&viewer, &format!("slice?thread={thread}&row={}", slice["row"]));
         assert_eq!(slice, again);
+    }
+}
+
+#[test]
+fn the_critical_path_tiles_the_range() {
+    let viewer = busy();
+    let wall = ask(&viewer, "summary")["wall_ns"].as_u64().expect("a number");
+    for (from, to) in [(0, wall), (wall / 7, wall / 3), (wall / 2, wall / 2 + 1000)] {
+        let path = ask(&viewer, &format!("path?from={from}&to={to}"));
+        let numbers = |key: &str| -> Vec<u64> {
+            path[key].as_array().expect(key).iter().map(|one| one.as_u64().expect("a number")).collect()
+        };
+        let (starts, ends) = (numbers("start"), numbers("end"));
+        assert_eq!((starts.first(), ends.last()), (Some(&from), Some(&to)));
+        assert!(starts[1..].iter().eq(&ends[..ends.len() - 1]), "{path}");
+        assert_eq!(numbers("classes").iter().sum::<u64>(), to - from);
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use holdup_decode::assemble;
 use holdup_events::Trace;
+use holdup_events::tables::FrameSpin;
 use holdup_findings::{Analysis, Confidence, Finding, analyse};
 
 use crate::drawing::{FUNCTION_BYTES, PROGRAM, START_NS, draw, tid};
@@ -35,7 +36,13 @@ pub fn trace_of_lanes(text: &str) -> (Lanes, Trace) {
     let mut trace = assemble(drawing.events, drawing.manifest);
     for frame in trace.frames.iter_mut().filter(|frame| frame.module == PROGRAM) {
         if let Some(name) = drawing.functions.get((frame.offset / FUNCTION_BYTES) as usize) {
-            frame.function.clone_from(name);
+            match name.split_once('~') {
+                Some((function, watches)) => {
+                    (frame.function, frame.watches) = (function.to_owned(), watches.to_owned());
+                    frame.spin = FrameSpin::Rereads;
+                }
+                None => frame.function.clone_from(name),
+            }
         }
     }
     (lanes, trace)

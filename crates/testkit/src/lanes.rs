@@ -13,7 +13,8 @@
 //! Lines that begin with `@`:
 //! - `@m REASON [SYSCALL]`: letter `m` is a wait of that reason ([`WaitReason`]'s name); `m` is a lock anyway
 //! - `@cpus N`, `@tick NS` (1 ms if not said), `@repeat N`: the picture N times in a row
-//! - `@samples A FROM..TO user|SYSCALL FRAME;FRAME`: a sample in each of these ticks where A runs, root frame first
+//! - `@samples A FROM..TO user|SYSCALL FRAME;FRAME`: a sample in each of these ticks where A runs, root frame first;
+//!   a frame `NAME~VARIABLE` (or `NAME~`) is a loop that only asks that variable
 //! - `@calls FROM..TO SYSCALL COUNT`: a window in which the program called that often, not repeated
 //! - `@loss FROM..TO EVENTS`: events lost
 //! - `@silent RULE` (or `all`): that rule must find nothing

@@ -255,7 +255,7 @@ impl Session {
 
 /// Where `struct per_cpu` (`bpf/common.h`) has its counts of lost records and its times.
 const LOST_AT: usize = 16;
-const PROBES_AT: usize = 80;
+const PROBES_AT: usize = 96;
 const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
 
 /// `struct per_cpu` of every CPU, as bytes.

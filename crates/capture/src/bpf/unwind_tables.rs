@@ -35,6 +35,7 @@ pub struct UnwindTables {
     capacity: usize,
     used: usize,
     processes: MapHandle,
+    generation: u32,
     value: Vec<u8>,
 }
 
@@ -68,7 +69,14 @@ impl UnwindTables {
         if array == libc::MAP_FAILED {
             return Err(CaptureError::last("mapping the unwind rows"));
         }
-        Ok(UnwindTables { array: array.cast(), capacity, used: 0, processes, value: Vec::new() })
+        Ok(UnwindTables {
+            array: array.cast(),
+            capacity,
+            used: 0,
+            processes,
+            generation: 0,
+            value: Vec::new(),
+        })
     }
 
     /// Adds a binary's rows; gives the number of the first, or `None` if there is no room left.
@@ -96,7 +104,9 @@ impl UnwindTables {
         kept.sort_by_key(|mapping| mapping.start);
         self.value.clear();
         self.value.extend((kept.len() as u32).to_ne_bytes());
-        self.value.extend([0; 4]);
+        // 0 is none; the walker takes a row that it found under another generation for another process's.
+        self.generation = self.generation.checked_add(1).unwrap_or(1);
+        self.value.extend(self.generation.to_ne_bytes());
         for mapping in &kept {
             for word in [mapping.start, mapping.end, mapping.base] {
                 self.value.extend(word.to_ne_bytes());

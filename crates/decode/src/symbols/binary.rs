@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::tables::Mapping;
+use holdup_events::tables::{FrameSpin, Mapping};
 
 use super::cache::{self, Known};
 use super::dwarf::{self, Found, Sections};
@@ -10,6 +10,7 @@ use super::elf::Elf;
 use super::files::{Bytes, DebugFile, Files};
 use super::go::FunctionTable;
 use super::place::Place;
+use crate::spin::{Spin, spins};
 
 /// Why places in a binary are not named, or not fully.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +48,8 @@ pub struct Wanted<'a> {
     pub mapping: &'a Mapping,
     /// Offsets in the file, ascending.
     pub offsets: Vec<u64>,
+    /// Those of them at which threads were, not calls.
+    pub leaves: Vec<u64>,
 }
 
 /// What was found.
@@ -54,6 +57,8 @@ pub struct Wanted<'a> {
 pub struct Answer {
     /// By file offset.
     pub places: BTreeMap<u64, Place>,
+    /// Leaves at which a thread waits by running, and what it asks.
+    pub spins: BTreeMap<u64, (FrameSpin, String)>,
     /// Why there is not more.
     pub unnamed: Option<Unnamed>,
 }
@@ -62,15 +67,17 @@ pub struct Answer {
 pub fn look_up(files: &dyn Files, wanted: &Wanted<'_>, threads: usize) -> Answer {
     let own = match open(files, wanted) {
         Ok(own) => own,
-        Err(unnamed) => return Answer { places: kept(files, wanted), unnamed: Some(unnamed) },
+        Err(unnamed) => {
+            return Answer { places: kept(files, wanted), unnamed: Some(unnamed), ..Answer::default() };
+        }
     };
     let Some(elf) = Elf::parse((*own).as_ref()) else {
-        return Answer { places: BTreeMap::new(), unnamed: Some(Unnamed::NotElf) };
+        return Answer { unnamed: Some(Unnamed::NotElf), ..Answer::default() };
     };
     let debug_bytes = (!elf.has_dwarf()).then(|| debug_file(files, wanted, &elf)).flatten();
     let debug = debug_bytes.as_ref().and_then(|bytes| Elf::parse((**bytes).as_ref()));
     let binary = Binary { files, wanted, elf, debug, threads };
-    binary.answer()
+    Answer { spins: binary.spins((*own).as_ref()), ..binary.answer() }
 }
 
 /// What an earlier recording found in the file that is there no more.
@@ -193,7 +200,24 @@ impl Binary<'_> {
         if unnamed.is_none() && is_poor && named < self.wanted.offsets.len() {
             unnamed = Some(Unnamed::Stripped(hex(self.elf.gnu_build_id())));
         }
-        Answer { places, unnamed }
+        Answer { places, unnamed, ..Answer::default() }
+    }
+
+    /// Leaves whose code only waits.
+    fn spins(&self, bytes: &[u8]) -> BTreeMap<u64, (FrameSpin, String)> {
+        let segments = self.elf.segments();
+        let spins: Vec<(u64, Spin)> =
+            segments.flat_map(|segment| spins(bytes, segment, &self.wanted.leaves)).collect();
+        let watched: Vec<u64> = spins.iter().filter_map(|(_, spin)| spin.watches).collect();
+        let mut names = self.elf.variables(&watched);
+        if let Some(debug) = &self.debug {
+            names.extend(debug.variables(&watched));
+        }
+        let name = |spin: &Spin| names.get(&spin.watches?).cloned();
+        spins
+            .into_iter()
+            .map(|(offset, spin)| (offset, (spin.how, name(&spin).unwrap_or_default())))
+            .collect()
     }
 
     fn key(&self) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, UnwindSection};
 use object::elf::{PF_X, PT_LOAD};
@@ -70,6 +71,31 @@ impl<'a> Elf<'a> {
             let distance = file_offset.checked_sub(segment.offset).filter(|far| *far < segment.length)?;
             segment.address.checked_add(distance)
         })
+    }
+
+    /// The code of each executable segment: offsets in the file, and the address of the first.
+    pub fn segments(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+        self.segments
+            .iter()
+            .map(|segment| (segment.offset..segment.offset.saturating_add(segment.length), segment.address))
+    }
+
+    /// Names of the variables that hold `addresses`, by address; `name+0xdistance` behind their first byte.
+    pub fn variables(&self, addresses: &[u64]) -> BTreeMap<u64, String> {
+        if addresses.is_empty() {
+            return BTreeMap::new();
+        }
+        let mut variables: Vec<(u64, u64, &str)> = self
+            .file
+            .symbols()
+            .chain(self.file.dynamic_symbols())
+            .filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.is_definition())
+            .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?)))
+            .filter(|(_, _, name)| !name.is_empty())
+            .collect();
+        variables.sort_by(|a, b| (a.0, b.1, a.2.len(), a.2).cmp(&(b.0, a.1, b.2.len(), b.2)));
+        variables.dedup_by_key(|variable| variable.0);
+        addresses.iter().filter_map(|address| Some((*address, variable(&variables, *address)?))).collect()
     }
 
     /// A section as it stands in the file.
@@ -163,6 +189,19 @@ impl<'a> Elf<'a> {
         functions.sort_by(|a, b| (a.0, b.1, a.2.len(), a.2).cmp(&(b.0, a.1, b.2.len(), b.2)));
         functions.dedup_by_key(|function| function.0);
         addresses.iter().filter_map(|address| Some((*address, holder(&functions, *address)?))).collect()
+    }
+}
+
+/// The variable that holds the address.
+fn variable(variables: &[(u64, u64, &str)], address: u64) -> Option<String> {
+    let behind = variables.partition_point(|variable| variable.0 <= address);
+    let (start, size, name) = variables.get(behind.checked_sub(1)?)?;
+    let distance = address - start;
+    let name = demangle::symbol(name);
+    match distance {
+        0 => Some(name),
+        _ if distance < *size => Some(format!("{name}+0x{distance:x}")),
+        _ => None,
     }
 }
 

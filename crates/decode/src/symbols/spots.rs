@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::{panic, thread};
 
 use holdup_events::event::RawStack;
-use holdup_events::tables::{Frame, FrameKind, FrameVia, Mapping};
+use holdup_events::tables::{Frame, FrameKind, FrameSpin, FrameVia, Mapping};
 use holdup_events::{ProcessId, Timestamp};
 
 use super::binary::{self, Answer, Unnamed, Wanted};
@@ -36,6 +36,8 @@ struct Binary<'a> {
     pid: u32,
     mapping: &'a Mapping,
     offsets: BTreeSet<u64>,
+    /// Those of them at which threads were, not calls.
+    leaves: BTreeSet<u64>,
     answer: Answer,
 }
 
@@ -86,7 +88,7 @@ impl<'a> Spots<'a> {
             let process = spots.process(raw.tgid);
             spots.kernel_addresses += u64::from(raw.kernel_frames);
             for (index, address) in raw.addresses.iter().enumerate().skip(usize::from(raw.kernel_frames)) {
-                spots.place(process, raw, looked_up(raw, index, *address));
+                spots.place(process, raw, (index, looked_up(raw, index, *address)));
             }
         }
         spots
@@ -102,9 +104,14 @@ impl<'a> Spots<'a> {
         self.kernel_addresses
     }
 
-    fn place(&mut self, process: ProcessId, raw: &RawStack, address: u64) {
+    fn place(&mut self, process: ProcessId, raw: &RawStack, (index, address): (usize, u64)) {
         let key = (process, address);
-        if self.spots.contains_key(&key) {
+        if let Some(spot) = self.spots.get(&key) {
+            if let (0, Spot::File(number, offset)) = (index, *spot)
+                && let Some(binary) = self.binaries.get_mut(number)
+            {
+                binary.leaves.insert(offset);
+            }
             return;
         }
         let mapping = self.maps.find(process, address, raw.at).filter(|mapping| is_file(&mapping.path));
@@ -114,6 +121,9 @@ impl<'a> Spots<'a> {
                 let offset = (address - mapping.start).wrapping_add(mapping.file_offset);
                 if let Some(binary) = self.binaries.get_mut(number) {
                     binary.offsets.insert(offset);
+                    if index == 0 {
+                        binary.leaves.insert(offset);
+                    }
                 }
                 Spot::File(number, offset)
             }
@@ -128,7 +138,13 @@ impl<'a> Spots<'a> {
         let next = self.binaries.len();
         let number = *self.numbers.entry((&mapping.path, &mapping.build_id, whose)).or_insert(next);
         if number == next {
-            self.binaries.push(Binary { pid, mapping, offsets: BTreeSet::new(), answer: Answer::default() });
+            self.binaries.push(Binary {
+                pid,
+                mapping,
+                offsets: BTreeSet::new(),
+                leaves: BTreeSet::new(),
+                answer: Answer::default(),
+            });
         }
         number
     }
@@ -225,6 +241,12 @@ impl<'a> Spots<'a> {
         }
     }
 
+    fn spin_at(&self, spot: Spot) -> (FrameSpin, String) {
+        let Spot::File(number, offset) = spot else { return Default::default() };
+        let found = self.binaries.get(number).and_then(|binary| binary.answer.spins.get(&offset));
+        found.cloned().unwrap_or_default()
+    }
+
     /// A file that is a binary, and has just no name for this place.
     fn is_in_a_binary(&self, spot: Spot) -> bool {
         let Spot::File(number, _) = spot else { return false };
@@ -257,7 +279,9 @@ impl<'a> Spots<'a> {
             (None, Some(generated)) => (Some(generated), JIT, address),
             (place, _) => (place, module, offset),
         };
-        let frame = Frame { kind: FrameKind::User, module: module.to_owned(), offset, ..Frame::default() };
+        let (spin, watches) = self.spin_at(spot);
+        let module = module.to_owned();
+        let frame = Frame { kind: FrameKind::User, module, offset, spin, watches, ..Frame::default() };
         let Some(place) = place.filter(|place| !place.calls.is_empty()) else { return vec![frame] };
         let calls = place.calls.iter().enumerate().map(|(depth, call)| Frame {
             function: call.function.clone(),
@@ -284,7 +308,8 @@ fn is_file(path: &str) -> bool {
 /// A library that panics on a broken file takes that file's names with it, nothing else.
 fn contained(files: &dyn Files, binary: &Binary<'_>, threads: usize) -> Answer {
     let offsets: Vec<u64> = binary.offsets.iter().copied().collect();
-    let wanted = Wanted { pid: binary.pid, mapping: binary.mapping, offsets };
+    let leaves = binary.leaves.iter().copied().collect();
+    let wanted = Wanted { pid: binary.pid, mapping: binary.mapping, offsets, leaves };
     let looked_up = panic::catch_unwind(panic::AssertUnwindSafe(|| binary::look_up(files, &wanted, threads)));
     looked_up.unwrap_or_else(|_| Answer {
         unnamed: Some(Unnamed::Broken("reading it failed".to_owned())),

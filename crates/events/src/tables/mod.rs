@@ -13,6 +13,6 @@ pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Waits};
 pub use samples::{SampleRow, Samples};
 pub use sink::{Rows, TableSink};
 pub use slices::{Slice, SliceRow, Slices, Steal, ThreadState};
-pub use stacks::{Frame, FrameKind, FrameVia, Frames, StackEnd, StackRow, Stacks};
+pub use stacks::{Frame, FrameKind, FrameSpin, FrameVia, Frames, StackEnd, StackRow, Stacks};
 pub use syscalls::SyscallRow;
 pub use wakeups::{Wakeup, Wakeups};

@@ -136,6 +136,20 @@ crate::wait::codes! {
     }
 }
 
+crate::wait::codes! {
+    /// Whether a thread that is at a place waits there, as its code tells.
+    FrameSpin {
+        /// No, or not known.
+        No = 0 "no",
+        /// In a loop that tells the CPU that it waits (`pause`).
+        Pauses = 1 "pauses",
+        /// In a loop that only reads the same memory again.
+        Rereads = 2 "rereads",
+        /// In `sched_yield`: it lets others run, and asks again.
+        Yields = 3 "yields",
+    }
+}
+
 /// A place in the code. A call that the compiler inlined is a frame of its own, above its caller's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
@@ -157,6 +171,10 @@ pub struct Frame {
     pub line: u32,
     /// The compiler inlined this function into the next frame's.
     pub inlined: bool,
+    /// Of a leaf: the thread waits there by running.
+    pub spin: FrameSpin,
+    /// What it asks there: the symbol, where the code names it; else empty.
+    pub watches: String,
 }
 
 /// Row = [`FrameId`].

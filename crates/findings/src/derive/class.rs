@@ -38,16 +38,19 @@ pub enum Class {
     Stolen = 14,
     /// Not known: events are missing, or no source can tell.
     Unknown = 15,
+    /// Running in a loop that only waits.
+    Spin = 16,
 }
 
 /// How many classes there are.
-pub const CLASSES: usize = 16;
+pub const CLASSES: usize = 17;
 
 impl Class {
     /// Every class, in the order of reports.
     pub const ALL: [Class; CLASSES] = [
         Class::Useful,
         Class::Kernel,
+        Class::Spin,
         Class::LockWait,
         Class::JoinWait,
         Class::WorkWait,
@@ -64,11 +67,15 @@ impl Class {
         Class::Unknown,
     ];
 
+    /// The classes that samples divide running time into; the first is the rest.
+    pub const ON_CPU: [Class; 3] = [Class::Useful, Class::Kernel, Class::Spin];
+
     /// The stable name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Class::Useful => "useful",
             Class::Kernel => "kernel",
+            Class::Spin => "spin",
             Class::LockWait => "lock-wait",
             Class::JoinWait => "join-wait",
             Class::WorkWait => "work-wait",
@@ -110,7 +117,7 @@ impl Class {
 
     /// It is time on a CPU of which samples tell.
     pub fn on_cpu(self) -> bool {
-        matches!(self, Class::Useful | Class::Kernel)
+        Class::ON_CPU.contains(&self)
     }
 
     /// The class of a stable name.
@@ -143,10 +150,7 @@ mod tests {
     fn no_wait_counts_as_running() {
         for reason in WaitReason::ALL {
             let class = Class::of_wait(*reason);
-            assert!(
-                !matches!(class, Class::Useful | Class::Kernel | Class::RunQueue | Class::Stolen),
-                "{reason:?}"
-            );
+            assert!(!class.on_cpu() && !matches!(class, Class::RunQueue | Class::Stolen), "{reason:?}");
         }
     }
 }

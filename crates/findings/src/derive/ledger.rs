@@ -1,7 +1,7 @@
 //! The ledger: where every thread-nanosecond went.
 //!
 //! Slices tile each thread's life, so the classes sum to it exactly. All is exact but one line:
-//! how running time splits into [`Class::Useful`] and [`Class::Kernel`] is sampled (`split.rs`).
+//! how running time splits into the classes of [`Class::ON_CPU`] is sampled (`split.rs`).
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, Steal, ThreadState, Wakeup};
@@ -9,7 +9,7 @@ use holdup_events::{CpuId, Duration, ThreadId, Trace, WaitReason};
 
 use super::class::{CLASSES, Class};
 use super::parallel;
-use super::split::{KernelShare, Split};
+use super::split::{Parts, Split, SplitErrors};
 use super::timelines::Timelines;
 
 /// Nanoseconds by class, indexed by `Class as usize`.
@@ -22,9 +22,9 @@ pub struct Ledger {
     pub total_ns: u64,
     /// Of all target threads together.
     pub classes: ByClass,
-    /// One standard error of `Useful` and `Kernel`, whose split is sampled (ns); 0 where exact. All
-    /// the running time if `split_known` is false.
-    pub split_error_ns: u64,
+    /// One standard error (ns) of `Useful`, `Kernel` and `Spin`, as in [`Class::ON_CPU`], whose split is sampled.
+    /// All the running time if `split_known` is false.
+    pub split_error_ns: Parts,
     /// There are samples. Without any, all running time is counted as useful and kernel time is
     /// absent, not zero.
     pub split_known: bool,
@@ -71,7 +71,7 @@ pub struct ThreadLedger {
 impl ThreadLedger {
     /// Time on a CPU, stolen time excluded (ns).
     pub fn running_ns(&self) -> u64 {
-        self.classes[Class::Useful as usize] + self.classes[Class::Kernel as usize]
+        Class::ON_CPU.iter().map(|class| self.classes[*class as usize]).sum()
     }
 }
 
@@ -83,7 +83,13 @@ impl Ledger {
 
     /// Time on a CPU, stolen time excluded (ns).
     pub fn running_ns(&self) -> u64 {
-        self.of(Class::Useful) + self.of(Class::Kernel)
+        Class::ON_CPU.iter().map(|class| self.of(*class)).sum()
+    }
+
+    /// One standard error of a class's time (ns); 0 where it is exact.
+    pub fn error_ns(&self, class: Class) -> u64 {
+        let part = Class::ON_CPU.iter().position(|sampled| *sampled == class);
+        part.filter(|_| self.split_known).map_or(0, |part| self.split_error_ns[part])
     }
 }
 
@@ -142,14 +148,15 @@ pub fn derive_with(trace: &Trace, timelines: &Timelines) -> Ledger {
     ledger
 }
 
-/// Moves the sampled share of each thread's running time from useful to kernel.
-fn split_running(trace: &Trace, threads: &mut [ThreadLedger]) -> KernelShare {
+/// Divides each thread's running time, which came as useful, by its samples.
+fn split_running(trace: &Trace, threads: &mut [ThreadLedger]) -> SplitErrors {
     let mut split = Split::new(trace);
     for thread in threads.iter_mut() {
         let running = thread.classes[Class::Useful as usize];
-        let kernel = split.kernel_ns(trace, thread.thread, running);
-        thread.classes[Class::Useful as usize] -= kernel;
-        thread.classes[Class::Kernel as usize] += kernel;
+        let parts = split.parts_ns(trace, thread.thread, running);
+        for (class, ns) in Class::ON_CPU.into_iter().zip(parts) {
+            thread.classes[class as usize] = ns;
+        }
     }
     split.finish()
 }

@@ -1,15 +1,24 @@
 //! Facts derived from the trace. They judge nothing.
 
+pub mod blame;
+pub mod bottle;
 pub mod class;
+pub mod clocked;
 pub mod cpus;
+pub mod critical_path;
+pub mod handovers;
+pub mod holders;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
 pub mod locks;
 pub mod occupancy;
+pub mod on_cpu;
 pub mod own_places;
 pub mod parallel;
 pub mod parallelism;
+pub mod room;
+pub mod spin;
 pub mod split;
 pub mod stacks;
 pub mod sweep;
@@ -19,3 +28,13 @@ pub mod syscalls;
 pub mod timelines;
 pub mod why;
 pub mod zoom;
+
+use holdup_events::tables::SampleRow;
+use holdup_events::{ThreadId, Trace};
+
+/// The samples of one thread, in time order.
+pub(crate) fn samples_of(trace: &Trace, thread: ThreadId) -> &[SampleRow] {
+    let from = trace.samples.partition_point(|sample| sample.thread < thread);
+    let behind = trace.samples.partition_point(|sample| sample.thread <= thread);
+    trace.samples.get(from..behind).unwrap_or_default()
+}

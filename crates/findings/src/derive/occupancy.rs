@@ -10,6 +10,7 @@ use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace};
 
 use super::locks::LockIndex;
 use super::parallelism::Parallelism;
+use super::room::Room;
 use super::sweep::{Change, Doing, Sweep, Visitor};
 use super::timelines::Timelines;
 
@@ -30,6 +31,8 @@ pub struct Occupancy {
     pub others: Stall,
     /// When one thread alone wanted to run.
     pub serial: Serial,
+    /// Room on the CPUs over time.
+    pub room: Room,
 }
 
 /// What waiting for one thing cost.
@@ -51,7 +54,8 @@ impl Stall {
         }
     }
 
-    fn credit(&mut self, thread: ThreadId, ns: f64) {
+    /// Adds to a thread's waiting.
+    pub fn credit(&mut self, thread: ThreadId, ns: f64) {
         if ns > 0.0 {
             *self.by_thread.entry(thread).or_default() += ns;
         }
@@ -82,8 +86,8 @@ pub fn derive(trace: &Trace, timelines: &Timelines) -> (Occupancy, Parallelism) 
     let locks = LockIndex::new(trace);
     let sweep = Sweep::new(trace, &locks, timelines);
     let step = Duration(trace.wall().0.div_ceil(STEPS).max(1));
-    let windows = sweep.walk(|_| Window::new(trace, sweep.cpus, step));
-    let mut sums = Window::new(trace, sweep.cpus, step);
+    let windows = sweep.walk(|from| Window::new(trace, sweep.cpus, step, from));
+    let mut sums = Window::new(trace, sweep.cpus, step, trace.start());
     for window in windows {
         sums.merge(window);
     }
@@ -94,7 +98,7 @@ pub fn derive(trace: &Trace, timelines: &Timelines) -> (Occupancy, Parallelism) 
     keep_longest(&mut serial.longest);
     let stall_of = |lock| sums.locks.remove(&lock).unwrap_or_default();
     let locks_stall = (0..locks.locks.len() as u32).map(stall_of).collect();
-    (Occupancy { cpus, locks, locks_stall, io, own, others, serial }, parallelism)
+    (Occupancy { cpus, locks, locks_stall, io, own, others, serial, room: sums.room }, parallelism)
 }
 
 fn keep_longest(stretches: &mut Vec<(ThreadId, Timestamp, Duration)>) {
@@ -135,10 +139,11 @@ struct Window<'a> {
     running_ns: Vec<u64>,
     wanting_ns: Vec<u64>,
     step_ns: BTreeMap<u64, u64>,
+    room: Room,
 }
 
 impl<'a> Window<'a> {
-    fn new(trace: &'a Trace, cpus: u32, step: Duration) -> Window<'a> {
+    fn new(trace: &'a Trace, cpus: u32, step: Duration, from: Timestamp) -> Window<'a> {
         Window {
             trace,
             cpus,
@@ -162,6 +167,7 @@ impl<'a> Window<'a> {
             running_ns: Vec::new(),
             wanting_ns: Vec::new(),
             step_ns: BTreeMap::new(),
+            room: Room::new(trace, from),
         }
     }
 
@@ -190,6 +196,7 @@ impl<'a> Window<'a> {
         for (step, ns) in other.step_ns {
             *self.step_ns.entry(step).or_default() += ns;
         }
+        self.room.merge(other.room);
     }
 
     fn parallelism(&mut self, trace: &Trace) -> Parallelism {
@@ -338,6 +345,8 @@ impl Visitor for Window<'_> {
         add_at(&mut self.running_ns, self.runs as usize, ns);
         add_at(&mut self.wanting_ns, (self.runs + self.queues + self.throttled) as usize, ns);
         self.stall(ns as f64);
+        let idle = self.cpus.saturating_sub(self.runs + self.foreign);
+        self.room.add(start, end, (self.runs, idle, self.runs + self.queues + self.throttled));
         let alone = self.alone();
         if self.alone.map(|(thread, _, join)| (thread, join)) != alone {
             self.end_alone(start);

@@ -1,33 +1,44 @@
-//! How running time splits into user and kernel: by samples, with the error said.
+//! How running time splits into user code, kernel and spinning: by samples, with the error said.
 
 use holdup_events::tables::SampleRow;
 use holdup_events::{ThreadId, Trace};
 
+use super::class::Class;
+use super::on_cpu::SampleClasses;
+
 /// A thread (or process) with fewer samples than this does not speak for itself alone: a share
 /// of 30 samples has a standard error of at most 9 points.
 pub const SAMPLES_ENOUGH: u64 = 30;
+
+/// How many classes running time splits into.
+pub const PARTS: usize = Class::ON_CPU.len();
+
+/// Running time (ns) of each class of [`Class::ON_CPU`].
+pub type Parts = [u64; PARTS];
 
 /// Samples of somebody.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All.
     pub all: u64,
-    /// In kernel mode.
-    pub kernel: u64,
+    /// By class, as in [`Class::ON_CPU`].
+    pub parts: Parts,
 }
 
 impl Counts {
     fn add(&mut self, other: Counts) {
         self.all += other.all;
-        self.kernel += other.kernel;
+        for (sum, count) in self.parts.iter_mut().zip(other.parts) {
+            *sum += count;
+        }
     }
 
-    /// The kernel's share; where the samples are few, drawn towards `prior` as if they were filled up
-    /// to [`SAMPLES_ENOUGH`] with samples of that share.
-    fn share(self, prior: f64) -> f64 {
+    /// The shares; where the samples are few, drawn towards `prior` as if they were filled up
+    /// to [`SAMPLES_ENOUGH`] with samples of these shares.
+    fn shares(self, prior: [f64; PARTS]) -> [f64; PARTS] {
         let lacking = SAMPLES_ENOUGH.saturating_sub(self.all) as f64;
         let filled = self.all as f64 + lacking;
-        (self.kernel as f64 + lacking * prior) / filled
+        std::array::from_fn(|part| (self.parts[part] as f64 + lacking * prior[part]) / filled)
     }
 }
 
@@ -41,11 +52,11 @@ pub fn share_error(hits: u64, all: u64) -> f64 {
 
 /// What the split rests on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KernelShare {
+pub struct SplitErrors {
     /// Samples of target threads.
     pub samples: u64,
-    /// One standard error of the kernel time of all threads together (ns).
-    pub error_ns: u64,
+    /// One standard error of each class's time of all threads together (ns).
+    pub error_ns: Parts,
 }
 
 /// Splits the running time of thread after thread.
@@ -53,9 +64,9 @@ pub struct Split {
     threads: Vec<Counts>,
     processes: Vec<Counts>,
     program: Counts,
-    /// Sum of squared errors of threads that speak for themselves (ns²).
-    variance: f64,
-    /// Running time of the threads whose share is borrowed (ns).
+    /// Sum of squared errors of threads that speak for themselves (ns²), by class.
+    variance: [f64; PARTS],
+    /// Running time of the threads whose shares are borrowed (ns).
     borrowed_ns: u64,
 }
 
@@ -71,12 +82,15 @@ impl Split {
             threads: vec![Counts::default(); trace.threads.len()],
             processes: vec![Counts::default(); trace.processes.len()],
             program: Counts::default(),
-            variance: 0.0,
+            variance: [0.0; PARTS],
             borrowed_ns: 0,
         };
+        let classes = SampleClasses::new(trace);
         for sample in trace.samples.iter().filter(|sample| counts(sample)) {
+            let class = classes.of(sample);
             if let Some(counts) = split.threads.get_mut(sample.thread.index()) {
-                counts.add(Counts { all: 1, kernel: u64::from(sample.in_kernel) });
+                let parts = std::array::from_fn(|part| u64::from(Class::ON_CPU[part] == class));
+                counts.add(Counts { all: 1, parts });
             }
         }
         for (thread, counts) in trace.threads.iter().zip(&split.threads) {
@@ -90,33 +104,47 @@ impl Split {
         split
     }
 
-    /// The estimated kernel part of a thread's `running_ns`; 0 if there are no samples at all.
-    pub fn kernel_ns(&mut self, trace: &Trace, thread: ThreadId, running_ns: u64) -> u64 {
+    /// A thread's `running_ns` by class; all of it is the first if there are no samples at all.
+    pub fn parts_ns(&mut self, trace: &Trace, thread: ThreadId, running_ns: u64) -> Parts {
+        let mut parts = [0; PARTS];
         if self.program.all == 0 {
             self.borrowed_ns += running_ns;
-            return 0;
+            parts[0] = running_ns;
+            return parts;
         }
         let own = self.threads[thread.index()];
         if own.all >= SAMPLES_ENOUGH {
-            self.variance += (running_ns as f64 * share_error(own.kernel, own.all)).powi(2);
+            for (sum, hits) in self.variance.iter_mut().zip(own.parts) {
+                *sum += (running_ns as f64 * share_error(hits, own.all)).powi(2);
+            }
         } else {
             self.borrowed_ns += running_ns;
         }
-        let program = self.program.kernel as f64 / self.program.all as f64;
+        let program = self.program.parts.map(|hits| hits as f64 / self.program.all as f64);
         let process = trace.threads[thread.index()].process;
-        let process = self.processes.get(process.index()).map_or(program, |counts| counts.share(program));
-        ((running_ns as f64 * own.share(process)).round() as u64).min(running_ns)
+        let process = self.processes.get(process.index()).map_or(program, |counts| counts.shares(program));
+        let shares = own.shares(process);
+        let mut left = running_ns;
+        for (part, share) in parts.iter_mut().zip(shares).skip(1) {
+            *part = ((running_ns as f64 * share).round() as u64).min(left);
+            left -= *part;
+        }
+        parts[0] = left;
+        parts
     }
 
-    /// The error of it all.
-    pub fn finish(self) -> KernelShare {
+    /// The errors of it all.
+    pub fn finish(self) -> SplitErrors {
         if self.program.all == 0 {
-            return KernelShare { samples: 0, error_ns: self.borrowed_ns };
+            return SplitErrors { samples: 0, error_ns: [self.borrowed_ns; PARTS] };
         }
-        // Threads that borrow their share err together, not independently.
-        let borrowed = self.borrowed_ns as f64 * share_error(self.program.kernel, self.program.all);
-        let error = (self.variance + borrowed * borrowed).sqrt();
-        KernelShare { samples: self.program.all, error_ns: error.round() as u64 }
+        let error = |part: usize| {
+            // Threads that borrow their shares err together, not independently.
+            let share = share_error(self.program.parts[part], self.program.all);
+            let borrowed = self.borrowed_ns as f64 * share;
+            (self.variance[part] + borrowed * borrowed).sqrt().round() as u64
+        };
+        SplitErrors { samples: self.program.all, error_ns: std::array::from_fn(error) }
     }
 }
 
@@ -126,9 +154,10 @@ mod tests {
 
     #[test]
     fn few_samples_are_drawn_to_the_prior() {
-        assert_eq!(Counts { all: 0, kernel: 0 }.share(0.25), 0.25);
-        assert_eq!(Counts { all: 15, kernel: 15 }.share(0.0), 0.5);
-        assert_eq!(Counts { all: 40, kernel: 10 }.share(0.9), 0.25);
+        let shares = |all, parts, prior| Counts { all, parts }.shares(prior);
+        assert_eq!(shares(0, [0, 0, 0], [0.5, 0.25, 0.25]), [0.5, 0.25, 0.25]);
+        assert_eq!(shares(15, [0, 15, 0], [1.0, 0.0, 0.0]), [0.5, 0.5, 0.0]);
+        assert_eq!(shares(40, [20, 10, 10], [0.0, 0.9, 0.1]), [0.5, 0.25, 0.25]);
     }
 
     #[test]

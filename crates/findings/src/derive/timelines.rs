@@ -103,6 +103,18 @@ impl Timeline {
         self.stretches.get(first..behind).unwrap_or(&[])
     }
 
+    /// The first stretch that overlaps `from..to`.
+    pub fn first_in(&self, from: Timestamp, to: Timestamp) -> Option<&Stretch> {
+        let first = self.stretches.partition_point(|stretch| stretch.end() <= from);
+        self.stretches.get(first).filter(|stretch| stretch.start < to)
+    }
+
+    /// Who ran at a moment.
+    pub fn at(&self, at: Timestamp) -> Option<&Stretch> {
+        let behind = self.stretches.partition_point(|stretch| stretch.start <= at);
+        self.stretches.get(behind.checked_sub(1)?).filter(|stretch| at < stretch.end())
+    }
+
     /// How long own and other threads ran before `at` (ns). `cursor` is the answer's place; a
     /// caller that asks for ever later moments hands the same cursor on and pays for the distance only.
     fn ran_before(&self, at: Timestamp, cursor: &mut usize) -> (u64, u64) {

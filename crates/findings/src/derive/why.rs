@@ -1,18 +1,34 @@
-//! Why a thread did not run: from its wait to who ended it, what that thread did meanwhile, and so on to the cause.
+//! Why a thread did not run: from its wait to who had what it waited for, what that thread did, and so on to the cause.
 //!
-//! One chain for one slice, asked for when somebody looks at it. It follows who *ended* each wait (exact), and then the
-//! longest wait of that thread inside the first; who had a CPU comes from what ran there.
+//! One chain for one slice, asked for when somebody looks at it. It follows [`Holders`], then the longest wait of the
+//! holder inside the first; who had a CPU comes from what ran there. `derive/blame` adds up all chains; this shows one.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 
+use super::holders::{Basis, Hold, Holders};
 use super::ledger::ByClass;
+use super::locks::LockIndex;
 use super::timelines::Timelines;
 use super::zoom::Zoom;
+
+/// What a chain is made from.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// The recording.
+    pub trace: &'a Trace,
+    /// Who ran where.
+    pub timelines: &'a Timelines,
+    /// What threads did in a range.
+    pub zoom: &'a Zoom,
+    /// Who had what.
+    pub holders: &'a Holders,
+    /// The locks, as `holders` numbers them.
+    pub locks: &'a LockIndex,
+}
 
 /// One link: what the one before it waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,48 +50,39 @@ pub struct Link {
 pub enum What {
     /// The slice that was asked about, or the longest wait of the thread before it.
     Slice,
-    /// This thread ended the wait; what it did until then (ns by class, as slices are coloured).
-    Ended(ByClass),
+    /// This thread had what was waited for; what it did meanwhile (ns by class, as slices are coloured).
+    Held(Hold, ByClass),
+    /// No thread had it: how the wait ended.
+    Nobody(Hold),
     /// This thread had the CPU for the longest time meanwhile, so long in all.
     HadCpu(Duration),
-    /// An interrupt ended the wait.
-    Interrupt(WakeContext),
     /// The CPU was idle, or it is not known who ran there.
     CpuIdle,
     /// Its group's CPU bandwidth was used up.
     Throttled,
-    /// The recording ended first.
-    RecordingEnded,
-    /// It is not known who ended it.
-    NotKnown,
 }
 
 /// No chain is longer: waits that lead on and on say no more.
 const LINKS_MAX: usize = 24;
-/// Slices of a waker that are looked through for its longest wait, the last first.
+/// Slices of a holder that are looked through for its longest wait, the last first.
 const LOOK_BACK: usize = 10_000;
-/// A waker that was off the CPU for less than this share of the wait was busy: the chain ends there.
+/// A holder that was off the CPU for less than this share of the wait was busy: the chain ends there.
 const OFF_CPU_SHARE_MIN: f64 = 0.2;
 
 /// The chain of a slice of `thread`; `row` must be one of its rows.
-pub fn why((trace, timelines, zoom): (&Trace, &Timelines, &Zoom), thread: ThreadId, row: usize) -> Vec<Link> {
+pub fn why(facts: Facts, thread: ThreadId, row: usize) -> Vec<Link> {
     let mut links = Vec::new();
     let mut next = Some((thread, row));
     let mut seen = Vec::new();
     while let Some((thread, row)) = next.take().filter(|one| !seen.contains(one)) {
         seen.push((thread, row));
-        let slice = trace.slices.at(thread, row);
-        links.push(Link {
-            thread: Some(thread),
-            start: slice.start,
-            end: slice.end,
-            row: Some(row),
-            what: What::Slice,
-        });
+        let slice = facts.trace.slices.at(thread, row);
+        let (start, end) = (slice.start, slice.end);
+        links.push(Link { thread: Some(thread), start, end, row: Some(row), what: What::Slice });
         if slice.state.waits_for_cpu() {
-            links.push(had_cpu(trace, timelines, &slice));
-        } else if slice.state == ThreadState::Blocked {
-            let (link, goes_on) = ended(trace, zoom, &slice);
+            links.push(had_cpu(facts, &slice));
+        } else if let Some(hold) = facts.holders.at(thread, row) {
+            let (link, goes_on) = held(facts, &slice, hold);
             links.push(link);
             next = goes_on;
         }
@@ -86,7 +93,7 @@ pub fn why((trace, timelines, zoom): (&Trace, &Timelines, &Zoom), thread: Thread
     links
 }
 
-/// Who ran on a CPU in a stretch of time, the longest first.
+/// Who ran on a slice's CPU meanwhile, the longest first.
 pub fn occupants(timelines: &Timelines, slice: &Slice) -> Vec<(ThreadId, Duration)> {
     let mut sums: BTreeMap<ThreadId, Duration> = BTreeMap::new();
     let timeline = timelines.of(slice.cpu);
@@ -99,48 +106,49 @@ pub fn occupants(timelines: &Timelines, slice: &Slice) -> Vec<(ThreadId, Duratio
     ranked
 }
 
-fn had_cpu(trace: &Trace, timelines: &Timelines, slice: &Slice) -> Link {
+fn had_cpu(facts: Facts, slice: &Slice) -> Link {
     let (start, end) = (slice.start, slice.end);
     let nobody = |what| Link { thread: None, start, end, row: None, what };
     if slice.state == ThreadState::Throttled {
         return nobody(What::Throttled);
     }
-    let ranked = occupants(timelines, slice);
-    let Some((thread, length)) = ranked.first().copied() else { return nobody(What::CpuIdle) };
-    if length.0 * 2 < slice.duration().0 / ranked.len().max(1) as u64 {
+    let ranked = occupants(facts.timelines, slice);
+    let busy: u64 = ranked.iter().map(|(_, length)| length.0).sum();
+    // What kept it longer than others' turns is then the waking or moving itself.
+    let Some((thread, length)) = ranked.first().copied().filter(|_| busy * 2 >= slice.duration().0) else {
         return nobody(What::CpuIdle);
-    }
-    let timeline = timelines.of(slice.cpu);
+    };
+    let timeline = facts.timelines.of(slice.cpu);
     let stretches = timeline.map_or(&[][..], |timeline| timeline.between(start, end));
     let own = stretches.iter().filter(|stretch| stretch.thread() == thread);
     let longest = own.max_by_key(|stretch| (stretch.end().since(stretch.start()), Reverse(stretch.start())));
     let at = longest.map_or(start, |stretch| stretch.start());
-    Link {
-        thread: Some(thread),
-        start,
-        end,
-        row: trace.slices.covering(thread, at),
-        what: What::HadCpu(length),
-    }
+    let row = facts.trace.slices.covering(thread, at);
+    Link { thread: Some(thread), start, end, row, what: What::HadCpu(length) }
 }
 
-/// Who ended a wait, and the slice with which the chain goes on.
-fn ended(trace: &Trace, zoom: &Zoom, slice: &Slice) -> (Link, Option<(ThreadId, usize)>) {
-    let (start, end) = (slice.start, slice.end);
-    let nobody = |what| (Link { thread: None, start, end, row: None, what }, None);
-    let Some(wakeup) = trace.wakeups.ending(slice.thread, start, end) else {
-        let life = &trace.threads[slice.thread.index()];
-        let open = life.alive_at_end && end >= life.end;
-        return nobody(if open { What::RecordingEnded } else { What::NotKnown });
+/// Who had what a blocked slice waited for, and the slice with which the chain goes on.
+fn held(facts: Facts, slice: &Slice, hold: Hold) -> (Link, Option<(ThreadId, usize)>) {
+    let trace = facts.trace;
+    let mut pieces = facts.holders.over(trace, facts.locks, slice);
+    pieces.retain(|piece| piece.holder.is_some() && piece.holder != Some(slice.thread));
+    let longest = pieces.into_iter().max_by_key(|piece| (piece.to.since(piece.from), Reverse(piece.from)));
+    let Some((piece, holder)) = longest.and_then(|piece| Some((piece, piece.holder?))) else {
+        let (start, end) = (slice.start, slice.end);
+        return (Link { thread: None, start, end, row: None, what: What::Nobody(hold) }, None);
     };
-    if wakeup.context != WakeContext::Thread || wakeup.waker == slice.thread {
-        return nobody(What::Interrupt(wakeup.context));
-    }
-    let (waker, at) = (wakeup.waker, wakeup.at);
-    let did = zoom.between(trace, waker, (start, at));
-    let row = trace.slices.covering(waker, at).or_else(|| trace.slices.covering(waker, at - Duration(1)));
-    let link = Link { thread: Some(waker), start, end: at, row, what: What::Ended(did) };
-    (link, longest_wait(trace, waker, (start, at)))
+    let (from, to) = (piece.from, piece.to);
+    let did = facts.zoom.between(trace, holder, (from, to));
+    let row = trace.slices.covering(holder, to).or_else(|| trace.slices.covering(holder, to - Duration(1)));
+    let link = Link {
+        thread: Some(holder),
+        start: from,
+        end: to,
+        row,
+        what: What::Held(Hold { holder: Some(holder), ..hold }, did),
+    };
+    let goes_on = (hold.basis != Basis::Unknown).then(|| longest_wait(trace, holder, (from, to))).flatten();
+    (link, goes_on)
 }
 
 /// The slice in which `thread` was off its CPU for the longest part of a range, if that is much of it.

@@ -8,6 +8,7 @@ use holdup_events::Trace;
 
 use crate::analysis::Derived;
 use crate::finding::Finding;
+use crate::merging::{self, Charged, Symptom};
 use crate::scene::{GAIN_MIN, Scene};
 
 /// What everybody needs to know about a rule.
@@ -31,10 +32,13 @@ struct Info {
 /// A rule's judgement: its findings, or why the recording does not allow one.
 type Verdict = Result<Vec<Finding>, String>;
 
+/// The same, with the slices that each finding charges, so that two which speak of the same lost time become one.
+type ChargedVerdict = Result<Vec<Charged>, String>;
+
 struct Rule {
     info: Info,
     source: &'static str,
-    judge: fn(&Scene) -> Verdict,
+    judge: fn(&Scene) -> ChargedVerdict,
 }
 
 macro_rules! rules {
@@ -44,7 +48,7 @@ macro_rules! rules {
         static ALL: &[Rule] = &[$(Rule {
             info: $module::INFO,
             source: include_str!(concat!(stringify!($module), ".rs")),
-            judge: $module::judge,
+            judge: |scene| Ok($module::judge(scene)?.into_iter().map(Charged::from).collect()),
         },)*];
     };
 }
@@ -52,34 +56,55 @@ macro_rules! rules {
 rules! {
     lock_contention,
     serial_section,
+    spin_wait,
     oversubscription,
     noisy_neighbour,
     blocking_io,
     sync_per_item,
     syscall_storm,
+    wakeup_ping_pong,
+    poll_loop,
+    oversleep,
+    cpu_throttled,
+    cpu_stolen,
+    delayed_ack,
+    subprocess_per_item,
 }
 
-/// Judges every rule: ranked findings, and the rules that could not be judged with the reason.
+/// What all rules say.
+#[derive(Debug, Default)]
+pub struct Judgement {
+    /// Ranked, the most rewarding first.
+    pub findings: Vec<Finding>,
+    /// What became evidence of one of them.
+    pub symptoms: Vec<Symptom>,
+    /// Rules that could not be judged, with the reason.
+    pub skipped: Vec<(&'static str, String)>,
+}
+
+/// Judges every rule.
 ///
 /// Hints come last, whatever they promise. Otherwise the middle of the gain decides, then confidence, then
 /// cost; the order of the registry breaks ties.
-pub fn judge(trace: &Trace, derived: &Derived) -> (Vec<Finding>, Vec<(&'static str, String)>) {
+pub fn judge(trace: &Trace, derived: &Derived) -> Judgement {
     let scene = Scene::new(trace, derived);
-    let (mut findings, mut skipped) = (Vec::new(), Vec::new());
+    let (mut found, mut skipped) = (Vec::new(), Vec::new());
     for rule in ALL {
         match (rule.judge)(&scene) {
-            Ok(found) => findings.extend(found.into_iter().filter(|finding| finding.gain.high >= GAIN_MIN)),
+            Ok(more) => found.extend(more.into_iter().filter(|one| one.finding.gain.high >= GAIN_MIN)),
             Err(reason) => skipped.push((rule.info.name, reason)),
         }
     }
-    findings.sort_by(|a, b| {
+    found.sort_by(|a, b| {
+        let (a, b) = (&a.finding, &b.finding);
         is_hint(a)
             .cmp(&is_hint(b))
             .then_with(|| (b.gain.low + b.gain.high).total_cmp(&(a.gain.low + a.gain.high)))
             .then_with(|| b.confidence.cmp(&a.confidence))
             .then_with(|| b.cost_ns.cmp(&a.cost_ns))
     });
-    (findings, skipped)
+    let (findings, symptoms) = merging::merge(trace, found);
+    Judgement { findings, symptoms, skipped }
 }
 
 fn is_hint(finding: &Finding) -> bool {

@@ -138,7 +138,7 @@ fn colour(class: Class) -> fx::CategoryColor {
     match class {
         Class::Useful => Green,
         Class::Kernel => Orange,
-        Class::LockWait => Red,
+        Class::Spin | Class::LockWait => Red,
         Class::JoinWait => Magenta,
         Class::WorkWait | Class::Sleep => LightBlue,
         Class::IoWait | Class::FaultWait => Brown,

@@ -114,6 +114,7 @@ fn colour(class: Class) -> (&'static str, u16, u8) {
     let (hue, saturation) = match class {
         Class::Useful => (130, 45),
         Class::Kernel => (32, 85),
+        Class::Spin => (12, 90),
         Class::LockWait => (2, 78),
         Class::JoinWait => (320, 55),
         Class::WorkWait => (205, 45),

@@ -18,7 +18,7 @@ pub(super) fn of(viewer: &Viewer, tile: &Tile) -> Value {
         let cells = lengths.iter().zip(&cells);
         cells.map(|(length, cell)| rounded(of(cell) as f64 / *length as f64)).collect()
     };
-    let on_cpu = |cell: &ByClass| cell[Class::Useful as usize] + cell[Class::Kernel as usize];
+    let on_cpu = |cell: &ByClass| Class::ON_CPU.iter().map(|class| cell[*class as usize]).sum();
     let mut series = vec![
         json!({"name": "running", "unit": "threads", "values": mean(&on_cpu)}),
         json!({"name": "run-queue", "unit": "threads", "values": mean(&|cell| cell[Class::RunQueue as usize])}),

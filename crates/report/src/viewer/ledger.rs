@@ -33,7 +33,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
         "total_ns": ledger.total_ns,
         "classes": ledger.classes,
         "run_queue": json::run_queue(&ledger.run_queue),
-        "split_error_ns": ledger.split_error_ns,
+        "split_error_ns": ledger.split_error_ns.into_iter().max(),
         "split_known": ledger.samples > 0,
         "samples": ledger.samples,
         "threads": rows.iter().map(|(id, classes)| json!({"id": id.0, "classes": classes})).collect::<Value>(),

@@ -11,6 +11,7 @@ pub mod gate;
 mod lanes;
 mod ledger;
 pub mod page;
+mod path;
 mod respond;
 mod samples;
 mod search;
@@ -99,6 +100,7 @@ const ENDPOINTS: &[Endpoint] = &[
     Endpoint { name: "wakeups", parameters: RANGE, answer: wakeups::answer },
     Endpoint { name: "slice", parameters: &["thread", "at", "row"], answer: slice::answer },
     Endpoint { name: "ledger", parameters: RANGE, answer: ledger::answer },
+    Endpoint { name: "path", parameters: &["from", "to"], answer: path::answer },
     Endpoint { name: "flame", parameters: flame::PARAMETERS, answer: flame::answer },
     Endpoint { name: "search", parameters: &["q"], answer: search::answer },
     Endpoint { name: "annotate", parameters: &["function"], answer: annotate },

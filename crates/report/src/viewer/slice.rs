@@ -6,9 +6,10 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::{FrameKind, Slice, ThreadState};
 use holdup_events::{Duration, ObjectKind, StackId, ThreadId, WaitReason};
 use holdup_findings::derive::class::Class;
+use holdup_findings::derive::holders::{Basis, HoldKind};
 use holdup_findings::derive::ledger::ByClass;
 use holdup_findings::derive::syscall_names::syscall_name;
-use holdup_findings::derive::why::{Link, What, occupants, why};
+use holdup_findings::derive::why::{Facts, Link, What, occupants, why};
 use serde_json::{Value, json};
 
 use super::lanes::cpu_number;
@@ -59,9 +60,20 @@ pub(super) fn of(viewer: &Viewer, thread: ThreadId, row: usize) -> Value {
         "samples": functions(viewer, &slice),
         "waker": waker(viewer, &slice),
         "occupants": queued_behind(viewer, &slice),
-        "why": why((trace, &viewer.timelines, &viewer.zoom), thread, row).iter()
+        "why": why(facts(viewer), thread, row).iter()
             .map(|link| self::link(viewer, link)).collect::<Value>(),
     })
+}
+
+fn facts(viewer: &Viewer) -> Facts<'_> {
+    let derived = &viewer.analysis.derived;
+    Facts {
+        trace: &viewer.trace,
+        timelines: &viewer.timelines,
+        zoom: &viewer.zoom,
+        holders: &derived.holders,
+        locks: &derived.occupancy.locks,
+    }
 }
 
 /// The stack that tells most of a slice, and where it is from.
@@ -201,21 +213,42 @@ fn words(viewer: &Viewer, link: &Link) -> (String, &'static str) {
     let name = link.thread.and_then(|id| viewer.trace.threads.get(id.index()));
     let name = name.map_or("?", |thread| thread.name.as_str());
     match &link.what {
-        What::Slice => (itself(viewer, link, name), "slices"),
-        What::Ended(did) => (format!("{name} ended the wait; until then it {}", deeds(did)), "waker"),
-        What::HadCpu(length) => (format!("{name} had that CPU for {} of it", duration(length.0)), "occupant"),
-        What::Interrupt(WakeContext::Timer) => ("a timer ended the wait".to_owned(), "waker"),
-        What::Interrupt(WakeContext::SoftIrq) => {
-            ("a soft interrupt ended the wait (network or block device)".to_owned(), "waker")
+        What::Slice => (itself(viewer, link, name), ""),
+        What::Held(hold, did) => {
+            (format!("{name} {}; meanwhile it {}", holding(hold.kind), deeds(did)), hold.basis.name())
         }
-        What::Interrupt(WakeContext::Irq) => ("a device's interrupt ended the wait".to_owned(), "waker"),
-        What::Interrupt(WakeContext::Thread) => ("it ended the wait itself".to_owned(), "waker"),
+        What::Nobody(hold) => (ending(hold.basis).to_owned(), hold.basis.name()),
+        What::HadCpu(length) => (format!("{name} had that CPU for {} of it", duration(length.0)), "occupant"),
         What::CpuIdle => {
             ("nobody is known to have run there: it was woken late, or moved".to_owned(), "occupant")
         }
         What::Throttled => ("its group had used up its CPU bandwidth (cgroup cpu.max)".to_owned(), "slices"),
-        What::RecordingEnded => ("it still waited when the recording ended".to_owned(), "slices"),
-        What::NotKnown => ("who ended the wait is not known".to_owned(), ""),
+    }
+}
+
+/// What a holder has to do with the wait.
+fn holding(kind: HoldKind) -> &'static str {
+    match kind {
+        HoldKind::Lock => "had it",
+        HoldKind::Work => "was to bring work",
+        HoldKind::Join => "was waited for to end",
+        HoldKind::Barrier => "was the last to arrive",
+        HoldKind::Child => "is the child that was waited for",
+        HoldKind::PipeFull => "was to read",
+        HoldKind::PipeEmpty => "was to write",
+        HoldKind::Socket | HoldKind::Poll => "was the peer",
+        _ => "ended the wait",
+    }
+}
+
+/// How a wait ended that no thread is known to have ended.
+fn ending(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Timer => "a timer ended the wait",
+        Basis::Interrupt => "a device or soft interrupt ended the wait (disk, network)",
+        Basis::StillWaiting => "it still waited when the recording, or its life, ended",
+        Basis::Exit => "it ended when what it waited for was gone",
+        _ => "who had what it waited for is not known",
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
             "total_ns": derived.ledger.total_ns,
             "classes": derived.ledger.classes,
             "run_queue": json::run_queue(&derived.ledger.run_queue),
-            "split_error_ns": derived.ledger.split_error_ns,
+            "split_error_ns": derived.ledger.split_error_ns.into_iter().max(),
             "split_known": derived.ledger.split_known,
             "samples": derived.ledger.samples,
         },
@@ -60,6 +60,12 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
         })).collect::<Value>(),
         "cpus": derived.cpus.iter().map(cpu).collect::<Value>(),
         "findings": viewer.analysis.findings.iter().map(|one| finding(viewer, one)).collect::<Value>(),
+        "symptoms": viewer.analysis.symptoms.iter().map(|symptom| json!({
+            "of": symptom.root,
+            "rule": symptom.finding.rule,
+            "subject": symptom.finding.subject,
+            "summary": symptom.finding.summary,
+        })).collect::<Value>(),
         "skipped": viewer.analysis.skipped.iter()
             .map(|(rule, reason)| json!({"rule": rule, "reason": reason})).collect::<Value>(),
         "losses": trace.losses.iter().map(|loss| json!({

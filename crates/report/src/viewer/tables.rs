@@ -302,9 +302,9 @@ fn processes(viewer: &Viewer) -> Vec<Row> {
         let Some(sum) = sums.get_mut(thread.process.index()) else { continue };
         let id = ThreadId(number as u32);
         let classes = viewer.zoom.between(trace, id, (thread.start, thread.end));
-        let on_cpu = [Class::Useful, Class::Kernel, Class::Stolen].iter();
+        let on_cpu = Class::ON_CPU.into_iter().chain([Class::Stolen]);
         sum.0 += 1;
-        sum.1 += on_cpu.map(|class| classes[*class as usize]).sum::<u64>();
+        sum.1 += on_cpu.map(|class| classes[class as usize]).sum::<u64>();
         sum.2 = sum.2.or(Some(id));
     }
     let mut rows: Vec<_> = trace.processes.iter().enumerate().zip(sums).collect();

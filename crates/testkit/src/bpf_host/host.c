@@ -28,14 +28,16 @@ static int unwind_row_at(wire_u32 index, wire_u64 *row)
 wire_u32 holdup_bpf_host_walk(const struct bpf_host *with, const struct unwind_process *process,
 			      struct unwind_state *state, wire_u64 *addresses, wire_u32 *frames)
 {
+	static _Thread_local struct unwind_scratch scratch;
 	wire_u32 end = WIRE_END_TOO_DEEP;
 
 	host = with;
+	scratch.memory.start = UNWIND_NOTHING_READ;
 	state->exact = 1;
 	for (*frames = 0; *frames < USER_FRAMES_MAX;) {
 		addresses[*frames] = (state->ip & ~0ULL >> 8) | (wire_u64)state->via << 56;
 		state->depth = (*frames)++;
-		end = unwind_step(state, process);
+		end = unwind_step(state, process, &scratch);
 		if (end)
 			return end;
 	}

@@ -3,6 +3,7 @@
 //! It is the same C that the kernel programs are made of; only the loop around it and what it reads from are ours.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use holdup_decode::unwind::{Registers, Row};
 use holdup_events::tables::{FrameVia, StackEnd};
@@ -63,7 +64,7 @@ struct Mapping {
 #[repr(C)]
 struct Process {
     count: u32,
-    pad: u32,
+    generation: u32,
     mappings: [Mapping; MAPPINGS_MAX],
 }
 
@@ -101,8 +102,10 @@ unsafe extern "C" {
 impl HostProcess {
     /// From mappings in the order of their addresses; more than [`MAPPINGS_MAX`] are not followed.
     pub fn new(mappings: &[HostMapping]) -> HostProcess {
-        let mut process =
-            Box::new(Process { count: 0, pad: 0, mappings: [Mapping::default(); MAPPINGS_MAX] });
+        static GENERATION: AtomicU32 = AtomicU32::new(1);
+        let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
+        let mappings_of_it = [Mapping::default(); MAPPINGS_MAX];
+        let mut process = Box::new(Process { count: 0, generation, mappings: mappings_of_it });
         let mut rows = Vec::new();
         for (slot, mapping) in process.mappings.iter_mut().zip(mappings) {
             let (first_row, count) = (rows.len() as u32, mapping.rows.len() as u32);

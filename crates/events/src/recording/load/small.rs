@@ -6,7 +6,7 @@ use super::{Place, contained};
 use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
 use crate::tables::{
-    Frame, FrameKind, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks, SyscallRow, Thread,
+    Frame, FrameKind, FrameSpin, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks, SyscallRow, Thread,
 };
 use crate::{
     CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason,
@@ -132,6 +132,8 @@ fn frames(table: &TableReader) -> Result<Vec<Frame>> {
     let mut files = table.all_text("file").unwrap_or_default().into_iter();
     let mut lines = table.all_u32("line").unwrap_or_default().into_iter();
     let mut inlined = table.all_u32("inlined").unwrap_or_default().into_iter();
+    let mut spins = table.all_u32("spin").unwrap_or_default().into_iter();
+    let mut watches = table.all_text("watches").unwrap_or_default().into_iter();
     let kinds = table.all_u32("kind")?;
     Ok(kinds
         .into_iter()
@@ -144,6 +146,8 @@ fn frames(table: &TableReader) -> Result<Vec<Frame>> {
             file: next(&mut files),
             line: next(&mut lines),
             inlined: next(&mut inlined) != 0,
+            spin: FrameSpin::from_code(next(&mut spins) as u8).unwrap_or_default(),
+            watches: next(&mut watches),
         })
         .collect())
 }

@@ -67,7 +67,7 @@ tables! {
     "stacks" { "stack" U32, "frame" U32, "parent" U32, "via" U32, "end" U32 }
     "frames" {
         "frame" U32, "kind" U32, "function" Text, "module" Text, "offset" U64, "function_offset" U64, "file" Text,
-        "line" U32, "inlined" U32,
+        "line" U32, "inlined" U32, "spin" U32, "watches" Text,
     }
     "mappings" {
         "process" U32, "at_ns" Time, "start" U64, "end" U64, "file_offset" U64, "path" Text, "build_id" Bytes,

@@ -101,6 +101,8 @@ fn frames(tables: &SmallTables<'_>) -> Vec<Values> {
         text(rows, |row| &row.file),
         narrow(rows, |row| row.line),
         narrow(rows, |row| u32::from(row.inlined)),
+        narrow(rows, |row| row.spin as u32),
+        text(rows, |row| &row.watches),
     ]
 }
 

@@ -15,6 +15,7 @@ use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace, WaitReason};
 
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::ledger::{ByClass, steals_of, stolen, woken_by_timer};
+use crate::derive::on_cpu::SampleClasses;
 use crate::derive::parallel;
 use crate::derive::split::Split;
 
@@ -285,9 +286,10 @@ impl Alike {
 fn add_samples(trace: &Trace, selection: &Selection, parts: &mut [Part], observed: &mut Observed) {
     let within = |sample: &SampleRow| selection.from <= sample.at && sample.at < selection.to;
     let mut split = Split::counting(trace, within);
+    let classes = SampleClasses::new(trace);
     for part in parts.iter_mut() {
-        let kernel = split.kernel_ns(trace, part.thread, part.running_ns);
-        for (class, ns) in [(Class::Useful, part.running_ns - kernel), (Class::Kernel, kernel)] {
+        let parts_ns = split.parts_ns(trace, part.thread, part.running_ns);
+        for (class, ns) in Class::ON_CPU.into_iter().zip(parts_ns) {
             if selection.has(class) && ns > 0 {
                 part.classes[class as usize] += ns;
                 part.strata.entry(kind_of_sample(class)).or_default().total_ns += ns;
@@ -296,7 +298,7 @@ fn add_samples(trace: &Trace, selection: &Selection, parts: &mut [Part], observe
         let from = trace.samples.partition_point(|sample| sample.thread < part.thread);
         let own = trace.samples[from..].iter().take_while(|sample| sample.thread == part.thread);
         for sample in own.filter(|sample| within(sample)) {
-            let class = if sample.in_kernel { Class::Kernel } else { Class::Useful };
+            let class = classes.of(sample);
             if !selection.has(class) {
                 continue;
             }

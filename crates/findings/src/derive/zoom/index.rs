@@ -1,12 +1,15 @@
 //! Making of the sums.
 
-use holdup_events::tables::{Slice, Steal, ThreadState, Wakeup};
+use holdup_events::tables::{SampleRow, Slice, Steal, ThreadState, Wakeup};
 use holdup_events::{ThreadId, Trace, WaitReason};
 
 use super::{Mark, NO_CLASS, STRIDE, Zoom};
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::ledger::{self, RunQueueSplit};
+use crate::derive::on_cpu::SampleClasses;
 use crate::derive::parallel;
+use crate::derive::samples_of;
+use crate::derive::split::PARTS;
 use crate::derive::timelines::Timelines;
 
 /// The classes and marks of some threads.
@@ -20,12 +23,13 @@ struct Part {
 
 pub(super) fn derive(trace: &Trace, timelines: &Timelines) -> Zoom {
     let groups = parallel::thread_groups(trace);
+    let shown = SampleClasses::new(trace);
     let parts = parallel::map(groups.len(), |group| {
         let mut part = Part::default();
         let mut queues = Queues { timelines, cursors: vec![0; timelines.len()] };
         for thread in groups[group].clone().map(ThreadId) {
             let before = part.marks.len();
-            add_thread(trace, thread, &mut queues, &mut part);
+            add_thread((trace, &shown), thread, &mut queues, &mut part);
             part.counts.push((part.marks.len() - before) as u32);
         }
         part
@@ -52,10 +56,15 @@ pub(super) fn derive(trace: &Trace, timelines: &Timelines) -> Zoom {
     zoom
 }
 
-fn add_thread(trace: &Trace, thread: ThreadId, queues: &mut Queues, part: &mut Part) {
+fn add_thread(
+    (trace, shown): (&Trace, &SampleClasses),
+    thread: ThreadId,
+    queues: &mut Queues,
+    part: &mut Part,
+) {
     queues.cursors.fill(0);
     let row = &trace.threads[thread.index()];
-    let mut colours = Colours::new(trace, thread);
+    let mut colours = Colours::new(trace, shown, thread);
     let mut mark = Mark::default();
     for (place, mut slice) in trace.slices.of(thread).enumerate() {
         if place > 0 && place % STRIDE == 0 {
@@ -82,20 +91,20 @@ fn add_thread(trace: &Trace, thread: ThreadId, queues: &mut Queues, part: &mut P
 /// The classes of one thread's slices, asked for in the order of time.
 struct Colours<'a> {
     trace: &'a Trace,
+    shown: &'a SampleClasses,
     wakeups: &'a [Wakeup],
     steals: &'a [Steal],
-    samples: &'a [holdup_events::tables::SampleRow],
+    samples: &'a [SampleRow],
 }
 
 impl<'a> Colours<'a> {
-    fn new(trace: &'a Trace, thread: ThreadId) -> Colours<'a> {
-        let from = trace.samples.partition_point(|sample| sample.thread < thread);
-        let behind = trace.samples.partition_point(|sample| sample.thread <= thread);
+    fn new(trace: &'a Trace, shown: &'a SampleClasses, thread: ThreadId) -> Colours<'a> {
         Colours {
             trace,
+            shown,
             wakeups: trace.wakeups.of(thread),
             steals: ledger::steals_of(&trace.steals, thread),
-            samples: trace.samples.get(from..behind).unwrap_or(&[]),
+            samples: samples_of(trace, thread),
         }
     }
 
@@ -126,8 +135,14 @@ impl<'a> Colours<'a> {
         if stolen > slice.duration().0 / 2 {
             return Class::Stolen;
         }
-        let kernel = inside.iter().filter(|sample| sample.in_kernel).count();
-        if kernel > inside.len() / 2 { Class::Kernel } else { Class::Useful }
+        let mut counts = [0usize; PARTS];
+        for class in inside.iter().map(|sample| self.shown.of(sample)) {
+            if let Some(part) = Class::ON_CPU.iter().position(|known| *known == class) {
+                counts[part] += 1;
+            }
+        }
+        let most = (0..PARTS).rev().max_by_key(|part| counts[*part]).unwrap_or(0);
+        Class::ON_CPU[most]
     }
 }
 

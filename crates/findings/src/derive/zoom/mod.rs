@@ -54,8 +54,8 @@ impl Zoom {
         index::derive(trace, timelines)
     }
 
-    /// The class of a slice. A running one is `Kernel` if most samples in it were in the kernel, `Stolen` if most of it
-    /// was: that is a colour, the ledger's figures do not rest on it. `None`: of no class.
+    /// The class of a slice. A running one has that of most samples in it, or is `Stolen` if most of it was: that is a
+    /// colour, the ledger's figures do not rest on it. `None`: of no class.
     pub fn class(&self, row: usize) -> Option<Class> {
         self.class.get(row).and_then(|code| class_of(*code))
     }

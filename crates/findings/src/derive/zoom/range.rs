@@ -7,7 +7,7 @@ use super::{Mark, STRIDE, Walk, Zoom};
 use crate::derive::class::Class;
 use crate::derive::ledger::{ByClass, RunQueueSplit};
 use crate::derive::parallel;
-use crate::derive::split::Split;
+use crate::derive::split::{Parts, Split};
 use crate::derive::timelines::Timelines;
 
 /// Where the time of a range went.
@@ -17,8 +17,8 @@ pub struct RangeLedger {
     pub total_ns: u64,
     /// Of all threads asked for together.
     pub classes: ByClass,
-    /// One standard error of `Useful` and `Kernel` (ns); all the running time if there are no samples.
-    pub split_error_ns: u64,
+    /// One standard error (ns) of the classes of [`Class::ON_CPU`]; all the running time if there are no samples.
+    pub split_error_ns: Parts,
     /// On-CPU samples that the split rests on.
     pub samples: u64,
     /// The run-queue class, by who had the CPU meanwhile.
@@ -46,9 +46,9 @@ pub fn range_ledger(
     let mut ledger = RangeLedger::default();
     for (thread, (life, mut mark)) in parts.into_iter().flat_map(|part: Vec<_>| part) {
         let running = mark.classes[Class::Useful as usize];
-        let kernel = split.kernel_ns(trace, thread, running);
-        mark.classes[Class::Useful as usize] -= kernel;
-        mark.classes[Class::Kernel as usize] += kernel;
+        for (class, ns) in Class::ON_CPU.into_iter().zip(split.parts_ns(trace, thread, running)) {
+            mark.classes[class as usize] = ns;
+        }
         ledger.total_ns += life.0;
         ledger.run_queue.add(mark.queued);
         for (sum, ns) in ledger.classes.iter_mut().zip(mark.classes) {
@@ -76,10 +76,10 @@ fn of_thread(
     }
     let mut classes =
         super::difference(&walk.before(walk.place(to), to), &walk.before(walk.place(from), from));
-    let on_cpu = [Class::Useful, Class::Kernel, Class::Stolen].map(|class| class as usize);
-    let running: u64 = on_cpu.iter().map(|class| classes[*class]).sum();
+    let on_cpu = Class::ON_CPU.into_iter().chain([Class::Stolen]).map(|class| class as usize);
+    let running: u64 = on_cpu.clone().map(|class| classes[class]).sum();
     let stolen = stolen(zoom, trace, thread, (from, to)).min(running);
-    on_cpu.iter().for_each(|class| classes[*class] = 0);
+    on_cpu.for_each(|class| classes[class] = 0);
     classes[Class::Useful as usize] = running - stolen;
     classes[Class::Stolen as usize] = stolen;
     let told: u64 = classes.iter().sum();

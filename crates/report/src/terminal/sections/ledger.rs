@@ -38,15 +38,17 @@ pub(super) fn lines(view: &View) -> Vec<String> {
 fn class_line(view: &View, class: Class) -> String {
     let ledger = &view.analysis.derived.ledger;
     let ns = ledger.of(class);
-    let sampled = ledger.split_known && matches!(class, Class::Useful | Class::Kernel);
-    let error = if sampled { format!(" ± {}", seconds(ledger.split_error_ns)) } else { String::new() };
+    let error = match ledger.error_ns(class) {
+        0 => String::new(),
+        ns => format!(" ± {}", seconds(ns)),
+    };
     let part = share(ns, ledger.total_ns);
     let columns = view.style.columns() - BEFORE_BAR;
     let tint = match class {
         Class::Useful => Tint::Good,
         Class::Kernel => Tint::Accent,
         Class::Unknown => Tint::Faint,
-        Class::LockWait | Class::RunQueue | Class::Stolen => Tint::Bad,
+        Class::Spin | Class::LockWait | Class::RunQueue | Class::Stolen => Tint::Bad,
         _ => Tint::Warning,
     };
     format!(

@@ -1,0 +1,99 @@
+//! Whether code at an address only waits: a loop around it changes nothing but a counter and asks the same memory over
+//! and over, or tells the CPU that it waits (`pause`). Told from the instructions, never from names.
+//!
+//! A way from the address back to itself is looked for and tried out on symbols: if memory stays as it is, does each
+//! round find what the round before found? A search or a sum does not: its pointer, or what it adds up, moves on.
+//! A loop that asks for a change between two looks (a sequence lock's reader) is left while memory stays as it is, so
+//! it is no wait either. Loops that wait inside functions that they call are not seen.
+
+mod cycle;
+mod trial;
+
+use std::ops::Range;
+
+use holdup_events::tables::FrameSpin;
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
+
+/// A place that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spin {
+    /// How.
+    pub how: FrameSpin,
+    /// Address (in the file's own terms) of what is asked, where the code names it.
+    pub watches: Option<u64>,
+}
+
+/// Machine code of one segment.
+#[derive(Clone, Copy)]
+pub struct Segment<'a> {
+    bytes: &'a [u8],
+    /// Of its first byte.
+    address: u64,
+}
+
+/// `pause`, as it is encoded.
+const PAUSE: [u8; 2] = [0xf3, 0x90];
+/// `mov $24,%eax; syscall`: sched_yield.
+const YIELD: [u8; 7] = [0xb8, 24, 0, 0, 0, 0x0f, 0x05];
+
+impl<'a> Segment<'a> {
+    /// Code that begins at `address`.
+    pub fn new(bytes: &'a [u8], address: u64) -> Segment<'a> {
+        Segment { bytes, address }
+    }
+
+    fn from(&self, address: u64) -> Option<&'a [u8]> {
+        let distance = usize::try_from(address.checked_sub(self.address)?).ok()?;
+        self.bytes.get(distance..)
+    }
+
+    /// The instruction that begins at `address`.
+    fn instruction(&self, address: u64) -> Option<Instruction> {
+        let bytes = self.from(address)?;
+        let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+        let instruction = decoder.decode();
+        (!instruction.is_invalid()).then_some(instruction)
+    }
+
+    /// A thread that is at `address` waits, as far as the code tells.
+    pub fn spin_at(&self, address: u64) -> Option<Spin> {
+        let trial = cycle::back_to(self, address).and_then(|way| trial::run(&way));
+        let pauses = self.has(&PAUSE, address.checked_sub(PAUSE.len() as u64))
+            || self.instruction(address).is_some_and(|one| is_pause(&one));
+        // Where a thread is while it enters and leaves the kernel.
+        let yields = [0, 5, 7].into_iter().any(|into| self.has(&YIELD, address.checked_sub(into)));
+        let plain = |how| Some(Spin { how, watches: None });
+        match trial {
+            None if yields => plain(FrameSpin::Yields),
+            // A CPU that pauses spends the time there, whatever else the loop does.
+            None if pauses => plain(FrameSpin::Pauses),
+            spin => spin,
+        }
+    }
+
+    fn has(&self, code: &[u8], address: Option<u64>) -> bool {
+        address.and_then(|address| self.from(address)).is_some_and(|bytes| bytes.starts_with(code))
+    }
+}
+
+/// It tells the CPU that the program waits.
+fn is_pause(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Pause | Mnemonic::Tpause | Mnemonic::Umwait)
+}
+
+/// Places of a file that wait, by offset: `segment` is the code at these offsets, the first of it at `address`.
+pub fn spins(bytes: &[u8], (offsets, address): (Range<u64>, u64), places: &[u64]) -> Vec<(u64, Spin)> {
+    let range = usize::try_from(offsets.start).ok().zip(usize::try_from(offsets.end).ok());
+    let code = range.and_then(|(from, to)| bytes.get(from..to.min(bytes.len()))).unwrap_or_default();
+    let segment = Segment::new(code, address);
+    let inside = places.iter().copied().filter(|place| offsets.contains(place));
+    inside
+        .filter_map(|place| {
+            let at = address.checked_add(place - offsets.start)?;
+            Some((place, segment.spin_at(at)?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Waits that a clock ended: what a thread slept, and how often it only looked and slept again.
+
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ThreadId, Trace, WaitReason};
+
+use super::ledger::woken_by_timer;
+use super::parallel;
+use crate::charge::Charge;
+
+/// Of one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clocked {
+    /// Whose.
+    pub thread: ThreadId,
+    /// Waits that a clock ended.
+    pub sleeps: u64,
+    /// Their length (ns).
+    pub sleep_ns: u64,
+    /// Those of them after which it ran but shortly, then slept for the same thing again.
+    pub looks: u64,
+    /// Their length (ns).
+    pub look_ns: u64,
+    /// Running time behind those (ns).
+    pub look_run_ns: u64,
+}
+
+/// A look is a run of less than this share of the sleep before it.
+const LOOK_RUN_MAX: f64 = 0.25;
+
+/// Every target thread that a clock woke, by thread.
+pub fn derive(trace: &Trace) -> Vec<Clocked> {
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
+        targets.map(|thread| of_thread(trace, thread)).filter(|one| one.sleeps > 0).collect::<Vec<_>>()
+    });
+    parts.concat()
+}
+
+/// The slices that a clock ended, of the threads that `wanted` names.
+pub fn charge(trace: &Trace, wanted: impl Fn(ThreadId) -> bool + Sync) -> Charge {
+    Charge::of_rows(trace, |thread, take| {
+        if !wanted(thread) {
+            return;
+        }
+        let mut wakeups = trace.wakeups.of(thread);
+        for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of(thread)) {
+            if slice.state == ThreadState::Blocked && is_clocked(trace, &slice, &mut wakeups) {
+                take(row);
+            }
+        }
+    })
+}
+
+fn of_thread(trace: &Trace, thread: ThreadId) -> Clocked {
+    let mut sums = Clocked { thread, ..Clocked::default() };
+    let mut wakeups = trace.wakeups.of(thread);
+    // The last sleep, and what ran since.
+    let mut last: Option<Slice> = None;
+    let mut run_ns = 0;
+    for slice in trace.slices.of(thread) {
+        match slice.state {
+            ThreadState::Running => run_ns += slice.duration().0,
+            ThreadState::Blocked => {
+                let clocked = is_clocked(trace, &slice, &mut wakeups);
+                if let Some(before) = last.take()
+                    && before.wait == slice.wait
+                    && run_ns as f64 <= LOOK_RUN_MAX * before.duration().0 as f64
+                {
+                    sums.looks += 1;
+                    sums.look_ns += before.duration().0;
+                    sums.look_run_ns += run_ns;
+                }
+                if clocked {
+                    sums.sleeps += 1;
+                    sums.sleep_ns += slice.duration().0;
+                    last = Some(slice);
+                }
+                run_ns = 0;
+            }
+            ThreadState::Unknown => last = None,
+            _ => {}
+        }
+    }
+    sums
+}
+
+/// A sleep, or a wait for something whose time-out ended it.
+fn is_clocked(trace: &Trace, slice: &Slice, wakeups: &mut &[holdup_events::tables::Wakeup]) -> bool {
+    use WaitReason::*;
+    let by_timer = woken_by_timer(slice, wakeups);
+    match trace.wait(slice.wait).reason {
+        Sleep => true,
+        Multiplex | Park | EventFd | Signal | Ipc => by_timer,
+        _ => false,
+    }
+}

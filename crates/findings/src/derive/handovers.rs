@@ -1,0 +1,87 @@
+//! Which thread hands work to which: waits for something to do, or for a pipe or socket, that another thread of the
+//! program ended, and how long it took from there until the woken one ran. It judges nothing.
+
+use std::collections::BTreeMap;
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, ThreadState, Wakeup};
+use holdup_events::{ThreadId, Timestamp, Trace, WaitReason};
+
+use super::class::Class;
+use super::parallel;
+
+/// All that one thread handed to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handover {
+    /// Who woke.
+    pub waker: ThreadId,
+    /// Who was woken.
+    pub wakee: ThreadId,
+    /// How often.
+    pub count: u64,
+    /// How long the wakee had waited (ns).
+    pub wait_ns: u64,
+    /// From the wakeup until the wakee ran (ns).
+    pub late_ns: u64,
+    /// How long the wakee then ran until it blocked again (ns).
+    pub run_ns: u64,
+    /// Why the wakee waited, the last time.
+    pub reason: WaitReason,
+}
+
+/// By waker, then wakee.
+pub fn derive(trace: &Trace) -> Vec<Handover> {
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
+        targets.flat_map(|thread| of_wakee(trace, thread)).collect::<Vec<_>>()
+    });
+    let mut all = parts.concat();
+    all.sort_by_key(|one| (one.waker, one.wakee));
+    all
+}
+
+/// The wakeup by which another thread of the program handed work to a thread that waited for some.
+pub fn handed<'a>(trace: &'a Trace, slice: &Slice) -> Option<&'a Wakeup> {
+    if slice.state != ThreadState::Blocked || !is_for_work(trace, slice) {
+        return None;
+    }
+    let wakeup = trace.wakeups.ending(slice.thread, slice.start, slice.end)?;
+    let own = trace.threads.get(wakeup.waker.index()).is_some_and(|thread| thread.target);
+    (wakeup.context == WakeContext::Thread && own && wakeup.waker != slice.thread).then_some(wakeup)
+}
+
+fn is_for_work(trace: &Trace, slice: &Slice) -> bool {
+    let class = Class::of_wait(trace.wait(slice.wait).reason);
+    matches!(class, Class::WorkWait | Class::PipeWait | Class::NetWait)
+}
+
+fn of_wakee(trace: &Trace, wakee: ThreadId) -> Vec<Handover> {
+    let mut by_waker: BTreeMap<ThreadId, Handover> = BTreeMap::new();
+    // Who handed over last, and when, until the wakee runs.
+    let mut waker: Option<ThreadId> = None;
+    let mut woken: Option<Timestamp> = None;
+    for slice in trace.slices.of(wakee) {
+        match slice.state {
+            ThreadState::Running => {
+                let Some(sums) = waker.and_then(|waker| by_waker.get_mut(&waker)) else { continue };
+                sums.late_ns += woken.take().map_or(0, |at| slice.start.since(at).0);
+                sums.run_ns += slice.duration().0;
+            }
+            ThreadState::Blocked => {
+                let wakeup = handed(trace, &slice);
+                waker = wakeup.map(|wakeup| wakeup.waker);
+                woken = wakeup.map(|wakeup| wakeup.at);
+                let Some(wakeup) = wakeup else { continue };
+                let sums = by_waker.entry(wakeup.waker).or_default();
+                (sums.waker, sums.wakee) = (wakeup.waker, wakee);
+                sums.count += 1;
+                sums.wait_ns += slice.duration().0;
+                sums.reason = trace.wait(slice.wait).reason;
+            }
+            ThreadState::Unknown => (waker, woken) = (None, None),
+            _ => {}
+        }
+    }
+    by_waker.into_values().collect()
+}

@@ -1,0 +1,114 @@
+//! What a thread was doing in a stretch of time, slice by slice: asked of holders while others wait for them.
+
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{CpuId, ThreadId, Timestamp, Trace};
+
+use super::{Hold, Holders};
+use crate::derive::timelines::Timelines;
+
+/// What a thread does, as its waiters see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// On a CPU.
+    Runs(CpuId),
+    /// It could run, but another thread has its CPU.
+    Queues {
+        /// The CPU, as far as known.
+        cpu: CpuId,
+        /// It was running and lost its CPU; else it was on its way back from a wait.
+        preempted: bool,
+    },
+    /// Its group's CPU bandwidth is used up.
+    Throttled,
+    /// It waits itself: for what, and who has that.
+    Waits(Hold),
+    /// It does not live then.
+    Absent,
+    /// A thread of another program that does not run: nothing more is known.
+    Elsewhere,
+    /// Its state is not known.
+    Unknown,
+}
+
+/// Part of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// From when.
+    pub from: Timestamp,
+    /// To when.
+    pub to: Timestamp,
+    /// What the thread does.
+    pub activity: Activity,
+    /// The slice that it is a part of; `None` where the thread does not live.
+    pub slice: Option<Slice>,
+}
+
+/// What `thread` did in `from..to`: pieces that tile it.
+pub fn between<'a>(
+    (trace, holders): (&'a Trace, &'a Holders),
+    thread: ThreadId,
+    from: Timestamp,
+    to: Timestamp,
+) -> impl Iterator<Item = Piece> + 'a {
+    let target = trace.threads.get(thread.index()).is_some_and(|thread| thread.target);
+    let rows = trace.slices.rows(thread);
+    let mut row = first_behind(trace, thread, from);
+    let mut at = from;
+    std::iter::from_fn(move || {
+        while at < to {
+            let slice = (row < rows.end).then(|| trace.slices.at(thread, row));
+            match slice {
+                Some(slice) if slice.end <= at => row += 1,
+                Some(slice) if slice.start <= at => {
+                    let end = slice.end.min(to);
+                    let piece = Piece {
+                        from: at,
+                        to: end,
+                        activity: activity(holders, row, &slice, target),
+                        slice: Some(slice),
+                    };
+                    at = end;
+                    return Some(piece);
+                }
+                slice => {
+                    let end = slice.map_or(to, |slice| slice.start.min(to));
+                    let activity = if target { Activity::Absent } else { Activity::Elsewhere };
+                    let piece = Piece { from: at, to: end, activity, slice: None };
+                    at = end;
+                    return Some(piece);
+                }
+            }
+        }
+        None
+    })
+}
+
+/// The first row of `thread` that ends after `at`.
+fn first_behind(trace: &Trace, thread: ThreadId, at: Timestamp) -> usize {
+    let rows = trace.slices.rows(thread);
+    let (mut low, mut high) = (rows.start, rows.end);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if trace.slices.at(thread, middle).end <= at { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// What a thread does in one of its slices.
+pub fn activity(holders: &Holders, row: usize, slice: &Slice, target: bool) -> Activity {
+    match slice.state {
+        ThreadState::Running => Activity::Runs(slice.cpu),
+        ThreadState::Throttled => Activity::Throttled,
+        state if state.waits_for_cpu() => {
+            Activity::Queues { cpu: slice.cpu, preempted: state == ThreadState::Preempted }
+        }
+        ThreadState::Blocked => Activity::Waits(holders.at(slice.thread, row).unwrap_or_default()),
+        _ if !target => Activity::Elsewhere,
+        _ => Activity::Unknown,
+    }
+}
+
+/// Who had `cpu` at the beginning of `from..to`, or took it within: why a thread in that queue did not run.
+pub fn occupant(timelines: &Timelines, cpu: CpuId, from: Timestamp, to: Timestamp) -> Option<ThreadId> {
+    timelines.of(cpu)?.first_in(from, to).map(|stretch| stretch.thread())
+}

@@ -1,0 +1,299 @@
+//! Holders: for each blocked slice, who had the thing that was waited for, and on what basis we say so.
+//!
+//! A wakeup tells who *ended* a wait. Of a lock that is the thread that let it go, and so the one that had held it;
+//! of other things it is the thread that was waited for: the producer, the peer, the child, the one that was joined.
+//! Between two releases of one lock its holder is known, too, for all that wait in that time ([`Tenures`]).
+//! What the holder did meanwhile is told by [`meanwhile`]; where chains of holders end, by `derive/blame`.
+//!
+//! It judges nothing, and it does not say that a thread was *at fault*: an idle consumer's wait has a holder, the
+//! producer, and is no contention ([`HoldKind::Work`]).
+
+pub mod meanwhile;
+mod tell;
+mod tenures;
+
+pub use tenures::{Tenure, Tenures};
+
+use holdup_events::tables::Slice;
+use holdup_events::{ThreadId, Timestamp, Trace, WaitReason};
+
+use super::locks::LockIndex;
+
+/// What a blocked thread waits for, in terms of who can end it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum HoldKind {
+    /// Nothing tells.
+    #[default]
+    Unknown = 0,
+    /// A lock: another thread has it.
+    Lock = 1,
+    /// Something to do: a condition variable, a queue, an eventfd, a signal.
+    Work = 2,
+    /// The end of another thread.
+    Join = 3,
+    /// A barrier: the last thread to arrive.
+    Barrier = 4,
+    /// A child process.
+    Child = 5,
+    /// Room in a pipe: the reader is behind.
+    PipeFull = 6,
+    /// Bytes in a pipe: the writer is behind.
+    PipeEmpty = 7,
+    /// The peer of a socket.
+    Socket = 8,
+    /// One of several descriptors, or a completion.
+    Poll = 9,
+    /// A timer that it asked for.
+    Sleep = 10,
+    /// The disk or a file system.
+    Disk = 11,
+    /// A page fault.
+    Fault = 12,
+    /// Something inside the kernel, or a device.
+    Kernel = 13,
+    /// It was stopped by job control or a tracer.
+    Stopped = 14,
+}
+
+impl HoldKind {
+    /// Every kind, by code.
+    pub const ALL: [HoldKind; 15] = [
+        HoldKind::Unknown,
+        HoldKind::Lock,
+        HoldKind::Work,
+        HoldKind::Join,
+        HoldKind::Barrier,
+        HoldKind::Child,
+        HoldKind::PipeFull,
+        HoldKind::PipeEmpty,
+        HoldKind::Socket,
+        HoldKind::Poll,
+        HoldKind::Sleep,
+        HoldKind::Disk,
+        HoldKind::Fault,
+        HoldKind::Kernel,
+        HoldKind::Stopped,
+    ];
+
+    /// The stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            HoldKind::Unknown => "unknown",
+            HoldKind::Lock => "lock",
+            HoldKind::Work => "work",
+            HoldKind::Join => "join",
+            HoldKind::Barrier => "barrier",
+            HoldKind::Child => "child",
+            HoldKind::PipeFull => "pipe-full",
+            HoldKind::PipeEmpty => "pipe-empty",
+            HoldKind::Socket => "socket",
+            HoldKind::Poll => "poll",
+            HoldKind::Sleep => "sleep",
+            HoldKind::Disk => "disk",
+            HoldKind::Fault => "fault",
+            HoldKind::Kernel => "kernel",
+            HoldKind::Stopped => "stopped",
+        }
+    }
+
+    /// The kind of a wait of that reason in that syscall (x86-64 number), before its wakeup is looked at.
+    pub fn of(reason: WaitReason, syscall: i32) -> HoldKind {
+        // write, pwrite64, writev, pwritev, pwritev2; splice, tee and vmsplice may be either.
+        let writes = matches!(syscall, 1 | 18 | 20 | 296 | 328);
+        match reason {
+            WaitReason::Lock | WaitReason::FileLock | WaitReason::MmapLock => HoldKind::Lock,
+            WaitReason::Park | WaitReason::EventFd | WaitReason::Signal | WaitReason::Ipc => HoldKind::Work,
+            WaitReason::Join => HoldKind::Join,
+            WaitReason::Barrier => HoldKind::Barrier,
+            WaitReason::Child => HoldKind::Child,
+            WaitReason::Pipe if writes => HoldKind::PipeFull,
+            WaitReason::Pipe => HoldKind::PipeEmpty,
+            WaitReason::Socket => HoldKind::Socket,
+            WaitReason::Multiplex | WaitReason::IoUring => HoldKind::Poll,
+            WaitReason::Sleep => HoldKind::Sleep,
+            WaitReason::Disk => HoldKind::Disk,
+            WaitReason::Fault => HoldKind::Fault,
+            WaitReason::Kernel | WaitReason::Device => HoldKind::Kernel,
+            WaitReason::Stopped => HoldKind::Stopped,
+            WaitReason::Unknown => HoldKind::Unknown,
+        }
+    }
+
+    /// A thread can have what is waited for; else only a clock, a device or nobody.
+    pub fn has_holder(self) -> bool {
+        use HoldKind::*;
+        matches!(
+            self,
+            Lock | Work | Join | Barrier | Child | PipeFull | PipeEmpty | Socket | Poll | Kernel | Unknown
+        )
+    }
+
+    /// The waiter is kept from its own work by somebody; else it has nothing to do, or asked to wait.
+    pub fn is_contention(self) -> bool {
+        matches!(self, HoldKind::Lock | HoldKind::PipeFull | HoldKind::Barrier)
+    }
+}
+
+/// Why we say who the holder is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Basis {
+    /// Nothing tells.
+    #[default]
+    Unknown = 0,
+    /// The lock's own word named it when the waiter blocked.
+    OwnerWord = 1,
+    /// It woke the waiter by the lock itself: it let it go.
+    Releaser = 2,
+    /// It let the lock go later, to somebody else: the waiter was woken otherwise, or not at all.
+    LaterReleaser = 3,
+    /// It woke the waiter: it brought work, was the peer, arrived last.
+    Waker = 4,
+    /// It ended: the child, or the thread that was joined.
+    Exit = 5,
+    /// No thread: a timer ended it.
+    Timer = 6,
+    /// No thread: a device or soft interrupt ended it (network, disk).
+    Interrupt = 7,
+    /// No thread: nobody had ended it when the recording or the waiter ended.
+    StillWaiting = 8,
+}
+
+impl Basis {
+    /// Every basis, by code.
+    pub const ALL: [Basis; 9] = [
+        Basis::Unknown,
+        Basis::OwnerWord,
+        Basis::Releaser,
+        Basis::LaterReleaser,
+        Basis::Waker,
+        Basis::Exit,
+        Basis::Timer,
+        Basis::Interrupt,
+        Basis::StillWaiting,
+    ];
+
+    /// The stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Basis::Unknown => "unknown",
+            Basis::OwnerWord => "owner-word",
+            Basis::Releaser => "releaser",
+            Basis::LaterReleaser => "later-releaser",
+            Basis::Waker => "waker",
+            Basis::Exit => "exit",
+            Basis::Timer => "timer",
+            Basis::Interrupt => "interrupt",
+            Basis::StillWaiting => "still-waiting",
+        }
+    }
+}
+
+/// What is known of one blocked slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hold {
+    /// Row of the slice.
+    pub row: u32,
+    /// What is waited for.
+    pub kind: HoldKind,
+    /// Who had it when the wait ended. Of a lock there may have been others before: [`Holders::over`].
+    pub holder: Option<ThreadId>,
+    /// Why we say so.
+    pub basis: Basis,
+    /// It was woken to find nothing: the next wait goes on with this one, and the holder is that one's.
+    pub false_wakeup: bool,
+}
+
+/// `from..to` of a wait, and who had the thing then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// From when.
+    pub from: Timestamp,
+    /// To when.
+    pub to: Timestamp,
+    /// Who had it; `None`: no thread, or not known.
+    pub holder: Option<ThreadId>,
+}
+
+const NOBODY: u32 = u32::MAX;
+const FALSE_WAKEUP: u8 = 1 << 7;
+
+/// The holders of all blocked slices of target threads: one entry a slice, in columns.
+#[derive(Clone, Debug, Default)]
+pub struct Holders {
+    /// `of_thread[t]..of_thread[t + 1]` are the entries of thread `t`.
+    of_thread: Vec<u32>,
+    row: Vec<u32>,
+    holder: Vec<u32>,
+    kind: Vec<HoldKind>,
+    /// Code of the basis, and in the highest bit [`Hold::false_wakeup`].
+    basis: Vec<u8>,
+    /// Who held each lock when.
+    pub tenures: Tenures,
+}
+
+impl Holders {
+    /// Derives them all.
+    pub fn derive(trace: &Trace, locks: &LockIndex) -> Holders {
+        tell::derive(trace, locks)
+    }
+
+    /// How many blocked slices there are.
+    pub fn len(&self) -> usize {
+        self.row.len()
+    }
+
+    /// Nobody waited.
+    pub fn is_empty(&self) -> bool {
+        self.row.is_empty()
+    }
+
+    fn entries(&self, thread: ThreadId) -> std::ops::Range<usize> {
+        match self.of_thread.get(thread.index()..thread.index() + 2) {
+            Some([from, to]) => *from as usize..*to as usize,
+            _ => 0..0,
+        }
+    }
+
+    fn entry(&self, index: usize) -> Hold {
+        let code = usize::from(self.basis[index] & !FALSE_WAKEUP);
+        Hold {
+            row: self.row[index],
+            kind: self.kind[index],
+            holder: (self.holder[index] != NOBODY).then_some(ThreadId(self.holder[index])),
+            basis: Basis::ALL.get(code).copied().unwrap_or_default(),
+            false_wakeup: self.basis[index] & FALSE_WAKEUP != 0,
+        }
+    }
+
+    /// The waits of one thread, in time order.
+    pub fn of(&self, thread: ThreadId) -> impl DoubleEndedIterator<Item = Hold> + '_ {
+        self.entries(thread).map(|index| self.entry(index))
+    }
+
+    /// The wait of a slice; `None` if it is not blocked, or no thread of the program.
+    pub fn at(&self, thread: ThreadId, row: usize) -> Option<Hold> {
+        let entries = self.entries(thread);
+        let row = u32::try_from(row).ok()?;
+        let place = self.row[entries.clone()].binary_search(&row).ok()?;
+        Some(self.entry(entries.start + place))
+    }
+
+    /// Who had what `slice` waited for, over all of it: pieces that tile it.
+    pub fn over(&self, trace: &Trace, locks: &LockIndex, slice: &Slice) -> Vec<Held> {
+        let whole = |holder| vec![Held { from: slice.start, to: slice.end, holder }];
+        let Some(row) = trace.slices.covering(slice.thread, slice.start) else { return whole(None) };
+        let Some(hold) = self.at(slice.thread, row) else { return whole(None) };
+        match locks.of(slice.wait) {
+            Some(lock) if hold.kind == HoldKind::Lock => {
+                let mut pieces: Vec<Held> = self.tenures.over(lock, slice.start, slice.end).collect();
+                for piece in pieces.iter_mut().filter(|piece| piece.holder.is_none()) {
+                    piece.holder = hold.holder;
+                }
+                pieces
+            }
+            _ => whole(hold.holder),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Tells the holder of each blocked slice from its wait and the wakeup that ended it.
+
+use std::collections::HashMap;
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, ThreadState, Wakeup};
+use holdup_events::{ThreadId, Timestamp, Trace, Wait, WaitReason};
+
+use super::tenures::{Tenure, Tenures};
+use super::{Basis, FALSE_WAKEUP, HoldKind, Holders, NOBODY};
+use crate::derive::locks::LockIndex;
+use crate::derive::parallel;
+
+/// A thread that runs for less between two waits for one thing, and wakes nobody, has found nothing to do.
+const FALSE_RUN_MAX_NS: u64 = 10_000;
+/// Threads that one waker wakes within so long of each other were woken by one call.
+const HERD_NS: u64 = 50_000;
+
+pub(super) fn derive(trace: &Trace, locks: &LockIndex) -> Holders {
+    let tids = Tids::new(trace);
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let mut part = Part::default();
+        for thread in groups[group].clone().map(ThreadId) {
+            if trace.threads[thread.index()].target {
+                Walk { trace, locks, tids: &tids, part: &mut part }.thread(thread);
+            }
+            part.counts.push(part.row.len() as u32);
+        }
+        part
+    });
+    let mut herds: Vec<(Herd, ThreadId)> = Vec::new();
+    for part in &parts {
+        herds.extend(&part.woken);
+    }
+    herds.sort_unstable();
+    let mut owners = vec![None; locks.locks.len()];
+    let (mut holders, mut tenures, mut open) = (Holders::default(), Vec::new(), Vec::new());
+    holders.of_thread.push(0);
+    for part in parts {
+        let before = holders.row.len() as u32;
+        holders.of_thread.extend(part.counts.iter().map(|count| before + count));
+        open.extend(
+            part.open.into_iter().map(|entry| Open { index: entry.index + before as usize, ..entry }),
+        );
+        holders.row.extend(part.row);
+        holders.holder.extend(part.holder);
+        holders.kind.extend(part.kind);
+        holders.basis.extend(part.basis);
+        tenures.extend(part.tenures);
+        for (lock, owner) in part.owners {
+            owners[lock as usize] = Some(owner);
+        }
+        for candidate in part.falsely {
+            if is_herd(&herds, &candidate) {
+                fold(&mut holders, before as usize + candidate.index);
+            }
+        }
+    }
+    holders.tenures = Tenures::new(locks.locks.len(), tenures, &owners);
+    for entry in open {
+        if let Some(holder) = holders.tenures.before(entry.lock, entry.end).filter(|id| *id != entry.waiter) {
+            holders.holder[entry.index] = holder.0;
+            holders.basis[entry.index] = Basis::LaterReleaser as u8;
+        }
+    }
+    holders
+}
+
+/// What was waited for, by whom it was given, and when.
+type Herd = (u32, u64, u32, Timestamp);
+
+/// A wait for a lock of which no release tells the holder.
+struct Open {
+    index: usize,
+    lock: u32,
+    waiter: ThreadId,
+    end: Timestamp,
+}
+
+/// A wait that was perhaps ended in vain: the next entry goes on with it.
+struct Candidate {
+    index: usize,
+    wakee: ThreadId,
+    herd: Herd,
+}
+
+/// Entries of some threads.
+#[derive(Default)]
+struct Part {
+    counts: Vec<u32>,
+    row: Vec<u32>,
+    holder: Vec<u32>,
+    kind: Vec<HoldKind>,
+    basis: Vec<u8>,
+    tenures: Vec<Tenure>,
+    open: Vec<Open>,
+    owners: Vec<(u32, ThreadId)>,
+    woken: Vec<(Herd, ThreadId)>,
+    falsely: Vec<Candidate>,
+}
+
+/// Another thread was woken by the same waker for the same thing in the same call.
+fn is_herd(herds: &[(Herd, ThreadId)], candidate: &Candidate) -> bool {
+    let (process, object, waker, at) = candidate.herd;
+    let first = (process, object, waker, Timestamp(at.0.saturating_sub(HERD_NS)));
+    let from = herds.partition_point(|(herd, _)| *herd < first);
+    herds[from..]
+        .iter()
+        .take_while(|(herd, _)| {
+            (herd.0, herd.1, herd.2) == (process, object, waker) && herd.3.0 <= at.0 + HERD_NS
+        })
+        .any(|(_, wakee)| *wakee != candidate.wakee)
+}
+
+/// Entry `index` goes on in the next one, whose holder is already final: candidates come in time order, so
+/// chains are folded by [`fold`]ing again from the end.
+fn fold(holders: &mut Holders, index: usize) {
+    if index + 1 < holders.row.len() {
+        holders.basis[index] |= FALSE_WAKEUP;
+    }
+    let mut at = index;
+    // Earlier false wakeups of the same chain get the later holder, too.
+    loop {
+        holders.holder[at] = holders.holder[at + 1];
+        let basis = holders.basis[at + 1] & !FALSE_WAKEUP;
+        holders.basis[at] = basis | FALSE_WAKEUP;
+        if at == 0 || holders.basis[at - 1] & FALSE_WAKEUP == 0 {
+            return;
+        }
+        at -= 1;
+    }
+}
+
+/// Threads by the kernel's number.
+struct Tids {
+    by_tid: HashMap<u32, Vec<ThreadId>>,
+}
+
+impl Tids {
+    fn new(trace: &Trace) -> Tids {
+        let mut by_tid: HashMap<u32, Vec<ThreadId>> = HashMap::new();
+        for (row, thread) in trace.threads.iter().enumerate() {
+            by_tid.entry(thread.tid).or_default().push(ThreadId(row as u32));
+        }
+        Tids { by_tid }
+    }
+
+    /// The thread that a lock's word names: of the waiter's process, alive then, and not the waiter.
+    fn owner(&self, trace: &Trace, wait: &Wait, slice: &Slice) -> Option<ThreadId> {
+        let named = self.by_tid.get(&wait.owner_tid).filter(|_| wait.owner_tid != 0)?;
+        let fits = |id: &ThreadId| {
+            let thread = &trace.threads[id.index()];
+            thread.process == wait.process && thread.start <= slice.start && slice.start < thread.end
+        };
+        named.iter().copied().find(fits).filter(|id| *id != slice.thread)
+    }
+}
+
+struct Walk<'a> {
+    trace: &'a Trace,
+    locks: &'a LockIndex,
+    tids: &'a Tids,
+    part: &'a mut Part,
+}
+
+/// The last wait of a thread while it is walked: index of its entry, its slice, and the run after it.
+struct Last {
+    index: usize,
+    slice: Slice,
+    woken_by: Option<Wakeup>,
+    ran_ns: u64,
+}
+
+impl Walk<'_> {
+    fn thread(&mut self, thread: ThreadId) {
+        let mut wakeups = self.trace.wakeups.of(thread);
+        let mut last: Option<Last> = None;
+        for row in self.trace.slices.rows(thread) {
+            let slice = self.trace.slices.at(thread, row);
+            match slice.state {
+                ThreadState::Blocked => {
+                    let wakeup = ending(&slice, &mut wakeups);
+                    let index = self.part.row.len();
+                    self.entry(row, &slice, wakeup.as_ref());
+                    if let Some(last) = last.take() {
+                        self.candidate(&last, &slice);
+                    }
+                    last = Some(Last { index, slice, woken_by: wakeup, ran_ns: 0 });
+                }
+                ThreadState::Running => {
+                    if let Some(last) = &mut last {
+                        last.ran_ns += slice.duration().0;
+                    }
+                }
+                state if state.waits_for_cpu() => {}
+                _ => last = None,
+            }
+        }
+    }
+
+    fn entry(&mut self, row: usize, slice: &Slice, wakeup: Option<&Wakeup>) {
+        let wait = self.trace.wait(slice.wait);
+        let mut kind = HoldKind::of(wait.reason, wait.syscall);
+        let by_timer = wakeup.is_some_and(|wakeup| wakeup.context == WakeContext::Timer);
+        if kind == HoldKind::Poll && by_timer {
+            kind = HoldKind::Sleep;
+        }
+        let (holder, basis) = match self.locks.of(slice.wait) {
+            Some(lock) => self.lock(lock, slice, wakeup),
+            None if !kind.has_holder() => (None, without_holder(kind, wakeup)),
+            None => by_waker(self.trace, kind, slice, wakeup),
+        };
+        let row = row as u32;
+        self.part.row.push(row);
+        self.part.holder.push(holder.map_or(NOBODY, |id| id.0));
+        self.part.kind.push(kind);
+        self.part.basis.push(basis as u8);
+        if let (HoldKind::Work, Some(holder), Some(wakeup), true) = (kind, holder, wakeup, wait.object != 0) {
+            let herd = (wait.process.0, thing(wait), holder.0, wakeup.at);
+            self.part.woken.push((herd, slice.thread));
+        }
+    }
+
+    fn lock(&mut self, lock: u32, slice: &Slice, wakeup: Option<&Wakeup>) -> (Option<ThreadId>, Basis) {
+        let wait = self.trace.wait(slice.wait);
+        let owner = self.tids.owner(self.trace, wait, slice);
+        let by_it = |wakeup: &&Wakeup| {
+            let same = wait.reason != WaitReason::Lock || wakeup.waker_object == wait.object;
+            by_thread(self.trace, wakeup) && same && wakeup.waker != slice.thread
+        };
+        if let Some(wakeup) = wakeup.filter(by_it) {
+            let (holder, heir) = (wakeup.waker, slice.thread);
+            self.part.tenures.push(Tenure { lock, until: wakeup.at, holder, heir });
+            let basis = if owner == Some(holder) { Basis::OwnerWord } else { Basis::Releaser };
+            return (Some(holder), basis);
+        }
+        let index = self.part.row.len();
+        match owner {
+            Some(owner) => self.part.owners.push((lock, owner)),
+            None => self.part.open.push(Open { index, lock, waiter: slice.thread, end: slice.end }),
+        }
+        match owner {
+            Some(owner) => (Some(owner), Basis::OwnerWord),
+            None => (None, if wakeup.is_some() { Basis::Unknown } else { Basis::StillWaiting }),
+        }
+    }
+
+    /// `last` may have been ended in vain, if `next` waits for the same thing.
+    fn candidate(&mut self, last: &Last, next: &Slice) {
+        let (one, other) = (self.trace.wait(last.slice.wait), self.trace.wait(next.wait));
+        let Some(woken_by) = &last.woken_by else { return };
+        let same = one.object != 0 && one.process == other.process && thing(one) == thing(other);
+        let work = self.part.kind[last.index] == HoldKind::Work && one.reason == other.reason;
+        if same && work && last.ran_ns <= FALSE_RUN_MAX_NS {
+            let herd = (one.process.0, thing(one), woken_by.waker.0, woken_by.at);
+            self.part.falsely.push(Candidate { index: last.index, wakee: next.thread, herd });
+        }
+    }
+}
+
+/// What identifies the thing: a glibc condition variable has two futex words side by side that take turns.
+fn thing(wait: &Wait) -> u64 {
+    if wait.reason == WaitReason::Park { wait.object & !7 } else { wait.object }
+}
+
+/// The wakeup that ended this slice. Consumes the wakeups up to its end.
+fn ending(slice: &Slice, wakeups: &mut &[Wakeup]) -> Option<Wakeup> {
+    let mut last = None;
+    while let Some((wakeup, rest)) = wakeups.split_first() {
+        if wakeup.at > slice.end {
+            break;
+        }
+        last = Some(*wakeup);
+        *wakeups = rest;
+    }
+    last.filter(|wakeup| wakeup.at >= slice.start)
+}
+
+fn without_holder(kind: HoldKind, wakeup: Option<&Wakeup>) -> Basis {
+    match (kind, wakeup) {
+        (_, None) => Basis::StillWaiting,
+        (HoldKind::Sleep, Some(_)) => Basis::Timer,
+        (HoldKind::Stopped, Some(_)) => Basis::Unknown,
+        _ => Basis::Interrupt,
+    }
+}
+
+/// A thread did it: not an interrupt, nor an idle CPU's own doing.
+fn by_thread(trace: &Trace, wakeup: &Wakeup) -> bool {
+    wakeup.context == WakeContext::Thread
+        && trace.threads.get(wakeup.waker.index()).is_some_and(|thread| thread.tid != 0)
+}
+
+fn by_waker(
+    trace: &Trace,
+    kind: HoldKind,
+    slice: &Slice,
+    wakeup: Option<&Wakeup>,
+) -> (Option<ThreadId>, Basis) {
+    let Some(wakeup) = wakeup else { return (None, Basis::StillWaiting) };
+    match wakeup.context {
+        WakeContext::Timer => (None, Basis::Timer),
+        WakeContext::Thread if wakeup.waker == slice.thread => (None, Basis::Unknown),
+        WakeContext::Thread if by_thread(trace, wakeup) => match kind {
+            HoldKind::Join | HoldKind::Child => (Some(wakeup.waker), Basis::Exit),
+            _ => (Some(wakeup.waker), Basis::Waker),
+        },
+        _ => (None, Basis::Interrupt),
+    }
+}

@@ -1,0 +1,113 @@
+//! Who held each lock when, as far as somebody waited for it.
+//!
+//! A release that wakes a waiter ends a *tenure*: whoever released it had held it since the release before, or since
+//! it took it after that. While nobody waits, nothing is known, and nothing is asked.
+
+use holdup_events::{ThreadId, Timestamp};
+
+use super::Held;
+
+/// One release of a lock to a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tenure {
+    /// Which lock, as [`super::super::locks::LockIndex`] numbers them.
+    pub lock: u32,
+    /// When it was released: the tenure's end.
+    pub until: Timestamp,
+    /// Who released it.
+    pub holder: ThreadId,
+    /// Who was woken by that.
+    pub heir: ThreadId,
+}
+
+/// The tenures of all locks.
+#[derive(Clone, Debug, Default)]
+pub struct Tenures {
+    /// `of_lock[l]..of_lock[l + 1]` are the rows of lock `l`.
+    of_lock: Vec<u32>,
+    rows: Vec<Tenure>,
+    /// Who has each lock after its last release, as far as that is known.
+    last: Vec<Option<ThreadId>>,
+}
+
+impl Tenures {
+    /// From all releases in any order; `owners` are those that locks' own words named, for locks that nobody
+    /// released to a waiter.
+    pub(super) fn new(locks: usize, mut rows: Vec<Tenure>, owners: &[Option<ThreadId>]) -> Tenures {
+        rows.retain(|row| (row.lock as usize) < locks);
+        rows.sort_unstable();
+        let mut of_lock = vec![0u32; locks + 1];
+        for row in &rows {
+            of_lock[row.lock as usize + 1] += 1;
+        }
+        for lock in 0..locks {
+            of_lock[lock + 1] += of_lock[lock];
+        }
+        let mut last: Vec<Option<ThreadId>> =
+            (0..locks).map(|lock| owners.get(lock).copied().flatten()).collect();
+        for row in &rows {
+            last[row.lock as usize] = Some(row.heir);
+        }
+        Tenures { of_lock, rows, last }
+    }
+
+    /// The tenures of one lock, in time order.
+    pub fn of(&self, lock: u32) -> &[Tenure] {
+        match self.of_lock.get(lock as usize..lock as usize + 2) {
+            Some([from, to]) => &self.rows[*from as usize..*to as usize],
+            _ => &[],
+        }
+    }
+
+    /// Who held a lock just before `at`, if somebody waited for it then.
+    pub fn before(&self, lock: u32, at: Timestamp) -> Option<ThreadId> {
+        let rows = self.of(lock);
+        let row = rows.get(rows.partition_point(|row| row.until < at));
+        row.map_or_else(|| self.last.get(lock as usize).copied().flatten(), |row| Some(row.holder))
+    }
+
+    /// Who held a lock in `from..to`: pieces that tile it.
+    pub fn over(&self, lock: u32, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Held> + '_ {
+        let rows = self.of(lock);
+        let mut next = rows.partition_point(|row| row.until <= from);
+        let last = self.last.get(lock as usize).copied().flatten();
+        let mut at = from;
+        std::iter::from_fn(move || {
+            if at >= to {
+                return None;
+            }
+            let (end, holder) = match rows.get(next) {
+                Some(row) => (row.until.min(to), Some(row.holder)),
+                None => (to, last),
+            };
+            next += 1;
+            let held = Held { from: at, to: end, holder };
+            at = end;
+            Some(held)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenure(lock: u32, until: u64, holder: u32, heir: u32) -> Tenure {
+        Tenure { lock, until: Timestamp(until), holder: ThreadId(holder), heir: ThreadId(heir) }
+    }
+
+    #[test]
+    fn pieces_tile_and_the_heir_has_it_last() {
+        let rows = vec![tenure(0, 30, 2, 1), tenure(0, 10, 1, 2), tenure(1, 5, 9, 8)];
+        let tenures = Tenures::new(3, rows, &[None, None, Some(ThreadId(7))]);
+        let said: Vec<(u64, u64, Option<u32>)> = tenures
+            .over(0, Timestamp(4), Timestamp(40))
+            .map(|held| (held.from.0, held.to.0, held.holder.map(|id| id.0)))
+            .collect();
+        assert_eq!(said, [(4, 10, Some(1)), (10, 30, Some(2)), (30, 40, Some(1))]);
+        let whole: Vec<Held> = tenures.over(2, Timestamp(0), Timestamp(3)).collect();
+        assert_eq!(whole[0].holder, Some(ThreadId(7)), "by its word");
+        assert_eq!(tenures.before(1, Timestamp(5)), Some(ThreadId(9)));
+        assert_eq!(tenures.over(1, Timestamp(3), Timestamp(3)).count(), 0);
+    }
+}

@@ -1,0 +1,186 @@
+//! Room on the CPUs over time: how many threads ran, how many CPUs were idle, when nobody wanted to run.
+//!
+//! In equal steps, so that any set of waits can be weighed without another walk through time: what the
+//! waiting would have cost less if the waiters had run on CPUs that were idle. It judges nothing.
+
+use holdup_events::tables::Slice;
+use holdup_events::{Duration, ThreadId, Timestamp, Trace};
+
+use super::occupancy::Stall;
+use super::parallelism::Parallelism;
+use crate::charge::Charge;
+
+/// Steps of a recording: few enough to be nothing beside the slices, many enough that what a step holds
+/// mostly overlaps.
+const STEPS: u64 = 1 << 14;
+
+/// What the program and the CPUs did in each step.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    start: Timestamp,
+    step: Duration,
+    /// Number of the first element of `steps`.
+    first: u64,
+    steps: Vec<Step>,
+}
+
+/// One step. All in thread- or CPU-nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Step {
+    /// The program's threads ran.
+    own: f64,
+    /// CPUs ran nobody.
+    idle: f64,
+    /// Wall time in which no thread of the program ran or wanted to.
+    quiet: f64,
+}
+
+impl Room {
+    /// Nothing known yet of a window that starts at `from`.
+    pub fn new(trace: &Trace, from: Timestamp) -> Room {
+        let step = Duration(trace.wall().0.div_ceil(STEPS).max(1));
+        let first = from.since(trace.start()).0 / step.0;
+        Room { start: trace.start(), step, first, steps: Vec::new() }
+    }
+
+    /// In `start..end`, `runs` of the program's threads ran, `idle` CPUs were idle, and `wanting` of its threads
+    /// ran or wanted to.
+    pub fn add(&mut self, start: Timestamp, end: Timestamp, (runs, idle, wanting): (u32, u32, u32)) {
+        let mut at = start.since(self.start).0;
+        let to = end.since(self.start).0;
+        while at < to {
+            let number = at / self.step.0;
+            let until = to.min((number + 1) * self.step.0);
+            let ns = (until - at) as f64;
+            let step = self.slot(number);
+            step.own += ns * f64::from(runs);
+            step.idle += ns * f64::from(idle);
+            step.quiet += if wanting == 0 { ns } else { 0.0 };
+            at = until;
+        }
+    }
+
+    /// Adds what another window knows; windows come in time order.
+    pub fn merge(&mut self, other: Room) {
+        for (index, more) in other.steps.into_iter().enumerate() {
+            let step = self.slot(other.first + index as u64);
+            step.own += more.own;
+            step.idle += more.idle;
+            step.quiet += more.quiet;
+        }
+    }
+
+    fn slot(&mut self, number: u64) -> &mut Step {
+        let index = number.saturating_sub(self.first) as usize;
+        if self.steps.len() <= index {
+            self.steps.resize(index + 1, Step::default());
+        }
+        &mut self.steps[index]
+    }
+
+    /// What it would save if the charged slices' threads had run on the CPUs that were idle meanwhile.
+    ///
+    /// As [`Stall`] says, but with means over a step: what is exact there is nearly so here.
+    pub fn stall(&self, trace: &Trace, charge: &Charge) -> Stall {
+        let waiting = self.waiting(trace, charge);
+        let chance = |(step, waiting): (&Step, &f64)| {
+            if *waiting > 0.0 { (step.idle / waiting).min(1.0) } else { 0.0 }
+        };
+        let chances: Vec<f64> = self.steps.iter().zip(&waiting).map(chance).collect();
+        let saved = self.steps.iter().zip(&waiting).map(|(step, waiting)| {
+            let more = waiting.min(step.idle);
+            if more > 0.0 {
+                self.step.0 as f64 * (more / (step.own + more)).min(more / self.step.0 as f64)
+            } else {
+                0.0
+            }
+        });
+        let saved_ns = saved.sum();
+        self.share_out(trace, charge, &chances, saved_ns)
+    }
+
+    /// What it would save if the charged slices did not hold up a program of which nobody wants to run
+    /// meanwhile: waits for the clock, in which no CPU could help.
+    pub fn stall_quiet(&self, trace: &Trace, charge: &Charge) -> Stall {
+        let waiting = self.waiting(trace, charge);
+        let quiet = |(step, waiting): (&Step, &f64)| step.quiet.min(*waiting);
+        let saved_ns = self.steps.iter().zip(&waiting).map(quiet).sum();
+        let share = |(step, waiting): (&Step, &f64)| {
+            if *waiting > 0.0 { (step.quiet / self.step.0 as f64).min(1.0) } else { 0.0 }
+        };
+        let shares: Vec<f64> = self.steps.iter().zip(&waiting).map(share).collect();
+        self.share_out(trace, charge, &shares, saved_ns)
+    }
+
+    /// The charged time in each step (thread-ns).
+    fn waiting(&self, trace: &Trace, charge: &Charge) -> Vec<f64> {
+        let count = self.steps.len();
+        let (mut part, mut begun) = (vec![0.0; count], vec![0.0; count + 1]);
+        for slice in charge.slices(trace) {
+            let (from, to) = self.places(&slice);
+            let (first, last) = (from as usize, to as usize);
+            if last >= count {
+                continue;
+            }
+            if first == last {
+                part[first] += to - from;
+                continue;
+            }
+            part[first] += (first + 1) as f64 - from;
+            part[last] += to - last as f64;
+            begun[first + 1] += 1.0;
+            begun[last] -= 1.0;
+        }
+        let mut whole = 0.0;
+        let step = self.step.0 as f64;
+        let sum = |(part, begun): (f64, f64)| {
+            whole += begun;
+            (part + whole) * step
+        };
+        part.into_iter().zip(begun).map(sum).collect()
+    }
+
+    /// Where a slice begins and ends, in steps.
+    fn places(&self, slice: &Slice) -> (f64, f64) {
+        let place = |at: Timestamp| at.since(self.start).0 as f64 / self.step.0 as f64;
+        let end = (self.steps.len() as f64 - 1e-9).max(0.0);
+        (place(slice.start).min(end), place(slice.end).min(end))
+    }
+
+    /// Credits each thread with its charged time, weighed by what each step counts.
+    fn share_out(&self, trace: &Trace, charge: &Charge, weights: &[f64], saved_ns: f64) -> Stall {
+        let mut before = Vec::with_capacity(weights.len() + 1);
+        let mut sum = 0.0;
+        for weight in weights {
+            before.push(sum);
+            sum += weight;
+        }
+        before.push(sum);
+        let until = |place: f64| {
+            let whole = place as usize;
+            let part = (place - whole as f64) * weights.get(whole).copied().unwrap_or(0.0);
+            before.get(whole).copied().unwrap_or(sum) + part
+        };
+        let mut stall = Stall { saved_ns, ..Stall::default() };
+        for slice in charge.slices(trace) {
+            let (from, to) = self.places(&slice);
+            let ns = (until(to) - until(from)) * self.step.0 as f64;
+            stall.credit(slice.thread, ns);
+        }
+        stall
+    }
+}
+
+/// Share of the wall time that running less by `ns` in all would save at most (ns): the program runs on as many
+/// CPUs at once as it does.
+pub fn wall_of_running(parallelism: &Parallelism, running_ns: u64, ns: f64) -> f64 {
+    let any_ran: u64 = parallelism.running_ns.iter().skip(1).sum();
+    ns / running_ns.max(1) as f64 * any_ran as f64
+}
+
+/// The threads that `stall` credits, the most first.
+pub fn ranked(stall: &Stall) -> Vec<(ThreadId, f64)> {
+    let mut threads: Vec<(ThreadId, f64)> = stall.by_thread.iter().map(|(id, ns)| (*id, *ns)).collect();
+    threads.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    threads
+}

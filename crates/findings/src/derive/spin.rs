@@ -1,0 +1,295 @@
+//! Where threads wait by running, what they ask, and what the rest of the program did meanwhile.
+//!
+//! Sampled: a sample in a loop that only waits ([`holdup_events::tables::FrameSpin`]) stands for its share of the
+//! thread's running time. Who ends such a wait leaves no record; who ran at those moments and worked, or wanted to
+//! run and had no CPU, is what can be told.
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdup_events::tables::{FrameSpin, SampleRow, Slice, ThreadState};
+use holdup_events::{FrameId, ProcessId, ThreadId, Timestamp, Trace};
+
+use super::class::Class;
+use super::ledger::Ledger;
+use super::occupancy::Stall;
+use super::on_cpu::SampleClasses;
+use super::own_places::{OwnFrames, Places};
+use super::split::share_error;
+use super::timelines::Timelines;
+
+/// One loop that waits: a place of one process.
+#[derive(Clone, Debug, Default)]
+pub struct SpinUse {
+    /// The function with the loop.
+    pub function: String,
+    /// The function of the program that waits there; empty if that is the same or no stack tells.
+    pub caller: String,
+    /// Name of the variable that is asked, where the code names one; else empty.
+    pub watches: String,
+    /// How it waits.
+    pub how: FrameSpin,
+    /// Whose.
+    pub process: ProcessId,
+    /// Samples in it.
+    pub samples: u64,
+    /// Running time spent in it (ns, sampled).
+    pub ns: u64,
+    /// One standard error of that (ns).
+    pub error_ns: u64,
+    /// The same by thread, the most first.
+    pub by_thread: Vec<(ThreadId, u64)>,
+    /// What the process's other threads did in those moments.
+    pub meanwhile: Meanwhile,
+    /// What the wait cost.
+    pub stall: Stall,
+    /// Samples in it, the first of each of the longest uninterrupted rows: thread, first, last.
+    pub longest: Vec<(ThreadId, Timestamp, Timestamp)>,
+}
+
+/// Of the samples in one loop, what others did at that moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meanwhile {
+    /// Samples that were looked at.
+    pub samples: u64,
+    /// In which another thread ran and worked; by thread, the most first, at most [`NAMED_MAX`].
+    pub worked: Vec<(ThreadId, u64)>,
+    /// In which no other worked, but one wanted to and had no CPU.
+    pub starved: u64,
+    /// By the thread that wanted to, the most first, at most [`NAMED_MAX`].
+    pub wanted: Vec<(ThreadId, u64)>,
+    /// In which no other worked or wanted to.
+    pub nobody: u64,
+}
+
+/// Threads that [`Meanwhile`] names.
+pub const NAMED_MAX: usize = 8;
+/// Rows in [`SpinUse::longest`].
+const LONGEST_MAX: usize = 10;
+/// Moments that are looked at: more make no figure surer than the samples themselves are.
+const MOMENTS_MAX: usize = 20_000;
+/// Threads that are looked at in each.
+const THREADS_MAX: usize = 256;
+
+/// Which loop a sample is in: place, caller's place, and process.
+type Key = (ProcessId, FrameId, Option<FrameId>);
+
+/// Derives every loop, the costliest first.
+pub fn derive(trace: &Trace, ledger: &Ledger, timelines: &Timelines) -> Vec<SpinUse> {
+    let classes = SampleClasses::new(trace);
+    let found = Spins::collect(trace, ledger, &classes);
+    let moments: usize = found.loops.values().map(|one| one.samples.len()).sum();
+    let every = moments.div_ceil(MOMENTS_MAX).max(1);
+    let mut around = Around::new(trace, ledger, &classes);
+    let mut spins = Vec::new();
+    for (key, one) in found.loops {
+        let mut spin = one.finish(trace, key, ledger);
+        spin.meanwhile = around.meanwhile(one.samples.iter().step_by(every).map(|(sample, _)| sample));
+        spin.stall = stall(&one.samples, timelines);
+        spins.push(spin);
+    }
+    spins.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.function.cmp(&b.function)));
+    spins
+}
+
+/// Samples of one loop, with the running time (ns) that each stands for.
+#[derive(Default)]
+struct Loop {
+    frame: Option<FrameId>,
+    samples: Vec<(SampleRow, f64)>,
+    how: FrameSpin,
+}
+
+struct Spins {
+    loops: BTreeMap<Key, Loop>,
+}
+
+impl Spins {
+    fn collect(trace: &Trace, ledger: &Ledger, classes: &SampleClasses) -> Spins {
+        let own = OwnFrames::new(trace);
+        let mut places = Places::new(trace, &own);
+        let mut functions = Functions::default();
+        let mut loops: BTreeMap<Key, Loop> = BTreeMap::new();
+        for thread in &ledger.threads {
+            let samples = super::samples_of(trace, thread.thread);
+            let spinning = samples.iter().filter(|sample| classes.of(sample) == Class::Spin);
+            let count = spinning.clone().count();
+            if count == 0 {
+                continue;
+            }
+            let each = thread.classes[Class::Spin as usize] as f64 / count as f64;
+            let process = trace.threads[thread.thread.index()].process;
+            for sample in spinning {
+                let Some(frame) = user_leaf(trace, sample) else { continue };
+                let key = (process, functions.of(trace, frame), places.of(sample.stack));
+                let one = loops.entry(key).or_default();
+                one.frame = one.frame.or(Some(frame).filter(|frame| is_named(trace, *frame)));
+                one.how = one.how.max(classes.spin(sample));
+                one.samples.push((*sample, each));
+            }
+        }
+        Spins { loops }
+    }
+}
+
+/// A function has as many frames as places in it were seen: the first stands for all.
+#[derive(Default)]
+struct Functions<'a> {
+    first: HashMap<(&'a str, &'a str, u64), FrameId>,
+}
+
+impl<'a> Functions<'a> {
+    fn of(&mut self, trace: &'a Trace, id: FrameId) -> FrameId {
+        let Some(frame) = trace.frames.get(id.index()) else { return id };
+        // Without a name the function's start tells.
+        let start = frame.offset.wrapping_sub(frame.function_offset);
+        let start = if frame.function.is_empty() { start } else { 0 };
+        *self.first.entry((frame.module.as_str(), frame.function.as_str(), start)).or_insert(id)
+    }
+}
+
+/// The first frame that is not the kernel's.
+fn user_leaf(trace: &Trace, sample: &SampleRow) -> Option<FrameId> {
+    let mut frames = trace.stack_frames(sample.stack);
+    let is_kernel = |id: &FrameId| {
+        let frame = trace.frames.get(id.index());
+        frame.is_some_and(|frame| frame.kind == holdup_events::tables::FrameKind::Kernel)
+    };
+    let first = frames.next()?;
+    if is_kernel(&first) { frames.find(|id| !is_kernel(id)).or(Some(first)) } else { Some(first) }
+}
+
+fn is_named(trace: &Trace, id: FrameId) -> bool {
+    trace.frames.get(id.index()).is_some_and(|frame| !frame.watches.is_empty())
+}
+
+impl Loop {
+    fn finish(&self, trace: &Trace, (process, place, caller): Key, ledger: &Ledger) -> SpinUse {
+        let ns: f64 = self.samples.iter().map(|(_, ns)| ns).sum();
+        let share = share_error(self.samples.len() as u64, ledger.samples);
+        let mut by_thread: BTreeMap<ThreadId, f64> = BTreeMap::new();
+        for (sample, ns) in &self.samples {
+            *by_thread.entry(sample.thread).or_default() += ns;
+        }
+        let mut by_thread: Vec<(ThreadId, u64)> =
+            by_thread.into_iter().map(|(thread, ns)| (thread, ns.round() as u64)).collect();
+        by_thread.sort_by_key(|(thread, ns)| (std::cmp::Reverse(*ns), *thread));
+        let function = trace.frame_name(place);
+        let caller = caller.map(|caller| trace.frame_name(caller)).filter(|caller| *caller != function);
+        let watched = self.frame.and_then(|frame| trace.frames.get(frame.index()));
+        SpinUse {
+            function,
+            caller: caller.unwrap_or_default(),
+            watches: watched.map_or(String::new(), |frame| frame.watches.clone()),
+            how: self.how,
+            process,
+            samples: self.samples.len() as u64,
+            ns: ns.round() as u64,
+            error_ns: (share * ledger.running_ns() as f64).round() as u64,
+            by_thread,
+            longest: longest(trace, &self.samples),
+            ..SpinUse::default()
+        }
+    }
+}
+
+/// The longest rows of samples of one thread without another between.
+fn longest(trace: &Trace, samples: &[(SampleRow, f64)]) -> Vec<(ThreadId, Timestamp, Timestamp)> {
+    let gap_max_ns = 2 * trace.manifest.sample_period_ns.max(1);
+    let mut rows: Vec<(ThreadId, Timestamp, Timestamp)> = Vec::new();
+    for (sample, _) in samples {
+        match rows.last_mut() {
+            Some((thread, _, last)) if *thread == sample.thread && sample.at.since(*last).0 <= gap_max_ns => {
+                *last = sample.at;
+            }
+            _ => rows.push((sample.thread, sample.at, sample.at)),
+        }
+    }
+    rows.sort_by_key(|(thread, from, to)| (std::cmp::Reverse(to.since(*from)), *from, *thread));
+    rows.truncate(LONGEST_MAX);
+    rows
+}
+
+/// The wall time that would have been saved if each spinning thread had worked instead, and the work were spread
+/// evenly over those that ran: a spinning thread's share of who runs at that moment.
+fn stall(samples: &[(SampleRow, f64)], timelines: &Timelines) -> Stall {
+    let mut stall = Stall::default();
+    for (sample, ns) in samples {
+        let own = timelines
+            .iter()
+            .filter(|(_, timeline)| timeline.at(sample.at).is_some_and(|stretch| stretch.own()));
+        stall.saved_ns += ns / own.count().max(1) as f64;
+        *stall.by_thread.entry(sample.thread).or_default() += ns;
+    }
+    stall
+}
+
+/// What threads did at given moments.
+struct Around<'a> {
+    trace: &'a Trace,
+    classes: &'a SampleClasses,
+    /// Of each process, the threads that ran most.
+    threads: BTreeMap<ProcessId, Vec<ThreadId>>,
+}
+
+impl<'a> Around<'a> {
+    fn new(trace: &'a Trace, ledger: &Ledger, classes: &'a SampleClasses) -> Around<'a> {
+        let mut ran: Vec<_> = ledger.threads.iter().collect();
+        ran.sort_by_key(|thread| (std::cmp::Reverse(thread.running_ns()), thread.thread));
+        let mut threads: BTreeMap<ProcessId, Vec<ThreadId>> = BTreeMap::new();
+        for thread in ran {
+            let list = threads.entry(trace.threads[thread.thread.index()].process).or_default();
+            if list.len() < THREADS_MAX {
+                list.push(thread.thread);
+            }
+        }
+        Around { trace, classes, threads }
+    }
+
+    fn meanwhile<'s>(&mut self, samples: impl Iterator<Item = &'s SampleRow>) -> Meanwhile {
+        let mut sums = Meanwhile::default();
+        let (mut worked, mut wanted) = (BTreeMap::new(), BTreeMap::new());
+        for sample in samples {
+            sums.samples += 1;
+            let process = self.trace.threads[sample.thread.index()].process;
+            let others = self.threads.get(&process).into_iter().flatten().copied();
+            let (mut working, mut wanting) = (0u64, 0u64);
+            for other in others.filter(|other| *other != sample.thread) {
+                let Some(slice) = self.slice(other, sample.at) else { continue };
+                if slice.state.waits_for_cpu() {
+                    wanting += 1;
+                    *wanted.entry(other).or_insert(0u64) += 1;
+                } else if slice.state == ThreadState::Running && !self.spins(other, &slice, sample.at) {
+                    working += 1;
+                    *worked.entry(other).or_insert(0u64) += 1;
+                }
+            }
+            sums.starved += u64::from(working == 0 && wanting > 0);
+            sums.nobody += u64::from(working == 0 && wanting == 0);
+        }
+        (sums.worked, sums.wanted) = (ranked(worked), ranked(wanted));
+        sums
+    }
+
+    fn slice(&self, thread: ThreadId, at: Timestamp) -> Option<Slice> {
+        let row = self.trace.slices.covering(thread, at)?;
+        Some(self.trace.slices.at(thread, row))
+    }
+
+    /// By the sample of that slice nearest to the moment; without any it works.
+    fn spins(&self, thread: ThreadId, slice: &Slice, at: Timestamp) -> bool {
+        let samples = super::samples_of(self.trace, thread);
+        let behind = samples.partition_point(|sample| sample.at < at);
+        let near = [behind.checked_sub(1), Some(behind)].into_iter().flatten();
+        let near = near.filter_map(|row| samples.get(row));
+        let inside = near.filter(|sample| slice.start <= sample.at && sample.at <= slice.end);
+        let nearest = inside.min_by_key(|sample| sample.at.0.abs_diff(at.0));
+        nearest.is_some_and(|sample| self.classes.of(sample) == Class::Spin)
+    }
+}
+
+fn ranked(counts: BTreeMap<ThreadId, u64>) -> Vec<(ThreadId, u64)> {
+    let mut ranked: Vec<(ThreadId, u64)> = counts.into_iter().collect();
+    ranked.sort_by_key(|(thread, count)| (std::cmp::Reverse(*count), *thread));
+    ranked.truncate(NAMED_MAX);
+    ranked
+}

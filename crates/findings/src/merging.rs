@@ -1,0 +1,142 @@
+//! Findings that are one cause seen twice become one: the root is kept, the symptom becomes its evidence.
+//!
+//! Which may be whose symptom is a table of rules. Whether it is, is decided by the slices that both charge:
+//! most of the symptom's lost time must be the root's, too.
+
+use holdup_events::Trace;
+
+use crate::charge::Charge;
+use crate::finding::{Confidence, Finding};
+use crate::scene::EVIDENCE_MAX;
+use crate::wording::percent;
+
+/// A finding with the slices that it charges.
+#[derive(Clone, Debug)]
+pub struct Charged {
+    /// What the rule says.
+    pub finding: Finding,
+    /// The slices that its cost is made of; none if it is not made of slices, or if the rule does not say.
+    pub charge: Charge,
+}
+
+impl From<Finding> for Charged {
+    fn from(finding: Finding) -> Charged {
+        Charged { finding, charge: Charge::default() }
+    }
+}
+
+/// A finding that became evidence of another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Symptom {
+    /// Whose: an index into the findings.
+    pub root: usize,
+    /// The share of its lost time that the root charges, too.
+    pub shared: f64,
+    /// What its rule said.
+    pub finding: Finding,
+}
+
+/// Which rule's finding (first) may explain which other's (second), and why.
+const RELATIONS: &[(&str, &str)] = &[
+    // Handing to and fro looks as if one worked while the other waits.
+    ("wakeup-ping-pong", "serial-section"),
+    // A quota that is used up makes queues.
+    ("cpu-throttled", "oversubscription"),
+    // A clock that all wait for.
+    ("poll-loop", "oversleep"),
+    ("oversleep", "serial-section"),
+    ("delayed-ack", "oversleep"),
+];
+
+/// A symptom's lost time must be the root's by this share; the rest would not be explained.
+const SHARED_MIN: f64 = 0.6;
+
+/// Merges ranked findings. The ranks of those that are kept do not change.
+pub fn merge(trace: &Trace, found: Vec<Charged>) -> (Vec<Finding>, Vec<Symptom>) {
+    let roots: Vec<Option<(usize, f64)>> =
+        (0..found.len()).map(|index| root_of(trace, &found, index)).collect();
+    let last_root = |mut index: usize| {
+        for _ in 0..found.len() {
+            match roots[index] {
+                Some((root, _)) => index = root,
+                None => break,
+            }
+        }
+        index
+    };
+    let kept: Vec<usize> = (0..found.len()).filter(|index| last_root(*index) == *index).collect();
+    let mut findings: Vec<Finding> = kept.iter().map(|index| found[*index].finding.clone()).collect();
+    let mut symptoms = Vec::new();
+    for (index, charged) in found.iter().enumerate() {
+        let Some((_, shared)) = roots[index] else { continue };
+        let Some(root) = kept.iter().position(|kept| *kept == last_root(index)) else { continue };
+        show(&mut findings[root], &charged.finding, shared);
+        symptoms.push(Symptom { root, shared, finding: charged.finding.clone() });
+    }
+    (findings, symptoms)
+}
+
+/// Whose symptom the finding is, if it is one: the root that shares most of its lost time.
+fn root_of(trace: &Trace, found: &[Charged], index: usize) -> Option<(usize, f64)> {
+    let symptom = &found[index];
+    if symptom.charge.is_empty() {
+        return None;
+    }
+    let mut best: Option<(usize, f64)> = None;
+    for (other, root) in found.iter().enumerate() {
+        let related = RELATIONS.contains(&(root.finding.rule, symptom.finding.rule));
+        if other == index || !related || root.charge.is_empty() || !outweighs(root, symptom) {
+            continue;
+        }
+        let shared = symptom.charge.shared_ns(trace, &root.charge) as f64 / symptom.charge.ns() as f64;
+        if shared >= SHARED_MIN && best.is_none_or(|(_, most)| shared > most) {
+            best = Some((other, shared));
+        }
+    }
+    best
+}
+
+/// A hint explains nothing that is surer; of one rule's findings, only one that charges more explains another.
+fn outweighs(root: &Charged, symptom: &Charged) -> bool {
+    let sure = root.finding.confidence >= symptom.finding.confidence.min(Confidence::Medium);
+    let same_rule = root.finding.rule == symptom.finding.rule;
+    sure && (!same_rule || root.charge.ns() > symptom.charge.ns())
+}
+
+/// Tells of the symptom in the root's own words and rows.
+fn show(root: &mut Finding, symptom: &Finding, shared: f64) {
+    root.summary.push(format!(
+        "Seen also as {} of {}: {} of what that costs is this.",
+        symptom.rule,
+        symptom.subject,
+        percent(shared)
+    ));
+    let room = EVIDENCE_MAX.saturating_sub(root.evidence.len()).max(2);
+    root.evidence.extend(symptom.evidence.iter().take(room).cloned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules;
+
+    #[test]
+    fn relations_name_rules_and_lead_to_an_end() {
+        let known: Vec<&str> = rules::all().iter().map(|rule| rule.name).collect();
+        for (root, symptom) in RELATIONS {
+            assert!(known.contains(root) && known.contains(symptom), "{root} {symptom}");
+        }
+        for (root, symptom) in RELATIONS.iter().filter(|(root, symptom)| root != symptom) {
+            assert!(!reaches(symptom, root, RELATIONS.len()), "{root} and {symptom} explain each other");
+        }
+    }
+
+    fn reaches(from: &str, to: &str, steps: usize) -> bool {
+        from == to
+            || (steps > 0
+                && RELATIONS
+                    .iter()
+                    .filter(|(root, symptom)| *root == from && root != symptom)
+                    .any(|(_, symptom)| reaches(symptom, to, steps - 1)))
+    }
+}

@@ -1,0 +1,101 @@
+//! # cpu-stolen: the hypervisor gives the CPUs to somebody else
+//!
+//! ## What it sees
+//! Running time of the program's threads that the kernel did not account to them: the virtual CPU was not on a
+//! real one.
+//!
+//! ## Why it hurts
+//! The program runs, so no scheduler here can help, but it gets on more slowly. A thread that loses its virtual
+//! CPU while it holds a lock, or on its way to a barrier, holds up all the others too.
+//!
+//! ## How it decides
+//! It compares the wall time of each running slice with what the kernel accounted for it. The upper end of the
+//! gain is that all running had been shorter by the stolen share; the lower end is what the active thread that
+//! lost least would have saved.
+//!
+//! ## What to do
+//! Use an instance that does not share its CPUs, or one whose CPU credits are not used up; start fewer threads
+//! than there are virtual CPUs; measure at another time.
+//!
+//! ## Blind spots
+//! A hypervisor that does not tell its guests of stolen time leaves none to see. Virtual CPUs that are threads of
+//! one core slow each other down without a trace. What waiting threads lose by a holder's stolen time is charged to
+//! the lock.
+//!
+//! ## References
+//! Linux `proc_stat(5)` (`steal`), `Documentation/virt/kvm/x86/msr.rst` (steal time).
+
+use holdup_events::Duration;
+
+use super::{Info, Verdict};
+use crate::derive::class::Class;
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "cpu-stolen",
+    summary: "The hypervisor gives CPUs to others while the program's threads are on them",
+};
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    let ledger = &scene.derived.ledger;
+    let stolen_ns = ledger.of(Class::Stolen);
+    let high = scene.of_wall_if_run(stolen_ns as f64 * share_that_ran(scene));
+    if high < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let stolen = |thread: &&crate::derive::ledger::ThreadLedger| thread.classes[Class::Stolen as usize];
+    let active = scene.active(|_| 0.0);
+    let least = active.iter().map(stolen).min().unwrap_or(0);
+    let Some(most) = active.iter().max_by_key(|thread| (stolen(thread), std::cmp::Reverse(thread.thread)))
+    else {
+        return Ok(Vec::new());
+    };
+    let cpus = scene.derived.cpus.iter().filter(|cpu| cpu.stolen_ns > 0).count();
+    Ok(vec![Finding {
+        rule: INFO.name,
+        subject: format!("{}, most of all {}", count(cpus as u64, "CPU"), thread(scene.trace, most.thread)),
+        summary: vec![format!(
+            "Of the time on CPUs, {} ({}) was given to others by the hypervisor.",
+            time(stolen_ns),
+            percent(stolen_ns as f64 / (stolen_ns + ledger.running_ns()).max(1) as f64),
+        )],
+        cost_ns: stolen_ns,
+        gain: Gain { low: scene.of_wall(least as f64).min(high), high },
+        confidence: scene.confidence(Confidence::High),
+        evidence: evidence(scene),
+        advice: vec![
+            "Run on CPUs that are not shared (a dedicated instance, pinned virtual CPUs)".into(),
+            "Or start fewer threads than there are virtual CPUs".into(),
+        ],
+    }])
+}
+
+/// Of the time on CPUs, the share that was not stolen: stolen time is part of what the wall clock saw running.
+fn share_that_ran(scene: &Scene) -> f64 {
+    let ledger = &scene.derived.ledger;
+    let running = ledger.running_ns() as f64;
+    running / (running + ledger.of(Class::Stolen) as f64).max(1.0)
+}
+
+/// The slices that lost most.
+fn evidence(scene: &Scene) -> Vec<Evidence> {
+    let own = |thread: holdup_events::ThreadId| {
+        scene.trace.threads.get(thread.index()).is_some_and(|thread| thread.target)
+    };
+    let mut steals: Vec<_> = scene.trace.steals.iter().filter(|steal| own(steal.thread)).collect();
+    steals.sort_by_key(|steal| (std::cmp::Reverse(steal.stolen), steal.slice_start, steal.thread));
+    let row = |steal: &&holdup_events::tables::Steal| {
+        let row = scene.trace.slices.covering(steal.thread, steal.slice_start);
+        let length = row.map_or(Duration(0), |row| scene.trace.slices.at(steal.thread, row).duration());
+        Evidence {
+            table: "slices",
+            thread: steal.thread,
+            start: steal.slice_start,
+            duration: length,
+            note: format!("of this, {} was stolen", time(steal.stolen.0)),
+        }
+    };
+    steals.iter().take(EVIDENCE_MAX).map(row).collect()
+}

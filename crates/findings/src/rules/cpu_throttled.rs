@@ -1,0 +1,77 @@
+//! # cpu-throttled: the cgroup's CPU quota is used up and threads must pause
+//!
+//! ## What it sees
+//! Threads that could run but may not, because their control group has used its CPU time of this period
+//! (`cpu.max`).
+//!
+//! ## Why it hurts
+//! The quota is one sum for all threads. Many threads on many CPUs use it up in the first part of a period
+//! (100 ms by default), then all of them stand still until the next, locks held or not: latencies jump by tens
+//! of milliseconds while the machine looks idle.
+//!
+//! ## How it decides
+//! It adds up the throttled time. The upper end of the gain is that those threads had run on the CPUs that were
+//! idle meanwhile; the lower end is what the active thread that was throttled least would have saved.
+//!
+//! ## What to do
+//! Raise the quota (`cpu.max`, the container's CPU limit), or start no more threads than the quota divided by the
+//! period allows CPUs: then the work is spread over the period. A shorter period makes the pauses shorter.
+//!
+//! ## Blind spots
+//! Only throttling of threads that were on a CPU, or came to one, is seen. What the quota is, is not recorded.
+//!
+//! ## References
+//! Linux `Documentation/scheduler/sched-bwc.rst`, `cgroups(7)`. Indeed Engineering: Unthrottled (2019).
+
+use holdup_events::tables::ThreadState;
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::derive::room;
+use crate::finding::{Confidence, Finding};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "cpu-throttled",
+    summary: "The control group's CPU quota is used up and threads must pause",
+};
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let throttled_ns = scene.derived.ledger.run_queue.throttled_ns;
+    if scene.of_wall(throttled_ns as f64) < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let charge = Charge::of(scene.trace, |slice| slice.state == ThreadState::Throttled);
+    let stall = scene.stall(&charge);
+    let threads = room::ranked(&stall);
+    let finding = Finding {
+        rule: INFO.name,
+        subject: match threads.first() {
+            Some((worst, _)) => format!(
+                "{}, most of all {}",
+                count(threads.len() as u64, "thread"),
+                thread(scene.trace, *worst)
+            ),
+            None => count(threads.len() as u64, "thread"),
+        },
+        summary: vec![format!(
+            "Threads could run but were throttled for {} ({} of their time), {}, {} each on average.",
+            time(throttled_ns),
+            percent(scene.of_thread_time(throttled_ns)),
+            count(charge.count(), "pause"),
+            time(throttled_ns / charge.count().max(1)),
+        )],
+        cost_ns: throttled_ns,
+        gain: scene.gain(&stall, |_, waited| waited),
+        confidence: scene.confidence(Confidence::High),
+        evidence: scene.longest_of(&charge, |_| "throttled: its group's quota is used up".to_owned()),
+        advice: vec![
+            "Raise the group's CPU quota (cpu.max, the container's CPU limit)".into(),
+            "Or start no more threads than the quota divided by its period".into(),
+        ],
+    };
+    Ok(vec![Charged { finding, charge }])
+}

@@ -1,0 +1,86 @@
+//! # oversleep: the program sleeps by the clock while nothing else goes on
+//!
+//! ## What it sees
+//! Threads in a sleep that they asked for (`nanosleep`, a timer, a wait that only its time-out ended), again and
+//! again, while no thread of the program runs or wants to.
+//!
+//! ## Why it hurts
+//! A pause of fixed length is either too long or too short: a back-off, a retry after a while, a rate held by
+//! sleeping between items. Each one costs its length, and more: the kernel ends it up to 50 µs late, and the
+//! thread must be woken and find its caches again.
+//!
+//! ## How it decides
+//! It adds up the sleeps of threads that sleep often, as far as nobody of the program wanted to run meanwhile.
+//! That is the upper end of the gain; the lower end is 0, for a sleep may be meant. Threads that only look and
+//! sleep again are poll-loop's. It is a hint only if the program does little at all, or waits for the outside
+//! world most of the time.
+//!
+//! ## What to do
+//! Wait for what the sleep is waiting for; put work in between; let the first retries come at once and only later
+//! ones after a pause.
+//!
+//! ## Blind spots
+//! A rate limit that is wanted looks the same. What was asked for is not recorded, so a sleep that ends late is
+//! not told from a long one. A few long sleeps are taken to be meant, and say nothing.
+//!
+//! ## References
+//! Linux `nanosleep(2)`, `prctl(2)` (`PR_SET_TIMERSLACK`).
+
+use holdup_events::ThreadId;
+
+use super::{ChargedVerdict, Info, poll_loop};
+use crate::derive::clocked::{self, Clocked};
+use crate::derive::room;
+use crate::finding::{Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "oversleep",
+    summary: "Threads sleep by the clock, again and again, while nothing else goes on",
+};
+
+/// A few sleeps are meant.
+const SLEEPS_MIN: u64 = 10;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let often = |one: &Clocked| one.sleeps >= SLEEPS_MIN && !poll_loop::is_it(one);
+    let sleeping: Vec<Clocked> = clocked::derive(scene.trace).into_iter().filter(often).collect();
+    let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
+    let charge = clocked::charge(scene.trace, sleeps);
+    let stall = scene.stall_quiet(&charge);
+    let high = scene.of_wall(stall.saved_ns).clamp(0.0, 1.0);
+    if high < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let Some((worst, _)) = room::ranked(&stall).first().copied() else { return Ok(Vec::new()) };
+    let times: u64 = sleeping.iter().map(|one| one.sleeps).sum();
+    let sleep_ns: u64 = sleeping.iter().map(|one| one.sleep_ns).sum();
+    let mut summary = vec![format!(
+        "For {} ({} of the run) threads slept while none of the program wanted to run: {}, {} each on average.",
+        time(stall.saved_ns as u64),
+        percent(high),
+        count(times, "sleep"),
+        time(sleep_ns / times.max(1)),
+    )];
+    summary.extend(scene.waits_come_from(|slice| sleeps(slice.thread) && scene.class(slice) == Some(SLEEP)));
+    let finding = Finding {
+        rule: INFO.name,
+        subject: thread(scene.trace, worst),
+        summary,
+        cost_ns: stall.by_thread.values().sum::<f64>() as u64,
+        gain: Gain { low: 0.0, high },
+        confidence: scene.confidence(poll_loop::sure(scene, sleeps)),
+        evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
+        advice: vec![
+            "Wait for what the sleep is there for (an event, an answer, room in a queue), not for a time"
+                .into(),
+            "Retry at once first, and pause only after several failures".into(),
+        ],
+    };
+    Ok(vec![Charged { finding, charge }])
+}
+
+const SLEEP: crate::derive::class::Class = crate::derive::class::Class::Sleep;

@@ -1,0 +1,125 @@
+//! # poll-loop: a thread looks again and again whether there is something to do
+//!
+//! ## What it sees
+//! Threads that a clock wakes (a sleep, or a time-out of a wait), that run for a moment, then sleep for the same
+//! thing again; how often, and how long nobody else of the program wanted to run meanwhile.
+//!
+//! ## Why it hurts
+//! What a thread finds by looking it finds late: by half a sleep on average. If others wait for it, all of them
+//! wait for its clock. Looking more often costs CPU time instead, and wakes sleeping CPUs.
+//!
+//! ## How it decides
+//! It fires for a thread that mostly looks: of the waits that a clock ended, most are followed by a run that is
+//! short beside the wait, and by the next such wait. The upper end of the gain is its sleeping in which no thread
+//! of the program ran or wanted to; the lower end is 0, because nothing tells when what it waits for was there.
+//! The CPU time of its looking is told, but not counted. It is a hint only if the program did little at all, or waits for the outside
+//! world most of the time: then an idle program looks the same.
+//!
+//! ## What to do
+//! Wait for the event itself: a condition variable, an eventfd, a futex, inotify, a blocking read; with the
+//! time-out as a fallback. Where a clock must be, make the last sleeps shorter.
+//!
+//! ## Blind spots
+//! A thread that looks without ever sleeping (yields, spins) runs all the time and is not seen here. Sleeping
+//! that overlaps another thread's work is not counted, even if that work does not need the CPU for long.
+//!
+//! ## References
+//! Linux `timer_slack` in `prctl(2)`: a sleep takes at least 50 µs longer than asked. `eventfd(2)`, `inotify(7)`.
+
+use holdup_events::ThreadId;
+
+use super::{ChargedVerdict, Info};
+use crate::derive::class::Class;
+use crate::derive::clocked::{self, Clocked};
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info =
+    Info { name: "poll-loop", summary: "A thread sleeps and looks again instead of waiting for the event" };
+
+/// Fewer looks are not a loop.
+const LOOKS_MIN: u64 = 50;
+
+/// Of the waits that a clock ended, this share is followed by a look only.
+const LOOK_SHARE_MIN: f64 = 0.5;
+
+/// A thread that looks less often than this (mean sleep in ns) keeps nobody waiting on purpose: it is a housekeeper.
+const SLEEP_MAX_NS: u64 = 200_000_000;
+
+/// A program that runs less than this share of the wall time is idle, for all that can be seen.
+const BUSY_MIN: f64 = 0.05;
+
+/// Whether a thread looks again and again.
+pub(super) fn is_it(one: &Clocked) -> bool {
+    one.looks >= LOOKS_MIN
+        && one.looks as f64 >= LOOK_SHARE_MIN * one.sleeps as f64
+        && one.sleep_ns / one.sleeps.max(1) <= SLEEP_MAX_NS
+}
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let polling: Vec<Clocked> = clocked::derive(scene.trace).into_iter().filter(is_it).collect();
+    let Some(most) = polling.iter().max_by_key(|one| (one.look_ns, std::cmp::Reverse(one.thread))) else {
+        return Ok(Vec::new());
+    };
+    let polls = |id: ThreadId| polling.binary_search_by_key(&id, |one| one.thread).is_ok();
+    let charge = clocked::charge(scene.trace, polls);
+    let stall = scene.stall_quiet(&charge);
+    let run_ns: u64 = polling.iter().map(|one| one.look_run_ns).sum();
+    let high = scene.of_wall(stall.saved_ns).clamp(0.0, 1.0);
+    if high < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let (looks, sleep_ns) =
+        polling.iter().fold((0, 0), |(looks, ns), one| (looks + one.looks, ns + one.look_ns));
+    let finding = Finding {
+        rule: INFO.name,
+        subject: thread(scene.trace, most.thread),
+        summary: vec![
+            format!(
+                "{} slept {} and looked again, {} a sleep and {} a look on average.",
+                count(polling.len() as u64, "thread"),
+                count(looks, "time"),
+                time(sleep_ns / looks.max(1)),
+                time(run_ns / looks.max(1)),
+            ),
+            format!(
+                "For {} ({} of the run) it slept while no thread of the program wanted to run; looking took {} of CPU time.",
+                time(stall.saved_ns as u64),
+                percent(scene.of_wall(stall.saved_ns)),
+                time(run_ns),
+            ),
+        ],
+        cost_ns: stall.by_thread.values().sum::<f64>() as u64 + run_ns,
+        gain: Gain { low: 0.0, high },
+        confidence: scene.confidence(sure(scene, polls)),
+        evidence: scene.longest_of(&charge, |_| "sleeps before it looks again".to_owned()),
+        advice: vec![
+            "Wait for the event itself (condition variable, eventfd, futex, blocking read), with the time-out as a fallback".into(),
+            "Or sleep for less time while something is expected".into(),
+        ],
+    };
+    Ok(vec![Charged { finding, charge }])
+}
+
+/// How sure one may be that sleeping holds the program up, and not that it has nothing to do.
+pub(super) fn sure(scene: &Scene, sleeps: impl Fn(ThreadId) -> bool) -> Confidence {
+    let busy = scene.of_wall(scene.derived.ledger.running_ns() as f64) >= BUSY_MIN;
+    let wall = scene.trace.wall().0;
+    let listens = scene.derived.ledger.threads.iter().any(|one| {
+        let outside = one.classes[Class::NetWait as usize].max(outside_ns(scene, one.thread));
+        !sleeps(one.thread) && outside * 2 > wall
+    });
+    if busy && !listens { Confidence::Medium } else { Confidence::Low }
+}
+
+/// How long a thread waited for several descriptors, a signal or a terminal (ns): what comes from outside.
+fn outside_ns(scene: &Scene, thread: ThreadId) -> u64 {
+    use holdup_events::WaitReason::{Device, Multiplex, Signal};
+    let slices = scene.trace.slices.of(thread).filter(|slice| scene.class(slice) == Some(Class::WorkWait));
+    let outside =
+        slices.filter(|slice| matches!(scene.trace.wait(slice.wait).reason, Multiplex | Signal | Device));
+    outside.map(|slice| slice.duration().0).sum()
+}

@@ -1,0 +1,168 @@
+//! # spin-wait: threads wait by running
+//!
+//! ## What it sees
+//! Samples of the CPU inside loops that only wait: loops that read the same memory again until it changes, that tell
+//! the CPU so (`pause`), or that call `sched_yield`. It names the function with the loop, the function of the program
+//! that waits there, the variable that is asked where the code names it, and what other threads did meanwhile.
+//!
+//! ## Why it hurts
+//! A spinning thread looks busy and gets nothing done. It keeps a CPU from a thread that has work, maybe from the very
+//! thread that it waits for; it burns power, takes boost from its neighbours and contends for the cache line that it asks.
+//!
+//! ## How it decides
+//! Whether a loop only waits is told from its instructions, not from names: a round of it must leave nothing behind but a
+//! counter, must read what the round before read, and what it reads must decide whether it goes on; or it holds a `pause`.
+//! A search or a sum moves on and is work. The time is the sampled share of the running time, with its error.
+//! The upper end of the gain is that each spinning thread had worked instead and the work were spread evenly. The lower end
+//! is the time that the thread which spun least spent so: nothing if an active thread never spins.
+//!
+//! ## What to do
+//! If the thread that is waited for ran meanwhile: make what it does shorter, or split what it guards. If it had no
+//! CPU: use no more spinning threads than CPUs, or let them sleep (a mutex or condition variable in place of a spin lock,
+//! `OMP_WAIT_POLICY=passive`).
+//!
+//! ## Blind spots
+//! Loops in code that a runtime generated, or whose binary was gone when the recording ended, are not looked at; nor are
+//! loops that wait inside functions that they call (unoptimised code). Short spinning before a sleep is part
+//! of many locks, and worth it as long as it is rare. What ends a wait is not recorded: who ran meanwhile is a hint.
+//!
+//! ## References
+//! Anderson: The performance of spin lock alternatives (1990). Intel: optimization manual, the PAUSE instruction.
+
+use holdup_events::tables::FrameSpin;
+
+use super::{Info, Verdict};
+use crate::derive::spin::SpinUse;
+use crate::finding::{Confidence, Evidence, Finding};
+use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info =
+    Info { name: "spin-wait", summary: "Threads wait by running: loops that only ask again" };
+
+/// Loops that are named.
+const LOOPS_MAX: usize = 3;
+/// So few samples may be chance.
+const SAMPLES_MIN: u64 = 10;
+/// From so many on the share is known to a fifth of itself.
+const SAMPLES_SURE: u64 = 30;
+/// Whoever had no CPU in so large a part of the moments is what made the others wait.
+const STARVED: f64 = 0.25;
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    if !scene.derived.ledger.split_known {
+        return Err("there are no samples of what ran".to_owned());
+    }
+    let costly =
+        |spin: &&SpinUse| spin.samples >= SAMPLES_MIN && scene.of_wall(spin.stall.saved_ns) >= GAIN_MIN;
+    let mut findings: Vec<Finding> =
+        scene.derived.spins.iter().filter(costly).map(|spin| finding(scene, spin)).collect();
+    findings.sort_by(|a, b| b.gain.high.total_cmp(&a.gain.high));
+    findings.truncate(LOOPS_MAX);
+    Ok(findings)
+}
+
+fn finding(scene: &Scene, spin: &SpinUse) -> Finding {
+    let sure = if spin.samples >= SAMPLES_SURE { Confidence::High } else { Confidence::Medium };
+    Finding {
+        rule: INFO.name,
+        subject: subject(spin),
+        summary: summary(scene, spin),
+        cost_ns: spin.ns,
+        gain: scene.gain(&spin.stall, |_, spun| spun),
+        confidence: scene.confidence(sure),
+        evidence: evidence(spin),
+        advice: advice(spin),
+    }
+}
+
+fn subject(spin: &SpinUse) -> String {
+    match (spin.caller.as_str(), spin.watches.as_str()) {
+        ("", "") => spin.function.clone(),
+        ("", watches) => format!("{} in {}", watches, spin.function),
+        (caller, "") => format!("{} in {caller}", spin.function),
+        (caller, watches) => format!("{watches} in {} of {caller}", spin.function),
+    }
+}
+
+fn summary(scene: &Scene, spin: &SpinUse) -> Vec<String> {
+    let how = match spin.how {
+        FrameSpin::Yields => "called sched_yield again and again",
+        _ => "only asked again and again whether something had changed",
+    };
+    let whom: Vec<String> = spin
+        .by_thread
+        .iter()
+        .take(3)
+        .map(|(id, ns)| format!("{} {}", thread(scene.trace, *id), time(*ns)))
+        .collect();
+    let mut lines = vec![format!(
+        "{} {how} for {} ± {} ({} of all running time): {}.",
+        count(spin.by_thread.len() as u64, "thread"),
+        time(spin.ns),
+        time(spin.error_ns),
+        percent(spin.ns as f64 / scene.derived.ledger.running_ns().max(1) as f64),
+        whom.join(", "),
+    )];
+    if !spin.watches.is_empty() {
+        lines.push(format!("What they asked is {}.", spin.watches));
+    }
+    lines.extend(meanwhile(scene, spin));
+    lines
+}
+
+/// What others did while these threads spun.
+fn meanwhile(scene: &Scene, spin: &SpinUse) -> Vec<String> {
+    let seen = &spin.meanwhile;
+    let of = |times: u64| percent(times as f64 / seen.samples.max(1) as f64);
+    let named = |list: &[(holdup_events::ThreadId, u64)]| {
+        let names: Vec<String> = list
+            .iter()
+            .take(3)
+            .map(|(id, times)| format!("{} {}", thread(scene.trace, *id), of(*times)))
+            .collect();
+        names.join(", ")
+    };
+    let mut lines = Vec::new();
+    if !seen.worked.is_empty() {
+        lines.push(format!("Who worked meanwhile: {}.", named(&seen.worked)));
+    }
+    if seen.starved > 0 {
+        lines.push(format!(
+            "For {} of it nobody else of the program worked, but some wanted to and had no CPU: {}.",
+            of(seen.starved),
+            named(&seen.wanted),
+        ));
+    }
+    if seen.nobody > 0 && seen.samples > 0 {
+        lines.push(format!("For {} of it no other thread wanted to run.", of(seen.nobody)));
+    }
+    lines
+}
+
+fn evidence(spin: &SpinUse) -> Vec<Evidence> {
+    let rows = spin.longest.iter().take(EVIDENCE_MAX);
+    rows.map(|(thread, from, to)| Evidence {
+        table: "samples",
+        thread: *thread,
+        start: *from,
+        duration: to.since(*from),
+        note: format!("spins in {}", spin.function),
+    })
+    .collect()
+}
+
+fn advice(spin: &SpinUse) -> Vec<String> {
+    let starved = spin.meanwhile.starved as f64 / spin.meanwhile.samples.max(1) as f64;
+    let mut advice = Vec::new();
+    if starved >= STARVED {
+        advice.push(
+            "Use fewer of these threads than CPUs: they keep those from running that they wait for".into(),
+        );
+    }
+    advice.push("Let them sleep until there is something: a mutex, condition variable or semaphore in place of the loop; for OpenMP OMP_WAIT_POLICY=passive".into());
+    if !spin.meanwhile.worked.is_empty() {
+        advice.push("Make what is waited for shorter, or divide it: who worked meanwhile shows where".into());
+    }
+    advice
+}

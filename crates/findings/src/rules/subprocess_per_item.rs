@@ -1,0 +1,139 @@
+//! # subprocess-per-item: a process is started for every little piece of work
+//!
+//! ## What it sees
+//! Processes that one process starts one after the other, how short they live, and how long threads wait for
+//! them to end.
+//!
+//! ## Why it hurts
+//! A process costs about a millisecond before its first line runs: fork copies page tables, exec maps and links,
+//! the interpreter starts. Work that takes less than that is better done by a call.
+//!
+//! ## How it decides
+//! It fires if a process starts many children that live shortly, and its threads wait for them. The upper end of
+//! the gain is that the waiting were not: the children's work done inside took no time. The lower end is the
+//! children's sampled running time inside the kernel, which is nearly all for starting and ending, as far as the
+//! parent waited for it.
+//!
+//! ## What to do
+//! Call a library in place of a program; start one process and send it all the items (`xargs` without `-n 1`, a
+//! co-process, a batch option); in shell scripts use the shell's own means in place of `sed`, `cut`, `expr`.
+//!
+//! ## Blind spots
+//! Children that do much work in a short time look the same: whether starting or working costs, only the split of
+//! their running time tells, and the linker's and interpreter's own start counts as work.
+//!
+//! ## References
+//! Baumann et al.: A fork() in the road (HotOS 2019). Linux `vfork(2)`, `posix_spawn(3)`.
+
+use std::collections::BTreeMap;
+
+use holdup_events::{ProcessId, ThreadId};
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::derive::class::Class;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{percent, time};
+
+pub(super) const INFO: Info =
+    Info { name: "subprocess-per-item", summary: "A process is started for every little piece of work" };
+
+/// Fewer children are not one an item.
+const CHILDREN_MIN: usize = 20;
+
+/// Children that live longer (median, ns) do more than start.
+const LIFE_MAX_NS: u64 = 100_000_000;
+
+/// The short-lived children of one process.
+#[derive(Default)]
+struct Brood {
+    lives_ns: Vec<u64>,
+    kernel_ns: u64,
+    names: BTreeMap<String, u64>,
+}
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    if scene.of_wall(scene.derived.ledger.of(Class::ChildWait) as f64) < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let mut best: Option<Charged> = None;
+    for (parent, brood) in broods(scene) {
+        let found = finding(scene, parent, brood);
+        if best.as_ref().is_none_or(|best| best.finding.cost_ns < found.finding.cost_ns) {
+            best = Some(found);
+        }
+    }
+    Ok(best.into_iter().collect())
+}
+
+/// Processes with many short-lived children.
+fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
+    let mut broods: BTreeMap<ProcessId, Brood> = BTreeMap::new();
+    for ledger in &scene.derived.ledger.threads {
+        let Some(thread) = scene.trace.threads.get(ledger.thread.index()) else { continue };
+        let Some(process) = scene.trace.processes.get(thread.process.index()) else { continue };
+        let (Some(parent), false) = (process.parent, thread.began_before) else { continue };
+        let brood = broods.entry(parent).or_default();
+        brood.kernel_ns += ledger.classes[Class::Kernel as usize];
+        if thread.tid == process.pid {
+            brood.lives_ns.push(ledger.life.0);
+            *brood.names.entry(process.name.clone()).or_default() += 1;
+        }
+    }
+    broods.retain(|_, brood| {
+        brood.lives_ns.sort_unstable();
+        brood.lives_ns.len() >= CHILDREN_MIN && brood.lives_ns[brood.lives_ns.len() / 2] <= LIFE_MAX_NS
+    });
+    broods
+}
+
+fn finding(scene: &Scene, parent: ProcessId, brood: Brood) -> Charged {
+    let trace = scene.trace;
+    let is_parent =
+        |id: ThreadId| trace.threads.get(id.index()).is_some_and(|thread| thread.process == parent);
+    let charge =
+        Charge::of(trace, |slice| scene.class(slice) == Some(Class::ChildWait) && is_parent(slice.thread));
+    let mut by_thread: BTreeMap<ThreadId, u64> = BTreeMap::new();
+    for slice in charge.slices(trace) {
+        *by_thread.entry(slice.thread).or_default() += slice.duration().0;
+    }
+    let longest = by_thread.values().max().copied().unwrap_or(0) as f64;
+    let high = scene.of_wall(longest).clamp(0.0, 1.0);
+    let children = brood.lives_ns.len() as u64;
+    let common = brood.names.iter().max_by_key(|(name, times)| (**times, std::cmp::Reverse(*name)));
+    let finding = Finding {
+        rule: INFO.name,
+        subject: match common {
+            Some((name, times)) => format!(
+                "{children} short processes of {}, {times} of them {name}",
+                trace.process_name(parent)
+            ),
+            None => trace.process_name(parent).to_owned(),
+        },
+        summary: vec![
+            format!(
+                "{} started {children} processes, half of which lived {} or less, and waited {} for them ({} of the run).",
+                trace.process_name(parent),
+                time(brood.lives_ns[brood.lives_ns.len() / 2]),
+                time(charge.ns()),
+                percent(scene.of_wall(charge.ns() as f64)),
+            ),
+            format!(
+                "They ran {} inside the kernel (sampled), mostly to start and to end.",
+                time(brood.kernel_ns)
+            ),
+        ],
+        cost_ns: charge.ns(),
+        gain: Gain { low: scene.of_wall(brood.kernel_ns as f64).min(high), high },
+        confidence: scene.confidence(Confidence::Medium),
+        evidence: scene.longest_of(&charge, |_| "waits for a child".to_owned()),
+        advice: vec![
+            "Do the work by a library call, or with the shell's own means, in place of a program".into(),
+            "Or start one process and hand it all the items".into(),
+        ],
+    };
+    Charged { finding, charge }
+}

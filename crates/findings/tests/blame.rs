@@ -1,0 +1,250 @@
+//! Blame and critical path: on pictures that people can check by eye, and as properties of random programs.
+
+use holdup_events::{Timestamp, Trace};
+use holdup_findings::derive::blame::{Blame, End, EndClass, Facts, within};
+use holdup_findings::derive::class::Class;
+use holdup_findings::derive::critical_path::{self, CriticalPath};
+use holdup_findings::derive::holders::HoldKind;
+use holdup_findings::derive::timelines::Timelines;
+use holdup_findings::{Analysis, analyse};
+use holdup_testkit::assemble;
+use holdup_testkit::check::trace_of_lanes;
+use holdup_testkit::random::Random;
+use holdup_testkit::sim::simulate;
+
+const TICK_NS: u64 = 1_000_000;
+
+fn picture(text: &str) -> (Trace, Analysis) {
+    let (_, trace) = trace_of_lanes(text);
+    let analysis = analyse(&trace);
+    (trace, analysis)
+}
+
+fn name(trace: &Trace, end: &End) -> String {
+    let name = |id: Option<holdup_events::ThreadId>| {
+        id.map_or("-".to_owned(), |id| trace.threads[id.index()].name.clone())
+    };
+    match end.occupant {
+        Some(occupant) => {
+            format!("{} {} behind {}", name(end.thread), end.class.name(), name(Some(occupant)))
+        }
+        None => format!("{} {}", name(end.thread), end.class.name()),
+    }
+}
+
+/// Who is blamed for all waits of a kind, with ticks.
+fn blamed(text: &str, kind: HoldKind) -> Vec<(String, u64)> {
+    let (trace, analysis) = picture(text);
+    let ends = analysis.derived.blame.ends_of(|subject| subject.kind() == kind);
+    ends.iter().map(|(end, ns)| (name(&trace, end), ns / TICK_NS)).collect()
+}
+
+fn said(rows: &[(&str, u64)]) -> Vec<(String, u64)> {
+    rows.iter().map(|(what, ticks)| ((*what).to_owned(), *ticks)).collect()
+}
+
+#[test]
+fn a_preempted_holder_is_blamed_on_who_had_its_cpu() {
+    let text = "@cpus 2\n\
+         A    0mmmmmm0\n\
+         B    11rrr111  holds m 0..8\n\
+         ~hog ..111...\n";
+    let wanted = said(&[("B running", 3), ("B run-queue behind hog", 3)]);
+    assert_eq!(blamed(text, HoldKind::Lock), wanted);
+}
+
+#[test]
+fn a_chain_of_three_locks_ends_at_the_one_who_works() {
+    let text = "@cpus 4\n\
+         A  0mmmmmm0\n\
+         B  1nnnnnn1  holds m 0..8\n\
+         C  2oooo222  holds n 0..7\n\
+         D  33333333  holds o 0..5\n";
+    let wanted = said(&[("D running", 12), ("C running", 4)]);
+    assert_eq!(blamed(text, HoldKind::Lock), wanted);
+}
+
+#[test]
+fn a_holder_that_waits_for_the_disk_or_sleeps() {
+    let text = "@cpus 4\n@d disk\n@s sleep\n\
+         A  0mmmmmmmm0\n\
+         B  11ddd1ss11  holds m 0..10\n";
+    let wanted = said(&[("B running", 3), ("B disk", 3), ("B timer", 2)]);
+    assert_eq!(blamed(text, HoldKind::Lock), wanted);
+}
+
+#[test]
+fn idle_workers_are_no_contention_and_join_is_the_worker() {
+    let text = "@cpus 4\n@c park\n@j join\n\
+         A  0jjjjjjj0\n\
+         B  11111111.\n\
+         C  cccccc222\n\
+         D  333333333  holds c 0..6\n";
+    assert_eq!(blamed(text, HoldKind::Join), said(&[("B running", 7)]));
+    assert_eq!(blamed(text, HoldKind::Work), said(&[("D running", 6)]));
+    assert!(blamed(text, HoldKind::Lock).is_empty());
+}
+
+#[test]
+fn what_nobody_ended_is_still_waiting() {
+    let text = "@cpus 4\n@c park\n\
+         A  0ccccccc\n\
+         B  11111111\n";
+    assert_eq!(blamed(text, HoldKind::Work), said(&[("A still-waiting", 7)]));
+}
+
+#[test]
+fn two_that_wait_for_each_other_are_a_cycle() {
+    // As owner words tell it: A has n and wants m, B has m and wants n.
+    let (_, mut trace) = trace_of_lanes("@cpus 4\nA  0mmmmmmm\nB  1nnnnnnn\n");
+    let tids: Vec<u32> = trace.threads.iter().map(|thread| thread.tid).collect();
+    let of_lock =
+        |thread: u32| trace.slices.of(holdup_events::ThreadId(thread)).last().expect("it waits").wait;
+    for (waiter, other) in [(0, 1), (1, 0)] {
+        let wait = of_lock(waiter);
+        trace.waits[wait.index()].owner_tid = tids[other];
+    }
+    let blame = analyse(&trace).derived.blame;
+    assert_eq!(blame.ends().iter().map(|(end, _)| end.class).collect::<Vec<_>>(), [EndClass::Cycle; 2]);
+    assert_eq!(blame.total_ns, 14 * TICK_NS);
+    assert_conserved(&trace, &blame);
+}
+
+#[test]
+fn running_holders_are_blamed_with_their_stacks() {
+    let (trace, analysis) = picture(
+        "@cpus 2\n@samples B 0..4 user main;parse\n@samples B 4..8 user main;write\n\
+         A  0mmmmmm0\n\
+         B  11111111  holds m 0..8\n",
+    );
+    let blame = &analysis.derived.blame.subjects[0];
+    let leaf =
+        |stack| trace.stack_frames(stack).next().map(|frame| trace.frame_name(frame)).unwrap_or_default();
+    let stacks: Vec<(String, u64)> =
+        blame.stacks.iter().map(|(_, stack, ns)| (leaf(*stack), ns / TICK_NS)).collect();
+    assert_eq!(stacks, [("parse".to_owned(), 3), ("write".to_owned(), 3)]);
+}
+
+#[test]
+fn the_critical_path_goes_where_the_wakeups_came_from() {
+    let (trace, analysis) = picture(
+        "@cpus 4\n@j join\n@d disk\n\
+         A  00jjjjjjjj0\n\
+         B  ..1mmm1dd1.  holds j 0..11\n\
+         C  22222222222  holds m 0..6\n",
+    );
+    let steps: Vec<String> = analysis
+        .derived
+        .critical_path
+        .steps
+        .iter()
+        .map(|step| {
+            let thread = &trace.threads[step.thread.index()].name;
+            format!("{thread} {} {}", step.class.name(), step.to.since(step.from).0 / TICK_NS)
+        })
+        .collect();
+    assert_eq!(steps, ["C useful 6", "B useful 1", "B io-wait 2", "B useful 1", "A useful 1"]);
+}
+
+/// Blame sums to waiting, subject by subject, and stacks to running.
+fn assert_conserved(trace: &Trace, blame: &Blame) {
+    let waiting: u64 = trace
+        .target_threads()
+        .flat_map(|thread| trace.slices.of(thread))
+        .filter(|slice| slice.state == holdup_events::tables::ThreadState::Blocked)
+        .map(|slice| slice.duration().0)
+        .sum();
+    assert_eq!(blame.total_ns, waiting);
+    assert_subjects_add_up(blame);
+}
+
+fn assert_subjects_add_up(blame: &Blame) {
+    assert_eq!(blame.subjects.iter().map(|subject| subject.waiting_ns).sum::<u64>(), blame.total_ns);
+    for subject in &blame.subjects {
+        let charged: u64 = subject.ends.iter().map(|(_, ns)| ns).sum();
+        assert_eq!(charged, subject.waiting_ns, "{:?}", subject.subject);
+        let stacks: u64 = subject.stacks.iter().map(|(_, _, ns)| ns).sum();
+        assert_eq!(stacks, subject.of(EndClass::Running), "{:?}", subject.subject);
+    }
+}
+
+fn assert_tiles(path: &CriticalPath, from: Timestamp, to: Timestamp) {
+    let mut at = from;
+    for step in &path.steps {
+        assert_eq!(step.from, at);
+        assert!(step.to > step.from);
+        at = step.to;
+    }
+    assert_eq!(at, to);
+    let by_class: u64 = path.classes.iter().sum();
+    let by_thread: u64 = path.threads.iter().flat_map(|(_, classes)| classes).sum();
+    assert_eq!((by_class, by_thread), (to.since(from).0, to.since(from).0));
+    let stacks: u64 = path.stacks.iter().map(|(_, _, ns)| ns).sum();
+    assert_eq!(stacks, path.classes[Class::Useful as usize]);
+}
+
+fn random_trace(seed: u64) -> Trace {
+    let simulation = simulate(seed);
+    assemble(simulation.events, simulation.manifest)
+}
+
+#[test]
+fn blame_sums_to_waiting() {
+    for seed in 0..300 {
+        let trace = random_trace(seed);
+        let analysis = analyse(&trace);
+        assert_conserved(&trace, &analysis.derived.blame);
+        let ends: u64 = analysis.derived.blame.ends().iter().map(|(_, ns)| ns).sum();
+        assert_eq!(ends, analysis.derived.blame.total_ns, "seed {seed}");
+    }
+}
+
+#[test]
+fn blame_of_halves_sums_to_the_whole() {
+    for seed in 0..100 {
+        let trace = random_trace(seed);
+        let derived = analyse(&trace).derived;
+        let timelines = Timelines::derive(&trace);
+        let locks = &derived.occupancy.locks;
+        let facts = Facts { trace: &trace, timelines: &timelines, locks, holders: &derived.holders };
+        let half = Timestamp(trace.start().0 + trace.wall().0 / 2);
+        let (first, second) = (within(facts, Timestamp(0), half), within(facts, half, Timestamp(u64::MAX)));
+        assert_subjects_add_up(&first);
+        let mut sums = std::collections::BTreeMap::new();
+        for (end, ns) in first.ends().into_iter().chain(second.ends()) {
+            *sums.entry(end).or_insert(0) += ns;
+        }
+        let whole: std::collections::BTreeMap<_, _> = derived.blame.ends().into_iter().collect();
+        assert_eq!(sums, whole, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_critical_path_tiles_the_run_and_any_range() {
+    for seed in 0..300 {
+        let trace = random_trace(seed);
+        let derived = analyse(&trace).derived;
+        assert_tiles(&derived.critical_path, trace.start(), trace.end());
+        let mut random = Random::new(seed);
+        for _ in 0..5 {
+            let from = random.within(trace.start().0, trace.end().0);
+            let to = random.within(from + 1, trace.end().0 + 1);
+            let (from, to) = (Timestamp(from), Timestamp(to));
+            assert_tiles(&critical_path::within(&trace, &derived.holders, from, to), from, to);
+        }
+    }
+}
+
+#[test]
+fn bottles_sum_to_the_time_with_any_active_thread() {
+    for seed in 0..300 {
+        let trace = random_trace(seed);
+        let derived = analyse(&trace).derived;
+        let any: u64 = derived.parallelism.wanting_ns.iter().skip(1).sum();
+        let heights: f64 = derived.bottles.iter().map(|bottle| bottle.height_ns).sum();
+        assert!((heights - any as f64).abs() <= 1e-6 * any as f64 + 1.0, "seed {seed}: {heights} {any}");
+        let active: u64 = derived.bottles.iter().map(|bottle| bottle.active_ns).sum();
+        let ledger = &derived.ledger;
+        assert_eq!(active, ledger.running_ns() + ledger.of(Class::RunQueue), "seed {seed}");
+    }
+}

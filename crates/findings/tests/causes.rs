@@ -1,0 +1,152 @@
+//! Rules on waiting for each other, for clocks, peers and children, on pictures: one in which each fires, one in
+//! which it must stay silent.
+
+use holdup_events::Duration;
+use holdup_events::tables::Steal;
+use holdup_findings::{Confidence, analyse};
+use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
+
+#[test]
+fn ping_pong_fires_where_handing_over_is_most_of_the_round() {
+    // 20 µs of work and 20 µs from wakeup to running, in turn.
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 20000\n@c park\n@d pipe\n@repeat 300\n\
+         A  0ccr  holds d 0..1\n\
+        \x20    ^^     wakeup-ping-pong holder=B cost=1199\n\
+         B  dr1d  holds c 2..3\n",
+    );
+    let gain = analysis.findings[0].gain;
+    assert_eq!(analysis.findings[0].rule, "wakeup-ping-pong", "{:#?}", analysis.findings);
+    assert!(gain.low > 0.3 && gain.high > gain.low, "{gain:?}");
+}
+
+#[test]
+fn handing_over_large_pieces_is_no_ping_pong() {
+    // 1 ms of work each time: a handover is nothing beside it.
+    check_lanes(
+        "@cpus 2\n@tick 20000\n@c park\n@d pipe\n@repeat 120\n@silent wakeup-ping-pong\n\
+         A  00000000000000000000ccccccccccccccccccccc  holds d 0..20\n\
+         B  dddddddddddddddddddd111111111111111111111  holds c 20..41\n",
+    );
+    // One that feeds another which never answers.
+    check_lanes(
+        "@cpus 2\n@tick 20000\n@d pipe\n@repeat 300\n@silent wakeup-ping-pong\n\
+         A  0000  holds d 0..4\n\
+         B  ddr1\n",
+    );
+}
+
+#[test]
+fn poll_loop_fires_where_all_wait_for_a_clock() {
+    // A hands work over and waits; B sees it when its clock wakes it, and answers.
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 100000\n@s sleep\n@c park\n@repeat 60\n\
+         A  0ccccccccccccccccccc  holds s 0..1\n\
+         B  ss1ssssssss1sssssss1  holds c 19..20\n\
+        \x20       ^^^^^^             poll-loop holder=B\n",
+    );
+    assert_eq!(confidence(&analysis, "poll-loop"), Some(Confidence::Medium), "{:#?}", analysis.findings);
+}
+
+#[test]
+fn a_housekeeper_beside_real_work_is_no_poll_loop() {
+    check_lanes(
+        "@cpus 2\n@tick 100000\n@s sleep\n@repeat 60\n@silent all\n\
+         A  00000000000000000000\n\
+         B  ssssssssss1sssssssss\n",
+    );
+}
+
+#[test]
+fn an_idle_server_with_a_clock_is_a_hint_at_most() {
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 100000\n@s sleep\n@e multiplex\n@repeat 100\n@silent oversleep\n\
+         A  0eeeeeeeeeeeeeeeeeee\n\
+         B  ssssssssss1sssssssss\n",
+    );
+    let sure = confidence(&analysis, "poll-loop");
+    assert!(sure.is_none() || sure == Some(Confidence::Low), "{sure:?}");
+}
+
+#[test]
+fn oversleep_fires_where_nobody_works_meanwhile() {
+    let analysis = check_lanes(
+        "@cpus 2\n@s sleep\n@repeat 30\n\
+         A  00ssss\n\
+        \x20     ^^^^   oversleep holder=A cost=120\n",
+    );
+    let gain = analysis.findings[0].gain;
+    assert!(gain.low == 0.0 && (gain.high - 2.0 / 3.0).abs() < 0.01, "{gain:?}");
+}
+
+#[test]
+fn sleeping_while_others_work_is_silent() {
+    check_lanes(
+        "@cpus 2\n@s sleep\n@repeat 30\n@silent all\n\
+         A  00ssss\n\
+         B  111111\n",
+    );
+    // One long sleep is meant.
+    check_lanes(
+        "@cpus 2\n@s sleep\n@silent all\n\
+         A  00ssssssssssssssssss00\n",
+    );
+}
+
+#[test]
+fn cpu_throttled_fires_on_pauses_of_the_group() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n\
+         A  000000tttt\n\
+        \x20         ^^^^   cpu-throttled holder=A cost=160\n\
+         B  111111tttt\n",
+    );
+    let gain = analysis.findings[0].gain;
+    assert!((gain.low - 0.4).abs() < 0.01 && (gain.high - 0.4).abs() < 0.01, "{gain:?}");
+}
+
+#[test]
+fn a_queue_is_not_throttling() {
+    check_lanes(
+        "@cpus 1\n@repeat 20\n@silent cpu-throttled\n\
+         A  000rrr\n\
+         B  rrr000\n",
+    );
+}
+
+#[test]
+fn cpu_stolen_fires_on_what_the_hypervisor_took() {
+    let (_, mut trace) = trace_of_lanes("@cpus 2\n@repeat 20\nA  0000000mmm\nB  111111mmmm\n");
+    assert!(!analyse(&trace).findings.iter().any(|finding| finding.rule == "cpu-stolen"));
+    let running: Vec<_> = trace.target_threads().flat_map(|thread| trace.slices.of(thread)).collect();
+    let running = running.iter().filter(|slice| slice.state.name() == "running");
+    let quarter = |slice: &holdup_events::tables::Slice| Duration(slice.duration().0 / 4);
+    trace.steals = running
+        .map(|slice| Steal { thread: slice.thread, slice_start: slice.start, stolen: quarter(slice) })
+        .collect();
+    let analysis = analyse(&trace);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "cpu-stolen").unwrap();
+    assert!((finding.gain.low - 0.15).abs() < 0.01 && finding.gain.high < 0.19, "{finding:#?}");
+}
+
+#[test]
+fn delayed_ack_fires_on_waits_of_forty_milliseconds() {
+    check_lanes(
+        "@cpus 2\n@n socket\n@repeat 20\n\
+         A  00nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn\n\
+        \x20     ^^^^^^^^^^^^^^^^^                           delayed-ack holder=A cost=779\n",
+    );
+}
+
+#[test]
+fn a_peer_that_takes_its_time_is_no_delayed_ack() {
+    // As long on average, but never the same.
+    check_lanes(
+        "@cpus 2\n@n socket\n@repeat 20\n@silent delayed-ack\n\
+         A  00nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn0nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn\n",
+    );
+    check_lanes(
+        "@cpus 2\n@n socket\n@repeat 20\n@silent delayed-ack\n\
+         A  00nnnnnnnnnnnnnnnnnnnn\n",
+    );
+}
