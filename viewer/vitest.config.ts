@@ -1,3 +1,4 @@
+// Unit tests run in Node: nothing that they test needs a page.
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({

@@ -1,3 +1,5 @@
+// Lanes, rows, flame graphs and the ledger: what is drawn where.
+
 import { describe, expect, it } from "vitest";
 import type { LaneRows, Thread } from "../src/api/types";
 import { composeFlame, foundShare, growTree, layoutFlame } from "../src/layout/flame";

@@ -1,3 +1,5 @@
+// Text, times, views and addresses.
+
 import { describe, expect, it } from "vitest";
 import { formatAddress, parseAddress } from "../src/model/address";
 import { shortened, tsvRow, visible } from "../src/model/text";

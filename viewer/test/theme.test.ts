@@ -1,3 +1,5 @@
+// Colours: contrast, textures, and one palette for canvas and page.
+
 import { describe, expect, it } from "vitest";
 import { readFileSync } from "node:fs";
 import { INKS, classColour, contrast, textOn } from "../src/draw/theme";

@@ -1,3 +1,5 @@
+// Which tiles are asked for, and what stands in for them.
+
 import { describe, expect, it } from "vitest";
 import type { TileKey } from "../src/api/source";
 import { TileStore, levelFor, tilesIn } from "../src/api/tiles";

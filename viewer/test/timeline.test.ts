@@ -1,3 +1,5 @@
+// The whole timeline as commands.
+
 import { describe, expect, it } from "vitest";
 import { type TimelineInput, LABEL_W, PINNED_H, composeTimeline } from "../src/layout/timeline";
 import { layoutRows } from "../src/layout/rows";

@@ -1,3 +1,5 @@
+// Findings, why, addresses, tables and files without a server, with no page at all.
+
 import { describe, expect, it } from "vitest";
 import { BundleSource } from "../src/api/bundle";
 import type { Source } from "../src/api/source";

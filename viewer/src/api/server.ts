@@ -84,15 +84,36 @@ async function ask<T>(what: string, parameters: Parameters): Promise<T> {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) if (value !== undefined) query.set(name, String(value));
   const text = query.toString();
-  let answer: Response;
+  const { status, ok, body } = await inTurn(() => fetched(`api/${what}${text ? `?${text}` : ""}`));
+  if (!ok) throw new Error(sentence(body) ?? `the server refused (${status})`);
+  return body as T;
+}
+
+async function fetched(address: string): Promise<{ status: number; ok: boolean; body: unknown }> {
   try {
-    answer = await fetch(`api/${what}${text ? `?${text}` : ""}`, { credentials: "omit", redirect: "error" });
+    const answer = await fetch(address, { credentials: "omit", redirect: "error" });
+    return { status: answer.status, ok: answer.ok, body: await answer.json() };
   } catch {
     throw new Error("holdup does not answer any more: was `holdup view` stopped?");
   }
-  const body: unknown = await answer.json().catch(() => null);
-  if (!answer.ok) throw new Error(sentence(body) ?? `the server refused (${answer.status})`);
-  return body as T;
+}
+
+/** Browsers open six connections at most; what is asked for here is answered by so many threads. */
+const AT_ONCE = 4;
+let running = 0;
+const turns: (() => void)[] = [];
+
+/** Waits until fewer than `AT_ONCE` questions are on their way. */
+async function inTurn<T>(act: () => Promise<T>): Promise<T> {
+  if (running >= AT_ONCE) await new Promise<void>((turn) => turns.push(turn));
+  else running += 1;
+  try {
+    return await act();
+  } finally {
+    const next = turns.shift();
+    if (next) next();
+    else running -= 1;
+  }
 }
 
 function sentence(body: unknown): string | null {
