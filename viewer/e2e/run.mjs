@@ -1,6 +1,6 @@
 // End-to-end tests in a real browser. `node e2e/run.mjs` uses the made-up recording; with HOLDUP=path of the binary and
 // RECORDING=path of a recording it also opens that one, served and as a file. Screenshots go to e2e/out.
-// Prints `ok NAME`, `FAILED NAME` or `skipped: REASON`; ends with 1 if anything failed.
+// Prints `case viewer NAME: passed`, `failed` or `skipped: REASON`, as `./dev test` counts them; ends with 1 if anything failed.
 
 import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -15,6 +15,11 @@ const OUT = fileURLToPath(new URL("./out/", import.meta.url));
 const only = process.argv[2] ?? "";
 let failed = 0;
 
+function report(name, error) {
+  if (error) failed += 1;
+  console.log(`case viewer in a browser: ${name}: ${error ? `failed: ${error.message.replaceAll("\n", " ")}` : "passed"}`);
+}
+
 /** Runs the steps on one page; every console error fails the step in which it came. */
 async function walk(browser, name, url, steps) {
   const errors = [];
@@ -22,8 +27,7 @@ async function walk(browser, name, url, steps) {
   try {
     page = await browser.open(url, errors);
   } catch (error) {
-    failed += 1;
-    console.log(`FAILED ${name}: open: ${error.message}`);
+    report(`${name}: open`, error);
     return;
   }
   for (const [what, step] of Object.entries(steps)) {
@@ -31,11 +35,10 @@ async function walk(browser, name, url, steps) {
     try {
       await step(page);
       if (errors.length > 0) throw new Error(errors.splice(0).join("; "));
-      console.log(`ok ${name}: ${what}`);
+      report(`${name}: ${what}`, null);
     } catch (error) {
-      failed += 1;
       errors.length = 0;
-      console.log(`FAILED ${name}: ${what}: ${error.message}`);
+      report(`${name}: ${what}`, error);
     }
   }
   await page.screenshot({ path: `${OUT}${name.replaceAll(" ", "-")}.png` });
@@ -44,9 +47,9 @@ async function walk(browser, name, url, steps) {
 
 const executable = findBrowser();
 if (!executable) {
-  console.log("skipped: no Chromium on this machine (apt-get install chromium), so the viewer was not tried in a browser");
+  console.log("case viewer in a browser: skipped: no Chromium on this machine (apt-get install chromium), so the viewer was not tried in a browser");
 } else if (!existsSync(new URL("../dist/index.html", import.meta.url))) {
-  console.log("skipped: the page is not built (npm run build), so the viewer was not tried in a browser");
+  console.log("case viewer in a browser: skipped: the page is not built (npm run build), so the viewer was not tried in a browser");
 } else {
   await mkdir(OUT, { recursive: true });
   const browser = await startBrowser(executable);

@@ -20,13 +20,14 @@ export function useSelected<T>(select: (state: State) => T): T {
   const value = select(viewer.state);
   const latest = useRef({ value, select });
   latest.current = { value, select };
-  useEffect(
-    () =>
-      viewer.store.subscribe(() => {
-        if (!Object.is(latest.current.select(viewer.state), latest.current.value)) redraw((n) => n + 1);
-      }),
-    [viewer],
-  );
+  useEffect(() => {
+    const check = (): void => {
+      if (!Object.is(latest.current.select(viewer.state), latest.current.value)) redraw((n) => n + 1);
+    };
+    // The state may have changed between drawing and now, when nobody listened yet.
+    check();
+    return viewer.store.subscribe(check);
+  }, [viewer]);
   return value;
 }
 
