@@ -29,6 +29,8 @@ pub enum Command {
     Attach(AttachArgs),
     /// Print the verdict of a recording, or chosen tables of it
     Report(ReportArgs),
+    /// Look at a recording in the browser, or write it as one page
+    View(ViewArgs),
     /// Write a recording in another tool's format
     Export(ExportArgs),
     /// Make a recording of another tool's (perf.data, perf script, folded stacks), print the verdict
@@ -202,6 +204,28 @@ pub struct PartArgs {
     /// Every frame as it was recorded, without the built-in folding rules
     #[arg(long)]
     pub no_fold: bool,
+}
+
+/// `holdup view`
+#[derive(Debug, Args)]
+pub struct ViewArgs {
+    /// The recording [default: the newest]; `#t=SECONDS` behind it, as reports print it, opens it there
+    pub recording: Option<PathBuf>,
+    /// Write one self-contained page instead, to open from disk or to send
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Largest size of that page, in MiB: detail away from the findings is left out to keep to it
+    #[arg(long, value_name = "MIB", default_value_t = 16, requires = "html", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub size: u32,
+    /// Do not open a browser, only print the address
+    #[arg(long)]
+    pub no_open: bool,
+    /// Listen on this port [default: any that is free]
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    pub port: u16,
+    /// Serve the page from this folder: for work on the page itself
+    #[arg(long, value_name = "FOLDER", hide = true)]
+    pub page: Option<PathBuf>,
 }
 
 /// `holdup export`

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use holdup_decode::code::{Code, CodeError};
-use holdup_findings::derive::stacks::{FunctionCost, function_costs};
+use holdup_events::Trace;
+use holdup_findings::derive::stacks::{FunctionCost, Selection, function_costs};
 use holdup_report::annotate::{Annotation, MachineCode, render, to_json};
 
 use super::locate;
@@ -26,15 +27,36 @@ pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result
     };
     let (_, trace) = locate::open(recording.as_deref())?;
     let ask = super::stacks::ask(&trace, &args.stacks)?;
-    let costs = function_costs(&trace, &ask.selection, function);
-    let Some(cost) = costs.first() else {
+    let whole = args.stacks.min == Some(0.0);
+    annotated(&trace, (&ask.selection, whole), function, |annotation, others| {
+        for other in others {
+            eprintln!("holdup: '{function}' is also {} in {}", other.function, other.module);
+        }
+        match args.json {
+            true => super::print_json(&to_json(annotation)),
+            false => super::print(&render(annotation, &super::style(&std::io::stdout()))),
+        }
+    })?
+}
+
+/// The whole listing of a function, for the viewer.
+pub fn as_json(trace: &Trace, function: &str) -> Result<serde_json::Value> {
+    annotated(trace, (&Selection::all(), true), function, |annotation, _| to_json(annotation))
+}
+
+/// Reads the binary that holds a function, and hands on what was found; also other functions of that name.
+fn annotated<T>(
+    trace: &Trace,
+    (selection, whole): (&Selection, bool),
+    function: &str,
+    then: impl FnOnce(&Annotation, &[FunctionCost]) -> T,
+) -> Result<T> {
+    let costs = function_costs(trace, selection, function);
+    let Some((cost, others)) = costs.split_first() else {
         bail!(
             "no stack goes through a function '{function}' of the program; `holdup report stacks` lists them"
         )
     };
-    for other in &costs[1..] {
-        eprintln!("holdup: '{function}' is also {} in {}", other.function, other.module);
-    }
     let bytes =
         read_file(&cost.module, BINARY_BYTES_MAX).with_context(|| format!("reading {}", cost.module))?;
     let code = Code::parse(&bytes, &cost.build_id).with_context(|| cost.module.clone())?;
@@ -46,12 +68,9 @@ pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result
         code: &machine,
         name_at: &|address| code.name_at(address),
         source: &|file, line| sources.line(file, line),
-        whole: args.stacks.min == Some(0.0),
+        whole,
     };
-    if args.json {
-        return super::print_json(&to_json(&annotation));
-    }
-    super::print(&render(&annotation, &super::style(&std::io::stdout())))
+    Ok(then(&annotation, others))
 }
 
 /// Bytes that are shown behind the last place seen of a function whose end is not known.

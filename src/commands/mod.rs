@@ -12,6 +12,7 @@ mod pack;
 mod report;
 mod run;
 mod stacks;
+mod view;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Run(args) => run::execute(args),
         Command::Attach(args) => attach::execute(&args),
         Command::Report(args) => report::execute(&args),
+        Command::View(args) => view::execute(&args),
         Command::Export(args) => export::execute(&args),
         Command::Import(args) => import::execute(&args),
         Command::List(args) => catalogue::list(&args),

@@ -99,7 +99,7 @@ fn classes(by_class: &ByClass) -> Value {
     Value::Object(Class::ALL.into_iter().map(entry).collect::<Map<_, _>>())
 }
 
-fn run_queue(split: &RunQueueSplit) -> Value {
+pub(crate) fn run_queue(split: &RunQueueSplit) -> Value {
     json!({
         "own_ns": split.own_ns,
         "others_ns": split.others_ns,
@@ -206,7 +206,7 @@ fn parallelism(parallelism: &Parallelism) -> Value {
     })
 }
 
-fn cost(trace: &Trace) -> Value {
+pub(crate) fn cost(trace: &Trace) -> Value {
     let cost = &trace.manifest.cost;
     let cpu_ns = figures::cost_cpu_ns(trace);
     json!({

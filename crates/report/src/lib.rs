@@ -14,6 +14,7 @@ pub mod numbers;
 pub mod stacks;
 pub mod terminal;
 pub mod text;
+pub mod viewer;
 
 pub use doctor::{DoctorRow, DoctorStatus, doctor_json, render_doctor};
 pub use json::{to_json, to_json_with};

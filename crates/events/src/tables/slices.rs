@@ -193,6 +193,11 @@ impl Slices {
         rows.map(move |row| self.get(thread, row, last))
     }
 
+    /// When each slice of one thread began, in time order; the first is that of row `rows(thread).start`.
+    pub fn starts(&self, thread: ThreadId) -> &[Timestamp] {
+        self.start.get(self.rows(thread)).unwrap_or(&[])
+    }
+
     /// One slice; `row` must be one of `rows(thread)`.
     pub fn at(&self, thread: ThreadId, row: usize) -> Slice {
         self.get(thread, row, self.rows(thread).end)

@@ -94,11 +94,19 @@ impl Ledger {
 }
 
 impl RunQueueSplit {
-    fn add(&mut self, other: RunQueueSplit) {
+    pub(super) fn add(&mut self, other: RunQueueSplit) {
         self.own_ns += other.own_ns;
         self.others_ns += other.others_ns;
         self.throttled_ns += other.throttled_ns;
         self.idle_ns += other.idle_ns;
+    }
+
+    /// Takes off what was there earlier.
+    pub(super) fn subtract(&mut self, earlier: RunQueueSplit) {
+        self.own_ns = self.own_ns.saturating_sub(earlier.own_ns);
+        self.others_ns = self.others_ns.saturating_sub(earlier.others_ns);
+        self.throttled_ns = self.throttled_ns.saturating_sub(earlier.throttled_ns);
+        self.idle_ns = self.idle_ns.saturating_sub(earlier.idle_ns);
     }
 }
 

@@ -26,6 +26,8 @@ pub mod syscall_names;
 pub mod syscall_rates;
 pub mod syscalls;
 pub mod timelines;
+pub mod why;
+pub mod zoom;
 
 use holdup_events::tables::SampleRow;
 use holdup_events::{ThreadId, Trace};

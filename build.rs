@@ -1,0 +1,41 @@
+//! Puts the viewer's page, as Vite built it, into the binary. Without it the binary is whole, and `holdup view` says
+//! what is missing.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=viewer/dist");
+    let manifest = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let dist = manifest.join("viewer/dist");
+    // Cargo takes a folder that is not there for one that changed: it would build anew each time.
+    let _ = std::fs::create_dir_all(&dist);
+    let mut files = Vec::new();
+    collect(&dist, &mut files);
+    files.sort();
+    let mut list = String::from("&[\n");
+    for file in files.iter().filter(|_| dist.join("index.html").is_file()) {
+        let name = file.strip_prefix(&dist).unwrap_or(file).to_string_lossy().into_owned();
+        writeln!(list, "    ({name:?}, include_bytes!({:?})),", file.to_string_lossy()).expect("a string");
+    }
+    list.push_str("]\n");
+    std::fs::write(out.join("viewer_assets.rs"), list).expect("OUT_DIR can be written");
+}
+
+/// Files that a page consists of; not what starts with a dot, nor source maps.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with('.') || name.ends_with(".map") {
+            continue;
+        }
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}

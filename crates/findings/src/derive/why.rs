@@ -1,0 +1,173 @@
+//! Why a thread did not run: from its wait to who had what it waited for, what that thread did, and so on to the cause.
+//!
+//! One chain for one slice, asked for when somebody looks at it. It follows [`Holders`], then the longest wait of the
+//! holder inside the first; who had a CPU comes from what ran there. `derive/blame` adds up all chains; this shows one.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{Duration, ThreadId, Timestamp, Trace};
+
+use super::holders::{Basis, Hold, Holders};
+use super::ledger::ByClass;
+use super::locks::LockIndex;
+use super::timelines::Timelines;
+use super::zoom::Zoom;
+
+/// What a chain is made from.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// The recording.
+    pub trace: &'a Trace,
+    /// Who ran where.
+    pub timelines: &'a Timelines,
+    /// What threads did in a range.
+    pub zoom: &'a Zoom,
+    /// Who had what.
+    pub holders: &'a Holders,
+    /// The locks, as `holders` numbers them.
+    pub locks: &'a LockIndex,
+}
+
+/// One link: what the one before it waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Who; `None` where it was no thread, or is not known.
+    pub thread: Option<ThreadId>,
+    /// The time that is meant: a slice's, or the part of it during which the first one waited.
+    pub start: Timestamp,
+    /// Its end.
+    pub end: Timestamp,
+    /// The slice to look at, a row of the slices.
+    pub row: Option<usize>,
+    /// What it is.
+    pub what: What,
+}
+
+/// What a [`Link`] tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The slice that was asked about, or the longest wait of the thread before it.
+    Slice,
+    /// This thread had what was waited for; what it did meanwhile (ns by class, as slices are coloured).
+    Held(Hold, ByClass),
+    /// No thread had it: how the wait ended.
+    Nobody(Hold),
+    /// This thread had the CPU for the longest time meanwhile, so long in all.
+    HadCpu(Duration),
+    /// The CPU was idle, or it is not known who ran there.
+    CpuIdle,
+    /// Its group's CPU bandwidth was used up.
+    Throttled,
+}
+
+/// No chain is longer: waits that lead on and on say no more.
+const LINKS_MAX: usize = 24;
+/// Slices of a holder that are looked through for its longest wait, the last first.
+const LOOK_BACK: usize = 10_000;
+/// A holder that was off the CPU for less than this share of the wait was busy: the chain ends there.
+const OFF_CPU_SHARE_MIN: f64 = 0.2;
+
+/// The chain of a slice of `thread`; `row` must be one of its rows.
+pub fn why(facts: Facts, thread: ThreadId, row: usize) -> Vec<Link> {
+    let mut links = Vec::new();
+    let mut next = Some((thread, row));
+    let mut seen = Vec::new();
+    while let Some((thread, row)) = next.take().filter(|one| !seen.contains(one)) {
+        seen.push((thread, row));
+        let slice = facts.trace.slices.at(thread, row);
+        let (start, end) = (slice.start, slice.end);
+        links.push(Link { thread: Some(thread), start, end, row: Some(row), what: What::Slice });
+        if slice.state.waits_for_cpu() {
+            links.push(had_cpu(facts, &slice));
+        } else if let Some(hold) = facts.holders.at(thread, row) {
+            let (link, goes_on) = held(facts, &slice, hold);
+            links.push(link);
+            next = goes_on;
+        }
+        if links.len() >= LINKS_MAX {
+            break;
+        }
+    }
+    links
+}
+
+/// Who ran on a slice's CPU meanwhile, the longest first.
+pub fn occupants(timelines: &Timelines, slice: &Slice) -> Vec<(ThreadId, Duration)> {
+    let mut sums: BTreeMap<ThreadId, Duration> = BTreeMap::new();
+    let timeline = timelines.of(slice.cpu);
+    for stretch in timeline.map_or(&[][..], |timeline| timeline.between(slice.start, slice.end)) {
+        let length = stretch.end().min(slice.end).since(stretch.start().max(slice.start));
+        *sums.entry(stretch.thread()).or_default() += length;
+    }
+    let mut ranked: Vec<_> = sums.into_iter().filter(|(_, length)| *length > Duration::ZERO).collect();
+    ranked.sort_by_key(|(thread, length)| (Reverse(*length), *thread));
+    ranked
+}
+
+fn had_cpu(facts: Facts, slice: &Slice) -> Link {
+    let (start, end) = (slice.start, slice.end);
+    let nobody = |what| Link { thread: None, start, end, row: None, what };
+    if slice.state == ThreadState::Throttled {
+        return nobody(What::Throttled);
+    }
+    let ranked = occupants(facts.timelines, slice);
+    let busy: u64 = ranked.iter().map(|(_, length)| length.0).sum();
+    // What kept it longer than others' turns is then the waking or moving itself.
+    let Some((thread, length)) = ranked.first().copied().filter(|_| busy * 2 >= slice.duration().0) else {
+        return nobody(What::CpuIdle);
+    };
+    let timeline = facts.timelines.of(slice.cpu);
+    let stretches = timeline.map_or(&[][..], |timeline| timeline.between(start, end));
+    let own = stretches.iter().filter(|stretch| stretch.thread() == thread);
+    let longest = own.max_by_key(|stretch| (stretch.end().since(stretch.start()), Reverse(stretch.start())));
+    let at = longest.map_or(start, |stretch| stretch.start());
+    let row = facts.trace.slices.covering(thread, at);
+    Link { thread: Some(thread), start, end, row, what: What::HadCpu(length) }
+}
+
+/// Who had what a blocked slice waited for, and the slice with which the chain goes on.
+fn held(facts: Facts, slice: &Slice, hold: Hold) -> (Link, Option<(ThreadId, usize)>) {
+    let trace = facts.trace;
+    let mut pieces = facts.holders.over(trace, facts.locks, slice);
+    pieces.retain(|piece| piece.holder.is_some() && piece.holder != Some(slice.thread));
+    let longest = pieces.into_iter().max_by_key(|piece| (piece.to.since(piece.from), Reverse(piece.from)));
+    let Some((piece, holder)) = longest.and_then(|piece| Some((piece, piece.holder?))) else {
+        let (start, end) = (slice.start, slice.end);
+        return (Link { thread: None, start, end, row: None, what: What::Nobody(hold) }, None);
+    };
+    let (from, to) = (piece.from, piece.to);
+    let did = facts.zoom.between(trace, holder, (from, to));
+    let row = trace.slices.covering(holder, to).or_else(|| trace.slices.covering(holder, to - Duration(1)));
+    let link = Link {
+        thread: Some(holder),
+        start: from,
+        end: to,
+        row,
+        what: What::Held(Hold { holder: Some(holder), ..hold }, did),
+    };
+    let goes_on = (hold.basis != Basis::Unknown).then(|| longest_wait(trace, holder, (from, to))).flatten();
+    (link, goes_on)
+}
+
+/// The slice in which `thread` was off its CPU for the longest part of a range, if that is much of it.
+fn longest_wait(
+    trace: &Trace,
+    thread: ThreadId,
+    (from, to): (Timestamp, Timestamp),
+) -> Option<(ThreadId, usize)> {
+    let rows = trace.slices.rows(thread);
+    let last = trace.slices.covering(thread, to).unwrap_or(rows.end.checked_sub(1)?);
+    let inside = |row: usize| {
+        let slice = trace.slices.at(thread, row);
+        (slice, slice.end.min(to).since(slice.start.max(from)))
+    };
+    let back = (rows.start..=last).rev().take(LOOK_BACK);
+    let near = back.map(|row| (row, inside(row))).take_while(|(_, (slice, _))| slice.end > from);
+    let off =
+        near.filter(|(_, (slice, _))| slice.state == ThreadState::Blocked || slice.state.waits_for_cpu());
+    let (row, (_, length)) = off.max_by_key(|(row, (_, length))| (*length, Reverse(*row)))?;
+    let enough = to.since(from).0 as f64 * OFF_CPU_SHARE_MIN;
+    (length.0 as f64 >= enough && length > Duration::ZERO).then_some((thread, row))
+}

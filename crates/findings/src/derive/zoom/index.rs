@@ -1,0 +1,175 @@
+//! Making of the sums.
+
+use holdup_events::tables::{SampleRow, Slice, Steal, ThreadState, Wakeup};
+use holdup_events::{ThreadId, Trace, WaitReason};
+
+use super::{Mark, NO_CLASS, STRIDE, Zoom};
+use crate::derive::class::{CLASSES, Class};
+use crate::derive::ledger::{self, RunQueueSplit};
+use crate::derive::on_cpu::SampleClasses;
+use crate::derive::parallel;
+use crate::derive::samples_of;
+use crate::derive::split::PARTS;
+use crate::derive::timelines::Timelines;
+
+/// The classes and marks of some threads.
+#[derive(Default)]
+struct Part {
+    class: Vec<u8>,
+    marks: Vec<Mark>,
+    /// How many marks each thread has.
+    counts: Vec<u32>,
+}
+
+pub(super) fn derive(trace: &Trace, timelines: &Timelines) -> Zoom {
+    let groups = parallel::thread_groups(trace);
+    let shown = SampleClasses::new(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let mut part = Part::default();
+        let mut queues = Queues { timelines, cursors: vec![0; timelines.len()] };
+        for thread in groups[group].clone().map(ThreadId) {
+            let before = part.marks.len();
+            add_thread((trace, &shown), thread, &mut queues, &mut part);
+            part.counts.push((part.marks.len() - before) as u32);
+        }
+        part
+    });
+    let mut zoom = Zoom { marks_of_thread: vec![0], ..Zoom::default() };
+    zoom.class.reserve_exact(trace.slices.len());
+    zoom.marks.reserve_exact(parts.iter().map(|part| part.marks.len()).sum());
+    let mut marks = 0;
+    for part in parts {
+        zoom.class.extend(part.class);
+        zoom.marks.extend(part.marks);
+        for count in part.counts {
+            marks += count;
+            zoom.marks_of_thread.push(marks);
+        }
+    }
+    let mut stolen = 0u64;
+    zoom.stolen_before = Vec::with_capacity(trace.steals.len() + 1);
+    zoom.stolen_before.push(0);
+    for steal in &trace.steals {
+        stolen = stolen.saturating_add(steal.stolen.0);
+        zoom.stolen_before.push(stolen);
+    }
+    zoom
+}
+
+fn add_thread(
+    (trace, shown): (&Trace, &SampleClasses),
+    thread: ThreadId,
+    queues: &mut Queues,
+    part: &mut Part,
+) {
+    queues.cursors.fill(0);
+    let row = &trace.threads[thread.index()];
+    let mut colours = Colours::new(trace, shown, thread);
+    let mut mark = Mark::default();
+    for (place, mut slice) in trace.slices.of(thread).enumerate() {
+        if place > 0 && place % STRIDE == 0 {
+            part.marks.push(mark);
+        }
+        let class = if row.target { Some(colours.of(&slice)) } else { colours.of_foreign(&slice) };
+        part.class.push(class.map_or(NO_CLASS, |class| class as u8));
+        slice.start = slice.start.max(row.start);
+        slice.end = slice.end.min(row.end).max(slice.start);
+        if let Some(class) = class {
+            mark.classes[class as usize] += slice.duration().0;
+        }
+        if class == Some(Class::RunQueue) {
+            queues.add(&slice, &mut mark.queued);
+        }
+    }
+    // The mark before a slice that is not there yet would be asked for at the thread's end.
+    let rows = trace.slices.rows(thread).len();
+    if rows > 0 && rows % STRIDE == 0 {
+        part.marks.push(mark);
+    }
+}
+
+/// The classes of one thread's slices, asked for in the order of time.
+struct Colours<'a> {
+    trace: &'a Trace,
+    shown: &'a SampleClasses,
+    wakeups: &'a [Wakeup],
+    steals: &'a [Steal],
+    samples: &'a [SampleRow],
+}
+
+impl<'a> Colours<'a> {
+    fn new(trace: &'a Trace, shown: &'a SampleClasses, thread: ThreadId) -> Colours<'a> {
+        Colours {
+            trace,
+            shown,
+            wakeups: trace.wakeups.of(thread),
+            steals: ledger::steals_of(&trace.steals, thread),
+            samples: samples_of(trace, thread),
+        }
+    }
+
+    fn of(&mut self, slice: &Slice) -> Class {
+        match slice.state {
+            ThreadState::Running => self.of_running(slice),
+            state if state.waits_for_cpu() => Class::RunQueue,
+            ThreadState::Blocked => {
+                let reason = self.trace.wait(slice.wait).reason;
+                let timer =
+                    reason == WaitReason::Multiplex && ledger::woken_by_timer(slice, &mut self.wakeups);
+                if timer { Class::Sleep } else { Class::of_wait(reason) }
+            }
+            _ => Class::Unknown,
+        }
+    }
+
+    fn of_foreign(&mut self, slice: &Slice) -> Option<Class> {
+        (slice.state == ThreadState::Running).then(|| self.of_running(slice))
+    }
+
+    fn of_running(&mut self, slice: &Slice) -> Class {
+        let stolen = ledger::stolen(&mut self.steals, slice.start);
+        let skipped = self.samples.partition_point(|sample| sample.at < slice.start);
+        let inside = self.samples[skipped..].partition_point(|sample| sample.at < slice.end);
+        let (inside, rest) = self.samples[skipped..].split_at(inside);
+        self.samples = rest;
+        if stolen > slice.duration().0 / 2 {
+            return Class::Stolen;
+        }
+        let mut counts = [0usize; PARTS];
+        for class in inside.iter().map(|sample| self.shown.of(sample)) {
+            if let Some(part) = Class::ON_CPU.iter().position(|known| *known == class) {
+                counts[part] += 1;
+            }
+        }
+        let most = (0..PARTS).rev().max_by_key(|part| counts[*part]).unwrap_or(0);
+        Class::ON_CPU[most]
+    }
+}
+
+/// Who had the CPU while a thread waited for it.
+pub(super) struct Queues<'a> {
+    pub(super) timelines: &'a Timelines,
+    /// Place in each CPU's timeline.
+    pub(super) cursors: Vec<usize>,
+}
+
+impl Queues<'_> {
+    pub(super) fn add(&mut self, slice: &Slice, split: &mut RunQueueSplit) {
+        let length = slice.duration().0;
+        if slice.state == ThreadState::Throttled {
+            split.throttled_ns += length;
+            return;
+        }
+        let (own, others) = match self.timelines.of(slice.cpu) {
+            Some(timeline) => {
+                timeline.ran(slice.start, slice.end, &mut self.cursors[usize::from(slice.cpu.0)])
+            }
+            None => (0, 0),
+        };
+        split.own_ns += own;
+        split.others_ns += others;
+        split.idle_ns += length.saturating_sub(own + others);
+    }
+}
+
+const _: () = assert!(CLASSES < NO_CLASS as usize);

@@ -1,0 +1,170 @@
+//! Any range of a recording at any zoom, without a walk over what lies in it.
+//!
+//! Sums stand before each [`STRIDE`]th slice of a thread: what it did in a range is the difference of two sums, each
+//! completed by a walk over fewer than [`STRIDE`] slices. So no level of detail is stored: each is exact, at a cost that
+//! does not depend on the range. [`tiles`] cuts time into tiles and cells; [`lanes`], [`cpus`] and [`overview`] fill them.
+
+pub mod cpus;
+mod index;
+pub mod lanes;
+pub mod overview;
+pub mod range;
+pub mod tiles;
+
+pub use cpus::{CpuLane, CpuRow, cpu_lane};
+pub use lanes::{Lane, LaneRow, lane};
+pub use overview::Overview;
+pub use range::{RangeLedger, range_ledger};
+pub use tiles::{CELLS, Tile, Tiling};
+
+use holdup_events::{ThreadId, Timestamp, Trace};
+
+use super::class::{CLASSES, Class};
+use super::ledger::{ByClass, RunQueueSplit};
+use super::timelines::Timelines;
+
+/// Slices between two sums: a compromise of memory against steps per question.
+const STRIDE: usize = 64;
+
+/// Code of a slice that belongs to no class: a thread of others while it does not run.
+const NO_CLASS: u8 = u8::MAX;
+
+/// The class of each slice, and sums of them.
+#[derive(Clone, Debug, Default)]
+pub struct Zoom {
+    /// By row of the slices; [`NO_CLASS`] or a `Class as u8`.
+    class: Vec<u8>,
+    /// Where each thread's marks begin.
+    marks_of_thread: Vec<u32>,
+    marks: Vec<Mark>,
+    /// Stolen time (ns) in all steals before each; one more than there are steals.
+    stolen_before: Vec<u64>,
+}
+
+/// What a thread did before its [`STRIDE`]th, twice [`STRIDE`]th, … slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mark {
+    classes: ByClass,
+    queued: RunQueueSplit,
+}
+
+impl Zoom {
+    /// Derives it.
+    pub fn derive(trace: &Trace, timelines: &Timelines) -> Zoom {
+        index::derive(trace, timelines)
+    }
+
+    /// The class of a slice. A running one has that of most samples in it, or is `Stolen` if most of it was: that is a
+    /// colour, the ledger's figures do not rest on it. `None`: of no class.
+    pub fn class(&self, row: usize) -> Option<Class> {
+        self.class.get(row).and_then(|code| class_of(*code))
+    }
+
+    /// Time (ns) by class, as slices are coloured, of a thread in `from..to`.
+    pub fn between(&self, trace: &Trace, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> ByClass {
+        let walk = Walk::new(self, trace, thread);
+        difference(&walk.before(walk.place(to), to), &walk.before(walk.place(from), from))
+    }
+}
+
+/// One thread's slices, by their place among them.
+struct Walk<'a> {
+    starts: &'a [Timestamp],
+    class: &'a [u8],
+    marks: &'a [Mark],
+    /// The row of the first.
+    first: usize,
+    life: (Timestamp, Timestamp),
+}
+
+impl<'a> Walk<'a> {
+    fn new(zoom: &'a Zoom, trace: &'a Trace, thread: ThreadId) -> Walk<'a> {
+        let rows = trace.slices.rows(thread);
+        let life = trace.threads.get(thread.index()).map(|thread| (thread.start, thread.end));
+        let marks = zoom.marks_of_thread.get(thread.index()..thread.index() + 2);
+        let marks = marks.and_then(|range| zoom.marks.get(range[0] as usize..range[1] as usize));
+        Walk {
+            starts: trace.slices.starts(thread),
+            class: zoom.class.get(rows.clone()).unwrap_or(&[]),
+            marks: marks.unwrap_or(&[]),
+            first: rows.start,
+            life: life.unwrap_or_default(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// How many slices begin before `at`.
+    fn place(&self, at: Timestamp) -> usize {
+        self.starts.partition_point(|start| *start < at)
+    }
+
+    /// The same, where at least `from` do, and not many more.
+    fn place_from(&self, from: usize, at: Timestamp) -> usize {
+        let (mut low, mut step) = (from, 1);
+        while low + step <= self.len() && self.starts[low + step - 1] < at {
+            low += step;
+            step *= 2;
+        }
+        let high = (low + step).min(self.len());
+        low + self.starts[low..high].partition_point(|start| *start < at)
+    }
+
+    /// A thread's slices lie in its life, whatever a damaged recording says.
+    fn start(&self, place: usize) -> Timestamp {
+        self.starts[place].max(self.life.0)
+    }
+
+    fn end(&self, place: usize) -> Timestamp {
+        self.starts.get(place + 1).copied().unwrap_or(self.life.1).min(self.life.1).max(self.start(place))
+    }
+
+    fn class(&self, place: usize) -> u8 {
+        self.class.get(place).copied().unwrap_or(NO_CLASS)
+    }
+
+    /// Time (ns) by class in the first `places` slices, the last of them cut at `at`.
+    fn before(&self, places: usize, at: Timestamp) -> ByClass {
+        let strides = places / STRIDE;
+        let mut sums = match strides.checked_sub(1) {
+            Some(mark) => self.marks.get(mark).map_or([0; CLASSES], |mark| mark.classes),
+            None => [0; CLASSES],
+        };
+        for place in strides * STRIDE..places {
+            if let Some(sum) = sums.get_mut(usize::from(self.class(place))) {
+                *sum += self.end(place).min(at).since(self.start(place)).0;
+            }
+        }
+        // What a mark covers is whole: of the last slice before it, what lies behind `at` is taken off.
+        if let Some(last) = places.checked_sub(1).filter(|last| last / STRIDE < strides)
+            && let Some(sum) = sums.get_mut(usize::from(self.class(last)))
+        {
+            *sum -= self.end(last).since(at.max(self.start(last))).0;
+        }
+        sums
+    }
+}
+
+/// The class of a code; `None` of [`NO_CLASS`].
+fn class_of(code: u8) -> Option<Class> {
+    const BY_CODE: [Class; CLASSES] = {
+        let mut table = [Class::Unknown; CLASSES];
+        let mut index = 0;
+        while index < CLASSES {
+            table[Class::ALL[index] as usize] = Class::ALL[index];
+            index += 1;
+        }
+        table
+    };
+    BY_CODE.get(usize::from(code)).copied()
+}
+
+fn difference(later: &ByClass, earlier: &ByClass) -> ByClass {
+    let mut out = [0; CLASSES];
+    for ((out, later), earlier) in out.iter_mut().zip(later).zip(earlier) {
+        *out = later.saturating_sub(*earlier);
+    }
+    out
+}

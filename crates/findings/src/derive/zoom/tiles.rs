@@ -1,0 +1,118 @@
+//! Time cut into tiles: at level 0 one tile holds the recording, each further level halves them.
+
+use holdup_events::{Duration, Timestamp, Trace};
+
+/// Cells of a tile: about half a screen, so that few tiles fill one and little is asked for in vain.
+pub const CELLS: usize = 512;
+const CELLS_LOG2: u32 = CELLS.ilog2();
+
+/// How a recording is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tiling {
+    start: Timestamp,
+    wall: Duration,
+    /// Length of the tile of level 0 is `1 << base_log2` ns.
+    base_log2: u32,
+}
+
+/// One tile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tile {
+    /// Its level.
+    pub level: u32,
+    /// Its number within the level, from the recording's start.
+    pub index: u64,
+    /// From when.
+    pub start: Timestamp,
+    /// To when; may lie behind the recording's end.
+    pub end: Timestamp,
+    /// Length of a cell; at least 1 ns.
+    pub cell: Duration,
+}
+
+impl Tiling {
+    /// Of a recording: the tile of level 0 is a power of two that holds it, its cells at least 1 ns.
+    pub fn of(trace: &Trace) -> Tiling {
+        let wall = trace.wall();
+        // 2^62 ns are 146 years: a recording that claims more is damaged.
+        let base_log2 = wall.0.clamp(CELLS as u64, 1 << 62).next_power_of_two().ilog2();
+        Tiling { start: trace.start(), wall, base_log2 }
+    }
+
+    /// Length of the tile of level 0 (ns).
+    pub fn base_ns(&self) -> u64 {
+        1 << self.base_log2
+    }
+
+    /// The last level: its cells are 1 ns.
+    pub fn level_max(&self) -> u32 {
+        self.base_log2 - CELLS_LOG2
+    }
+
+    /// A tile; `None` if there is none of that number, or it lies behind the recording's end.
+    pub fn tile(&self, level: u32, index: u64) -> Option<Tile> {
+        if level > self.level_max() {
+            return None;
+        }
+        let length = self.base_ns() >> level;
+        let from = length.checked_mul(index).filter(|from| *from < self.wall.0.max(1))?;
+        let start = self.start + Duration(from);
+        let end = start + Duration(length);
+        Some(Tile { level, index, start, end, cell: Duration(length >> CELLS_LOG2) })
+    }
+
+    /// How many tiles a level has.
+    pub fn tiles(&self, level: u32) -> u64 {
+        self.wall.0.max(1).div_ceil(self.base_ns() >> level.min(self.level_max()))
+    }
+}
+
+impl Tile {
+    /// The end of the cell that covers `at`.
+    pub fn cell_end(&self, at: Timestamp) -> Timestamp {
+        let cells = at.since(self.start).0 / self.cell.0 + 1;
+        self.start + Duration(self.cell.0.saturating_mul(cells))
+    }
+
+    /// The cell that covers `at`; of what lies outside, the nearest.
+    pub fn cell_of(&self, at: Timestamp) -> usize {
+        ((at.since(self.start).0 / self.cell.0) as usize).min(CELLS - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_wall(wall_ns: u64) -> Tiling {
+        let mut trace = Trace::default();
+        trace.manifest.start_ns = 1000;
+        trace.manifest.end_ns = 1000 + wall_ns;
+        Tiling::of(&trace)
+    }
+
+    #[test]
+    fn tiles_of_each_level_hold_the_recording() {
+        for wall_ns in [0, 1, 511, 512, 513, 1_000_000, 12_650_000_000, u64::MAX / 2] {
+            let tiling = of_wall(wall_ns);
+            assert!(tiling.base_ns() >= wall_ns.min(1 << 62), "{wall_ns}");
+            for level in 0..=tiling.level_max() {
+                let count = tiling.tiles(level);
+                let last = tiling.tile(level, count - 1).expect("the last tile is there");
+                assert!(last.end.0 >= 1000 + wall_ns.min(1 << 62), "{wall_ns} {level}");
+                assert_eq!(tiling.tile(level, count), None, "{wall_ns} {level}");
+                assert!(last.cell.0 >= 1);
+            }
+            assert_eq!(tiling.tile(tiling.level_max() + 1, 0), None);
+            assert_eq!(tiling.tile(0, u64::MAX), None);
+        }
+    }
+
+    #[test]
+    fn cells_tile_a_tile() {
+        let tile = of_wall(1 << 20).tile(3, 1).expect("there");
+        assert_eq!(tile.cell_end(tile.start), tile.start + tile.cell);
+        assert_eq!(tile.cell_of(tile.end - Duration(1)), CELLS - 1);
+        assert_eq!(tile.cell_of(tile.start + tile.cell), 1);
+    }
+}

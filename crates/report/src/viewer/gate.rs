@@ -1,0 +1,204 @@
+//! Which requests may ask: what is checked before anything is answered, and the headers that every answer has.
+//!
+//! The server listens on 127.0.0.1, but every page in the user's browser, and every user of the machine, can reach that.
+//! So a request must name the token, which only the printed address holds, and be meant for this host (a foreign name that
+//! was made to resolve to 127.0.0.1 is refused), and not come from another page.
+
+/// What of a request matters.
+#[derive(Clone, Debug, Default)]
+pub struct Request<'a> {
+    /// As sent: `GET`, …
+    pub method: &'a str,
+    /// As sent: path and query.
+    pub target: &'a str,
+    /// Name and value, as sent.
+    pub headers: Vec<(&'a str, &'a str)>,
+}
+
+/// Who may ask.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// The port that is listened on.
+    pub port: u16,
+    /// What the path must begin with.
+    pub token: String,
+}
+
+/// Why a request is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// The status of HTTP.
+    pub status: u16,
+    /// For the one who asked; tells nothing about the recording.
+    pub reason: &'static str,
+}
+
+const METHOD: Denied = Denied { status: 405, reason: "only GET and HEAD" };
+const HOST: Denied = Denied { status: 421, reason: "this server is not that host" };
+const ORIGIN: Denied = Denied { status: 403, reason: "not from another page" };
+const TOKEN: Denied = Denied { status: 403, reason: "open the address that holdup view printed" };
+const PATH: Denied = Denied { status: 400, reason: "not a path of this server" };
+
+/// A request that may pass: path below the token, and query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admitted<'a> {
+    /// Without a leading slash: `api/summary`.
+    pub path: &'a str,
+    /// Behind the question mark; empty if there is none.
+    pub query: &'a str,
+}
+
+impl Gate {
+    /// The address to open; ends with a slash.
+    pub fn address(&self) -> String {
+        format!("http://127.0.0.1:{}/{}/", self.port, self.token)
+    }
+
+    /// Lets a request pass, or says why not.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admit<'a>(&self, request: &Request<'a>) -> Result<Admitted<'a>, Denied> {
+        if !matches!(request.method, "GET" | "HEAD") {
+            return Err(METHOD);
+        }
+        let mut hosts = request.values("host");
+        if !hosts.next().is_some_and(|host| self.is_here(host)) || hosts.next().is_some() {
+            return Err(HOST);
+        }
+        let here = |origin: &str| origin.strip_prefix("http://").is_some_and(|host| self.is_here(host));
+        if !request.values("origin").all(here) {
+            return Err(ORIGIN);
+        }
+        // Browsers say where a request comes from; a link typed or clicked elsewhere than on a page is `none`.
+        if !request.values("sec-fetch-site").all(|site| matches!(site, "same-origin" | "none")) {
+            return Err(ORIGIN);
+        }
+        let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
+        let path = path.strip_prefix('/').ok_or(PATH)?;
+        let (token, path) = path.split_once('/').unwrap_or((path, ""));
+        if !same(token.as_bytes(), self.token.as_bytes()) {
+            return Err(TOKEN);
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
+        let goes_up = path.split('/').any(|part| part == ".." || part == ".");
+        if !path.bytes().all(is_plain) || goes_up || path.contains("//") {
+            return Err(PATH);
+        }
+        Ok(Admitted { path, query })
+    }
+
+    fn is_here(&self, host: &str) -> bool {
+        let port = host.strip_prefix("127.0.0.1:").or_else(|| host.strip_prefix("localhost:"));
+        port.is_some_and(|port| port == self.port.to_string())
+    }
+}
+
+impl Request<'_> {
+    fn values(&self, name: &str) -> impl Iterator<Item = &str> {
+        let named = self.headers.iter().filter(move |(known, _)| known.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.trim())
+    }
+}
+
+/// Compares in a time that does not tell how much of it is right.
+fn same(given: &[u8], wanted: &[u8]) -> bool {
+    let difference = given.iter().zip(wanted).fold(0, |sum, (a, b)| sum | (a ^ b));
+    given.len() == wanted.len() && !wanted.is_empty() && difference == 0
+}
+
+/// What every answer says: the page may load from here only, run no inline script, be framed by nobody.
+pub const HEADERS: &[(&str, &str)] = &[
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cache-Control", "no-store"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate() -> Gate {
+        Gate { port: 4711, token: "0123456789abcdef".to_owned() }
+    }
+
+    fn ask<'a>(method: &'a str, target: &'a str, headers: &[(&'a str, &'a str)]) -> Result<String, u16> {
+        let mut all = vec![("Host", "127.0.0.1:4711")];
+        if headers.iter().any(|(name, _)| *name == "Host") {
+            all.clear();
+        }
+        all.extend(headers);
+        let request = Request { method, target, headers: all };
+        gate().admit(&request).map(|it| format!("{}?{}", it.path, it.query)).map_err(|denied| denied.status)
+    }
+
+    const PAGE: &str = "/0123456789abcdef/";
+
+    #[test]
+    fn who_has_the_address_may_ask() {
+        assert_eq!(ask("GET", PAGE, &[]), Ok("?".into()));
+        assert_eq!(ask("HEAD", "/0123456789abcdef/api/lanes?level=1", &[]), Ok("api/lanes?level=1".into()));
+        assert_eq!(ask("GET", PAGE, &[("Host", "localhost:4711")]), Ok("?".into()));
+        let own = [("Origin", "http://127.0.0.1:4711"), ("Sec-Fetch-Site", "same-origin")];
+        assert_eq!(ask("GET", PAGE, &own), Ok("?".into()));
+        assert_eq!(ask("GET", PAGE, &[("sec-fetch-site", "none")]), Ok("?".into()));
+    }
+
+    #[test]
+    fn nobody_writes() {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "get", ""] {
+            assert_eq!(ask(method, PAGE, &[]), Err(405), "{method}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_bent_to_this_address_is_refused() {
+        for host in
+            ["evil.example", "evil.example:4711", "127.0.0.1", "127.0.0.1:80", "127.0.0.1:4711.evil", ""]
+        {
+            assert_eq!(ask("GET", PAGE, &[("Host", host)]), Err(421), "{host}");
+        }
+        let twice = [("Host", "127.0.0.1:4711"), ("Host", "evil.example")];
+        assert_eq!(ask("GET", PAGE, &twice), Err(421));
+        let none = Request { method: "GET", target: PAGE, headers: vec![] };
+        assert_eq!(gate().admit(&none).map_err(|denied| denied.status), Err(421));
+    }
+
+    #[test]
+    fn other_pages_may_not_ask() {
+        for origin in ["http://evil.example", "null", "https://127.0.0.1:4711", "http://127.0.0.1:8080", ""] {
+            assert_eq!(ask("GET", PAGE, &[("Origin", origin)]), Err(403), "{origin}");
+        }
+        for site in ["cross-site", "same-site"] {
+            assert_eq!(ask("GET", PAGE, &[("Sec-Fetch-Site", site)]), Err(403), "{site}");
+        }
+    }
+
+    #[test]
+    fn who_does_not_know_the_token_sees_nothing() {
+        for target in
+            ["/", "/api/summary", "/0123456789abcdee/", "/0123456789abcdef0/", "/0123/", "//", "*", ""]
+        {
+            let status = ask("GET", target, &[]).expect_err(target);
+            assert!([400, 403].contains(&status), "{target}: {status}");
+        }
+        let open = Gate { port: 4711, token: String::new() };
+        let request = Request { method: "GET", target: "//x", headers: vec![("Host", "127.0.0.1:4711")] };
+        assert!(open.admit(&request).is_err());
+    }
+
+    #[test]
+    fn no_path_leads_out() {
+        for path in ["../etc/passwd", "a/../../b", "%2e%2e/x", "a%00", "a\\b", ".", "a//b", "a/./b", "ä"] {
+            assert_eq!(ask("GET", &format!("{PAGE}{path}"), &[]), Err(400), "{path}");
+        }
+    }
+}

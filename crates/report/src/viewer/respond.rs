@@ -1,0 +1,47 @@
+//! From a request to an answer's status, kind and bytes; the socket is the binary's.
+
+use super::Viewer;
+use super::gate::{Denied, Gate, Request};
+use super::page::{Asset, NOT_BUILT, content_type, find};
+
+/// What goes back, besides [`super::gate::HEADERS`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The status of HTTP.
+    pub status: u16,
+    /// Kind of `body`.
+    pub content_type: &'static str,
+    /// What is answered.
+    pub body: Vec<u8>,
+}
+
+const JSON: &str = "application/json; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Answers, or says why not.
+pub fn respond(viewer: &Viewer, gate: &Gate, assets: &[Asset], request: &Request) -> Response {
+    let admitted = match gate.admit(request) {
+        Ok(admitted) => admitted,
+        Err(Denied { status, reason }) => {
+            return Response { status, content_type: TEXT, body: format!("{reason}\n").into_bytes() };
+        }
+    };
+    if let Some(question) = admitted.path.strip_prefix("api/") {
+        return match viewer.answer(question, admitted.query) {
+            Ok(answer) => Response { status: 200, content_type: JSON, body: answer.into_bytes() },
+            Err(refusal) => {
+                let body = serde_json::json!({"error": refusal.to_string()}).to_string().into_bytes();
+                Response { status: refusal.status(), content_type: JSON, body }
+            }
+        };
+    }
+    match find(assets, admitted.path) {
+        Some(asset) => {
+            Response { status: 200, content_type: content_type(&asset.path), body: asset.bytes.clone() }
+        }
+        None if admitted.path.is_empty() => {
+            Response { status: 200, content_type: TEXT, body: NOT_BUILT.as_bytes().to_vec() }
+        }
+        None => Response { status: 404, content_type: TEXT, body: b"there is no such file\n".to_vec() },
+    }
+}

@@ -1,0 +1,316 @@
+//! `api/slice`: one slice and all that is known about it: stack, waker, who had its CPU, why.
+
+use std::collections::BTreeMap;
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{FrameKind, Slice, ThreadState};
+use holdup_events::{Duration, ObjectKind, StackId, ThreadId, WaitReason};
+use holdup_findings::derive::class::Class;
+use holdup_findings::derive::holders::{Basis, HoldKind};
+use holdup_findings::derive::ledger::ByClass;
+use holdup_findings::derive::syscall_names::syscall_name;
+use holdup_findings::derive::why::{Facts, Link, What, occupants, why};
+use serde_json::{Value, json};
+
+use super::lanes::cpu_number;
+use super::samples::of_thread;
+use super::{Ask, Refusal, Viewer, or_none, to_text};
+use crate::numbers::duration;
+
+/// Functions of a running slice that are named.
+const FUNCTIONS_MAX: usize = 10;
+/// Frames of a stack.
+const FRAMES_MAX: usize = 256;
+/// Who had the CPU.
+const OCCUPANTS_MAX: usize = 10;
+
+pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
+    let thread = ThreadId(u32::try_from(ask.needed("thread")?).unwrap_or(u32::MAX));
+    let rows = viewer.trace.slices.rows(thread);
+    let row = match (ask.number("row")?, ask.number("at")?) {
+        (Some(row), None) => usize::try_from(row).ok().filter(|row| rows.contains(row)),
+        (None, Some(at)) => viewer.trace.slices.covering(thread, viewer.trace.start() + Duration(at)),
+        _ => return Err(Refusal::bad("either at or row is wanted")),
+    };
+    let Some(row) = row else { return Err(Refusal::not_there("that thread has no slice there")) };
+    Ok(to_text(&of(viewer, thread, row)))
+}
+
+/// The answer for a slice that is there.
+pub(super) fn of(viewer: &Viewer, thread: ThreadId, row: usize) -> Value {
+    let trace = &viewer.trace;
+    let (rows, slice) = (trace.slices.rows(thread), trace.slices.at(thread, row));
+    let (stack, stack_from) = stack(viewer, &slice);
+    let stolen =
+        trace.steals.binary_search_by_key(&(thread, slice.start), |one| (one.thread, one.slice_start));
+    json!({
+        "thread": thread.0,
+        "row": row,
+        "start_ns": viewer.since(slice.start),
+        "end_ns": viewer.since(slice.end),
+        "state": slice.state.name(),
+        "class": or_none(viewer.zoom.class(row).map(|class| class as u8)),
+        "cpu": cpu_number(slice.cpu),
+        "stolen_ns": stolen.map_or(0, |at| trace.steals[at].stolen.0.min(slice.duration().0)),
+        "previous": or_none((row > rows.start).then(|| row as i64 - 1)),
+        "next": or_none((row + 1 < rows.end).then_some(row as i64 + 1)),
+        "wait": wait(viewer, &slice),
+        "stack": frames(viewer, stack),
+        "stack_from": stack_from,
+        "samples": functions(viewer, &slice),
+        "waker": waker(viewer, &slice),
+        "occupants": queued_behind(viewer, &slice),
+        "why": why(facts(viewer), thread, row).iter()
+            .map(|link| self::link(viewer, link)).collect::<Value>(),
+    })
+}
+
+fn facts(viewer: &Viewer) -> Facts<'_> {
+    let derived = &viewer.analysis.derived;
+    Facts {
+        trace: &viewer.trace,
+        timelines: &viewer.timelines,
+        zoom: &viewer.zoom,
+        holders: &derived.holders,
+        locks: &derived.occupancy.locks,
+    }
+}
+
+/// The stack that tells most of a slice, and where it is from.
+fn stack(viewer: &Viewer, slice: &Slice) -> (StackId, &'static str) {
+    if slice.stack != StackId::NONE {
+        return (slice.stack, "blocked");
+    }
+    if slice.state != ThreadState::Running {
+        return (StackId::NONE, "");
+    }
+    let middle = slice.start.0 / 2 + slice.end.0 / 2;
+    let inside = samples_in(viewer, slice).iter().filter(|sample| sample.stack != StackId::NONE);
+    let nearest = inside.min_by_key(|sample| sample.at.0.abs_diff(middle));
+    nearest.map_or((StackId::NONE, ""), |sample| (sample.stack, "sample"))
+}
+
+fn samples_in<'a>(viewer: &'a Viewer, slice: &Slice) -> &'a [holdup_events::tables::SampleRow] {
+    let samples = of_thread(viewer, slice.thread);
+    let from = samples.partition_point(|sample| sample.at < slice.start);
+    let behind = samples.partition_point(|sample| sample.at < slice.end);
+    samples.get(from..behind).unwrap_or(&[])
+}
+
+pub(super) fn frames(viewer: &Viewer, stack: StackId) -> Value {
+    let named = viewer.trace.stack_frames(stack).take(FRAMES_MAX).map(|id| {
+        let frame = viewer.trace.frames.get(id.index()).cloned().unwrap_or_default();
+        let kind = match frame.kind {
+            FrameKind::User => "user",
+            FrameKind::Kernel => "kernel",
+            FrameKind::Unknown => "unknown",
+        };
+        json!({
+            "name": viewer.trace.frame_name(id),
+            "module": frame.module,
+            "file": frame.file,
+            "line": frame.line,
+            "inlined": frame.inlined,
+            "kind": kind,
+        })
+    });
+    named.collect()
+}
+
+/// Where a running slice was seen: its samples by leaf.
+fn functions(viewer: &Viewer, slice: &Slice) -> Value {
+    if slice.state != ThreadState::Running {
+        return json!([]);
+    }
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for sample in samples_in(viewer, slice) {
+        let leaf = viewer.trace.stack_frames(sample.stack).next();
+        let name = leaf.map_or_else(|| "(no stack)".to_owned(), |leaf| viewer.trace.frame_name(leaf));
+        *counts.entry(name).or_default() += 1;
+    }
+    let mut ranked: Vec<(String, u64)> = counts.into_iter().collect();
+    ranked.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    ranked.truncate(FUNCTIONS_MAX);
+    ranked.iter().map(|(name, samples)| json!({"name": name, "samples": samples})).collect()
+}
+
+fn wait(viewer: &Viewer, slice: &Slice) -> Value {
+    if slice.state != ThreadState::Blocked {
+        return Value::Null;
+    }
+    let wait = viewer.trace.wait(slice.wait);
+    json!({
+        "reason": wait.reason.name(),
+        "object_kind": wait.object_kind.name(),
+        "object": format!("0x{:x}", wait.object),
+        "syscall": if wait.syscall == i32::MIN { "" } else { syscall_name(wait.syscall) },
+        "name": object_name(viewer, slice),
+    })
+}
+
+/// The thing waited for, for people; empty if it is not known.
+fn object_name(viewer: &Viewer, slice: &Slice) -> String {
+    let wait = viewer.trace.wait(slice.wait);
+    let whose = viewer.trace.process_name(wait.process);
+    match wait.object_kind {
+        _ if wait.object == 0 => String::new(),
+        ObjectKind::None => String::new(),
+        ObjectKind::Futex => format!("futex 0x{:x} in {whose}", wait.object),
+        ObjectKind::Descriptor => format!("descriptor {} of {whose}", wait.op),
+        kind => format!("{} {}", kind.name(), wait.object),
+    }
+}
+
+fn waker(viewer: &Viewer, slice: &Slice) -> Value {
+    if slice.state != ThreadState::Blocked {
+        return Value::Null;
+    }
+    let Some(wakeup) = viewer.trace.wakeups.ending(slice.thread, slice.start, slice.end) else {
+        return Value::Null;
+    };
+    let is_thread = wakeup.context == WakeContext::Thread;
+    json!({
+        "thread": if is_thread { i64::from(wakeup.waker.0) } else { -1 },
+        "context": context_name(wakeup.context),
+        "at_ns": viewer.since(wakeup.at),
+        "cpu": cpu_number(wakeup.cpu),
+        "stack": frames(viewer, wakeup.stack),
+    })
+}
+
+fn context_name(context: WakeContext) -> &'static str {
+    match context {
+        WakeContext::Thread => "thread",
+        WakeContext::Timer => "timer",
+        WakeContext::SoftIrq => "soft-irq",
+        WakeContext::Irq => "irq",
+    }
+}
+
+fn queued_behind(viewer: &Viewer, slice: &Slice) -> Value {
+    if !slice.state.waits_for_cpu() {
+        return json!([]);
+    }
+    let ranked = occupants(&viewer.timelines, slice).into_iter().take(OCCUPANTS_MAX);
+    ranked.map(|(thread, length)| json!({"thread": thread.0, "ns": length.0})).collect()
+}
+
+fn link(viewer: &Viewer, link: &Link) -> Value {
+    let (text, basis) = words(viewer, link);
+    json!({
+        "text": text,
+        "thread": or_none(link.thread.map(|thread| thread.0)),
+        "start_ns": viewer.since(link.start),
+        "end_ns": viewer.since(link.end),
+        "row": or_none(link.row.map(|row| row as i64)),
+        "class": or_none(link.row.and_then(|row| viewer.zoom.class(row)).map(|class| class as u8)),
+        "basis": basis,
+    })
+}
+
+/// A link in words, and how it is known.
+fn words(viewer: &Viewer, link: &Link) -> (String, &'static str) {
+    let name = link.thread.and_then(|id| viewer.trace.threads.get(id.index()));
+    let name = name.map_or("?", |thread| thread.name.as_str());
+    match &link.what {
+        What::Slice => (itself(viewer, link, name), ""),
+        What::Held(hold, did) => {
+            (format!("{name} {}; meanwhile it {}", holding(hold.kind), deeds(did)), hold.basis.name())
+        }
+        What::Nobody(hold) => (ending(hold.basis).to_owned(), hold.basis.name()),
+        What::HadCpu(length) => (format!("{name} had that CPU for {} of it", duration(length.0)), "occupant"),
+        What::CpuIdle => {
+            ("nobody is known to have run there: it was woken late, or moved".to_owned(), "occupant")
+        }
+        What::Throttled => ("its group had used up its CPU bandwidth (cgroup cpu.max)".to_owned(), "slices"),
+    }
+}
+
+/// What a holder has to do with the wait.
+fn holding(kind: HoldKind) -> &'static str {
+    match kind {
+        HoldKind::Lock => "had it",
+        HoldKind::Work => "was to bring work",
+        HoldKind::Join => "was waited for to end",
+        HoldKind::Barrier => "was the last to arrive",
+        HoldKind::Child => "is the child that was waited for",
+        HoldKind::PipeFull => "was to read",
+        HoldKind::PipeEmpty => "was to write",
+        HoldKind::Socket | HoldKind::Poll => "was the peer",
+        _ => "ended the wait",
+    }
+}
+
+/// How a wait ended that no thread is known to have ended.
+fn ending(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Timer => "a timer ended the wait",
+        Basis::Interrupt => "a device or soft interrupt ended the wait (disk, network)",
+        Basis::StillWaiting => "it still waited when the recording, or its life, ended",
+        Basis::Exit => "it ended when what it waited for was gone",
+        _ => "who had what it waited for is not known",
+    }
+}
+
+fn itself(viewer: &Viewer, link: &Link, name: &str) -> String {
+    let length = duration(link.end.since(link.start).0);
+    let (Some(thread), Some(row)) = (link.thread, link.row) else { return format!("{name}: {length}") };
+    let slice = viewer.trace.slices.at(thread, row);
+    match slice.state {
+        ThreadState::Running => format!("{name} ran for {length} on CPU {}", slice.cpu.0),
+        ThreadState::Blocked => {
+            let wait = viewer.trace.wait(slice.wait);
+            let object = object_name(viewer, &slice);
+            let object = if object.is_empty() { object } else { format!(" ({object})") };
+            format!("{name} waited {length} {}{object}", reason_words(wait.reason))
+        }
+        ThreadState::Preempted => {
+            format!("{name} lost its CPU to another thread and waited {length} for one")
+        }
+        ThreadState::Throttled => format!("{name} was throttled for {length}"),
+        state if state.waits_for_cpu() => format!("{name} could run but waited {length} for a CPU"),
+        _ => format!("what {name} did for {length} is not known"),
+    }
+}
+
+fn reason_words(reason: WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Unknown => "for something that is not known",
+        WaitReason::Lock => "for a lock",
+        WaitReason::Park => "to be told to go on (condition variable, queue)",
+        WaitReason::Join => "for a thread to end",
+        WaitReason::Barrier => "at a barrier",
+        WaitReason::Sleep => "for a timer that it asked for",
+        WaitReason::Multiplex => "for one of several descriptors",
+        WaitReason::Disk => "for a disk or file system",
+        WaitReason::Pipe => "for the other end of a pipe",
+        WaitReason::Socket => "for the peer of a socket",
+        WaitReason::EventFd => "for an event descriptor",
+        WaitReason::Child => "for a child process",
+        WaitReason::Fault => "for a page",
+        WaitReason::MmapLock => "for its address space's lock",
+        WaitReason::Signal => "for a signal",
+        WaitReason::Device => "for a device",
+        WaitReason::FileLock => "for a lock on a file",
+        WaitReason::Stopped => "because it was stopped",
+        WaitReason::Kernel => "inside the kernel",
+        WaitReason::IoUring => "for io_uring",
+        WaitReason::Ipc => "for a message or semaphore",
+    }
+}
+
+/// The two or three things that took a thread longest.
+fn deeds(did: &ByClass) -> String {
+    let mut ranked: Vec<(Class, u64)> =
+        Class::ALL.into_iter().map(|class| (class, did[class as usize])).collect();
+    let total: u64 = ranked.iter().map(|(_, ns)| ns).sum();
+    ranked.retain(|(_, ns)| *ns > 0 && *ns >= total / 20);
+    ranked.sort_by_key(|(class, ns)| (std::cmp::Reverse(*ns), *class));
+    let words: Vec<String> =
+        ranked.iter().take(3).map(|(class, ns)| format!("{} {}", class.name(), duration(*ns))).collect();
+    if words.is_empty() {
+        "did nothing that is known".to_owned()
+    } else {
+        format!("spent {}", words.join(", "))
+    }
+}

@@ -1,0 +1,207 @@
+//! `api/summary`: what the recording is, what was found, who took part. The page asks it first.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use holdup_events::{ProcessId, ThreadId};
+use holdup_findings::Finding;
+use holdup_findings::derive::class::{CLASSES, Class};
+use holdup_findings::derive::cpus::CpuUse;
+use holdup_findings::derive::ledger::{ByClass, ThreadLedger};
+use holdup_findings::derive::zoom::CELLS;
+use serde_json::{Value, json};
+
+use super::lanes::cpu_number;
+use super::{API_VERSION, Ask, Refusal, Viewer, flame, or_none, tables, to_text};
+use crate::{figures, json};
+
+pub(super) fn answer(viewer: &Viewer, _ask: &Ask) -> Result<String, Refusal> {
+    Ok(to_text(&of(viewer, &[])))
+}
+
+/// The answer; `thinned` says what a file left out.
+pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
+    let (trace, derived) = (&viewer.trace, &viewer.analysis.derived);
+    let manifest = &trace.manifest;
+    let loss = figures::loss(trace);
+    json!({
+        "api": API_VERSION,
+        "holdup": manifest.holdup,
+        "command": manifest.command,
+        "mode": manifest.mode,
+        "exit_status": manifest.exit_status,
+        "host": manifest.host,
+        "start_unix_ns": manifest.start_unix_ns,
+        "wall_ns": trace.wall().0,
+        "rung": figures::rung_name(manifest.rung),
+        "rung_reason": manifest.rung_reason,
+        "recovered": manifest.recovered,
+        "zoom": {
+            "base_ns": viewer.tiling.base_ns(),
+            "cells": CELLS,
+            "level_max": viewer.tiling.level_max(),
+        },
+        "classes": classes(),
+        "ledger": {
+            "total_ns": derived.ledger.total_ns,
+            "classes": derived.ledger.classes,
+            "run_queue": json::run_queue(&derived.ledger.run_queue),
+            "split_error_ns": derived.ledger.split_error_ns.into_iter().max(),
+            "split_known": derived.ledger.split_known,
+            "samples": derived.ledger.samples,
+        },
+        "threads": threads(viewer),
+        "processes": trace.processes.iter().enumerate().map(|(id, process)| json!({
+            "id": id,
+            "pid": process.pid,
+            "name": process.name,
+            "target": process.target,
+            "parent": process.parent.map(|parent| parent.0),
+        })).collect::<Value>(),
+        "cpus": derived.cpus.iter().map(cpu).collect::<Value>(),
+        "findings": viewer.analysis.findings.iter().map(|one| finding(viewer, one)).collect::<Value>(),
+        "symptoms": viewer.analysis.symptoms.iter().map(|symptom| json!({
+            "of": symptom.root,
+            "rule": symptom.finding.rule,
+            "subject": symptom.finding.subject,
+            "summary": symptom.finding.summary,
+        })).collect::<Value>(),
+        "skipped": viewer.analysis.skipped.iter()
+            .map(|(rule, reason)| json!({"rule": rule, "reason": reason})).collect::<Value>(),
+        "losses": trace.losses.iter().map(|loss| json!({
+            "source": loss.source,
+            "reason": loss.reason,
+            "cpu": cpu_number(loss.cpu),
+            "start_ns": viewer.since(loss.start),
+            "end_ns": viewer.since(loss.end),
+            "events": loss.events,
+        })).collect::<Value>(),
+        "loss": {"events": loss.events, "uncounted": loss.uncounted},
+        "cost": json::cost(trace),
+        "sources": manifest.sources,
+        "parallelism": {
+            "running_mean": derived.parallelism.running_mean(),
+            "wanting_mean": derived.parallelism.wanting_mean(),
+        },
+        "tables": tables::list(),
+        "flames": flame::list(),
+        "thinned": thinned,
+    })
+}
+
+/// By code, which is what answers hold; `rank` is the place in reports.
+fn classes() -> Value {
+    let mut by_code: Vec<(usize, Class)> = Class::ALL.into_iter().enumerate().collect();
+    by_code.sort_by_key(|(_, class)| *class as u8);
+    debug_assert_eq!(by_code.len(), CLASSES);
+    by_code
+        .iter()
+        .map(|(rank, class)| json!({"name": class.name(), "kind": kind(*class), "rank": rank}))
+        .collect()
+}
+
+fn kind(class: Class) -> &'static str {
+    match class {
+        Class::RunQueue => "queue",
+        Class::Stolen => "stolen",
+        Class::Unknown => "unknown",
+        class if class.is_wait() || class == Class::Stopped => "wait",
+        _ => "running",
+    }
+}
+
+/// The program's threads, those that findings name first, then by time lost; then others that ran.
+pub(super) fn ranked_threads(viewer: &Viewer) -> Vec<ThreadId> {
+    let mut named: BTreeMap<ThreadId, usize> = BTreeMap::new();
+    let evidence = viewer.analysis.findings.iter().flat_map(|finding| &finding.evidence);
+    for (place, row) in evidence.enumerate() {
+        named.entry(row.thread).or_insert(place);
+    }
+    let mut ranked: Vec<&ThreadLedger> = viewer.analysis.derived.ledger.threads.iter().collect();
+    ranked.sort_by_key(|ledger| {
+        (
+            named.get(&ledger.thread).copied().unwrap_or(usize::MAX),
+            Reverse(lost_ns(&ledger.classes)),
+            ledger.thread,
+        )
+    });
+    ranked.into_iter().map(|ledger| ledger.thread).collect()
+}
+
+/// Time that a thread neither ran nor chose to be idle in: who is shown first, no figure of a report.
+fn lost_ns(classes: &ByClass) -> u64 {
+    let lost = |class: &Class| {
+        !class.on_cpu()
+            && !matches!(class, Class::WorkWait | Class::Sleep | Class::Stopped | Class::ChildWait)
+    };
+    Class::ALL.iter().filter(|class| lost(class)).map(|class| classes[*class as usize]).sum()
+}
+
+fn threads(viewer: &Viewer) -> Value {
+    let ledgers = &viewer.analysis.derived.ledger.threads;
+    let by_thread: BTreeMap<ThreadId, &ThreadLedger> = ledgers.iter().map(|one| (one.thread, one)).collect();
+    let own = ranked_threads(viewer).into_iter().map(|id| (id, by_thread.get(&id).copied()));
+    let all = (0..viewer.trace.threads.len() as u32).map(ThreadId);
+    let is_foreign = |id: &ThreadId| !viewer.trace.threads[id.index()].target;
+    let ran = |id: &ThreadId| !viewer.trace.slices.rows(*id).is_empty();
+    let foreign = all.filter(|id| is_foreign(id) && ran(id)).map(|id| (id, None));
+    own.chain(foreign).map(|(id, ledger)| thread(viewer, id, ledger)).collect()
+}
+
+fn thread(viewer: &Viewer, id: ThreadId, ledger: Option<&ThreadLedger>) -> Value {
+    let row = viewer.trace.threads.get(id.index()).cloned().unwrap_or_default();
+    let mut out = json!({
+        "id": id.0,
+        "tid": row.tid,
+        "name": row.name,
+        "process": row.process.0,
+        "target": row.target,
+        "start_ns": viewer.since(row.start),
+        "end_ns": viewer.since(row.end),
+        "slices": viewer.trace.slices.rows(id).len(),
+    });
+    if let (Some(ledger), Some(map)) = (ledger, out.as_object_mut()) {
+        map.insert("classes".to_owned(), json!(ledger.classes));
+        map.insert("run_queue".to_owned(), json::run_queue(&ledger.run_queue));
+        map.insert("blocked".to_owned(), ledger.blocked.into());
+        map.insert("preempted".to_owned(), ledger.preempted.into());
+        map.insert("migrations".to_owned(), ledger.migrations.into());
+    }
+    out
+}
+
+fn cpu(cpu: &CpuUse) -> Value {
+    let other = |(process, ns): &(ProcessId, u64)| json!({"process": process.0, "ns": ns});
+    json!({
+        "cpu": cpu.cpu.0,
+        "target_ns": cpu.target_ns,
+        "others_ns": cpu.others_ns,
+        "stolen_ns": cpu.stolen_ns,
+        "idle_ns": cpu.idle_ns,
+        "switches": cpu.switches,
+        "others": cpu.others.iter().map(other).collect::<Value>(),
+    })
+}
+
+pub(super) fn finding(viewer: &Viewer, finding: &Finding) -> Value {
+    let evidence = finding.evidence.iter().map(|row| {
+        json!({
+            "table": row.table,
+            "thread": row.thread.0,
+            "start_ns": viewer.since(row.start),
+            "duration_ns": row.duration.0,
+            "row": or_none(viewer.trace.slices.covering(row.thread, row.start).map(|row| row as i64)),
+            "note": row.note,
+        })
+    });
+    json!({
+        "rule": finding.rule,
+        "subject": finding.subject,
+        "summary": finding.summary,
+        "cost_ns": finding.cost_ns,
+        "gain": {"low": finding.gain.low, "high": finding.gain.high},
+        "confidence": finding.confidence,
+        "evidence": evidence.collect::<Value>(),
+        "advice": finding.advice,
+    })
+}

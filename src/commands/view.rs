@@ -1,0 +1,150 @@
+//! `holdup view`: the socket, the browser, the files; what is answered is the report crate's.
+
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use holdup_report::viewer::gate::{Gate, HEADERS, Request};
+use holdup_report::viewer::page::Asset;
+use holdup_report::viewer::{Response, Viewer, bundle, respond};
+use tiny_http::{Header, Server};
+
+use super::locate;
+use crate::cli::ViewArgs;
+
+/// The page, as the build found it; empty if it was built without.
+static ASSETS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/viewer_assets.rs"));
+
+/// Questions answered at once: a browser asks for six at most.
+const WORKERS: usize = 6;
+
+/// Serves a recording, or writes it as one page.
+pub fn execute(args: &ViewArgs) -> Result<ExitCode> {
+    let (recording, place) = split(args.recording.as_deref());
+    let assets = assets(args.page.as_deref())?;
+    if args.html.is_some() && assets.is_empty() {
+        bail!("{}", holdup_report::viewer::page::NOT_BUILT.trim_end());
+    }
+    let (path, trace) = locate::open(recording.as_deref())?;
+    if std::io::stderr().is_terminal() {
+        eprintln!("holdup: reading {}", path.display());
+    }
+    let analysis = holdup_findings::analyse(&trace);
+    let viewer = Viewer::new(trace, analysis);
+    if let Some(file) = &args.html {
+        return write_page(&viewer, &assets, file, u64::from(args.size) << 20);
+    }
+    let viewer = viewer.with_annotator(Box::new(|trace, function| {
+        super::annotate::as_json(trace, function).map_err(|error| format!("{error:#}"))
+    }));
+    serve(viewer, assets, args, &place)
+}
+
+/// A recording as reports print it, with a place in it: `t.holdup#t=4.213`.
+fn split(recording: Option<&Path>) -> (Option<PathBuf>, String) {
+    let Some(path) = recording else { return (None, String::new()) };
+    let text = path.to_string_lossy();
+    match text.split_once('#') {
+        Some((name, place)) if !path.exists() => {
+            (Some(PathBuf::from(name)).filter(|name| !name.as_os_str().is_empty()), format!("#{place}"))
+        }
+        _ => (Some(path.to_owned()), String::new()),
+    }
+}
+
+fn assets(folder: Option<&Path>) -> Result<Vec<Asset>> {
+    let Some(folder) = folder else {
+        let own = |(path, bytes): &(&str, &[u8])| Asset { path: (*path).to_owned(), bytes: bytes.to_vec() };
+        return Ok(ASSETS.iter().map(own).collect());
+    };
+    let mut assets = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            let path = entry.file_name().to_string_lossy().into_owned();
+            assets.push(Asset { path, bytes: std::fs::read(entry.path())? });
+        }
+    }
+    Ok(assets)
+}
+
+fn write_page(viewer: &Viewer, assets: &[Asset], file: &Path, bytes_max: u64) -> Result<ExitCode> {
+    let page = bundle::page(viewer, assets, bytes_max)?;
+    std::fs::write(file, &page.html).with_context(|| format!("writing {}", file.display()))?;
+    eprintln!("holdup: wrote {} ({})", file.display(), holdup_report::numbers::bytes(page.html.len() as u64));
+    for sentence in &page.thinned {
+        eprintln!("holdup: {sentence}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn serve(viewer: Viewer, assets: Vec<Asset>, args: &ViewArgs, place: &str) -> Result<ExitCode> {
+    let server = Server::http(("127.0.0.1", args.port))
+        .map_err(|error| anyhow!("listening on 127.0.0.1:{}: {error}", args.port))?;
+    let port = server.server_addr().to_ip().context("the port that is listened on")?.port();
+    let gate = Gate { port, token: token()? };
+    let address = format!("{}{place}", gate.address());
+    println!("{address}");
+    eprintln!("holdup: open this address in a browser of this machine; Ctrl-C ends");
+    if assets.is_empty() {
+        eprint!("holdup: {}", holdup_report::viewer::page::NOT_BUILT);
+    } else if !args.no_open {
+        open_browser(&address);
+    }
+    let shared = Arc::new((server, viewer, gate, assets));
+    let worker = |shared: Arc<(Server, Viewer, Gate, Vec<Asset>)>| {
+        let (server, viewer, gate, assets) = &*shared;
+        for request in server.incoming_requests() {
+            answer(viewer, gate, assets, request);
+        }
+    };
+    let others: Vec<_> = (1..WORKERS)
+        .map(|_| {
+            let shared = shared.clone();
+            std::thread::spawn(move || worker(shared))
+        })
+        .collect();
+    worker(shared);
+    others.into_iter().for_each(|other| drop(other.join()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(viewer: &Viewer, gate: &Gate, assets: &[Asset], request: tiny_http::Request) {
+    let method = request.method().as_str().to_owned();
+    let headers: Vec<(&str, &str)> = request
+        .headers()
+        .iter()
+        .map(|header| (header.field.as_str().as_str(), header.value.as_str()))
+        .collect();
+    let asked = Request { method: &method, target: request.url(), headers };
+    let Response { status, content_type, body } = respond(viewer, gate, assets, &asked);
+    let mut response = tiny_http::Response::from_data(body).with_status_code(status);
+    for (name, value) in HEADERS.iter().chain(&[("Content-Type", content_type)]) {
+        if let Ok(header) = Header::from_bytes(name.as_bytes(), value.as_bytes()) {
+            response.add_header(header);
+        }
+    }
+    // Who asked may be gone by now.
+    let _ = request.respond(response);
+}
+
+/// 128 bits that nobody can guess.
+fn token() -> Result<String> {
+    let mut bytes = [0u8; 16];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .context("reading /dev/urandom")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Opens the user's browser, if there is a screen and a way to.
+fn open_browser(address: &str) {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if is_set("DISPLAY") || is_set("WAYLAND_DISPLAY") {
+        let quiet = Stdio::null;
+        let mut command = Command::new("xdg-open");
+        let _ = command.arg(address).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn();
+    }
+}

@@ -1,0 +1,48 @@
+// A headless Chromium of the system, and a page that is not allowed a single error.
+
+import { existsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const PLACES = [process.env["CHROMIUM"], "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+const FLAGS = [
+  "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+  "--disable-component-update", "--disable-sync",
+];
+
+/** Path of the browser, or null. */
+export function findBrowser() {
+  return PLACES.find((one) => one && existsSync(one)) ?? null;
+}
+
+/** Starts it with a profile of its own; `open` gives a page, `end` ends it all. */
+export async function startBrowser(executablePath) {
+  const profile = await mkdtemp(join(tmpdir(), "holdup-e2e-"));
+  const browser = await chromium.launchPersistentContext(profile, {
+    executablePath, args: FLAGS, viewport: { width: 1280, height: 720 }, colorScheme: "light",
+  });
+  return {
+    async open(url, errors) {
+      const page = await browser.newPage();
+      page.on("console", (message) => message.type() === "error" && errors.push(`console: ${message.text()}`));
+      page.on("pageerror", (error) => errors.push(`exception: ${error.message}`));
+      page.on("dialog", (dialog) => { errors.push(`dialog: ${dialog.message()}`); void dialog.dismiss(); });
+      await page.goto(url);
+      await drawn(page);
+      return page;
+    },
+    async end() {
+      await browser.close();
+      await rm(profile, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Waits until the timeline has drawn everything that its view needs. */
+export async function drawn(page) {
+  await page.waitForSelector("canvas[data-idle=true]", { timeout: 30_000 });
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  await page.waitForSelector("canvas[data-idle=true]", { timeout: 30_000 });
+}

@@ -1,0 +1,71 @@
+// End-to-end tests in a real browser. `node e2e/run.mjs` uses the made-up recording; with HOLDUP=path of the binary and
+// RECORDING=path of a recording it also opens that one, served and as a file. Screenshots go to e2e/out.
+// Prints `case viewer NAME: passed`, `failed` or `skipped: REASON`, as `./dev test` counts them; ends with 1 if anything failed.
+
+import { existsSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { synthetic } from "../test/synthetic.mjs";
+import { findBrowser, startBrowser } from "./browser.mjs";
+import { servedByHoldup, writtenByHoldup } from "./holdup.mjs";
+import { serve } from "./serve.mjs";
+import { MADE_UP, REAL } from "./steps.mjs";
+
+const OUT = fileURLToPath(new URL("./out/", import.meta.url));
+const only = process.argv[2] ?? "";
+let failed = 0;
+
+function report(name, error) {
+  if (error) failed += 1;
+  console.log(`case viewer in a browser: ${name}: ${error ? `failed: ${error.message.replaceAll("\n", " ")}` : "passed"}`);
+}
+
+/** Runs the steps on one page; every console error fails the step in which it came. */
+async function walk(browser, name, url, steps) {
+  const errors = [];
+  let page;
+  try {
+    page = await browser.open(url, errors);
+  } catch (error) {
+    report(`${name}: open`, error);
+    return;
+  }
+  for (const [what, step] of Object.entries(steps)) {
+    if (!`${name}: ${what}`.includes(only)) continue;
+    try {
+      await step(page);
+      if (errors.length > 0) throw new Error(errors.splice(0).join("; "));
+      report(`${name}: ${what}`, null);
+    } catch (error) {
+      errors.length = 0;
+      report(`${name}: ${what}`, error);
+    }
+  }
+  await page.screenshot({ path: `${OUT}${name.replaceAll(" ", "-")}.png` });
+  await page.close();
+}
+
+const executable = findBrowser();
+if (!executable) {
+  console.log("case viewer in a browser: skipped: no Chromium on this machine (apt-get install chromium), so the viewer was not tried in a browser");
+} else if (!existsSync(new URL("../dist/index.html", import.meta.url))) {
+  console.log("case viewer in a browser: skipped: the page is not built (npm run build), so the viewer was not tried in a browser");
+} else {
+  await mkdir(OUT, { recursive: true });
+  const browser = await startBrowser(executable);
+  for (const [name, { recording, steps }] of Object.entries(MADE_UP)) {
+    const served = await serve(synthetic(recording));
+    await walk(browser, name, served.url, steps);
+    served.end();
+  }
+  const { HOLDUP, RECORDING } = process.env;
+  if (HOLDUP && RECORDING) {
+    const served = await servedByHoldup(HOLDUP, RECORDING);
+    await walk(browser, "a real recording", served.url, REAL.served);
+    served.end();
+    const file = await writtenByHoldup(HOLDUP, RECORDING, OUT);
+    await walk(browser, "a real recording in a file", file, REAL.file);
+  }
+  await browser.end();
+}
+process.exit(failed > 0 ? 1 : 0);

@@ -1,0 +1,37 @@
+// Serves the built page with answers from the made-up recording, under the same policy as holdup's server.
+// `node e2e/serve.mjs [THREADS]` prints its address.
+
+import { createServer } from "node:http";
+import { readFile } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
+import { answer, synthetic } from "../test/synthetic.mjs";
+
+const DIST = new URL("../dist/", import.meta.url);
+const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8" };
+const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/** Starts; resolves with the address and a function that ends it. */
+export async function serve(recording) {
+  const server = createServer((request, response) => {
+    const url = new URL(request.url ?? "/", "http://127.0.0.1");
+    const send = (status, type, body) => {
+      response.writeHead(status, { "content-type": type, "content-security-policy": POLICY, "x-content-type-options": "nosniff" });
+      response.end(body);
+    };
+    if (url.pathname.startsWith("/token/api/")) {
+      const found = answer(recording, url.pathname.slice("/token/api/".length), url.searchParams);
+      send(found ? 200 : 404, "application/json", JSON.stringify(found ?? { error: "there is no such thing" }));
+      return;
+    }
+    const name = url.pathname === "/token/" ? "index.html" : url.pathname.replace("/token/", "");
+    if (!/^[a-z]+\.[a-z]+$/.test(name)) return send(404, "text/plain", "no");
+    readFile(new URL(name, DIST)).then((body) => send(200, TYPES[name.split(".")[1]] ?? "text/plain", body), () => send(404, "text/plain", "no"));
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  return { url: `http://127.0.0.1:${server.address().port}/token/`, end: () => server.close() };
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const { url } = await serve(synthetic({ threads: Number(process.argv[2] ?? 4) }));
+  console.log(url);
+}

@@ -1,0 +1,229 @@
+// What is tried, step by step. A step gets the page as the step before left it, and throws if something is not as it should be.
+
+import assert from "node:assert/strict";
+import { drawn } from "./browser.mjs";
+
+const timeline = (page) => page.locator("canvas[data-idle]");
+const tab = (page, name) => page.getByRole("tab", { name, exact: true });
+const status = (page) => page.locator(".status > span").first().textContent();
+const why = (page) => page.locator(".why-head h2").textContent();
+
+/** A point of the timeline: shares of its width right of the names, and of the lanes' height. */
+async function point(page, x, row) {
+  const box = await timeline(page).boundingBox();
+  assert(box);
+  return { x: box.x + 190 + x * (box.width - 190), y: box.y + 86 + 22 + row * 24 + 12 };
+}
+
+/** No picture is of one colour: something was drawn. */
+async function coloured(page, selector) {
+  const colours = await page.locator(selector).first().evaluate((canvas) => {
+    const pen = canvas.getContext("2d");
+    const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+    const seen = new Set();
+    for (let at = 0; at < data.length; at += 400) seen.add(`${data[at]},${data[at + 1]},${data[at + 2]}`);
+    return seen.size;
+  });
+  assert(colours > 3, `only ${colours} colours in ${selector}`);
+}
+
+async function eventually(what, check) {
+  for (let n = 0; n < 100; n += 1) {
+    if (await check()) return;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  assert.fail(what);
+}
+
+const opens = {
+  "opens with the verdict, the ledger and the worst place": async (page) => {
+    assert.match(await page.locator(".findings h2").textContent(), /What holds it up/);
+    await page.waitForSelector(".finding.open");
+    await page.waitForSelector(".why-head h2");
+    assert((await page.locator(".ledger li").count()) > 2);
+    await coloured(page, "canvas[data-idle]");
+  },
+};
+
+const moves = {
+  "zooms by wheel and by key": async (page) => {
+    await page.keyboard.press("0");
+    await drawn(page);
+    const before = await status(page);
+    const at = await point(page, 0.5, 0);
+    await page.mouse.move(at.x, at.y);
+    await page.keyboard.down("Control");
+    await page.mouse.wheel(0, -300);
+    await page.keyboard.up("Control");
+    await eventually("the wheel did not zoom", async () => (await status(page)) !== before);
+    const wheeled = await status(page);
+    await timeline(page).focus();
+    await page.keyboard.press("w");
+    await eventually("W did not zoom", async () => (await status(page)) !== wheeled);
+    await drawn(page);
+  },
+  "moves by key and by dragging": async (page) => {
+    const before = await status(page);
+    await page.keyboard.press("d");
+    await eventually("D did not move", async () => (await status(page)) !== before);
+    const keyed = await status(page);
+    const [from, to] = [await point(page, 0.6, 1), await point(page, 0.4, 1)];
+    await page.mouse.move(from.x, from.y);
+    await page.mouse.down();
+    await page.mouse.move(to.x, to.y, { steps: 5 });
+    await page.mouse.up();
+    await eventually("dragging did not move", async () => (await status(page)) !== keyed);
+  },
+  "selects a range, which gets its own ledger": async (page) => {
+    const [from, to] = [await point(page, 0.3, 0), await point(page, 0.5, 0)];
+    await page.keyboard.down("Shift");
+    await page.mouse.move(from.x, from.y);
+    await page.mouse.down();
+    await page.mouse.move(to.x, to.y, { steps: 5 });
+    await page.mouse.up();
+    await page.keyboard.up("Shift");
+    await eventually("nothing was selected", async () => /of the selected/.test((await page.locator(".ledger h2").textContent()) ?? ""));
+    await page.keyboard.press("Escape");
+    await eventually("Escape did not clear it", async () => /of the whole run/.test((await page.locator(".ledger h2").textContent()) ?? ""));
+  },
+  "steps through the places of a finding": async (page) => {
+    const words = page.locator(".steps span");
+    const before = await words.textContent();
+    await page.keyboard.press("n");
+    await eventually("N did not step", async () => (await words.textContent()) !== before);
+    await page.keyboard.press("p");
+    await eventually("P did not step back", async () => (await words.textContent()) === before);
+  },
+};
+
+const follows = {
+  "follows a wait to its cause, and comes back": async (page) => {
+    await page.waitForSelector(".why-head h2");
+    const before = await why(page);
+    await page.locator(".chain button").first().click();
+    await eventually("the link led nowhere", async () => (await page.locator(".why-head button").first().isEnabled()) && (await why(page)) !== before);
+    await timeline(page).focus();
+    await page.keyboard.press("Backspace");
+    await eventually("there was no way back", async () => (await why(page)) === before);
+  },
+};
+
+const shows = {
+  "searches for a thread by name": async (page) => {
+    await page.keyboard.press("/");
+    const name = (await page.locator(".command").textContent()).split("/").pop().split(" ")[0];
+    await page.keyboard.type(process.env.SEARCH ?? (name === "words" ? "worker 2" : name));
+    await page.waitForSelector(".results [role=option]");
+    await page.keyboard.press("Enter");
+    await eventually("the results stayed open", async () => (await page.locator(".results").count()) === 0);
+  },
+  "opens each tab": async (page) => {
+    for (const name of await page.getByRole("tab").allTextContents()) {
+      await tab(page, name).click();
+      await eventually(`the tab ${name} stays empty`, async () => {
+        const text = (await page.locator("#tab-panel").textContent()) ?? "";
+        return text.length > 0 && text !== "asking …";
+      });
+    }
+  },
+  "draws a flame graph, and zooms into it": async (page) => {
+    await tab(page, "Stacks").click();
+    await page.waitForSelector(".flame canvas");
+    await eventually("the flame graph stays empty", async () => (await page.locator(".flame canvas").first().evaluate((one) => one.height)) > 30);
+    await page.locator(".flame canvas").first().click({ position: { x: 20, y: 28 } });
+    await coloured(page, ".flame canvas");
+  },
+  "changes to dark and shows the help": async (page) => {
+    await timeline(page).focus();
+    await page.keyboard.press("t");
+    await eventually("it stayed light", async () => (await page.evaluate(() => document.documentElement.dataset.theme)) === "dark");
+    await page.keyboard.press("t");
+    await page.keyboard.press("?");
+    await page.waitForSelector("dialog.help[open]");
+    await page.keyboard.press("Escape");
+    await eventually("the help stayed open", async () => (await page.locator("dialog.help").count()) === 0);
+    await tab(page, "Why").click();
+  },
+};
+
+const sandwich = {
+  "shows callers and callees of a function, and its instructions": async (page) => {
+    await tab(page, "Stacks").click();
+    await page.locator(".flame-and-list .hot button").first().click();
+    await eventually("there is no sandwich", async () => (await page.locator(".flame canvas").count()) === 2);
+    await page.getByRole("button", { name: "source", exact: true }).click();
+    await eventually("there is no listing", async () => (await page.locator("#tab-panel").textContent()) !== "asking …");
+  },
+  "sorts, filters and follows a table": async (page) => {
+    await tab(page, "Threads").click();
+    await page.waitForSelector("tbody tr");
+    await page.locator("th button").nth(1).click();
+    assert.equal(await page.locator("th").nth(1).getAttribute("aria-sort"), "descending");
+    await page.getByLabel("rows that hold these words").fill("no thread is called this");
+    assert.equal(await page.locator("tbody tr").count(), 0);
+    await page.getByLabel("rows that hold these words").fill("");
+    await page.locator("tbody tr").first().click();
+    await drawn(page);
+  },
+  "has an address that restores the view": async (page) => {
+    await page.keyboard.press("Escape");
+    await tab(page, "Threads").click();
+    await eventually("the address was not kept", async () => page.url().includes("tab=threads"));
+    const words = await status(page);
+    await page.reload();
+    await drawn(page);
+    await eventually("the view was not restored", async () => (await status(page)) === words);
+    assert.equal(await tab(page, "Threads").getAttribute("aria-selected"), "true");
+    await tab(page, "Why").click();
+  },
+};
+
+const hostile = {
+  "shows names of strangers as text only": async (page) => {
+    assert.equal(await page.locator("img").count(), 0);
+    assert.match((await page.locator(".finding").first().textContent()) ?? "", /<img src=x onerror=alert\(1\)>\\e\[31m\\u\{202e\}evil/);
+  },
+};
+
+/** Made-up recordings. */
+export const MADE_UP = {
+  "a busy recording": { recording: { threads: 4 }, steps: { ...opens, ...moves, ...follows, ...shows, ...sandwich, ...hostile } },
+  "a recording with no threads": {
+    recording: { threads: 0 },
+    steps: {
+      "says so, and stays useful": async (page) => {
+        assert.match((await page.locator("body").textContent()) ?? "", /No thread of the program was seen/);
+        await page.keyboard.press("w");
+        await page.keyboard.press("?");
+        await page.waitForSelector("dialog.help[open]");
+        await page.keyboard.press("Escape");
+      },
+    },
+  },
+  "a recording of 5,000 threads": {
+    recording: { threads: 5000, wall: 2e8, mean: 20_000_000 },
+    steps: {
+      "shows the first of them, and all when asked": async (page) => {
+        await page.waitForSelector(".finding.open");
+        const height = () => page.locator(".spacer").evaluate((one) => one.offsetHeight);
+        const few = await height();
+        assert(few < 2000, `${few} px of lanes at first`);
+        await page.keyboard.press("0");
+        await page.locator(".lanes").evaluate((one) => one.scrollTo(0, 1e6));
+        await drawn(page);
+        const box = await page.locator(".lanes").boundingBox();
+        await page.mouse.click(box.x + 60, box.y + box.height - 34);
+        await eventually("not all threads were shown", async () => (await height()) > 100_000);
+        await page.locator(".lanes").evaluate((one) => one.scrollTo(0, 60_000));
+        await drawn(page);
+        await coloured(page, "canvas[data-idle]");
+      },
+    },
+  },
+};
+
+/** A real recording, served by holdup and as a file. */
+export const REAL = {
+  served: { ...opens, ...moves, ...shows, ...sandwich },
+  file: { ...opens, ...moves, ...shows },
+};

@@ -1,0 +1,127 @@
+// What a page without a server works out by itself from the rows that it has: a range's ledger, wakeups, a search. Pure.
+
+import type { Range } from "../model/view";
+import { type Bundle, allHeld, held } from "./bundle";
+import type { Flame, LaneRows, RangeLedger, SearchResult, SliceAnswer, ThreadId, Wakeups } from "./types";
+
+const RESULTS_OF_A_KIND = 20;
+
+/** The ledger of a range, from the deepest rows of each lane. Rows that were merged count by their shares. */
+export function rangeLedger(bundle: Bundle, range: Range, threads: readonly ThreadId[]): RangeLedger {
+  const { summary } = bundle;
+  const asked = new Set(threads);
+  const of = summary.threads.filter((one) => one.target && (asked.size === 0 || asked.has(one.id)));
+  const sum = (lists: readonly (readonly number[])[]): number[] => summary.classes.map((_, at) => lists.reduce((all, one) => all + (one[at] ?? 0), 0));
+  const each = of.map((one) => ({ id: one.id, classes: threadLedger(bundle, one.id, range) }));
+  const classes = sum(each.map((one) => one.classes)).map(Math.round);
+  const total_ns = classes.reduce((all, ns) => all + ns, 0);
+  const lost = (list: readonly number[]): number => list.reduce((all, ns, at) => (summary.classes[at]?.kind === "running" ? all : all + ns), 0);
+  each.sort((a, b) => lost(b.classes) - lost(a.classes) || a.id - b.id);
+  return {
+    total_ns, classes, threads: each.slice(0, 50), split_error_ns: 0, split_known: summary.ledger.split_known, samples: 0,
+    run_queue: { own_ns: 0, others_ns: 0, throttled_ns: 0, idle_ns: 0 },
+  };
+}
+
+/** One thread's time in a range, by class. Each moment comes from the deepest tile that is there. */
+function threadLedger(bundle: Bundle, thread: ThreadId, range: Range): number[] {
+  const classes = bundle.summary.classes.map(() => 0);
+  const { zoom } = bundle.summary;
+  const visit = (level: number, tile: number, rows: LaneRows | null, from: number): void => {
+    const length = zoom.base_ns / 2 ** level;
+    const [start, end] = [tile * length, (tile + 1) * length];
+    if (end <= range.from || start >= range.to) return;
+    const own = held<LaneRows>(bundle, "lanes", thread, level, tile);
+    const best = own ?? rows;
+    if (level < zoom.level_max && (own !== null || hasBelow(bundle, thread, level, tile)) && !(own?.complete ?? false)) {
+      visit(level + 1, tile * 2, best, from);
+      visit(level + 1, tile * 2 + 1, best, from);
+      return;
+    }
+    if (best) addRows(classes, best, Math.max(start, range.from), Math.min(end, range.to));
+  };
+  visit(0, 0, null, 0);
+  return classes;
+}
+
+/** The level below has a tile in this place. */
+function hasBelow(bundle: Bundle, thread: ThreadId, level: number, tile: number): boolean {
+  return [0, 1].some((half) => held(bundle, "lanes", thread, level + 1, tile * 2 + half) !== null);
+}
+
+function addRows(classes: number[], rows: LaneRows, from: number, to: number): void {
+  rows.start.forEach((start, at) => {
+    const end = rows.end[at] ?? start;
+    const inside = Math.min(end, to) - Math.max(start, from);
+    if (inside <= 0) return;
+    const mix = rows.mix[at];
+    const share = end > start ? inside / (end - start) : 0;
+    if (!mix) {
+      const index = rows.class[at] ?? -1;
+      if (index in classes) classes[index] = (classes[index] ?? 0) + inside;
+      return;
+    }
+    for (let pair = 1; pair + 1 < mix.length; pair += 2) {
+      const index = mix[pair] ?? -1;
+      if (index in classes) classes[index] = (classes[index] ?? 0) + (mix[pair + 1] ?? 0) * share;
+    }
+  });
+}
+
+const CONTEXTS: Readonly<Record<string, number>> = { thread: 0, timer: 1, "soft-irq": 2, irq: 3 };
+
+/** Wakeups of or by these threads, from the slices that the file tells of. */
+export function wakeupsOf(slices: readonly SliceAnswer[], range: Range, threads: readonly ThreadId[]): Wakeups {
+  const asked = new Set(threads);
+  const found = slices
+    .filter(({ waker, thread }) => waker && waker.at_ns >= range.from && waker.at_ns <= range.to && (asked.has(thread) || asked.has(waker.thread)))
+    .sort((a, b) => (a.waker?.at_ns ?? 0) - (b.waker?.at_ns ?? 0));
+  return {
+    left_out: 0,
+    at: found.map((one) => one.waker?.at_ns ?? 0),
+    waker: found.map((one) => one.waker?.thread ?? -1),
+    wakee: found.map((one) => one.thread),
+    cpu: found.map((one) => one.waker?.cpu ?? -1),
+    context: found.map((one) => CONTEXTS[one.waker?.context ?? "thread"] ?? 0),
+  };
+}
+
+/** Threads, processes, findings and functions whose name holds the text. */
+export function searchSummary(bundle: Bundle, text: string): SearchResult[] {
+  const { summary } = bundle;
+  const needle = text.toLowerCase();
+  const holds = (name: string): boolean => name.toLowerCase().includes(needle);
+  const whole = { start_ns: 0, end_ns: summary.wall_ns };
+  const names = [...new Set(allHeld<Flame>(bundle, "flames").flatMap((flame) => flame.names))];
+  const lists: SearchResult[][] = [
+    summary.threads.filter((one) => holds(one.name)).map((one) => ({
+      kind: "thread", name: one.name, detail: `tid ${one.tid}`, thread: one.id, start_ns: one.start_ns, end_ns: one.end_ns,
+    })),
+    names.filter(holds).map((name) => ({ kind: "function", name, detail: "", thread: -1, ...whole })),
+    summary.processes.filter((one) => holds(one.name)).map((one) => ({ kind: "process", name: one.name, detail: `pid ${one.pid}`, thread: -1, ...whole })),
+    summary.findings.filter((one) => holds(one.rule) || holds(one.subject)).map((one) => ({
+      kind: "finding", name: one.rule, detail: one.subject, thread: one.evidence[0]?.thread ?? -1, ...whole,
+    })),
+  ];
+  return lists.flatMap((list) => list.slice(0, RESULTS_OF_A_KIND));
+}
+
+/** A slice of which the file has the times and the class only, from the lanes' rows. */
+export function bareSlice(bundle: Bundle, thread: ThreadId, row: number): SliceAnswer | null {
+  for (const [name, value] of Object.entries(bundle)) {
+    if (!name.startsWith(`lanes/${thread}/`)) continue;
+    const rows = value as LaneRows;
+    const at = rows.row.indexOf(row);
+    if (at < 0) continue;
+    const index = rows.class[at] ?? -1;
+    const kind = bundle.summary.classes[index]?.kind;
+    const [start_ns, end_ns] = [rows.start[at] ?? 0, rows.end[at] ?? 0];
+    const text = "more about this slice is not in this file: open the recording with `holdup view`";
+    return {
+      thread, row, start_ns, end_ns, class: index, cpu: rows.cpu[at] ?? -1, stolen_ns: 0, previous: row - 1, next: row + 1, wait: null, waker: null,
+      state: kind === "running" ? "running" : kind === "queue" ? "runnable" : "blocked", stack: [], stack_from: "", samples: [], occupants: [],
+      why: [{ text, thread, start_ns, end_ns, row, class: index, basis: "" }],
+    };
+  }
+  return null;
+}

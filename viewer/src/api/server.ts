@@ -1,0 +1,122 @@
+// Asks the server of `holdup view`, at addresses relative to the page.
+
+import type { Range } from "../model/view";
+import type { Named, SliceAsk, Source, TileKey } from "./source";
+import type {
+  CounterTile, CpuRows, CriticalPath, Flame, FlameAsk, LaneRows, RangeLedger, SampleRows, SearchResult, SliceAnswer, SpanRows,
+  Summary, Table, ThreadId, Wakeups,
+} from "./types";
+
+type Parameters = Readonly<Record<string, string | number | undefined>>;
+
+/** See the module. */
+export class Server implements Source {
+  summary(): Promise<Summary> {
+    return ask("summary", {});
+  }
+
+  async lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]> {
+    return (await ask<{ lanes: readonly LaneRows[] }>("lanes", { ...key, threads: threads.join(",") })).lanes;
+  }
+
+  async cpus(key: TileKey, cpus: readonly number[]): Promise<readonly CpuRows[]> {
+    return (await ask<{ cpus: readonly CpuRows[] }>("cpus", { ...key, cpus: cpus.join(",") })).cpus;
+  }
+
+  counters(key: TileKey): Promise<CounterTile> {
+    return ask("counters", { ...key });
+  }
+
+  samples(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SampleRows>> {
+    return ask("samples", { ...key, threads: threads.join(",") });
+  }
+
+  spans(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SpanRows>> {
+    return ask("spans", { ...key, threads: threads.join(",") });
+  }
+
+  wakeups(range: Range, threads: readonly ThreadId[]): Promise<Wakeups> {
+    return ask("wakeups", { ...rounded(range), threads: threads.join(",") });
+  }
+
+  slice(which: SliceAsk): Promise<SliceAnswer> {
+    return ask("slice", "row" in which ? { ...which } : { thread: which.thread, at: Math.round(which.at) });
+  }
+
+  ledger(range: Range, threads: readonly ThreadId[]): Promise<RangeLedger> {
+    return ask("ledger", { ...rounded(range), threads: threads.length > 0 ? threads.join(",") : undefined });
+  }
+
+  flame(wanted: FlameAsk): Promise<Flame> {
+    return ask("flame", {
+      kind: wanted.kind,
+      from: wanted.from === undefined ? undefined : Math.floor(wanted.from),
+      to: wanted.to === undefined ? undefined : Math.ceil(wanted.to),
+      threads: wanted.threads && wanted.threads.length > 0 ? wanted.threads.join(",") : undefined,
+      reverse: wanted.reverse ? 1 : undefined,
+      function: wanted.function,
+    });
+  }
+
+  table(name: string): Promise<Table> {
+    return ask(`tables/${encodeURIComponent(name)}`, {});
+  }
+
+  async search(text: string): Promise<readonly SearchResult[]> {
+    return (await ask<{ results: readonly SearchResult[] }>("search", { q: text })).results;
+  }
+
+  annotate(name: string): Promise<unknown> {
+    return ask("annotate", { function: name });
+  }
+
+  path(range: Range): Promise<CriticalPath> {
+    return ask("path", rounded(range));
+  }
+}
+
+/** Whole nanoseconds: the server takes no others. */
+function rounded(range: Range): { from: number; to: number } {
+  return { from: Math.max(0, Math.floor(range.from)), to: Math.ceil(range.to) };
+}
+
+async function ask<T>(what: string, parameters: Parameters): Promise<T> {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) if (value !== undefined) query.set(name, String(value));
+  const text = query.toString();
+  const { status, ok, body } = await inTurn(() => fetched(`api/${what}${text ? `?${text}` : ""}`));
+  if (!ok) throw new Error(sentence(body) ?? `the server refused (${status})`);
+  return body as T;
+}
+
+async function fetched(address: string): Promise<{ status: number; ok: boolean; body: unknown }> {
+  try {
+    const answer = await fetch(address, { credentials: "omit", redirect: "error" });
+    return { status: answer.status, ok: answer.ok, body: await answer.json() };
+  } catch {
+    throw new Error("holdup does not answer any more: was `holdup view` stopped?");
+  }
+}
+
+/** Browsers open six connections at most; what is asked for here is answered by so many threads. */
+const AT_ONCE = 4;
+let running = 0;
+const turns: (() => void)[] = [];
+
+/** Waits until fewer than `AT_ONCE` questions are on their way. */
+async function inTurn<T>(act: () => Promise<T>): Promise<T> {
+  if (running >= AT_ONCE) await new Promise<void>((turn) => turns.push(turn));
+  else running += 1;
+  try {
+    return await act();
+  } finally {
+    const next = turns.shift();
+    if (next) next();
+    else running -= 1;
+  }
+}
+
+function sentence(body: unknown): string | null {
+  const error = body !== null && typeof body === "object" && "error" in body ? body.error : null;
+  return typeof error === "string" ? error : null;
+}

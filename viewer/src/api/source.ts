@@ -1,0 +1,42 @@
+// Where answers come from: the server of `holdup view`, or what an `--html` file holds. Everything else asks through this.
+
+import type { Ns } from "../model/time";
+import type { Range } from "../model/view";
+import type {
+  CounterTile, CpuRows, CriticalPath, Flame, FlameAsk, LaneRows, RangeLedger, SampleRows, SearchResult, SliceAnswer, SpanRows,
+  Summary, Table, ThreadId, Wakeups,
+} from "./types";
+
+/** A tile of the zoom pyramid. */
+export interface TileKey {
+  readonly level: number;
+  readonly tile: number;
+}
+
+/** Rows with the names that they refer to. */
+export interface Named<T> {
+  readonly names: readonly string[];
+  readonly lanes: readonly T[];
+}
+
+/** Which slice: by its row, or by a moment inside it. */
+export type SliceAsk = { readonly thread: ThreadId; readonly row: number } | { readonly thread: ThreadId; readonly at: Ns };
+
+/** Anything that can answer. Rejects with an `Error` whose message is a sentence for the reader. */
+export interface Source {
+  summary(): Promise<Summary>;
+  lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]>;
+  cpus(key: TileKey, cpus: readonly number[]): Promise<readonly CpuRows[]>;
+  counters(key: TileKey): Promise<CounterTile>;
+  samples(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SampleRows>>;
+  spans(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SpanRows>>;
+  wakeups(range: Range, threads: readonly ThreadId[]): Promise<Wakeups>;
+  slice(ask: SliceAsk): Promise<SliceAnswer>;
+  ledger(range: Range, threads: readonly ThreadId[]): Promise<RangeLedger>;
+  flame(ask: FlameAsk): Promise<Flame>;
+  table(name: string): Promise<Table>;
+  search(text: string): Promise<readonly SearchResult[]>;
+  /** As `holdup report annotate --json`. */
+  annotate(name: string): Promise<unknown>;
+  path(range: Range): Promise<CriticalPath>;
+}

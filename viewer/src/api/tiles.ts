@@ -1,0 +1,142 @@
+// The tiles that were fetched, and which are wanted. Drawing takes what is there, from a coarser level if need be; what is
+// missing is asked for together, once a frame, and only what the last frame wanted.
+
+import type { TileKey } from "./source";
+import type { Zoom } from "./types";
+
+/** Something fetched for one lane and one tile. */
+export interface Tiled {
+  readonly complete: boolean;
+}
+
+/** Fetches one tile for several lanes; the answer is in any order. */
+export type FetchTiles<T> = (key: TileKey, lanes: readonly number[]) => Promise<ReadonlyMap<number, T>>;
+
+/** The best that is there, and the tile that it belongs to. */
+export interface Found<T> extends TileKey {
+  readonly rows: T;
+}
+
+const LANES_PER_QUESTION = 256;
+const QUESTIONS_AT_ONCE = 4;
+
+/** The level at which a cell is at least a pixel wide, so that no more rows come than can be seen. */
+export function levelFor(zoom: Zoom, nsPerPixel: number): number {
+  for (let level = zoom.level_max; level > 0; level -= 1) {
+    if (zoom.base_ns / 2 ** level / zoom.cells >= nsPerPixel) return level;
+  }
+  return 0;
+}
+
+/** Tiles of a level that hold any of the range, as first and last number. */
+export function tilesIn(zoom: Zoom, level: number, from: number, to: number, wall: number): [number, number] {
+  const length = zoom.base_ns / 2 ** level;
+  const last = Math.max(0, Math.ceil(Math.min(to, wall) / length) - 1);
+  return [Math.min(last, Math.max(0, Math.floor(from / length))), last];
+}
+
+/** Tiles of many lanes. */
+export class TileStore<T extends Tiled> {
+  private readonly kept = new Map<string, T | null>();
+  private readonly wanted = new Map<string, { key: TileKey; lanes: Set<number> }>();
+  private readonly underway = new Set<string>();
+  private questions = 0;
+
+  constructor(
+    private readonly fetchTiles: FetchTiles<T>,
+    private readonly arrived: (failure: Error | null) => void,
+    private readonly limit: number,
+  ) {}
+
+  /** A new frame: what was wanted and not asked for yet is forgotten. */
+  begin(): void {
+    this.wanted.clear();
+  }
+
+  /**
+   * The tile, or a complete ancestor; else it is asked for and the nearest ancestor that is there is given. Where a tile is
+   * known not to exist (a file without a server holds few), its parent is asked for in its place.
+   */
+  find(lane: number, key: TileKey): Found<T> | null {
+    let best: Found<T> | null = null;
+    let missing: TileKey | null = null;
+    let known = true;
+    for (let up = 0; up <= key.level; up += 1) {
+      const at = { level: key.level - up, tile: Math.floor(key.tile / 2 ** up) };
+      const rows = this.touch(nameOf(lane, at));
+      if (rows === null) continue;
+      if (rows === undefined) {
+        if (known) missing ??= at;
+        continue;
+      }
+      if (up === 0 || rows.complete) return { ...at, rows };
+      best ??= { ...at, rows };
+      known = false;
+    }
+    if (missing) this.want(lane, missing);
+    return best;
+  }
+
+  /** Nothing is missing and nothing is on its way. */
+  get idle(): boolean {
+    return this.questions === 0 && this.wanted.size === 0;
+  }
+
+  /** Asks for what this frame wanted. */
+  flush(): void {
+    for (const [name, { key, lanes }] of this.wanted) {
+      const list = [...lanes];
+      while (list.length > 0 && this.questions < QUESTIONS_AT_ONCE) this.ask(key, list.splice(0, LANES_PER_QUESTION));
+      if (list.length > 0) return;
+      this.wanted.delete(name);
+    }
+  }
+
+  /** What is kept under a name; now the last to be dropped. */
+  private touch(name: string): T | null | undefined {
+    const rows = this.kept.get(name);
+    if (rows !== undefined) {
+      this.kept.delete(name);
+      this.kept.set(name, rows);
+    }
+    return rows;
+  }
+
+  private want(lane: number, key: TileKey): void {
+    if (this.underway.has(nameOf(lane, key))) return;
+    const name = `${key.level}/${key.tile}`;
+    const entry = this.wanted.get(name) ?? { key, lanes: new Set<number>() };
+    entry.lanes.add(lane);
+    this.wanted.set(name, entry);
+  }
+
+  private ask(key: TileKey, lanes: readonly number[]): void {
+    this.questions += 1;
+    for (const lane of lanes) this.underway.add(nameOf(lane, key));
+    const done = (answer: ReadonlyMap<number, T>, failure: Error | null): void => {
+      this.questions -= 1;
+      for (const lane of lanes) {
+        this.underway.delete(nameOf(lane, key));
+        // What failed or is not there is kept as "nothing", so that it is not asked for again in every frame.
+        this.kept.set(nameOf(lane, key), answer.get(lane) ?? null);
+      }
+      this.shrink();
+      this.arrived(failure);
+    };
+    this.fetchTiles(key, lanes).then(
+      (answer) => done(answer, null),
+      (failure: unknown) => done(new Map(), failure instanceof Error ? failure : new Error(String(failure))),
+    );
+  }
+
+  private shrink(): void {
+    for (const name of this.kept.keys()) {
+      if (this.kept.size <= this.limit) return;
+      this.kept.delete(name);
+    }
+  }
+}
+
+function nameOf(lane: number, key: TileKey): string {
+  return `${lane}/${key.level}/${key.tile}`;
+}

@@ -1,0 +1,292 @@
+// The answers of `docs/viewer-api.md`. Times are nanoseconds since the start of the recording; a thread is its number in the
+// recording; a class is an index into `summary.classes`; -1 in an array is "none".
+
+import type { Ns } from "../model/time";
+
+export type ClassIndex = number;
+export type ThreadId = number;
+
+export interface ClassInfo {
+  readonly name: string;
+  readonly kind: "running" | "queue" | "wait" | "stolen" | "unknown";
+  /** Place in the order of reports. */
+  readonly rank: number;
+}
+
+export interface RunQueue {
+  readonly own_ns: Ns;
+  readonly others_ns: Ns;
+  readonly throttled_ns: Ns;
+  readonly idle_ns: Ns;
+}
+
+export interface Ledger {
+  readonly total_ns: Ns;
+  readonly classes: readonly Ns[];
+  readonly run_queue: RunQueue;
+  readonly split_error_ns: Ns;
+  readonly split_known: boolean;
+  readonly samples: number;
+}
+
+export interface RangeLedger extends Ledger {
+  readonly threads: readonly { readonly id: ThreadId; readonly classes: readonly Ns[] }[];
+}
+
+export interface Thread {
+  readonly id: ThreadId;
+  readonly tid: number;
+  readonly name: string;
+  readonly process: number;
+  readonly target: boolean;
+  readonly start_ns: Ns;
+  readonly end_ns: Ns;
+  readonly slices?: number;
+  readonly classes?: readonly Ns[];
+  readonly run_queue?: RunQueue;
+}
+
+export interface Process {
+  readonly id: number;
+  readonly pid: number;
+  readonly name: string;
+  readonly target: boolean;
+}
+
+export interface Evidence {
+  readonly table: string;
+  readonly thread: ThreadId;
+  readonly start_ns: Ns;
+  readonly duration_ns: Ns;
+  /** The slice that it is, or -1. */
+  readonly row: number;
+  readonly note: string;
+}
+
+export interface Finding {
+  readonly rule: string;
+  readonly subject: string;
+  readonly summary: readonly string[];
+  readonly cost_ns: Ns;
+  readonly gain: { readonly low: number; readonly high: number };
+  readonly confidence: string;
+  readonly advice: readonly string[];
+  readonly evidence: readonly Evidence[];
+}
+
+export interface LossRow {
+  readonly source: string;
+  readonly reason: string;
+  readonly cpu: number;
+  readonly start_ns: Ns;
+  readonly end_ns: Ns;
+  readonly events: number;
+}
+
+export interface Zoom {
+  readonly base_ns: Ns;
+  readonly cells: number;
+  readonly level_max: number;
+}
+
+export interface Summary {
+  readonly api: number;
+  readonly command: readonly string[];
+  readonly mode: string;
+  readonly host: { readonly name?: string; readonly kernel?: string; readonly cpus: number; readonly cpus_allowed?: number };
+  readonly wall_ns: Ns;
+  readonly rung: string;
+  readonly rung_reason: string;
+  readonly recovered: boolean;
+  readonly zoom: Zoom;
+  readonly classes: readonly ClassInfo[];
+  readonly ledger: Ledger;
+  readonly threads: readonly Thread[];
+  readonly processes: readonly Process[];
+  readonly cpus: readonly { readonly cpu: number; readonly target_ns: Ns; readonly others_ns: Ns; readonly idle_ns: Ns }[];
+  readonly findings: readonly Finding[];
+  readonly skipped: readonly { readonly rule: string; readonly reason: string }[];
+  readonly losses: readonly LossRow[];
+  readonly loss: { readonly events: number; readonly uncounted: number };
+  readonly cost: { readonly percent?: number | null };
+  readonly tables: readonly { readonly name: string; readonly label: string }[];
+  readonly flames: readonly { readonly kind: string; readonly label: string }[];
+  readonly thinned: readonly string[];
+}
+
+/** Rows of one lane in one tile: columns of one length, in time order. */
+export interface LaneRows {
+  readonly thread: ThreadId;
+  readonly complete: boolean;
+  readonly start: readonly Ns[];
+  readonly end: readonly Ns[];
+  readonly class: readonly ClassIndex[];
+  readonly row: readonly number[];
+  readonly cpu: readonly number[];
+  readonly mix: readonly (null | readonly number[])[];
+}
+
+export interface CpuRows {
+  readonly cpu: number;
+  readonly complete: boolean;
+  readonly start: readonly Ns[];
+  readonly end: readonly Ns[];
+  readonly thread: readonly ThreadId[];
+  readonly mix: readonly (null | readonly number[])[];
+}
+
+export interface SampleRows {
+  readonly thread: ThreadId;
+  readonly every: number;
+  readonly at: readonly Ns[];
+  readonly kernel: readonly number[];
+  readonly leaf: readonly number[];
+}
+
+export interface SpanRows {
+  readonly thread: ThreadId;
+  readonly complete: boolean;
+  readonly start: readonly Ns[];
+  readonly end: readonly Ns[];
+  readonly name: readonly number[];
+  readonly depth: readonly number[];
+  readonly count: readonly number[];
+}
+
+export interface CounterSeries {
+  readonly name: string;
+  readonly unit: string;
+  readonly values: readonly number[];
+}
+
+export interface CounterTile {
+  readonly start_ns: Ns;
+  readonly end_ns: Ns;
+  readonly cell_ns: Ns;
+  readonly series: readonly CounterSeries[];
+}
+
+export interface Wakeups {
+  readonly left_out: number;
+  readonly at: readonly Ns[];
+  readonly waker: readonly ThreadId[];
+  readonly wakee: readonly ThreadId[];
+  readonly cpu: readonly number[];
+  readonly context: readonly number[];
+}
+
+export interface Frame {
+  readonly name: string;
+  readonly module: string;
+  readonly file?: string | null;
+  readonly line?: number | null;
+  readonly inlined?: boolean;
+  readonly kind: "user" | "kernel" | "unknown";
+}
+
+export interface WhyLink {
+  readonly text: string;
+  readonly thread: ThreadId;
+  readonly start_ns: Ns;
+  readonly end_ns: Ns;
+  readonly row: number;
+  readonly class: ClassIndex;
+  readonly basis: string;
+}
+
+export interface SliceAnswer {
+  readonly thread: ThreadId;
+  readonly row: number;
+  readonly start_ns: Ns;
+  readonly end_ns: Ns;
+  readonly state: string;
+  readonly class: ClassIndex;
+  readonly cpu: number;
+  readonly stolen_ns: Ns;
+  readonly previous: number;
+  readonly next: number;
+  readonly wait: null | {
+    readonly reason: string;
+    readonly object_kind: string;
+    readonly object: string;
+    readonly syscall: string;
+    readonly name: string;
+  };
+  readonly stack: readonly Frame[];
+  readonly stack_from: string;
+  /** Where it ran, by the samples taken in it. */
+  readonly samples: readonly { readonly samples: number; readonly name: string }[];
+  readonly waker: null | {
+    readonly thread: ThreadId;
+    readonly context: string;
+    readonly at_ns: Ns;
+    readonly cpu: number;
+    readonly stack: readonly Frame[];
+  };
+  readonly occupants: readonly { readonly thread: ThreadId; readonly ns: Ns }[];
+  readonly why: readonly WhyLink[];
+}
+
+/** A call tree: node `n` is a call of `names[name[n]]`, under node `parent[n]`. */
+export interface Flame {
+  readonly kind: string;
+  readonly total_ns: Ns;
+  readonly error_ns: Ns;
+  readonly samples: number;
+  readonly slices: number;
+  readonly slices_with_stack: number;
+  readonly names: readonly string[];
+  readonly modules: readonly string[];
+  readonly name: readonly number[];
+  readonly parent: readonly number[];
+  readonly own_ns: readonly Ns[];
+  readonly ns: readonly Ns[];
+  readonly kernel: readonly number[];
+}
+
+export interface FlameAsk {
+  readonly kind: string;
+  readonly from?: Ns;
+  readonly to?: Ns;
+  readonly threads?: readonly ThreadId[];
+  readonly reverse?: boolean;
+  readonly function?: string;
+}
+
+export type Cell = string | number | null;
+
+export interface Column {
+  readonly name: string;
+  readonly label: string;
+  readonly unit: string;
+}
+
+export interface Place {
+  readonly thread: ThreadId;
+  readonly start_ns: Ns;
+  readonly end_ns: Ns;
+}
+
+export interface Table {
+  readonly name: string;
+  readonly label: string;
+  readonly columns: readonly Column[];
+  readonly rows: readonly (readonly Cell[])[];
+  readonly places: readonly (null | Place)[];
+}
+
+export interface SearchResult {
+  readonly kind: "thread" | "function" | "process" | "lock" | "finding";
+  readonly name: string;
+  readonly detail: string;
+  readonly thread: ThreadId;
+  readonly start_ns: Ns;
+  readonly end_ns: Ns;
+}
+
+export interface CriticalPath {
+  readonly start: readonly Ns[];
+  readonly end: readonly Ns[];
+  readonly thread: readonly ThreadId[];
+  readonly class: readonly ClassIndex[];
+}

@@ -1,0 +1,139 @@
+// Carries out draw commands on a canvas. Thin: everything worth testing happened in layout.
+
+import type { Draw, Fill, Ink } from "./log";
+import { Textures } from "./textures";
+import { INKS, type ThemeName, classColour, textOn } from "./theme";
+
+const FONT = "12px system-ui, sans-serif";
+const FONT_SMALL = "9px system-ui, sans-serif";
+const FONT_BOLD = "600 12px system-ui, sans-serif";
+
+/** Paints one canvas. Made anew when the theme or the pixel density changes. */
+export class Painter {
+  private readonly textures: Textures;
+  private readonly widths = new Map<string, number>();
+
+  constructor(private readonly pen: CanvasRenderingContext2D, private readonly theme: ThemeName, density: number) {
+    this.textures = new Textures(theme, density);
+  }
+
+  /** Carries out the commands, in order, over what is there. */
+  paint(commands: readonly Draw[]): void {
+    let clips = 0;
+    for (const one of commands) {
+      if (one.op === "clip") clips += 1;
+      if (one.op === "unclip") clips -= 1;
+      this.one(one);
+    }
+    for (; clips > 0; clips -= 1) this.pen.restore();
+  }
+
+  private one(draw: Draw): void {
+    const pen = this.pen;
+    switch (draw.op) {
+      case "rect":
+        this.setFill(draw.fill);
+        pen.fillRect(draw.x, draw.y, draw.w, draw.h);
+        pen.globalAlpha = 1;
+        return;
+      case "frame":
+        pen.strokeStyle = this.ink(draw.ink);
+        pen.lineWidth = draw.thick;
+        pen.strokeRect(draw.x, draw.y, draw.w, draw.h);
+        return;
+      case "line":
+        return this.line(draw.points, draw.ink, draw.thick, draw.dash === true);
+      case "area":
+        pen.globalAlpha = draw.alpha;
+        pen.fillStyle = this.ink(draw.ink);
+        this.path(draw.points);
+        pen.fill();
+        pen.globalAlpha = 1;
+        return;
+      case "arrow":
+        return this.arrow(draw);
+      case "text":
+        return this.text(draw);
+      case "clip":
+        pen.save();
+        pen.beginPath();
+        pen.rect(draw.x, draw.y, draw.w, draw.h);
+        pen.clip();
+        return;
+      case "unclip":
+        pen.restore();
+    }
+  }
+
+  private ink(ink: Ink): string {
+    return INKS[this.theme][ink];
+  }
+
+  private setFill(fill: Fill): void {
+    if ("class" in fill) {
+      this.pen.fillStyle = fill.plain ? classColour(fill.class, this.theme) : this.textures.fill(this.pen, fill.class);
+    } else {
+      this.pen.globalAlpha = fill.alpha ?? 1;
+      this.pen.fillStyle = this.ink(fill.ink);
+    }
+  }
+
+  private path(points: readonly number[]): void {
+    this.pen.beginPath();
+    for (let at = 0; at + 1 < points.length; at += 2) this.pen.lineTo(points[at] ?? 0, points[at + 1] ?? 0);
+  }
+
+  private line(points: readonly number[], ink: Ink, thick: number, dash: boolean): void {
+    this.pen.strokeStyle = this.ink(ink);
+    this.pen.lineWidth = thick;
+    this.pen.setLineDash(dash ? [4, 3] : []);
+    this.path(points);
+    this.pen.stroke();
+    this.pen.setLineDash([]);
+  }
+
+  private arrow(draw: { x0: number; y0: number; x1: number; y1: number; ink: Ink }): void {
+    const { x0, y0, x1, y1 } = draw;
+    this.line([x0, y0, x1, y1], draw.ink, 1.5, false);
+    const angle = Math.atan2(y1 - y0, x1 - x0);
+    const back = (turn: number): [number, number] => [x1 - 7 * Math.cos(angle + turn), y1 - 7 * Math.sin(angle + turn)];
+    this.path([x1, y1, ...back(0.45), ...back(-0.45)]);
+    this.pen.fillStyle = this.ink(draw.ink);
+    this.pen.fill();
+  }
+
+  private text(draw: Extract<Draw, { op: "text" }>): void {
+    const pen = this.pen;
+    pen.font = draw.small ? FONT_SMALL : draw.bold ? FONT_BOLD : FONT;
+    const text = this.fitted(draw.text, draw.width);
+    if (text === "") return;
+    pen.textBaseline = "middle";
+    pen.textAlign = draw.align ?? "left";
+    pen.fillStyle = draw.on === undefined ? this.ink(draw.ink) : textOn(classColour(draw.on, this.theme));
+    pen.fillText(text, draw.x, draw.y);
+  }
+
+  /** The text, cut where it is too wide. Widths are remembered: measuring is what costs. */
+  private fitted(text: string, width: number): string {
+    if (this.width(text) <= width) return text;
+    const chars = Array.from(text);
+    let [low, high] = [0, Math.min(chars.length, Math.ceil(width / 3))];
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (this.width(`${chars.slice(0, middle).join("")}…`) <= width) low = middle;
+      else high = middle - 1;
+    }
+    return low === 0 ? "" : `${chars.slice(0, low).join("")}…`;
+  }
+
+  private width(text: string): number {
+    const key = `${this.pen.font}\n${text}`;
+    let width = this.widths.get(key);
+    if (width === undefined) {
+      if (this.widths.size > 5000) this.widths.clear();
+      width = this.pen.measureText(text).width;
+      this.widths.set(key, width);
+    }
+    return width;
+  }
+}

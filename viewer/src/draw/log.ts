@@ -1,0 +1,32 @@
+// What layout hands to drawing: a list of plain commands. Tests read it; `canvas.ts` carries it out.
+
+/** Colours by role; the theme says what they look like. */
+export type Ink =
+  | "ground" | "raised" | "line" | "faint" | "text" | "muted" | "accent" | "selection" | "mark" | "good" | "warn" | "path";
+
+/** How an area is filled: a ledger class with its texture (`plain`: without, where it is too narrow to show), or an ink. */
+export type Fill = { readonly class: string; readonly plain?: boolean } | { readonly ink: Ink; readonly alpha?: number };
+
+/** One command. Pixels of CSS, from the top left of the canvas. */
+export type Draw =
+  | { readonly op: "rect"; readonly x: number; readonly y: number; readonly w: number; readonly h: number; readonly fill: Fill }
+  | { readonly op: "frame"; readonly x: number; readonly y: number; readonly w: number; readonly h: number; readonly ink: Ink; readonly thick: number }
+  | { readonly op: "line"; readonly points: readonly number[]; readonly ink: Ink; readonly thick: number; readonly dash?: boolean }
+  | { readonly op: "area"; readonly points: readonly number[]; readonly ink: Ink; readonly alpha: number }
+  | { readonly op: "arrow"; readonly x0: number; readonly y0: number; readonly x1: number; readonly y1: number; readonly ink: Ink }
+  | {
+      readonly op: "text";
+      readonly x: number;
+      readonly y: number;
+      readonly text: string;
+      readonly ink: Ink;
+      /** Text is cut to this width, with an ellipsis; shorter than one letter: not drawn. */
+      readonly width: number;
+      readonly align?: "left" | "right" | "center";
+      readonly bold?: boolean;
+      readonly small?: boolean;
+      /** Drawn on a class's colour: black or white, whichever reads better. */
+      readonly on?: string;
+    }
+  | { readonly op: "clip"; readonly x: number; readonly y: number; readonly w: number; readonly h: number }
+  | { readonly op: "unclip" };

@@ -1,0 +1,128 @@
+// A call tree as rectangles. Pure. Roots are at the top and calls hang below them (an icicle), so that the first thing one reads
+// is where it begins; with `upward` the tree grows up from the bottom, for the callers' half of a sandwich.
+
+import type { Flame } from "../api/types";
+import type { Draw } from "../draw/log";
+import { visible } from "../model/text";
+
+export const FRAME_H = 19;
+
+/** A node that is drawn. */
+export interface FlameBox {
+  readonly node: number;
+  readonly x: number;
+  readonly y: number;
+  readonly w: number;
+  readonly depth: number;
+}
+
+/** The tree with the children of each node. */
+export interface FlameTree {
+  readonly flame: Flame;
+  readonly children: readonly (readonly number[])[];
+  readonly roots: readonly number[];
+}
+
+/** Children by name, so that places are the same from one picture to the next. */
+export function growTree(flame: Flame): FlameTree {
+  const children: number[][] = flame.name.map(() => []);
+  const roots: number[] = [];
+  flame.parent.forEach((parent, node) => {
+    if (parent >= 0 && parent < node) children[parent]?.push(node);
+    else roots.push(node);
+  });
+  const byTime = (a: number, b: number): number => (flame.ns[b] ?? 0) - (flame.ns[a] ?? 0) || a - b;
+  for (const list of children) list.sort(byTime);
+  roots.sort(byTime);
+  return { flame, children, roots };
+}
+
+/** Boxes of what can be seen when `focus` (null: everything) fills the width. Ancestors of the focus are above it, full width. */
+export function layoutFlame(tree: FlameTree, width: number, focus: number | null): FlameBox[] {
+  const { flame } = tree;
+  const out: FlameBox[] = [];
+  const ancestors: number[] = [];
+  for (let node = focus === null ? -1 : flame.parent[focus] ?? -1; node >= 0; node = flame.parent[node] ?? -1) ancestors.unshift(node);
+  ancestors.forEach((node, depth) => out.push({ node, x: 0, y: depth * FRAME_H, w: width, depth }));
+  const total = focus === null ? Math.max(1, flame.total_ns) : Math.max(1, flame.ns[focus] ?? 1);
+  const todo: { nodes: readonly number[]; x: number; depth: number }[] = [
+    { nodes: focus === null ? tree.roots : [focus], x: 0, depth: ancestors.length },
+  ];
+  for (let next = todo.pop(); next; next = todo.pop()) {
+    let x = next.x;
+    for (const node of next.nodes) {
+      const w = ((flame.ns[node] ?? 0) / total) * width;
+      if (w < 0.5) break;
+      out.push({ node, x, y: next.depth * FRAME_H, w, depth: next.depth });
+      todo.push({ nodes: tree.children[node] ?? [], x, depth: next.depth + 1 });
+      x += w;
+    }
+  }
+  return out;
+}
+
+/** Height that the boxes need. */
+export function flameHeight(boxes: readonly FlameBox[]): number {
+  return boxes.reduce((most, one) => Math.max(most, one.y + FRAME_H), 0);
+}
+
+/** How the boxes look. */
+export interface FlameLook {
+  /** Nodes whose name holds this are lit; empty: none. */
+  readonly search: string;
+  readonly hovered: number | null;
+  readonly upward: boolean;
+  readonly height: number;
+}
+
+/** Commands for the boxes. */
+export function composeFlame(tree: FlameTree, boxes: readonly FlameBox[], look: FlameLook): Draw[] {
+  const { flame } = tree;
+  const out: Draw[] = [];
+  const needle = look.search.toLowerCase();
+  for (const box of boxes) {
+    const index = flame.name[box.node] ?? -1;
+    const name = flame.names[index] ?? "";
+    const y = look.upward ? look.height - box.y - FRAME_H : box.y;
+    const w = Math.max(0.5, box.w - (box.w > 3 ? 1 : 0));
+    const found = needle !== "" && name.toLowerCase().includes(needle);
+    const kernel = flame.kernel[box.node] === 1;
+    const fill = found ? "spin" : kernel ? "kernel" : "useful";
+    out.push({ op: "rect", x: box.x, y, w, h: FRAME_H - 1, fill: { class: fill, plain: true } });
+    const shade = hashShare(flame.modules[index] ?? "") * 0.2;
+    out.push({ op: "rect", x: box.x, y, w, h: FRAME_H - 1, fill: { ink: "ground", alpha: found ? 0 : shade } });
+    if (w > 22) {
+      out.push({ op: "text", x: box.x + 4, y: y + FRAME_H / 2 - 0.5, text: visible(name), ink: "text", width: w - 8, on: fill });
+    }
+    if (look.hovered === box.node) out.push({ op: "frame", x: box.x + 0.5, y: y + 0.5, w: w - 1, h: FRAME_H - 2, ink: "text", thick: 1.5 });
+  }
+  return out;
+}
+
+/** The box under a pixel. */
+export function boxAt(boxes: readonly FlameBox[], x: number, y: number): FlameBox | null {
+  return boxes.find((one) => x >= one.x && x < one.x + one.w && y >= one.y && y < one.y + FRAME_H) ?? null;
+}
+
+/** Time of the nodes whose name holds the text; nodes below such nodes count once. */
+export function foundShare(flame: Flame, search: string): number {
+  const needle = search.toLowerCase();
+  if (needle === "" || flame.total_ns <= 0) return 0;
+  const inside: boolean[] = [];
+  let sum = 0;
+  flame.name.forEach((index, node) => {
+    const parent = flame.parent[node] ?? -1;
+    const above = parent >= 0 && inside[parent] === true;
+    const here = (flame.names[index] ?? "").toLowerCase().includes(needle);
+    if (here && !above) sum += flame.ns[node] ?? 0;
+    inside[node] = above || here;
+  });
+  return sum / flame.total_ns;
+}
+
+/** The same share (0 to 1) for the same text: tells modules apart by a shade. */
+function hashShare(text: string): number {
+  let hash = 7;
+  for (let at = 0; at < text.length; at += 1) hash = (hash * 31 + text.charCodeAt(at)) >>> 0;
+  return (hash % 97) / 97;
+}

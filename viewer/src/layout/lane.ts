@@ -1,0 +1,196 @@
+// Draws one lane: rows of tiles in, commands out. Pure.
+
+import type { CpuRows, LaneRows, SampleRows, SpanRows } from "../api/types";
+import type { Draw } from "../draw/log";
+import { type Range, toX } from "../model/view";
+
+/** Where a lane is, and what it shows. */
+export interface LaneBox {
+  readonly view: Range;
+  /** Pixels in which time runs. */
+  readonly left: number;
+  readonly width: number;
+  readonly y: number;
+  readonly h: number;
+}
+
+/** A part of a lane: the rows of one tile, to be drawn between two moments only. */
+export interface Part<T> {
+  readonly rows: T;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Narrower than this, a texture cannot be seen. */
+const TEXTURE_MIN_PX = 3;
+/** A gap of a pixel tells neighbours of one class apart, where there is room for it. */
+const GAP_FROM_PX = 8;
+const SEAM_PX = 0.6;
+/** Wider than this, a wait says what it is. */
+const CAPTION_MIN_PX = 70;
+
+/** Index of the first row that ends behind `at`. */
+export function firstEndingAfter(end: readonly number[], at: number): number {
+  let [low, high] = [0, end.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((end[middle] ?? 0) <= at) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+interface Span {
+  readonly x: number;
+  readonly w: number;
+  /** It ends here; else it goes on in the next tile, and no gap may be left. */
+  readonly ends: boolean;
+}
+
+/** Visits the rows of a part that can be seen, with their pixels. */
+function visit(columns: { start: readonly number[]; end: readonly number[] }, part: { from: number; to: number }, box: LaneBox,
+  each: (at: number, span: Span) => void): void {
+  const from = Math.max(part.from, box.view.from);
+  const to = Math.min(part.to, box.view.to);
+  for (let at = firstEndingAfter(columns.end, from); at < columns.start.length; at += 1) {
+    const start = columns.start[at] ?? 0;
+    if (start >= to) return;
+    const x = toX(Math.max(start, from), box.view, box.left, box.width);
+    const end = toX(Math.min(columns.end[at] ?? 0, to), box.view, box.left, box.width);
+    const ends = (columns.end[at] ?? 0) <= to;
+    // Where a row goes on in the next tile, the two overlap a little: else the edge shows as a thin line.
+    each(at, { x, w: Math.max(end - x + (ends ? 0 : SEAM_PX), 0.5), ends });
+  }
+}
+
+/** What is written on a slice that is wide enough; null: nothing. */
+export type Caption = (rows: LaneRows, at: number) => string | null;
+
+/** Slices of a thread. Merged rows show the share of each class, from the bottom up in the order of reports. */
+export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, classNames: readonly string[], caption: Caption = () => null): Draw[] {
+  const out: Draw[] = [];
+  for (const part of parts) {
+    visit(part.rows, part, box, (at, { x, w, ends }) => {
+      const mix = part.rows.mix[at];
+      if (mix) {
+        stackShares(out, mix, { x, w, y: box.y, h: box.h }, classNames);
+        return;
+      }
+      const name = classNames[part.rows.class[at] ?? -1] ?? "unknown";
+      const gap = ends && w > GAP_FROM_PX ? 1 : 0;
+      out.push({ op: "rect", x, y: box.y, w: w - gap, h: box.h, fill: paint(name, w) });
+      const words = w >= CAPTION_MIN_PX ? caption(part.rows, at) : null;
+      if (words !== null) out.push({ op: "text", x: x + 6, y: box.y + box.h / 2, text: words, ink: "text", width: w - 12, on: name });
+    });
+  }
+  return out;
+}
+
+function paint(name: string, w: number): { class: string; plain?: boolean } {
+  return w < TEXTURE_MIN_PX ? { class: name, plain: true } : { class: name };
+}
+
+/** `[slices, class, ns, class, ns, …]` as a column. */
+function stackShares(out: Draw[], mix: readonly number[], box: { x: number; w: number; y: number; h: number },
+  classNames: readonly string[]): void {
+  const shares: [number, number][] = [];
+  let total = 0;
+  for (let at = 1; at + 1 < mix.length; at += 2) {
+    shares.push([mix[at] ?? 0, mix[at + 1] ?? 0]);
+    total += mix[at + 1] ?? 0;
+  }
+  shares.sort((a, b) => a[0] - b[0]);
+  let bottom = box.y + box.h;
+  for (const [index, ns] of shares) {
+    const h = total > 0 ? (ns / total) * box.h : 0;
+    bottom -= h;
+    if (h >= 0.25) out.push({ op: "rect", x: box.x, y: bottom, w: box.w, h, fill: paint(classNames[index] ?? "unknown", box.w) });
+  }
+}
+
+/** What a CPU ran: the program's threads in colour, others grey; names where there is room. */
+export function drawCpu(parts: readonly Part<CpuRows>[], box: LaneBox, isTarget: (thread: number) => boolean,
+  nameOf: (thread: number, width: number) => string): Draw[] {
+  const out: Draw[] = [];
+  for (const part of parts) {
+    visit(part.rows, part, box, (at, { x, w, ends }) => {
+      const mix = part.rows.mix[at];
+      if (mix) {
+        const [own, others] = [mix[1] ?? 0, mix[2] ?? 0];
+        const ns = (part.rows.end[at] ?? 0) - (part.rows.start[at] ?? 0);
+        const ownH = ns > 0 ? (own / ns) * box.h : 0;
+        const othersH = ns > 0 ? (others / ns) * box.h : 0;
+        if (ownH > 0.25) out.push({ op: "rect", x, y: box.y + box.h - ownH, w, h: ownH, fill: { class: "useful", plain: true } });
+        if (othersH > 0.25) {
+          out.push({ op: "rect", x, y: box.y + box.h - ownH - othersH, w, h: othersH, fill: { ink: "muted" } });
+        }
+        return;
+      }
+      const thread = part.rows.thread[at] ?? -1;
+      const target = isTarget(thread);
+      const gap = ends && w > GAP_FROM_PX ? 1 : 0;
+      out.push({ op: "rect", x, y: box.y, w: w - gap, h: box.h, fill: target ? { class: "useful" } : { ink: "muted" } });
+      if (w > 24) {
+        const text = { op: "text", x: x + 4, y: box.y + box.h / 2, text: nameOf(thread, w - 9), width: w - 9 } as const;
+        out.push(target ? { ...text, ink: "text", on: "useful" } : { ...text, ink: "ground" });
+      }
+    });
+  }
+  return out;
+}
+
+/** Work that the program or its runtime named, as a band over the slices. */
+export function drawSpans(parts: readonly Part<SpanRows>[], names: (part: Part<SpanRows>, at: number) => string, box: LaneBox): Draw[] {
+  const out: Draw[] = [];
+  for (const part of parts) {
+    visit(part.rows, part, box, (at, { x, w }) => {
+      const depth = Math.min(part.rows.depth[at] ?? 0, 2);
+      const y = box.y + depth * 4;
+      const merged = (part.rows.name[at] ?? -1) < 0;
+      out.push({ op: "rect", x, y, w, h: depth === 0 && w > 40 ? 10 : 4, fill: { ink: "text", alpha: merged ? 0.35 : 0.75 } });
+      if (depth === 0 && w > 40) {
+        out.push({ op: "text", x: x + 3, y: y + 5, text: names(part, at), ink: "ground", width: w - 6, small: true });
+      }
+    });
+  }
+  return out;
+}
+
+/** One tick a sample, at the lane's lower edge; those in the kernel are higher. */
+export function drawSamples(parts: readonly Part<SampleRows>[], box: LaneBox): Draw[] {
+  const out: Draw[] = [];
+  for (const part of parts) {
+    let last = -Infinity;
+    part.rows.at.forEach((at, index) => {
+      if (at < Math.max(part.from, box.view.from) || at >= Math.min(part.to, box.view.to)) return;
+      const x = toX(at, box.view, box.left, box.width);
+      if (x - last < 2) return;
+      last = x;
+      const h = part.rows.kernel[index] === 1 ? 6 : 4;
+      out.push({ op: "rect", x: x - 0.5, y: box.y + box.h - h, w: 1, h, fill: { ink: "text", alpha: 0.8 } });
+    });
+  }
+  return out;
+}
+
+/** The row of a tile that holds a moment, or -1. */
+export function rowIndexAt(rows: { start: readonly number[]; end: readonly number[] }, at: number): number {
+  const index = firstEndingAfter(rows.end, at);
+  return index < rows.start.length && (rows.start[index] ?? 0) <= at ? index : -1;
+}
+
+/** Who had a CPU longest between two moments: the thread, or -1 if that cannot be told. */
+export function mainOccupant(parts: readonly Part<CpuRows>[], from: number, to: number): number {
+  const held = new Map<number, number>();
+  for (const part of parts) {
+    const { start, end, thread } = part.rows;
+    const [begin, stop] = [Math.max(part.from, from), Math.min(part.to, to)];
+    for (let at = firstEndingAfter(end, begin); at < start.length && (start[at] ?? 0) < stop; at += 1) {
+      const id = thread[at] ?? -1;
+      const ns = Math.min(end[at] ?? 0, stop) - Math.max(start[at] ?? 0, begin);
+      held.set(id, (held.get(id) ?? 0) + ns);
+    }
+  }
+  const [longest] = [...held].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+  return longest?.[0] ?? -1;
+}

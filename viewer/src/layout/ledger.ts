@@ -1,0 +1,19 @@
+// The ledger as a bar: the shares of the classes beside each other, in the order of reports. Pure.
+
+import type { Ledger } from "../api/types";
+import type { Draw } from "../draw/log";
+
+/** See the module. Each class that has any time is at least one pixel wide. */
+export function composeLedger(ledger: Ledger, classNames: readonly string[], size: { width: number; height: number }): Draw[] {
+  const out: Draw[] = [{ op: "rect", x: 0, y: 0, w: size.width, h: size.height, fill: { ink: "faint" } }];
+  const present = ledger.classes.map((ns, at) => ({ ns, name: classNames[at] ?? "unknown" })).filter((one) => one.ns > 0);
+  const total = present.reduce((sum, one) => sum + one.ns, 0);
+  const room = size.width - present.length;
+  let x = 0;
+  for (const { ns, name } of present) {
+    const w = 1 + Math.max(0, room) * (ns / total);
+    out.push({ op: "rect", x, y: 0, w, h: size.height, fill: { class: name } });
+    x += w;
+  }
+  return out;
+}

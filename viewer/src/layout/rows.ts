@@ -1,0 +1,122 @@
+// Which rows the timeline has, from the top down, and where. Pure.
+
+import type { Process, Thread, ThreadId } from "../api/types";
+
+/** One row of the timeline. `y` is below the pinned part, before scrolling. */
+export type Row =
+  | { readonly kind: "process"; readonly id: number; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number }
+  | { readonly kind: "thread"; readonly id: ThreadId; readonly y: number; readonly h: number }
+  | { readonly kind: "more"; readonly id: number; readonly y: number; readonly h: number; readonly hidden: number }
+  | { readonly kind: "cpu"; readonly id: number; readonly y: number; readonly h: number; readonly why: boolean }
+  | { readonly kind: "group"; readonly id: "others" | "cpus"; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number };
+
+/** Rows and their height together. */
+export interface Rows {
+  readonly rows: readonly Row[];
+  readonly height: number;
+}
+
+/** What decides which rows there are. */
+export interface RowChoice {
+  /** In the order in which they matter, as the summary gives them. */
+  readonly threads: readonly Thread[];
+  readonly processes: readonly Process[];
+  /** Processes whose rows are folded away. */
+  readonly folded: ReadonlySet<number>;
+  /** Processes of which all threads are shown, not the first few only. */
+  readonly full: ReadonlySet<number>;
+  /** Threads of other programs are shown. */
+  readonly others: boolean;
+  /** Every CPU has a row; empty: none has. */
+  readonly cpus: readonly number[];
+  /** A CPU whose row is shown below a thread, because that thread waited for it. */
+  readonly cpuBelow: { readonly thread: ThreadId; readonly cpu: number } | null;
+  /** Threads that are shown even beyond the first few. */
+  readonly needed: ReadonlySet<ThreadId>;
+}
+
+export const LANE_H = 24;
+export const HEAD_H = 22;
+/** So many threads of a process are shown unless all are asked for. */
+export const FIRST_THREADS = 32;
+
+/** Lays the rows out. */
+export function layoutRows(choice: RowChoice): Rows {
+  const rows: Row[] = [];
+  let y = 0;
+  const push = (row: Row): void => {
+    rows.push(row);
+    y += row.h;
+  };
+  if (choice.cpus.length > 0) {
+    push({ kind: "group", id: "cpus", y, h: HEAD_H, open: true, threads: choice.cpus.length });
+    for (const cpu of choice.cpus) push({ kind: "cpu", id: cpu, y, h: LANE_H, why: false });
+  }
+  const lanes = (threads: readonly Thread[], process: number): void => {
+    let hidden = 0;
+    threads.forEach((thread, at) => {
+      if (at >= FIRST_THREADS && !choice.full.has(process) && !choice.needed.has(thread.id)) {
+        hidden += 1;
+        return;
+      }
+      push({ kind: "thread", id: thread.id, y, h: LANE_H });
+      if (choice.cpuBelow?.thread === thread.id) push({ kind: "cpu", id: choice.cpuBelow.cpu, y, h: LANE_H, why: true });
+    });
+    if (hidden > 0) push({ kind: "more", id: process, y, h: HEAD_H, hidden });
+  };
+  for (const [process, threads] of byProcess(choice.threads.filter((one) => one.target))) {
+    const open = !choice.folded.has(process);
+    push({ kind: "process", id: process, y, h: HEAD_H, open, threads: threads.length });
+    if (open) lanes(threads, process);
+  }
+  const others = choice.threads.filter((one) => !one.target);
+  if (others.length > 0) {
+    push({ kind: "group", id: "others", y, h: HEAD_H, open: choice.others, threads: others.length });
+    if (choice.others) lanes(others, -1);
+    else lanes(others.filter((one) => choice.needed.has(one.id)), -1);
+  }
+  return { rows, height: y };
+}
+
+/** Threads by process, the process of the most important thread first. */
+function byProcess(threads: readonly Thread[]): Map<number, Thread[]> {
+  const groups = new Map<number, Thread[]>();
+  for (const thread of threads) {
+    const group = groups.get(thread.process);
+    if (group) group.push(thread);
+    else groups.set(thread.process, [thread]);
+  }
+  return groups;
+}
+
+/** The row at a height, by halving: there may be thousands. */
+export function rowAt(rows: readonly Row[], y: number): Row | null {
+  let [low, high] = [0, rows.length - 1];
+  while (low <= high) {
+    const middle = (low + high) >> 1;
+    const row = rows[middle];
+    if (!row) return null;
+    if (y < row.y) high = middle - 1;
+    else if (y >= row.y + row.h) low = middle + 1;
+    else return row;
+  }
+  return null;
+}
+
+/** Rows that lie between two heights. */
+export function rowsBetween(rows: readonly Row[], top: number, bottom: number): readonly Row[] {
+  let [low, high] = [0, rows.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const row = rows[middle];
+    if (row && row.y + row.h <= top) low = middle + 1;
+    else high = middle;
+  }
+  const out: Row[] = [];
+  for (let at = low; at < rows.length; at += 1) {
+    const row = rows[at];
+    if (!row || row.y >= bottom) break;
+    out.push(row);
+  }
+  return out;
+}

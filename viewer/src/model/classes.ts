@@ -1,0 +1,53 @@
+// The ledger's classes: their words, colours and textures. Colours come from the palettes of Okabe and Ito,
+// and of Tol, so that they stay apart for colour-blind readers; every wait has a texture as well, running has none,
+// so that nothing is told by colour alone. No texture has upright lines: those would read as the edges of slices. What a class means is decided in Rust (`findings/derive/class.rs`).
+
+/** How an area is filled besides its colour. */
+export type Texture = "plain" | "rise" | "fall" | "cross" | "checks" | "lines" | "dots" | "plus" | "open";
+
+/** What the viewer knows of a class. */
+export interface ClassLook {
+  readonly name: string;
+  /** For people who have not read the glossary. */
+  readonly words: string;
+  readonly texture: Texture;
+  readonly light: string;
+  readonly dark: string;
+  /** On a CPU: drawn plain. */
+  readonly running: boolean;
+}
+
+function look(name: string, words: string, texture: Texture, light: string, dark: string): ClassLook {
+  return { name, words, texture, light, dark, running: texture === "plain" };
+}
+
+/** Every class that a server may send, in the order of reports. */
+export const CLASSES: readonly ClassLook[] = [
+  look("useful", "running the program's own code", "plain", "#1f9d76", "#2bb58a"),
+  look("kernel", "running in the kernel: a syscall, fault or interrupt", "plain", "#2b6ca8", "#5b9bd6"),
+  look("gc-work", "running the garbage collector", "plain", "#8f62b8", "#b58ad9"),
+  look("spin", "running, but only waiting in a loop", "plain", "#c05f2b", "#e08750"),
+  look("lock-wait", "waits for a lock", "rise", "#d1495b", "#e8707f"),
+  look("gc-wait", "waits for the garbage collector", "rise", "#a06cc8", "#bd93dd"),
+  look("join-wait", "waits for another thread to end, or at a barrier", "fall", "#b8568f", "#d884b4"),
+  look("work-wait", "has nothing to do: waits for work", "dots", "#b9c0c9", "#4d5763"),
+  look("io-wait", "waits for the disk", "lines", "#56a6d8", "#6fb8e6"),
+  look("net-wait", "waits for the network", "lines", "#3fb5b0", "#58c9c4"),
+  look("pipe-wait", "waits for a pipe", "lines", "#8db35a", "#a3c773"),
+  look("sleep", "sleeps: a timer it asked for", "dots", "#ced4db", "#3d4651"),
+  look("child-wait", "waits for a child process", "dots", "#c9b68f", "#8a7a55"),
+  look("fault-wait", "waits for memory to be brought in", "plus", "#c98a6b", "#d89f82"),
+  look("kernel-wait", "waits inside the kernel", "plus", "#8fa3bd", "#7d90a8"),
+  look("stopped", "stopped by job control or a debugger", "plus", "#a8a29a", "#6d6862"),
+  look("run-queue", "could run, but has no CPU", "checks", "#e6a817", "#f0bc42"),
+  look("stolen", "on a CPU that the hypervisor gave to somebody else", "cross", "#7a6a5a", "#a8947f"),
+  look("unknown", "not known: no source can tell", "open", "#dcdfe3", "#333b44"),
+];
+
+const BY_NAME: ReadonlyMap<string, ClassLook> = new Map(CLASSES.map((one) => [one.name, one]));
+const STRANGER = look("unknown", "a class that this viewer does not know", "open", "#dcdfe3", "#333b44");
+
+/** The look of a class; one that is new to this viewer is drawn as unknown, under its own name. */
+export function classLook(name: string): ClassLook {
+  return BY_NAME.get(name) ?? { ...STRANGER, name };
+}

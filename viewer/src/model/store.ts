@@ -1,0 +1,26 @@
+// A value that is replaced whole and tells those who asked to be told.
+
+/** See the module. */
+export class Store<S extends object> {
+  private readonly listeners = new Set<() => void>();
+
+  constructor(private value: S) {}
+
+  get state(): S {
+    return this.value;
+  }
+
+  /** Replaces some parts; tells nobody if nothing changed. */
+  set(part: Partial<S>): void {
+    const keys = Object.keys(part) as (keyof S)[];
+    if (keys.every((key) => Object.is(this.value[key], part[key]))) return;
+    this.value = { ...this.value, ...part };
+    for (const listener of [...this.listeners]) listener();
+  }
+
+  /** Calls `listener` after every change, until the returned function is called. */
+  subscribe(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+}

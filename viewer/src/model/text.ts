@@ -1,0 +1,27 @@
+// Names of threads, functions and files come from the recorded program and may hold anything. They reach the page only
+// as text (never as HTML); what would be invisible or would turn the line around is shown escaped.
+
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\ufffd]/g;
+
+const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "\u001b": "\\e" };
+
+/** The name with everything invisible made visible. */
+export function visible(name: string): string {
+  return name.replace(HIDDEN, (char) => SHORT[char] ?? `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
+}
+
+/** At most `length` characters (not halves of them), with an ellipsis where something is missing. */
+export function shortened(text: string, length: number): string {
+  const chars = Array.from(text);
+  return chars.length <= length ? text : `${chars.slice(0, Math.max(0, length - 1)).join("")}…`;
+}
+
+/** The part of a path that tells most. */
+export function basename(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1) || path;
+}
+
+/** One row of tab-separated values: a tab or line break inside a value must not make a new one. */
+export function tsvRow(values: readonly string[]): string {
+  return values.map((value) => visible(value)).join("\t");
+}

@@ -1,0 +1,292 @@
+// What the viewer shows, and everything that can be done with it. No drawing, no page: panels and the timeline show this state
+// and call these actions, and so do tests.
+
+import type { SliceAsk, Source } from "../api/source";
+import type { Evidence, SliceAnswer, ThreadId, WhyLink } from "../api/types";
+import { type Address, type Tab, parseAddress } from "./address";
+import { Store } from "./store";
+import { Catalogue } from "./threads";
+import type { Ns } from "./time";
+import { type Range, framed, inside, panned, sameRange, zoomed } from "./view";
+
+/** A slice that was chosen; `slice` comes a moment later. */
+export interface Picked {
+  readonly ask: SliceAsk;
+  readonly slice: SliceAnswer | null;
+  readonly failure: string | null;
+}
+
+/** What a user can come back to. */
+interface Step {
+  readonly ask: SliceAsk;
+  readonly view: Range;
+}
+
+/** Everything that decides what is on the screen, except sizes. */
+export interface State {
+  readonly view: Range;
+  /** The span of time that the user selected. */
+  readonly range: Range | null;
+  readonly picked: Picked | null;
+  readonly back: readonly Step[];
+  /** Index of the open finding, and which of its places is shown. */
+  readonly finding: number | null;
+  readonly occurrence: number;
+  readonly tab: Tab;
+  /** The function that the stacks or the source are about. */
+  readonly fn: string | null;
+  readonly folded: ReadonlySet<number>;
+  readonly full: ReadonlySet<number>;
+  readonly others: boolean;
+  readonly cpus: boolean;
+  readonly path: boolean;
+  readonly theme: "light" | "dark";
+  readonly help: boolean;
+  /** A lane that must be scrolled into sight; a new object each time. */
+  readonly reveal: { readonly thread: ThreadId } | null;
+  /** The last thing that went wrong, for the reader. */
+  readonly failure: string | null;
+}
+
+/** State and actions. */
+export class Viewer {
+  readonly store: Store<State>;
+  readonly whole: Range;
+
+  constructor(readonly source: Source, readonly catalogue: Catalogue, theme: "light" | "dark") {
+    this.whole = { from: 0, to: Math.max(1, catalogue.summary.wall_ns) };
+    this.store = new Store<State>({
+      view: this.whole, range: null, picked: null, back: [], finding: null, occurrence: 0, tab: "why", fn: null,
+      folded: new Set(), full: new Set(), others: false, cpus: false, path: false, theme, help: false, reveal: null, failure: null,
+    });
+  }
+
+  get state(): State {
+    return this.store.state;
+  }
+
+  // --- moving ---
+
+  show(view: Range): void {
+    const next = inside(view, this.whole);
+    if (!sameRange(next, this.state.view)) this.store.set({ view: next });
+  }
+
+  zoom(factor: number, at?: Ns): void {
+    const { view, picked } = this.state;
+    const slice = picked?.slice;
+    const middle = slice ? (slice.start_ns + slice.end_ns) / 2 : NaN;
+    const anchor = at ?? (middle >= view.from && middle <= view.to ? middle : (view.from + view.to) / 2);
+    this.show(zoomed(view, factor, anchor, this.whole));
+  }
+
+  pan(share: number): void {
+    this.show(panned(this.state.view, share, this.whole));
+  }
+
+  /** Shows the selection: the range, else the slice. */
+  frameSelection(): void {
+    const { range, picked } = this.state;
+    if (range) this.show(framed(range, this.whole, 0.9));
+    else if (picked?.slice) this.show(framed({ from: picked.slice.start_ns, to: picked.slice.end_ns }, this.whole));
+  }
+
+  select(range: Range | null): void {
+    const next = range === null ? null : inside(range, this.whole);
+    if (!sameRange(next, this.state.range)) this.store.set({ range: next });
+  }
+
+  // --- slices and why ---
+
+  /** Chooses a slice and asks why it is as it is. `jump`: the timeline goes there. */
+  async pick(ask: SliceAsk, jump: boolean, remember = true): Promise<void> {
+    const before = this.state.picked;
+    const back = remember && before ? [...this.state.back.slice(-99), { ask: before.ask, view: this.state.view }] : this.state.back;
+    const picked: Picked = { ask, slice: null, failure: null };
+    this.store.set({ picked, back, tab: "why" });
+    if (jump) this.store.set({ reveal: { thread: ask.thread } });
+    try {
+      const slice = await this.source.slice(ask);
+      if (this.state.picked !== picked) return;
+      // From now on it is named by its row: that stays true if the moment was at its edge.
+      this.store.set({ picked: { ask: slice.row < 0 ? ask : { thread: slice.thread, row: slice.row }, slice, failure: null } });
+      if (jump) this.bringIntoView({ from: slice.start_ns, to: slice.end_ns });
+    } catch (failure) {
+      if (this.state.picked === picked) this.store.set({ picked: { ...picked, failure: sentence(failure) } });
+    }
+  }
+
+  /** Goes where a link of the chain leads. */
+  follow(link: WhyLink): void {
+    if (link.thread < 0) return;
+    const ask: SliceAsk = link.row >= 0 ? { thread: link.thread, row: link.row } : { thread: link.thread, at: middleOf(link) };
+    void this.pick(ask, true);
+  }
+
+  /** Follows the first link that leads somewhere else: "why did it wait?". */
+  followFirst(): void {
+    const slice = this.state.picked?.slice;
+    if (!slice) return;
+    const link = slice.why.slice(1).find((one) => one.thread >= 0 && (one.thread !== slice.thread || one.row !== slice.row));
+    if (link) this.follow(link);
+  }
+
+  /** Returns to the slice before. */
+  goBack(): void {
+    const step = this.state.back.at(-1);
+    if (!step) return;
+    this.store.set({ back: this.state.back.slice(0, -1), view: step.view });
+    void this.pick(step.ask, false, false);
+    this.store.set({ reveal: { thread: step.ask.thread } });
+  }
+
+  /** The slice before or after the chosen one, of the same thread. */
+  neighbour(by: "previous" | "next"): void {
+    const slice = this.state.picked?.slice;
+    const row = slice?.[by] ?? -1;
+    if (slice && row >= 0) void this.pick({ thread: slice.thread, row }, true, false);
+  }
+
+  // --- findings ---
+
+  /** Opens a finding and shows one of its places; the worst is the first. */
+  openFinding(index: number, occurrence = 0): void {
+    const finding = this.catalogue.summary.findings[index];
+    if (!finding) return;
+    this.store.set({ finding: index, occurrence });
+    const evidence = finding.evidence[occurrence];
+    if (evidence) this.showEvidence(evidence);
+  }
+
+  closeFinding(): void {
+    this.store.set({ finding: null, occurrence: 0 });
+  }
+
+  /** Next (1) or previous (-1) place of the open finding; opens the first finding if none is open. */
+  step(by: 1 | -1): void {
+    const { finding, occurrence } = this.state;
+    if (finding === null) return this.openFinding(0);
+    const places = this.catalogue.summary.findings[finding]?.evidence.length ?? 0;
+    if (places > 0) this.openFinding(finding, (occurrence + by + places) % places);
+  }
+
+  /** Next or previous finding. */
+  stepFinding(by: 1 | -1): void {
+    const all = this.catalogue.summary.findings.length;
+    if (all > 0) this.openFinding(this.state.finding === null ? 0 : (this.state.finding + by + all) % all);
+  }
+
+  private showEvidence(evidence: Evidence): void {
+    const span = { from: evidence.start_ns, to: evidence.start_ns + evidence.duration_ns };
+    this.show(framed(span, this.whole, 1 / 3));
+    const { thread, row } = evidence;
+    void this.pick(row >= 0 ? { thread, row } : { thread, at: evidence.start_ns + evidence.duration_ns / 2 }, false);
+    this.store.set({ reveal: { thread: evidence.thread } });
+  }
+
+  // --- other places ---
+
+  /** Goes to a span of a thread's life, as tables and search results name it. */
+  goTo(place: { thread: ThreadId; start_ns: Ns; end_ns: Ns }): void {
+    const thread = this.catalogue.threads.get(place.thread);
+    const wholeLife = thread && place.start_ns <= thread.start_ns && place.end_ns >= thread.end_ns;
+    if (place.end_ns > place.start_ns) {
+      this.show(framed({ from: place.start_ns, to: place.end_ns }, this.whole, wholeLife ? 1 : 1 / 3));
+    }
+    if (place.thread < 0) return;
+    this.store.set({ reveal: { thread: place.thread } });
+    if (!wholeLife && place.end_ns > place.start_ns) {
+      void this.pick({ thread: place.thread, at: (place.start_ns + place.end_ns) / 2 }, false);
+    }
+  }
+
+  /** Shows a function's stacks. */
+  openFunction(fn: string | null): void {
+    this.store.set({ fn, tab: "stacks" });
+  }
+
+  openTab(tab: Tab): void {
+    this.store.set({ tab });
+  }
+
+  toggleProcess(id: number): void {
+    this.store.set({ folded: toggled(this.state.folded, id) });
+  }
+
+  showAll(process: number): void {
+    this.store.set({ full: new Set([...this.state.full, process]) });
+  }
+
+  fail(failure: unknown): void {
+    this.store.set({ failure: sentence(failure) });
+  }
+
+  // --- addresses ---
+
+  /** The address of what is shown. */
+  address(): Address {
+    const { view, range, picked, finding, tab, fn } = this.state;
+    const slice = picked?.slice;
+    return {
+      ...(slice && { t: slice.start_ns, thread: slice.thread }),
+      // A moment alone would be shown from near.
+      ...((slice || !sameRange(view, this.whole)) && { view }),
+      ...(range && { range }),
+      ...(finding !== null && { finding: finding + 1 }),
+      ...(tab !== "why" && { tab }),
+      ...(fn && { fn }),
+    };
+  }
+
+  /** Shows what an address names; what it names wrongly is left alone. */
+  open(hash: string): void {
+    const asked = parseAddress(hash);
+    if (asked.finding !== undefined && asked.t === undefined) this.openFinding(asked.finding - 1);
+    else if (asked.finding !== undefined && asked.finding <= this.catalogue.summary.findings.length) {
+      this.store.set({ finding: asked.finding - 1 });
+    }
+    if (asked.range) this.select(asked.range);
+    if (asked.t !== undefined) this.openMoment(asked.t, asked.thread, asked.view === undefined);
+    else if (asked.thread !== undefined) this.store.set({ reveal: { thread: asked.thread } });
+    if (asked.view) this.show(asked.view);
+    if (asked.fn) this.store.set({ fn: asked.fn });
+    if (asked.tab) this.store.set({ tab: asked.tab });
+  }
+
+  private openMoment(t: Ns, thread: ThreadId | undefined, jump: boolean): void {
+    const length = Math.min(this.whole.to, 20e6);
+    this.show({ from: t - length / 2, to: t + length / 2 });
+    if (thread !== undefined && this.catalogue.threads.has(thread)) {
+      void this.pick({ thread, at: t }, jump);
+      this.store.set({ reveal: { thread } });
+    }
+  }
+
+  /** Moves as little as needed for the span to be seen, and zooms in where it would be too narrow to see. */
+  private bringIntoView(span: Range): void {
+    const { view } = this.state;
+    const share = (span.to - span.from) / (view.to - view.from);
+    const seen = span.from >= view.from && span.to <= view.to;
+    if (share < 0.01 || share > 3) this.show(framed(span, this.whole, 1 / 3));
+    else if (!seen) {
+      const middle = (span.from + span.to) / 2;
+      const half = (view.to - view.from) / 2;
+      this.show({ from: middle - half, to: middle + half });
+    }
+  }
+}
+
+function middleOf(link: { start_ns: Ns; end_ns: Ns }): Ns {
+  return (link.start_ns + link.end_ns) / 2;
+}
+
+function toggled(set: ReadonlySet<number>, id: number): ReadonlySet<number> {
+  const next = new Set(set);
+  if (!next.delete(id)) next.add(id);
+  return next;
+}
+
+/** A failure as a sentence for the reader. */
+export function sentence(failure: unknown): string {
+  return failure instanceof Error ? failure.message : String(failure);
+}

@@ -1,0 +1,88 @@
+// What holds the program up: the findings, the most rewarding first, and the way through their places.
+
+import { useEffect, useRef } from "preact/hooks";
+import type { Finding } from "../api/types";
+import { visible } from "../model/text";
+import { count, duration, moment, percent } from "../model/time";
+import { useSelected, useViewer } from "./hooks";
+
+/** See the module. */
+export function Findings() {
+  const viewer = useViewer();
+  const open = useSelected((state) => state.finding);
+  const { findings, skipped } = viewer.catalogue.summary;
+  return (
+    <aside class="findings" aria-label="findings">
+      <h2>What holds it up</h2>
+      {findings.length === 0 && <p class="none">No rule found a cause worth naming. The colours beside still tell where the time went.</p>}
+      <ol>
+        {findings.map((one, at) => (
+          <Entry key={at} finding={one} index={at} open={at === open} />
+        ))}
+      </ol>
+      {skipped.length > 0 && (
+        <details>
+          <summary>{`${count(skipped.length)} rule${skipped.length === 1 ? "" : "s"} could not be judged`}</summary>
+          <ul>{skipped.map((one) => <li key={one.rule}><b>{one.rule}</b>: {visible(one.reason)}</li>)}</ul>
+        </details>
+      )}
+    </aside>
+  );
+}
+
+function Entry({ finding, index, open }: { finding: Finding; index: number; open: boolean }) {
+  const viewer = useViewer();
+  const head = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (open && index > 0) head.current?.scrollIntoView({ block: "nearest" });
+  }, [open]);
+  return (
+    <li class={open ? "finding open" : "finding"}>
+      <button ref={head} class="finding-head" aria-expanded={open} onClick={() => (open ? viewer.closeFinding() : viewer.openFinding(index))}>
+        <span class="number">{index + 1}</span>
+        <span class="rule">{finding.rule}</span>
+        <span class="gain">{`gain ${gain(finding)}`}</span>
+        <span class="subject">{visible(finding.subject)}</span>
+      </button>
+      {open && <Details finding={finding} />}
+    </li>
+  );
+}
+
+/** The gain as an interval, in per cent of the wall time. */
+export function gain(finding: Finding): string {
+  const [low, high] = [Math.round(finding.gain.low * 100), Math.round(finding.gain.high * 100)];
+  return low === high ? percent(finding.gain.high) : `${low} to ${high} %`;
+}
+
+function Details({ finding }: { finding: Finding }) {
+  const viewer = useViewer();
+  const occurrence = useSelected((state) => state.occurrence);
+  const places = finding.evidence.length;
+  const shown = finding.evidence[occurrence];
+  return (
+    <div class="finding-body">
+      {places > 0 && (
+        <div class="steps" role="group" aria-label="places of this finding, the worst first">
+          <button onClick={() => viewer.step(-1)} title="previous place (P)">‹ prev</button>
+          <span role="status">{`place ${occurrence + 1} of ${places}`}</span>
+          <button onClick={() => viewer.step(1)} title="next place (N)">next ›</button>
+        </div>
+      )}
+      {shown && (
+        <p class="place">
+          {`${moment(shown.start_ns, 1e5)}: ${viewer.catalogue.threadName(shown.thread)}, ${duration(shown.duration_ns)}. `}
+          {visible(shown.note)}
+        </p>
+      )}
+      {finding.summary.map((one, at) => <p key={at}>{visible(one)}</p>)}
+      <p class="muted">{`cost ${duration(finding.cost_ns)} of thread time, ${finding.confidence} confidence`}</p>
+      {finding.advice.length > 0 && (
+        <>
+          <h3>Try</h3>
+          <ul>{finding.advice.map((one, at) => <li key={at}>{visible(one)}</li>)}</ul>
+        </>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,56 @@
+// The head of the page: what was recorded, how far it can be believed, and the search.
+
+import { visible } from "../model/text";
+import { count, duration, percent } from "../model/time";
+import { useSelected, useViewer } from "./hooks";
+import { Search } from "./search";
+
+/** See the module. */
+export function Header() {
+  const viewer = useViewer();
+  const theme = useSelected((state) => state.theme);
+  const { summary } = viewer.catalogue;
+  const command = visible(summary.command.join(" ")) || "(no command)";
+  const cpus = summary.host.cpus_allowed ?? summary.host.cpus;
+  return (
+    <header class="head">
+      <h1>holdup</h1>
+      <span class="command" title={command}>{command}</span>
+      <span class="facts">{`${duration(summary.wall_ns)} on ${cpus} CPU${cpus === 1 ? "" : "s"}`}</span>
+      <Trust />
+      <span class="grow" />
+      <Search />
+      <button onClick={() => viewer.store.set({ theme: theme === "dark" ? "light" : "dark" })} title="dark or light (T)">
+        {theme === "dark" ? "light" : "dark"}
+      </button>
+      <button onClick={() => viewer.store.set({ help: true })} title="keys and colours (?)">help</button>
+    </header>
+  );
+}
+
+/** What was lost, what recording cost, what this recording cannot tell. */
+function Trust() {
+  const { summary } = useViewer().catalogue;
+  const { loss, cost } = summary;
+  const lost = loss.events + loss.uncounted > 0;
+  const notes: string[] = [];
+  if (summary.rung !== "bpf") notes.push(`recorded without BPF (${summary.rung}): ${visible(summary.rung_reason)}`);
+  if (summary.recovered) notes.push("the recorder did not end in order: this is what its journal held");
+  for (const one of summary.thinned) notes.push(visible(one));
+  const short = [summary.rung !== "bpf" && `rung ${summary.rung}`, summary.recovered && "recovered", summary.thinned.length > 0 && "thinned"];
+  const warning = short.filter((one) => one !== false).join(", ");
+  return (
+    <>
+      <span class={lost ? "facts bad" : "facts"}>
+        {lost ? `lost ${count(loss.events)} events${loss.uncounted > 0 ? ` and ${count(loss.uncounted)} stretches` : ""}` : "lost nothing"}
+      </span>
+      {typeof cost.percent === "number" && <span class="facts">{`recording cost ${percent(cost.percent / 100)}`}</span>}
+      {warning !== "" && (
+        <details class="notes">
+          <summary>{warning}</summary>
+          <ul>{notes.map((one) => <li key={one}>{one}</li>)}</ul>
+        </details>
+      )}
+    </>
+  );
+}

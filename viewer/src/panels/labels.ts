@@ -1,0 +1,40 @@
+// What rows of the timeline are called.
+
+import type { Finding } from "../api/types";
+import type { Row } from "../layout/rows";
+import type { Label } from "../layout/timeline";
+import type { Catalogue } from "../model/threads";
+import { count, percent } from "../model/time";
+
+/** Name of a row, and how much it stands out. */
+export function labelOf(catalogue: Catalogue, row: Row, finding: Finding | undefined): Label {
+  switch (row.kind) {
+    case "process":
+      return { text: `${catalogue.processName(row.id)}, ${threads(row.threads)}`, detail: "", strong: true };
+    case "more":
+      return { text: `${count(row.hidden)} more with less to tell: show all`, detail: "", strong: false };
+    case "group":
+      return row.id === "cpus"
+        ? { text: "CPUs: what each of them ran", detail: "", strong: true }
+        : { text: `others on this machine, ${threads(row.threads)}`, detail: "", strong: false };
+    case "cpu":
+      return { text: row.why ? `↳ CPU ${row.id}, which it waited for` : `CPU ${row.id}`, detail: "", strong: false };
+    case "thread": {
+      const thread = catalogue.threads.get(row.id);
+      const named = finding?.evidence.some((one) => one.thread === row.id) === true;
+      return { text: catalogue.threadName(row.id), detail: thread ? onCpu(catalogue, thread) : "", strong: named };
+    }
+  }
+}
+
+function threads(n: number): string {
+  return n === 1 ? "1 thread" : `${count(n)} threads`;
+}
+
+/** Share of its life that a thread ran: enough to tell the busy from the idle. */
+function onCpu(catalogue: Catalogue, thread: { classes?: readonly number[]; start_ns: number; end_ns: number }): string {
+  if (!thread.classes) return "";
+  const life = thread.end_ns - thread.start_ns;
+  const ran = thread.classes.reduce((sum, ns, at) => (catalogue.summary.classes[at]?.kind === "running" ? sum + ns : sum), 0);
+  return life > 0 ? percent(ran / life) : "";
+}

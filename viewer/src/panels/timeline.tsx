@@ -1,0 +1,101 @@
+// The timeline as a part of the page: its elements, its words for screen readers, and what it asks for besides tiles.
+
+import { useEffect, useRef } from "preact/hooks";
+import { duration, moment } from "../model/time";
+import type { State } from "../model/viewer";
+import { useAnswer, useSelected, useViewer } from "./hooks";
+import { TimelineCanvas } from "./timeline_canvas";
+
+/** See the module. */
+export function Timeline() {
+  const viewer = useViewer();
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
+  const spacer = useRef<HTMLDivElement>(null);
+  const hover = useRef<HTMLDivElement>(null);
+  const drawn = useRef<TimelineCanvas | null>(null);
+  useEffect(() => {
+    if (!canvas.current || !scroller.current || !spacer.current || !hover.current) return;
+    const timeline = new TimelineCanvas(viewer, {
+      canvas: canvas.current, scroller: scroller.current, spacer: spacer.current, hover: hover.current,
+    });
+    drawn.current = timeline;
+    return () => timeline.end();
+  }, [viewer]);
+  useWakeups(drawn);
+  usePath(drawn);
+  const none = viewer.catalogue.summary.threads.length === 0;
+  return (
+    <section class="timeline" aria-label="timeline">
+      <div class="lanes" ref={scroller}>
+        <canvas
+          ref={canvas}
+          tabIndex={0}
+          role="application"
+          aria-label="timeline of the threads: W and S zoom, A and D move, N and P go through the places of a finding, Enter follows a wait, the Why tab tells the chosen slice in words"
+        />
+        <div ref={spacer} class="spacer" />
+      </div>
+      {none && <p class="empty">No thread of the program was seen, so there is nothing to draw.</p>}
+      <Status />
+      <div ref={hover} class="hover" role="presentation" hidden />
+    </section>
+  );
+}
+
+/** What is shown, in words; also the place of a few buttons. */
+function Status() {
+  const viewer = useViewer();
+  const view = useSelected((state) => state.view);
+  const range = useSelected((state) => state.range);
+  const cpus = useSelected((state) => state.cpus);
+  const path = useSelected((state) => state.path);
+  const length = view.to - view.from;
+  return (
+    <div class="status">
+      <span>{`showing ${moment(view.from, length / 10)} – ${moment(view.to, length / 10)} (${duration(length)})`}</span>
+      {range && <span class="range-words" role="status">{`selected ${duration(range.to - range.from)}`}</span>}
+      {range && <button onClick={() => viewer.frameSelection()}>zoom to it</button>}
+      {range && <button onClick={() => viewer.select(null)}>clear</button>}
+      <span class="grow" />
+      <button onClick={() => viewer.zoom(0.5)} aria-label="zoom in" title="zoom in (W)">+</button>
+      <button onClick={() => viewer.zoom(2)} aria-label="zoom out" title="zoom out (S)">−</button>
+      <button onClick={() => viewer.show(viewer.whole)} title="the whole run (0)">whole run</button>
+      <button aria-pressed={cpus} onClick={() => viewer.store.set({ cpus: !cpus })} title="a lane for each CPU (C)">CPUs</button>
+      <button aria-pressed={path} onClick={() => viewer.store.set({ path: !path })} title="light the critical path (X)">critical path</button>
+    </div>
+  );
+}
+
+/** Wakeups around the chosen slice. */
+function useWakeups(drawn: { readonly current: TimelineCanvas | null }): void {
+  const viewer = useViewer();
+  const slice = useSelected((state: State) => state.picked?.slice ?? null);
+  const key = slice ? `${slice.thread}/${slice.start_ns}` : null;
+  const answer = useAnswer(key, () => {
+    if (!slice) return Promise.reject(new Error("nothing is chosen"));
+    return viewer.source.wakeups({ from: slice.start_ns, to: slice.end_ns + 1 }, [slice.thread]);
+  }, 30);
+  useEffect(() => {
+    if (!drawn.current) return;
+    drawn.current.wakeups = slice ? answer.value : null;
+    drawn.current.ask();
+  }, [answer.value, slice]);
+}
+
+/** The critical path of what is shown, if it is lit. */
+function usePath(drawn: { readonly current: TimelineCanvas | null }): void {
+  const viewer = useViewer();
+  const lit = useSelected((state) => state.path);
+  const view = useSelected((state) => state.view);
+  const answer = useAnswer(lit ? `${view.from}/${view.to}` : null, () => viewer.source.path(view), 120);
+  useEffect(() => {
+    if (!drawn.current) return;
+    drawn.current.path = answer.value;
+    drawn.current.ask();
+  }, [answer.value]);
+  useEffect(() => {
+    if (answer.failure === null) return;
+    viewer.store.set({ path: false, failure: `no critical path: ${answer.failure}` });
+  }, [answer.failure]);
+}

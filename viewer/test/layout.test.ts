@@ -1,0 +1,139 @@
+// Lanes, rows, flame graphs and the ledger: what is drawn where.
+
+import { describe, expect, it } from "vitest";
+import type { LaneRows, Thread } from "../src/api/types";
+import { composeFlame, foundShare, growTree, layoutFlame } from "../src/layout/flame";
+import { drawCpu, drawSamples, drawSlices, drawSpans, firstEndingAfter, mainOccupant, rowIndexAt } from "../src/layout/lane";
+import { composeLedger } from "../src/layout/ledger";
+import { FIRST_THREADS, HEAD_H, LANE_H, layoutRows, rowAt, rowsBetween } from "../src/layout/rows";
+import { drawText } from "./draw_text";
+import { HOSTILE, flame, summary, synthetic } from "./synthetic.mjs";
+
+const CLASSES = ["useful", "kernel", "lock-wait"];
+const BOX = { view: { from: 0, to: 100 }, left: 200, width: 100, y: 10, h: 20 };
+
+function rows(list: [number, number, number, (number[] | null)?][]): LaneRows {
+  return {
+    thread: 0, complete: true, start: list.map((one) => one[0]), end: list.map((one) => one[1]), class: list.map((one) => one[2]),
+    row: list.map((_, at) => at), cpu: list.map(() => 0), mix: list.map((one) => one[3] ?? null),
+  };
+}
+
+describe("a lane", () => {
+  it("draws slices where they are, without texture where too narrow", () => {
+    const part = { rows: rows([[0, 50, 0], [50, 52, 2], [52, 60, 1]]), from: 0, to: 100 };
+    expect(drawText(drawSlices([part], BOX, CLASSES))).toEqual(["rect 200,10 49×20 useful", "rect 250,10 2×20 lock-wait plain", "rect 252,10 8×20 kernel"]);
+  });
+  it("draws merged slices as the shares of their classes, from the bottom up", () => {
+    const part = { rows: rows([[0, 10, 0, [7, 2, 2, 0, 8]]]), from: 0, to: 100 };
+    expect(drawText(drawSlices([part], BOX, CLASSES))).toEqual(["rect 200,14 10×16 useful", "rect 200,10 10×4 lock-wait"]);
+  });
+  it("leaves no gap where a slice goes on in the next tile", () => {
+    const both = rows([[20, 80, 0]]);
+    const drawn = drawSlices([{ rows: both, from: 0, to: 50 }, { rows: both, from: 50, to: 100 }], BOX, CLASSES);
+    expect(drawText(drawn)).toEqual(["rect 220,10 30.6×20 useful", "rect 250,10 29×20 useful"]);
+  });
+  it("draws nothing outside the view, and strangers as unknown", () => {
+    const part = { rows: rows([[-50, -10, 0], [-10, 10, 99], [100, 120, 0]]), from: -50, to: 200 };
+    expect(drawText(drawSlices([part], BOX, CLASSES))).toEqual(["rect 200,10 9×20 unknown"]);
+  });
+  it("tells who had a CPU", () => {
+    const part = { rows: { cpu: 0, complete: true, start: [0, 40], end: [40, 80], thread: [1, 9], mix: [null, null] }, from: 0, to: 100 };
+    expect(drawText(drawCpu([part], BOX, (thread) => thread === 1, (thread) => `t${thread}`))).toEqual([
+      "rect 200,10 39×20 useful", "text 204,20 t1", "rect 240,10 39×20 muted", "text 244,20 t9",
+    ]);
+  });
+  it("tells who had a CPU longest", () => {
+    const part = { rows: { cpu: 0, complete: true, start: [0, 40, 70], end: [40, 65, 90], thread: [1, 9, 9], mix: [null, null, null] }, from: 0, to: 100 };
+    expect([mainOccupant([part], 0, 100), mainOccupant([part], 0, 60), mainOccupant([part], 66, 69), mainOccupant([], 0, 9)]).toEqual([9, 1, -1, -1]);
+  });
+  it("says on a wide wait what it is", () => {
+    const part = { rows: rows([[0, 80, 2], [80, 90, 2]]), from: 0, to: 100 };
+    expect(drawText(drawSlices([part], BOX, CLASSES, () => "lock"))).toContain("text 206,20 lock");
+    expect(drawSlices([part], BOX, CLASSES, () => "lock").length).toBe(3);
+  });
+  it("draws spans over the slices, by depth", () => {
+    const part = { rows: { thread: 0, complete: true, start: [0, 10], end: [60, 20], name: [0, -1], depth: [0, 1], count: [1, 4] }, from: 0, to: 100 };
+    expect(drawText(drawSpans([part], () => "minor", BOX))).toEqual(["rect 200,10 60×10 text", "text 203,15 minor", "rect 210,14 10×4 text"]);
+  });
+  it("draws no two sample ticks on one pixel", () => {
+    const part = { rows: { thread: 0, every: 1, at: [1, 1.5, 30], kernel: [0, 0, 1], leaf: [0, 0, 0] }, from: 0, to: 100 };
+    expect(drawText(drawSamples([part], BOX))).toEqual(["rect 200.5,26 1×4 text", "rect 229.5,24 1×6 text"]);
+  });
+  it("finds the row of a moment", () => {
+    const { start, end } = rows([[0, 10, 0], [20, 30, 0]]);
+    expect([0, 9, 10, 15, 20, 29, 30].map((at) => rowIndexAt({ start, end }, at))).toEqual([0, 0, -1, -1, 1, 1, -1]);
+    expect(firstEndingAfter([], 5)).toBe(0);
+  });
+});
+
+function thread(id: number, process: number, target = true): Thread {
+  return { id, tid: 100 + id, name: `t${id}`, process, target, start_ns: 0, end_ns: 1 };
+}
+
+const CHOICE = {
+  processes: [], folded: new Set<number>(), full: new Set<number>(), others: false, cpus: [], cpuBelow: null, needed: new Set<number>(),
+};
+
+describe("rows", () => {
+  const threads = [thread(3, 1), thread(1, 0), thread(2, 1), thread(9, 5, false)];
+  it("keep the order of importance, by process, others folded", () => {
+    const { rows: all, height } = layoutRows({ ...CHOICE, threads });
+    expect(all.map((one) => `${one.kind} ${one.id}`)).toEqual(["process 1", "thread 3", "thread 2", "process 0", "thread 1", "group others"]);
+    expect(height).toBe(3 * HEAD_H + 3 * LANE_H);
+  });
+  it("show the CPU that a thread waited for below it, and other programs' threads where they are needed", () => {
+    const { rows: all } = layoutRows({ ...CHOICE, threads, cpuBelow: { thread: 2, cpu: 1 }, needed: new Set([9]), folded: new Set([0]) });
+    expect(all.map((one) => `${one.kind} ${one.id}`)).toEqual(["process 1", "thread 3", "thread 2", "cpu 1", "process 0", "group others", "thread 9"]);
+  });
+  it("are few at first, of a process with thousands of threads", () => {
+    const many = Array.from({ length: 5000 }, (_, id) => thread(id, 0));
+    const { rows: all } = layoutRows({ ...CHOICE, threads: many, needed: new Set([4000]) });
+    expect(all.length).toBe(FIRST_THREADS + 3);
+    expect(all.at(-1)).toMatchObject({ kind: "more", hidden: 5000 - FIRST_THREADS - 1 });
+    expect(layoutRows({ ...CHOICE, threads: many, full: new Set([0]) }).rows.length).toBe(5001);
+  });
+  it("are found by height", () => {
+    const { rows: all, height } = layoutRows({ ...CHOICE, threads });
+    for (let y = 0; y < height; y += 1) expect(rowAt(all, y)).toBe(all.find((one) => y >= one.y && y < one.y + one.h));
+    expect([rowAt(all, -1), rowAt(all, height)]).toEqual([null, null]);
+    expect(rowsBetween(all, HEAD_H, HEAD_H + 1)).toEqual([all[1]]);
+    expect(layoutRows({ ...CHOICE, threads: [] })).toEqual({ rows: [], height: 0 });
+  });
+});
+
+describe("a flame graph", () => {
+  const tree = growTree(flame("on-cpu"));
+  it("fills the width, the widest call first", () => {
+    const boxes = layoutFlame(tree, 1000, null);
+    const at = (node: number) => boxes.find((one) => one.node === node);
+    expect([at(0)?.w, at(1)?.w, at(2)?.w, at(3)?.x, at(4)?.x]).toEqual([1000, 800, 400, 400, 800]);
+  });
+  it("zooms into a call and keeps its callers above it", () => {
+    const boxes = layoutFlame(tree, 1000, 2);
+    expect(boxes.map((one) => [one.node, one.w, one.depth])).toEqual([[0, 1000, 0], [1, 1000, 1], [2, 1000, 2]]);
+  });
+  it("shows names as text, escaped", () => {
+    const drawn = composeFlame(tree, layoutFlame(tree, 1000, null), { search: "hash", hovered: null, upward: false, height: 100 });
+    expect(drawText(drawn)).toContain("text 404,47 <img src=x onerror=alert(1)>\\e[31m\\u{202e}evil");
+    expect(HOSTILE).toContain("\u001b");
+  });
+  it("counts found calls once", () => {
+    expect(foundShare(tree.flame, "COUNT")).toBe(0.8);
+    expect(foundShare(tree.flame, "a")).toBe(1);
+    expect(foundShare(tree.flame, "")).toBe(0);
+  });
+  it("outlives a tree that contradicts itself", () => {
+    const odd = { ...flame("x"), parent: [3, 0, 99, -7, 4] };
+    expect(layoutFlame(growTree(odd), 500, null).length).toBeGreaterThan(0);
+  });
+});
+
+it("the ledger's bar shows every class that has any time", () => {
+  const { ledger, classes } = summary(synthetic());
+  const small = { ...ledger, classes: ledger.classes.map((ns, at) => (at === 3 ? 1 : ns)) };
+  const drawn = composeLedger(small, classes.map((one) => one.name), { width: 500, height: 18 });
+  expect(drawn.length - 1).toBe(small.classes.filter((ns) => ns > 0).length);
+  const last = drawn.at(-1);
+  expect(last?.op === "rect" ? last.x + last.w : 0).toBeCloseTo(500);
+});

@@ -1,0 +1,46 @@
+// Colours: contrast, textures, and one palette for canvas and page.
+
+import { describe, expect, it } from "vitest";
+import { readFileSync } from "node:fs";
+import { INKS, classColour, contrast, textOn } from "../src/draw/theme";
+import { CLASSES, classLook } from "../src/model/classes";
+
+const THEMES = ["light", "dark"] as const;
+
+describe("contrast", () => {
+  it.each(THEMES)("of words is WCAG AA in the %s theme", (theme) => {
+    const inks = INKS[theme];
+    for (const ground of [inks.ground, inks.raised]) {
+      for (const ink of ["text", "muted", "accent", "mark", "good", "warn"] as const) {
+        expect(contrast(inks[ink], ground), `${ink} on ${ground}`).toBeGreaterThanOrEqual(4.5);
+      }
+    }
+  });
+  it.each(THEMES)("of names on a class's colour is WCAG AA in the %s theme", (theme) => {
+    for (const { name } of CLASSES) {
+      const colour = classColour(name, theme);
+      expect(contrast(textOn(colour), colour), name).toBeGreaterThanOrEqual(4.5);
+    }
+  });
+});
+
+describe("classes", () => {
+  it("that run are plain, all others have a texture", () => {
+    for (const one of CLASSES) expect(one.texture === "plain", one.name).toBe(["useful", "kernel", "gc-work", "spin"].includes(one.name));
+  });
+  it("that look alike without colour differ in texture or brightness", () => {
+    const seen = new Set(CLASSES.map((one) => `${one.texture} ${one.light}`));
+    expect(seen.size).toBe(CLASSES.length);
+  });
+  it("of a newer holdup are drawn as unknown, under their own name", () => expect(classLook("quantum-wait")).toMatchObject({ name: "quantum-wait", texture: "open" }));
+});
+
+it("the style sheet has the colours of the canvas", () => {
+  const css = readFileSync(new URL("../src/style.css", import.meta.url), "utf8");
+  const [light = "", dark = ""] = css.split('[data-theme="dark"]');
+  for (const [theme, text] of [["light", light], ["dark", dark]] as const) {
+    for (const ink of ["ground", "raised", "line", "faint", "text", "muted", "accent", "mark", "warn"] as const) {
+      expect(text, `${theme} ${ink}`).toContain(`--${ink}: ${INKS[theme][ink]};`);
+    }
+  }
+});
