@@ -33,6 +33,8 @@ pub struct Derived {
     pub holders: holders::Holders,
     /// What was at the end of each chain of holders.
     pub blame: blame::Blame,
+    /// The same by kind of wait.
+    pub waits: Vec<blame::KindBlame>,
     /// What the run's length depended on.
     pub critical_path: critical_path::CriticalPath,
     /// Each thread's part of the run's length, the greatest first.
@@ -59,14 +61,18 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
     let syscall_rates = syscall_rates::derive(trace);
     let holders = holders::Holders::derive(trace, &occupancy.locks);
-    let locks = &occupancy.locks;
-    let facts = blame::Facts { trace, timelines: &timelines, locks, holders: &holders };
+    let index = &occupancy.locks;
+    let facts = blame::Facts { trace, timelines: &timelines, locks: index, holders: &holders };
+    let blame = blame::derive(facts);
+    let mut lock_uses = locks::derive(trace);
+    locks::add_holders(&mut lock_uses, trace, index, &blame);
     let derived = Derived {
-        blame: blame::derive(facts),
+        waits: blame::by_kind(trace, &blame),
+        blame,
         critical_path: critical_path::derive(trace, &holders),
-        bottles: bottle::derive(&sweep::Sweep::new(trace, locks, &timelines)),
+        bottles: bottle::derive(&sweep::Sweep::new(trace, index, &timelines)),
         cpus: cpus::derive_with(trace, &timelines),
-        locks: locks::derive(trace),
+        locks: lock_uses,
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
         spins: spin::derive(trace, &ledger, &timelines),
