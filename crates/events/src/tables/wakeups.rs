@@ -81,11 +81,10 @@ impl Wakeups {
         }
     }
 
-    /// The last wakeup of `wakee` in `from..=to`, or shortly before: the one that ended a wait over that time. A thread
-    /// may be woken while it is on its way off its CPU, before it is seen to leave ([`LEAVING_MAX`]).
+    /// The last wakeup of `wakee` in `from..=to`. For a slice, [`crate::Trace::ended_by`] knows better.
     pub fn ending(&self, wakee: ThreadId, from: Timestamp, to: Timestamp) -> Option<&Wakeup> {
         let rows = self.of(wakee);
         let behind = rows.partition_point(|row| row.at <= to);
-        rows[..behind].last().filter(|row| row.at + LEAVING_MAX >= from)
+        rows[..behind].last().filter(|row| row.at >= from)
     }
 }

@@ -137,7 +137,7 @@ impl Walk<'_> {
             return None;
         }
         let kind = self.holders.at(slice.thread, row).map_or(HoldKind::Unknown, |hold| hold.kind);
-        let wakeup = self.trace.wakeups.ending(slice.thread, slice.start, slice.end)?;
+        let wakeup = self.trace.ended_by(slice)?;
         let by_thread = wakeup.context == WakeContext::Thread && wakeup.waker != slice.thread;
         (kind.has_holder() && by_thread && self.is_target(wakeup.waker))
             .then_some((wakeup.waker, wakeup.at.max(slice.start)))

@@ -232,7 +232,7 @@ fn add_thread(
 
 /// The thread that let go of the lock: it woke the waiter, and, of a futex, did so by that very futex.
 fn releaser(trace: &Trace, slice: &Slice, lock: (ProcessId, u64, WaitReason)) -> Option<ThreadId> {
-    let wakeup = trace.wakeups.ending(slice.thread, slice.start, slice.end)?;
+    let wakeup = trace.ended_by(slice)?;
     let same = lock.2 != WaitReason::Lock || wakeup.waker_object == lock.1;
     (wakeup.context == WakeContext::Thread && same).then_some(wakeup.waker)
 }

@@ -268,7 +268,7 @@ fn thing(wait: &Wait) -> u64 {
     if wait.reason == WaitReason::Park { wait.object & !7 } else { wait.object }
 }
 
-/// The wakeup that ended this slice, as [`holdup_events::tables::Wakeups::ending`] finds it. Consumes the wakeups up to its end.
+/// The wakeup that ended this slice, as [`Trace::ended_by`] finds it. Consumes the wakeups up to its end.
 fn ending(slice: &Slice, wakeups: &mut &[Wakeup]) -> Option<Wakeup> {
     let mut last = None;
     while let Some((wakeup, rest)) = wakeups.split_first() {
