@@ -2,7 +2,8 @@
 
 use crate::recording::Manifest;
 use crate::tables::{
-    Frames, Mapping, Processes, Samples, Slices, Stacks, Steal, SyscallRow, Threads, Waits, Wakeups,
+    Frames, LEAVING_MAX, Mapping, Processes, Samples, Slice, Slices, Stacks, Steal, SyscallRow, ThreadState,
+    Threads, Waits, Wakeup, Wakeups,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
@@ -62,6 +63,20 @@ impl Trace {
     pub fn wait(&self, id: WaitId) -> &Wait {
         static NONE: std::sync::LazyLock<Wait> = std::sync::LazyLock::new(Wait::default);
         self.waits.get(id.index()).unwrap_or(&NONE)
+    }
+
+    /// The wakeup that ended a blocked slice. A thread may be woken while it is on its way off its CPU, shortly before it
+    /// is seen to leave.
+    pub fn ended_by(&self, slice: &Slice) -> Option<&Wakeup> {
+        let rows = self.wakeups.of(slice.thread);
+        let last = rows[..rows.partition_point(|row| row.at <= slice.end)].last()?;
+        if last.at >= slice.start {
+            return Some(last);
+        }
+        let before = Timestamp(slice.start.0.saturating_sub(1));
+        let before = self.slices.at(slice.thread, self.slices.covering(slice.thread, before)?);
+        let leaving = before.state == ThreadState::Running && before.start < last.at;
+        (leaving && last.at + LEAVING_MAX >= slice.start).then_some(last)
     }
 
     /// Name of a frame for people: the function, else `module+0xstart` of the function, as far as its start is

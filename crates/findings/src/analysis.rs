@@ -33,6 +33,8 @@ pub struct Derived {
     pub holders: holders::Holders,
     /// What was at the end of each chain of holders.
     pub blame: blame::Blame,
+    /// The same by kind of wait.
+    pub waits: Vec<blame::KindBlame>,
     /// What the run's length depended on.
     pub critical_path: critical_path::CriticalPath,
     /// Each thread's part of the run's length, the greatest first.
@@ -59,19 +61,22 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
     let syscall_rates = syscall_rates::derive(trace);
     let holders = holders::Holders::derive(trace, &occupancy.locks);
-    let locks = &occupancy.locks;
-    let facts = blame::Facts { trace, timelines: &timelines, locks, holders: &holders };
+    let index = &occupancy.locks;
+    let facts = blame::Facts { trace, timelines: &timelines, locks: index, holders: &holders };
     let length = || {
-        let sweep = sweep::Sweep::new(trace, locks, &timelines);
+        let sweep = sweep::Sweep::new(trace, index, &timelines);
         (critical_path::derive(trace, &holders), bottle::derive(&sweep))
     };
     let (blame, (critical_path, bottles)) = parallel::both(|| blame::derive(facts), length);
+    let mut lock_uses = locks::derive(trace);
+    locks::add_holders(&mut lock_uses, trace, index, &blame);
     let derived = Derived {
+        waits: blame::by_kind(trace, &blame),
         blame,
         critical_path,
         bottles,
         cpus: cpus::derive_with(trace, &timelines),
-        locks: locks::derive(trace),
+        locks: lock_uses,
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
         spins: spin::derive(trace, &ledger, &timelines),

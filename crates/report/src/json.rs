@@ -1,6 +1,8 @@
 //! The report as JSON. Keys are stable and documented in `docs/json.md`; times are whole nanoseconds.
 //! Decides nothing: every figure is the analysis's or the manifest's.
 
+mod waits;
+
 use holdup_events::{ProcessId, ThreadId, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::cpus::CpuUse;
@@ -15,6 +17,9 @@ use crate::stacks::StackAsk;
 
 /// Version of the keys: raised when one changes its meaning or goes, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// Rows of `locks[].held_by`.
+const HOLDERS_MAX: usize = 8;
 
 /// Everything a report knows.
 pub fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
@@ -54,6 +59,9 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
             .collect::<Value>(),
         "cpus": derived.cpus.iter().map(|one| cpu(trace, one)).collect::<Value>(),
         "locks": derived.locks.iter().map(|one| lock(trace, one)).collect::<Value>(),
+        "waits": waits::to_json(trace, derived),
+        "critical_path": waits::critical_path(trace, derived),
+        "bottles": waits::bottles(trace, derived),
         "syscalls": derived.syscalls.iter().map(|call| json!({
             "number": call.number,
             "name": call.name,
@@ -91,6 +99,16 @@ fn ledger(analysis: &Analysis) -> Value {
             .map(|class| (class.name().to_owned(), Value::from(ledger.error_ns(class)))).collect()),
         "split_known": ledger.split_known,
         "samples": ledger.samples,
+    })
+}
+
+/// A thread as most tables name it.
+fn thread_keys(trace: &Trace, thread: Option<ThreadId>) -> Value {
+    let found = thread.and_then(|thread| trace.threads.get(thread.index()));
+    json!({
+        "id": thread.map(|thread| thread.0),
+        "tid": found.map(|thread| thread.tid),
+        "name": found.map(|thread| &thread.name),
     })
 }
 
@@ -192,6 +210,13 @@ fn lock(trace: &Trace, lock: &LockUse) -> Value {
         "waiters": lock.waiters,
         "releasers": releasers.collect::<Value>(),
         "waiting_at": waiting_at.collect::<Value>(),
+        "held_by": lock.held_by.iter().take(HOLDERS_MAX).map(|(thread, ns)| {
+            let mut row = thread_keys(trace, *thread);
+            row["ns"] = json!(ns);
+            row
+        }).collect::<Value>(),
+        "ends": waits::ends(trace, &lock.ends),
+        "held_in": waits::functions(&lock.held_in),
     })
 }
 

@@ -87,7 +87,9 @@ fn ascii_report() {
 #[test]
 fn every_section() {
     let (trace, analysis) = busy();
-    let names = ["threads", "cpus", "locks", "syscalls", "sched", "losses", "sources"];
+    let names = ["locks", "waits", "critical-path"];
+    golden("waits", &render(&trace, &analysis, &sections(&names), &Style::default()).unwrap());
+    let names = ["threads", "cpus", "syscalls", "sched", "losses", "sources"];
     golden("sections", &render(&trace, &analysis, &sections(&names), &Style::default()).unwrap());
 }
 

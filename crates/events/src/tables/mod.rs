@@ -15,4 +15,4 @@ pub use sink::{Rows, TableSink};
 pub use slices::{Slice, SliceRow, Slices, Steal, ThreadState};
 pub use stacks::{Frame, FrameKind, FrameSpin, FrameVia, Frames, StackEnd, StackRow, Stacks};
 pub use syscalls::SyscallRow;
-pub use wakeups::{Wakeup, Wakeups};
+pub use wakeups::{LEAVING_MAX, Wakeup, Wakeups};

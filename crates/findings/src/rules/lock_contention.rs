@@ -106,7 +106,7 @@ fn finding(scene: &Scene, lock: &LockUse, (number, calls_ns): (u32, f64), stall:
         confidence: scene.confidence(confidence),
         evidence: scene.longest(
             |slice| scene.class(slice).is_some() && locks.of(slice.wait) == Some(number),
-            |slice| match trace.wakeups.ending(slice.thread, slice.start, slice.end) {
+            |slice| match trace.ended_by(slice) {
                 Some(wakeup) => format!("{note}; woken by {}", thread(trace, wakeup.waker)),
                 None => note.clone(),
             },
