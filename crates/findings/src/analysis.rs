@@ -3,8 +3,8 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, sweep, syscall_rates,
-    syscalls, timelines,
+    blame, bottle, cpus, critical_path, holders, ledger, lock_holding, locks, occupancy, parallelism, sweep,
+    syscall_rates, syscalls, timelines,
 };
 use crate::finding::Finding;
 use crate::merging::Symptom;
@@ -29,6 +29,8 @@ pub struct Derived {
     pub occupancy: occupancy::Occupancy,
     /// Who had what each blocked thread waited for; locks are numbered as in `occupancy.locks`.
     pub holders: holders::Holders,
+    /// What holders of the worst locks did while others waited for them, by the lock's number.
+    pub lock_holding: Vec<lock_holding::LockHolding>,
     /// What was at the end of each chain of holders.
     pub blame: blame::Blame,
     /// What the run's length depended on.
@@ -59,12 +61,15 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let holders = holders::Holders::derive(trace, &occupancy.locks);
     let locks = &occupancy.locks;
     let facts = blame::Facts { trace, timelines: &timelines, locks, holders: &holders };
+    let uses = locks::derive(trace);
+    let lock_holding = lock_holding::derive_worst(trace, (locks, &holders), &uses);
     let derived = Derived {
+        lock_holding,
         blame: blame::derive(facts),
         critical_path: critical_path::derive(trace, &holders),
         bottles: bottle::derive(&sweep::Sweep::new(trace, locks, &timelines)),
         cpus: cpus::derive_with(trace, &timelines),
-        locks: locks::derive(trace),
+        locks: uses,
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
         ledger,

@@ -131,8 +131,11 @@ mod tests {
         let mut rows = Vec::new();
         for thread in 0..3 {
             trace.threads.push(Thread { target: thread != 1, end: Timestamp(1000), ..Thread::default() });
-            let row =
-                |n: u64| SliceRow { thread: ThreadId(thread), start: Timestamp(n * 10), ..SliceRow::default() };
+            let row = |n: u64| SliceRow {
+                thread: ThreadId(thread),
+                start: Timestamp(n * 10),
+                ..SliceRow::default()
+            };
             rows.extend((0..100).map(row));
         }
         trace.slices = Slices::freeze(&[rows], vec![Timestamp(1000); 3]);

@@ -6,11 +6,12 @@ pub mod class;
 pub mod clocked;
 pub mod cpus;
 pub mod critical_path;
-pub mod holders;
 pub mod handovers;
+pub mod holders;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
+pub mod lock_holding;
 pub mod locks;
 pub mod occupancy;
 pub mod own_places;
