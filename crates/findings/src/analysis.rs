@@ -3,8 +3,8 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallel, parallelism, spin,
-    sweep, syscall_rates, syscalls, timelines,
+    blame, bottle, cpus, critical_path, holders, ledger, lock_holding, locks, occupancy, parallel,
+    parallelism, spin, sweep, syscall_rates, syscalls, timelines,
 };
 use crate::finding::Finding;
 use crate::merging::Symptom;
@@ -31,6 +31,8 @@ pub struct Derived {
     pub occupancy: occupancy::Occupancy,
     /// Who had what each blocked thread waited for; locks are numbered as in `occupancy.locks`.
     pub holders: holders::Holders,
+    /// What holders of the worst locks did while others waited for them, by the lock's number.
+    pub lock_holding: Vec<lock_holding::LockHolding>,
     /// What was at the end of each chain of holders.
     pub blame: blame::Blame,
     /// The same by kind of wait.
@@ -70,7 +72,9 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let (blame, (critical_path, bottles)) = parallel::both(|| blame::derive(facts), length);
     let mut lock_uses = locks::derive(trace);
     locks::add_holders(&mut lock_uses, trace, index, &blame);
+    let lock_holding = lock_holding::derive_worst(trace, (index, &holders), &lock_uses);
     let derived = Derived {
+        lock_holding,
         waits: blame::by_kind(trace, &blame),
         blame,
         critical_path,

@@ -10,6 +10,7 @@ use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::ledger::ThreadLedger;
+use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
 use crate::derive::own_places;
 use crate::derive::parallel;
@@ -166,20 +167,37 @@ impl<'a> Scene<'a> {
         best.iter().map(|slice| evidence(slice, note(slice))).collect()
     }
 
+    /// The longest slices of each of two sets, half of the evidence each.
+    pub fn longest_of_both(
+        &self,
+        first: (&Charge, &dyn Fn(&Slice) -> String),
+        second: (&Charge, &dyn Fn(&Slice) -> String),
+    ) -> Vec<Evidence> {
+        let mut rows = self.longest_of(first.0, first.1);
+        rows.truncate(EVIDENCE_MAX / 2);
+        rows.extend(self.longest_of(second.0, second.1));
+        rows.truncate(EVIDENCE_MAX);
+        rows
+    }
+
+    /// The name of a lock by its number in [`crate::derive::locks::LockIndex`].
+    pub fn lock_name(&self, number: u32) -> String {
+        let key = self.derived.occupancy.locks.locks.get(number as usize);
+        let is_it = |lock: &&LockUse| Some(&(lock.process, lock.object, lock.reason)) == key;
+        self.derived.locks.iter().find(is_it).map_or("a lock".to_owned(), |lock| lock.name.clone())
+    }
+
     /// The longest waits for a CPU that threads of the program (`own`) or others had, if only for a part.
     pub fn longest_queues(&self, own: bool) -> Vec<Evidence> {
-        let blames = |slice: &Slice| {
-            let ran = self
-                .timelines
-                .of(slice.cpu)
-                .map_or((0, 0), |timeline| timeline.ran(slice.start, slice.end, &mut 0));
-            (if own { ran.0 } else { ran.1 }) > 0
-        };
-        let queues = |slice: &Slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled;
         self.longest(
-            |slice| queues(slice) && blames(slice),
+            |slice| queues_behind(self.timelines, own, slice),
             |slice| format!("{}, waits for CPU {}", slice.state.name(), slice.cpu.0),
         )
+    }
+
+    /// All of these waits.
+    pub fn queues(&self, own: bool) -> Charge {
+        Charge::of(self.trace, |slice| queues_behind(self.timelines, own, slice))
     }
 
     /// Target threads' waits for the disk by syscall, the longest first.
@@ -247,6 +265,14 @@ fn add_longest(slices: &mut Vec<Slice>, slice: Slice) -> Duration {
     }
     keep_longest(slices);
     slices.last().map_or(Duration(0), Slice::duration)
+}
+
+/// Waits for a CPU that threads of the program (`own`) or others had, if only for a part.
+fn queues_behind(timelines: &Timelines, own: bool, slice: &Slice) -> bool {
+    let queues = slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled;
+    let ran =
+        || timelines.of(slice.cpu).map_or((0, 0), |timeline| timeline.ran(slice.start, slice.end, &mut 0));
+    queues && (if own { ran().0 } else { ran().1 }) > 0
 }
 
 fn keep_longest(slices: &mut Vec<Slice>) {

@@ -11,6 +11,7 @@ pub mod holders;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
+pub mod lock_holding;
 pub mod locks;
 pub mod occupancy;
 pub mod on_cpu;

@@ -71,6 +71,9 @@ rules! {
     cpu_stolen,
     delayed_ack,
     subprocess_per_item,
+    preempted_lock_holder,
+    blocked_lock_holder,
+    lock_convoy,
 }
 
 /// What all rules say.

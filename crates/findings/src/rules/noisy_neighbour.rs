@@ -32,9 +32,10 @@ use std::collections::BTreeMap;
 use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, Trace};
 
-use super::{Info, Verdict};
+use super::{ChargedVerdict, Info};
 use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Finding};
+use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
 
@@ -44,7 +45,7 @@ pub(super) const INFO: Info =
 /// Stretches looked at to share out the blame: 20 million take about a tenth of a second.
 const STRETCHES_MAX: usize = 20_000_000;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_other_programs()?;
     let others_ns = scene.derived.ledger.run_queue.others_ns;
     if scene.of_wall(scene.derived.occupancy.others.saved_ns) < GAIN_MIN || others_ns == 0 {
@@ -69,7 +70,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if !rest.is_empty() {
         summary.push(format!("Also: {}.", rest.join(", ")));
     }
-    Ok(vec![Finding {
+    let finding = Finding {
         rule: INFO.name,
         subject: process(scene.trace, worst),
         summary,
@@ -84,7 +85,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             ),
             "Or leave it room: one thread fewer than there are CPUs".into(),
         ],
-    }])
+    };
+    Ok(vec![Charged { finding, charge: scene.queues(false) }])
 }
 
 /// Which foreign processes ran while target threads waited for that CPU (ns), the longest first.
