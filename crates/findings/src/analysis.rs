@@ -3,8 +3,8 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, spin, sweep,
-    syscall_rates, syscalls, timelines,
+    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, on_cpu, parallelism, rendezvous,
+    spin, sweep, syscall_rates, syscalls, timelines,
 };
 use crate::finding::Finding;
 use crate::merging::Symptom;
@@ -23,6 +23,8 @@ pub struct Derived {
     pub syscalls: Vec<syscalls::SyscallUse>,
     /// The windows in which syscalls were counted, and the rates found there.
     pub syscall_rates: syscall_rates::SyscallRates,
+    /// Barriers, joins and other meetings, and who came late.
+    pub rendezvous: rendezvous::Rendezvous,
     /// Loops in which threads waited by running, the costliest first.
     pub spins: Vec<spin::SpinUse>,
     /// How many threads ran, over time.
@@ -61,6 +63,7 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let holders = holders::Holders::derive(trace, &occupancy.locks);
     let locks = &occupancy.locks;
     let facts = blame::Facts { trace, timelines: &timelines, locks, holders: &holders };
+    let rendezvous = rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
     let derived = Derived {
         blame: blame::derive(facts),
         critical_path: critical_path::derive(trace, &holders),
@@ -69,7 +72,8 @@ pub fn analyse(trace: &Trace) -> Analysis {
         locks: locks::derive(trace),
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
-        spins: spin::derive(trace, &ledger, &timelines),
+        spins: spin::derive(trace, &ledger, &spin::Facts { timelines: &timelines, rendezvous: &rendezvous }),
+        rendezvous,
         ledger,
         parallelism,
         occupancy,

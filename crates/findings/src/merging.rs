@@ -42,6 +42,11 @@ const RELATIONS: &[(&str, &str)] = &[
     ("wakeup-ping-pong", "serial-section"),
     // A quota that is used up makes queues.
     ("cpu-throttled", "oversubscription"),
+    // Whoever has the most work works alone at the end, while the others wait or spin.
+    ("load-imbalance", "serial-section"),
+    ("load-imbalance", "spin-wait"),
+    ("barrier-straggler", "serial-section"),
+    ("barrier-straggler", "spin-wait"),
     // A clock that all wait for.
     ("poll-loop", "oversleep"),
     ("oversleep", "serial-section"),

@@ -31,6 +31,7 @@ sections! {
     threads,
     cpus,
     locks,
+    barriers,
     syscalls,
     sched,
     stacks,
