@@ -3,8 +3,8 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, holders, ledger, lock_holding, locks, occupancy, parallel,
-    parallelism, spin, sweep, syscall_rates, syscalls, timelines,
+    blame, bottle, cpus, critical_path, holders, ledger, lock_holding, locks, occupancy, on_cpu, parallel,
+    parallelism, rendezvous, spin, sweep, syscall_rates, syscalls, timelines,
 };
 use crate::finding::Finding;
 use crate::merging::Symptom;
@@ -23,6 +23,8 @@ pub struct Derived {
     pub syscalls: Vec<syscalls::SyscallUse>,
     /// The windows in which syscalls were counted, and the rates found there.
     pub syscall_rates: syscall_rates::SyscallRates,
+    /// Barriers, joins and other meetings, and who came late.
+    pub rendezvous: rendezvous::Rendezvous,
     /// Loops in which threads waited by running, the costliest first.
     pub spins: Vec<spin::SpinUse>,
     /// How many threads ran, over time.
@@ -73,6 +75,7 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let mut lock_uses = locks::derive(trace);
     locks::add_holders(&mut lock_uses, trace, index, &blame);
     let lock_holding = lock_holding::derive_worst(trace, (index, &holders), &lock_uses);
+    let rendezvous = rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
     let derived = Derived {
         lock_holding,
         waits: blame::by_kind(trace, &blame),
@@ -83,7 +86,8 @@ pub fn analyse(trace: &Trace) -> Analysis {
         locks: lock_uses,
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
-        spins: spin::derive(trace, &ledger, &timelines),
+        spins: spin::derive(trace, &ledger, &spin::Facts { timelines: &timelines, rendezvous: &rendezvous }),
+        rendezvous,
         ledger,
         parallelism,
         occupancy,

@@ -60,6 +60,11 @@ const RELATIONS: &[(&str, &str)] = &[
     ("cpu-throttled", "oversubscription"),
     // Handing to and fro looks as if one worked while the other waits.
     ("wakeup-ping-pong", "serial-section"),
+    // Whoever has the most work works alone at the end, while the others wait or spin.
+    ("load-imbalance", "serial-section"),
+    ("load-imbalance", "spin-wait"),
+    ("barrier-straggler", "serial-section"),
+    ("barrier-straggler", "spin-wait"),
     // A clock that all wait for.
     ("poll-loop", "oversleep"),
     ("oversleep", "serial-section"),

@@ -13,6 +13,7 @@ use holdup_findings::{Analysis, Finding};
 use serde_json::{Map, Value, json};
 
 use crate::figures;
+use crate::meetings;
 use crate::stacks::StackAsk;
 
 /// Version of the keys: raised when one changes its meaning or goes, not when one is added.
@@ -62,6 +63,9 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "waits": waits::to_json(trace, derived),
         "critical_path": waits::critical_path(trace, derived),
         "bottles": waits::bottles(trace, derived),
+        "barriers": derived.rendezvous.uses.iter().map(|one| meetings::barrier(trace, analysis, one))
+            .collect::<Value>(),
+        "spins": derived.spins.iter().map(|one| meetings::spin(trace, one)).collect::<Value>(),
         "syscalls": derived.syscalls.iter().map(|call| json!({
             "number": call.number,
             "name": call.name,
@@ -144,11 +148,11 @@ fn thread(trace: &Trace, ledger: &ThreadLedger) -> Value {
     })
 }
 
-fn pid(trace: &Trace, process: ProcessId) -> Option<u32> {
+pub(crate) fn pid(trace: &Trace, process: ProcessId) -> Option<u32> {
     trace.processes.get(process.index()).map(|process| process.pid)
 }
 
-fn tid(trace: &Trace, thread: ThreadId) -> Option<u32> {
+pub(crate) fn tid(trace: &Trace, thread: ThreadId) -> Option<u32> {
     trace.threads.get(thread.index()).map(|thread| thread.tid)
 }
 

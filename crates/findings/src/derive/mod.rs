@@ -18,6 +18,7 @@ pub mod on_cpu;
 pub mod own_places;
 pub mod parallel;
 pub mod parallelism;
+pub mod rendezvous;
 pub mod room;
 pub mod spin;
 pub mod split;

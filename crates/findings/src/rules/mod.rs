@@ -59,6 +59,8 @@ rules! {
     lock_contention,
     serial_section,
     spin_wait,
+    load_imbalance,
+    barrier_straggler,
     oversubscription,
     noisy_neighbour,
     blocking_io,

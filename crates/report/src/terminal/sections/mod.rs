@@ -35,6 +35,7 @@ sections! {
     locks,
     waits,
     critical_path as "critical-path",
+    barriers,
     syscalls,
     sched,
     stacks,
