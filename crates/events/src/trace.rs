@@ -2,8 +2,8 @@
 
 use crate::recording::Manifest;
 use crate::tables::{
-    Frames, LEAVING_MAX, Mapping, Processes, Samples, Slice, Slices, Stacks, Steal, SyscallRow, ThreadState,
-    Threads, Waits, Wakeup, Wakeups,
+    CounterRow, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices, Spans, Stacks, Steal,
+    SyscallRow, TellName, ThreadState, Threads, Waits, Wakeup, Wakeups,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
@@ -34,6 +34,16 @@ pub struct Trace {
     pub syscalls: Vec<SyscallRow>,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
+    /// What the program and its runtimes told of themselves.
+    pub spans: Spans,
+    /// Values that they told, sorted by thread, then time.
+    pub counters: Vec<CounterRow>,
+    /// What they told without a length, sorted by thread, then time.
+    pub marks: Vec<MarkRow>,
+    /// Who told it.
+    pub lanes: Vec<Lane>,
+    /// Names and texts of spans, counters and marks; row 0 is empty.
+    pub names: Vec<TellName>,
     /// What is missing.
     pub losses: Vec<Loss>,
 }
@@ -91,6 +101,12 @@ impl Trace {
                 format!("{file}+0x{:x}", frame.offset.saturating_sub(frame.function_offset))
             }
         }
+    }
+
+    /// The name of a span, counter or mark.
+    pub fn told_name(&self, name: u32) -> &TellName {
+        static NONE: std::sync::LazyLock<TellName> = std::sync::LazyLock::new(TellName::default);
+        self.names.get(name as usize).unwrap_or(&NONE)
     }
 
     /// The frames of a stack, leaf first.
