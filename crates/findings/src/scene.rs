@@ -285,7 +285,8 @@ fn evidence(slice: &Slice, note: String) -> Evidence {
 }
 
 /// Sources whose losses make sampled figures coarser, but leave the scheduler's story whole.
-const SAMPLED: [&str; 5] = ["cpu-samples", "stacks", "symbols", "mappings", "syscall-windows"];
+const SAMPLED: [&str; 6] =
+    ["cpu-samples", "stacks", "symbols", "mappings", "syscall-windows", "runtime-events"];
 
 /// How much of the scheduler's story is missing: the share of events where their number is known, the
 /// share of time where it is not; the greater of the two.

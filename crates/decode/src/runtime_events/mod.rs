@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use layout::{Layout, Ring};
 use meaning::Teller;
-pub use version::Version;
+pub use version::{Version, is_ocaml};
 
 /// Name of this source.
 pub const SOURCE: &str = "runtime-events";
