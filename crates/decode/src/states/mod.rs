@@ -153,7 +153,11 @@ impl Builder {
         };
         let live = self.live.at(index);
         match arrived {
-            Some(arrived) => live.arrive(switch.cpu, arrived, sink),
+            Some(arrived) => {
+                let whose = (live.id, self.names.process_of(index));
+                self.lanes.ran_unseen(whose, (arrived, at));
+                live.arrive(switch.cpu, arrived, sink);
+            }
             None => live.arrive_unseen(switch.cpu, seen_before.is_none(), at, sink),
         }
         live.leave(at, switch.exec_ns, switch.queue_ns, sink);

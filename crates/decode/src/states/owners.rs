@@ -43,6 +43,18 @@ impl Owners {
         id
     }
 
+    /// The row of a set with one more.
+    pub fn with(&mut self, set: SetId, thread: ThreadId) -> SetId {
+        let mut members = self.members(set).to_vec();
+        match members.binary_search(&thread) {
+            Ok(_) => set,
+            Err(place) => {
+                members.insert(place, thread);
+                self.intern(members)
+            }
+        }
+    }
+
     /// A lane told something while these ran.
     pub fn note(&mut self, lane: u32, set: SetId) {
         *self.evidence.entry((lane, set)).or_default() += 1;

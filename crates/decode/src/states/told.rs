@@ -27,6 +27,23 @@ struct Open {
     name: u32,
     text: u32,
     kind: SpanKind,
+    by: Teller,
+}
+
+/// Who may have told something.
+#[derive(Clone, Copy, Debug)]
+enum Teller {
+    /// Those that were running, as far as is known at the end of this entry's wait.
+    Entry(u32),
+    /// These.
+    Set(SetId),
+}
+
+/// One thing told, of late: who was running may still turn out.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: Timestamp,
+    lane: u32,
     set: SetId,
 }
 
@@ -34,7 +51,7 @@ struct Open {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     lane: u32,
-    set: SetId,
+    by: Teller,
     name: u32,
     at: Timestamp,
     what: What,
@@ -58,6 +75,7 @@ pub struct Lanes {
     name_ids: HashMap<(u32, SpanKind), u32>,
     texts: HashMap<Arc<str>, u32>,
     owners: Owners,
+    log: Vec<Entry>,
     waiting: Vec<Waiting>,
     /// A thread of each lane's process, for what nobody is known to have told.
     anybody: Vec<ThreadId>,
@@ -84,7 +102,7 @@ impl Builder {
             self.lanes.add(tell, (process, id), at);
         }
         self.lanes.take(tell, at, set);
-        if self.lanes.waiting.len() >= WAITING_MAX || self.lanes.owners.is_full() {
+        if self.lanes.log.len() >= WAITING_MAX || self.lanes.owners.is_full() {
             self.lanes.pass_on(sink);
         }
     }
@@ -112,6 +130,10 @@ impl Lanes {
         if let Some(row) = self.rows.get_mut(lane as usize) {
             row.end = row.end.max(at);
         }
+        let by = Teller::Entry(self.log.len() as u32);
+        if !matches!(tell.what, Told::LaneStart | Told::LaneEnd | Told::Gap) {
+            self.log.push(Entry { at, lane, set });
+        }
         match &tell.what {
             Told::LaneStart => {}
             Told::LaneEnd => {
@@ -119,39 +141,57 @@ impl Lanes {
                 self.living.remove(&(tell.tgid, tell.lane));
             }
             Told::Gap => self.close_all(lane),
-            Told::Begin(kind) => self.begin(lane, (at, set), *kind, &tell.name),
-            Told::End => self.end(lane, (at, set), &tell.name),
+            Told::Begin(kind) => self.begin(lane, (at, by), *kind, &tell.name),
+            Told::End => self.end(lane, (at, by), &tell.name),
             Told::Counter(value) => {
                 let name = self.name(&tell.name, SpanKind::User);
-                self.wait(lane, (at, set), name, What::Counter { value: *value });
+                self.wait(lane, (at, by), name, What::Counter { value: *value });
             }
             Told::Mark { value, text } => {
                 let name = self.name(&tell.name, SpanKind::User);
                 let text = if text.is_empty() { 0 } else { self.name(text, SpanKind::User) };
-                self.wait(lane, (at, set), name, What::Mark { value: *value, text });
+                self.wait(lane, (at, by), name, What::Mark { value: *value, text });
             }
-        }
-        if !matches!(tell.what, Told::LaneStart | Told::LaneEnd | Told::Gap) {
-            self.owners.note(lane, set);
         }
     }
 
-    fn begin(&mut self, lane: u32, (start, set): (Timestamp, SetId), kind: SpanKind, name: &Arc<str>) {
+    /// A thread turns out to have been running from then to then.
+    pub fn ran_unseen(
+        &mut self,
+        (thread, process): (ThreadId, Option<ProcessId>),
+        (from, to): (Timestamp, Timestamp),
+    ) {
+        let first = self.log.partition_point(|entry| entry.at < from);
+        for entry in self.log.iter_mut().skip(first).take_while(|entry| entry.at <= to) {
+            if self.rows.get(entry.lane as usize).map(|lane| lane.process) == process {
+                entry.set = self.owners.with(entry.set, thread);
+            }
+        }
+    }
+
+    fn set(&self, by: Teller) -> SetId {
+        match by {
+            Teller::Set(set) => set,
+            Teller::Entry(entry) => self.log.get(entry as usize).map_or(0, |entry| entry.set),
+        }
+    }
+
+    fn begin(&mut self, lane: u32, (start, by): (Timestamp, Teller), kind: SpanKind, name: &Arc<str>) {
         let (text, name) = (self.text(name), self.name(name, kind));
         if let Some(open) = self.open.get_mut(lane as usize)
             && open.len() < DEPTH_MAX
         {
-            open.push(Open { start, name, text, kind, set });
+            open.push(Open { start, name, text, kind, by });
         }
     }
 
     /// Ends the innermost span of this name; of several, one that the same thread may have begun: a domain's threads
     /// take turns within spans that wait.
-    fn end(&mut self, lane: u32, (at, set): (Timestamp, SetId), name: &Arc<str>) {
+    fn end(&mut self, lane: u32, (at, by): (Timestamp, Teller), name: &Arc<str>) {
         let text = self.text(name);
         let Some(open) = self.open.get(lane as usize) else { return };
         let of_name = || open.iter().enumerate().rev().filter(|(_, span)| span.text == text);
-        let shared = of_name().find(|(_, span)| self.owners.share(span.set, set));
+        let shared = of_name().find(|(_, span)| self.owners.share(self.set(span.by), self.set(by)));
         let Some((place, span)) = shared.or_else(|| of_name().next()) else { return };
         let span = *span;
         // The collector's spans nest: one that is still open within this one has ended unseen.
@@ -164,7 +204,7 @@ impl Lanes {
             open.extend(kept);
         }
         for span in lost.into_iter().chain([span]) {
-            self.wait(lane, (span.start, span.set), span.name, What::Span { end: at });
+            self.wait(lane, (span.start, span.by), span.name, What::Span { end: at });
         }
     }
 
@@ -172,12 +212,12 @@ impl Lanes {
         let end = self.rows.get(lane as usize).map_or(Timestamp(0), |row| row.end);
         let open = self.open.get_mut(lane as usize).map(std::mem::take).unwrap_or_default();
         for span in open {
-            self.wait(lane, (span.start, span.set), span.name, What::Span { end: end.max(span.start) });
+            self.wait(lane, (span.start, span.by), span.name, What::Span { end: end.max(span.start) });
         }
     }
 
-    fn wait(&mut self, lane: u32, (at, set): (Timestamp, SetId), name: u32, what: What) {
-        self.waiting.push(Waiting { lane, set, name, at, what });
+    fn wait(&mut self, lane: u32, (at, by): (Timestamp, Teller), name: u32, what: What) {
+        self.waiting.push(Waiting { lane, by, name, at, what });
     }
 
     /// The number of a text.
@@ -210,10 +250,13 @@ impl Lanes {
 
     /// Decides whose threads are whose, and passes on the rows that waited for it.
     fn pass_on(&mut self, sink: &mut dyn TableSink) {
+        for entry in &self.log {
+            self.owners.note(entry.lane, entry.set);
+        }
         self.owners.decide();
         for row in std::mem::take(&mut self.waiting) {
             let anybody = self.anybody.get(row.lane as usize).copied().unwrap_or_default();
-            let thread = self.owners.thread(row.lane, row.set).unwrap_or(anybody);
+            let thread = self.owners.thread(row.lane, self.set(row.by)).unwrap_or(anybody);
             let Waiting { lane, name, at, .. } = row;
             match row.what {
                 What::Span { end } => sink.span(SpanRow { thread, start: at, end, lane, name }),
@@ -221,15 +264,20 @@ impl Lanes {
                 What::Mark { value, text } => sink.mark(MarkRow { thread, at, lane, name, value, text }),
             }
         }
-        if self.owners.is_full() {
-            self.forget_sets();
+        let forget = self.owners.is_full();
+        for span in self.open.iter_mut().flatten() {
+            // Sets that are forgotten are lost to open spans too: their thread is then the lane's usual one.
+            let set = match span.by {
+                _ if forget => 0,
+                Teller::Set(set) => set,
+                Teller::Entry(entry) => self.log.get(entry as usize).map_or(0, |entry| entry.set),
+            };
+            span.by = Teller::Set(set);
         }
-    }
-
-    /// Sets that open spans refer to are lost too: their thread is then the lane's usual one.
-    fn forget_sets(&mut self) {
-        self.owners.forget();
-        self.open.iter_mut().flatten().for_each(|span| span.set = 0);
+        self.log.clear();
+        if forget {
+            self.owners.forget();
+        }
     }
 
     /// The recording ended: closes every lane; gives lanes and names.
