@@ -3,9 +3,10 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, spin, sweep,
-    syscall_rates, syscalls, timelines,
+    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, roles, runtimes,
+    spin, sweep, syscall_rates, syscalls, timelines,
 };
+use crate::descriptors::Descriptors;
 use crate::finding::Finding;
 use crate::merging::Symptom;
 use crate::rules;
@@ -37,6 +38,10 @@ pub struct Derived {
     pub critical_path: critical_path::CriticalPath,
     /// Each thread's part of the run's length, the greatest first.
     pub bottles: Vec<bottle::Bottle>,
+    /// What the code of runtimes and libraries is for, sample by sample and wait by wait.
+    pub roles: roles::Roles,
+    /// The same as sums, runtime by runtime.
+    pub runtimes: Vec<runtimes::RuntimeUse>,
 }
 
 /// What there is to say about a trace.
@@ -54,22 +59,30 @@ pub struct Analysis {
 
 /// Derives the facts and judges every rule.
 pub fn analyse(trace: &Trace) -> Analysis {
+    analyse_with(trace, &Descriptors::built_in())
+}
+
+/// The same, with these descriptors of runtimes.
+pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
     let timelines = timelines::Timelines::derive(trace);
-    let ledger = ledger::derive_with(trace, &timelines);
-    let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
+    let roles = roles::Roles::derive(trace, descriptors);
+    let ledger = ledger::derive_with(trace, &timelines, &roles);
+    let (occupancy, parallelism) = occupancy::derive(trace, &timelines, &roles);
     let syscall_rates = syscall_rates::derive(trace);
-    let holders = holders::Holders::derive(trace, &occupancy.locks);
+    let holders = holders::Holders::derive(trace, &occupancy.locks, &roles);
     let locks = &occupancy.locks;
     let facts = blame::Facts { trace, timelines: &timelines, locks, holders: &holders };
     let derived = Derived {
         blame: blame::derive(facts),
-        critical_path: critical_path::derive(trace, &holders),
-        bottles: bottle::derive(&sweep::Sweep::new(trace, locks, &timelines)),
+        critical_path: critical_path::derive(trace, &roles, &holders),
+        bottles: bottle::derive(&sweep::Sweep::new(trace, locks, &roles, &timelines)),
         cpus: cpus::derive_with(trace, &timelines),
-        locks: locks::derive(trace),
+        locks: locks::derive_with(trace, &roles),
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
         spins: spin::derive(trace, &ledger, &timelines),
+        runtimes: runtimes::derive(trace, &roles, &ledger),
+        roles,
         ledger,
         parallelism,
         occupancy,

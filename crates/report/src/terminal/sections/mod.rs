@@ -33,6 +33,7 @@ sections! {
     locks,
     syscalls,
     sched,
+    runtimes,
     stacks,
     losses,
     sources,
