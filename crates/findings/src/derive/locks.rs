@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{FrameId, ProcessId, ThreadId, Trace, WaitId, WaitReason};
+use holdup_events::{FrameId, ProcessId, ThreadId, Trace, Wait, WaitId, WaitReason};
 
 use super::class::Class;
 use super::own_places::{OwnFrames, Places};
@@ -199,12 +199,21 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
+/// The variable that the word is, if one is known.
+fn symbol_of(trace: &Trace, process: ProcessId, object: u64) -> Option<&str> {
+    let is_it = |wait: &&Wait| wait.process == process && wait.object == object && !wait.symbol.is_empty();
+    Some(trace.waits.iter().find(is_it)?.symbol.as_str())
+}
+
 fn name(trace: &Trace, process: ProcessId, object: u64, reason: WaitReason) -> String {
     let whose = trace.process_name(process);
     match reason {
         WaitReason::FileLock => format!("file lock of inode {object} in {whose}"),
         WaitReason::MmapLock => format!("mmap_lock of {whose}"),
-        _ => format!("futex 0x{object:x} in {whose}"),
+        _ => match symbol_of(trace, process, object) {
+            Some(symbol) => format!("{symbol} in {whose}"),
+            None => format!("futex 0x{object:x} in {whose}"),
+        },
     }
 }
 
