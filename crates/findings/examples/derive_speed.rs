@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use holdup_events::tables::{Process, SliceRow, Slices, Thread, ThreadState, Wakeups};
 use holdup_events::{CpuId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
-use holdup_findings::derive::{cpus, ledger, locks, occupancy, syscall_rates, syscalls, timelines};
+use holdup_findings::derive::{cpus, ledger, locks, occupancy, roles, syscall_rates, syscalls, timelines};
 
 /// Threads that take turns on CPUs: runs, waits for a lock, waits for a CPU, runs …
 fn trace(threads: u32, rows: usize) -> Trace {
@@ -42,15 +42,17 @@ fn main() {
     let step = |name: &str| println!("{name:<12}{:>8.3} s", clock.elapsed().as_secs_f64());
     let timelines = timelines::Timelines::derive(&trace);
     step("timelines");
-    let ledger = ledger::derive_with(&trace, &timelines);
+    let roles = roles::Roles::built_in(&trace);
+    step("roles");
+    let ledger = ledger::derive_with(&trace, &timelines, &roles);
     step("ledger");
     assert_eq!(ledger.total_ns, ledger.classes.iter().sum::<u64>());
     cpus::derive_with(&trace, &timelines);
     step("cpus");
-    locks::derive(&trace);
+    locks::derive_with(&trace, &roles);
     step("locks");
     syscalls::derive_with(&trace, &ledger, &syscall_rates::derive(&trace));
     step("syscalls");
-    occupancy::derive(&trace, &timelines);
+    occupancy::derive(&trace, &timelines, &roles);
     step("occupancy");
 }

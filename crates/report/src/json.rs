@@ -9,6 +9,7 @@ use holdup_findings::derive::cpus::CpuUse;
 use holdup_findings::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger};
 use holdup_findings::derive::locks::LockUse;
 use holdup_findings::derive::parallelism::Parallelism;
+use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
 use holdup_findings::{Analysis, Finding};
 use serde_json::{Map, Value, json};
 
@@ -85,6 +86,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
             "total_ns": derived.syscall_rates.windows_ns,
         },
         "parallelism": parallelism(&derived.parallelism),
+        "runtimes": derived.runtimes.iter().map(runtime).collect::<Value>(),
         "stacks": crate::stacks::to_json(trace, stacks),
         "loss": {"events": loss.events, "uncounted": loss.uncounted, "by_source": loss.by_source},
         "cost": cost(trace),
@@ -221,6 +223,31 @@ fn lock(trace: &Trace, lock: &LockUse) -> Value {
         }).collect::<Value>(),
         "ends": waits::ends(trace, &lock.ends),
         "held_in": waits::functions(&lock.held_in),
+    })
+}
+
+fn runtime(runtime: &RuntimeUse) -> Value {
+    let role = |used: &RoleUse| {
+        json!({
+            "role": used.role.name(),
+            "what": used.what,
+            "threads": used.threads,
+            "samples": used.samples,
+            "kernel_samples": used.kernel_samples,
+            "running_ns": used.running_ns,
+            "running_error_ns": used.running_error_ns,
+            "waits": used.waits,
+            "blocked_ns": used.blocked_ns,
+            "inferred_ns": used.inferred_ns,
+        })
+    };
+    json!({
+        "name": runtime.name,
+        "title": runtime.title,
+        "processes": runtime.processes,
+        "roles": runtime.roles.iter().map(role).collect::<Value>(),
+        "rules": runtime.rules,
+        "unmatched": runtime.unmatched,
     })
 }
 

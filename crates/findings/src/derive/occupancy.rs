@@ -10,6 +10,7 @@ use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace};
 
 use super::locks::LockIndex;
 use super::parallelism::Parallelism;
+use super::roles::Roles;
 use super::room::Room;
 use super::sweep::{Change, Doing, Sweep, Visitor};
 use super::timelines::Timelines;
@@ -82,9 +83,9 @@ const LONGEST_MAX: usize = 10;
 const STEPS: u64 = 240;
 
 /// Derives both in one walk through time.
-pub fn derive(trace: &Trace, timelines: &Timelines) -> (Occupancy, Parallelism) {
-    let locks = LockIndex::new(trace);
-    let sweep = Sweep::new(trace, &locks, timelines);
+pub fn derive(trace: &Trace, timelines: &Timelines, roles: &Roles) -> (Occupancy, Parallelism) {
+    let locks = LockIndex::new(trace, roles);
+    let sweep = Sweep::new(trace, &locks, roles, timelines);
     let step = Duration(trace.wall().0.div_ceil(STEPS).max(1));
     let windows = sweep.walk(|from| Window::new(trace, sweep.cpus, step, from));
     let mut sums = Window::new(trace, sweep.cpus, step, trace.start());

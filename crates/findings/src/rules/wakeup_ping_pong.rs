@@ -102,7 +102,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 }
 
 fn pairs(scene: &Scene) -> Vec<Pair> {
-    let handovers = handovers::derive(scene.trace);
+    let handovers = handovers::derive(scene.trace, &scene.derived.roles);
     let mut waits: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for one in &handovers {
         *waits.entry(one.wakee).or_default() += one.count;
@@ -135,7 +135,7 @@ fn finding(scene: &Scene, pair: &Pair) -> Charged {
             return;
         }
         for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
-            if handovers::handed(trace, &slice).is_some_and(|wakeup| wakeup.waker == pair.other(id)) {
+            if handovers::handed((trace, &scene.derived.roles), &slice).is_some_and(|wakeup| wakeup.waker == pair.other(id)) {
                 take(row);
             }
         }

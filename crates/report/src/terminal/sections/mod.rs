@@ -38,6 +38,7 @@ sections! {
     barriers,
     syscalls,
     sched,
+    runtimes,
     stacks,
     losses,
     sources,
