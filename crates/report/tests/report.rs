@@ -11,6 +11,7 @@ use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
 use holdup_findings::derive::spin::{Meanwhile, SpinUse};
 use holdup_findings::derive::stacks::function_costs;
 use holdup_findings::descriptors::Role;
+use holdup_findings::merging::Symptom;
 use holdup_findings::{Analysis, analyse};
 use holdup_report::annotate::{Annotation, MachineCode};
 use holdup_report::stacks::{Shape, parse_classes};
@@ -322,6 +323,8 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         ..SiteUse::default()
     });
     analysis.derived.runtimes.push(a_runtime());
+    let finding = analysis.findings.first().expect("a finding").clone();
+    analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
     let row = DoctorRow {
         name: String::new(),
         status: DoctorStatus::Ok,
