@@ -58,8 +58,9 @@ const RELATIONS: &[(&str, &str)] = &[
     // A quota that is used up makes queues and late holders.
     ("cpu-throttled", "preempted-lock-holder"),
     ("cpu-throttled", "oversubscription"),
-    // Handing to and fro looks as if one worked while the other waits.
+    // Handing to and fro looks as if one worked while the other waits, and meets at the queue's lock.
     ("wakeup-ping-pong", "serial-section"),
+    ("wakeup-ping-pong", "lock-contention"),
     // Whoever has the most work works alone at the end, while the others wait or spin.
     ("load-imbalance", "serial-section"),
     ("load-imbalance", "spin-wait"),

@@ -150,3 +150,55 @@ fn a_peer_that_takes_its_time_is_no_delayed_ack() {
          A  00nnnnnnnnnnnnnnnnnnnn\n",
     );
 }
+
+#[test]
+fn thundering_herd_fires_where_all_but_one_sleep_again() {
+    // A wakes three each time; one has 80 µs of work, two have nothing to do.
+    check_lanes(
+        "@cpus 4\n@tick 5000\n@c park\n@repeat 200\n\
+         A  00000000000000000000  holds c 0..20\n\
+         B  ccccc1111111111ccccc\n\
+         C  ccccc2cccccccccccccc\n\
+        \x20       ^                thundering-herd waiter=C\n\
+         D  ccccc3cccccccccccccc\n",
+    );
+}
+
+#[test]
+fn waking_one_or_workers_that_all_work_is_no_herd() {
+    check_lanes(
+        "@cpus 4\n@tick 5000\n@c park\n@repeat 200\n@silent thundering-herd\n\
+         A  00000000000000000000  holds c 0..20\n\
+         B  ccccc1cccccccccccccc\n\
+         C  cccccccccccccccccccc\n",
+    );
+    check_lanes(
+        "@cpus 4\n@tick 5000\n@c park\n@repeat 200\n@silent thundering-herd\n\
+         A  00000000000000000000  holds c 0..20\n\
+         B  ccccc1111111111ccccc\n\
+         C  ccccc2222222222ccccc\n\
+         D  ccccc3333333333ccccc\n",
+    );
+}
+
+#[test]
+fn migration_churn_is_a_hint_where_threads_move_all_the_time() {
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 50000\n@c park\n@repeat 100\n\
+         A  00c11c\n\
+        \x20      ^^   migration-churn holder=A\n",
+    );
+    assert_eq!(confidence(&analysis, "migration-churn"), Some(Confidence::Low));
+}
+
+#[test]
+fn moving_after_a_long_pause_is_no_churn() {
+    check_lanes(
+        "@cpus 2\n@tick 500000\n@c park\n@repeat 100\n@silent migration-churn\n\
+         A  00ccc11ccc\n",
+    );
+    check_lanes(
+        "@cpus 2\n@tick 50000\n@c park\n@repeat 100\n@silent migration-churn\n\
+         A  00c00c\n",
+    );
+}

@@ -76,6 +76,8 @@ rules! {
     preempted_lock_holder,
     blocked_lock_holder,
     lock_convoy,
+    thundering_herd,
+    migration_churn,
 }
 
 /// What all rules say.
