@@ -55,6 +55,18 @@ const RELATIONS: &[(&str, &str)] = &[
     // A lock whose holder waits for another lock: the last of the chain is the cause.
     ("lock-contention", "lock-contention"),
     ("lock-convoy", "lock-contention"),
+    ("interpreter-lock", "lock-contention"),
+    ("interpreter-lock", "lock-convoy"),
+    ("interpreter-lock", "preempted-lock-holder"),
+    ("interpreter-lock", "wakeup-ping-pong"),
+    ("interpreter-lock", "poll-loop"),
+    ("interpreter-lock", "serial-section"),
+    // A CPU that threads may not leave.
+    ("pinned-together", "oversubscription"),
+    ("pinned-together", "preempted-lock-holder"),
+    // Slow work is the cause why nobody computes.
+    ("pool-starved", "oversleep"),
+    ("pool-starved", "blocking-io"),
     // A quota that is used up makes queues and late holders.
     ("cpu-throttled", "preempted-lock-holder"),
     ("cpu-throttled", "oversubscription"),

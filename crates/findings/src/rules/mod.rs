@@ -78,6 +78,9 @@ rules! {
     lock_convoy,
     thundering_herd,
     migration_churn,
+    pinned_together,
+    interpreter_lock,
+    pool_starved,
 }
 
 /// What all rules say.
