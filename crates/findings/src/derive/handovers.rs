@@ -44,7 +44,12 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Vec<Handover> {
 
 /// The wakeup by which another thread of the program handed work to a thread that waited for some.
 pub fn handed<'a>((trace, roles): (&'a Trace, &Roles), slice: &Slice) -> Option<&'a Wakeup> {
-    if slice.state != ThreadState::Blocked || !is_for_work((trace, roles), slice) {
+    if is_for_work((trace, roles), slice) { ended_by_own(trace, slice) } else { None }
+}
+
+/// The wakeup by which another thread of the program ended a wait.
+pub fn ended_by_own<'a>(trace: &'a Trace, slice: &Slice) -> Option<&'a Wakeup> {
+    if slice.state != ThreadState::Blocked {
         return None;
     }
     let wakeup = trace.ended_by(slice)?;

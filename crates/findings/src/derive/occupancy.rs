@@ -11,7 +11,7 @@ use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace};
 use super::locks::LockIndex;
 use super::parallelism::Parallelism;
 use super::roles::Roles;
-use super::room::Room;
+use super::room::{self, Room};
 use super::sweep::{Change, Doing, Sweep, Visitor};
 use super::timelines::Timelines;
 
@@ -346,8 +346,16 @@ impl Visitor for Window<'_> {
         add_at(&mut self.running_ns, self.runs as usize, ns);
         add_at(&mut self.wanting_ns, (self.runs + self.queues + self.throttled) as usize, ns);
         self.stall(ns as f64);
-        let idle = self.cpus.saturating_sub(self.runs + self.foreign);
-        self.room.add(start, end, (self.runs, idle, self.runs + self.queues + self.throttled));
+        self.room.add(
+            start,
+            end,
+            room::Doing {
+                runs: self.runs,
+                wanting: self.runs + self.queues + self.throttled,
+                idle: self.cpus.saturating_sub(self.runs + self.foreign),
+                free: self.cpus.saturating_sub(self.runs),
+            },
+        );
         let alone = self.alone();
         if self.alone.map(|(thread, _, join)| (thread, join)) != alone {
             self.end_alone(start);
