@@ -17,6 +17,7 @@ pub mod on_cpu;
 pub mod own_places;
 pub mod parallel;
 pub mod parallelism;
+pub mod replay;
 pub mod room;
 pub mod spin;
 pub mod split;
