@@ -19,6 +19,7 @@ pub mod own_places;
 pub mod parallel;
 pub mod parallelism;
 pub mod rendezvous;
+pub mod replay;
 pub mod roles;
 pub mod room;
 pub mod runtimes;
