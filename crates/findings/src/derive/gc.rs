@@ -234,7 +234,8 @@ fn lane_account(
     let mut lengths = Vec::new();
     for (thread, spans) in threads {
         let times = over_slices(trace, *thread, &phases::flat(trace, spans));
-        account.minor += spans.iter().filter(|span| trace.told_name(span.name).text == "minor").count() as u64;
+        account.minor +=
+            spans.iter().filter(|span| trace.told_name(span.name).text == "minor").count() as u64;
         if answers_only(trace, lane, *thread, spans) {
             account.answered.add(&times);
             continue;
@@ -242,7 +243,8 @@ fn lane_account(
         account.times.add(&times);
         for (start, end) in phases::joined(spans, GAP_NS) {
             lengths.push(end.since(start).0);
-            let pause = Pause { thread: *thread, lane, start, end, mostly: String::new(), mostly_ns: 0, ran_ns: 0 };
+            let pause =
+                Pause { thread: *thread, lane, start, end, mostly: String::new(), mostly_ns: 0, ran_ns: 0 };
             pauses.push(pause);
         }
     }
@@ -256,9 +258,9 @@ fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -
     let name = |row: u32| trace.told_name(row).text.as_str();
     let from = trace.marks.partition_point(|mark| mark.thread < thread);
     let marks = trace.marks[from..].iter().take_while(|mark| mark.thread == thread);
-    let began = marks.filter(|mark| mark.lane == lane).any(|mark| {
-        matches!(name(mark.name), "ring_start" | "domain_spawn" | "fork_child")
-    });
+    let began = marks
+        .filter(|mark| mark.lane == lane)
+        .any(|mark| matches!(name(mark.name), "ring_start" | "domain_spawn" | "fork_child"));
     let mut outer_end = Timestamp(0);
     let mut outer = spans.iter().filter(|span| {
         let is_outer = span.start >= outer_end;
@@ -297,7 +299,8 @@ fn over_slices(trace: &Trace, thread: ThreadId, phases: &[Phase]) -> GcTimes {
 
 /// Sums of what lanes counted.
 fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
-    let places: BTreeMap<u32, usize> = lanes.iter().enumerate().map(|(place, lane)| (lane.lane, place)).collect();
+    let places: BTreeMap<u32, usize> =
+        lanes.iter().enumerate().map(|(place, lane)| (lane.lane, place)).collect();
     for row in &trace.counters {
         let Some(lane) = places.get(&row.lane).and_then(|place| lanes.get_mut(*place)) else { continue };
         match trace.told_name(row.name).text.as_str() {
