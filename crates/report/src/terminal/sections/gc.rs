@@ -2,7 +2,7 @@
 
 use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, Pause, Pauses};
 
-use crate::numbers::{bytes, count, counted, duration, percent, seconds, share};
+use crate::numbers::{bytes, count, counted, duration, percent, share};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 use crate::text::{Tint, clean, cut};
@@ -43,69 +43,68 @@ fn matched(gc: &Gc) -> String {
     )
 }
 
+/// What a column of times shows; one that is empty for all is left out.
+type Figure = (&'static str, fn(&GcTimes) -> u64);
+
+const FIGURES: [Figure; 6] = [
+    ("work", |times| times.work_ns),
+    ("slept at barrier", |times| times.wait_blocked_ns),
+    ("spun there", |times| times.wait_running_ns),
+    ("no CPU", |times| times.queue_ns),
+    ("other", |times| times.other_ns),
+    ("retry spin", |times| times.spin_ns),
+];
+
+/// Less than this share of the whole is not worth a column.
+const SHOWN_MIN: f64 = 0.001;
+
 fn times(view: &View, gc: &Gc) -> Vec<String> {
+    let shown: Vec<Figure> =
+        FIGURES.into_iter().filter(|(_, of)| share(of(&gc.all), gc.all.cost_ns()) >= SHOWN_MIN).collect();
+    let mut columns = vec![Column::Text("domain"), Column::Figure("lived"), Column::Figure("GC")];
+    columns.extend(shown.iter().map(|(name, _)| Column::Figure(name)));
+    let cells = |name: String, life_ns: u64, times: &GcTimes| {
+        let mut cells = vec![name, duration(life_ns), percent(share(times.cost_ns(), life_ns))];
+        cells.extend(shown.iter().map(|(_, of)| duration(of(times))));
+        cells
+    };
+    let lanes = gc.lanes.iter().take(LANES_MAX);
+    let mut rows: Vec<Vec<String>> =
+        lanes.map(|lane| cells(lane.number.to_string(), lane.life_ns, &lane.times)).collect();
+    rows.push(cells("all".to_owned(), gc.life_ns, &gc.all));
     let mut lines = vec![String::new()];
-    let columns = [
-        Column::Text("domain"),
-        Column::Figure("lived s"),
-        Column::Figure("work"),
-        Column::Figure("barrier"),
-        Column::Figure("of it ran"),
-        Column::Figure("no CPU"),
-        Column::Figure("else"),
-        Column::Figure("retry spin"),
-        Column::Figure("GC %"),
-    ];
-    let mut rows: Vec<Vec<String>> = gc.lanes.iter().take(LANES_MAX).map(time_row).collect();
-    rows.push(time_cells("all".to_owned(), gc.life_ns, &gc.all));
     lines.extend(table::lines(&columns, &rows, view.style));
     if gc.lanes.len() > LANES_MAX {
         lines.push(super::nothing(view, &format!("and {} more", gc.lanes.len() - LANES_MAX)));
     }
-    let mut notes = Vec::new();
-    if gc.all.spin_ns > 0 {
-        notes.push(format!("retry spin is sampled, ± {}", duration(gc.all.spin_error_ns)));
-    }
-    let answered: u64 = gc.lanes.iter().map(|lane| lane.answered.told_ns()).sum();
-    if answered > 0 {
-        notes.push(format!(
-            "{} more in threads that answer for a domain blocked in a call",
-            duration(answered)
-        ));
-    }
-    if !notes.is_empty() {
-        lines.push(super::nothing(view, &notes.join("; ")));
-    }
+    lines.extend(notes(gc).iter().map(|note| super::nothing(view, note)));
     lines
 }
 
-fn time_row(lane: &LaneGc) -> Vec<String> {
-    time_cells(lane.number.to_string(), lane.life_ns, &lane.times)
-}
-
-fn time_cells(name: String, life_ns: u64, times: &GcTimes) -> Vec<String> {
-    vec![
-        name,
-        seconds(life_ns),
-        duration(times.work_ns),
-        duration(times.wait_running_ns + times.wait_blocked_ns),
-        duration(times.wait_running_ns),
-        duration(times.queue_ns),
-        duration(times.other_ns),
-        duration(times.spin_ns),
-        percent(share(times.cost_ns(), life_ns)),
-    ]
+fn notes(gc: &Gc) -> Vec<String> {
+    let mut notes = Vec::new();
+    if gc.all.spin_ns > 0 {
+        notes.push(format!(
+            "The retry spin is sampled, ± {}; the rest is exact.",
+            duration(gc.all.spin_error_ns)
+        ));
+    }
+    let answered: u64 = gc.lanes.iter().map(|lane| lane.answered.told_ns()).sum();
+    if answered > 0 {
+        let said = duration(answered);
+        notes.push(format!("{said} more in threads that answer for a domain which is blocked in a call."));
+    }
+    notes
 }
 
 fn memory(view: &View, gc: &Gc) -> Vec<String> {
     let columns = [
         Column::Text("domain"),
-        Column::Figure("collections"),
+        Column::Figure("minors"),
         Column::Figure("allocated"),
         Column::Figure("promoted"),
-        Column::Figure("old heap"),
+        Column::Figure("heap"),
         Column::Figure("pauses"),
-        Column::Figure("median"),
         Column::Figure("p99"),
         Column::Figure("longest"),
     ];
@@ -117,7 +116,6 @@ fn memory(view: &View, gc: &Gc) -> Vec<String> {
             bytes(lane.promoted_bytes),
             bytes(lane.heap_bytes),
             count(lane.pauses.count),
-            duration(lane.pauses.p50_ns),
             duration(lane.pauses.p99_ns),
             duration(lane.pauses.max_ns),
         ]
@@ -183,7 +181,7 @@ fn slowest(view: &View, gc: &Gc) -> Vec<String> {
     let rows: Vec<Vec<String>> = gc.slowest.iter().map(row).collect();
     let mut lines = vec![String::new()];
     lines.extend(table::lines(&columns, &rows, view.style));
-    let told = "Spans with less than 2 µs between them are one pause. Times are from the recording's start.";
+    let told = "Spans less than 2 µs apart are one pause. Times are from the start.";
     lines.push(view.style.paint(Tint::Faint, &cut(&format!("  {told}"), view.style.columns())));
     lines
 }
