@@ -3,8 +3,8 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, gc, holders, ledger, lock_holding, locks, occupancy, on_cpu, parallel,
-    parallelism, rendezvous, roles, runtimes, spin, sweep, syscall_rates, syscalls, timelines,
+    blame, bottle, cpus, critical_path, gc, holders, ledger, lock_holding, locks, occupancy, on_cpu,
+    parallel, parallelism, rendezvous, roles, runtimes, spin, sweep, syscall_rates, syscalls, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -90,7 +90,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
     let lock_holding = lock_holding::derive_worst(trace, (index, &holders), &lock_uses);
     let rendezvous = rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
     let derived = Derived {
-        gc: gc::derive(trace, &on_cpu::SampleClasses::new(trace)),
+        gc: gc::derive(trace, &roles),
         lock_holding,
         waits: blame::by_kind(trace, &blame),
         blame,

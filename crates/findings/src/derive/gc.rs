@@ -10,8 +10,8 @@ use holdup_events::tables::{SpanKind, SpanRow, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
 use super::class::Class;
-use super::on_cpu::SampleClasses;
 use super::phases::{self, Phase};
+use super::roles::Roles;
 use super::split::share_error;
 
 /// Spans with less between them are one pause to the program (ns): it gets nothing done there.
@@ -183,7 +183,7 @@ pub struct Pause {
 }
 
 /// Derives the account.
-pub fn derive(trace: &Trace, class_of: &SampleClasses) -> Gc {
+pub fn derive(trace: &Trace, roles: &Roles) -> Gc {
     let mut told: BTreeMap<u32, BTreeMap<ThreadId, Vec<SpanRow>>> = BTreeMap::new();
     for span in trace.spans.rows() {
         if phases::is_collectors(trace.told_name(span.name).kind) {
@@ -197,7 +197,7 @@ pub fn derive(trace: &Trace, class_of: &SampleClasses) -> Gc {
     }
     add_counters(trace, &mut gc.lanes);
     for lane in &mut gc.lanes {
-        add_spin(trace, class_of, lane);
+        add_spin(trace, roles, lane);
         gc.life_ns += lane.life_ns;
         gc.all.add(&lane.times);
         let row = &trace.lanes[lane.lane as usize];
@@ -315,7 +315,7 @@ fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
 }
 
 /// Running time outside of the spans, by the samples that are in a loop that only waits.
-fn add_spin(trace: &Trace, class_of: &SampleClasses, lane: &mut LaneGc) {
+fn add_spin(trace: &Trace, roles: &Roles, lane: &mut LaneGc) {
     for thread in &lane.threads {
         let phases = phases::flat(trace, &phases::collectors(trace, *thread));
         let told = over_slices(trace, *thread, &phases);
@@ -329,7 +329,7 @@ fn add_spin(trace: &Trace, class_of: &SampleClasses, lane: &mut LaneGc) {
                 continue;
             }
             all += 1;
-            spun += u64::from(class_of.of(sample) == Class::Spin);
+            spun += u64::from(roles.class_of_sample(sample) == Class::Spin);
         }
         if spun > 0 {
             let share = spun as f64 / all as f64;

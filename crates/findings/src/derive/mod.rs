@@ -32,6 +32,7 @@ pub mod syscall_names;
 pub mod syscall_rates;
 pub mod syscalls;
 pub mod timelines;
+pub mod told;
 pub mod why;
 pub mod zoom;
 
