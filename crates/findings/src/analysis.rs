@@ -3,8 +3,8 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, holders, ledger, lock_holding, locks, occupancy, on_cpu, parallel,
-    parallelism, rendezvous, roles, runtimes, spin, sweep, syscall_rates, syscalls, timelines,
+    blame, bottle, cpus, critical_path, gc, holders, ledger, lock_holding, locks, occupancy, on_cpu,
+    parallel, parallelism, rendezvous, roles, runtimes, spin, sweep, syscall_rates, syscalls, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -28,6 +28,8 @@ pub struct Derived {
     pub rendezvous: rendezvous::Rendezvous,
     /// Loops in which threads waited by running, the costliest first.
     pub spins: Vec<spin::SpinUse>,
+    /// What collections cost, where a runtime told of them.
+    pub gc: gc::Gc,
     /// How many threads ran, over time.
     pub parallelism: parallelism::Parallelism,
     /// What kept threads off idle CPUs.
@@ -88,6 +90,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
     let lock_holding = lock_holding::derive_worst(trace, (index, &holders), &lock_uses);
     let rendezvous = rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
     let derived = Derived {
+        gc: gc::derive(trace, &roles),
         lock_holding,
         waits: blame::by_kind(trace, &blame),
         blame,

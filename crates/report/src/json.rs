@@ -1,6 +1,7 @@
 //! The report as JSON. Keys are stable and documented in `docs/json.md`; times are whole nanoseconds.
 //! Decides nothing: every figure is the analysis's or the manifest's.
 
+mod gc;
 mod waits;
 
 use holdup_events::{ProcessId, ThreadId, Trace};
@@ -67,6 +68,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "barriers": derived.rendezvous.uses.iter().map(|one| meetings::barrier(trace, analysis, one))
             .collect::<Value>(),
         "spins": derived.spins.iter().map(|one| meetings::spin(trace, one)).collect::<Value>(),
+        "gc": gc::to_json(trace, &derived.gc),
         "syscalls": derived.syscalls.iter().map(|call| json!({
             "number": call.number,
             "name": call.name,

@@ -150,9 +150,11 @@ fn split_running(trace: &Trace, roles: &Roles, threads: &mut [ThreadLedger]) -> 
     let mut split = Split::new(trace, roles);
     for thread in threads.iter_mut() {
         let running = thread.classes[Class::Useful as usize];
-        let parts = split.parts_ns(trace, thread.thread, running);
-        for (class, ns) in Class::ON_CPU.into_iter().zip(parts) {
-            thread.classes[class as usize] = ns;
+        let life = &trace.threads[thread.thread.index()];
+        let range = (life.start, life.end);
+        thread.classes[Class::Useful as usize] = 0;
+        for (class, ns) in split.classes_ns((trace, roles), (thread.thread, range), running) {
+            thread.classes[class as usize] += ns;
         }
     }
     split.finish()

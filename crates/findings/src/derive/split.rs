@@ -1,10 +1,11 @@
 //! How running time splits into user code, kernel, spinning and garbage collection: by samples, with the error said.
 
 use holdup_events::tables::SampleRow;
-use holdup_events::{ThreadId, Trace};
+use holdup_events::{ThreadId, Timestamp, Trace};
 
 use super::class::Class;
 use super::roles::Roles;
+use super::told::RAN;
 
 /// A thread (or process) with fewer samples than this does not speak for itself alone: a share
 /// of 30 samples has a standard error of at most 9 points.
@@ -71,7 +72,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// Counts the samples.
+    /// Counts the samples of time that no runtime told of.
     pub fn new(trace: &Trace, roles: &Roles) -> Split {
         Split::counting(trace, roles, |_| true)
     }
@@ -86,6 +87,9 @@ impl Split {
             borrowed_ns: 0,
         };
         for sample in trace.samples.iter().filter(|sample| counts(sample)) {
+            if roles.told.class_of_sample(sample).is_some() {
+                continue;
+            }
             let class = roles.class_of_sample(sample);
             if let Some(counts) = split.threads.get_mut(sample.thread.index()) {
                 let parts = std::array::from_fn(|part| u64::from(Class::ON_CPU[part] == class));
@@ -130,6 +134,20 @@ impl Split {
         }
         parts[0] = left;
         parts
+    }
+
+    /// A thread's running time in a range by class: what its runtime told, and the rest by samples.
+    pub fn classes_ns(
+        &mut self,
+        (trace, roles): (&Trace, &Roles),
+        (thread, range): (ThreadId, (Timestamp, Timestamp)),
+        running_ns: u64,
+    ) -> impl Iterator<Item = (Class, u64)> {
+        let [work, wait] = roles.told.ran(thread, range);
+        let work = work.min(running_ns);
+        let wait = wait.min(running_ns - work);
+        let parts = self.parts_ns(trace, thread, running_ns - work - wait);
+        Class::ON_CPU.into_iter().zip(parts).chain(RAN.into_iter().zip([work, wait]))
     }
 
     /// The errors of it all.

@@ -19,6 +19,7 @@ use super::class::Class;
 use super::on_cpu::SampleClasses;
 use super::parallel;
 use super::stacks::folding::matches;
+use super::told::Told;
 use crate::descriptors::{Descriptors, On, Role, Rule, RuleId};
 
 /// No rule matches.
@@ -44,6 +45,8 @@ pub struct Roles {
     /// By which descriptors.
     pub descriptors: Descriptors,
     on_cpu: SampleClasses,
+    /// What the runtimes told themselves: it goes before what stacks say.
+    pub told: Told,
     parties: Parties,
     /// By party, then stack: of running threads, and of blocked ones. Empty where the party has no stack.
     running: Vec<Vec<u16>>,
@@ -68,6 +71,7 @@ impl Roles {
         let mut roles = Roles {
             descriptors: descriptors.clone(),
             on_cpu: SampleClasses::new(trace),
+            told: Told::derive(trace),
             parties,
             ..Roles::default()
         };
@@ -118,6 +122,9 @@ impl Roles {
 
     /// The class of a sample.
     pub fn class_of_sample(&self, sample: &SampleRow) -> Class {
+        if let Some(class) = self.told.class_of_sample(sample) {
+            return class;
+        }
         let class = self.on_cpu.of(sample);
         if class != Class::Useful {
             return class;
@@ -128,6 +135,9 @@ impl Roles {
 
     /// The class of a blocked slice; one that a timer ended may be a [`Class::Sleep`] nevertheless.
     pub fn class_of_wait(&self, trace: &Trace, slice: &Slice) -> Class {
+        if let Some(class) = self.told.class_of_wait(slice) {
+            return class;
+        }
         let reason = trace.wait(slice.wait).reason;
         let role =
             self.of_wait(slice).and_then(|(id, _)| self.descriptors.rule(id)).map(|(_, rule)| rule.role);

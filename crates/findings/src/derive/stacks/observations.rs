@@ -299,8 +299,8 @@ fn add_samples(walk: &Walk, parts: &mut [Part], observed: &mut Observed) {
     let within = |sample: &SampleRow| selection.from <= sample.at && sample.at < selection.to;
     let mut split = Split::counting(trace, roles, within);
     for part in parts.iter_mut() {
-        let parts_ns = split.parts_ns(trace, part.thread, part.running_ns);
-        for (class, ns) in Class::ON_CPU.into_iter().zip(parts_ns) {
+        let range = (selection.from, selection.to);
+        for (class, ns) in split.classes_ns((trace, roles), (part.thread, range), part.running_ns) {
             if selection.has(class) && ns > 0 {
                 part.classes[class as usize] += ns;
                 part.strata.entry(kind_of_sample(class)).or_default().total_ns += ns;

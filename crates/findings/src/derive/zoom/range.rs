@@ -48,8 +48,9 @@ pub fn range_ledger(
     let mut ledger = RangeLedger::default();
     for (thread, (life, mut mark)) in parts.into_iter().flat_map(|part: Vec<_>| part) {
         let running = mark.classes[Class::Useful as usize];
-        for (class, ns) in Class::ON_CPU.into_iter().zip(split.parts_ns(trace, thread, running)) {
-            mark.classes[class as usize] = ns;
+        mark.classes[Class::Useful as usize] = 0;
+        for (class, ns) in split.classes_ns((trace, roles), (thread, (from, to)), running) {
+            mark.classes[class as usize] += ns;
         }
         ledger.total_ns += life.0;
         ledger.run_queue.add(mark.queued);

@@ -36,6 +36,7 @@ sections! {
     waits,
     critical_path as "critical-path",
     barriers,
+    gc,
     syscalls,
     sched,
     runtimes,
