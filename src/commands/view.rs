@@ -88,6 +88,11 @@ fn serve(viewer: Viewer, assets: Vec<Asset>, args: &ViewArgs, place: &str) -> Re
     let address = format!("{}{place}", gate.address());
     println!("{address}");
     eprintln!("holdup: open this address in a browser of this machine; Ctrl-C ends");
+    if std::env::var_os("SSH_CONNECTION").is_some() {
+        eprintln!(
+            "holdup: from another machine: `ssh -L {port}:127.0.0.1:{port} THIS_HOST` there, then the same address"
+        );
+    }
     if assets.is_empty() {
         eprint!("holdup: {}", holdup_report::viewer::page::NOT_BUILT);
     } else if !args.no_open {

@@ -12,7 +12,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
 }
 
 pub(super) fn of(viewer: &Viewer, tile: &Tile) -> Value {
-    let cells = viewer.overview().tile(&viewer.trace, &viewer.zoom, tile);
+    let cells = viewer.overview.tile(&viewer.trace, &viewer.zoom, tile);
     let lengths = cell_lengths(viewer, tile);
     let mean = |of: &dyn Fn(&ByClass) -> u64| -> Vec<f64> {
         let cells = lengths.iter().zip(&cells);

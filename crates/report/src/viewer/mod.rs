@@ -20,7 +20,7 @@ mod summary;
 mod tables;
 mod wakeups;
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 use holdup_findings::Analysis;
@@ -74,7 +74,7 @@ pub struct Viewer {
     timelines: Timelines,
     zoom: Zoom,
     tiling: Tiling,
-    overview: OnceLock<Overview>,
+    overview: Overview,
     flames: Mutex<flame::Kept>,
     annotator: Option<Annotator>,
 }
@@ -112,13 +112,14 @@ impl Viewer {
         let timelines = Timelines::derive(&trace);
         let zoom = Zoom::derive(&trace, &timelines);
         let tiling = Tiling::of(&trace);
+        let overview = Overview::derive(&trace, &zoom);
         Viewer {
             trace,
             analysis,
             timelines,
             zoom,
             tiling,
-            overview: OnceLock::new(),
+            overview,
             flames: Mutex::default(),
             annotator: None,
         }
@@ -180,10 +181,6 @@ impl Viewer {
             return Err(Refusal::not_there("there is no such thread"));
         }
         Ok(Some(numbers.into_iter().map(ThreadId).collect()))
-    }
-
-    fn overview(&self) -> &Overview {
-        self.overview.get_or_init(|| Overview::derive(&self.trace, &self.zoom))
     }
 }
 
