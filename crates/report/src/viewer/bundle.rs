@@ -153,9 +153,13 @@ impl<'a> Packer<'a> {
         self.put(format!("counters/{}/{}", tile.level, tile.index), || to_text(&counters::of(viewer, tile)))
     }
 
+    /// A slice, and those that its chain leads to.
     fn slice(&mut self, thread: ThreadId, row: usize) -> std::io::Result<()> {
-        let viewer = self.viewer;
-        self.put(format!("slices/{}/{row}", thread.0), || to_text(&slice::of(viewer, thread, row)))
+        for (thread, row) in slice::chain(self.viewer, thread, row) {
+            let viewer = self.viewer;
+            self.put(format!("slices/{}/{row}", thread.0), || to_text(&slice::of(viewer, thread, row)))?;
+        }
+        Ok(())
     }
 
     /// All zooms down to where the evidence of each finding fills the view.

@@ -65,6 +65,12 @@ pub(super) fn of(viewer: &Viewer, thread: ThreadId, row: usize) -> Value {
     })
 }
 
+/// The slices of a chain, that one first.
+pub(super) fn chain(viewer: &Viewer, thread: ThreadId, row: usize) -> Vec<(ThreadId, usize)> {
+    let links = why(facts(viewer), thread, row);
+    links.iter().filter_map(|link| Some((link.thread?, link.row?))).collect()
+}
+
 fn facts(viewer: &Viewer) -> Facts<'_> {
     let derived = &viewer.analysis.derived;
     Facts {
