@@ -41,7 +41,7 @@ describe("the timeline", () => {
     expect(rects).toBeLessThan(3 * 1000 * 6);
   });
   it("ends every clip that it begins", () => {
-    for (const path of [null, { start: [0], end: [1e8], thread: [1], class: [0] }]) {
+    for (const path of [null, { start: [0], end: [1e8], thread: [1], class: [0], classes: [1e8] }]) {
       const drawn = composeTimeline({ ...input, path, range: { from: 1e8, to: 2e8 } });
       expect(drawn.filter((one) => one.op === "clip").length).toBe(drawn.filter((one) => one.op === "unclip").length);
     }

@@ -105,6 +105,8 @@ export interface Summary {
   readonly processes: readonly Process[];
   readonly cpus: readonly { readonly cpu: number; readonly target_ns: Ns; readonly others_ns: Ns; readonly idle_ns: Ns }[];
   readonly findings: readonly Finding[];
+  /** The same lost time, seen otherwise: `of` is the index of a finding. */
+  readonly symptoms?: readonly { readonly of: number; readonly rule: string; readonly subject: string; readonly summary: readonly string[] }[];
   readonly skipped: readonly { readonly rule: string; readonly reason: string }[];
   readonly losses: readonly LossRow[];
   readonly loss: { readonly events: number; readonly uncounted: number };
@@ -284,9 +286,12 @@ export interface SearchResult {
   readonly end_ns: Ns;
 }
 
+/** Pieces that tile a range; `thread` -1 where short ones were merged. */
 export interface CriticalPath {
   readonly start: readonly Ns[];
   readonly end: readonly Ns[];
   readonly thread: readonly ThreadId[];
   readonly class: readonly ClassIndex[];
+  /** What it consists of: time by class. */
+  readonly classes: readonly Ns[];
 }
