@@ -112,9 +112,24 @@ pub struct RunArgs {
     /// What is recorded and how
     #[command(flatten)]
     pub record: RecordArgs,
+    /// Have OCaml 5 programs tell what their garbage collector does, by their environment; `auto` does if the command
+    /// names such a program
+    #[arg(long, value_enum, default_value_t = RuntimeEvents::Auto)]
+    pub runtime_events: RuntimeEvents,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
+}
+
+/// See [`RunArgs::runtime_events`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RuntimeEvents {
+    /// If the command, or a word of it, is an OCaml 5 program
+    Auto,
+    /// For every OCaml program that it starts
+    Always,
+    /// Only where the program's user has switched them on
+    Never,
 }
 
 /// `holdup attach`

@@ -249,6 +249,28 @@ fn generated_code() -> Vec<Vec<u8>> {
     vec![map.into_bytes(), [head, lines, load, moved].concat()]
 }
 
+/// Rings that programs of OCaml left behind; a ring that is nearly empty is made smaller by what is not used.
+fn rings() -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/runtime_events");
+    ["wrapped-d4-e8", "userevents-slotreuse-d8-e12"]
+        .iter()
+        .map(|name| {
+            let packed =
+                std::fs::File::open(folder.join(format!("ocaml53-{name}.events.gz"))).expect("a fixture");
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut bytes).expect("gzip");
+            // The names of the program's own events come last, 1 MiB of them.
+            bytes.truncate(bytes.len() - (1 << 20) + 512);
+            bytes
+        })
+        .collect()
+}
+
+#[test]
+fn runtime_events() {
+    drive("runtime_events", &rings());
+}
+
 #[test]
 fn code_of_runtimes() {
     drive("generated_code", &generated_code());

@@ -8,6 +8,7 @@ use holdup_capture::lower::procfs;
 use holdup_capture::mappings::parse_maps;
 use holdup_capture::perf_ring::{records, sample};
 use holdup_decode::reorder::{HORIZON, Reorder};
+use holdup_decode::runtime_events::{Rings, Span};
 use holdup_decode::symbols::{Bytes, Files, Symbols};
 use holdup_decode::unwind::Table;
 use holdup_decode::wire::WireDecoder;
@@ -32,6 +33,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("maps", maps),
     ("recording", recording),
     ("packed", packed),
+    ("runtime_events", runtime_events),
 ];
 
 /// Files of a recording, in the order in which the first byte of [`recording`] chooses.
@@ -48,6 +50,11 @@ pub const FILES: &[&str] = &[
     "mappings.parquet",
     "steals.parquet",
     "loss.parquet",
+    "spans.parquet",
+    "counters.parquet",
+    "marks.parquet",
+    "lanes.parquet",
+    "names.parquet",
 ];
 
 /// A journal, and the tables that are made of its events.
@@ -72,6 +79,14 @@ pub fn wire(bytes: &[u8]) {
         let _ = decoder.decode(record, &mut |event| events.push(event));
         rest = behind;
     }
+    build(events, 0, u64::MAX);
+}
+
+/// Rings of an OCaml program's runtime events, as a file that is whole.
+pub fn runtime_events(bytes: &[u8]) {
+    let Ok(mut rings) = Rings::open(bytes, 1, None) else { return };
+    let mut events = Vec::new();
+    rings.poll(Span { from: Timestamp(0), until: Timestamp(u64::MAX) }, &mut |event| events.push(event));
     build(events, 0, u64::MAX);
 }
 

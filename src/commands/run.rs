@@ -9,13 +9,15 @@ use holdup_events::recording;
 
 use super::locate;
 use crate::cli::{RecordArgs, RunArgs};
-use crate::record::{self, Recorded, Subject};
+use crate::record::{self, Recorded, Subject, runtime_events};
 
 /// Runs, records, reports, and ends as the program ended.
 pub fn execute(args: RunArgs) -> Result<ExitCode> {
     let command: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let held = launch::hold(&args.command)?;
-    let recorded = record::record(Subject::Run(held), command, None, &args.record)?;
+    let rings = runtime_events::prepare(&args.command, args.runtime_events);
+    let changes = rings.as_ref().map(|rings| rings.environment(|name| std::env::var_os(name)));
+    let held = launch::hold_with(&args.command, &changes.unwrap_or_default())?;
+    let recorded = record::record(Subject::Run(held, rings), command, None, &args.record)?;
     // The program has run: whatever goes wrong in reporting must not change its status.
     if let Err(error) = report(&recorded, &args.record) {
         eprintln!("holdup: {error:#}");

@@ -14,6 +14,7 @@ use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use super::budget::Budget;
 use super::roots::Roots;
+use super::runtime_events::RingFeed;
 use super::stack_tables::StackTables;
 use super::syscall_windows::SyscallWindows;
 use super::{Outcome, Recorder, Subject, Tally, Watched};
@@ -37,6 +38,7 @@ struct Loop {
     tally: Tally,
     bad_records: u64,
     syscalls: SyscallWindows,
+    rings: RingFeed,
     ring_bytes: u64,
     /// See [`Loop::keep_up`].
     urgent: bool,
@@ -46,7 +48,7 @@ struct Loop {
 pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let options = Options {
         target: match &subject {
-            Subject::Run(held) => Target::Process(held.pid()),
+            Subject::Run(held, _) => Target::Process(held.pid()),
             Subject::Attach(pid) => Target::Process(*pid),
             Subject::All => Target::All,
         },
@@ -69,6 +71,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let cpus = host::online_cpus().len();
     let mut recording = Loop {
         syscalls: SyscallWindows::new(recorder.options.budget, cpus),
+        rings: RingFeed::new(recorder.rings, !matches!(subject, Subject::Run(..)), lower::now()),
         session,
         stack_tables,
         decoder: WireDecoder::default(),
@@ -93,7 +96,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.snapshot(!matches!(recorder.options.stacks, StackChoice::None))?;
     let start_ns = lower::now().0;
     let mut watched = match subject {
-        Subject::Run(held) => Watched::Child(held.release()?),
+        Subject::Run(held, _) => Watched::Child(held.release()?),
         Subject::Attach(pid) => Watched::Process(pid),
         Subject::All => Watched::Machine,
     };
@@ -111,7 +114,7 @@ impl Loop {
     /// What the targets have mapped already. A held child still has our own image: its exec will tell.
     fn know_mappings(&mut self, subject: &Subject) {
         let pids: Vec<u32> = match subject {
-            Subject::Run(_) => Vec::new(),
+            Subject::Run(..) => Vec::new(),
             Subject::Attach(pid) => vec![*pid],
             Subject::All => std::fs::read_dir("/proc")
                 .into_iter()
@@ -144,6 +147,7 @@ impl Loop {
             let ended = watched.ended();
             self.keep_up();
             self.drain();
+            self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
             if self.tell_stack_tables() {
                 mapped = Instant::now();
@@ -257,6 +261,7 @@ impl Loop {
         (before, mappings_missing): (&Cost, &str),
     ) -> Result<Outcome> {
         let syscalls = self.syscalls.finish(&mut self.session, &mut |event| self.journal.push(&event));
+        let rings = self.rings.finish(&self.targets, &mut |event| self.journal.push(&event));
         self.snapshot(false)?;
         self.session.detach();
         let end_ns = lower::now().0;
@@ -295,6 +300,7 @@ impl Loop {
             ..SourceState::default()
         });
         sources.extend(syscalls);
+        sources.extend(rings);
         for missing in self.session.missing() {
             sources.push(SourceState {
                 name: missing.name.to_owned(),

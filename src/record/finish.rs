@@ -132,6 +132,8 @@ fn write_small(
         frames,
         mappings: &catalogue.mappings,
         syscalls: &catalogue.syscalls,
+        lanes: &catalogue.lanes,
+        names: &catalogue.names,
         losses: &catalogue.losses,
     };
     tables.finish(&small, manifest)?;

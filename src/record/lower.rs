@@ -1,5 +1,6 @@
 //! The lower rungs: the loop that drains them into the journal.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -9,6 +10,7 @@ use holdup_events::Event;
 use holdup_events::recording::{Rung, SourceState};
 
 use super::roots::Roots;
+use super::runtime_events::RingFeed;
 use super::{Outcome, Recorder, Subject, Tally, Watched};
 
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
@@ -16,7 +18,7 @@ const FLUSH_EVERY: Duration = Duration::from_millis(250);
 /// Records by perf events or by polling.
 pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcome> {
     let (pid, mode) = match &subject {
-        Subject::Run(held) => (held.pid(), Mode::Run),
+        Subject::Run(held, _) => (held.pid(), Mode::Run),
         Subject::Attach(pid) => (*pid, Mode::Attach),
         Subject::All => anyhow::bail!("--all needs BPF"),
     };
@@ -28,10 +30,12 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
     privileges::drop_unneeded()?;
     let length = recorder.length;
     let mut journal = recorder.journal;
+    let mut rings = RingFeed::new(recorder.rings, !matches!(mode, Mode::Run), lower::now());
+    let processes = BTreeSet::from([pid]);
     let mut tally = Tally { switches: 0, events: 0, lost: 0 };
     let start_ns = lower::now().0;
     let mut watched = match subject {
-        Subject::Run(held) => Watched::Child(held.release()?),
+        Subject::Run(held, _) => Watched::Child(held.release()?),
         _ => Watched::Process(pid),
     };
     if !matches!(watched, Watched::Child(_)) {
@@ -46,6 +50,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
     let over = super::start_clock(length);
     let ending = loop {
         source.drain(&mut |event| take(event, &mut journal));
+        rings.step(&processes, &mut |event| journal.push(&event));
         if let Some(ending) = watched.ended() {
             break ending;
         }
@@ -59,6 +64,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         std::thread::sleep(source.interval());
     };
     source.finish(&mut |event| take(event, &mut journal));
+    let rings = rings.finish(&processes, &mut |event| journal.push(&event));
     let end_ns = lower::now().0;
     journal.flush();
     let mut cost = super::cost_since(&before);
@@ -67,13 +73,14 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         Rung::Perf => "perf",
         _ => "proc",
     };
-    let sources = vec![SourceState {
+    let mut sources = vec![SourceState {
         name: name.to_owned(),
         active: true,
         missing: source.missing(),
         events: tally.events,
         lost: tally.lost,
     }];
+    sources.extend(rings);
     let dropped = journal.dropped().cloned();
     Ok(Outcome { start_ns, end_ns, ending, cost, sources, dropped, roots: Roots::default() })
 }

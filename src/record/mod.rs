@@ -8,6 +8,7 @@ mod lower;
 mod names_cache;
 pub mod place;
 mod roots;
+pub mod runtime_events;
 mod shrunk;
 mod stack_tables;
 mod syscall_windows;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use holdup_capture::launch::{Child, Ending};
+use holdup_capture::ring_files::RingDirectory;
 use holdup_capture::{doctor, host, launch, lower as lower_rungs};
 use holdup_events::recording::{Cost, JournalWriter, Manifest, Rung, SourceState};
 use holdup_events::{Event, Loss, Timestamp};
@@ -26,8 +28,8 @@ use crate::cli::{RecordArgs, RungChoice, StackChoice};
 
 /// Whom to record.
 pub enum Subject {
-    /// A program that is started for it, held until everything is ready.
-    Run(launch::Held),
+    /// A program that is started for it, held until everything is ready; and where it may tell of its runtime.
+    Run(launch::Held, Option<RingDirectory>),
     /// A process that runs already.
     Attach(u32),
     /// The whole machine.
@@ -71,7 +73,7 @@ struct Outcome {
 
 /// Records `subject` until it ends, `length` is over, or the user stops it.
 pub fn record(
-    subject: Subject,
+    mut subject: Subject,
     command: Vec<String>,
     length: Option<Duration>,
     options: &RecordArgs,
@@ -83,11 +85,15 @@ pub fn record(
         let parts = [rung_reason, why];
         rung_reason = parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("; ");
     }
-    let program = matches!(subject, Subject::Run(_)).then(|| command.first().map(OsString::from)).flatten();
+    let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
     let path = place::make(options.output.as_deref(), command.first().map_or("", String::as_str))?;
     let mut manifest = manifest(&subject, command, options, (rung, rung_reason));
     let journal = JournalWriter::create(&path, &manifest)?;
-    let recorder = Recorder { journal, options: options.clone(), length, program };
+    let rings = match &mut subject {
+        Subject::Run(_, rings) => rings.take(),
+        _ => None,
+    };
+    let recorder = Recorder { journal, options: options.clone(), length, program, rings };
     let outcome = match rung {
         Rung::Bpf => bpf::record(subject, recorder),
         Rung::Perf | Rung::Proc => lower::record(subject, rung, recorder),
@@ -125,6 +131,8 @@ struct Recorder {
     length: Option<Duration>,
     /// What will be run.
     program: Option<OsString>,
+    /// Where it may tell of its runtime.
+    rings: Option<RingDirectory>,
 }
 
 /// Starts the clock: tells from then on whether `length`, if there is one, is over.
@@ -183,7 +191,7 @@ fn manifest(
     (rung, reason): (Rung, String),
 ) -> Manifest {
     let (mode, pid) = match subject {
-        Subject::Run(held) => ("run", held.pid().to_string()),
+        Subject::Run(held, _) => ("run", held.pid().to_string()),
         Subject::Attach(pid) => ("attach", pid.to_string()),
         Subject::All => ("all", "self".to_owned()),
     };

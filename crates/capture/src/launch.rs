@@ -65,6 +65,11 @@ fn pipe() -> Result<(File, File), CaptureError> {
 
 /// Forks the child that will become `command`. It inherits everything that we inherited.
 pub fn hold(command: &[OsString]) -> Result<Held, CaptureError> {
+    hold_with(command, &[])
+}
+
+/// ... but for these variables of its environment.
+pub fn hold_with(command: &[OsString], changes: &[(OsString, OsString)]) -> Result<Held, CaptureError> {
     let name = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let error = |source| CaptureError::Command { command: name.clone(), source };
     let words: Result<Vec<CString>, _> = command.iter().map(|word| CString::new(word.as_bytes())).collect();
@@ -74,15 +79,41 @@ pub fn hold(command: &[OsString]) -> Result<Held, CaptureError> {
         return Err(error(io::Error::from(io::ErrorKind::InvalidInput)));
     };
     arguments.push(std::ptr::null());
+    let environment = environment(changes);
+    let mut variables: Vec<*const libc::c_char> = environment.iter().map(|line| line.as_ptr()).collect();
+    variables.push(std::ptr::null());
+    let variables = (!changes.is_empty()).then_some(&variables[..]);
     let canary = Canary::start(&words)?;
     let (go_read, go_write) = pipe()?;
     let (failure_read, failure_write) = pipe()?;
     // SAFETY: the child calls only async-signal-safe functions until it execs or exits.
     match unsafe { libc::fork() } {
         -1 => Err(CaptureError::last("forking")),
-        0 => unsafe { become_program(program, &arguments, &go_read, &go_write, &failure_write) },
+        0 => unsafe {
+            if let Some(variables) = variables {
+                environ = variables.as_ptr();
+            }
+            become_program(program, &arguments, &go_read, &go_write, &failure_write)
+        },
         pid => Ok(Held { pid: pid as u32, command: name, go: go_write, failure: failure_read, canary }),
     }
+}
+
+unsafe extern "C" {
+    /// What execvp hands on.
+    static mut environ: *const *const libc::c_char;
+}
+
+/// Our environment with these changes.
+fn environment(changes: &[(OsString, OsString)]) -> Vec<CString> {
+    let is_changed = |name: &OsString| changes.iter().any(|(changed, _)| changed == name);
+    let kept = std::env::vars_os().filter(|(name, _)| !is_changed(name));
+    let lines = kept.chain(changes.iter().cloned()).map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        CString::new(name.into_encoded_bytes())
+    });
+    lines.flatten().collect()
 }
 
 /// In the child. Nothing is allocated here.

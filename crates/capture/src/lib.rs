@@ -11,4 +11,5 @@ pub mod lower;
 pub mod mappings;
 pub mod perf_ring;
 pub mod privileges;
+pub mod ring_files;
 pub mod sources;

@@ -1,7 +1,7 @@
 //! Events → a whole [`Trace`] in memory: for tests, imports and small recordings.
 
 use holdup_events::recording::{Manifest, Rung};
-use holdup_events::tables::{Rows, Slices, Wakeups};
+use holdup_events::tables::{Rows, Slices, Spans, Wakeups};
 use holdup_events::{Event, Timestamp, Trace};
 
 use crate::states::Builder;
@@ -20,6 +20,8 @@ pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> 
     let ends = catalogue.threads.iter().map(|thread| thread.end).collect();
     let threads = catalogue.threads.len();
     rows.samples.sort_by_key(|sample| (sample.thread, sample.at));
+    rows.counters.sort_by_key(|row| (row.thread, row.at));
+    rows.marks.sort_by_key(|row| (row.thread, row.at));
     rows.steals.sort_by_key(|steal| (steal.thread, steal.slice_start));
     Trace {
         manifest,
@@ -34,6 +36,11 @@ pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> 
         frames,
         mappings: catalogue.mappings,
         syscalls: catalogue.syscalls,
+        spans: Spans::freeze(rows.spans),
+        counters: rows.counters,
+        marks: rows.marks,
+        lanes: catalogue.lanes,
+        names: catalogue.names,
         losses: catalogue.losses,
     }
 }

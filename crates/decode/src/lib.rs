@@ -6,6 +6,7 @@ pub mod code;
 mod imported;
 pub mod readers;
 pub mod reorder;
+pub mod runtime_events;
 mod spin;
 pub mod states;
 pub mod symbols;

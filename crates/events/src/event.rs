@@ -2,7 +2,9 @@
 //!
 //! Events refer to threads by the kernel's `tid`; dense ids are given when the tables are built.
 
-use crate::tables::{FrameVia, StackEnd};
+use std::sync::Arc;
+
+use crate::tables::{FrameVia, SpanKind, StackEnd};
 use crate::wait::ObjectKind;
 use crate::{CpuId, Loss, Timestamp};
 
@@ -25,6 +27,8 @@ pub enum Event {
     Mapping(RawMapping),
     /// How often a process asked for a syscall in a short window of time.
     SyscallCount(SyscallCount),
+    /// The program or its runtime tells something about itself.
+    Tell(Tell),
     /// Something is missing.
     Loss(Loss),
 }
@@ -299,6 +303,47 @@ pub struct SyscallCount {
     pub cost_ns: u32,
 }
 
+/// See [`Event::Tell`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tell {
+    /// When.
+    pub at: Timestamp,
+    /// Which process.
+    pub tgid: u32,
+    /// The thread, if the source knows it; 0: one of the process that was running then.
+    pub tid: u32,
+    /// The runtime's number for who tells: a domain, a capability, a processor.
+    pub lane: u32,
+    /// What.
+    pub what: Told,
+    /// The runtime's own word for it; of [`Told::LaneStart`] the runtime and its version.
+    pub name: Arc<str>,
+}
+
+/// What is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The lane begins to live; its number may have been another one's before.
+    LaneStart,
+    /// The lane ends.
+    LaneEnd,
+    /// Something was told here that is lost: open spans may have ended.
+    Gap,
+    /// A span begins.
+    Begin(SpanKind),
+    /// The innermost open span of this name ends.
+    End,
+    /// A counter has this value.
+    Counter(u64),
+    /// Something happens, with a number or a text.
+    Mark {
+        /// Two's complement; 0 if there is none.
+        value: u64,
+        /// Empty if there is none.
+        text: Arc<str>,
+    },
+}
+
 impl Event {
     /// When it happened; for a loss, when it began; for a count, when its window ended.
     pub fn at(&self) -> Timestamp {
@@ -311,6 +356,7 @@ impl Event {
             Event::Snapshot(snapshot) => snapshot.at,
             Event::Mapping(mapping) => mapping.at,
             Event::SyscallCount(count) => count.until,
+            Event::Tell(tell) => tell.at,
             Event::Loss(loss) => loss.start,
         }
     }

@@ -2,7 +2,8 @@
 
 use crate::recording::Manifest;
 use crate::tables::{
-    Frames, Mapping, Processes, Samples, Slices, Stacks, Steal, SyscallRow, Threads, Waits, Wakeups,
+    CounterRow, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices, Spans, Stacks, Steal,
+    SyscallRow, TellName, ThreadState, Threads, Waits, Wakeup, Wakeups,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
@@ -33,6 +34,16 @@ pub struct Trace {
     pub syscalls: Vec<SyscallRow>,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
+    /// What the program and its runtimes told of themselves.
+    pub spans: Spans,
+    /// Values that they told, sorted by thread, then time.
+    pub counters: Vec<CounterRow>,
+    /// What they told without a length, sorted by thread, then time.
+    pub marks: Vec<MarkRow>,
+    /// Who told it.
+    pub lanes: Vec<Lane>,
+    /// Names and texts of spans, counters and marks; row 0 is empty.
+    pub names: Vec<TellName>,
     /// What is missing.
     pub losses: Vec<Loss>,
 }
@@ -64,6 +75,20 @@ impl Trace {
         self.waits.get(id.index()).unwrap_or(&NONE)
     }
 
+    /// The wakeup that ended a blocked slice. A thread may be woken while it is on its way off its CPU, shortly before it
+    /// is seen to leave.
+    pub fn ended_by(&self, slice: &Slice) -> Option<&Wakeup> {
+        let rows = self.wakeups.of(slice.thread);
+        let last = rows[..rows.partition_point(|row| row.at <= slice.end)].last()?;
+        if last.at >= slice.start {
+            return Some(last);
+        }
+        let before = Timestamp(slice.start.0.saturating_sub(1));
+        let before = self.slices.at(slice.thread, self.slices.covering(slice.thread, before)?);
+        let leaving = before.state == ThreadState::Running && before.start < last.at;
+        (leaving && last.at + LEAVING_MAX >= slice.start).then_some(last)
+    }
+
     /// Name of a frame for people: the function, else `module+0xstart` of the function, as far as its start is
     /// known.
     pub fn frame_name(&self, id: FrameId) -> String {
@@ -76,6 +101,12 @@ impl Trace {
                 format!("{file}+0x{:x}", frame.offset.saturating_sub(frame.function_offset))
             }
         }
+    }
+
+    /// The name of a span, counter or mark.
+    pub fn told_name(&self, name: u32) -> &TellName {
+        static NONE: std::sync::LazyLock<TellName> = std::sync::LazyLock::new(TellName::default);
+        self.names.get(name as usize).unwrap_or(&NONE)
     }
 
     /// The frames of a stack, leaf first.

@@ -3,8 +3,8 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, holders, ledger, locks, occupancy, parallelism, spin, sweep,
-    syscall_rates, syscalls, timelines,
+    blame, bottle, cpus, critical_path, holders, ledger, lock_holding, locks, occupancy, on_cpu, parallel,
+    parallelism, rendezvous, spin, sweep, syscall_rates, syscalls, timelines,
 };
 use crate::finding::Finding;
 use crate::merging::Symptom;
@@ -23,6 +23,8 @@ pub struct Derived {
     pub syscalls: Vec<syscalls::SyscallUse>,
     /// The windows in which syscalls were counted, and the rates found there.
     pub syscall_rates: syscall_rates::SyscallRates,
+    /// Barriers, joins and other meetings, and who came late.
+    pub rendezvous: rendezvous::Rendezvous,
     /// Loops in which threads waited by running, the costliest first.
     pub spins: Vec<spin::SpinUse>,
     /// How many threads ran, over time.
@@ -31,8 +33,12 @@ pub struct Derived {
     pub occupancy: occupancy::Occupancy,
     /// Who had what each blocked thread waited for; locks are numbered as in `occupancy.locks`.
     pub holders: holders::Holders,
+    /// What holders of the worst locks did while others waited for them, by the lock's number.
+    pub lock_holding: Vec<lock_holding::LockHolding>,
     /// What was at the end of each chain of holders.
     pub blame: blame::Blame,
+    /// The same by kind of wait.
+    pub waits: Vec<blame::KindBlame>,
     /// What the run's length depended on.
     pub critical_path: critical_path::CriticalPath,
     /// Each thread's part of the run's length, the greatest first.
@@ -59,22 +65,34 @@ pub fn analyse(trace: &Trace) -> Analysis {
     let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
     let syscall_rates = syscall_rates::derive(trace);
     let holders = holders::Holders::derive(trace, &occupancy.locks);
-    let locks = &occupancy.locks;
-    let facts = blame::Facts { trace, timelines: &timelines, locks, holders: &holders };
+    let index = &occupancy.locks;
+    let facts = blame::Facts { trace, timelines: &timelines, locks: index, holders: &holders };
+    let length = || {
+        let sweep = sweep::Sweep::new(trace, index, &timelines);
+        (critical_path::derive(trace, &holders), bottle::derive(&sweep))
+    };
+    let (blame, (critical_path, bottles)) = parallel::both(|| blame::derive(facts), length);
+    let mut lock_uses = locks::derive(trace);
+    locks::add_holders(&mut lock_uses, trace, index, &blame);
+    let lock_holding = lock_holding::derive_worst(trace, (index, &holders), &lock_uses);
+    let rendezvous = rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
     let derived = Derived {
-        blame: blame::derive(facts),
-        critical_path: critical_path::derive(trace, &holders),
-        bottles: bottle::derive(&sweep::Sweep::new(trace, locks, &timelines)),
+        lock_holding,
+        waits: blame::by_kind(trace, &blame),
+        blame,
+        critical_path,
+        bottles,
         cpus: cpus::derive_with(trace, &timelines),
-        locks: locks::derive(trace),
+        locks: lock_uses,
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
-        spins: spin::derive(trace, &ledger, &timelines),
+        spins: spin::derive(trace, &ledger, &spin::Facts { timelines: &timelines, rendezvous: &rendezvous }),
+        rendezvous,
         ledger,
         parallelism,
         occupancy,
         holders,
     };
-    let rules::Judgement { findings, symptoms, skipped } = rules::judge(trace, &derived);
+    let rules::Judgement { findings, symptoms, skipped } = rules::judge(trace, &derived, &timelines);
     Analysis { derived, findings, symptoms, skipped }
 }

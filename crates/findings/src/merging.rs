@@ -38,10 +38,33 @@ pub struct Symptom {
 
 /// Which rule's finding (first) may explain which other's (second), and why.
 const RELATIONS: &[(&str, &str)] = &[
+    // Waiters wait because the holder waits for a CPU; those who took it, and the queue for it, are told with it.
+    ("preempted-lock-holder", "lock-contention"),
+    ("preempted-lock-holder", "lock-convoy"),
+    ("preempted-lock-holder", "noisy-neighbour"),
+    ("preempted-lock-holder", "oversubscription"),
+    ("preempted-lock-holder", "serial-section"),
+    // Waiters wait because the holder sleeps, or waits for a disk or a peer.
+    ("blocked-lock-holder", "lock-contention"),
+    ("blocked-lock-holder", "lock-convoy"),
+    ("blocked-lock-holder", "oversleep"),
+    ("blocked-lock-holder", "poll-loop"),
+    ("blocked-lock-holder", "blocking-io"),
+    ("blocked-lock-holder", "sync-per-item"),
+    ("blocked-lock-holder", "subprocess-per-item"),
+    // A lock whose holder waits for another lock: the last of the chain is the cause.
+    ("lock-contention", "lock-contention"),
+    ("lock-convoy", "lock-contention"),
+    // A quota that is used up makes queues and late holders.
+    ("cpu-throttled", "preempted-lock-holder"),
+    ("cpu-throttled", "oversubscription"),
     // Handing to and fro looks as if one worked while the other waits.
     ("wakeup-ping-pong", "serial-section"),
-    // A quota that is used up makes queues.
-    ("cpu-throttled", "oversubscription"),
+    // Whoever has the most work works alone at the end, while the others wait or spin.
+    ("load-imbalance", "serial-section"),
+    ("load-imbalance", "spin-wait"),
+    ("barrier-straggler", "serial-section"),
+    ("barrier-straggler", "spin-wait"),
     // A clock that all wait for.
     ("poll-loop", "oversleep"),
     ("oversleep", "serial-section"),
@@ -53,17 +76,12 @@ const SHARED_MIN: f64 = 0.6;
 
 /// Merges ranked findings. The ranks of those that are kept do not change.
 pub fn merge(trace: &Trace, found: Vec<Charged>) -> (Vec<Finding>, Vec<Symptom>) {
-    let roots: Vec<Option<(usize, f64)>> =
-        (0..found.len()).map(|index| root_of(trace, &found, index)).collect();
-    let last_root = |mut index: usize| {
-        for _ in 0..found.len() {
-            match roots[index] {
-                Some((root, _)) => index = root,
-                None => break,
-            }
-        }
-        index
-    };
+    let mut roots: Vec<Option<(usize, f64)>> = vec![None; found.len()];
+    for index in 0..found.len() {
+        // Two that share everything are not each other's symptoms: the one that ranks first is kept.
+        roots[index] = root_of(trace, &found, index).filter(|(root, _)| last_root(&roots, *root) != index);
+    }
+    let last_root = |index| last_root(&roots, index);
     let kept: Vec<usize> = (0..found.len()).filter(|index| last_root(*index) == *index).collect();
     let mut findings: Vec<Finding> = kept.iter().map(|index| found[*index].finding.clone()).collect();
     let mut symptoms = Vec::new();
@@ -74,6 +92,14 @@ pub fn merge(trace: &Trace, found: Vec<Charged>) -> (Vec<Finding>, Vec<Symptom>)
         symptoms.push(Symptom { root, shared, finding: charged.finding.clone() });
     }
     (findings, symptoms)
+}
+
+/// The end of the chain of roots; chains have no circles.
+fn last_root(roots: &[Option<(usize, f64)>], mut index: usize) -> usize {
+    while let Some((root, _)) = roots[index] {
+        index = root;
+    }
+    index
 }
 
 /// Whose symptom the finding is, if it is one: the root that shares most of its lost time.
@@ -96,11 +122,9 @@ fn root_of(trace: &Trace, found: &[Charged], index: usize) -> Option<(usize, f64
     best
 }
 
-/// A hint explains nothing that is surer; of one rule's findings, only one that charges more explains another.
+/// A hint explains nothing that is surer.
 fn outweighs(root: &Charged, symptom: &Charged) -> bool {
-    let sure = root.finding.confidence >= symptom.finding.confidence.min(Confidence::Medium);
-    let same_rule = root.finding.rule == symptom.finding.rule;
-    sure && (!same_rule || root.charge.ns() > symptom.charge.ns())
+    root.finding.confidence >= symptom.finding.confidence.min(Confidence::Medium)
 }
 
 /// Tells of the symptom in the root's own words and rows.

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use holdup_events::recording::Rung;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{ThreadId, Timestamp, Trace};
+use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 
 use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::ledger::ThreadLedger;
+use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
 use crate::derive::own_places;
 use crate::derive::parallel;
@@ -26,6 +27,8 @@ pub struct Scene<'a> {
     pub trace: &'a Trace,
     /// What follows from it.
     pub derived: &'a Derived,
+    /// Who ran where.
+    pub timelines: &'a Timelines,
     confidence_max: Confidence,
 }
 
@@ -49,7 +52,7 @@ pub const EVIDENCE_MAX: usize = 10;
 
 impl<'a> Scene<'a> {
     /// Looks at how much is missing.
-    pub fn new(trace: &'a Trace, derived: &'a Derived) -> Scene<'a> {
+    pub fn new(trace: &'a Trace, derived: &'a Derived, timelines: &'a Timelines) -> Scene<'a> {
         let lost = loss_share(trace);
         let unknown = derived.ledger.of(Class::Unknown) as f64 / derived.ledger.total_ns.max(1) as f64;
         let confidence_max = if lost > LOSS_HINT {
@@ -59,7 +62,7 @@ impl<'a> Scene<'a> {
         } else {
             Confidence::High
         };
-        Scene { trace, derived, confidence_max }
+        Scene { trace, derived, timelines, confidence_max }
     }
 
     /// `confidence`, or less where too much is missing.
@@ -122,15 +125,13 @@ impl<'a> Scene<'a> {
     ) -> Vec<Evidence> {
         let groups = parallel::thread_groups(self.trace);
         let parts = parallel::map(groups.len(), |group| {
-            let mut best = Vec::new();
+            let (mut best, mut enough) = (Vec::new(), Duration(0));
             let targets =
                 groups[group].clone().map(ThreadId).filter(|id| self.trace.threads[id.index()].target);
-            for slice in
-                targets.flat_map(|thread| self.trace.slices.of(thread)).filter(|slice| matches(slice))
-            {
-                best.push(slice);
-                if best.len() >= 8 * EVIDENCE_MAX {
-                    keep_longest(&mut best);
+            for slice in targets.flat_map(|thread| self.trace.slices.of(thread)) {
+                // To ask is dear, and most slices are too short to be among the longest.
+                if slice.duration() >= enough && matches(&slice) {
+                    enough = enough.max(add_longest(&mut best, slice));
                 }
             }
             best
@@ -160,28 +161,43 @@ impl<'a> Scene<'a> {
     pub fn longest_of(&self, charge: &Charge, note: impl Fn(&Slice) -> String) -> Vec<Evidence> {
         let mut best = Vec::new();
         for slice in charge.slices(self.trace) {
-            best.push(slice);
-            if best.len() >= 8 * EVIDENCE_MAX {
-                keep_longest(&mut best);
-            }
+            add_longest(&mut best, slice);
         }
         keep_longest(&mut best);
         best.iter().map(|slice| evidence(slice, note(slice))).collect()
     }
 
+    /// The longest slices of each of two sets, half of the evidence each.
+    pub fn longest_of_both(
+        &self,
+        first: (&Charge, &dyn Fn(&Slice) -> String),
+        second: (&Charge, &dyn Fn(&Slice) -> String),
+    ) -> Vec<Evidence> {
+        let mut rows = self.longest_of(first.0, first.1);
+        rows.truncate(EVIDENCE_MAX / 2);
+        rows.extend(self.longest_of(second.0, second.1));
+        rows.truncate(EVIDENCE_MAX);
+        rows
+    }
+
+    /// The name of a lock by its number in [`crate::derive::locks::LockIndex`].
+    pub fn lock_name(&self, number: u32) -> String {
+        let key = self.derived.occupancy.locks.locks.get(number as usize);
+        let is_it = |lock: &&LockUse| Some(&(lock.process, lock.object, lock.reason)) == key;
+        self.derived.locks.iter().find(is_it).map_or("a lock".to_owned(), |lock| lock.name.clone())
+    }
+
     /// The longest waits for a CPU that threads of the program (`own`) or others had, if only for a part.
-    pub fn longest_queues(&self, timelines: &Timelines, own: bool) -> Vec<Evidence> {
-        let blames = |slice: &Slice| {
-            let ran = timelines
-                .of(slice.cpu)
-                .map_or((0, 0), |timeline| timeline.ran(slice.start, slice.end, &mut 0));
-            (if own { ran.0 } else { ran.1 }) > 0
-        };
-        let queues = |slice: &Slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled;
+    pub fn longest_queues(&self, own: bool) -> Vec<Evidence> {
         self.longest(
-            |slice| queues(slice) && blames(slice),
+            |slice| queues_behind(self.timelines, own, slice),
             |slice| format!("{}, waits for CPU {}", slice.state.name(), slice.cpu.0),
         )
+    }
+
+    /// All of these waits.
+    pub fn queues(&self, own: bool) -> Charge {
+        Charge::of(self.trace, |slice| queues_behind(self.timelines, own, slice))
     }
 
     /// Target threads' waits for the disk by syscall, the longest first.
@@ -241,6 +257,24 @@ pub fn syscall_said(number: i32) -> &'static str {
     }
 }
 
+/// Adds a slice; gives how long one must be at least to be among the longest.
+fn add_longest(slices: &mut Vec<Slice>, slice: Slice) -> Duration {
+    slices.push(slice);
+    if slices.len() < 8 * EVIDENCE_MAX {
+        return Duration(0);
+    }
+    keep_longest(slices);
+    slices.last().map_or(Duration(0), Slice::duration)
+}
+
+/// Waits for a CPU that threads of the program (`own`) or others had, if only for a part.
+fn queues_behind(timelines: &Timelines, own: bool, slice: &Slice) -> bool {
+    let queues = slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled;
+    let ran =
+        || timelines.of(slice.cpu).map_or((0, 0), |timeline| timeline.ran(slice.start, slice.end, &mut 0));
+    queues && (if own { ran().0 } else { ran().1 }) > 0
+}
+
 fn keep_longest(slices: &mut Vec<Slice>) {
     slices.sort_by_key(|slice| (std::cmp::Reverse(slice.duration()), slice.start, slice.thread));
     slices.truncate(EVIDENCE_MAX);
@@ -251,7 +285,8 @@ fn evidence(slice: &Slice, note: String) -> Evidence {
 }
 
 /// Sources whose losses make sampled figures coarser, but leave the scheduler's story whole.
-const SAMPLED: [&str; 5] = ["cpu-samples", "stacks", "symbols", "mappings", "syscall-windows"];
+const SAMPLED: [&str; 6] =
+    ["cpu-samples", "stacks", "symbols", "mappings", "syscall-windows", "runtime-events"];
 
 /// How much of the scheduler's story is missing: the share of events where their number is known, the
 /// share of time where it is not; the greater of the two.

@@ -1,6 +1,8 @@
 //! The report as JSON. Keys are stable and documented in `docs/json.md`; times are whole nanoseconds.
 //! Decides nothing: every figure is the analysis's or the manifest's.
 
+mod waits;
+
 use holdup_events::{ProcessId, ThreadId, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::cpus::CpuUse;
@@ -11,10 +13,14 @@ use holdup_findings::{Analysis, Finding};
 use serde_json::{Map, Value, json};
 
 use crate::figures;
+use crate::meetings;
 use crate::stacks::StackAsk;
 
 /// Version of the keys: raised when one changes its meaning or goes, not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// Rows of `locks[].held_by`.
+const HOLDERS_MAX: usize = 8;
 
 /// Everything a report knows.
 pub fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
@@ -54,6 +60,12 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
             .collect::<Value>(),
         "cpus": derived.cpus.iter().map(|one| cpu(trace, one)).collect::<Value>(),
         "locks": derived.locks.iter().map(|one| lock(trace, one)).collect::<Value>(),
+        "waits": waits::to_json(trace, derived),
+        "critical_path": waits::critical_path(trace, derived),
+        "bottles": waits::bottles(trace, derived),
+        "barriers": derived.rendezvous.uses.iter().map(|one| meetings::barrier(trace, analysis, one))
+            .collect::<Value>(),
+        "spins": derived.spins.iter().map(|one| meetings::spin(trace, one)).collect::<Value>(),
         "syscalls": derived.syscalls.iter().map(|call| json!({
             "number": call.number,
             "name": call.name,
@@ -94,6 +106,16 @@ fn ledger(analysis: &Analysis) -> Value {
     })
 }
 
+/// A thread as most tables name it.
+fn thread_keys(trace: &Trace, thread: Option<ThreadId>) -> Value {
+    let found = thread.and_then(|thread| trace.threads.get(thread.index()));
+    json!({
+        "id": thread.map(|thread| thread.0),
+        "tid": found.map(|thread| thread.tid),
+        "name": found.map(|thread| &thread.name),
+    })
+}
+
 fn classes(by_class: &ByClass) -> Value {
     let entry = |class: Class| (class.name().to_owned(), Value::from(by_class[class as usize]));
     Value::Object(Class::ALL.into_iter().map(entry).collect::<Map<_, _>>())
@@ -126,11 +148,11 @@ fn thread(trace: &Trace, ledger: &ThreadLedger) -> Value {
     })
 }
 
-fn pid(trace: &Trace, process: ProcessId) -> Option<u32> {
+pub(crate) fn pid(trace: &Trace, process: ProcessId) -> Option<u32> {
     trace.processes.get(process.index()).map(|process| process.pid)
 }
 
-fn tid(trace: &Trace, thread: ThreadId) -> Option<u32> {
+pub(crate) fn tid(trace: &Trace, thread: ThreadId) -> Option<u32> {
     trace.threads.get(thread.index()).map(|thread| thread.tid)
 }
 
@@ -192,6 +214,13 @@ fn lock(trace: &Trace, lock: &LockUse) -> Value {
         "waiters": lock.waiters,
         "releasers": releasers.collect::<Value>(),
         "waiting_at": waiting_at.collect::<Value>(),
+        "held_by": lock.held_by.iter().take(HOLDERS_MAX).map(|(thread, ns)| {
+            let mut row = thread_keys(trace, *thread);
+            row["ns"] = json!(ns);
+            row
+        }).collect::<Value>(),
+        "ends": waits::ends(trace, &lock.ends),
+        "held_in": waits::functions(&lock.held_in),
     })
 }
 

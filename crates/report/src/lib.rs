@@ -10,6 +10,7 @@ mod figures;
 mod flame;
 pub mod json;
 pub mod list;
+mod meetings;
 pub mod numbers;
 pub mod stacks;
 pub mod terminal;

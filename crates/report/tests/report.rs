@@ -4,8 +4,10 @@
 use std::collections::BTreeSet;
 
 use holdup_events::recording::{Cost, Rung, SourceState};
-use holdup_events::{CpuId, Loss, Timestamp, Trace};
+use holdup_events::{CpuId, Loss, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
+use holdup_findings::derive::rendezvous::{Causes, SiteUse};
+use holdup_findings::derive::spin::{Meanwhile, SpinUse};
 use holdup_findings::derive::stacks::function_costs;
 use holdup_findings::{Analysis, analyse};
 use holdup_report::annotate::{Annotation, MachineCode};
@@ -87,7 +89,9 @@ fn ascii_report() {
 #[test]
 fn every_section() {
     let (trace, analysis) = busy();
-    let names = ["threads", "cpus", "locks", "syscalls", "sched", "losses", "sources"];
+    let names = ["locks", "waits", "critical-path"];
+    golden("waits", &render(&trace, &analysis, &sections(&names), &Style::default()).unwrap());
+    let names = ["threads", "cpus", "syscalls", "sched", "losses", "sources"];
     golden("sections", &render(&trace, &analysis, &sections(&names), &Style::default()).unwrap());
 }
 
@@ -233,7 +237,9 @@ fn paths(value: &Value, at: &str, out: &mut BTreeSet<String>) {
     match value {
         Value::Object(entries) => {
             for (key, value) in entries {
-                let named = ["classes", "errors_ns", "by_source", "ends"].iter().any(|map| at.ends_with(map));
+                let named = ["classes", "errors_ns", "blocked_ns", "by_source", "ends"]
+                    .iter()
+                    .any(|map| at.ends_with(map));
                 let dot = if at.is_empty() { "" } else { "." };
                 let path = format!("{at}{dot}{}", if named { "*" } else { key });
                 if !value.is_array()
@@ -275,6 +281,21 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     analysis.skipped.push(("spin-wait", "no samples".into()));
     let lock = analysis.derived.locks.first_mut().unwrap();
     lock.waiting_at.push(("work".into(), 1));
+    let thread = ThreadId(0);
+    analysis.derived.spins.push(SpinUse {
+        by_thread: vec![(thread, 1)],
+        meanwhile: Meanwhile { worked: vec![(thread, 1)], ..Meanwhile::default() },
+        ..SpinUse::default()
+    });
+    let mut causes = Causes::default();
+    causes.blocked_ns[Class::IoWait as usize] = 1;
+    analysis.derived.rendezvous.uses.push(SiteUse {
+        by_last: vec![(thread, 1, 1)],
+        late_at: vec![("work".into(), 1)],
+        work: vec![(thread, 1)],
+        causes,
+        ..SiteUse::default()
+    });
     let row = DoctorRow {
         name: String::new(),
         status: DoctorStatus::Ok,

@@ -206,7 +206,7 @@ impl Pen<'_> {
             _ => WakeContext::Thread,
         };
         let waker = if context == WakeContext::Thread { self.holder(lane, letter, tick) } else { None };
-        let futex = matches!(reason, WaitReason::Lock | WaitReason::Park);
+        let futex = matches!(reason, WaitReason::Lock | WaitReason::Park | WaitReason::Barrier);
         let cpu = waker.and_then(|lane| self.doing(lane, tick as i64 - 1).to_digit(10)).unwrap_or(0);
         self.out.events.push(Event::Waking(Waking {
             at: self.at(tick),

@@ -25,6 +25,8 @@ pub fn raw_wait(reason: WaitReason, object: u64) -> Option<RawWait> {
     let futex = |op, value| RawWait { op, value, ..wait(FUTEX, ObjectKind::Futex) };
     Some(match reason {
         WaitReason::Lock => futex(FUTEX_WAIT_PRIVATE, 2),
+        // A round counter.
+        WaitReason::Barrier => futex(FUTEX_WAIT_PRIVATE, 7),
         WaitReason::Park => futex(FUTEX_WAIT_BITSET_PRIVATE, 0),
         WaitReason::Join => futex(FUTEX_WAIT_BITSET_REALTIME, 4711),
         WaitReason::Sleep => RawWait { object: 0, ..wait(230, ObjectKind::None) },

@@ -90,6 +90,7 @@ macro_rules! readers {
 // The first that recognises a file reads it.
 readers! {
     perf_data,
+    ocaml_events,
     perf_script,
     folded,
 }

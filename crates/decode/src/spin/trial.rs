@@ -140,7 +140,7 @@ impl Machine {
             self.read.push(address);
         }
         self.works |= self.stores_what_it_read(instruction, address);
-        let made = self.made_value(instruction, &info, touches && memory != OpAccess::Write);
+        let made = self.made_value(instruction, info, touches && memory != OpAccess::Write);
         let flags = self.flags_of(instruction, made);
         let mut writes = Vec::new();
         for used in info.used_registers().iter().filter(|used| is_write(used.access())) {

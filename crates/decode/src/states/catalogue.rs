@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use holdup_events::event::{RawMapping, RawStack, RawWait, SyscallCount};
-use holdup_events::tables::{Mapping, Process, Processes, SyscallRow, Thread, Threads, Waits};
+use holdup_events::tables::{
+    Lane, Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Waits,
+};
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
 use super::live::Waited;
@@ -29,6 +31,10 @@ pub struct Catalogue {
     pub mappings: Vec<Mapping>,
     /// Syscalls in short windows.
     pub syscalls: Vec<SyscallRow>,
+    /// Who told spans, counters and marks.
+    pub lanes: Vec<Lane>,
+    /// Their names.
+    pub names: Vec<TellName>,
     /// What is missing.
     pub losses: Vec<Loss>,
     /// Context switches seen.
@@ -91,7 +97,13 @@ impl Names {
         id
     }
 
-    fn process(&mut self, tgid: u32) -> ProcessId {
+    /// Whose thread it is.
+    pub(super) fn process_of(&self, index: usize) -> Option<ProcessId> {
+        self.threads.get(index).map(|thread| thread.process)
+    }
+
+    /// The row of a process, made up if it is not known.
+    pub(super) fn process(&mut self, tgid: u32) -> ProcessId {
         if let Some(id) = self.by_tgid.get(&tgid) {
             return *id;
         }
@@ -280,6 +292,8 @@ impl Names {
             mappings: self.mappings,
             syscalls: self.syscalls,
             losses: self.losses,
+            lanes: Vec::new(),
+            names: Vec::new(),
             switches,
         }
     }

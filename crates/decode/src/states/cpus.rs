@@ -37,6 +37,11 @@ impl Occupants {
         self.by_cpu.get_mut(usize::from(cpu.0)).and_then(Option::take)
     }
 
+    /// Who runs now.
+    pub fn running(&self) -> impl Iterator<Item = usize> + '_ {
+        self.by_cpu.iter().flatten().copied()
+    }
+
     /// `index` is not on `cpu` any more, unless that is where it arrives at `at`.
     pub fn forget(&mut self, cpu: CpuId, index: usize, arrives_on: CpuId, at: Timestamp) {
         if cpu != arrives_on

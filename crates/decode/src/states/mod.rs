@@ -12,7 +12,9 @@ mod catalogue;
 mod cpus;
 mod live;
 mod loss;
+mod owners;
 mod polled;
+mod told;
 
 use holdup_events::event::{
     Lifecycle, LifecycleChange, Outcome, Sample, Snapshot, SnapshotState, Switch, TID_UNKNOWN, Waking,
@@ -24,6 +26,7 @@ pub use catalogue::Catalogue;
 use catalogue::Names;
 use cpus::Occupants;
 use live::{Live, Lives, Now};
+use told::Lanes;
 
 /// Builds the tables of one recording.
 pub struct Builder {
@@ -33,6 +36,7 @@ pub struct Builder {
     names: Names,
     live: Lives,
     occupants: Occupants,
+    lanes: Lanes,
     switches: u64,
 }
 
@@ -45,6 +49,7 @@ impl Builder {
             names: Names::default(),
             live: Lives::default(),
             occupants: Occupants::default(),
+            lanes: Lanes::default(),
             switches: 0,
         }
     }
@@ -60,6 +65,7 @@ impl Builder {
             Event::Snapshot(snapshot) => self.snapshot(snapshot, sink),
             Event::Mapping(mapping) => self.names.map(mapping),
             Event::SyscallCount(count) => self.names.count(&count),
+            Event::Tell(tell) => self.tell(&tell, sink),
             Event::Loss(loss) => {
                 self.doubt(&loss);
                 self.names.losses.push(loss);
@@ -76,7 +82,8 @@ impl Builder {
                 self.names.end(live.id, end, true);
             }
         }
-        self.names.finish(self.start, end, self.switches)
+        let (lanes, names) = self.lanes.finish(sink);
+        Catalogue { lanes, names, ..self.names.finish(self.start, end, self.switches) }
     }
 
     /// The live thread of `tid`, made up if it is not known: then it was there before.
@@ -146,7 +153,11 @@ impl Builder {
         };
         let live = self.live.at(index);
         match arrived {
-            Some(arrived) => live.arrive(switch.cpu, arrived, sink),
+            Some(arrived) => {
+                let whose = (live.id, self.names.process_of(index));
+                self.lanes.ran_unseen(whose, (arrived, at));
+                live.arrive(switch.cpu, arrived, sink);
+            }
             None => live.arrive_unseen(switch.cpu, seen_before.is_none(), at, sink),
         }
         live.leave(at, switch.exec_ns, switch.queue_ns, sink);

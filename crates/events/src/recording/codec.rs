@@ -22,6 +22,7 @@ mod tag {
     pub const MAPPING: u8 = 7;
     pub const LOSS: u8 = 8;
     pub const SYSCALL_COUNT: u8 = 9;
+    pub const TELL: u8 = 10;
 }
 
 /// Code of an [`crate::event::Outcome`], in the low bits of a switch's flags.
@@ -39,6 +40,19 @@ mod outcome {
 
 /// Beside a waking's context: `stack_every` follows.
 const WAKING_HAS_EVERY: u8 = 0x80;
+
+/// Code of a [`crate::event::Told`], in the low bits; a span's kind above.
+mod told {
+    pub const LANE_START: u8 = 0;
+    pub const LANE_END: u8 = 1;
+    pub const BEGIN: u8 = 2;
+    pub const END: u8 = 3;
+    pub const COUNTER: u8 = 4;
+    pub const MARK: u8 = 5;
+    pub const GAP: u8 = 6;
+    pub const MASK: u8 = 7;
+    pub const KIND_SHIFT: u8 = 3;
+}
 
 /// Code of a snapshot's state.
 mod state {

@@ -4,6 +4,7 @@ mod long;
 mod packed;
 mod small;
 mod sound;
+mod told;
 
 use std::fs;
 use std::path::Path;
@@ -36,6 +37,7 @@ pub fn open(path: &Path) -> Result<Trace, RecordingError> {
     let mut trace = Trace { manifest, ..Trace::default() };
     small::read(&place, &mut trace, &mut unreadable);
     long::read(&place, &mut trace, &mut unreadable);
+    told::read(&place, &mut trace, &mut unreadable);
     trace.losses.extend(unreadable.into_iter().map(|table| Loss {
         source: table.to_owned(),
         reason: "unreadable".to_owned(),

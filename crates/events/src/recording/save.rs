@@ -10,8 +10,8 @@ use super::journal::JOURNAL;
 use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::Loss;
 use crate::tables::{
-    Frames, Mapping, Processes, SampleRow, SliceRow, Stacks, Steal, SyscallRow, TableSink, Threads, Waits,
-    Wakeup,
+    CounterRow, Frames, Lane, Mapping, MarkRow, Processes, SampleRow, SliceRow, SpanRow, Stacks, Steal,
+    SyscallRow, TableSink, TellName, Threads, Waits, Wakeup,
 };
 use rows::RowTable;
 
@@ -34,6 +34,10 @@ pub struct SmallTables<'a> {
     pub mappings: &'a [Mapping],
     /// Syscalls in short windows.
     pub syscalls: &'a [SyscallRow],
+    /// Who told spans, counters and marks.
+    pub lanes: &'a [Lane],
+    /// Their names.
+    pub names: &'a [TellName],
     /// What is missing.
     pub losses: &'a [Loss],
 }
@@ -45,6 +49,9 @@ pub struct RecordingWriter {
     wakeups: RowTable<Wakeup>,
     samples: RowTable<SampleRow>,
     steals: RowTable<Steal>,
+    spans: RowTable<SpanRow>,
+    counters: RowTable<CounterRow>,
+    marks: RowTable<MarkRow>,
     error: Option<RecordingError>,
 }
 
@@ -56,6 +63,9 @@ impl RecordingWriter {
             wakeups: RowTable::create(dir)?,
             samples: RowTable::create(dir)?,
             steals: RowTable::create(dir)?,
+            spans: RowTable::create(dir)?,
+            counters: RowTable::create(dir)?,
+            marks: RowTable::create(dir)?,
             dir: dir.to_owned(),
             error: None,
         })
@@ -77,6 +87,9 @@ impl RecordingWriter {
         self.wakeups.finish()?;
         self.samples.finish()?;
         self.steals.finish()?;
+        self.spans.finish()?;
+        self.counters.finish()?;
+        self.marks.finish()?;
         small::write(&self.dir, small)?;
         manifest.format = FORMAT_VERSION;
         manifest.cost.bytes = bytes_of(&self.dir, JOURNAL)?;
@@ -107,6 +120,21 @@ impl TableSink for RecordingWriter {
 
     fn steal(&mut self, row: Steal) {
         let result = self.steals.push(row);
+        self.keep(result);
+    }
+
+    fn span(&mut self, row: SpanRow) {
+        let result = self.spans.push(row);
+        self.keep(result);
+    }
+
+    fn counter(&mut self, row: CounterRow) {
+        let result = self.counters.push(row);
+        self.keep(result);
+    }
+
+    fn mark(&mut self, row: MarkRow) {
+        let result = self.marks.push(row);
         self.keep(result);
     }
 }

@@ -1,6 +1,6 @@
 //! Where the builder's rows go: memory, or the recording on disk.
 
-use super::{SampleRow, SliceRow, Steal, Wakeup};
+use super::{CounterRow, MarkRow, SampleRow, SliceRow, SpanRow, Steal, Wakeup};
 
 /// Takes rows as they become known. Rows of one thread come in time order.
 pub trait TableSink {
@@ -12,6 +12,12 @@ pub trait TableSink {
     fn sample(&mut self, row: SampleRow);
     /// Stolen time of a running slice that was passed on before.
     fn steal(&mut self, row: Steal);
+    /// A span that has ended.
+    fn span(&mut self, row: SpanRow);
+    /// A counter's value.
+    fn counter(&mut self, row: CounterRow);
+    /// A mark.
+    fn mark(&mut self, row: MarkRow);
 }
 
 /// Rows in memory.
@@ -25,6 +31,12 @@ pub struct Rows {
     pub samples: Vec<SampleRow>,
     /// See [`TableSink::steal`].
     pub steals: Vec<Steal>,
+    /// See [`TableSink::span`].
+    pub spans: Vec<SpanRow>,
+    /// See [`TableSink::counter`].
+    pub counters: Vec<CounterRow>,
+    /// See [`TableSink::mark`].
+    pub marks: Vec<MarkRow>,
 }
 
 impl TableSink for Rows {
@@ -42,5 +54,17 @@ impl TableSink for Rows {
 
     fn steal(&mut self, row: Steal) {
         self.steals.push(row);
+    }
+
+    fn span(&mut self, row: SpanRow) {
+        self.spans.push(row);
+    }
+
+    fn counter(&mut self, row: CounterRow) {
+        self.counters.push(row);
+    }
+
+    fn mark(&mut self, row: MarkRow) {
+        self.marks.push(row);
     }
 }

@@ -1,7 +1,7 @@
 //! Wakeups: who made whom runnable.
 
 use crate::event::WakeContext;
-use crate::{CpuId, StackId, ThreadId, Timestamp};
+use crate::{CpuId, Duration, StackId, ThreadId, Timestamp};
 
 /// One row as a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub struct Wakeup {
     /// Futex address if the waker was in futex(2), else 0.
     pub waker_object: u64,
 }
+
+/// From the moment when a thread has said that it will sleep, and can be woken, to that when it is seen to leave its
+/// CPU: hardly longer.
+pub const LEAVING_MAX: Duration = Duration(5_000);
 
 /// All wakeups of the traced program's threads, sorted by wakee, then time.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +81,7 @@ impl Wakeups {
         }
     }
 
-    /// The last wakeup of `wakee` in `from..=to`: the one that ended a wait over that time.
+    /// The last wakeup of `wakee` in `from..=to`. For a slice, [`crate::Trace::ended_by`] knows better.
     pub fn ending(&self, wakee: ThreadId, from: Timestamp, to: Timestamp) -> Option<&Wakeup> {
         let rows = self.of(wakee);
         let behind = rows.partition_point(|row| row.at <= to);

@@ -14,6 +14,7 @@ use holdup_events::{StackId, ThreadId, Timestamp, Trace};
 use super::class::{CLASSES, Class};
 use super::holders::{HoldKind, Holders};
 use super::ledger::ByClass;
+use super::own_places::{self, OwnFrames};
 
 /// A thread in one state for a while, on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct CriticalPath {
     pub threads: Vec<(ThreadId, ByClass)>,
     /// Running time on it by stack (ns), the longest first; [`StackId::NONE`] where no sample tells.
     pub stacks: Vec<(ThreadId, StackId, u64)>,
+    /// The same by the program's function; time of which no sample tells is in none.
+    pub functions: Vec<(String, u64)>,
 }
 
 /// Derives the path through the whole recording.
@@ -134,9 +137,10 @@ impl Walk<'_> {
             return None;
         }
         let kind = self.holders.at(slice.thread, row).map_or(HoldKind::Unknown, |hold| hold.kind);
-        let wakeup = self.trace.wakeups.ending(slice.thread, slice.start, slice.end)?;
+        let wakeup = self.trace.ended_by(slice)?;
         let by_thread = wakeup.context == WakeContext::Thread && wakeup.waker != slice.thread;
-        (kind.has_holder() && by_thread && self.is_target(wakeup.waker)).then_some((wakeup.waker, wakeup.at))
+        (kind.has_holder() && by_thread && self.is_target(wakeup.waker))
+            .then_some((wakeup.waker, wakeup.at.max(slice.start)))
     }
 
     fn class(&self, slice: &Slice) -> Class {
@@ -168,6 +172,7 @@ fn summed(trace: &Trace, steps: Vec<Step>) -> CriticalPath {
     }
     let running = threads.iter().map(|(thread, by_class)| (*thread, by_class[Class::Useful as usize]));
     path.stacks = super::blame::divide(&running.collect(), sampled);
+    path.functions = own_places::functions(trace, &OwnFrames::new(trace), &path.stacks);
     path.threads = threads.into_iter().collect();
     path.threads.sort_by_key(|(thread, by_class)| (std::cmp::Reverse(by_class.iter().sum::<u64>()), *thread));
     path.steps = steps;

@@ -46,7 +46,7 @@ pub fn handed<'a>(trace: &'a Trace, slice: &Slice) -> Option<&'a Wakeup> {
     if slice.state != ThreadState::Blocked || !is_for_work(trace, slice) {
         return None;
     }
-    let wakeup = trace.wakeups.ending(slice.thread, slice.start, slice.end)?;
+    let wakeup = trace.ended_by(slice)?;
     let own = trace.threads.get(wakeup.waker.index()).is_some_and(|thread| thread.target);
     (wakeup.context == WakeContext::Thread && own && wakeup.waker != slice.thread).then_some(wakeup)
 }

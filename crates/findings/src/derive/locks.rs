@@ -7,7 +7,8 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{FrameId, ProcessId, ThreadId, Trace, WaitId, WaitReason};
 
-use super::own_places::{OwnFrames, Places};
+use super::blame::{Blame, End, EndClass, Subject};
+use super::own_places::{self, OwnFrames, Places};
 use super::parallel;
 
 /// One lock (a futex word of one process, or a file's lock).
@@ -38,6 +39,38 @@ pub struct LockUse {
     /// The functions that waited (outermost name that is not libc's), with their wait (ns, scaled by
     /// `stack_every`), most first, at most 5.
     pub waiting_at: Vec<(String, u64)>,
+    /// Who had it while others waited (ns of their waiting), the longest first; `None`: not known. Sums to `wait_ns`.
+    pub held_by: Vec<(Option<ThreadId>, u64)>,
+    /// What was at the end of the chain meanwhile: the holder at work or without a CPU, what it waited for (ns of
+    /// waiting), the most first. Sums to `wait_ns`.
+    pub ends: Vec<(End, u64)>,
+    /// The functions in which those at the end of the chain ran (ns of waiting, divided by samples), most first.
+    pub held_in: Vec<(String, u64)>,
+}
+
+impl LockUse {
+    /// Share of the waiting during which the end of the chain was in that class.
+    pub fn share_of(&self, class: EndClass) -> f64 {
+        let ns: u64 = self.ends.iter().filter(|(end, _)| end.class == class).map(|(_, ns)| ns).sum();
+        ns as f64 / self.wait_ns.max(1) as f64
+    }
+}
+
+/// Says of each lock who had it and what was done meanwhile.
+pub fn add_holders(locks: &mut [LockUse], trace: &Trace, index: &LockIndex, blame: &Blame) {
+    let mut rows: BTreeMap<(ProcessId, u64, WaitReason), &mut LockUse> = BTreeMap::new();
+    for lock in locks {
+        rows.insert((lock.process, lock.object, lock.reason), lock);
+    }
+    let own = OwnFrames::new(trace);
+    for subject in &blame.subjects {
+        let Subject::Lock(number) = subject.subject else { continue };
+        let key = index.locks.get(number as usize);
+        let Some(lock) = key.and_then(|key| rows.get_mut(key)) else { continue };
+        lock.held_by.clone_from(&subject.holders);
+        lock.ends.clone_from(&subject.ends);
+        lock.held_in = own_places::functions(trace, &own, &subject.stacks);
+    }
 }
 
 const RELEASERS_MAX: usize = 8;
@@ -145,6 +178,7 @@ impl Sums {
             waiters: self.waiters,
             releasers: most(self.releasers, RELEASERS_MAX),
             waiting_at: most(at, WAITING_AT_MAX),
+            ..LockUse::default()
         }
     }
 }
@@ -198,7 +232,7 @@ fn add_thread(
 
 /// The thread that let go of the lock: it woke the waiter, and, of a futex, did so by that very futex.
 fn releaser(trace: &Trace, slice: &Slice, lock: (ProcessId, u64, WaitReason)) -> Option<ThreadId> {
-    let wakeup = trace.wakeups.ending(slice.thread, slice.start, slice.end)?;
+    let wakeup = trace.ended_by(slice)?;
     let same = lock.2 != WaitReason::Lock || wakeup.waker_object == lock.1;
     (wakeup.context == WakeContext::Thread && same).then_some(wakeup.waker)
 }

@@ -11,12 +11,14 @@ pub mod holders;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
+pub mod lock_holding;
 pub mod locks;
 pub mod occupancy;
 pub mod on_cpu;
 pub mod own_places;
 pub mod parallel;
 pub mod parallelism;
+pub mod rendezvous;
 pub mod room;
 pub mod spin;
 pub mod split;

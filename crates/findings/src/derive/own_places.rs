@@ -83,6 +83,22 @@ pub fn waits(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Vec<(Str
     ranked.into_iter().map(|(frame, ns)| (trace.frame_name(frame), ns as f64 / total)).collect()
 }
 
+/// Time by the program's function: (function, ns), the most first. Where a stack has none, its leaf is named; time
+/// without a stack is in no function.
+pub fn functions(trace: &Trace, own: &OwnFrames, stacks: &[(ThreadId, StackId, u64)]) -> Vec<(String, u64)> {
+    let mut places = Places::new(trace, own);
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for (_, stack, ns) in stacks {
+        let frame = places.of(*stack).or_else(|| trace.stack_frames(*stack).next());
+        if let Some(frame) = frame {
+            *sums.entry(trace.frame_name(frame)).or_default() += ns;
+        }
+    }
+    let mut ranked: Vec<(String, u64)> = sums.into_iter().collect();
+    ranked.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    ranked
+}
+
 /// Libraries that a program blocks through; a frame of theirs does not say where in the program it is.
 const PLUMBING_FILES: [&str; 8] =
     ["libc.", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libc++", "libgcc_s"];

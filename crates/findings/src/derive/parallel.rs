@@ -41,6 +41,18 @@ pub fn map<T: Send>(tasks: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
     results.into_iter().map(|(_, result)| result).collect()
 }
 
+/// Both results, computed side by side.
+pub fn both<A: Send, B>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let a = scope.spawn(a);
+        let b = b();
+        match a.join() {
+            Ok(a) => (a, b),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
 /// Rows of the slice table that one task should take: enough to outweigh the start of a thread.
 const ROWS_PER_GROUP: usize = 1 << 18;
 

@@ -14,6 +14,7 @@ use super::ledger::Ledger;
 use super::occupancy::Stall;
 use super::on_cpu::SampleClasses;
 use super::own_places::{OwnFrames, Places};
+use super::rendezvous::Rendezvous;
 use super::split::share_error;
 use super::timelines::Timelines;
 
@@ -40,6 +41,8 @@ pub struct SpinUse {
     pub by_thread: Vec<(ThreadId, u64)>,
     /// What the process's other threads did in those moments.
     pub meanwhile: Meanwhile,
+    /// The part of `ns` in which they waited at a place of meeting: row of [`Rendezvous::sites`], and how long (ns).
+    pub met: Vec<(u32, u64)>,
     /// What the wait cost.
     pub stall: Stall,
     /// Samples in it, the first of each of the longest uninterrupted rows: thread, first, last.
@@ -73,9 +76,20 @@ const THREADS_MAX: usize = 256;
 /// Which loop a sample is in: place, caller's place, and process.
 type Key = (ProcessId, FrameId, Option<FrameId>);
 
+/// What is looked at besides the trace and its ledger.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// What each CPU ran.
+    pub timelines: &'a Timelines,
+    /// Where threads met.
+    pub rendezvous: &'a Rendezvous,
+}
+
 /// Derives every loop, the costliest first.
-pub fn derive(trace: &Trace, ledger: &Ledger, timelines: &Timelines) -> Vec<SpinUse> {
+pub fn derive(trace: &Trace, ledger: &Ledger, facts: &Facts) -> Vec<SpinUse> {
+    let Facts { timelines, rendezvous } = *facts;
     let classes = SampleClasses::new(trace);
+    let met = Met::of(rendezvous);
     let found = Spins::collect(trace, ledger, &classes);
     let moments: usize = found.loops.values().map(|one| one.samples.len()).sum();
     let every = moments.div_ceil(MOMENTS_MAX).max(1);
@@ -84,6 +98,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, timelines: &Timelines) -> Vec<Spin
     for (key, one) in found.loops {
         let mut spin = one.finish(trace, key, ledger);
         spin.meanwhile = around.meanwhile(one.samples.iter().step_by(every).map(|(sample, _)| sample));
+        spin.met = met.sums(&one.samples);
         spin.stall = stall(&one.samples, timelines);
         spins.push(spin);
     }
@@ -97,6 +112,37 @@ struct Loop {
     frame: Option<FrameId>,
     samples: Vec<(SampleRow, f64)>,
     how: FrameSpin,
+}
+
+/// When threads spun at meetings: of each thread from, to and site, by time.
+struct Met {
+    spans: BTreeMap<ThreadId, Vec<(Timestamp, Timestamp, u32)>>,
+}
+
+impl Met {
+    fn of(rendezvous: &Rendezvous) -> Met {
+        let mut spans: BTreeMap<ThreadId, Vec<(Timestamp, Timestamp, u32)>> = BTreeMap::new();
+        for meeting in &rendezvous.meetings {
+            for arrival in rendezvous.members(meeting).iter().filter(|arrival| arrival.spun) {
+                spans.entry(arrival.thread).or_default().push((arrival.at, meeting.release, meeting.site));
+            }
+        }
+        spans.values_mut().for_each(|spans| spans.sort());
+        Met { spans }
+    }
+
+    fn sums(&self, samples: &[(SampleRow, f64)]) -> Vec<(u32, u64)> {
+        let mut sums: BTreeMap<u32, f64> = BTreeMap::new();
+        for (sample, ns) in samples {
+            let spans = self.spans.get(&sample.thread).map(Vec::as_slice).unwrap_or_default();
+            let behind = spans.partition_point(|(from, ..)| *from <= sample.at);
+            let last = spans.get(..behind).and_then(<[_]>::last).filter(|(_, to, _)| sample.at <= *to);
+            if let Some((.., site)) = last {
+                *sums.entry(*site).or_default() += ns;
+            }
+        }
+        sums.into_iter().map(|(site, ns)| (site, ns.round() as u64)).collect()
+    }
 }
 
 struct Spins {
@@ -133,12 +179,12 @@ impl Spins {
 
 /// A function has as many frames as places in it were seen: the first stands for all.
 #[derive(Default)]
-struct Functions<'a> {
+pub(super) struct Functions<'a> {
     first: HashMap<(&'a str, &'a str, u64), FrameId>,
 }
 
 impl<'a> Functions<'a> {
-    fn of(&mut self, trace: &'a Trace, id: FrameId) -> FrameId {
+    pub(super) fn of(&mut self, trace: &'a Trace, id: FrameId) -> FrameId {
         let Some(frame) = trace.frames.get(id.index()) else { return id };
         // Without a name the function's start tells.
         let start = frame.offset.wrapping_sub(frame.function_offset);
@@ -148,7 +194,7 @@ impl<'a> Functions<'a> {
 }
 
 /// The first frame that is not the kernel's.
-fn user_leaf(trace: &Trace, sample: &SampleRow) -> Option<FrameId> {
+pub(super) fn user_leaf(trace: &Trace, sample: &SampleRow) -> Option<FrameId> {
     let mut frames = trace.stack_frames(sample.stack);
     let is_kernel = |id: &FrameId| {
         let frame = trace.frames.get(id.index());

@@ -106,9 +106,7 @@ fn is_network(trace: &Trace, slice: &Slice) -> bool {
     let reason = trace.wait(slice.wait).reason;
     let candidate = slice.state == holdup_events::tables::ThreadState::Blocked
         && (Class::of_wait(reason) == Class::NetWait || reason == WaitReason::Multiplex);
-    let ended_by = |slice: &Slice| {
-        trace.wakeups.ending(slice.thread, slice.start, slice.end).map(|wakeup| wakeup.context)
-    };
+    let ended_by = |slice: &Slice| trace.ended_by(slice).map(|wakeup| wakeup.context);
     candidate
         && match ended_by(slice) {
             // A time-out of 40 ms that a program asks for ends by the timer itself.

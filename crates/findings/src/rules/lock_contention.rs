@@ -38,10 +38,13 @@
 
 use holdup_events::WaitReason;
 
-use super::{Info, Verdict};
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::derive::lock_holding::{self, Holding};
 use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
 use crate::finding::{Confidence, Finding};
+use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
@@ -51,10 +54,13 @@ pub(super) const INFO: Info =
 /// Locks that are named; more would hide the first.
 const LOCKS_MAX: usize = 5;
 
+/// A wait for another lock is this one's too if that lock's holder waited here for at least this share of it.
+const BEHIND_SHARE_MIN: f64 = 0.5;
+
 /// So few waits may be chance.
 const WAITS_SURE: u64 = 10;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let occupancy = &scene.derived.occupancy;
     let mut findings = Vec::new();
@@ -64,12 +70,25 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         let Some(lock) = scene.derived.locks.iter().find(is_it) else { continue };
         let calls_ns = futex_cpu_ns(scene, lock);
         if scene.of_wall(stall.saved_ns) + share_of_running(scene, calls_ns) >= GAIN_MIN {
-            findings.push(finding(scene, lock, (number as u32, calls_ns), stall));
+            findings.push((number as u32, finding(scene, lock, (number as u32, calls_ns), stall)));
         }
     }
-    findings.sort_by(|a, b| b.gain.high.total_cmp(&a.gain.high));
+    findings.sort_by(|a, b| b.1.gain.high.total_cmp(&a.1.gain.high));
     findings.truncate(LOCKS_MAX);
-    Ok(findings)
+    let charged = |(number, finding)| Charged { finding, charge: charge(scene, number) };
+    Ok(findings.into_iter().map(charged).collect())
+}
+
+/// The waits for a lock, and for other locks while their holders waited for this one.
+fn charge(scene: &Scene, number: u32) -> Charge {
+    let locks = &scene.derived.occupancy.locks;
+    let own = Charge::of(scene.trace, |slice| locks.of(slice.wait) == Some(number));
+    let behind = |holding| holding == Holding::Lock(number);
+    let others = scene.derived.lock_holding.iter().filter(|lock| lock.waiting_while(behind) > 0);
+    others.fold(own, |sum, lock| {
+        let more = lock_holding::charge(scene.trace, (locks, lock), BEHIND_SHARE_MIN, behind).waits;
+        sum.and(scene.trace, &more)
+    })
 }
 
 /// This lock's part of the CPU time in futex(2) (ns, sampled): by its part of the waits there.
@@ -106,7 +125,7 @@ fn finding(scene: &Scene, lock: &LockUse, (number, calls_ns): (u32, f64), stall:
         confidence: scene.confidence(confidence),
         evidence: scene.longest(
             |slice| scene.class(slice).is_some() && locks.of(slice.wait) == Some(number),
-            |slice| match trace.wakeups.ending(slice.thread, slice.start, slice.end) {
+            |slice| match trace.ended_by(slice) {
                 Some(wakeup) => format!("{note}; woken by {}", thread(trace, wakeup.waker)),
                 None => note.clone(),
             },

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 use holdup_events::Trace;
 
 use crate::analysis::Derived;
+use crate::derive::parallel;
+use crate::derive::timelines::Timelines;
 use crate::finding::Finding;
 use crate::merging::{self, Charged, Symptom};
 use crate::scene::{GAIN_MIN, Scene};
@@ -57,6 +59,8 @@ rules! {
     lock_contention,
     serial_section,
     spin_wait,
+    load_imbalance,
+    barrier_straggler,
     oversubscription,
     noisy_neighbour,
     blocking_io,
@@ -69,6 +73,9 @@ rules! {
     cpu_stolen,
     delayed_ack,
     subprocess_per_item,
+    preempted_lock_holder,
+    blocked_lock_holder,
+    lock_convoy,
 }
 
 /// What all rules say.
@@ -86,11 +93,12 @@ pub struct Judgement {
 ///
 /// Hints come last, whatever they promise. Otherwise the middle of the gain decides, then confidence, then
 /// cost; the order of the registry breaks ties.
-pub fn judge(trace: &Trace, derived: &Derived) -> Judgement {
-    let scene = Scene::new(trace, derived);
+pub fn judge(trace: &Trace, derived: &Derived, timelines: &Timelines) -> Judgement {
+    let scene = Scene::new(trace, derived, timelines);
     let (mut found, mut skipped) = (Vec::new(), Vec::new());
-    for rule in ALL {
-        match (rule.judge)(&scene) {
+    let verdicts = parallel::map(ALL.len(), |rule| (ALL[rule].judge)(&scene));
+    for (rule, verdict) in ALL.iter().zip(verdicts) {
+        match verdict {
             Ok(more) => found.extend(more.into_iter().filter(|one| one.finding.gain.high >= GAIN_MIN)),
             Err(reason) => skipped.push((rule.info.name, reason)),
         }

@@ -32,9 +32,10 @@ use std::collections::BTreeMap;
 use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, Trace};
 
-use super::{Info, Verdict};
+use super::{ChargedVerdict, Info};
 use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Finding};
+use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
 
@@ -44,14 +45,13 @@ pub(super) const INFO: Info =
 /// Stretches looked at to share out the blame: 20 million take about a tenth of a second.
 const STRETCHES_MAX: usize = 20_000_000;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_other_programs()?;
     let others_ns = scene.derived.ledger.run_queue.others_ns;
     if scene.of_wall(scene.derived.occupancy.others.saved_ns) < GAIN_MIN || others_ns == 0 {
         return Ok(Vec::new());
     }
-    let timelines = Timelines::derive(scene.trace);
-    let blame = blame(scene.trace, &timelines);
+    let blame = blame(scene.trace, scene.timelines);
     let blamed: u64 = blame.iter().map(|(_, ns)| ns).sum();
     let Some((worst, worst_ns)) = blame.first().copied() else { return Ok(Vec::new()) };
     let share = |ns: u64| percent(ns as f64 / blamed.max(1) as f64);
@@ -70,14 +70,14 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if !rest.is_empty() {
         summary.push(format!("Also: {}.", rest.join(", ")));
     }
-    Ok(vec![Finding {
+    let finding = Finding {
         rule: INFO.name,
         subject: process(scene.trace, worst),
         summary,
         cost_ns: others_ns,
         gain: scene.gain(&scene.derived.occupancy.others, |_, waited| waited),
         confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest_queues(&timelines, false),
+        evidence: scene.longest_queues(false),
         advice: vec![
             format!(
                 "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
@@ -85,7 +85,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             ),
             "Or leave it room: one thread fewer than there are CPUs".into(),
         ],
-    }])
+    };
+    Ok(vec![Charged { finding, charge: scene.queues(false) }])
 }
 
 /// Which foreign processes ran while target threads waited for that CPU (ns), the longest first.

@@ -30,10 +30,10 @@
 
 use holdup_events::tables::ThreadState;
 
-use super::{Info, Verdict};
+use super::{ChargedVerdict, Info};
 use crate::derive::class::Class;
-use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
 use crate::scene::Scene;
 use crate::wording::{count, percent, time};
 
@@ -51,7 +51,7 @@ const SWITCH_NS: f64 = 2000.0;
 /// Active threads that wait for each other for this share of their time depend on each other.
 const COUPLED_MIN: f64 = 0.02;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let (ledger, occupancy) = (&scene.derived.ledger, &scene.derived.occupancy);
     let own_ns = ledger.run_queue.own_ns;
     let wanting = scene.derived.parallelism.wanting_mean();
@@ -82,19 +82,20 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         );
     }
     let confidence = if coupled { Confidence::Medium } else { Confidence::Low };
-    Ok(vec![Finding {
+    let finding = Finding {
         rule: INFO.name,
         subject: format!("{} for {}", threads(scene), count(u64::from(occupancy.cpus), "CPU")),
         summary,
         cost_ns: own_ns,
         gain: Gain { low, high },
         confidence: scene.confidence(confidence),
-        evidence: scene.longest_queues(&Timelines::derive(scene.trace), true),
+        evidence: scene.longest_queues(true),
         advice: vec![
             format!("Use {} or fewer", count(u64::from(occupancy.cpus), "thread")),
             "Give threads that wait for each other a blocking wait in place of a spinning one".into(),
         ],
-    }])
+    };
+    Ok(vec![Charged { finding, charge: scene.queues(true) }])
 }
 
 fn threads(scene: &Scene) -> String {

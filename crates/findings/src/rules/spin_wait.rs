@@ -14,7 +14,8 @@
 //! counter, must read what the round before read, and what it reads must decide whether it goes on; or it holds a `pause`.
 //! A search or a sum moves on and is work. The time is the sampled share of the running time, with its error.
 //! The upper end of the gain is that each spinning thread had worked instead and the work were spread evenly. The lower end
-//! is the time that the thread which spun least spent so: nothing if an active thread never spins.
+//! is the time that the thread which spun least spent so: nothing if an active thread never spins. Spinning that is
+//! a meeting's, at which others wait for the last to come, is left to load-imbalance and barrier-straggler.
 //!
 //! ## What to do
 //! If the thread that is waited for ran meanwhile: make what it does shorter, or split what it guards. If it had no
@@ -29,9 +30,12 @@
 //! ## References
 //! Anderson: The performance of spin lock alternatives (1990). Intel: optimization manual, the PAUSE instruction.
 
+use std::collections::BTreeSet;
+
 use holdup_events::tables::FrameSpin;
 
 use super::{Info, Verdict};
+use crate::derive::rendezvous::SiteUse;
 use crate::derive::spin::SpinUse;
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
@@ -46,6 +50,8 @@ const LOOPS_MAX: usize = 3;
 const SAMPLES_MIN: u64 = 10;
 /// From so many on the share is known to a fifth of itself.
 const SAMPLES_SURE: u64 = 30;
+/// A loop is not named if so much of it is the waiting of a meeting that another rule names.
+const TOLD_MIN: f64 = 0.6;
 /// Whoever had no CPU in so large a part of the moments is what made the others wait.
 const STARVED: f64 = 0.25;
 
@@ -53,13 +59,27 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if !scene.derived.ledger.split_known {
         return Err("there are no samples of what ran".to_owned());
     }
-    let costly =
-        |spin: &&SpinUse| spin.samples >= SAMPLES_MIN && scene.of_wall(spin.stall.saved_ns) >= GAIN_MIN;
+    let costly = |spin: &&SpinUse| {
+        let saved = scene.of_wall(spin.stall.saved_ns);
+        spin.samples >= SAMPLES_MIN && saved >= GAIN_MIN && !is_told_elsewhere(scene, spin)
+    };
     let mut findings: Vec<Finding> =
         scene.derived.spins.iter().filter(costly).map(|spin| finding(scene, spin)).collect();
     findings.sort_by(|a, b| b.gain.high.total_cmp(&a.gain.high));
     findings.truncate(LOOPS_MAX);
     Ok(findings)
+}
+
+/// Most of it is waiting for the last to come to a meeting, of which load-imbalance or barrier-straggler speak.
+fn is_told_elsewhere(scene: &Scene, spin: &SpinUse) -> bool {
+    let speaks = |used: &&SiteUse| {
+        let most = used.imbalance.high_ns.max(used.straggle.high_ns);
+        scene.of_wall(most as f64) >= GAIN_MIN
+    };
+    let told = scene.derived.rendezvous.uses.iter().filter(speaks);
+    let told: BTreeSet<u32> = told.map(|used| used.site).collect();
+    let ns: u64 = spin.met.iter().filter(|(site, _)| told.contains(site)).map(|(_, ns)| ns).sum();
+    ns as f64 >= TOLD_MIN * spin.ns as f64
 }
 
 fn finding(scene: &Scene, spin: &SpinUse) -> Finding {
@@ -72,7 +92,7 @@ fn finding(scene: &Scene, spin: &SpinUse) -> Finding {
         gain: scene.gain(&spin.stall, |_, spun| spun),
         confidence: scene.confidence(sure),
         evidence: evidence(spin),
-        advice: advice(spin),
+        advice: advice(scene, spin),
     }
 }
 
@@ -152,10 +172,11 @@ fn evidence(spin: &SpinUse) -> Vec<Evidence> {
     .collect()
 }
 
-fn advice(spin: &SpinUse) -> Vec<String> {
+fn advice(scene: &Scene, spin: &SpinUse) -> Vec<String> {
     let starved = spin.meanwhile.starved as f64 / spin.meanwhile.samples.max(1) as f64;
     let mut advice = Vec::new();
-    if starved >= STARVED {
+    let queue = &scene.derived.ledger.run_queue;
+    if starved >= STARVED && queue.own_ns >= queue.others_ns {
         advice.push(
             "Use fewer of these threads than CPUs: they keep those from running that they wait for".into(),
         );

@@ -1,6 +1,7 @@
 //! The report for a terminal: a head, then sections. Without names, the sections that answer
 //! "what is holding it up?"; with names, those.
 
+mod ends;
 mod head;
 mod sections;
 mod table;

@@ -1,12 +1,14 @@
 //! Bytes → events. Total: whatever the bytes are, the answer is an event or an error.
 
+use std::sync::Arc;
+
 use super::bytes::{CodecError, Input};
-use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag};
+use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag, told};
 use crate::event::{
     Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawMemory, RawStack, RawWait, Sample, Snapshot,
-    SnapshotState, Switch, SyscallCount, WakeContext, Waking,
+    SnapshotState, Switch, SyscallCount, Tell, Told, WakeContext, Waking,
 };
-use crate::tables::{FrameVia, StackEnd};
+use crate::tables::{FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Loss, ObjectKind, Timestamp};
 
 /// Decodes the events of one chunk, in order.
@@ -14,12 +16,13 @@ pub struct Decoder<'a> {
     input: Input<'a>,
     last_at: u64,
     counters: Counters,
+    texts: Vec<Arc<str>>,
 }
 
 impl<'a> Decoder<'a> {
     /// Of the bytes of one chunk.
     pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
-        Decoder { input: Input::new(bytes), last_at: 0, counters: Counters::default() }
+        Decoder { input: Input::new(bytes), last_at: 0, counters: Counters::default(), texts: Vec::new() }
     }
 
     fn event(&mut self) -> Result<Event, CodecError> {
@@ -31,6 +34,7 @@ impl<'a> Decoder<'a> {
             tag::LIFECYCLE => Event::Lifecycle(self.lifecycle()?),
             tag::SNAPSHOT => Event::Snapshot(self.snapshot()?),
             tag::MAPPING => Event::Mapping(self.mapping()?),
+            tag::TELL => Event::Tell(self.tell()?),
             tag::LOSS => Event::Loss(self.loss()?),
             tag::SYSCALL_COUNT => Event::SyscallCount(self.syscall_count()?),
             other => return Err(self.input.unknown("event", other)),
@@ -211,6 +215,35 @@ impl<'a> Decoder<'a> {
             count: self.input.varint()?,
             cost_ns: self.input.u32()?,
         })
+    }
+
+    fn tell(&mut self) -> Result<Tell, CodecError> {
+        let code = self.input.byte()?;
+        let at = self.at()?;
+        let (tgid, tid, lane) = (self.input.u32()?, self.input.u32()?, self.input.u32()?);
+        let name = self.text()?;
+        let what = match code & told::MASK {
+            told::LANE_START => Told::LaneStart,
+            told::LANE_END => Told::LaneEnd,
+            told::GAP => Told::Gap,
+            told::BEGIN => Told::Begin(SpanKind::from_code(code >> told::KIND_SHIFT).unwrap_or_default()),
+            told::END => Told::End,
+            told::COUNTER => Told::Counter(self.input.varint()?),
+            told::MARK => Told::Mark { value: self.input.varint()?, text: self.text()? },
+            other => return Err(self.input.unknown("told", other)),
+        };
+        Ok(Tell { at, tgid, tid, lane, what, name })
+    }
+
+    /// See `Encoder::text`.
+    fn text(&mut self) -> Result<Arc<str>, CodecError> {
+        let number = self.input.varint()?;
+        if let Some(text) = usize::try_from(number).ok().and_then(|number| self.texts.get(number)) {
+            return Ok(text.clone());
+        }
+        let text: Arc<str> = self.input.string()?.into();
+        self.texts.push(text.clone());
+        Ok(text)
     }
 
     fn loss(&mut self) -> Result<Loss, CodecError> {

@@ -1,8 +1,11 @@
 //! Events → bytes.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::bytes::{put_difference, put_text, put_varint};
-use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag};
-use crate::event::{Event, LifecycleChange, Outcome, RawWait, SnapshotState};
+use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag, told};
+use crate::event::{Event, LifecycleChange, Outcome, RawWait, SnapshotState, Tell, Told};
 use crate::{Loss, Timestamp};
 
 /// Encodes the events of one chunk.
@@ -10,6 +13,8 @@ use crate::{Loss, Timestamp};
 pub struct Encoder {
     last_at: u64,
     counters: Counters,
+    /// Texts that were written out in this chunk, by their number.
+    texts: HashMap<Arc<str>, u64>,
 }
 
 impl Encoder {
@@ -24,6 +29,7 @@ impl Encoder {
             Event::Snapshot(snapshot) => self.snapshot(snapshot, out),
             Event::Mapping(mapping) => self.mapping(mapping, out),
             Event::SyscallCount(count) => self.syscall_count(count, out),
+            Event::Tell(tell) => self.tell(tell, out),
             Event::Loss(loss) => self.loss(loss, out),
         }
     }
@@ -180,6 +186,43 @@ impl Encoder {
         put_difference(out, count.syscall as i64 as u64, 0);
         put_varint(out, count.count);
         put_varint(out, u64::from(count.cost_ns));
+    }
+
+    fn tell(&mut self, tell: &Tell, out: &mut Vec<u8>) {
+        let code = match &tell.what {
+            Told::LaneStart => told::LANE_START,
+            Told::LaneEnd => told::LANE_END,
+            Told::Gap => told::GAP,
+            Told::Begin(kind) => told::BEGIN | (*kind as u8) << told::KIND_SHIFT,
+            Told::End => told::END,
+            Told::Counter(_) => told::COUNTER,
+            Told::Mark { .. } => told::MARK,
+        };
+        out.extend_from_slice(&[tag::TELL, code]);
+        self.at(tell.at, out);
+        for number in [tell.tgid, tell.tid, tell.lane] {
+            put_varint(out, u64::from(number));
+        }
+        self.text(&tell.name, out);
+        match &tell.what {
+            Told::Counter(value) => put_varint(out, *value),
+            Told::Mark { value, text } => {
+                put_varint(out, *value);
+                self.text(text, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Written out the first time, by its number from then on.
+    fn text(&mut self, text: &Arc<str>, out: &mut Vec<u8>) {
+        if let Some(number) = self.texts.get(text) {
+            return put_varint(out, *number);
+        }
+        let number = self.texts.len() as u64;
+        put_varint(out, number);
+        put_text(out, text.as_bytes());
+        self.texts.insert(text.clone(), number);
     }
 
     fn loss(&mut self, loss: &Loss, out: &mut Vec<u8>) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event::*;
-use crate::tables::{FrameVia, StackEnd};
+use crate::tables::{FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Loss, ObjectKind, Timestamp};
 use proptest::prelude::*;
 
@@ -92,6 +92,21 @@ fn syscall_count() -> impl Strategy<Value = Event> {
     )
 }
 
+fn tell() -> impl Strategy<Value = Event> {
+    let what = prop_oneof![
+        Just(Told::LaneStart),
+        Just(Told::LaneEnd),
+        Just(Told::Gap),
+        (0..5u8).prop_map(|kind| Told::Begin(SpanKind::from_code(kind).unwrap_or_default())),
+        Just(Told::End),
+        any::<u64>().prop_map(Told::Counter),
+        (any::<u64>(), "[a-c]{0,2}").prop_map(|(value, text)| Told::Mark { value, text: text.into() }),
+    ];
+    (time(), any::<[u32; 3]>(), what, "[a-c]{0,2}").prop_map(|(at, [tgid, tid, lane], what, name)| {
+        Event::Tell(Tell { at, tgid, tid, lane, what, name: name.into() })
+    })
+}
+
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         switch(),
@@ -151,6 +166,7 @@ fn event() -> impl Strategy<Value = Event> {
                 build_id
             })),
         syscall_count(),
+        tell(),
         (time(), time(), any::<u16>(), any::<u64>(), "[a-z-]{0,9}", "[a-z-]{0,9}").prop_map(
             |(start, end, cpu, events, source, reason)| Event::Loss(Loss {
                 source,

@@ -37,7 +37,7 @@ fn optional(id: i32) -> Option<u32> {
 }
 
 /// Takes the next value of a column; a shorter column gives the default.
-fn next<T: Default>(column: &mut std::vec::IntoIter<T>) -> T {
+pub(super) fn next<T: Default>(column: &mut std::vec::IntoIter<T>) -> T {
     column.next().unwrap_or_default()
 }
 

@@ -1,7 +1,9 @@
 //! What every reader of a trace relies on, made true of what was read: times lie in the recording, slices tile their
 //! thread's life, ids are rows. A whole recording stays as it is; a damaged one is cut to what can be, and says so.
 
-use crate::tables::{Frame, SliceRow, Slices, StackRow, Stacks, Thread, ThreadState, Wakeups};
+use crate::tables::{
+    Frame, SliceRow, Slices, SpanRow, Spans, StackRow, Stacks, Thread, ThreadState, Wakeups,
+};
 use crate::{CpuId, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Trace, WaitId};
 
 /// Nobody records for longer (ns: 30 days): a later end is damage, and sums over threads would overflow.
@@ -17,7 +19,7 @@ type Check = fn(&mut Trace) -> u64;
 /// Makes it true; a table in which anything had to be changed becomes a loss.
 pub(super) fn make_sound(trace: &mut Trace) {
     manifest(trace);
-    let checks: [(&str, Check); 8] = [
+    let checks: [(&str, Check); 12] = [
         ("processes", processes),
         ("threads", threads),
         ("stacks", stacks),
@@ -26,6 +28,10 @@ pub(super) fn make_sound(trace: &mut Trace) {
         ("wakeups", wakeups),
         ("samples", samples),
         ("steals", steals),
+        ("lanes", lanes),
+        ("spans", spans),
+        ("counters", counters),
+        ("marks", marks),
     ];
     for (table, check) in checks {
         if check(trace) > 0 {
@@ -258,4 +264,64 @@ fn steals(trace: &mut Trace) -> u64 {
     });
     trace.steals = steals;
     (before - trace.steals.len()) as u64
+}
+
+fn lanes(trace: &mut Trace) -> u64 {
+    let (from, to, processes) = (trace.start(), trace.end(), trace.processes.len());
+    let mut changed = 0;
+    for lane in &mut trace.lanes {
+        changed += mend(&mut lane.process, |id| if id.index() < processes { id } else { ProcessId(0) });
+        changed += mend(&mut lane.start, |at| at.clamp(from, to.max(from)));
+        let start = lane.start;
+        changed += mend(&mut lane.end, |at| at.clamp(start, to.max(start)));
+        changed += mend(&mut lane.events, |events| events.min(COUNT_MAX));
+        let events = lane.events;
+        changed += mend(&mut lane.matched, |matched| matched.min(events));
+    }
+    changed
+}
+
+fn spans(trace: &mut Trace) -> u64 {
+    let (from, to, threads) = (trace.start(), trace.end(), trace.threads.len());
+    let (lanes, names) = (trace.lanes.len(), trace.names.len());
+    let is_sound = |row: &&SpanRow| {
+        from <= row.start
+            && row.start <= row.end
+            && row.end <= to
+            && row.thread.index() < threads
+            && (row.lane as usize) < lanes
+            && (row.name as usize) < names
+    };
+    let rows = trace.spans.rows();
+    let kept: Vec<SpanRow> = rows.iter().filter(is_sound).copied().collect();
+    let lost = rows.len() - kept.len();
+    if lost > 0 {
+        trace.spans = Spans::freeze(kept);
+    }
+    lost as u64
+}
+
+fn counters(trace: &mut Trace) -> u64 {
+    let (from, to, threads) = (trace.start(), trace.end(), trace.threads.len());
+    let (lanes, names, before) = (trace.lanes.len(), trace.names.len(), trace.counters.len());
+    trace.counters.retain(|row| {
+        (from..=to).contains(&row.at)
+            && row.thread.index() < threads
+            && (row.lane as usize) < lanes
+            && (row.name as usize) < names
+    });
+    (before - trace.counters.len()) as u64
+}
+
+fn marks(trace: &mut Trace) -> u64 {
+    let (from, to, threads) = (trace.start(), trace.end(), trace.threads.len());
+    let (lanes, names, before) = (trace.lanes.len(), trace.names.len(), trace.marks.len());
+    trace.marks.retain(|row| {
+        (from..=to).contains(&row.at)
+            && row.thread.index() < threads
+            && (row.lane as usize) < lanes
+            && (row.name as usize) < names
+            && (row.text as usize) < names
+    });
+    (before - trace.marks.len()) as u64
 }

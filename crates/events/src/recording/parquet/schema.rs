@@ -75,6 +75,14 @@ tables! {
     "syscalls" {
         "process" I32, "syscall" I32, "start_ns" Time, "end_ns" Time, "count" U64, "cost_ns" U32,
     }
+    "spans" { "thread" U32, "start_ns" Time, "end_ns" Time, "lane" U32, "name" U32 }
+    "counters" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64 }
+    "marks" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64, "text" U32 }
+    "lanes" {
+        "lane" U32, "process" U32, "runtime" Text, "number" U32, "start_ns" Time, "end_ns" Time, "events" U64,
+        "matched" U64,
+    }
+    "names" { "name" U32, "kind" U32, "text" Text }
     "loss" { "source" Text, "reason" Text, "cpu" U32, "start_ns" Time, "end_ns" Time, "events" U64 }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::recording::RecordingError;
 use crate::recording::parquet::{TableWriter, Values, schema};
-use crate::tables::{SampleRow, SliceRow, Steal, Wakeup};
+use crate::tables::{CounterRow, MarkRow, SampleRow, SliceRow, SpanRow, Steal, Wakeup};
 
 /// Rows of a group: about 50 MB in memory at the most.
 const GROUP_ROWS: usize = 1 << 18;
@@ -132,6 +132,61 @@ impl Row for Steal {
             narrow(rows, |row| row.thread.0),
             wide(rows, |row| row.slice_start.0),
             wide(rows, |row| row.stolen.0),
+        ]
+    }
+}
+
+impl Row for SpanRow {
+    const TABLE: &'static str = "spans";
+
+    fn key(&self) -> (u32, u64) {
+        (self.thread.0, self.start.0)
+    }
+
+    fn columns(rows: &[SpanRow]) -> Vec<Values> {
+        vec![
+            narrow(rows, |row| row.thread.0),
+            wide(rows, |row| row.start.0),
+            wide(rows, |row| row.end.0),
+            narrow(rows, |row| row.lane),
+            narrow(rows, |row| row.name),
+        ]
+    }
+}
+
+impl Row for CounterRow {
+    const TABLE: &'static str = "counters";
+
+    fn key(&self) -> (u32, u64) {
+        (self.thread.0, self.at.0)
+    }
+
+    fn columns(rows: &[CounterRow]) -> Vec<Values> {
+        vec![
+            narrow(rows, |row| row.thread.0),
+            wide(rows, |row| row.at.0),
+            narrow(rows, |row| row.lane),
+            narrow(rows, |row| row.name),
+            wide(rows, |row| row.value),
+        ]
+    }
+}
+
+impl Row for MarkRow {
+    const TABLE: &'static str = "marks";
+
+    fn key(&self) -> (u32, u64) {
+        (self.thread.0, self.at.0)
+    }
+
+    fn columns(rows: &[MarkRow]) -> Vec<Values> {
+        vec![
+            narrow(rows, |row| row.thread.0),
+            wide(rows, |row| row.at.0),
+            narrow(rows, |row| row.lane),
+            narrow(rows, |row| row.name),
+            wide(rows, |row| row.value),
+            narrow(rows, |row| row.text),
         ]
     }
 }

@@ -16,6 +16,8 @@ pub fn write(dir: &Path, tables: &SmallTables<'_>) -> Result<(), RecordingError>
     table(dir, "frames", frames(tables))?;
     table(dir, "mappings", mappings(tables))?;
     table(dir, "syscalls", syscalls(tables))?;
+    table(dir, "lanes", lanes(tables))?;
+    table(dir, "names", names(tables))?;
     table(dir, "loss", losses(tables))
 }
 
@@ -129,6 +131,25 @@ fn syscalls(tables: &SmallTables<'_>) -> Vec<Values> {
         wide(rows, |row| row.count),
         narrow(rows, |row| row.cost_ns),
     ]
+}
+
+fn lanes(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.lanes;
+    vec![
+        numbers(rows.len()),
+        narrow(rows, |row| row.process.0),
+        text(rows, |row| &row.runtime),
+        narrow(rows, |row| row.number),
+        wide(rows, |row| row.start.0),
+        wide(rows, |row| row.end.0),
+        wide(rows, |row| row.events),
+        wide(rows, |row| row.matched),
+    ]
+}
+
+fn names(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.names;
+    vec![numbers(rows.len()), narrow(rows, |row| row.kind as u32), text(rows, |row| &row.text)]
 }
 
 fn losses(tables: &SmallTables<'_>) -> Vec<Values> {

@@ -15,9 +15,9 @@ use crate::derive::holders::meanwhile::{Activity, Piece, between};
 use crate::derive::holders::{Hold, HoldKind};
 use crate::derive::parallel;
 
-/// Links that are followed; chains are hardly longer than there are threads that block each other. Odd, so that a
+/// Links that are followed; chains are hardly longer than there are threads that block each other. Even, so that a
 /// circle of threads and locks in turn ends at a thread, which has a name.
-const LINKS_MAX: usize = 63;
+const LINKS_MAX: usize = 64;
 /// Who had the CPU is told of so many occupants of one stretch in its queue.
 const OCCUPANTS_MAX: usize = 16;
 
@@ -41,7 +41,8 @@ pub(super) fn derive(facts: Facts, from: Timestamp, to: Timestamp) -> Blame {
     let subjects: Vec<(Subject, Waits)> = subjects.into_iter().collect();
     blame.subjects = parallel::map(subjects.len(), |index| {
         let (subject, waits) = &subjects[index];
-        let mut flow = Flow { facts, ends: waits.ends.clone(), stacks: HashMap::new() };
+        let mut flow =
+            Flow { facts, ends: waits.ends.clone(), holders: BTreeMap::new(), stacks: HashMap::new() };
         flow.follow(waits.stretches.clone());
         flow.finish(*subject, waits)
     });
@@ -100,12 +101,15 @@ impl Gathered {
             waits.count += u64::from(!hold.false_wakeup);
             waits.false_wakeups += u64::from(hold.false_wakeup);
             waits.total_ns += length;
+            let woken = (slice.end - hold.transit).max(start).min(end);
             match node(&hold, lock) {
                 Some(node) => {
-                    waits.stretches.push(Stretch { node, from: start.0, to: end.0, weight: 1 });
+                    waits.stretches.push(Stretch { node, from: start.0, to: woken.0, weight: 1 });
                 }
-                None => *waits.ends.entry(end_of(thread, &hold)).or_default() += length,
+                None => *waits.ends.entry(end_of(thread, &hold)).or_default() += woken.since(start).0,
             }
+            let waking = End { class: EndClass::Waking, thread: Some(thread), occupant: None };
+            *waits.ends.entry(waking).or_default() += end.since(woken).0;
             if let Some(holder) = hold.holder {
                 let sums = edges.entry((holder, hold.kind)).or_default();
                 *sums = (sums.0 + length, sums.1 + u64::from(!hold.false_wakeup));
@@ -132,12 +136,15 @@ fn end_of(thread: ThreadId, hold: &Hold) -> End {
 struct Flow<'a> {
     facts: Facts<'a>,
     ends: HashMap<End, u64>,
+    /// Who had it at the first link.
+    holders: BTreeMap<Option<ThreadId>, u64>,
     /// Weight of samples in running time that is blamed.
     stacks: HashMap<(ThreadId, StackId), u64>,
 }
 
 impl Flow<'_> {
-    fn follow(&mut self, mut stretches: Vec<Stretch>) {
+    fn follow(&mut self, stretches: Vec<Stretch>) {
+        let mut stretches = self.first_link(stretches);
         for _ in 0..LINKS_MAX {
             if stretches.is_empty() {
                 return;
@@ -154,9 +161,24 @@ impl Flow<'_> {
         }
         for stretch in stretches {
             let thread = (stretch.node & LOCK == 0).then_some(ThreadId(stretch.node));
-            let ns = (stretch.to - stretch.from) * u64::from(stretch.weight);
-            self.charge(EndClass::Cycle, thread, ns);
+            self.charge(EndClass::Cycle, thread, stretch.ns());
         }
+    }
+
+    /// From what is waited for to who has it.
+    fn first_link(&mut self, stretches: Vec<Stretch>) -> Vec<Stretch> {
+        let mut held = Vec::new();
+        for stretch in merge(stretches) {
+            if stretch.node & LOCK != 0 {
+                self.lock(&stretch, &mut held);
+            } else {
+                held.push(stretch);
+            }
+        }
+        for stretch in &held {
+            *self.holders.entry(Some(ThreadId(stretch.node))).or_default() += stretch.ns();
+        }
+        held
     }
 
     fn charge(&mut self, class: EndClass, thread: Option<ThreadId>, ns: u64) {
@@ -189,6 +211,7 @@ impl Flow<'_> {
                     self.sample(thread, &piece, weight);
                 }
                 Activity::Queues { .. } => self.queue(thread, &piece, weight),
+                Activity::Wakes => self.charge(EndClass::Waking, Some(thread), ns),
                 Activity::Throttled => self.charge(EndClass::Throttled, Some(thread), ns),
                 Activity::Waits(hold) => {
                     let lock = piece.slice.and_then(|slice| facts.locks.of(slice.wait));
@@ -236,18 +259,21 @@ impl Flow<'_> {
         }
     }
 
-    fn finish(self, subject: Subject, waits: &Waits) -> SubjectBlame {
+    fn finish(mut self, subject: Subject, waits: &Waits) -> SubjectBlame {
         let running: BTreeMap<ThreadId, u64> = self
             .ends
             .iter()
             .filter(|(end, _)| end.class == EndClass::Running)
             .filter_map(|(end, ns)| Some((end.thread?, *ns)))
             .collect();
+        let held: u64 = self.holders.values().sum();
+        self.holders.insert(None, waits.total_ns - held);
         SubjectBlame {
             subject,
             waits: waits.count,
             false_wakeups: waits.false_wakeups,
             waiting_ns: waits.total_ns,
+            holders: most_first(self.holders),
             ends: most_first(self.ends.into_iter().collect()),
             stacks: divide(&running, self.stacks),
         }

@@ -7,7 +7,10 @@
 //! whatever it did.
 
 mod flow;
+mod kinds;
 mod steps;
+
+pub use kinds::{KindBlame, by_kind};
 
 pub(in crate::derive) use flow::divide;
 
@@ -48,11 +51,13 @@ pub enum EndClass {
     Cycle = 10,
     /// Nothing tells.
     Unknown = 11,
+    /// A thread that had been woken and was on its way to a run queue: an idle CPU left its sleep, or another was told.
+    Waking = 12,
 }
 
 impl EndClass {
     /// Every class, in the order of reports.
-    pub const ALL: [EndClass; 12] = [
+    pub const ALL: [EndClass; 13] = [
         EndClass::Running,
         EndClass::RunQueue,
         EndClass::Throttled,
@@ -65,6 +70,7 @@ impl EndClass {
         EndClass::StillWaiting,
         EndClass::Cycle,
         EndClass::Unknown,
+        EndClass::Waking,
     ];
 
     /// The stable name, as in JSON.
@@ -82,6 +88,7 @@ impl EndClass {
             EndClass::StillWaiting => "still-waiting",
             EndClass::Cycle => "cycle",
             EndClass::Unknown => "unknown",
+            EndClass::Waking => "waking",
         }
     }
 
@@ -141,6 +148,8 @@ pub struct SubjectBlame {
     pub false_wakeups: u64,
     /// How long (ns).
     pub waiting_ns: u64,
+    /// Who had it meanwhile (ns), the longest first; `None`: no thread, or not known. Sums to `waiting_ns`.
+    pub holders: Vec<(Option<ThreadId>, u64)>,
     /// To whom that is charged (ns), the most first. Sums to `waiting_ns`.
     pub ends: Vec<(End, u64)>,
     /// What threads that ran are charged with, by stack (ns), the most first: [`StackId::NONE`] where no sample

@@ -13,6 +13,13 @@ pub(super) struct Stretch {
     pub weight: u32,
 }
 
+impl Stretch {
+    /// How long they wait, all together.
+    pub(super) fn ns(&self) -> u64 {
+        (self.to - self.from) * u64::from(self.weight)
+    }
+}
+
 /// Marks a node that is a lock.
 pub(super) const LOCK: u32 = 1 << 31;
 

@@ -22,6 +22,8 @@ pub enum Activity {
     Throttled,
     /// It waits itself: for what, and who has that.
     Waits(Hold),
+    /// It was woken and is on its way to a run queue.
+    Wakes,
     /// It does not live then.
     Absent,
     /// A thread of another program that does not run: nothing more is known.
@@ -60,13 +62,9 @@ pub fn between<'a>(
             match slice {
                 Some(slice) if slice.end <= at => row += 1,
                 Some(slice) if slice.start <= at => {
-                    let end = slice.end.min(to);
-                    let piece = Piece {
-                        from: at,
-                        to: end,
-                        activity: activity(holders, row, &slice, target),
-                        slice: Some(slice),
-                    };
+                    let (activity, until) = activity(holders, row, &slice, at, target);
+                    let end = until.min(to);
+                    let piece = Piece { from: at, to: end, activity, slice: Some(slice) };
                     at = end;
                     return Some(piece);
                 }
@@ -94,18 +92,29 @@ fn first_behind(trace: &Trace, thread: ThreadId, at: Timestamp) -> usize {
     low
 }
 
-/// What a thread does in one of its slices.
-pub fn activity(holders: &Holders, row: usize, slice: &Slice, target: bool) -> Activity {
-    match slice.state {
+/// What a thread does in one of its slices at `at`, and until when.
+fn activity(
+    holders: &Holders,
+    row: usize,
+    slice: &Slice,
+    at: Timestamp,
+    target: bool,
+) -> (Activity, Timestamp) {
+    let activity = match slice.state {
         ThreadState::Running => Activity::Runs(slice.cpu),
         ThreadState::Throttled => Activity::Throttled,
         state if state.waits_for_cpu() => {
             Activity::Queues { cpu: slice.cpu, preempted: state == ThreadState::Preempted }
         }
-        ThreadState::Blocked => Activity::Waits(holders.at(slice.thread, row).unwrap_or_default()),
+        ThreadState::Blocked => {
+            let hold = holders.at(slice.thread, row).unwrap_or_default();
+            let woken = slice.end - hold.transit;
+            return if at < woken { (Activity::Waits(hold), woken) } else { (Activity::Wakes, slice.end) };
+        }
         _ if !target => Activity::Elsewhere,
         _ => Activity::Unknown,
-    }
+    };
+    (activity, slice.end)
 }
 
 /// Who had `cpu` at the beginning of `from..to`, or took it within: why a thread in that queue did not run.

@@ -15,7 +15,7 @@ mod tenures;
 pub use tenures::{Tenure, Tenures};
 
 use holdup_events::tables::Slice;
-use holdup_events::{ThreadId, Timestamp, Trace, WaitReason};
+use holdup_events::{Duration, ThreadId, Timestamp, Trace, WaitReason};
 
 use super::locks::LockIndex;
 
@@ -203,6 +203,9 @@ pub struct Hold {
     pub basis: Basis,
     /// It was woken to find nothing: the next wait goes on with this one, and the holder is that one's.
     pub false_wakeup: bool,
+    /// How long the thread, already woken, took to reach a run queue (another CPU had to be told, or left its idle
+    /// state): the last part of the slice.
+    pub transit: Duration,
 }
 
 /// `from..to` of a wait, and who had the thing then.
@@ -229,6 +232,8 @@ pub struct Holders {
     kind: Vec<HoldKind>,
     /// Code of the basis, and in the highest bit [`Hold::false_wakeup`].
     basis: Vec<u8>,
+    /// See [`Hold::transit`] (ns).
+    transit_ns: Vec<u32>,
     /// Who held each lock when.
     pub tenures: Tenures,
 }
@@ -264,6 +269,7 @@ impl Holders {
             holder: (self.holder[index] != NOBODY).then_some(ThreadId(self.holder[index])),
             basis: Basis::ALL.get(code).copied().unwrap_or_default(),
             false_wakeup: self.basis[index] & FALSE_WAKEUP != 0,
+            transit: Duration(u64::from(self.transit_ns[index])),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use holdup_events::event::WakeContext;
-use holdup_events::tables::{Slice, ThreadState, Wakeup};
+use holdup_events::tables::{LEAVING_MAX, Slice, ThreadState, Wakeup};
 use holdup_events::{ThreadId, Timestamp, Trace, Wait, WaitReason};
 
 use super::tenures::{Tenure, Tenures};
@@ -47,6 +47,7 @@ pub(super) fn derive(trace: &Trace, locks: &LockIndex) -> Holders {
         holders.holder.extend(part.holder);
         holders.kind.extend(part.kind);
         holders.basis.extend(part.basis);
+        holders.transit_ns.extend(part.transit_ns);
         tenures.extend(part.tenures);
         for (lock, owner) in part.owners {
             owners[lock as usize] = Some(owner);
@@ -93,6 +94,7 @@ struct Part {
     holder: Vec<u32>,
     kind: Vec<HoldKind>,
     basis: Vec<u8>,
+    transit_ns: Vec<u32>,
     tenures: Vec<Tenure>,
     open: Vec<Open>,
     owners: Vec<(u32, ThreadId)>,
@@ -216,6 +218,8 @@ impl Walk<'_> {
         self.part.holder.push(holder.map_or(NOBODY, |id| id.0));
         self.part.kind.push(kind);
         self.part.basis.push(basis as u8);
+        let woken = wakeup.map_or(slice.end, |wakeup| wakeup.at.max(slice.start));
+        self.part.transit_ns.push(u32::try_from(slice.end.since(woken).0).unwrap_or(u32::MAX));
         if let (HoldKind::Work, Some(holder), Some(wakeup), true) = (kind, holder, wakeup, wait.object != 0) {
             let herd = (wait.process.0, thing(wait), holder.0, wakeup.at);
             self.part.woken.push((herd, slice.thread));
@@ -264,7 +268,7 @@ fn thing(wait: &Wait) -> u64 {
     if wait.reason == WaitReason::Park { wait.object & !7 } else { wait.object }
 }
 
-/// The wakeup that ended this slice. Consumes the wakeups up to its end.
+/// The wakeup that ended this slice, as [`Trace::ended_by`] finds it. Consumes the wakeups up to its end.
 fn ending(slice: &Slice, wakeups: &mut &[Wakeup]) -> Option<Wakeup> {
     let mut last = None;
     while let Some((wakeup, rest)) = wakeups.split_first() {
@@ -274,7 +278,7 @@ fn ending(slice: &Slice, wakeups: &mut &[Wakeup]) -> Option<Wakeup> {
         last = Some(*wakeup);
         *wakeups = rest;
     }
-    last.filter(|wakeup| wakeup.at >= slice.start)
+    last.filter(|wakeup| wakeup.at + LEAVING_MAX >= slice.start)
 }
 
 fn without_holder(kind: HoldKind, wakeup: Option<&Wakeup>) -> Basis {

@@ -147,7 +147,7 @@ impl Chains<'_> {
     }
 
     fn waker_of(&self, wait: &Slice) -> Option<Wakeup> {
-        self.trace.wakeups.ending(wait.thread, wait.start, wait.end).copied()
+        self.trace.ended_by(wait).copied()
     }
 
     /// The last wait of `thread` that ended in `since..=at`.

@@ -1,15 +1,16 @@
-//! LOCKS: each lock that somebody waited for, who released it, and where they waited.
+//! LOCKS: each lock that somebody waited for, who had it, what that one did meanwhile, and where they waited.
 
 use holdup_findings::derive::locks::LockUse;
 
-use crate::numbers::{count, duration};
-use crate::terminal::View;
+use crate::numbers::{count, duration, percent, share};
 use crate::terminal::table::{self, Column};
+use crate::terminal::{View, ends};
 use crate::text::{Tint, clean, cut};
 
 pub(super) const SUMMARY: &str = "Locks that threads waited for, the costliest first";
 
 const LOCKS_MAX: usize = 20;
+const NAMES_MAX: usize = 3;
 
 pub(super) fn lines(view: &View) -> Vec<String> {
     let locks = &view.analysis.derived.locks;
@@ -23,12 +24,13 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Column::Figure("waits"),
         Column::Figure("threads"),
         Column::Figure("waited"),
+        Column::Figure("share"),
         Column::Figure("median"),
         Column::Figure("p99"),
         Column::Figure("longest"),
     ];
     let shown = &locks[..locks.len().min(LOCKS_MAX)];
-    let rows: Vec<Vec<String>> = shown.iter().map(row).collect();
+    let rows: Vec<Vec<String>> = shown.iter().map(|lock| row(view, lock)).collect();
     let mut table = table::lines(&columns, &rows, view.style).into_iter();
     lines.extend(table.next());
     for (line, lock) in table.zip(shown) {
@@ -41,12 +43,13 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-fn row(lock: &LockUse) -> Vec<String> {
+fn row(view: &View, lock: &LockUse) -> Vec<String> {
     vec![
         clean(&lock.name),
         count(lock.waits),
         lock.waiters.to_string(),
         duration(lock.wait_ns),
+        percent(share(lock.wait_ns, view.analysis.derived.ledger.total_ns)),
         duration(lock.p50_ns),
         duration(lock.p99_ns),
         duration(lock.max_ns),
@@ -54,16 +57,26 @@ fn row(lock: &LockUse) -> Vec<String> {
 }
 
 fn details(view: &View, lock: &LockUse) -> Vec<String> {
-    let released = lock.releasers.iter().take(3);
-    let released: Vec<String> =
-        released.map(|(thread, times)| format!("{} ×{}", view.thread(*thread), count(*times))).collect();
-    let places = lock.waiting_at.iter().take(3);
-    let places: Vec<String> =
-        places.map(|(function, ns)| format!("{} {}", clean(function), duration(*ns))).collect();
-    [("released by", released), ("waited in", places)]
-        .into_iter()
-        .filter(|(_, names)| !names.is_empty())
-        .map(|(what, names)| format!("    {what} {}", names.join(", ")))
-        .map(|line| view.style.paint(Tint::Faint, &cut(&line, view.style.columns())))
-        .collect()
+    let held = lock.held_by.iter().take(NAMES_MAX).map(|(thread, ns)| match thread {
+        Some(thread) => format!("{} {}", view.thread(*thread), duration(*ns)),
+        None => format!("not known {}", duration(*ns)),
+    });
+    let meanwhile =
+        if lock.ends.is_empty() { String::new() } else { ends::classes(&lock.ends, lock.wait_ns) };
+    [
+        ("held by", held.collect::<Vec<_>>().join(", ")),
+        ("which was", meanwhile),
+        ("running in", functions(&lock.held_in)),
+        ("waited in", functions(&lock.waiting_at)),
+    ]
+    .into_iter()
+    .filter(|(_, names)| !names.is_empty())
+    .map(|(what, names)| format!("    {what} {names}"))
+    .map(|line| view.style.paint(Tint::Faint, &cut(&line, view.style.columns())))
+    .collect()
+}
+
+fn functions(functions: &[(String, u64)]) -> String {
+    let said = functions.iter().take(NAMES_MAX);
+    said.map(|(function, ns)| format!("{} {}", clean(function), duration(*ns))).collect::<Vec<_>>().join(", ")
 }

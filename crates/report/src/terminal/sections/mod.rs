@@ -14,11 +14,13 @@ pub(super) struct Section {
 }
 
 macro_rules! sections {
-    ($($module:ident,)*) => {
+    (@name $module:ident) => { stringify!($module) };
+    (@name $module:ident $name:literal) => { $name };
+    ($($module:ident $(as $name:literal)?,)*) => {
         $(mod $module;)*
 
         pub(super) static ALL: &[Section] = &[$(Section {
-            name: stringify!($module),
+            name: sections!(@name $module $($name)?),
             summary: $module::SUMMARY,
             lines: $module::lines,
         },)*];
@@ -31,6 +33,9 @@ sections! {
     threads,
     cpus,
     locks,
+    waits,
+    critical_path as "critical-path",
+    barriers,
     syscalls,
     sched,
     stacks,
@@ -55,7 +60,8 @@ mod tests {
             .filter(|file| file != "mod.rs")
             .map(|file| file.trim_end_matches(".rs").to_owned())
             .collect();
-        let mut names: Vec<&str> = super::ALL.iter().map(|section| section.name).collect();
+        let mut names: Vec<String> =
+            super::ALL.iter().map(|section| section.name.replace('-', "_")).collect();
         files.sort();
         names.sort();
         assert_eq!(files, names);

@@ -1,41 +1,15 @@
-//! A seeded simulator: a random program on a few CPUs, as events *and the truth*.
-//!
-//! Threads compute, lock, push to and pop from queues (condition variables) and pipes, sleep and read the disk;
-//! others, foreign, take CPUs away. The truth is added up by the simulated scheduler itself, not from the events.
+//! The machine that runs a [`Program`]: a scheduler with time slices, locks, queues, barriers, timers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use holdup_events::event::*;
 use holdup_events::recording::Manifest;
 use holdup_events::{CpuId, Timestamp, WaitReason};
-use holdup_findings::derive::class::{CLASSES, Class};
+use holdup_findings::derive::class::Class;
 
-use crate::random::Random;
+use super::program::{Op, Program};
+use super::{Simulation, Truth};
 use crate::waits::raw_wait;
-
-/// What really happened.
-#[derive(Clone, Debug, Default)]
-pub struct Truth {
-    /// Time by class of each target thread (tid); all running time is `Useful` (ns).
-    pub classes: BTreeMap<u32, [u64; CLASSES]>,
-    /// Time waited for each lock, by its futex address (ns).
-    pub lock_wait_ns: BTreeMap<u64, u64>,
-    /// CPUs of the machine.
-    pub cpus: u32,
-    /// Time of all threads, foreign ones included, on CPUs (ns).
-    pub running_ns: u64,
-}
-
-/// One simulated recording.
-#[derive(Clone, Debug)]
-pub struct Simulation {
-    /// What a perfect source delivers, in order.
-    pub events: Vec<Event>,
-    /// What was recorded where.
-    pub manifest: Manifest,
-    /// What really happened.
-    pub truth: Truth,
-}
 
 const START_NS: u64 = 1_000_000;
 const TGID: u32 = 100;
@@ -43,21 +17,7 @@ const FOREIGN_TGID: u32 = 900;
 const LOCKS: u64 = 0x1000;
 const QUEUES: u64 = 0x2000;
 const PIPES: u64 = 0x3000;
-
-/// What a thread does next.
-#[derive(Clone, Copy, Debug)]
-enum Op {
-    Compute(u64),
-    Lock(usize),
-    Unlock(usize),
-    /// To a queue or pipe.
-    Push(usize),
-    Pop(usize),
-    Sleep(u64),
-    Disk(u64),
-    Spawn,
-    Exit,
-}
+const BARRIERS: u64 = 0x4000;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -73,6 +33,7 @@ struct Thread {
     tid: u32,
     target: bool,
     program: Vec<Op>,
+    laps_left: Option<u32>,
     next_op: usize,
     left_ns: u64,
     state: State,
@@ -96,67 +57,61 @@ struct Gate {
 
 struct Machine {
     now: u64,
-    end: u64,
+    end: Option<u64>,
     quantum: u64,
+    barging: bool,
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
     ready: VecDeque<usize>,
     locks: Vec<Gate>,
     channels: Vec<Gate>,
     pipes_from: usize,
+    barriers: Vec<(u32, Vec<usize>)>,
+    pools: Vec<VecDeque<u64>>,
     events: Vec<Event>,
     truth: Truth,
 }
 
-/// The simulation that a seed names.
-pub fn simulate(seed: u64) -> Simulation {
-    let mut random = Random::new(seed);
-    let mut machine = Machine::new(&mut random);
+/// Runs a program to its end.
+pub fn run(program: &Program) -> Simulation {
+    let mut machine = Machine::new(program);
     machine.begin();
     machine.run();
     machine.finish()
 }
 
 impl Machine {
-    fn new(random: &mut Random) -> Machine {
-        let locks = random.within(1, 4) as usize;
-        let channels = random.within(1, 4) as usize;
-        let targets = random.within(1, 8) as u32;
-        let foreign = random.within(0, 4) as u32;
-        let mut threads = Vec::new();
-        for number in 0..targets + foreign {
-            let target = number < targets;
-            let program = match target {
-                true => program(random, locks, channels, number == 0),
-                false => {
-                    (0..40).flat_map(|_| [compute(random), Op::Sleep(random.within(1, 80_000))]).collect()
-                }
-            };
-            let unborn = target && number > 0 && random.once_in(4);
-            threads.push(Thread {
-                tid: if target { TGID + number } else { FOREIGN_TGID + number },
-                target,
-                program,
-                next_op: 0,
-                left_ns: 0,
-                state: if unborn { State::Unborn } else { State::Queues },
-                since: START_NS,
-                wakes_at: None,
-            });
-        }
-        let cpus = random.within(1, 5);
+    fn new(program: &Program) -> Machine {
+        let thread = |(number, plan): (usize, &super::Plan)| Thread {
+            tid: number as u32 + if plan.target { TGID } else { FOREIGN_TGID },
+            target: plan.target,
+            program: plan.ops.clone(),
+            laps_left: plan.laps,
+            next_op: 0,
+            left_ns: 0,
+            state: if plan.unborn { State::Unborn } else { State::Queues },
+            since: START_NS,
+            wakes_at: None,
+        };
         Machine {
             now: START_NS,
-            end: START_NS + random.within(200_000, 1_500_000),
-            quantum: random.within(5_000, 60_000),
-            threads,
-            cpus: (0..cpus).map(|_| Cpu::default()).collect(),
+            end: program.length_ns.map(|length| START_NS + length),
+            quantum: program.quantum_ns,
+            barging: program.barging,
+            threads: program.threads.iter().enumerate().map(thread).collect(),
+            cpus: (0..program.cpus).map(|_| Cpu::default()).collect(),
             ready: VecDeque::new(),
-            locks: (0..locks).map(|_| Gate::default()).collect(),
-            pipes_from: channels / 2,
-            channels: (0..channels).map(|_| Gate::default()).collect(),
+            locks: (0..program.locks).map(|_| Gate::default()).collect(),
+            pipes_from: program.pipes,
+            channels: program
+                .channels
+                .iter()
+                .map(|items| Gate { items: *items, ..Gate::default() })
+                .collect(),
+            barriers: program.barriers.iter().map(|parties| (*parties, Vec::new())).collect(),
+            pools: program.pools.iter().map(|jobs| jobs.iter().copied().collect()).collect(),
             events: Vec::new(),
-            truth: Truth { cpus: cpus as u32, ..Truth::default() },
+            truth: Truth { cpus: program.cpus, ..Truth::default() },
         }
     }
 
@@ -191,7 +146,8 @@ impl Machine {
             let on_cpu = self.cpus.iter().filter_map(runs_until).min();
             let timer = self.threads.iter().filter_map(|thread| thread.wakes_at).min();
             let Some(next) = on_cpu.into_iter().chain(timer).min() else { return };
-            if next >= self.end {
+            let over = |thread: &Thread| !thread.target || thread.state == State::Dead;
+            if self.end.is_some_and(|end| next >= end) || self.threads.iter().all(over) {
                 return;
             }
             self.advance(next);
@@ -208,6 +164,13 @@ impl Machine {
         for cpu in &self.cpus {
             if let Some(thread) = cpu.runs {
                 self.threads[thread].left_ns -= length;
+            }
+        }
+        for lock in &self.locks {
+            let Some(owner) = lock.owner else { continue };
+            for waiter in &lock.waiters {
+                let pair = (self.threads[*waiter].tid, self.threads[owner].tid);
+                *self.truth.held_ns.entry(pair).or_default() += length;
             }
         }
         self.now = to;
@@ -230,9 +193,7 @@ impl Machine {
     fn step(&mut self, cpu: usize) {
         let Some(index) = self.cpus[cpu].runs else { return };
         while self.threads[index].left_ns == 0 {
-            let thread = &mut self.threads[index];
-            let op = thread.program[thread.next_op];
-            thread.next_op = (thread.next_op + 1) % thread.program.len();
+            let op = self.next_op(index);
             if let Some(outcome) = self.perform(index, op) {
                 return self.leave(cpu, outcome);
             }
@@ -248,21 +209,45 @@ impl Machine {
         }
     }
 
+    /// The operation that a thread has come to.
+    fn next_op(&mut self, index: usize) -> Op {
+        let thread = &mut self.threads[index];
+        if thread.next_op == thread.program.len() {
+            thread.next_op = 0;
+            thread.laps_left = thread.laps_left.map(|laps| laps.saturating_sub(1));
+        }
+        if thread.laps_left == Some(0) {
+            return Op::Exit;
+        }
+        thread.next_op += 1;
+        thread.program[thread.next_op - 1]
+    }
+
     /// Performs an operation of a running thread; tells what becomes of it if it leaves its CPU.
     fn perform(&mut self, index: usize, op: Op) -> Option<Outcome> {
         match op {
-            Op::Compute(ns) => self.threads[index].left_ns = ns,
+            Op::Compute(ns) | Op::Section(_, ns) => self.threads[index].left_ns = ns,
             Op::Lock(lock) => {
                 if self.locks[lock].owner.is_some() {
+                    // Who barges finds out when it runs again whether the lock is still free.
+                    self.threads[index].next_op -= usize::from(self.barging);
                     self.locks[lock].waiters.push_back(index);
                     return self.block(index, WaitReason::Lock, LOCKS + 16 * lock as u64);
                 }
                 self.locks[lock].owner = Some(index);
             }
             Op::Unlock(lock) => {
-                self.locks[lock].owner = self.locks[lock].waiters.pop_front();
-                if let Some(next) = self.locks[lock].owner {
+                let next = self.locks[lock].waiters.pop_front();
+                self.locks[lock].owner = next.filter(|_| !self.barging);
+                if let Some(next) = next {
                     self.wake(next, Some(index), WakeContext::Thread);
+                }
+            }
+            Op::Meet(barrier) => return self.meet(index, barrier),
+            Op::Work(pool) => {
+                if let Some(ns) = self.pools[pool].pop_front() {
+                    self.threads[index].left_ns = ns;
+                    self.threads[index].next_op -= 1;
                 }
             }
             Op::Push(channel) => match self.channels[channel].waiters.pop_front() {
@@ -292,6 +277,18 @@ impl Machine {
                 self.change(index, State::Dead);
                 return Some(Outcome::Dead);
             }
+        }
+        None
+    }
+
+    fn meet(&mut self, index: usize, barrier: usize) -> Option<Outcome> {
+        let (parties, waiters) = &mut self.barriers[barrier];
+        if waiters.len() + 1 < *parties as usize {
+            waiters.push(index);
+            return self.block(index, WaitReason::Barrier, BARRIERS + 16 * barrier as u64);
+        }
+        for waiter in std::mem::take(waiters) {
+            self.wake(waiter, Some(index), WakeContext::Thread);
         }
         None
     }
@@ -328,7 +325,7 @@ impl Machine {
 
     fn wake(&mut self, index: usize, waker: Option<usize>, context: WakeContext) {
         let State::Waits(reason, object) = self.threads[index].state else { return };
-        let futex = matches!(reason, WaitReason::Lock | WaitReason::Park);
+        let futex = matches!(reason, WaitReason::Lock | WaitReason::Park | WaitReason::Barrier);
         if self.threads[index].target {
             let runs_waker = |cpu: &Cpu| waker.is_some() && cpu.runs == waker;
             let cpu = self.cpus.iter().position(runs_waker).unwrap_or(0);
@@ -427,12 +424,12 @@ impl Machine {
     }
 
     fn finish(mut self) -> Simulation {
-        self.now = self.end;
+        self.now = self.end.unwrap_or(self.now);
         for index in 0..self.threads.len() {
             let state = self.threads[index].state;
             self.change(index, state);
         }
-        let mut manifest = Manifest { start_ns: START_NS, end_ns: self.end, ..Manifest::default() };
+        let mut manifest = Manifest { start_ns: START_NS, end_ns: self.now, ..Manifest::default() };
         manifest.host.cpus = self.truth.cpus;
         manifest.host.cpus_allowed = self.truth.cpus;
         Simulation { events: self.events, manifest, truth: self.truth }
@@ -445,55 +442,4 @@ fn tgid(thread: &Thread) -> u32 {
 
 fn name(thread: &Thread) -> String {
     if thread.target { format!("worker{}", thread.tid - TGID) } else { format!("noise{}", thread.tid) }
-}
-
-fn compute(random: &mut Random) -> Op {
-    Op::Compute(random.within(1, 30_000))
-}
-
-/// A random program; it starts over at its end unless it exits. Locks are never nested, so nothing deadlocks.
-fn program(random: &mut Random, locks: usize, channels: usize, spawns: bool) -> Vec<Op> {
-    let mut ops = vec![compute(random)];
-    if spawns {
-        ops.extend([Op::Spawn, compute(random), Op::Spawn]);
-    }
-    for _ in 0..random.within(3, 25) {
-        match random.within(0, 8) {
-            0 | 1 => {
-                let lock = random.within(0, locks as u64) as usize;
-                ops.extend([Op::Lock(lock), compute(random), Op::Unlock(lock)]);
-            }
-            2 => ops.push(Op::Pop(random.within(0, channels as u64) as usize)),
-            3 | 4 => ops.push(Op::Push(random.within(0, channels as u64) as usize)),
-            5 => ops.push(Op::Sleep(random.within(1, 60_000))),
-            6 => ops.push(Op::Disk(random.within(1, 90_000))),
-            _ => {}
-        }
-        ops.push(compute(random));
-    }
-    if random.once_in(5) {
-        ops.push(Op::Exit);
-    }
-    ops
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_names_one_simulation() {
-        let (one, two) = (simulate(7), simulate(7));
-        assert_eq!(one.events, two.events);
-        assert_ne!(one.events, simulate(8).events);
-    }
-
-    #[test]
-    fn cpus_are_never_more_than_full() {
-        for seed in 0..50 {
-            let simulation = simulate(seed);
-            let wall = simulation.manifest.end_ns - simulation.manifest.start_ns;
-            assert!(simulation.truth.running_ns <= wall * u64::from(simulation.truth.cpus), "seed {seed}");
-        }
-    }
 }

@@ -1,0 +1,102 @@
+/*
+ * An order book that several threads read prices from and write trades to.
+ *
+ * Slow: a spin lock guards the whole book, and a trade holds it while the averages over the last trades are made.
+ * With more threads than CPUs, a holder that loses its CPU lets all others spin for a whole time slice.
+ * Fixed (-DFIXED): averages are made from a thread's own trades, outside; the lock is held for a copy.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAPERS = 64, LAST = 256, THREADS_MAX = 64 };
+
+struct paper {
+	double last[LAST];
+	long trades;
+	double average, deviation;
+};
+
+static struct paper book[PAPERS];
+static pthread_spinlock_t book_lock;
+
+struct trader {
+	pthread_t thread;
+	long trades;
+	unsigned long random;
+	double seen;
+};
+
+static unsigned long next_random(unsigned long *state)
+{
+	*state = *state * 6364136223846793005UL + 1442695040888963407UL;
+	return *state >> 33;
+}
+
+/* Mean and spread of the last trades of a paper. */
+static void average(const double *last, long trades, double *mean, double *deviation)
+{
+	long count = trades < LAST ? trades : LAST;
+	double sum = 0, squares = 0;
+
+	for (long i = 0; i < count; i++) {
+		sum += last[i];
+		squares += last[i] * last[i];
+	}
+	*mean = count ? sum / count : 0;
+	*deviation = count ? squares / count - *mean * *mean : 0;
+}
+
+static void trade(struct trader *trader)
+{
+	struct paper *paper = &book[next_random(&trader->random) % PAPERS];
+	double price = 100 + (double)(next_random(&trader->random) % 1000) / 100;
+#ifdef FIXED
+	double last[LAST], mean, deviation;
+	long trades;
+
+	pthread_spin_lock(&book_lock);
+	paper->last[paper->trades++ % LAST] = price;
+	trades = paper->trades;
+	memcpy(last, paper->last, sizeof(last));
+	pthread_spin_unlock(&book_lock);
+	average(last, trades, &mean, &deviation);
+	trader->seen += mean + deviation;
+#else
+	pthread_spin_lock(&book_lock);
+	paper->last[paper->trades++ % LAST] = price;
+	average(paper->last, paper->trades, &paper->average, &paper->deviation);
+	trader->seen += paper->average + paper->deviation;
+	pthread_spin_unlock(&book_lock);
+#endif
+}
+
+static void *run(void *argument)
+{
+	struct trader *trader = argument;
+
+	for (long i = 0; i < trader->trades; i++)
+		trade(trader);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	static struct trader traders[THREADS_MAX];
+	int threads = argc > 1 ? atoi(argv[1]) : 4;
+	long trades = argc > 2 ? atol(argv[2]) : 1000000;
+
+	if (threads < 1 || threads > THREADS_MAX)
+		return 2;
+	pthread_spin_init(&book_lock, PTHREAD_PROCESS_PRIVATE);
+	for (int i = 0; i < threads; i++) {
+		traders[i].trades = trades / threads;
+		traders[i].random = i;
+		pthread_create(&traders[i].thread, NULL, run, &traders[i]);
+	}
+	for (int i = 0; i < threads; i++)
+		pthread_join(traders[i].thread, NULL);
+	printf("progress: %ld trades\n", trades / threads * threads);
+	return 0;
+}

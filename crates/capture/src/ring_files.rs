@@ -1,0 +1,245 @@
+//! Where OCaml 5 programs tell their runtime's events: a file of rings a process, which the program makes when its
+//! environment asks for it.
+//!
+//! [`RingDirectory`] is a private directory for these files, and the environment that names it. What the files say is
+//! decoded elsewhere. A program whose directory is missing aborts: so the directory outlives every program that has
+//! its name in its environment, as far as the recorder knows of them.
+
+use std::ffi::{CString, OsString};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Any value switches the events on.
+const START: &str = "OCAML_RUNTIME_EVENTS_START";
+const DIRECTORY: &str = "OCAML_RUNTIME_EVENTS_DIR";
+const PRESERVE: &str = "OCAML_RUNTIME_EVENTS_PRESERVE";
+/// The runtime's parameters: the first that is set counts.
+const PARAMETERS: [&str; 2] = ["OCAMLRUNPARAM", "CAMLRUNPARAM"];
+
+/// Words of a ring, as a power of two. Larger ones are not worth their memory: rings are read a hundred times a second.
+const RING_LOG2: u32 = 18;
+/// With smaller rings the runtime itself goes wrong (`e=1` never ends).
+const RING_LOG2_MIN: u32 = 12;
+/// Domains that a program may have by default: a ring for each has its place in the file.
+const DOMAINS: u64 = 128;
+/// Files end so.
+const ENDING: &str = "events";
+const PREFIX: &str = "holdup-events-";
+
+/// A directory in memory for the rings of one recording, removed when it is dropped.
+#[derive(Debug)]
+pub struct RingDirectory {
+    path: PathBuf,
+    ring_log2: u32,
+    kept: bool,
+}
+
+impl RingDirectory {
+    /// Makes one where there is room enough.
+    ///
+    /// # Errors
+    /// There is no such place.
+    pub fn make() -> io::Result<RingDirectory> {
+        let places =
+            [Some(PathBuf::from("/dev/shm")), std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)];
+        let mut failure = io::Error::new(io::ErrorKind::StorageFull, "no file system in memory has room");
+        for place in places.into_iter().flatten() {
+            // A ring that finds no room kills its program: what is written at the most must fit four times.
+            let free = free_bytes(&place).unwrap_or(0);
+            let fits = |log2: &u32| (DOMAINS * 8) << log2 <= free / 4;
+            let Some(ring_log2) = (RING_LOG2_MIN..=RING_LOG2).rev().find(fits) else { continue };
+            remove_stale(&place);
+            let path = place.join(format!("{PREFIX}{}", std::process::id()));
+            match make_private(&path) {
+                Ok(()) => return Ok(RingDirectory { path, ring_log2, kept: false }),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// What the program's environment must say, given what it says without. Nothing if its user has switched events on:
+    /// then they go where the user wants them.
+    pub fn environment(&self, current: impl Fn(&str) -> Option<OsString>) -> Vec<(OsString, OsString)> {
+        settings(&self.path, self.ring_log2, current)
+    }
+
+    /// The files that are there: process, as it calls itself, and path; in the order of processes.
+    pub fn files(&self) -> Vec<(u32, PathBuf)> {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut files: Vec<_> =
+            entries.filter_map(|entry| Some((pid_of(&entry.path())?, entry.path()))).collect();
+        files.sort();
+        files
+    }
+
+    /// Programs live on that may start others: the directory stays for them.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for RingDirectory {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// For the user alone; a program started by root may become anybody, and then must find it writable.
+fn make_private(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)?;
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } == 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o1733))?;
+    }
+    Ok(())
+}
+
+/// Directories of recorders that were killed, and whose programs are gone.
+fn remove_stale(place: &Path) {
+    let is_alive = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let recorder = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse().ok());
+        let rings = || fs::read_dir(entry.path()).into_iter().flatten().flatten();
+        let in_use = || rings().any(|ring| pid_of(&ring.path()).is_some_and(is_alive));
+        if recorder.is_some_and(|recorder: u32| !is_alive(recorder)) && !in_use() {
+            // Somebody else's is left alone: it cannot be removed.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn free_bytes(place: &Path) -> Option<u64> {
+    let path = CString::new(place.as_os_str().as_bytes()).ok()?;
+    // SAFETY: reads a C string, writes one struct of plain numbers.
+    unsafe {
+        let mut room: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(path.as_ptr(), &mut room) == 0).then(|| room.f_bavail.saturating_mul(room.f_frsize))
+    }
+}
+
+fn pid_of(path: &Path) -> Option<u32> {
+    if path.extension()? != ENDING {
+        return None;
+    }
+    path.file_stem()?.to_str()?.parse().ok()
+}
+
+fn settings(
+    own: &Path,
+    ring_log2: u32,
+    current: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(OsString, OsString)> {
+    if current(START).is_some() {
+        return Vec::new();
+    }
+    let mut settings: Vec<(OsString, OsString)> = vec![(START.into(), "1".into())];
+    if !current(DIRECTORY).is_some_and(|theirs| Path::new(&theirs).is_dir()) {
+        settings.push((DIRECTORY.into(), own.into()));
+        settings.push((PRESERVE.into(), "1".into()));
+    }
+    let [first, _] = PARAMETERS;
+    let parameters = PARAMETERS.iter().find_map(|name| current(name)).unwrap_or_default();
+    // The last of several counts.
+    let theirs =
+        parameters.to_string_lossy().rsplit(',').find_map(|item| item.strip_prefix("e=")?.parse().ok());
+    if theirs.is_none_or(|log2: u32| log2 < RING_LOG2_MIN) {
+        let mut all = parameters;
+        all.push(if all.is_empty() { "" } else { "," });
+        all.push(format!("e={ring_log2}"));
+        settings.push((first.into(), all));
+    }
+    settings
+}
+
+/// The ring that a process has mapped, wherever its user put it: the process's own number for itself, and the path.
+pub fn mapped(pid: u32) -> Option<(u32, PathBuf)> {
+    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let path = ring_in_maps(&String::from_utf8_lossy(&maps))?;
+    let own_pid = pid_of(&path)?;
+    let below_root = Path::new(&format!("/proc/{pid}/root")).join(path.strip_prefix("/").ok()?);
+    Some((own_pid, below_root))
+}
+
+/// The first file in a `maps` text that is shared, writable and named like a ring.
+pub fn ring_in_maps(maps: &str) -> Option<PathBuf> {
+    let shared = maps.lines().filter(|line| line.split(' ').nth(1) == Some("rw-s"));
+    let mut paths = shared.filter_map(|line| line.find('/').and_then(|at| line.get(at..)));
+    paths.find(|path| pid_of(Path::new(path)).is_some()).map(PathBuf::from)
+}
+
+/// Opens a ring; what is no regular file, or a link to one, is left alone.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(current: &[(&str, &str)]) -> Vec<String> {
+        let get = |name: &str| {
+            current.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+        };
+        let settings = settings(Path::new("/own"), 18, get);
+        settings.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect()
+    }
+
+    #[test]
+    fn the_users_own_parameters_are_kept() {
+        let on = [
+            "OCAML_RUNTIME_EVENTS_START=1",
+            "OCAML_RUNTIME_EVENTS_DIR=/own",
+            "OCAML_RUNTIME_EVENTS_PRESERVE=1",
+        ];
+        let expect = |parameters: &[&str]| [&on[..], parameters].concat();
+        assert_eq!(with(&[]), expect(&["OCAMLRUNPARAM=e=18"]));
+        assert_eq!(with(&[("OCAMLRUNPARAM", "b,s=8M")]), expect(&["OCAMLRUNPARAM=b,s=8M,e=18"]));
+        assert_eq!(with(&[("CAMLRUNPARAM", "b")]), expect(&["OCAMLRUNPARAM=b,e=18"]));
+        assert_eq!(with(&[("OCAMLRUNPARAM", "e=20,b")]), expect(&[]));
+        // With that the program would never begin.
+        assert_eq!(with(&[("OCAMLRUNPARAM", "e=1")]), expect(&["OCAMLRUNPARAM=e=1,e=18"]));
+        assert_eq!(with(&[(DIRECTORY, "/no/such/place")]), expect(&["OCAMLRUNPARAM=e=18"]));
+    }
+
+    #[test]
+    fn who_has_switched_them_on_is_left_alone() {
+        assert!(with(&[(START, "1"), (DIRECTORY, "/no/such/place")]).is_empty());
+        assert_eq!(with(&[(DIRECTORY, "/")]), ["OCAML_RUNTIME_EVENTS_START=1", "OCAMLRUNPARAM=e=18"]);
+    }
+
+    #[test]
+    fn a_mapped_ring_is_found_by_its_name() {
+        let maps = "7f00-7f01 r--p 00000000 00:1 5 /lib/1.events\n\
+                    7f02-7f03 rw-s 00000000 00:1 6 /dev/zero (deleted)\n\
+                    7f04-7f05 rw-s 00000000 00:1 7 /a dir/4711.events\n";
+        assert_eq!(ring_in_maps(maps), Some(PathBuf::from("/a dir/4711.events")));
+        assert_eq!(ring_in_maps("7f00-7f01 rw-s 0 0 0 /x.events\n"), None);
+    }
+
+    #[test]
+    fn it_is_gone_when_it_is_dropped() {
+        let directory = RingDirectory::make().unwrap();
+        let path = directory.path().to_owned();
+        fs::write(path.join("12.events"), "x").unwrap();
+        fs::write(path.join("other"), "x").unwrap();
+        assert_eq!(directory.files(), [(12, path.join("12.events"))]);
+        drop(directory);
+        assert!(!path.exists());
+    }
+}

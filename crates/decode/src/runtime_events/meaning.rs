@@ -1,0 +1,260 @@
+//! Messages → events: names, kinds, and where one life of a domain slot ends and the next begins.
+
+use std::collections::HashMap;
+
+use holdup_events::event::{Tell, Told};
+use holdup_events::tables::SpanKind;
+use holdup_events::{Event, Timestamp};
+
+use super::message::{Kind, Message};
+use super::{Name, Span, Version, tables};
+
+/// Texts of marks are cut to this many bytes.
+const TEXT_MAX: usize = 256;
+/// Distinct texts that are kept to be shared.
+const TEXTS_MAX: usize = 1 << 16;
+
+/// Lifecycle ids.
+const DOMAIN_SPAWN: u16 = 6;
+const LIFECYCLE: [&str; 8] = [
+    "ring_start",
+    "ring_stop",
+    "ring_pause",
+    "ring_resume",
+    "fork_parent",
+    "fork_child",
+    "domain_spawn",
+    "domain_terminate",
+];
+
+/// What is known of one slot.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// A domain lives in it.
+    open: bool,
+    /// Last time told.
+    last: Timestamp,
+}
+
+/// Tells what messages mean.
+pub struct Teller {
+    tgid: u32,
+    version: Version,
+    runtime: Name,
+    slots: Vec<Slot>,
+    phases: HashMap<u16, (Name, SpanKind)>,
+    counters: HashMap<u16, Name>,
+    customs: HashMap<u16, Name>,
+    texts: HashMap<Vec<u8>, Name>,
+    none: Name,
+}
+
+impl Teller {
+    /// Of process `tgid`.
+    pub fn new(tgid: u32, version: Version, slots: usize) -> Teller {
+        Teller {
+            tgid,
+            runtime: format!("ocaml {}", version.text).into(),
+            version,
+            slots: vec![Slot::default(); slots],
+            phases: HashMap::new(),
+            counters: HashMap::new(),
+            customs: HashMap::new(),
+            texts: HashMap::new(),
+            none: "".into(),
+        }
+    }
+
+    /// By which version it understands.
+    pub fn version(&self) -> &Version {
+        &self.version
+    }
+
+    /// The last time that a slot told.
+    pub fn last(&self, slot: u32) -> Timestamp {
+        self.slots.get(slot as usize).map_or(Timestamp(0), |slot| slot.last)
+    }
+
+    /// When it happened, never before what was told before; `None` if it lies outside of `span`.
+    pub fn sane(&mut self, slot: u32, at: u64, span: Span) -> Option<Timestamp> {
+        let slot = self.slots.get_mut(slot as usize)?;
+        let at = Timestamp(at).max(slot.last);
+        if at < span.from || at > span.until {
+            return None;
+        }
+        slot.last = at;
+        Some(at)
+    }
+
+    /// Something that a slot told is missing.
+    pub fn gap(&mut self, slot: u32, sink: &mut dyn FnMut(Event)) {
+        let Some(state) = self.slots.get(slot as usize).filter(|state| state.open) else { return };
+        sink(Event::Tell(Tell {
+            at: state.last,
+            tgid: self.tgid,
+            tid: 0,
+            lane: slot,
+            what: Told::Gap,
+            name: self.none.clone(),
+        }));
+    }
+
+    /// Tells one message of a slot. `names` gives the program's own names.
+    pub fn tell(
+        &mut self,
+        (slot, at): (u32, Timestamp),
+        message: &Message,
+        names: &mut dyn FnMut(u16) -> Option<String>,
+        sink: &mut dyn FnMut(Event),
+    ) {
+        let tgid = self.tgid;
+        let mut put = |what, name| sink(Event::Tell(Tell { at, tgid, tid: 0, lane: slot, what, name }));
+        let spawned = message.kind == Kind::Lifecycle && message.id == DOMAIN_SPAWN;
+        let Some(state) = self.slots.get_mut(slot as usize) else { return };
+        let was_open = std::mem::replace(&mut state.open, true);
+        // What is told between the end of one domain and the next is the end of the first one's work.
+        if spawned && was_open {
+            put(Told::LaneEnd, self.none.clone());
+        }
+        if spawned || !was_open {
+            put(Told::LaneStart, self.runtime.clone());
+        }
+        let value = message.payload.first().copied().unwrap_or(0);
+        let user_kind = |name: &str| match name {
+            "eio.suspend_domain" => SpanKind::Idle,
+            _ => SpanKind::User,
+        };
+        match message.kind {
+            Kind::Lifecycle => {
+                let name = LIFECYCLE.get(usize::from(message.id)).copied().unwrap_or("lifecycle");
+                put(Told::Mark { value, text: self.none.clone() }, self.text(name.as_bytes()));
+            }
+            Kind::Begin => {
+                let (name, kind) = self.phase(message.id);
+                put(Told::Begin(kind), name);
+            }
+            Kind::End => put(Told::End, self.phase(message.id).0),
+            Kind::Counter => put(Told::Counter(value), self.counter(message.id)),
+            Kind::UserUnit => {
+                put(Told::Mark { value: 0, text: self.none.clone() }, self.custom(message.id, names));
+            }
+            Kind::UserInt => {
+                put(Told::Mark { value, text: self.none.clone() }, self.custom(message.id, names));
+            }
+            Kind::UserBegin => {
+                let name = self.custom(message.id, names);
+                put(Told::Begin(user_kind(&name)), name);
+            }
+            Kind::UserEnd => put(Told::End, self.custom(message.id, names)),
+            Kind::UserBytes => {
+                let name = self.custom(message.id, names);
+                let (value, text) = value_and_text(&name, &bytes_of(message.payload));
+                put(Told::Mark { value, text: self.text(&text) }, name);
+            }
+            Kind::Other => {}
+        }
+    }
+
+    fn phase(&mut self, id: u16) -> (Name, SpanKind) {
+        let numbering = self.version.numbering;
+        let known = self.phases.entry(id).or_insert_with(|| match tables::phase(numbering, id) {
+            Some(name) => (name.into(), tables::phase_kind(name)),
+            None => (format!("phase_{id}").into(), SpanKind::GcWork),
+        });
+        known.clone()
+    }
+
+    fn counter(&mut self, id: u16) -> Name {
+        let known = self.counters.entry(id).or_insert_with(|| match tables::counter(id) {
+            Some(name) => name.into(),
+            None => format!("counter_{id}").into(),
+        });
+        known.clone()
+    }
+
+    /// A name is written before it is used, but not always seen as soon.
+    fn custom(&mut self, id: u16, names: &mut dyn FnMut(u16) -> Option<String>) -> Name {
+        if let Some(name) = self.customs.get(&id) {
+            return name.clone();
+        }
+        match names(id) {
+            Some(name) => {
+                let name: Name = name.into();
+                self.customs.insert(id, name.clone());
+                name
+            }
+            None => format!("user_{id}").into(),
+        }
+    }
+
+    fn text(&mut self, bytes: &[u8]) -> Name {
+        let bytes = bytes.get(..TEXT_MAX).unwrap_or(bytes);
+        if let Some(text) = self.texts.get(bytes) {
+            return text.clone();
+        }
+        let clean: String =
+            String::from_utf8_lossy(bytes).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let text: Name = clean.into();
+        if self.texts.len() < TEXTS_MAX {
+            self.texts.insert(bytes.to_vec(), text.clone());
+        }
+        text
+    }
+}
+
+/// The bytes in a payload: the last one says how many of the last word are not used.
+fn bytes_of(payload: &[u64]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = payload.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let unused = bytes.last().map_or(0, |last| usize::from(*last) + 1);
+    bytes.truncate(bytes.len().saturating_sub(unused));
+    bytes
+}
+
+/// What Eio puts into events with bytes: the number of the thing, then its kind, its owner or a text.
+fn value_and_text(name: &str, bytes: &[u8]) -> (u64, Vec<u8>) {
+    let numbered = ["eio.create_obj", "eio.create_cc", "eio.create_fiber", "eio.name", "eio.error"];
+    let Some((number, rest)) = bytes.split_first_chunk::<8>().filter(|_| numbered.contains(&name)) else {
+        return (0, bytes.to_vec());
+    };
+    let kind = |kinds: &[(u8, &str)]| {
+        let code = rest.first().copied().unwrap_or(0);
+        let known = kinds.iter().find(|(known, _)| *known == code);
+        known.map_or_else(|| code.to_string(), |(_, name)| (*name).to_owned()).into_bytes()
+    };
+    let text = match name {
+        "eio.create_obj" => kind(&[(15, "promise"), (16, "semaphore"), (18, "stream"), (19, "mutex")]),
+        "eio.create_cc" => kind(&[(3, "switch"), (4, "protect"), (5, "sub"), (6, "root"), (7, "any")]),
+        "eio.create_fiber" => {
+            let owner = rest.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes));
+            format!("in {owner}").into_bytes()
+        }
+        _ => rest.to_vec(),
+    };
+    (u64::from_le_bytes(*number), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_end_where_their_last_one_says() {
+        let payload = |bytes: &[u8]| -> Vec<u64> {
+            bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()
+        };
+        assert_eq!(bytes_of(&payload(b"hello\0\0\x02")), b"hello");
+        assert_eq!(bytes_of(&payload(b"1234567\0")), b"1234567");
+        assert_eq!(bytes_of(&payload(b"\0\0\0\0\0\0\0\x07")), b"");
+        assert_eq!(bytes_of(&payload(b"\0\0\0\0\0\0\0\xff")), b"");
+        assert_eq!(bytes_of(&[]), b"");
+    }
+
+    #[test]
+    fn things_of_eio_have_numbers_and_kinds() {
+        let bytes = |rest: &[u8]| [&7u64.to_le_bytes()[..], rest].concat();
+        assert_eq!(value_and_text("eio.create_obj", &bytes(&[19])), (7, b"mutex".to_vec()));
+        assert_eq!(value_and_text("eio.name", &bytes(b"main")), (7, b"main".to_vec()));
+        assert_eq!(value_and_text("eio.create_fiber", &bytes(&3u64.to_le_bytes())), (7, b"in 3".to_vec()));
+        assert_eq!(value_and_text("eio.log", b"text"), (0, b"text".to_vec()));
+    }
+}

@@ -1,0 +1,382 @@
+//! What collections cost, as the runtimes themselves told it, laid over what the scheduler saw.
+//!
+//! A span says that a thread was in a phase, not that it worked there: it may have waited at a barrier, running or
+//! blocked, or for a CPU. Spans and slices together tell these apart exactly; the retry loop of threads that want to
+//! stop the others while somebody else does is in no span, and is sampled.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::{SpanKind, SpanRow, ThreadState};
+use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
+
+use super::class::Class;
+use super::on_cpu::SampleClasses;
+use super::phases::{self, Phase};
+use super::split::share_error;
+
+/// Spans with less between them are one pause to the program (ns): it gets nothing done there.
+const GAP_NS: u64 = 2_000;
+/// Pauses that are shown one by one.
+const SLOWEST_MAX: usize = 16;
+/// Bounds of the histogram's bins (ns); the last bin has no end.
+pub const BINS_NS: [u64; 6] = [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, u64::MAX];
+
+/// The account of all lanes that told of collections.
+#[derive(Clone, Debug, Default)]
+pub struct Gc {
+    /// Lane by lane, in the order of the trace.
+    pub lanes: Vec<LaneGc>,
+    /// Their sums.
+    pub all: GcTimes,
+    /// Sum of the lanes' lives (ns).
+    pub life_ns: u64,
+    /// Collections of the young generation in all, each counted once however many threads took part.
+    pub minor: u64,
+    /// Cycles of the old generation that were completed.
+    pub major: u64,
+    /// Pauses as the program felt them.
+    pub pauses: Pauses,
+    /// The longest of them.
+    pub slowest: Vec<Pause>,
+    /// Things told, and how many of them are matched to a thread.
+    pub events: u64,
+    /// See `events`.
+    pub matched: u64,
+}
+
+/// Time in collections, by what the thread did there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GcTimes {
+    /// Ran in the collector's work, or the runtime's own around it (ns, exact).
+    pub work_ns: u64,
+    /// Ran at a barrier: waited for others without sleeping (ns, exact).
+    pub wait_running_ns: u64,
+    /// Slept at a barrier (ns, exact).
+    pub wait_blocked_ns: u64,
+    /// Could have gone on, but had no CPU (ns, exact).
+    pub queue_ns: u64,
+    /// Slept elsewhere in a collection, or what it did is not known (ns).
+    pub other_ns: u64,
+    /// Ran in a loop that only retries, outside of any span (ns, sampled).
+    pub spin_ns: u64,
+    /// One standard error of `spin_ns`.
+    pub spin_error_ns: u64,
+}
+
+impl GcTimes {
+    /// All of it but the retry loop: what the spans cover (ns).
+    pub fn told_ns(&self) -> u64 {
+        self.work_ns + self.wait_running_ns + self.wait_blocked_ns + self.queue_ns + self.other_ns
+    }
+
+    /// What collections cost in all (ns).
+    pub fn cost_ns(&self) -> u64 {
+        self.told_ns() + self.spin_ns
+    }
+
+    fn add(&mut self, other: &GcTimes) {
+        self.work_ns += other.work_ns;
+        self.wait_running_ns += other.wait_running_ns;
+        self.wait_blocked_ns += other.wait_blocked_ns;
+        self.queue_ns += other.queue_ns;
+        self.other_ns += other.other_ns;
+        self.spin_ns += other.spin_ns;
+        let squares = (self.spin_error_ns as f64).powi(2) + (other.spin_error_ns as f64).powi(2);
+        self.spin_error_ns = squares.sqrt().round() as u64;
+    }
+}
+
+/// One lane's account.
+#[derive(Clone, Debug, Default)]
+pub struct LaneGc {
+    /// Row of [`Trace::lanes`].
+    pub lane: u32,
+    /// The runtime, with its version.
+    pub runtime: String,
+    /// Its number there.
+    pub number: u32,
+    /// Whose.
+    pub process: ProcessId,
+    /// From the first to the last thing told (ns).
+    pub life_ns: u64,
+    /// Its threads.
+    pub threads: Vec<ThreadId>,
+    /// Where the time went, by the threads that the program's code runs on.
+    pub times: GcTimes,
+    /// The same of a thread that answers for the lane while it is blocked in a call: no code of the program waits.
+    pub answered: GcTimes,
+    /// Collections of the young generation that it took part in.
+    pub minor: u64,
+    /// Bytes allocated in the young generation.
+    pub allocated_bytes: u64,
+    /// Bytes of these that survived.
+    pub promoted_bytes: u64,
+    /// Greatest size of the old generation that it told (bytes); 0 not told.
+    pub heap_bytes: u64,
+    /// Its pauses.
+    pub pauses: Pauses,
+}
+
+/// Pauses, counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pauses {
+    /// How many.
+    pub count: u64,
+    /// All of them (ns).
+    pub total_ns: u64,
+    /// Half are no longer (ns).
+    pub p50_ns: u64,
+    /// 90 of 100 are no longer (ns).
+    pub p90_ns: u64,
+    /// 99 of 100 are no longer (ns).
+    pub p99_ns: u64,
+    /// 999 of 1000 are no longer (ns).
+    pub p999_ns: u64,
+    /// The longest (ns).
+    pub max_ns: u64,
+    /// How many are shorter than each of [`BINS_NS`], and not in a bin before.
+    pub bins: [u64; BINS_NS.len()],
+}
+
+impl Pauses {
+    fn of(mut lengths: Vec<u64>) -> Pauses {
+        lengths.sort();
+        let at = |share: f64| {
+            let place = (lengths.len() as f64 * share).ceil() as usize;
+            lengths.get(place.saturating_sub(1)).copied().unwrap_or(0)
+        };
+        let mut bins = [0; BINS_NS.len()];
+        for length in &lengths {
+            let bin = BINS_NS.partition_point(|bound| bound <= length).min(BINS_NS.len() - 1);
+            bins[bin] += 1;
+        }
+        Pauses {
+            count: lengths.len() as u64,
+            total_ns: lengths.iter().sum(),
+            p50_ns: at(0.5),
+            p90_ns: at(0.9),
+            p99_ns: at(0.99),
+            p999_ns: at(0.999),
+            max_ns: lengths.last().copied().unwrap_or(0),
+            bins,
+        }
+    }
+}
+
+/// One pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Which thread stood still.
+    pub thread: ThreadId,
+    /// Row of [`Trace::lanes`].
+    pub lane: u32,
+    /// From when.
+    pub start: Timestamp,
+    /// To when.
+    pub end: Timestamp,
+    /// Name of the phase that took most of it.
+    pub mostly: String,
+    /// How long that one took (ns).
+    pub mostly_ns: u64,
+    /// Time of it that the thread ran (ns).
+    pub ran_ns: u64,
+}
+
+/// Derives the account.
+pub fn derive(trace: &Trace, class_of: &SampleClasses) -> Gc {
+    let mut told: BTreeMap<u32, BTreeMap<ThreadId, Vec<SpanRow>>> = BTreeMap::new();
+    for span in trace.spans.rows() {
+        if phases::is_collectors(trace.told_name(span.name).kind) {
+            told.entry(span.lane).or_default().entry(span.thread).or_default().push(*span);
+        }
+    }
+    let mut gc = Gc::default();
+    let mut pauses = Vec::new();
+    for (lane, threads) in told {
+        gc.lanes.extend(lane_account(trace, lane, &threads, &mut pauses));
+    }
+    add_counters(trace, &mut gc.lanes);
+    for lane in &mut gc.lanes {
+        add_spin(trace, class_of, lane);
+        gc.life_ns += lane.life_ns;
+        gc.all.add(&lane.times);
+        let row = &trace.lanes[lane.lane as usize];
+        gc.events += row.events;
+        gc.matched += row.matched;
+    }
+    (gc.minor, gc.major) = collections(trace);
+    gc.pauses = Pauses::of(pauses.iter().map(|pause| pause.end.since(pause.start).0).collect());
+    pauses.sort_by_key(|pause| (std::cmp::Reverse(pause.end.since(pause.start)), pause.start, pause.thread));
+    pauses.truncate(SLOWEST_MAX);
+    for pause in &mut pauses {
+        describe(trace, pause);
+    }
+    gc.slowest = pauses;
+    gc
+}
+
+fn lane_account(
+    trace: &Trace,
+    lane: u32,
+    threads: &BTreeMap<ThreadId, Vec<SpanRow>>,
+    pauses: &mut Vec<Pause>,
+) -> Option<LaneGc> {
+    let row = trace.lanes.get(lane as usize)?;
+    let mut account = LaneGc {
+        lane,
+        runtime: row.runtime.clone(),
+        number: row.number,
+        process: row.process,
+        life_ns: row.end.since(row.start).0,
+        threads: threads.keys().copied().collect(),
+        ..LaneGc::default()
+    };
+    let mut lengths = Vec::new();
+    for (thread, spans) in threads {
+        let times = over_slices(trace, *thread, &phases::flat(trace, spans));
+        account.minor += spans.iter().filter(|span| trace.told_name(span.name).text == "minor").count() as u64;
+        if answers_only(trace, lane, *thread, spans) {
+            account.answered.add(&times);
+            continue;
+        }
+        account.times.add(&times);
+        for (start, end) in phases::joined(spans, GAP_NS) {
+            lengths.push(end.since(start).0);
+            let pause = Pause { thread: *thread, lane, start, end, mostly: String::new(), mostly_ns: 0, ran_ns: 0 };
+            pauses.push(pause);
+        }
+    }
+    account.pauses = Pauses::of(lengths);
+    Some(account)
+}
+
+/// A thread that speaks for its lane only to answer others: it never asks them to stop, and is not the one that the
+/// lane began on.
+fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -> bool {
+    let name = |row: u32| trace.told_name(row).text.as_str();
+    let from = trace.marks.partition_point(|mark| mark.thread < thread);
+    let marks = trace.marks[from..].iter().take_while(|mark| mark.thread == thread);
+    let began = marks.filter(|mark| mark.lane == lane).any(|mark| {
+        matches!(name(mark.name), "ring_start" | "domain_spawn" | "fork_child")
+    });
+    let mut outer_end = Timestamp(0);
+    let mut outer = spans.iter().filter(|span| {
+        let is_outer = span.start >= outer_end;
+        outer_end = outer_end.max(span.end);
+        is_outer
+    });
+    !began && outer.all(|span| name(span.name) == "stw_handler")
+}
+
+/// What a thread did in its phases.
+fn over_slices(trace: &Trace, thread: ThreadId, phases: &[Phase]) -> GcTimes {
+    let mut times = GcTimes::default();
+    let mut rest = phases;
+    for slice in trace.slices.of(thread) {
+        while let Some((phase, behind)) = rest.split_first() {
+            if phase.start >= slice.end {
+                break;
+            }
+            let ns = phase.end.min(slice.end).since(phase.start.max(slice.start)).0;
+            let place = match (slice.state, phase.kind) {
+                (ThreadState::Running, SpanKind::GcWait) => &mut times.wait_running_ns,
+                (ThreadState::Running, _) => &mut times.work_ns,
+                (ThreadState::Blocked, SpanKind::GcWait) => &mut times.wait_blocked_ns,
+                (state, _) if state.waits_for_cpu() => &mut times.queue_ns,
+                _ => &mut times.other_ns,
+            };
+            *place += ns;
+            if phase.end > slice.end {
+                break;
+            }
+            rest = behind;
+        }
+    }
+    times
+}
+
+/// Sums of what lanes counted.
+fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
+    let places: BTreeMap<u32, usize> = lanes.iter().enumerate().map(|(place, lane)| (lane.lane, place)).collect();
+    for row in &trace.counters {
+        let Some(lane) = places.get(&row.lane).and_then(|place| lanes.get_mut(*place)) else { continue };
+        match trace.told_name(row.name).text.as_str() {
+            "minor_allocated" => lane.allocated_bytes = lane.allocated_bytes.saturating_add(row.value),
+            "minor_promoted" => lane.promoted_bytes = lane.promoted_bytes.saturating_add(row.value),
+            "major_heap_words" | "major_heap_pool_words" => {
+                lane.heap_bytes = lane.heap_bytes.max(row.value.saturating_mul(8));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Running time outside of the spans, by the samples that are in a loop that only waits.
+fn add_spin(trace: &Trace, class_of: &SampleClasses, lane: &mut LaneGc) {
+    for thread in &lane.threads {
+        let phases = phases::flat(trace, &phases::collectors(trace, *thread));
+        let told = over_slices(trace, *thread, &phases);
+        let running = trace.slices.of(*thread).filter(|slice| slice.state == ThreadState::Running);
+        let ran: u64 = running.map(|slice| slice.duration().0).sum();
+        let outside = ran.saturating_sub(told.work_ns + told.wait_running_ns);
+        let (mut spun, mut all) = (0, 0);
+        let from = trace.samples.partition_point(|sample| sample.thread < *thread);
+        for sample in trace.samples[from..].iter().take_while(|sample| sample.thread == *thread) {
+            if covers(&phases, sample.at) {
+                continue;
+            }
+            all += 1;
+            spun += u64::from(class_of.of(sample) == Class::Spin);
+        }
+        if spun > 0 {
+            let share = spun as f64 / all as f64;
+            lane.times.add(&GcTimes {
+                spin_ns: (outside as f64 * share).round() as u64,
+                spin_error_ns: (outside as f64 * share_error(spun, all)).round() as u64,
+                ..GcTimes::default()
+            });
+        }
+    }
+}
+
+/// Whether a phase holds at that moment.
+pub fn covers(phases: &[Phase], at: Timestamp) -> bool {
+    let behind = phases.partition_point(|phase| phase.start <= at);
+    behind.checked_sub(1).and_then(|place| phases.get(place)).is_some_and(|phase| at < phase.end)
+}
+
+/// Collections, each counted at the thread that led it: of the young generation, and whole cycles of the old one.
+fn collections(trace: &Trace) -> (u64, u64) {
+    let (mut minor, mut major) = (0, 0);
+    let mut leads_until: Option<(ThreadId, Timestamp)> = None;
+    for span in trace.spans.rows() {
+        match trace.told_name(span.name).text.as_str() {
+            "stw_leader" => leads_until = Some((span.thread, span.end)),
+            name @ ("minor" | "major_gc_cycle_domains") => {
+                if leads_until.is_some_and(|(thread, end)| thread == span.thread && span.start < end) {
+                    *(if name == "minor" { &mut minor } else { &mut major }) += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    (minor, major)
+}
+
+/// Which phase took most of a pause, and how much of it the thread ran.
+fn describe(trace: &Trace, pause: &mut Pause) {
+    let spans: Vec<SpanRow> = phases::collectors(trace, pause.thread)
+        .into_iter()
+        .filter(|span| span.start >= pause.start && span.end <= pause.end)
+        .collect();
+    let mut by_name: BTreeMap<u32, u64> = BTreeMap::new();
+    for phase in phases::flat(trace, &spans) {
+        *by_name.entry(phase.name).or_default() += phase.end.since(phase.start).0;
+    }
+    if let Some((name, ns)) = by_name.into_iter().max_by_key(|(name, ns)| (*ns, std::cmp::Reverse(*name))) {
+        pause.mostly = trace.told_name(name).text.clone();
+        pause.mostly_ns = ns;
+    }
+    let within = trace.slices.of(pause.thread).filter(|slice| slice.state == ThreadState::Running);
+    pause.ran_ns = within.map(|slice| slice.end.min(pause.end).since(slice.start.max(pause.start)).0).sum();
+}

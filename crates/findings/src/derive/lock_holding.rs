@@ -1,0 +1,316 @@
+//! What those who held the contended locks did while others waited for them: ran, were off the CPU, slept, waited
+//! for another lock; and how long it took from a release until the next holder ran. It judges nothing.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::Slice;
+use holdup_events::{CpuId, ThreadId, Timestamp, Trace};
+
+use super::holders::meanwhile::{self, Activity};
+use super::holders::{HoldKind, Holders, Tenure};
+use super::locks::{LockIndex, LockUse};
+use super::parallel;
+use crate::charge::Charge;
+
+/// What a holder does while others wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holding {
+    /// It runs.
+    Runs,
+    /// It was given the lock, and is on its way to a CPU.
+    Arrives,
+    /// It lost its CPU, or waits for one after a wait of its own.
+    Queues,
+    /// It may not run: its group's quota is used up.
+    Throttled,
+    /// It waits for the lock of that number.
+    Lock(u32),
+    /// It waits for something else.
+    Waits(HoldKind),
+    /// Not known.
+    Unknown,
+}
+
+/// A stretch of time in which a holder did one thing while others waited.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// From when.
+    pub from: Timestamp,
+    /// To when.
+    pub to: Timestamp,
+    /// Who held the lock.
+    pub holder: ThreadId,
+    /// What it did.
+    pub holding: Holding,
+    /// The CPU that it waited for, if it queued.
+    pub cpu: CpuId,
+    /// What the waiters waited in all (thread-ns).
+    pub waiting_ns: u64,
+}
+
+/// One lock.
+#[derive(Clone, Debug, Default)]
+pub struct LockHolding {
+    /// Its number in the [`LockIndex`].
+    pub lock: u32,
+    /// What threads waited for it (ns).
+    pub waiting_ns: u64,
+    /// When somebody waited for it (ns of wall time).
+    pub contended_ns: u64,
+    /// How often it was released to a waiter.
+    pub releases: u64,
+    /// While somebody waited, the holder ran: what was waited (thread-ns).
+    pub run_waiting_ns: u64,
+    /// All other stretches in which somebody waited and the holder is known, in time order.
+    pub stretches: Vec<Stretch>,
+}
+
+impl LockHolding {
+    /// Waiting in stretches that `matches` (thread-ns).
+    pub fn waiting_while(&self, matches: impl Fn(Holding) -> bool) -> u64 {
+        self.stretches.iter().filter(|one| matches(one.holding)).map(|one| one.waiting_ns).sum()
+    }
+
+    /// Wall time of stretches that `matches` (ns).
+    pub fn wall_while(&self, matches: impl Fn(Holding) -> bool) -> u64 {
+        self.stretches.iter().filter(|one| matches(one.holding)).map(|one| one.to.since(one.from).0).sum()
+    }
+
+    /// The holders in stretches that `matches`, by what others waited (ns), the most first.
+    pub fn holders_while(&self, matches: impl Fn(Holding) -> bool) -> Vec<(ThreadId, u64)> {
+        let mut sums: BTreeMap<ThreadId, u64> = BTreeMap::new();
+        for one in self.stretches.iter().filter(|one| matches(one.holding)) {
+            *sums.entry(one.holder).or_default() += one.waiting_ns;
+        }
+        let mut ranked: Vec<(ThreadId, u64)> = sums.into_iter().collect();
+        ranked.sort_by_key(|(thread, ns)| (std::cmp::Reverse(*ns), *thread));
+        ranked
+    }
+}
+
+/// Locks that are looked into; those behind them hold nobody up for long.
+const LOCKS_MAX: usize = 32;
+
+/// The locks that cost most, by number.
+pub fn derive_worst(trace: &Trace, locks: (&LockIndex, &Holders), uses: &[LockUse]) -> Vec<LockHolding> {
+    let number = |lock: &LockUse| {
+        let place = locks.0.locks.iter().position(|key| *key == (lock.process, lock.object, lock.reason));
+        place.map(|place| place as u32)
+    };
+    let mut wanted: Vec<u32> = uses.iter().take(LOCKS_MAX).filter_map(number).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    derive(trace, locks, &wanted)
+}
+
+/// Waits for each of `wanted` (ascending numbers of locks), and what their holders did.
+pub fn derive(trace: &Trace, (locks, holders): (&LockIndex, &Holders), wanted: &[u32]) -> Vec<LockHolding> {
+    let waits = waits_of(trace, locks, wanted);
+    parallel::map(wanted.len(), |index| {
+        let tenures = holders.tenures.of(wanted[index]);
+        let mut walk = Walk {
+            trace,
+            locks,
+            holders,
+            waiting: Waiting::new(&waits[index]),
+            sums: LockHolding {
+                lock: wanted[index],
+                releases: tenures.len() as u64,
+                ..LockHolding::default()
+            },
+        };
+        let Some(first) = walk.waiting.starts.first().copied() else { return walk.sums };
+        let last = walk.waiting.ends.last().copied().unwrap_or(first);
+        walk.waiting.at = first;
+        for held in holders.tenures.over(wanted[index], first, last) {
+            let heir = heir_at(tenures, held.from);
+            walk.tenure(held.holder, heir, (held.from, held.to));
+        }
+        walk.sums
+    })
+}
+
+/// The waits for the lock of which at least `share_min` was in stretches that `matches`, and what holders did there.
+pub fn charge(
+    trace: &Trace,
+    (locks, holding): (&LockIndex, &LockHolding),
+    share_min: f64,
+    matches: impl Fn(Holding) -> bool,
+) -> Charged {
+    let spans: Vec<(Timestamp, Timestamp)> =
+        holding.stretches.iter().filter(|one| matches(one.holding)).map(|one| (one.from, one.to)).collect();
+    let mut before = vec![0];
+    for (from, to) in &spans {
+        before.push(before[before.len() - 1] + to.since(*from).0);
+    }
+    let until = |at: Timestamp| {
+        let behind = spans.partition_point(|(from, _)| *from < at);
+        let cut = behind.checked_sub(1).map_or(0, |last| spans[last].1.since(at.min(spans[last].1)).0);
+        before[behind] - cut
+    };
+    let inside = |slice: &Slice| until(slice.end) - until(slice.start);
+    let waits = Charge::of(trace, |slice| {
+        locks.of(slice.wait) == Some(holding.lock)
+            && inside(slice) as f64 >= share_min * slice.duration().0.max(1) as f64
+    });
+    Charged { waits, held: of_holders(trace, holding, &matches) }
+}
+
+/// What such stretches cost whom.
+#[derive(Clone, Debug, Default)]
+pub struct Charged {
+    /// The waits for the lock.
+    pub waits: Charge,
+    /// What the holders did meanwhile.
+    pub held: Charge,
+}
+
+impl Charged {
+    /// All of it.
+    pub fn both(self, trace: &Trace) -> Charge {
+        self.waits.and(trace, &self.held)
+    }
+}
+
+/// The slices of the holders themselves in stretches that `matches`.
+fn of_holders(trace: &Trace, holding: &LockHolding, matches: &impl Fn(Holding) -> bool) -> Charge {
+    let mut rows: BTreeMap<ThreadId, Vec<usize>> = BTreeMap::new();
+    for one in holding.stretches.iter().filter(|one| matches(one.holding)) {
+        if let Some(row) = trace.slices.covering(one.holder, one.from) {
+            rows.entry(one.holder).or_default().push(row);
+        }
+    }
+    Charge::of_rows(trace, |thread, take| {
+        rows.get(&thread).into_iter().flatten().for_each(|row| take(*row));
+    })
+}
+
+/// Who was woken by the release at `at`.
+fn heir_at(tenures: &[Tenure], at: Timestamp) -> Option<ThreadId> {
+    let place = tenures.binary_search_by_key(&at, |tenure| tenure.until).ok()?;
+    Some(tenures[place].heir)
+}
+
+/// The waits for each wanted lock: when they began, and when they ended.
+fn waits_of(trace: &Trace, locks: &LockIndex, wanted: &[u32]) -> Vec<Vec<(Timestamp, Timestamp)>> {
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let mut waits: Vec<Vec<(Timestamp, Timestamp)>> = vec![Vec::new(); wanted.len()];
+        let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
+        for slice in targets.flat_map(|thread| trace.slices.of(thread)) {
+            let place = locks.of(slice.wait).and_then(|lock| wanted.binary_search(&lock).ok());
+            if let (Some(place), true) = (place, slice.state == holdup_events::tables::ThreadState::Blocked) {
+                waits[place].push((slice.start, slice.end));
+            }
+        }
+        waits
+    });
+    let mut all: Vec<Vec<(Timestamp, Timestamp)>> = vec![Vec::new(); wanted.len()];
+    for part in parts {
+        for (sum, waits) in all.iter_mut().zip(part) {
+            sum.extend(waits);
+        }
+    }
+    all
+}
+
+/// How many wait, over time.
+struct Waiting {
+    starts: Vec<Timestamp>,
+    ends: Vec<Timestamp>,
+    begun: usize,
+    ended: usize,
+    at: Timestamp,
+}
+
+impl Waiting {
+    fn new(waits: &[(Timestamp, Timestamp)]) -> Waiting {
+        let mut starts: Vec<Timestamp> = waits.iter().map(|(start, _)| *start).collect();
+        let mut ends: Vec<Timestamp> = waits.iter().map(|(_, end)| *end).collect();
+        starts.sort_unstable();
+        ends.sort_unstable();
+        Waiting { starts, ends, begun: 0, ended: 0, at: Timestamp(0) }
+    }
+
+    /// From where it stands to `to`: what was waited (thread-ns), and for how long somebody waited (ns).
+    fn advance(&mut self, to: Timestamp) -> (u64, u64) {
+        let (mut waited, mut contended) = (0, 0);
+        while self.at < to {
+            let change = |times: &[Timestamp], next: usize| times.get(next).copied().unwrap_or(to);
+            while self.starts.get(self.begun).is_some_and(|start| *start <= self.at) {
+                self.begun += 1;
+            }
+            while self.ends.get(self.ended).is_some_and(|end| *end <= self.at) {
+                self.ended += 1;
+            }
+            let next = change(&self.starts, self.begun).min(change(&self.ends, self.ended)).min(to);
+            let length = next.since(self.at).0;
+            let count = self.begun.saturating_sub(self.ended) as u64;
+            waited += length * count;
+            contended += if count > 0 { length } else { 0 };
+            self.at = next;
+        }
+        (waited, contended)
+    }
+}
+
+/// The walk over one lock's tenures.
+struct Walk<'a> {
+    trace: &'a Trace,
+    locks: &'a LockIndex,
+    holders: &'a Holders,
+    waiting: Waiting,
+    sums: LockHolding,
+}
+
+impl Walk<'_> {
+    fn tenure(
+        &mut self,
+        holder: Option<ThreadId>,
+        heir: Option<ThreadId>,
+        (from, to): (Timestamp, Timestamp),
+    ) {
+        let Some(holder) = holder else {
+            let (waited, contended) = self.waiting.advance(to);
+            self.sums.waiting_ns += waited;
+            self.sums.contended_ns += contended;
+            return;
+        };
+        let mut arriving = heir == Some(holder);
+        for piece in meanwhile::between((self.trace, self.holders), holder, from, to) {
+            let (waiting_ns, contended) = self.waiting.advance(piece.to);
+            self.sums.waiting_ns += waiting_ns;
+            self.sums.contended_ns += contended;
+            let mut cpu = CpuId::NONE;
+            let holding = match piece.activity {
+                Activity::Runs(_) => Holding::Runs,
+                Activity::Queues { .. } if arriving => Holding::Arrives,
+                Activity::Queues { cpu: wanted, .. } => {
+                    cpu = wanted;
+                    Holding::Queues
+                }
+                Activity::Throttled => Holding::Throttled,
+                Activity::Waits(hold) => self.waits_for(hold.kind, arriving, piece.slice),
+                _ => Holding::Unknown,
+            };
+            arriving &= holding != Holding::Runs;
+            if holding == Holding::Runs {
+                self.sums.run_waiting_ns += waiting_ns;
+            } else if waiting_ns > 0 {
+                let (from, to) = (piece.from, piece.to);
+                self.sums.stretches.push(Stretch { from, to, holder, holding, cpu, waiting_ns });
+            }
+        }
+    }
+
+    fn waits_for(&self, kind: HoldKind, arriving: bool, slice: Option<Slice>) -> Holding {
+        match slice.and_then(|slice| self.locks.of(slice.wait)) {
+            // It is not awake yet, or found the lock taken and sleeps again.
+            Some(lock) if lock == self.sums.lock && arriving => Holding::Arrives,
+            // It took the lock later: until then nobody that is known had it.
+            Some(lock) if lock == self.sums.lock => Holding::Unknown,
+            Some(lock) => Holding::Lock(lock),
+            None => Holding::Waits(kind),
+        }
+    }
+}

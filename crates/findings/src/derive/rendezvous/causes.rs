@@ -1,0 +1,177 @@
+//! Why the last to come was late: what it did while others waited for it.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{CpuId, StackId, ThreadId, Timestamp, Trace};
+
+use crate::derive::class::{CLASSES, Class};
+use crate::derive::on_cpu::SampleClasses;
+use crate::derive::samples_of;
+use crate::derive::timelines::Timelines;
+
+/// What the late did while others waited (ns). Sums to the lateness of all meetings whose last is known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Causes {
+    /// It ran: the exact time, which `samples` divide.
+    pub running_ns: u64,
+    /// It waited for a CPU that threads of the program had.
+    pub own_ns: u64,
+    /// It waited for a CPU that others had.
+    pub others_ns: u64,
+    /// It might not run: its group's CPU bandwidth was used up.
+    pub throttled_ns: u64,
+    /// It was on its way to an idle CPU after a wakeup.
+    pub woken_late_ns: u64,
+    /// It was blocked, by class.
+    pub blocked_ns: [u64; CLASSES],
+    /// Not known.
+    pub unknown_ns: u64,
+    /// Who had the CPU that it waited for (ns).
+    pub occupants: BTreeMap<ThreadId, u64>,
+    /// Samples while it ran, by class and stack.
+    pub samples: BTreeMap<(Class, StackId), u64>,
+}
+
+impl Causes {
+    /// Time in which it did not run though it was not done (ns), but for waits for other threads' meetings and
+    /// work, whose cause is elsewhere.
+    pub fn held_up_ns(&self) -> u64 {
+        let of_others = Class::ALL.into_iter().filter(|class| !is_elsewhere(*class));
+        let blocked: u64 = of_others.map(|class| self.blocked_ns[class as usize]).sum();
+        self.own_ns + self.others_ns + self.throttled_ns + self.woken_late_ns + blocked
+    }
+
+    /// All that was added (ns).
+    pub fn total_ns(&self) -> u64 {
+        let blocked: u64 = self.blocked_ns.iter().sum();
+        let queue = self.own_ns + self.others_ns + self.throttled_ns + self.woken_late_ns;
+        self.running_ns + queue + blocked + self.unknown_ns
+    }
+
+    /// Adds what `thread` did between two moments.
+    pub(super) fn add(&mut self, look: &Look, thread: ThreadId, (from, to): (Timestamp, Timestamp)) {
+        let told = self.total_ns();
+        for slice in slices_between(look.trace, thread, (from, to)) {
+            self.add_slice(look, &slice);
+        }
+        let open = to.since(from).0.saturating_sub(self.total_ns() - told);
+        self.unknown_ns += open;
+        let samples = samples_of(look.trace, thread);
+        let first = samples.partition_point(|sample| sample.at < from);
+        for sample in samples.get(first..).unwrap_or_default().iter().take_while(|sample| sample.at < to) {
+            *self.samples.entry((look.classes.of(sample), sample.stack)).or_default() += 1;
+        }
+    }
+
+    fn add_slice(&mut self, look: &Look, slice: &Slice) {
+        let ns = slice.duration().0;
+        match slice.state {
+            ThreadState::Running => self.running_ns += ns,
+            ThreadState::Throttled => self.throttled_ns += ns,
+            state if state.waits_for_cpu() => self.add_queue(look, slice),
+            ThreadState::Blocked => {
+                let class = Class::of_wait(look.trace.wait(slice.wait).reason);
+                self.blocked_ns[class as usize] += ns;
+            }
+            _ => self.unknown_ns += ns,
+        }
+    }
+
+    fn add_queue(&mut self, look: &Look, slice: &Slice) {
+        let timeline = if slice.cpu == CpuId::NONE { None } else { look.timelines.of(slice.cpu) };
+        let mut left = slice.duration().0;
+        for stretch in timeline.map(|timeline| timeline.between(slice.start, slice.end)).unwrap_or_default() {
+            let ns = stretch.end().min(slice.end).since(stretch.start().max(slice.start)).0.min(left);
+            left -= ns;
+            *self.occupants.entry(stretch.thread()).or_default() += ns;
+            if stretch.own() {
+                self.own_ns += ns;
+            } else {
+                self.others_ns += ns;
+            }
+        }
+        self.woken_late_ns += left;
+    }
+}
+
+/// It waited for threads: why those were late is to be asked elsewhere.
+fn is_elsewhere(class: Class) -> bool {
+    matches!(class, Class::JoinWait | Class::WorkWait | Class::Unknown)
+}
+
+/// What is looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Look<'a> {
+    pub trace: &'a Trace,
+    pub classes: &'a SampleClasses,
+    pub timelines: &'a Timelines,
+}
+
+/// A thread's slices between two moments, cut to them.
+fn slices_between(
+    trace: &Trace,
+    thread: ThreadId,
+    (from, to): (Timestamp, Timestamp),
+) -> impl Iterator<Item = Slice> + '_ {
+    let rows = trace.slices.rows(thread);
+    let first = trace.slices.covering(thread, from).unwrap_or(rows.start);
+    let slices = (first..rows.end).map(move |row| trace.slices.at(thread, row));
+    slices.take_while(move |slice| slice.start < to).map(move |mut slice| {
+        slice.start = slice.start.max(from);
+        slice.end = slice.end.min(to).max(slice.start);
+        slice
+    })
+}
+
+/// How long threads had run before any moment.
+pub(super) struct Ran<'a> {
+    trace: &'a Trace,
+    /// Of each thread that was asked for: running and blocked time (ns) before each of its slices.
+    before: BTreeMap<ThreadId, Vec<(u64, u64)>>,
+}
+
+impl<'a> Ran<'a> {
+    pub(super) fn new(trace: &'a Trace) -> Ran<'a> {
+        Ran { trace, before: BTreeMap::new() }
+    }
+
+    /// Running and blocked time (ns) of a thread between two moments.
+    pub(super) fn between(&mut self, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> (u64, u64) {
+        let (earlier, later) = (self.until(thread, from), self.until(thread, to));
+        (later.0.saturating_sub(earlier.0), later.1.saturating_sub(earlier.1))
+    }
+
+    fn until(&mut self, thread: ThreadId, at: Timestamp) -> (u64, u64) {
+        let trace = self.trace;
+        let sums = self.before.entry(thread).or_insert_with(|| sums(trace, thread));
+        let rows = trace.slices.rows(thread);
+        let Some(row) = trace.slices.covering(thread, at) else {
+            // Before its birth or behind its end.
+            let ended = trace.threads.get(thread.index()).is_some_and(|life| at >= life.end);
+            return if ended { sums.last().copied().unwrap_or_default() } else { (0, 0) };
+        };
+        let (running, blocked) = sums.get(row - rows.start).copied().unwrap_or_default();
+        let slice = trace.slices.at(thread, row);
+        let inside = at.since(slice.start).0;
+        match slice.state {
+            ThreadState::Running => (running + inside, blocked),
+            ThreadState::Blocked => (running, blocked + inside),
+            _ => (running, blocked),
+        }
+    }
+}
+
+fn sums(trace: &Trace, thread: ThreadId) -> Vec<(u64, u64)> {
+    let (mut running, mut blocked) = (0, 0);
+    let mut sums = vec![(0, 0)];
+    for slice in trace.slices.of(thread) {
+        match slice.state {
+            ThreadState::Running => running += slice.duration().0,
+            ThreadState::Blocked => blocked += slice.duration().0,
+            _ => {}
+        }
+        sums.push((running, blocked));
+    }
+    sums
+}

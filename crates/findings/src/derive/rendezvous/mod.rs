@@ -1,0 +1,141 @@
+//! Meetings: threads that wait until the last of them has come. Barriers of every library, the ends of fork and join,
+//! and, from a runtime's spans, stop-the-world pauses have the same shape: asked, arrivals, release.
+//!
+//! Found without names: a thread wakes all that sleep on one futex word, again and again, and is at other times
+//! among those that sleep there, or the word's protocol is a barrier's. Threads that spin before they sleep, or
+//! only spin, belong to the meeting that their spinning ends with; that is as exact as samples are. A meeting at which two
+//! threads take turns on a condition variable cannot be told from a queue, and is left out.
+//!
+//! `causes.rs` says why the last was late, `summary.rs` adds it up for each place of meeting. It judges nothing.
+
+mod causes;
+mod joins;
+mod releases;
+mod sleepers;
+mod spinners;
+mod summary;
+
+use std::ops::Range;
+
+use holdup_events::{FrameId, ProcessId, ThreadId, Timestamp, Trace};
+
+use super::on_cpu::SampleClasses;
+use super::timelines::Timelines;
+pub use causes::Causes;
+pub use summary::SiteUse;
+
+/// What kind of meeting it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MeetingKind {
+    /// All wait for all.
+    #[default]
+    Barrier,
+    /// One waits for the ends of the threads that it started.
+    Join,
+    /// A runtime stops all threads: from its spans.
+    StopTheWorld,
+}
+
+impl MeetingKind {
+    /// The stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            MeetingKind::Barrier => "barrier",
+            MeetingKind::Join => "join",
+            MeetingKind::StopTheWorld => "stop-the-world",
+        }
+    }
+}
+
+/// A place of meeting.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// What kind.
+    pub kind: MeetingKind,
+    /// Whose.
+    pub process: ProcessId,
+    /// The futex word; 0 where nobody slept, and of joins.
+    pub object: u64,
+    /// The loop in which members spin; none if nobody was seen to.
+    pub spins_in: Option<FrameId>,
+    /// Who waits for the ends; none of barriers.
+    pub waiter: Option<ThreadId>,
+}
+
+/// One meeting.
+#[derive(Clone, Debug, Default)]
+pub struct Meeting {
+    /// Row of [`Rendezvous::sites`].
+    pub site: u32,
+    /// When its members last went on from here: since then they work for this meeting.
+    pub since: Timestamp,
+    /// When the first came, or when a runtime asked for it.
+    pub asked: Timestamp,
+    /// Who asked, where somebody does.
+    pub leader: Option<ThreadId>,
+    /// When the last had come.
+    pub release: Timestamp,
+    /// Who came last; none if that cannot be told.
+    pub last: Option<ThreadId>,
+    /// Rows of [`Rendezvous::arrivals`], by the time of arrival.
+    pub arrivals: Range<usize>,
+}
+
+/// One member's part in a meeting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrival {
+    /// Who.
+    pub thread: ThreadId,
+    /// When it was done with its own work.
+    pub at: Timestamp,
+    /// When it ran again after the release; the release itself of the last, and of joined threads.
+    pub resumed: Timestamp,
+    /// It was seen to spin: `at` is as exact as samples are.
+    pub spun: bool,
+}
+
+/// All meetings of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Rendezvous {
+    /// Places of meeting.
+    pub sites: Vec<Site>,
+    /// By site, then time.
+    pub meetings: Vec<Meeting>,
+    /// Of all meetings.
+    pub arrivals: Vec<Arrival>,
+    /// Each site's sums, the costliest first.
+    pub uses: Vec<SiteUse>,
+}
+
+impl Rendezvous {
+    /// The members of a meeting, by the time of arrival.
+    pub fn members(&self, meeting: &Meeting) -> &[Arrival] {
+        self.arrivals.get(meeting.arrivals.clone()).unwrap_or_default()
+    }
+
+    /// Appends a meeting of a site that is there. `members` may come in any order.
+    pub fn append(&mut self, meeting: Meeting, mut members: Vec<Arrival>) {
+        members.sort_by_key(|arrival| (arrival.at, arrival.thread));
+        let from = self.arrivals.len();
+        self.arrivals.extend(members);
+        self.meetings.push(Meeting { arrivals: from..self.arrivals.len(), ..meeting });
+    }
+
+    /// Appends a place of meeting.
+    pub fn append_site(&mut self, site: Site) -> u32 {
+        self.sites.push(site);
+        (self.sites.len() - 1) as u32
+    }
+}
+
+/// Derives all meetings that slices, wakeups and samples show.
+pub fn derive(trace: &Trace, classes: &SampleClasses, timelines: &Timelines) -> Rendezvous {
+    let mut rendezvous = Rendezvous::default();
+    let spinners = spinners::Spinners::collect(trace, classes);
+    releases::add(trace, &spinners, &mut rendezvous);
+    spinners::add(trace, &spinners, &mut rendezvous);
+    joins::add(trace, &mut rendezvous);
+    rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
+    rendezvous.uses = summary::derive(trace, &rendezvous, &summary::Around { classes, timelines });
+    rendezvous
+}

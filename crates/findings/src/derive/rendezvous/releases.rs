@@ -1,0 +1,157 @@
+//! Meetings whose members sleep: one thread wakes all that sleep on a word.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::{FrameId, ThreadId, Timestamp, Trace};
+
+use super::sleepers::{Sleep, Sleepers};
+use super::spinners::{Spinners, Spun};
+use super::{Arrival, Meeting, Rendezvous, Site};
+
+/// Wakeups of one call follow each other within this (ns): a few microseconds each, more if its thread is interrupted.
+const GAP_MAX_NS: u64 = 200_000;
+/// Fewer meetings may be chance.
+const MEETINGS_MIN: usize = 3;
+/// At a barrier nobody sleeps on; a few wakeups may be missing.
+const WHOLE_MIN: f64 = 0.9;
+
+/// Finds them, and those who spun in place of sleeping.
+pub fn add(trace: &Trace, spinners: &Spinners, rendezvous: &mut Rendezvous) {
+    let sleepers = Sleepers::collect(trace);
+    for sleeps in sleepers.sleeps.chunk_by(|a, b| a.word == b.word) {
+        let Some(first) = sleeps.first() else { continue };
+        let releases = releases(sleeps);
+        let counts_rounds = sleepers.counts_rounds.get(first.word as usize) == Some(&true);
+        if !is_meeting(trace, &releases, counts_rounds) {
+            continue;
+        }
+        let (process, object) = sleepers.words[first.word as usize];
+        let site = rendezvous.append_site(Site { process, object, ..Site::default() });
+        add_site(trace, (site, &releases), spinners, rendezvous);
+    }
+}
+
+/// All that one thread woke at once.
+struct Release<'a> {
+    sleeps: &'a [Sleep],
+    /// Somebody else slept on.
+    partial: bool,
+}
+
+impl Release<'_> {
+    fn at(&self) -> Timestamp {
+        self.sleeps.first().map_or(Timestamp(0), |sleep| sleep.woken)
+    }
+
+    fn waker(&self) -> ThreadId {
+        self.sleeps.first().map_or(ThreadId(0), |sleep| sleep.waker)
+    }
+}
+
+/// Sleeps of one word, cut into releases.
+fn releases(sleeps: &[Sleep]) -> Vec<Release<'_>> {
+    let together = |a: &Sleep, b: &Sleep| a.waker == b.waker && b.woken.since(a.woken).0 <= GAP_MAX_NS;
+    let mut releases: Vec<Release> =
+        sleeps.chunk_by(together).map(|sleeps| Release { sleeps, partial: false }).collect();
+    // Of all sleeps that end later, the earliest begin.
+    let mut earliest = Timestamp(u64::MAX);
+    for release in releases.iter_mut().rev() {
+        release.partial = earliest < release.at();
+        let begin = release.sleeps.iter().map(|sleep| sleep.from).min();
+        earliest = earliest.min(begin.unwrap_or(earliest));
+    }
+    releases
+}
+
+/// Whether a word's releases are those of a barrier.
+fn is_meeting(trace: &Trace, releases: &[Release], counts_rounds: bool) -> bool {
+    let whole = releases.iter().filter(|release| !release.partial).count();
+    let is_target = |id: ThreadId| trace.threads.get(id.index()).is_some_and(|thread| thread.target);
+    if releases.len() < MEETINGS_MIN
+        || (whole as f64) < WHOLE_MIN * releases.len() as f64
+        || releases.iter().any(|release| !is_target(release.waker()))
+    {
+        return false;
+    }
+    if counts_rounds {
+        return true;
+    }
+    // A queue's workers are woken by who fills it, and a turn is handed from one to one. At a barrier everybody is
+    // last at times, and wakes all others.
+    let sleepers: BTreeSet<ThreadId> =
+        releases.iter().flat_map(|release| release.sleeps).map(|sleep| sleep.thread).collect();
+    let both: BTreeSet<ThreadId> =
+        releases.iter().map(Release::waker).filter(|waker| sleepers.contains(waker)).collect();
+    let several = releases.iter().filter(|release| release.sleeps.len() >= 2).count();
+    both.len() >= 2 && several * 2 > releases.len()
+}
+
+fn add_site(
+    trace: &Trace,
+    (site, releases): (u32, &[Release]),
+    spinners: &Spinners,
+    rendezvous: &mut Rendezvous,
+) {
+    let mut members: BTreeSet<ThreadId> = BTreeSet::new();
+    for release in releases {
+        members.insert(release.waker());
+        members.extend(release.sleeps.iter().map(|sleep| sleep.thread));
+    }
+    let place = spins_in(releases, spinners, trace.start());
+    if let Some(known) = rendezvous.sites.get_mut(site as usize) {
+        known.spins_in = place;
+        // Who never spins long enough to sleep is known by the loop alone.
+        members.extend(place.into_iter().flat_map(|place| spinners.in_loop(trace, (known.process, place))));
+    }
+    let mut since = trace.start();
+    for release in releases {
+        let arrivals = arrivals(release, (spinners, since), &members);
+        let asked = arrivals.iter().map(|arrival| arrival.at).min().unwrap_or(release.at());
+        let last = Some(release.waker());
+        let meeting = Meeting { site, since, asked, release: release.at(), last, ..Meeting::default() };
+        rendezvous.append(meeting, arrivals);
+        since = release.at();
+    }
+}
+
+/// The loop in which most that sleep here spin before.
+fn spins_in(releases: &[Release], spinners: &Spinners, start: Timestamp) -> Option<FrameId> {
+    let mut loops: BTreeMap<FrameId, u64> = BTreeMap::new();
+    let mut since = start;
+    for release in releases {
+        let spun = release.sleeps.iter().filter_map(|sleep| spinners.until(sleep.thread, sleep.from));
+        for spun in spun.filter(|spun| spun.from >= since) {
+            *loops.entry(spun.place).or_default() += 1;
+        }
+        since = release.at();
+    }
+    loops.into_iter().max_by_key(|(place, times)| (*times, std::cmp::Reverse(*place))).map(|(place, _)| place)
+}
+
+/// Who slept, who spun, and who woke them.
+fn arrivals(
+    release: &Release,
+    (spinners, since): (&Spinners, Timestamp),
+    members: &BTreeSet<ThreadId>,
+) -> Vec<Arrival> {
+    let spun_until = |thread, at| spinners.until(thread, at).filter(|spun: &Spun| spun.from >= since);
+    let slept = release.sleeps.iter().map(|sleep| {
+        let spun = spun_until(sleep.thread, sleep.from);
+        Arrival {
+            thread: sleep.thread,
+            at: spun.map_or(sleep.from, |spun| spun.from).max(since),
+            resumed: sleep.resumed,
+            spun: spun.is_some(),
+        }
+    });
+    let mut arrivals: Vec<Arrival> = slept.collect();
+    let present: BTreeSet<ThreadId> = arrivals.iter().map(|arrival| arrival.thread).collect();
+    let (at, last) = (release.at(), release.waker());
+    let others = members.iter().filter(|id| **id != last && !present.contains(id));
+    arrivals.extend(others.filter_map(|thread| {
+        let spun = spun_until(*thread, at)?;
+        Some(Arrival { thread: *thread, at: spun.from.min(at), resumed: at, spun: true })
+    }));
+    arrivals.push(Arrival { thread: last, at, resumed: at, spun: false });
+    arrivals
+}

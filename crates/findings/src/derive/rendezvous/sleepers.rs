@@ -1,0 +1,114 @@
+//! Threads that slept on a futex word until another thread woke them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ObjectKind, ProcessId, ThreadId, Timestamp, Trace, WaitReason};
+
+use crate::derive::parallel;
+
+/// One sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sleep {
+    /// Number of the futex word.
+    pub word: u32,
+    /// When it was woken.
+    pub woken: Timestamp,
+    /// By whom.
+    pub waker: ThreadId,
+    /// Who slept.
+    pub thread: ThreadId,
+    /// Since when.
+    pub from: Timestamp,
+    /// When it ran again.
+    pub resumed: Timestamp,
+}
+
+/// The words on which threads slept, and the sleeps, by word, then time.
+#[derive(Debug, Default)]
+pub struct Sleepers {
+    /// Process and address of each word.
+    pub words: Vec<(ProcessId, u64)>,
+    /// Words whose protocol is a barrier's: a counter of rounds.
+    pub counts_rounds: Vec<bool>,
+    /// By word, then the moment of the wakeup.
+    pub sleeps: Vec<Sleep>,
+}
+
+impl Sleepers {
+    /// Collects the sleeps on words that at least two threads have to do with.
+    pub fn collect(trace: &Trace) -> Sleepers {
+        let words = words(trace);
+        let numbers: BTreeMap<(ProcessId, u64), u32> =
+            words.keys().enumerate().map(|(number, word)| (*word, number as u32)).collect();
+        let of_wait: Vec<Option<u32>> =
+            trace.waits.iter().map(|wait| numbers.get(&(wait.process, wait.object)).copied()).collect();
+        let groups = parallel::thread_groups(trace);
+        let parts = parallel::map(groups.len(), |group| {
+            let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
+            let mut sleeps = Vec::new();
+            for thread in targets {
+                add_thread(trace, thread, &of_wait, &mut sleeps);
+            }
+            sleeps
+        });
+        let mut sleeps = parts.concat();
+        sleeps.sort_unstable_by_key(|sleep| (sleep.word, sleep.woken, sleep.thread));
+        Sleepers {
+            counts_rounds: words.values().copied().collect(),
+            words: words.into_keys().collect(),
+            sleeps,
+        }
+    }
+}
+
+/// The futex words that are no locks, and whether their protocol is a barrier's.
+fn words(trace: &Trace) -> BTreeMap<(ProcessId, u64), bool> {
+    // A counter of rounds passes through the values that other protocols use.
+    let mut reasons: BTreeMap<(ProcessId, u64), BTreeSet<WaitReason>> = BTreeMap::new();
+    let futexes = trace.waits.iter().filter(|wait| wait.object_kind == ObjectKind::Futex && wait.object != 0);
+    for wait in futexes {
+        reasons.entry((wait.process, wait.object)).or_default().insert(wait.reason);
+    }
+    let word = |(word, reasons): ((ProcessId, u64), BTreeSet<WaitReason>)| {
+        let rounds = reasons.contains(&WaitReason::Barrier);
+        (rounds || reasons.contains(&WaitReason::Park)).then_some((word, rounds))
+    };
+    reasons.into_iter().filter_map(word).collect()
+}
+
+fn add_thread(trace: &Trace, thread: ThreadId, of_wait: &[Option<u32>], sleeps: &mut Vec<Sleep>) {
+    let mut wakeups = trace.wakeups.of(thread);
+    let mut open: Option<Sleep> = None;
+    for slice in trace.slices.of(thread) {
+        match slice.state {
+            ThreadState::Blocked => {
+                sleeps.extend(open.take());
+                let word = of_wait.get(slice.wait.index()).copied().flatten();
+                open = word.and_then(|word| sleep(&slice, word, &mut wakeups));
+            }
+            ThreadState::Running => {
+                sleeps.extend(open.take().map(|sleep| Sleep { resumed: slice.start, ..sleep }))
+            }
+            _ => {}
+        }
+    }
+    sleeps.extend(open);
+}
+
+/// The sleep of a slice, if a thread ended it.
+fn sleep(slice: &Slice, word: u32, wakeups: &mut &[holdup_events::tables::Wakeup]) -> Option<Sleep> {
+    let behind = wakeups.partition_point(|wakeup| wakeup.at <= slice.end);
+    let (before, rest) = wakeups.split_at(behind);
+    *wakeups = rest;
+    let wakeup = before.last().filter(|wakeup| wakeup.at >= slice.start)?;
+    (wakeup.context == WakeContext::Thread && wakeup.waker != slice.thread).then_some(Sleep {
+        word,
+        woken: wakeup.at,
+        waker: wakeup.waker,
+        thread: slice.thread,
+        from: slice.start,
+        resumed: slice.end,
+    })
+}

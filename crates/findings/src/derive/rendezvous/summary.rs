@@ -1,0 +1,225 @@
+//! What the meetings at one place cost, who came last how often, and why.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use holdup_events::{ThreadId, Timestamp, Trace};
+
+use super::causes::{Causes, Look, Ran};
+use super::{Arrival, Meeting, MeetingKind, Rendezvous, Site};
+use crate::derive::class::Class;
+use crate::derive::on_cpu::SampleClasses;
+use crate::derive::own_places::{OwnFrames, Places};
+use crate::derive::timelines::Timelines;
+
+/// The sums of one place of meeting.
+#[derive(Clone, Debug, Default)]
+pub struct SiteUse {
+    /// Row of [`Rendezvous::sites`].
+    pub site: u32,
+    /// For people.
+    pub name: String,
+    /// Meetings.
+    pub meetings: u64,
+    /// Who took part, by id.
+    pub members: Vec<ThreadId>,
+    /// Thread time that members waited for the last of them (ns).
+    pub harm_ns: u64,
+    /// The part of `harm_ns` that was told by samples, since they spun.
+    pub spun_ns: u64,
+    /// Thread time between releases and when the others ran again (ns).
+    pub resume_ns: u64,
+    /// From the first arrival to the last: median, 99th percentile and longest (ns).
+    pub lateness_ns: [u64; 3],
+    /// Who came last: thread, how often, and what the others waited for it (ns); the worst first.
+    pub by_last: Vec<(ThreadId, u64, u64)>,
+    /// What the last did while others waited.
+    pub causes: Causes,
+    /// Where the program was while the last ran and others waited: function, samples; the most first.
+    pub late_at: Vec<(String, u64)>,
+    /// Each member's running time for these meetings (ns), the most first.
+    pub work: Vec<(ThreadId, u64)>,
+    /// What even shares of work would save.
+    pub imbalance: Saved,
+    /// What it would save if the last had never had to wait on its way.
+    pub straggle: Saved,
+    /// The costliest meetings: row of [`Rendezvous::meetings`] and harm (ns).
+    pub worst: Vec<(usize, u64)>,
+}
+
+/// Wall time that a change at one place of meeting would save (ns), as an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// Lower end.
+    pub low_ns: u64,
+    /// Upper end.
+    pub high_ns: u64,
+}
+
+/// What is looked at besides the meetings.
+pub(super) struct Around<'a> {
+    pub classes: &'a SampleClasses,
+    pub timelines: &'a Timelines,
+}
+
+/// Rows in [`SiteUse::worst`] and [`SiteUse::late_at`].
+const WORST_MAX: usize = 10;
+/// A thread that waits for other things more than it runs is no worker whose share could be greater.
+const BLOCKED_MAX: f64 = 0.5;
+/// Nor is one that does less than this part of what the busiest does.
+const FAIR_PART: f64 = 0.02;
+
+/// Sums up every site, the costliest first.
+pub(super) fn derive(trace: &Trace, rendezvous: &Rendezvous, around: &Around) -> Vec<SiteUse> {
+    let look = Look { trace, classes: around.classes, timelines: around.timelines };
+    let mut ran = Ran::new(trace);
+    let own = OwnFrames::new(trace);
+    let mut uses = Vec::new();
+    let rows: Vec<usize> = (0..rendezvous.meetings.len()).collect();
+    for of_site in rows.chunk_by(|a, b| rendezvous.meetings[*a].site == rendezvous.meetings[*b].site) {
+        let Some(site) = of_site.first().map(|row| rendezvous.meetings[*row].site) else { continue };
+        let mut sums = Sums::default();
+        for row in of_site {
+            let meeting = &rendezvous.meetings[*row];
+            sums.add(look, &mut ran, (*row, meeting, rendezvous.members(meeting)));
+        }
+        let mut used = sums.finish(site);
+        used.name = name(trace, &rendezvous.sites[site as usize]);
+        used.late_at = late_at(trace, &own, &used.causes);
+        uses.push(used);
+    }
+    uses.sort_by_key(|used| (Reverse(used.harm_ns), used.site));
+    uses
+}
+
+#[derive(Default)]
+struct Sums {
+    used: SiteUse,
+    lateness_ns: Vec<u64>,
+    by_last: BTreeMap<ThreadId, (u64, u64)>,
+    work: BTreeMap<ThreadId, u64>,
+}
+
+impl Sums {
+    fn add(&mut self, look: Look, ran: &mut Ran, (row, meeting, members): (usize, &Meeting, &[Arrival])) {
+        let release = meeting.release;
+        let waited = |arrival: &Arrival| release.since(arrival.at.max(meeting.asked)).0;
+        let others = members.iter().filter(|arrival| Some(arrival.thread) != meeting.last);
+        let harm: u64 = others.clone().map(waited).sum();
+        self.used.meetings += 1;
+        self.used.harm_ns += harm;
+        self.used.spun_ns += others.clone().filter(|arrival| arrival.spun).map(waited).sum::<u64>();
+        self.used.resume_ns += others.map(|arrival| arrival.resumed.since(release).0).sum::<u64>();
+        self.lateness_ns.push(release.since(meeting.asked).0);
+        self.used.worst.push((row, harm));
+        if self.used.worst.len() >= 8 * WORST_MAX {
+            keep_worst(&mut self.used.worst);
+        }
+        if let Some(last) = meeting.last {
+            let sums = self.by_last.entry(last).or_default();
+            (sums.0, sums.1) = (sums.0 + 1, sums.1 + harm);
+            self.used.causes.add(&look, last, (meeting.asked, release));
+            self.add_straggle(look, (meeting, last), members);
+        }
+        self.add_work(ran, meeting, members);
+    }
+
+    /// When the last but one came.
+    fn add_straggle(&mut self, look: Look, (meeting, last): (&Meeting, ThreadId), members: &[Arrival]) {
+        let others = members.iter().filter(|arrival| arrival.thread != last);
+        let Some(before) = others.map(|arrival| arrival.at).max() else { return };
+        let before = before.max(meeting.asked);
+        let late = meeting.release.since(before).0;
+        let held_up = |from: Timestamp| {
+            let mut causes = Causes::default();
+            causes.add(&look, last, (from, meeting.release));
+            causes.held_up_ns()
+        };
+        self.used.straggle.low_ns += held_up(before).min(late);
+        self.used.straggle.high_ns += held_up(meeting.since).min(late);
+    }
+
+    fn add_work(&mut self, ran: &mut Ran, meeting: &Meeting, members: &[Arrival]) {
+        let mut works = Vec::with_capacity(members.len());
+        for arrival in members {
+            let since = meeting.since.min(arrival.at);
+            let (running, blocked) = ran.between(arrival.thread, (since, arrival.at));
+            *self.work.entry(arrival.thread).or_default() += running;
+            works.push((arrival, running, blocked));
+        }
+        let Some(last) = meeting.last else { return };
+        let most = works.iter().map(|(_, running, _)| *running).max().unwrap_or(0) as f64;
+        works.retain(|(_, running, blocked)| {
+            *running as f64 >= FAIR_PART * most && *blocked as f64 <= BLOCKED_MAX * (running + blocked) as f64
+        });
+        let count = works.len() as u64;
+        let Some((_, of_last, _)) = works.iter().find(|(arrival, ..)| arrival.thread == last) else { return };
+        if count < 2 {
+            return;
+        }
+        let total: u64 = works.iter().map(|(_, running, _)| running).sum();
+        let late = |arrival: &Arrival| meeting.release.since(arrival.at).0;
+        let late_mean = works.iter().map(|(arrival, ..)| late(arrival)).sum::<u64>() / count;
+        let others = works.iter().filter(|(arrival, ..)| arrival.thread != last);
+        let late_least = others.map(|(arrival, ..)| late(arrival)).min().unwrap_or(0);
+        let high = of_last.saturating_sub(total / count).min(late_mean);
+        self.used.imbalance.high_ns += high;
+        self.used.imbalance.low_ns += high.min(late_least);
+    }
+
+    fn finish(mut self, site: u32) -> SiteUse {
+        self.lateness_ns.sort_unstable();
+        let percentile = |percent: usize| {
+            let rank = (self.lateness_ns.len() * percent).div_ceil(100).max(1);
+            self.lateness_ns.get(rank - 1).copied().unwrap_or(0)
+        };
+        let mut by_last: Vec<(ThreadId, u64, u64)> =
+            self.by_last.iter().map(|(thread, (times, harm))| (*thread, *times, *harm)).collect();
+        by_last.sort_by_key(|(thread, times, harm)| (Reverse((*harm, *times)), *thread));
+        let mut work: Vec<(ThreadId, u64)> = self.work.iter().map(|(thread, ns)| (*thread, *ns)).collect();
+        work.sort_by_key(|(thread, ns)| (Reverse(*ns), *thread));
+        keep_worst(&mut self.used.worst);
+        SiteUse {
+            site,
+            members: self.work.keys().copied().collect(),
+            lateness_ns: [50, 99, 100].map(percentile),
+            by_last,
+            work,
+            ..self.used
+        }
+    }
+}
+
+fn keep_worst(worst: &mut Vec<(usize, u64)>) {
+    worst.sort_by_key(|(row, harm)| (Reverse(*harm), *row));
+    worst.truncate(WORST_MAX);
+}
+
+fn name(trace: &Trace, site: &Site) -> String {
+    let whose = trace.process_name(site.process);
+    match (site.kind, site.spins_in) {
+        (MeetingKind::Join, _) => {
+            let waiter = site.waiter.map(|waiter| crate::wording::thread(trace, waiter));
+            format!("threads joined by {}", waiter.unwrap_or_else(|| whose.to_owned()))
+        }
+        (MeetingKind::StopTheWorld, _) => format!("stop-the-world of {whose}"),
+        (_, Some(place)) if site.object == 0 => format!("barrier in {} of {whose}", trace.frame_name(place)),
+        _ => format!("barrier 0x{:x} in {whose}", site.object),
+    }
+}
+
+/// Functions of the program in which the last ran while others waited.
+fn late_at(trace: &Trace, own: &OwnFrames, causes: &Causes) -> Vec<(String, u64)> {
+    let mut places = Places::new(trace, own);
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for ((class, stack), samples) in &causes.samples {
+        let frame = places.of(*stack).or_else(|| trace.stack_frames(*stack).next());
+        if let Some(frame) = frame.filter(|_| *class != Class::Spin) {
+            *sums.entry(trace.frame_name(frame)).or_default() += samples;
+        }
+    }
+    let mut ranked: Vec<(String, u64)> = sums.into_iter().collect();
+    ranked.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    ranked.truncate(WORST_MAX);
+    ranked
+}

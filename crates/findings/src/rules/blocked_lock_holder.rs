@@ -1,0 +1,138 @@
+//! # blocked-lock-holder: a thread sleeps, or waits for I/O, while it holds a lock that others wait for
+//!
+//! ## What it sees
+//! For each lock that threads wait for, when its holder was itself blocked on something that is no lock: a timer,
+//! the disk, a socket, a pipe, a child, a condition; and for how long others waited meanwhile.
+//!
+//! ## Why it hurts
+//! A lock is meant to be held for the moment that an update takes. A holder that goes to the disk or sleeps makes
+//! everybody wait for the device or the clock, and no CPU or thread more changes that.
+//!
+//! ## How it decides
+//! Who held a lock when follows from its releases. It adds up the time in which the holder was blocked while
+//! others waited for the lock. The upper end of the gain is that time, as far as waiters could have used idle
+//! CPUs; the lower end is what the active thread that waited least would have saved. A holder that waits for
+//! another lock makes that lock the cause (lock-contention).
+//!
+//! ## What to do
+//! Do the I/O, the sleep or the call before the lock is taken or after it is released: copy under the lock, write
+//! outside it. Where order matters, hand the work to one thread with a queue.
+//!
+//! ## Blind spots
+//! The holder is the thread that released the lock to the next waiter, so a lock that was never released to a
+//! waiter has none. Locks that are made to be held across I/O (one connection, one file) show too: the gain then
+//! needs a second connection, not another lock.
+//!
+//! ## References
+//! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP 2010).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::{ChargedVerdict, Info};
+use crate::derive::holders::HoldKind;
+use crate::derive::lock_holding::{self, Holding, LockHolding};
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "blocked-lock-holder",
+    summary: "A thread sleeps or waits for I/O while it holds a lock that others wait for",
+};
+
+/// Locks that are named; more would hide the first.
+const LOCKS_MAX: usize = 3;
+
+/// A wait is charged if the holder was blocked for at least this share of it.
+const WAIT_SHARE_MIN: f64 = 0.5;
+
+fn blocked(holding: Holding) -> bool {
+    matches!(holding, Holding::Waits(kind) if !matches!(kind, HoldKind::Unknown | HoldKind::Stopped | HoldKind::Lock))
+}
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let worth = |lock: &&LockHolding| scene.of_wall(lock.wall_while(blocked) as f64) >= GAIN_MIN;
+    let locks = scene.derived.lock_holding.iter().filter(worth);
+    let mut found: Vec<Charged> = locks.filter_map(|lock| finding(scene, lock)).collect();
+    found.sort_by_key(|charged| Reverse(charged.finding.cost_ns));
+    found.truncate(LOCKS_MAX);
+    Ok(found)
+}
+
+/// What holders were blocked on, by what others waited (ns), the most first.
+fn kinds(lock: &LockHolding) -> Vec<(HoldKind, u64)> {
+    let mut sums: BTreeMap<HoldKind, u64> = BTreeMap::new();
+    for one in &lock.stretches {
+        if let (Holding::Waits(kind), true) = (one.holding, blocked(one.holding)) {
+            *sums.entry(kind).or_default() += one.waiting_ns;
+        }
+    }
+    let mut ranked: Vec<(HoldKind, u64)> = sums.into_iter().collect();
+    ranked.sort_by_key(|(kind, ns)| (Reverse(*ns), *kind));
+    ranked
+}
+
+/// What a thread does that waits for something of that kind.
+fn said(kind: HoldKind) -> &'static str {
+    match kind {
+        HoldKind::Sleep => "slept",
+        HoldKind::Disk => "waited for the disk",
+        HoldKind::Socket | HoldKind::Poll => "waited for a peer",
+        HoldKind::PipeFull | HoldKind::PipeEmpty => "waited for a pipe",
+        HoldKind::Child => "waited for a child process",
+        HoldKind::Fault => "waited for a page",
+        HoldKind::Work | HoldKind::Join | HoldKind::Barrier => "waited for another thread",
+        _ => "was blocked",
+    }
+}
+
+fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
+    let trace = scene.trace;
+    let (kind, kind_ns) = kinds(lock).first().copied()?;
+    let (holder, _) = lock.holders_while(blocked).first().copied()?;
+    let name = scene.lock_name(lock.lock);
+    let charged = lock_holding::charge(trace, (&scene.derived.occupancy.locks, lock), WAIT_SHARE_MIN, blocked);
+    let (wall_ns, cost_ns) = (lock.wall_while(blocked), lock.waiting_while(blocked));
+    let times = lock.stretches.iter().filter(|one| blocked(one.holding)).count() as u64;
+    let gain = scene.gain(&scene.stall(&charged.waits), |_, waited| waited);
+    let most = scene.of_wall(wall_ns as f64);
+    if gain.high.min(most) < GAIN_MIN {
+        return None;
+    }
+    let finding = Finding {
+        rule: INFO.name,
+        subject: format!("{name}, held by {}", thread(trace, holder)),
+        summary: vec![
+            format!(
+                "{}, its holder was blocked while others waited for the lock: {} of wall time, {} of their time.",
+                count(times, "time"),
+                time(wall_ns),
+                time(cost_ns),
+            ),
+            format!(
+                "Mostly the holder was {}; it {} for {} of that.",
+                thread(trace, holder),
+                said(kind),
+                percent(kind_ns as f64 / cost_ns.max(1) as f64),
+            ),
+        ],
+        cost_ns,
+        gain: Gain { low: gain.low.min(most), high: gain.high.min(most) },
+        confidence: scene.confidence(Confidence::High),
+        evidence: scene.longest_of_both(
+            (&charged.held, &|slice| {
+                format!("holds {name} and is blocked ({})", trace.wait(slice.wait).reason.name())
+            }),
+            (&charged.waits, &|_| format!("waits for {name}, whose holder is blocked")),
+        ),
+        advice: vec![
+            "Release the lock before sleeping, I/O or waiting for anybody, and take it again afterwards"
+                .into(),
+            "Copy what is needed under the lock, and do the slow part outside it".into(),
+        ],
+    };
+    Some(Charged { finding, charge: charged.both(trace) })
+}

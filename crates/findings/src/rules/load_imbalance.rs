@@ -1,0 +1,117 @@
+//! # load-imbalance: threads that meet have unequal shares of work
+//!
+//! ## What it sees
+//! Meetings of threads (a barrier, the end of a parallel loop, threads that are joined), how long each ran for each of
+//! them, and who came last.
+//!
+//! ## Why it hurts
+//! All wait for the one with the most work. While they wait, sleeping or spinning, their CPUs do nothing for the program:
+//! a loop takes as long as its longest share.
+//!
+//! ## How it decides
+//! For each meeting it compares how long the last to come had run with how long all ran on average. If the
+//! work were divided evenly, the meeting would have been earlier by that difference, at the most by how much earlier the
+//! others came on average: summed up, the upper end of the gain. The lower end counts of each meeting no more than
+//! what the last was behind the last but one. Threads that were blocked more than they ran do other work, and
+//! have no share in this one. What the last lost because it did not run is barrier-straggler's.
+//!
+//! ## What to do
+//! Hand out smaller pieces to whoever is free (`schedule(dynamic)`, a work queue, work stealing), or cut the work by what
+//! it costs and not by how many items there are. If one piece alone is too long, split that.
+//!
+//! ## Blind spots
+//! Members that only spin are known as exactly as samples are: imbalance of less than a few milliseconds a meeting
+//! is not seen there. Two threads that take turns on a condition variable are taken for a queue. CPUs of unequal speed look
+//! like unequal work.
+//!
+//! ## References
+//! DeRose, Homer, Johnson: Detecting application load imbalance on high end massively parallel systems (Euro-Par 2007).
+
+use super::{ChargedVerdict, Info, barrier_straggler};
+use crate::derive::rendezvous::SiteUse;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "load-imbalance",
+    summary: "Threads that meet have unequal shares of work, and wait for the greatest",
+};
+
+/// Places that are named.
+const SITES_MAX: usize = 3;
+/// From so many meetings on it is no chance.
+const MEETINGS_SURE: u64 = 10;
+/// The part of the harm that members spent spinning, told by samples, beyond which a finding is likely at most.
+const SPUN_LIKELY: f64 = 0.5;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let uses = scene.derived.rendezvous.uses.iter();
+    let uneven = |used: &&SiteUse| scene.of_wall(used.imbalance.high_ns as f64) >= GAIN_MIN;
+    let mut findings: Vec<Charged> = uses.filter(uneven).map(|used| charged(scene, used)).collect();
+    findings.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+    findings.truncate(SITES_MAX);
+    Ok(findings)
+}
+
+fn charged(scene: &Scene, used: &SiteUse) -> Charged {
+    let spun = used.spun_ns as f64 > SPUN_LIKELY * used.harm_ns as f64;
+    let sure = used.meetings >= MEETINGS_SURE && !spun;
+    let confidence = if sure { Confidence::High } else { Confidence::Medium };
+    let share = |ns: u64| scene.of_wall(ns as f64).clamp(0.0, 1.0);
+    let finding = Finding {
+        rule: INFO.name,
+        subject: used.name.clone(),
+        summary: summary(scene, used),
+        cost_ns: used.harm_ns,
+        gain: Gain { low: share(used.imbalance.low_ns), high: share(used.imbalance.high_ns) },
+        confidence: scene.confidence(confidence),
+        evidence: barrier_straggler::evidence(scene, used),
+        advice: advice(used),
+    };
+    Charged { finding, charge: barrier_straggler::charge(scene, used) }
+}
+
+fn summary(scene: &Scene, used: &SiteUse) -> Vec<String> {
+    let mut lines = vec![format!(
+        "At {} {} waited {} in all for the last of them; half of the times {} or less, at most {}.",
+        count(used.meetings, "meeting"),
+        count(used.members.len() as u64, "thread"),
+        time(used.harm_ns),
+        time(used.lateness_ns[0]),
+        time(used.lateness_ns[2]),
+    )];
+    if let (Some(most), Some(least)) = (used.work.first(), used.work.last()) {
+        let total: u64 = used.work.iter().map(|(_, ns)| ns).sum();
+        lines.push(format!(
+            "For these meetings {} ran {}, {} {}; the mean is {}.",
+            thread(scene.trace, most.0),
+            time(most.1),
+            thread(scene.trace, least.0),
+            time(least.1),
+            time(total / used.work.len().max(1) as u64),
+        ));
+    }
+    if let Some((last, times, _)) = used.by_last.first() {
+        let share = *times as f64 / used.meetings.max(1) as f64;
+        lines.push(format!("Last to come: {} ({}).", thread(scene.trace, *last), percent(share)));
+    }
+    let samples: u64 = used.late_at.iter().map(|(_, samples)| samples).sum();
+    if let Some((place, seen)) = used.late_at.first() {
+        let share = *seen as f64 / samples.max(1) as f64;
+        lines.push(format!("While others waited the last was mostly in {place} ({}).", percent(share)));
+    }
+    lines
+}
+
+fn advice(used: &SiteUse) -> Vec<String> {
+    let what = used.late_at.first().map_or(String::new(), |(place, _)| format!(" of {place}"));
+    vec![
+        format!(
+            "Hand out smaller pieces{what} to whoever is free: schedule(dynamic), a work queue, work stealing"
+        ),
+        "Cut the work by what it costs, not by how many items there are".into(),
+    ]
+}

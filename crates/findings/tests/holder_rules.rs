@@ -1,0 +1,126 @@
+//! Rules on what the holder of a lock does while others wait for it, on pictures; and which finding is told as
+//! another one's symptom.
+
+use holdup_findings::{Analysis, Confidence};
+use holdup_testkit::check::{check_lanes, confidence};
+
+fn symptoms(analysis: &Analysis) -> Vec<(&str, &str)> {
+    let names = |symptom: &holdup_findings::merging::Symptom| {
+        let rule = analysis.findings[symptom.root].rule;
+        (rule, symptom.finding.rule)
+    };
+    analysis.symptoms.iter().map(names).collect()
+}
+
+#[test]
+fn preempted_lock_holder_names_holder_and_hog() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n\
+         A     00rrrrrr0mmm  holds m 0..9\n\
+        \x20        ^^^^^^        preempted-lock-holder holder=A cost=120\n\
+        \x20        ^^^^^^        preempted-lock-holder holder=hog waiter=A\n\
+         B     mmmmmmmmm111  holds m 9..12\n\
+        \x20      ^^^^^^^^^       preempted-lock-holder waiter=B\n\
+         ~hog  ..000000....\n",
+    );
+    assert_eq!(analysis.findings[0].rule, "preempted-lock-holder", "{:#?}", analysis.findings);
+    assert_eq!(confidence(&analysis, "preempted-lock-holder"), Some(Confidence::High));
+    assert!((analysis.findings[0].gain.high - 0.5).abs() < 0.01, "{:#?}", analysis.findings[0].gain);
+    assert!(
+        symptoms(&analysis).contains(&("preempted-lock-holder", "lock-contention")),
+        "{:#?}",
+        analysis.symptoms
+    );
+}
+
+#[test]
+fn priority_inversion_names_the_thread_that_runs_instead() {
+    check_lanes(
+        "@cpus 2\n@repeat 20\n\
+         low     00rrrrrr0mmm  holds m 0..9\n\
+        \x20          ^^^^^^        preempted-lock-holder holder=middle\n\
+         high    mmmmmmmmm111  holds m 9..12\n\
+         middle  cc000000cccc\n@c park\n",
+    );
+}
+
+#[test]
+fn losing_the_cpu_without_a_lock_is_not_a_preempted_holder() {
+    check_lanes(
+        "@cpus 2\n@repeat 20\n@silent preempted-lock-holder\n\
+         A     00rrrrrr0000\n\
+         B     111111111111\n\
+         ~hog  ..000000....\n",
+    );
+    // Others wait for a lock meanwhile, but for one that a running thread has.
+    check_lanes(
+        "@cpus 3\n@repeat 20\n@silent preempted-lock-holder\n\
+         A     00rrrrrr0000\n\
+         B     mmmmmmmm1111\n\
+         C     22222222mmmm  holds m 0..8\n\
+         ~hog  ..000000....\n",
+    );
+}
+
+#[test]
+fn blocked_lock_holder_says_what_the_holder_did() {
+    let analysis = check_lanes(
+        "@cpus 2\n@s sleep\n@repeat 20\n@silent oversleep\n@silent lock-contention\n\
+         A  0sssssss0mm  holds m 0..9\n\
+        \x20   ^^^^^^^      blocked-lock-holder holder=slept cost=140\n\
+         B  mmmmmmmmm11  holds m 9..11\n\
+        \x20  ^^^^^^^^^     blocked-lock-holder holder=A waiter=B\n",
+    );
+    assert!(
+        symptoms(&analysis).contains(&("blocked-lock-holder", "lock-contention")),
+        "{:#?}",
+        analysis.symptoms
+    );
+}
+
+#[test]
+fn sleeping_beside_a_lock_that_works_is_lock_contention() {
+    check_lanes(
+        "@cpus 3\n@s sleep\n@repeat 20\n@silent blocked-lock-holder\n\
+         A  0ssssssss00\n\
+         B  mmmmmmmmm11  holds m 9..11\n\
+        \x20  ^^^^^^^^^     lock-contention holder=C\n\
+         C  222222222mm  holds m 0..9\n",
+    );
+}
+
+#[test]
+fn lock_convoy_fires_where_waking_takes_the_time() {
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 20000\n@repeat 200\n@silent lock-contention\n\
+         A  0mmmmr  holds m 0..1\n\
+        \x20   ^^^^    lock-convoy\n\
+         B  mr1mmm  holds m 2..3\n\
+         C  mmmr0m  holds m 4..5\n",
+    );
+    assert!((analysis.findings[0].gain.high - 0.5).abs() < 0.02, "{:#?}", analysis.findings[0].gain);
+}
+
+#[test]
+fn a_lock_that_is_held_for_long_is_no_convoy() {
+    check_lanes(
+        "@cpus 2\n@tick 20000\n@repeat 200\n@silent lock-convoy\n\
+         A  000000mmmmmmmmmmmmr  holds m 0..6\n\
+         B  mmmmmmr11111mmmmmmm  holds m 7..12\n\
+         C  mmmmmmmmmmmmr00000m  holds m 13..18\n",
+    );
+}
+
+#[test]
+fn of_a_chain_of_locks_the_last_is_the_cause() {
+    let analysis = check_lanes(
+        "@cpus 3\n@repeat 20\n\
+         A  mmmmmmmm0m  holds m 8..9\n\
+         B  nnnnnnn1m1  holds m 0..8 holds n 7..8 holds m 9..10\n\
+        \x20  ^^^^^^^      lock-contention holder=0x16e0\n\
+         C  2222222n22  holds n 0..7 holds n 8..10\n",
+    );
+    assert!(analysis.findings[0].subject.contains("0x16e0"), "{:#?}", analysis.findings);
+    assert_eq!(analysis.findings.iter().filter(|finding| finding.rule == "lock-contention").count(), 1);
+    assert_eq!(symptoms(&analysis), [("lock-contention", "lock-contention")]);
+}

@@ -1,0 +1,143 @@
+//! Meetings of threads on pictures: where they met, who came last and why; and what only looks like a meeting.
+
+use holdup_findings::Confidence;
+use holdup_findings::derive::class::Class;
+use holdup_findings::derive::rendezvous::MeetingKind;
+use holdup_testkit::check::{check_lanes, confidence};
+
+#[test]
+fn load_imbalance_names_who_has_the_most_work() {
+    let analysis = check_lanes(
+        "@cpus 4\n@b barrier\n@repeat 20\n@silent barrier-straggler\n@samples A 0..8 user main;sort\n\
+         A  00000000  holds b 0..8\n\
+        \x20     ^^^^     load-imbalance holder=A cost=240\n\
+         B  11bbbb11\n\
+         C  22bbbb22\n\
+         D  33bbbb33\n",
+    );
+    let used = &analysis.derived.rendezvous.uses[0];
+    assert_eq!(used.meetings, 20);
+    assert_eq!(used.lateness_ns, [4_000_000; 3]);
+    assert_eq!((used.harm_ns, used.spun_ns), (240_000_000, 0));
+    assert_eq!((used.by_last.len(), used.by_last[0].1), (1, 20));
+    assert_eq!((used.causes.running_ns, used.causes.total_ns()), (80_000_000, 80_000_000));
+    assert_eq!(used.late_at[0].0, "sort");
+    // 8 ticks of work and three times 4 are 20: 5 each in place of 8.
+    assert_eq!((used.imbalance.low_ns, used.imbalance.high_ns), (60_000_000, 60_000_000));
+    assert_eq!(confidence(&analysis, "load-imbalance"), Some(Confidence::High));
+    assert_eq!(analysis.findings[0].rule, "load-imbalance", "{:#?}", analysis.findings);
+}
+
+#[test]
+fn barrier_straggler_names_who_had_the_cpu() {
+    let analysis = check_lanes(
+        "@cpus 4\n@b barrier\n@repeat 20\n@silent load-imbalance\n\
+         A       0rrrr000  holds b 0..8\n\
+        \x20        ^^^^      barrier-straggler holder=backup\n\
+         B       111bbb11\n\
+         C       222bbb22\n\
+         D       333bbb33\n\
+         ~backup .0000...\n",
+    );
+    let used = &analysis.derived.rendezvous.uses[0];
+    // Two of four ticks of waiting for a CPU lie behind the others' arrival, three ticks before the release.
+    assert_eq!((used.straggle.low_ns, used.straggle.high_ns), (40_000_000, 60_000_000));
+    assert_eq!((used.causes.others_ns, used.causes.running_ns), (40_000_000, 20_000_000));
+    assert_eq!(confidence(&analysis, "barrier-straggler"), Some(Confidence::High));
+}
+
+#[test]
+fn barrier_straggler_names_a_wait_for_the_disk() {
+    let analysis = check_lanes(
+        "@cpus 4\n@b barrier\n@d disk\n@repeat 20\n@silent load-imbalance\n\
+         A  0dddddd00  holds b 0..9\n\
+        \x20   ^^^^^^^^   barrier-straggler holder=io-wait\n\
+         B  111bbbbb1\n\
+         C  222bbbbb2\n",
+    );
+    let used = &analysis.derived.rendezvous.uses[0];
+    assert_eq!(used.causes.blocked_ns[Class::IoWait as usize], 80_000_000);
+}
+
+#[test]
+fn an_even_barrier_is_silent() {
+    let analysis = check_lanes(
+        "@cpus 4\n@tick 100000\n@b barrier\n@repeat 20\n@silent load-imbalance\n@silent barrier-straggler\n\
+         A  000000000000000000000000000000000000000000000000000000000000000b  holds b 0..63\n\
+         B  1111111111111111111111111111111111111111111111111111111111111111  holds b 63..64\n\
+         C  222222222222222222222222222222222222222222222222222222222222222b\n",
+    );
+    assert_eq!(analysis.derived.rendezvous.uses.len(), 1);
+}
+
+#[test]
+fn threads_that_are_joined_meet() {
+    let analysis = check_lanes(
+        "@cpus 4\n@j join\n@repeat 20\n@samples B 1..9 user worker;sort\n\
+         A  0jjjjjjjj\n\
+         B  .11111111  holds j 0..9\n\
+        \x20    ^^^^^^^    load-imbalance waiter=B holder=sort\n\
+         C  .222.....\n\
+         D  .333.....\n",
+    );
+    let rendezvous = &analysis.derived.rendezvous;
+    assert_eq!(rendezvous.sites[rendezvous.uses[0].site as usize].kind, MeetingKind::Join);
+}
+
+#[test]
+fn those_who_spin_before_they_sleep_came_when_they_began_to_spin() {
+    let analysis = check_lanes(
+        "@cpus 4\n@b barrier\n@repeat 20\n@samples A 0..9 user main;sort\n\
+         @samples B 0..2 user main;sort\n@samples B 2..4 user main;meet;wait~\n\
+         @samples B 8..9 user main;sort\n\
+         @samples C 0..2 user main;sort\n@samples C 2..8 user main;meet;wait~\n@samples C 8..9 user main;sort\n\
+         A  000000000  holds b 0..9\n\
+        \x20     ^^^^^^    load-imbalance holder=A\n\
+         B  1111bbbb1\n\
+         C  222222222\n\
+         D  33bbbbbb3\n",
+    );
+    let used = &analysis.derived.rendezvous.uses[0];
+    assert_eq!(used.meetings, 20);
+    // B and C spin, D sleeps at once: six ticks each.
+    assert_eq!((used.harm_ns, used.spun_ns), (360_000_000, 240_000_000));
+    assert_eq!(analysis.findings[0].rule, "load-imbalance", "{:#?}", analysis.findings);
+    assert!(analysis.findings.iter().all(|finding| finding.rule != "spin-wait"));
+}
+
+#[test]
+fn those_who_only_spin_meet() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n@samples A 0..10 user main;sort\n\
+         @samples B 0..2 user main;sort\n@samples B 2..9 user main;meet;wait~\n\
+         @samples B 9..10 user main;sort\n\
+         A  0000000000\n\
+        \x20     ^^^^^^^    load-imbalance holder=sort\n\
+         B  1111111111\n",
+    );
+    let used = &analysis.derived.rendezvous.uses[0];
+    assert_eq!((used.meetings, used.harm_ns), (20, 140_000_000));
+    assert_eq!(confidence(&analysis, "load-imbalance"), Some(Confidence::Medium));
+}
+
+#[test]
+fn queues_turns_and_locks_are_no_meetings() {
+    // A dispatcher wakes all workers at once.
+    let queue = "@cpus 4\n@c park\n@repeat 20\n\
+         A  00000000ccc  holds c 0..8\n\
+         B  cccccccc111  holds c 8..11\n\
+         C  cccccccc22c\n";
+    // Two take turns.
+    let turns = "@cpus 4\n@c park\n@repeat 20\n\
+         A  0000cccc  holds c 0..4\n\
+         B  cccc1111  holds c 4..8\n";
+    // A lock goes from one to the next.
+    let lock = "@cpus 4\n@repeat 20\n\
+         A  0000mmmmmmmm  holds m 0..4\n\
+         B  mmmm1111mmmm  holds m 4..8\n\
+         C  mmmmmmmm2222  holds m 8..12\n";
+    for picture in [queue, turns, lock] {
+        let analysis = check_lanes(picture);
+        assert!(analysis.derived.rendezvous.uses.is_empty(), "{:#?}", analysis.derived.rendezvous.uses);
+    }
+}

@@ -1,0 +1,107 @@
+//! What a simulated program is: a list of operations a thread.
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Computes for so long (ns).
+    Compute(u64),
+    /// Computes in that function for so long (ns).
+    Section(u16, u64),
+    /// Takes the lock of that number, once it is free.
+    Lock(usize),
+    /// Lets it go.
+    Unlock(usize),
+    /// Puts an item into a queue or pipe.
+    Push(usize),
+    /// Takes one out, once there is one.
+    Pop(usize),
+    /// Waits at the barrier of that number until all its parties are there.
+    Meet(usize),
+    /// Does jobs of the pool of that number until none is left.
+    Work(usize),
+    /// Sleeps for so long (ns).
+    Sleep(u64),
+    /// Reads the disk, which takes so long (ns).
+    Disk(u64),
+    /// Begins the next thread that is not there yet.
+    Spawn,
+    /// Ends.
+    Exit,
+}
+
+/// One thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// It is the program's own, not another's that takes CPUs away.
+    pub target: bool,
+    /// It is there only when [`Op::Spawn`] begins it.
+    pub unborn: bool,
+    /// What it does, over and over.
+    pub ops: Vec<Op>,
+    /// How often, before it exits; `None`: until the recording ends.
+    pub laps: Option<u32>,
+}
+
+/// A program, and the machine that it runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// A thread that has run for so long makes room for the next one (ns).
+    pub quantum_ns: u64,
+    /// When the recording is cut off (ns after its start); `None`: when all target threads are gone.
+    pub length_ns: Option<u64>,
+    /// Its threads.
+    pub threads: Vec<Plan>,
+    /// How many locks there are.
+    pub locks: usize,
+    /// A lock that is let go belongs to whoever comes first, not to the first waiter.
+    pub barging: bool,
+    /// Items in each queue at first.
+    pub channels: Vec<u64>,
+    /// So many of the first channels are pipes.
+    pub pipes: usize,
+    /// How many threads meet at each barrier.
+    pub barriers: Vec<u32>,
+    /// The jobs of each pool (ns).
+    pub pools: Vec<Vec<u64>>,
+}
+
+impl Program {
+    /// The same with another number of CPUs.
+    pub fn with_cpus(mut self, cpus: u32) -> Program {
+        self.cpus = cpus;
+        self
+    }
+
+    /// The same as if a lock were not needed.
+    pub fn without_lock(self, lock: usize) -> Program {
+        self.without(|op| matches!(op, Op::Lock(number) | Op::Unlock(number) if *number == lock))
+    }
+
+    /// The same without the operations that match.
+    pub fn without(mut self, matches: impl Fn(&Op) -> bool) -> Program {
+        for plan in self.threads.iter_mut().filter(|plan| plan.target) {
+            plan.ops.retain(|op| !matches(op));
+        }
+        self
+    }
+
+    /// The same with a function that takes `times` less time.
+    pub fn faster(mut self, function: u16, times: f64) -> Program {
+        for op in self.threads.iter_mut().flat_map(|plan| &mut plan.ops) {
+            if let Op::Section(number, ns) = op
+                && *number == function
+            {
+                *ns = (*ns as f64 / times) as u64;
+            }
+        }
+        self
+    }
+
+    /// The same without other programs.
+    pub fn alone(mut self) -> Program {
+        self.threads.retain(|plan| plan.target);
+        self
+    }
+}

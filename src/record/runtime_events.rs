@@ -1,0 +1,228 @@
+//! Runtime events of OCaml programs: rings are found, read while the program runs and once more at its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use holdup_capture::lower;
+use holdup_capture::ring_files::{self, RingDirectory};
+use holdup_decode::runtime_events::{ReadAt, RingError, Rings, SOURCE, Span, Tally, Version, is_ocaml};
+use holdup_events::recording::SourceState;
+use holdup_events::{Event, Timestamp};
+
+use super::process_exists;
+use crate::cli::RuntimeEvents;
+
+/// How often rings are read: they hold many times what is told meanwhile.
+const POLL_EVERY: Duration = Duration::from_millis(10);
+/// How often new rings are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A process's maps are asked so often for a ring: it is there before the program's first line.
+const TRIES_MAX: u32 = 20;
+/// Words of a command line that are looked at, and the largest file (bytes).
+const WORDS_MAX: usize = 16;
+const BINARY_MAX: u64 = 512 << 20;
+/// What is told while we read is not from the future.
+const AHEAD: holdup_events::Duration = holdup_events::Duration(1_000_000_000);
+
+/// A ring file, read by system calls: one that is cut short meanwhile must not kill the recorder.
+struct RingFile(File);
+
+impl ReadAt for RingFile {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
+        let mut read = 0;
+        while let Some(rest) = into.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match self.0.read_at(rest, offset.saturating_add(read as u64)) {
+                Ok(count) if count > 0 => read += count,
+                _ => break,
+            }
+        }
+        read
+    }
+}
+
+/// A directory for rings, if the command is to tell: it, or a word of it, is a program of OCaml 5.
+pub fn prepare(command: &[OsString], choice: RuntimeEvents) -> Option<RingDirectory> {
+    let wanted = match choice {
+        RuntimeEvents::Always => true,
+        RuntimeEvents::Never => false,
+        RuntimeEvents::Auto => names_ocaml(command),
+    };
+    wanted.then(RingDirectory::make)?.ok()
+}
+
+/// Whether one of the words, or of the words in them, is the name of an OCaml program.
+fn names_ocaml(command: &[OsString]) -> bool {
+    let inner = |word: &OsString| -> Vec<OsString> {
+        let text = word.to_string_lossy();
+        let parts = text.split([' ', '\t', '\n', ';', '&', '|', '(', ')']).filter(|part| !part.is_empty());
+        parts.map(OsString::from).collect()
+    };
+    let words = command.iter().flat_map(|word| [vec![word.clone()], inner(word)].concat());
+    let files: BTreeSet<PathBuf> = words.take(WORDS_MAX).filter_map(|word| resolve(&word)).collect();
+    files.iter().any(|file| is_ocaml_program(file, true))
+}
+
+/// The file that a word would run.
+fn resolve(word: &OsStr) -> Option<PathBuf> {
+    let is_program = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    if word.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(word)).filter(|path| is_program(path));
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(word)).find(|path| is_program(path))
+}
+
+fn is_ocaml_program(path: &Path, follow: bool) -> bool {
+    let Some(bytes) = map(path) else { return false };
+    match bytes.strip_prefix(b"#!") {
+        Some(rest) if follow => {
+            let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let line = String::from_utf8_lossy(line.get(..256).unwrap_or(line)).into_owned();
+            line.split_ascii_whitespace()
+                .filter_map(|word| resolve(OsStr::new(word)))
+                .any(|file| is_ocaml_program(&file, false))
+        }
+        Some(_) => false,
+        None => is_ocaml(&bytes),
+    }
+}
+
+/// The bytes of a binary or script, as the file system has them.
+fn map(path: &Path) -> Option<memmap2::Mmap> {
+    let file = File::open(path).ok()?;
+    if !file.metadata().is_ok_and(|file| file.is_file() && file.len() <= BINARY_MAX) {
+        return None;
+    }
+    super::shrunk::read_as_zeros();
+    // SAFETY: the bytes are only ever read, as foreign ones; where the file is cut short, they turn to zeros.
+    unsafe { memmap2::Mmap::map(&file) }.ok()
+}
+
+/// Reads the rings of a recording's processes.
+pub struct RingFeed {
+    directory: Option<RingDirectory>,
+    /// What was there before is not told.
+    attached: bool,
+    from: Timestamp,
+    rings: BTreeMap<u32, Rings<RingFile>>,
+    /// Files that are of another format.
+    refused: BTreeMap<u32, String>,
+    tries: BTreeMap<u32, u32>,
+    looked: Instant,
+    polled: Instant,
+}
+
+impl RingFeed {
+    /// For programs that tell into `directory`, or where their users wanted it.
+    pub fn new(directory: Option<RingDirectory>, attached: bool, from: Timestamp) -> RingFeed {
+        let now = Instant::now();
+        RingFeed {
+            directory,
+            attached,
+            from,
+            rings: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            tries: BTreeMap::new(),
+            looked: now,
+            polled: now,
+        }
+    }
+
+    /// Takes what is new, if it is time to.
+    pub fn step(&mut self, processes: &BTreeSet<u32>, sink: &mut dyn FnMut(Event)) {
+        if self.looked.elapsed() >= LOOK_EVERY {
+            self.look(processes);
+            self.looked = Instant::now();
+        }
+        if self.polled.elapsed() >= POLL_EVERY && !self.rings.is_empty() {
+            self.poll(sink);
+            self.polled = Instant::now();
+        }
+    }
+
+    fn poll(&mut self, sink: &mut dyn FnMut(Event)) {
+        let span = Span { from: self.from, until: lower::now() + AHEAD };
+        for rings in self.rings.values_mut() {
+            rings.poll(span, sink);
+        }
+    }
+
+    fn look(&mut self, processes: &BTreeSet<u32>) {
+        for (pid, path) in self.directory.iter().flat_map(RingDirectory::files).collect::<Vec<_>>() {
+            if !self.rings.contains_key(&pid) && !self.refused.contains_key(&pid) {
+                self.open(pid, &path);
+            }
+        }
+        // Those who were not asked by us may tell all the same.
+        for pid in processes {
+            let tries = self.tries.entry(*pid).or_default();
+            if self.rings.contains_key(pid) || *tries >= TRIES_MAX {
+                continue;
+            }
+            *tries += 1;
+            if let Some((_, path)) = ring_files::mapped(*pid) {
+                self.open(*pid, &path);
+            }
+        }
+    }
+
+    fn open(&mut self, pid: u32, path: &Path) {
+        let Ok(file) = ring_files::open(path) else { return };
+        let version =
+            map(Path::new(&format!("/proc/{pid}/exe"))).and_then(|bytes| Version::of_binary(&bytes));
+        match Rings::open(RingFile(file), pid, version) {
+            Ok(mut rings) => {
+                if self.attached {
+                    rings.skip_to_end();
+                }
+                self.rings.insert(pid, rings);
+            }
+            Err(RingError::NotYet) => {}
+            Err(error) => {
+                self.refused.insert(pid, error.to_string());
+            }
+        }
+    }
+
+    /// The recording is over: takes the rest, and removes what was made for it. Says what there was; nothing if there
+    /// was nothing to tell.
+    pub fn finish(&mut self, processes: &BTreeSet<u32>, sink: &mut dyn FnMut(Event)) -> Option<SourceState> {
+        self.look(processes);
+        self.poll(sink);
+        if let Some(directory) = &mut self.directory
+            && processes.iter().any(|pid| process_exists(*pid))
+        {
+            directory.keep();
+        }
+        let asked = self.directory.take().is_some();
+        if !asked && self.rings.is_empty() && self.refused.is_empty() {
+            return None;
+        }
+        let sum =
+            |field: fn(Tally) -> u64| self.rings.values().map(|rings| field(rings.tally())).sum::<u64>();
+        let words_lost = sum(|tally| tally.words_lost);
+        let mut missing = Vec::new();
+        if self.rings.is_empty() && self.refused.is_empty() {
+            missing.push("no program made a ring".to_owned());
+        }
+        if words_lost > 0 {
+            missing.push(format!(
+                "{words_lost} words of rings were overwritten before they were read; larger rings: OCAMLRUNPARAM=e=20"
+            ));
+        }
+        missing.extend(self.refused.iter().map(|(pid, why)| format!("process {pid}: {why}")));
+        Some(SourceState {
+            name: SOURCE.to_owned(),
+            active: !self.rings.is_empty(),
+            missing: missing.join("; "),
+            events: sum(|tally| tally.events),
+            lost: sum(|tally| tally.broken),
+        })
+    }
+}
