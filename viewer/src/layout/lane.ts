@@ -26,6 +26,8 @@ const TEXTURE_MIN_PX = 3;
 /** A gap of a pixel tells neighbours of one class apart, where there is room for it. */
 const GAP_FROM_PX = 8;
 const SEAM_PX = 0.6;
+/** Shares that are lower than this cannot be seen. */
+const SHARE_MIN_PX = 0.4;
 /** Wider than this, a wait says what it is. */
 const CAPTION_MIN_PX = 70;
 
@@ -69,11 +71,13 @@ export type Caption = (rows: LaneRows, at: number) => string | null;
 /** Slices of a thread. Merged rows show the share of each class, from the bottom up in the order of reports. */
 export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, classNames: readonly string[], caption: Caption = () => null): Draw[] {
   const out: Draw[] = [];
+  // Columns of one class together: changing the colour costs as much as a rectangle.
+  const columns = new Map<number, Draw[]>();
   for (const part of parts) {
     visit(part.rows, part, box, (at, { x, w, ends }) => {
       const mix = part.rows.mix[at];
       if (mix) {
-        stackShares(out, mix, { x, w, y: box.y, h: box.h }, classNames);
+        stackShares(columns, mix, { x, w, y: box.y, h: box.h }, classNames);
         return;
       }
       const name = classNames[part.rows.class[at] ?? -1] ?? "unknown";
@@ -83,7 +87,7 @@ export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, class
       if (words !== null) out.push({ op: "text", x: x + 6, y: box.y + box.h / 2, text: words, ink: "text", width: w - 12, on: name });
     });
   }
-  return out;
+  return [...[...columns.values()].flat(), ...out];
 }
 
 function paint(name: string, w: number): { class: string; plain?: boolean } {
@@ -91,7 +95,7 @@ function paint(name: string, w: number): { class: string; plain?: boolean } {
 }
 
 /** `[slices, class, ns, class, ns, …]` as a column. */
-function stackShares(out: Draw[], mix: readonly number[], box: { x: number; w: number; y: number; h: number },
+function stackShares(out: Map<number, Draw[]>, mix: readonly number[], box: { x: number; w: number; y: number; h: number },
   classNames: readonly string[]): void {
   const shares: [number, number][] = [];
   let total = 0;
@@ -104,7 +108,10 @@ function stackShares(out: Draw[], mix: readonly number[], box: { x: number; w: n
   for (const [index, ns] of shares) {
     const h = total > 0 ? (ns / total) * box.h : 0;
     bottom -= h;
-    if (h >= 0.25) out.push({ op: "rect", x: box.x, y: bottom, w: box.w, h, fill: paint(classNames[index] ?? "unknown", box.w) });
+    if (h < SHARE_MIN_PX) continue;
+    const list = out.get(index) ?? [];
+    list.push({ op: "rect", x: box.x, y: bottom, w: box.w, h, fill: paint(classNames[index] ?? "unknown", box.w) });
+    out.set(index, list);
   }
 }
 
