@@ -145,6 +145,10 @@ export interface SampleRows {
   readonly leaf: readonly number[];
 }
 
+/** What a span is: of the program itself, or what its runtime does. */
+export type SpanKind = "user" | "gc-work" | "gc-wait" | "idle" | "stop";
+
+/** Spans by depth, then time; those of one depth do not overlap. `name` -1: merged, `count` of them. */
 export interface SpanRows {
   readonly thread: ThreadId;
   readonly complete: boolean;

@@ -1,7 +1,8 @@
 // Draws one lane: rows of tiles in, commands out. Pure.
 
-import type { CpuRows, LaneRows, SampleRows, SpanRows } from "../api/types";
-import type { Draw } from "../draw/log";
+import type { CpuRows, LaneRows, SampleRows, SpanKind, SpanRows } from "../api/types";
+import type { Draw, Fill } from "../draw/log";
+import { visible } from "../model/text";
 import { type Range, toX } from "../model/view";
 
 /** Where a lane is, and what it shows. */
@@ -146,21 +147,57 @@ export function drawCpu(parts: readonly Part<CpuRows>[], box: LaneBox, isTarget:
   return out;
 }
 
-/** Work that the program or its runtime named, as a band over the slices. */
-export function drawSpans(parts: readonly Part<SpanRows>[], names: (part: Part<SpanRows>, at: number) => string, box: LaneBox): Draw[] {
+/** Names and kinds that spans refer to. */
+export interface SpanWords {
+  readonly names: readonly string[];
+  readonly kinds: readonly SpanKind[];
+}
+
+/** Height of one depth of spans; deeper ones than these are not drawn. */
+export const SPAN_H = 10;
+export const SPAN_DEPTHS = 3;
+
+const SPAN_FILLS: Readonly<Record<SpanKind, Fill>> = {
+  user: { ink: "accent" },
+  "gc-work": { class: "gc-work" },
+  "gc-wait": { class: "gc-wait" },
+  idle: { class: "work-wait" },
+  stop: { ink: "mark" },
+};
+
+/** Work that the program or its runtime named, one strip a depth, from `box.y` down. */
+export function drawSpans(parts: readonly Part<SpanRows & SpanWords>[], box: LaneBox): Draw[] {
   const out: Draw[] = [];
   for (const part of parts) {
-    visit(part.rows, part, box, (at, { x, w }) => {
-      const depth = Math.min(part.rows.depth[at] ?? 0, 2);
-      const y = box.y + depth * 4;
-      const merged = (part.rows.name[at] ?? -1) < 0;
-      out.push({ op: "rect", x, y, w, h: depth === 0 && w > 40 ? 10 : 4, fill: { ink: "text", alpha: merged ? 0.35 : 0.75 } });
-      if (depth === 0 && w > 40) {
-        out.push({ op: "text", x: x + 3, y: y + 5, text: names(part, at), ink: "ground", width: w - 6, small: true });
-      }
+    const { start, end, name, depth, count, names, kinds } = part.rows;
+    const [from, to] = [Math.max(part.from, box.view.from), Math.min(part.to, box.view.to)];
+    start.forEach((begin, at) => {
+      const stop = end[at] ?? 0;
+      const level = depth[at] ?? 0;
+      if (stop <= from || begin >= to || level >= SPAN_DEPTHS) return;
+      const x = toX(Math.max(begin, from), box.view, box.left, box.width);
+      const w = Math.max(1, toX(Math.min(stop, to), box.view, box.left, box.width) - x);
+      const y = box.y + level * SPAN_H;
+      const index = name[at] ?? -1;
+      const fill = index < 0 ? ({ ink: "muted", alpha: 0.7 } as const) : SPAN_FILLS[kinds[index] ?? "user"];
+      out.push({ op: "rect", x, y, w: w - (w > GAP_FROM_PX ? 1 : 0), h: SPAN_H - 1, fill });
+      if (w < 40) return;
+      const text = index < 0 ? `${count[at] ?? 0} spans` : visible(names[index] ?? "");
+      const on = "class" in fill ? { on: fill.class } : {};
+      out.push({ op: "text", x: x + 3, y: y + SPAN_H / 2 - 0.5, text, ink: "ground", width: w - 6, small: true, ...on });
     });
   }
   return out;
+}
+
+/** The span of a depth at a moment, as its part and position; null if there is none. */
+export function spanAt<T extends SpanRows>(parts: readonly Part<T>[], at: number, depth: number): { rows: T; index: number } | null {
+  for (const { rows, from, to } of parts) {
+    if (at < from || at >= to) continue;
+    const index = rows.start.findIndex((start, one) => rows.depth[one] === depth && start <= at && at < (rows.end[one] ?? 0));
+    if (index >= 0) return { rows, index };
+  }
+  return null;
 }
 
 /** One tick a sample, at the lane's lower edge; those in the kernel are higher. */
