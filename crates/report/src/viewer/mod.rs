@@ -16,6 +16,7 @@ mod respond;
 mod samples;
 mod search;
 mod slice;
+mod spans;
 mod summary;
 mod tables;
 mod wakeups;
@@ -25,7 +26,7 @@ use std::sync::Mutex;
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 use holdup_findings::Analysis;
 use holdup_findings::derive::timelines::Timelines;
-use holdup_findings::derive::zoom::{Overview, Tile, Tiling, Zoom};
+use holdup_findings::derive::zoom::{CounterIndex, Overview, SpanIndex, Tile, Tiling, Zoom};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -75,6 +76,8 @@ pub struct Viewer {
     zoom: Zoom,
     tiling: Tiling,
     overview: Overview,
+    spans: SpanIndex,
+    counters: CounterIndex,
     flames: Mutex<flame::Kept>,
     annotator: Option<Annotator>,
 }
@@ -96,7 +99,7 @@ const ENDPOINTS: &[Endpoint] = &[
     Endpoint { name: "cpus", parameters: &["level", "tile", "cpus"], answer: lanes::answer_cpus },
     Endpoint { name: "counters", parameters: &["level", "tile"], answer: counters::answer },
     Endpoint { name: "samples", parameters: TILE, answer: samples::answer },
-    Endpoint { name: "spans", parameters: TILE, answer: samples::answer_spans },
+    Endpoint { name: "spans", parameters: TILE, answer: spans::answer },
     Endpoint { name: "wakeups", parameters: RANGE, answer: wakeups::answer },
     Endpoint { name: "slice", parameters: &["thread", "at", "row"], answer: slice::answer },
     Endpoint { name: "ledger", parameters: RANGE, answer: ledger::answer },
@@ -113,6 +116,7 @@ impl Viewer {
         let zoom = Zoom::derive(&trace, &timelines);
         let tiling = Tiling::of(&trace);
         let overview = Overview::derive(&trace, &zoom);
+        let (spans, counters) = (SpanIndex::derive(&trace), CounterIndex::derive(&trace));
         Viewer {
             trace,
             analysis,
@@ -120,6 +124,8 @@ impl Viewer {
             zoom,
             tiling,
             overview,
+            spans,
+            counters,
             flames: Mutex::default(),
             annotator: None,
         }
