@@ -11,6 +11,7 @@ mod locate;
 mod pack;
 mod report;
 mod run;
+mod socket;
 mod stacks;
 mod view;
 

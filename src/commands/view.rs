@@ -1,24 +1,20 @@
 //! `holdup view`: the socket, the browser, the files; what is answered is the report crate's.
 
 use std::io::{IsTerminal, Read};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
-use holdup_report::viewer::gate::{Gate, HEADERS, Request};
+use anyhow::{Context, Result, bail};
+use holdup_report::viewer::gate::Gate;
 use holdup_report::viewer::page::Asset;
-use holdup_report::viewer::{Response, Viewer, bundle, respond};
-use tiny_http::{Header, Server};
+use holdup_report::viewer::{Viewer, bundle, respond};
 
-use super::locate;
+use super::{locate, socket};
 use crate::cli::ViewArgs;
 
 /// The page, as the build found it; empty if it was built without.
 static ASSETS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/viewer_assets.rs"));
-
-/// Questions answered at once: a browser asks for six at most.
-const WORKERS: usize = 6;
 
 /// Serves a recording, or writes it as one page.
 pub fn execute(args: &ViewArgs) -> Result<ExitCode> {
@@ -81,53 +77,25 @@ fn write_page(viewer: &Viewer, assets: &[Asset], file: &Path, bytes_max: u64) ->
 }
 
 fn serve(viewer: Viewer, assets: Vec<Asset>, args: &ViewArgs, place: &str) -> Result<ExitCode> {
-    let server = Server::http(("127.0.0.1", args.port))
-        .map_err(|error| anyhow!("listening on 127.0.0.1:{}: {error}", args.port))?;
-    let port = server.server_addr().to_ip().context("the port that is listened on")?.port();
+    let listener = TcpListener::bind(("127.0.0.1", args.port))
+        .with_context(|| format!("listening on 127.0.0.1:{}", args.port))?;
+    let port = listener.local_addr().context("the port that is listened on")?.port();
     let gate = Gate { port, token: token()? };
     let address = format!("{}{place}", gate.address());
     println!("{address}");
     eprintln!("holdup: open this address in a browser of this machine; Ctrl-C ends");
+    if std::env::var_os("SSH_CONNECTION").is_some() {
+        eprintln!(
+            "holdup: from another machine: `ssh -L {port}:127.0.0.1:{port} THIS_HOST` there, then the same address"
+        );
+    }
     if assets.is_empty() {
         eprint!("holdup: {}", holdup_report::viewer::page::NOT_BUILT);
     } else if !args.no_open {
         open_browser(&address);
     }
-    let shared = Arc::new((server, viewer, gate, assets));
-    let worker = |shared: Arc<(Server, Viewer, Gate, Vec<Asset>)>| {
-        let (server, viewer, gate, assets) = &*shared;
-        for request in server.incoming_requests() {
-            answer(viewer, gate, assets, request);
-        }
-    };
-    let others: Vec<_> = (1..WORKERS)
-        .map(|_| {
-            let shared = shared.clone();
-            std::thread::spawn(move || worker(shared))
-        })
-        .collect();
-    worker(shared);
-    others.into_iter().for_each(|other| drop(other.join()));
+    socket::serve(&listener, |request| respond(&viewer, &gate, &assets, request));
     Ok(ExitCode::SUCCESS)
-}
-
-fn answer(viewer: &Viewer, gate: &Gate, assets: &[Asset], request: tiny_http::Request) {
-    let method = request.method().as_str().to_owned();
-    let headers: Vec<(&str, &str)> = request
-        .headers()
-        .iter()
-        .map(|header| (header.field.as_str().as_str(), header.value.as_str()))
-        .collect();
-    let asked = Request { method: &method, target: request.url(), headers };
-    let Response { status, content_type, body } = respond(viewer, gate, assets, &asked);
-    let mut response = tiny_http::Response::from_data(body).with_status_code(status);
-    for (name, value) in HEADERS.iter().chain(&[("Content-Type", content_type)]) {
-        if let Ok(header) = Header::from_bytes(name.as_bytes(), value.as_bytes()) {
-            response.add_header(header);
-        }
-    }
-    // Who asked may be gone by now.
-    let _ = request.respond(response);
 }
 
 /// 128 bits that nobody can guess.

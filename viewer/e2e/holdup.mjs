@@ -2,14 +2,17 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
+/** The page as it was built last, whatever the binary holds. */
+const PAGE = ["--page", fileURLToPath(new URL("../dist", import.meta.url))];
 const ADDRESS = /http:\/\/127\.0\.0\.1:\d+\/[0-9a-f]+\//;
 
 /** Serves a recording; resolves with the address that it prints. */
 export async function servedByHoldup(holdup, recording) {
-  const child = spawn(holdup, ["view", "--no-open", recording], { stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(holdup, ["view", "--no-open", ...PAGE, recording], { stdio: ["ignore", "pipe", "pipe"] });
   const url = await new Promise((done, refuse) => {
     let said = "";
     const listen = (chunk) => {
@@ -24,11 +27,25 @@ export async function servedByHoldup(holdup, recording) {
   return { url, end: () => child.kill("SIGINT") };
 }
 
+/** Makes a recording from another tool's; resolves with its path. */
+export async function imported(holdup, file, folder) {
+  const recording = join(folder, "imported.holdup");
+  await rm(recording, { recursive: true, force: true });
+  await run(holdup, ["import", file, "-o", recording]);
+  return recording;
+}
+
 /** Writes a recording as one file; resolves with its address. */
 export async function writtenByHoldup(holdup, recording, folder) {
   const file = join(folder, "recording.html");
-  const child = spawn(holdup, ["view", "--html", file, recording], { stdio: "inherit" });
-  const [status] = await once(child, "exit");
-  if (status !== 0) throw new Error(`holdup view --html ended with ${status}`);
+  await run(holdup, ["view", "--html", file, ...PAGE, recording]);
   return pathToFileURL(file).href;
+}
+
+async function run(holdup, args) {
+  const child = spawn(holdup, args, { stdio: ["ignore", "ignore", "pipe"] });
+  let said = "";
+  child.stderr.on("data", (chunk) => (said += String(chunk)));
+  const [status] = await once(child, "exit");
+  if (status !== 0) throw new Error(`holdup ${args[0]} ended with ${status}: ${said}`);
 }

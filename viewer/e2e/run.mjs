@@ -1,5 +1,5 @@
-// End-to-end tests in a real browser. `node e2e/run.mjs` uses the made-up recording; with HOLDUP=path of the binary and
-// RECORDING=path of a recording it also opens that one, served and as a file. Screenshots go to e2e/out.
+// End-to-end tests in a real browser. `node e2e/run.mjs` uses made-up recordings; with HOLDUP=path of the binary also a real
+// one, served and as a file: RECORDING, or else one made from a fixture. Screenshots go to e2e/out.
 // Prints `case viewer NAME: passed`, `failed` or `skipped: REASON`, as `./dev test` counts them; ends with 1 if anything failed.
 
 import { existsSync } from "node:fs";
@@ -7,11 +7,12 @@ import { mkdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { synthetic } from "../test/synthetic.mjs";
 import { findBrowser, startBrowser } from "./browser.mjs";
-import { servedByHoldup, writtenByHoldup } from "./holdup.mjs";
+import { imported, servedByHoldup, writtenByHoldup } from "./holdup.mjs";
 import { serve } from "./serve.mjs";
 import { MADE_UP, REAL } from "./steps.mjs";
 
 const OUT = fileURLToPath(new URL("./out/", import.meta.url));
+const FIXTURE = fileURLToPath(new URL("../../fixtures/imports/sched.perf", import.meta.url));
 const only = process.argv[2] ?? "";
 let failed = 0;
 
@@ -58,8 +59,9 @@ if (!executable) {
     await walk(browser, name, served.url, steps);
     served.end();
   }
-  const { HOLDUP, RECORDING } = process.env;
-  if (HOLDUP && RECORDING) {
+  const { HOLDUP } = process.env;
+  if (HOLDUP) {
+    const RECORDING = process.env.RECORDING ?? (await imported(HOLDUP, FIXTURE, OUT));
     const served = await servedByHoldup(HOLDUP, RECORDING);
     await walk(browser, "a real recording", served.url, REAL.served);
     served.end();

@@ -52,9 +52,14 @@ describe("a lane", () => {
     expect(drawText(drawSlices([part], BOX, CLASSES, () => "lock"))).toContain("text 206,20 lock");
     expect(drawSlices([part], BOX, CLASSES, () => "lock").length).toBe(3);
   });
-  it("draws spans over the slices, by depth", () => {
-    const part = { rows: { thread: 0, complete: true, start: [0, 10], end: [60, 20], name: [0, -1], depth: [0, 1], count: [1, 4] }, from: 0, to: 100 };
-    expect(drawText(drawSpans([part], () => "minor", BOX))).toEqual(["rect 200,10 60×10 text", "text 203,15 minor", "rect 210,14 10×4 text"]);
+  it("draws spans above the slices, a strip a depth, coloured by what they are", () => {
+    const rows = {
+      thread: 0, complete: true, start: [0, 70, 10, 0], end: [60, 90, 20, 60], name: [0, 1, -1, 0], depth: [0, 0, 1, 9], count: [1, 1, 4, 1],
+      names: ["min\u0000or", "phase"], kinds: ["gc-work", "user"] as const,
+    };
+    expect(drawText(drawSpans([{ rows, from: 0, to: 100 }], BOX))).toEqual([
+      "rect 200,10 59×9 gc-work", "text 203,14.5 min\\0or", "rect 270,10 19×9 accent", "rect 210,20 9×9 muted",
+    ]);
   });
   it("draws no two sample ticks on one pixel", () => {
     const part = { rows: { thread: 0, every: 1, at: [1, 1.5, 30], kernel: [0, 0, 1], leaf: [0, 0, 0] }, from: 0, to: 100 };
@@ -72,7 +77,7 @@ function thread(id: number, process: number, target = true): Thread {
 }
 
 const CHOICE = {
-  processes: [], folded: new Set<number>(), full: new Set<number>(), others: false, cpus: [], cpuBelow: null, needed: new Set<number>(),
+  processes: [], folded: new Set<number>(), full: new Set<number>(), others: false, counters: [], spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set<number>(),
 };
 
 describe("rows", () => {
@@ -92,6 +97,10 @@ describe("rows", () => {
     expect(all.length).toBe(FIRST_THREADS + 3);
     expect(all.at(-1)).toMatchObject({ kind: "more", hidden: 5000 - FIRST_THREADS - 1 });
     expect(layoutRows({ ...CHOICE, threads: many, full: new Set([0]) }).rows.length).toBe(5001);
+  });
+  it("are higher where a thread has spans", () => {
+    const { rows: all } = layoutRows({ ...CHOICE, threads, spanDepths: (id) => (id === 3 ? 2 : id === 2 ? 9 : 0) });
+    expect(all.filter((one) => one.kind === "thread").map((one) => one.h - LANE_H)).toEqual([20, 30, 0]);
   });
   it("are found by height", () => {
     const { rows: all, height } = layoutRows({ ...CHOICE, threads });

@@ -146,6 +146,15 @@ export function counters(recording, level, tile) {
   };
 }
 
+/** Two depths of spans; all of them, in whatever tile. */
+function spans(recording, thread) {
+  const long = Array.from({ length: 20 }, (_, at) => [(at * recording.wall) / 20, ((at + 0.8) * recording.wall) / 20, 0, 0]);
+  const short = long.map(([start, end]) => [start + (end - start) / 4, start + (end - start) / 2, 1, 1]);
+  const all = [...long, ...short].map((one) => one.map(Math.round));
+  const [start, end, name, depth] = [0, 1, 2, 3].map((at) => all.map((one) => one[at]));
+  return { thread, complete: true, start, end, name, depth, count: all.map(() => 1) };
+}
+
 const frame = (name, kind = "user") => ({ name, module: "/usr/bin/words", file: "words.c", line: 12, inlined: false, kind });
 
 /** The answer to `api/slice`; null if there is no such slice. */
@@ -223,7 +232,7 @@ export function answer(recording, path, query) {
     };
     case "counters": return counters(recording, level, tile);
     case "samples": return { level, tile, names: ["main"], lanes: threads.map((thread) => ({ thread, every: 1, at: [1e6, 5e6, 9e6], kernel: [0, 1, 0], leaf: [0, 0, 0] })) };
-    case "spans": return { level, tile, names: [], lanes: [] };
+    case "spans": return { level, tile, names: ["request", HOSTILE], kinds: ["user", "gc-work"], lanes: threads.filter((one) => one === 1).map((thread) => spans(recording, thread)) };
     case "wakeups": return { left_out: 0, at: [to - 1], waker: [(threads[0] + 1) % recording.lives.length], wakee: [threads[0]], cpu: [0], context: [0] };
     case "slice": return slice(recording, Number(query.get("thread")), query.has("row") ? { row: whole(query.get("row")) } : { at: whole(query.get("at")) });
     case "ledger": {

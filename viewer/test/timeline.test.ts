@@ -1,7 +1,7 @@
 // The whole timeline as commands.
 
 import { describe, expect, it } from "vitest";
-import { type TimelineInput, LABEL_W, PINNED_H, composeTimeline } from "../src/layout/timeline";
+import { type TimelineInput, LABEL_W, PINNED_H, composeTimeline, ownCounters } from "../src/layout/timeline";
 import { layoutRows } from "../src/layout/rows";
 import { Catalogue } from "../src/model/threads";
 import { labelOf } from "../src/panels/labels";
@@ -12,7 +12,7 @@ function inputOf(recording: Recording): TimelineInput {
   const facts = summary(recording);
   const catalogue = new Catalogue(facts);
   const { rows } = layoutRows({
-    threads: facts.threads, processes: facts.processes, folded: new Set(), full: new Set(), others: false, cpus: [], cpuBelow: null, needed: new Set(),
+    threads: facts.threads, processes: facts.processes, folded: new Set(), full: new Set(), others: false, counters: [], spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set(),
   });
   const whole = { from: 0, to: recording.wall };
   const tile = counters(recording, 0, 0);
@@ -41,7 +41,7 @@ describe("the timeline", () => {
     expect(rects).toBeLessThan(3 * 1000 * 6);
   });
   it("ends every clip that it begins", () => {
-    for (const path of [null, { start: [0], end: [1e8], thread: [1], class: [0] }]) {
+    for (const path of [null, { start: [0], end: [1e8], thread: [1], class: [0], classes: [1e8] }]) {
       const drawn = composeTimeline({ ...input, path, range: { from: 1e8, to: 2e8 } });
       expect(drawn.filter((one) => one.op === "clip").length).toBe(drawn.filter((one) => one.op === "unclip").length);
     }
@@ -60,6 +60,15 @@ describe("the timeline", () => {
     const frames = drawText(composeTimeline({ ...input, picked, lit })).filter((one) => one.startsWith("frame") && !one.includes("accent"));
     expect(frames.filter((one) => one.endsWith("mark")).length).toBe(1);
     expect(frames.filter((one) => one.endsWith("text")).length).toBe(1);
+  });
+  it("draws a runtime's counters in rows of their own", () => {
+    const heap = { from: 0, to: 2e9, cell_ns: 1e9, series: [{ name: "heap", unit: "bytes", values: [5, 10] }, ...(input.overview[0]?.series ?? [])] };
+    expect(ownCounters([heap])).toEqual(["heap"]);
+    const { rows } = layoutRows({
+      threads: [], processes: [], folded: new Set(), full: new Set(), others: false, counters: ["heap"], spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set(),
+    });
+    const drawn = drawText(composeTimeline({ ...input, rows, counters: [heap], overview: [heap] }));
+    expect(drawn).toContain("area 190 118 190 102.5 690 102.5 690 87 1190 87 1190 118 good");
   });
   it("has nothing to draw for no threads, and says nothing wrong", () => {
     const empty = inputOf(synthetic({ threads: 0 }));

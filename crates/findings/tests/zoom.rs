@@ -1,14 +1,14 @@
 //! Tiles, lanes and ranges against a plain walk over the slices, on random programs and on drawn ones.
 
 use holdup_events::tables::ThreadState;
-use holdup_events::{Duration, ThreadId, Timestamp, Trace};
+use holdup_events::{CpuId, Duration, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::holders::{Basis, Holders};
 use holdup_findings::derive::ledger::{self, ByClass};
 use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
-use holdup_findings::derive::why::{Facts, What, why};
+use holdup_findings::derive::why::{Facts, What, occupants, why};
 use holdup_findings::derive::zoom::cpus::Ran;
 use holdup_findings::derive::zoom::lanes::LaneWhat;
 use holdup_findings::derive::zoom::{CELLS, Overview, Tile, Tiling, Zoom, cpu_lane, lane, range_ledger};
@@ -238,7 +238,21 @@ fn why_leads_to_who_had_the_holders_cpu() {
     let had_it = |what: &What| matches!(what, What::Held(hold, _) if hold.basis == Basis::Releaser);
     assert!(said[1].0 == Some(thread("B")) && had_it(said[1].1), "{links:#?}");
     assert_eq!(said[2], (Some(thread("B")), &What::Slice));
-    assert_eq!(said[3], (Some(thread("stranger")), &What::HadCpu(Duration(5_000_000))));
+    let what = What::HadCpu(CpuId(1), Duration(5_000_000), 0);
+    assert_eq!(said[3], (Some(thread("stranger")), &what));
+}
+
+/// A was preempted on CPU 0, where the stranger went on, and found CPU 1 free at last.
+#[test]
+fn who_lost_its_cpu_was_behind_who_took_it() {
+    let (_, trace) = trace_of_lanes("@cpus 2\nA 000rrrrr1111\nB 11111111....\n~stranger ...000000000\n");
+    let looked = looked_at(trace);
+    let all = looked.threads().flat_map(|thread| looked.trace.slices.of(thread));
+    let slice = all.filter(|slice| slice.state.waits_for_cpu()).max_by_key(|slice| slice.duration());
+    let slice = slice.expect("A waits for a CPU");
+    assert_eq!(slice.cpu, CpuId(1), "{slice:?}");
+    let (_, ranked) = occupants(&looked.trace, &looked.timelines, &slice);
+    assert_eq!(ranked.iter().map(|(_, length)| length.0).sum::<u64>(), slice.duration().0);
 }
 
 #[test]

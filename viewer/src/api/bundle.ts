@@ -3,9 +3,9 @@
 import type { Ns } from "../model/time";
 import type { Range } from "../model/view";
 import { bareSlice, rangeLedger, searchSummary, wakeupsOf } from "./from_rows";
-import type { Named, SliceAsk, Source, TileKey } from "./source";
+import type { Named, NamedSpans, SliceAsk, Source, TileKey } from "./source";
 import type {
-  CounterTile, CpuRows, CriticalPath, Flame, FlameAsk, LaneRows, RangeLedger, SampleRows, SearchResult, SliceAnswer, SpanRows,
+  CounterTile, CpuRows, CriticalPath, Flame, FlameAsk, LaneRows, RangeLedger, SampleRows, SearchResult, SliceAnswer, SpanKind, SpanRows,
   Summary, Table, ThreadId, Wakeups,
 } from "./types";
 
@@ -70,8 +70,8 @@ export class BundleSource implements Source {
     return Promise.resolve(joined(this.present<NamedLane<SampleRows>>("samples", key, threads)));
   }
 
-  spans(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SpanRows>> {
-    return Promise.resolve(joined(this.present<NamedLane<SpanRows>>("spans", key, threads)));
+  spans(key: TileKey, threads: readonly ThreadId[]): Promise<NamedSpans> {
+    return Promise.resolve(joinedSpans(this.present<NamedSpans>("spans", key, threads)));
   }
 
   wakeups(range: Range, threads: readonly ThreadId[]): Promise<Wakeups> {
@@ -145,14 +145,27 @@ function missing<T>(what = "that is"): Promise<T> {
   return Promise.reject(new Error(`${what} ${ELSEWHERE}`));
 }
 
-/** Lanes that each have names of their own, under one list of names. */
-function joined<T extends { readonly name?: readonly number[]; readonly leaf?: readonly number[] }>(parts: readonly NamedLane<T>[]): Named<T> {
+/** Samples that each have names of their own, under one list of names. */
+function joined(parts: readonly NamedLane<SampleRows>[]): Named<SampleRows> {
   const names: string[] = [];
   const lanes = parts.map(({ names: own, lane }) => {
     const shift = names.length;
     names.push(...own);
-    const moved = (list: readonly number[]): number[] => list.map((one) => (one < 0 ? one : one + shift));
-    return { ...lane, ...(lane.name && { name: moved(lane.name) }), ...(lane.leaf && { leaf: moved(lane.leaf) }) };
+    return { ...lane, leaf: shifted(lane.leaf, shift) };
   });
   return { names, lanes };
+}
+
+function joinedSpans(parts: readonly NamedSpans[]): NamedSpans {
+  const out = { names: [] as string[], kinds: [] as SpanKind[], lanes: [] as SpanRows[] };
+  for (const part of parts) {
+    out.lanes.push(...part.lanes.map((lane) => ({ ...lane, name: shifted(lane.name, out.names.length) })));
+    out.names.push(...part.names);
+    out.kinds.push(...part.kinds);
+  }
+  return out;
+}
+
+function shifted(list: readonly number[], by: number): number[] {
+  return list.map((one) => (one < 0 ? one : one + by));
 }

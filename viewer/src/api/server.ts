@@ -1,9 +1,9 @@
 // Asks the server of `holdup view`, at addresses relative to the page.
 
 import type { Range } from "../model/view";
-import type { Named, SliceAsk, Source, TileKey } from "./source";
+import type { Named, NamedSpans, SliceAsk, Source, TileKey } from "./source";
 import type {
-  CounterTile, CpuRows, CriticalPath, Flame, FlameAsk, LaneRows, RangeLedger, SampleRows, SearchResult, SliceAnswer, SpanRows,
+  CounterTile, CpuRows, CriticalPath, Flame, FlameAsk, LaneRows, RangeLedger, SampleRows, SearchResult, SliceAnswer,
   Summary, Table, ThreadId, Wakeups,
 } from "./types";
 
@@ -31,7 +31,7 @@ export class Server implements Source {
     return ask("samples", { ...key, threads: threads.join(",") });
   }
 
-  spans(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SpanRows>> {
+  spans(key: TileKey, threads: readonly ThreadId[]): Promise<NamedSpans> {
     return ask("spans", { ...key, threads: threads.join(",") });
   }
 

@@ -3,7 +3,7 @@
 import type { Ns } from "../model/time";
 import type { Range } from "../model/view";
 import type {
-  CounterTile, CpuRows, CriticalPath, Flame, FlameAsk, LaneRows, RangeLedger, SampleRows, SearchResult, SliceAnswer, SpanRows,
+  CounterTile, CpuRows, CriticalPath, Flame, FlameAsk, LaneRows, RangeLedger, SampleRows, SearchResult, SliceAnswer, SpanKind, SpanRows,
   Summary, Table, ThreadId, Wakeups,
 } from "./types";
 
@@ -19,6 +19,11 @@ export interface Named<T> {
   readonly lanes: readonly T[];
 }
 
+/** Spans: names have kinds as well. */
+export interface NamedSpans extends Named<SpanRows> {
+  readonly kinds: readonly SpanKind[];
+}
+
 /** Which slice: by its row, or by a moment inside it. */
 export type SliceAsk = { readonly thread: ThreadId; readonly row: number } | { readonly thread: ThreadId; readonly at: Ns };
 
@@ -29,7 +34,7 @@ export interface Source {
   cpus(key: TileKey, cpus: readonly number[]): Promise<readonly CpuRows[]>;
   counters(key: TileKey): Promise<CounterTile>;
   samples(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SampleRows>>;
-  spans(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SpanRows>>;
+  spans(key: TileKey, threads: readonly ThreadId[]): Promise<NamedSpans>;
   wakeups(range: Range, threads: readonly ThreadId[]): Promise<Wakeups>;
   slice(ask: SliceAsk): Promise<SliceAnswer>;
   ledger(range: Range, threads: readonly ThreadId[]): Promise<RangeLedger>;

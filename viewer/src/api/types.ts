@@ -105,6 +105,8 @@ export interface Summary {
   readonly processes: readonly Process[];
   readonly cpus: readonly { readonly cpu: number; readonly target_ns: Ns; readonly others_ns: Ns; readonly idle_ns: Ns }[];
   readonly findings: readonly Finding[];
+  /** The same lost time, seen otherwise: `of` is the index of a finding. */
+  readonly symptoms?: readonly { readonly of: number; readonly rule: string; readonly subject: string; readonly summary: readonly string[] }[];
   readonly skipped: readonly { readonly rule: string; readonly reason: string }[];
   readonly losses: readonly LossRow[];
   readonly loss: { readonly events: number; readonly uncounted: number };
@@ -143,6 +145,10 @@ export interface SampleRows {
   readonly leaf: readonly number[];
 }
 
+/** What a span is: of the program itself, or what its runtime does. */
+export type SpanKind = "user" | "gc-work" | "gc-wait" | "idle" | "stop";
+
+/** Spans by depth, then time; those of one depth do not overlap. `name` -1: merged, `count` of them. */
 export interface SpanRows {
   readonly thread: ThreadId;
   readonly complete: boolean;
@@ -284,9 +290,12 @@ export interface SearchResult {
   readonly end_ns: Ns;
 }
 
+/** Pieces that tile a range; `thread` -1 where short ones were merged. */
 export interface CriticalPath {
   readonly start: readonly Ns[];
   readonly end: readonly Ns[];
   readonly thread: readonly ThreadId[];
   readonly class: readonly ClassIndex[];
+  /** What it consists of: time by class. */
+  readonly classes: readonly Ns[];
 }

@@ -1,7 +1,8 @@
 // Draws one lane: rows of tiles in, commands out. Pure.
 
-import type { CpuRows, LaneRows, SampleRows, SpanRows } from "../api/types";
-import type { Draw } from "../draw/log";
+import type { CpuRows, LaneRows, SampleRows, SpanKind, SpanRows } from "../api/types";
+import type { Draw, Fill } from "../draw/log";
+import { visible } from "../model/text";
 import { type Range, toX } from "../model/view";
 
 /** Where a lane is, and what it shows. */
@@ -26,6 +27,8 @@ const TEXTURE_MIN_PX = 3;
 /** A gap of a pixel tells neighbours of one class apart, where there is room for it. */
 const GAP_FROM_PX = 8;
 const SEAM_PX = 0.6;
+/** Shares that are lower than this cannot be seen. */
+const SHARE_MIN_PX = 0.4;
 /** Wider than this, a wait says what it is. */
 const CAPTION_MIN_PX = 70;
 
@@ -69,11 +72,13 @@ export type Caption = (rows: LaneRows, at: number) => string | null;
 /** Slices of a thread. Merged rows show the share of each class, from the bottom up in the order of reports. */
 export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, classNames: readonly string[], caption: Caption = () => null): Draw[] {
   const out: Draw[] = [];
+  // Columns of one class together: changing the colour costs as much as a rectangle.
+  const columns = new Map<number, Draw[]>();
   for (const part of parts) {
     visit(part.rows, part, box, (at, { x, w, ends }) => {
       const mix = part.rows.mix[at];
       if (mix) {
-        stackShares(out, mix, { x, w, y: box.y, h: box.h }, classNames);
+        stackShares(columns, mix, { x, w, y: box.y, h: box.h }, classNames);
         return;
       }
       const name = classNames[part.rows.class[at] ?? -1] ?? "unknown";
@@ -83,7 +88,7 @@ export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, class
       if (words !== null) out.push({ op: "text", x: x + 6, y: box.y + box.h / 2, text: words, ink: "text", width: w - 12, on: name });
     });
   }
-  return out;
+  return [...[...columns.values()].flat(), ...out];
 }
 
 function paint(name: string, w: number): { class: string; plain?: boolean } {
@@ -91,7 +96,7 @@ function paint(name: string, w: number): { class: string; plain?: boolean } {
 }
 
 /** `[slices, class, ns, class, ns, …]` as a column. */
-function stackShares(out: Draw[], mix: readonly number[], box: { x: number; w: number; y: number; h: number },
+function stackShares(out: Map<number, Draw[]>, mix: readonly number[], box: { x: number; w: number; y: number; h: number },
   classNames: readonly string[]): void {
   const shares: [number, number][] = [];
   let total = 0;
@@ -104,7 +109,10 @@ function stackShares(out: Draw[], mix: readonly number[], box: { x: number; w: n
   for (const [index, ns] of shares) {
     const h = total > 0 ? (ns / total) * box.h : 0;
     bottom -= h;
-    if (h >= 0.25) out.push({ op: "rect", x: box.x, y: bottom, w: box.w, h, fill: paint(classNames[index] ?? "unknown", box.w) });
+    if (h < SHARE_MIN_PX) continue;
+    const list = out.get(index) ?? [];
+    list.push({ op: "rect", x: box.x, y: bottom, w: box.w, h, fill: paint(classNames[index] ?? "unknown", box.w) });
+    out.set(index, list);
   }
 }
 
@@ -139,21 +147,57 @@ export function drawCpu(parts: readonly Part<CpuRows>[], box: LaneBox, isTarget:
   return out;
 }
 
-/** Work that the program or its runtime named, as a band over the slices. */
-export function drawSpans(parts: readonly Part<SpanRows>[], names: (part: Part<SpanRows>, at: number) => string, box: LaneBox): Draw[] {
+/** Names and kinds that spans refer to. */
+export interface SpanWords {
+  readonly names: readonly string[];
+  readonly kinds: readonly SpanKind[];
+}
+
+/** Height of one depth of spans; deeper ones than these are not drawn. */
+export const SPAN_H = 10;
+export const SPAN_DEPTHS = 3;
+
+const SPAN_FILLS: Readonly<Record<SpanKind, Fill>> = {
+  user: { ink: "accent" },
+  "gc-work": { class: "gc-work" },
+  "gc-wait": { class: "gc-wait" },
+  idle: { class: "work-wait" },
+  stop: { ink: "mark" },
+};
+
+/** Work that the program or its runtime named, one strip a depth, from `box.y` down. */
+export function drawSpans(parts: readonly Part<SpanRows & SpanWords>[], box: LaneBox): Draw[] {
   const out: Draw[] = [];
   for (const part of parts) {
-    visit(part.rows, part, box, (at, { x, w }) => {
-      const depth = Math.min(part.rows.depth[at] ?? 0, 2);
-      const y = box.y + depth * 4;
-      const merged = (part.rows.name[at] ?? -1) < 0;
-      out.push({ op: "rect", x, y, w, h: depth === 0 && w > 40 ? 10 : 4, fill: { ink: "text", alpha: merged ? 0.35 : 0.75 } });
-      if (depth === 0 && w > 40) {
-        out.push({ op: "text", x: x + 3, y: y + 5, text: names(part, at), ink: "ground", width: w - 6, small: true });
-      }
+    const { start, end, name, depth, count, names, kinds } = part.rows;
+    const [from, to] = [Math.max(part.from, box.view.from), Math.min(part.to, box.view.to)];
+    start.forEach((begin, at) => {
+      const stop = end[at] ?? 0;
+      const level = depth[at] ?? 0;
+      if (stop <= from || begin >= to || level >= SPAN_DEPTHS) return;
+      const x = toX(Math.max(begin, from), box.view, box.left, box.width);
+      const w = Math.max(1, toX(Math.min(stop, to), box.view, box.left, box.width) - x);
+      const y = box.y + level * SPAN_H;
+      const index = name[at] ?? -1;
+      const fill = index < 0 ? ({ ink: "muted", alpha: 0.7 } as const) : SPAN_FILLS[kinds[index] ?? "user"];
+      out.push({ op: "rect", x, y, w: w - (w > GAP_FROM_PX ? 1 : 0), h: SPAN_H - 1, fill });
+      if (w < 40) return;
+      const text = index < 0 ? `${count[at] ?? 0} spans` : visible(names[index] ?? "");
+      const on = "class" in fill ? { on: fill.class } : {};
+      out.push({ op: "text", x: x + 3, y: y + SPAN_H / 2 - 0.5, text, ink: "ground", width: w - 6, small: true, ...on });
     });
   }
   return out;
+}
+
+/** The span of a depth at a moment, as its part and position; null if there is none. */
+export function spanAt<T extends SpanRows>(parts: readonly Part<T>[], at: number, depth: number): { rows: T; index: number } | null {
+  for (const { rows, from, to } of parts) {
+    if (at < from || at >= to) continue;
+    const index = rows.start.findIndex((start, one) => rows.depth[one] === depth && start <= at && at < (rows.end[one] ?? 0));
+    if (index >= 0) return { rows, index };
+  }
+  return null;
 }
 
 /** One tick a sample, at the lane's lower edge; those in the kernel are higher. */

@@ -1,6 +1,7 @@
 // Which rows the timeline has, from the top down, and where. Pure.
 
 import type { Process, Thread, ThreadId } from "../api/types";
+import { SPAN_DEPTHS, SPAN_H } from "./lane";
 
 /** One row of the timeline. `y` is below the pinned part, before scrolling. */
 export type Row =
@@ -8,6 +9,7 @@ export type Row =
   | { readonly kind: "thread"; readonly id: ThreadId; readonly y: number; readonly h: number }
   | { readonly kind: "more"; readonly id: number; readonly y: number; readonly h: number; readonly hidden: number }
   | { readonly kind: "cpu"; readonly id: number; readonly y: number; readonly h: number; readonly why: boolean }
+  | { readonly kind: "counter"; readonly id: string; readonly y: number; readonly h: number }
   | { readonly kind: "group"; readonly id: "others" | "cpus"; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number };
 
 /** Rows and their height together. */
@@ -27,16 +29,21 @@ export interface RowChoice {
   readonly full: ReadonlySet<number>;
   /** Threads of other programs are shown. */
   readonly others: boolean;
+  /** Counters that a runtime told, by name: the heap, say. */
+  readonly counters: readonly string[];
   /** Every CPU has a row; empty: none has. */
   readonly cpus: readonly number[];
   /** A CPU whose row is shown below a thread, because that thread waited for it. */
   readonly cpuBelow: { readonly thread: ThreadId; readonly cpu: number } | null;
+  /** How many strips of spans a thread has above its slices. */
+  readonly spanDepths: (thread: ThreadId) => number;
   /** Threads that are shown even beyond the first few. */
   readonly needed: ReadonlySet<ThreadId>;
 }
 
 export const LANE_H = 24;
 export const HEAD_H = 22;
+export const COUNTER_ROW_H = 34;
 /** So many threads of a process are shown unless all are asked for. */
 export const FIRST_THREADS = 32;
 
@@ -48,6 +55,7 @@ export function layoutRows(choice: RowChoice): Rows {
     rows.push(row);
     y += row.h;
   };
+  for (const id of choice.counters) push({ kind: "counter", id, y, h: COUNTER_ROW_H });
   if (choice.cpus.length > 0) {
     push({ kind: "group", id: "cpus", y, h: HEAD_H, open: true, threads: choice.cpus.length });
     for (const cpu of choice.cpus) push({ kind: "cpu", id: cpu, y, h: LANE_H, why: false });
@@ -59,7 +67,7 @@ export function layoutRows(choice: RowChoice): Rows {
         hidden += 1;
         return;
       }
-      push({ kind: "thread", id: thread.id, y, h: LANE_H });
+      push({ kind: "thread", id: thread.id, y, h: LANE_H + SPAN_H * Math.min(SPAN_DEPTHS, choice.spanDepths(thread.id)) });
       if (choice.cpuBelow?.thread === thread.id) push({ kind: "cpu", id: choice.cpuBelow.cpu, y, h: LANE_H, why: true });
     });
     if (hidden > 0) push({ kind: "more", id: process, y, h: HEAD_H, hidden });

@@ -4,8 +4,8 @@ import type { CounterSeries, CpuRows, CriticalPath, LaneRows, SampleRows, SliceA
 import type { Draw } from "../draw/log";
 import { moment, ruler } from "../model/time";
 import { type Range, toX } from "../model/view";
-import { type LaneBox, type Part, drawCpu, drawSamples, drawSlices, drawSpans, mainOccupant } from "./lane";
-import { type Row, rowsBetween } from "./rows";
+import { type LaneBox, type Part, type SpanWords, drawCpu, drawSamples, drawSlices, drawSpans, mainOccupant } from "./lane";
+import { LANE_H, type Row, rowsBetween } from "./rows";
 
 /** Heights of the pinned part, from the top down. */
 export const OVERVIEW_H = 22;
@@ -46,6 +46,12 @@ export interface Label {
   readonly strong: boolean;
 }
 
+/** Counters that have a row of their own: those that are not about the schedule, which the strip above the lanes shows. */
+export function ownCounters(parts: readonly CounterPart[]): string[] {
+  const names = parts.flatMap((part) => part.series.map((one) => one.name));
+  return [...new Set(names)].filter((name) => !["running", "run-queue", "cpu-others"].includes(name) && !name.startsWith("class/"));
+}
+
 /** Everything that the timeline is made of. */
 export interface TimelineInput {
   readonly size: Size;
@@ -61,7 +67,7 @@ export interface TimelineInput {
   readonly isTarget: (thread: number) => boolean;
   readonly slices: (thread: number) => readonly Part<LaneRows>[];
   readonly cpus: (cpu: number) => readonly Part<CpuRows>[];
-  readonly spans: (thread: number) => readonly (Part<SpanRows> & { readonly names: readonly string[] })[];
+  readonly spans: (thread: number) => readonly Part<SpanRows & SpanWords>[];
   readonly samples: (thread: number) => readonly Part<SampleRows>[];
   readonly counters: readonly CounterPart[];
   readonly overview: readonly CounterPart[];
@@ -92,13 +98,15 @@ export function composeTimeline(input: TimelineInput): Draw[] {
   return out;
 }
 
+/** Where the slices of a row are: below its strips of spans, if it has any. */
 function laneBox(input: TimelineInput, row: Row): LaneBox {
+  const spans = row.kind === "thread" ? row.h - LANE_H : 0;
   return {
     view: input.view,
     left: LABEL_W,
     width: input.size.width - LABEL_W,
-    y: PINNED_H + row.y - input.size.scroll + 1,
-    h: row.h - LANE_GAP,
+    y: PINNED_H + row.y - input.size.scroll + 1 + spans,
+    h: row.h - LANE_GAP - spans,
   };
 }
 
@@ -111,12 +119,14 @@ function lanes(out: Draw[], input: TimelineInput): void {
     const box = laneBox(input, row);
     if (row.kind === "thread") {
       out.push(...drawSlices(input.slices(row.id), box, input.classNames, (rows, at) => caption(input, rows, at)));
-      for (const part of input.spans(row.id)) {
-        out.push(...drawSpans([part], (one, at) => part.names[one.rows.name[at] ?? -1] ?? `${one.rows.count[at] ?? 0}×`, box));
-      }
+      out.push(...drawSpans(input.spans(row.id), { ...box, y: box.y - (row.h - LANE_H) }));
       out.push(...drawSamples(input.samples(row.id), box));
     } else if (row.kind === "cpu") {
       out.push(...drawCpu(input.cpus(row.id), box, input.isTarget, input.threadName));
+    } else if (row.kind === "counter") {
+      // By its own highest value of the whole run, so that zooming does not change the scale.
+      const most = Math.max(...input.overview.map((part) => peak(part, row.id)), ...input.counters.map((part) => peak(part, row.id)), 1e-9);
+      for (const part of input.counters) series(out, part, row.id, input.view, box, most, "good");
     }
   }
   out.push({ op: "unclip" });
@@ -145,7 +155,7 @@ function label(out: Draw[], input: TimelineInput, row: Row): void {
   if (chosen) out.push({ op: "rect", x: 0, y, w: LABEL_W - 4, h: row.h - 1, fill: { ink: "selection", alpha: 0.16 } });
   const arrow = row.kind === "process" || row.kind === "group" ? (row.open ? "▾ " : "▸ ") : "";
   const indent = heading ? 8 : row.kind === "cpu" && row.why ? 32 : 20;
-  const middle = y + row.h / 2;
+  const middle = row.kind === "thread" ? y + row.h - LANE_H / 2 : y + row.h / 2;
   const room = heading ? 460 : LABEL_W - indent - 8;
   const detailW = detail === "" || heading ? 0 : 44;
   out.push({ op: "text", x: indent, y: middle, text: `${arrow}${text}`, ink: strong ? "text" : "muted", width: room - detailW, bold: strong });
@@ -303,7 +313,7 @@ function timeRuler(out: Draw[], input: TimelineInput): void {
 function counters(out: Draw[], input: TimelineInput): void {
   const top = OVERVIEW_H + RULER_H;
   const box = { left: LABEL_W, width: input.size.width - LABEL_W, y: top + 3, h: COUNTER_H - 6 };
-  const most = Math.max(input.cpuCount, ...input.counters.map((part) => peak(part)));
+  const most = Math.max(input.cpuCount, ...input.counters.map((part) => peak(part, "+run-queue")));
   out.push({ op: "text", x: 8, y: top + 13, text: "threads running", ink: "good", width: LABEL_W - 50, bold: true });
   out.push({ op: "text", x: 8, y: top + 29, text: "+ waiting for a CPU", ink: "warn", width: LABEL_W - 50 });
   out.push({ op: "text", x: LABEL_W - 8, y: top + 9, text: most.toFixed(most < 10 ? 1 : 0), ink: "muted", width: 36, align: "right" });
@@ -317,9 +327,12 @@ function counters(out: Draw[], input: TimelineInput): void {
   out.push({ op: "unclip" });
 }
 
-function peak(part: CounterPart): number {
-  const values = wanting(part);
-  return values.reduce((most, value) => Math.max(most, value), 0);
+function peak(part: CounterPart, name: string): number {
+  return valuesOf(part, name).reduce((most, value) => Math.max(most, value), 0);
+}
+
+function valuesOf(part: CounterPart, name: string): readonly number[] {
+  return name === "+run-queue" ? wanting(part) : part.series.find((one) => one.name === name)?.values ?? [];
 }
 
 /** Running and waiting for a CPU together, by cell. */
@@ -338,7 +351,7 @@ interface PlotBox {
 
 /** A counter as steps: filled, or (`+run-queue`) as a line. */
 function series(out: Draw[], part: CounterPart, name: string, view: Range, box: PlotBox, most: number, ink: "good" | "warn"): void {
-  const values = name === "+run-queue" ? wanting(part) : part.series.find((one) => one.name === name)?.values ?? [];
+  const values = valuesOf(part, name);
   const points: number[] = [];
   const base = box.y + box.h;
   values.forEach((value, at) => {

@@ -44,7 +44,7 @@ function Entry({ finding, index, open }: { finding: Finding; index: number; open
         <span class="gain">{`gain ${gain(finding)}`}</span>
         <span class="subject">{visible(finding.subject)}</span>
       </button>
-      {open && <Details finding={finding} />}
+      {open && <Details finding={finding} index={index} />}
     </li>
   );
 }
@@ -55,9 +55,10 @@ export function gain(finding: Finding): string {
   return low === high ? percent(finding.gain.high) : `${low} to ${high} %`;
 }
 
-function Details({ finding }: { finding: Finding }) {
+function Details({ finding, index }: { finding: Finding; index: number }) {
   const viewer = useViewer();
   const occurrence = useSelected((state) => state.occurrence);
+  const symptoms = (viewer.catalogue.summary.symptoms ?? []).filter((one) => one.of === index);
   const places = finding.evidence.length;
   const shown = finding.evidence[occurrence];
   return (
@@ -77,6 +78,9 @@ function Details({ finding }: { finding: Finding }) {
       )}
       {finding.summary.map((one, at) => <p key={at}>{visible(one)}</p>)}
       <p class="muted">{`cost ${duration(finding.cost_ns)} of thread time, ${finding.confidence} confidence`}</p>
+      {symptoms.map((one) => (
+        <p key={one.rule} title={one.summary.map(visible).join("\n")} class="muted">{`also seen as ${one.rule}: ${visible(one.subject)}`}</p>
+      ))}
       {finding.advice.length > 0 && (
         <>
           <h3>Try</h3>

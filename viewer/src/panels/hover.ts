@@ -1,7 +1,9 @@
 // What the pointer is told about a lane.
 
-import type { LaneRows } from "../api/types";
+import type { LaneRows, SpanKind, SpanRows } from "../api/types";
+import type { SpanWords } from "../layout/lane";
 import { classLook } from "../model/classes";
+import { visible } from "../model/text";
 import type { Catalogue } from "../model/threads";
 import { count, duration, moment, percent } from "../model/time";
 
@@ -17,6 +19,18 @@ export function hoverText(catalogue: Catalogue, thread: number, rows: LaneRows, 
   const cpu = rows.cpu[at] ?? -1;
   return [head, `${name}: ${classLook(name).words}`, `${when}${cpu >= 0 ? `, CPU ${cpu}` : ""}`].join("\n");
 }
+
+/** Lines about a span. */
+export function spanText(catalogue: Catalogue, rows: SpanRows & SpanWords, at: number): string {
+  const [start, end, name] = [rows.start[at] ?? 0, rows.end[at] ?? 0, rows.name[at] ?? -1];
+  const what = name < 0 ? `${count(rows.count[at] ?? 0)} spans: zoom in to tell them apart` : visible(rows.names[name] ?? "");
+  const kind = name < 0 ? "" : KIND_WORDS[rows.kinds[name] ?? "user"];
+  return [catalogue.threadTitle(rows.thread), what, `${duration(end - start)} from ${moment(start, Math.max(1, (end - start) / 10))}${kind}`].join("\n");
+}
+
+const KIND_WORDS: Readonly<Record<SpanKind, string>> = {
+  user: "", "gc-work": ", work of the garbage collector", "gc-wait": ", waits for the garbage collector", idle: ", idle", stop: ", stops the world",
+};
 
 function mixLines(catalogue: Catalogue, mix: readonly number[]): string[] {
   const shares: [string, number][] = [];

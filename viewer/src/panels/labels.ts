@@ -4,6 +4,7 @@ import type { Finding } from "../api/types";
 import type { Row } from "../layout/rows";
 import type { Label } from "../layout/timeline";
 import type { Catalogue } from "../model/threads";
+import { visible } from "../model/text";
 import { count, percent } from "../model/time";
 
 /** Name of a row, and how much it stands out. */
@@ -17,6 +18,8 @@ export function labelOf(catalogue: Catalogue, row: Row, finding: Finding | undef
       return row.id === "cpus"
         ? { text: "CPUs: what each of them ran", detail: "", strong: true }
         : { text: `others on this machine, ${threads(row.threads)}`, detail: "", strong: false };
+    case "counter":
+      return { text: visible(row.id.replace(/^runtime\//, "")), detail: "", strong: false };
     case "cpu":
       return { text: row.why ? `↳ CPU ${row.id}, which it waited for` : `CPU ${row.id}`, detail: "", strong: false };
     case "thread": {

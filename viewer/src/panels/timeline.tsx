@@ -1,9 +1,11 @@
 // The timeline as a part of the page: its elements, its words for screen readers, and what it asks for besides tiles.
 
 import { useEffect, useRef } from "preact/hooks";
-import { duration, moment } from "../model/time";
+import type { CriticalPath } from "../api/types";
+import { duration, moment, percent } from "../model/time";
 import type { State } from "../model/viewer";
 import { useAnswer, useSelected, useViewer } from "./hooks";
+import { Swatch } from "./swatch";
 import { TimelineCanvas } from "./timeline_canvas";
 
 /** See the module. */
@@ -23,7 +25,7 @@ export function Timeline() {
     return () => timeline.end();
   }, [viewer]);
   useWakeups(drawn);
-  usePath(drawn);
+  const critical = usePath(drawn);
   const none = viewer.catalogue.summary.threads.length === 0;
   return (
     <section class="timeline" aria-label="timeline">
@@ -37,6 +39,7 @@ export function Timeline() {
         <div ref={spacer} class="spacer" />
       </div>
       {none && <p class="empty">No thread of the program was seen, so there is nothing to draw.</p>}
+      {critical && <PathWords path={critical} />}
       <Status />
       <div ref={hover} class="hover" role="presentation" hidden />
     </section>
@@ -83,8 +86,25 @@ function useWakeups(drawn: { readonly current: TimelineCanvas | null }): void {
   }, [answer.value, slice]);
 }
 
+const PATH_CLASSES = 5;
+
+/** What the critical path of the view consists of: only shortening these makes the run shorter. */
+function PathWords({ path }: { path: CriticalPath }) {
+  const { catalogue } = useViewer();
+  const total = path.classes.reduce((sum, ns) => sum + ns, 0);
+  const most = path.classes.map((ns, at) => ({ ns, name: catalogue.className(at) })).filter((one) => one.ns > 0).sort((a, b) => b.ns - a.ns);
+  return (
+    <div class="path-words" role="status">
+      <b>critical path of what is shown</b>
+      {most.slice(0, PATH_CLASSES).map(({ name, ns }) => (
+        <span key={name}><Swatch name={name} />{` ${name} ${percent(total > 0 ? ns / total : 0)}`}</span>
+      ))}
+    </div>
+  );
+}
+
 /** The critical path of what is shown, if it is lit. */
-function usePath(drawn: { readonly current: TimelineCanvas | null }): void {
+function usePath(drawn: { readonly current: TimelineCanvas | null }): CriticalPath | null {
   const viewer = useViewer();
   const lit = useSelected((state) => state.path);
   const view = useSelected((state) => state.view);
@@ -98,4 +118,5 @@ function usePath(drawn: { readonly current: TimelineCanvas | null }): void {
     if (answer.failure === null) return;
     viewer.store.set({ path: false, failure: `no critical path: ${answer.failure}` });
   }, [answer.failure]);
+  return lit ? answer.value : null;
 }

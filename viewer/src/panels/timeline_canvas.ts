@@ -3,12 +3,12 @@
 
 import type { CriticalPath, LaneRows, Wakeups } from "../api/types";
 import { Painter } from "../draw/canvas";
-import { type Part, rowIndexAt } from "../layout/lane";
-import { type Row, type Rows, layoutRows, rowAt } from "../layout/rows";
-import { LABEL_W, OVERVIEW_H, PINNED_H, type TimelineInput, composeTimeline } from "../layout/timeline";
+import { type Part, SPAN_H, rowIndexAt, spanAt } from "../layout/lane";
+import { LANE_H, type Row, type Rows, layoutRows, rowAt } from "../layout/rows";
+import { LABEL_W, OVERVIEW_H, PINNED_H, type TimelineInput, composeTimeline, ownCounters } from "../layout/timeline";
 import type { State, Viewer } from "../model/viewer";
 import { type Range, toNs } from "../model/view";
-import { hoverText } from "./hover";
+import { hoverText, spanText } from "./hover";
 import { labelOf } from "./labels";
 import { TimelineTiles } from "./timeline_tiles";
 
@@ -80,9 +80,8 @@ export class TimelineCanvas {
     this.frame = 0;
     const pen = this.resized();
     if (!pen) return;
+    this.tiles.begin(this.viewer.state.view, this.width - LABEL_W);
     this.layout();
-    const { view } = this.viewer.state;
-    this.tiles.begin(view, this.width - LABEL_W);
     this.painter?.paint(composeTimeline(this.input()));
     this.tiles.flush();
     // Tests wait for this: everything that this view needs is drawn.
@@ -115,14 +114,16 @@ export class TimelineCanvas {
   private layout(): void {
     const { state, catalogue } = this.viewer;
     const below = cpuBelow(state);
-    const of = [state.folded, state.full, state.others, state.cpus, state.finding, below?.thread, below?.cpu, state.reveal, this.wakeups];
+    const counters = ownCounters(this.tiles.overview());
+    const depths = catalogue.summary.threads.reduce((sum, one) => sum + this.tiles.depthOf(one.id), 0);
+    const of = [depths, counters.join("\n"), state.folded, state.full, state.others, state.cpus, state.finding, below?.thread, below?.cpu, state.reveal, this.wakeups];
     if (of.some((one, at) => !Object.is(one, this.rowsOf[at])) || this.rowsOf.length === 0) {
       this.rowsOf = of;
       const finding = state.finding === null ? undefined : catalogue.summary.findings[state.finding];
       const needed = new Set([...(finding ? catalogue.threadsOf(finding) : []), ...(state.reveal ? [state.reveal.thread] : [])]);
       this.rows = layoutRows({
         threads: catalogue.summary.threads, processes: catalogue.summary.processes, folded: state.folded, full: state.full,
-        others: state.others, cpus: state.cpus ? catalogue.summary.cpus.map((one) => one.cpu) : [], cpuBelow: below, needed,
+        others: state.others, spanDepths: (thread) => this.tiles.depthOf(thread), counters, cpus: state.cpus ? catalogue.summary.cpus.map((one) => one.cpu) : [], cpuBelow: below, needed,
       });
       this.parts.spacer.style.height = `${this.rows.height + PINNED_H}px`;
     }
@@ -305,12 +306,7 @@ export class TimelineCanvas {
   private hover(event: PointerEvent): void {
     const { hover, canvas } = this.parts;
     const row = event.offsetX >= LABEL_W ? this.rowUnder(event.offsetY) : null;
-    const at = this.ns(event.offsetX, this.viewer.state.view);
-    const { catalogue } = this.viewer;
-    const thread = row?.kind === "thread" ? partAt(this.tiles.slices(row.id), at) : null;
-    const text = row?.kind === "thread" && thread
-      ? hoverText(catalogue, row.id, thread.rows, rowIndexAt(thread.rows, at))
-      : row?.kind === "cpu" ? `CPU ${row.id}\n${this.occupantText(row.id, at)}` : "";
+    const text = row ? this.textOf(row, this.ns(event.offsetX, this.viewer.state.view), event.offsetY) : "";
     canvas.style.cursor = text !== "" || (row && row.kind !== "thread") ? "pointer" : "default";
     hover.hidden = text === "";
     if (text === "") return;
@@ -319,6 +315,20 @@ export class TimelineCanvas {
     hover.style.left = `${Math.min(event.clientX + 14, window.innerWidth - hover.offsetWidth - 8)}px`;
     const below = event.clientY + 18;
     hover.style.top = `${below + hover.offsetHeight > box.bottom + 120 ? event.clientY - hover.offsetHeight - 10 : below}px`;
+  }
+
+  /** What the pointer is told about a place of a row. */
+  private textOf(row: Row, at: number, y: number): string {
+    const { catalogue } = this.viewer;
+    if (row.kind === "cpu") return `CPU ${row.id}\n${this.occupantText(row.id, at)}`;
+    if (row.kind !== "thread") return "";
+    const above = y - PINNED_H + this.parts.scroller.scrollTop - row.y;
+    if (above < row.h - LANE_H) {
+      const span = spanAt(this.tiles.spans(row.id), at, Math.floor(above / SPAN_H));
+      return span ? spanText(catalogue, span.rows, span.index) : "";
+    }
+    const part = partAt(this.tiles.slices(row.id), at);
+    return part ? hoverText(catalogue, row.id, part.rows, rowIndexAt(part.rows, at)) : "";
   }
 
   private occupantText(cpu: number, at: number): string {

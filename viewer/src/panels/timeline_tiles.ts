@@ -3,10 +3,11 @@
 import type { Source } from "../api/source";
 import { type Found, TileStore, levelFor, tilesIn } from "../api/tiles";
 import type { CounterTile, CpuRows, LaneRows, SampleRows, SpanRows, Zoom } from "../api/types";
-import type { Part } from "../layout/lane";
+import type { Part, SpanWords } from "../layout/lane";
 import type { CounterPart } from "../layout/timeline";
 import type { Range } from "../model/view";
 
+type SpanTile = SpanRows & SpanWords;
 type NamedRows<T> = T & { readonly names: readonly string[]; readonly complete: boolean };
 
 const LANES_KEPT = 3000;
@@ -16,8 +17,9 @@ export class TimelineTiles {
   private readonly lanes: TileStore<LaneRows>;
   private readonly cpuLanes: TileStore<CpuRows>;
   private readonly sampleLanes: TileStore<NamedRows<SampleRows>>;
-  private readonly spanLanes: TileStore<NamedRows<SpanRows>>;
+  private readonly spanLanes: TileStore<SpanTile>;
   private readonly counterTiles: TileStore<CounterTile & { complete: boolean }>;
+  private readonly depths = new Map<number, number>();
   private level = 0;
   private view: Range = { from: 0, to: 1 };
 
@@ -35,8 +37,8 @@ export class TimelineTiles {
     );
     this.spanLanes = new TileStore(
       async (key, lanes) => {
-        const { names, lanes: rows } = await source.spans(key, lanes);
-        return mapBy(rows.map((one) => ({ ...one, names })), (one) => one.thread);
+        const { names, kinds, lanes: rows } = await source.spans(key, lanes);
+        return mapBy(rows.map((one) => ({ ...one, names, kinds })), (one) => one.thread);
       },
       quietly,
       LANES_KEPT,
@@ -72,8 +74,18 @@ export class TimelineTiles {
     return this.parts(this.sampleLanes, thread);
   }
 
-  spans(thread: number): (Part<SpanRows> & { names: readonly string[] })[] {
-    return this.parts(this.spanLanes, thread).map((part) => ({ ...part, names: part.rows.names }));
+  spans(thread: number): Part<SpanTile>[] {
+    const parts = this.parts(this.spanLanes, thread);
+    for (const { rows } of parts) {
+      const deepest = rows.depth.reduce((most, one) => Math.max(most, one + 1), 0);
+      if (deepest > this.depthOf(thread)) this.depths.set(thread, deepest);
+    }
+    return parts;
+  }
+
+  /** How many spans of this thread lie in each other at the most, as far as is known yet. */
+  depthOf(thread: number): number {
+    return this.depths.get(thread) ?? 0;
   }
 
   counters(): CounterPart[] {

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{Duration, ThreadId, Timestamp, Trace};
+use holdup_events::{CpuId, Duration, ThreadId, Timestamp, Trace};
 
 use super::holders::{Basis, Hold, Holders};
 use super::ledger::ByClass;
@@ -54,8 +54,8 @@ pub enum What {
     Held(Hold, ByClass),
     /// No thread had it: how the wait ended.
     Nobody(Hold),
-    /// This thread had the CPU for the longest time meanwhile, so long in all.
-    HadCpu(Duration),
+    /// This thread had that CPU for the longest time meanwhile, so long in all; so many others had it, too.
+    HadCpu(CpuId, Duration, u32),
     /// The CPU was idle, or it is not known who ran there.
     CpuIdle,
     /// Its group's CPU bandwidth was used up.
@@ -93,10 +93,26 @@ pub fn why(facts: Facts, thread: ThreadId, row: usize) -> Vec<Link> {
     links
 }
 
-/// Who ran on a slice's CPU meanwhile, the longest first.
-pub fn occupants(timelines: &Timelines, slice: &Slice) -> Vec<(ThreadId, Duration)> {
+/// Where a thread waited for a CPU, and who ran there meanwhile, the longest first.
+///
+/// A slice knows where its thread ran *next*. One that lost its CPU was in that CPU's queue until it was moved, of which
+/// nothing tells when: the CPU that others kept busy for longer is taken.
+pub fn occupants(trace: &Trace, timelines: &Timelines, slice: &Slice) -> (CpuId, Vec<(ThreadId, Duration)>) {
+    let rows = trace.slices.rows(slice.thread);
+    let row = trace.slices.covering(slice.thread, slice.start);
+    let before = row.filter(|row| *row > rows.start).map(|row| trace.slices.at(slice.thread, row - 1));
+    let left = before.filter(|before| before.state == ThreadState::Running).map(|before| before.cpu);
+    let busy = |ranked: &[(ThreadId, Duration)]| ranked.iter().map(|(_, length)| length.0).sum::<u64>();
+    let next = (slice.cpu, ran_on(timelines, slice.cpu, slice));
+    match left.filter(|cpu| *cpu != slice.cpu).map(|cpu| (cpu, ran_on(timelines, cpu, slice))) {
+        Some(left) if busy(&left.1) > busy(&next.1) => left,
+        _ => next,
+    }
+}
+
+fn ran_on(timelines: &Timelines, cpu: CpuId, slice: &Slice) -> Vec<(ThreadId, Duration)> {
     let mut sums: BTreeMap<ThreadId, Duration> = BTreeMap::new();
-    let timeline = timelines.of(slice.cpu);
+    let timeline = timelines.of(cpu);
     for stretch in timeline.map_or(&[][..], |timeline| timeline.between(slice.start, slice.end)) {
         let length = stretch.end().min(slice.end).since(stretch.start().max(slice.start));
         *sums.entry(stretch.thread()).or_default() += length;
@@ -112,19 +128,19 @@ fn had_cpu(facts: Facts, slice: &Slice) -> Link {
     if slice.state == ThreadState::Throttled {
         return nobody(What::Throttled);
     }
-    let ranked = occupants(facts.timelines, slice);
+    let (cpu, ranked) = occupants(facts.trace, facts.timelines, slice);
     let busy: u64 = ranked.iter().map(|(_, length)| length.0).sum();
     // What kept it longer than others' turns is then the waking or moving itself.
     let Some((thread, length)) = ranked.first().copied().filter(|_| busy * 2 >= slice.duration().0) else {
         return nobody(What::CpuIdle);
     };
-    let timeline = facts.timelines.of(slice.cpu);
+    let timeline = facts.timelines.of(cpu);
     let stretches = timeline.map_or(&[][..], |timeline| timeline.between(start, end));
     let own = stretches.iter().filter(|stretch| stretch.thread() == thread);
     let longest = own.max_by_key(|stretch| (stretch.end().since(stretch.start()), Reverse(stretch.start())));
     let at = longest.map_or(start, |stretch| stretch.start());
     let row = facts.trace.slices.covering(thread, at);
-    Link { thread: Some(thread), start, end, row, what: What::HadCpu(length) }
+    Link { thread: Some(thread), start, end, row, what: What::HadCpu(cpu, length, ranked.len() as u32 - 1) }
 }
 
 /// Who had what a blocked slice waited for, and the slice with which the chain goes on.

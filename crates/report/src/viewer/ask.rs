@@ -129,7 +129,7 @@ mod tests {
             assert!(Ask::parse(query, &["a"]).is_err(), "{query}");
         }
         let long = format!("a={}", "1,".repeat(257));
-        let ask = |query| Ask::parse(query, &["a"]).expect("a question");
+        let ask = |query: &str| Ask::parse(query, &["a"]).expect("a question");
         assert!(ask("a=-1").number("a").is_err() && ask("a=1e3").number("a").is_err());
         assert!(ask("a=1,x").numbers("a").is_err() && ask("a=2").flag("a").is_err());
         assert!(ask(&long).numbers("a").is_err());

@@ -18,7 +18,9 @@ use sha2::{Digest, Sha256};
 
 use super::page::{Asset, find};
 use super::samples::Names;
-use super::{API_VERSION, Ask, Viewer, counters, flame, lanes, samples, slice, summary, tables, to_text};
+use super::{
+    API_VERSION, Ask, Viewer, counters, flame, lanes, samples, slice, spans, summary, tables, to_text,
+};
 use crate::numbers::{count, counted, duration};
 
 /// Why no page can be made.
@@ -138,7 +140,11 @@ impl<'a> Packer<'a> {
         let ticks = samples::columns(self.viewer, thread, tile, &mut names);
         let answer = json!({"names": names.list, "lane": ticks});
         self.put(format!("samples/{key}"), || to_text(&answer))?;
-        Ok(columns.complete)
+        let spans = spans::of(self.viewer, &[thread], tile);
+        if !spans.is_empty() {
+            self.put(format!("spans/{key}"), || to_text(&spans))?;
+        }
+        Ok(columns.complete && spans.is_complete())
     }
 
     fn cpu(&mut self, cpu: CpuId, tile: &Tile) -> std::io::Result<bool> {
@@ -153,9 +159,13 @@ impl<'a> Packer<'a> {
         self.put(format!("counters/{}/{}", tile.level, tile.index), || to_text(&counters::of(viewer, tile)))
     }
 
+    /// A slice, and those that its chain leads to.
     fn slice(&mut self, thread: ThreadId, row: usize) -> std::io::Result<()> {
-        let viewer = self.viewer;
-        self.put(format!("slices/{}/{row}", thread.0), || to_text(&slice::of(viewer, thread, row)))
+        for (thread, row) in slice::chain(self.viewer, thread, row) {
+            let viewer = self.viewer;
+            self.put(format!("slices/{}/{row}", thread.0), || to_text(&slice::of(viewer, thread, row)))?;
+        }
+        Ok(())
     }
 
     /// All zooms down to where the evidence of each finding fills the view.

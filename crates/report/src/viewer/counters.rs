@@ -1,5 +1,6 @@
 //! `api/counters`: what all threads did together, cell by cell.
 
+use holdup_events::{Duration, Timestamp};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::ledger::ByClass;
 use holdup_findings::derive::zoom::{CELLS, Tile};
@@ -12,7 +13,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
 }
 
 pub(super) fn of(viewer: &Viewer, tile: &Tile) -> Value {
-    let cells = viewer.overview().tile(&viewer.trace, &viewer.zoom, tile);
+    let cells = viewer.overview.tile(&viewer.trace, &viewer.zoom, tile);
     let lengths = cell_lengths(viewer, tile);
     let mean = |of: &dyn Fn(&ByClass) -> u64| -> Vec<f64> {
         let cells = lengths.iter().zip(&cells);
@@ -27,6 +28,12 @@ pub(super) fn of(viewer: &Viewer, tile: &Tile) -> Value {
     for class in Class::ALL.into_iter().filter(|class| cells.iter().any(|cell| cell[*class as usize] > 0)) {
         let values = mean(&|cell| cell[class as usize]);
         series.push(json!({"name": format!("class/{}", class.name()), "unit": "threads", "values": values}));
+    }
+    let ends: Vec<Timestamp> =
+        (1..=lengths.len() as u64).map(|cell| tile.start + Duration(tile.cell.0 * cell)).collect();
+    for (name, values) in viewer.counters.at(&ends) {
+        let name = format!("runtime/{}", viewer.trace.told_name(name).text);
+        series.push(json!({"name": name, "unit": "", "values": values}));
     }
     json!({
         "level": tile.level,
@@ -52,7 +59,7 @@ fn others(viewer: &Viewer, tile: &Tile, lengths: &[u64]) -> Vec<f64> {
         let mut cursor = 0;
         let mut at = tile.start;
         for (sum, length) in sums.iter_mut().zip(lengths) {
-            let end = at + holdup_events::Duration(*length);
+            let end = at + Duration(*length);
             *sum += timeline.ran(at, end, &mut cursor).1;
             at = end;
         }

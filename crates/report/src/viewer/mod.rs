@@ -16,16 +16,17 @@ mod respond;
 mod samples;
 mod search;
 mod slice;
+mod spans;
 mod summary;
 mod tables;
 mod wakeups;
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::Mutex;
 
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 use holdup_findings::Analysis;
 use holdup_findings::derive::timelines::Timelines;
-use holdup_findings::derive::zoom::{Overview, Tile, Tiling, Zoom};
+use holdup_findings::derive::zoom::{CounterIndex, Overview, SpanIndex, Tile, Tiling, Zoom};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -74,7 +75,9 @@ pub struct Viewer {
     timelines: Timelines,
     zoom: Zoom,
     tiling: Tiling,
-    overview: OnceLock<Overview>,
+    overview: Overview,
+    spans: SpanIndex,
+    counters: CounterIndex,
     flames: Mutex<flame::Kept>,
     annotator: Option<Annotator>,
 }
@@ -96,7 +99,7 @@ const ENDPOINTS: &[Endpoint] = &[
     Endpoint { name: "cpus", parameters: &["level", "tile", "cpus"], answer: lanes::answer_cpus },
     Endpoint { name: "counters", parameters: &["level", "tile"], answer: counters::answer },
     Endpoint { name: "samples", parameters: TILE, answer: samples::answer },
-    Endpoint { name: "spans", parameters: TILE, answer: samples::answer_spans },
+    Endpoint { name: "spans", parameters: TILE, answer: spans::answer },
     Endpoint { name: "wakeups", parameters: RANGE, answer: wakeups::answer },
     Endpoint { name: "slice", parameters: &["thread", "at", "row"], answer: slice::answer },
     Endpoint { name: "ledger", parameters: RANGE, answer: ledger::answer },
@@ -112,13 +115,17 @@ impl Viewer {
         let timelines = Timelines::derive(&trace);
         let zoom = Zoom::derive(&trace, &timelines, &analysis.derived.roles);
         let tiling = Tiling::of(&trace);
+        let overview = Overview::derive(&trace, &zoom);
+        let (spans, counters) = (SpanIndex::derive(&trace), CounterIndex::derive(&trace));
         Viewer {
             trace,
             analysis,
             timelines,
             zoom,
             tiling,
-            overview: OnceLock::new(),
+            overview,
+            spans,
+            counters,
             flames: Mutex::default(),
             annotator: None,
         }
@@ -181,10 +188,6 @@ impl Viewer {
         }
         Ok(Some(numbers.into_iter().map(ThreadId).collect()))
     }
-
-    fn overview(&self) -> &Overview {
-        self.overview.get_or_init(|| Overview::derive(&self.trace, &self.zoom))
-    }
 }
 
 /// Bytes of an answer. What is serialised are numbers, texts and lists: that cannot fail.
@@ -199,11 +202,10 @@ fn or_none(number: Option<impl Into<i64>>) -> i64 {
 
 fn annotate(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let Some(function) = ask.text("function") else { return Err(Refusal::bad("function is missing")) };
-    let Some(annotator) = &viewer.annotator else {
-        return Err(Refusal::not_there("this viewer reads no binaries"));
+    // That a binary is not here is an answer, not a broken question: browsers log those.
+    let answer = match &viewer.annotator {
+        Some(annotator) => annotator(&viewer.trace, function),
+        None => Err("this viewer reads no binaries".to_owned()),
     };
-    match annotator(&viewer.trace, function) {
-        Ok(answer) => Ok(to_text(&answer)),
-        Err(reason) => Err(Refusal::NotThere(reason)),
-    }
+    Ok(to_text(&answer.unwrap_or_else(|reason| serde_json::json!({"error": reason}))))
 }

@@ -33,8 +33,8 @@ pub fn find<'a>(assets: &'a [Asset], path: &str) -> Option<&'a Asset> {
 /// What is shown where the binary was built without the page.
 pub const NOT_BUILT: &str = "This holdup was built without its viewer: the page in viewer/ needs Node.js to be built.\n\
     \n\
-    Build it again with `./dev build`, which installs Node.js where it can (or run `npm ci && npm run build` in viewer/\n\
-    before `cargo build`). Until then: `holdup report`, or `holdup export --to perfetto` for ui.perfetto.dev.\n\
+    Build it again after `./dev setup`, which installs Node.js where it can and builds the page (or run\n\
+    `npm ci && npm run build` in viewer/). Until then: `holdup report`, or `holdup export --to perfetto` for ui.perfetto.dev.\n\
     \n\
     The answers are served all the same: see docs/viewer-api.md, e.g. api/summary below this address.\n";
 

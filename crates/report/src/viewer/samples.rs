@@ -1,4 +1,4 @@
-//! `api/samples` and `api/spans`: ticks and named work in a tile.
+//! `api/samples`: ticks in a tile.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,6 @@ use holdup_events::tables::SampleRow;
 use holdup_events::{FrameId, ThreadId};
 use holdup_findings::derive::zoom::{CELLS, Tile};
 use serde::Serialize;
-use serde_json::json;
 
 use super::lanes::TileHead;
 use super::{Ask, Refusal, Viewer, to_text};
@@ -84,20 +83,4 @@ pub(super) fn columns(viewer: &Viewer, thread: ThreadId, tile: &Tile, names: &mu
         out.leaf.push(names.of(viewer, viewer.trace.stack_frames(sample.stack).next()));
     }
     out
-}
-
-/// Recordings hold no spans yet: every lane is empty, and complete.
-pub(super) fn answer_spans(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
-    let tile = viewer.tile(ask)?;
-    let Some(threads) = viewer.threads(ask)? else { return Err(Refusal::bad("threads is missing")) };
-    let lane = |thread: &ThreadId| json!({"thread": thread.0, "complete": true, "start": [], "end": [], "name": [], "depth": [], "count": []});
-    Ok(to_text(&json!({
-        "level": tile.level,
-        "tile": tile.index,
-        "start_ns": viewer.since(tile.start),
-        "end_ns": viewer.since(tile.end),
-        "cell_ns": tile.cell.0,
-        "names": [],
-        "lanes": threads.iter().map(lane).collect::<Vec<_>>(),
-    })))
 }

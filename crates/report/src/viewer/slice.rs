@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::lanes::cpu_number;
 use super::samples::of_thread;
 use super::{Ask, Refusal, Viewer, or_none, to_text};
-use crate::numbers::duration;
+use crate::numbers::{counted, duration};
 
 /// Functions of a running slice that are named.
 const FUNCTIONS_MAX: usize = 10;
@@ -63,6 +63,12 @@ pub(super) fn of(viewer: &Viewer, thread: ThreadId, row: usize) -> Value {
         "why": why(facts(viewer), thread, row).iter()
             .map(|link| self::link(viewer, link)).collect::<Value>(),
     })
+}
+
+/// The slices of a chain, that one first.
+pub(super) fn chain(viewer: &Viewer, thread: ThreadId, row: usize) -> Vec<(ThreadId, usize)> {
+    let links = why(facts(viewer), thread, row);
+    links.iter().filter_map(|link| Some((link.thread?, link.row?))).collect()
 }
 
 fn facts(viewer: &Viewer) -> Facts<'_> {
@@ -191,7 +197,8 @@ fn queued_behind(viewer: &Viewer, slice: &Slice) -> Value {
     if !slice.state.waits_for_cpu() {
         return json!([]);
     }
-    let ranked = occupants(&viewer.timelines, slice).into_iter().take(OCCUPANTS_MAX);
+    let (_, ranked) = occupants(&viewer.trace, &viewer.timelines, slice);
+    let ranked = ranked.into_iter().take(OCCUPANTS_MAX);
     ranked.map(|(thread, length)| json!({"thread": thread.0, "ns": length.0})).collect()
 }
 
@@ -210,20 +217,31 @@ fn link(viewer: &Viewer, link: &Link) -> Value {
 
 /// A link in words, and how it is known.
 fn words(viewer: &Viewer, link: &Link) -> (String, &'static str) {
-    let name = link.thread.and_then(|id| viewer.trace.threads.get(id.index()));
-    let name = name.map_or("?", |thread| thread.name.as_str());
+    let name = &link.thread.map_or_else(|| "?".to_owned(), |id| named(viewer, id));
     match &link.what {
         What::Slice => (itself(viewer, link, name), ""),
         What::Held(hold, did) => {
             (format!("{name} {}; meanwhile it {}", holding(hold.kind), deeds(did)), hold.basis.name())
         }
         What::Nobody(hold) => (ending(hold.basis).to_owned(), hold.basis.name()),
-        What::HadCpu(length) => (format!("{name} had that CPU for {} of it", duration(length.0)), "occupant"),
+        What::HadCpu(cpu, length, others) => {
+            let others = match others {
+                0 => String::new(),
+                others => format!(", {} the rest", counted(u64::from(*others), "other thread")),
+            };
+            (format!("{name} had CPU {} for {} of it{others}", cpu.0, duration(length.0)), "occupant")
+        }
         What::CpuIdle => {
             ("nobody is known to have run there: it was woken late, or moved".to_owned(), "occupant")
         }
         What::Throttled => ("its group had used up its CPU bandwidth (cgroup cpu.max)".to_owned(), "slices"),
     }
+}
+
+/// A thread by name and number: names are often all alike.
+fn named(viewer: &Viewer, id: ThreadId) -> String {
+    let thread = viewer.trace.threads.get(id.index());
+    thread.map_or_else(|| "?".to_owned(), |thread| format!("{} ({})", thread.name, thread.tid))
 }
 
 /// What a holder has to do with the wait.
@@ -307,10 +325,20 @@ fn deeds(did: &ByClass) -> String {
     ranked.retain(|(_, ns)| *ns > 0 && *ns >= total / 20);
     ranked.sort_by_key(|(class, ns)| (std::cmp::Reverse(*ns), *class));
     let words: Vec<String> =
-        ranked.iter().take(3).map(|(class, ns)| format!("{} {}", class.name(), duration(*ns))).collect();
-    if words.is_empty() {
-        "did nothing that is known".to_owned()
-    } else {
-        format!("spent {}", words.join(", "))
+        ranked.iter().take(3).map(|(class, ns)| format!("{} {}", deed(*class), duration(*ns))).collect();
+    if words.is_empty() { "did nothing that is known".to_owned() } else { words.join(", ") }
+}
+
+/// What a thread does in a class of time, before its length.
+fn deed(class: Class) -> String {
+    match class {
+        Class::Useful => "ran for".to_owned(),
+        Class::Kernel => "ran in the kernel for".to_owned(),
+        Class::RunQueue => "waited for a CPU for".to_owned(),
+        Class::LockWait => "waited for a lock for".to_owned(),
+        Class::JoinWait => "waited for other threads for".to_owned(),
+        Class::WorkWait => "had nothing to do for".to_owned(),
+        Class::Sleep => "slept for".to_owned(),
+        class => format!("was in {} for", class.name()),
     }
 }

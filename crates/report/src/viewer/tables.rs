@@ -1,5 +1,7 @@
 //! `api/tables/NAME`: what the report prints as tables, with where a row leads. A new one is one line in [`TABLES`].
 
+mod meetings;
+
 use std::collections::BTreeMap;
 
 use holdup_events::tables::ThreadState;
@@ -71,11 +73,14 @@ const TABLES: &[Table] = &[
             ("p99_ns", "99 %", "ns"),
             ("max_ns", "longest", "ns"),
             ("waiters", "waiters", "count"),
-            ("releaser", "released most often by", "thread"),
+            ("holder", "held longest by", "thread"),
+            ("held_in", "who was in", "function"),
             ("waiting_at", "waited for most in", "function"),
         ],
         rows: locks,
     },
+    meetings::SITES,
+    meetings::EACH,
     Table {
         name: "syscalls",
         label: "Syscalls",
@@ -216,7 +221,8 @@ fn locks(viewer: &Viewer) -> Vec<Row> {
             lock.p99_ns.into(),
             lock.max_ns.into(),
             lock.waiters.into(),
-            lock.releasers.first().map(|(thread, _)| thread.0).into(),
+            lock.held_by.iter().find_map(|(thread, _)| *thread).map(|thread| thread.0).into(),
+            lock.held_in.first().map(|(name, _)| name.clone()).into(),
             lock.waiting_at.first().map(|(name, _)| name.clone()).into(),
         ];
         (cells, longest.get(&(lock.process, lock.object, lock.reason)).copied())

@@ -2,19 +2,22 @@
 //!
 //! Sums stand before each [`STRIDE`]th slice of a thread: what it did in a range is the difference of two sums, each
 //! completed by a walk over fewer than [`STRIDE`] slices. So no level of detail is stored: each is exact, at a cost that
-//! does not depend on the range. [`tiles`] cuts time into tiles and cells; [`lanes`], [`cpus`] and [`overview`] fill them.
+//! does not depend on the range. [`tiles`] cuts time into tiles and cells; [`lanes`], [`cpus`],
+//! [`spans`] and [`overview`] fill them.
 
 pub mod cpus;
 mod index;
 pub mod lanes;
 pub mod overview;
 pub mod range;
+pub mod spans;
 pub mod tiles;
 
 pub use cpus::{CpuLane, CpuRow, cpu_lane};
 pub use lanes::{Lane, LaneRow, lane};
 pub use overview::Overview;
 pub use range::{RangeLedger, range_ledger};
+pub use spans::{CounterIndex, SpanIndex, SpanLane, SpanLaneRow};
 pub use tiles::{CELLS, Tile, Tiling};
 
 use holdup_events::{ThreadId, Timestamp, Trace};
