@@ -53,6 +53,8 @@ struct Gate {
     owner: Option<usize>,
     items: u64,
     waiters: VecDeque<usize>,
+    /// Woken to take a lock for which one may barge, and not there yet.
+    heirs: VecDeque<usize>,
 }
 
 struct Machine {
@@ -173,7 +175,26 @@ impl Machine {
                 *self.truth.held_ns.entry(pair).or_default() += length;
             }
         }
+        self.blame(length);
         self.now = to;
+    }
+
+    /// Charges who has each lock with what its waiters wait in `length`.
+    fn blame(&mut self, length: u64) {
+        for (number, lock) in self.locks.iter().enumerate() {
+            let Some(holder) = lock.owner.or_else(|| lock.heirs.front().copied()) else { continue };
+            let waited = length * lock.waiters.len() as u64;
+            let class = match self.threads[holder].state {
+                State::Runs => Class::Useful,
+                State::Queues => Class::RunQueue,
+                State::Waits(reason, _) => Class::of_wait(reason),
+                State::Unborn | State::Dead => Class::Unknown,
+            };
+            if waited > 0 {
+                let key = (LOCKS + 16 * number as u64, self.threads[holder].tid, class);
+                *self.truth.lock_blame_ns.entry(key).or_default() += waited;
+            }
+        }
     }
 
     fn timers(&mut self) {
@@ -228,6 +249,7 @@ impl Machine {
         match op {
             Op::Compute(ns) | Op::Section(_, ns) => self.threads[index].left_ns = ns,
             Op::Lock(lock) => {
+                self.locks[lock].heirs.retain(|heir| *heir != index);
                 if self.locks[lock].owner.is_some() {
                     // Who barges finds out when it runs again whether the lock is still free.
                     self.threads[index].next_op -= usize::from(self.barging);
@@ -240,6 +262,7 @@ impl Machine {
                 let next = self.locks[lock].waiters.pop_front();
                 self.locks[lock].owner = next.filter(|_| !self.barging);
                 if let Some(next) = next {
+                    self.locks[lock].heirs.extend(self.barging.then_some(next));
                     self.wake(next, Some(index), WakeContext::Thread);
                 }
             }
@@ -320,7 +343,13 @@ impl Machine {
         if !self.threads[index].target {
             return Some(Outcome::Untracked);
         }
-        raw_wait(reason, object).map(|wait| Outcome::Blocked(Box::new(wait)))
+        let mut wait = raw_wait(reason, object)?;
+        if reason == WaitReason::Lock {
+            // A mutex of glibc names its owner.
+            let owner = self.locks[(object - LOCKS) as usize / 16].owner;
+            wait.owner_tid = owner.map_or(0, |owner| self.threads[owner].tid);
+        }
+        Some(Outcome::Blocked(Box::new(wait)))
     }
 
     fn wake(&mut self, index: usize, waker: Option<usize>, context: WakeContext) {
