@@ -34,15 +34,8 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// Time in which it did not run though it was not done (ns), but for waits for other threads' meetings and
-    /// work, whose cause is elsewhere.
-    pub fn held_up_ns(&self) -> u64 {
-        let of_others = Class::ALL.into_iter().filter(|class| !is_elsewhere(*class));
-        let blocked: u64 = of_others.map(|class| self.blocked_ns[class as usize]).sum();
-        self.own_ns + self.others_ns + self.throttled_ns + self.woken_late_ns + blocked
-    }
-
-    /// The same of one stretch of a thread's life.
+    /// Time (ns) of a stretch of a thread's life in which it did not run though it was not done, but for waits for other
+    /// threads' meetings and work, whose cause is elsewhere.
     pub(super) fn held_up_between(look: &Look, thread: ThreadId, range: (Timestamp, Timestamp)) -> u64 {
         let of_others = |slice: Slice| match slice.state {
             ThreadState::Blocked => !is_elsewhere(Class::of_wait(look.trace.wait(slice.wait).reason)),
