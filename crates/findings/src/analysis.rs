@@ -84,11 +84,12 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         let sweep = sweep::Sweep::new(trace, index, &roles, &timelines);
         (critical_path::derive(trace, &roles, &holders), bottle::derive(&sweep))
     };
-    let (blame, (critical_path, bottles)) = parallel::both(|| blame::derive(facts), length);
+    let meetings = || rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
+    let blamed = || parallel::both(|| blame::derive(facts), length);
+    let ((blame, (critical_path, bottles)), rendezvous) = parallel::both(blamed, meetings);
     let mut lock_uses = locks::derive_with(trace, &roles);
     locks::add_holders(&mut lock_uses, trace, index, &blame);
     let lock_holding = lock_holding::derive_worst(trace, (index, &holders), &lock_uses);
-    let rendezvous = rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
     let derived = Derived {
         gc: gc::derive(trace, &roles),
         lock_holding,

@@ -125,6 +125,17 @@ impl Rendezvous {
         self.meetings.push(Meeting { arrivals: from..self.arrivals.len(), ..meeting });
     }
 
+    /// Work for a meeting begins where the meeting before it ended, however each was found.
+    fn follow_on(&mut self) {
+        let mut before: Option<(u32, Timestamp)> = None;
+        for meeting in &mut self.meetings {
+            if let Some((_, release)) = before.filter(|(site, _)| *site == meeting.site) {
+                meeting.since = meeting.since.max(release).min(meeting.asked);
+            }
+            before = Some((meeting.site, meeting.release));
+        }
+    }
+
     /// Appends a place of meeting.
     pub fn append_site(&mut self, site: Site) -> u32 {
         self.sites.push(site);
@@ -142,6 +153,7 @@ pub fn derive(trace: &Trace, classes: &SampleClasses, timelines: &Timelines) -> 
     spinners::add(trace, &spinners, (&mut places, &mut rendezvous));
     joins::add(trace, &mut rendezvous);
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
+    rendezvous.follow_on();
     rendezvous.uses = summary::derive(trace, &rendezvous, &summary::Around { classes, timelines });
     rendezvous
 }
