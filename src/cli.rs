@@ -39,6 +39,8 @@ pub enum Command {
     List(ListArgs),
     /// Make one file of a recording, to send or to keep
     Pack(PackArgs),
+    /// Say how long a recorded run would take with something changed
+    Whatif(WhatifArgs),
     /// Say what a finding means, how it decides, and what it cannot see
     Explain(ExplainArgs),
     /// Say what works on this machine, what does not, why, and what mends it
@@ -319,6 +321,29 @@ pub struct PackArgs {
     pub output: Option<PathBuf>,
 }
 
+/// `holdup whatif`
+#[derive(Debug, Args)]
+pub struct WhatifArgs {
+    /// The recording [default: the newest]
+    pub recording: Option<PathBuf>,
+    /// Without waits for a lock (lock:NAME), a finding of the report (rule:N), other programs (others), or a
+    /// class of the ledger
+    #[arg(long, value_name = "SUBJECT")]
+    pub without: Vec<String>,
+    /// With a function, and what it calls, so many times as fast (`*` stands for anything)
+    #[arg(long, value_name = "FN=TIMESx", value_parser = parse_faster)]
+    pub faster: Vec<(String, f64)>,
+    /// On so many CPUs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub cpus: Option<u32>,
+    /// With no CPU taken from a running thread
+    #[arg(long)]
+    pub no_preempt: bool,
+    /// As JSON (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `holdup explain`
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
@@ -350,6 +375,16 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
         _ => Err("a percentage is wanted, such as 2%".to_owned()),
+    }
+}
+
+/// `fn=2x`, `fn=1.5`.
+fn parse_faster(text: &str) -> Result<(String, f64), String> {
+    let (function, times) =
+        text.rsplit_once('=').ok_or("a function and how many times is wanted: parse=2x")?;
+    match times.trim().trim_end_matches('x').parse::<f64>() {
+        Ok(times) if times.is_finite() && times > 0.0 => Ok((function.to_owned(), times)),
+        _ => Err(format!("'{times}' is no number of times; write 2x")),
     }
 }
 

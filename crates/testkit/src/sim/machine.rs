@@ -18,6 +18,14 @@ const LOCKS: u64 = 0x1000;
 const QUEUES: u64 = 0x2000;
 const PIPES: u64 = 0x3000;
 const BARRIERS: u64 = 0x4000;
+const OTHER_CODE: u64 = 0x10_0000;
+/// Between two samples; only programs that have functions are sampled.
+const SAMPLE_NS: u64 = 5_000;
+
+/// Where the code of a function is.
+pub fn function_address(function: u16) -> u64 {
+    0x50_0000 + 0x1000 * u64::from(function)
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -38,6 +46,8 @@ struct Thread {
     left_ns: u64,
     state: State,
     since: u64,
+    /// What it computes in.
+    function: Option<u16>,
     wakes_at: Option<u64>,
 }
 
@@ -62,6 +72,7 @@ struct Machine {
     end: Option<u64>,
     quantum: u64,
     barging: bool,
+    samples: bool,
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
     ready: VecDeque<usize>,
@@ -93,6 +104,7 @@ impl Machine {
             left_ns: 0,
             state: if plan.unborn { State::Unborn } else { State::Queues },
             since: START_NS,
+            function: None,
             wakes_at: None,
         };
         Machine {
@@ -100,6 +112,11 @@ impl Machine {
             end: program.length_ns.map(|length| START_NS + length),
             quantum: program.quantum_ns,
             barging: program.barging,
+            samples: program
+                .threads
+                .iter()
+                .flat_map(|plan| &plan.ops)
+                .any(|op| matches!(op, Op::Section(..))),
             threads: program.threads.iter().enumerate().map(thread).collect(),
             cpus: (0..program.cpus).map(|_| Cpu::default()).collect(),
             ready: VecDeque::new(),
@@ -161,7 +178,34 @@ impl Machine {
         }
     }
 
+    /// Samples of what runs until `to`.
+    fn sample(&mut self, to: u64) {
+        let first = (self.now - START_NS) / SAMPLE_NS + 1;
+        let last = (to - START_NS) / SAMPLE_NS;
+        for at in (first..=last).map(|number| START_NS + number * SAMPLE_NS) {
+            for (cpu, thread) in self.cpus.iter().enumerate().filter_map(|(cpu, on)| Some((cpu, on.runs?))) {
+                let thread = &self.threads[thread];
+                if !thread.target {
+                    continue;
+                }
+                self.events.push(Event::Sample(Sample {
+                    at: Timestamp(at),
+                    cpu: CpuId(cpu as u16),
+                    tid: thread.tid,
+                    tgid: TGID,
+                    ip: thread.function.map_or(OTHER_CODE, function_address),
+                    in_kernel: false,
+                    syscall: -1,
+                    stack: 0,
+                }));
+            }
+        }
+    }
+
     fn advance(&mut self, to: u64) {
+        if self.samples {
+            self.sample(to);
+        }
         let length = to - self.now;
         for cpu in &self.cpus {
             if let Some(thread) = cpu.runs {
@@ -247,7 +291,10 @@ impl Machine {
     /// Performs an operation of a running thread; tells what becomes of it if it leaves its CPU.
     fn perform(&mut self, index: usize, op: Op) -> Option<Outcome> {
         match op {
-            Op::Compute(ns) | Op::Section(_, ns) => self.threads[index].left_ns = ns,
+            Op::Compute(ns) => (self.threads[index].left_ns, self.threads[index].function) = (ns, None),
+            Op::Section(function, ns) => {
+                (self.threads[index].left_ns, self.threads[index].function) = (ns, Some(function));
+            }
             Op::Lock(lock) => {
                 self.locks[lock].heirs.retain(|heir| *heir != index);
                 if self.locks[lock].owner.is_some() {
@@ -269,8 +316,9 @@ impl Machine {
             Op::Meet(barrier) => return self.meet(index, barrier),
             Op::Work(pool) => {
                 if let Some(ns) = self.pools[pool].pop_front() {
-                    self.threads[index].left_ns = ns;
-                    self.threads[index].next_op -= 1;
+                    let thread = &mut self.threads[index];
+                    (thread.left_ns, thread.function) = (ns, None);
+                    thread.next_op -= 1;
                 }
             }
             Op::Push(channel) => match self.channels[channel].waiters.pop_front() {

@@ -15,6 +15,7 @@ use holdup_events::event::Event;
 use holdup_events::recording::Manifest;
 use holdup_findings::derive::class::{CLASSES, Class};
 
+pub use machine::function_address;
 pub use program::{Op, Plan, Program};
 pub use random_programs::{endless, whole};
 
