@@ -49,7 +49,10 @@ const SPUN_LIKELY: f64 = 0.5;
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let uses = scene.derived.rendezvous.uses.iter();
-    let uneven = |used: &&SiteUse| scene.of_wall(used.imbalance.high_ns as f64) >= GAIN_MIN;
+    let uneven = |used: &&SiteUse| {
+        scene.of_wall(used.imbalance.high_ns as f64) >= GAIN_MIN
+            && !scene.derived.rendezvous.stops_the_world(used)
+    };
     let mut findings: Vec<Charged> = uses.filter(uneven).map(|used| charged(scene, used)).collect();
     findings.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     findings.truncate(SITES_MAX);

@@ -81,6 +81,8 @@ rules! {
     pinned_together,
     interpreter_lock,
     pool_starved,
+    stop_the_world_latecomer,
+    gc_pressure,
 }
 
 /// What all rules say.

@@ -13,6 +13,7 @@ mod joins;
 mod releases;
 mod sleepers;
 mod spinners;
+mod stops;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -117,6 +118,11 @@ impl Rendezvous {
         self.arrivals.get(meeting.arrivals.clone()).unwrap_or_default()
     }
 
+    /// A runtime's pauses, which have a rule of their own.
+    pub fn stops_the_world(&self, used: &SiteUse) -> bool {
+        self.sites.get(used.site as usize).is_some_and(|site| site.kind == MeetingKind::StopTheWorld)
+    }
+
     /// Appends a meeting of a site that is there. `members` may come in any order.
     pub fn append(&mut self, meeting: Meeting, mut members: Vec<Arrival>) {
         members.sort_by_key(|arrival| (arrival.at, arrival.thread));
@@ -152,6 +158,7 @@ pub fn derive(trace: &Trace, classes: &SampleClasses, timelines: &Timelines) -> 
     releases::add(trace, &spinners, (&mut places, &mut rendezvous));
     spinners::add(trace, &spinners, (&mut places, &mut rendezvous));
     joins::add(trace, &mut rendezvous);
+    stops::add(trace, &mut rendezvous);
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
     rendezvous.follow_on();
     rendezvous.uses = summary::derive(trace, &rendezvous, &summary::Around { classes, timelines });
