@@ -100,6 +100,7 @@ pub fn name(
     walk_raw_stacks(catalogue, files);
     let mut symbols = Symbols::new(files, kallsyms);
     let named = symbols.resolve(catalogue);
+    symbols.name_words(catalogue);
     manifest.sources.retain(|source| source.name != SYMBOLS);
     manifest.sources.extend(naming(symbols.notes()));
     named

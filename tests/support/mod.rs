@@ -1,6 +1,7 @@
 //! Running the `holdup` binary as a user would.
 #![allow(dead_code)]
 
+pub mod ocaml;
 pub mod pty;
 
 use std::path::{Path, PathBuf};

@@ -150,6 +150,7 @@ fn label(event: &Event) -> String {
         Event::Loss(loss) => format!("loss {} {}", loss.source, loss.reason),
         Event::Mapping(_) => "mapping".to_owned(),
         Event::Stack(_) => "stack".to_owned(),
+        Event::Tell(_) => "tell".to_owned(),
         Event::SyscallCount(_) => "syscall count".to_owned(),
         Event::Waking(_) => "waking".to_owned(),
     }

@@ -207,7 +207,7 @@ mod tests {
             "OCAML_RUNTIME_EVENTS_DIR=/own",
             "OCAML_RUNTIME_EVENTS_PRESERVE=1",
         ];
-        let expect = |parameters: &[&str]| [&on[..], parameters].concat();
+        let expect = |parameters: &[&'static str]| [&on[..], parameters].concat();
         assert_eq!(with(&[]), expect(&["OCAMLRUNPARAM=e=18"]));
         assert_eq!(with(&[("OCAMLRUNPARAM", "b,s=8M")]), expect(&["OCAMLRUNPARAM=b,s=8M,e=18"]));
         assert_eq!(with(&[("CAMLRUNPARAM", "b")]), expect(&["OCAMLRUNPARAM=b,e=18"]));

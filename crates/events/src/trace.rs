@@ -2,8 +2,8 @@
 
 use crate::recording::Manifest;
 use crate::tables::{
-    CounterRow, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices, Spans, Stacks, Steal,
-    SyscallRow, TellName, ThreadState, Threads, Waits, Wakeup, Wakeups,
+    CounterRow, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices, Spans,
+    Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Waits, Wakeup, Wakeups,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 

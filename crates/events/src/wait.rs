@@ -131,4 +131,8 @@ pub struct Wait {
     pub op: u32,
     /// The tid that a glibc mutex named as its owner when the thread blocked; 0 if none.
     pub owner_tid: u32,
+    /// Of a futex: the variable that holds the word, as `symbol` or `symbol+0xoffset`; empty if none is known.
+    pub symbol: String,
+    /// The file whose variable that is (path as the process saw it), also where no symbol is known.
+    pub module: String,
 }

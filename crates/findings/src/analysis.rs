@@ -3,9 +3,10 @@
 use holdup_events::Trace;
 
 use crate::derive::{
-    blame, bottle, cpus, critical_path, holders, ledger, lock_holding, locks, occupancy, on_cpu, parallel,
-    parallelism, rendezvous, spin, sweep, syscall_rates, syscalls, timelines,
+    blame, bottle, cpus, critical_path, gc, holders, ledger, lock_holding, locks, occupancy, on_cpu,
+    parallel, parallelism, rendezvous, roles, runtimes, spin, sweep, syscall_rates, syscalls, timelines,
 };
+use crate::descriptors::Descriptors;
 use crate::finding::Finding;
 use crate::merging::Symptom;
 use crate::rules;
@@ -27,6 +28,8 @@ pub struct Derived {
     pub rendezvous: rendezvous::Rendezvous,
     /// Loops in which threads waited by running, the costliest first.
     pub spins: Vec<spin::SpinUse>,
+    /// What collections cost, where a runtime told of them.
+    pub gc: gc::Gc,
     /// How many threads ran, over time.
     pub parallelism: parallelism::Parallelism,
     /// What kept threads off idle CPUs.
@@ -43,6 +46,10 @@ pub struct Derived {
     pub critical_path: critical_path::CriticalPath,
     /// Each thread's part of the run's length, the greatest first.
     pub bottles: Vec<bottle::Bottle>,
+    /// What the code of runtimes and libraries is for, sample by sample and wait by wait.
+    pub roles: roles::Roles,
+    /// The same as sums, runtime by runtime.
+    pub runtimes: Vec<runtimes::RuntimeUse>,
 }
 
 /// What there is to say about a trace.
@@ -60,23 +67,30 @@ pub struct Analysis {
 
 /// Derives the facts and judges every rule.
 pub fn analyse(trace: &Trace) -> Analysis {
+    analyse_with(trace, &Descriptors::built_in())
+}
+
+/// The same, with these descriptors of runtimes.
+pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
     let timelines = timelines::Timelines::derive(trace);
-    let ledger = ledger::derive_with(trace, &timelines);
-    let (occupancy, parallelism) = occupancy::derive(trace, &timelines);
+    let roles = roles::Roles::derive(trace, descriptors);
+    let ledger = ledger::derive_with(trace, &timelines, &roles);
+    let (occupancy, parallelism) = occupancy::derive(trace, &timelines, &roles);
     let syscall_rates = syscall_rates::derive(trace);
-    let holders = holders::Holders::derive(trace, &occupancy.locks);
+    let holders = holders::Holders::derive(trace, &occupancy.locks, &roles);
     let index = &occupancy.locks;
     let facts = blame::Facts { trace, timelines: &timelines, locks: index, holders: &holders };
     let length = || {
-        let sweep = sweep::Sweep::new(trace, index, &timelines);
-        (critical_path::derive(trace, &holders), bottle::derive(&sweep))
+        let sweep = sweep::Sweep::new(trace, index, &roles, &timelines);
+        (critical_path::derive(trace, &roles, &holders), bottle::derive(&sweep))
     };
     let (blame, (critical_path, bottles)) = parallel::both(|| blame::derive(facts), length);
-    let mut lock_uses = locks::derive(trace);
+    let mut lock_uses = locks::derive_with(trace, &roles);
     locks::add_holders(&mut lock_uses, trace, index, &blame);
     let lock_holding = lock_holding::derive_worst(trace, (index, &holders), &lock_uses);
     let rendezvous = rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
     let derived = Derived {
+        gc: gc::derive(trace, &roles),
         lock_holding,
         waits: blame::by_kind(trace, &blame),
         blame,
@@ -88,6 +102,8 @@ pub fn analyse(trace: &Trace) -> Analysis {
         syscall_rates,
         spins: spin::derive(trace, &ledger, &spin::Facts { timelines: &timelines, rendezvous: &rendezvous }),
         rendezvous,
+        runtimes: runtimes::derive(trace, &roles, &ledger),
+        roles,
         ledger,
         parallelism,
         occupancy,

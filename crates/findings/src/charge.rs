@@ -85,6 +85,11 @@ impl Charge {
         })
     }
 
+    /// Whether it has the slice of that row.
+    pub fn has(&self, row: usize) -> bool {
+        self.words.get(row / BITS).is_some_and(|word| word & (1 << (row % BITS)) != 0)
+    }
+
     /// How many slices it has.
     pub fn count(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()

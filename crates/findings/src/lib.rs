@@ -4,11 +4,12 @@
 pub mod analysis;
 pub mod charge;
 pub mod derive;
+pub mod descriptors;
 pub mod finding;
 pub mod merging;
 pub mod rules;
 pub mod scene;
 pub mod wording;
 
-pub use analysis::{Analysis, analyse};
+pub use analysis::{Analysis, analyse, analyse_with};
 pub use finding::{Confidence, Evidence, Finding, Gain};

@@ -55,11 +55,24 @@ const RELATIONS: &[(&str, &str)] = &[
     // A lock whose holder waits for another lock: the last of the chain is the cause.
     ("lock-contention", "lock-contention"),
     ("lock-convoy", "lock-contention"),
+    ("interpreter-lock", "lock-contention"),
+    ("interpreter-lock", "lock-convoy"),
+    ("interpreter-lock", "preempted-lock-holder"),
+    ("interpreter-lock", "wakeup-ping-pong"),
+    ("interpreter-lock", "poll-loop"),
+    ("interpreter-lock", "serial-section"),
+    // A CPU that threads may not leave.
+    ("pinned-together", "oversubscription"),
+    ("pinned-together", "preempted-lock-holder"),
+    // Slow work is the cause why nobody computes.
+    ("pool-starved", "oversleep"),
+    ("pool-starved", "blocking-io"),
     // A quota that is used up makes queues and late holders.
     ("cpu-throttled", "preempted-lock-holder"),
     ("cpu-throttled", "oversubscription"),
-    // Handing to and fro looks as if one worked while the other waits.
+    // Handing to and fro looks as if one worked while the other waits, and meets at the queue's lock.
     ("wakeup-ping-pong", "serial-section"),
+    ("wakeup-ping-pong", "lock-contention"),
     // Whoever has the most work works alone at the end, while the others wait or spin.
     ("load-imbalance", "serial-section"),
     ("load-imbalance", "spin-wait"),

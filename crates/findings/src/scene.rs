@@ -226,7 +226,7 @@ impl<'a> Scene<'a> {
 
     /// The class of a blocked slice, timers aside.
     pub fn class(&self, slice: &Slice) -> Option<Class> {
-        (slice.state == ThreadState::Blocked).then(|| Class::of_wait(self.trace.wait(slice.wait).reason))
+        (slice.state == ThreadState::Blocked).then(|| self.derived.roles.class_of_wait(self.trace, slice))
     }
 }
 

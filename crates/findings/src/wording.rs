@@ -1,6 +1,10 @@
 //! Figures and names as findings say them.
 
+use std::collections::BTreeMap;
+
 use holdup_events::{ThreadId, Trace};
+
+use crate::derive::blame::{End, EndClass};
 
 /// A length of time with three digits and a unit.
 pub fn time(ns: u64) -> String {
@@ -27,6 +31,45 @@ pub fn thread(trace: &Trace, id: ThreadId) -> String {
         Some(thread) => format!("{} ({})", thread.name, thread.tid),
         None => "?".to_owned(),
     }
+}
+
+/// What the thread at the end of a chain of holders did.
+pub fn end_class(class: EndClass) -> &'static str {
+    match class {
+        EndClass::Running => "running",
+        EndClass::RunQueue => "without a CPU",
+        EndClass::Throttled => "throttled",
+        EndClass::Disk => "at the disk",
+        EndClass::Timer => "asleep",
+        EndClass::Fault => "in a page fault",
+        EndClass::Kernel => "in the kernel",
+        EndClass::Outside => "waiting for something outside",
+        EndClass::Stopped => "stopped",
+        EndClass::StillWaiting => "not done when the recording ended",
+        EndClass::Cycle => "waiting in a circle",
+        EndClass::Unknown => "not known",
+        EndClass::Waking => "waking up",
+    }
+}
+
+/// What those at the end of a chain did, by share of `total_ns`: at most three classes.
+pub fn ends(trace: &Trace, ends: &[(End, u64)], total_ns: u64) -> String {
+    let mut sums: BTreeMap<EndClass, u64> = BTreeMap::new();
+    for (end, ns) in ends {
+        *sums.entry(end.class).or_default() += ns;
+    }
+    let mut ranked: Vec<(EndClass, u64)> = sums.into_iter().filter(|(_, ns)| *ns > 0).collect();
+    ranked.sort_by_key(|(class, ns)| (std::cmp::Reverse(*ns), *class));
+    let said = ranked.iter().take(3).map(|(class, ns)| {
+        let share = percent(*ns as f64 / total_ns.max(1) as f64);
+        match ends.iter().find(|(end, _)| end.class == *class).and_then(|(end, _)| end.occupant) {
+            Some(occupant) => {
+                format!("{} {share} (most often behind {})", end_class(*class), thread(trace, occupant))
+            }
+            None => format!("{} {share}", end_class(*class)),
+        }
+    });
+    said.collect::<Vec<_>>().join(", ")
 }
 
 /// A count with three digits: `1.31 M`.

@@ -230,7 +230,11 @@ fn the_critical_path_tiles_the_run_and_any_range() {
             let from = random.within(trace.start().0, trace.end().0);
             let to = random.within(from + 1, trace.end().0 + 1);
             let (from, to) = (Timestamp(from), Timestamp(to));
-            assert_tiles(&critical_path::within(&trace, &derived.holders, from, to), from, to);
+            assert_tiles(
+                &critical_path::within((&trace, &derived.roles), &derived.holders, from, to),
+                from,
+                to,
+            );
         }
     }
 }

@@ -2,7 +2,8 @@
 //! which it must stay silent.
 
 use holdup_events::Duration;
-use holdup_events::tables::Steal;
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Steal, Wakeup, Wakeups};
 use holdup_findings::{Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
@@ -149,4 +150,129 @@ fn a_peer_that_takes_its_time_is_no_delayed_ack() {
         "@cpus 2\n@n socket\n@repeat 20\n@silent delayed-ack\n\
          A  00nnnnnnnnnnnnnnnnnnnn\n",
     );
+}
+
+#[test]
+fn thundering_herd_fires_where_all_but_one_sleep_again() {
+    // A wakes three each time; one has 80 µs of work, two have nothing to do.
+    check_lanes(
+        "@cpus 4\n@tick 5000\n@c park\n@repeat 200\n\
+         A  00000000000000000000  holds c 0..20\n\
+         B  ccccc1111111111ccccc\n\
+         C  ccccc2cccccccccccccc\n\
+        \x20       ^                thundering-herd waiter=C\n\
+         D  ccccc3cccccccccccccc\n",
+    );
+}
+
+#[test]
+fn waking_one_or_workers_that_all_work_is_no_herd() {
+    check_lanes(
+        "@cpus 4\n@tick 5000\n@c park\n@repeat 200\n@silent thundering-herd\n\
+         A  00000000000000000000  holds c 0..20\n\
+         B  ccccc1cccccccccccccc\n\
+         C  cccccccccccccccccccc\n",
+    );
+    check_lanes(
+        "@cpus 4\n@tick 5000\n@c park\n@repeat 200\n@silent thundering-herd\n\
+         A  00000000000000000000  holds c 0..20\n\
+         B  ccccc1111111111ccccc\n\
+         C  ccccc2222222222ccccc\n\
+         D  ccccc3333333333ccccc\n",
+    );
+}
+
+#[test]
+fn migration_churn_is_a_hint_where_threads_move_all_the_time() {
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 50000\n@c park\n@repeat 100\n\
+         A  00c11c\n\
+        \x20      ^^   migration-churn holder=A\n",
+    );
+    assert_eq!(confidence(&analysis, "migration-churn"), Some(Confidence::Low));
+}
+
+#[test]
+fn moving_after_a_long_pause_is_no_churn() {
+    check_lanes(
+        "@cpus 2\n@tick 500000\n@c park\n@repeat 100\n@silent migration-churn\n\
+         A  00ccc11ccc\n",
+    );
+    check_lanes(
+        "@cpus 2\n@tick 50000\n@c park\n@repeat 100\n@silent migration-churn\n\
+         A  00c00c\n",
+    );
+}
+
+#[test]
+fn pinned_together_fires_beside_an_idle_cpu() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 30\n\
+         A  00rr00\n\
+         B  rr00rr\n\
+        \x20      ^^  pinned-together holder=A\n",
+    );
+    assert_eq!(analysis.findings[0].rule, "pinned-together", "{:#?}", analysis.findings);
+    assert!((analysis.findings[0].gain.high - 0.5).abs() < 0.02, "{:#?}", analysis.findings[0].gain);
+}
+
+#[test]
+fn sharing_a_cpu_where_no_other_is_idle_is_not_pinning() {
+    check_lanes(
+        "@cpus 2\n@repeat 30\n@silent pinned-together\n\
+         A  00rr00\n\
+         B  rr00rr\n\
+         C  111111\n",
+    );
+    // They moved before: they may.
+    check_lanes(
+        "@cpus 2\n@repeat 30\n@silent pinned-together\n\
+         A  00rr001111\n\
+         B  rr00rr0000\n",
+    );
+}
+
+#[test]
+fn pool_starved_fires_where_all_workers_wait_in_the_middle_of_work() {
+    let analysis = check_lanes(
+        "@cpus 2\n@n socket\n@c park\n@repeat 20\n\
+         B  0nnnnnnnnr0c\n\
+         C  1nnnnnnnnn1c\n\
+        \x20   ^^^^^^^^^     pool-starved\n",
+    );
+    let starved = analysis.findings.iter().find(|finding| finding.rule == "pool-starved").unwrap();
+    assert!((starved.gain.high - 8.0 / 12.0).abs() < 0.03, "{starved:#?}");
+}
+
+#[test]
+fn a_pool_with_an_idle_worker_is_not_starved() {
+    check_lanes(
+        "@cpus 2\n@n socket\n@c park\n@repeat 20\n@silent pool-starved\n\
+         B  0nnnnnnnn00c\n\
+         C  1nnnnnnnnn1c\n\
+         D  cccccccccccc\n",
+    );
+}
+
+/// Two threads that take turns of 5 ms; every wait ends by a timer. `file` is mapped as their program.
+fn turns(file: &str) -> holdup_findings::Analysis {
+    let (_, mut trace) = trace_of_lanes("@cpus 2\n@c park\n@repeat 40\nA  ccccc00000\nB  11111ccccc\n");
+    let timers =
+        trace.wakeups.iter().map(|wakeup| Wakeup { context: WakeContext::Timer, ..*wakeup }).collect();
+    trace.wakeups = Wakeups::freeze(timers, trace.threads.len());
+    trace.mappings.iter_mut().for_each(|mapping| mapping.path = file.to_owned());
+    analyse(&trace)
+}
+
+#[test]
+fn interpreter_lock_fires_where_pythons_threads_take_turns() {
+    let analysis = turns("/usr/bin/python3.11");
+    assert_eq!(analysis.findings[0].rule, "interpreter-lock", "{:#?}", analysis.findings);
+    assert!((analysis.findings[0].gain.high - 0.5).abs() < 0.02, "{:#?}", analysis.findings[0].gain);
+}
+
+#[test]
+fn turns_in_another_program_are_no_interpreter_lock() {
+    let analysis = turns("/usr/bin/turns");
+    assert!(analysis.findings.iter().all(|finding| finding.rule != "interpreter-lock"));
 }

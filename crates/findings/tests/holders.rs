@@ -4,6 +4,7 @@ use holdup_events::{ThreadId, Timestamp, Trace};
 use holdup_findings::derive::holders::meanwhile::{Activity, between};
 use holdup_findings::derive::holders::{Basis, HoldKind, Holders};
 use holdup_findings::derive::locks::LockIndex;
+use holdup_findings::derive::roles::Roles;
 use holdup_testkit::check::trace_of_lanes;
 use holdup_testkit::drawing::START_NS;
 
@@ -15,8 +16,9 @@ struct Picture {
 
 fn picture(text: &str) -> Picture {
     let (_, trace) = trace_of_lanes(text);
-    let locks = LockIndex::new(&trace);
-    let holders = Holders::derive(&trace, &locks);
+    let roles = Roles::built_in(&trace);
+    let locks = LockIndex::new(&trace, &roles);
+    let holders = Holders::derive(&trace, &locks, &roles);
     Picture { trace, locks, holders }
 }
 

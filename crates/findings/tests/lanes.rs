@@ -93,6 +93,31 @@ fn serial_section_is_silent_where_nobody_could_help() {
 }
 
 #[test]
+fn a_pool_that_waits_for_something_else_is_no_serial_section() {
+    // A computes alone; the pool waits for D, which waits for the network.
+    check_lanes(
+        "@cpus 4\n@tick 100000\n@c park\n@n socket\n@repeat 20\n@silent serial-section\n\
+         A  000000000000000000000000000000\n\
+         B  cccccccccccccccccccc1ccccccccc\n\
+         C  ccccccccccccccccccccc2cccccccc\n\
+         D  nnnnnnnnnnnnnnnnnnn333nnnnnnnn  holds c 0..30\n",
+    );
+}
+
+#[test]
+fn a_holder_at_the_disk_is_named_with_what_it_did() {
+    let analysis = check_lanes(
+        "@cpus 2\n@d disk\n@repeat 20\n@silent serial-section\n\
+         A  0mmmmmmmm0\n\
+        \x20   ^^^^^^^^    lock-contention holder=B cost=160\n\
+         B  11dddddd11  holds m 0..9\n",
+    );
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "lock-contention").unwrap();
+    assert!(finding.summary.iter().any(|line| line.contains("at the disk 75 %")), "{finding:?}");
+    assert!(finding.advice[0].contains("while holding it"), "{finding:?}");
+}
+
+#[test]
 fn oversubscription_fires_where_own_threads_queue_and_depend() {
     let analysis = check_lanes(
         "@cpus 1\n@repeat 20\n\

@@ -6,6 +6,7 @@ use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::holders::{Basis, Holders};
 use holdup_findings::derive::ledger::{self, ByClass};
 use holdup_findings::derive::locks::LockIndex;
+use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::derive::why::{Facts, What, occupants, why};
 use holdup_findings::derive::zoom::cpus::Ran;
@@ -22,14 +23,16 @@ struct Looked {
     trace: Trace,
     timelines: Timelines,
     zoom: Zoom,
+    roles: Roles,
     tiling: Tiling,
 }
 
 fn looked_at(trace: Trace) -> Looked {
     let timelines = Timelines::derive(&trace);
-    let zoom = Zoom::derive(&trace, &timelines);
+    let roles = Roles::built_in(&trace);
+    let zoom = Zoom::derive(&trace, &timelines, &roles);
     let tiling = Tiling::of(&trace);
-    Looked { trace, timelines, zoom, tiling }
+    Looked { trace, timelines, zoom, roles, tiling }
 }
 
 fn random(seed: u64) -> Looked {
@@ -176,9 +179,9 @@ fn the_overview_is_the_sum_of_the_lanes() {
 #[test]
 fn the_range_of_everything_is_the_ledger() {
     for (number, looked) in (0..SEEDS).map(random).chain([switching()]).enumerate() {
-        let whole = ledger::derive_with(&looked.trace, &looked.timelines);
+        let whole = ledger::derive_with(&looked.trace, &looked.timelines, &looked.roles);
         let threads: Vec<ThreadId> = looked.trace.target_threads().collect();
-        let parts = (&looked.trace, &looked.timelines, &looked.zoom);
+        let parts = (&looked.trace, &looked.timelines, &looked.zoom, &looked.roles);
         let range = range_ledger(parts, &threads, (looked.trace.start(), looked.trace.end()));
         assert_eq!((range.total_ns, range.classes), (whole.total_ns, whole.classes), "{number}");
         assert_eq!(range.run_queue, whole.run_queue, "{number}");
@@ -190,7 +193,7 @@ fn the_range_of_everything_is_the_ledger() {
 fn ranges_add_up() {
     for (number, looked) in (0..SEEDS).map(random).chain([switching()]).enumerate() {
         let threads: Vec<ThreadId> = looked.trace.target_threads().collect();
-        let parts = (&looked.trace, &looked.timelines, &looked.zoom);
+        let parts = (&looked.trace, &looked.timelines, &looked.zoom, &looked.roles);
         let mut random = Random::new(number as u64);
         let at = |ns: u64| looked.trace.start() + Duration(ns);
         let middle = random.within(0, looked.trace.wall().0);
@@ -225,8 +228,8 @@ fn why_leads_to_who_had_the_holders_cpu() {
     let slices = looked.trace.slices.rows(thread("A"));
     let blocked = |row: &usize| looked.trace.slices.at(thread("A"), *row).state == ThreadState::Blocked;
     let row = slices.clone().find(blocked).expect("A waits");
-    let locks = LockIndex::new(&looked.trace);
-    let holders = Holders::derive(&looked.trace, &locks);
+    let locks = LockIndex::new(&looked.trace, &looked.roles);
+    let holders = Holders::derive(&looked.trace, &locks, &looked.roles);
     let Looked { trace, timelines, zoom, .. } = &looked;
     let links = why(Facts { trace, timelines, zoom, holders: &holders, locks: &locks }, thread("A"), row);
     let said: Vec<(Option<ThreadId>, &What)> = links.iter().map(|link| (link.thread, &link.what)).collect();
@@ -257,7 +260,7 @@ fn nothing_is_asked_of_an_empty_recording_in_vain() {
     let looked = looked_at(Trace::default());
     let tile = looked.tiling.tile(0, 0).expect("there is always one");
     assert!(lane(&looked.trace, &looked.zoom, ThreadId(0), &tile).rows.is_empty());
-    let parts = (&looked.trace, &looked.timelines, &looked.zoom);
+    let parts = (&looked.trace, &looked.timelines, &looked.zoom, &looked.roles);
     assert_eq!(range_ledger(parts, &[], (Timestamp(0), Timestamp(9))).total_ns, 0);
     let cells = Overview::derive(&looked.trace, &looked.zoom).tile(&looked.trace, &looked.zoom, &tile);
     assert!(cells.iter().flatten().all(|ns| *ns == 0));

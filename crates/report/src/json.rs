@@ -1,6 +1,7 @@
 //! The report as JSON. Keys are stable and documented in `docs/json.md`; times are whole nanoseconds.
 //! Decides nothing: every figure is the analysis's or the manifest's.
 
+mod gc;
 mod waits;
 
 use holdup_events::{ProcessId, ThreadId, Trace};
@@ -9,6 +10,7 @@ use holdup_findings::derive::cpus::CpuUse;
 use holdup_findings::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger};
 use holdup_findings::derive::locks::LockUse;
 use holdup_findings::derive::parallelism::Parallelism;
+use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
 use holdup_findings::{Analysis, Finding};
 use serde_json::{Map, Value, json};
 
@@ -66,6 +68,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "barriers": derived.rendezvous.uses.iter().map(|one| meetings::barrier(trace, analysis, one))
             .collect::<Value>(),
         "spins": derived.spins.iter().map(|one| meetings::spin(trace, one)).collect::<Value>(),
+        "gc": gc::to_json(trace, &derived.gc),
         "syscalls": derived.syscalls.iter().map(|call| json!({
             "number": call.number,
             "name": call.name,
@@ -85,6 +88,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
             "total_ns": derived.syscall_rates.windows_ns,
         },
         "parallelism": parallelism(&derived.parallelism),
+        "runtimes": derived.runtimes.iter().map(runtime).collect::<Value>(),
         "stacks": crate::stacks::to_json(trace, stacks),
         "loss": {"events": loss.events, "uncounted": loss.uncounted, "by_source": loss.by_source},
         "cost": cost(trace),
@@ -221,6 +225,31 @@ fn lock(trace: &Trace, lock: &LockUse) -> Value {
         }).collect::<Value>(),
         "ends": waits::ends(trace, &lock.ends),
         "held_in": waits::functions(&lock.held_in),
+    })
+}
+
+fn runtime(runtime: &RuntimeUse) -> Value {
+    let role = |used: &RoleUse| {
+        json!({
+            "role": used.role.name(),
+            "what": used.what,
+            "threads": used.threads,
+            "samples": used.samples,
+            "kernel_samples": used.kernel_samples,
+            "running_ns": used.running_ns,
+            "running_error_ns": used.running_error_ns,
+            "waits": used.waits,
+            "blocked_ns": used.blocked_ns,
+            "inferred_ns": used.inferred_ns,
+        })
+    };
+    json!({
+        "name": runtime.name,
+        "title": runtime.title,
+        "processes": runtime.processes,
+        "roles": runtime.roles.iter().map(role).collect::<Value>(),
+        "rules": runtime.rules,
+        "unmatched": runtime.unmatched,
     })
 }
 

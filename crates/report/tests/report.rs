@@ -7,8 +7,11 @@ use holdup_events::recording::{Cost, Rung, SourceState};
 use holdup_events::{CpuId, Loss, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::rendezvous::{Causes, SiteUse};
+use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
 use holdup_findings::derive::spin::{Meanwhile, SpinUse};
 use holdup_findings::derive::stacks::function_costs;
+use holdup_findings::descriptors::Role;
+use holdup_findings::merging::Symptom;
 use holdup_findings::{Analysis, analyse};
 use holdup_report::annotate::{Annotation, MachineCode};
 use holdup_report::stacks::{Shape, parse_classes};
@@ -267,6 +270,29 @@ fn documented() -> BTreeSet<String> {
     text.lines().filter_map(key).collect()
 }
 
+fn a_runtime() -> RuntimeUse {
+    let used = RoleUse {
+        role: Role::GcWork,
+        what: "mark".into(),
+        threads: 1,
+        samples: 2,
+        kernel_samples: 1,
+        running_ns: 4_000_000,
+        running_error_ns: 1_000_000,
+        waits: 0,
+        blocked_ns: 0,
+        inferred_ns: 0,
+    };
+    RuntimeUse {
+        name: "go".into(),
+        title: "Go".into(),
+        processes: 1,
+        roles: vec![used],
+        rules: 2,
+        unmatched: vec!["io-poll: any runtime.netpoll".into()],
+    }
+}
+
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (mut trace, mut analysis) = busy();
@@ -296,6 +322,9 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         causes,
         ..SiteUse::default()
     });
+    analysis.derived.runtimes.push(a_runtime());
+    let finding = analysis.findings.first().expect("a finding").clone();
+    analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
     let row = DoctorRow {
         name: String::new(),
         status: DoctorStatus::Ok,

@@ -198,6 +198,7 @@ impl Names {
             object: raw.object,
             op: raw.op,
             owner_tid: raw.owner_tid,
+            ..Wait::default()
         };
         // Of which nothing is known: no row of its own, so that a later look may still tell (Live::refine).
         let nothing_known = wait.reason == WaitReason::Unknown && raw.syscall == i32::MIN;

@@ -80,6 +80,36 @@ pub fn look_up(files: &dyn Files, wanted: &Wanted<'_>, threads: usize) -> Answer
     Answer { spins: binary.spins((*own).as_ref()), ..binary.answer() }
 }
 
+/// Names of the variables that hold `addresses` of a process which mapped the file; empty where the file has none for
+/// an address in its memory. Addresses elsewhere are left out.
+pub fn variables(
+    files: &dyn Files,
+    (pid, mapping): (u32, &Mapping),
+    addresses: &[u64],
+) -> BTreeMap<u64, String> {
+    let wanted = Wanted { pid, mapping, offsets: Vec::new(), leaves: Vec::new() };
+    let Ok(own) = open(files, &wanted) else { return BTreeMap::new() };
+    let Some(elf) = Elf::parse((*own).as_ref()) else { return BTreeMap::new() };
+    let Some(bias) = elf.page_address(mapping.file_offset).map(|address| mapping.start.wrapping_sub(address))
+    else {
+        return BTreeMap::new();
+    };
+    let unbiased = addresses.iter().map(|address| address.wrapping_sub(bias));
+    let inside: Vec<u64> = unbiased.filter(|address| elf.is_variable(*address)).collect();
+    if inside.is_empty() {
+        return BTreeMap::new();
+    }
+    let mut names = elf.variables(&inside);
+    if names.len() < inside.len() && !elf.has_symbol_table() {
+        let debug_bytes = debug_file(files, &wanted, &elf);
+        if let Some(debug) = debug_bytes.as_ref().and_then(|bytes| Elf::parse((**bytes).as_ref())) {
+            names.extend(debug.variables(&inside));
+        }
+    }
+    let name = |address: u64| (address.wrapping_add(bias), names.remove(&address).unwrap_or_default());
+    inside.into_iter().map(name).collect()
+}
+
 /// What an earlier recording found in the file that is there no more.
 fn kept(files: &dyn Files, wanted: &Wanted<'_>) -> BTreeMap<u64, Place> {
     let build_id = &wanted.mapping.build_id;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, UnwindSection};
-use object::elf::{PF_X, PT_LOAD};
+use object::elf::{PF_W, PF_X, PT_LOAD};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
@@ -16,6 +16,8 @@ use super::{demangle, go};
 const SIZE_UNKNOWN_MAX: u64 = 1 << 16;
 /// A symbol may lie inside another: so many are looked at for one that holds the address.
 const NESTED_MAX: usize = 16;
+/// Files are mapped in whole pages.
+const PAGE_BYTES: u64 = 4096;
 /// Sections are not uncompressed beyond this.
 const SECTION_BYTES_MAX: u64 = 1 << 30;
 
@@ -70,6 +72,28 @@ impl<'a> Elf<'a> {
         self.segments.iter().find_map(|segment| {
             let distance = file_offset.checked_sub(segment.offset).filter(|far| *far < segment.length)?;
             segment.address.checked_add(distance)
+        })
+    }
+
+    /// The virtual address of what a mapping of an executable segment begins with: whole pages are mapped, so it may
+    /// begin before the segment.
+    pub fn page_address(&self, file_offset: u64) -> Option<u64> {
+        self.segments.iter().find_map(|segment| {
+            let first = segment.offset - segment.offset % PAGE_BYTES;
+            let end = segment.offset.saturating_add(segment.length);
+            let inside = (first..end).contains(&file_offset);
+            inside.then(|| segment.address.wrapping_sub(segment.offset).wrapping_add(file_offset))
+        })
+    }
+
+    /// The virtual address is in memory that the file has for its variables.
+    pub fn is_variable(&self, address: u64) -> bool {
+        let endian = LittleEndian;
+        self.file.elf_program_headers().iter().any(|header| {
+            let start = header.p_vaddr(endian);
+            header.p_type(endian) == PT_LOAD
+                && header.p_flags(endian).contains(PF_W)
+                && (start..start.saturating_add(header.p_memsz(endian))).contains(&address)
         })
     }
 

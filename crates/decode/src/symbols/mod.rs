@@ -16,6 +16,7 @@ mod perf_map;
 mod place;
 mod rows;
 mod spots;
+mod words;
 
 use std::collections::BTreeMap;
 
@@ -58,6 +59,11 @@ impl<'a> Symbols<'a> {
         }
         self.notes = worded(reasons);
         rows::build(catalogue, &spots, &self.kernel)
+    }
+
+    /// Names the variables that threads waited on.
+    pub fn name_words(&self, catalogue: &mut Catalogue) {
+        words::name(&mut catalogue.waits, &catalogue.mappings, &catalogue.processes, self.files);
     }
 
     /// Which code could not be named, or not fully, and why: a line each, the most frequent first.

@@ -40,18 +40,24 @@ pub enum Class {
     Unknown = 15,
     /// Running in a loop that only waits.
     Spin = 16,
+    /// Running a garbage collector's code.
+    GcWork = 17,
+    /// Blocked until a garbage collection goes on or ends.
+    GcWait = 18,
 }
 
 /// How many classes there are.
-pub const CLASSES: usize = 17;
+pub const CLASSES: usize = 19;
 
 impl Class {
     /// Every class, in the order of reports.
     pub const ALL: [Class; CLASSES] = [
         Class::Useful,
         Class::Kernel,
+        Class::GcWork,
         Class::Spin,
         Class::LockWait,
+        Class::GcWait,
         Class::JoinWait,
         Class::WorkWait,
         Class::IoWait,
@@ -68,15 +74,17 @@ impl Class {
     ];
 
     /// The classes that samples divide running time into; the first is the rest.
-    pub const ON_CPU: [Class; 3] = [Class::Useful, Class::Kernel, Class::Spin];
+    pub const ON_CPU: [Class; 4] = [Class::Useful, Class::Kernel, Class::GcWork, Class::Spin];
 
     /// The stable name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Class::Useful => "useful",
             Class::Kernel => "kernel",
+            Class::GcWork => "gc-work",
             Class::Spin => "spin",
             Class::LockWait => "lock-wait",
+            Class::GcWait => "gc-wait",
             Class::JoinWait => "join-wait",
             Class::WorkWait => "work-wait",
             Class::IoWait => "io-wait",
@@ -132,7 +140,7 @@ impl Class {
 
     /// It is time blocked until another thread does something: a lock, a join, an empty queue.
     pub fn waits_for_threads(self) -> bool {
-        matches!(self, Class::LockWait | Class::JoinWait | Class::WorkWait)
+        matches!(self, Class::LockWait | Class::GcWait | Class::JoinWait | Class::WorkWait)
     }
 }
 

@@ -15,6 +15,7 @@ use super::class::{CLASSES, Class};
 use super::holders::{HoldKind, Holders};
 use super::ledger::ByClass;
 use super::own_places::{self, OwnFrames};
+use super::roles::Roles;
 
 /// A thread in one state for a while, on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +46,19 @@ pub struct CriticalPath {
 }
 
 /// Derives the path through the whole recording.
-pub fn derive(trace: &Trace, holders: &Holders) -> CriticalPath {
-    within(trace, holders, trace.start(), trace.end())
+pub fn derive(trace: &Trace, roles: &Roles, holders: &Holders) -> CriticalPath {
+    within((trace, roles), holders, trace.start(), trace.end())
 }
 
 /// Derives the path through `from..to`.
-pub fn within(trace: &Trace, holders: &Holders, from: Timestamp, to: Timestamp) -> CriticalPath {
+pub fn within(
+    (trace, roles): (&Trace, &Roles),
+    holders: &Holders,
+    from: Timestamp,
+    to: Timestamp,
+) -> CriticalPath {
     let Some(last) = ran_last(trace, to) else { return CriticalPath::default() };
-    let mut walk = Walk { trace, holders, from, at: to, thread: last, hops: 0, steps: Vec::new() };
+    let mut walk = Walk { trace, roles, holders, from, at: to, thread: last, hops: 0, steps: Vec::new() };
     while walk.at > walk.from {
         walk.back();
     }
@@ -74,6 +80,7 @@ fn ran_last(trace: &Trace, to: Timestamp) -> Option<ThreadId> {
 
 struct Walk<'a> {
     trace: &'a Trace,
+    roles: &'a Roles,
     holders: &'a Holders,
     from: Timestamp,
     /// All behind is told.
@@ -147,7 +154,7 @@ impl Walk<'_> {
         match slice.state {
             ThreadState::Running => Class::Useful,
             state if state.waits_for_cpu() => Class::RunQueue,
-            ThreadState::Blocked => Class::of_wait(self.trace.wait(slice.wait).reason),
+            ThreadState::Blocked => self.roles.class_of_wait(self.trace, slice),
             _ => Class::Unknown,
         }
     }

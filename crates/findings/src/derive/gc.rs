@@ -10,8 +10,8 @@ use holdup_events::tables::{SpanKind, SpanRow, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
 use super::class::Class;
-use super::on_cpu::SampleClasses;
 use super::phases::{self, Phase};
+use super::roles::Roles;
 use super::split::share_error;
 
 /// Spans with less between them are one pause to the program (ns): it gets nothing done there.
@@ -183,7 +183,7 @@ pub struct Pause {
 }
 
 /// Derives the account.
-pub fn derive(trace: &Trace, class_of: &SampleClasses) -> Gc {
+pub fn derive(trace: &Trace, roles: &Roles) -> Gc {
     let mut told: BTreeMap<u32, BTreeMap<ThreadId, Vec<SpanRow>>> = BTreeMap::new();
     for span in trace.spans.rows() {
         if phases::is_collectors(trace.told_name(span.name).kind) {
@@ -197,7 +197,7 @@ pub fn derive(trace: &Trace, class_of: &SampleClasses) -> Gc {
     }
     add_counters(trace, &mut gc.lanes);
     for lane in &mut gc.lanes {
-        add_spin(trace, class_of, lane);
+        add_spin(trace, roles, lane);
         gc.life_ns += lane.life_ns;
         gc.all.add(&lane.times);
         let row = &trace.lanes[lane.lane as usize];
@@ -234,7 +234,8 @@ fn lane_account(
     let mut lengths = Vec::new();
     for (thread, spans) in threads {
         let times = over_slices(trace, *thread, &phases::flat(trace, spans));
-        account.minor += spans.iter().filter(|span| trace.told_name(span.name).text == "minor").count() as u64;
+        account.minor +=
+            spans.iter().filter(|span| trace.told_name(span.name).text == "minor").count() as u64;
         if answers_only(trace, lane, *thread, spans) {
             account.answered.add(&times);
             continue;
@@ -242,7 +243,8 @@ fn lane_account(
         account.times.add(&times);
         for (start, end) in phases::joined(spans, GAP_NS) {
             lengths.push(end.since(start).0);
-            let pause = Pause { thread: *thread, lane, start, end, mostly: String::new(), mostly_ns: 0, ran_ns: 0 };
+            let pause =
+                Pause { thread: *thread, lane, start, end, mostly: String::new(), mostly_ns: 0, ran_ns: 0 };
             pauses.push(pause);
         }
     }
@@ -256,9 +258,9 @@ fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -
     let name = |row: u32| trace.told_name(row).text.as_str();
     let from = trace.marks.partition_point(|mark| mark.thread < thread);
     let marks = trace.marks[from..].iter().take_while(|mark| mark.thread == thread);
-    let began = marks.filter(|mark| mark.lane == lane).any(|mark| {
-        matches!(name(mark.name), "ring_start" | "domain_spawn" | "fork_child")
-    });
+    let began = marks
+        .filter(|mark| mark.lane == lane)
+        .any(|mark| matches!(name(mark.name), "ring_start" | "domain_spawn" | "fork_child"));
     let mut outer_end = Timestamp(0);
     let mut outer = spans.iter().filter(|span| {
         let is_outer = span.start >= outer_end;
@@ -297,7 +299,8 @@ fn over_slices(trace: &Trace, thread: ThreadId, phases: &[Phase]) -> GcTimes {
 
 /// Sums of what lanes counted.
 fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
-    let places: BTreeMap<u32, usize> = lanes.iter().enumerate().map(|(place, lane)| (lane.lane, place)).collect();
+    let places: BTreeMap<u32, usize> =
+        lanes.iter().enumerate().map(|(place, lane)| (lane.lane, place)).collect();
     for row in &trace.counters {
         let Some(lane) = places.get(&row.lane).and_then(|place| lanes.get_mut(*place)) else { continue };
         match trace.told_name(row.name).text.as_str() {
@@ -312,7 +315,7 @@ fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
 }
 
 /// Running time outside of the spans, by the samples that are in a loop that only waits.
-fn add_spin(trace: &Trace, class_of: &SampleClasses, lane: &mut LaneGc) {
+fn add_spin(trace: &Trace, roles: &Roles, lane: &mut LaneGc) {
     for thread in &lane.threads {
         let phases = phases::flat(trace, &phases::collectors(trace, *thread));
         let told = over_slices(trace, *thread, &phases);
@@ -326,7 +329,7 @@ fn add_spin(trace: &Trace, class_of: &SampleClasses, lane: &mut LaneGc) {
                 continue;
             }
             all += 1;
-            spun += u64::from(class_of.of(sample) == Class::Spin);
+            spun += u64::from(roles.class_of_sample(sample) == Class::Spin);
         }
         if spun > 0 {
             let share = spun as f64 / all as f64;

@@ -9,6 +9,7 @@ use holdup_events::{ThreadId, Timestamp, Trace, WaitReason};
 
 use super::class::Class;
 use super::parallel;
+use super::roles::Roles;
 
 /// All that one thread handed to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,11 +31,11 @@ pub struct Handover {
 }
 
 /// By waker, then wakee.
-pub fn derive(trace: &Trace) -> Vec<Handover> {
+pub fn derive(trace: &Trace, roles: &Roles) -> Vec<Handover> {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
-        targets.flat_map(|thread| of_wakee(trace, thread)).collect::<Vec<_>>()
+        targets.flat_map(|thread| of_wakee((trace, roles), thread)).collect::<Vec<_>>()
     });
     let mut all = parts.concat();
     all.sort_by_key(|one| (one.waker, one.wakee));
@@ -42,8 +43,13 @@ pub fn derive(trace: &Trace) -> Vec<Handover> {
 }
 
 /// The wakeup by which another thread of the program handed work to a thread that waited for some.
-pub fn handed<'a>(trace: &'a Trace, slice: &Slice) -> Option<&'a Wakeup> {
-    if slice.state != ThreadState::Blocked || !is_for_work(trace, slice) {
+pub fn handed<'a>((trace, roles): (&'a Trace, &Roles), slice: &Slice) -> Option<&'a Wakeup> {
+    if is_for_work((trace, roles), slice) { ended_by_own(trace, slice) } else { None }
+}
+
+/// The wakeup by which another thread of the program ended a wait.
+pub fn ended_by_own<'a>(trace: &'a Trace, slice: &Slice) -> Option<&'a Wakeup> {
+    if slice.state != ThreadState::Blocked {
         return None;
     }
     let wakeup = trace.ended_by(slice)?;
@@ -51,12 +57,12 @@ pub fn handed<'a>(trace: &'a Trace, slice: &Slice) -> Option<&'a Wakeup> {
     (wakeup.context == WakeContext::Thread && own && wakeup.waker != slice.thread).then_some(wakeup)
 }
 
-fn is_for_work(trace: &Trace, slice: &Slice) -> bool {
-    let class = Class::of_wait(trace.wait(slice.wait).reason);
+fn is_for_work((trace, roles): (&Trace, &Roles), slice: &Slice) -> bool {
+    let class = roles.class_of_wait(trace, slice);
     matches!(class, Class::WorkWait | Class::PipeWait | Class::NetWait)
 }
 
-fn of_wakee(trace: &Trace, wakee: ThreadId) -> Vec<Handover> {
+fn of_wakee((trace, roles): (&Trace, &Roles), wakee: ThreadId) -> Vec<Handover> {
     let mut by_waker: BTreeMap<ThreadId, Handover> = BTreeMap::new();
     // Who handed over last, and when, until the wakee runs.
     let mut waker: Option<ThreadId> = None;
@@ -69,7 +75,7 @@ fn of_wakee(trace: &Trace, wakee: ThreadId) -> Vec<Handover> {
                 sums.run_ns += slice.duration().0;
             }
             ThreadState::Blocked => {
-                let wakeup = handed(trace, &slice);
+                let wakeup = handed((trace, roles), &slice);
                 waker = wakeup.map(|wakeup| wakeup.waker);
                 woken = wakeup.map(|wakeup| wakeup.at);
                 let Some(wakeup) = wakeup else { continue };

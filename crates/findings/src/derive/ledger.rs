@@ -1,7 +1,8 @@
 //! The ledger: where every thread-nanosecond went.
 //!
-//! Slices tile each thread's life, so the classes sum to it exactly. All is exact but one line:
-//! how running time splits into the classes of [`Class::ON_CPU`] is sampled (`split.rs`).
+//! Slices tile each thread's life, so the classes sum to it exactly. All is exact but how running time splits into
+//! the classes of [`Class::ON_CPU`], which is sampled (`split.rs`), and which class a wait belongs to where a runtime's
+//! code decides that and only some stacks of such waits were taken (`roles`).
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, Steal, ThreadState, Wakeup};
@@ -9,6 +10,7 @@ use holdup_events::{CpuId, Duration, ThreadId, Trace, WaitReason};
 
 use super::class::{CLASSES, Class};
 use super::parallel;
+use super::roles::Roles;
 use super::split::{Parts, Split, SplitErrors};
 use super::timelines::Timelines;
 
@@ -22,7 +24,7 @@ pub struct Ledger {
     pub total_ns: u64,
     /// Of all target threads together.
     pub classes: ByClass,
-    /// One standard error (ns) of `Useful`, `Kernel` and `Spin`, as in [`Class::ON_CPU`], whose split is sampled.
+    /// One standard error (ns) of each class, as in [`Class::ON_CPU`], whose split is sampled.
     /// All the running time if `split_known` is false.
     pub split_error_ns: Parts,
     /// There are samples. Without any, all running time is counted as useful and kernel time is
@@ -112,24 +114,19 @@ impl RunQueueSplit {
 
 /// Derives the ledger.
 pub fn derive(trace: &Trace) -> Ledger {
-    derive_with(trace, &Timelines::derive(trace))
+    derive_with(trace, &Timelines::derive(trace), &Roles::built_in(trace))
 }
 
-/// Derives the ledger, given what each CPU ran.
-pub fn derive_with(trace: &Trace, timelines: &Timelines) -> Ledger {
-    let waits: Vec<(Class, bool)> = trace
-        .waits
-        .iter()
-        .map(|wait| (Class::of_wait(wait.reason), wait.reason == WaitReason::Multiplex))
-        .collect();
+/// Derives the ledger, given what each CPU ran, and what the runtimes' code is for.
+pub fn derive_with(trace: &Trace, timelines: &Timelines, roles: &Roles) -> Ledger {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
-        let mut walk = Walk { trace, timelines, waits: &waits, cursors: vec![0; timelines.len()] };
+        let mut walk = Walk { trace, timelines, roles, cursors: vec![0; timelines.len()] };
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
         targets.map(|thread| walk.thread(thread)).collect::<Vec<_>>()
     });
     let mut threads: Vec<ThreadLedger> = parts.into_iter().flatten().collect();
-    let split = split_running(trace, &mut threads);
+    let split = split_running(trace, roles, &mut threads);
     let mut ledger = Ledger {
         split_error_ns: split.error_ns,
         split_known: split.samples > 0,
@@ -149,13 +146,15 @@ pub fn derive_with(trace: &Trace, timelines: &Timelines) -> Ledger {
 }
 
 /// Divides each thread's running time, which came as useful, by its samples.
-fn split_running(trace: &Trace, threads: &mut [ThreadLedger]) -> SplitErrors {
-    let mut split = Split::new(trace);
+fn split_running(trace: &Trace, roles: &Roles, threads: &mut [ThreadLedger]) -> SplitErrors {
+    let mut split = Split::new(trace, roles);
     for thread in threads.iter_mut() {
         let running = thread.classes[Class::Useful as usize];
-        let parts = split.parts_ns(trace, thread.thread, running);
-        for (class, ns) in Class::ON_CPU.into_iter().zip(parts) {
-            thread.classes[class as usize] = ns;
+        let life = &trace.threads[thread.thread.index()];
+        let range = (life.start, life.end);
+        thread.classes[Class::Useful as usize] = 0;
+        for (class, ns) in split.classes_ns((trace, roles), (thread.thread, range), running) {
+            thread.classes[class as usize] += ns;
         }
     }
     split.finish()
@@ -165,8 +164,7 @@ fn split_running(trace: &Trace, threads: &mut [ThreadLedger]) -> SplitErrors {
 struct Walk<'a> {
     trace: &'a Trace,
     timelines: &'a Timelines,
-    /// Class of each row of the waits, and whether a timer makes it a sleep.
-    waits: &'a [(Class, bool)],
+    roles: &'a Roles,
     /// Place in each CPU's timeline.
     cursors: Vec<usize>,
 }
@@ -224,9 +222,10 @@ impl Walk<'_> {
     }
 
     fn class_of(&self, slice: &Slice, wakeups: &mut &[Wakeup]) -> Class {
-        let (class, multiplex) =
-            self.waits.get(slice.wait.index()).copied().unwrap_or((Class::Unknown, false));
-        if multiplex && woken_by_timer(slice, wakeups) { Class::Sleep } else { class }
+        let class = self.roles.class_of_wait(self.trace, slice);
+        let by_timer =
+            class == Class::WorkWait && is_multiplex(self.trace, slice) && woken_by_timer(slice, wakeups);
+        if by_timer { Class::Sleep } else { class }
     }
 
     fn add_delay(&mut self, slice: &Slice, length: u64, split: &mut RunQueueSplit) {
@@ -244,6 +243,11 @@ impl Walk<'_> {
         split.others_ns += others;
         split.idle_ns += length - own - others;
     }
+}
+
+/// It waits for several descriptors, or for its timeout.
+pub(super) fn is_multiplex(trace: &Trace, slice: &Slice) -> bool {
+    trace.wait(slice.wait).reason == WaitReason::Multiplex
 }
 
 /// Whether a timer ended this blocked slice. Consumes the wakeups up to its end.

@@ -55,7 +55,7 @@ fn run_queue_time_is_charged_to_who_had_the_cpu() {
     assert_eq!(ledger.of(Class::LockWait), 92);
     assert_eq!(ledger.of(Class::Useful), 28);
     assert!(!ledger.split_known);
-    assert_eq!(ledger.split_error_ns, [28; 3]);
+    assert_eq!(ledger.split_error_ns, [28; Class::ON_CPU.len()]);
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub struct Stretch {
     pub cpu: CpuId,
     /// What the waiters waited in all (thread-ns).
     pub waiting_ns: u64,
+    /// When somebody waited (ns of wall time).
+    pub contended_ns: u64,
 }
 
 /// One lock.
@@ -71,9 +73,9 @@ impl LockHolding {
         self.stretches.iter().filter(|one| matches(one.holding)).map(|one| one.waiting_ns).sum()
     }
 
-    /// Wall time of stretches that `matches` (ns).
+    /// Wall time of stretches that `matches` in which somebody waited (ns).
     pub fn wall_while(&self, matches: impl Fn(Holding) -> bool) -> u64 {
-        self.stretches.iter().filter(|one| matches(one.holding)).map(|one| one.to.since(one.from).0).sum()
+        self.stretches.iter().filter(|one| matches(one.holding)).map(|one| one.contended_ns).sum()
     }
 
     /// The holders in stretches that `matches`, by what others waited (ns), the most first.
@@ -278,9 +280,9 @@ impl Walk<'_> {
         };
         let mut arriving = heir == Some(holder);
         for piece in meanwhile::between((self.trace, self.holders), holder, from, to) {
-            let (waiting_ns, contended) = self.waiting.advance(piece.to);
+            let (waiting_ns, contended_ns) = self.waiting.advance(piece.to);
             self.sums.waiting_ns += waiting_ns;
-            self.sums.contended_ns += contended;
+            self.sums.contended_ns += contended_ns;
             let mut cpu = CpuId::NONE;
             let holding = match piece.activity {
                 Activity::Runs(_) => Holding::Runs,
@@ -298,7 +300,15 @@ impl Walk<'_> {
                 self.sums.run_waiting_ns += waiting_ns;
             } else if waiting_ns > 0 {
                 let (from, to) = (piece.from, piece.to);
-                self.sums.stretches.push(Stretch { from, to, holder, holding, cpu, waiting_ns });
+                self.sums.stretches.push(Stretch {
+                    from,
+                    to,
+                    holder,
+                    holding,
+                    cpu,
+                    waiting_ns,
+                    contended_ns,
+                });
             }
         }
     }

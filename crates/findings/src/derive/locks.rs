@@ -5,20 +5,25 @@ use std::collections::BTreeMap;
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{FrameId, ProcessId, ThreadId, Trace, WaitId, WaitReason};
+use holdup_events::{FrameId, ProcessId, ThreadId, Trace, Wait, WaitId, WaitReason};
 
 use super::blame::{Blame, End, EndClass, Subject};
+use super::class::Class;
 use super::own_places::{self, OwnFrames, Places};
 use super::parallel;
+use super::roles::Roles;
+use crate::descriptors::RuleId;
 
 /// One lock (a futex word of one process, or a file's lock).
 #[derive(Clone, Debug, Default)]
 pub struct LockUse {
     /// Name for people: a symbol, else mapping + offset, else the address.
     pub name: String,
+    /// The rule of a runtime's descriptor by which it is a lock, if there is one: what lock it is.
+    pub rule: Option<RuleId>,
     /// Whose.
     pub process: ProcessId,
-    /// Address or inode.
+    /// Address or inode; 0 where threads wait for it on many words.
     pub object: u64,
     /// What kind of wait: only [`WaitReason::Lock`], [`WaitReason::FileLock`], [`WaitReason::MmapLock`].
     pub reason: WaitReason,
@@ -80,29 +85,34 @@ const WAITING_AT_MAX: usize = 5;
 #[derive(Clone, Debug, Default)]
 pub struct LockIndex {
     of_wait: Vec<Option<u32>>,
-    /// Process, object and reason of each lock.
+    /// Process, object and reason of each lock; no object where a runtime's threads wait for one lock on many words.
     pub locks: Vec<(ProcessId, u64, WaitReason)>,
+    /// By lock: the rule of a runtime's descriptor that says so.
+    pub rules: Vec<Option<RuleId>>,
 }
 
+/// What makes waits those for one lock: process, reason, object; instead of the object, the rule that says it is one.
+type Key = (ProcessId, WaitReason, u64, Option<RuleId>);
+
 impl LockIndex {
-    /// Numbers the locks by process, object and reason.
-    pub fn new(trace: &Trace) -> LockIndex {
-        let mut numbers = BTreeMap::new();
-        let key_of = |wait: &holdup_events::Wait| match wait.reason {
-            WaitReason::Lock | WaitReason::FileLock => Some((wait.process, wait.object, wait.reason)),
-            // An address space has one.
-            WaitReason::MmapLock => Some((wait.process, 0, wait.reason)),
-            _ => None,
-        };
-        for key in trace.waits.iter().filter_map(key_of) {
-            numbers.insert(key, 0u32);
-        }
+    /// Numbers the locks by process, reason and object.
+    pub fn new(trace: &Trace, roles: &Roles) -> LockIndex {
+        let found: Vec<Option<(Key, Option<RuleId>)>> =
+            (0..trace.waits.len() as u32).map(|row| key(trace, roles, WaitId(row))).collect();
+        let mut numbers: BTreeMap<Key, u32> = found.iter().flatten().map(|(key, _)| (*key, 0)).collect();
         for (number, slot) in numbers.values_mut().enumerate() {
             *slot = number as u32;
         }
-        let number_of = |wait| key_of(wait).and_then(|key| numbers.get(&key).copied());
-        let of_wait = trace.waits.iter().map(number_of).collect();
-        LockIndex { of_wait, locks: numbers.into_keys().collect() }
+        let mut rules = vec![None; numbers.len()];
+        let mut of_wait = vec![None; found.len()];
+        for (slot, found) in of_wait.iter_mut().zip(&found) {
+            let Some((key, rule)) = found else { continue };
+            *slot = numbers.get(key).copied();
+            let number = numbers[key] as usize;
+            rules[number] = rules[number].or(*rule);
+        }
+        let locks = numbers.keys().map(|(process, reason, object, _)| (*process, *object, *reason)).collect();
+        LockIndex { of_wait, locks, rules }
     }
 
     /// The lock that a wait is for.
@@ -111,9 +121,29 @@ impl LockIndex {
     }
 }
 
+/// Of a wait that is for a lock: which, and the rule of a runtime that says so.
+fn key(trace: &Trace, roles: &Roles, id: WaitId) -> Option<(Key, Option<RuleId>)> {
+    let wait = trace.wait(id);
+    // An address space has one, which no runtime knows of.
+    if wait.reason == WaitReason::MmapLock {
+        return Some(((wait.process, wait.reason, 0, None), None));
+    }
+    let rule = roles.lock(trace, id)?;
+    let one = rule.filter(|rule| roles.descriptors.rule(*rule).is_some_and(|(_, rule)| rule.one_lock));
+    // What the kernel makes of the word does not matter where a runtime's code says that it is a lock.
+    let reason = if wait.reason == WaitReason::FileLock { wait.reason } else { WaitReason::Lock };
+    let object = if one.is_some() { 0 } else { wait.object };
+    Some(((wait.process, reason, object, one), rule))
+}
+
 /// Derives every lock, the costliest first.
 pub fn derive(trace: &Trace) -> Vec<LockUse> {
-    let index = LockIndex::new(trace);
+    derive_with(trace, &Roles::built_in(trace))
+}
+
+/// The same, given what the runtimes' code is for.
+pub fn derive_with(trace: &Trace, roles: &Roles) -> Vec<LockUse> {
+    let index = LockIndex::new(trace, roles);
     if index.locks.is_empty() {
         return Vec::new();
     }
@@ -123,7 +153,7 @@ pub fn derive(trace: &Trace) -> Vec<LockUse> {
         let mut sums = BTreeMap::new();
         let mut places = Places::new(trace, &own);
         for thread in groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target) {
-            add_thread(trace, thread, &index, &mut sums, &mut places);
+            add_thread((trace, roles), thread, &index, &mut sums, &mut places);
         }
         sums
     });
@@ -131,8 +161,14 @@ pub fn derive(trace: &Trace) -> Vec<LockUse> {
     for (lock, sums) in parts.into_iter().flatten() {
         merged.entry(lock).or_default().merge(sums);
     }
-    let mut locks: Vec<LockUse> =
-        merged.into_iter().map(|(lock, sums)| sums.finish(trace, index.locks[lock as usize])).collect();
+    let finish = |(lock, sums): (u32, Sums)| {
+        let lock = lock as usize;
+        let mut used = sums.finish(trace, index.locks[lock]);
+        used.rule = index.rules[lock];
+        used.name = runtime_name(trace, roles, &used).unwrap_or(used.name);
+        used
+    };
+    let mut locks: Vec<LockUse> = merged.into_iter().map(finish).collect();
     locks.sort_by_key(|lock| (Reverse(lock.wait_ns), lock.process, lock.object, lock.reason));
     locks
 }
@@ -167,6 +203,7 @@ impl Sums {
         }
         LockUse {
             name: name(trace, process, object, reason),
+            rule: None,
             process,
             object,
             reason,
@@ -196,17 +233,37 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
+/// The variable that the word is, if one is known.
+fn symbol_of(trace: &Trace, process: ProcessId, object: u64) -> Option<&str> {
+    let is_it = |wait: &&Wait| wait.process == process && wait.object == object && !wait.symbol.is_empty();
+    Some(trace.waits.iter().find(is_it)?.symbol.as_str())
+}
+
 fn name(trace: &Trace, process: ProcessId, object: u64, reason: WaitReason) -> String {
     let whose = trace.process_name(process);
     match reason {
         WaitReason::FileLock => format!("file lock of inode {object} in {whose}"),
         WaitReason::MmapLock => format!("mmap_lock of {whose}"),
-        _ => format!("futex 0x{object:x} in {whose}"),
+        _ => match symbol_of(trace, process, object) {
+            Some(symbol) => format!("{symbol} in {whose}"),
+            None => format!("futex 0x{object:x} in {whose}"),
+        },
+    }
+}
+
+/// What a runtime calls it.
+fn runtime_name(trace: &Trace, roles: &Roles, lock: &LockUse) -> Option<String> {
+    let (_, rule) = roles.descriptors.rule(lock.rule?)?;
+    let whose = trace.process_name(lock.process);
+    match (rule.lock.as_str(), rule.one_lock) {
+        ("", _) => None,
+        (name, true) => Some(format!("{name} of {whose}")),
+        (name, false) => Some(format!("{name} 0x{:x} in {whose}", lock.object)),
     }
 }
 
 fn add_thread(
-    trace: &Trace,
+    (trace, roles): (&Trace, &Roles),
     thread: ThreadId,
     index: &LockIndex,
     sums: &mut BTreeMap<u32, Sums>,
@@ -214,6 +271,9 @@ fn add_thread(
 ) {
     for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
         let Some(lock) = index.of(slice.wait) else { continue };
+        if !matches!(roles.class_of_wait(trace, &slice), Class::LockWait | Class::FaultWait) {
+            continue;
+        }
         let length = slice.duration().0;
         let sums = sums.entry(lock).or_default();
         sums.lengths.push(length);
@@ -233,7 +293,7 @@ fn add_thread(
 /// The thread that let go of the lock: it woke the waiter, and, of a futex, did so by that very futex.
 fn releaser(trace: &Trace, slice: &Slice, lock: (ProcessId, u64, WaitReason)) -> Option<ThreadId> {
     let wakeup = trace.ended_by(slice)?;
-    let same = lock.2 != WaitReason::Lock || wakeup.waker_object == lock.1;
+    let same = lock.2 != WaitReason::Lock || lock.1 == 0 || wakeup.waker_object == lock.1;
     (wakeup.context == WakeContext::Thread && same).then_some(wakeup.waker)
 }
 

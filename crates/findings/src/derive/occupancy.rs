@@ -10,7 +10,8 @@ use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace};
 
 use super::locks::LockIndex;
 use super::parallelism::Parallelism;
-use super::room::Room;
+use super::roles::Roles;
+use super::room::{self, Room};
 use super::sweep::{Change, Doing, Sweep, Visitor};
 use super::timelines::Timelines;
 
@@ -82,9 +83,9 @@ const LONGEST_MAX: usize = 10;
 const STEPS: u64 = 240;
 
 /// Derives both in one walk through time.
-pub fn derive(trace: &Trace, timelines: &Timelines) -> (Occupancy, Parallelism) {
-    let locks = LockIndex::new(trace);
-    let sweep = Sweep::new(trace, &locks, timelines);
+pub fn derive(trace: &Trace, timelines: &Timelines, roles: &Roles) -> (Occupancy, Parallelism) {
+    let locks = LockIndex::new(trace, roles);
+    let sweep = Sweep::new(trace, &locks, roles, timelines);
     let step = Duration(trace.wall().0.div_ceil(STEPS).max(1));
     let windows = sweep.walk(|from| Window::new(trace, sweep.cpus, step, from));
     let mut sums = Window::new(trace, sweep.cpus, step, trace.start());
@@ -345,8 +346,16 @@ impl Visitor for Window<'_> {
         add_at(&mut self.running_ns, self.runs as usize, ns);
         add_at(&mut self.wanting_ns, (self.runs + self.queues + self.throttled) as usize, ns);
         self.stall(ns as f64);
-        let idle = self.cpus.saturating_sub(self.runs + self.foreign);
-        self.room.add(start, end, (self.runs, idle, self.runs + self.queues + self.throttled));
+        self.room.add(
+            start,
+            end,
+            room::Doing {
+                runs: self.runs,
+                wanting: self.runs + self.queues + self.throttled,
+                idle: self.cpus.saturating_sub(self.runs + self.foreign),
+                free: self.cpus.saturating_sub(self.runs),
+            },
+        );
         let alone = self.alone();
         if self.alone.map(|(thread, _, join)| (thread, join)) != alone {
             self.end_alone(start);

@@ -17,7 +17,12 @@ pub struct Parallelism {
 
 /// Derives it.
 pub fn derive(trace: &Trace) -> Parallelism {
-    super::occupancy::derive(trace, &super::timelines::Timelines::derive(trace)).1
+    super::occupancy::derive(
+        trace,
+        &super::timelines::Timelines::derive(trace),
+        &super::roles::Roles::built_in(trace),
+    )
+    .1
 }
 
 impl Parallelism {

@@ -93,7 +93,11 @@ mod tests {
     fn trace() -> Trace {
         let name = |kind, text: &str| TellName { kind, text: text.to_owned() };
         Trace {
-            names: vec![name(SpanKind::Stop, "outer"), name(SpanKind::GcWork, "a"), name(SpanKind::GcWait, "b")],
+            names: vec![
+                name(SpanKind::Stop, "outer"),
+                name(SpanKind::GcWork, "a"),
+                name(SpanKind::GcWait, "b"),
+            ],
             ..Trace::default()
         }
     }

@@ -24,6 +24,19 @@ pub struct Room {
     steps: Vec<Step>,
 }
 
+/// What the program and the CPUs do at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Doing {
+    /// Threads of the program that run.
+    pub runs: u32,
+    /// Threads of the program that run or want to.
+    pub wanting: u32,
+    /// CPUs that run nobody.
+    pub idle: u32,
+    /// CPUs that run none of the program's threads.
+    pub free: u32,
+}
+
 /// One step. All in thread- or CPU-nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Step {
@@ -31,6 +44,8 @@ struct Step {
     own: f64,
     /// CPUs ran nobody.
     idle: f64,
+    /// CPUs ran nobody or another program: a thread that wanted to run would get its part of them.
+    free: f64,
     /// Wall time in which no thread of the program ran or wanted to.
     quiet: f64,
 }
@@ -43,9 +58,9 @@ impl Room {
         Room { start: trace.start(), step, first, steps: Vec::new() }
     }
 
-    /// In `start..end`, `runs` of the program's threads ran, `idle` CPUs were idle, and `wanting` of its threads
-    /// ran or wanted to.
-    pub fn add(&mut self, start: Timestamp, end: Timestamp, (runs, idle, wanting): (u32, u32, u32)) {
+    /// In `start..end`, of the program's threads `runs` ran and `wanting` ran or wanted to; of the CPUs, `idle` ran
+    /// nobody and `free` none of its threads.
+    pub fn add(&mut self, start: Timestamp, end: Timestamp, doing: Doing) {
         let mut at = start.since(self.start).0;
         let to = end.since(self.start).0;
         while at < to {
@@ -53,9 +68,10 @@ impl Room {
             let until = to.min((number + 1) * self.step.0);
             let ns = (until - at) as f64;
             let step = self.slot(number);
-            step.own += ns * f64::from(runs);
-            step.idle += ns * f64::from(idle);
-            step.quiet += if wanting == 0 { ns } else { 0.0 };
+            step.own += ns * f64::from(doing.runs);
+            step.idle += ns * f64::from(doing.idle);
+            step.free += ns * f64::from(doing.free);
+            step.quiet += if doing.wanting == 0 { ns } else { 0.0 };
             at = until;
         }
     }
@@ -66,6 +82,7 @@ impl Room {
             let step = self.slot(other.first + index as u64);
             step.own += more.own;
             step.idle += more.idle;
+            step.free += more.free;
             step.quiet += more.quiet;
         }
     }
@@ -78,9 +95,10 @@ impl Room {
         &mut self.steps[index]
     }
 
-    /// What it would save if the charged slices' threads had run on the CPUs that were idle meanwhile.
+    /// What it would save if the charged slices' threads had run meanwhile, on the CPUs that the program did not use.
     ///
-    /// As [`Stall`] says, but with means over a step: what is exact there is nearly so here.
+    /// As [`Stall`] says, but with means over a step: what is exact there is nearly so here. A CPU that another
+    /// program has counts for `saved_ns`, which is an upper bound, and not for `by_thread`.
     pub fn stall(&self, trace: &Trace, charge: &Charge) -> Stall {
         let waiting = self.waiting(trace, charge);
         let chance = |(step, waiting): (&Step, &f64)| {
@@ -88,7 +106,7 @@ impl Room {
         };
         let chances: Vec<f64> = self.steps.iter().zip(&waiting).map(chance).collect();
         let saved = self.steps.iter().zip(&waiting).map(|(step, waiting)| {
-            let more = waiting.min(step.idle);
+            let more = waiting.min(step.free);
             if more > 0.0 {
                 self.step.0 as f64 * (more / (step.own + more)).min(more / self.step.0 as f64)
             } else {

@@ -1,10 +1,11 @@
-//! How running time splits into user code, kernel and spinning: by samples, with the error said.
+//! How running time splits into user code, kernel, spinning and garbage collection: by samples, with the error said.
 
 use holdup_events::tables::SampleRow;
-use holdup_events::{ThreadId, Trace};
+use holdup_events::{ThreadId, Timestamp, Trace};
 
 use super::class::Class;
-use super::on_cpu::SampleClasses;
+use super::roles::Roles;
+use super::told::RAN;
 
 /// A thread (or process) with fewer samples than this does not speak for itself alone: a share
 /// of 30 samples has a standard error of at most 9 points.
@@ -71,13 +72,13 @@ pub struct Split {
 }
 
 impl Split {
-    /// Counts the samples.
-    pub fn new(trace: &Trace) -> Split {
-        Split::counting(trace, |_| true)
+    /// Counts the samples of time that no runtime told of.
+    pub fn new(trace: &Trace, roles: &Roles) -> Split {
+        Split::counting(trace, roles, |_| true)
     }
 
     /// Counts some of the samples.
-    pub fn counting(trace: &Trace, counts: impl Fn(&SampleRow) -> bool) -> Split {
+    pub fn counting(trace: &Trace, roles: &Roles, counts: impl Fn(&SampleRow) -> bool) -> Split {
         let mut split = Split {
             threads: vec![Counts::default(); trace.threads.len()],
             processes: vec![Counts::default(); trace.processes.len()],
@@ -85,9 +86,11 @@ impl Split {
             variance: [0.0; PARTS],
             borrowed_ns: 0,
         };
-        let classes = SampleClasses::new(trace);
         for sample in trace.samples.iter().filter(|sample| counts(sample)) {
-            let class = classes.of(sample);
+            if roles.told.class_of_sample(sample).is_some() {
+                continue;
+            }
+            let class = roles.class_of_sample(sample);
             if let Some(counts) = split.threads.get_mut(sample.thread.index()) {
                 let parts = std::array::from_fn(|part| u64::from(Class::ON_CPU[part] == class));
                 counts.add(Counts { all: 1, parts });
@@ -133,12 +136,31 @@ impl Split {
         parts
     }
 
+    /// A thread's running time in a range by class: what its runtime told, and the rest by samples.
+    pub fn classes_ns(
+        &mut self,
+        (trace, roles): (&Trace, &Roles),
+        (thread, range): (ThreadId, (Timestamp, Timestamp)),
+        running_ns: u64,
+    ) -> impl Iterator<Item = (Class, u64)> {
+        let [work, wait] = roles.told.ran(thread, range);
+        let work = work.min(running_ns);
+        let wait = wait.min(running_ns - work);
+        let parts = self.parts_ns(trace, thread, running_ns - work - wait);
+        Class::ON_CPU.into_iter().zip(parts).chain(RAN.into_iter().zip([work, wait]))
+    }
+
     /// The errors of it all.
     pub fn finish(self) -> SplitErrors {
         if self.program.all == 0 {
             return SplitErrors { samples: 0, error_ns: [self.borrowed_ns; PARTS] };
         }
         let error = |part: usize| {
+            // Most programs collect no garbage and do not spin: where no sample is of it, there is no doubt to show.
+            if self.program.parts[part] == 0 && !matches!(Class::ON_CPU[part], Class::Useful | Class::Kernel)
+            {
+                return 0;
+            }
             // Threads that borrow their shares err together, not independently.
             let share = share_error(self.program.parts[part], self.program.all);
             let borrowed = self.borrowed_ns as f64 * share;
@@ -155,9 +177,9 @@ mod tests {
     #[test]
     fn few_samples_are_drawn_to_the_prior() {
         let shares = |all, parts, prior| Counts { all, parts }.shares(prior);
-        assert_eq!(shares(0, [0, 0, 0], [0.5, 0.25, 0.25]), [0.5, 0.25, 0.25]);
-        assert_eq!(shares(15, [0, 15, 0], [1.0, 0.0, 0.0]), [0.5, 0.5, 0.0]);
-        assert_eq!(shares(40, [20, 10, 10], [0.0, 0.9, 0.1]), [0.5, 0.25, 0.25]);
+        assert_eq!(shares(0, [0; 4], [0.5, 0.25, 0.25, 0.0]), [0.5, 0.25, 0.25, 0.0]);
+        assert_eq!(shares(15, [0, 15, 0, 0], [1.0, 0.0, 0.0, 0.0]), [0.5, 0.5, 0.0, 0.0]);
+        assert_eq!(shares(40, [20, 10, 0, 10], [0.0, 0.9, 0.0, 0.1]), [0.5, 0.25, 0.0, 0.25]);
     }
 
     #[test]

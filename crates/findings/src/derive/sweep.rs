@@ -3,11 +3,12 @@
 //! Time is cut into windows that are walked side by side; each window sorts only its own changes.
 
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{CpuId, ThreadId, Timestamp, Trace, WaitReason};
+use holdup_events::{CpuId, ThreadId, Timestamp, Trace};
 
 use super::class::Class;
 use super::locks::LockIndex;
 use super::parallel;
+use super::roles::Roles;
 use super::timelines::Timelines;
 
 /// What a thread does, as far as others are concerned.
@@ -63,6 +64,7 @@ pub trait Visitor: Send {
 pub struct Sweep<'a> {
     trace: &'a Trace,
     locks: &'a LockIndex,
+    roles: &'a Roles,
     usable: Vec<bool>,
     /// CPUs that the program may use.
     pub cpus: u32,
@@ -75,7 +77,7 @@ const WINDOWS_MAX: usize = 4096;
 impl<'a> Sweep<'a> {
     /// Prepares a walk. Which CPUs the program may use is known by number only if it may use all;
     /// else those count that it ran on.
-    pub fn new(trace: &'a Trace, locks: &'a LockIndex, timelines: &Timelines) -> Sweep<'a> {
+    pub fn new(trace: &'a Trace, locks: &'a LockIndex, roles: &'a Roles, timelines: &Timelines) -> Sweep<'a> {
         let host = &trace.manifest.host;
         let seen = timelines.iter().count() as u32;
         let cpus = [host.cpus_allowed, host.cpus, seen, 1].into_iter().find(|count| *count > 0).unwrap_or(1);
@@ -84,7 +86,7 @@ impl<'a> Sweep<'a> {
         for (cpu, timeline) in timelines.iter() {
             usable[usize::from(cpu.0)] = all || timeline.stretches().iter().any(|stretch| stretch.own());
         }
-        Sweep { trace, locks, usable, cpus }
+        Sweep { trace, locks, roles, usable, cpus }
     }
 
     /// Walks through the recording; one visitor a window, in time order.
@@ -167,12 +169,12 @@ impl<'a> Sweep<'a> {
     }
 
     fn blocked(&self, slice: &Slice) -> Doing {
-        if let Some(lock) = self.locks.of(slice.wait) {
-            return Doing::Lock(lock);
-        }
-        let reason = self.trace.waits.get(slice.wait.index()).map_or(WaitReason::Unknown, |wait| wait.reason);
-        match Class::of_wait(reason) {
-            Class::JoinWait => Doing::Join,
+        match self.roles.class_of_wait(self.trace, slice) {
+            // A fault's class holds waits for an address space's lock, too.
+            Class::LockWait | Class::FaultWait => {
+                self.locks.of(slice.wait).map_or(Doing::Elsewhere, Doing::Lock)
+            }
+            Class::JoinWait | Class::GcWait => Doing::Join,
             Class::WorkWait => Doing::Work,
             Class::IoWait => Doing::Io,
             _ => Doing::Elsewhere,

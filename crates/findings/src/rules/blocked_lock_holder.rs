@@ -94,7 +94,8 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     let (kind, kind_ns) = kinds(lock).first().copied()?;
     let (holder, _) = lock.holders_while(blocked).first().copied()?;
     let name = scene.lock_name(lock.lock);
-    let charged = lock_holding::charge(trace, (&scene.derived.occupancy.locks, lock), WAIT_SHARE_MIN, blocked);
+    let charged =
+        lock_holding::charge(trace, (&scene.derived.occupancy.locks, lock), WAIT_SHARE_MIN, blocked);
     let (wall_ns, cost_ns) = (lock.wall_while(blocked), lock.waiting_while(blocked));
     let times = lock.stretches.iter().filter(|one| blocked(one.holding)).count() as u64;
     let gain = scene.gain(&scene.stall(&charged.waits), |_, waited| waited);

@@ -2,7 +2,8 @@
 //!
 //! ## What it sees
 //! Threads blocked in the kernel on one lock (a futex word that says "locked, with waiters", a file's lock,
-//! or the address space's own lock), how long each waited, and which thread released the lock to them.
+//! or the address space's own lock), how long each waited, who had the lock meanwhile, and what that thread did:
+//! ran, and where; had no CPU, and who had it; waited itself, and for what.
 //!
 //! ## Why it hurts
 //! A lock lets one thread at a time through. While threads queue for it, CPUs that they could use stand
@@ -21,16 +22,20 @@
 //! enters. The sampled CPU time in futex(2) is divided among the futexes by their waits, and a lock's part is
 //! added to its cost and to the upper end of its gain.
 //!
+//! Whoever lets a lock go to a waiter had it up to then, since the release before. What holders did meanwhile is
+//! followed to its end: a holder that waits for another lock is charged to that one's holder, and so on.
+//!
 //! ## What to do
-//! Hold the lock for less time (move work, I/O and allocation out of it), split it (one per shard, per
-//! bucket, per thread), or do without (per-thread sums merged at the end, atomic operations,
-//! read-copy-update).
+//! If holders run: hold the lock for less time (move work, I/O and allocation out of it), split it (one per shard, per
+//! bucket, per thread), or do without (per-thread sums merged at the end, atomic operations, read-copy-update). If they
+//! wait for a disk, a timer or another lock: do not wait while holding it. If they have no CPU: the lock is not the
+//! cause, too few CPUs are.
 //!
 //! ## Blind spots
 //! Locks that spin and never block are not seen, nor is a lock that blocks by other means than a futex's
-//! "locked" value (it shows as work-wait). Many locks that each cost little are judged one by one. A thread
-//! that holds the lock and waits for something else makes the lock look guilty: look at what the releasers
-//! do.
+//! "locked" value (it shows as work-wait). Many locks that each cost little are judged one by one. Who held a lock
+//! between two releases to waiters is inferred: a thread that took and released it in between without waking anybody
+//! is not seen. Of a lock for readers and writers only the last to let go is known.
 //!
 //! ## References
 //! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP
@@ -40,13 +45,14 @@ use holdup_events::WaitReason;
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::blame::EndClass;
 use crate::derive::lock_holding::{self, Holding};
 use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, percent, thread, time};
+use crate::wording::{count, ends, percent, thread, time};
 
 pub(super) const INFO: Info =
     Info { name: "lock-contention", summary: "Threads wait for a lock while CPUs are idle" };
@@ -56,6 +62,9 @@ const LOCKS_MAX: usize = 5;
 
 /// A wait for another lock is this one's too if that lock's holder waited here for at least this share of it.
 const BEHIND_SHARE_MIN: f64 = 0.5;
+
+/// A share of the waiting that is worth an advice of its own.
+const MANY: f64 = 0.25;
 
 /// So few waits may be chance.
 const WAITS_SURE: u64 = 10;
@@ -126,7 +135,7 @@ fn finding(scene: &Scene, lock: &LockUse, (number, calls_ns): (u32, f64), stall:
         evidence: scene.longest(
             |slice| scene.class(slice).is_some() && locks.of(slice.wait) == Some(number),
             |slice| match trace.ended_by(slice) {
-                Some(wakeup) => format!("{note}; woken by {}", thread(trace, wakeup.waker)),
+                Some(wakeup) => format!("{note}; {} let it go", thread(trace, wakeup.waker)),
                 None => note.clone(),
             },
         ),
@@ -150,17 +159,18 @@ fn summary(scene: &Scene, lock: &LockUse, calls_ns: f64) -> Vec<String> {
             time(calls_ns as u64)
         ));
     }
-    let released: u64 = lock.releasers.iter().map(|(_, times)| times).sum();
-    let holders: Vec<String> = lock
-        .releasers
-        .iter()
-        .take(3)
-        .map(|(id, times)| {
-            format!("{} {}", thread(scene.trace, *id), percent(*times as f64 / lock.waits.max(1) as f64))
-        })
-        .collect();
-    if released > 0 {
-        lines.push(format!("Who released it to waiters: {}.", holders.join(", ")));
+    let held = lock.held_by.iter().filter_map(|(id, ns)| {
+        let share = percent(*ns as f64 / lock.wait_ns.max(1) as f64);
+        Some(format!("{} {share}", thread(scene.trace, (*id)?)))
+    });
+    let held: Vec<String> = held.take(3).collect();
+    if !held.is_empty() {
+        let meanwhile = ends(scene.trace, &lock.ends, lock.wait_ns);
+        lines.push(format!("Who had it meanwhile: {}; at the end of that: {meanwhile}.", held.join(", ")));
+    }
+    if let Some((place, ns)) = lock.held_in.first() {
+        let share = percent(*ns as f64 / lock.wait_ns.max(1) as f64);
+        lines.push(format!("For {share} of the waiting a holder ran in {place} (sampled)."));
     }
     if let Some((place, _)) = lock.waiting_at.first() {
         lines.push(format!("Most waiting is in {place}."));
@@ -175,9 +185,15 @@ fn advice(lock: &LockUse) -> Vec<String> {
             "Touch memory once before the threads start, so that they do not fault side by side".into(),
         ];
     }
-    vec![
+    let waiting = [EndClass::Disk, EndClass::Timer, EndClass::Outside].map(|class| lock.share_of(class));
+    let mut advice = Vec::new();
+    if waiting.iter().sum::<f64>() >= MANY {
+        advice.push("Do not wait for the disk, a timer or the network while holding it".into());
+    }
+    advice.extend([
         "Hold it for less time: move work, I/O and allocation out of the locked section".into(),
         "Split it: one lock per shard, bucket or thread".into(),
         "Collect per thread and merge once, in place of a shared update for each item".into(),
-    ]
+    ]);
+    advice
 }

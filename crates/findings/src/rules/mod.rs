@@ -76,6 +76,11 @@ rules! {
     preempted_lock_holder,
     blocked_lock_holder,
     lock_convoy,
+    thundering_herd,
+    migration_churn,
+    pinned_together,
+    interpreter_lock,
+    pool_starved,
 }
 
 /// What all rules say.

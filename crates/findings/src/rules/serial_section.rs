@@ -12,7 +12,9 @@
 //! ## How it decides
 //! It adds up these moments by the thread that works alone. There must be others that could share the work:
 //! at least two threads that each do a fair part of it, or a pool: two threads or more that wait for the
-//! same thing and are woken by other threads again and again. The upper end of the gain is that the serial
+//! same thing and are woken by other threads again and again. And it must be the lone thread that they wait for: at
+//! least half as long as it worked alone, waits to join, at barriers and for something to do must lead to it, down the
+//! chain of those who ended them (or have not ended with the recording). The upper end of the gain is that the serial
 //! work were spread over as many CPUs as there are active threads. The lower end is 0: work that cannot be
 //! split gains nothing. Moments in which a thread waits for a lock are not counted; lock-contention judges
 //! those.
@@ -23,8 +25,7 @@
 //!
 //! ## Blind spots
 //! The last thread of an unevenly divided loop looks like a serial section. A thread that spins while it
-//! waits counts as working, so the section is not seen. Threads that wait for a request from outside are
-//! not waiting for the lone thread, but nothing in the trace tells.
+//! waits counts as working, so the section is not seen. A wait that the recording cuts off may have been for anything.
 //!
 //! ## References
 //! Amdahl: Validity of the single processor approach (1967). Du Bois et al.: Bottle graphs (OOPSLA 2013).
@@ -35,7 +36,9 @@ use holdup_events::event::WakeContext;
 use holdup_events::{ProcessId, ThreadId, WaitReason};
 
 use super::{Info, Verdict};
+use crate::derive::blame::EndClass;
 use crate::derive::class::Class;
+use crate::derive::holders::HoldKind;
 use crate::derive::own_places::{OwnFrames, Places};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::{GAIN_MIN, Scene};
@@ -52,6 +55,9 @@ const FAIR_PART: f64 = 0.1;
 /// A pool's thread is woken at least so often by others; fewer may be its start and end.
 const POOL_WAKEUPS_MIN: usize = 10;
 
+/// Others wait for the lone thread at least for this share of the time that it works alone.
+const WAITED_FOR_MIN: f64 = 0.5;
+
 /// So many samples name a function.
 const SAMPLES_MIN: u64 = 5;
 
@@ -65,6 +71,10 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let workers = workers(scene);
     let lone = serial.by_thread.iter().max_by_key(|(id, (ns, _))| (*ns, std::cmp::Reverse(**id)));
     let (Some((lone, (lone_ns, _))), true) = (lone, workers >= 2) else { return Ok(Vec::new()) };
+    let (waited_for, cut_off) = waited_for(scene, *lone);
+    if (waited_for + cut_off) as f64 <= WAITED_FOR_MIN * *lone_ns as f64 {
+        return Ok(Vec::new());
+    }
     let joins: u64 = serial.by_thread.values().map(|(_, ns)| ns).sum();
     let spread = workers.min(scene.derived.occupancy.cpus as usize).max(1) as f64;
     let mut summary = vec![format!(
@@ -136,6 +146,17 @@ fn waits_most_for(scene: &Scene, thread: ThreadId) -> Option<(ProcessId, u64)> {
 /// Time that target threads waited for others, locks aside (ns).
 fn waiting_ns(scene: &Scene) -> u64 {
     scene.derived.ledger.of(Class::JoinWait) + scene.derived.ledger.of(Class::WorkWait)
+}
+
+/// How long others waited for what leads to this thread, and for what nobody had ended with the recording (ns).
+fn waited_for(scene: &Scene, lone: ThreadId) -> (u64, u64) {
+    let kinds = [HoldKind::Work, HoldKind::Join, HoldKind::Barrier];
+    let (mut for_it, mut cut_off) = (0, 0);
+    for (end, ns) in scene.derived.blame.ends_of(|subject| kinds.contains(&subject.kind())) {
+        for_it += if end.thread == Some(lone) { ns } else { 0 };
+        cut_off += if end.class == EndClass::StillWaiting && end.thread != Some(lone) { ns } else { 0 };
+    }
+    (for_it, cut_off)
 }
 
 /// Where the lone thread spent the serial time, with the share of its samples there.

@@ -75,6 +75,13 @@ const SHORT_NS: f64 = 5_000.0;
 
 /// x86-64's number of futex(2).
 const FUTEX: i32 = 202;
+/// … and of sched_yield(2).
+const SCHED_YIELD: i32 = 24;
+
+/// What waiting costs: lock-contention and spin-wait count it.
+fn is_waiting(number: i32) -> bool {
+    matches!(number, FUTEX | SCHED_YIELD)
+}
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let pattern = Pattern::new(scene);
@@ -94,7 +101,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             .derived
             .syscalls
             .iter()
-            .filter(|call| call.number >= 0 && call.number != FUTEX && call.samples > 0)
+            .filter(|call| call.number >= 0 && !is_waiting(call.number) && call.samples > 0)
     };
     let mut ranked: Vec<&SyscallUse> = calls().collect();
     ranked.sort_by_key(|call| (std::cmp::Reverse(call.samples), call.number));
@@ -181,9 +188,9 @@ fn evidence(scene: &Scene, worst: &SyscallUse) -> Vec<Evidence> {
         .collect()
 }
 
-/// In a syscall that asks for work. futex(2) is what waiting for locks costs: lock-contention counts it.
+/// In a syscall that asks for work.
 fn inside(sample: &SampleRow) -> bool {
-    sample.in_kernel && sample.syscall >= 0 && sample.syscall != FUTEX
+    sample.in_kernel && sample.syscall >= 0 && !is_waiting(sample.syscall)
 }
 
 /// What the samples look like in their order.

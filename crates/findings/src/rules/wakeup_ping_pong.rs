@@ -14,8 +14,8 @@
 //! It adds up, for each pair of threads, how often each ended the other's wait. It fires if both directions are
 //! frequent, most of the waits of both are of this kind, the runs between them are short, and the handovers
 //! take a fair part of the round. The lower end of the gain is the time between wakeup and running, which
-//! larger pieces avoid; the upper end is that the two work side by side while one waits. Waits for a lock are
-//! lock-contention's and lock-convoy's.
+//! larger pieces avoid; the upper end is that the two work side by side while one waits. Where the two also wait for
+//! each other at a lock (a queue's own, say), that is charged with it; other waits for locks are lock-contention's.
 //!
 //! ## What to do
 //! Hand over many pieces at a time, or let a queue between the two hold more than one; or do both jobs on one
@@ -102,7 +102,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 }
 
 fn pairs(scene: &Scene) -> Vec<Pair> {
-    let handovers = handovers::derive(scene.trace);
+    let handovers = handovers::derive(scene.trace, &scene.derived.roles);
     let mut waits: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for one in &handovers {
         *waits.entry(one.wakee).or_default() += one.count;
@@ -135,7 +135,7 @@ fn finding(scene: &Scene, pair: &Pair) -> Charged {
             return;
         }
         for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
-            if handovers::handed(trace, &slice).is_some_and(|wakeup| wakeup.waker == pair.other(id)) {
+            if handovers::ended_by_own(trace, &slice).is_some_and(|wakeup| wakeup.waker == pair.other(id)) {
                 take(row);
             }
         }

@@ -139,6 +139,7 @@ fn colour(class: Class) -> fx::CategoryColor {
         Class::Useful => Green,
         Class::Kernel => Orange,
         Class::Spin | Class::LockWait => Red,
+        Class::GcWork | Class::GcWait => DarkGray,
         Class::JoinWait => Magenta,
         Class::WorkWait | Class::Sleep => LightBlue,
         Class::IoWait | Class::FaultWait => Brown,

@@ -115,6 +115,8 @@ fn colour(class: Class) -> (&'static str, u16, u8) {
         Class::Useful => (130, 45),
         Class::Kernel => (32, 85),
         Class::Spin => (12, 90),
+        Class::GcWork => (90, 60),
+        Class::GcWait => (75, 50),
         Class::LockWait => (2, 78),
         Class::JoinWait => (320, 55),
         Class::WorkWait => (205, 45),

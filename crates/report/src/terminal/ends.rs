@@ -1,28 +1,10 @@
 //! Words for what was at the end of chains of waits.
 
 use holdup_findings::derive::blame::{End, EndClass};
+use holdup_findings::wording::end_class as said;
 
 use super::View;
 use crate::numbers::{percent, share};
-
-/// What the thread at the end did.
-pub(super) fn said(class: EndClass) -> &'static str {
-    match class {
-        EndClass::Running => "running",
-        EndClass::RunQueue => "had no CPU",
-        EndClass::Throttled => "throttled",
-        EndClass::Disk => "at the disk",
-        EndClass::Timer => "asleep",
-        EndClass::Fault => "in a page fault",
-        EndClass::Kernel => "in the kernel",
-        EndClass::Outside => "outside",
-        EndClass::Stopped => "stopped",
-        EndClass::StillWaiting => "never ended",
-        EndClass::Cycle => "circular",
-        EndClass::Waking => "waking up",
-        EndClass::Unknown => "not known",
-    }
-}
 
 /// Shares of the classes, the greatest first: `running 80 %, had no CPU 20 %`.
 pub(super) fn classes(ends: &[(End, u64)], total_ns: u64) -> String {

@@ -113,7 +113,7 @@ impl Viewer {
     /// Prepares to answer.
     pub fn new(trace: Trace, analysis: Analysis) -> Viewer {
         let timelines = Timelines::derive(&trace);
-        let zoom = Zoom::derive(&trace, &timelines);
+        let zoom = Zoom::derive(&trace, &timelines, &analysis.derived.roles);
         let tiling = Tiling::of(&trace);
         let overview = Overview::derive(&trace, &zoom);
         let (spans, counters) = (SpanIndex::derive(&trace), CounterIndex::derive(&trace));

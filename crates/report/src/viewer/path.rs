@@ -36,7 +36,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let (trace, derived) = (&viewer.trace, &viewer.analysis.derived);
     let path: Cow<CriticalPath> = match (from, to) == (trace.start(), trace.end()) {
         true => Cow::Borrowed(&derived.critical_path),
-        false => Cow::Owned(within(trace, &derived.holders, from, to)),
+        false => Cow::Owned(within((trace, &derived.roles), &derived.holders, from, to)),
     };
     let mut out = Path { classes: path.classes.to_vec(), ..Path::default() };
     let shortest = to.since(from).0 / STEPS_MAX;

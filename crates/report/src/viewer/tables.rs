@@ -233,7 +233,7 @@ fn locks(viewer: &Viewer) -> Vec<Row> {
 /// The longest wait for each lock.
 fn longest_waits(viewer: &Viewer) -> BTreeMap<(ProcessId, u64, holdup_events::WaitReason), Place> {
     let trace = &viewer.trace;
-    let index = LockIndex::new(trace);
+    let index = LockIndex::new(trace, &viewer.analysis.derived.roles);
     let mut longest: BTreeMap<u32, Place> = BTreeMap::new();
     for thread in trace.target_threads().filter(|_| !index.locks.is_empty()) {
         for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {

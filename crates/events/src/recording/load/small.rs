@@ -90,6 +90,9 @@ fn waits(table: &TableReader) -> Result<Vec<Wait>> {
     let mut objects = table.all_u64("object")?.into_iter();
     let mut ops = table.all_u32("op")?.into_iter();
     let mut owners = table.all_u32("owner_tid")?.into_iter();
+    // Recordings of version 0.1 lack these.
+    let mut symbols = table.all_text("symbol").unwrap_or_default().into_iter();
+    let mut modules = table.all_text("module").unwrap_or_default().into_iter();
     let reasons = table.all_u32("reason")?;
     Ok(reasons
         .into_iter()
@@ -101,6 +104,8 @@ fn waits(table: &TableReader) -> Result<Vec<Wait>> {
             object: next(&mut objects),
             op: next(&mut ops),
             owner_tid: next(&mut owners),
+            symbol: next(&mut symbols),
+            module: next(&mut modules),
         })
         .collect())
 }

@@ -57,7 +57,7 @@ tables! {
     "steals" { "thread" U32, "slice_start_ns" Time, "stolen_ns" U64 }
     "waits" {
         "wait" U32, "reason" U32, "process" U32, "syscall" I32, "object_kind" U32, "object" U64, "op" U32,
-        "owner_tid" U32,
+        "owner_tid" U32, "symbol" Text, "module" Text,
     }
     "wakeups" {
         "wakee" U32, "at_ns" Time, "waker" U32, "cpu" U32, "context" U32, "stack" U32, "stack_every" U32,

@@ -77,6 +77,8 @@ fn waits(tables: &SmallTables<'_>) -> Vec<Values> {
         wide(rows, |row| row.object),
         narrow(rows, |row| row.op),
         narrow(rows, |row| row.owner_tid),
+        text(rows, |row| &row.symbol),
+        text(rows, |row| &row.module),
     ]
 }
 

@@ -17,7 +17,9 @@ pub use tenures::{Tenure, Tenures};
 use holdup_events::tables::Slice;
 use holdup_events::{Duration, ThreadId, Timestamp, Trace, WaitReason};
 
+use super::class::Class;
 use super::locks::LockIndex;
+use super::roles::Roles;
 
 /// What a blocked thread waits for, in terms of who can end it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,6 +119,18 @@ impl HoldKind {
             WaitReason::Kernel | WaitReason::Device => HoldKind::Kernel,
             WaitReason::Stopped => HoldKind::Stopped,
             WaitReason::Unknown => HoldKind::Unknown,
+        }
+    }
+
+    /// The same, where a runtime's code tells the wait's class.
+    fn as_class(self, class: Class) -> HoldKind {
+        match (class, self) {
+            (Class::LockWait, _) => HoldKind::Lock,
+            (Class::GcWait, _) => HoldKind::Barrier,
+            (Class::JoinWait, kind) if kind != HoldKind::Join => HoldKind::Barrier,
+            (Class::WorkWait, HoldKind::Lock | HoldKind::Join | HoldKind::Barrier) => HoldKind::Work,
+            (Class::Sleep, _) => HoldKind::Sleep,
+            (_, kind) => kind,
         }
     }
 
@@ -240,8 +254,8 @@ pub struct Holders {
 
 impl Holders {
     /// Derives them all.
-    pub fn derive(trace: &Trace, locks: &LockIndex) -> Holders {
-        tell::derive(trace, locks)
+    pub fn derive(trace: &Trace, locks: &LockIndex, roles: &Roles) -> Holders {
+        tell::derive(trace, locks, roles)
     }
 
     /// How many blocked slices there are.

@@ -10,20 +10,21 @@ use super::tenures::{Tenure, Tenures};
 use super::{Basis, FALSE_WAKEUP, HoldKind, Holders, NOBODY};
 use crate::derive::locks::LockIndex;
 use crate::derive::parallel;
+use crate::derive::roles::Roles;
 
 /// A thread that runs for less between two waits for one thing, and wakes nobody, has found nothing to do.
 const FALSE_RUN_MAX_NS: u64 = 10_000;
 /// Threads that one waker wakes within so long of each other were woken by one call.
 const HERD_NS: u64 = 50_000;
 
-pub(super) fn derive(trace: &Trace, locks: &LockIndex) -> Holders {
+pub(super) fn derive(trace: &Trace, locks: &LockIndex, roles: &Roles) -> Holders {
     let tids = Tids::new(trace);
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let mut part = Part::default();
         for thread in groups[group].clone().map(ThreadId) {
             if trace.threads[thread.index()].target {
-                Walk { trace, locks, tids: &tids, part: &mut part }.thread(thread);
+                Walk { trace, locks, roles, tids: &tids, part: &mut part }.thread(thread);
             }
             part.counts.push(part.row.len() as u32);
         }
@@ -162,6 +163,7 @@ impl Tids {
 struct Walk<'a> {
     trace: &'a Trace,
     locks: &'a LockIndex,
+    roles: &'a Roles,
     tids: &'a Tids,
     part: &'a mut Part,
 }
@@ -203,12 +205,14 @@ impl Walk<'_> {
 
     fn entry(&mut self, row: usize, slice: &Slice, wakeup: Option<&Wakeup>) {
         let wait = self.trace.wait(slice.wait);
-        let mut kind = HoldKind::of(wait.reason, wait.syscall);
+        let told = HoldKind::of(wait.reason, wait.syscall);
+        let mut kind = told.as_class(self.roles.class_of_wait(self.trace, slice));
         let by_timer = wakeup.is_some_and(|wakeup| wakeup.context == WakeContext::Timer);
         if kind == HoldKind::Poll && by_timer {
             kind = HoldKind::Sleep;
         }
-        let (holder, basis) = match self.locks.of(slice.wait) {
+        let lock = self.locks.of(slice.wait).filter(|_| kind == HoldKind::Lock);
+        let (holder, basis) = match lock {
             Some(lock) => self.lock(lock, slice, wakeup),
             None if !kind.has_holder() => (None, without_holder(kind, wakeup)),
             None => by_waker(self.trace, kind, slice, wakeup),

@@ -15,11 +15,13 @@ mod sleepers;
 mod spinners;
 mod summary;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use holdup_events::{FrameId, ProcessId, ThreadId, Timestamp, Trace};
+use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::on_cpu::SampleClasses;
+use super::own_places::{OwnFrames, Places};
 use super::timelines::Timelines;
 pub use causes::Causes;
 pub use summary::SiteUse;
@@ -58,6 +60,8 @@ pub struct Site {
     pub object: u64,
     /// The loop in which members spin; none if nobody was seen to.
     pub spins_in: Option<FrameId>,
+    /// The function of the program that waits here, if stacks tell.
+    pub waits_in: Option<FrameId>,
     /// Who waits for the ends; none of barriers.
     pub waiter: Option<ThreadId>,
 }
@@ -132,10 +136,21 @@ impl Rendezvous {
 pub fn derive(trace: &Trace, classes: &SampleClasses, timelines: &Timelines) -> Rendezvous {
     let mut rendezvous = Rendezvous::default();
     let spinners = spinners::Spinners::collect(trace, classes);
-    releases::add(trace, &spinners, &mut rendezvous);
-    spinners::add(trace, &spinners, &mut rendezvous);
+    let own = OwnFrames::new(trace);
+    let mut places = Places::new(trace, &own);
+    releases::add(trace, &spinners, (&mut places, &mut rendezvous));
+    spinners::add(trace, &spinners, (&mut places, &mut rendezvous));
     joins::add(trace, &mut rendezvous);
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
     rendezvous.uses = summary::derive(trace, &rendezvous, &summary::Around { classes, timelines });
     rendezvous
+}
+
+/// The place of the program that most of these stacks are in.
+fn most_seen(places: &mut Places, stacks: impl Iterator<Item = StackId>) -> Option<FrameId> {
+    let mut seen: BTreeMap<FrameId, u64> = BTreeMap::new();
+    for place in stacks.filter_map(|stack| places.of(stack)) {
+        *seen.entry(place).or_default() += 1;
+    }
+    seen.into_iter().max_by_key(|(place, times)| (*times, std::cmp::Reverse(*place))).map(|(place, _)| place)
 }

@@ -7,6 +7,7 @@ use holdup_events::{FrameId, ThreadId, Timestamp, Trace};
 use super::sleepers::{Sleep, Sleepers};
 use super::spinners::{Spinners, Spun};
 use super::{Arrival, Meeting, Rendezvous, Site};
+use crate::derive::own_places::Places;
 
 /// Wakeups of one call follow each other within this (ns): a few microseconds each, more if its thread is interrupted.
 const GAP_MAX_NS: u64 = 200_000;
@@ -16,7 +17,7 @@ const MEETINGS_MIN: usize = 3;
 const WHOLE_MIN: f64 = 0.9;
 
 /// Finds them, and those who spun in place of sleeping.
-pub fn add(trace: &Trace, spinners: &Spinners, rendezvous: &mut Rendezvous) {
+pub fn add(trace: &Trace, spinners: &Spinners, (places, rendezvous): (&mut Places, &mut Rendezvous)) {
     let sleepers = Sleepers::collect(trace);
     for sleeps in sleepers.sleeps.chunk_by(|a, b| a.word == b.word) {
         let Some(first) = sleeps.first() else { continue };
@@ -26,7 +27,8 @@ pub fn add(trace: &Trace, spinners: &Spinners, rendezvous: &mut Rendezvous) {
             continue;
         }
         let (process, object) = sleepers.words[first.word as usize];
-        let site = rendezvous.append_site(Site { process, object, ..Site::default() });
+        let waits_in = super::most_seen(places, sleeps.iter().map(|sleep| sleep.stack));
+        let site = rendezvous.append_site(Site { process, object, waits_in, ..Site::default() });
         add_site(trace, (site, &releases), spinners, rendezvous);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{ObjectKind, ProcessId, ThreadId, Timestamp, Trace, WaitReason};
+use holdup_events::{ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, WaitReason};
 
 use crate::derive::parallel;
 
@@ -23,6 +23,8 @@ pub struct Sleep {
     pub from: Timestamp,
     /// When it ran again.
     pub resumed: Timestamp,
+    /// With which stack it slept, if one was taken.
+    pub stack: StackId,
 }
 
 /// The words on which threads slept, and the sleeps, by word, then time.
@@ -110,5 +112,6 @@ fn sleep(slice: &Slice, word: u32, wakeups: &mut &[holdup_events::tables::Wakeup
         thread: slice.thread,
         from: slice.start,
         resumed: slice.end,
+        stack: slice.stack,
     })
 }

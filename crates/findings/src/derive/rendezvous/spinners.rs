@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::tables::ThreadState;
-use holdup_events::{Duration, FrameId, ProcessId, ThreadId, Timestamp, Trace};
+use holdup_events::{Duration, FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::{Arrival, Meeting, Rendezvous, Site};
 use crate::derive::class::Class;
 use crate::derive::on_cpu::SampleClasses;
+use crate::derive::own_places::Places;
 use crate::derive::samples_of;
 use crate::derive::spin::{Functions, user_leaf};
 
@@ -18,6 +19,8 @@ pub struct Spun {
     pub thread: ThreadId,
     /// In which loop: a frame that stands for its function.
     pub place: FrameId,
+    /// With which stack, at first.
+    pub stack: StackId,
     /// From when on: half a sample's period before the first sample.
     pub from: Timestamp,
     /// Until when: half a period behind the last.
@@ -63,7 +66,8 @@ impl Spinners {
                     }
                     _ => {
                         let from = sample.at - half;
-                        spun.push(Spun { thread, place, from, to: sample.at + half, samples: 1 });
+                        let (to, stack) = (sample.at + half, sample.stack);
+                        spun.push(Spun { thread, place, stack, from, to, samples: 1 });
                     }
                 }
                 goes_on = true;
@@ -94,7 +98,7 @@ impl Spinners {
 
 /// Adds meetings at which nobody slept: threads spin in one loop, others of those who ever do so work meanwhile, and the
 /// spinning ends for all at once.
-pub fn add(trace: &Trace, spinners: &Spinners, rendezvous: &mut Rendezvous) {
+pub fn add(trace: &Trace, spinners: &Spinners, (places, rendezvous): (&mut Places, &mut Rendezvous)) {
     let mut taken: BTreeMap<ThreadId, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
     for meeting in &rendezvous.meetings {
         for arrival in rendezvous.members(meeting) {
@@ -113,7 +117,7 @@ pub fn add(trace: &Trace, spinners: &Spinners, rendezvous: &mut Rendezvous) {
         loops.entry((process, spun.place)).or_default().push(*spun);
     }
     for ((process, place), spun) in loops {
-        add_loop(trace, (process, place), spun, (spinners, rendezvous));
+        add_loop(trace, (process, place), spun, (spinners, places, rendezvous));
     }
 }
 
@@ -121,7 +125,7 @@ fn add_loop(
     trace: &Trace,
     (process, place): (ProcessId, FrameId),
     mut spun: Vec<Spun>,
-    (spinners, rendezvous): (&Spinners, &mut Rendezvous),
+    (spinners, places, rendezvous): (&Spinners, &mut Places, &mut Rendezvous),
 ) {
     spun.sort_by_key(|spun| (spun.to, spun.thread));
     let is_it = |site: &Site| (site.process, site.spins_in) == (process, Some(place));
@@ -140,6 +144,10 @@ fn add_loop(
         || rendezvous.append_site(Site { process, spins_in: Some(place), ..Site::default() }),
         |site| site as u32,
     );
+    if known.is_none() {
+        let waits_in = super::most_seen(places, spun.iter().map(|spun| spun.stack));
+        rendezvous.sites[site as usize].waits_in = waits_in;
+    }
     let mut since = trace.start();
     for group in found {
         since = add_meeting(rendezvous, (site, since), &group, &members);

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use holdup_events::{ThreadId, Timestamp, Trace};
+use holdup_events::{FrameId, ThreadId, Timestamp, Trace};
 
 use super::causes::{Causes, Look, Ran};
 use super::{Arrival, Meeting, MeetingKind, Rendezvous, Site};
@@ -197,14 +197,16 @@ fn keep_worst(worst: &mut Vec<(usize, u64)>) {
 
 fn name(trace: &Trace, site: &Site) -> String {
     let whose = trace.process_name(site.process);
-    match (site.kind, site.spins_in) {
+    let place = |id: FrameId| trace.frame_name(id);
+    match (site.kind, site.waits_in) {
         (MeetingKind::Join, _) => {
             let waiter = site.waiter.map(|waiter| crate::wording::thread(trace, waiter));
             format!("threads joined by {}", waiter.unwrap_or_else(|| whose.to_owned()))
         }
         (MeetingKind::StopTheWorld, _) => format!("stop-the-world of {whose}"),
-        (_, Some(place)) if site.object == 0 => format!("barrier in {} of {whose}", trace.frame_name(place)),
-        _ => format!("barrier 0x{:x} in {whose}", site.object),
+        (_, Some(waits_in)) => format!("barrier in {}", place(waits_in)),
+        (_, None) if site.object != 0 => format!("barrier 0x{:x} in {whose}", site.object),
+        _ => format!("barrier in {}", site.spins_in.map_or_else(|| whose.to_owned(), place)),
     }
 }
 

@@ -14,10 +14,11 @@ use holdup_events::tables::{SampleRow, Slice, ThreadState, Wakeup};
 use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace, WaitReason};
 
 use crate::derive::class::{CLASSES, Class};
-use crate::derive::ledger::{ByClass, steals_of, stolen, woken_by_timer};
-use crate::derive::on_cpu::SampleClasses;
+use crate::derive::ledger::{ByClass, is_multiplex, steals_of, stolen, woken_by_timer};
 use crate::derive::parallel;
+use crate::derive::roles::Roles;
 use crate::derive::split::Split;
+use crate::descriptors::Descriptors;
 
 /// Which part of the recording is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +31,20 @@ pub struct Selection {
     pub from: Timestamp,
     /// Until when.
     pub to: Timestamp,
+    /// What tells the classes that only a runtime's own code tells.
+    pub descriptors: Descriptors,
 }
 
 impl Selection {
     /// All of it.
     pub fn all() -> Selection {
-        Selection { classes: [true; CLASSES], threads: None, from: Timestamp(0), to: Timestamp(u64::MAX) }
+        Selection {
+            classes: [true; CLASSES],
+            threads: None,
+            from: Timestamp(0),
+            to: Timestamp(u64::MAX),
+            descriptors: Descriptors::built_in(),
+        }
     }
 
     /// The same part, but only these classes.
@@ -185,14 +194,16 @@ struct Part {
 
 /// Weighs all stacks of a selection.
 pub fn observe(trace: &Trace, selection: &Selection) -> Observed {
+    let roles = Roles::derive(trace, &selection.descriptors);
+    let walk = Walk { trace, selection, roles: &roles };
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let threads = groups[group].clone().map(ThreadId).filter(|id| selection.has_thread(trace, *id));
-        threads.map(|thread| Walk { trace, selection }.thread(thread)).collect::<Vec<Part>>()
+        threads.map(|thread| walk.thread(thread)).collect::<Vec<Part>>()
     });
     let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
     let mut observed = Observed::default();
-    add_samples(trace, selection, &mut parts, &mut observed);
+    add_samples(&walk, &mut parts, &mut observed);
     let mut alike: BTreeMap<(Kind, &str, &str), Alike> = BTreeMap::new();
     for part in parts {
         for (sum, ns) in observed.classes.iter_mut().zip(part.classes) {
@@ -283,13 +294,13 @@ impl Alike {
 }
 
 /// Splits running time as the ledger does, and hands it to the samples.
-fn add_samples(trace: &Trace, selection: &Selection, parts: &mut [Part], observed: &mut Observed) {
+fn add_samples(walk: &Walk, parts: &mut [Part], observed: &mut Observed) {
+    let Walk { trace, selection, roles } = *walk;
     let within = |sample: &SampleRow| selection.from <= sample.at && sample.at < selection.to;
-    let mut split = Split::counting(trace, within);
-    let classes = SampleClasses::new(trace);
+    let mut split = Split::counting(trace, roles, within);
     for part in parts.iter_mut() {
-        let parts_ns = split.parts_ns(trace, part.thread, part.running_ns);
-        for (class, ns) in Class::ON_CPU.into_iter().zip(parts_ns) {
+        let range = (selection.from, selection.to);
+        for (class, ns) in split.classes_ns((trace, roles), (part.thread, range), part.running_ns) {
             if selection.has(class) && ns > 0 {
                 part.classes[class as usize] += ns;
                 part.strata.entry(kind_of_sample(class)).or_default().total_ns += ns;
@@ -298,7 +309,7 @@ fn add_samples(trace: &Trace, selection: &Selection, parts: &mut [Part], observe
         let from = trace.samples.partition_point(|sample| sample.thread < part.thread);
         let own = trace.samples[from..].iter().take_while(|sample| sample.thread == part.thread);
         for sample in own.filter(|sample| within(sample)) {
-            let class = classes.of(sample);
+            let class = roles.class_of_sample(sample);
             if !selection.has(class) {
                 continue;
             }
@@ -325,9 +336,11 @@ fn kind_of_sample(class: Class) -> Kind {
     Kind { basis: Basis::Samples, class, reason: WaitReason::Unknown, magnitude: 0 }
 }
 
+#[derive(Clone, Copy)]
 struct Walk<'a> {
     trace: &'a Trace,
     selection: &'a Selection,
+    roles: &'a Roles,
 }
 
 impl Walk<'_> {
@@ -370,10 +383,11 @@ impl Walk<'_> {
             return (Class::Unknown, WaitReason::Unknown);
         }
         let reason = self.trace.wait(slice.wait).reason;
-        if reason == WaitReason::Multiplex && woken_by_timer(slice, wakeups) {
+        let class = self.roles.class_of_wait(self.trace, slice);
+        if class == Class::WorkWait && is_multiplex(self.trace, slice) && woken_by_timer(slice, wakeups) {
             return (Class::Sleep, reason);
         }
-        (Class::of_wait(reason), reason)
+        (class, reason)
     }
 
     fn off_cpu(&self, part: &mut Part, slice: &Slice, class: Class, reason: WaitReason) {

@@ -1,13 +1,13 @@
 //! Making of the sums.
 
 use holdup_events::tables::{SampleRow, Slice, Steal, ThreadState, Wakeup};
-use holdup_events::{ThreadId, Trace, WaitReason};
+use holdup_events::{ThreadId, Trace};
 
 use super::{Mark, NO_CLASS, STRIDE, Zoom};
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::ledger::{self, RunQueueSplit};
-use crate::derive::on_cpu::SampleClasses;
 use crate::derive::parallel;
+use crate::derive::roles::Roles;
 use crate::derive::samples_of;
 use crate::derive::split::PARTS;
 use crate::derive::timelines::Timelines;
@@ -21,15 +21,14 @@ struct Part {
     counts: Vec<u32>,
 }
 
-pub(super) fn derive(trace: &Trace, timelines: &Timelines) -> Zoom {
+pub(super) fn derive(trace: &Trace, timelines: &Timelines, roles: &Roles) -> Zoom {
     let groups = parallel::thread_groups(trace);
-    let shown = SampleClasses::new(trace);
     let parts = parallel::map(groups.len(), |group| {
         let mut part = Part::default();
         let mut queues = Queues { timelines, cursors: vec![0; timelines.len()] };
         for thread in groups[group].clone().map(ThreadId) {
             let before = part.marks.len();
-            add_thread((trace, &shown), thread, &mut queues, &mut part);
+            add_thread((trace, roles), thread, &mut queues, &mut part);
             part.counts.push((part.marks.len() - before) as u32);
         }
         part
@@ -56,15 +55,10 @@ pub(super) fn derive(trace: &Trace, timelines: &Timelines) -> Zoom {
     zoom
 }
 
-fn add_thread(
-    (trace, shown): (&Trace, &SampleClasses),
-    thread: ThreadId,
-    queues: &mut Queues,
-    part: &mut Part,
-) {
+fn add_thread((trace, roles): (&Trace, &Roles), thread: ThreadId, queues: &mut Queues, part: &mut Part) {
     queues.cursors.fill(0);
     let row = &trace.threads[thread.index()];
-    let mut colours = Colours::new(trace, shown, thread);
+    let mut colours = Colours::new(trace, roles, thread);
     let mut mark = Mark::default();
     for (place, mut slice) in trace.slices.of(thread).enumerate() {
         if place > 0 && place % STRIDE == 0 {
@@ -91,17 +85,17 @@ fn add_thread(
 /// The classes of one thread's slices, asked for in the order of time.
 struct Colours<'a> {
     trace: &'a Trace,
-    shown: &'a SampleClasses,
+    roles: &'a Roles,
     wakeups: &'a [Wakeup],
     steals: &'a [Steal],
     samples: &'a [SampleRow],
 }
 
 impl<'a> Colours<'a> {
-    fn new(trace: &'a Trace, shown: &'a SampleClasses, thread: ThreadId) -> Colours<'a> {
+    fn new(trace: &'a Trace, roles: &'a Roles, thread: ThreadId) -> Colours<'a> {
         Colours {
             trace,
-            shown,
+            roles,
             wakeups: trace.wakeups.of(thread),
             steals: ledger::steals_of(&trace.steals, thread),
             samples: samples_of(trace, thread),
@@ -113,10 +107,9 @@ impl<'a> Colours<'a> {
             ThreadState::Running => self.of_running(slice),
             state if state.waits_for_cpu() => Class::RunQueue,
             ThreadState::Blocked => {
-                let reason = self.trace.wait(slice.wait).reason;
-                let timer =
-                    reason == WaitReason::Multiplex && ledger::woken_by_timer(slice, &mut self.wakeups);
-                if timer { Class::Sleep } else { Class::of_wait(reason) }
+                let class = self.roles.class_of_wait(self.trace, slice);
+                let may = class == Class::WorkWait && ledger::is_multiplex(self.trace, slice);
+                if may && ledger::woken_by_timer(slice, &mut self.wakeups) { Class::Sleep } else { class }
             }
             _ => Class::Unknown,
         }
@@ -136,7 +129,7 @@ impl<'a> Colours<'a> {
             return Class::Stolen;
         }
         let mut counts = [0usize; PARTS];
-        for class in inside.iter().map(|sample| self.shown.of(sample)) {
+        for class in inside.iter().map(|sample| self.roles.class_of_sample(sample)) {
             if let Some(part) = Class::ON_CPU.iter().position(|known| *known == class) {
                 counts[part] += 1;
             }

@@ -24,6 +24,7 @@ use holdup_events::{ThreadId, Timestamp, Trace};
 
 use super::class::{CLASSES, Class};
 use super::ledger::{ByClass, RunQueueSplit};
+use super::roles::Roles;
 use super::timelines::Timelines;
 
 /// Slices between two sums: a compromise of memory against steps per question.
@@ -53,8 +54,8 @@ struct Mark {
 
 impl Zoom {
     /// Derives it.
-    pub fn derive(trace: &Trace, timelines: &Timelines) -> Zoom {
-        index::derive(trace, timelines)
+    pub fn derive(trace: &Trace, timelines: &Timelines, roles: &Roles) -> Zoom {
+        index::derive(trace, timelines, roles)
     }
 
     /// The class of a slice. A running one has that of most samples in it, or is `Stolen` if most of it was: that is a

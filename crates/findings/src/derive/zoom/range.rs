@@ -7,6 +7,7 @@ use super::{Mark, STRIDE, Walk, Zoom};
 use crate::derive::class::Class;
 use crate::derive::ledger::{ByClass, RunQueueSplit};
 use crate::derive::parallel;
+use crate::derive::roles::Roles;
 use crate::derive::split::{Parts, Split};
 use crate::derive::timelines::Timelines;
 
@@ -29,7 +30,7 @@ pub struct RangeLedger {
 
 /// Adds up `threads` of the program in `from..to`.
 pub fn range_ledger(
-    (trace, timelines, zoom): (&Trace, &Timelines, &Zoom),
+    (trace, timelines, zoom, roles): (&Trace, &Timelines, &Zoom, &Roles),
     threads: &[ThreadId],
     (from, to): (Timestamp, Timestamp),
 ) -> RangeLedger {
@@ -42,12 +43,14 @@ pub fn range_ledger(
     let mut wanted = vec![false; trace.threads.len()];
     threads.iter().filter_map(|id| wanted.get_mut(id.index()).map(|slot| *slot = true)).for_each(drop);
     let is_wanted = |id: ThreadId| wanted.get(id.index()).is_some_and(|wanted| *wanted);
-    let mut split = Split::counting(trace, |one| from <= one.at && one.at < to && is_wanted(one.thread));
+    let mut split =
+        Split::counting(trace, roles, |one| from <= one.at && one.at < to && is_wanted(one.thread));
     let mut ledger = RangeLedger::default();
     for (thread, (life, mut mark)) in parts.into_iter().flat_map(|part: Vec<_>| part) {
         let running = mark.classes[Class::Useful as usize];
-        for (class, ns) in Class::ON_CPU.into_iter().zip(split.parts_ns(trace, thread, running)) {
-            mark.classes[class as usize] = ns;
+        mark.classes[Class::Useful as usize] = 0;
+        for (class, ns) in split.classes_ns((trace, roles), (thread, (from, to)), running) {
+            mark.classes[class as usize] += ns;
         }
         ledger.total_ns += life.0;
         ledger.run_queue.add(mark.queued);

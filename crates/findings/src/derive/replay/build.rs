@@ -1,0 +1,392 @@
+//! Makes the model of a trace.
+
+use std::collections::BTreeMap;
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{CpuId, ThreadId, Trace, WaitReason};
+
+use super::change::Edit;
+use super::lag::Idle;
+use super::steps::{Kind, Model, Step};
+use crate::derive::class::Class;
+use crate::derive::locks::LockIndex;
+use crate::derive::timelines::Timelines;
+
+/// What a model is made of.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// What was recorded.
+    pub trace: &'a Trace,
+    /// What each CPU ran.
+    pub timelines: &'a Timelines,
+    /// The locks, by number.
+    pub locks: &'a LockIndex,
+    /// CPUs that the program may use.
+    pub cpus: u32,
+}
+
+/// Waits at a barrier that one thread ends within so long of each other are one meeting.
+const MEETING_NS: u64 = 1_000_000;
+
+/// Time slice where nobody was ever preempted: what current kernels give (ns).
+const QUANTUM_NS: u64 = 3_000_000;
+
+/// Steps hold lengths of 32 bits.
+const LENGTH_MAX: u64 = u32::MAX as u64;
+
+/// How a wait ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Signal(u32),
+    Lock(u32, u32),
+    Meeting(u32),
+}
+
+/// Something that a running thread does for others.
+type Mark = (ThreadId, u64, Kind, u32);
+
+/// The model of a trace with changes.
+pub fn build(facts: Facts, edit: &Edit) -> Model {
+    let trace = facts.trace;
+    let mut links = Links::new(facts);
+    let marks = links.marks(trace);
+    let idle = Idle::new(trace, facts.timelines, facts.cpus);
+    let mut model = Model {
+        signals: links.signals,
+        locks: facts.locks.locks.len() as u32,
+        cpus: edit.cpus.unwrap_or(facts.cpus).max(1),
+        quantum_ns: if edit.no_preempt { u64::MAX } else { quantum_ns(trace) },
+        ..Model::default()
+    };
+    model.meetings = std::mem::take(&mut links.meetings);
+    if !edit.without_others && !edit.no_preempt && !edit.queueless {
+        model.others = others(facts);
+    }
+    if edit.queueless {
+        model.cpus = trace.threads.len() as u32;
+    }
+    let mut last_run = 0;
+    let mut marks = marks.as_slice();
+    for thread in (0..trace.threads.len() as u32).map(ThreadId) {
+        model.of_thread.push(model.steps.len() as u32);
+        let count = marks.partition_point(|mark| mark.0 <= thread);
+        let (own, later) = marks.split_at(count);
+        marks = later;
+        if trace.threads[thread.index()].target {
+            let ends = links.ends.get(&thread).map(Vec::as_slice).unwrap_or_default();
+            let mut writer =
+                Writer { facts, edit, idle: &idle, steps: &mut model.steps, marks: own, ends, last_run: 0 };
+            writer.thread(thread, links.births.get(&thread).copied());
+            last_run = last_run.max(writer.last_run);
+        }
+    }
+    model.of_thread.push(model.steps.len() as u32);
+    model.tail_ns = trace.end().0.saturating_sub(last_run.max(trace.start().0));
+    model
+}
+
+/// The mean length of runs that others ended.
+fn quantum_ns(trace: &Trace) -> u64 {
+    let (mut runs, mut ns) = (0u64, 0u64);
+    for thread in trace.target_threads() {
+        let mut before: Option<Slice> = None;
+        for slice in trace.slices.of(thread) {
+            if slice.state == ThreadState::Preempted
+                && let Some(run) = before.filter(|run| run.state == ThreadState::Running)
+            {
+                runs += 1;
+                ns += run.duration().0;
+            }
+            before = Some(slice);
+        }
+    }
+    if runs < 10 { QUANTUM_NS } else { (ns / runs).clamp(1_000, QUANTUM_NS) }
+}
+
+/// When other programs ran on CPUs that the program may use.
+fn others(facts: Facts) -> Vec<(u64, u64)> {
+    let start = facts.trace.start().0;
+    let all = facts.timelines.iter().count() as u32 <= facts.cpus;
+    let mut others = Vec::new();
+    for (_, timeline) in facts.timelines.iter() {
+        if all || timeline.stretches().iter().any(|stretch| stretch.own()) {
+            let foreign = timeline.stretches().iter().filter(|stretch| !stretch.own());
+            others.extend(
+                foreign.map(|run| (run.start().0.saturating_sub(start), run.end().since(run.start()).0)),
+            );
+        }
+    }
+    others.sort_unstable();
+    others
+}
+
+/// Who ended whose waits.
+#[derive(Default)]
+struct Links {
+    signals: u32,
+    meetings: Vec<u32>,
+    /// Of each thread, by row.
+    ends: BTreeMap<ThreadId, Vec<(u32, End)>>,
+    births: BTreeMap<ThreadId, u32>,
+    sent: Vec<Mark>,
+}
+
+/// One wait that a thread of the program ended.
+struct Link {
+    wakee: ThreadId,
+    row: u32,
+    waker: ThreadId,
+    at: u64,
+    began: u64,
+}
+
+impl Links {
+    fn new(facts: Facts) -> Links {
+        let trace = facts.trace;
+        let mut links = Links::default();
+        let mut at_barriers: BTreeMap<(u32, u64), Vec<Link>> = BTreeMap::new();
+        let mut at_locks: BTreeMap<u32, Vec<(Link, u32)>> = BTreeMap::new();
+        for wakee in trace.target_threads() {
+            links.birth(trace, wakee);
+            for row in trace.slices.rows(wakee) {
+                let slice = trace.slices.at(wakee, row);
+                let Some(link) = link(trace, &slice, row) else { continue };
+                let wait = trace.wait(slice.wait);
+                if wait.reason == WaitReason::Barrier {
+                    at_barriers.entry((wait.process.0, wait.object)).or_default().push(link);
+                    continue;
+                }
+                let signal = links.signal((link.waker, link.at));
+                match facts.locks.of(slice.wait) {
+                    Some(lock) => {
+                        links.end(&link, End::Lock(signal, lock));
+                        at_locks.entry(lock).or_default().push((link, signal));
+                    }
+                    None => links.end(&link, End::Signal(signal)),
+                }
+            }
+        }
+        at_barriers.into_values().for_each(|waits| links.meet(waits));
+        for (lock, waits) in at_locks {
+            links.hold(lock, waits);
+        }
+        links.ends.values_mut().for_each(|ends| ends.sort_unstable_by_key(|(row, _)| *row));
+        links
+    }
+
+    fn signal(&mut self, (sender, at): (ThreadId, u64)) -> u32 {
+        let signal = self.signals;
+        self.signals += 1;
+        self.sent.push((sender, at, Kind::Signal, signal));
+        signal
+    }
+
+    fn end(&mut self, link: &Link, end: End) {
+        self.ends.entry(link.wakee).or_default().push((link.row, end));
+    }
+
+    /// A thread's life begins when its parent makes it.
+    fn birth(&mut self, trace: &Trace, child: ThreadId) {
+        let thread = &trace.threads[child.index()];
+        let parent = thread.parent.filter(|parent| {
+            !thread.began_before && trace.threads.get(parent.index()).is_some_and(|parent| parent.target)
+        });
+        if let Some(parent) = parent.filter(|parent| *parent != child) {
+            let signal = self.signal((parent, thread.start.0));
+            self.births.insert(child, signal);
+        }
+    }
+
+    /// Waits at one barrier become meetings: whoever comes last, all go on together.
+    fn meet(&mut self, mut waits: Vec<Link>) {
+        waits.sort_by_key(|link| (link.at, link.wakee));
+        let mut last: Option<(ThreadId, u64)> = None;
+        for link in waits {
+            let goes_on = last.is_some_and(|(waker, at)| {
+                waker == link.waker && link.at - at <= MEETING_NS && at >= link.began
+            });
+            if !goes_on {
+                self.sent.push((link.waker, link.at, Kind::Meet, self.meetings.len() as u32));
+                self.meetings.push(1);
+            }
+            let meeting = self.meetings.len() - 1;
+            self.meetings[meeting] += 1;
+            last = Some((link.waker, link.at));
+            self.end(&link, End::Meeting(meeting as u32));
+        }
+    }
+
+    /// From when on who released a lock to a waiter had it: known is only that it did when the waiter came.
+    fn hold(&mut self, lock: u32, mut waits: Vec<(Link, u32)>) {
+        waits.sort_by_key(|(link, _)| (link.at, link.wakee));
+        let mut owner: Option<ThreadId> = None;
+        let mut since = 0;
+        for (index, (link, _)) in waits.iter().enumerate() {
+            if owner != Some(link.waker) {
+                self.sent.push((link.waker, link.began.max(since), Kind::Take, lock));
+            }
+            self.sent.push((link.waker, link.at, Kind::Give, lock));
+            (owner, since) = (Some(link.wakee), link.at);
+            // An heir whom nobody waited for has let it go at some time; the earliest is right after it got it.
+            if waits.get(index + 1).is_none_or(|(next, _)| next.waker != link.wakee) {
+                self.sent.push((link.wakee, link.at, Kind::Give, lock));
+            }
+        }
+    }
+
+    /// What each thread does for others, by thread, then time.
+    fn marks(&mut self, _trace: &Trace) -> Vec<Mark> {
+        let mut marks = std::mem::take(&mut self.sent);
+        // At one moment: first what is taken, then what is told, then what is let go.
+        marks.sort_by_key(|(thread, at, kind, arg)| (*thread, *at, *kind != Kind::Take, *arg));
+        marks
+    }
+}
+
+/// The wakeup by a thread of the program that ended a wait.
+fn link(trace: &Trace, slice: &Slice, row: usize) -> Option<Link> {
+    if slice.state != ThreadState::Blocked {
+        return None;
+    }
+    let wakeup = trace.wakeups.ending(slice.thread, slice.start, slice.end)?;
+    let waker = trace.threads.get(wakeup.waker.index())?;
+    let by_own = wakeup.context == WakeContext::Thread && waker.target && wakeup.waker != slice.thread;
+    by_own.then_some(Link {
+        wakee: slice.thread,
+        row: row as u32,
+        waker: wakeup.waker,
+        at: wakeup.at.0,
+        began: slice.start.0,
+    })
+}
+
+/// Writes the steps of one thread.
+struct Writer<'a> {
+    facts: Facts<'a>,
+    edit: &'a Edit,
+    idle: &'a Idle,
+    steps: &'a mut Vec<Step>,
+    marks: &'a [Mark],
+    ends: &'a [(u32, End)],
+    last_run: u64,
+}
+
+impl Writer<'_> {
+    fn thread(&mut self, thread: ThreadId, birth: Option<u32>) {
+        let trace = self.facts.trace;
+        let life = &trace.threads[thread.index()];
+        match birth {
+            Some(signal) => self.push(Kind::Await, signal, life.start.0),
+            None => self.lasts(Kind::Away, trace.start().0, life.start.since(trace.start()).0),
+        }
+        let rows = trace.slices.rows(thread);
+        for row in rows.clone() {
+            let slice = trace.slices.at(thread, row);
+            match slice.state {
+                ThreadState::Running => self.running(&slice),
+                ThreadState::Blocked => self.blocked(&slice, row, row + 1 == rows.end),
+                state if state.waits_for_cpu() => self.queues(&slice),
+                _ if row + 1 == rows.end => {}
+                _ => self.lasts(Kind::Away, slice.start.0, slice.duration().0),
+            }
+        }
+        // What it was seen to do when it did not run.
+        for (_, at, kind, arg) in std::mem::take(&mut self.marks) {
+            self.push(*kind, *arg, *at);
+        }
+    }
+
+    fn running(&mut self, slice: &Slice) {
+        self.last_run = self.last_run.max(slice.end.0);
+        let count = self.marks.partition_point(|mark| mark.1 <= slice.end.0);
+        let (marks, later) = self.marks.split_at(count);
+        self.marks = later;
+        let mut from = slice.start.0;
+        for (_, at, kind, arg) in marks {
+            let to = (*at).max(from);
+            self.run(slice.thread, from, to);
+            self.push(*kind, *arg, to);
+            from = to;
+        }
+        self.run(slice.thread, from, slice.end.0);
+    }
+
+    fn run(&mut self, thread: ThreadId, from: u64, to: u64) {
+        let ns = self.edit.run_ns(thread, (from, to));
+        self.lasts(Kind::Run, from, ns);
+    }
+
+    fn queues(&mut self, slice: &Slice) {
+        if self.edit.queueless {
+            return;
+        }
+        if slice.state == ThreadState::Throttled {
+            return self.lasts(Kind::Away, slice.start.0, slice.duration().0);
+        }
+        let gave_up = matches!(slice.state, ThreadState::Preempted | ThreadState::Yielded);
+        if gave_up && !self.edit.no_preempt {
+            self.push(Kind::Requeue, 0, slice.start.0);
+        }
+        let mut lag = self.idle.within(slice.start, slice.end);
+        if self.edit.without_others && slice.cpu != CpuId::NONE {
+            let ran = self
+                .facts
+                .timelines
+                .of(slice.cpu)
+                .map_or((0, 0), |cpu| cpu.ran(slice.start, slice.end, &mut 0));
+            lag = lag.saturating_sub(ran.1);
+        }
+        self.lasts(Kind::Lag, slice.start.0, lag);
+    }
+
+    fn blocked(&mut self, slice: &Slice, row: usize, is_last: bool) {
+        let trace = self.facts.trace;
+        let end = self.ends.partition_point(|(known, _)| (*known as usize) < row);
+        let end = self.ends.get(end).filter(|(known, _)| *known as usize == row).map(|(_, end)| *end);
+        let lock = self.facts.locks.of(slice.wait);
+        if self.edit.drops((slice, row), class(trace, slice), lock) {
+            return;
+        }
+        match end {
+            Some(End::Signal(signal)) => self.push(Kind::Await, signal, slice.start.0),
+            Some(End::Meeting(meeting)) => self.push(Kind::Meet, meeting, slice.start.0),
+            Some(End::Lock(signal, lock)) => {
+                self.push(Kind::AwaitLock, signal, slice.start.0);
+                self.push(Kind::Take, lock, slice.start.0);
+            }
+            None if is_last => {}
+            None => self.lasts(Kind::Away, slice.start.0, slice.duration().0),
+        }
+    }
+
+    fn push(&mut self, kind: Kind, arg: u32, at: u64) {
+        let is_lock = matches!(kind, Kind::Take | Kind::Give);
+        if is_lock && self.edit.locks.contains(&arg) {
+            return;
+        }
+        self.steps.push(Step { at: at.saturating_sub(self.facts.trace.start().0), arg, kind });
+    }
+
+    fn lasts(&mut self, kind: Kind, mut at: u64, mut ns: u64) {
+        while ns > 0 {
+            let piece = ns.min(LENGTH_MAX);
+            self.push(kind, piece as u32, at);
+            (at, ns) = (at + piece, ns - piece);
+        }
+    }
+}
+
+/// The class of a blocked slice, as in the ledger.
+fn class(trace: &Trace, slice: &Slice) -> Class {
+    let reason = trace.wait(slice.wait).reason;
+    let by_timer = |wakeup: &holdup_events::tables::Wakeup| wakeup.context == WakeContext::Timer;
+    match reason {
+        WaitReason::Multiplex
+            if trace.wakeups.ending(slice.thread, slice.start, slice.end).is_some_and(by_timer) =>
+        {
+            Class::Sleep
+        }
+        _ => Class::of_wait(reason),
+    }
+}

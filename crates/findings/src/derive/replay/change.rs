@@ -1,0 +1,70 @@
+//! What is changed in a replay.
+
+use std::collections::BTreeSet;
+
+use holdup_events::Trace;
+use holdup_events::tables::Slice;
+
+use super::speed::Speed;
+use crate::charge::Charge;
+use crate::derive::class::Class;
+
+/// One change.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Nobody waits for the lock of that number (as in `occupancy.locks`): what it guards runs side by side.
+    WithoutLock(u32),
+    /// Waits of that class take no time; a class of running time is not run at all; no class of a queue has one.
+    WithoutClass(Class),
+    /// These waits take no time.
+    WithoutWaits(Charge),
+    /// A function takes so many times less time, with its callees.
+    Faster(String, f64),
+    /// The program may use so many CPUs.
+    Cpus(u32),
+    /// Nobody takes a CPU from a running thread: no time slices, no other programs.
+    NoPreempt,
+    /// Other programs use no CPU.
+    WithoutOthers,
+}
+
+/// All changes of a replay, as the model is built with them.
+#[derive(Clone, Debug, Default)]
+pub struct Edit {
+    pub(super) locks: BTreeSet<u32>,
+    pub(super) classes: BTreeSet<Class>,
+    pub(super) waits: Vec<Charge>,
+    pub(super) speeds: Vec<Speed>,
+    pub(super) cpus: Option<u32>,
+    pub(super) no_preempt: bool,
+    pub(super) without_others: bool,
+    pub(super) queueless: bool,
+}
+
+impl Edit {
+    /// Leaves a class out.
+    pub(super) fn without_class(&mut self, trace: &Trace, class: Class) {
+        match class {
+            Class::RunQueue => self.queueless = true,
+            class if class.on_cpu() => self.speeds.push(Speed::of_class(trace, class, 0.0)),
+            class => drop(self.classes.insert(class)),
+        }
+    }
+
+    /// Whether a wait of that class, and for that lock if it is one, is left out.
+    pub(super) fn drops(&self, slice: (&Slice, usize), class: Class, lock: Option<u32>) -> bool {
+        self.classes.contains(&class)
+            || lock.is_some_and(|lock| self.locks.contains(&lock))
+            || self.waits.iter().any(|charge| charge.has(slice.1))
+    }
+
+    /// How long what ran in `from..to` of a thread would run (ns).
+    pub(super) fn run_ns(&self, thread: holdup_events::ThreadId, (from, to): (u64, u64)) -> u64 {
+        let whole = to.saturating_sub(from);
+        if self.speeds.is_empty() {
+            return whole;
+        }
+        let left: f64 = self.speeds.iter().map(|speed| speed.left(thread, from, to)).product();
+        (whole as f64 * left) as u64
+    }
+}

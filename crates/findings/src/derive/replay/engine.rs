@@ -1,0 +1,395 @@
+//! Runs a model: what happens next, until all threads are through.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::steps::{Kind, Model, Step};
+
+/// Who goes first where several want a CPU or a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grants {
+    /// Who went first in the recording.
+    Recorded,
+    /// Who came first.
+    Fifo,
+}
+
+/// How a replay went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// How long it took (ns).
+    pub wall_ns: u64,
+    /// Waits that nothing would have ended in this order, and that were ended by force.
+    pub forced: u64,
+}
+
+/// Replays a model.
+pub fn run(model: &Model, grants: Grants) -> Outcome {
+    let mut engine = Engine::new(model, grants);
+    engine.run();
+    Outcome { wall_ns: engine.last + model.tail_ns, forced: engine.forced }
+}
+
+const NOBODY: u32 = u32::MAX;
+const SENT: u32 = u32::MAX - 1;
+/// Ids from here on are other programs' runs.
+const OTHERS: u32 = 1 << 31;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Thread {
+    /// The next step.
+    next: u32,
+    end: u32,
+    /// What is left of the run that it is in, and what is done of it (ns).
+    left: u64,
+    done: u64,
+    /// Since when it runs.
+    since: u64,
+    on_cpu: bool,
+}
+
+struct Lock {
+    owner: u32,
+    queue: VecDeque<u32>,
+}
+
+struct Engine<'a> {
+    model: &'a Model,
+    grants: Grants,
+    now: u64,
+    /// When a run last ended.
+    last: u64,
+    threads: Vec<Thread>,
+    /// Threads that are not through, and those of them that only another thread lets go on.
+    alive: u32,
+    blocked: u32,
+    idle: u32,
+    /// (when, who): a run or an absence ends.
+    due: BinaryHeap<Reverse<(u64, u32)>>,
+    /// (rank, who): wants a CPU.
+    ready: BinaryHeap<Reverse<(u64, u32)>>,
+    arrivals: u64,
+    /// The next of the others' runs.
+    others: usize,
+    /// Threads that may go on now.
+    woken: Vec<u32>,
+    /// Who waits for each signal, or that it was sent.
+    signals: Vec<u32>,
+    /// Of each meeting, how many are there, and who came last.
+    meetings: Vec<(u32, u32)>,
+    /// Who came to the same meeting before each thread.
+    came_before: Vec<u32>,
+    locks: Vec<Lock>,
+    forced: u64,
+}
+
+impl<'a> Engine<'a> {
+    fn new(model: &'a Model, grants: Grants) -> Engine<'a> {
+        let thread = |number: u32| {
+            let steps = model.of(number);
+            Thread { next: steps.start as u32, end: steps.end as u32, ..Thread::default() }
+        };
+        let threads: Vec<Thread> = (0..model.threads()).map(thread).collect();
+        let has_steps = |number: &u32| !model.of(*number).is_empty();
+        let mut woken: Vec<u32> = (0..model.threads()).filter(has_steps).collect();
+        woken.reverse();
+        Engine {
+            model,
+            grants,
+            now: 0,
+            last: 0,
+            alive: woken.len() as u32,
+            blocked: 0,
+            came_before: vec![NOBODY; threads.len()],
+            threads,
+            idle: model.cpus,
+            due: BinaryHeap::new(),
+            ready: BinaryHeap::new(),
+            arrivals: 0,
+            others: 0,
+            woken,
+            signals: vec![NOBODY; model.signals as usize],
+            meetings: vec![(0, NOBODY); model.meetings.len()],
+            locks: (0..model.locks).map(|_| Lock { owner: NOBODY, queue: VecDeque::new() }).collect(),
+            forced: 0,
+        }
+    }
+
+    fn run(&mut self) {
+        loop {
+            while let Some(thread) = self.woken.pop() {
+                self.go_on(thread);
+            }
+            if self.alive == 0 {
+                return;
+            }
+            if self.blocked == self.alive {
+                self.force();
+                continue;
+            }
+            self.dispatch();
+            let other = self.model.others.get(self.others).map(|(at, _)| *at);
+            let due = self.due.peek().map(|Reverse((at, _))| *at);
+            let Some(next) = other.into_iter().chain(due).min() else { return };
+            self.now = next.max(self.now);
+            self.others_come();
+            while let Some(Reverse((at, who))) = self.due.peek().copied()
+                && at <= self.now
+            {
+                self.due.pop();
+                self.is_due(who);
+            }
+        }
+    }
+
+    /// Gives idle CPUs to those who want one.
+    fn dispatch(&mut self) {
+        while self.idle > 0
+            && let Some(Reverse((_, who))) = self.ready.pop()
+        {
+            self.idle -= 1;
+            if who >= OTHERS {
+                let length = self.model.others.get((who - OTHERS) as usize).map_or(0, |(_, length)| *length);
+                self.due.push(Reverse((self.now + length, who)));
+            } else {
+                self.threads[who as usize].on_cpu = true;
+                self.piece(who);
+            }
+        }
+    }
+
+    fn others_come(&mut self) {
+        while let Some((at, _)) = self.model.others.get(self.others)
+            && *at <= self.now
+        {
+            let rank = self.rank(*at);
+            self.ready.push(Reverse((rank, OTHERS + self.others as u32)));
+            self.others += 1;
+        }
+    }
+
+    fn rank(&mut self, recorded: u64) -> u64 {
+        self.arrivals += 1;
+        match self.grants {
+            Grants::Recorded => recorded,
+            Grants::Fifo => self.arrivals,
+        }
+    }
+
+    /// A thread runs for what is left, or until its time slice ends.
+    fn piece(&mut self, who: u32) {
+        let thread = &mut self.threads[who as usize];
+        thread.since = self.now;
+        self.due.push(Reverse((self.now.saturating_add(thread.left.min(self.model.quantum_ns)), who)));
+    }
+
+    fn is_due(&mut self, who: u32) {
+        if who >= OTHERS {
+            self.idle += 1;
+            return;
+        }
+        let thread = &mut self.threads[who as usize];
+        if thread.on_cpu {
+            let ran = self.now - thread.since;
+            thread.left -= ran;
+            thread.done += ran;
+            self.last = self.now;
+            if thread.left > 0 {
+                return self.slice_ends(who);
+            }
+        }
+        self.woken.push(who);
+    }
+
+    /// Makes room if somebody else comes first.
+    fn slice_ends(&mut self, who: u32) {
+        let recorded = self.recorded(who);
+        let first = self.ready.peek().map(|Reverse((rank, _))| *rank);
+        if first.is_some_and(|first| self.grants == Grants::Fifo || first < recorded) {
+            self.release(who);
+            self.queue(who);
+        } else {
+            self.piece(who);
+        }
+    }
+
+    /// When in the recording a thread did what it is about to do.
+    fn recorded(&self, who: u32) -> u64 {
+        let thread = &self.threads[who as usize];
+        self.model.steps[thread.next as usize - 1].at + thread.done
+    }
+
+    fn queue(&mut self, who: u32) {
+        let rank = self.rank(self.recorded(who));
+        self.ready.push(Reverse((rank, who)));
+    }
+
+    fn release(&mut self, who: u32) {
+        let thread = &mut self.threads[who as usize];
+        if std::mem::take(&mut thread.on_cpu) {
+            self.idle += 1;
+        }
+    }
+
+    /// Goes through a thread's steps up to one that takes time.
+    fn go_on(&mut self, who: u32) {
+        loop {
+            let thread = &mut self.threads[who as usize];
+            if thread.next == thread.end {
+                self.release(who);
+                self.alive -= 1;
+                return;
+            }
+            let step = self.model.steps[thread.next as usize];
+            thread.next += 1;
+            if !self.take(who, step) {
+                return;
+            }
+        }
+    }
+
+    /// Takes one step; whether the thread can go on at once.
+    fn take(&mut self, who: u32, step: Step) -> bool {
+        match step.kind {
+            Kind::Run => {
+                let thread = &mut self.threads[who as usize];
+                (thread.left, thread.done) = (u64::from(step.arg), 0);
+                if thread.on_cpu {
+                    self.piece(who)
+                } else {
+                    self.queue(who)
+                }
+                return false;
+            }
+            Kind::Lag if self.threads[who as usize].on_cpu => {}
+            Kind::Away | Kind::Lag => {
+                self.release(who);
+                self.due.push(Reverse((self.now + u64::from(step.arg), who)));
+                return false;
+            }
+            Kind::Requeue => self.release(who),
+            Kind::AwaitLock if self.grants == Grants::Fifo => {}
+            Kind::Await | Kind::AwaitLock => {
+                let signal = &mut self.signals[step.arg as usize];
+                if *signal != SENT {
+                    *signal = who;
+                    return self.block(who);
+                }
+            }
+            Kind::Signal => {
+                let waiter = std::mem::replace(&mut self.signals[step.arg as usize], SENT);
+                self.wake(waiter);
+            }
+            Kind::Meet => return self.meet(who, step.arg as usize),
+            Kind::Take | Kind::Give if self.grants == Grants::Recorded => {}
+            Kind::Take => {
+                let lock = &mut self.locks[step.arg as usize];
+                if lock.owner != NOBODY && lock.owner != who {
+                    lock.queue.push_back(who);
+                    return self.block(who);
+                }
+                lock.owner = who;
+            }
+            Kind::Give => {
+                let lock = &mut self.locks[step.arg as usize];
+                if lock.owner == who {
+                    lock.owner = lock.queue.pop_front().unwrap_or(NOBODY);
+                    let heir = lock.owner;
+                    self.wake(heir);
+                }
+            }
+        }
+        true
+    }
+
+    fn meet(&mut self, who: u32, meeting: usize) -> bool {
+        let (there, last) = &mut self.meetings[meeting];
+        *there += 1;
+        if *there < self.model.meetings[meeting] {
+            self.came_before[who as usize] = std::mem::replace(last, who);
+            return self.block(who);
+        }
+        let mut next = std::mem::replace(last, NOBODY);
+        while next != NOBODY {
+            let before = self.came_before[next as usize];
+            self.wake(next);
+            next = before;
+        }
+        true
+    }
+
+    fn block(&mut self, who: u32) -> bool {
+        self.release(who);
+        self.blocked += 1;
+        false
+    }
+
+    fn wake(&mut self, who: u32) {
+        if who < SENT {
+            self.blocked -= 1;
+            self.woken.push(who);
+        }
+    }
+
+    /// Nobody can go on: the wait that was first in the recording is over.
+    fn force(&mut self) {
+        let threads = 0..self.threads.len() as u32;
+        let alive = threads.filter(|who| {
+            let thread = &self.threads[*who as usize];
+            thread.next < thread.end || self.is_waiting(*who)
+        });
+        let first = alive.filter(|who| self.is_waiting(*who)).min_by_key(|who| (self.recorded(*who), *who));
+        let Some(who) = first else {
+            // Cannot be; the replay ends rather than never.
+            self.alive = 0;
+            return;
+        };
+        let step = self.model.steps[self.threads[who as usize].next as usize - 1];
+        match step.kind {
+            Kind::Await | Kind::AwaitLock => self.signals[step.arg as usize] = SENT,
+            Kind::Take => self.locks[step.arg as usize].queue.retain(|waiter| *waiter != who),
+            Kind::Meet => return self.end_meeting(step.arg as usize),
+            _ => {}
+        }
+        self.forced += 1;
+        self.wake(who);
+    }
+
+    /// All who are there go on.
+    fn end_meeting(&mut self, meeting: usize) {
+        self.forced += 1;
+        let mut next = std::mem::replace(&mut self.meetings[meeting], (0, NOBODY)).1;
+        while next != NOBODY {
+            let before = self.came_before[next as usize];
+            self.wake(next);
+            next = before;
+        }
+    }
+
+    /// Only another thread lets it go on.
+    fn is_waiting(&self, who: u32) -> bool {
+        let thread = &self.threads[who as usize];
+        let Some(last) = (thread.next as usize).checked_sub(1).filter(|_| !self.model.of(who).is_empty())
+        else {
+            return false;
+        };
+        let step = self.model.steps[last];
+        match step.kind {
+            Kind::Await | Kind::AwaitLock => self.signals[step.arg as usize] == who,
+            Kind::Take => self.locks[step.arg as usize].queue.contains(&who),
+            Kind::Meet => self.at_meeting(step.arg as usize, who),
+            _ => false,
+        }
+    }
+
+    fn at_meeting(&self, meeting: usize, who: u32) -> bool {
+        let mut next = self.meetings[meeting].1;
+        while next != NOBODY {
+            if next == who {
+                return true;
+            }
+            next = self.came_before[next as usize];
+        }
+        false
+    }
+}

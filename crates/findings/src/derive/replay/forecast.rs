@@ -1,0 +1,119 @@
+//! A forecast: how long the run would take with changes.
+
+use super::build::{Facts, build};
+use super::change::{Change, Edit};
+use super::engine::{Grants, Outcome, run};
+use super::speed::Speed;
+use crate::derive::parallel;
+
+/// How long a run would take.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Forecast {
+    /// As recorded (ns).
+    pub recorded_ns: u64,
+    /// With the changes (ns).
+    pub wall_ns: u64,
+    /// Lower end (ns).
+    pub low_ns: u64,
+    /// Upper end (ns).
+    pub high_ns: u64,
+    /// By how much the replay with nothing changed differs from the recording: its length in terms of the recorded.
+    pub unchanged: f64,
+    /// Waits that had to be ended by force, since their order could not be kept.
+    pub forced: u64,
+}
+
+impl Forecast {
+    /// The share of the recorded time that is saved: middle, lower, upper end; below 0 if it would take longer.
+    pub fn gain(&self) -> (f64, f64, f64) {
+        let of = |ns: u64| 1.0 - ns as f64 / self.recorded_ns.max(1) as f64;
+        (of(self.wall_ns), of(self.high_ns), of(self.low_ns))
+    }
+}
+
+/// The replays of one trace with nothing changed: what forecasts are compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Replays {
+    recorded: Outcome,
+    fifo: Outcome,
+    steps: usize,
+}
+
+impl Replays {
+    /// Replays the trace as it was.
+    pub fn new(facts: Facts) -> Replays {
+        let (recorded, fifo, steps) = both(facts, &Edit::default());
+        Replays { recorded, fifo, steps }
+    }
+
+    /// How long the replay in the recorded order took (ns).
+    pub fn wall_ns(&self) -> u64 {
+        self.recorded.wall_ns
+    }
+
+    /// Steps of a replay.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+}
+
+fn both(facts: Facts, edit: &Edit) -> (Outcome, Outcome, usize) {
+    let model = build(facts, edit);
+    let rules = [Grants::Recorded, Grants::Fifo];
+    let outcomes = parallel::map(rules.len(), |rule| run(&model, rules[rule]));
+    (outcomes[0], outcomes[1], model.len())
+}
+
+/// Two standard errors.
+const SURE: f64 = 2.0;
+
+/// Forecasts the run with changes. `unchanged` is the replay of the same trace as it was.
+pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Forecast {
+    let edit = edit(facts, changes);
+    let (recorded, fifo, _) = both(facts, &edit);
+    let wall = facts.trace.wall().0;
+    let scaled = |changed: Outcome, before: Outcome| {
+        changed.wall_ns as f64 / before.wall_ns.max(1) as f64 * wall as f64
+    };
+    let by_rules = [scaled(recorded, unchanged.recorded), scaled(fifo, unchanged.fifo)];
+    let middle = by_rules[0];
+    // What the replay does not get right of the run as it was, it may not get right of the changed one.
+    let off = (unchanged.recorded.wall_ns as f64 / wall.max(1) as f64 - 1.0).abs();
+    let error = middle * off + sampling_error(&edit) * (wall as f64 - middle).abs();
+    let low = by_rules.iter().copied().fold(f64::INFINITY, f64::min) - error;
+    let high = by_rules.iter().copied().fold(0.0, f64::max) + error;
+    Forecast {
+        recorded_ns: wall,
+        wall_ns: middle as u64,
+        low_ns: low.max(0.0) as u64,
+        high_ns: high as u64,
+        unchanged: unchanged.recorded.wall_ns as f64 / wall.max(1) as f64,
+        forced: recorded.forced + fifo.forced,
+    }
+}
+
+/// Relative error of the running time that samples tell to be in functions.
+fn sampling_error(edit: &Edit) -> f64 {
+    let of = |speed: &Speed| SURE * ((1.0 - speed.share) / speed.samples.max(1) as f64).sqrt();
+    edit.speeds.iter().map(of).fold(0.0, f64::max)
+}
+
+/// What the changes mean for the model of that trace.
+fn edit(facts: Facts, changes: &[Change]) -> Edit {
+    let trace = facts.trace;
+    let mut edit = Edit::default();
+    for change in changes {
+        match change {
+            Change::WithoutLock(lock) => drop(edit.locks.insert(*lock)),
+            Change::WithoutWaits(charge) => edit.waits.push(charge.clone()),
+            Change::Faster(function, times) => {
+                edit.speeds.push(Speed::of_function(trace, function, 1.0 / times))
+            }
+            Change::Cpus(cpus) => edit.cpus = Some(*cpus),
+            Change::NoPreempt => edit.no_preempt = true,
+            Change::WithoutOthers => edit.without_others = true,
+            Change::WithoutClass(class) => edit.without_class(trace, *class),
+        }
+    }
+    edit
+}

@@ -1,0 +1,23 @@
+//! What-if: the recorded run again, with something changed.
+//!
+//! The trace is made into a model ([`build`]): each thread a list of steps (it runs for so long, waits for what
+//! another thread does at one of its steps, waits for a clock or a device), the CPUs as many servers, other programs as
+//! load that comes when it came. [`engine`] runs it. A forecast is the ratio of two such runs, with and without the
+//! change, under each of two rules of who goes first ([`Grants`]): as it was recorded, and first come, first served.
+//!
+//! What it cannot know: waits that would come to be only after the change (a lock that nobody waited for, a queue
+//! that was never empty), work that would be divided otherwise, and effects on caches and memory.
+
+mod build;
+mod change;
+mod engine;
+mod forecast;
+mod lag;
+mod speed;
+mod steps;
+
+pub use build::{Facts, build};
+pub use change::{Change, Edit};
+pub use engine::{Grants, Outcome, run};
+pub use forecast::{Forecast, Replays, forecast};
+pub use steps::Model;

@@ -1,0 +1,145 @@
+//! Which rules each frame of a recording matches, whoever's stack it is in.
+
+use std::collections::{BTreeSet, HashMap};
+
+use holdup_events::Trace;
+use holdup_events::tables::{Frame, FrameKind};
+
+use crate::derive::stacks::folding::matches;
+use crate::descriptors::{Descriptors, plain_name};
+
+/// Rules by what they ask of a frame, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Matched {
+    /// If it is the innermost.
+    pub leaf: Vec<u16>,
+    /// Wherever it is.
+    pub any: Vec<u16>,
+}
+
+/// What each frame matches.
+pub(super) struct FrameRules {
+    /// Row of `sets` by frame; 0 matches nothing.
+    of_frame: Vec<u32>,
+    sets: Vec<Matched>,
+}
+
+impl FrameRules {
+    /// Asks of each distinct name once.
+    pub fn new(trace: &Trace, descriptors: &Descriptors) -> FrameRules {
+        let functions = Patterns::new(descriptors, |rule| (&rule.leaf, &rule.any));
+        let modules = Patterns::new(descriptors, |rule| (&rule.leaf_module, &rule.module));
+        let mut of_function: HashMap<&str, Matched> = HashMap::new();
+        let mut of_module: HashMap<&str, Matched> = HashMap::new();
+        let mut sets = vec![Matched::default()];
+        let mut index: HashMap<Matched, u32> = HashMap::from([(Matched::default(), 0)]);
+        let of_frame = trace.frames.iter().map(|frame| {
+            if frame.kind == FrameKind::Kernel {
+                return 0;
+            }
+            let by_function = of_function
+                .entry(&frame.function)
+                .or_insert_with(|| functions.of(&plain_name(&frame.function)));
+            let by_module =
+                of_module.entry(&frame.module).or_insert_with(|| modules.of(file_name(&frame.module)));
+            let both = by_function.merged(by_module);
+            *index.entry(both).or_insert_with_key(|both| {
+                sets.push(both.clone());
+                sets.len() as u32 - 1
+            })
+        });
+        let of_frame = of_frame.collect();
+        FrameRules { of_frame, sets }
+    }
+
+    /// What a frame matches.
+    pub fn of(&self, frame: usize) -> &Matched {
+        &self.sets[self.of_frame.get(frame).copied().unwrap_or(0) as usize]
+    }
+}
+
+impl Matched {
+    fn merged(&self, other: &Matched) -> Matched {
+        let both = |a: &[u16], b: &[u16]| -> Vec<u16> {
+            a.iter().chain(b).copied().collect::<BTreeSet<u16>>().into_iter().collect()
+        };
+        Matched { leaf: both(&self.leaf, &other.leaf), any: both(&self.any, &other.any) }
+    }
+}
+
+/// Patterns of all rules over one kind of name: those without a star by a look into a table.
+struct Patterns<'a> {
+    literal: HashMap<&'a str, Vec<(u16, bool)>>,
+    starred: Vec<(&'a str, u16, bool)>,
+}
+
+impl<'a> Patterns<'a> {
+    fn new(
+        descriptors: &'a Descriptors,
+        lists: impl Fn(&'a crate::descriptors::Rule) -> (&'a Vec<String>, &'a Vec<String>),
+    ) -> Patterns<'a> {
+        let mut patterns = Patterns { literal: HashMap::new(), starred: Vec::new() };
+        for (id, (_, rule)) in descriptors.rules().enumerate() {
+            let (leaf, any) = lists(rule);
+            let both = leaf.iter().map(|text| (text, true)).chain(any.iter().map(|text| (text, false)));
+            for (text, is_leaf) in both {
+                match text.contains('*') {
+                    true => patterns.starred.push((text, id as u16, is_leaf)),
+                    false => patterns.literal.entry(text).or_default().push((id as u16, is_leaf)),
+                }
+            }
+        }
+        patterns
+    }
+
+    fn of(&self, name: &str) -> Matched {
+        if name.is_empty() {
+            return Matched::default();
+        }
+        let literal = self.literal.get(name).into_iter().flatten().copied();
+        let starred = self.starred.iter().filter(|(pattern, ..)| matches(pattern, name));
+        let all: BTreeSet<(u16, bool)> = literal.chain(starred.map(|(_, id, leaf)| (*id, *leaf))).collect();
+        let only = |wanted: bool| all.iter().filter(|(_, leaf)| *leaf == wanted).map(|(id, _)| *id).collect();
+        Matched { leaf: only(true), any: only(false) }
+    }
+}
+
+/// Which runtimes are in which binaries: row of the descriptors by path of the module.
+pub(super) fn runtimes_by_module<'a>(
+    trace: &'a Trace,
+    descriptors: &Descriptors,
+) -> HashMap<&'a str, BTreeSet<usize>> {
+    let mut found: HashMap<&str, BTreeSet<usize>> = HashMap::new();
+    let frames = trace.frames.iter().filter(|frame| frame.kind != FrameKind::Kernel);
+    let paths: BTreeSet<&str> = frames
+        .clone()
+        .map(module_of)
+        .chain(trace.mappings.iter().map(|mapping| mapping.path.as_str()))
+        .collect();
+    let functions: BTreeSet<(&str, &str)> =
+        frames.map(|frame| (module_of(frame), frame.function.as_str())).collect();
+    for (row, runtime) in descriptors.runtimes().iter().enumerate() {
+        let by_file = |path: &&&str| runtime.module_marks.iter().any(|mark| matches(mark, file_name(path)));
+        for path in paths.iter().filter(by_file) {
+            found.entry(path).or_default().insert(row);
+        }
+    }
+    for (module, function) in functions.into_iter().filter(|(_, function)| !function.is_empty()) {
+        let plain = plain_name(function);
+        for (row, runtime) in descriptors.runtimes().iter().enumerate() {
+            if runtime.function_marks.iter().any(|mark| matches(mark, &plain)) {
+                found.entry(module).or_default().insert(row);
+            }
+        }
+    }
+    found
+}
+
+fn module_of(frame: &Frame) -> &str {
+    &frame.module
+}
+
+/// File name of a path.
+pub(super) fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,322 @@
+//! Which role each on-CPU sample and each wait has in a language runtime or library, by its descriptors.
+//!
+//! Rules about stacks are decided once for each stack; those about threads' names and futex words need no stack. A
+//! blocked slice of which no stack was taken, or one that was cut short, has the role that three quarters of the waits
+//! (by time) on the very same futex word have, of which stacks tell; if they do not agree, none. Runtimes are those of
+//! which code or files are in the process: a program's name says nothing.
+
+mod frames;
+mod parties;
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdup_events::tables::{FrameKind, SampleRow, Slice, StackEnd, ThreadState};
+use holdup_events::{ObjectKind, ProcessId, StackId, ThreadId, Trace, Wait, WaitId};
+
+use self::frames::FrameRules;
+use self::parties::Parties;
+use super::class::Class;
+use super::on_cpu::SampleClasses;
+use super::parallel;
+use super::stacks::folding::matches;
+use super::told::Told;
+use crate::descriptors::{Descriptors, On, Role, Rule, RuleId};
+
+/// No rule matches.
+const NONE: u16 = u16::MAX;
+/// The stack is cut short, and what there is of it matches no rule.
+const CUT: u16 = u16::MAX - 1;
+
+/// Of the waits on one futex word whose stacks tell, so many (by time) must agree to speak for the others.
+const AGREE: f64 = 0.75;
+
+/// What a verdict about a blocked slice rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Its own stack, its thread's name, or its futex word's symbol.
+    Own,
+    /// The stacks of other waits on the same futex word.
+    Word,
+}
+
+/// The roles of samples and waits.
+#[derive(Clone, Debug, Default)]
+pub struct Roles {
+    /// By which descriptors.
+    pub descriptors: Descriptors,
+    on_cpu: SampleClasses,
+    /// What the runtimes told themselves: it goes before what stacks say.
+    pub told: Told,
+    parties: Parties,
+    /// By party, then stack: of running threads, and of blocked ones. Empty where the party has no stack.
+    running: Vec<Vec<u16>>,
+    blocked: Vec<Vec<u16>>,
+    /// By wait: the rule that speaks for waits whose own stack does not.
+    word_says: Vec<u16>,
+    /// By wait: the rule by which some waits on it are for a lock, the one of the most time.
+    lock_words: Vec<u16>,
+    /// By wait: the rule about the futex word's symbol.
+    word_is: Vec<u16>,
+}
+
+impl Roles {
+    /// With the descriptors that come with this library.
+    pub fn built_in(trace: &Trace) -> Roles {
+        Roles::derive(trace, &Descriptors::built_in())
+    }
+
+    /// Asks all rules.
+    pub fn derive(trace: &Trace, descriptors: &Descriptors) -> Roles {
+        let parties = Parties::new(trace, descriptors);
+        let mut roles = Roles {
+            descriptors: descriptors.clone(),
+            on_cpu: SampleClasses::new(trace),
+            told: Told::derive(trace),
+            parties,
+            ..Roles::default()
+        };
+        roles.word_is = words(trace, descriptors);
+        if roles.parties.is_empty() {
+            return roles;
+        }
+        let frame_rules = FrameRules::new(trace, descriptors);
+        let (running, blocked) = roles.used(trace);
+        let decide = |used: &[u64], party: usize, on: On| -> Vec<u16> {
+            if used.is_empty() {
+                return Vec::new();
+            }
+            let allowed = roles.parties.allowed(party, on);
+            let verdict = |stack: usize| match used[stack / 64] & (1 << (stack % 64)) {
+                0 => NONE,
+                _ => verdict(trace, &frame_rules, allowed, StackId(stack as u32)),
+            };
+            (0..trace.stacks.rows().len()).map(verdict).collect()
+        };
+        let parts = parallel::map(roles.parties.len(), |party| {
+            (decide(&running[party], party, On::Cpu), decide(&blocked[party], party, On::Off))
+        });
+        (roles.running, roles.blocked) = parts.into_iter().unzip();
+        roles.vote(trace);
+        roles
+    }
+
+    /// The rule that a sample matches.
+    pub fn of_sample(&self, sample: &SampleRow) -> Option<RuleId> {
+        let party = self.parties.of(sample.thread)?;
+        let by_stack = at(&self.running, party, sample.stack);
+        found(stack_rule(by_stack).min(self.parties.named(party, On::Cpu)))
+    }
+
+    /// The rule that a blocked slice matches, and what that rests on.
+    pub fn of_wait(&self, slice: &Slice) -> Option<(RuleId, Basis)> {
+        let party = self.parties.of(slice.thread)?;
+        let by_stack = at(&self.blocked, party, slice.stack);
+        let wait = slice.wait.index();
+        let own = stack_rule(by_stack)
+            .min(self.parties.named(party, On::Off))
+            .min(self.word_is.get(wait).copied().unwrap_or(NONE));
+        let told = by_stack != CUT && slice.stack != StackId::NONE;
+        let word = if told { NONE } else { self.word_says.get(wait).copied().unwrap_or(NONE) };
+        if word < own { Some((RuleId(word), Basis::Word)) } else { found(own).map(|rule| (rule, Basis::Own)) }
+    }
+
+    /// The class of a sample.
+    pub fn class_of_sample(&self, sample: &SampleRow) -> Class {
+        if let Some(class) = self.told.class_of_sample(sample) {
+            return class;
+        }
+        let class = self.on_cpu.of(sample);
+        if class != Class::Useful {
+            return class;
+        }
+        let role = self.of_sample(sample).and_then(|id| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
+        role.and_then(|role| role.class_running()).unwrap_or(Class::Useful)
+    }
+
+    /// The class of a blocked slice; one that a timer ended may be a [`Class::Sleep`] nevertheless.
+    pub fn class_of_wait(&self, trace: &Trace, slice: &Slice) -> Class {
+        if let Some(class) = self.told.class_of_wait(slice) {
+            return class;
+        }
+        let reason = trace.wait(slice.wait).reason;
+        let role =
+            self.of_wait(slice).and_then(|(id, _)| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
+        role.and_then(|role| role.class_blocked(reason)).unwrap_or_else(|| Class::of_wait(reason))
+    }
+
+    /// Whether waits on this are, or some of them, for a lock: the rule that says so, if it is one of a runtime.
+    pub fn lock(&self, trace: &Trace, wait: WaitId) -> Option<Option<RuleId>> {
+        let row = |rules: &[u16]| rules.get(wait.index()).copied().unwrap_or(NONE);
+        let word = found(row(&self.word_says).min(row(&self.word_is)));
+        let reason = trace.wait(wait).reason;
+        let class_by = |id: RuleId| self.descriptors.rule(id)?.1.role.class_blocked(reason);
+        match word.and_then(|id| Some((id, class_by(id)?))) {
+            Some((id, Class::LockWait)) => Some(Some(id)),
+            Some(_) => found(row(&self.lock_words)).map(Some),
+            None if Class::of_wait(reason) == Class::LockWait => Some(found(row(&self.lock_words))),
+            None => found(row(&self.lock_words)).map(Some),
+        }
+    }
+
+    /// Runtimes of a process: rows of [`Descriptors::runtimes`], ascending.
+    pub fn runtimes_of(&self, process: ProcessId) -> &[usize] {
+        self.parties.runtimes_of(process)
+    }
+}
+
+impl Roles {
+    /// Which stacks samples, and which blocked slices, of each party have: a bit each.
+    fn used(&self, trace: &Trace) -> (Vec<Vec<u64>>, Vec<Vec<u64>>) {
+        let words = trace.stacks.rows().len().div_ceil(64);
+        let mark = |sets: &mut Vec<Vec<u64>>, party: usize, stack: StackId| {
+            let set = &mut sets[party];
+            if set.is_empty() {
+                set.resize(words, 0);
+            }
+            if let Some(word) = set.get_mut(stack.index() / 64) {
+                *word |= 1 << (stack.index() % 64);
+            }
+        };
+        let mut running = vec![Vec::new(); self.parties.len()];
+        for sample in trace.samples.iter().filter(|sample| sample.stack != StackId::NONE) {
+            if let Some(party) = self.parties.of(sample.thread) {
+                mark(&mut running, party, sample.stack);
+            }
+        }
+        let groups = parallel::thread_groups(trace);
+        let parts = parallel::map(groups.len(), |group| {
+            let mut blocked = vec![Vec::new(); self.parties.len()];
+            for thread in groups[group].clone().map(ThreadId) {
+                let Some(party) = self.parties.of(thread) else { continue };
+                let with_stack = trace.slices.of(thread).filter(|slice| slice.stack != StackId::NONE);
+                with_stack.for_each(|slice| mark(&mut blocked, party, slice.stack));
+            }
+            blocked
+        });
+        let mut blocked: Vec<Vec<u64>> = vec![Vec::new(); self.parties.len()];
+        for (sum, set) in parts.iter().flat_map(|part| part.iter().enumerate()) {
+            if blocked[sum].is_empty() {
+                blocked[sum].clone_from(set);
+            } else {
+                blocked[sum].iter_mut().zip(set).for_each(|(sum, word)| *sum |= word);
+            }
+        }
+        (running, blocked)
+    }
+
+    /// Lets the waits whose stacks tell speak for the others on the same futex word.
+    fn vote(&mut self, trace: &Trace) {
+        let words = words_of_waits(trace);
+        let groups = parallel::thread_groups(trace);
+        let parts = parallel::map(groups.len(), |group| {
+            let mut votes: HashMap<(u32, u16), u64> = HashMap::new();
+            for thread in groups[group].clone().map(ThreadId) {
+                let Some(party) = self.parties.of(thread) else { continue };
+                for slice in trace.slices.of(thread).filter(|slice| slice.stack != StackId::NONE) {
+                    let verdict = at(&self.blocked, party, slice.stack);
+                    let word = words.get(slice.wait.index()).copied().unwrap_or(0);
+                    if word != 0 && verdict != CUT && slice.state == ThreadState::Blocked {
+                        let weight = slice.duration().0.saturating_mul(u64::from(slice.stack_every.max(1)));
+                        let sum = votes.entry((word, verdict)).or_default();
+                        *sum = sum.saturating_add(weight);
+                    }
+                }
+            }
+            votes
+        });
+        let mut votes: BTreeMap<u32, BTreeMap<u16, u64>> = BTreeMap::new();
+        for ((word, verdict), weight) in parts.into_iter().flatten() {
+            let sum = votes.entry(word).or_default().entry(verdict).or_default();
+            *sum = sum.saturating_add(weight);
+        }
+        let decided: BTreeMap<u32, (u16, u16)> = votes
+            .into_iter()
+            .map(|(word, votes)| (word, (self.agreed(&votes), self.lock_among(&votes))))
+            .collect();
+        let of_word = |word: &u32| decided.get(word).copied().unwrap_or((NONE, NONE));
+        self.word_says = words.iter().map(|word| of_word(word).0).collect();
+        self.lock_words = words.iter().map(|word| of_word(word).1).collect();
+    }
+
+    /// The verdict that enough of the waits agree on.
+    fn agreed(&self, votes: &BTreeMap<u16, u64>) -> u16 {
+        let all: f64 = votes.values().map(|weight| *weight as f64).sum();
+        let top = votes.iter().find(|(_, weight)| **weight > 0 && **weight as f64 >= AGREE * all);
+        top.map_or(NONE, |(verdict, _)| *verdict)
+    }
+
+    /// Of the verdicts that it is a lock, the one of the most time.
+    fn lock_among(&self, votes: &BTreeMap<u16, u64>) -> u16 {
+        let is_lock = |verdict: u16| {
+            self.descriptors.rule(RuleId(verdict)).is_some_and(|(_, rule)| rule.role == Role::Lock)
+        };
+        let locks = votes.iter().filter(|(verdict, _)| is_lock(**verdict));
+        locks.max_by_key(|(_, weight)| **weight).map_or(NONE, |(verdict, _)| *verdict)
+    }
+}
+
+/// A number for each futex word, by wait; 0 of other waits.
+fn words_of_waits(trace: &Trace) -> Vec<u32> {
+    let mut numbers: HashMap<(ProcessId, u64), u32> = HashMap::new();
+    let number = |wait: &Wait| match wait.object_kind {
+        ObjectKind::Futex => {
+            let next = numbers.len() as u32 + 1;
+            *numbers.entry((wait.process, wait.object)).or_insert(next)
+        }
+        _ => 0,
+    };
+    trace.waits.iter().map(number).collect()
+}
+
+/// What a stack's entry says, as a rule.
+fn stack_rule(entry: u16) -> u16 {
+    if entry == CUT { NONE } else { entry }
+}
+
+fn found(rule: u16) -> Option<RuleId> {
+    (rule != NONE).then_some(RuleId(rule))
+}
+
+fn at(verdicts: &[Vec<u16>], party: usize, stack: StackId) -> u16 {
+    if stack == StackId::NONE {
+        return NONE;
+    }
+    verdicts.get(party).and_then(|stacks| stacks.get(stack.index())).copied().unwrap_or(NONE)
+}
+
+/// The first of the allowed rules that the stack matches.
+fn verdict(trace: &Trace, rules: &FrameRules, allowed: &[u64], stack: StackId) -> u16 {
+    let is_allowed = |rule: &&u16| {
+        let rule = usize::from(**rule);
+        allowed.get(rule / 64).is_some_and(|word| word & (1 << (rule % 64)) != 0)
+    };
+    let (mut best, mut innermost) = (NONE, true);
+    for id in trace.stack_frames(stack) {
+        let Some(frame) = trace.frames.get(id.index()) else { continue };
+        if frame.kind == FrameKind::Kernel {
+            continue;
+        }
+        let matched = rules.of(id.index());
+        let leaf = if innermost { matched.leaf.iter().find(is_allowed) } else { None };
+        let any = matched.any.iter().find(is_allowed);
+        best = leaf.into_iter().chain(any).copied().fold(best, u16::min);
+        innermost &= frame.inlined;
+    }
+    let cut = || !matches!(trace.stacks.end(stack), StackEnd::Root | StackEnd::Unknown);
+    if best == NONE && cut() { CUT } else { best }
+}
+
+/// The first rule about each futex word's symbol.
+fn words(trace: &Trace, descriptors: &Descriptors) -> Vec<u16> {
+    let by_symbol = |symbol: &str| {
+        let is = |rule: &Rule| rule.futex.iter().any(|pattern| matches(pattern, symbol));
+        let row = descriptors.rules().position(|(_, rule)| is(rule));
+        row.map_or(NONE, |row| row as u16)
+    };
+    let word = |wait: &Wait| match wait.symbol.as_str() {
+        "" => NONE,
+        // `symbol+0x10` or `symbol`.
+        symbol => by_symbol(symbol.split('+').next().unwrap_or(symbol)),
+    };
+    trace.waits.iter().map(word).collect()
+}

@@ -1,0 +1,190 @@
+//! What each runtime or library did in each role, and which rules of its descriptor told nothing.
+//!
+//! Running time is sampled: a thread's samples divide its own running time. Blocked time is the exact length of the
+//! waits that a rule speaks for.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{ProcessId, ThreadId, Trace};
+
+use super::ledger::Ledger;
+use super::parallel;
+use super::roles::{Basis, Roles};
+use super::split::share_error;
+use crate::descriptors::{Role, Rule, RuleId};
+
+/// One runtime that was seen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RuntimeUse {
+    /// Its id.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// Processes of the program that have it.
+    pub processes: u32,
+    /// What it did, the costliest first.
+    pub roles: Vec<RoleUse>,
+    /// Rules of its descriptor.
+    pub rules: u32,
+    /// Those that matched nothing, by their role and first pattern.
+    pub unmatched: Vec<String>,
+}
+
+/// One role that a runtime had.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoleUse {
+    /// Which.
+    pub role: Role,
+    /// What exactly, for people: the lock's name or what the rule says of itself; may be empty.
+    pub what: String,
+    /// Threads that were seen in it.
+    pub threads: u32,
+    /// On-CPU samples.
+    pub samples: u64,
+    /// How many of them were in the kernel, and so are not of the role's class.
+    pub kernel_samples: u64,
+    /// Running time (ns), the kernel's included; sampled.
+    pub running_ns: u64,
+    /// One standard error of it (ns).
+    pub running_error_ns: u64,
+    /// Waits.
+    pub waits: u64,
+    /// Their length (ns).
+    pub blocked_ns: u64,
+    /// How much of that is told by the stacks of other waits on the same futex word (ns).
+    pub inferred_ns: u64,
+}
+
+/// What one thread did by one rule.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    samples: u64,
+    kernel_samples: u64,
+    waits: u64,
+    blocked_ns: u64,
+    inferred_ns: u64,
+}
+
+type ByRule = BTreeMap<RuleId, Sums>;
+
+/// Sums up, the most particular runtime first.
+pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Vec<RuntimeUse> {
+    let mut by_thread = waits(trace, roles);
+    let mut sampled: BTreeMap<ThreadId, u64> = BTreeMap::new();
+    for sample in &trace.samples {
+        *sampled.entry(sample.thread).or_default() += 1;
+        if let (Some(rules), Some(rule)) = (by_thread.get_mut(&sample.thread), roles.of_sample(sample)) {
+            let sums = rules.entry(rule).or_default();
+            sums.samples += 1;
+            sums.kernel_samples += u64::from(sample.in_kernel);
+        }
+    }
+    let running: BTreeMap<ThreadId, u64> =
+        ledger.threads.iter().map(|thread| (thread.thread, thread.running_ns())).collect();
+    let mut uses: BTreeMap<(usize, Role, String), (RoleUse, f64)> = BTreeMap::new();
+    let mut matched = vec![false; roles.descriptors.rules().count()];
+    let rules: Vec<(usize, &Rule)> = roles.descriptors.rules().collect();
+    for (thread, by_rule) in &by_thread {
+        let ran = running.get(thread).copied().unwrap_or(0) as f64;
+        let all = sampled.get(thread).copied().unwrap_or(0);
+        for (id, sums) in by_rule {
+            let Some((runtime, rule)) = rules.get(usize::from(id.0)) else { continue };
+            matched[usize::from(id.0)] = true;
+            let what = if rule.lock.is_empty() { &rule.what } else { &rule.lock };
+            let (used, variance) = uses
+                .entry((*runtime, rule.role, what.clone()))
+                .or_insert_with(|| (RoleUse::new(rule.role, what), 0.0));
+            used.add(sums);
+            if sums.samples > 0 {
+                used.running_ns += (ran * sums.samples as f64 / all.max(1) as f64).round() as u64;
+                *variance += (ran * share_error(sums.samples, all)).powi(2);
+            }
+        }
+    }
+    let mut found: BTreeMap<usize, RuntimeUse> = present(trace, roles);
+    for ((runtime, ..), (mut used, variance)) in uses {
+        used.running_error_ns = variance.sqrt().round() as u64;
+        if let Some(found) = found.get_mut(&runtime) {
+            found.roles.push(used);
+        }
+    }
+    for ((runtime, rule), _) in rules.iter().zip(&matched).filter(|(_, matched)| !**matched) {
+        if let Some(found) = found.get_mut(runtime) {
+            found.unmatched.push(format!("{}: {}", rule.role.name(), rule.mark()));
+        }
+    }
+    let mut list: Vec<RuntimeUse> = found.into_values().collect();
+    for used in &mut list {
+        used.roles.sort_by(|a, b| {
+            let cost = |used: &RoleUse| std::cmp::Reverse((used.running_ns, used.blocked_ns));
+            (cost(a), a.role, &a.what).cmp(&(cost(b), b.role, &b.what))
+        });
+    }
+    list
+}
+
+impl RoleUse {
+    fn new(role: Role, what: &str) -> RoleUse {
+        RoleUse {
+            role,
+            what: what.to_owned(),
+            threads: 0,
+            samples: 0,
+            kernel_samples: 0,
+            running_ns: 0,
+            running_error_ns: 0,
+            waits: 0,
+            blocked_ns: 0,
+            inferred_ns: 0,
+        }
+    }
+
+    fn add(&mut self, sums: &Sums) {
+        self.threads += 1;
+        self.samples += sums.samples;
+        self.kernel_samples += sums.kernel_samples;
+        self.waits += sums.waits;
+        self.blocked_ns += sums.blocked_ns;
+        self.inferred_ns += sums.inferred_ns;
+    }
+}
+
+/// Runtimes of the program's processes.
+fn present(trace: &Trace, roles: &Roles) -> BTreeMap<usize, RuntimeUse> {
+    let mut found: BTreeMap<usize, RuntimeUse> = BTreeMap::new();
+    for (row, _) in trace.processes.iter().enumerate().filter(|(_, process)| process.target) {
+        for runtime in roles.runtimes_of(ProcessId(row as u32)) {
+            let Some(described) = roles.descriptors.runtimes().get(*runtime) else { continue };
+            let used = found.entry(*runtime).or_insert_with(|| RuntimeUse {
+                name: described.name.clone(),
+                title: described.title.clone(),
+                rules: described.rules.len() as u32,
+                ..RuntimeUse::default()
+            });
+            used.processes += 1;
+        }
+    }
+    found
+}
+
+/// Waits of each target thread by rule; an entry for each target thread.
+fn waits(trace: &Trace, roles: &Roles) -> BTreeMap<ThreadId, ByRule> {
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
+        let of_thread = |thread: ThreadId| {
+            let mut by_rule = ByRule::new();
+            for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+                let Some((rule, basis)) = roles.of_wait(&slice) else { continue };
+                let sums = by_rule.entry(rule).or_default();
+                sums.waits += 1;
+                sums.blocked_ns += slice.duration().0;
+                sums.inferred_ns += if basis == Basis::Word { slice.duration().0 } else { 0 };
+            }
+            (thread, by_rule)
+        };
+        targets.map(of_thread).collect::<Vec<_>>()
+    });
+    parts.into_iter().flatten().collect()
+}

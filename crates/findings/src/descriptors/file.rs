@@ -1,0 +1,140 @@
+//! A descriptor as a TOML file: its keys, and what is checked when it is read. docs/descriptors.md tells the same
+//! to those who write one.
+
+use serde::Deserialize;
+
+use super::pattern::plain_name;
+use super::{On, Role, Rule, Runtime};
+
+/// A text that is no descriptor.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DescriptorError {
+    /// It is not the TOML that is expected.
+    #[error("{0}")]
+    Toml(String),
+    /// The runtime's name is not such that reports could print it.
+    #[error("runtime name `{0}`: write it in small letters, digits and `-`")]
+    Name(String),
+    /// Nothing tells whether the runtime is there.
+    #[error("[runtime] needs `function` or `module`: what tells that the runtime is there")]
+    NoMark,
+    /// A rule without anything to match.
+    #[error("rule {0} matches nothing: give leaf, any, leaf_module, module, futex or thread")]
+    Empty(usize),
+    /// A function's name as it never is when rules are applied.
+    #[error("rule {rule}: `{pattern}` is never matched; write `{plain}`")]
+    NotPlain {
+        /// Which rule, from 1.
+        rule: usize,
+        /// As written.
+        pattern: String,
+        /// As it should be.
+        plain: String,
+    },
+    /// More than can be applied.
+    #[error("more than {RULES_MAX} rules")]
+    TooMany,
+}
+
+/// Rules of one file.
+pub const RULES_MAX: usize = 1000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    runtime: Head,
+    #[serde(default)]
+    rule: Vec<RuleEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    name: String,
+    title: String,
+    #[serde(default)]
+    function: Vec<String>,
+    #[serde(default)]
+    module: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleEntry {
+    role: Role,
+    #[serde(default)]
+    on: On,
+    #[serde(default)]
+    leaf: Vec<String>,
+    #[serde(default)]
+    any: Vec<String>,
+    #[serde(default)]
+    leaf_module: Vec<String>,
+    #[serde(default)]
+    module: Vec<String>,
+    #[serde(default)]
+    futex: Vec<String>,
+    #[serde(default)]
+    thread: Vec<String>,
+    #[serde(default)]
+    lock: String,
+    #[serde(default)]
+    one_lock: bool,
+    #[serde(default)]
+    what: String,
+}
+
+/// Reads one.
+pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
+    let file: File = toml::from_str(text).map_err(|error| DescriptorError::Toml(error.to_string()))?;
+    let head = file.runtime;
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if head.name.is_empty() || !head.name.bytes().all(fits) {
+        return Err(DescriptorError::Name(head.name));
+    }
+    if head.function.is_empty() && head.module.is_empty() {
+        return Err(DescriptorError::NoMark);
+    }
+    if file.rule.len() > RULES_MAX {
+        return Err(DescriptorError::TooMany);
+    }
+    let rules = file.rule.into_iter().enumerate().map(|(at, entry)| rule(at + 1, entry));
+    Ok(Runtime {
+        name: head.name,
+        title: head.title,
+        function_marks: head.function,
+        module_marks: head.module,
+        rules: rules.collect::<Result<_, _>>()?,
+    })
+}
+
+fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
+    let rule = Rule {
+        role: entry.role,
+        on: entry.on,
+        leaf: entry.leaf,
+        any: entry.any,
+        leaf_module: entry.leaf_module,
+        module: entry.module,
+        futex: entry.futex,
+        thread: entry.thread,
+        lock: entry.lock,
+        one_lock: entry.one_lock,
+        what: entry.what,
+    };
+    if !rule.reads_stack() && rule.futex.is_empty() && rule.thread.is_empty() {
+        return Err(DescriptorError::Empty(number));
+    }
+    // Stars stand for parts of names, which are not plain by themselves.
+    for pattern in rule.leaf.iter().chain(&rule.any).filter(|pattern| !pattern.contains('*')) {
+        let plain = plain_name(pattern);
+        if plain != pattern.as_str() {
+            return Err(DescriptorError::NotPlain {
+                rule: number,
+                pattern: pattern.clone(),
+                plain: plain.into_owned(),
+            });
+        }
+    }
+    Ok(rule)
+}

@@ -1,0 +1,292 @@
+//! What the code, threads and lock words of language runtimes and libraries are for: one TOML file a runtime, in
+//! the order in which they are asked. A rule says by what it is recognised (the innermost function, any function on
+//! the stack, the binary, the futex word's symbol, the thread's name) and which role that has. The first rule that
+//! matches decides. A new runtime is one new file and one word in the list below; users add their own files.
+//!
+//! Nothing here looks at a recording: `derive/roles.rs` does.
+
+mod file;
+mod pattern;
+
+use std::sync::{Arc, LazyLock};
+
+use serde::Deserialize;
+
+use crate::derive::class::Class;
+use holdup_events::WaitReason;
+
+pub use file::DescriptorError;
+pub use pattern::plain_name;
+
+/// What a piece of a runtime's code, or a wait inside it, is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Collects garbage.
+    GcWork,
+    /// Waits until a collection begins, goes on or ends.
+    GcWait,
+    /// Looks again and again, on a CPU.
+    Spin,
+    /// Waits for something to do.
+    WorkWait,
+    /// Waits at a barrier, or for another thread's end.
+    JoinWait,
+    /// Waits for a lock.
+    Lock,
+    /// Chooses what runs next, or looks for it.
+    Scheduler,
+    /// Compiles the program while it runs.
+    JitCompile,
+    /// Hands out memory, or takes it back.
+    Allocator,
+    /// Serves timers.
+    Timer,
+    /// Waits for descriptors on behalf of others.
+    IoPoll,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 11] = [
+        Role::GcWork,
+        Role::GcWait,
+        Role::Spin,
+        Role::WorkWait,
+        Role::JoinWait,
+        Role::Lock,
+        Role::Scheduler,
+        Role::JitCompile,
+        Role::Allocator,
+        Role::Timer,
+        Role::IoPoll,
+    ];
+
+    /// The stable name, as in descriptors and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::GcWork => "gc-work",
+            Role::GcWait => "gc-wait",
+            Role::Spin => "spin",
+            Role::WorkWait => "work-wait",
+            Role::JoinWait => "join-wait",
+            Role::Lock => "lock",
+            Role::Scheduler => "scheduler",
+            Role::JitCompile => "jit-compile",
+            Role::Allocator => "allocator",
+            Role::Timer => "timer",
+            Role::IoPoll => "io-poll",
+        }
+    }
+
+    /// The class of user code that runs in this role, if it is not [`Class::Useful`].
+    pub fn class_running(self) -> Option<Class> {
+        match self {
+            Role::GcWork => Some(Class::GcWork),
+            // To wait on a CPU is to spin, whatever for.
+            Role::GcWait | Role::Spin => Some(Class::Spin),
+            _ => None,
+        }
+    }
+
+    /// The class of a wait in this role, if it is another than what the kernel's `reason` tells.
+    pub fn class_blocked(self, reason: WaitReason) -> Option<Class> {
+        use WaitReason::*;
+        let for_thread = matches!(reason, Lock | Park | Join | Barrier);
+        // What the kernel knows for sure (a fault, the disk, a peer, a child) no runtime's code can change.
+        if !for_thread
+            && !matches!(reason, Multiplex | EventFd | Signal | Sleep | Pipe | IoUring | Ipc | Unknown)
+        {
+            return None;
+        }
+        match self {
+            Role::GcWait => Some(Class::GcWait),
+            Role::GcWork if for_thread => Some(Class::GcWait),
+            Role::WorkWait | Role::IoPoll => Some(Class::WorkWait),
+            Role::JoinWait => Some(Class::JoinWait),
+            Role::Lock => Some(Class::LockWait),
+            Role::Timer => Some(Class::Sleep),
+            _ => None,
+        }
+    }
+}
+
+/// When a rule holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum On {
+    /// Of a thread that runs.
+    Cpu,
+    /// Of a thread that is blocked.
+    Off,
+    /// Of both.
+    #[default]
+    Any,
+}
+
+/// One rule. It matches if one of its patterns of the stack does, or one of the futex word, and, if names of
+/// threads are given, one of those too. In all patterns `*` stands for anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// What it means.
+    pub role: Role,
+    /// When it holds.
+    pub on: On,
+    /// Function of the innermost user frame (functions inlined there included), as [`plain_name`] gives it.
+    pub leaf: Vec<String>,
+    /// Function of any user frame.
+    pub any: Vec<String>,
+    /// File name of the innermost user frame's binary.
+    pub leaf_module: Vec<String>,
+    /// File name of any user frame's binary.
+    pub module: Vec<String>,
+    /// Symbol that holds the futex word.
+    pub futex: Vec<String>,
+    /// The thread's name.
+    pub thread: Vec<String>,
+    /// Of a lock: what it is called; empty if nothing is to be said.
+    pub lock: String,
+    /// All such waits of a process are for one lock, whatever word they wait on.
+    pub one_lock: bool,
+    /// For people: what it is, a few words; may be empty.
+    pub what: String,
+}
+
+impl Rule {
+    /// It asks about the stack.
+    pub fn reads_stack(&self) -> bool {
+        [&self.leaf, &self.any, &self.leaf_module, &self.module].iter().any(|list| !list.is_empty())
+    }
+
+    /// What tells it from its neighbours, for people: its first pattern.
+    pub fn mark(&self) -> String {
+        let lists = [
+            ("leaf", &self.leaf),
+            ("any", &self.any),
+            ("leaf_module", &self.leaf_module),
+            ("module", &self.module),
+            ("futex", &self.futex),
+            ("thread", &self.thread),
+        ];
+        let first = lists.iter().find(|(_, list)| !list.is_empty());
+        let Some((key, list)) = first else { return String::new() };
+        let more = lists.iter().map(|(_, list)| list.len()).sum::<usize>() - 1;
+        let pattern = list.first().map_or("", String::as_str);
+        if more == 0 { format!("{key} {pattern}") } else { format!("{key} {pattern} and {more} more") }
+    }
+}
+
+/// One runtime or library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runtime {
+    /// Kebab-case id, for ever.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// A function of this name in a binary: the runtime is in it.
+    pub function_marks: Vec<String>,
+    /// A mapped file of this name: the runtime is there.
+    pub module_marks: Vec<String>,
+    /// In the order in which they are asked.
+    pub rules: Vec<Rule>,
+}
+
+/// Runtimes in the order in which they are asked: the particular before the general.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descriptors {
+    runtimes: Arc<Vec<Runtime>>,
+}
+
+/// A rule's place among all rules of all runtimes: the lowest that matches decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RuleId(pub u16);
+
+macro_rules! descriptors {
+    ($($name:literal,)*) => {
+        static BUILT_IN: &[(&str, &str)] = &[$(($name, include_str!(concat!("builtin/", $name, ".toml"))),)*];
+    };
+}
+
+// Who builds upon another comes before it.
+descriptors! {
+    "rayon",
+    "tokio",
+    "ocaml5",
+    "go",
+    "hotspot",
+    "ghc",
+    "beam",
+    "cpython",
+    "v8",
+    "libgomp",
+    "libomp",
+    "tbb",
+    "rust-std",
+    "jemalloc",
+    "tcmalloc",
+    "glibc",
+}
+
+impl Default for Descriptors {
+    fn default() -> Descriptors {
+        Descriptors::built_in()
+    }
+}
+
+impl Descriptors {
+    /// No runtime at all.
+    pub fn none() -> Descriptors {
+        Descriptors { runtimes: Arc::default() }
+    }
+
+    /// Those that come with this library.
+    pub fn built_in() -> Descriptors {
+        static PARSED: LazyLock<Arc<Vec<Runtime>>> = LazyLock::new(|| {
+            // Tests read each one; a broken file is left out rather than stop a report.
+            Arc::new(BUILT_IN.iter().filter_map(|(_, text)| file::parse(text).ok()).collect())
+        });
+        Descriptors { runtimes: PARSED.clone() }
+    }
+
+    /// These, asked before the ones that are there; one of the same name replaces it.
+    ///
+    /// # Errors
+    /// A text is no descriptor.
+    pub fn with(self, texts: &[String]) -> Result<Descriptors, DescriptorError> {
+        let mut runtimes = texts.iter().map(|text| file::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<String> = runtimes.iter().map(|runtime| runtime.name.clone()).collect();
+        runtimes.extend(self.runtimes.iter().filter(|runtime| !names.contains(&runtime.name)).cloned());
+        if runtimes.iter().map(|runtime| runtime.rules.len()).sum::<usize>() >= usize::from(u16::MAX) - 1 {
+            return Err(DescriptorError::TooMany);
+        }
+        Ok(Descriptors { runtimes: Arc::new(runtimes) })
+    }
+
+    /// Every runtime, in the order in which they are asked.
+    pub fn runtimes(&self) -> &[Runtime] {
+        &self.runtimes
+    }
+
+    /// Every rule with its runtime (a row of [`Descriptors::runtimes`]) in the order of [`RuleId`].
+    pub fn rules(&self) -> impl Iterator<Item = (usize, &Rule)> {
+        self.runtimes
+            .iter()
+            .enumerate()
+            .flat_map(|(row, runtime)| runtime.rules.iter().map(move |rule| (row, rule)))
+    }
+
+    /// A rule with its runtime.
+    pub fn rule(&self, id: RuleId) -> Option<(&Runtime, &Rule)> {
+        let mut row = usize::from(id.0);
+        for runtime in self.runtimes.iter() {
+            match runtime.rules.get(row) {
+                Some(rule) => return Some((runtime, rule)),
+                None => row -= runtime.rules.len(),
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

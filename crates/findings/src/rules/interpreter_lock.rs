@@ -1,0 +1,161 @@
+//! # interpreter-lock: threads of an interpreter take turns at its one lock
+//!
+//! ## What it sees
+//! In processes that run CPython, threads that wait for one and the same thing, and give up waiting after the
+//! interpreter's switch interval (5 ms) to ask for it: that is how CPython's threads wait for its global lock (GIL).
+//!
+//! ## Why it hurts
+//! Only the thread that has the lock runs Python code. Threads that compute take turns, a few milliseconds each;
+//! a thread that comes back from I/O waits for up to a whole turn before it may go on.
+//!
+//! ## How it decides
+//! The lock is recognised by its protocol, not by a symbol, so a stripped interpreter will do: several threads of a
+//! process with CPython's binary or library wait at the same few words of memory, and many of these waits end by a
+//! timer after the interval. The gain is counted as for a lock: the upper end is that waiters had run on the CPUs
+//! that the program did not use; the lower end is the wait of the active thread that waited least.
+//!
+//! ## What to do
+//! Use processes (`multiprocessing`, `ProcessPoolExecutor`) for what computes, or move it to code that releases the
+//! lock (NumPy and other native code), or use a free-threaded build (3.13t and later). For latency beside a
+//! computing thread, a shorter `sys.setswitchinterval`.
+//!
+//! ## Blind spots
+//! Threads that never wait as long as the interval (mostly I/O) are not told. An interval that the program sets
+//! itself is not known here. Locks of other interpreters (Ruby's) are judged as plain locks.
+//!
+//! ## References
+//! Beazley: Understanding the Python GIL (PyCon 2010). PEP 703. CPython `Python/ceval_gil.c`.
+
+use std::collections::BTreeMap;
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ProcessId, ThreadId, WaitId, WaitReason};
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::derive::room;
+use crate::finding::{Confidence, Finding};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info =
+    Info { name: "interpreter-lock", summary: "Threads of an interpreter take turns at its one lock" };
+
+/// CPython's switch interval, and how late its timer may come (ns).
+const INTERVAL_NS: std::ops::Range<u64> = 4_900_000..7_000_000;
+
+/// Fewer waits that end by that interval may be somebody's own time-out.
+const TIMEOUTS_MIN: u64 = 20;
+
+/// A condition variable's words lie within so many bytes of each other.
+const WORDS_WITHIN: u64 = 64;
+
+/// Waits at a few neighbouring words of one process.
+#[derive(Default)]
+struct Words {
+    waits: Vec<WaitId>,
+    timeouts: u64,
+    by_thread: BTreeMap<ThreadId, u64>,
+}
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let candidates = words(scene);
+    if candidates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for (process, mut words) in candidates {
+        tally(scene, &mut words);
+        if words.timeouts >= TIMEOUTS_MIN && words.by_thread.len() >= 2 {
+            found.extend(finding(scene, process, &words));
+        }
+    }
+    Ok(found)
+}
+
+/// The futexes without a lock protocol in processes that run CPython, neighbours together.
+fn words(scene: &Scene) -> Vec<(ProcessId, Words)> {
+    let trace = scene.trace;
+    let runs_python = |process: ProcessId| {
+        trace.mappings.iter().any(|mapping| mapping.process == process && is_python(&mapping.path))
+    };
+    let mut addresses: BTreeMap<(ProcessId, u64), Vec<WaitId>> = BTreeMap::new();
+    for (row, wait) in trace.waits.iter().enumerate() {
+        if wait.reason == WaitReason::Park && wait.object != 0 {
+            addresses.entry((wait.process, wait.object)).or_default().push(WaitId(row as u32));
+        }
+    }
+    let mut all: Vec<(ProcessId, Words)> = Vec::new();
+    let mut last: Option<(ProcessId, u64)> = None;
+    for ((process, address), waits) in addresses {
+        let near = last.is_some_and(|(other, first)| other == process && address - first <= WORDS_WITHIN);
+        match all.last_mut().filter(|_| near) {
+            Some((_, words)) => words.waits.extend(waits),
+            None => {
+                all.push((process, Words { waits, ..Words::default() }));
+                last = Some((process, address));
+            }
+        }
+    }
+    all.retain(|(process, _)| runs_python(*process));
+    all.iter_mut().for_each(|(_, words)| words.waits.sort_unstable());
+    all
+}
+
+fn is_python(path: &str) -> bool {
+    let file = path.rsplit('/').next().unwrap_or("");
+    ["python3", "libpython3", "python2", "libpython2"].iter().any(|start| file.starts_with(start))
+}
+
+fn is_here(words: &Words, slice: &Slice) -> bool {
+    slice.state == ThreadState::Blocked && words.waits.binary_search(&slice.wait).is_ok()
+}
+
+/// Counts who waits there, and how often until the interval was over.
+fn tally(scene: &Scene, words: &mut Words) {
+    let trace = scene.trace;
+    for id in trace.target_threads() {
+        for slice in trace.slices.of(id).filter(|slice| is_here(words, slice)).collect::<Vec<_>>() {
+            *words.by_thread.entry(id).or_default() += slice.duration().0;
+            if INTERVAL_NS.contains(&slice.duration().0) {
+                let ended = trace.wakeups.ending(id, slice.start, slice.end);
+                words.timeouts += u64::from(ended.is_some_and(|wakeup| wakeup.context == WakeContext::Timer));
+            }
+        }
+    }
+}
+
+fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> {
+    let trace = scene.trace;
+    let charge = Charge::of(trace, |slice| is_here(words, slice));
+    let stall = scene.stall(&charge);
+    let gain = scene.gain(&stall, |_, waited| waited);
+    if gain.high < GAIN_MIN {
+        return None;
+    }
+    let most: Vec<String> = room::ranked(&stall).iter().take(3).map(|(id, _)| thread(trace, *id)).collect();
+    let finding = Finding {
+        rule: INFO.name,
+        subject: format!("GIL of {}", trace.process_name(process)),
+        summary: vec![format!(
+            "{} waited {} for the interpreter's lock ({} of all thread time), {} until the switch interval was over; most of all {}.",
+            count(words.by_thread.len() as u64, "thread"),
+            time(charge.ns()),
+            percent(scene.of_thread_time(charge.ns())),
+            count(words.timeouts, "time"),
+            most.join(", "),
+        )],
+        cost_ns: charge.ns(),
+        gain,
+        confidence: scene.confidence(Confidence::High),
+        evidence: scene.longest_of(&charge, |_| "waits for the interpreter's lock".to_owned()),
+        advice: vec![
+            "Use processes for what computes (multiprocessing, ProcessPoolExecutor)".into(),
+            "Move it to native code that releases the lock, or to a free-threaded build".into(),
+        ],
+    };
+    Some(Charged { finding, charge })
+}

@@ -1,0 +1,109 @@
+//! # pinned-together: busy threads stay on one CPU while another one is idle
+//!
+//! ## What it sees
+//! Threads of the program that run on one and the same CPU only and queue for it, while another CPU that the
+//! program uses or may use is idle.
+//!
+//! ## Why it hurts
+//! They share one CPU where they could have one each. The usual reason is an affinity that was set for one thread
+//! and inherited by those it started, or a library that binds its threads by the same numbers in each process.
+//!
+//! ## How it decides
+//! A scheduler moves a waiting thread to an idle CPU within milliseconds if it may. Two or more threads that never
+//! ran anywhere else, and that queued for a good part of the run, most of it while a CPU was idle, may not move.
+//! The upper end of the gain is that they had run side by side; the lower end is what the active thread that waited
+//! least would have saved.
+//!
+//! ## What to do
+//! Look at their affinity (`taskset -cp TID`, `Cpus_allowed_list` in `/proc/PID/task/TID/status`); set it after the
+//! threads are started, or for each of them; or leave it to the scheduler.
+//!
+//! ## Blind spots
+//! The affinity itself is not recorded: it is inferred. Threads that are bound to a CPU with another program's
+//! busy thread are noisy-neighbour's. A program that was started with fewer CPUs than the machine has
+//! (`taskset`, a cpuset) has no idle CPU, for all that is counted here.
+//!
+//! ## References
+//! Linux `sched_setaffinity(2)` (children inherit it), `taskset(1)`, `cpuset(7)`.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{CpuId, ThreadId};
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::finding::{Confidence, Finding};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info =
+    Info { name: "pinned-together", summary: "Busy threads stay on one CPU while another one is idle" };
+
+/// Of the queueing, this share fell in times when a CPU was idle.
+const IDLE_SHARE_MIN: f64 = 0.5;
+
+/// A thread that queues less than this share of its own running is not held up by it.
+const QUEUE_SHARE_MIN: f64 = 0.1;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let groups = groups(scene);
+    let found = groups.into_iter().filter(|(_, threads)| threads.len() >= 2);
+    Ok(found.filter_map(|(cpu, threads)| finding(scene, cpu, &threads)).collect())
+}
+
+/// The active threads that ran on one CPU only, and queued for it, by CPU.
+fn groups(scene: &Scene) -> BTreeMap<CpuId, Vec<ThreadId>> {
+    let mut groups: BTreeMap<CpuId, Vec<ThreadId>> = BTreeMap::new();
+    for ledger in scene.active(|_| 0.0) {
+        let queued = ledger.run_queue.own_ns + ledger.run_queue.others_ns;
+        let held_up = queued as f64 >= QUEUE_SHARE_MIN * ledger.running_ns() as f64;
+        if let (true, Some(cpu)) = (held_up && ledger.migrations == 0, only_cpu(scene, ledger.thread)) {
+            groups.entry(cpu).or_default().push(ledger.thread);
+        }
+    }
+    groups.values_mut().for_each(|threads| threads.sort_unstable());
+    groups
+}
+
+/// The CPU of a thread that never moved.
+fn only_cpu(scene: &Scene, thread: ThreadId) -> Option<CpuId> {
+    let mut slices = scene.trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running);
+    slices.find(|slice| slice.cpu != CpuId::NONE).map(|slice| slice.cpu)
+}
+
+fn finding(scene: &Scene, cpu: CpuId, threads: &[ThreadId]) -> Option<Charged> {
+    let charge = Charge::of(scene.trace, |slice| {
+        let queues = matches!(slice.state, ThreadState::Runnable | ThreadState::Preempted);
+        queues && threads.binary_search(&slice.thread).is_ok()
+    });
+    let stall = scene.stall(&charge);
+    let beside_idle_ns: f64 = stall.by_thread.values().sum();
+    let gain = scene.gain(&stall, |_, waited| waited);
+    if beside_idle_ns < IDLE_SHARE_MIN * charge.ns() as f64 || gain.high < GAIN_MIN {
+        return None;
+    }
+    let names: Vec<String> = threads.iter().take(4).map(|id| thread(scene.trace, *id)).collect();
+    let finding = Finding {
+        rule: INFO.name,
+        subject: format!("{} on CPU {}: {}", count(threads.len() as u64, "thread"), cpu.0, names.join(", ")),
+        summary: vec![format!(
+            "They queued {} for CPU {} and never ran on another; for {} of that another CPU was idle.",
+            time(charge.ns()),
+            cpu.0,
+            percent(beside_idle_ns / charge.ns().max(1) as f64),
+        )],
+        cost_ns: beside_idle_ns as u64,
+        gain,
+        confidence: scene.confidence(Confidence::Medium),
+        evidence: scene.longest_of(&charge, |slice| format!("queues for CPU {}", slice.cpu.0)),
+        advice: vec![
+            "Look at their affinity (taskset -cp TID): threads inherit it from the one that starts them"
+                .into(),
+            "Bind each to a CPU of its own, or none at all".into(),
+        ],
+    };
+    Some(Charged { finding, charge })
+}

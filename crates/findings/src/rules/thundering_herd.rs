@@ -1,0 +1,125 @@
+//! # thundering-herd: one event wakes many threads, and all but one go back to sleep
+//!
+//! ## What it sees
+//! Threads that one call wakes together, that run for a moment, wake nobody, and wait for the same thing again:
+//! how often, and what CPU time and queueing that took.
+//!
+//! ## Why it hurts
+//! Each of them takes a CPU, its lock and its caches to find that another was faster. With n waiters an event
+//! costs n times as much, and the one that does the work queues among those that do not.
+//!
+//! ## How it decides
+//! A wakeup is in vain if its thread runs less than 10 µs, wakes nobody and waits for the same thing again, and
+//! if the same waker woke another thread for that thing at the same time. It fires if there are many. The upper
+//! end of the gain is their running time as far as the program is short of CPU time; the lower end is 0.
+//!
+//! ## What to do
+//! Wake one: `pthread_cond_signal` or `notify_one` in place of broadcast; `EPOLLEXCLUSIVE` or `EPOLLONESHOT`, or
+//! one `SO_REUSEPORT` socket a thread; one queue a worker.
+//!
+//! ## Blind spots
+//! Threads that wait for one socket by an epoll instance each are told as a herd only if one call wakes them. A
+//! thread that looks for longer than 10 µs before it sleeps again counts as working.
+//!
+//! ## References
+//! Linux `epoll_ctl(2)` (`EPOLLEXCLUSIVE`), `pthread_cond_broadcast(3p)`. Stevens, Fenner, Rudoff: UNIX Network
+//! Programming, vol. 1, 30.6 (2003).
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{ThreadId, WaitId};
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "thundering-herd",
+    summary: "One event wakes many threads, and all but one go back to sleep",
+};
+
+/// Fewer wakeups in vain may be starts and ends.
+const VAIN_MIN: u64 = 100;
+
+/// Of the wakeups of such threads, this share is in vain; else each mostly gets work.
+const VAIN_SHARE_MIN: f64 = 0.3;
+
+/// What wakeups in vain cost.
+#[derive(Default)]
+struct Vain {
+    count: u64,
+    waits: u64,
+    run_ns: u64,
+    threads: BTreeMap<ThreadId, u64>,
+}
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let trace = scene.trace;
+    let holders = &scene.derived.holders;
+    let charge = Charge::of_rows(trace, |thread, take| {
+        for hold in holders.of(thread).filter(|hold| hold.false_wakeup) {
+            runs_behind(scene, thread, hold.row as usize).for_each(|row| take(row));
+        }
+    });
+    let mut by_wait: BTreeMap<WaitId, Vain> = BTreeMap::new();
+    for id in trace.target_threads() {
+        for hold in holders.of(id) {
+            let vain = by_wait.entry(trace.slices.at(id, hold.row as usize).wait).or_default();
+            vain.waits += 1;
+            if !hold.false_wakeup {
+                continue;
+            }
+            vain.count += 1;
+            *vain.threads.entry(id).or_default() += 1;
+            let rows = runs_behind(scene, id, hold.row as usize).map(|row| trace.slices.at(id, row));
+            vain.run_ns += rows
+                .filter(|slice| slice.state == ThreadState::Running)
+                .map(|slice| slice.duration().0)
+                .sum::<u64>();
+        }
+    }
+    let worst = by_wait.iter().max_by_key(|(wait, vain)| (vain.count, std::cmp::Reverse(**wait)));
+    let Some((wait, vain)) = worst else { return Ok(Vec::new()) };
+    let high = scene.of_wall_if_run(vain.run_ns as f64);
+    if vain.count < VAIN_MIN || (vain.count as f64) < VAIN_SHARE_MIN * vain.waits as f64 || high < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let most = vain.threads.iter().max_by_key(|(id, times)| (**times, std::cmp::Reverse(**id)));
+    let finding = Finding {
+        rule: INFO.name,
+        subject: format!(
+            "{} that wait for one thing ({}), most of all {}",
+            count(vain.threads.len() as u64, "thread"),
+            trace.wait(*wait).reason.name(),
+            most.map_or("?".to_owned(), |(id, _)| thread(trace, *id)),
+        ),
+        summary: vec![format!(
+            "{} of {} ended in vain ({}): the threads ran {} in all, woke nobody and went back to sleep.",
+            count(vain.count, "wait"),
+            vain.waits,
+            percent(vain.count as f64 / vain.waits.max(1) as f64),
+            time(vain.run_ns),
+        )],
+        cost_ns: charge.ns(),
+        gain: Gain { low: 0.0, high },
+        confidence: scene.confidence(Confidence::Medium),
+        evidence: scene.longest_of(&charge, |_| "woken in vain, together with others".to_owned()),
+        advice: vec![
+            "Wake one thread for one piece of work (signal, notify_one, EPOLLEXCLUSIVE), not all".into(),
+            "Or give each thread a queue or socket of its own (SO_REUSEPORT)".into(),
+        ],
+    };
+    Ok(vec![Charged { finding, charge }])
+}
+
+/// The rows of what a thread did between a wait that ended in vain and the next one.
+fn runs_behind<'a>(scene: &Scene<'a>, thread: ThreadId, wait: usize) -> impl Iterator<Item = usize> + 'a {
+    let slices = &scene.trace.slices;
+    (wait + 1..slices.rows(thread).end)
+        .take_while(move |row| slices.at(thread, *row).state != ThreadState::Blocked)
+}

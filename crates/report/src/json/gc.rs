@@ -1,0 +1,83 @@
+//! Collections, as the runtime told them.
+
+use holdup_events::Trace;
+use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, Pause, Pauses};
+use serde_json::{Value, json};
+
+use super::thread_keys;
+
+/// Null where no runtime told of any.
+pub(super) fn to_json(trace: &Trace, gc: &Gc) -> Value {
+    if gc.lanes.is_empty() {
+        return Value::Null;
+    }
+    json!({
+        "minor": gc.minor,
+        "major": gc.major,
+        "events": gc.events,
+        "matched": gc.matched,
+        "life_ns": gc.life_ns,
+        "times": times(&gc.all),
+        "pauses": pauses(&gc.pauses),
+        "domains": gc.lanes.iter().map(|one| lane(trace, one)).collect::<Value>(),
+        "slowest": gc.slowest.iter().map(|one| pause(trace, one)).collect::<Value>(),
+    })
+}
+
+fn times(times: &GcTimes) -> Value {
+    json!({
+        "work_ns": times.work_ns,
+        "wait_running_ns": times.wait_running_ns,
+        "wait_blocked_ns": times.wait_blocked_ns,
+        "queue_ns": times.queue_ns,
+        "other_ns": times.other_ns,
+        "spin_ns": times.spin_ns,
+        "spin_error_ns": times.spin_error_ns,
+    })
+}
+
+fn pauses(pauses: &Pauses) -> Value {
+    json!({
+        "count": pauses.count,
+        "total_ns": pauses.total_ns,
+        "p50_ns": pauses.p50_ns,
+        "p90_ns": pauses.p90_ns,
+        "p99_ns": pauses.p99_ns,
+        "p999_ns": pauses.p999_ns,
+        "max_ns": pauses.max_ns,
+        "histogram": BINS_NS.iter().zip(pauses.bins).map(|(bound, count)| json!({
+            "below_ns": (*bound != u64::MAX).then_some(*bound),
+            "count": count,
+        })).collect::<Value>(),
+    })
+}
+
+fn lane(trace: &Trace, lane: &LaneGc) -> Value {
+    let process = trace.processes.get(lane.process.index());
+    json!({
+        "runtime": lane.runtime,
+        "number": lane.number,
+        "pid": process.map(|process| process.pid),
+        "life_ns": lane.life_ns,
+        "threads": lane.threads.iter().map(|thread| thread_keys(trace, Some(*thread))).collect::<Value>(),
+        "times": times(&lane.times),
+        "answered": times(&lane.answered),
+        "minor": lane.minor,
+        "allocated_bytes": lane.allocated_bytes,
+        "promoted_bytes": lane.promoted_bytes,
+        "heap_bytes": lane.heap_bytes,
+        "pauses": pauses(&lane.pauses),
+    })
+}
+
+fn pause(trace: &Trace, pause: &Pause) -> Value {
+    json!({
+        "thread": thread_keys(trace, Some(pause.thread)),
+        "domain": trace.lanes.get(pause.lane as usize).map(|lane| lane.number),
+        "start_ns": pause.start.0,
+        "end_ns": pause.end.0,
+        "ran_ns": pause.ran_ns,
+        "mostly": pause.mostly,
+        "mostly_ns": pause.mostly_ns,
+    })
+}

@@ -1,0 +1,187 @@
+//! GC: what collections cost, as the runtime told it, over what the scheduler saw.
+
+use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, Pause, Pauses};
+
+use crate::numbers::{bytes, count, counted, duration, percent, share};
+use crate::terminal::View;
+use crate::terminal::table::{self, Column};
+use crate::text::{Tint, clean, cut};
+
+pub(super) const SUMMARY: &str = "Garbage collection by domain: work, barriers, retries, pauses";
+
+/// Lanes that are shown one by one.
+const LANES_MAX: usize = 32;
+
+pub(super) fn lines(view: &View) -> Vec<String> {
+    let gc = &view.analysis.derived.gc;
+    let mut lines = view.heading("GARBAGE COLLECTION");
+    if gc.lanes.is_empty() {
+        lines.push(super::nothing(view, "No runtime told of a collection."));
+        return lines;
+    }
+    let mut runtimes: Vec<&str> = gc.lanes.iter().map(|lane| lane.runtime.as_str()).collect();
+    runtimes.dedup();
+    lines.push(format!(
+        "  {}: {}, {} of the old generation.",
+        clean(&runtimes.join(", ")),
+        counted(gc.minor, "minor collection"),
+        counted(gc.major, "cycle"),
+    ));
+    lines.push(matched(gc));
+    lines.extend(times(view, gc));
+    lines.extend(memory(view, gc));
+    lines.extend(pauses(view, gc));
+    lines.extend(slowest(view, gc));
+    lines
+}
+
+fn matched(gc: &Gc) -> String {
+    format!(
+        "  {} of {} events happened while a thread of their domain ran.",
+        percent(share(gc.matched, gc.events)),
+        count(gc.events)
+    )
+}
+
+/// What a column of times shows; one that is empty for all is left out.
+type Figure = (&'static str, fn(&GcTimes) -> u64);
+
+const FIGURES: [Figure; 6] = [
+    ("work", |times| times.work_ns),
+    ("slept at barrier", |times| times.wait_blocked_ns),
+    ("spun there", |times| times.wait_running_ns),
+    ("no CPU", |times| times.queue_ns),
+    ("other", |times| times.other_ns),
+    ("retry spin", |times| times.spin_ns),
+];
+
+/// Less than this share of the whole is not worth a column.
+const SHOWN_MIN: f64 = 0.001;
+
+fn times(view: &View, gc: &Gc) -> Vec<String> {
+    let shown: Vec<Figure> =
+        FIGURES.into_iter().filter(|(_, of)| share(of(&gc.all), gc.all.cost_ns()) >= SHOWN_MIN).collect();
+    let mut columns = vec![Column::Text("domain"), Column::Figure("lived"), Column::Figure("GC")];
+    columns.extend(shown.iter().map(|(name, _)| Column::Figure(name)));
+    let cells = |name: String, life_ns: u64, times: &GcTimes| {
+        let mut cells = vec![name, duration(life_ns), percent(share(times.cost_ns(), life_ns))];
+        cells.extend(shown.iter().map(|(_, of)| duration(of(times))));
+        cells
+    };
+    let lanes = gc.lanes.iter().take(LANES_MAX);
+    let mut rows: Vec<Vec<String>> =
+        lanes.map(|lane| cells(lane.number.to_string(), lane.life_ns, &lane.times)).collect();
+    rows.push(cells("all".to_owned(), gc.life_ns, &gc.all));
+    let mut lines = vec![String::new()];
+    lines.extend(table::lines(&columns, &rows, view.style));
+    if gc.lanes.len() > LANES_MAX {
+        lines.push(super::nothing(view, &format!("and {} more", gc.lanes.len() - LANES_MAX)));
+    }
+    lines.extend(notes(gc).iter().map(|note| super::nothing(view, note)));
+    lines
+}
+
+fn notes(gc: &Gc) -> Vec<String> {
+    let mut notes = Vec::new();
+    if gc.all.spin_ns > 0 {
+        notes.push(format!(
+            "The retry spin is sampled, ± {}; the rest is exact.",
+            duration(gc.all.spin_error_ns)
+        ));
+    }
+    let answered: u64 = gc.lanes.iter().map(|lane| lane.answered.told_ns()).sum();
+    if answered > 0 {
+        let said = duration(answered);
+        notes.push(format!("{said} more in threads that answer for a domain which is blocked in a call."));
+    }
+    notes
+}
+
+fn memory(view: &View, gc: &Gc) -> Vec<String> {
+    let columns = [
+        Column::Text("domain"),
+        Column::Figure("minors"),
+        Column::Figure("allocated"),
+        Column::Figure("promoted"),
+        Column::Figure("heap"),
+        Column::Figure("pauses"),
+        Column::Figure("p99"),
+        Column::Figure("longest"),
+    ];
+    let row = |lane: &LaneGc| {
+        vec![
+            lane.number.to_string(),
+            count(lane.minor),
+            bytes(lane.allocated_bytes),
+            bytes(lane.promoted_bytes),
+            bytes(lane.heap_bytes),
+            count(lane.pauses.count),
+            duration(lane.pauses.p99_ns),
+            duration(lane.pauses.max_ns),
+        ]
+    };
+    let rows: Vec<Vec<String>> = gc.lanes.iter().take(LANES_MAX).map(row).collect();
+    [vec![String::new()], table::lines(&columns, &rows, view.style)].concat()
+}
+
+fn pauses(view: &View, gc: &Gc) -> Vec<String> {
+    let Pauses { count: all, total_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns, bins } = gc.pauses;
+    let mut lines = vec![String::new()];
+    lines.push(format!(
+        "  {} as the program felt them, {} in all:",
+        counted(all, "pause"),
+        duration(total_ns)
+    ));
+    lines.push(format!(
+        "  half ≤ {}, 90 % ≤ {}, 99 % ≤ {}, 99.9 % ≤ {}, longest {}",
+        duration(p50_ns),
+        duration(p90_ns),
+        duration(p99_ns),
+        duration(p999_ns),
+        duration(max_ns)
+    ));
+    let columns = [Column::Text("length"), Column::Figure("pauses"), Column::Figure("share")];
+    let mut below = 0;
+    let mut rows = Vec::new();
+    for (bound, number) in BINS_NS.into_iter().zip(bins) {
+        let name = match bound {
+            u64::MAX => format!("≥ {}", duration(below)),
+            _ => format!("< {}", duration(bound)),
+        };
+        below = bound;
+        if number > 0 {
+            rows.push(vec![name, count(number), percent(share(number, all))]);
+        }
+    }
+    lines.extend(table::lines(&columns, &rows, view.style));
+    lines
+}
+
+fn slowest(view: &View, gc: &Gc) -> Vec<String> {
+    let columns = [
+        Column::Text("slowest"),
+        Column::Figure("from"),
+        Column::Figure("to"),
+        Column::Figure("ran"),
+        Column::Figure("domain"),
+        Column::Text("mostly"),
+    ];
+    let since = |at: holdup_events::Timestamp| duration(at.since(view.trace.start()).0);
+    let row = |pause: &Pause| {
+        let lane = view.trace.lanes.get(pause.lane as usize);
+        vec![
+            duration(pause.end.since(pause.start).0),
+            since(pause.start),
+            since(pause.end),
+            duration(pause.ran_ns),
+            lane.map_or_else(String::new, |lane| lane.number.to_string()),
+            format!("{} {}", clean(&pause.mostly), duration(pause.mostly_ns)),
+        ]
+    };
+    let rows: Vec<Vec<String>> = gc.slowest.iter().map(row).collect();
+    let mut lines = vec![String::new()];
+    lines.extend(table::lines(&columns, &rows, view.style));
+    let told = "Spans less than 2 µs apart are one pause. Times are from the start.";
+    lines.push(view.style.paint(Tint::Faint, &cut(&format!("  {told}"), view.style.columns())));
+    lines
+}

@@ -1,0 +1,70 @@
+//! RUNTIMES: what the code of language runtimes and libraries did, role by role, and what their descriptors missed.
+
+use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
+
+use crate::numbers::{count, duration, percent, share};
+use crate::terminal::View;
+use crate::terminal::table::{self, Column};
+use crate::text::{Tint, clean, cut};
+
+pub(super) const SUMMARY: &str = "What language runtimes and libraries did: collections, waits, spinning";
+
+pub(super) fn lines(view: &View) -> Vec<String> {
+    let runtimes = &view.analysis.derived.runtimes;
+    let mut lines = view.heading("RUNTIMES");
+    if runtimes.is_empty() {
+        lines.push(super::nothing(view, "No runtime is known by the code and files that were seen."));
+        return lines;
+    }
+    for runtime in runtimes {
+        lines.extend(one(view, runtime));
+    }
+    lines.push(super::nothing(view, "ran: sampled, with what the kernel did for it; ±: 1 sd; waited: exact"));
+    lines
+}
+
+fn one(view: &View, runtime: &RuntimeUse) -> Vec<String> {
+    let processes = if runtime.processes == 1 { "" } else { "es" };
+    let title =
+        format!("  {} ({} process{processes})", clean(&runtime.title), count(runtime.processes.into()));
+    let mut lines = vec![title];
+    if !runtime.roles.is_empty() {
+        let columns = [
+            Column::Text("  role"),
+            Column::Figure("threads"),
+            Column::Figure("ran"),
+            Column::Figure("±"),
+            Column::Figure("waits"),
+            Column::Figure("waited"),
+            Column::Figure("inferred"),
+        ];
+        let rows: Vec<Vec<String>> = runtime.roles.iter().map(row).collect();
+        lines.extend(table::lines(&columns, &rows, view.style));
+    }
+    lines.extend(unmatched(view, runtime));
+    lines
+}
+
+fn row(used: &RoleUse) -> Vec<String> {
+    let or_dash = |there: bool, text: String| if there { text } else { "-".to_owned() };
+    vec![
+        match used.what.as_str() {
+            "" => format!("  {}", used.role.name()),
+            what => format!("  {}: {}", used.role.name(), clean(what)),
+        },
+        used.threads.to_string(),
+        or_dash(used.samples > 0, duration(used.running_ns)),
+        or_dash(used.samples > 0, duration(used.running_error_ns)),
+        or_dash(used.waits > 0, count(used.waits)),
+        or_dash(used.waits > 0, duration(used.blocked_ns)),
+        or_dash(used.waits > 0, percent(share(used.inferred_ns, used.blocked_ns))),
+    ]
+}
+
+/// Rules that told nothing: the program may not do such things, or its names are others. JSON names them all.
+fn unmatched(view: &View, runtime: &RuntimeUse) -> Option<String> {
+    let roles: Vec<&str> = runtime.unmatched.iter().map(String::as_str).collect();
+    let text = format!("{} of {} rules matched nothing: {}", roles.len(), runtime.rules, roles.join("; "));
+    let line = cut(&clean(&text), view.style.columns() - 4);
+    (!roles.is_empty()).then(|| format!("    {}", view.style.paint(Tint::Faint, &line)))
+}

@@ -1,0 +1,129 @@
+//! OCaml 5 programs under holdup: what their runtime tells of itself, against what the runtime counts itself.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use support::{Scratch, bpf_or_skip, holdup, ocaml, report_json, stderr, stdout};
+
+/// Rings that recordings have left behind.
+fn rings_left(of: u32) -> bool {
+    PathBuf::from(format!("/dev/shm/holdup-events-{of}")).exists()
+}
+
+/// Runs a command under holdup; gives its output and the report.
+fn run(scratch: &Scratch, change: impl Fn(&mut Command), command: &[&str]) -> (String, Value) {
+    let recording = scratch.join("t.holdup");
+    let _ = std::fs::remove_dir_all(&recording);
+    let mut holdup = holdup(scratch);
+    holdup.args(["run", "--quiet", "-o"]).arg(&recording).arg("--").args(command);
+    change(&mut holdup);
+    let child = holdup
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("holdup starts");
+    let pid = child.id();
+    let output = child.wait_with_output().expect("holdup ends");
+    assert!(output.status.success(), "{command:?}: {:?}\n{}", output.status, stderr(&output));
+    assert!(!rings_left(pid), "rings are left behind");
+    (stdout(&output), report_json(scratch, &recording))
+}
+
+/// What `alloc_domains` prints as NAME=NUMBER.
+fn printed(text: &str, name: &str) -> u64 {
+    let word = text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    word.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {name} in {text}"))
+}
+
+#[test]
+fn collections_are_those_that_the_runtime_counts() {
+    let scratch = Scratch::new("ocaml-collections");
+    let Some(program) = ocaml::program(&scratch, "alloc_domains") else { return };
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let program = program.to_str().expect("a path");
+    for domains in ["1", "2", "4"] {
+        let (text, report) = run(&scratch, |_| {}, &[program, domains, "3000000"]);
+        let gc = &report["gc"];
+        if report["loss"]["by_source"].get("runtime-events").is_some() {
+            println!("skipped: the machine was too busy to read the rings in time");
+            continue;
+        }
+        assert_eq!(gc["minor"].as_u64(), Some(printed(&text, "minors")), "{text}");
+        assert_eq!(gc["major"].as_u64(), Some(printed(&text, "majors")), "{text}");
+        let (told, matched) =
+            (gc["events"].as_u64().expect("events"), gc["matched"].as_u64().expect("matched"));
+        assert!(told > 100 && matched * 1000 >= told * 999, "{matched} of {told}");
+        assert_eq!(gc["domains"].as_array().map(Vec::len), domains.parse::<usize>().ok().map(|n| n + 1));
+        assert_eq!(gc["domains"][0]["runtime"].as_str().map(|name| name.starts_with("ocaml 5.")), Some(true));
+    }
+}
+
+#[test]
+fn children_tell_too_and_nothing_is_left_behind() {
+    let scratch = Scratch::new("ocaml-children");
+    let Some(program) = ocaml::program(&scratch, "fk") else { return };
+    let program = program.to_str().expect("a path");
+    let (_, report) = run(&scratch, |_| {}, &["sh", "-c", &format!("{program}; {program}")]);
+    let domains = report["gc"]["domains"].as_array().expect("domains");
+    let mut pids: Vec<u64> = domains.iter().filter_map(|domain| domain["pid"].as_u64()).collect();
+    pids.dedup();
+    // Two programs, each with a forked child.
+    assert_eq!(pids.len(), 4, "{domains:?}");
+}
+
+#[test]
+fn a_missing_directory_of_the_users_does_not_end_the_program() {
+    let scratch = Scratch::new("ocaml-missing");
+    let Some(program) = ocaml::program(&scratch, "alloc_domains") else { return };
+    let program = program.to_str().expect("a path");
+    let missing = scratch.join("missing");
+    let (text, report) = run(
+        &scratch,
+        |holdup| {
+            holdup.env("OCAML_RUNTIME_EVENTS_DIR", &missing).env("OCAMLRUNPARAM", "s=64k,e=1");
+        },
+        &[program, "1", "1000000"],
+    );
+    assert!(printed(&text, "minors") > 10, "{text}");
+    assert!(!report["gc"].is_null());
+}
+
+#[test]
+fn who_has_switched_events_on_keeps_the_file() {
+    let scratch = Scratch::new("ocaml-own");
+    let Some(program) = ocaml::program(&scratch, "alloc_domains") else { return };
+    let program = program.to_str().expect("a path");
+    let own = scratch.join("own");
+    std::fs::create_dir_all(&own).expect("mkdir");
+    let change = |holdup: &mut Command| {
+        holdup.env("OCAML_RUNTIME_EVENTS_START", "1").env("OCAML_RUNTIME_EVENTS_DIR", &own);
+        holdup.env("OCAML_RUNTIME_EVENTS_PRESERVE", "1");
+    };
+    let (_, report) = run(&scratch, change, &[program, "2", "6000000"]);
+    assert_eq!(std::fs::read_dir(&own).expect("own").count(), 1);
+    assert!(!report["gc"].is_null(), "the ring was not found");
+}
+
+#[test]
+fn other_programs_and_those_who_do_not_want_it_see_no_change() {
+    let scratch = Scratch::new("ocaml-never");
+    let (text, report) = run(&scratch, |_| {}, &["env"]);
+    assert!(!text.contains("OCAML_RUNTIME_EVENTS") && report["gc"].is_null(), "{text}");
+    let Some(program) = ocaml::program(&scratch, "alloc_domains") else { return };
+    let recording = scratch.join("never.holdup");
+    let output = holdup(&scratch)
+        .args(["run", "--quiet", "--runtime-events", "never", "-o"])
+        .arg(&recording)
+        .arg("--")
+        .arg(program)
+        .args(["1", "1000"])
+        .output()
+        .expect("holdup starts");
+    assert!(output.status.success());
+    assert!(report_json(&scratch, &recording)["gc"].is_null());
+}
