@@ -78,6 +78,7 @@ export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, class
   const out: Draw[] = [];
   // Columns of one class together: changing the colour costs as much as a rectangle.
   const columns = new Map<number, Draw[]>();
+  const captions: Draw[] = [];
   for (const part of parts) {
     visit(part.rows, part, box, (at, { x, w, ends, starts }) => {
       const mix = part.rows.mix[at];
@@ -88,11 +89,13 @@ export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, class
       const name = classNames[part.rows.class[at] ?? -1] ?? "unknown";
       const gap = ends && w > GAP_FROM_PX ? 1 : 0;
       out.push({ op: "rect", x, y: box.y, w: w - gap, h: box.h, fill: paint(name, w) });
-      const words = starts && w >= CAPTION_MIN_PX ? caption(part.rows, at, w - 12) : null;
-      if (words !== null) out.push({ op: "text", x: x + 6, y: box.y + box.h / 2, text: words, ink: "text", width: w - 12, on: name });
+      // It may go on in the next tile: the words may, too.
+      const room = toX(Math.min(part.rows.end[at] ?? 0, box.view.to), box.view, box.left, box.width) - x - 12;
+      const words = starts && room + 12 >= CAPTION_MIN_PX ? caption(part.rows, at, room) : null;
+      if (words !== null) captions.push({ op: "text", x: x + 6, y: box.y + box.h / 2, text: words, ink: "text", width: room, on: name });
     });
   }
-  return [...[...columns.values()].flat(), ...out];
+  return [...[...columns.values()].flat(), ...out, ...captions];
 }
 
 function paint(name: string, w: number): { class: string; plain?: boolean } {
