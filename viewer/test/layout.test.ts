@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import type { LaneRows, Thread } from "../src/api/types";
 import { composeFlame, foundShare, growTree, layoutFlame } from "../src/layout/flame";
 import { drawCpu, drawSamples, drawSlices, drawSpans, firstEndingAfter, mainOccupant, rowIndexAt } from "../src/layout/lane";
-import { composeLedger } from "../src/layout/ledger";
+import { composeLedger, sharesOf } from "../src/layout/ledger";
 import { FIRST_THREADS, HEAD_H, LANE_H, layoutRows, rowAt, rowsBetween } from "../src/layout/rows";
 import { drawText } from "./draw_text";
 import { HOSTILE, flame, summary, synthetic } from "./synthetic.mjs";
@@ -138,10 +138,16 @@ describe("a flame graph", () => {
   });
 });
 
+it("the ledger keeps the order of reports, wherever a class stands in the list", () => {
+  const { ledger, classes } = summary(synthetic());
+  const turned = classes.map((one, at) => ({ ...one, rank: -at }));
+  expect(sharesOf(ledger, turned).map((one) => one.name)).toEqual(sharesOf(ledger, classes).map((one) => one.name).reverse());
+});
+
 it("the ledger's bar shows every class that has any time", () => {
   const { ledger, classes } = summary(synthetic());
   const small = { ...ledger, classes: ledger.classes.map((ns, at) => (at === 3 ? 1 : ns)) };
-  const drawn = composeLedger(small, classes.map((one) => one.name), { width: 500, height: 18 });
+  const drawn = composeLedger(sharesOf(small, classes), { width: 500, height: 18 });
   expect(drawn.length - 1).toBe(small.classes.filter((ns) => ns > 0).length);
   const last = drawn.at(-1);
   expect(last?.op === "rect" ? last.x + last.w : 0).toBeCloseTo(500);

@@ -27,6 +27,8 @@ const TEXTURE_MIN_PX = 3;
 /** A gap of a pixel tells neighbours of one class apart, where there is room for it. */
 const GAP_FROM_PX = 8;
 const SEAM_PX = 0.6;
+/** Samples are shown as ticks only where they are so far apart on average. */
+const TICK_ROOM_PX = 8;
 /** Shares that are lower than this cannot be seen. */
 const SHARE_MIN_PX = 0.4;
 /** Wider than this, a wait says what it is. */
@@ -48,6 +50,8 @@ interface Span {
   readonly w: number;
   /** It ends here; else it goes on in the next tile, and no gap may be left. */
   readonly ends: boolean;
+  /** Nothing of it was drawn before: it began here, or what was before is out of sight. */
+  readonly starts: boolean;
 }
 
 /** Visits the rows of a part that can be seen, with their pixels. */
@@ -62,20 +66,21 @@ function visit(columns: { start: readonly number[]; end: readonly number[] }, pa
     const end = toX(Math.min(columns.end[at] ?? 0, to), box.view, box.left, box.width);
     const ends = (columns.end[at] ?? 0) <= to;
     // Where a row goes on in the next tile, the two overlap a little: else the edge shows as a thin line.
-    each(at, { x, w: Math.max(end - x + (ends ? 0 : SEAM_PX), 0.5), ends });
+    each(at, { x, w: Math.max(end - x + (ends ? 0 : SEAM_PX), 0.5), ends, starts: start >= from || from === box.view.from });
   }
 }
 
-/** What is written on a slice that is wide enough; null: nothing. */
-export type Caption = (rows: LaneRows, at: number) => string | null;
+/** What is written on a slice that is wide enough, in so many pixels; null: nothing. */
+export type Caption = (rows: LaneRows, at: number, width: number) => string | null;
 
 /** Slices of a thread. Merged rows show the share of each class, from the bottom up in the order of reports. */
 export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, classNames: readonly string[], caption: Caption = () => null): Draw[] {
   const out: Draw[] = [];
   // Columns of one class together: changing the colour costs as much as a rectangle.
   const columns = new Map<number, Draw[]>();
+  const captions: Draw[] = [];
   for (const part of parts) {
-    visit(part.rows, part, box, (at, { x, w, ends }) => {
+    visit(part.rows, part, box, (at, { x, w, ends, starts }) => {
       const mix = part.rows.mix[at];
       if (mix) {
         stackShares(columns, mix, { x, w, y: box.y, h: box.h }, classNames);
@@ -84,11 +89,13 @@ export function drawSlices(parts: readonly Part<LaneRows>[], box: LaneBox, class
       const name = classNames[part.rows.class[at] ?? -1] ?? "unknown";
       const gap = ends && w > GAP_FROM_PX ? 1 : 0;
       out.push({ op: "rect", x, y: box.y, w: w - gap, h: box.h, fill: paint(name, w) });
-      const words = w >= CAPTION_MIN_PX ? caption(part.rows, at) : null;
-      if (words !== null) out.push({ op: "text", x: x + 6, y: box.y + box.h / 2, text: words, ink: "text", width: w - 12, on: name });
+      // It may go on in the next tile: the words may, too.
+      const room = toX(Math.min(part.rows.end[at] ?? 0, box.view.to), box.view, box.left, box.width) - x - 12;
+      const words = starts && room + 12 >= CAPTION_MIN_PX ? caption(part.rows, at, room) : null;
+      if (words !== null) captions.push({ op: "text", x: x + 6, y: box.y + box.h / 2, text: words, ink: "text", width: room, on: name });
     });
   }
-  return [...[...columns.values()].flat(), ...out];
+  return [...[...columns.values()].flat(), ...out, ...captions];
 }
 
 function paint(name: string, w: number): { class: string; plain?: boolean } {
@@ -200,9 +207,12 @@ export function spanAt<T extends SpanRows>(parts: readonly Part<T>[], at: number
   return null;
 }
 
-/** One tick a sample, at the lane's lower edge; those in the kernel are higher. */
+/** One tick a sample, at the lane's lower edge; those in the kernel are higher. None where they would be a carpet. */
 export function drawSamples(parts: readonly Part<SampleRows>[], box: LaneBox): Draw[] {
   const out: Draw[] = [];
+  const { from, to } = box.view;
+  const seen = parts.reduce((sum, part) => sum + part.rows.at.filter((at) => at >= Math.max(part.from, from) && at < Math.min(part.to, to)).length, 0);
+  if (seen * TICK_ROOM_PX > box.width) return out;
   for (const part of parts) {
     let last = -Infinity;
     part.rows.at.forEach((at, index) => {

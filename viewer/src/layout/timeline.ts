@@ -118,7 +118,7 @@ function lanes(out: Draw[], input: TimelineInput): void {
   for (const row of seen) {
     const box = laneBox(input, row);
     if (row.kind === "thread") {
-      out.push(...drawSlices(input.slices(row.id), box, input.classNames, (rows, at) => caption(input, rows, at)));
+      out.push(...drawSlices(input.slices(row.id), box, input.classNames, (rows, at, width) => caption(input, rows, at, width)));
       out.push(...drawSpans(input.spans(row.id), { ...box, y: box.y - (row.h - LANE_H) }));
       out.push(...drawSamples(input.samples(row.id), box));
     } else if (row.kind === "cpu") {
@@ -135,7 +135,7 @@ function lanes(out: Draw[], input: TimelineInput): void {
 }
 
 /** A wait says what it is; a wait for a CPU says who had it. */
-function caption(input: TimelineInput, rows: LaneRows, at: number): string | null {
+function caption(input: TimelineInput, rows: LaneRows, at: number, width: number): string | null {
   const index = rows.class[at] ?? -1;
   const kind = input.classKinds[index];
   const cpu = rows.cpu[at] ?? -1;
@@ -143,7 +143,7 @@ function caption(input: TimelineInput, rows: LaneRows, at: number): string | nul
   const name = input.classNames[index] ?? "unknown";
   if (kind !== "queue" || cpu < 0) return name;
   const occupant = mainOccupant(input.cpus(cpu), rows.start[at] ?? 0, rows.end[at] ?? 0);
-  return occupant < 0 ? name : `CPU ${cpu} ran ${input.threadName(occupant, 200)}`;
+  return occupant < 0 ? name : `${input.threadName(occupant, width - 80)} had CPU ${cpu}`;
 }
 
 function label(out: Draw[], input: TimelineInput, row: Row): void {
@@ -323,6 +323,8 @@ function counters(out: Draw[], input: TimelineInput): void {
     series(out, part, "+run-queue", input.view, box, most, "warn");
   }
   const y = box.y + box.h - (input.cpuCount / most) * box.h;
+  const cpus = `${input.cpuCount} CPU${input.cpuCount === 1 ? "" : "s"}`;
+  out.push({ op: "text", x: input.size.width - 4, y: y < top + 12 ? y + 7 : y - 6, text: cpus, ink: "muted", width: 60, align: "right", small: true });
   out.push({ op: "line", points: [LABEL_W, y, input.size.width, y], ink: "muted", thick: 1, dash: true });
   out.push({ op: "unclip" });
 }

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Ledger } from "../api/types";
 import { Painter } from "../draw/canvas";
-import { composeLedger } from "../layout/ledger";
+import { type Share, composeLedger, sharesOf } from "../layout/ledger";
 import { classLook } from "../model/classes";
 import { duration, percent } from "../model/time";
 import { useAnswer, useSelected, useViewer } from "./hooks";
@@ -20,9 +20,7 @@ export function LedgerBar() {
   const answer = useAnswer(range ? `${range.from}/${range.to}` : null, () => viewer.source.ledger(range ?? viewer.whole, []), 60);
   const ledger: Ledger = range && answer.value ? answer.value : viewer.catalogue.summary.ledger;
   const of = range ? (answer.failure ?? `of the selected ${duration(range.to - range.from)}`) : "of the whole run";
-  const shares = ledger.classes
-    .map((ns, at) => ({ name: viewer.catalogue.className(at), ns }))
-    .filter((one) => one.ns > 0);
+  const shares = sharesOf(ledger, viewer.catalogue.summary.classes);
   const [listed, small] = [shares.filter((one) => one.ns >= ledger.total_ns * LISTED), shares.filter((one) => one.ns < ledger.total_ns * LISTED)];
   return (
     <section class="ledger" aria-label={`where the time went, ${of}`} aria-busy={answer.waiting}>
@@ -42,13 +40,12 @@ export function LedgerBar() {
           {shares.length === 0 && <li>no time of any thread is in it</li>}
         </ul>
       </div>
-      <Bar ledger={ledger} />
+      <Bar shares={shares} />
     </section>
   );
 }
 
-function Bar({ ledger }: { ledger: Ledger }) {
-  const viewer = useViewer();
+function Bar({ shares }: { shares: readonly Share[] }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const theme = useSelected((state) => state.theme);
   const [width, setWidth] = useState(0);
@@ -67,7 +64,7 @@ function Bar({ ledger }: { ledger: Ledger }) {
     canvas.current.height = Math.round(BAR_H * density);
     canvas.current.style.height = `${BAR_H}px`;
     pen.scale(density, density);
-    new Painter(pen, theme, density).paint(composeLedger(ledger, viewer.catalogue.classNames, { width, height: BAR_H }));
-  }, [ledger, theme, width]);
+    new Painter(pen, theme, density).paint(composeLedger(shares, { width, height: BAR_H }));
+  }, [shares.map((one) => `${one.name} ${one.ns}`).join(), theme, width]);
   return <div class="bar"><canvas ref={canvas} aria-hidden="true" /></div>;
 }

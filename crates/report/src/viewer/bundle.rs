@@ -49,6 +49,8 @@ const THREADS_MAX: usize = 1000;
 const THREADS_AROUND: usize = 64;
 /// Occurrences of a finding whose surroundings are.
 const EVIDENCE_MAX: usize = 8;
+/// Tiles of a view of one: the page asks for no deeper level.
+const TILES_AROUND: u64 = 4;
 /// Slices of a thread around such an occurrence that can be asked about.
 const SLICES_AROUND: usize = 40;
 /// Of each thread, the longest waits can be asked about.
@@ -79,6 +81,9 @@ struct Packer<'a> {
     out: GzEncoder<Vec<u8>>,
     room: usize,
     done: BTreeSet<String>,
+    /// Lanes that are told, and whether nothing was merged in them.
+    lanes: BTreeMap<(ThreadId, u32, u64), bool>,
+    cpu_lanes: BTreeMap<(CpuId, u32, u64), bool>,
     threads: Vec<ThreadId>,
     cpus: Vec<CpuId>,
     thinned: Vec<String>,
@@ -96,7 +101,17 @@ impl<'a> Packer<'a> {
         let cpus = viewer.timelines.iter().map(|(cpu, _)| cpu).collect();
         let mut out = GzEncoder::new(Vec::new(), Compression::default());
         write!(out, "{{\"api\":{API_VERSION}")?;
-        Ok(Packer { viewer, out, room, done: BTreeSet::new(), threads, cpus, thinned })
+        Ok(Packer {
+            viewer,
+            out,
+            room,
+            done: BTreeSet::new(),
+            lanes: BTreeMap::new(),
+            cpu_lanes: BTreeMap::new(),
+            threads,
+            cpus,
+            thinned,
+        })
     }
 
     fn has_room(&self) -> bool {
@@ -132,7 +147,12 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
+    /// A lane with its samples and spans; whether it is complete.
     fn lane(&mut self, thread: ThreadId, tile: &Tile) -> std::io::Result<bool> {
+        let place = (thread, tile.level, tile.index);
+        if let Some(complete) = self.lanes.get(&place) {
+            return Ok(*complete);
+        }
         let columns = lanes::columns(self.viewer, thread, tile);
         let key = format!("{}/{}/{}", thread.0, tile.level, tile.index);
         self.put(format!("lanes/{key}"), || to_text(&columns))?;
@@ -144,13 +164,20 @@ impl<'a> Packer<'a> {
         if !spans.is_empty() {
             self.put(format!("spans/{key}"), || to_text(&spans))?;
         }
-        Ok(columns.complete && spans.is_complete())
+        let complete = columns.complete && spans.is_complete();
+        self.lanes.insert(place, complete);
+        Ok(complete)
     }
 
     fn cpu(&mut self, cpu: CpuId, tile: &Tile) -> std::io::Result<bool> {
+        let place = (cpu, tile.level, tile.index);
+        if let Some(complete) = self.cpu_lanes.get(&place) {
+            return Ok(*complete);
+        }
         let columns = lanes::cpu_columns(self.viewer, cpu, tile);
         let key = format!("cpus/{}/{}/{}", cpu.0, tile.level, tile.index);
         self.put(key, || to_text(&columns))?;
+        self.cpu_lanes.insert(place, columns.complete);
         Ok(columns.complete)
     }
 
@@ -184,26 +211,46 @@ impl<'a> Packer<'a> {
     fn around(&mut self, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> std::io::Result<()> {
         let viewer = self.viewer;
         let from = from.max(viewer.trace.start());
+        let (mut threads, mut cpus) = (self.threads.clone(), self.cpus.clone());
+        threads.truncate(THREADS_AROUND);
         for level in 0..=viewer.tiling.level_max() {
             let length = viewer.tiling.base_ns() >> level;
-            let first = viewer.since(from) / length;
-            let last = viewer.since(to) / length;
-            // Two tiles a view is the deepest that the page asks for.
-            if last > first + 4 || !self.has_room() {
+            let (first, last) = (viewer.since(from) / length, viewer.since(to) / length);
+            let is_deeper_than_asked = last > first + TILES_AROUND;
+            if is_deeper_than_asked || !self.has_room() || threads.is_empty() && cpus.is_empty() {
                 break;
             }
-            for tile in (first..=last).filter_map(|index| viewer.tiling.tile(level, index)) {
-                let around: Vec<ThreadId> = self.threads.iter().copied().take(THREADS_AROUND).collect();
-                for thread in around {
-                    self.lane(thread, &tile)?;
+            let tiles: Vec<Tile> =
+                (first..=last).filter_map(|index| viewer.tiling.tile(level, index)).collect();
+            let (lanes, cpu_lanes) = (std::mem::take(&mut threads), std::mem::take(&mut cpus));
+            for thread in lanes {
+                if !self.all(&tiles, |packer, tile| packer.lane(thread, tile))? {
+                    threads.push(thread);
                 }
-                for cpu in self.cpus.clone() {
-                    self.cpu(cpu, &tile)?;
+            }
+            for cpu in cpu_lanes {
+                if !self.all(&tiles, |packer, tile| packer.cpu(cpu, tile))? {
+                    cpus.push(cpu);
                 }
-                self.counters(&tile)?;
+            }
+            for tile in &tiles {
+                self.counters(tile)?;
             }
         }
         self.slices_around(thread, (from, to))
+    }
+
+    /// Adds something of each tile; whether all of it is complete.
+    fn all(
+        &mut self,
+        tiles: &[Tile],
+        mut add: impl FnMut(&mut Self, &Tile) -> std::io::Result<bool>,
+    ) -> std::io::Result<bool> {
+        let mut complete = true;
+        for tile in tiles {
+            complete &= add(self, tile)?;
+        }
+        Ok(complete)
     }
 
     /// The slices that a reader will ask about: what this thread, and who ended its waits, did there.
