@@ -255,6 +255,9 @@ pub struct ViewArgs {
     /// Serve the page from this folder: for work on the page itself
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub page: Option<PathBuf>,
+    /// What runtimes' code is for
+    #[command(flatten)]
+    pub descriptors: DescriptorArgs,
 }
 
 /// `holdup export`
