@@ -82,6 +82,17 @@ pub struct RecordArgs {
     /// Kernel buffer in MiB (a power of two)
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub buffer: u32,
+    /// What runtimes' code is for
+    #[command(flatten)]
+    pub descriptors: DescriptorArgs,
+}
+
+/// Descriptors of the user's own.
+#[derive(Clone, Debug, Default, Args)]
+pub struct DescriptorArgs {
+    /// What the code, threads and locks of a runtime are for, in addition to those that holdup knows (docs/descriptors.md)
+    #[arg(long, value_name = "FILE")]
+    pub descriptor: Vec<PathBuf>,
 }
 
 /// See [`RecordArgs::stacks`].
@@ -221,6 +232,9 @@ pub struct PartArgs {
     /// Every frame as it was recorded, without the built-in folding rules
     #[arg(long)]
     pub no_fold: bool,
+    /// What runtimes' code is for
+    #[command(flatten)]
+    pub descriptors: DescriptorArgs,
 }
 
 /// `holdup view`
@@ -243,6 +257,9 @@ pub struct ViewArgs {
     /// Serve the page from this folder: for work on the page itself
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub page: Option<PathBuf>,
+    /// What runtimes' code is for
+    #[command(flatten)]
+    pub descriptors: DescriptorArgs,
 }
 
 /// `holdup export`
@@ -301,6 +318,9 @@ pub struct ImportArgs {
     /// Import only, print no report
     #[arg(short, long)]
     pub quiet: bool,
+    /// What runtimes' code is for
+    #[command(flatten)]
+    pub descriptors: DescriptorArgs,
 }
 
 /// `holdup list`

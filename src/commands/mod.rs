@@ -3,6 +3,7 @@
 mod annotate;
 mod attach;
 mod catalogue;
+mod descriptors;
 mod doctor;
 mod explain;
 mod export;
