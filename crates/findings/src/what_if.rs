@@ -7,6 +7,7 @@ use crate::analysis::analyse;
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::locks::{self, LockIndex};
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast};
+use crate::derive::roles::Roles;
 use crate::derive::stacks::folding;
 use crate::derive::sweep::Sweep;
 use crate::derive::timelines::Timelines;
@@ -53,8 +54,9 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     if trace.manifest.rung != Rung::Bpf {
         return Err("the recording does not say who woke whom: it cannot be replayed".to_owned());
     }
-    let (timelines, index) = (Timelines::derive(trace), LockIndex::new(trace));
-    let cpus = Sweep::new(trace, &index, &timelines).cpus;
+    let (timelines, roles) = (Timelines::derive(trace), Roles::built_in(trace));
+    let index = LockIndex::new(trace, &roles);
+    let cpus = Sweep::new(trace, &index, &roles, &timelines).cpus;
     let facts = Facts { trace, timelines: &timelines, locks: &index, cpus };
     let mut answer = WhatIf::default();
     let mut changes = Vec::new();
