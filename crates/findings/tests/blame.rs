@@ -8,6 +8,7 @@ use holdup_findings::derive::class::Class;
 use holdup_findings::derive::critical_path::{self, CriticalPath};
 use holdup_findings::derive::holders::{HoldKind, Holders};
 use holdup_findings::derive::locks::LockIndex;
+use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::{Analysis, analyse};
 use holdup_testkit::assemble;
@@ -205,8 +206,9 @@ fn blame_sums_to_waiting() {
 /// Blame for waits for locks, by lock, thread at the end, and what that did; and the same in truth.
 fn blamed_and_true(simulation: Simulation) -> [BTreeMap<(u64, u32, Class), u64>; 2] {
     let trace = assemble(simulation.events, simulation.manifest);
-    let (timelines, locks) = (Timelines::derive(&trace), LockIndex::new(&trace));
-    let holders = Holders::derive(&trace, &locks);
+    let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
+    let locks = LockIndex::new(&trace, &roles);
+    let holders = Holders::derive(&trace, &locks, &roles);
     let all = (Timestamp(0), Timestamp(u64::MAX));
     let facts = Facts { trace: &trace, timelines: &timelines, locks: &locks, holders: &holders };
     let mut blamed = BTreeMap::new();
