@@ -27,7 +27,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::tables::ThreadState;
-use holdup_events::{Duration, ProcessId, ThreadId, Timestamp, WaitReason};
+use holdup_events::{Duration, ProcessId, ThreadId, Timestamp, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
@@ -57,7 +57,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 }
 
 /// What a worker is blocked on, if it is in the middle of its work.
-fn is_slow(scene: &Scene, wait: holdup_events::WaitId) -> bool {
+fn is_slow(scene: &Scene, wait: WaitId) -> bool {
     use Class::{ChildWait, FaultWait, IoWait, KernelWait, NetWait, PipeWait, Sleep};
     let class = Class::of_wait(scene.trace.wait(wait).reason);
     matches!(class, ChildWait | FaultWait | IoWait | KernelWait | NetWait | PipeWait | Sleep)
@@ -68,14 +68,19 @@ fn pools(scene: &Scene) -> BTreeSet<Vec<ThreadId>> {
     let trace = scene.trace;
     let mut places: BTreeMap<(ProcessId, u64), BTreeMap<ThreadId, u64>> = BTreeMap::new();
     for id in trace.target_threads() {
+        let mut by_wait: BTreeMap<WaitId, u64> = BTreeMap::new();
         for slice in trace.slices.of(id).filter(|slice| slice.state == ThreadState::Blocked) {
-            let wait = trace.wait(slice.wait);
-            if wait.reason == WaitReason::Park && wait.object != 0 {
-                let place = places.entry((wait.process, wait.object)).or_default();
-                *place.entry(id).or_default() += slice.duration().0;
+            if trace.wait(slice.wait).reason == WaitReason::Park {
+                *by_wait.entry(slice.wait).or_default() += slice.duration().0;
             }
         }
+        for (wait, ns) in by_wait {
+            let wait = trace.wait(wait);
+            let place = places.entry((wait.process, wait.object)).or_default();
+            *place.entry(id).or_default() += ns;
+        }
     }
+    places.retain(|(_, object), _| *object != 0);
     let busy = |(id, idle_ns): &(&ThreadId, &u64)| {
         let life = trace.threads[id.index()].end.since(trace.threads[id.index()].start).0;
         **idle_ns as f64 <= IDLE_MAX * life as f64

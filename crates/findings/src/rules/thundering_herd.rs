@@ -61,30 +61,19 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let trace = scene.trace;
     let holders = &scene.derived.holders;
+    let vain = |id| holders.of(id).filter(|hold| hold.false_wakeup).count() as u64;
+    if trace.target_threads().map(vain).sum::<u64>() < VAIN_MIN {
+        return Ok(Vec::new());
+    }
     let charge = Charge::of_rows(trace, |thread, take| {
         for hold in holders.of(thread).filter(|hold| hold.false_wakeup) {
             runs_behind(scene, thread, hold.row as usize).for_each(&mut *take);
         }
     });
-    let mut by_wait: BTreeMap<WaitId, Vain> = BTreeMap::new();
-    for id in trace.target_threads() {
-        for hold in holders.of(id) {
-            let vain = by_wait.entry(trace.slices.at(id, hold.row as usize).wait).or_default();
-            vain.waits += 1;
-            if !hold.false_wakeup {
-                continue;
-            }
-            vain.count += 1;
-            *vain.threads.entry(id).or_default() += 1;
-            let rows = runs_behind(scene, id, hold.row as usize).map(|row| trace.slices.at(id, row));
-            vain.run_ns += rows
-                .filter(|slice| slice.state == ThreadState::Running)
-                .map(|slice| slice.duration().0)
-                .sum::<u64>();
-        }
-    }
-    let worst = by_wait.iter().max_by_key(|(wait, vain)| (vain.count, std::cmp::Reverse(**wait)));
+    let by_wait = tally(scene);
+    let worst = by_wait.iter().enumerate().max_by_key(|(wait, vain)| (vain.count, std::cmp::Reverse(*wait)));
     let Some((wait, vain)) = worst else { return Ok(Vec::new()) };
+    let wait = WaitId(wait as u32);
     let high = scene.of_wall_if_run(vain.run_ns as f64);
     if vain.count < VAIN_MIN || (vain.count as f64) < VAIN_SHARE_MIN * vain.waits as f64 || high < GAIN_MIN {
         return Ok(Vec::new());
@@ -95,7 +84,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         subject: format!(
             "{} that wait for one thing ({}), most of all {}",
             count(vain.threads.len() as u64, "thread"),
-            trace.wait(*wait).reason.name(),
+            trace.wait(wait).reason.name(),
             most.map_or("?".to_owned(), |(id, _)| thread(trace, *id)),
         ),
         summary: vec![format!(
@@ -115,6 +104,29 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         ],
     };
     Ok(vec![Charged { finding, charge }])
+}
+
+/// What wakeups in vain cost, by the row of the wait.
+fn tally(scene: &Scene) -> Vec<Vain> {
+    let trace = scene.trace;
+    let mut by_wait: Vec<Vain> = Vec::new();
+    by_wait.resize_with(trace.waits.len(), Vain::default);
+    for id in trace.target_threads() {
+        for hold in scene.derived.holders.of(id) {
+            let wait = trace.slices.at(id, hold.row as usize).wait;
+            let Some(vain) = by_wait.get_mut(wait.index()) else { continue };
+            vain.waits += 1;
+            if !hold.false_wakeup {
+                continue;
+            }
+            vain.count += 1;
+            *vain.threads.entry(id).or_default() += 1;
+            let rows = runs_behind(scene, id, hold.row as usize).map(|row| trace.slices.at(id, row));
+            let runs = rows.filter(|slice| slice.state == ThreadState::Running);
+            vain.run_ns += runs.map(|slice| slice.duration().0).sum::<u64>();
+        }
+    }
+    by_wait
 }
 
 /// The rows of what a thread did between a wait that ended in vain and the next one.
