@@ -201,8 +201,10 @@ impl Sums {
         for (frame, ns) in self.waiting_at {
             *at.entry(trace.frame_name(frame)).or_default() += ns;
         }
+        let waiting_at = most(at, WAITING_AT_MAX);
+        let place = waiting_at.first().map(|(place, _)| place.as_str());
         LockUse {
-            name: name(trace, process, object, reason),
+            name: name(trace, (process, object, reason), place),
             rule: None,
             process,
             object,
@@ -214,7 +216,7 @@ impl Sums {
             max_ns: self.lengths.last().copied().unwrap_or(0),
             waiters: self.waiters,
             releasers: most(self.releasers, RELEASERS_MAX),
-            waiting_at: most(at, WAITING_AT_MAX),
+            waiting_at,
             ..LockUse::default()
         }
     }
@@ -239,14 +241,20 @@ fn symbol_of(trace: &Trace, process: ProcessId, object: u64) -> Option<&str> {
     Some(trace.waits.iter().find(is_it)?.symbol.as_str())
 }
 
-fn name(trace: &Trace, process: ProcessId, object: u64, reason: WaitReason) -> String {
+/// An address alone says nothing to a reader: without a symbol, where most waited for the lock tells which one it is.
+fn name(
+    trace: &Trace,
+    (process, object, reason): (ProcessId, u64, WaitReason),
+    place: Option<&str>,
+) -> String {
     let whose = trace.process_name(process);
     match reason {
         WaitReason::FileLock => format!("file lock of inode {object} in {whose}"),
         WaitReason::MmapLock => format!("mmap_lock of {whose}"),
-        _ => match symbol_of(trace, process, object) {
-            Some(symbol) => format!("{symbol} in {whose}"),
-            None => format!("futex 0x{object:x} in {whose}"),
+        _ => match (symbol_of(trace, process, object), place) {
+            (Some(symbol), _) => format!("{symbol} in {whose}"),
+            (None, Some(place)) => format!("lock in {place}, futex 0x{object:x} in {whose}"),
+            (None, None) => format!("futex 0x{object:x} in {whose}"),
         },
     }
 }

@@ -95,7 +95,7 @@ impl Gathered {
                 continue;
             }
             let length = end.since(start).0;
-            let lock = facts.locks.of(slice.wait);
+            let lock = facts.locks.of(slice.wait).filter(|_| hold.kind == HoldKind::Lock);
             let waits =
                 self.subjects.entry(lock.map_or(Subject::Kind(hold.kind), Subject::Lock)).or_default();
             waits.count += u64::from(!hold.false_wakeup);
@@ -215,6 +215,7 @@ impl Flow<'_> {
                 Activity::Throttled => self.charge(EndClass::Throttled, Some(thread), ns),
                 Activity::Waits(hold) => {
                     let lock = piece.slice.and_then(|slice| facts.locks.of(slice.wait));
+                    let lock = lock.filter(|_| hold.kind == HoldKind::Lock);
                     match node(&hold, lock) {
                         Some(node) => next.push(Stretch {
                             node,
