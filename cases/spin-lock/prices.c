@@ -1,14 +1,13 @@
 /*
- * An order book that several threads read prices from and write trades to.
+ * An order book that several threads write trades to, each with the average over the paper's last trades.
  *
- * Slow: a spin lock guards the whole book, and a trade holds it while the averages over the last trades are made.
- * With more threads than CPUs, a holder that loses its CPU lets all others spin for a whole time slice.
- * Fixed (-DFIXED): averages are made from a thread's own trades, outside; the lock is held for a copy.
+ * Slow: one spin lock guards the whole book, and is held while the average is made. With more threads than CPUs a
+ * holder that loses its CPU lets all others spin for a whole time slice.
+ * Fixed (-DFIXED): each paper has a mutex of its own. Who finds one taken sleeps.
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { PAPERS = 64, LAST = 256, THREADS_MAX = 64 };
 
@@ -16,10 +15,15 @@ struct paper {
 	double last[LAST];
 	long trades;
 	double average, deviation;
+#ifdef FIXED
+	pthread_mutex_t lock;
+#endif
 };
 
 static struct paper book[PAPERS];
+#ifndef FIXED
 static pthread_spinlock_t book_lock;
+#endif
 
 struct trader {
 	pthread_t thread;
@@ -48,28 +52,36 @@ static void average(const double *last, long trades, double *mean, double *devia
 	*deviation = count ? squares / count - *mean * *mean : 0;
 }
 
+static void lock(struct paper *paper)
+{
+#ifdef FIXED
+	pthread_mutex_lock(&paper->lock);
+#else
+	(void)paper;
+	pthread_spin_lock(&book_lock);
+#endif
+}
+
+static void unlock(struct paper *paper)
+{
+#ifdef FIXED
+	pthread_mutex_unlock(&paper->lock);
+#else
+	(void)paper;
+	pthread_spin_unlock(&book_lock);
+#endif
+}
+
 static void trade(struct trader *trader)
 {
 	struct paper *paper = &book[next_random(&trader->random) % PAPERS];
 	double price = 100 + (double)(next_random(&trader->random) % 1000) / 100;
-#ifdef FIXED
-	double last[LAST], mean, deviation;
-	long trades;
 
-	pthread_spin_lock(&book_lock);
-	paper->last[paper->trades++ % LAST] = price;
-	trades = paper->trades;
-	memcpy(last, paper->last, sizeof(last));
-	pthread_spin_unlock(&book_lock);
-	average(last, trades, &mean, &deviation);
-	trader->seen += mean + deviation;
-#else
-	pthread_spin_lock(&book_lock);
+	lock(paper);
 	paper->last[paper->trades++ % LAST] = price;
 	average(paper->last, paper->trades, &paper->average, &paper->deviation);
 	trader->seen += paper->average + paper->deviation;
-	pthread_spin_unlock(&book_lock);
-#endif
+	unlock(paper);
 }
 
 static void *run(void *argument)
@@ -89,7 +101,12 @@ int main(int argc, char **argv)
 
 	if (threads < 1 || threads > THREADS_MAX)
 		return 2;
+#ifdef FIXED
+	for (int i = 0; i < PAPERS; i++)
+		pthread_mutex_init(&book[i].lock, NULL);
+#else
 	pthread_spin_init(&book_lock, PTHREAD_PROCESS_PRIVATE);
+#endif
 	for (int i = 0; i < threads; i++) {
 		traders[i].trades = trades / threads;
 		traders[i].random = i;

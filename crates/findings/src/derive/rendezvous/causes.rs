@@ -110,6 +110,23 @@ pub(super) struct Look<'a> {
     pub timelines: &'a Timelines,
 }
 
+impl Look<'_> {
+    /// The part of a thread's running time between two moments in which it did not spin, by its samples there.
+    pub fn worked_ns(&self, thread: ThreadId, (from, to): (Timestamp, Timestamp), running_ns: u64) -> u64 {
+        let samples = samples_of(self.trace, thread);
+        let first = samples.partition_point(|sample| sample.at < from);
+        let (mut all, mut spins) = (0u64, 0u64);
+        for sample in samples.get(first..).unwrap_or_default().iter().take_while(|sample| sample.at < to) {
+            all += 1;
+            spins += u64::from(self.classes.of(sample) == Class::Spin);
+        }
+        match all {
+            0 => running_ns,
+            all => (u128::from(running_ns) * u128::from(all - spins) / u128::from(all)) as u64,
+        }
+    }
+}
+
 /// A thread's slices between two moments, cut to them.
 fn slices_between(
     trace: &Trace,

@@ -37,7 +37,7 @@ pub struct SiteUse {
     pub causes: Causes,
     /// Where the program was while the last ran and others waited: function, samples; the most first.
     pub late_at: Vec<(String, u64)>,
-    /// Each member's running time for these meetings (ns), the most first.
+    /// Each member's running time for these meetings, spinning left out as samples tell (ns); the most first.
     pub work: Vec<(ThreadId, u64)>,
     /// Running time of whoever came last, and of a member on average, for all meetings in which both can be told (ns).
     pub last_work_ns: u64,
@@ -127,7 +127,7 @@ impl Sums {
             self.used.causes.add(&look, last, (meeting.asked, release));
             self.add_straggle(look, (meeting, last), members);
         }
-        self.add_work(ran, meeting, members);
+        self.add_work((look, ran), meeting, members);
     }
 
     /// When the last but one came.
@@ -141,11 +141,13 @@ impl Sums {
         self.used.straggle.high_ns += held_up(meeting.since).min(late);
     }
 
-    fn add_work(&mut self, ran: &mut Ran, meeting: &Meeting, members: &[Arrival]) {
+    fn add_work(&mut self, (look, ran): (Look, &mut Ran), meeting: &Meeting, members: &[Arrival]) {
         let mut works = Vec::with_capacity(members.len());
         for arrival in members {
             let since = meeting.since.min(arrival.at);
-            let (running, blocked) = ran.between(arrival.thread, (since, arrival.at));
+            let range = (since, arrival.at);
+            let (running, blocked) = ran.between(arrival.thread, range);
+            let running = look.worked_ns(arrival.thread, range, running);
             *self.work.entry(arrival.thread).or_default() += running;
             works.push((arrival, running, blocked));
         }
