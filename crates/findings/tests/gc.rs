@@ -40,6 +40,11 @@ struct Picture {
     spans: Vec<(ThreadId, u64, u64, &'static str)>,
 }
 
+/// 2 MiB allocated since the collection before.
+fn allocated(thread: ThreadId, at: Timestamp) -> CounterRow {
+    CounterRow { thread, at, lane: thread.0, name: name("minor_allocated"), value: 2 << 20 }
+}
+
 fn trace(picture: &Picture) -> Trace {
     let end = Timestamp(ROUNDS * ROUND);
     let at = |round: u64, us: u64| Timestamp(round * ROUND + us * 1000);
@@ -53,16 +58,7 @@ fn trace(picture: &Picture) -> Trace {
             let (start, end, name) = (at(round, *start), at(round, *end), name(text));
             spans.push(SpanRow { thread: *thread, start, end, lane: thread.0, name });
         }
-        for thread in [A, B] {
-            let row = CounterRow {
-                thread,
-                at: at(round, 999),
-                lane: thread.0,
-                name: name("minor_allocated"),
-                value: 2 << 20,
-            };
-            counters.push(row);
-        }
+        counters.extend([A, B].map(|thread| allocated(thread, at(round, 999))));
     }
     counters.sort_by_key(|row| (row.thread, row.at));
     let thread = |tid: u32, process: u32, target: bool| Thread {
@@ -79,14 +75,7 @@ fn trace(picture: &Picture) -> Trace {
         target,
         ..Process::default()
     };
-    let lane = |number: u32| Lane {
-        runtime: "ocaml 5.3.0".to_owned(),
-        number,
-        end,
-        events: 1000,
-        matched: 1000,
-        ..Lane::default()
-    };
+    let lane = |number: u32| Lane { number, end, events: 1000, matched: 1000, ..Lane::default() };
     let mark = |thread: ThreadId| MarkRow {
         thread,
         lane: thread.0,

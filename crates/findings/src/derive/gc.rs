@@ -356,15 +356,16 @@ fn collections(trace: &Trace) -> (u64, u64) {
     for span in trace.spans.rows() {
         match trace.told_name(span.name).text.as_str() {
             "stw_leader" => leads_until = Some((span.thread, span.end)),
-            name @ ("minor" | "major_gc_cycle_domains") => {
-                if leads_until.is_some_and(|(thread, end)| thread == span.thread && span.start < end) {
-                    *(if name == "minor" { &mut minor } else { &mut major }) += 1;
-                }
-            }
+            "minor" if is_led(leads_until, span) => minor += 1,
+            "major_gc_cycle_domains" if is_led(leads_until, span) => major += 1,
             _ => {}
         }
     }
     (minor, major)
+}
+
+fn is_led(leads_until: Option<(ThreadId, Timestamp)>, span: &SpanRow) -> bool {
+    leads_until.is_some_and(|(thread, end)| thread == span.thread && span.start < end)
 }
 
 /// Which phase took most of a pause, and how much of it the thread ran.

@@ -107,6 +107,14 @@ fn tell() -> impl Strategy<Value = Event> {
     })
 }
 
+fn loss() -> impl Strategy<Value = Event> {
+    (time(), time(), any::<u16>(), any::<u64>(), "[a-z-]{0,9}", "[a-z-]{0,9}").prop_map(
+        |(start, end, cpu, events, source, reason)| {
+            Event::Loss(Loss { source, reason, cpu: CpuId(cpu), start, end, events })
+        },
+    )
+}
+
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         switch(),
@@ -167,16 +175,7 @@ fn event() -> impl Strategy<Value = Event> {
             })),
         syscall_count(),
         tell(),
-        (time(), time(), any::<u16>(), any::<u64>(), "[a-z-]{0,9}", "[a-z-]{0,9}").prop_map(
-            |(start, end, cpu, events, source, reason)| Event::Loss(Loss {
-                source,
-                reason,
-                cpu: CpuId(cpu),
-                start,
-                end,
-                events
-            })
-        ),
+        loss(),
     ]
 }
 
