@@ -29,6 +29,10 @@ enum unwind_kind {
 	UNWIND_SIGNAL = 5, /* the kernel's signal frame is at sp */
 	UNWIND_STOP = 6,   /* nobody called this: the thread's root */
 	UNWIND_BAD = 7,    /* a rule that rows cannot say */
+	/* Code that went on on another stack (OCaml 5: C on the system's, OCaml on its fibers'), with where the caller's
+	 * is in a word of this one. The lower byte of cfa is at, the upper one behind, both signed and times 8. */
+	UNWIND_SWITCHED = 8,       /* CFA = *(sp + at) + behind */
+	UNWIND_SWITCHED_TWICE = 9, /* CFA = **(sp + at) + behind */
 };
 
 /* Packed: pc relative to the table's base in bits 0..31, cfa / 8 in 32..47 (signed), the caller's bp at
@@ -258,13 +262,13 @@ UNWIND_FUNCTION int unwind_word(struct unwind_memory *memory, wire_u64 address, 
 
 /* By a row whose CFA is known. */
 UNWIND_FUNCTION int unwind_to_caller(struct unwind_state *state, struct unwind_scratch *scratch, wire_u64 cfa,
-				     wire_u64 bp_at)
+				     wire_u64 bp_at, int switched)
 {
 	wire_u64 caller = 0, bp = 0;
 
 	if (!state || !scratch)
 		return WIRE_END_UNREADABLE;
-	if (cfa <= state->sp && state->depth)
+	if (!switched && cfa <= state->sp && state->depth)
 		return WIRE_END_LOOP; /* the stack grows down: callers are above */
 	/* The caller's bp is mostly below the return address: in this order one read gets both. */
 	if (bp_at) {
@@ -333,6 +337,22 @@ UNWIND_FUNCTION int unwind_recall(struct unwind_state *state, const struct unwin
 	return end;
 }
 
+/* The CFA on the stack that the code was called on. */
+UNWIND_FUNCTION int unwind_switched(const struct unwind_state *state, struct unwind_scratch *scratch, unwind_row row,
+				    wire_u64 *cfa)
+{
+	wire_u64 word = 0;
+
+	if (!state || !scratch || !cfa)
+		return -1;
+	if (unwind_word(&scratch->memory, state->sp + (wire_s8)(row >> 32) * 8, &word))
+		return -1;
+	if (row >> 56 == UNWIND_SWITCHED_TWICE && unwind_word(&scratch->memory, word, &word))
+		return -1;
+	*cfa = word + (wire_s8)(row >> 40) * 8;
+	return 0;
+}
+
 /* From a frame to its caller: 0, or why there is none (enum wire_end). */
 UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_process *process,
 				struct unwind_scratch *scratch)
@@ -340,7 +360,7 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 	wire_u64 cfa = 0, bp_at = 0;
 	wire_s32 cfa_offset, bp_offset;
 	unwind_row row = 0;
-	int end;
+	int end, switched = 0;
 
 	if (!state || !process || !scratch)
 		return WIRE_END_UNREADABLE;
@@ -364,6 +384,12 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 		if (unwind_word(&scratch->memory, state->bp + cfa_offset, &cfa))
 			return WIRE_END_UNREADABLE;
 		break;
+	case UNWIND_SWITCHED:
+	case UNWIND_SWITCHED_TWICE:
+		switched = 1;
+		if (unwind_switched(state, scratch, row, &cfa))
+			return WIRE_END_UNREADABLE;
+		break;
 	case UNWIND_SIGNAL:
 		return unwind_signal_frame(state);
 	case UNWIND_STOP:
@@ -375,7 +401,7 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 	}
 	if (bp_offset)
 		bp_at = cfa + bp_offset;
-	return unwind_to_caller(state, scratch, cfa, bp_at);
+	return unwind_to_caller(state, scratch, cfa, bp_at, switched);
 }
 
 #endif

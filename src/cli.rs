@@ -39,6 +39,8 @@ pub enum Command {
     List(ListArgs),
     /// Make one file of a recording, to send or to keep
     Pack(PackArgs),
+    /// Say how long a recorded run would take with something changed
+    Whatif(WhatifArgs),
     /// Say what a finding means, how it decides, and what it cannot see
     Explain(ExplainArgs),
     /// Say what works on this machine, what does not, why, and what mends it
@@ -80,6 +82,17 @@ pub struct RecordArgs {
     /// Kernel buffer in MiB (a power of two)
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub buffer: u32,
+    /// What runtimes' code is for
+    #[command(flatten)]
+    pub descriptors: DescriptorArgs,
+}
+
+/// Descriptors of the user's own.
+#[derive(Clone, Debug, Default, Args)]
+pub struct DescriptorArgs {
+    /// What the code, threads and locks of a runtime are for, in addition to those that holdup knows (docs/descriptors.md)
+    #[arg(long, value_name = "FILE")]
+    pub descriptor: Vec<PathBuf>,
 }
 
 /// See [`RecordArgs::stacks`].
@@ -219,6 +232,9 @@ pub struct PartArgs {
     /// Every frame as it was recorded, without the built-in folding rules
     #[arg(long)]
     pub no_fold: bool,
+    /// What runtimes' code is for
+    #[command(flatten)]
+    pub descriptors: DescriptorArgs,
 }
 
 /// `holdup view`
@@ -241,6 +257,9 @@ pub struct ViewArgs {
     /// Serve the page from this folder: for work on the page itself
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub page: Option<PathBuf>,
+    /// What runtimes' code is for
+    #[command(flatten)]
+    pub descriptors: DescriptorArgs,
 }
 
 /// `holdup export`
@@ -299,6 +318,9 @@ pub struct ImportArgs {
     /// Import only, print no report
     #[arg(short, long)]
     pub quiet: bool,
+    /// What runtimes' code is for
+    #[command(flatten)]
+    pub descriptors: DescriptorArgs,
 }
 
 /// `holdup list`
@@ -317,6 +339,29 @@ pub struct PackArgs {
     /// Where to [default: NAME.holdup.pack in this directory]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// `holdup whatif`
+#[derive(Debug, Args)]
+pub struct WhatifArgs {
+    /// The recording [default: the newest]
+    pub recording: Option<PathBuf>,
+    /// Without waits for a lock (lock:NAME), a finding of the report (rule:N), other programs (others), or a
+    /// class of the ledger
+    #[arg(long, value_name = "SUBJECT")]
+    pub without: Vec<String>,
+    /// With a function, and what it calls, so many times as fast (`*` stands for anything)
+    #[arg(long, value_name = "FN=TIMESx", value_parser = parse_faster)]
+    pub faster: Vec<(String, f64)>,
+    /// On so many CPUs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub cpus: Option<u32>,
+    /// With no CPU taken from a running thread
+    #[arg(long)]
+    pub no_preempt: bool,
+    /// As JSON (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `holdup explain`
@@ -350,6 +395,16 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
         _ => Err("a percentage is wanted, such as 2%".to_owned()),
+    }
+}
+
+/// `fn=2x`, `fn=1.5`.
+fn parse_faster(text: &str) -> Result<(String, f64), String> {
+    let (function, times) =
+        text.rsplit_once('=').ok_or("a function and how many times is wanted: parse=2x")?;
+    match times.trim().trim_end_matches('x').parse::<f64>() {
+        Ok(times) if times.is_finite() && times > 0.0 => Ok((function.to_owned(), times)),
+        _ => Err(format!("'{times}' is no number of times; write 2x")),
     }
 }
 

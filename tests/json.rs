@@ -166,6 +166,9 @@ fn every_command_prints_what_is_documented() {
     test("import", &[perf], &|run| {
         run.arg("-o").arg(scratch.join("imported.holdup"));
     });
+    test("whatif", &["--without", "run-queue", "--cpus", "8"], &|run| {
+        run.arg(&recording);
+    });
     test("list", &[], &|_| ());
     test("doctor", &[], &|_| ());
     test("explain", &[], &|_| ());

@@ -24,6 +24,7 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
             (Subject::Attach(pid), command_of(pid))
         }
     };
+    super::descriptors::read(&args.record.descriptors)?;
     // Asked while it is there.
     let hidden = args.pid.and_then(lower::hidden);
     let recorded = record::record(subject, command, args.length, &args.record)?;

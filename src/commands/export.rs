@@ -46,7 +46,7 @@ pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
         },
         against: against.as_ref(),
     };
-    let analysis = holdup_findings::analyse(&trace);
+    let analysis = holdup_findings::analyse_with(&trace, &options.selection.descriptors);
     let stdout = std::io::stdout();
     if args.output.is_none() && !stdout.is_terminal() {
         let mut out = BufWriter::new(stdout.lock());

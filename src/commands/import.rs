@@ -29,9 +29,11 @@ pub fn execute(args: &ImportArgs) -> Result<ExitCode> {
             continue;
         }
         let trace = recording::open(&path)?;
-        let analysis = holdup_findings::analyse(&trace);
+        let descriptors = super::descriptors::read(&args.descriptors)?;
+        let analysis = holdup_findings::analyse_with(&trace, &descriptors);
         if args.json {
-            super::print_json(&holdup_report::to_json(&trace, &analysis))?;
+            let ask = super::descriptors::stack_ask(descriptors);
+            super::print_json(&holdup_report::to_json_with(&trace, &analysis, &ask))?;
         } else {
             let style = super::style(&std::io::stdout());
             super::print(&holdup_report::render(&trace, &analysis, &[], &style)?)?;

@@ -3,6 +3,7 @@
 mod annotate;
 mod attach;
 mod catalogue;
+mod descriptors;
 mod doctor;
 mod explain;
 mod export;
@@ -14,6 +15,7 @@ mod run;
 mod socket;
 mod stacks;
 mod view;
+mod whatif;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -34,6 +36,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Import(args) => import::execute(&args),
         Command::List(args) => catalogue::list(&args),
         Command::Pack(args) => pack::execute(&args),
+        Command::Whatif(args) => whatif::execute(&args),
         Command::Explain(args) => explain::execute(&args),
         Command::Doctor(args) => doctor::execute(&args),
         Command::Completions(args) => catalogue::completions(args.shell),

@@ -20,7 +20,7 @@ pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
     }
     let (_, trace) = locate::open(recording.as_deref())?;
     let stacks = super::stacks::ask(&trace, &args.stacks)?;
-    let analysis = holdup_findings::analyse(&trace);
+    let analysis = holdup_findings::analyse_with(&trace, &stacks.selection.descriptors);
     if args.json {
         return super::print_json(&holdup_report::to_json_with(&trace, &analysis, &stacks));
     }

@@ -14,6 +14,8 @@ use crate::record::{self, Recorded, Subject, runtime_events};
 /// Runs, records, reports, and ends as the program ended.
 pub fn execute(args: RunArgs) -> Result<ExitCode> {
     let command: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    // Before the program runs: a file that cannot be read must not cost the user a run.
+    super::descriptors::read(&args.record.descriptors)?;
     let rings = runtime_events::prepare(&args.command, args.runtime_events);
     let changes = rings.as_ref().map(|rings| rings.environment(|name| std::env::var_os(name)));
     let held = launch::hold_with(&args.command, &changes.unwrap_or_default())?;
@@ -41,10 +43,12 @@ pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
         Some(unfinished) => locate::from_journal(path, unfinished)?,
         None => recording::open(path)?,
     };
-    let analysis = holdup_findings::analyse(&trace);
+    let descriptors = super::descriptors::read(&options.descriptors)?;
+    let analysis = holdup_findings::analyse_with(&trace, &descriptors);
     let stderr = std::io::stderr();
     let text = if options.json {
-        format!("{:#}\n", holdup_report::to_json(&trace, &analysis))
+        let ask = super::descriptors::stack_ask(descriptors);
+        format!("{:#}\n", holdup_report::to_json_with(&trace, &analysis, &ask))
     } else {
         let style = match &options.report {
             Some(_) => holdup_report::Style { colour: false, width: 80, unicode: true },

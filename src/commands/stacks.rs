@@ -47,6 +47,7 @@ pub fn selection(trace: &Trace, args: &PartArgs, to: Option<std::time::Duration>
         Some(names) => parse_classes(names).map_err(anyhow::Error::msg)?,
         None => Selection::all(),
     };
+    selection.descriptors = super::descriptors::read(&args.descriptors)?;
     let at = |time: std::time::Duration| {
         trace.start() + Duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     };

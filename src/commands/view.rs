@@ -27,7 +27,8 @@ pub fn execute(args: &ViewArgs) -> Result<ExitCode> {
     if std::io::stderr().is_terminal() {
         eprintln!("holdup: reading {}", path.display());
     }
-    let analysis = holdup_findings::analyse(&trace);
+    let descriptors = super::descriptors::read(&args.descriptors)?;
+    let analysis = holdup_findings::analyse_with(&trace, &descriptors);
     let viewer = Viewer::new(trace, analysis);
     if let Some(file) = &args.html {
         return write_page(&viewer, &assets, file, u64::from(args.size) << 20);

@@ -2,9 +2,11 @@
 
 use holdup_events::Trace;
 
+use crate::charge::Charge;
 use crate::derive::{
     blame, bottle, cpus, critical_path, gc, holders, ledger, lock_holding, locks, occupancy, on_cpu,
-    parallel, parallelism, rendezvous, roles, runtimes, spin, sweep, syscall_rates, syscalls, timelines,
+    parallel, parallelism, rendezvous, replay, roles, runtimes, spin, sweep, syscall_rates, syscalls,
+    timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -61,6 +63,8 @@ pub struct Analysis {
     pub findings: Vec<Finding>,
     /// Findings that speak of the same lost time as one of `findings`, and became its evidence.
     pub symptoms: Vec<Symptom>,
+    /// The slices that each finding charges, in the order of `findings`.
+    pub charges: Vec<Charge>,
     /// Rules that could not be judged, with the reason.
     pub skipped: Vec<(&'static str, String)>,
 }
@@ -84,11 +88,12 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         let sweep = sweep::Sweep::new(trace, index, &roles, &timelines);
         (critical_path::derive(trace, &roles, &holders), bottle::derive(&sweep))
     };
-    let (blame, (critical_path, bottles)) = parallel::both(|| blame::derive(facts), length);
+    let meetings = || rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
+    let blamed = || parallel::both(|| blame::derive(facts), length);
+    let ((blame, (critical_path, bottles)), rendezvous) = parallel::both(blamed, meetings);
     let mut lock_uses = locks::derive_with(trace, &roles);
     locks::add_holders(&mut lock_uses, trace, index, &blame);
     let lock_holding = lock_holding::derive_worst(trace, (index, &holders), &lock_uses);
-    let rendezvous = rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
     let derived = Derived {
         gc: gc::derive(trace, &roles),
         lock_holding,
@@ -109,6 +114,12 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         occupancy,
         holders,
     };
-    let rules::Judgement { findings, symptoms, skipped } = rules::judge(trace, &derived, &timelines);
-    Analysis { derived, findings, symptoms, skipped }
+    let facts = replay::Facts {
+        trace,
+        timelines: &timelines,
+        locks: &derived.occupancy.locks,
+        cpus: derived.occupancy.cpus,
+    };
+    let rules::Judgement { findings, charges, symptoms, skipped } = rules::judge(facts, &derived);
+    Analysis { derived, findings, symptoms, charges, skipped }
 }

@@ -7,8 +7,10 @@ pub mod derive;
 pub mod descriptors;
 pub mod finding;
 pub mod merging;
+pub mod removal;
 pub mod rules;
 pub mod scene;
+pub mod what_if;
 pub mod wording;
 
 pub use analysis::{Analysis, analyse, analyse_with};

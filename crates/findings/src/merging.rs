@@ -87,8 +87,19 @@ const RELATIONS: &[(&str, &str)] = &[
 /// A symptom's lost time must be the root's by this share; the rest would not be explained.
 const SHARED_MIN: f64 = 0.6;
 
+/// Findings, each of which is a cause of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Merged {
+    /// Those that are kept.
+    pub findings: Vec<Finding>,
+    /// The slices that each of them charges.
+    pub charges: Vec<Charge>,
+    /// Those that became evidence.
+    pub symptoms: Vec<Symptom>,
+}
+
 /// Merges ranked findings. The ranks of those that are kept do not change.
-pub fn merge(trace: &Trace, found: Vec<Charged>) -> (Vec<Finding>, Vec<Symptom>) {
+pub fn merge(trace: &Trace, found: Vec<Charged>) -> Merged {
     let mut roots: Vec<Option<(usize, f64)>> = vec![None; found.len()];
     for index in 0..found.len() {
         // Two that share everything are not each other's symptoms: the one that ranks first is kept.
@@ -104,7 +115,8 @@ pub fn merge(trace: &Trace, found: Vec<Charged>) -> (Vec<Finding>, Vec<Symptom>)
         show(&mut findings[root], &charged.finding, shared);
         symptoms.push(Symptom { root, shared, finding: charged.finding.clone() });
     }
-    (findings, symptoms)
+    let charges = kept.iter().map(|index| found[*index].charge.clone()).collect();
+    Merged { findings, charges, symptoms }
 }
 
 /// The end of the chain of roots; chains have no circles.

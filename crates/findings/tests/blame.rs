@@ -1,16 +1,19 @@
 //! Blame and critical path: on pictures that people can check by eye, and as properties of random programs.
 
+use std::collections::BTreeMap;
+
 use holdup_events::{Timestamp, Trace};
-use holdup_findings::derive::blame::{Blame, End, EndClass, Facts, within};
+use holdup_findings::derive::blame::{Blame, End, EndClass, Facts, Subject, within};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::critical_path::{self, CriticalPath};
-use holdup_findings::derive::holders::HoldKind;
+use holdup_findings::derive::holders::{HoldKind, Holders};
+use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::{Analysis, analyse};
 use holdup_testkit::assemble;
 use holdup_testkit::check::trace_of_lanes;
 use holdup_testkit::random::Random;
-use holdup_testkit::sim::simulate;
+use holdup_testkit::sim::{Simulation, endless, run, simulate, whole};
 
 const TICK_NS: u64 = 1_000_000;
 
@@ -190,7 +193,7 @@ fn random_trace(seed: u64) -> Trace {
 
 #[test]
 fn blame_sums_to_waiting() {
-    for seed in 0..300 {
+    for seed in 0..100 {
         let trace = random_trace(seed);
         let analysis = analyse(&trace);
         assert_conserved(&trace, &analysis.derived.blame);
@@ -199,9 +202,69 @@ fn blame_sums_to_waiting() {
     }
 }
 
+/// Blame for waits for locks, by lock, thread at the end, and what that did; and the same in truth.
+fn blamed_and_true(simulation: Simulation) -> [BTreeMap<(u64, u32, Class), u64>; 2] {
+    let trace = assemble(simulation.events, simulation.manifest);
+    let (timelines, locks) = (Timelines::derive(&trace), LockIndex::new(&trace));
+    let holders = Holders::derive(&trace, &locks);
+    let all = (Timestamp(0), Timestamp(u64::MAX));
+    let facts = Facts { trace: &trace, timelines: &timelines, locks: &locks, holders: &holders };
+    let mut blamed = BTreeMap::new();
+    for subject in &within(facts, all.0, all.1).subjects {
+        let Subject::Lock(number) = subject.subject else { continue };
+        for (end, ns) in &subject.ends {
+            let class = match end.class {
+                EndClass::Running => Class::Useful,
+                EndClass::RunQueue => Class::RunQueue,
+                _ => Class::Unknown,
+            };
+            let tid = end.thread.map_or(0, |id| trace.threads[id.index()].tid);
+            *blamed.entry((locks.locks[number as usize].1, tid, class)).or_insert(0) += ns;
+        }
+    }
+    [blamed, simulation.truth.lock_blame_ns]
+}
+
+/// What is charged to others than in truth (ns), and all that is charged in truth.
+fn misplaced([blamed, truth]: &[BTreeMap<(u64, u32, Class), u64>; 2]) -> (u64, u64) {
+    let missing = truth.iter().map(|(key, ns)| ns.saturating_sub(blamed.get(key).copied().unwrap_or(0)));
+    (missing.sum(), truth.values().sum())
+}
+
+#[test]
+fn blame_for_locks_equals_the_truth() {
+    let (mut wrong, mut all, mut wrong_of_barging, mut all_of_barging) = (0, 0, 0, 0);
+    for seed in 0..seeds() {
+        for program in [endless(seed), whole(seed)] {
+            let barging = program.barging;
+            let (misplaced, total) = misplaced(&blamed_and_true(run(&program)));
+            if barging {
+                (wrong_of_barging, all_of_barging) = (wrong_of_barging + misplaced, all_of_barging + total);
+            } else {
+                assert!(misplaced * 100 <= total, "seed {seed}: {misplaced} of {total}");
+                (wrong, all) = (wrong + misplaced, all + total);
+            }
+        }
+    }
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    // Where a lock is no longer free by the time its heir comes, nothing tells when the other one took it.
+    println!(
+        "misplaced {:.4}, where one may barge {:.4}",
+        share(wrong, all),
+        share(wrong_of_barging, all_of_barging)
+    );
+    assert!(share(wrong, all) <= 0.001 && share(wrong_of_barging, all_of_barging) <= 0.08);
+}
+
+/// How many random programs; `HOLDUP_SEEDS` asks for more.
+fn seeds() -> u64 {
+    let asked = std::env::var("HOLDUP_SEEDS").ok().and_then(|count| count.parse().ok());
+    asked.unwrap_or(if std::env::var_os("HOLDUP_QUICK").is_some() { 40 } else { 200 })
+}
+
 #[test]
 fn blame_of_halves_sums_to_the_whole() {
-    for seed in 0..100 {
+    for seed in 0..50 {
         let trace = random_trace(seed);
         let derived = analyse(&trace).derived;
         let timelines = Timelines::derive(&trace);
@@ -210,18 +273,18 @@ fn blame_of_halves_sums_to_the_whole() {
         let half = Timestamp(trace.start().0 + trace.wall().0 / 2);
         let (first, second) = (within(facts, Timestamp(0), half), within(facts, half, Timestamp(u64::MAX)));
         assert_subjects_add_up(&first);
-        let mut sums = std::collections::BTreeMap::new();
+        let mut sums = BTreeMap::new();
         for (end, ns) in first.ends().into_iter().chain(second.ends()) {
             *sums.entry(end).or_insert(0) += ns;
         }
-        let whole: std::collections::BTreeMap<_, _> = derived.blame.ends().into_iter().collect();
+        let whole: BTreeMap<_, _> = derived.blame.ends().into_iter().collect();
         assert_eq!(sums, whole, "seed {seed}");
     }
 }
 
 #[test]
 fn the_critical_path_tiles_the_run_and_any_range() {
-    for seed in 0..300 {
+    for seed in 0..100 {
         let trace = random_trace(seed);
         let derived = analyse(&trace).derived;
         assert_tiles(&derived.critical_path, trace.start(), trace.end());
@@ -241,7 +304,7 @@ fn the_critical_path_tiles_the_run_and_any_range() {
 
 #[test]
 fn bottles_sum_to_the_time_with_any_active_thread() {
-    for seed in 0..300 {
+    for seed in 0..100 {
         let trace = random_trace(seed);
         let derived = analyse(&trace).derived;
         let any: u64 = derived.parallelism.wanting_ns.iter().skip(1).sum();

@@ -1,9 +1,9 @@
 //! Rules on waiting for each other, for clocks, peers and children, on pictures: one in which each fires, one in
 //! which it must stay silent.
 
-use holdup_events::Duration;
 use holdup_events::event::WakeContext;
-use holdup_events::tables::{Steal, Wakeup, Wakeups};
+use holdup_events::tables::{Process, Steal, Wakeup, Wakeups};
+use holdup_events::{Duration, ProcessId};
 use holdup_findings::{Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
@@ -275,4 +275,32 @@ fn interpreter_lock_fires_where_pythons_threads_take_turns() {
 fn turns_in_another_program_are_no_interpreter_lock() {
     let analysis = turns("/usr/bin/turns");
     assert!(analysis.findings.iter().all(|finding| finding.rule != "interpreter-lock"));
+}
+
+/// A parent that starts 40 children one after the other and waits for each; a tick is `tick_ns` long.
+fn children(tick_ns: u64) -> holdup_findings::Analysis {
+    let (_, mut trace) = trace_of_lanes(&format!(
+        "@cpus 2\n@tick {tick_ns}\n@w child\n@repeat 40\nparent  0wwww\nchild   .1111  holds w 1..5\n"
+    ));
+    let parent = trace.threads[0].process;
+    for thread in trace.threads.iter_mut().filter(|thread| thread.name == "child") {
+        thread.process = ProcessId(trace.processes.len() as u32);
+        thread.tid = 1000 + thread.process.0;
+        let name = "child".to_owned();
+        trace.processes.push(Process { pid: thread.tid, name, target: true, parent: Some(parent) });
+    }
+    analyse(&trace)
+}
+
+#[test]
+fn subprocess_per_item_fires_on_many_short_children() {
+    let analysis = children(1_000_000);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "subprocess-per-item").unwrap();
+    assert!(finding.subject.starts_with("40 short processes of parent"), "{finding:#?}");
+    assert!((finding.gain.high - 0.8).abs() < 0.02, "{:#?}", finding.gain);
+}
+
+#[test]
+fn children_that_do_much_are_no_items() {
+    assert!(children(50_000_000).findings.iter().all(|finding| finding.rule != "subprocess-per-item"));
 }

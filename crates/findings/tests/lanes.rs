@@ -109,10 +109,12 @@ fn a_holder_at_the_disk_is_named_with_what_it_did() {
     let analysis = check_lanes(
         "@cpus 2\n@d disk\n@repeat 20\n@silent serial-section\n\
          A  0mmmmmmmm0\n\
-        \x20   ^^^^^^^^    lock-contention holder=B cost=160\n\
+        \x20   ^^^^^^^^    blocked-lock-holder holder=B cost=120\n\
          B  11dddddd11  holds m 0..9\n",
     );
-    let finding = analysis.findings.iter().find(|finding| finding.rule == "lock-contention").unwrap();
+    // Waiting for the lock is the symptom.
+    let symptoms = analysis.symptoms.iter().map(|symptom| &symptom.finding);
+    let finding = symptoms.into_iter().find(|finding| finding.rule == "lock-contention").unwrap();
     assert!(finding.summary.iter().any(|line| line.contains("at the disk 75 %")), "{finding:?}");
     assert!(finding.advice[0].contains("while holding it"), "{finding:?}");
 }

@@ -2,8 +2,11 @@
 
 use holdup_findings::Confidence;
 use holdup_findings::derive::class::Class;
-use holdup_findings::derive::rendezvous::MeetingKind;
+use holdup_findings::derive::on_cpu::SampleClasses;
+use holdup_findings::derive::rendezvous::{self, MeetingKind};
+use holdup_findings::derive::timelines::Timelines;
 use holdup_testkit::check::{check_lanes, confidence};
+use holdup_testkit::{assemble, sim};
 
 #[test]
 fn load_imbalance_names_who_has_the_most_work() {
@@ -140,4 +143,39 @@ fn queues_turns_and_locks_are_no_meetings() {
         let analysis = check_lanes(picture);
         assert!(analysis.derived.rendezvous.uses.is_empty(), "{:#?}", analysis.derived.rendezvous.uses);
     }
+}
+
+#[test]
+fn meetings_of_random_programs_equal_the_truth() {
+    let mut with_barrier = 0;
+    for seed in 0..120 {
+        let program = sim::whole(seed);
+        let simulation = sim::run(&program);
+        let trace = assemble(simulation.events.clone(), simulation.manifest.clone());
+        let found = rendezvous::derive(&trace, &SampleClasses::new(&trace), &Timelines::derive(&trace));
+        let barriers: Vec<_> = found
+            .uses
+            .iter()
+            .filter(|used| found.sites[used.site as usize].kind == MeetingKind::Barrier)
+            .collect();
+        let targets = program.threads.iter().filter(|plan| plan.target);
+        let meets = targets.clone().any(|plan| plan.ops.contains(&sim::Op::Meet(0)));
+        assert_eq!(barriers.len(), usize::from(meets), "seed {seed}: queues and locks are no meetings");
+        let Some(used) = barriers.first() else { continue };
+        with_barrier += 1;
+        let laps = targets.clone().filter_map(|plan| plan.laps).next();
+        assert_eq!(Some(used.meetings), laps.map(u64::from), "seed {seed}");
+        assert_eq!(used.members.len(), targets.count(), "seed {seed}");
+        let waited: u64 =
+            simulation.truth.classes.values().map(|classes| classes[Class::JoinWait as usize]).sum();
+        assert_eq!(used.harm_ns, waited, "seed {seed}");
+        let late = found.meetings.iter().filter(|meeting| meeting.site == used.site);
+        let late: u64 = late.map(|meeting| meeting.release.since(meeting.asked).0).sum();
+        assert_eq!(used.causes.total_ns(), late, "seed {seed}");
+        assert_eq!(used.causes.unknown_ns, 0, "seed {seed}");
+        for saved in [used.imbalance, used.straggle] {
+            assert!(saved.low_ns <= saved.high_ns && saved.high_ns <= late, "seed {seed}: {saved:?}");
+        }
+    }
+    assert!(with_barrier > 20);
 }

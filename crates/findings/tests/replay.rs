@@ -1,17 +1,17 @@
 //! The replay against the simulator, which is the truth: unchanged, and with the culprit removed.
 
-use holdup_events::Trace;
+use holdup_events::{FrameId, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::replay::{Change, Facts, Forecast, Replays, forecast};
 use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_testkit::assemble;
-use holdup_testkit::sim::{Op, Program, Simulation, endless, run, whole};
+use holdup_testkit::sim::{Op, Program, Simulation, endless, function_address, run, whole};
 
 /// Seeds of a test; `HOLDUP_SEEDS` asks for more.
 fn seeds() -> u64 {
-    std::env::var("HOLDUP_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(120)
+    std::env::var("HOLDUP_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(60)
 }
 
 fn with_facts<T>(simulation: &Simulation, ask: impl FnOnce(&Trace, Facts) -> T) -> T {
@@ -44,11 +44,19 @@ struct Score {
     name: &'static str,
     errors: Vec<f64>,
     covered: usize,
+    fifo: u64,
 }
 
 impl Score {
     fn add(&mut self, forecast: &Forecast, true_ns: u64) {
         self.errors.push((forecast.wall_ns as f64 / true_ns as f64 - 1.0).abs());
+        if std::env::var_os("HOLDUP_SHOW").is_some() {
+            let by = forecast.by_grants;
+            println!(
+                "CSV,{},{},{},{},{},{},{}",
+                self.name, forecast.recorded_ns, by[0], by[1], true_ns, self.fifo, forecast.unchanged
+            );
+        }
         self.covered += usize::from((forecast.low_ns..=forecast.high_ns).contains(&true_ns));
     }
 
@@ -80,12 +88,24 @@ fn score(name: &'static str, ask: impl Fn(&Program, Facts) -> Option<(Vec<Change
         let simulation = run(&program);
         with_facts(&simulation, |_, facts| {
             let Some((changes, changed)) = ask(&program, facts) else { return };
-            let forecast = forecast(facts, &changes, &Replays::new(facts));
+            let unchanged = Replays::new(facts);
+            score.fifo = unchanged.fifo_ns();
+            let forecast = forecast(facts, &changes, &unchanged);
             score.add(&forecast, run(&changed).wall_ns());
         });
     }
     score.show();
     score
+}
+
+/// The frame of that address.
+fn leaf(trace: &Trace, address: u64) -> Option<FrameId> {
+    let frames = trace.samples.iter().filter_map(|sample| trace.stack_frames(sample.stack).next());
+    {
+        let is =
+            |frame: &FrameId| trace.frames.get(frame.index()).is_some_and(|frame| frame.offset == address);
+        frames.into_iter().find(is)
+    }
 }
 
 /// The lock for which most was waited.
@@ -96,24 +116,37 @@ fn worst_lock(facts: Facts) -> Option<usize> {
 
 #[test]
 fn forecasts_are_the_simulators() {
-    score("without lock", |program, facts| {
-        let lock = worst_lock(facts)?;
-        Some((vec![Change::WithoutLock(lock_number(facts, lock)?)], program.clone().without_lock(lock)))
-    });
-    score("without all locks", |program, _| {
-        let lockless = program.clone().without(|op| matches!(op, Op::Lock(_) | Op::Unlock(_)));
-        Some((vec![Change::WithoutClass(Class::LockWait)], lockless))
-    });
-    score("without disk", |program, _| {
-        let changed = program.clone().without(|op| matches!(op, Op::Disk(_)));
-        Some((vec![Change::WithoutClass(Class::IoWait)], changed))
-    });
-    score("without sleep", |program, _| {
-        let changed = program.clone().without(|op| matches!(op, Op::Sleep(_)));
-        Some((vec![Change::WithoutClass(Class::Sleep)], changed))
-    });
-    score("more CPUs", |program, _| {
-        Some((vec![Change::Cpus(program.cpus + 2)], program.clone().with_cpus(program.cpus + 2)))
-    });
-    score("without others", |program, _| Some((vec![Change::WithoutOthers], program.clone().alone())));
+    let scores = [
+        score("without lock", |program, facts| {
+            let lock = worst_lock(facts)?;
+            Some((vec![Change::WithoutLock(lock_number(facts, lock)?)], program.clone().without_lock(lock)))
+        }),
+        score("without all locks", |program, _| {
+            let lockless = program.clone().without(|op| matches!(op, Op::Lock(_) | Op::Unlock(_)));
+            Some((vec![Change::WithoutClass(Class::LockWait)], lockless))
+        }),
+        score("without disk", |program, _| {
+            let changed = program.clone().without(|op| matches!(op, Op::Disk(_)));
+            Some((vec![Change::WithoutClass(Class::IoWait)], changed))
+        }),
+        score("without sleep", |program, _| {
+            let changed = program.clone().without(|op| matches!(op, Op::Sleep(_)));
+            Some((vec![Change::WithoutClass(Class::Sleep)], changed))
+        }),
+        score("more CPUs", |program, _| {
+            Some((vec![Change::Cpus(program.cpus + 2)], program.clone().with_cpus(program.cpus + 2)))
+        }),
+        score("faster", |program, facts| {
+            let name = facts.trace.frame_name(leaf(facts.trace, function_address(0))?);
+            Some((vec![Change::Faster(name, 2.0)], program.clone().faster(0, 2.0)))
+        }),
+        score("without others", |program, _| Some((vec![Change::WithoutOthers], program.clone().alone()))),
+    ];
+    let of = |count: fn(&Score) -> usize| scores.iter().map(count).sum::<usize>() as f64;
+    let all = of(|score| score.errors.len());
+    let close = of(|score| score.errors.iter().filter(|error| **error <= 0.03).count()) / all;
+    let covered = of(|score| score.covered) / all;
+    println!("all: within 3 %: {close:.3}, covered: {covered:.3}");
+    assert!(covered >= 0.88, "intervals hold the truth in {covered} of the forecasts");
+    assert!(close >= 0.75, "{close} of the forecasts are within 3 %");
 }

@@ -16,9 +16,11 @@ pub mod stacks;
 pub mod terminal;
 pub mod text;
 pub mod viewer;
+mod what_if;
 
 pub use doctor::{DoctorRow, DoctorStatus, doctor_json, render_doctor};
 pub use json::{to_json, to_json_with};
 pub use stacks::StackAsk;
 pub use terminal::{UnknownSection, render, render_with, section_names};
 pub use text::Style;
+pub use what_if::{render_what_if, what_if_json};

@@ -1,7 +1,9 @@
 //! The few DWARF expressions that compilers put in unwind tables.
 
 const BREG_RBP: u8 = 0x76;
+const BREG_RSP: u8 = 0x77;
 const DEREF: u8 = 0x06;
+const PLUS_UCONST: u8 = 0x23;
 
 /// What an expression for the CFA says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +12,16 @@ pub enum Cfa {
     Plt(i16),
     /// `*(rbp + offset)`, in bytes: a function that realigned its stack.
     Deref(i64),
+    /// `*(rsp + at) + behind`, or with `twice` `**(rsp + at) + behind`, in bytes: code that runs on another stack than
+    /// its caller.
+    Switched {
+        /// Where the word is.
+        at: i64,
+        /// What is added to what it points to.
+        behind: i64,
+        /// It points to a word that points there.
+        twice: bool,
+    },
     /// Something else.
     Other,
 }
@@ -25,7 +37,24 @@ pub fn cfa(bytes: &[u8]) -> Cfa {
     {
         return Cfa::Deref(offset);
     }
-    Cfa::Other
+    switched(bytes).unwrap_or(Cfa::Other)
+}
+
+/// `breg7 at, deref, [plus_uconst 0, deref,] plus_uconst behind`, the numbers of one byte or two.
+fn switched(bytes: &[u8]) -> Option<Cfa> {
+    let [BREG_RSP, rest @ ..] = bytes else { return None };
+    let (at, rest) = rest.split_at_checked(rest.iter().position(|byte| *byte == DEREF)?)?;
+    let (twice, behind) = match rest {
+        [DEREF, PLUS_UCONST, 0, DEREF, PLUS_UCONST, behind @ ..] => (true, behind),
+        [DEREF, PLUS_UCONST, behind @ ..] => (false, behind),
+        _ => return None,
+    };
+    let behind = match behind {
+        [only] if only & 0x80 == 0 => i64::from(*only),
+        [low, high] if low & 0x80 != 0 && high & 0x80 == 0 => i64::from(low & 0x7f) | i64::from(*high) << 7,
+        _ => return None,
+    };
+    Some(Cfa::Switched { at: short_sleb(at)?, behind, twice })
 }
 
 /// The expression is just `rbp + 0`: the caller's bp is where bp points.
@@ -56,6 +85,13 @@ mod tests {
         assert_eq!(cfa(&[0x76, 0x78, 0x06]), Cfa::Deref(-8));
         assert_eq!(cfa(&[0x76, 0xf0, 0x7e, 0x06]), Cfa::Deref(-144));
         assert_eq!(cfa(&[0x77, 0x00]), Cfa::Other);
+        // OCaml 5: caml_c_call, caml_start_program, caml_runstack.
+        let switched = |at, behind, twice| Cfa::Switched { at, behind, twice };
+        assert_eq!(cfa(&[0x77, 8, 0x06, 0x23, 8]), switched(8, 8, false));
+        assert_eq!(cfa(&[0x77, 16, 0x06, 0x23, 0xd0, 0x00]), switched(16, 80, false));
+        assert_eq!(cfa(&[0x77, 56, 0x06, 0x23, 0, 0x06, 0x23, 8]), switched(56, 8, true));
+        assert_eq!(cfa(&[0x73, 8, 0x06, 0x23, 8]), Cfa::Other);
+        assert_eq!(cfa(&[0x77, 8, 0x06, 0x23]), Cfa::Other);
         assert!(is_at_rbp(&[0x76, 0]) && !is_at_rbp(&[0x76, 8]));
     }
 }

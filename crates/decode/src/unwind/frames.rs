@@ -148,7 +148,9 @@ fn rule<'a>(
     signal: bool,
     expression: &dyn Fn(&UnwindExpression<usize>) -> &'a [u8],
 ) -> (Kind, i16, i8) {
-    if signal && matches!(row.cfa(), CfaRule::Expression(_)) {
+    // OCaml marks code that switches stacks as a signal's, too; there the return address is at its usual place.
+    let elsewhere = !matches!(row.register(X86_64::RA), Some(RegisterRule::Offset(-8)));
+    if signal && elsewhere && matches!(row.cfa(), CfaRule::Expression(_)) {
         return (Kind::Signal, 0, 0);
     }
     match row.register(X86_64::RA) {
@@ -182,6 +184,15 @@ fn rule<'a>(
                     if expression::is_at_rbp(expression(unread)));
                 match words::<i16>(offset) {
                     Some(cfa) if at_bp => (Kind::Deref, cfa, 0),
+                    _ => BAD,
+                }
+            }
+            Cfa::Switched { at, behind, twice } => {
+                let kind = if twice { Kind::SwitchedTwice } else { Kind::Switched };
+                match (words::<i8>(at), words::<i8>(behind), bp) {
+                    (Some(at), Some(behind), Some(bp)) => {
+                        (kind, i16::from_le_bytes([at as u8, behind as u8]), bp)
+                    }
                     _ => BAD,
                 }
             }

@@ -21,6 +21,10 @@ pub enum Kind {
     Stop = 6,
     /// A rule that rows cannot say.
     Bad = 7,
+    /// The code went on on another stack: CFA = *(sp + 8 × at) + 8 × behind; see [`Row::switched`].
+    Switched = 8,
+    /// The same, with one word more to follow: CFA = **(sp + 8 × at) + 8 × behind.
+    SwitchedTwice = 9,
 }
 
 /// What holds from a pc on, until the next row.
@@ -30,7 +34,7 @@ pub struct Row {
     pub pc: u32,
     /// See [`Kind`].
     pub kind: Kind,
-    /// In units of 8 bytes, but for [`Kind::Plt`].
+    /// In units of 8 bytes, but for [`Kind::Plt`]; two numbers for [`Kind::Switched`].
     pub cfa: i16,
     /// The caller's bp is saved at CFA + 8 × this; 0: bp still has it.
     pub bp: i8,
@@ -40,6 +44,12 @@ impl Row {
     /// A row without numbers.
     pub fn plain(pc: u32, kind: Kind) -> Row {
         Row { pc, kind, cfa: 0, bp: 0 }
+    }
+
+    /// Of a switched stack: where the word is, and what is added to it, in bytes.
+    pub fn switched(&self) -> (i64, i64) {
+        let [at, behind] = self.cfa.to_le_bytes().map(|byte| i64::from(byte as i8) * 8);
+        (at, behind)
     }
 
     /// As the kernel programs read it (`unwind_row` in `bpf/unwind.h`).

@@ -97,6 +97,7 @@ impl Walk<'_> {
                 bp_at = Some(bp);
                 self.read(bp.wrapping_add(cfa_bytes))?
             }
+            Kind::Switched | Kind::SwitchedTwice => self.switched(&row)?,
             Kind::Signal => return self.by_signal_frame(),
             Kind::Stop => return Err(StackEnd::Root),
             Kind::Gap => return self.by_frame_pointer(),
@@ -105,7 +106,8 @@ impl Walk<'_> {
         if row.bp != 0 {
             bp_at = Some(cfa.wrapping_add((i64::from(row.bp) * 8) as u64));
         }
-        if cfa <= sp && self.depth > 0 {
+        let switched = matches!(row.kind, Kind::Switched | Kind::SwitchedTwice);
+        if !switched && cfa <= sp && self.depth > 0 {
             return Err(StackEnd::Loop);
         }
         let caller = self.read(cfa.wrapping_sub(8))?;
@@ -113,6 +115,16 @@ impl Walk<'_> {
             self.registers.bp = self.read(at)?;
         }
         self.go_to(caller, cfa, FrameVia::Table)
+    }
+
+    /// The CFA on the stack that the code was called on.
+    fn switched(&self, row: &Row) -> Result<u64, StackEnd> {
+        let (at, behind) = row.switched();
+        let mut word = self.read(self.registers.sp.wrapping_add(at as u64))?;
+        if row.kind == Kind::SwitchedTwice {
+            word = self.read(word)?;
+        }
+        Ok(word.wrapping_add(behind as u64))
     }
 
     fn go_to(&mut self, ip: u64, sp: u64, via: FrameVia) -> Result<(), StackEnd> {

@@ -267,7 +267,8 @@ fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -
         outer_end = outer_end.max(span.end);
         is_outer
     });
-    !began && outer.all(|span| name(span.name) == "stw_handler")
+    let asks = |name: &str| matches!(name, "stw_leader" | "minor") || name.starts_with("explicit_gc");
+    !began && !outer.any(|span| asks(name(span.name)))
 }
 
 /// What a thread did in its phases.

@@ -117,7 +117,7 @@ pub fn derive(trace: &Trace, (locks, holders): (&LockIndex, &Holders), wanted: &
             waiting: Waiting::new(&waits[index]),
             sums: LockHolding {
                 lock: wanted[index],
-                releases: tenures.len() as u64,
+                releases: tenures.iter().filter(|tenure| tenure.seen).count() as u64,
                 ..LockHolding::default()
             },
         };

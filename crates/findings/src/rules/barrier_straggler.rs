@@ -52,7 +52,10 @@ const CAUSE_MIN: f64 = 0.02;
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let uses = scene.derived.rendezvous.uses.iter();
-    let late = |used: &&SiteUse| scene.of_wall(used.straggle.high_ns as f64) >= GAIN_MIN;
+    let late = |used: &&SiteUse| {
+        scene.of_wall(used.straggle.high_ns as f64) >= GAIN_MIN
+            && !scene.derived.rendezvous.stops_the_world(used)
+    };
     let mut findings: Vec<Charged> = uses.filter(late).map(|used| charged(scene, used)).collect();
     findings.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     findings.truncate(SITES_MAX);
@@ -100,7 +103,7 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
 }
 
 /// What the last did, for people, with its share of the lateness; the greatest first.
-fn causes(scene: &Scene, causes: &Causes) -> Vec<(String, f64)> {
+pub(super) fn causes(scene: &Scene, causes: &Causes) -> Vec<(String, f64)> {
     let total = causes.total_ns().max(1) as f64;
     let mut list = vec![
         ("ran".to_owned(), causes.running_ns),

@@ -34,7 +34,6 @@ use holdup_events::{ProcessId, ThreadId, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
-use crate::derive::room;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -136,7 +135,9 @@ fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> 
     if gain.high < GAIN_MIN {
         return None;
     }
-    let most: Vec<String> = room::ranked(&stall).iter().take(3).map(|(id, _)| thread(trace, *id)).collect();
+    let mut ranked: Vec<(&ThreadId, &u64)> = words.by_thread.iter().collect();
+    ranked.sort_by_key(|(id, ns)| (std::cmp::Reverse(**ns), **id));
+    let most: Vec<String> = ranked.iter().take(3).map(|(id, _)| thread(trace, **id)).collect();
     let finding = Finding {
         rule: INFO.name,
         subject: format!("GIL of {}", trace.process_name(process)),

@@ -49,7 +49,10 @@ const SPUN_LIKELY: f64 = 0.5;
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let uses = scene.derived.rendezvous.uses.iter();
-    let uneven = |used: &&SiteUse| scene.of_wall(used.imbalance.high_ns as f64) >= GAIN_MIN;
+    let uneven = |used: &&SiteUse| {
+        scene.of_wall(used.imbalance.high_ns as f64) >= GAIN_MIN
+            && !scene.derived.rendezvous.stops_the_world(used)
+    };
     let mut findings: Vec<Charged> = uses.filter(uneven).map(|used| charged(scene, used)).collect();
     findings.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     findings.truncate(SITES_MAX);
@@ -83,20 +86,24 @@ fn summary(scene: &Scene, used: &SiteUse) -> Vec<String> {
         time(used.lateness_ns[0]),
         time(used.lateness_ns[2]),
     )];
+    let each = |ns: u64| time(ns / used.compared.max(1));
+    lines.push(format!(
+        "For each of them who came last had run {}, a member on average {}.",
+        each(used.last_work_ns),
+        each(used.mean_work_ns),
+    ));
     if let (Some(most), Some(least)) = (used.work.first(), used.work.last()) {
-        let total: u64 = used.work.iter().map(|(_, ns)| ns).sum();
         lines.push(format!(
-            "For these meetings {} ran {}, {} {}; the mean is {}.",
+            "In all {} ran most, {}, and {} least, {}.",
             thread(scene.trace, most.0),
             time(most.1),
             thread(scene.trace, least.0),
             time(least.1),
-            time(total / used.work.len().max(1) as u64),
         ));
     }
     if let Some((last, times, _)) = used.by_last.first() {
         let share = *times as f64 / used.meetings.max(1) as f64;
-        lines.push(format!("Last to come: {} ({}).", thread(scene.trace, *last), percent(share)));
+        lines.push(format!("Most often last: {} ({}).", thread(scene.trace, *last), percent(share)));
     }
     let samples: u64 = used.late_at.iter().map(|(_, samples)| samples).sum();
     if let Some((place, seen)) = used.late_at.first() {

@@ -4,13 +4,13 @@
 
 use std::sync::LazyLock;
 
-use holdup_events::Trace;
-
 use crate::analysis::Derived;
+use crate::charge::Charge;
 use crate::derive::parallel;
-use crate::derive::timelines::Timelines;
+use crate::derive::replay::Facts;
 use crate::finding::Finding;
 use crate::merging::{self, Charged, Symptom};
+use crate::removal;
 use crate::scene::{GAIN_MIN, Scene};
 
 /// What everybody needs to know about a rule.
@@ -81,6 +81,8 @@ rules! {
     pinned_together,
     interpreter_lock,
     pool_starved,
+    stop_the_world_latecomer,
+    gc_pressure,
 }
 
 /// What all rules say.
@@ -88,6 +90,8 @@ rules! {
 pub struct Judgement {
     /// Ranked, the most rewarding first.
     pub findings: Vec<Finding>,
+    /// The slices that each of them charges.
+    pub charges: Vec<Charge>,
     /// What became evidence of one of them.
     pub symptoms: Vec<Symptom>,
     /// Rules that could not be judged, with the reason.
@@ -98,8 +102,8 @@ pub struct Judgement {
 ///
 /// Hints come last, whatever they promise. Otherwise the middle of the gain decides, then confidence, then
 /// cost; the order of the registry breaks ties.
-pub fn judge(trace: &Trace, derived: &Derived, timelines: &Timelines) -> Judgement {
-    let scene = Scene::new(trace, derived, timelines);
+pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
+    let scene = Scene::new(facts.trace, derived, facts.timelines);
     let (mut found, mut skipped) = (Vec::new(), Vec::new());
     let verdicts = parallel::map(ALL.len(), |rule| (ALL[rule].judge)(&scene));
     for (rule, verdict) in ALL.iter().zip(verdicts) {
@@ -108,6 +112,7 @@ pub fn judge(trace: &Trace, derived: &Derived, timelines: &Timelines) -> Judgeme
             Err(reason) => skipped.push((rule.info.name, reason)),
         }
     }
+    removal::forecast_gains(facts, derived, &mut found);
     found.sort_by(|a, b| {
         let (a, b) = (&a.finding, &b.finding);
         is_hint(a)
@@ -116,8 +121,8 @@ pub fn judge(trace: &Trace, derived: &Derived, timelines: &Timelines) -> Judgeme
             .then_with(|| b.confidence.cmp(&a.confidence))
             .then_with(|| b.cost_ns.cmp(&a.cost_ns))
     });
-    let (findings, symptoms) = merging::merge(trace, found);
-    Judgement { findings, symptoms, skipped }
+    let merged = merging::merge(facts.trace, found);
+    Judgement { findings: merged.findings, charges: merged.charges, symptoms: merged.symptoms, skipped }
 }
 
 fn is_hint(finding: &Finding) -> bool {

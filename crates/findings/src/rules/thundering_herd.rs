@@ -63,7 +63,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let holders = &scene.derived.holders;
     let charge = Charge::of_rows(trace, |thread, take| {
         for hold in holders.of(thread).filter(|hold| hold.false_wakeup) {
-            runs_behind(scene, thread, hold.row as usize).for_each(|row| take(row));
+            runs_behind(scene, thread, hold.row as usize).for_each(&mut *take);
         }
     });
     let mut by_wait: BTreeMap<WaitId, Vain> = BTreeMap::new();

@@ -18,6 +18,14 @@ const LOCKS: u64 = 0x1000;
 const QUEUES: u64 = 0x2000;
 const PIPES: u64 = 0x3000;
 const BARRIERS: u64 = 0x4000;
+const OTHER_CODE: u64 = 0x10_0000;
+/// Between two samples; only programs that have functions are sampled.
+const SAMPLE_NS: u64 = 5_000;
+
+/// Where the code of a function is.
+pub fn function_address(function: u16) -> u64 {
+    0x50_0000 + 0x1000 * u64::from(function)
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -38,6 +46,8 @@ struct Thread {
     left_ns: u64,
     state: State,
     since: u64,
+    /// What it computes in.
+    function: Option<u16>,
     wakes_at: Option<u64>,
 }
 
@@ -53,6 +63,8 @@ struct Gate {
     owner: Option<usize>,
     items: u64,
     waiters: VecDeque<usize>,
+    /// Woken to take a lock for which one may barge, and not there yet.
+    heirs: VecDeque<usize>,
 }
 
 struct Machine {
@@ -60,6 +72,7 @@ struct Machine {
     end: Option<u64>,
     quantum: u64,
     barging: bool,
+    samples: bool,
     threads: Vec<Thread>,
     cpus: Vec<Cpu>,
     ready: VecDeque<usize>,
@@ -91,6 +104,7 @@ impl Machine {
             left_ns: 0,
             state: if plan.unborn { State::Unborn } else { State::Queues },
             since: START_NS,
+            function: None,
             wakes_at: None,
         };
         Machine {
@@ -98,6 +112,11 @@ impl Machine {
             end: program.length_ns.map(|length| START_NS + length),
             quantum: program.quantum_ns,
             barging: program.barging,
+            samples: program
+                .threads
+                .iter()
+                .flat_map(|plan| &plan.ops)
+                .any(|op| matches!(op, Op::Section(..))),
             threads: program.threads.iter().enumerate().map(thread).collect(),
             cpus: (0..program.cpus).map(|_| Cpu::default()).collect(),
             ready: VecDeque::new(),
@@ -159,7 +178,34 @@ impl Machine {
         }
     }
 
+    /// Samples of what runs until `to`.
+    fn sample(&mut self, to: u64) {
+        let first = (self.now - START_NS) / SAMPLE_NS + 1;
+        let last = (to - START_NS) / SAMPLE_NS;
+        for at in (first..=last).map(|number| START_NS + number * SAMPLE_NS) {
+            for (cpu, thread) in self.cpus.iter().enumerate().filter_map(|(cpu, on)| Some((cpu, on.runs?))) {
+                let thread = &self.threads[thread];
+                if !thread.target {
+                    continue;
+                }
+                self.events.push(Event::Sample(Sample {
+                    at: Timestamp(at),
+                    cpu: CpuId(cpu as u16),
+                    tid: thread.tid,
+                    tgid: TGID,
+                    ip: thread.function.map_or(OTHER_CODE, function_address),
+                    in_kernel: false,
+                    syscall: -1,
+                    stack: 0,
+                }));
+            }
+        }
+    }
+
     fn advance(&mut self, to: u64) {
+        if self.samples {
+            self.sample(to);
+        }
         let length = to - self.now;
         for cpu in &self.cpus {
             if let Some(thread) = cpu.runs {
@@ -173,7 +219,26 @@ impl Machine {
                 *self.truth.held_ns.entry(pair).or_default() += length;
             }
         }
+        self.blame(length);
         self.now = to;
+    }
+
+    /// Charges who has each lock with what its waiters wait in `length`.
+    fn blame(&mut self, length: u64) {
+        for (number, lock) in self.locks.iter().enumerate() {
+            let Some(holder) = lock.owner.or_else(|| lock.heirs.front().copied()) else { continue };
+            let waited = length * lock.waiters.len() as u64;
+            let class = match self.threads[holder].state {
+                State::Runs => Class::Useful,
+                State::Queues => Class::RunQueue,
+                State::Waits(reason, _) => Class::of_wait(reason),
+                State::Unborn | State::Dead => Class::Unknown,
+            };
+            if waited > 0 {
+                let key = (LOCKS + 16 * number as u64, self.threads[holder].tid, class);
+                *self.truth.lock_blame_ns.entry(key).or_default() += waited;
+            }
+        }
     }
 
     fn timers(&mut self) {
@@ -226,8 +291,12 @@ impl Machine {
     /// Performs an operation of a running thread; tells what becomes of it if it leaves its CPU.
     fn perform(&mut self, index: usize, op: Op) -> Option<Outcome> {
         match op {
-            Op::Compute(ns) | Op::Section(_, ns) => self.threads[index].left_ns = ns,
+            Op::Compute(ns) => (self.threads[index].left_ns, self.threads[index].function) = (ns, None),
+            Op::Section(function, ns) => {
+                (self.threads[index].left_ns, self.threads[index].function) = (ns, Some(function));
+            }
             Op::Lock(lock) => {
+                self.locks[lock].heirs.retain(|heir| *heir != index);
                 if self.locks[lock].owner.is_some() {
                     // Who barges finds out when it runs again whether the lock is still free.
                     self.threads[index].next_op -= usize::from(self.barging);
@@ -240,14 +309,16 @@ impl Machine {
                 let next = self.locks[lock].waiters.pop_front();
                 self.locks[lock].owner = next.filter(|_| !self.barging);
                 if let Some(next) = next {
+                    self.locks[lock].heirs.extend(self.barging.then_some(next));
                     self.wake(next, Some(index), WakeContext::Thread);
                 }
             }
             Op::Meet(barrier) => return self.meet(index, barrier),
             Op::Work(pool) => {
                 if let Some(ns) = self.pools[pool].pop_front() {
-                    self.threads[index].left_ns = ns;
-                    self.threads[index].next_op -= 1;
+                    let thread = &mut self.threads[index];
+                    (thread.left_ns, thread.function) = (ns, None);
+                    thread.next_op -= 1;
                 }
             }
             Op::Push(channel) => match self.channels[channel].waiters.pop_front() {
@@ -320,7 +391,13 @@ impl Machine {
         if !self.threads[index].target {
             return Some(Outcome::Untracked);
         }
-        raw_wait(reason, object).map(|wait| Outcome::Blocked(Box::new(wait)))
+        let mut wait = raw_wait(reason, object)?;
+        if reason == WaitReason::Lock {
+            // A mutex of glibc names its owner.
+            let owner = self.locks[(object - LOCKS) as usize / 16].owner;
+            wait.owner_tid = owner.map_or(0, |owner| self.threads[owner].tid);
+        }
+        Some(Outcome::Blocked(Box::new(wait)))
     }
 
     fn wake(&mut self, index: usize, waker: Option<usize>, context: WakeContext) {

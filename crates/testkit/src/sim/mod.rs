@@ -13,8 +13,9 @@ use std::collections::BTreeMap;
 
 use holdup_events::event::Event;
 use holdup_events::recording::Manifest;
-use holdup_findings::derive::class::CLASSES;
+use holdup_findings::derive::class::{CLASSES, Class};
 
+pub use machine::function_address;
 pub use program::{Op, Plan, Program};
 pub use random_programs::{endless, whole};
 
@@ -27,6 +28,9 @@ pub struct Truth {
     pub lock_wait_ns: BTreeMap<u64, u64>,
     /// Time that threads waited for a lock while another had it: by tid of the waiter, then of the owner (ns).
     pub held_ns: BTreeMap<(u32, u32), u64>,
+    /// Time waited for each lock (its futex address), by who had it at each moment or was woken to take it (tid), and
+    /// what that one did (ns): the blame for it.
+    pub lock_blame_ns: BTreeMap<(u64, u32, Class), u64>,
     /// CPUs of the machine.
     pub cpus: u32,
     /// Time of all threads, foreign ones included, on CPUs (ns).

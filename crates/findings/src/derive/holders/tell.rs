@@ -50,8 +50,8 @@ pub(super) fn derive(trace: &Trace, locks: &LockIndex, roles: &Roles) -> Holders
         holders.basis.extend(part.basis);
         holders.transit_ns.extend(part.transit_ns);
         tenures.extend(part.tenures);
-        for (lock, owner) in part.owners {
-            owners[lock as usize] = Some(owner);
+        for (lock, at, owner) in part.owners {
+            owners[lock as usize] = owners[lock as usize].max(Some((at, owner)));
         }
         for candidate in part.falsely {
             if is_herd(&herds, &candidate) {
@@ -59,6 +59,7 @@ pub(super) fn derive(trace: &Trace, locks: &LockIndex, roles: &Roles) -> Holders
             }
         }
     }
+    Tenures::hand_over(&mut tenures, trace);
     holders.tenures = Tenures::new(locks.locks.len(), tenures, &owners);
     for entry in open {
         if let Some(holder) = holders.tenures.before(entry.lock, entry.end).filter(|id| *id != entry.waiter) {
@@ -98,7 +99,7 @@ struct Part {
     transit_ns: Vec<u32>,
     tenures: Vec<Tenure>,
     open: Vec<Open>,
-    owners: Vec<(u32, ThreadId)>,
+    owners: Vec<(u32, Timestamp, ThreadId)>,
     woken: Vec<(Herd, ThreadId)>,
     falsely: Vec<Candidate>,
 }
@@ -239,13 +240,13 @@ impl Walk<'_> {
         };
         if let Some(wakeup) = wakeup.filter(by_it) {
             let (holder, heir) = (wakeup.waker, slice.thread);
-            self.part.tenures.push(Tenure { lock, until: wakeup.at, holder, heir });
+            self.part.tenures.push(Tenure { lock, until: wakeup.at, holder, heir, seen: true });
             let basis = if owner == Some(holder) { Basis::OwnerWord } else { Basis::Releaser };
             return (Some(holder), basis);
         }
         let index = self.part.row.len();
         match owner {
-            Some(owner) => self.part.owners.push((lock, owner)),
+            Some(owner) => self.part.owners.push((lock, slice.start, owner)),
             None => self.part.open.push(Open { index, lock, waiter: slice.thread, end: slice.end }),
         }
         match owner {

@@ -1,11 +1,16 @@
 //! Who held each lock when, as far as somebody waited for it.
 //!
 //! A release that wakes a waiter ends a *tenure*: whoever released it had held it since the release before, or since
-//! it took it after that. While nobody waits, nothing is known, and nothing is asked.
+//! it took it after that. It cannot have taken it before it ran: until then the lock is the heir's, who was woken to
+//! have it. While nobody waits, nothing is known, and nothing is asked.
 
-use holdup_events::{ThreadId, Timestamp};
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ThreadId, Timestamp, Trace};
 
 use super::Held;
+
+/// A run is looked for among so many slices: few come between a wakeup and a run.
+const LOOK_AHEAD: usize = 8;
 
 /// One release of a lock to a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,8 +21,11 @@ pub struct Tenure {
     pub until: Timestamp,
     /// Who released it.
     pub holder: ThreadId,
-    /// Who was woken by that.
+    /// Who was woken by that, to have it next.
     pub heir: ThreadId,
+    /// The release was seen: it woke the heir. Else `holder`, woken to have the lock, had not come to take it when
+    /// `heir`, who released it next, first ran.
+    pub seen: bool,
 }
 
 /// The tenures of all locks.
@@ -31,9 +39,13 @@ pub struct Tenures {
 }
 
 impl Tenures {
-    /// From all releases in any order; `owners` are those that locks' own words named, for locks that nobody
-    /// released to a waiter.
-    pub(super) fn new(locks: usize, mut rows: Vec<Tenure>, owners: &[Option<ThreadId>]) -> Tenures {
+    /// From all releases in any order. `owners` are those that locks' own words named last to threads that were not
+    /// woken by a release, and when.
+    pub(super) fn new(
+        locks: usize,
+        mut rows: Vec<Tenure>,
+        owners: &[Option<(Timestamp, ThreadId)>],
+    ) -> Tenures {
         rows.retain(|row| (row.lock as usize) < locks);
         rows.sort_unstable();
         let mut of_lock = vec![0u32; locks + 1];
@@ -43,12 +55,25 @@ impl Tenures {
         for lock in 0..locks {
             of_lock[lock + 1] += of_lock[lock];
         }
-        let mut last: Vec<Option<ThreadId>> =
-            (0..locks).map(|lock| owners.get(lock).copied().flatten()).collect();
-        for row in &rows {
-            last[row.lock as usize] = Some(row.heir);
-        }
+        let last = (0..locks).map(|lock| {
+            let release = rows[of_lock[lock] as usize..of_lock[lock + 1] as usize].last();
+            let named = owners.get(lock).copied().flatten();
+            // What was read after the last release is true; before, its heir has it now.
+            let named = named.filter(|(at, _)| release.is_none_or(|row| row.until < *at));
+            named.map(|(_, owner)| owner).or_else(|| release.map(|row| row.heir))
+        });
+        let last = last.collect();
         Tenures { of_lock, rows, last }
+    }
+
+    /// Adds the time between a release and the first run of whoever released the lock next, if that is not the heir.
+    pub(super) fn hand_over(rows: &mut Vec<Tenure>, trace: &Trace) {
+        rows.sort_unstable();
+        let pairs =
+            rows.windows(2).filter(|pair| pair[0].lock == pair[1].lock && pair[0].heir != pair[1].holder);
+        let between = pairs.filter_map(|pair| handed_over(trace, &pair[0], &pair[1]));
+        let between: Vec<Tenure> = between.collect();
+        rows.extend(between);
     }
 
     /// The tenures of one lock, in time order.
@@ -88,18 +113,34 @@ impl Tenures {
     }
 }
 
+/// The time in which the heir of `one` was on its way to the lock, and `next`'s holder cannot have taken it yet.
+fn handed_over(trace: &Trace, one: &Tenure, next: &Tenure) -> Option<Tenure> {
+    let from = one.until;
+    let first = |thread: ThreadId, wanted: fn(&Slice) -> bool| {
+        let rows = trace.slices.rows(thread);
+        let row = trace.slices.covering(thread, from).unwrap_or(rows.end);
+        let slices = (row..rows.end.min(row + LOOK_AHEAD)).map(|row| trace.slices.at(thread, row));
+        slices.take_while(|slice| slice.start < next.until).find(wanted).map(|slice| slice.start.max(from))
+    };
+    let took = first(next.holder, |slice| slice.state == ThreadState::Running)?;
+    let ran = first(one.heir, |slice| slice.state == ThreadState::Running)?;
+    let until = took.min(ran);
+    let between = Tenure { until, holder: one.heir, heir: next.holder, seen: false, ..*one };
+    (until > from).then_some(between)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn tenure(lock: u32, until: u64, holder: u32, heir: u32) -> Tenure {
-        Tenure { lock, until: Timestamp(until), holder: ThreadId(holder), heir: ThreadId(heir) }
+        Tenure { lock, until: Timestamp(until), holder: ThreadId(holder), heir: ThreadId(heir), seen: true }
     }
 
     #[test]
     fn pieces_tile_and_the_heir_has_it_last() {
         let rows = vec![tenure(0, 30, 2, 1), tenure(0, 10, 1, 2), tenure(1, 5, 9, 8)];
-        let tenures = Tenures::new(3, rows, &[None, None, Some(ThreadId(7))]);
+        let tenures = Tenures::new(3, rows, &[None, None, Some((Timestamp(1), ThreadId(7)))]);
         let said: Vec<(u64, u64, Option<u32>)> = tenures
             .over(0, Timestamp(4), Timestamp(40))
             .map(|held| (held.from.0, held.to.0, held.holder.map(|id| id.0)))

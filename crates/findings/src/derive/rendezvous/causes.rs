@@ -34,12 +34,15 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// Time in which it did not run though it was not done (ns), but for waits for other threads' meetings and
-    /// work, whose cause is elsewhere.
-    pub fn held_up_ns(&self) -> u64 {
-        let of_others = Class::ALL.into_iter().filter(|class| !is_elsewhere(*class));
-        let blocked: u64 = of_others.map(|class| self.blocked_ns[class as usize]).sum();
-        self.own_ns + self.others_ns + self.throttled_ns + self.woken_late_ns + blocked
+    /// Time (ns) of a stretch of a thread's life in which it did not run though it was not done, but for waits for other
+    /// threads' meetings and work, whose cause is elsewhere.
+    pub(super) fn held_up_between(look: &Look, thread: ThreadId, range: (Timestamp, Timestamp)) -> u64 {
+        let of_others = |slice: Slice| match slice.state {
+            ThreadState::Blocked => !is_elsewhere(Class::of_wait(look.trace.wait(slice.wait).reason)),
+            state => state.waits_for_cpu(),
+        };
+        let slices = slices_between(look.trace, thread, range);
+        slices.filter(|slice| of_others(*slice)).map(|slice| slice.duration().0).sum()
     }
 
     /// All that was added (ns).
@@ -55,8 +58,7 @@ impl Causes {
         for slice in slices_between(look.trace, thread, (from, to)) {
             self.add_slice(look, &slice);
         }
-        let open = to.since(from).0.saturating_sub(self.total_ns() - told);
-        self.unknown_ns += open;
+        self.unknown_ns += to.since(from).0.saturating_sub(self.total_ns() - told);
         let samples = samples_of(look.trace, thread);
         let first = samples.partition_point(|sample| sample.at < from);
         for sample in samples.get(first..).unwrap_or_default().iter().take_while(|sample| sample.at < to) {
@@ -127,9 +129,19 @@ fn slices_between(
 /// How long threads had run before any moment.
 pub(super) struct Ran<'a> {
     trace: &'a Trace,
-    /// Of each thread that was asked for: running and blocked time (ns) before each of its slices.
-    before: BTreeMap<ThreadId, Vec<(u64, u64)>>,
+    before: BTreeMap<ThreadId, Before>,
 }
+
+/// Of one thread.
+struct Before {
+    /// Running and blocked time (ns) before each of its slices.
+    sums: Vec<(u64, u64)>,
+    /// The row that was asked for last: questions come in the order of time.
+    row: usize,
+}
+
+/// So many rows are passed one by one before the place is searched for.
+const STEPS_MAX: usize = 32;
 
 impl<'a> Ran<'a> {
     pub(super) fn new(trace: &'a Trace) -> Ran<'a> {
@@ -144,14 +156,21 @@ impl<'a> Ran<'a> {
 
     fn until(&mut self, thread: ThreadId, at: Timestamp) -> (u64, u64) {
         let trace = self.trace;
-        let sums = self.before.entry(thread).or_insert_with(|| sums(trace, thread));
         let rows = trace.slices.rows(thread);
-        let Some(row) = trace.slices.covering(thread, at) else {
+        let known = self.before.entry(thread);
+        let known = known.or_insert_with(|| Before { sums: sums(trace, thread), row: rows.start });
+        let covers = |row: usize| {
+            let slice = trace.slices.at(thread, row);
+            slice.start <= at && at < slice.end
+        };
+        let near = (known.row..rows.end).take(STEPS_MAX).find(|row| covers(*row));
+        let Some(row) = near.or_else(|| trace.slices.covering(thread, at)) else {
             // Before its birth or behind its end.
             let ended = trace.threads.get(thread.index()).is_some_and(|life| at >= life.end);
-            return if ended { sums.last().copied().unwrap_or_default() } else { (0, 0) };
+            return if ended { known.sums.last().copied().unwrap_or_default() } else { (0, 0) };
         };
-        let (running, blocked) = sums.get(row - rows.start).copied().unwrap_or_default();
+        known.row = row;
+        let (running, blocked) = known.sums.get(row - rows.start).copied().unwrap_or_default();
         let slice = trace.slices.at(thread, row);
         let inside = at.since(slice.start).0;
         match slice.state {

@@ -13,6 +13,7 @@ mod joins;
 mod releases;
 mod sleepers;
 mod spinners;
+mod stops;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -117,12 +118,28 @@ impl Rendezvous {
         self.arrivals.get(meeting.arrivals.clone()).unwrap_or_default()
     }
 
+    /// A runtime's pauses, which have a rule of their own.
+    pub fn stops_the_world(&self, used: &SiteUse) -> bool {
+        self.sites.get(used.site as usize).is_some_and(|site| site.kind == MeetingKind::StopTheWorld)
+    }
+
     /// Appends a meeting of a site that is there. `members` may come in any order.
     pub fn append(&mut self, meeting: Meeting, mut members: Vec<Arrival>) {
         members.sort_by_key(|arrival| (arrival.at, arrival.thread));
         let from = self.arrivals.len();
         self.arrivals.extend(members);
         self.meetings.push(Meeting { arrivals: from..self.arrivals.len(), ..meeting });
+    }
+
+    /// Work for a meeting begins where the meeting before it ended, however each was found.
+    fn follow_on(&mut self) {
+        let mut before: Option<(u32, Timestamp)> = None;
+        for meeting in &mut self.meetings {
+            if let Some((_, release)) = before.filter(|(site, _)| *site == meeting.site) {
+                meeting.since = meeting.since.max(release).min(meeting.asked);
+            }
+            before = Some((meeting.site, meeting.release));
+        }
     }
 
     /// Appends a place of meeting.
@@ -141,7 +158,9 @@ pub fn derive(trace: &Trace, classes: &SampleClasses, timelines: &Timelines) -> 
     releases::add(trace, &spinners, (&mut places, &mut rendezvous));
     spinners::add(trace, &spinners, (&mut places, &mut rendezvous));
     joins::add(trace, &mut rendezvous);
+    stops::add(trace, &mut rendezvous);
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
+    rendezvous.follow_on();
     rendezvous.uses = summary::derive(trace, &rendezvous, &summary::Around { classes, timelines });
     rendezvous
 }

@@ -52,7 +52,10 @@ impl Release<'_> {
 
 /// Sleeps of one word, cut into releases.
 fn releases(sleeps: &[Sleep]) -> Vec<Release<'_>> {
-    let together = |a: &Sleep, b: &Sleep| a.waker == b.waker && b.woken.since(a.woken).0 <= GAP_MAX_NS;
+    // Who came after a wakeup waits for the next.
+    let together = |a: &Sleep, b: &Sleep| {
+        a.waker == b.waker && b.woken.since(a.woken).0 <= GAP_MAX_NS && b.from <= a.woken
+    };
     let mut releases: Vec<Release> =
         sleeps.chunk_by(together).map(|sleeps| Release { sleeps, partial: false }).collect();
     // Of all sleeps that end later, the earliest begin.

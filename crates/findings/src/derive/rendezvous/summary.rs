@@ -39,6 +39,12 @@ pub struct SiteUse {
     pub late_at: Vec<(String, u64)>,
     /// Each member's running time for these meetings (ns), the most first.
     pub work: Vec<(ThreadId, u64)>,
+    /// Running time of whoever came last, and of a member on average, for all meetings in which both can be told (ns).
+    pub last_work_ns: u64,
+    /// See `last_work_ns`.
+    pub mean_work_ns: u64,
+    /// Meetings in which both can be told.
+    pub compared: u64,
     /// What even shares of work would save.
     pub imbalance: Saved,
     /// What it would save if the last had never had to wait on its way.
@@ -130,11 +136,7 @@ impl Sums {
         let Some(before) = others.map(|arrival| arrival.at).max() else { return };
         let before = before.max(meeting.asked);
         let late = meeting.release.since(before).0;
-        let held_up = |from: Timestamp| {
-            let mut causes = Causes::default();
-            causes.add(&look, last, (from, meeting.release));
-            causes.held_up_ns()
-        };
+        let held_up = |from: Timestamp| Causes::held_up_between(&look, last, (from, meeting.release));
         self.used.straggle.low_ns += held_up(before).min(late);
         self.used.straggle.high_ns += held_up(meeting.since).min(late);
     }
@@ -158,6 +160,9 @@ impl Sums {
             return;
         }
         let total: u64 = works.iter().map(|(_, running, _)| running).sum();
+        self.used.compared += 1;
+        self.used.last_work_ns += of_last;
+        self.used.mean_work_ns += total / count;
         let late = |arrival: &Arrival| meeting.release.since(arrival.at).0;
         let late_mean = works.iter().map(|(arrival, ..)| late(arrival)).sum::<u64>() / count;
         let others = works.iter().filter(|(arrival, ..)| arrival.thread != last);

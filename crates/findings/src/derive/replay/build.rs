@@ -277,8 +277,11 @@ impl Writer<'_> {
         let trace = self.facts.trace;
         let life = &trace.threads[thread.index()];
         match birth {
-            Some(signal) => self.push(Kind::Await, signal, life.start.0),
-            None => self.lasts(Kind::Away, trace.start().0, life.start.since(trace.start()).0),
+            Some(signal) => self.push((Kind::Await, Class::Unknown), signal, life.start.0),
+            None => {
+                let before = life.start.since(trace.start()).0;
+                self.lasts((Kind::Away, Class::Unknown), trace.start().0, before);
+            }
         }
         let rows = trace.slices.rows(thread);
         for row in rows.clone() {
@@ -286,14 +289,14 @@ impl Writer<'_> {
             match slice.state {
                 ThreadState::Running => self.running(&slice),
                 ThreadState::Blocked => self.blocked(&slice, row, row + 1 == rows.end),
-                state if state.waits_for_cpu() => self.queues(&slice),
+                state if state.waits_for_cpu() => self.queues(&slice, row),
                 _ if row + 1 == rows.end => {}
-                _ => self.lasts(Kind::Away, slice.start.0, slice.duration().0),
+                _ => self.lasts((Kind::Away, Class::Unknown), slice.start.0, slice.duration().0),
             }
         }
         // What it was seen to do when it did not run.
         for (_, at, kind, arg) in std::mem::take(&mut self.marks) {
-            self.push(*kind, *arg, *at);
+            self.push((*kind, Class::Useful), *arg, *at);
         }
     }
 
@@ -306,7 +309,7 @@ impl Writer<'_> {
         for (_, at, kind, arg) in marks {
             let to = (*at).max(from);
             self.run(slice.thread, from, to);
-            self.push(*kind, *arg, to);
+            self.push((*kind, Class::Useful), *arg, to);
             from = to;
         }
         self.run(slice.thread, from, slice.end.0);
@@ -314,19 +317,23 @@ impl Writer<'_> {
 
     fn run(&mut self, thread: ThreadId, from: u64, to: u64) {
         let ns = self.edit.run_ns(thread, (from, to));
-        self.lasts(Kind::Run, from, ns);
+        self.lasts((Kind::Run, Class::Useful), from, ns);
     }
 
-    fn queues(&mut self, slice: &Slice) {
+    fn queues(&mut self, slice: &Slice, row: usize) {
         if self.edit.queueless {
             return;
         }
+        if self.edit.drops(row, Class::RunQueue, None) {
+            return;
+        }
         if slice.state == ThreadState::Throttled {
-            return self.lasts(Kind::Away, slice.start.0, slice.duration().0);
+            self.last_run = self.last_run.max(slice.end.0);
+            return self.lasts((Kind::Away, Class::RunQueue), slice.start.0, slice.duration().0);
         }
         let gave_up = matches!(slice.state, ThreadState::Preempted | ThreadState::Yielded);
         if gave_up && !self.edit.no_preempt {
-            self.push(Kind::Requeue, 0, slice.start.0);
+            self.push((Kind::Requeue, Class::RunQueue), 0, slice.start.0);
         }
         let mut lag = self.idle.within(slice.start, slice.end);
         if self.edit.without_others && slice.cpu != CpuId::NONE {
@@ -337,7 +344,7 @@ impl Writer<'_> {
                 .map_or((0, 0), |cpu| cpu.ran(slice.start, slice.end, &mut 0));
             lag = lag.saturating_sub(ran.1);
         }
-        self.lasts(Kind::Lag, slice.start.0, lag);
+        self.lasts((Kind::Lag, Class::RunQueue), slice.start.0, lag);
     }
 
     fn blocked(&mut self, slice: &Slice, row: usize, is_last: bool) {
@@ -345,33 +352,34 @@ impl Writer<'_> {
         let end = self.ends.partition_point(|(known, _)| (*known as usize) < row);
         let end = self.ends.get(end).filter(|(known, _)| *known as usize == row).map(|(_, end)| *end);
         let lock = self.facts.locks.of(slice.wait);
-        if self.edit.drops((slice, row), class(trace, slice), lock) {
+        let class = class(trace, slice);
+        if self.edit.drops(row, class, lock) {
             return;
         }
         match end {
-            Some(End::Signal(signal)) => self.push(Kind::Await, signal, slice.start.0),
-            Some(End::Meeting(meeting)) => self.push(Kind::Meet, meeting, slice.start.0),
+            Some(End::Signal(signal)) => self.push((Kind::Await, class), signal, slice.start.0),
+            Some(End::Meeting(meeting)) => self.push((Kind::Meet, class), meeting, slice.start.0),
             Some(End::Lock(signal, lock)) => {
-                self.push(Kind::AwaitLock, signal, slice.start.0);
-                self.push(Kind::Take, lock, slice.start.0);
+                self.push((Kind::AwaitLock, class), signal, slice.start.0);
+                self.push((Kind::Take, class), lock, slice.start.0);
             }
             None if is_last => {}
-            None => self.lasts(Kind::Away, slice.start.0, slice.duration().0),
+            None => self.lasts((Kind::Away, class), slice.start.0, slice.duration().0),
         }
     }
 
-    fn push(&mut self, kind: Kind, arg: u32, at: u64) {
+    fn push(&mut self, (kind, class): (Kind, Class), arg: u32, at: u64) {
         let is_lock = matches!(kind, Kind::Take | Kind::Give);
         if is_lock && self.edit.locks.contains(&arg) {
             return;
         }
-        self.steps.push(Step { at: at.saturating_sub(self.facts.trace.start().0), arg, kind });
+        self.steps.push(Step { at: at.saturating_sub(self.facts.trace.start().0), arg, kind, class });
     }
 
-    fn lasts(&mut self, kind: Kind, mut at: u64, mut ns: u64) {
+    fn lasts(&mut self, what: (Kind, Class), mut at: u64, mut ns: u64) {
         while ns > 0 {
             let piece = ns.min(LENGTH_MAX);
-            self.push(kind, piece as u32, at);
+            self.push(what, piece as u32, at);
             (at, ns) = (at + piece, ns - piece);
         }
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use holdup_events::Trace;
-use holdup_events::tables::Slice;
 
 use super::speed::Speed;
 use crate::charge::Charge;
@@ -52,10 +51,10 @@ impl Edit {
     }
 
     /// Whether a wait of that class, and for that lock if it is one, is left out.
-    pub(super) fn drops(&self, slice: (&Slice, usize), class: Class, lock: Option<u32>) -> bool {
+    pub(super) fn drops(&self, row: usize, class: Class, lock: Option<u32>) -> bool {
         self.classes.contains(&class)
             || lock.is_some_and(|lock| self.locks.contains(&lock))
-            || self.waits.iter().any(|charge| charge.has(slice.1))
+            || self.waits.iter().any(|charge| charge.has(row))
     }
 
     /// How long what ran in `from..to` of a thread would run (ns).

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::steps::{Kind, Model, Step};
+use crate::derive::class::{CLASSES, Class};
 
 /// Who goes first where several want a CPU or a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Grants {
 pub struct Outcome {
     /// How long it took (ns).
     pub wall_ns: u64,
+    /// Thread time by class; all running time is [`Class::Useful`] (ns).
+    pub classes: [u64; CLASSES],
     /// Waits that nothing would have ended in this order, and that were ended by force.
     pub forced: u64,
 }
@@ -27,7 +30,7 @@ pub struct Outcome {
 pub fn run(model: &Model, grants: Grants) -> Outcome {
     let mut engine = Engine::new(model, grants);
     engine.run();
-    Outcome { wall_ns: engine.last + model.tail_ns, forced: engine.forced }
+    Outcome { wall_ns: engine.last + model.tail_ns, classes: engine.classes, forced: engine.forced }
 }
 
 const NOBODY: u32 = u32::MAX;
@@ -43,7 +46,7 @@ struct Thread {
     /// What is left of the run that it is in, and what is done of it (ns).
     left: u64,
     done: u64,
-    /// Since when it runs.
+    /// Since when it runs, queues or waits.
     since: u64,
     on_cpu: bool,
 }
@@ -80,6 +83,7 @@ struct Engine<'a> {
     /// Who came to the same meeting before each thread.
     came_before: Vec<u32>,
     locks: Vec<Lock>,
+    classes: [u64; CLASSES],
     forced: u64,
 }
 
@@ -111,6 +115,7 @@ impl<'a> Engine<'a> {
             signals: vec![NOBODY; model.signals as usize],
             meetings: vec![(0, NOBODY); model.meetings.len()],
             locks: (0..model.locks).map(|_| Lock { owner: NOBODY, queue: VecDeque::new() }).collect(),
+            classes: [0; CLASSES],
             forced: 0,
         }
     }
@@ -152,6 +157,7 @@ impl<'a> Engine<'a> {
                 let length = self.model.others.get((who - OTHERS) as usize).map_or(0, |(_, length)| *length);
                 self.due.push(Reverse((self.now + length, who)));
             } else {
+                self.spent(who, Class::RunQueue);
                 self.threads[who as usize].on_cpu = true;
                 self.piece(who);
             }
@@ -193,10 +199,19 @@ impl<'a> Engine<'a> {
             let ran = self.now - thread.since;
             thread.left -= ran;
             thread.done += ran;
+            let is_through = thread.left == 0;
             self.last = self.now;
-            if thread.left > 0 {
+            self.spent(who, Class::Useful);
+            if !is_through {
                 return self.slice_ends(who);
             }
+        } else {
+            let class = self.class(who);
+            // Throttled: it is at work, but for its CPU.
+            if class == Class::RunQueue {
+                self.last = self.now;
+            }
+            self.spent(who, class);
         }
         self.woken.push(who);
     }
@@ -219,7 +234,20 @@ impl<'a> Engine<'a> {
         self.model.steps[thread.next as usize - 1].at + thread.done
     }
 
+    /// The class of the step that a thread is in.
+    fn class(&self, who: u32) -> Class {
+        self.model.steps[self.threads[who as usize].next as usize - 1].class
+    }
+
+    /// What a thread did since it began with it is of that class.
+    fn spent(&mut self, who: u32, class: Class) {
+        let thread = &mut self.threads[who as usize];
+        self.classes[class as usize] += self.now - thread.since;
+        thread.since = self.now;
+    }
+
     fn queue(&mut self, who: u32) {
+        self.threads[who as usize].since = self.now;
         let rank = self.rank(self.recorded(who));
         self.ready.push(Reverse((rank, who)));
     }
@@ -264,6 +292,7 @@ impl<'a> Engine<'a> {
             Kind::Lag if self.threads[who as usize].on_cpu => {}
             Kind::Away | Kind::Lag => {
                 self.release(who);
+                self.threads[who as usize].since = self.now;
                 self.due.push(Reverse((self.now + u64::from(step.arg), who)));
                 return false;
             }
@@ -320,12 +349,14 @@ impl<'a> Engine<'a> {
 
     fn block(&mut self, who: u32) -> bool {
         self.release(who);
+        self.threads[who as usize].since = self.now;
         self.blocked += 1;
         false
     }
 
     fn wake(&mut self, who: u32) {
         if who < SENT {
+            self.spent(who, self.class(who));
             self.blocked -= 1;
             self.woken.push(who);
         }

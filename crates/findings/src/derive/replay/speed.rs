@@ -6,6 +6,7 @@ use holdup_events::tables::SampleRow;
 use holdup_events::{FrameId, ThreadId, Trace};
 
 use crate::derive::class::Class;
+use crate::derive::on_cpu::SampleClasses;
 use crate::derive::samples_of;
 use crate::derive::stacks::folding;
 
@@ -58,8 +59,8 @@ impl Speed {
 
     /// Of a class of running time.
     pub fn of_class(trace: &Trace, class: Class, left: f64) -> Speed {
-        let in_kernel = |sample: &SampleRow| sample.in_kernel;
-        Speed::new(trace, left, |sample| in_kernel(sample) == (class == Class::Kernel))
+        let classes = SampleClasses::new(trace);
+        Speed::new(trace, left, |sample| classes.of(sample) == class)
     }
 
     /// The share of `from..to` that is left (0 to 1).

@@ -1,5 +1,7 @@
 //! The steps of a replayed program.
 
+use crate::derive::class::Class;
+
 /// What a thread does in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -35,6 +37,8 @@ pub(super) struct Step {
     pub arg: u32,
     /// What is done.
     pub kind: Kind,
+    /// Where its time goes.
+    pub class: Class,
 }
 
 /// A program that can be replayed.

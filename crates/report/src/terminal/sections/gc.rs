@@ -48,11 +48,11 @@ type Figure = (&'static str, fn(&GcTimes) -> u64);
 
 const FIGURES: [Figure; 6] = [
     ("work", |times| times.work_ns),
-    ("slept at barrier", |times| times.wait_blocked_ns),
-    ("spun there", |times| times.wait_running_ns),
+    ("barrier", |times| times.wait_blocked_ns),
+    ("spinning", |times| times.wait_running_ns),
     ("no CPU", |times| times.queue_ns),
     ("other", |times| times.other_ns),
-    ("retry spin", |times| times.spin_ns),
+    ("retries", |times| times.spin_ns),
 ];
 
 /// Less than this share of the whole is not worth a column.
@@ -85,7 +85,7 @@ fn notes(gc: &Gc) -> Vec<String> {
     let mut notes = Vec::new();
     if gc.all.spin_ns > 0 {
         notes.push(format!(
-            "The retry spin is sampled, ± {}; the rest is exact.",
+            "barrier: slept there; spinning: ran there. Retries are sampled, ± {}; the rest is exact.",
             duration(gc.all.spin_error_ns)
         ));
     }

@@ -1,0 +1,97 @@
+//! Stop-the-world pauses, from a runtime's spans: one thread asks, and each comes to the barrier when it has seen that.
+//!
+//! Told by OCaml 5: the leader's span (`stw_leader`) begins when it asks, everybody's span at the barrier
+//! (`stw_api_barrier`) when it has come. Before 5.3 the leader has no such span: it is there when it asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::tables::SpanRow;
+use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
+
+use super::{Arrival, Meeting, MeetingKind, Rendezvous, Site};
+use crate::derive::gc::covers;
+use crate::derive::phases::{self, Phase};
+
+/// Adds the pauses of each process, and takes away the meetings that are these pauses seen from their futex words.
+pub fn add(trace: &Trace, rendezvous: &mut Rendezvous) {
+    let mut processes: BTreeMap<ProcessId, (Vec<SpanRow>, Vec<SpanRow>)> = BTreeMap::new();
+    for span in trace.spans.rows() {
+        let Some(lane) = trace.lanes.get(span.lane as usize) else { continue };
+        match trace.told_name(span.name).text.as_str() {
+            "stw_leader" => processes.entry(lane.process).or_default().0.push(*span),
+            "stw_api_barrier" => processes.entry(lane.process).or_default().1.push(*span),
+            _ => {}
+        }
+    }
+    if processes.is_empty() {
+        return;
+    }
+    forget_their_words(trace, rendezvous);
+    for (process, (mut leaders, mut barriers)) in processes {
+        leaders.sort_by_key(|span| (span.start, span.thread));
+        barriers.sort_by_key(|span| (span.start, span.thread));
+        let site =
+            rendezvous.append_site(Site { kind: MeetingKind::StopTheWorld, process, ..Site::default() });
+        add_process(site, &leaders, &barriers, rendezvous);
+    }
+}
+
+fn add_process(site: u32, leaders: &[SpanRow], barriers: &[SpanRow], rendezvous: &mut Rendezvous) {
+    let Some(first) = leaders.first() else { return };
+    let mut since = first.start;
+    let mut rest = barriers;
+    for (place, leader) in leaders.iter().enumerate() {
+        let next = leaders.get(place + 1).map_or(Timestamp(u64::MAX), |next| next.start);
+        rest = &rest[rest.partition_point(|span| span.start < leader.start)..];
+        let (own, behind) = rest.split_at(rest.partition_point(|span| span.start < next));
+        rest = behind;
+        let mut arrivals: Vec<Arrival> = own.iter().map(arrival).collect();
+        // One thread comes to a pause's first barrier once; later ones within it are others.
+        let mut seen = BTreeSet::new();
+        arrivals.retain(|arrival| seen.insert(arrival.thread));
+        if !seen.contains(&leader.thread) && !arrivals.is_empty() {
+            let (thread, at) = (leader.thread, leader.start);
+            arrivals.push(Arrival { thread, at, resumed: leader.start, spun: false });
+        }
+        let Some(last) = arrivals.iter().max_by_key(|arrival| (arrival.at, arrival.thread)).copied() else {
+            continue;
+        };
+        if arrivals.len() < 2 {
+            continue;
+        }
+        for arrival in &mut arrivals {
+            arrival.resumed = arrival.resumed.max(last.at);
+        }
+        let meeting = Meeting {
+            site,
+            since,
+            asked: leader.start,
+            leader: Some(leader.thread),
+            release: last.at,
+            last: Some(last.thread),
+            ..Meeting::default()
+        };
+        rendezvous.append(meeting, arrivals);
+        since = last.at;
+    }
+}
+
+fn arrival(span: &SpanRow) -> Arrival {
+    Arrival { thread: span.thread, at: span.start, resumed: span.end, spun: false }
+}
+
+/// Barriers at which somebody waits within a collector's span are the collector's own.
+fn forget_their_words(trace: &Trace, rendezvous: &mut Rendezvous) {
+    let mut courses: BTreeMap<ThreadId, Vec<Phase>> = BTreeMap::new();
+    let arrivals = &rendezvous.arrivals;
+    let mut is_collectors = |meeting: &Meeting| {
+        arrivals.get(meeting.arrivals.clone()).unwrap_or_default().iter().any(|arrival| {
+            let thread = arrival.thread;
+            let phases = courses
+                .entry(thread)
+                .or_insert_with(|| phases::flat(trace, &phases::collectors(trace, thread)));
+            covers(phases, arrival.at)
+        })
+    };
+    rendezvous.meetings.retain(|meeting| !is_collectors(meeting));
+}

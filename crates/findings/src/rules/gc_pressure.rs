@@ -1,0 +1,147 @@
+//! # gc-pressure: threads collect more than they work
+//!
+//! ## What it sees
+//! Collections as the runtime told them: how many, how much of each domain's time they took, and what for: the
+//! collector's work, waiting at its barriers, and retries of domains that want to collect while another one leads.
+//!
+//! ## Why it hurts
+//! Every minor collection of OCaml 5 stops all domains. Its fixed cost, a meeting of all, is paid for each filling of a
+//! minor heap by any domain; where little survives, that is nearly all that a collection costs.
+//!
+//! ## How it decides
+//! It fires if collections take a fair part of the time of domains that allocate. The upper end of the gain is that they
+//! cost nothing. The lower end is that half as many were made, by a minor heap of twice the size, and each cost the
+//! same: of the domain that collections cost least, and without the time in which it had no CPU.
+//! The size that would halve them follows from what was allocated between two collections.
+//!
+//! ## What to do
+//! A larger minor heap (`OCAMLRUNPARAM=s=…`, in words a domain; try powers of two). Allocate less: holdup shows where, in
+//! `report stacks` of the collector's callers. Fewer domains than CPUs; or processes, which do not wait for each other.
+//!
+//! ## Blind spots
+//! Where much survives, a larger minor heap moves the cost to the old generation. A larger one may also leave the
+//! CPU's cache. Retries are sampled. Collections of runtimes that do not tell them are not counted here.
+//!
+//! ## References
+//! Sivaramakrishnan et al.: Retrofitting parallelism onto OCaml (ICFP 2020). OCaml manual, module `Gc`.
+
+use super::{Info, Verdict};
+use crate::derive::gc::{Gc, LaneGc};
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
+use crate::wording::{count, percent, time};
+
+pub(super) const INFO: Info =
+    Info { name: "gc-pressure", summary: "Garbage collections take a large part of the threads' time" };
+
+/// A domain that allocates less than this part of all is not what makes collections necessary.
+const ALLOCATES_MIN: f64 = 0.05;
+/// So few collections may be the program's start.
+const COLLECTIONS_MIN: u64 = 20;
+/// ... and this many are no chance.
+const COLLECTIONS_SURE: u64 = 100;
+/// Less of a domain's time is what collections cost everywhere.
+const SHARE_MIN: f64 = 0.1;
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    let gc = &scene.derived.gc;
+    let domains = allocating(gc);
+    let share = |lane: &LaneGc| lane.times.cost_ns() as f64 / lane.life_ns.max(1) as f64;
+    let worst = domains.iter().map(|lane| share(lane)).fold(0.0, f64::max);
+    if gc.minor < COLLECTIONS_MIN || worst < SHARE_MIN {
+        return Ok(Vec::new());
+    }
+    let cost = |lane: &&LaneGc| scene.of_wall(lane.times.cost_ns() as f64).clamp(0.0, 1.0);
+    let halved = |lane: &&LaneGc| {
+        scene.of_wall((lane.times.cost_ns() - lane.times.queue_ns) as f64 / 2.0).clamp(0.0, 1.0)
+    };
+    let high = domains.iter().map(cost).fold(0.0, f64::max);
+    let low = domains.iter().map(halved).fold(high, f64::min);
+    if high < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let sure = gc.minor >= COLLECTIONS_SURE && gc.matched == gc.events;
+    Ok(vec![Finding {
+        rule: INFO.name,
+        subject: count(gc.minor, "minor collection"),
+        summary: summary(gc, &domains),
+        cost_ns: domains.iter().map(|lane| lane.times.cost_ns()).sum(),
+        gain: Gain { low, high },
+        confidence: scene.confidence(if sure { Confidence::High } else { Confidence::Medium }),
+        evidence: evidence(gc),
+        advice: advice(gc, &domains),
+    }])
+}
+
+fn allocating(gc: &Gc) -> Vec<&LaneGc> {
+    let all: u64 = gc.lanes.iter().map(|lane| lane.allocated_bytes).sum();
+    let enough = |lane: &&LaneGc| lane.allocated_bytes as f64 >= ALLOCATES_MIN * all as f64;
+    gc.lanes.iter().filter(enough).filter(|lane| lane.allocated_bytes > 0).collect()
+}
+
+fn summary(gc: &Gc, domains: &[&LaneGc]) -> Vec<String> {
+    let life: u64 = domains.iter().map(|lane| lane.life_ns).sum();
+    let sum = |of: fn(&LaneGc) -> u64| domains.iter().map(|lane| of(lane)).sum::<u64>();
+    let said = |what: &str, ns: u64| format!("{what} {}", percent(ns as f64 / life.max(1) as f64));
+    let cost = sum(|lane| lane.times.cost_ns());
+    let parts = [
+        ("work", sum(|lane| lane.times.work_ns)),
+        ("waiting at barriers", sum(|lane| lane.times.wait_running_ns + lane.times.wait_blocked_ns)),
+        ("retries", sum(|lane| lane.times.spin_ns)),
+        ("without a CPU meanwhile", sum(|lane| lane.times.queue_ns)),
+    ];
+    let parts: Vec<String> =
+        parts.iter().filter(|(_, ns)| *ns > 0).map(|(what, ns)| said(what, *ns)).collect();
+    let allocated = sum(|lane| lane.allocated_bytes);
+    let survived = sum(|lane| lane.promoted_bytes) as f64 / allocated.max(1) as f64;
+    vec![
+        format!(
+            "Collections took {} of {} that allocate ({} of their time): {}.",
+            time(cost),
+            count(domains.len() as u64, "domain"),
+            percent(cost as f64 / life.max(1) as f64),
+            parts.join(" · "),
+        ),
+        format!(
+            "Each filled {} KiB between two collections; {} of it survived.",
+            filled_bytes(gc, domains) >> 10,
+            percent(survived),
+        ),
+        format!(
+            "Half of {} took {} or less, one in a hundred {} or more.",
+            count(gc.pauses.count, "pause"),
+            time(gc.pauses.p50_ns),
+            time(gc.pauses.p99_ns),
+        ),
+    ]
+}
+
+/// What a domain allocated between two collections.
+fn filled_bytes(gc: &Gc, domains: &[&LaneGc]) -> u64 {
+    let allocated: u64 = domains.iter().map(|lane| lane.allocated_bytes).sum();
+    allocated / gc.minor.max(1) / (domains.len() as u64).max(1)
+}
+
+fn evidence(gc: &Gc) -> Vec<Evidence> {
+    let rows = gc.slowest.iter().take(EVIDENCE_MAX).map(|pause| Evidence {
+        table: "spans",
+        thread: pause.thread,
+        start: pause.start,
+        duration: pause.end.since(pause.start),
+        note: format!("stood still, mostly in {}", pause.mostly),
+    });
+    rows.collect()
+}
+
+fn advice(gc: &Gc, domains: &[&LaneGc]) -> Vec<String> {
+    // A minor heap is filled nearly to its size by the domain that asks for the collection.
+    let words = (filled_bytes(gc, domains) / 8).max(1).next_power_of_two() * 2;
+    vec![
+        format!(
+            "A minor heap of twice the size makes half as many: OCAMLRUNPARAM=s={}k (words a domain)",
+            (words >> 10).max(1)
+        ),
+        "Allocate less in the loops that run most".to_owned(),
+        "Use no more domains than CPUs; processes do not wait for each other's collections".to_owned(),
+    ]
+}

@@ -1,0 +1,186 @@
+//! What people ask of a replay, and what it answers: `holdup whatif`.
+
+use holdup_events::Trace;
+use holdup_events::recording::Rung;
+
+use crate::analysis::analyse;
+use crate::derive::class::{CLASSES, Class};
+use crate::derive::locks::{self, LockIndex};
+use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast};
+use crate::derive::roles::Roles;
+use crate::derive::stacks::folding;
+use crate::derive::sweep::Sweep;
+use crate::derive::timelines::Timelines;
+use crate::removal;
+
+/// What should be changed.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    /// `lock:NAME`, `rule:N` or `rule:NAME`, `others`, or a class of the ledger.
+    pub without: Vec<String>,
+    /// Functions, and how many times faster.
+    pub faster: Vec<(String, f64)>,
+    /// CPUs that the program may use.
+    pub cpus: Option<u32>,
+    /// Nobody takes a CPU from a running thread.
+    pub no_preempt: bool,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct WhatIf {
+    /// The changes, in words.
+    pub changes: Vec<String>,
+    /// What the forecast rests on.
+    pub assumed: Vec<String>,
+    /// How long it would take.
+    pub forecast: Forecast,
+}
+
+impl WhatIf {
+    /// Thread time by class: before, after, as the replays have it (ns). Empty classes are left out.
+    pub fn classes(&self) -> Vec<(Class, u64, u64)> {
+        let of = |class: &Class| {
+            let (before, after) = (&self.forecast.classes_before, &self.forecast.classes);
+            (*class, before[*class as usize], after[*class as usize])
+        };
+        debug_assert_eq!(Class::ALL.len(), CLASSES);
+        Class::ALL.iter().map(of).filter(|(_, before, after)| before + after > 0).collect()
+    }
+}
+
+/// Replays a trace as asked. The error says what is not understood, or why it cannot be done.
+pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
+    if trace.manifest.rung != Rung::Bpf {
+        return Err("the recording does not say who woke whom: it cannot be replayed".to_owned());
+    }
+    let (timelines, roles) = (Timelines::derive(trace), Roles::built_in(trace));
+    let index = LockIndex::new(trace, &roles);
+    let cpus = Sweep::new(trace, &index, &roles, &timelines).cpus;
+    let facts = Facts { trace, timelines: &timelines, locks: &index, cpus };
+    let mut answer = WhatIf::default();
+    let mut changes = Vec::new();
+    for subject in &ask.without {
+        changes.extend(without(facts, subject, &mut answer)?);
+    }
+    for (function, times) in &ask.faster {
+        changes.push(faster(trace, function, *times, &mut answer)?);
+    }
+    if let Some(count) = ask.cpus {
+        answer.changes.push(format!("{count} CPUs in place of {cpus}"));
+        changes.push(Change::Cpus(count));
+    }
+    if ask.no_preempt {
+        answer.changes.push("nobody takes a CPU from a running thread".to_owned());
+        answer.assumed.push("A thread keeps its CPU until it waits; other programs use none.".to_owned());
+        changes.push(Change::NoPreempt);
+    }
+    answer.forecast = forecast(facts, &changes, &Replays::new(facts));
+    answer.assumed.push(
+        "Waits that nobody had in the recording are not foreseen: a lock or a queue may be the next to hold it up."
+            .to_owned(),
+    );
+    Ok(answer)
+}
+
+fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Vec<Change>, String> {
+    if let Some(name) = subject.strip_prefix("lock:") {
+        return without_lock(facts, name, answer);
+    }
+    if let Some(name) = subject.strip_prefix("rule:") {
+        return without_finding(facts.trace, name, answer);
+    }
+    if subject == "others" {
+        answer.changes.push("without other programs".to_owned());
+        return Ok(vec![Change::WithoutOthers]);
+    }
+    let Some(class) = Class::named(subject) else {
+        let classes: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
+        return Err(format!(
+            "'{subject}' is not known; there are lock:NAME, rule:N, others, and {}",
+            classes.join(", ")
+        ));
+    };
+    answer.changes.push(format!("without {subject}"));
+    match class {
+        Class::Stolen | Class::Unknown | Class::Stopped => {
+            return Err(format!("{subject} is not made of what a replay could leave out"));
+        }
+        Class::RunQueue => answer.assumed.push("Every thread has a CPU whenever it wants one.".to_owned()),
+        class if class.on_cpu() => {
+            answer.assumed.push(format!("Running time of class {subject} is what samples say."));
+        }
+        _ => answer.assumed.push(format!("What is waited for in {subject} is there at once.")),
+    }
+    Ok(vec![Change::WithoutClass(class)])
+}
+
+fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Vec<Change>, String> {
+    let all = locks::derive(facts.trace);
+    let number = |lock: &locks::LockUse| {
+        let key = (lock.process, lock.object, lock.reason);
+        facts.locks.locks.iter().position(|known| *known == key)
+    };
+    let named =
+        all.iter().filter(|lock| folding::matches(name, &lock.name) || format!("{:#x}", lock.object) == name);
+    let mut changes = Vec::new();
+    for lock in named {
+        answer.changes.push(format!("without lock {}", lock.name));
+        changes.extend(number(lock).map(|number| Change::WithoutLock(number as u32)));
+    }
+    if changes.is_empty() {
+        let known: Vec<&str> = all.iter().take(5).map(|lock| lock.name.as_str()).collect();
+        return Err(match known.is_empty() {
+            true => "no thread was seen to wait for a lock".to_owned(),
+            false => format!("no lock is named '{name}'; there are: {}", known.join(", ")),
+        });
+    }
+    answer.assumed.push("What the lock guards can run side by side, and takes as long as it did.".to_owned());
+    Ok(changes)
+}
+
+/// Leaves out what a finding of the report is about: by its number there, or by its rule's name.
+fn without_finding(trace: &Trace, name: &str, answer: &mut WhatIf) -> Result<Vec<Change>, String> {
+    let analysis = analyse(trace);
+    let place = match name.parse::<usize>() {
+        Ok(number) => number.checked_sub(1).filter(|place| *place < analysis.findings.len()),
+        Err(_) => analysis.findings.iter().position(|finding| finding.rule == name),
+    };
+    let Some(place) = place else {
+        let known: Vec<String> =
+            (1..).zip(&analysis.findings).map(|(n, one)| format!("{n} {}", one.rule)).collect();
+        return Err(match known.is_empty() {
+            true => "the report has no finding".to_owned(),
+            false => format!("there is no finding '{name}'; there are: {}", known.join(", ")),
+        });
+    };
+    let finding = &analysis.findings[place];
+    let charge = analysis.charges.get(place).cloned().unwrap_or_default();
+    let Some(changes) = removal::changes(trace, &analysis.derived, finding, &charge) else {
+        return Err(format!("{} is not made of waits that a replay could leave out", finding.rule));
+    };
+    answer.changes.push(format!("without {} of {}", finding.rule, finding.subject));
+    answer.assumed.push(format!("{}.", removal::said(&changes)));
+    Ok(changes)
+}
+
+fn faster(trace: &Trace, function: &str, times: f64, answer: &mut WhatIf) -> Result<Change, String> {
+    let named =
+        |stack| trace.stack_frames(stack).any(|frame| folding::matches(function, &trace.frame_name(frame)));
+    let mut known = std::collections::HashMap::new();
+    let samples = trace.samples.iter().filter(|sample| trace.threads[sample.thread.index()].target);
+    let (mut all, mut hits) = (0u64, 0u64);
+    for sample in samples {
+        all += 1;
+        hits += u64::from(*known.entry(sample.stack).or_insert_with(|| named(sample.stack)));
+    }
+    if hits == 0 {
+        return Err(format!("no sample is in '{function}'; `holdup report stacks` lists functions"));
+    }
+    answer.changes.push(format!("{function} {times} times as fast"));
+    answer.assumed.push(format!(
+        "{function} and what it calls ran where {hits} of {all} samples say ({:.1} %).",
+        hits as f64 / all as f64 * 100.0
+    ));
+    Ok(Change::Faster(function.to_owned(), times))
+}

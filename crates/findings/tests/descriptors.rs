@@ -1,0 +1,89 @@
+//! The built-in descriptors against names recorded from real binaries (`fixtures/symbols`), so that a renamed
+//! function is noticed, and their rules against stacks made of such names.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use holdup_findings::derive::stacks::folding::matches;
+use holdup_findings::descriptors::{Descriptors, Runtime, plain_name};
+
+fn fixture(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/symbols")).join(format!("{name}.txt"))
+}
+
+/// Patterns of functions and of variables.
+fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
+    let of_rules = runtime.rules.iter().flat_map(|rule| rule.leaf.iter().chain(&rule.any).chain(&rule.futex));
+    of_rules.chain(&runtime.function_marks).map(String::as_str).collect()
+}
+
+/// Names that a pattern keeps in the fixture.
+const KEPT: usize = 2;
+
+/// Makes the fixture of all of a binary's names: those that are asked for, and the patterns that ask in vain.
+fn record(runtime: &Runtime, names: &[String]) -> String {
+    let mut kept = BTreeSet::new();
+    let mut missing = BTreeSet::new();
+    for pattern in patterns(runtime) {
+        let of_pattern = names.iter().filter(|name| matches(pattern, &plain_name(name)));
+        let before = kept.len();
+        let found: Vec<&String> = of_pattern.take(KEPT).collect();
+        kept.extend(found.iter().copied());
+        if kept.len() == before && found.is_empty() {
+            missing.insert(format!("# not here: {pattern}"));
+        }
+    }
+    missing.into_iter().chain(kept.into_iter().cloned()).map(|line| line + "\n").collect()
+}
+
+#[test]
+fn every_pattern_is_in_the_recorded_names_or_said_not_to_be() {
+    for runtime in Descriptors::built_in().runtimes() {
+        // HOLDUP_NAMES=FOLDER/ with NAME.txt, all names of a binary as `nm -C` gives them: records them anew.
+        if let Ok(folder) = std::env::var("HOLDUP_NAMES") {
+            let Ok(text) = std::fs::read_to_string(format!("{folder}/{}.txt", runtime.name)) else {
+                continue;
+            };
+            let names: Vec<String> = text.lines().map(str::to_owned).collect();
+            std::fs::write(fixture(&runtime.name), record(runtime, &names)).unwrap();
+        }
+        let text = std::fs::read_to_string(fixture(&runtime.name)).unwrap();
+        let names: Vec<_> =
+            text.lines().filter(|line| !line.starts_with('#')).map(|name| plain_name(name)).collect();
+        for pattern in patterns(runtime) {
+            let found = names.iter().any(|name| matches(pattern, name));
+            let said = text.lines().any(|line| line.strip_prefix("# not here: ") == Some(pattern));
+            assert!(
+                found != said,
+                "{}: {pattern} is {}in the names",
+                runtime.name,
+                if found { "" } else { "not " }
+            );
+        }
+    }
+}
+
+/// A descriptor of which the recorded names have nothing would be dead.
+#[test]
+fn every_descriptor_recognises_its_runtime_by_the_recorded_names() {
+    for runtime in Descriptors::built_in().runtimes() {
+        let text = std::fs::read_to_string(fixture(&runtime.name)).unwrap();
+        let names = || text.lines().filter(|line| !line.starts_with('#')).map(|name| plain_name(name));
+        let marked = runtime.function_marks.iter().any(|mark| names().any(|name| matches(mark, &name)));
+        assert!(marked || !runtime.module_marks.is_empty(), "{}", runtime.name);
+        let rules = runtime.rules.iter().filter(|rule| {
+            let mut asked = rule.leaf.iter().chain(&rule.any).chain(&rule.futex);
+            asked.any(|pattern| names().any(|name| matches(pattern, &name)))
+        });
+        let by_other_means = |runtime: &Runtime| {
+            let rules = runtime.rules.iter();
+            rules
+                .filter(|rule| {
+                    !rule.leaf_module.is_empty() || !rule.module.is_empty() || !rule.thread.is_empty()
+                })
+                .count()
+        };
+        let live = rules.count() + by_other_means(runtime);
+        assert!(live * 2 >= runtime.rules.len(), "{}: {live} of {} rules", runtime.name, runtime.rules.len());
+    }
+}

@@ -1,0 +1,226 @@
+//! What a runtime tells, laid over slices: the account of collections, the ledger, and the rules that judge them.
+
+use holdup_events::recording::{Host, Manifest};
+use holdup_events::tables::{
+    CounterRow, Lane, MarkRow, Process, SliceRow, Slices, SpanKind, SpanRow, Spans, TellName, Thread,
+    ThreadState,
+};
+use holdup_events::{CpuId, ProcessId, ThreadId, Timestamp, Trace};
+use holdup_findings::derive::class::Class;
+use holdup_findings::{Analysis, Finding, analyse};
+
+const ROUNDS: u64 = 100;
+/// Length of a round (ns).
+const ROUND: u64 = 1_000_000;
+/// Domains A and B, and a thread of another program.
+const A: ThreadId = ThreadId(0);
+const B: ThreadId = ThreadId(1);
+const OTHER: ThreadId = ThreadId(2);
+
+const NAMES: [(SpanKind, &str); 9] = [
+    (SpanKind::User, ""),
+    (SpanKind::Stop, "stw_leader"),
+    (SpanKind::Stop, "stw_handler"),
+    (SpanKind::GcWait, "stw_api_barrier"),
+    (SpanKind::GcWork, "minor"),
+    (SpanKind::GcWait, "minor_leave_barrier"),
+    (SpanKind::User, "minor_allocated"),
+    (SpanKind::User, "domain_spawn"),
+    (SpanKind::User, "my.span"),
+];
+
+fn name(text: &str) -> u32 {
+    NAMES.iter().position(|(_, known)| *known == text).unwrap() as u32
+}
+
+/// What happens in a round, in microseconds from its begin.
+#[derive(Default)]
+struct Picture {
+    slices: Vec<(ThreadId, u64, ThreadState, u16)>,
+    spans: Vec<(ThreadId, u64, u64, &'static str)>,
+}
+
+fn trace(picture: &Picture) -> Trace {
+    let end = Timestamp(ROUNDS * ROUND);
+    let at = |round: u64, us: u64| Timestamp(round * ROUND + us * 1000);
+    let (mut slices, mut spans, mut counters) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        for (thread, start, state, cpu) in &picture.slices {
+            let (thread, start, state, cpu) = (*thread, at(round, *start), *state, CpuId(*cpu));
+            slices.push(SliceRow { thread, start, state, cpu, ..SliceRow::default() });
+        }
+        for (thread, start, end, text) in &picture.spans {
+            let (start, end, name) = (at(round, *start), at(round, *end), name(text));
+            spans.push(SpanRow { thread: *thread, start, end, lane: thread.0, name });
+        }
+        for thread in [A, B] {
+            let row = CounterRow {
+                thread,
+                at: at(round, 999),
+                lane: thread.0,
+                name: name("minor_allocated"),
+                value: 2 << 20,
+            };
+            counters.push(row);
+        }
+    }
+    counters.sort_by_key(|row| (row.thread, row.at));
+    let thread = |tid: u32, process: u32, target: bool| Thread {
+        tid,
+        process: ProcessId(process),
+        name: format!("t{tid}"),
+        target,
+        end,
+        ..Thread::default()
+    };
+    let process = |pid: u32, name: &str, target: bool| Process {
+        pid,
+        name: name.to_owned(),
+        target,
+        ..Process::default()
+    };
+    let lane = |number: u32| Lane {
+        runtime: "ocaml 5.3.0".to_owned(),
+        number,
+        end,
+        events: 1000,
+        matched: 1000,
+        ..Lane::default()
+    };
+    let mark = |thread: ThreadId| MarkRow {
+        thread,
+        lane: thread.0,
+        name: name("domain_spawn"),
+        ..MarkRow::default()
+    };
+    Trace {
+        manifest: Manifest {
+            end_ns: end.0,
+            host: Host { cpus: 2, cpus_allowed: 2, ..Host::default() },
+            ..Manifest::default()
+        },
+        processes: vec![process(1, "program", true), process(9, "hog", false)],
+        threads: vec![thread(1, 0, true), thread(2, 0, true), thread(9, 1, false)],
+        slices: Slices::freeze(&[slices], vec![end; 3]),
+        waits: vec![Default::default()],
+        spans: Spans::freeze(spans),
+        counters,
+        marks: vec![mark(A), mark(B)],
+        lanes: vec![lane(0), lane(1)],
+        names: NAMES.iter().map(|(kind, text)| TellName { kind: *kind, text: (*text).to_owned() }).collect(),
+        ..Trace::default()
+    }
+}
+
+use ThreadState::{Blocked, Preempted, Running, Untracked};
+
+/// A asks; B, which another program keeps from its CPU, comes 400 µs later.
+fn late() -> Picture {
+    Picture {
+        slices: vec![
+            (A, 0, Running, 0),
+            (A, 410, Blocked, 0),
+            (A, 800, Running, 0),
+            (B, 0, Running, 1),
+            (B, 300, Preempted, 1),
+            (B, 790, Running, 1),
+            (OTHER, 0, Untracked, 0),
+            (OTHER, 300, Running, 1),
+            (OTHER, 790, Untracked, 0),
+        ],
+        spans: vec![
+            (A, 100, 200, "my.span"),
+            (A, 400, 1000, "stw_leader"),
+            (A, 400, 800, "stw_api_barrier"),
+            (A, 800, 900, "minor"),
+            (A, 900, 990, "minor_leave_barrier"),
+            (B, 795, 1000, "stw_handler"),
+            (B, 800, 801, "stw_api_barrier"),
+            (B, 801, 900, "minor"),
+        ],
+    }
+}
+
+/// Both come at once, and little is to be done.
+fn prompt() -> Picture {
+    Picture {
+        slices: vec![(A, 0, Running, 0), (B, 0, Running, 1), (OTHER, 0, Untracked, 0)],
+        spans: vec![
+            (A, 900, 930, "stw_leader"),
+            (A, 900, 902, "stw_api_barrier"),
+            (A, 902, 925, "minor"),
+            (B, 901, 930, "stw_handler"),
+            (B, 902, 903, "stw_api_barrier"),
+            (B, 903, 925, "minor"),
+        ],
+    }
+}
+
+fn of_rule<'a>(analysis: &'a Analysis, rule: &str) -> Option<&'a Finding> {
+    analysis.findings.iter().find(|finding| finding.rule == rule)
+}
+
+#[test]
+fn a_pauses_time_is_told_apart_by_what_the_thread_did() {
+    let analysis = analyse(&trace(&late()));
+    let gc = &analysis.derived.gc;
+    assert_eq!((gc.minor, gc.major, gc.lanes.len()), (ROUNDS, 0, 2));
+    let us = |ns: u64| ns / 1000 / ROUNDS;
+    let [a, b] = [&gc.lanes[0].times, &gc.lanes[1].times];
+    // Of A: 10 and 90 µs ran at a barrier, 390 slept there, 100 of work, 10 of the leader's own.
+    let parts = [a.work_ns, a.wait_running_ns, a.wait_blocked_ns, a.queue_ns, a.other_ns].map(us);
+    assert_eq!(parts, [110, 100, 390, 0, 0]);
+    assert_eq!([b.work_ns, b.wait_running_ns].map(us), [204, 1]);
+    assert_eq!((gc.pauses.count, us(gc.pauses.max_ns * ROUNDS)), (2 * ROUNDS, 600));
+    assert_eq!(gc.lanes[0].allocated_bytes, ROUNDS * (2 << 20));
+    assert_eq!(gc.slowest[0].mostly, "stw_api_barrier");
+}
+
+#[test]
+fn the_ledger_has_what_the_runtime_told() {
+    let trace = trace(&late());
+    let ledger = analyse(&trace).derived.ledger;
+    let us = |class: Class| ledger.of(class) / 1000 / ROUNDS;
+    assert_eq!((us(Class::GcWork), us(Class::GcWait)), (110 + 204, 490 + 1));
+    // A's own 400 µs, and B's 300 and 5.
+    assert_eq!((us(Class::Useful), us(Class::RunQueue)), (705, 490));
+    assert_eq!(ledger.classes.iter().sum::<u64>(), ledger.total_ns);
+}
+
+#[test]
+fn what_is_not_matched_to_threads_is_not_charged_to_them() {
+    let mut trace = trace(&late());
+    trace.lanes.iter_mut().for_each(|lane| lane.matched = lane.events / 2);
+    let ledger = analyse(&trace).derived.ledger;
+    assert_eq!((ledger.of(Class::GcWork), ledger.of(Class::GcWait)), (0, 0));
+}
+
+#[test]
+fn stop_the_world_latecomer_names_who_had_the_cpu() {
+    let analysis = analyse(&trace(&late()));
+    let finding = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
+    assert_eq!(finding.cost_ns, ROUNDS * 400_000);
+    let said = finding.summary.join(" ");
+    assert!(said.contains("hog") && said.contains("t2"), "{said}");
+    assert!(finding.gain.high > 0.3 && finding.gain.low <= finding.gain.high, "{:?}", finding.gain);
+    assert!(finding.evidence.iter().all(|row| row.thread == B));
+    // The same meetings are nobody else's.
+    assert!(of_rule(&analysis, "barrier-straggler").is_none());
+}
+
+#[test]
+fn gc_pressure_says_which_heap_would_halve_the_collections() {
+    let analysis = analyse(&trace(&late()));
+    let finding = of_rule(&analysis, "gc-pressure").expect("a finding");
+    // 2 MiB are 256 k words.
+    assert!(finding.advice[0].contains("s=512k"), "{:?}", finding.advice);
+    assert!(finding.gain.low > 0.05 && finding.gain.high > 0.5, "{:?}", finding.gain);
+}
+
+#[test]
+fn prompt_and_cheap_collections_are_silent() {
+    let analysis = analyse(&trace(&prompt()));
+    assert_eq!(analysis.derived.gc.minor, ROUNDS);
+    assert!(of_rule(&analysis, "stop-the-world-latecomer").is_none(), "{:#?}", analysis.findings);
+    assert!(of_rule(&analysis, "gc-pressure").is_none(), "{:#?}", analysis.findings);
+}

@@ -1,0 +1,214 @@
+//! Runtimes' roles on recordings made by hand: what they change, and what they must leave alone.
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::*;
+use holdup_events::{
+    CpuId, FrameId, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason,
+};
+use holdup_findings::derive::class::Class;
+use holdup_findings::derive::ledger::{self, Ledger};
+use holdup_findings::derive::locks;
+use holdup_findings::derive::roles::Roles;
+use holdup_findings::derive::stacks::{Selection, observe};
+use holdup_findings::derive::timelines::Timelines;
+use holdup_findings::descriptors::Descriptors;
+
+const POOL: &str = r#"
+[runtime]
+name = "pool"
+title = "Pool"
+function = ["pool_main"]
+
+[[rule]]
+role = "work-wait"
+on = "off"
+what = "worker without a job"
+any = ["pool_idle"]
+
+[[rule]]
+role = "lock"
+on = "off"
+lock = "the big lock"
+one_lock = true
+any = ["pool_lock"]
+futex = ["g_big*"]
+
+[[rule]]
+role = "gc-work"
+on = "cpu"
+leaf = ["pool_collect"]
+
+[[rule]]
+role = "gc-wait"
+on = "off"
+thread = ["collector *"]
+"#;
+
+fn pool() -> Descriptors {
+    Descriptors::none().with(&[POOL.to_owned()]).unwrap()
+}
+
+/// Stack 1: idle, 2: lock, 3: collects, 4: works; all of them in the program, whose code has the runtime.
+fn with_stacks(trace: &mut Trace) {
+    let frame = |function: &str| Frame {
+        kind: FrameKind::User,
+        function: function.into(),
+        module: "/bin/app".into(),
+        ..Frame::default()
+    };
+    trace.frames = ["pool_main", "pool_idle", "pool_lock", "pool_collect", "work"].map(frame).into();
+    let mut rows = vec![StackRow::default()];
+    // Row n is the leaf of stack n; its caller, row 5, is pool_main.
+    for leaf in 1..5 {
+        rows.push(StackRow { frame: FrameId(leaf), parent: StackId(5), ..StackRow::default() });
+    }
+    rows.push(StackRow { frame: FrameId(0), end: StackEnd::Root, ..StackRow::default() });
+    trace.stacks = Stacks::from_rows(rows);
+    let app = Mapping { path: "/bin/app".into(), start: 0x1000, end: 0x2000, ..Mapping::default() };
+    trace.mappings = vec![app];
+}
+
+fn wait(reason: WaitReason, object: u64) -> Wait {
+    Wait { reason, object, object_kind: ObjectKind::Futex, syscall: 202, ..Wait::default() }
+}
+
+fn blocked(start: u64, wait: u32, stack: u32) -> SliceRow {
+    SliceRow {
+        start: Timestamp(start),
+        state: ThreadState::Blocked,
+        cpu: CpuId::NONE,
+        wait: WaitId(wait),
+        stack: StackId(stack),
+        stack_every: 4,
+        ..SliceRow::default()
+    }
+}
+
+/// One thread, which does all of `rows` until 1000.
+fn trace(name: &str, rows: Vec<SliceRow>, waits: Vec<Wait>) -> Trace {
+    let end = Timestamp(1000);
+    let mut trace = Trace::default();
+    trace.manifest.end_ns = end.0;
+    trace.threads = vec![Thread { name: name.into(), target: true, end, ..Thread::default() }];
+    trace.processes = vec![Process { name: "app".into(), target: true, ..Process::default() }];
+    trace.slices = Slices::freeze(&[rows], vec![end]);
+    trace.wakeups = Wakeups::freeze(Vec::new(), 1);
+    trace.waits = [vec![Wait::default()], waits].concat();
+    with_stacks(&mut trace);
+    trace
+}
+
+fn ledger(trace: &Trace, descriptors: &Descriptors) -> Ledger {
+    let ledger = ledger::derive_with(trace, &Timelines::derive(trace), &Roles::derive(trace, descriptors));
+    assert_eq!(ledger.classes.iter().sum::<u64>(), ledger.total_ns);
+    let selection = Selection { descriptors: descriptors.clone(), ..Selection::all() };
+    assert_eq!(observe(trace, &selection).classes, ledger.classes, "stacks divide the same classes");
+    ledger
+}
+
+#[test]
+fn waits_on_one_word_speak_for_those_without_a_stack() {
+    let idle = vec![blocked(0, 1, 1), blocked(300, 1, 0), blocked(600, 1, 1)];
+    let waits = vec![wait(WaitReason::Lock, 0x10)];
+    assert_eq!(ledger(&trace("w", idle, waits.clone()), &pool()).of(Class::WorkWait), 1000);
+    // Those that tell disagree: only what tells is changed.
+    let both = vec![blocked(0, 1, 1), blocked(300, 1, 0), blocked(600, 1, 2)];
+    let ledger = ledger(&trace("w", both, waits), &pool());
+    assert_eq!((ledger.of(Class::WorkWait), ledger.of(Class::LockWait)), (300, 700));
+}
+
+#[test]
+fn another_word_is_another_matter() {
+    let rows = vec![blocked(0, 1, 1), blocked(300, 2, 0)];
+    let waits = vec![wait(WaitReason::Lock, 0x10), wait(WaitReason::Lock, 0x20)];
+    let ledger = ledger(&trace("w", rows, waits), &pool());
+    assert_eq!((ledger.of(Class::WorkWait), ledger.of(Class::LockWait)), (300, 700));
+}
+
+#[test]
+fn a_runtime_that_is_not_in_the_process_changes_nothing() {
+    let rows = vec![blocked(0, 1, 1)];
+    let mut trace = trace("collector 1", rows, vec![wait(WaitReason::Lock, 0x10)]);
+    assert_eq!(ledger(&trace, &pool()).of(Class::WorkWait), 1000);
+    // The same program without the function by which the runtime is known, or in another process's file.
+    trace.mappings[0].path = "/bin/other".into();
+    assert_eq!(ledger(&trace, &pool()).of(Class::LockWait), 1000);
+}
+
+#[test]
+fn what_the_kernel_knows_for_sure_stays() {
+    let rows = vec![blocked(0, 1, 1), blocked(500, 2, 2)];
+    let waits = vec![wait(WaitReason::Fault, 0), wait(WaitReason::Disk, 7)];
+    let ledger = ledger(&trace("w", rows, waits), &pool());
+    assert_eq!((ledger.of(Class::FaultWait), ledger.of(Class::IoWait)), (500, 500));
+}
+
+#[test]
+fn a_thread_name_is_enough() {
+    let rows = vec![blocked(0, 1, 0)];
+    let waits = vec![wait(WaitReason::Park, 0x10)];
+    assert_eq!(ledger(&trace("collector 7", rows.clone(), waits.clone()), &pool()).of(Class::GcWait), 1000);
+    assert_eq!(ledger(&trace("worker 7", rows, waits), &pool()).of(Class::WorkWait), 1000);
+}
+
+#[test]
+fn one_lock_on_many_words_is_one_lock() {
+    let rows = vec![blocked(0, 1, 0), blocked(300, 2, 2), blocked(600, 3, 0)];
+    let named = |object, symbol: &str| Wait { symbol: symbol.into(), ..wait(WaitReason::Park, object) };
+    let waits = vec![named(0x10, "g_big_lock+0x8"), named(0x20, ""), named(0x30, "g_small")];
+    let trace = trace("w", rows, waits);
+    let roles = Roles::derive(&trace, &pool());
+    let locks = locks::derive_with(&trace, &roles);
+    assert_eq!(locks.len(), 1);
+    assert_eq!((locks[0].name.as_str(), locks[0].waits, locks[0].wait_ns), ("the big lock of app", 2, 600));
+    let rule = locks[0].rule.and_then(|id| roles.descriptors.rule(id));
+    assert_eq!(rule.map(|(runtime, _)| runtime.name.as_str()), Some("pool"));
+    assert_eq!(ledger(&trace, &pool()).of(Class::WorkWait), 400);
+}
+
+#[test]
+fn samples_of_the_collector_divide_the_running_time() {
+    let running = SliceRow { state: ThreadState::Running, cpu: CpuId(0), ..SliceRow::default() };
+    let mut trace = trace("w", vec![running], Vec::new());
+    let stack = |at: u64| if at < 30 { 3 } else { 4 };
+    let sample = |at| SampleRow {
+        at: Timestamp(at * 10),
+        stack: StackId(stack(at)),
+        in_kernel: at < 10,
+        syscall: -1,
+        ..SampleRow::default()
+    };
+    trace.samples = (0..100).map(sample).collect();
+    let ledger = ledger(&trace, &pool());
+    let of = |class| ledger.of(class);
+    assert_eq!((of(Class::Kernel), of(Class::GcWork), of(Class::Useful)), (100, 200, 700));
+    assert!(ledger.error_ns(Class::GcWork) > 0 && ledger.error_ns(Class::Spin) == 0);
+}
+
+#[test]
+fn a_broken_recording_is_no_harm() {
+    let mut trace = trace("w", vec![blocked(0, 9, 70), blocked(10, 1, 5)], vec![wait(WaitReason::Lock, 1)]);
+    trace.mappings[0].process = ProcessId(9);
+    trace.processes[0].parent = Some(ProcessId(0));
+    trace.wakeups = Wakeups::freeze(
+        vec![Wakeup { wakee: ThreadId(0), context: WakeContext::Thread, ..Wakeup::default() }],
+        1,
+    );
+    ledger(&trace, &pool());
+    ledger(&trace, &Descriptors::built_in());
+}
+
+#[test]
+fn a_text_that_is_no_descriptor_says_why() {
+    let error = |text: &str| Descriptors::none().with(&[text.to_owned()]).unwrap_err().to_string();
+    assert!(error("nonsense").contains("expected"), "{}", error("nonsense"));
+    let head = "[runtime]\nname = \"x\"\ntitle = \"X\"\n";
+    assert!(error(head).contains("what tells that the runtime is there"));
+    let marked = format!("{head}function = [\"f\"]\n");
+    assert!(error(&format!("{marked}[[rule]]\nrole = \"spin\"\n")).contains("rule 1 matches nothing"));
+    assert!(
+        error(&format!("{marked}[[rule]]\nrole = \"spin\"\nleaf = [\"f(int)\"]\n")).contains("write `f`")
+    );
+    assert!(error(&format!("{marked}[[rule]]\nrole = \"nap\"\nleaf = [\"f\"]\n")).contains("nap"));
+    assert!(error(&marked.replace("\"x\"", "\"X y\"")).contains("small letters"));
+}
