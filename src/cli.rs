@@ -246,7 +246,7 @@ pub struct ViewArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Largest size of that page, in MiB: detail away from the findings is left out to keep to it
-    #[arg(long, value_name = "MIB", default_value_t = 16, requires = "html", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "MIB", default_value_t = 8, requires = "html", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub size: u32,
     /// Do not open a browser, only print the address
     #[arg(long)]

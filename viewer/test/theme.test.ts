@@ -32,6 +32,12 @@ describe("classes", () => {
     const seen = new Set(CLASSES.map((one) => `${one.texture} ${one.light}`));
     expect(seen.size).toBe(CLASSES.length);
   });
+  it("are all those of the ledger", () => {
+    const rust = readFileSync(new URL("../../crates/findings/src/derive/class.rs", import.meta.url), "utf8");
+    const names = [...rust.matchAll(/Class::\w+ => "([a-z-]+)"/g)].map((one) => one[1] ?? "");
+    expect(names.length).toBeGreaterThan(10);
+    expect(names.filter((name) => !CLASSES.some((one) => one.name === name))).toEqual([]);
+  });
   it("of a newer holdup are drawn as unknown, under their own name", () => expect(classLook("quantum-wait")).toMatchObject({ name: "quantum-wait", texture: "open" }));
 });
 

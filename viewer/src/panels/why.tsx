@@ -47,7 +47,7 @@ export function Why() {
       </div>
       <div class="why-side">
         {slice.samples.length > 0 && <Hot slice={slice} />}
-        {(slice.stack.length > 0 || slice.state !== "runnable") && <Stack label={stackLabel(slice)} frames={slice.stack} />}
+        {(slice.stack.length > 0 || slice.state === "blocked" || slice.state === "running") && <Stack label={stackLabel(slice)} frames={slice.stack} />}
         {slice.waker && slice.waker.stack.length > 0 && <Stack label="stack of the thread that woke it" frames={slice.waker.stack} />}
       </div>
     </div>
