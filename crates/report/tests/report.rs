@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 use holdup_events::recording::{Cost, Rung, SourceState};
 use holdup_events::{CpuId, Loss, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
+use holdup_findings::derive::gc::{Gc, LaneGc, Pause, Pauses};
 use holdup_findings::derive::rendezvous::{Causes, SiteUse};
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
 use holdup_findings::derive::spin::{Meanwhile, SpinUse};
 use holdup_findings::derive::stacks::function_costs;
 use holdup_findings::descriptors::Role;
 use holdup_findings::merging::Symptom;
+use holdup_findings::what_if::{self, what_if};
 use holdup_findings::{Analysis, analyse};
 use holdup_report::annotate::{Annotation, MachineCode};
 use holdup_report::stacks::{Shape, parse_classes};
@@ -323,6 +325,19 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         ..SiteUse::default()
     });
     analysis.derived.runtimes.push(a_runtime());
+    let mut pauses = Pauses { count: 1, ..Pauses::default() };
+    pauses.bins[0] = 1;
+    let lane = LaneGc { threads: vec![thread], pauses: pauses.clone(), ..LaneGc::default() };
+    let pause = Pause {
+        thread,
+        lane: 0,
+        start: trace.start(),
+        end: trace.end(),
+        mostly: "minor".into(),
+        mostly_ns: 1,
+        ran_ns: 1,
+    };
+    analysis.derived.gc = Gc { lanes: vec![lane], pauses, slowest: vec![pause], ..Gc::default() };
     let finding = analysis.findings.first().expect("a finding").clone();
     analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
     let row = DoctorRow {
@@ -336,6 +351,8 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     paths(&to_json_with(&trace, &analysis, &ask), "", &mut emitted);
     let annotated = annotated(|it| holdup_report::annotate::to_json(it).to_string());
     paths(&serde_json::from_str(&annotated).unwrap(), "", &mut emitted);
+    let forecast = what_if(&trace, &what_if::Ask { cpus: Some(4), ..what_if::Ask::default() }).unwrap();
+    paths(&holdup_report::what_if_json(&forecast), "", &mut emitted);
     paths(&holdup_report::doctor_json(&[row], "bpf", ""), "", &mut emitted);
     paths(&list::to_json(&[list::Row::default()]), "", &mut emitted);
     paths(&holdup_report::explain::to_json(&holdup_findings::rules::all()), "", &mut emitted);
