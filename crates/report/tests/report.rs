@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use holdup_events::recording::{Cost, Rung, SourceState};
 use holdup_events::{CpuId, Loss, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
+use holdup_findings::derive::gc::{Gc, LaneGc, Pause};
 use holdup_findings::derive::rendezvous::{Causes, SiteUse};
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
 use holdup_findings::derive::spin::{Meanwhile, SpinUse};
@@ -293,6 +294,15 @@ fn a_runtime() -> RuntimeUse {
     }
 }
 
+/// One domain, one pause.
+fn collections() -> Gc {
+    let thread = ThreadId(0);
+    let (start, end) = (Timestamp(1), Timestamp(2));
+    let pause = Pause { thread, lane: 0, start, end, mostly: String::new(), mostly_ns: 1, ran_ns: 1 };
+    let lane = LaneGc { threads: vec![thread], ..LaneGc::default() };
+    Gc { lanes: vec![lane], slowest: vec![pause], ..Gc::default() }
+}
+
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (mut trace, mut analysis) = busy();
@@ -315,6 +325,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     });
     let mut causes = Causes::default();
     causes.blocked_ns[Class::IoWait as usize] = 1;
+    analysis.derived.gc = collections();
     analysis.derived.rendezvous.uses.push(SiteUse {
         by_last: vec![(thread, 1, 1)],
         late_at: vec![("work".into(), 1)],
