@@ -117,6 +117,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
     let facts = replay::Facts {
         trace,
         timelines: &timelines,
+        roles: &derived.roles,
         locks: &derived.occupancy.locks,
         cpus: derived.occupancy.cpus,
     };

@@ -57,7 +57,7 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     let (timelines, roles) = (Timelines::derive(trace), Roles::built_in(trace));
     let index = LockIndex::new(trace, &roles);
     let cpus = Sweep::new(trace, &index, &roles, &timelines).cpus;
-    let facts = Facts { trace, timelines: &timelines, locks: &index, cpus };
+    let facts = Facts { trace, timelines: &timelines, roles: &roles, locks: &index, cpus };
     let mut answer = WhatIf::default();
     let mut changes = Vec::new();
     for subject in &ask.without {

@@ -11,6 +11,7 @@ use super::lag::Idle;
 use super::steps::{Kind, Model, Step};
 use crate::derive::class::Class;
 use crate::derive::locks::LockIndex;
+use crate::derive::roles::Roles;
 use crate::derive::timelines::Timelines;
 
 /// What a model is made of.
@@ -20,6 +21,8 @@ pub struct Facts<'a> {
     pub trace: &'a Trace,
     /// What each CPU ran.
     pub timelines: &'a Timelines,
+    /// What code and threads of runtimes are for.
+    pub roles: &'a Roles,
     /// The locks, by number.
     pub locks: &'a LockIndex,
     /// CPUs that the program may use.
@@ -50,7 +53,7 @@ type Mark = (ThreadId, u64, Kind, u32);
 pub fn build(facts: Facts, edit: &Edit) -> Model {
     let trace = facts.trace;
     let mut links = Links::new(facts);
-    let marks = links.marks(trace);
+    let marks = links.marks();
     let idle = Idle::new(trace, facts.timelines, facts.cpus);
     let mut model = Model {
         signals: links.signals,
@@ -236,7 +239,7 @@ impl Links {
     }
 
     /// What each thread does for others, by thread, then time.
-    fn marks(&mut self, _trace: &Trace) -> Vec<Mark> {
+    fn marks(&mut self) -> Vec<Mark> {
         let mut marks = std::mem::take(&mut self.sent);
         // At one moment: first what is taken, then what is told, then what is let go.
         marks.sort_by_key(|(thread, at, kind, arg)| (*thread, *at, *kind != Kind::Take, *arg));
@@ -348,11 +351,10 @@ impl Writer<'_> {
     }
 
     fn blocked(&mut self, slice: &Slice, row: usize, is_last: bool) {
-        let trace = self.facts.trace;
         let end = self.ends.partition_point(|(known, _)| (*known as usize) < row);
         let end = self.ends.get(end).filter(|(known, _)| *known as usize == row).map(|(_, end)| *end);
         let lock = self.facts.locks.of(slice.wait);
-        let class = class(trace, slice);
+        let class = class(self.facts, slice);
         if self.edit.drops(row, class, lock) {
             return;
         }
@@ -386,7 +388,8 @@ impl Writer<'_> {
 }
 
 /// The class of a blocked slice, as in the ledger.
-fn class(trace: &Trace, slice: &Slice) -> Class {
+fn class(facts: Facts, slice: &Slice) -> Class {
+    let trace = facts.trace;
     let reason = trace.wait(slice.wait).reason;
     let by_timer = |wakeup: &holdup_events::tables::Wakeup| wakeup.context == WakeContext::Timer;
     match reason {
@@ -395,6 +398,6 @@ fn class(trace: &Trace, slice: &Slice) -> Class {
         {
             Class::Sleep
         }
-        _ => Class::of_wait(reason),
+        _ => facts.roles.class_of_wait(trace, slice),
     }
 }

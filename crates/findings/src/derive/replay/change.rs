@@ -7,6 +7,7 @@ use holdup_events::Trace;
 use super::speed::Speed;
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::roles::Roles;
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -42,10 +43,10 @@ pub struct Edit {
 
 impl Edit {
     /// Leaves a class out.
-    pub(super) fn without_class(&mut self, trace: &Trace, class: Class) {
+    pub(super) fn without_class(&mut self, (trace, roles): (&Trace, &Roles), class: Class) {
         match class {
             Class::RunQueue => self.queueless = true,
-            class if class.on_cpu() => self.speeds.push(Speed::of_class(trace, class, 0.0)),
+            class if class.on_cpu() => self.speeds.push(Speed::of_class((trace, roles), class, 0.0)),
             class => drop(self.classes.insert(class)),
         }
     }

@@ -130,7 +130,7 @@ fn edit(facts: Facts, changes: &[Change]) -> Edit {
             Change::Cpus(cpus) => edit.cpus = Some(*cpus),
             Change::NoPreempt => edit.no_preempt = true,
             Change::WithoutOthers => edit.without_others = true,
-            Change::WithoutClass(class) => edit.without_class(trace, *class),
+            Change::WithoutClass(class) => edit.without_class((trace, facts.roles), *class),
         }
     }
     edit

@@ -6,7 +6,7 @@ use holdup_events::tables::SampleRow;
 use holdup_events::{FrameId, ThreadId, Trace};
 
 use crate::derive::class::Class;
-use crate::derive::on_cpu::SampleClasses;
+use crate::derive::roles::Roles;
 use crate::derive::samples_of;
 use crate::derive::stacks::folding;
 
@@ -58,9 +58,8 @@ impl Speed {
     }
 
     /// Of a class of running time.
-    pub fn of_class(trace: &Trace, class: Class, left: f64) -> Speed {
-        let classes = SampleClasses::new(trace);
-        Speed::new(trace, left, |sample| classes.of(sample) == class)
+    pub fn of_class((trace, roles): (&Trace, &Roles), class: Class, left: f64) -> Speed {
+        Speed::new(trace, left, |sample| roles.class_of_sample(sample) == class)
     }
 
     /// The share of `from..to` that is left (0 to 1).
