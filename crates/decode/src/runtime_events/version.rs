@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(text("5.3.0\x005.2.0"), None);
         assert_eq!(text("5.3"), None);
         assert_eq!(text("5.3.0.1"), None);
-        assert_eq!(Version::of_binary(b"\05.3.0\0"), None);
+        assert_eq!(Version::of_binary(b"\x005.3.0\0"), None);
         assert!(is_ocaml(&binary("")) && !is_ocaml(b"OOOCAML_RUNTIME_EVENTS_STAR"));
     }
 }
