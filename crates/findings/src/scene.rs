@@ -112,7 +112,9 @@ impl<'a> Scene<'a> {
         let active = self.active(waited);
         let saved = active.iter().map(|thread| saves(thread, waited(thread.thread)));
         let low = saved.fold(f64::INFINITY, f64::min);
-        let high = self.of_wall(stall.saved_ns).clamp(0.0, 1.0);
+        // The run is one chain of what threads do: without so much waiting, it is shorter by no more.
+        let all_ns: f64 = stall.by_thread.values().sum();
+        let high = self.of_wall(stall.saved_ns.min(all_ns)).clamp(0.0, 1.0);
         let low = if low.is_finite() { self.of_wall(low).clamp(0.0, high) } else { 0.0 };
         Gain { low, high }
     }
