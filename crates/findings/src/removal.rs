@@ -8,6 +8,7 @@ use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::replay::{Change, Facts, Replays, forecast};
+use crate::derive::syscall_names::is_sync_call;
 use crate::finding::{Finding, Gain};
 use crate::merging::Charged;
 
@@ -32,10 +33,8 @@ pub fn changes(trace: &Trace, derived: &Derived, finding: &Finding, charge: &Cha
         "noisy-neighbour" => Some(vec![Change::WithoutOthers]),
         "blocking-io" => Some(vec![Change::WithoutClass(Class::IoWait)]),
         "sync-per-item" => {
-            // msync fsync fdatasync sync sync_file_range syncfs
-            let syncs = |number: i32| matches!(number, 26 | 74 | 75 | 162 | 277 | 306);
             let waits = Charge::of(trace, |slice| {
-                slice.state == ThreadState::Blocked && syncs(trace.wait(slice.wait).syscall)
+                slice.state == ThreadState::Blocked && is_sync_call(trace.wait(slice.wait).syscall)
             });
             (!waits.is_empty()).then(|| vec![Change::WithoutWaits(waits)])
         }
@@ -74,7 +73,9 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let unchanged = unchanged.get_or_insert_with(|| Replays::new(facts));
         let forecast = forecast(facts, &changes, unchanged);
         let (_, low, high) = forecast.gain();
-        finding.gain = merged(finding, Gain { low: low.clamp(0.0, 1.0), high: high.clamp(0.0, 1.0) });
+        // The run is one chain of what threads do: without so much of it, it is shorter by no more.
+        let most = (finding.cost_ns as f64 / facts.trace.wall().0.max(1) as f64).min(1.0);
+        finding.gain = merged(finding, Gain { low: low.clamp(0.0, most), high: high.clamp(0.0, most) });
     }
 }
 

@@ -103,6 +103,22 @@ impl RunQueueSplit {
         self.idle_ns += other.idle_ns;
     }
 
+    /// Adds a wait for a CPU. `cursors` are the places in each CPU's timeline, of waits in the order of time.
+    pub(super) fn add_wait(&mut self, slice: &Slice, timelines: &Timelines, cursors: &mut [usize]) {
+        let length = slice.duration().0;
+        if slice.state == ThreadState::Throttled {
+            self.throttled_ns += length;
+            return;
+        }
+        let (own, others) = match timelines.of(slice.cpu) {
+            Some(timeline) => timeline.ran(slice.start, slice.end, &mut cursors[usize::from(slice.cpu.0)]),
+            None => (0, 0),
+        };
+        self.own_ns += own;
+        self.others_ns += others;
+        self.idle_ns += length.saturating_sub(own + others);
+    }
+
     /// Takes off what was there earlier.
     pub(super) fn subtract(&mut self, earlier: RunQueueSplit) {
         self.own_ns = self.own_ns.saturating_sub(earlier.own_ns);
@@ -205,7 +221,7 @@ impl Walk<'_> {
                 state if state.waits_for_cpu() => {
                     sums.preempted += u64::from(state == ThreadState::Preempted);
                     sums.classes[Class::RunQueue as usize] += length;
-                    self.add_delay(&slice, length, &mut sums.run_queue);
+                    sums.run_queue.add_wait(&slice, self.timelines, &mut self.cursors);
                 }
                 ThreadState::Blocked => {
                     sums.blocked += u64::from(!(first && thread.began_before));
@@ -226,22 +242,6 @@ impl Walk<'_> {
         let by_timer =
             class == Class::WorkWait && is_multiplex(self.trace, slice) && woken_by_timer(slice, wakeups);
         if by_timer { Class::Sleep } else { class }
-    }
-
-    fn add_delay(&mut self, slice: &Slice, length: u64, split: &mut RunQueueSplit) {
-        if slice.state == ThreadState::Throttled {
-            split.throttled_ns += length;
-            return;
-        }
-        let (own, others) = match self.timelines.of(slice.cpu) {
-            Some(timeline) => {
-                timeline.ran(slice.start, slice.end, &mut self.cursors[usize::from(slice.cpu.0)])
-            }
-            None => (0, 0),
-        };
-        split.own_ns += own;
-        split.others_ns += others;
-        split.idle_ns += length - own - others;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Names of the x86-64 syscalls by number, from the kernel's stable ABI. A table, nothing else.
+//! Names of the x86-64 syscalls by number, from the kernel's stable ABI, and which of them are of a kind.
 
 /// The name of syscall `number`; `"exception"` for -1 (page fault, interrupt), `"?"` if there is none.
 pub fn syscall_name(number: i32) -> &'static str {
@@ -7,6 +7,11 @@ pub fn syscall_name(number: i32) -> &'static str {
     }
     let low = usize::try_from(number).ok().and_then(|index| NAMES.get(index));
     low.copied().filter(|name| !name.is_empty()).unwrap_or("?")
+}
+
+/// It waits until data is on the disk: `msync`, `fsync`, `fdatasync`, `sync`, `sync_file_range`, `syncfs`.
+pub fn is_sync_call(number: i32) -> bool {
+    matches!(number, 26 | 74 | 75 | 162 | 277 | 306)
 }
 
 /// Numbers 335 to 423 were left out when the architectures' numbering was unified at 424.

@@ -120,7 +120,7 @@ fn tally(scene: &Scene, words: &mut Words) {
         for slice in trace.slices.of(id).filter(|slice| is_here(words, slice)).collect::<Vec<_>>() {
             *words.by_thread.entry(id).or_default() += slice.duration().0;
             if INTERVAL_NS.contains(&slice.duration().0) {
-                let ended = trace.wakeups.ending(id, slice.start, slice.end);
+                let ended = trace.ended_by(&slice);
                 words.timeouts += u64::from(ended.is_some_and(|wakeup| wakeup.context == WakeContext::Timer));
             }
         }

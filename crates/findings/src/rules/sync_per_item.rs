@@ -32,6 +32,7 @@ use holdup_events::tables::Slice;
 
 use super::{Info, Verdict};
 use crate::derive::class::Class;
+use crate::derive::syscall_names::is_sync_call;
 use crate::finding::{Confidence, Finding};
 use crate::scene::{DiskWaits, GAIN_MIN, Scene, syscall_said};
 use crate::wording::{count, percent, time};
@@ -40,9 +41,6 @@ pub(super) const INFO: Info = Info {
     name: "sync-per-item",
     summary: "Data is forced to the disk item by item, and threads wait for it",
 };
-
-/// `msync`, `fsync`, `fdatasync`, `sync`, `sync_file_range`, `syncfs`.
-const SYNCS: [i32; 6] = [26, 74, 75, 162, 277, 306];
 
 /// Syncs for this share of the disk wait make them the cause.
 const SYNC_SHARE_MIN: f64 = 0.5;
@@ -55,7 +53,7 @@ const SYNCS_MIN: u64 = 20;
 const SYNC_OF_WORK_MIN: f64 = 0.25;
 
 fn is_sync(call: &DiskWaits) -> bool {
-    SYNCS.contains(&call.number)
+    is_sync_call(call.number)
 }
 
 /// Whether waiting for the disk is mostly for many syncs, with little work between them.
@@ -70,7 +68,7 @@ pub(super) fn is_it(scene: &Scene) -> bool {
 }
 
 fn is_sync_wait(scene: &Scene, slice: &Slice) -> bool {
-    scene.class(slice) == Some(Class::IoWait) && SYNCS.contains(&scene.trace.wait(slice.wait).syscall)
+    scene.class(slice) == Some(Class::IoWait) && is_sync_call(scene.trace.wait(slice.wait).syscall)
 }
 
 /// Running time of the threads that wait for syncs (ns).

@@ -171,7 +171,7 @@ fn waker(viewer: &Viewer, slice: &Slice) -> Value {
     if slice.state != ThreadState::Blocked {
         return Value::Null;
     }
-    let Some(wakeup) = viewer.trace.wakeups.ending(slice.thread, slice.start, slice.end) else {
+    let Some(wakeup) = viewer.trace.ended_by(slice) else {
         return Value::Null;
     };
     let is_thread = wakeup.context == WakeContext::Thread;

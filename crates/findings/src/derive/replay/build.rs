@@ -252,7 +252,7 @@ fn link(trace: &Trace, slice: &Slice, row: usize) -> Option<Link> {
     if slice.state != ThreadState::Blocked {
         return None;
     }
-    let wakeup = trace.wakeups.ending(slice.thread, slice.start, slice.end)?;
+    let wakeup = trace.ended_by(slice)?;
     let waker = trace.threads.get(wakeup.waker.index())?;
     let by_own = wakeup.context == WakeContext::Thread && waker.target && wakeup.waker != slice.thread;
     by_own.then_some(Link {
@@ -393,11 +393,7 @@ fn class(facts: Facts, slice: &Slice) -> Class {
     let reason = trace.wait(slice.wait).reason;
     let by_timer = |wakeup: &holdup_events::tables::Wakeup| wakeup.context == WakeContext::Timer;
     match reason {
-        WaitReason::Multiplex
-            if trace.wakeups.ending(slice.thread, slice.start, slice.end).is_some_and(by_timer) =>
-        {
-            Class::Sleep
-        }
+        WaitReason::Multiplex if trace.ended_by(slice).is_some_and(by_timer) => Class::Sleep,
         _ => facts.roles.class_of_wait(trace, slice),
     }
 }

@@ -148,20 +148,7 @@ pub(super) struct Queues<'a> {
 
 impl Queues<'_> {
     pub(super) fn add(&mut self, slice: &Slice, split: &mut RunQueueSplit) {
-        let length = slice.duration().0;
-        if slice.state == ThreadState::Throttled {
-            split.throttled_ns += length;
-            return;
-        }
-        let (own, others) = match self.timelines.of(slice.cpu) {
-            Some(timeline) => {
-                timeline.ran(slice.start, slice.end, &mut self.cursors[usize::from(slice.cpu.0)])
-            }
-            None => (0, 0),
-        };
-        split.own_ns += own;
-        split.others_ns += others;
-        split.idle_ns += length.saturating_sub(own + others);
+        split.add_wait(slice, self.timelines, &mut self.cursors);
     }
 }
 
