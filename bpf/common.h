@@ -13,6 +13,7 @@ struct configuration {
 	__u32 follow_all;        /* every process with an address space is a target */
 	__u32 recorder_tgid;     /* never a target */
 	__u32 blocked_stacks;    /* of threads that block, and of wakers: 0 none, ~0 all, else as many as `stack_budget` says */
+	__u32 slots_per_cpu;     /* of the main ring; a power of two */
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 
@@ -24,12 +25,7 @@ struct {
 	__type(value, __u32);
 } targets SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 * 1024 * 1024);
-} records SEC(".maps");
-
-/* Small and separate: a flood of switches cannot lose names and stacks. */
+/* Small and separate from the main ring (ring.h): a flood of switches cannot lose names and stacks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 8 * 1024 * 1024);
@@ -59,23 +55,29 @@ struct draw {
 	__u32 random; /* the last one */
 };
 
+/* A tgid found in `targets`, while the generation lasts. */
+struct known_target {
+	__u32 tgid;
+	__u32 generation;
+};
+#define KNOWN_TARGETS 16 /* processes that hand a CPU back and forth are few; a power of two */
+
 struct per_cpu {
 	__u32 next_seq[WIRE_STREAMS];
 	__u32 context;            /* nesting bits of interrupt handlers, CONTEXT_* */
 	__u64 lost[WIRE_STREAMS];
 	struct draw draws[STACK_DRAWS];
-	__u32 last_target;        /* a tgid found in `targets`, while the generation lasts */
-	__u32 last_generation;
 	struct probe_time probes[PROBES];
 	__u64 raw_window_start_ns; /* raw stacks are rationed */
 	__u32 raw_in_window;
 	__u32 raw_total;
 	__u64 syscalls_uncounted; /* for want of room */
+	struct known_target known_targets[KNOWN_TARGETS];
 };
 
 /* As crates/capture/src/bpf/session.rs reads it. */
 _Static_assert(__builtin_offsetof(struct per_cpu, lost) == 16, "LOST_AT");
-_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 96, "PROBES_AT");
+_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 88, "PROBES_AT");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -120,17 +122,20 @@ static __always_inline bool is_target_tgid(__u32 tgid)
 static __always_inline bool is_target(struct task_struct *task, struct per_cpu *cpu)
 {
 	__u32 tgid = task->tgid;
+	__u32 generation = targets_generation; /* before the look: who leaves meanwhile is looked up again */
+	struct known_target *known;
 
 	if (!tgid)
 		return false; /* the idle thread */
 	if (configuration.follow_all)
 		return task->mm && tgid != configuration.recorder_tgid;
-	if (cpu->last_target == tgid && cpu->last_generation == targets_generation)
+	known = &cpu->known_targets[tgid & (KNOWN_TARGETS - 1)];
+	if (known->tgid == tgid && known->generation == generation)
 		return true;
 	if (!is_target_tgid(tgid))
 		return false;
-	cpu->last_target = tgid;
-	cpu->last_generation = targets_generation;
+	known->tgid = tgid;
+	known->generation = generation;
 	return true;
 }
 

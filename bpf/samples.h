@@ -8,7 +8,7 @@ static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_
 	bool in_kernel = (ctx->regs.cs & 3) != 3;
 	__u64 now = bpf_ktime_get_ns();
 	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task, in_kernel, now);
-	struct wire_sample *sample = bpf_ringbuf_reserve(&records, sizeof(*sample), 0);
+	struct wire_sample *sample = reserve_record(sizeof(*sample), false);
 
 	if (!sample) {
 		count_lost(cpu, WIRE_STREAM_SAMPLES);
@@ -24,7 +24,7 @@ static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_
 	if (in_kernel && task->mm)
 		sample->syscall = (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax;
 	sample->stack = stack;
-	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+	submit_record(sample);
 }
 
 SEC("perf_event")

@@ -49,7 +49,7 @@ static __always_inline void fill_counters(struct wire_switch_out *out, struct ta
 static __always_inline int foreign_switch(struct per_cpu *cpu, struct task_struct *prev,
 					  struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
 {
-	struct wire_switch *sw = bpf_ringbuf_reserve(&records, sizeof(*sw), 0);
+	struct wire_switch *sw = reserve_record(sizeof(*sw), false);
 
 	if (!sw) {
 		count_lost(cpu, WIRE_STREAM_SCHED);
@@ -58,14 +58,14 @@ static __always_inline int foreign_switch(struct per_cpu *cpu, struct task_struc
 	fill_switch_header(&sw->header, cpu, WIRE_SWITCH, now);
 	sw->header.flags = flags;
 	fill_switch(sw, prev, next, state);
-	bpf_ringbuf_submit(sw, BPF_RB_NO_WAKEUP);
+	submit_record(sw);
 	return 0;
 }
 
 static __always_inline int runnable_switch(struct per_cpu *cpu, struct task_struct *prev,
 					   struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
 {
-	struct wire_switch_out *out = bpf_ringbuf_reserve(&records, sizeof(*out), 0);
+	struct wire_switch_out *out = reserve_record(sizeof(*out), false);
 
 	if (!out) {
 		count_lost(cpu, WIRE_STREAM_SCHED);
@@ -81,7 +81,7 @@ static __always_inline int runnable_switch(struct per_cpu *cpu, struct task_stru
 	}
 	fill_switch(&out->sw, prev, next, state);
 	fill_counters(out, prev);
-	bpf_ringbuf_submit(out, BPF_RB_NO_WAKEUP);
+	submit_record(out);
 	return 0;
 }
 
@@ -98,7 +98,7 @@ static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct
 		stack = take_stack(ctx, cpu, SCRATCH_SWITCH, prev, state & TASK_UNINTERRUPTIBLE, now);
 		probe_end(cpu, PROBE_STACK, began);
 	}
-	out = bpf_ringbuf_reserve(&records, sizeof(*out), 0);
+	out = reserve_record(sizeof(*out), false);
 
 	if (!out) {
 		count_lost(cpu, WIRE_STREAM_SCHED);
@@ -118,7 +118,7 @@ static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct
 		describe_wait(prev, &out->wait);
 	out->wait.stack_every = every;
 	out->wait.stack = stack;
-	bpf_ringbuf_submit(out, BPF_RB_NO_WAKEUP);
+	submit_record(out);
 	return 0;
 }
 
@@ -223,12 +223,12 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 	context = wake_context(cpu);
 	if (context == WIRE_CONTEXT_THREAD && waker->mm && waker->pid != wakee->pid && is_target(waker, cpu))
 		stack = waker_stack(ctx, cpu, waker, now, &every);
-	waking = bpf_ringbuf_reserve(&records, sizeof(*waking), 0);
+	waking = reserve_record(sizeof(*waking), waker == wakee);
 	if (waking) {
 		fill_waking(waking, cpu, wakee, waker, context, now);
 		waking->stack_every = every;
 		waking->stack = stack;
-		bpf_ringbuf_submit(waking, BPF_RB_NO_WAKEUP);
+		submit_record(waking);
 	} else {
 		count_lost(cpu, WIRE_STREAM_SCHED);
 	}

@@ -63,6 +63,23 @@ struct wire_header {
 	wire_u8 flags;  /* by kind, below */
 };
 
+#define WIRE_RECORD_MAX 120
+
+/* A place of the main ring. */
+struct wire_slot {
+	wire_u32 complete; /* position + 1, modulo 2^32, once the record is whole; positions count from 0 for ever */
+	wire_u32 bytes;    /* of the record */
+	wire_u8 record[WIRE_RECORD_MAX];
+};
+
+/* How far one CPU's part of the main ring is written and read; each end on a cache line of its own. */
+struct wire_ring_ends {
+	wire_u64 taken; /* positions given out: the kernel's */
+	wire_u64 pad[7];
+	wire_u64 read;  /* positions free again: user space's */
+	wire_u64 pad_too[7];
+};
+
 /* wire_header.flags of the three switch kinds */
 #define WIRE_SWITCH_PREEMPT 0x01   /* the tracepoint's preempt argument */
 #define WIRE_SWITCH_THROTTLED 0x02 /* prev's CFS bandwidth is used up */

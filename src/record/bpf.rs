@@ -22,6 +22,8 @@ use crate::cli::StackChoice;
 
 /// How long the rings fill between two looks. The main ring holds more than a second of the worst rate seen.
 const PAUSE: Duration = Duration::from_millis(10);
+/// A ring that is so full is drained again without a pause.
+const FILL_TO_GO_ON: f64 = 1.0 / 64.0;
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
 const MAPPING_SPELL: Duration = Duration::from_millis(50);
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
@@ -39,7 +41,6 @@ struct Loop {
     bad_records: u64,
     syscalls: SyscallWindows,
     rings: RingFeed,
-    ring_bytes: u64,
     /// See [`Loop::keep_up`].
     urgent: bool,
 }
@@ -81,7 +82,6 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         journal: recorder.journal,
         tally: Tally { switches: 0, events: 0, lost: 0 },
         bad_records: 0,
-        ring_bytes: u64::from(options.ring_bytes),
         urgent: false,
     };
     recording.know_mappings(&subject);
@@ -166,7 +166,7 @@ impl Loop {
                 self.journal.flush();
                 flushed = Instant::now();
             }
-            if self.session.waiting() < 1 << 20 {
+            if self.session.fill() < FILL_TO_GO_ON {
                 // Where one binary was mapped, more follow: stacks through them need their tables.
                 let pause = if mapped.elapsed() < MAPPING_SPELL { SHORT_PAUSE } else { PAUSE };
                 std::thread::sleep(self.syscalls.pause(pause));
@@ -176,8 +176,7 @@ impl Loop {
 
     /// Runs before everybody while the ring is filling up, until it is nearly empty.
     fn keep_up(&mut self) {
-        let waiting = self.session.waiting();
-        let urgent = waiting > self.ring_bytes / if self.urgent { 32 } else { 4 };
+        let urgent = self.session.fill() > if self.urgent { 1.0 / 32.0 } else { 0.25 };
         if urgent != self.urgent {
             self.urgent = urgent;
             privileges::run_at_once(urgent);

@@ -8,6 +8,7 @@ mod programs;
 mod ring;
 mod sampler;
 mod session;
+mod slots;
 mod syscall_windows;
 mod unwind_tables;
 

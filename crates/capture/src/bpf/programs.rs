@@ -5,6 +5,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 use super::kernel_types::KernelTypes;
 use super::messages;
 use super::session::{Options, Stacks, Target};
+use super::slots::Layout;
 use crate::error::CaptureError;
 use crate::sources::{self, Attached, Source};
 
@@ -15,34 +16,36 @@ fn refused(error: &libbpf_rs::Error) -> CaptureError {
 }
 
 /// Opens, configures and loads the object.
-pub fn load(options: &Options) -> Result<Object, CaptureError> {
+pub fn load(options: &Options, layout: Layout) -> Result<Object, CaptureError> {
     messages::capture();
     // A static with the alignment of u8: libbpf copies what it needs aligned.
     let mut open = ObjectBuilder::default()
         .name("holdup")
         .and_then(|builder| builder.open_memory(OBJECT))
         .map_err(|error| refused(&error))?;
-    configure(&mut open, options)?;
+    configure(&mut open, options, layout)?;
     open.load().map_err(|error| refused(&error))
 }
 
 /// Processes whose mappings are known at a time, where they are allocated in advance (16 KiB each).
 const PROCESSES_PREALLOCATED: u32 = 512;
 
-fn configure(open: &mut OpenObject, options: &Options) -> Result<(), CaptureError> {
+fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result<(), CaptureError> {
     let types = KernelTypes::load();
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if name.contains("configuration")
             && let Some(values) = map.initial_value_mut()
         {
-            write_configuration(values, options);
+            write_configuration(values, options, layout);
         } else if name == "unwind_processes" && !types.has_function("bpf_mem_alloc_init") {
             // Before 6.1 programs on perf events may only use maps that are allocated in advance.
             map.set_map_flags(0).map_err(|error| refused(&error))?;
             map.set_max_entries(PROCESSES_PREALLOCATED).map_err(|error| refused(&error))?;
         } else if name == "records" {
-            map.set_max_entries(options.ring_bytes).map_err(|error| refused(&error))?;
+            map.set_max_entries(layout.cpus * layout.slots).map_err(|error| refused(&error))?;
+        } else if name == "ring_ends" {
+            map.set_max_entries(layout.cpus).map_err(|error| refused(&error))?;
         }
     }
     let hands_over_state = types.switch_hands_over_state();
@@ -64,15 +67,15 @@ fn is_required(program: &str) -> bool {
     sources::of_program(program).is_none_or(|source| source.required())
 }
 
-/// The layout of `struct configuration` in `bpf/common.h`: three u32.
-fn write_configuration(values: &mut [u8], options: &Options) {
+/// The layout of `struct configuration` in `bpf/common.h`: four u32.
+fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
     let stacks = match options.stacks {
         Stacks::All => u32::MAX,
         Stacks::None => 0,
         Stacks::Budgeted => 1,
     };
     let follow_all = u32::from(matches!(options.target, Target::All));
-    let words = [follow_all, std::process::id(), stacks];
+    let words = [follow_all, std::process::id(), stacks, layout.slots];
     for (at, word) in values.chunks_exact_mut(4).zip(words) {
         at.copy_from_slice(&word.to_ne_bytes());
     }
@@ -126,7 +129,7 @@ mod tests {
             [("on_switch", "on_switch_before_5_18"), ("on_switch_before_5_18", "on_switch")]
         {
             let mut open = ObjectBuilder::default().open_memory(OBJECT).unwrap();
-            configure(&mut open, &options).unwrap();
+            configure(&mut open, &options, Layout::of_machine(4096)).unwrap();
             for mut program in open.progs_mut() {
                 let name = program.name().to_string_lossy().into_owned();
                 match name.as_str() {

@@ -58,11 +58,6 @@ impl Ring {
         Ok(Ring { consumer, producer, page, size })
     }
 
-    /// Bytes that wait to be read.
-    pub fn waiting(&self) -> u64 {
-        self.produced().saturating_sub(self.consumed().load(Ordering::Relaxed))
-    }
-
     /// Passes on what is there now: not what comes meanwhile, because a busy producer would never let a reader
     /// catch up. What is being written when we come to it, and all behind it, waits for the next call.
     /// Returns how many records.

@@ -8,6 +8,7 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
 use super::ring::Ring;
 use super::sampler::{self, Sampler};
+use super::slots::{Layout, SlotRing};
 use super::syscall_windows::{self, SyscallCounts, Window};
 use super::unwind_tables::UnwindTables;
 use super::{messages, programs};
@@ -43,7 +44,7 @@ pub struct Options {
     pub sample_hz: u32,
     /// Stacks of threads that block, and of those that wake them.
     pub stacks: Stacks,
-    /// Size of the main ring: a power of two, at least a page.
+    /// Size of the main ring, all CPUs together.
     pub ring_bytes: u32,
 }
 
@@ -67,7 +68,7 @@ pub struct Session {
     sampler: Option<Sampler>,
     links: Vec<Link>,
     window: Option<Window>,
-    records: Ring,
+    records: SlotRing,
     definitions: Ring,
     missing: Vec<&'static Source>,
     sample_hz: u32,
@@ -79,7 +80,8 @@ const DEFINITIONS_BYTES: usize = 8 << 20;
 impl Session {
     /// Loads the programs. Nothing is recorded before [`Session::begin`].
     pub fn load(options: &Options) -> Result<Session, CaptureError> {
-        let object = programs::load(options)?;
+        let layout = Layout::of_machine(options.ring_bytes);
+        let object = programs::load(options, layout)?;
         if let Target::Process(tgid) = options.target {
             programs::add_target(&object, tgid)?;
         }
@@ -87,7 +89,7 @@ impl Session {
             let map = object.maps().find(|map| map.name() == name);
             Ring::open(map.ok_or(CaptureError::Refused { reason: format!("no map {name}") })?.as_fd(), bytes)
         };
-        let records = ring("records", options.ring_bytes as usize)?;
+        let records = SlotRing::open(&object, layout)?;
         let definitions = ring("definitions", DEFINITIONS_BYTES)?;
         messages::take();
         Ok(Session {
@@ -138,9 +140,9 @@ impl Session {
         self.records.drain(sink)
     }
 
-    /// Bytes that wait in the main ring.
-    pub fn waiting(&self) -> u64 {
-        self.records.waiting()
+    /// How full the main ring is, from 0 to 1: that of the CPU that has the most waiting.
+    pub fn fill(&self) -> f64 {
+        self.records.fill()
     }
 
     /// Passes on one `wire_snapshot` for each thread of the machine.
@@ -255,7 +257,7 @@ impl Session {
 
 /// Where `struct per_cpu` (`bpf/common.h`) has its counts of lost records and its times.
 const LOST_AT: usize = 16;
-const PROBES_AT: usize = 96;
+const PROBES_AT: usize = 88;
 const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
 
 /// `struct per_cpu` of every CPU, as bytes.
