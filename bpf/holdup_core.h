@@ -52,6 +52,7 @@ struct super_block { unsigned long s_magic; };
 struct inode { __u16 i_mode; unsigned long i_ino; };
 struct qstr { const unsigned char *name; };
 struct dentry { struct qstr d_name; };
+struct list_head { struct list_head *next; };
 struct path { struct dentry *dentry; };
 struct file { struct inode *f_inode; struct path f_path; };
 struct fdtable { unsigned int max_fds; struct file **fd; };

@@ -58,6 +58,15 @@ static __always_inline __u32 anonymous_kind(struct file *file)
 
 extern void *bpf_rdonly_cast(const void *object, __u32 type_id) __ksym __weak;
 
+/* What tells open files apart that share an inode, without showing a kernel address. Reads the entry as a number. */
+static __always_inline __u64 file_identity(struct file **entry)
+{
+	__u64 address = 0;
+
+	bpf_probe_read_kernel(&address, sizeof(address), entry);
+	return mix(0x1dfd, address);
+}
+
 static __always_inline void describe_fd(struct task_struct *task, __u32 fd, struct wire_wait *wait)
 {
 	struct files_struct *files = task->files;
@@ -74,11 +83,18 @@ static __always_inline void describe_fd(struct task_struct *task, __u32 fd, stru
 	if (!fdt || fd >= fdt->max_fds)
 		return;
 	fds = fdt->fd;
-	if (bpf_probe_read_kernel(&file, sizeof(file), fds + fd) || !file)
-		return;
 	if (bpf_ksym_exists(bpf_rdonly_cast)) {
-		/* Linux 6.2: reads without calls. A bad address reads as 0. */
-		struct file *readable = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
+		/*
+		 * Linux 6.2: reads without calls. A bad address reads as 0. The table's entry is read as a type of the
+		 * kernel's that begins with a pointer.
+		 */
+		struct list_head *entry = bpf_rdonly_cast(fds + fd, bpf_core_type_id_kernel(struct list_head));
+		struct file *readable;
+
+		file = (struct file *)entry->next;
+		if (!file)
+			return;
+		readable = bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
 
 		inode = readable->f_inode;
 		if (!inode)
@@ -86,6 +102,8 @@ static __always_inline void describe_fd(struct task_struct *task, __u32 fd, stru
 		mode = inode->i_mode;
 		wait->object = inode->i_ino;
 	} else {
+		if (bpf_probe_read_kernel(&file, sizeof(file), fds + fd) || !file)
+			return;
 		inode = BPF_CORE_READ(file, f_inode);
 		if (!inode)
 			return;
@@ -107,13 +125,12 @@ static __always_inline void describe_fd(struct task_struct *task, __u32 fd, stru
 		if (wait->object_kind == WIRE_OBJECT_ANON)
 			wait->object_kind = WIRE_OBJECT_FILE;
 		else
-			wait->object = mix(0x1dfd, (__u64)file);
+			wait->object = file_identity(fds + fd);
 		return;
 	case S_IFDIR: wait->object_kind = WIRE_OBJECT_FILE; return;
 	}
 	wait->object_kind = anonymous_kind(file);
-	/* All share one inode: tell the open files apart without showing a kernel address. */
-	wait->object = mix(0x1dfd, (__u64)file);
+	wait->object = file_identity(fds + fd); /* all share one inode */
 }
 
 /* glibc's pthread_mutex_t: lock word, count, owner tid, nusers, kind. */

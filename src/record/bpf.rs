@@ -41,6 +41,8 @@ struct Loop {
     bad_records: u64,
     syscalls: SyscallWindows,
     rings: RingFeed,
+    /// What the recording may cost; 0 where stacks are not drawn to keep to it.
+    budget_percent: f64,
     /// See [`Loop::keep_up`].
     urgent: bool,
 }
@@ -82,6 +84,10 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         journal: recorder.journal,
         tally: Tally { switches: 0, events: 0, lost: 0 },
         bad_records: 0,
+        budget_percent: match options.stacks {
+            Stacks::All => 0.0,
+            Stacks::Budgeted | Stacks::None => recorder.options.budget,
+        },
         urgent: false,
     };
     recording.know_mappings(&subject);
@@ -274,6 +280,8 @@ impl Loop {
         let mut cost = super::cost_since(before);
         cost.probes_cpu_ns = probes.total_ns as u64;
         cost.probes_cpu_error_ns = probes.error_ns as u64;
+        cost.stacks_cpu_ns = (probes.stacks_ns + probes.waker_stacks_ns) as u64;
+        cost.budget_percent = self.budget_percent;
         cost.switches = self.tally.switches;
         let mut sources: Vec<SourceState> = STREAMS
             .iter()

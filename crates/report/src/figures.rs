@@ -42,6 +42,16 @@ pub(crate) fn cost_cpu_ns(trace: &Trace) -> u64 {
     trace.manifest.cost.recorder_cpu_ns.saturating_add(trace.manifest.cost.probes_cpu_ns)
 }
 
+/// What a recording that cost more than its budget (percent of the CPUs) would have cost without stacks (ns): nothing
+/// that a budget can leave out. `None`: it kept to the budget, or had none.
+pub(crate) fn over_budget(trace: &Trace) -> Option<(f64, u64)> {
+    let cost = &trace.manifest.cost;
+    let all_ns = cost_cpu_ns(trace);
+    let share = of_machine(trace, all_ns)?;
+    let budget = cost.budget_percent;
+    (budget > 0.0 && share * 100.0 > budget).then(|| (budget, all_ns.saturating_sub(cost.stacks_cpu_ns)))
+}
+
 /// `ns` of CPU time as a share of all that the machine's CPUs had to give; `None` if nothing is known of them.
 pub(crate) fn of_machine(trace: &Trace, ns: u64) -> Option<f64> {
     let capacity = trace.wall().0 as f64 * f64::from(trace.manifest.host.cpus);
@@ -79,6 +89,22 @@ mod tests {
             end: Default::default(),
             events,
         }
+    }
+
+    #[test]
+    fn a_budget_is_exceeded_by_what_it_cannot_limit() {
+        let mut trace = Trace::default();
+        trace.manifest.end_ns = 1_000_000_000;
+        trace.manifest.host.cpus = 2;
+        // 60 ms of 2 s of CPU time: 3 %.
+        trace.manifest.cost.recorder_cpu_ns = 20_000_000;
+        trace.manifest.cost.probes_cpu_ns = 40_000_000;
+        trace.manifest.cost.stacks_cpu_ns = 5_000_000;
+        assert_eq!(over_budget(&trace), None, "a recording without a budget");
+        trace.manifest.cost.budget_percent = 2.0;
+        assert_eq!(over_budget(&trace), Some((2.0, 55_000_000)));
+        trace.manifest.cost.budget_percent = 4.0;
+        assert_eq!(over_budget(&trace), None);
     }
 
     #[test]

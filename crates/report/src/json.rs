@@ -276,6 +276,8 @@ pub(crate) fn cost(trace: &Trace) -> Value {
         "recorder_cpu_ns": cost.recorder_cpu_ns,
         "probes_cpu_ns": cost.probes_cpu_ns,
         "probes_cpu_error_ns": cost.probes_cpu_error_ns,
+        "stacks_cpu_ns": cost.stacks_cpu_ns,
+        "budget_percent": cost.budget_percent,
         "recorder_memory_bytes": cost.recorder_memory_bytes,
     })
 }

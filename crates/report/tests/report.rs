@@ -39,6 +39,8 @@ fn manifest(trace: &mut Trace) {
         recorder_cpu_ns: 4_000_000,
         probes_cpu_ns: 2_000_000,
         probes_cpu_error_ns: 300_000,
+        stacks_cpu_ns: 0,
+        budget_percent: 0.0,
         switches: 560,
         bytes: 4_480,
         recorder_memory_bytes: 20 << 20,

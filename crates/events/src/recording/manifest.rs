@@ -99,6 +99,12 @@ pub struct Cost {
     pub probes_cpu_ns: u64,
     /// Standard error of `probes_cpu_ns`.
     pub probes_cpu_error_ns: u64,
+    /// Of it, what goes into stacks of threads that block and that wake others (ns): what a budget can limit.
+    #[serde(default)]
+    pub stacks_cpu_ns: u64,
+    /// What the recording was allowed to cost, percent of all CPUs; 0: not limited, or not known.
+    #[serde(default)]
+    pub budget_percent: f64,
     /// Context switches seen.
     pub switches: u64,
     /// Bytes of the recording on disk.

@@ -77,7 +77,22 @@ fn cost(view: &View) -> String {
     } else {
         String::new()
     };
-    format!("Recording cost {}{sampled} of the CPUs.", percent(share))
+    let over = figures::over_budget(view.trace).map(|(budget, rest_ns)| over_budget(view, budget, rest_ns));
+    format!("Recording cost {}{sampled} of the CPUs{}.", percent(share), over.unwrap_or_default())
+}
+
+/// That the budget was exceeded, and by what: switches and wakeups are all recorded, whatever they cost.
+fn over_budget(view: &View, budget: f64, rest_ns: u64) -> String {
+    let rest = figures::of_machine(view.trace, rest_ns).unwrap_or(0.0);
+    let budget = budget / 100.0;
+    let why = match rest > budget {
+        true => format!(
+            "{} went into switches, wakeups, samples and the recorder, which are never left out",
+            percent(rest)
+        ),
+        false => "stacks took more than was foreseen".to_owned(),
+    };
+    format!(", more than the budget of {}: {why}", percent(budget))
 }
 
 /// The sentence, and whether nothing is missing.

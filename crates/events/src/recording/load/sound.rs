@@ -76,6 +76,7 @@ fn manifest(trace: &mut Trace) {
         &mut cost.recorder_cpu_ns,
         &mut cost.probes_cpu_ns,
         &mut cost.probes_cpu_error_ns,
+        &mut cost.stacks_cpu_ns,
         &mut cost.switches,
         &mut cost.bytes,
         &mut cost.recorder_memory_bytes,
