@@ -88,7 +88,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         let sweep = sweep::Sweep::new(trace, index, &roles, &timelines);
         (critical_path::derive(trace, &roles, &holders), bottle::derive(&sweep))
     };
-    let meetings = || rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
+    let meetings = || rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), (&timelines, &roles));
     let blamed = || parallel::both(|| blame::derive(facts), length);
     let ((blame, (critical_path, bottles)), rendezvous) = parallel::both(blamed, meetings);
     let mut lock_uses = locks::derive_with(trace, &roles);
