@@ -81,6 +81,19 @@ fn oversleep_fires_where_nobody_works_meanwhile() {
 }
 
 #[test]
+fn oversleep_knows_what_was_asked_for() {
+    let analysis = check_lanes(
+        "@cpus 2\n@s sleep\n@timeout s 1\n@repeat 30\n\
+         A  00ssss\n\
+        \x20     ^^^^   oversleep holder=A cost=120\n",
+    );
+    let finding = &analysis.findings[0];
+    assert!((finding.gain.low - finding.gain.high * 0.75).abs() < 0.02, "{:?}", finding.gain);
+    assert!(finding.summary[1].starts_with("They asked for 1.00 ms each on average; it ended 3.00 ms later"));
+    assert!(finding.advice[0].contains("PR_SET_TIMERSLACK"));
+}
+
+#[test]
 fn sleeping_while_others_work_is_silent() {
     check_lanes(
         "@cpus 2\n@s sleep\n@repeat 30\n@silent all\n\
@@ -214,6 +227,20 @@ fn pinned_together_fires_beside_an_idle_cpu() {
     );
     assert_eq!(analysis.findings[0].rule, "pinned-together", "{:#?}", analysis.findings);
     assert!((analysis.findings[0].gain.high - 0.5).abs() < 0.02, "{:#?}", analysis.findings[0].gain);
+}
+
+/// Two threads on one CPU of two, which might run on so many.
+fn on_one_cpu(cpus_allowed: u32) -> holdup_findings::Analysis {
+    let (_, mut trace) = trace_of_lanes("@cpus 2\n@repeat 30\nA  00rr00\nB  rr00rr\n");
+    trace.threads.iter_mut().for_each(|thread| thread.cpus_allowed = cpus_allowed);
+    analyse(&trace)
+}
+
+#[test]
+fn pinned_together_knows_where_threads_may_run() {
+    assert_eq!(confidence(&on_one_cpu(0), "pinned-together"), Some(Confidence::Medium));
+    assert_eq!(confidence(&on_one_cpu(1), "pinned-together"), Some(Confidence::High));
+    assert_eq!(confidence(&on_one_cpu(2), "pinned-together"), None, "they stayed there by chance");
 }
 
 #[test]
