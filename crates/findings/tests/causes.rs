@@ -331,3 +331,44 @@ fn subprocess_per_item_fires_on_many_short_children() {
 fn children_that_do_much_are_no_items() {
     assert!(children(50_000_000).findings.iter().all(|finding| finding.rule != "subprocess-per-item"));
 }
+
+#[test]
+fn child_wait_fires_where_long_children_come_one_after_the_other() {
+    let analysis = children(50_000_000);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "child-wait").unwrap();
+    assert_eq!(finding.subject, "parent waits for 40 children, 40 of them child");
+    // Two at a time on two CPUs: half of the waiting.
+    assert!(finding.gain.low == 0.0 && (finding.gain.high - 0.4).abs() < 0.02, "{:?}", finding.gain);
+    assert!(finding.summary[1].contains("useful 100 %"), "{:#?}", finding.summary);
+    let parent = &analysis.derived.children[0];
+    assert_eq!((parent.children, parent.wait_ns), (40, 8_000_000_000));
+    assert!((parent.side_by_side() - 1.0).abs() < 0.01, "{parent:?}");
+}
+
+#[test]
+fn a_wrapper_and_children_side_by_side_are_no_child_wait() {
+    let told = |lanes: &str, children: usize| {
+        let (_, mut trace) = trace_of_lanes(lanes);
+        let parent = trace.threads[0].process;
+        for thread in trace.threads.iter_mut().skip(1).take(children) {
+            thread.process = ProcessId(trace.processes.len() as u32);
+            let (pid, name) = (thread.tid, thread.name.clone());
+            trace.processes.push(Process { pid, name, target: true, parent: Some(parent) });
+        }
+        confidence(&analyse(&trace), "child-wait")
+    };
+    let long = "1".repeat(99);
+    let waits = "w".repeat(99);
+    assert_eq!(
+        told(&format!("@cpus 2\n@w child\nparent  0{waits}\nchild   .{long}  holds w 1..99\n"), 1),
+        None
+    );
+    let two = "0".repeat(99);
+    assert_eq!(
+        told(
+            &format!("@cpus 4\n@w child\nparent  3{waits}\na       .{two}  holds w 1..99\nb       .{long}\n"),
+            2
+        ),
+        None
+    );
+}
