@@ -71,6 +71,7 @@ struct task_struct {
 	unsigned int in_iowait : 1;
 	char comm[16];
 	unsigned int flags;
+	int nr_cpus_allowed;
 };
 struct bpf_perf_event_data_kern;
 struct bpf_iter_meta { struct seq_file *seq; __u64 session_id; __u64 seq_num; };

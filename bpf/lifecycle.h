@@ -22,6 +22,8 @@ static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u
 	thread->tgid = task->tgid;
 	thread->parent_tid = parent_tid;
 	thread->target = is_target(task, cpu);
+	thread->cpus_allowed = task->nr_cpus_allowed;
+	thread->pad = 0;
 	__builtin_memset(thread->name, 0, sizeof(thread->name));
 	if (name)
 		bpf_probe_read_kernel_str(thread->name, sizeof(thread->name), name);

@@ -19,6 +19,7 @@ int on_snapshot(struct bpf_iter__task *ctx)
 	snapshot.thread.tgid = task->tgid;
 	snapshot.thread.parent_tid = BPF_CORE_READ(task, real_parent, tgid);
 	snapshot.thread.target = is_target(task, cpu);
+	snapshot.thread.cpus_allowed = task->nr_cpus_allowed;
 	bpf_probe_read_kernel_str(snapshot.thread.name, sizeof(snapshot.thread.name), task->comm);
 	snapshot.start_ns = task->start_boottime;
 	snapshot.exec_ns = task->se.sum_exec_runtime;
@@ -30,8 +31,9 @@ int on_snapshot(struct bpf_iter__task *ctx)
 		if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
 			snapshot.thread.header.flags |= WIRE_SWITCH_IN_IOWAIT;
 		describe_wait(task, &snapshot.wait);
-		/* The mutex word is in another address space: not readable from here. */
+		/* The mutex word and times are in another address space: not readable from here. */
 		snapshot.wait.owner_tid = 0;
+		snapshot.wait.timeout = 0;
 	}
 	bpf_seq_write(ctx->meta->seq, &snapshot, sizeof(snapshot));
 	return 0;

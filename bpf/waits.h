@@ -155,12 +155,79 @@ static __always_inline void describe_futex(struct pt_regs *regs, struct wire_wai
 		wait->owner_tid = mutex_owner(wait->object);
 }
 
+#define FUTEX_CLOCK_REALTIME 256
+#define TIMER_ABSTIME 1
+#define MICROSECONDS 1000
+#define NANOSECONDS 1
+
+/* A struct timespec or timeval, whose fraction is `unit` ns each, with its meaning. */
+static __always_inline __u64 read_timeout(__u64 address, __u64 unit, __u64 meaning)
+{
+	__s64 time[2];
+	__u64 ns;
+
+	if (!address || bpf_probe_read_user(time, sizeof(time), (void *)address))
+		return 0;
+	if (time[0] < 0 || time[0] > 4000000000LL || time[1] < 0 || time[1] >= 1000000000LL)
+		return 0;
+	ns = (__u64)time[0] * 1000000000ULL + (__u64)time[1] * unit;
+	return ns | meaning << WIRE_TIMEOUT_SHIFT;
+}
+
+static __always_inline __u64 milliseconds(__s32 ms)
+{
+	return ms < 0 ? 0 : (__u64)ms * 1000000ULL | (__u64)WIRE_TIMEOUT_AFTER << WIRE_TIMEOUT_SHIFT;
+}
+
+static __always_inline __u64 futex_timeout(struct pt_regs *regs)
+{
+	__u32 op = regs->si, cmd = FUTEX_CMD(op);
+	__u64 meaning;
+
+	if (!regs->r10)
+		return 0;
+	if (cmd == 0) /* FUTEX_WAIT; the others take a moment */
+		meaning = WIRE_TIMEOUT_AFTER;
+	else if (cmd == 6 || (op & FUTEX_CLOCK_REALTIME)) /* FUTEX_LOCK_PI knows no other clock */
+		meaning = WIRE_TIMEOUT_UNTIL_DATE;
+	else
+		meaning = WIRE_TIMEOUT_UNTIL;
+	return read_timeout(regs->r10, NANOSECONDS, meaning);
+}
+
+static __always_inline __u64 sleep_timeout(struct pt_regs *regs)
+{
+	__u64 meaning = WIRE_TIMEOUT_AFTER;
+
+	if (regs->si & TIMER_ABSTIME) /* CLOCK_MONOTONIC is 1, CLOCK_REALTIME 0; others are not known */
+		meaning = regs->di == 1 ? WIRE_TIMEOUT_UNTIL : regs->di == 0 ? WIRE_TIMEOUT_UNTIL_DATE : 0;
+	return meaning ? read_timeout(regs->dx, NANOSECONDS, meaning) : 0;
+}
+
+/* How long it asked to wait at the most. Reads user memory only for syscalls that hand over a time by address. */
+static __always_inline __u64 asked_timeout(struct pt_regs *regs, __s32 syscall)
+{
+	switch (syscall) {
+	case SYS_FUTEX: return futex_timeout(regs);
+	case 35: return read_timeout(regs->di, NANOSECONDS, WIRE_TIMEOUT_AFTER);   /* nanosleep */
+	case 230: return sleep_timeout(regs);                                      /* clock_nanosleep */
+	case 7: return milliseconds(regs->dx);                                     /* poll */
+	case 232: case 281: return milliseconds(regs->r10);                        /* epoll_wait epoll_pwait */
+	case 23: return read_timeout(regs->r8, MICROSECONDS, WIRE_TIMEOUT_AFTER);  /* select */
+	case 270: return read_timeout(regs->r8, NANOSECONDS, WIRE_TIMEOUT_AFTER);  /* pselect6 */
+	case 271: return read_timeout(regs->dx, NANOSECONDS, WIRE_TIMEOUT_AFTER);  /* ppoll */
+	case 441: return read_timeout(regs->r10, NANOSECONDS, WIRE_TIMEOUT_AFTER); /* epoll_pwait2 */
+	}
+	return 0;
+}
+
 /* `task` must have an address space: kernel threads have no user registers. */
 static __always_inline void describe_wait(struct task_struct *task, struct wire_wait *wait)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
 	wait->syscall = (__s32)regs->orig_ax;
+	wait->timeout = asked_timeout(regs, wait->syscall);
 	if (wait->syscall == SYS_FUTEX) {
 		describe_futex(regs, wait);
 		return;

@@ -101,6 +101,15 @@ struct wire_switch_out {
 	wire_u64 queue_ns; /* sched_info.run_delay of prev; ~0 if the kernel lacks it */
 };
 
+/* How long the thread asked to wait at the most. */
+enum wire_timeout {
+	WIRE_TIMEOUT_NONE = 0,
+	WIRE_TIMEOUT_AFTER = 1,      /* from the call on */
+	WIRE_TIMEOUT_UNTIL = 2,      /* a moment of CLOCK_MONOTONIC */
+	WIRE_TIMEOUT_UNTIL_DATE = 3, /* a moment of CLOCK_REALTIME */
+};
+#define WIRE_TIMEOUT_SHIFT 62
+
 /* wire_wait.object_kind: what `object` identifies */
 enum wire_object {
 	WIRE_OBJECT_NONE = 0,
@@ -128,6 +137,7 @@ struct wire_wait {
 	wire_u32 owner_tid;   /* glibc mutex owner read at block time, as stored; 0 unknown */
 	wire_u32 stack_every; /* a stack was taken with probability 1/stack_every; 0: none was */
 	wire_u64 stack;       /* id of a WIRE_STACK record, 0 none */
+	wire_u64 timeout;     /* ns below WIRE_TIMEOUT_SHIFT, enum wire_timeout above; 0: waits without end, or not known */
 };
 
 struct wire_switch_blocked {
@@ -216,6 +226,8 @@ struct wire_thread {
 	wire_u32 parent_tid; /* WIRE_FORK: who forked; else 0 */
 	wire_u32 target;     /* 1: belongs to the traced program */
 	char name[16];       /* comm, zero-padded */
+	wire_u32 cpus_allowed; /* on how many CPUs it may run */
+	wire_u32 pad;
 };
 
 struct wire_snapshot {

@@ -151,6 +151,7 @@ fn label(event: &Event) -> String {
         Event::Mapping(_) => "mapping".to_owned(),
         Event::Stack(_) => "stack".to_owned(),
         Event::Tell(_) => "tell".to_owned(),
+        Event::Affinity(affinity) => format!("affinity {}", affinity.cpus),
         Event::SyscallCount(_) => "syscall count".to_owned(),
         Event::Waking(_) => "waking".to_owned(),
     }

@@ -22,6 +22,7 @@ pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> 
     rows.samples.sort_by_key(|sample| (sample.thread, sample.at));
     rows.counters.sort_by_key(|row| (row.thread, row.at));
     rows.marks.sort_by_key(|row| (row.thread, row.at));
+    rows.deadlines.sort_by_key(|row| (row.thread, row.slice_start));
     rows.steals.sort_by_key(|steal| (steal.thread, steal.slice_start));
     Trace {
         manifest,
@@ -29,6 +30,7 @@ pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> 
         wakeups: Wakeups::freeze(rows.wakeups, threads),
         samples: rows.samples,
         steals: rows.steals,
+        deadlines: rows.deadlines,
         processes: catalogue.processes,
         threads: catalogue.threads,
         waits: catalogue.waits,

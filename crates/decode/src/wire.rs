@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use holdup_events::event::{
-    Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack, RawWait, Sample, Snapshot, SnapshotState,
-    Switch, WakeContext, Waking,
+    Affinity, Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack, RawWait, Sample, Snapshot,
+    SnapshotState, Switch, Timeout, WakeContext, Waking,
 };
 use holdup_events::tables::{FrameVia, StackEnd};
-use holdup_events::{CpuId, Event, Loss, ObjectKind, Timestamp};
+use holdup_events::{CpuId, Duration, Event, Loss, ObjectKind, Timestamp};
 
 /// Sizes of the structs of `bpf/wire.h`, in bytes.
 pub mod size {
@@ -21,7 +21,7 @@ pub mod size {
     /// `struct wire_switch_out`
     pub const SWITCH_OUT: usize = 48;
     /// `struct wire_wait`
-    pub const WAIT: usize = 40;
+    pub const WAIT: usize = 48;
     /// `struct wire_switch_blocked`
     pub const SWITCH_BLOCKED: usize = SWITCH_OUT + WAIT;
     /// `struct wire_waking`
@@ -33,9 +33,9 @@ pub mod size {
     /// `struct wire_raw_stack` without what follows it
     pub const RAW_STACK: usize = 56;
     /// `struct wire_thread`
-    pub const THREAD: usize = 48;
+    pub const THREAD: usize = 56;
     /// `struct wire_snapshot`
-    pub const SNAPSHOT: usize = 120;
+    pub const SNAPSHOT: usize = 136;
 }
 
 const KIND_SWITCH: u8 = 1;
@@ -200,6 +200,9 @@ impl WireDecoder {
             sink(Event::Loss(loss));
         }
         sink(event);
+        if let Some(affinity) = affinity(&fields, kind) {
+            sink(Event::Affinity(affinity));
+        }
         Ok(())
     }
 
@@ -303,7 +306,26 @@ fn wait(fields: &Fields<'_>, at: usize, state: u32, flags: u8) -> RawWait {
         owner_tid: fields.u32(at + 24),
         stack_every: fields.u32(at + 28),
         stack: fields.u64(at + 32),
+        timeout: timeout(fields.u64(at + 40)),
     }
+}
+
+/// `enum wire_timeout` in the two highest bits.
+fn timeout(raw: u64) -> Timeout {
+    let ns = raw & (u64::MAX >> 2);
+    match raw >> 62 {
+        1 => Timeout::After(Duration(ns)),
+        2 => Timeout::Until(Timestamp(ns)),
+        3 => Timeout::UntilDate(ns),
+        _ => Timeout::None,
+    }
+}
+
+/// The last word on a thread is what counts: at its end, or at the recording's.
+fn affinity(fields: &Fields<'_>, kind: u8) -> Option<Affinity> {
+    let told = matches!(kind, KIND_EXIT | KIND_SNAPSHOT) && fields.u32(28) != 0;
+    let cpus = fields.u32(48);
+    (told && cpus > 0).then(|| Affinity { at: fields.at(), tid: fields.u32(16), cpus })
 }
 
 fn waking(fields: &Fields<'_>) -> Waking {
@@ -416,18 +438,18 @@ fn lifecycle(fields: &Fields<'_>, kind: u8) -> Lifecycle {
 }
 
 fn snapshot(fields: &Fields<'_>) -> Snapshot {
-    let state = fields.u32(72);
+    let state = fields.u32(80);
     let target = fields.u32(28) != 0;
     let state = if state & STATE_DEAD != 0 {
         SnapshotState::Dead
-    } else if fields.u32(76) != 0 {
+    } else if fields.u32(84) != 0 {
         SnapshotState::Running(CpuId::NONE)
     } else if !target {
         SnapshotState::Untracked
     } else if state == 0 {
         SnapshotState::Runnable
     } else {
-        SnapshotState::Blocked(Box::new(wait(fields, 80, state, fields.flags())))
+        SnapshotState::Blocked(Box::new(wait(fields, 88, state, fields.flags())))
     };
     Snapshot {
         at: fields.at(),
@@ -437,8 +459,8 @@ fn snapshot(fields: &Fields<'_>) -> Snapshot {
         name: fields.name(32),
         target,
         state,
-        exec_ns: target.then(|| fields.u64(56)),
-        queue_ns: target.then(|| fields.u64(64)).filter(|queue| *queue != u64::MAX),
+        exec_ns: target.then(|| fields.u64(64)),
+        queue_ns: target.then(|| fields.u64(72)).filter(|queue| *queue != u64::MAX),
     }
 }
 

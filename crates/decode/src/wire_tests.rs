@@ -58,7 +58,7 @@ fn an_interrupting_record_is_no_loss() {
 #[test]
 fn the_outcome_of_a_switch() {
     let outcome = |kind: u8, state: u32, flags: u8| {
-        let mut bytes = record(kind, 0, 0, 1, 88);
+        let mut bytes = record(kind, 0, 0, 1, size::SWITCH_BLOCKED);
         bytes[24..28].copy_from_slice(&state.to_le_bytes());
         bytes[15] = flags;
         match decode_all(&[bytes]).remove(0) {
@@ -73,6 +73,33 @@ fn the_outcome_of_a_switch() {
     assert_eq!(outcome(2, 0, FLAG_THROTTLED), Outcome::Throttled);
     assert_eq!(outcome(2, 0x80, 0), Outcome::Dead);
     assert!(matches!(outcome(3, 0x2001, 0), Outcome::Blocked(wait) if wait.state == 0x2001));
+}
+
+#[test]
+fn a_time_out_has_its_meaning_in_its_highest_bits() {
+    let timeout = |raw: u64| {
+        let mut bytes = record(3, 0, 0, 1, size::SWITCH_BLOCKED);
+        bytes[24] = 1;
+        bytes[88..96].copy_from_slice(&raw.to_le_bytes());
+        match decode_all(&[bytes]).remove(0) {
+            Event::Switch(Switch { outcome: Outcome::Blocked(wait), .. }) => wait.timeout,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(timeout(0), Timeout::None);
+    assert_eq!(timeout(1 << 62 | 1_000_000), Timeout::After(Duration(1_000_000)));
+    assert_eq!(timeout(2 << 62 | 5), Timeout::Until(Timestamp(5)));
+    assert_eq!(timeout(u64::MAX), Timeout::UntilDate(u64::MAX >> 2));
+}
+
+#[test]
+fn the_end_of_a_threads_of_the_program_tells_its_affinity() {
+    let mut bytes = record(10, 0, 0, 1, size::THREAD);
+    (bytes[16], bytes[28], bytes[48]) = (7, 1, 2);
+    let affinity = Event::Affinity(Affinity { at: Timestamp(1), tid: 7, cpus: 2 });
+    assert_eq!(decode_all(&[bytes.clone()])[1..], [affinity]);
+    bytes[28] = 0;
+    assert_eq!(decode_all(&[bytes]).len(), 1, "others' threads do not matter");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::tables::{FrameVia, SpanKind, StackEnd};
 use crate::wait::ObjectKind;
-use crate::{CpuId, Loss, Timestamp};
+use crate::{CpuId, Duration, Loss, Timestamp};
 
 /// One thing that happened, was seen, or is known to be missing.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,8 @@ pub enum Event {
     SyscallCount(SyscallCount),
     /// The program or its runtime tells something about itself.
     Tell(Tell),
+    /// On how many CPUs a thread may run.
+    Affinity(Affinity),
     /// Something is missing.
     Loss(Loss),
 }
@@ -100,6 +102,44 @@ pub struct RawWait {
     pub stack: u64,
     /// The stack was taken with probability 1/`stack_every`; 0 if stacks were not asked for.
     pub stack_every: u32,
+    /// How long it asked to wait at the most.
+    pub timeout: Timeout,
+}
+
+/// How long a thread asked to wait at the most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timeout {
+    /// Without end, or not known.
+    #[default]
+    None,
+    /// For so long, from the call on.
+    After(Duration),
+    /// Until a moment.
+    Until(Timestamp),
+    /// Until a moment of the calendar (ns since 1970), which may be set meanwhile.
+    UntilDate(u64),
+}
+
+impl Timeout {
+    /// When it is over, if that is known of a wait that began at `start`.
+    pub fn due(self, start: Timestamp) -> Option<Timestamp> {
+        match self {
+            Timeout::None | Timeout::UntilDate(_) => None,
+            Timeout::After(length) => Some(start + length),
+            Timeout::Until(moment) => Some(moment),
+        }
+    }
+}
+
+/// See [`Event::Affinity`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Affinity {
+    /// When.
+    pub at: Timestamp,
+    /// Which thread.
+    pub tid: u32,
+    /// On how many CPUs it may run.
+    pub cpus: u32,
 }
 
 /// See [`Event::Waking`].
@@ -357,6 +397,7 @@ impl Event {
             Event::Mapping(mapping) => mapping.at,
             Event::SyscallCount(count) => count.until,
             Event::Tell(tell) => tell.at,
+            Event::Affinity(affinity) => affinity.at,
             Event::Loss(loss) => loss.start,
         }
     }

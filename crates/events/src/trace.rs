@@ -1,9 +1,10 @@
 //! A trace: one recording in memory, frozen.
 
+use crate::event::WakeContext;
 use crate::recording::Manifest;
 use crate::tables::{
-    CounterRow, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices, Spans,
-    Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Waits, Wakeup, Wakeups,
+    CounterRow, Deadline, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices,
+    Spans, Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Waits, Wakeup, Wakeups,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
@@ -20,6 +21,8 @@ pub struct Trace {
     pub slices: Slices,
     /// Which running slices were partly stolen by the hypervisor; sorted by thread, slice start.
     pub steals: Vec<Steal>,
+    /// When blocked slices with a time-out would have ended by themselves; sorted by thread, slice start.
+    pub deadlines: Vec<Deadline>,
     /// Row = [`WaitId`].
     pub waits: Waits,
     /// Who woke whom.
@@ -87,6 +90,19 @@ impl Trace {
         let before = self.slices.at(slice.thread, self.slices.covering(slice.thread, before)?);
         let leaving = before.state == ThreadState::Running && before.start < last.at;
         (leaving && last.at + LEAVING_MAX >= slice.start).then_some(last)
+    }
+
+    /// When a blocked slice would have ended by itself, if its thread asked for that.
+    pub fn due(&self, slice: &Slice) -> Option<Timestamp> {
+        let key = (slice.thread, slice.start);
+        let found = self.deadlines.binary_search_by_key(&key, |row| (row.thread, row.slice_start));
+        found.ok().and_then(|row| self.deadlines.get(row)).map(|row| row.due)
+    }
+
+    /// A blocked slice that its own time-out ended, as far as deadlines tell.
+    pub fn timed_out(&self, slice: &Slice) -> bool {
+        self.due(slice).is_some_and(|due| slice.end >= due)
+            && self.ended_by(slice).is_some_and(|wakeup| wakeup.context == WakeContext::Timer)
     }
 
     /// Name of a frame for people: the function, else `module+0xstart` of the function, as far as its start is

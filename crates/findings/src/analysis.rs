@@ -4,7 +4,7 @@ use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
-    blame, bottle, cpus, critical_path, gc, holders, ledger, lock_holding, locks, occupancy, on_cpu,
+    blame, bottle, children, cpus, critical_path, gc, holders, ledger, lock_holding, locks, occupancy, on_cpu,
     parallel, parallelism, rendezvous, replay, roles, runtimes, spin, sweep, syscall_rates, syscalls,
     timelines,
 };
@@ -44,6 +44,8 @@ pub struct Derived {
     pub blame: blame::Blame,
     /// The same by kind of wait.
     pub waits: Vec<blame::KindBlame>,
+    /// Processes that waited for their children, the longest waiting first.
+    pub children: Vec<children::Parent>,
     /// What the run's length depended on.
     pub critical_path: critical_path::CriticalPath,
     /// Each thread's part of the run's length, the greatest first.
@@ -88,7 +90,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         let sweep = sweep::Sweep::new(trace, index, &roles, &timelines);
         (critical_path::derive(trace, &roles, &holders), bottle::derive(&sweep))
     };
-    let meetings = || rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), &timelines);
+    let meetings = || rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), (&timelines, &roles));
     let blamed = || parallel::both(|| blame::derive(facts), length);
     let ((blame, (critical_path, bottles)), rendezvous) = parallel::both(blamed, meetings);
     let mut lock_uses = locks::derive_with(trace, &roles);
@@ -98,6 +100,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         gc: gc::derive(trace, &roles),
         lock_holding,
         waits: blame::by_kind(trace, &blame),
+        children: children::derive(trace, &ledger, &blame),
         blame,
         critical_path,
         bottles,

@@ -6,6 +6,7 @@ pub mod charge;
 pub mod derive;
 pub mod descriptors;
 pub mod finding;
+mod lateness;
 pub mod merging;
 pub mod removal;
 pub mod rules;

@@ -64,12 +64,18 @@ const RELATIONS: &[(&str, &str)] = &[
     // A CPU that threads may not leave.
     ("pinned-together", "oversubscription"),
     ("pinned-together", "preempted-lock-holder"),
+    // Starting children is what takes the time, not that they come one after the other.
+    ("subprocess-per-item", "child-wait"),
+    ("blocked-lock-holder", "child-wait"),
     // Slow work is the cause why nobody computes.
     ("pool-starved", "oversleep"),
     ("pool-starved", "blocking-io"),
     // A quota that is used up makes queues and late holders.
     ("cpu-throttled", "preempted-lock-holder"),
     ("cpu-throttled", "oversubscription"),
+    // A herd meets at the lock that it needs to look.
+    ("thundering-herd", "lock-contention"),
+    ("thundering-herd", "lock-convoy"),
     // Handing to and fro looks as if one worked while the other waits, and meets at the queue's lock.
     ("wakeup-ping-pong", "serial-section"),
     ("wakeup-ping-pong", "lock-contention"),

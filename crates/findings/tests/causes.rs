@@ -81,6 +81,19 @@ fn oversleep_fires_where_nobody_works_meanwhile() {
 }
 
 #[test]
+fn oversleep_knows_what_was_asked_for() {
+    let analysis = check_lanes(
+        "@cpus 2\n@s sleep\n@timeout s 1\n@repeat 30\n\
+         A  00ssss\n\
+        \x20     ^^^^   oversleep holder=A cost=120\n",
+    );
+    let finding = &analysis.findings[0];
+    assert!((finding.gain.low - finding.gain.high * 0.75).abs() < 0.02, "{:?}", finding.gain);
+    assert!(finding.summary[1].starts_with("They asked for 1.00 ms each on average; it ended 3.00 ms later"));
+    assert!(finding.advice[0].contains("PR_SET_TIMERSLACK"));
+}
+
+#[test]
 fn sleeping_while_others_work_is_silent() {
     check_lanes(
         "@cpus 2\n@s sleep\n@repeat 30\n@silent all\n\
@@ -216,6 +229,20 @@ fn pinned_together_fires_beside_an_idle_cpu() {
     assert!((analysis.findings[0].gain.high - 0.5).abs() < 0.02, "{:#?}", analysis.findings[0].gain);
 }
 
+/// Two threads on one CPU of two, which might run on so many.
+fn on_one_cpu(cpus_allowed: u32) -> holdup_findings::Analysis {
+    let (_, mut trace) = trace_of_lanes("@cpus 2\n@repeat 30\nA  00rr00\nB  rr00rr\n");
+    trace.threads.iter_mut().for_each(|thread| thread.cpus_allowed = cpus_allowed);
+    analyse(&trace)
+}
+
+#[test]
+fn pinned_together_knows_where_threads_may_run() {
+    assert_eq!(confidence(&on_one_cpu(0), "pinned-together"), Some(Confidence::Medium));
+    assert_eq!(confidence(&on_one_cpu(1), "pinned-together"), Some(Confidence::High));
+    assert_eq!(confidence(&on_one_cpu(2), "pinned-together"), None, "they stayed there by chance");
+}
+
 #[test]
 fn sharing_a_cpu_where_no_other_is_idle_is_not_pinning() {
     check_lanes(
@@ -303,4 +330,45 @@ fn subprocess_per_item_fires_on_many_short_children() {
 #[test]
 fn children_that_do_much_are_no_items() {
     assert!(children(50_000_000).findings.iter().all(|finding| finding.rule != "subprocess-per-item"));
+}
+
+#[test]
+fn child_wait_fires_where_long_children_come_one_after_the_other() {
+    let analysis = children(50_000_000);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "child-wait").unwrap();
+    assert_eq!(finding.subject, "parent waits for 40 children, 40 of them child");
+    // Two at a time on two CPUs: half of the waiting.
+    assert!(finding.gain.low == 0.0 && (finding.gain.high - 0.4).abs() < 0.02, "{:?}", finding.gain);
+    assert!(finding.summary[1].contains("useful 100 %"), "{:#?}", finding.summary);
+    let parent = &analysis.derived.children[0];
+    assert_eq!((parent.children, parent.wait_ns), (40, 8_000_000_000));
+    assert!((parent.side_by_side() - 1.0).abs() < 0.01, "{parent:?}");
+}
+
+#[test]
+fn a_wrapper_and_children_side_by_side_are_no_child_wait() {
+    let told = |lanes: &str, children: usize| {
+        let (_, mut trace) = trace_of_lanes(lanes);
+        let parent = trace.threads[0].process;
+        for thread in trace.threads.iter_mut().skip(1).take(children) {
+            thread.process = ProcessId(trace.processes.len() as u32);
+            let (pid, name) = (thread.tid, thread.name.clone());
+            trace.processes.push(Process { pid, name, target: true, parent: Some(parent) });
+        }
+        confidence(&analyse(&trace), "child-wait")
+    };
+    let long = "1".repeat(99);
+    let waits = "w".repeat(99);
+    assert_eq!(
+        told(&format!("@cpus 2\n@w child\nparent  0{waits}\nchild   .{long}  holds w 1..99\n"), 1),
+        None
+    );
+    let two = "0".repeat(99);
+    assert_eq!(
+        told(
+            &format!("@cpus 4\n@w child\nparent  3{waits}\na       .{two}  holds w 1..99\nb       .{long}\n"),
+            2
+        ),
+        None
+    );
 }

@@ -4,6 +4,7 @@ use holdup_findings::Confidence;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::on_cpu::SampleClasses;
 use holdup_findings::derive::rendezvous::{self, MeetingKind};
+use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_testkit::check::{check_lanes, confidence};
 use holdup_testkit::{assemble, sim};
@@ -152,7 +153,11 @@ fn meetings_of_random_programs_equal_the_truth() {
         let program = sim::whole(seed);
         let simulation = sim::run(&program);
         let trace = assemble(simulation.events.clone(), simulation.manifest.clone());
-        let found = rendezvous::derive(&trace, &SampleClasses::new(&trace), &Timelines::derive(&trace));
+        let found = rendezvous::derive(
+            &trace,
+            &SampleClasses::new(&trace),
+            (&Timelines::derive(&trace), &Roles::built_in(&trace)),
+        );
         let barriers: Vec<_> = found
             .uses
             .iter()

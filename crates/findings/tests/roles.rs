@@ -5,6 +5,7 @@ use holdup_events::tables::*;
 use holdup_events::{
     CpuId, FrameId, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason,
 };
+use holdup_findings::analyse_with;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::ledger::{self, Ledger};
 use holdup_findings::derive::locks;
@@ -211,4 +212,35 @@ fn a_text_that_is_no_descriptor_says_why() {
     );
     assert!(error(&format!("{marked}[[rule]]\nrole = \"nap\"\nleaf = [\"f\"]\n")).contains("nap"));
     assert!(error(&marked.replace("\"x\"", "\"X y\"")).contains("small letters"));
+}
+
+/// Two workers of a pool that sleep in turns of `sleep` and wait 50 for work, on a word that looks like a lock.
+fn two_workers(sleep: u64, stack: u32) -> Trace {
+    let rows = |thread: u32| {
+        let turn = |n: u64| {
+            let row =
+                |start, wait, stack| SliceRow { thread: ThreadId(thread), ..blocked(start, wait, stack) };
+            [row(n * (sleep + 50), 1, 4), row(n * (sleep + 50) + sleep, 2, stack)]
+        };
+        (0..10).flat_map(turn).collect::<Vec<_>>()
+    };
+    let slow = Wait { reason: WaitReason::Sleep, syscall: 230, ..Wait::default() };
+    let mut trace = trace("w", rows(0), vec![slow, wait(WaitReason::Lock, 0x10)]);
+    let end = Timestamp(10 * (sleep + 50));
+    trace.manifest.end_ns = end.0;
+    trace.threads = vec![Thread { end, ..trace.threads[0].clone() }; 2];
+    trace.threads[1].tid = 1;
+    trace.slices = Slices::freeze(&[rows(0), rows(1)], vec![end; 2]);
+    trace.wakeups = Wakeups::freeze(Vec::new(), 2);
+    trace
+}
+
+#[test]
+fn a_pool_is_known_by_what_its_runtime_says_of_the_word() {
+    let starved = |trace: &Trace| {
+        let analysis = analyse_with(trace, &pool());
+        analysis.findings.iter().any(|finding| finding.rule == "pool-starved")
+    };
+    assert!(starved(&two_workers(950, 1)), "idle workers wait on a word with a lock's protocol");
+    assert!(!starved(&two_workers(950, 2)), "the runtime says that it is a lock");
 }

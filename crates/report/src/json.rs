@@ -215,6 +215,7 @@ fn lock(trace: &Trace, lock: &LockUse) -> Value {
         "p50_ns": lock.p50_ns,
         "p99_ns": lock.p99_ns,
         "max_ns": lock.max_ns,
+        "timed_out": lock.timed_out,
         "waiters": lock.waiters,
         "releasers": releasers.collect::<Value>(),
         "waiting_at": waiting_at.collect::<Value>(),

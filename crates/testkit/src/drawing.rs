@@ -98,6 +98,9 @@ impl Pen<'_> {
         let object = 0x1000 + 16 * letter as u64;
         let mut wait = raw_wait(reason, object).unwrap_or_else(|| panic!("{reason:?} can't be drawn"));
         wait.syscall = syscall.unwrap_or(wait.syscall);
+        if let Some(ticks) = self.lanes.timeouts.get(&letter) {
+            wait.timeout = Timeout::After(holdup_events::Duration(ticks * self.lanes.tick_ns));
+        }
         wait
     }
 

@@ -12,6 +12,7 @@
 //! ticks in all (rounded), `holder` must be named. `holds m 0..8`: it wakes who waits for `m` in these ticks.
 //! Lines that begin with `@`:
 //! - `@m REASON [SYSCALL]`: letter `m` is a wait of that reason ([`WaitReason`]'s name); `m` is a lock anyway
+//! - `@timeout m TICKS`: a wait on `m` asks to wait for so long at the most
 //! - `@cpus N`, `@tick NS` (1 ms if not said), `@repeat N`: the picture N times in a row
 //! - `@samples A FROM..TO user|SYSCALL FRAME;FRAME`: a sample in each of these ticks where A runs, root frame first;
 //!   a frame `NAME~VARIABLE` (or `NAME~`) is a loop that only asks that variable
@@ -31,6 +32,8 @@ pub struct Lanes {
     pub threads: Vec<Lane>,
     /// Reason and syscall of each letter that was declared.
     pub waits: BTreeMap<char, (WaitReason, Option<i32>)>,
+    /// Ticks after which a wait of that letter would end by itself.
+    pub timeouts: BTreeMap<char, u64>,
     /// CPUs of the machine.
     pub cpus: u32,
     /// Length of a tick (ns).
@@ -160,6 +163,9 @@ impl Lanes {
             "cpus" => self.cpus = number(1) as u32,
             "tick" => self.tick_ns = number(1),
             "repeat" => self.repeat = number(1),
+            "timeout" => {
+                self.timeouts.insert(words[1].chars().next().unwrap_or('?'), number(2));
+            }
             "silent" => self.silent.push(words[1].to_owned()),
             "calls" => self.calls.push((range_of(words[1]), number(2) as i32, number(3))),
             "loss" => self.losses.push((range_of(words[1]), number(2))),

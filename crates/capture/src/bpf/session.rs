@@ -147,7 +147,7 @@ impl Session {
 
     /// Passes on one `wire_snapshot` for each thread of the machine.
     pub fn snapshot(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
-        const SNAPSHOT_BYTES: usize = 120;
+        const SNAPSHOT_BYTES: usize = 136;
         self.iterate("on_snapshot", SNAPSHOT_BYTES, sink)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use holdup_events::event::{RawMapping, RawStack, RawWait, SyscallCount};
+use holdup_events::event::{Affinity, RawMapping, RawStack, RawWait, SyscallCount};
 use holdup_events::tables::{
     Lane, Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Waits,
 };
@@ -174,6 +174,13 @@ impl Names {
             && process.parent.is_none()
         {
             process.parent = Some(parent);
+        }
+    }
+
+    pub(super) fn may_run_on(&mut self, affinity: &Affinity) {
+        let index = self.find(affinity.tid);
+        if let Some(thread) = index.and_then(|index| self.threads.get_mut(index)) {
+            thread.cpus_allowed = affinity.cpus;
         }
     }
 

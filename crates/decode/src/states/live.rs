@@ -5,7 +5,7 @@
 //! before, for the row "waits for a CPU" that comes between (see the module above).
 
 use holdup_events::event::{Outcome, Snapshot, SnapshotState, Switch};
-use holdup_events::tables::{SliceRow, Steal, TableSink, ThreadState};
+use holdup_events::tables::{Deadline, SliceRow, Steal, TableSink, ThreadState};
 use holdup_events::{CpuId, Duration, StackId, ThreadId, Timestamp, WaitId};
 
 /// Wall time beyond accounted time below this is the jitter of reading two clocks.
@@ -310,6 +310,15 @@ impl Live {
             Outcome::Throttled => self.open.state = ThreadState::Throttled,
             Outcome::Blocked(_) => self.block(waited),
             Outcome::Dead => self.now = Now::Gone,
+        }
+    }
+
+    /// After [`Live::become_after`]: when the wait that has just begun is over by itself.
+    pub fn tell_deadline(&self, outcome: &Outcome, sink: &mut dyn TableSink) {
+        if let Outcome::Blocked(wait) = outcome
+            && let Some(due) = wait.timeout.due(self.open.start)
+        {
+            sink.deadline(Deadline { thread: self.id, slice_start: self.open.start, due });
         }
     }
 

@@ -66,6 +66,7 @@ impl Builder {
             Event::Mapping(mapping) => self.names.map(mapping),
             Event::SyscallCount(count) => self.names.count(&count),
             Event::Tell(tell) => self.tell(&tell, sink),
+            Event::Affinity(affinity) => self.names.may_run_on(&affinity),
             Event::Loss(loss) => {
                 self.doubt(&loss);
                 self.names.losses.push(loss);
@@ -162,6 +163,7 @@ impl Builder {
         }
         live.leave(at, switch.exec_ns, switch.queue_ns, sink);
         live.become_after(&switch.outcome, wait, at);
+        live.tell_deadline(&switch.outcome, sink);
         if live.now == Now::Gone {
             let (id, end) = (live.id, at.max(live.open.start));
             self.names.end(id, end, false);

@@ -23,6 +23,7 @@ mod tag {
     pub const LOSS: u8 = 8;
     pub const SYSCALL_COUNT: u8 = 9;
     pub const TELL: u8 = 10;
+    pub const AFFINITY: u8 = 11;
 }
 
 /// Code of an [`crate::event::Outcome`], in the low bits of a switch's flags.
@@ -36,6 +37,13 @@ mod outcome {
     pub const MASK: u8 = 7;
     pub const HAS_EXEC: u8 = 8;
     pub const HAS_QUEUE: u8 = 16;
+}
+
+/// Bits of a wait's first byte; above them the code of its [`crate::event::Timeout`].
+mod wait_flag {
+    pub const IN_IOWAIT: u8 = 1;
+    pub const MMAP_LOCK: u8 = 2;
+    pub const TIMEOUT_SHIFT: u8 = 2;
 }
 
 /// Beside a waking's context: `stack_every` follows.

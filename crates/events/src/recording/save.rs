@@ -10,8 +10,8 @@ use super::journal::JOURNAL;
 use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::Loss;
 use crate::tables::{
-    CounterRow, Frames, Lane, Mapping, MarkRow, Processes, SampleRow, SliceRow, SpanRow, Stacks, Steal,
-    SyscallRow, TableSink, TellName, Threads, Waits, Wakeup,
+    CounterRow, Deadline, Frames, Lane, Mapping, MarkRow, Processes, SampleRow, SliceRow, SpanRow, Stacks,
+    Steal, SyscallRow, TableSink, TellName, Threads, Waits, Wakeup,
 };
 use rows::RowTable;
 
@@ -49,6 +49,7 @@ pub struct RecordingWriter {
     wakeups: RowTable<Wakeup>,
     samples: RowTable<SampleRow>,
     steals: RowTable<Steal>,
+    deadlines: RowTable<Deadline>,
     spans: RowTable<SpanRow>,
     counters: RowTable<CounterRow>,
     marks: RowTable<MarkRow>,
@@ -63,6 +64,7 @@ impl RecordingWriter {
             wakeups: RowTable::create(dir)?,
             samples: RowTable::create(dir)?,
             steals: RowTable::create(dir)?,
+            deadlines: RowTable::create(dir)?,
             spans: RowTable::create(dir)?,
             counters: RowTable::create(dir)?,
             marks: RowTable::create(dir)?,
@@ -87,6 +89,7 @@ impl RecordingWriter {
         self.wakeups.finish()?;
         self.samples.finish()?;
         self.steals.finish()?;
+        self.deadlines.finish()?;
         self.spans.finish()?;
         self.counters.finish()?;
         self.marks.finish()?;
@@ -120,6 +123,11 @@ impl TableSink for RecordingWriter {
 
     fn steal(&mut self, row: Steal) {
         let result = self.steals.push(row);
+        self.keep(result);
+    }
+
+    fn deadline(&mut self, row: Deadline) {
+        let result = self.deadlines.push(row);
         self.keep(result);
     }
 

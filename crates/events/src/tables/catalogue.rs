@@ -37,6 +37,8 @@ pub struct Thread {
     pub alive_at_end: bool,
     /// The thread that made it, if known.
     pub parent: Option<ThreadId>,
+    /// On how many CPUs it might run, when last seen; 0 if that is not known.
+    pub cpus_allowed: u32,
 }
 
 /// Executable memory of a process.

@@ -13,7 +13,7 @@ mod wakeups;
 pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Waits};
 pub use samples::{SampleRow, Samples};
 pub use sink::{Rows, TableSink};
-pub use slices::{Slice, SliceRow, Slices, Steal, ThreadState};
+pub use slices::{Deadline, Slice, SliceRow, Slices, Steal, ThreadState};
 pub use spans::{CounterRow, Lane, MarkRow, SpanKind, SpanRow, Spans, TellName};
 pub use stacks::{Frame, FrameKind, FrameSpin, FrameVia, Frames, StackEnd, StackRow, Stacks};
 pub use syscalls::SyscallRow;

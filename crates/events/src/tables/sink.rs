@@ -1,6 +1,6 @@
 //! Where the builder's rows go: memory, or the recording on disk.
 
-use super::{CounterRow, MarkRow, SampleRow, SliceRow, SpanRow, Steal, Wakeup};
+use super::{CounterRow, Deadline, MarkRow, SampleRow, SliceRow, SpanRow, Steal, Wakeup};
 
 /// Takes rows as they become known. Rows of one thread come in time order.
 pub trait TableSink {
@@ -12,6 +12,8 @@ pub trait TableSink {
     fn sample(&mut self, row: SampleRow);
     /// Stolen time of a running slice that was passed on before.
     fn steal(&mut self, row: Steal);
+    /// The end of the time-out of a blocked slice that has begun.
+    fn deadline(&mut self, row: Deadline);
     /// A span that has ended.
     fn span(&mut self, row: SpanRow);
     /// A counter's value.
@@ -31,6 +33,8 @@ pub struct Rows {
     pub samples: Vec<SampleRow>,
     /// See [`TableSink::steal`].
     pub steals: Vec<Steal>,
+    /// See [`TableSink::deadline`].
+    pub deadlines: Vec<Deadline>,
     /// See [`TableSink::span`].
     pub spans: Vec<SpanRow>,
     /// See [`TableSink::counter`].
@@ -54,6 +58,10 @@ impl TableSink for Rows {
 
     fn steal(&mut self, row: Steal) {
         self.steals.push(row);
+    }
+
+    fn deadline(&mut self, row: Deadline) {
+        self.deadlines.push(row);
     }
 
     fn span(&mut self, row: SpanRow) {

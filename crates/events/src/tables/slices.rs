@@ -94,6 +94,18 @@ pub struct Steal {
     pub stolen: Duration,
 }
 
+/// When a blocked slice would have ended by itself, if the thread asked for that: the end of its time-out.
+/// Rows sorted by thread, then start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// Whose slice.
+    pub thread: ThreadId,
+    /// The slice's start.
+    pub slice_start: Timestamp,
+    /// When the time that it asked for was over.
+    pub due: Timestamp,
+}
+
 /// All slices, sorted by thread, then start. For each thread they tile its life: a slice ends
 /// where the next one starts, the last one at `thread.end`.
 #[derive(Clone, Debug, Default)]

@@ -16,12 +16,28 @@ pub struct Clocked {
     pub sleeps: u64,
     /// Their length (ns).
     pub sleep_ns: u64,
+    /// Those of them of which the recording tells what was asked for.
+    pub asked: u64,
+    /// What was asked for in those (ns).
+    pub asked_ns: u64,
+    /// How much later than asked for those ended (ns): the kernel's slack, and its way to a CPU.
+    pub late_ns: u64,
     /// Those of them after which it ran but shortly, then slept for the same thing again.
     pub looks: u64,
     /// Their length (ns).
     pub look_ns: u64,
     /// Running time behind those (ns).
     pub look_run_ns: u64,
+}
+
+impl Clocked {
+    /// A sleep that a signal ended early was asked for, but is not late.
+    fn add_asked(&mut self, trace: &Trace, slice: &Slice) {
+        let Some(due) = trace.due(slice) else { return };
+        self.asked += 1;
+        self.asked_ns += due.since(slice.start).0;
+        self.late_ns += slice.end.since(due.max(slice.start)).0;
+    }
 }
 
 /// A look is a run of less than this share of the sleep before it.
@@ -74,6 +90,7 @@ fn of_thread(trace: &Trace, thread: ThreadId) -> Clocked {
                 if clocked {
                     sums.sleeps += 1;
                     sums.sleep_ns += slice.duration().0;
+                    sums.add_asked(trace, &slice);
                     last = Some(slice);
                 }
                 run_ns = 0;

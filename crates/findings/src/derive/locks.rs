@@ -37,6 +37,8 @@ pub struct LockUse {
     pub p99_ns: u64,
     /// Longest wait (ns).
     pub max_ns: u64,
+    /// Waits that gave up: the time-out that the waiter had asked for ended them.
+    pub timed_out: u64,
     /// How many threads waited.
     pub waiters: u32,
     /// Who released it to waiters, most often first, at most 8: (thread, times).
@@ -177,6 +179,7 @@ pub fn derive_with(trace: &Trace, roles: &Roles) -> Vec<LockUse> {
 #[derive(Default)]
 struct Sums {
     lengths: Vec<u64>,
+    timed_out: u64,
     waiters: u32,
     last_waiter: Option<ThreadId>,
     releasers: BTreeMap<ThreadId, u64>,
@@ -186,6 +189,7 @@ struct Sums {
 impl Sums {
     fn merge(&mut self, other: Sums) {
         self.lengths.extend(other.lengths);
+        self.timed_out += other.timed_out;
         self.waiters += other.waiters;
         for (thread, times) in other.releasers {
             *self.releasers.entry(thread).or_default() += times;
@@ -214,6 +218,7 @@ impl Sums {
             p50_ns: percentile(&self.lengths, 50),
             p99_ns: percentile(&self.lengths, 99),
             max_ns: self.lengths.last().copied().unwrap_or(0),
+            timed_out: self.timed_out,
             waiters: self.waiters,
             releasers: most(self.releasers, RELEASERS_MAX),
             waiting_at,
@@ -285,6 +290,7 @@ fn add_thread(
         let length = slice.duration().0;
         let sums = sums.entry(lock).or_default();
         sums.lengths.push(length);
+        sums.timed_out += u64::from(trace.timed_out(&slice));
         if sums.last_waiter != Some(thread) {
             sums.last_waiter = Some(thread);
             sums.waiters += 1;

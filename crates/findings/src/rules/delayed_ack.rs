@@ -107,11 +107,13 @@ fn is_network(trace: &Trace, slice: &Slice) -> bool {
     let candidate = slice.state == holdup_events::tables::ThreadState::Blocked
         && (Class::of_wait(reason) == Class::NetWait || reason == WaitReason::Multiplex);
     let ended_by = |slice: &Slice| trace.ended_by(slice).map(|wakeup| wakeup.context);
+    // A time-out that the program asked for.
+    let timed_out = || trace.due(slice).is_some_and(|due| slice.end >= due);
     candidate
         && match ended_by(slice) {
             // A time-out of 40 ms that a program asks for ends by the timer itself.
             Some(WakeContext::Timer) => reason != WaitReason::Multiplex,
-            Some(WakeContext::SoftIrq | WakeContext::Irq) => true,
+            Some(WakeContext::SoftIrq | WakeContext::Irq) => !timed_out(),
             _ => false,
         }
 }

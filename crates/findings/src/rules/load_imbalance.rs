@@ -27,65 +27,34 @@
 //! ## References
 //! DeRose, Homer, Johnson: Detecting application load imbalance on high end massively parallel systems (Euro-Par 2007).
 
-use super::{ChargedVerdict, Info, barrier_straggler};
+use super::{ChargedVerdict, Info};
 use crate::derive::rendezvous::SiteUse;
-use crate::finding::{Confidence, Finding, Gain};
-use crate::merging::Charged;
-use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, percent, thread, time};
+use crate::finding::Confidence;
+use crate::lateness::{self, MEETINGS_SURE, Said};
+use crate::scene::Scene;
+use crate::wording::{percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "load-imbalance",
     summary: "Threads that meet have unequal shares of work, and wait for the greatest",
 };
 
-/// Places that are named.
-const SITES_MAX: usize = 3;
-/// From so many meetings on it is no chance.
-const MEETINGS_SURE: u64 = 10;
 /// The part of the harm that members spent spinning, told by samples, beyond which a finding is likely at most.
 const SPUN_LIKELY: f64 = 0.5;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    scene.needs_wait_reasons()?;
-    let uses = scene.derived.rendezvous.uses.iter();
-    let uneven = |used: &&SiteUse| {
-        scene.of_wall(used.imbalance.high_ns as f64) >= GAIN_MIN
-            && !scene.derived.rendezvous.stops_the_world(used)
-    };
-    let mut findings: Vec<Charged> = uses.filter(uneven).map(|used| charged(scene, used)).collect();
-    findings.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
-    findings.truncate(SITES_MAX);
-    Ok(findings)
+    lateness::judge(scene, INFO.name, |used| used.imbalance, |used| said(scene, used))
 }
 
-fn charged(scene: &Scene, used: &SiteUse) -> Charged {
+fn said(scene: &Scene, used: &SiteUse) -> Said {
     let spun = used.spun_ns as f64 > SPUN_LIKELY * used.harm_ns as f64;
     let sure = used.meetings >= MEETINGS_SURE && !spun;
     let confidence = if sure { Confidence::High } else { Confidence::Medium };
-    let share = |ns: u64| scene.of_wall(ns as f64).clamp(0.0, 1.0);
-    let finding = Finding {
-        rule: INFO.name,
-        subject: used.name.clone(),
-        summary: summary(scene, used),
-        cost_ns: used.harm_ns,
-        gain: Gain { low: share(used.imbalance.low_ns), high: share(used.imbalance.high_ns) },
-        confidence: scene.confidence(confidence),
-        evidence: barrier_straggler::evidence(scene, used),
-        advice: advice(used),
-    };
-    Charged { finding, charge: barrier_straggler::charge(scene, used) }
+    Said { summary: summary(scene, used), confidence, advice: advice(used) }
 }
 
 fn summary(scene: &Scene, used: &SiteUse) -> Vec<String> {
-    let mut lines = vec![format!(
-        "At {} {} waited {} in all for the last of them; half of the times {} or less, at most {}.",
-        count(used.meetings, "meeting"),
-        count(used.members.len() as u64, "thread"),
-        time(used.harm_ns),
-        time(used.lateness_ns[0]),
-        time(used.lateness_ns[2]),
-    )];
+    let mut lines = vec![lateness::waited(used)];
     let each = |ns: u64| time(ns / used.compared.max(1));
     lines.push(format!(
         "For each of them who came last had run {}, a member on average {}.",

@@ -73,6 +73,7 @@ rules! {
     cpu_stolen,
     delayed_ack,
     subprocess_per_item,
+    child_wait,
     preempted_lock_holder,
     blocked_lock_holder,
     lock_convoy,

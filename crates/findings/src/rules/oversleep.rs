@@ -11,17 +11,18 @@
 //!
 //! ## How it decides
 //! It adds up the sleeps of threads that sleep often, as far as nobody of the program wanted to run meanwhile.
-//! That is the upper end of the gain; the lower end is 0, for a sleep may be meant. Threads that only look and
+//! That is the upper end of the gain. A sleep may be meant, but not that it lasts longer than asked for: the lower end
+//! is the part by which they ended late, as far as the recording tells what was asked for. Threads that only look and
 //! sleep again are poll-loop's. It is a hint only if the program does little at all, or waits for the outside
 //! world most of the time.
 //!
 //! ## What to do
 //! Wait for what the sleep is waiting for; put work in between; let the first retries come at once and only later
-//! ones after a pause.
+//! ones after a pause. Sleeps shorter than the slack last for the slack: set it (`PR_SET_TIMERSLACK`), or do not sleep.
 //!
 //! ## Blind spots
-//! A rate limit that is wanted looks the same. What was asked for is not recorded, so a sleep that ends late is
-//! not told from a long one. A few long sleeps are taken to be meant, and say nothing.
+//! A rate limit that is wanted looks the same. What was asked for is not known of moments of the calendar
+//! (`CLOCK_REALTIME`) and of timers that were set before the wait. A few long sleeps are taken to be meant, and say nothing.
 //!
 //! ## References
 //! Linux `nanosleep(2)`, `prctl(2)` (`PR_SET_TIMERSLACK`).
@@ -43,6 +44,8 @@ pub(super) const INFO: Info = Info {
 
 /// A few sleeps are meant.
 const SLEEPS_MIN: u64 = 10;
+/// From such a share of the sleeping on, its end being late is worth advice of its own.
+const LATE_SHARE_MIN: f64 = 0.25;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
@@ -65,22 +68,59 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         count(times, "sleep"),
         time(sleep_ns / times.max(1)),
     )];
+    let late = Late::of(&sleeping);
+    summary.extend(late.sentence());
     summary.extend(scene.waits_come_from(|slice| sleeps(slice.thread) && scene.class(slice) == Some(SLEEP)));
     let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, worst),
         summary,
         cost_ns: stall.by_thread.values().sum::<f64>() as u64,
-        gain: Gain { low: 0.0, high },
+        gain: Gain { low: late.share() * high, high },
         confidence: scene.confidence(poll_loop::sure(scene, sleeps)),
         evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
-        advice: vec![
-            "Wait for what the sleep is there for (an event, an answer, room in a queue), not for a time"
-                .into(),
-            "Retry at once first, and pause only after several failures".into(),
-        ],
+        advice: late.advice().into_iter().chain(ADVICE.map(str::to_owned)).collect(),
     };
     Ok(vec![Charged { finding, charge }])
+}
+
+const ADVICE: [&str; 2] = [
+    "Wait for what the sleep is there for (an event, an answer, room in a queue), not for a time",
+    "Retry at once first, and pause only after several failures",
+];
+
+/// How much longer than asked for threads slept.
+pub(super) struct Late {
+    sleeps: u64,
+    asked_ns: u64,
+    late_ns: u64,
+}
+
+impl Late {
+    pub(super) fn of(sleeping: &[Clocked]) -> Late {
+        let sum = |part: fn(&Clocked) -> u64| sleeping.iter().map(part).sum();
+        Late {
+            sleeps: sum(|one| one.asked),
+            asked_ns: sum(|one| one.asked_ns),
+            late_ns: sum(|one| one.late_ns),
+        }
+    }
+
+    fn share(&self) -> f64 {
+        self.late_ns as f64 / (self.asked_ns + self.late_ns).max(1) as f64
+    }
+
+    fn sentence(&self) -> Option<String> {
+        let each = |ns: u64| time(ns / self.sleeps.max(1));
+        let (asked, late) = (each(self.asked_ns), each(self.late_ns));
+        (self.sleeps > 0).then(|| format!("They asked for {asked} each on average; it ended {late} later."))
+    }
+
+    /// Where that is a good part of the sleeping.
+    pub(super) fn advice(&self) -> Option<String> {
+        let slack = "The sleeps are hardly longer than the kernel's slack of 50 µs: set it by prctl(PR_SET_TIMERSLACK), or do not sleep";
+        (self.share() >= LATE_SHARE_MIN).then(|| slack.to_owned())
+    }
 }
 
 const SLEEP: crate::derive::class::Class = crate::derive::class::Class::Sleep;

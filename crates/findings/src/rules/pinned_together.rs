@@ -10,7 +10,9 @@
 //!
 //! ## How it decides
 //! A scheduler moves a waiting thread to an idle CPU within milliseconds if it may. Two or more threads that never
-//! ran anywhere else, and that queued for a good part of the run, most of it while a CPU was idle, may not move.
+//! ran anywhere else, and that queued for a good part of the run, most of it while a CPU was idle, may not move. Where
+//! the recording tells on how many CPUs each of them might run, that is known: one CPU makes it sure, all of them
+//! (they stayed by chance) makes it silent.
 //! The upper end of the gain is that they had run side by side; the lower end is what the active thread that waited
 //! least would have saved.
 //!
@@ -19,7 +21,7 @@
 //! threads are started, or for each of them; or leave it to the scheduler.
 //!
 //! ## Blind spots
-//! The affinity itself is not recorded: it is inferred. Threads that are bound to a CPU with another program's
+//! The affinity is the last that was seen: of a thread that changed it in between, it is inferred. Threads that are bound to a CPU with another program's
 //! busy thread are noisy-neighbour's. A program that was started with fewer CPUs than the machine has
 //! (`taskset`, a cpuset) has no idle CPU, for all that is counted here.
 //!
@@ -60,12 +62,26 @@ fn groups(scene: &Scene) -> BTreeMap<CpuId, Vec<ThreadId>> {
     for ledger in scene.active(|_| 0.0) {
         let queued = ledger.run_queue.own_ns + ledger.run_queue.others_ns;
         let held_up = queued as f64 >= QUEUE_SHARE_MIN * ledger.running_ns() as f64;
-        if let (true, Some(cpu)) = (held_up && ledger.migrations == 0, only_cpu(scene, ledger.thread)) {
+        if let (true, Some(cpu)) = (
+            held_up && ledger.migrations == 0 && !is_free(scene, ledger.thread),
+            only_cpu(scene, ledger.thread),
+        ) {
             groups.entry(cpu).or_default().push(ledger.thread);
         }
     }
     groups.values_mut().for_each(|threads| threads.sort_unstable());
     groups
+}
+
+/// It might run on every CPU that the program may use.
+fn is_free(scene: &Scene, thread: ThreadId) -> bool {
+    let all = scene.trace.manifest.host.cpus_allowed.max(2);
+    scene.trace.threads.get(thread.index()).is_some_and(|thread| thread.cpus_allowed >= all)
+}
+
+/// It might run on one CPU only.
+fn is_bound(scene: &Scene, thread: ThreadId) -> bool {
+    scene.trace.threads.get(thread.index()).is_some_and(|thread| thread.cpus_allowed == 1)
 }
 
 /// The CPU of a thread that never moved.
@@ -85,19 +101,21 @@ fn finding(scene: &Scene, cpu: CpuId, threads: &[ThreadId]) -> Option<Charged> {
     if beside_idle_ns < IDLE_SHARE_MIN * charge.ns() as f64 || gain.high < GAIN_MIN {
         return None;
     }
+    let bound = threads.iter().all(|id| is_bound(scene, *id));
     let names: Vec<String> = threads.iter().take(4).map(|id| thread(scene.trace, *id)).collect();
     let finding = Finding {
         rule: INFO.name,
         subject: format!("{} on CPU {}: {}", count(threads.len() as u64, "thread"), cpu.0, names.join(", ")),
         summary: vec![format!(
-            "They queued {} for CPU {} and never ran on another; for {} of that another CPU was idle.",
+            "They queued {} for CPU {} and {}; for {} of that another CPU was idle.",
             time(charge.ns()),
             cpu.0,
+            if bound { "may run on no other" } else { "never ran on another" },
             percent(beside_idle_ns / charge.ns().max(1) as f64),
         )],
         cost_ns: beside_idle_ns as u64,
         gain,
-        confidence: scene.confidence(Confidence::Medium),
+        confidence: scene.confidence(if bound { Confidence::High } else { Confidence::Medium }),
         evidence: scene.longest_of(&charge, |slice| format!("queues for CPU {}", slice.cpu.0)),
         advice: vec![
             "Look at their affinity (taskset -cp TID): threads inherit it from the one that starts them"

@@ -28,7 +28,7 @@
 
 use holdup_events::ThreadId;
 
-use super::{ChargedVerdict, Info};
+use super::{ChargedVerdict, Info, oversleep};
 use crate::derive::class::Class;
 use crate::derive::clocked::{self, Clocked};
 use crate::finding::{Confidence, Finding, Gain};
@@ -79,10 +79,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         subject: thread(scene.trace, most.thread),
         summary: vec![
             format!(
-                "{} slept {} and looked again, {} a sleep and {} a look on average.",
+                "{} slept {} and looked again, {} a sleep{} and {} a look on average.",
                 count(polling.len() as u64, "thread"),
                 count(looks, "time"),
                 time(sleep_ns / looks.max(1)),
+                asked(&polling),
                 time(run_ns / looks.max(1)),
             ),
             format!(
@@ -96,12 +97,27 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low: 0.0, high },
         confidence: scene.confidence(sure(scene, polls)),
         evidence: scene.longest_of(&charge, |_| "sleeps before it looks again".to_owned()),
-        advice: vec![
-            "Wait for the event itself (condition variable, eventfd, futex, blocking read), with the time-out as a fallback".into(),
-            "Or sleep for less time while something is expected".into(),
-        ],
+        advice: advice(&polling),
     };
     Ok(vec![Charged { finding, charge }])
+}
+
+fn advice(polling: &[Clocked]) -> Vec<String> {
+    let mut advice = vec![
+        "Wait for the event itself (condition variable, eventfd, futex, blocking read), with the time-out as a fallback"
+            .to_owned(),
+    ];
+    match oversleep::Late::of(polling).advice() {
+        Some(slack) => advice.push(slack),
+        None => advice.push("Or sleep for less time while something is expected".to_owned()),
+    }
+    advice
+}
+
+/// What was asked for, where that is known of the sleeps.
+fn asked(polling: &[Clocked]) -> String {
+    let (times, ns) = polling.iter().fold((0, 0), |(times, ns), one| (times + one.asked, ns + one.asked_ns));
+    if times == 0 { String::new() } else { format!(" ({} asked for)", time(ns / times)) }
 }
 
 /// How sure one may be that sleeping holds the program up, and not that it has nothing to do.

@@ -26,8 +26,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdup_events::tables::ThreadState;
-use holdup_events::{Duration, ProcessId, ThreadId, Timestamp, WaitId, WaitReason};
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{Duration, ObjectKind, ProcessId, ThreadId, Timestamp, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
@@ -57,10 +57,16 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 }
 
 /// What a worker is blocked on, if it is in the middle of its work.
-fn is_slow(scene: &Scene, wait: WaitId) -> bool {
+fn is_slow(scene: &Scene, slice: &Slice) -> bool {
     use Class::{ChildWait, FaultWait, IoWait, KernelWait, NetWait, PipeWait, Sleep};
-    let class = Class::of_wait(scene.trace.wait(wait).reason);
-    matches!(class, ChildWait | FaultWait | IoWait | KernelWait | NetWait | PipeWait | Sleep)
+    let slow = [ChildWait, FaultWait, IoWait, KernelWait, NetWait, PipeWait, Sleep];
+    scene.class(slice).is_some_and(|class| slow.contains(&class))
+}
+
+/// Several workers may wait for work there: each of them is told by the place.
+fn is_shared(kind: ObjectKind) -> bool {
+    use ObjectKind::{Epoll, EventFd, Futex};
+    matches!(kind, Epoll | EventFd | Futex)
 }
 
 /// Threads that wait for work at one place and seldom find none, each set once.
@@ -70,7 +76,7 @@ fn pools(scene: &Scene) -> BTreeSet<Vec<ThreadId>> {
     for id in trace.target_threads() {
         let mut by_wait: BTreeMap<WaitId, u64> = BTreeMap::new();
         for slice in trace.slices.of(id).filter(|slice| slice.state == ThreadState::Blocked) {
-            if trace.wait(slice.wait).reason == WaitReason::Park {
+            if scene.class(&slice) == Some(Class::WorkWait) && is_shared(trace.wait(slice.wait).object_kind) {
                 *by_wait.entry(slice.wait).or_default() += slice.duration().0;
             }
         }
@@ -100,7 +106,7 @@ fn pools(scene: &Scene) -> BTreeSet<Vec<ThreadId>> {
 fn all_blocked(scene: &Scene, workers: &[ThreadId]) -> (u64, Duration) {
     let mut changes: Vec<(Timestamp, bool)> = Vec::new();
     for slice in workers.iter().flat_map(|id| scene.trace.slices.of(*id)) {
-        if slice.state == ThreadState::Blocked && slice.end > slice.start && is_slow(scene, slice.wait) {
+        if slice.state == ThreadState::Blocked && slice.end > slice.start && is_slow(scene, &slice) {
             changes.extend([(slice.start, true), (slice.end, false)]);
         }
     }
@@ -129,9 +135,7 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
         return None;
     }
     let works = |id: ThreadId| workers.contains(&id);
-    let charge = Charge::of(scene.trace, |slice| {
-        slice.state == ThreadState::Blocked && works(slice.thread) && is_slow(scene, slice.wait)
-    });
+    let charge = Charge::of(scene.trace, |slice| works(slice.thread) && is_slow(scene, slice));
     let mut kinds: BTreeMap<WaitReason, u64> = BTreeMap::new();
     for slice in charge.slices(scene.trace) {
         *kinds.entry(scene.trace.wait(slice.wait).reason).or_default() += slice.duration().0;

@@ -26,13 +26,13 @@
 //! ## References
 //! OCaml manual, *Runtime tracing with runtime events*. ocaml/ocaml issues 11818 and 13358.
 
-use super::barrier_straggler::{self, causes};
 use super::{ChargedVerdict, Info};
 use crate::derive::rendezvous::SiteUse;
 use crate::finding::{Confidence, Finding, Gain};
+use crate::lateness;
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, percent, thread, time};
+use crate::wording::{count, time};
 
 pub(super) const INFO: Info = Info {
     name: "stop-the-world-latecomer",
@@ -62,7 +62,6 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     let confidence = if used.meetings >= PAUSES_SURE { Confidence::High } else { Confidence::Medium };
     let high = scene.of_wall(waited_each(used)).clamp(0.0, 1.0);
     let low = scene.of_wall(used.straggle.low_ns as f64).clamp(0.0, high);
-    let causes = causes(scene, &used.causes);
     let mut summary = vec![format!(
         "{}; the last to stop was late by {} (median), {} (p99). The others waited {} in all.",
         count(used.meetings, "stop-the-world pause"),
@@ -70,27 +69,19 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
         time(used.lateness_ns[1]),
         time(used.harm_ns),
     )];
-    let share = |times: u64| percent(times as f64 / used.meetings.max(1) as f64);
-    let lasts = used.by_last.iter().take(3);
-    let lasts: Vec<String> =
-        lasts.map(|(id, times, _)| format!("{} {}", thread(scene.trace, *id), share(*times))).collect();
-    summary.push(format!("Last to stop: {}.", lasts.join(", ")));
-    let named: Vec<String> =
-        causes.iter().map(|(what, share)| format!("{what} {}", percent(*share))).collect();
-    if !named.is_empty() {
-        summary.push(format!("Late because the last: {}.", named.join(" · ")));
-    }
+    summary.push(format!("Last to stop: {}.", lateness::lasts(scene, used)));
+    summary.extend(lateness::why(scene, used).map(|why| format!("Late because the last: {why}.")));
     let finding = Finding {
         rule: INFO.name,
         subject: used.name.clone(),
         summary,
         cost_ns: used.harm_ns,
         gain: Gain { low, high },
-        confidence: scene.confidence(confidence),
-        evidence: barrier_straggler::evidence(scene, used),
+        confidence,
+        evidence: Vec::new(),
         advice: advice(used),
     };
-    Charged { finding, charge: barrier_straggler::charge(scene, used) }
+    lateness::finding(scene, used, finding)
 }
 
 fn advice(used: &SiteUse) -> Vec<String> {

@@ -1,16 +1,16 @@
 //! # thundering-herd: one event wakes many threads, and all but one go back to sleep
 //!
 //! ## What it sees
-//! Threads that one call wakes together, that run for a moment, wake nobody, and wait for the same thing again:
-//! how often, and what CPU time and queueing that took.
+//! Threads that one call wakes together, that run for a moment, if need be wait for the lock that they need to look, and
+//! wait for the same thing again: how often, and what CPU time, queueing and waiting for that lock took.
 //!
 //! ## Why it hurts
 //! Each of them takes a CPU, its lock and its caches to find that another was faster. With n waiters an event
 //! costs n times as much, and the one that does the work queues among those that do not.
 //!
 //! ## How it decides
-//! A wakeup is in vain if its thread runs less than 10 µs, wakes nobody and waits for the same thing again, and
-//! if the same waker woke another thread for that thing at the same time. It fires if there are many. The upper
+//! A wakeup is in vain if its thread runs less than 10 µs (as long again for each lock that it waits for to look) and
+//! waits for the same thing again, and if the same waker woke another thread for that thing at the same time. It fires if there are many. The upper
 //! end of the gain is their running time as far as the program is short of CPU time; the lower end is 0.
 //!
 //! ## What to do
@@ -18,8 +18,8 @@
 //! one `SO_REUSEPORT` socket a thread; one queue a worker.
 //!
 //! ## Blind spots
-//! Threads that wait for one socket by an epoll instance each are told as a herd only if one call wakes them. A
-//! thread that looks for longer than 10 µs before it sleeps again counts as working.
+//! Threads that wait for one socket by an epoll instance each are told as a herd only if one call wakes them; those
+//! that use `poll` or `select` are not. A thread that looks for longer than 10 µs before it sleeps again counts as working.
 //!
 //! ## References
 //! Linux `epoll_ctl(2)` (`EPOLLEXCLUSIVE`), `pthread_cond_broadcast(3p)`. Stevens, Fenner, Rudoff: UNIX Network
@@ -32,6 +32,7 @@ use holdup_events::{ThreadId, WaitId};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::class::Class;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -88,7 +89,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             most.map_or("?".to_owned(), |(id, _)| thread(trace, *id)),
         ),
         summary: vec![format!(
-            "{} of {} ended in vain ({}): the threads ran {} in all, woke nobody and went back to sleep.",
+            "{} of {} ended in vain ({}): the threads ran {} in all and went back to sleep.",
             count(vain.count, "wait"),
             vain.waits,
             percent(vain.count as f64 / vain.waits.max(1) as f64),
@@ -130,8 +131,11 @@ fn tally(scene: &Scene) -> Vec<Vain> {
 }
 
 /// The rows of what a thread did between a wait that ended in vain and the next one.
-fn runs_behind<'a>(scene: &Scene<'a>, thread: ThreadId, wait: usize) -> impl Iterator<Item = usize> + 'a {
+fn runs_behind<'a>(scene: &'a Scene<'a>, thread: ThreadId, wait: usize) -> impl Iterator<Item = usize> + 'a {
     let slices = &scene.trace.slices;
     (wait + 1..slices.rows(thread).end)
-        .take_while(move |row| slices.at(thread, *row).state != ThreadState::Blocked)
+        .take_while(move |row| {
+            let slice = slices.at(thread, *row);
+            slice.state != ThreadState::Blocked || scene.class(&slice) == Some(Class::LockWait)
+        })
 }

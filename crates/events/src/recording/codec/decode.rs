@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::bytes::{CodecError, Input};
-use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag, told};
+use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawMemory, RawStack, RawWait, Sample, Snapshot,
-    SnapshotState, Switch, SyscallCount, Tell, Told, WakeContext, Waking,
+    Affinity, Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawMemory, RawStack, RawWait, Sample,
+    Snapshot, SnapshotState, Switch, SyscallCount, Tell, Timeout, Told, WakeContext, Waking,
 };
 use crate::tables::{FrameVia, SpanKind, StackEnd};
-use crate::{CpuId, Loss, ObjectKind, Timestamp};
+use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
 
 /// Decodes the events of one chunk, in order.
 pub struct Decoder<'a> {
@@ -35,6 +35,7 @@ impl<'a> Decoder<'a> {
             tag::SNAPSHOT => Event::Snapshot(self.snapshot()?),
             tag::MAPPING => Event::Mapping(self.mapping()?),
             tag::TELL => Event::Tell(self.tell()?),
+            tag::AFFINITY => Event::Affinity(self.affinity()?),
             tag::LOSS => Event::Loss(self.loss()?),
             tag::SYSCALL_COUNT => Event::SyscallCount(self.syscall_count()?),
             other => return Err(self.input.unknown("event", other)),
@@ -86,8 +87,8 @@ impl<'a> Decoder<'a> {
         let flags = self.input.byte()?;
         let kind = self.input.byte()?;
         Ok(RawWait {
-            in_iowait: flags & 1 != 0,
-            mmap_lock: flags & 2 != 0,
+            in_iowait: flags & wait_flag::IN_IOWAIT != 0,
+            mmap_lock: flags & wait_flag::MMAP_LOCK != 0,
             object_kind: ObjectKind::from_code(kind).ok_or_else(|| self.input.unknown("object", kind))?,
             state: self.input.u32()?,
             syscall: self.input.i32()?,
@@ -97,7 +98,18 @@ impl<'a> Decoder<'a> {
             owner_tid: self.input.u32()?,
             stack: self.input.varint()?,
             stack_every: self.input.u32()?,
+            timeout: match flags >> wait_flag::TIMEOUT_SHIFT {
+                0 => Timeout::None,
+                1 => Timeout::After(Duration(self.input.varint()?)),
+                2 => Timeout::Until(Timestamp(self.input.varint()?)),
+                3 => Timeout::UntilDate(self.input.varint()?),
+                other => return Err(self.input.unknown("time-out", other)),
+            },
         })
+    }
+
+    fn affinity(&mut self) -> Result<Affinity, CodecError> {
+        Ok(Affinity { at: self.at()?, tid: self.input.u32()?, cpus: self.input.u32()? })
     }
 
     fn waking(&mut self) -> Result<Waking, CodecError> {

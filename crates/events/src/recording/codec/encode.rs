@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::bytes::{put_difference, put_text, put_varint};
-use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag, told};
-use crate::event::{Event, LifecycleChange, Outcome, RawWait, SnapshotState, Tell, Told};
+use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
+use crate::event::{Event, LifecycleChange, Outcome, RawWait, SnapshotState, Tell, Timeout, Told};
 use crate::{Loss, Timestamp};
 
 /// Encodes the events of one chunk.
@@ -30,6 +30,12 @@ impl Encoder {
             Event::Mapping(mapping) => self.mapping(mapping, out),
             Event::SyscallCount(count) => self.syscall_count(count, out),
             Event::Tell(tell) => self.tell(tell, out),
+            Event::Affinity(affinity) => {
+                out.push(tag::AFFINITY);
+                self.at(affinity.at, out);
+                put_varint(out, u64::from(affinity.tid));
+                put_varint(out, u64::from(affinity.cpus));
+            }
             Event::Loss(loss) => self.loss(loss, out),
         }
     }
@@ -237,7 +243,15 @@ impl Encoder {
 }
 
 fn put_wait(wait: &RawWait, out: &mut Vec<u8>) {
-    out.push(u8::from(wait.in_iowait) | u8::from(wait.mmap_lock) << 1);
+    let (code, timeout_ns) = match wait.timeout {
+        Timeout::None => (0, 0),
+        Timeout::After(length) => (1, length.0),
+        Timeout::Until(moment) => (2, moment.0),
+        Timeout::UntilDate(date_ns) => (3, date_ns),
+    };
+    let in_iowait = if wait.in_iowait { wait_flag::IN_IOWAIT } else { 0 };
+    let mmap_lock = if wait.mmap_lock { wait_flag::MMAP_LOCK } else { 0 };
+    out.push(in_iowait | mmap_lock | code << wait_flag::TIMEOUT_SHIFT);
     out.push(wait.object_kind as u8);
     put_varint(out, u64::from(wait.state));
     put_difference(out, wait.syscall as i64 as u64, 0);
@@ -246,4 +260,7 @@ fn put_wait(wait: &RawWait, out: &mut Vec<u8>) {
     }
     put_varint(out, wait.stack);
     put_varint(out, u64::from(wait.stack_every));
+    if code != 0 {
+        put_varint(out, timeout_ns);
+    }
 }

@@ -3,13 +3,20 @@
 use super::*;
 use crate::event::*;
 use crate::tables::{FrameVia, SpanKind, StackEnd};
-use crate::{CpuId, Loss, ObjectKind, Timestamp};
+use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
 use proptest::prelude::*;
 
 fn wait() -> impl Strategy<Value = RawWait> {
     let ids = (any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>());
-    (any::<u32>(), any::<bool>(), any::<bool>(), any::<i32>(), 0..14u8, ids).prop_map(
-        |(state, in_iowait, mmap_lock, syscall, kind, (object, stack, op, value, owner_tid, stack_every))| {
+    let timeout = prop_oneof![
+        Just(Timeout::None),
+        any::<u64>().prop_map(|ns| Timeout::After(Duration(ns))),
+        time().prop_map(Timeout::Until),
+        any::<u64>().prop_map(Timeout::UntilDate),
+    ];
+    (any::<u32>(), any::<[bool; 2]>(), any::<i32>(), 0..14u8, ids, timeout).prop_map(
+        |(state, [in_iowait, mmap_lock], syscall, kind, ids, timeout)| {
+            let (object, stack, op, value, owner_tid, stack_every) = ids;
             RawWait {
                 state,
                 in_iowait,
@@ -22,6 +29,7 @@ fn wait() -> impl Strategy<Value = RawWait> {
                 owner_tid,
                 stack,
                 stack_every,
+                timeout,
             }
         },
     )
@@ -120,6 +128,7 @@ fn event() -> impl Strategy<Value = Event> {
         switch(),
         snapshot(),
         lifecycle(),
+        (time(), any::<[u32; 2]>()).prop_map(|(at, [tid, cpus])| Event::Affinity(Affinity { at, tid, cpus })),
         (time(), any::<[u32; 3]>(), 0..4u8, any::<i32>(), any::<[u64; 2]>()).prop_map(
             |(at, [wakee_tid, waker_tid, every], context, waker_syscall, [waker_object, stack])| {
                 Event::Waking(Waking {

@@ -7,7 +7,7 @@ use parquet::errors::Result;
 use super::small::context;
 use super::{Place, contained};
 use crate::recording::parquet::TableReader;
-use crate::tables::{SampleRow, Slices, Steal, ThreadState, Wakeup, Wakeups};
+use crate::tables::{Deadline, SampleRow, Slices, Steal, ThreadState, Wakeup, Wakeups};
 use crate::{CpuId, Duration, StackId, ThreadId, Timestamp, Trace, WaitId};
 
 /// Fills the long tables of `trace`, whose threads are known; what cannot be read goes to `unreadable`.
@@ -35,6 +35,12 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
     let steals = contained(|| steals(&place.table("steals")?));
     or_note("steals", steals.is_none());
     trace.steals = steals.unwrap_or_default();
+    // Recordings of version 0.1 lack them.
+    if place.has("deadlines") {
+        let deadlines = contained(|| deadlines(&place.table("deadlines")?));
+        or_note("deadlines", deadlines.is_none());
+        trace.deadlines = deadlines.unwrap_or_default();
+    }
 }
 
 /// Rows of one thread that stand together in one group, and where they go.
@@ -249,4 +255,22 @@ fn steals(table: &TableReader) -> Result<Vec<Steal>> {
         .collect();
     steals.sort_by_key(|steal| (steal.thread, steal.slice_start));
     Ok(steals)
+}
+
+fn deadlines(table: &TableReader) -> Result<Vec<Deadline>> {
+    let threads = table.all_u32("thread")?;
+    let starts = table.all_u64("slice_start_ns")?;
+    let dues = table.all_u64("due_ns")?;
+    let mut deadlines: Vec<Deadline> = threads
+        .into_iter()
+        .zip(starts)
+        .zip(dues)
+        .map(|((thread, start), due)| Deadline {
+            thread: ThreadId(thread),
+            slice_start: Timestamp(start),
+            due: Timestamp(due),
+        })
+        .collect();
+    deadlines.sort_by_key(|row| (row.thread, row.slice_start));
+    Ok(deadlines)
 }

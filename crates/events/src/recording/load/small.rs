@@ -66,6 +66,8 @@ fn threads(table: &TableReader) -> Result<Vec<Thread>> {
     let mut before = table.all_u32("began_before")?.into_iter();
     let mut alive = table.all_u32("alive_at_end")?.into_iter();
     let mut parents = table.all_i32("parent")?.into_iter();
+    // Recordings of version 0.1 lack it.
+    let mut cpus = table.all_u32("cpus_allowed").unwrap_or_default().into_iter();
     let names = table.all_text("name")?;
     Ok(names
         .into_iter()
@@ -79,6 +81,7 @@ fn threads(table: &TableReader) -> Result<Vec<Thread>> {
             began_before: next(&mut before) != 0,
             alive_at_end: next(&mut alive) != 0,
             parent: optional(next(&mut parents)).map(ThreadId),
+            cpus_allowed: next(&mut cpus),
         })
         .collect())
 }

@@ -19,7 +19,7 @@ type Check = fn(&mut Trace) -> u64;
 /// Makes it true; a table in which anything had to be changed becomes a loss.
 pub(super) fn make_sound(trace: &mut Trace) {
     manifest(trace);
-    let checks: [(&str, Check); 12] = [
+    let checks: [(&str, Check); 13] = [
         ("processes", processes),
         ("threads", threads),
         ("stacks", stacks),
@@ -28,6 +28,7 @@ pub(super) fn make_sound(trace: &mut Trace) {
         ("wakeups", wakeups),
         ("samples", samples),
         ("steals", steals),
+        ("deadlines", deadlines),
         ("lanes", lanes),
         ("spans", spans),
         ("counters", counters),
@@ -265,6 +266,19 @@ fn steals(trace: &mut Trace) -> u64 {
     });
     trace.steals = steals;
     (before - trace.steals.len()) as u64
+}
+
+fn deadlines(trace: &mut Trace) -> u64 {
+    let before = trace.deadlines.len();
+    let mut deadlines = std::mem::take(&mut trace.deadlines);
+    deadlines.dedup_by_key(|row| (row.thread, row.slice_start));
+    deadlines.retain(|row| {
+        let covering = trace.slices.covering(row.thread, row.slice_start);
+        let slice = covering.map(|covering| trace.slices.at(row.thread, covering));
+        slice.is_some_and(|slice| slice.start == row.slice_start && slice.state == ThreadState::Blocked)
+    });
+    trace.deadlines = deadlines;
+    (before - trace.deadlines.len()) as u64
 }
 
 fn lanes(trace: &mut Trace) -> u64 {

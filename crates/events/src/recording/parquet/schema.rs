@@ -49,12 +49,13 @@ tables! {
     "processes" { "process" U32, "pid" U32, "name" Text, "target" U32, "parent" I32 }
     "threads" {
         "thread" U32, "tid" U32, "process" U32, "name" Text, "target" U32, "start_ns" Time, "end_ns" Time,
-        "began_before" U32, "alive_at_end" U32, "parent" I32,
+        "began_before" U32, "alive_at_end" U32, "parent" I32, "cpus_allowed" U32,
     }
     "slices" {
         "thread" U32, "start_ns" Time, "state" U32, "cpu" U32, "wait" U32, "stack" U32, "stack_every" U32,
     }
     "steals" { "thread" U32, "slice_start_ns" Time, "stolen_ns" U64 }
+    "deadlines" { "thread" U32, "slice_start_ns" Time, "due_ns" Time }
     "waits" {
         "wait" U32, "reason" U32, "process" U32, "syscall" I32, "object_kind" U32, "object" U64, "op" U32,
         "owner_tid" U32, "symbol" Text, "module" Text,

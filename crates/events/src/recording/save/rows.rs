@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::recording::RecordingError;
 use crate::recording::parquet::{TableWriter, Values, schema};
-use crate::tables::{CounterRow, MarkRow, SampleRow, SliceRow, SpanRow, Steal, Wakeup};
+use crate::tables::{CounterRow, Deadline, MarkRow, SampleRow, SliceRow, SpanRow, Steal, Wakeup};
 
 /// Rows of a group: about 50 MB in memory at the most.
 const GROUP_ROWS: usize = 1 << 18;
@@ -132,6 +132,22 @@ impl Row for Steal {
             narrow(rows, |row| row.thread.0),
             wide(rows, |row| row.slice_start.0),
             wide(rows, |row| row.stolen.0),
+        ]
+    }
+}
+
+impl Row for Deadline {
+    const TABLE: &'static str = "deadlines";
+
+    fn key(&self) -> (u32, u64) {
+        (self.thread.0, self.slice_start.0)
+    }
+
+    fn columns(rows: &[Deadline]) -> Vec<Values> {
+        vec![
+            narrow(rows, |row| row.thread.0),
+            wide(rows, |row| row.slice_start.0),
+            wide(rows, |row| row.due.0),
         ]
     }
 }

@@ -63,6 +63,7 @@ fn threads(tables: &SmallTables<'_>) -> Vec<Values> {
         narrow(rows, |row| u32::from(row.began_before)),
         narrow(rows, |row| u32::from(row.alive_at_end)),
         narrow(rows, |row| optional(row.parent.map(|parent| parent.0))),
+        narrow(rows, |row| row.cpus_allowed),
     ]
 }
 

@@ -12,7 +12,8 @@ use crate::derive::locks::LockIndex;
 use crate::derive::parallel;
 use crate::derive::roles::Roles;
 
-/// A thread that runs for less between two waits for one thing, and wakes nobody, has found nothing to do.
+/// A thread that runs for less between two waits for one thing has found nothing to do. For each lock that it waited
+/// for in between, to look, it may have run for as long again.
 const FALSE_RUN_MAX_NS: u64 = 10_000;
 /// Threads that one waker wakes within so long of each other were woken by one call.
 const HERD_NS: u64 = 50_000;
@@ -53,10 +54,9 @@ pub(super) fn derive(trace: &Trace, locks: &LockIndex, roles: &Roles) -> Holders
         for (lock, at, owner) in part.owners {
             owners[lock as usize] = owners[lock as usize].max(Some((at, owner)));
         }
-        for candidate in part.falsely {
-            if is_herd(&herds, &candidate) {
-                fold(&mut holders, before as usize + candidate.index);
-            }
+        // From the end: the later of a chain is final when the earlier gets its holder.
+        for candidate in part.falsely.iter().rev().filter(|candidate| is_herd(&herds, candidate)) {
+            fold(&mut holders, before as usize + candidate.index, before as usize + candidate.next);
         }
     }
     Tenures::hand_over(&mut tenures, trace);
@@ -81,9 +81,10 @@ struct Open {
     end: Timestamp,
 }
 
-/// A wait that was perhaps ended in vain: the next entry goes on with it.
+/// A wait that was perhaps ended in vain: entry `next`, of the same thread, goes on with it.
 struct Candidate {
     index: usize,
+    next: usize,
     wakee: ThreadId,
     herd: Herd,
 }
@@ -117,23 +118,10 @@ fn is_herd(herds: &[(Herd, ThreadId)], candidate: &Candidate) -> bool {
         .any(|(_, wakee)| *wakee != candidate.wakee)
 }
 
-/// Entry `index` goes on in the next one, whose holder is already final: candidates come in time order, so
-/// chains are folded by [`fold`]ing again from the end.
-fn fold(holders: &mut Holders, index: usize) {
-    if index + 1 < holders.row.len() {
-        holders.basis[index] |= FALSE_WAKEUP;
-    }
-    let mut at = index;
-    // Earlier false wakeups of the same chain get the later holder, too.
-    loop {
-        holders.holder[at] = holders.holder[at + 1];
-        let basis = holders.basis[at + 1] & !FALSE_WAKEUP;
-        holders.basis[at] = basis | FALSE_WAKEUP;
-        if at == 0 || holders.basis[at - 1] & FALSE_WAKEUP == 0 {
-            return;
-        }
-        at -= 1;
-    }
+/// Entry `index` goes on in entry `next`, whose holder is final.
+fn fold(holders: &mut Holders, index: usize, next: usize) {
+    holders.holder[index] = holders.holder[next];
+    holders.basis[index] = holders.basis[next] | FALSE_WAKEUP;
 }
 
 /// Threads by the kernel's number.
@@ -175,6 +163,8 @@ struct Last {
     slice: Slice,
     woken_by: Option<Wakeup>,
     ran_ns: u64,
+    /// So long it may run to find nothing.
+    look_max_ns: u64,
 }
 
 impl Walk<'_> {
@@ -185,13 +175,20 @@ impl Walk<'_> {
             let slice = self.trace.slices.at(thread, row);
             match slice.state {
                 ThreadState::Blocked => {
-                    let wakeup = ending(&slice, &mut wakeups);
+                    let woken_by = ending(&slice, &mut wakeups);
                     let index = self.part.row.len();
-                    self.entry(row, &slice, wakeup.as_ref());
-                    if let Some(last) = last.take() {
-                        self.candidate(&last, &slice);
-                    }
-                    last = Some(Last { index, slice, woken_by: wakeup, ran_ns: 0 });
+                    self.entry(row, &slice, woken_by.as_ref());
+                    last = Some(match last.take() {
+                        Some(last) if self.is_on_the_way(&last, index) => {
+                            Last { look_max_ns: last.look_max_ns + FALSE_RUN_MAX_NS, ..last }
+                        }
+                        before => {
+                            if let Some(before) = before {
+                                self.candidate(&before, &slice, index);
+                            }
+                            Last { index, slice, woken_by, ran_ns: 0, look_max_ns: FALSE_RUN_MAX_NS }
+                        }
+                    });
                 }
                 ThreadState::Running => {
                     if let Some(last) = &mut last {
@@ -202,6 +199,11 @@ impl Walk<'_> {
                 _ => last = None,
             }
         }
+    }
+
+    /// Entry `index` is for the lock that must be taken to look whether there is work: as a condition variable has it.
+    fn is_on_the_way(&self, last: &Last, index: usize) -> bool {
+        self.part.kind[last.index] == HoldKind::Work && self.part.kind[index] == HoldKind::Lock
     }
 
     fn entry(&mut self, row: usize, slice: &Slice, wakeup: Option<&Wakeup>) {
@@ -225,8 +227,7 @@ impl Walk<'_> {
         self.part.basis.push(basis as u8);
         let woken = wakeup.map_or(slice.end, |wakeup| wakeup.at.max(slice.start));
         self.part.transit_ns.push(u32::try_from(slice.end.since(woken).0).unwrap_or(u32::MAX));
-        if let (HoldKind::Work, Some(holder), Some(wakeup), true) = (kind, holder, wakeup, wait.object != 0) {
-            let herd = (wait.process.0, thing(wait), holder.0, wakeup.at);
+        if let Some(herd) = wakeup.and_then(|wakeup| herd(kind, wait, wakeup)) {
             self.part.woken.push((herd, slice.thread));
         }
     }
@@ -256,15 +257,31 @@ impl Walk<'_> {
     }
 
     /// `last` may have been ended in vain, if `next` waits for the same thing.
-    fn candidate(&mut self, last: &Last, next: &Slice) {
-        let (one, other) = (self.trace.wait(last.slice.wait), self.trace.wait(next.wait));
+    fn candidate(&mut self, last: &Last, slice: &Slice, next: usize) {
+        let (one, other) = (self.trace.wait(last.slice.wait), self.trace.wait(slice.wait));
         let Some(woken_by) = &last.woken_by else { return };
-        let same = one.object != 0 && one.process == other.process && thing(one) == thing(other);
-        let work = self.part.kind[last.index] == HoldKind::Work && one.reason == other.reason;
-        if same && work && last.ran_ns <= FALSE_RUN_MAX_NS {
-            let herd = (one.process.0, thing(one), woken_by.waker.0, woken_by.at);
-            self.part.falsely.push(Candidate { index: last.index, wakee: next.thread, herd });
+        let same = one.object != 0
+            && (one.process, one.reason) == (other.process, other.reason)
+            && thing(one) == thing(other);
+        let herd = herd(self.part.kind[last.index], one, woken_by);
+        if let (true, Some(herd)) = (same && last.ran_ns <= last.look_max_ns, herd) {
+            self.part.falsely.push(Candidate { index: last.index, next, wakee: slice.thread, herd });
         }
+    }
+}
+
+/// The call that woke a thread, which may have woken others for the same thing. Each thread may have an instance of
+/// epoll of its own for one socket, which a packet wakes on whoever's CPU: there the waker and the moment must do.
+fn herd(kind: HoldKind, wait: &Wait, wakeup: &Wakeup) -> Option<Herd> {
+    const ANY_PROCESS: u32 = u32::MAX;
+    match kind {
+        HoldKind::Work if wait.object != 0 && wakeup.context == WakeContext::Thread => {
+            Some((wait.process.0, thing(wait), wakeup.waker.0, wakeup.at))
+        }
+        HoldKind::Poll if wakeup.context != WakeContext::Timer => {
+            Some((ANY_PROCESS, 0, wakeup.waker.0, wakeup.at))
+        }
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ use holdup_events::{CpuId, StackId, ThreadId, Timestamp, Trace};
 
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::on_cpu::SampleClasses;
+use crate::derive::roles::Roles;
 use crate::derive::samples_of;
 use crate::derive::timelines::Timelines;
 
@@ -38,7 +39,7 @@ impl Causes {
     /// threads' meetings and work, whose cause is elsewhere.
     pub(super) fn held_up_between(look: &Look, thread: ThreadId, range: (Timestamp, Timestamp)) -> u64 {
         let of_others = |slice: Slice| match slice.state {
-            ThreadState::Blocked => !is_elsewhere(Class::of_wait(look.trace.wait(slice.wait).reason)),
+            ThreadState::Blocked => !is_elsewhere(look.roles.class_of_wait(look.trace, &slice)),
             state => state.waits_for_cpu(),
         };
         let slices = slices_between(look.trace, thread, range);
@@ -73,7 +74,7 @@ impl Causes {
             ThreadState::Throttled => self.throttled_ns += ns,
             state if state.waits_for_cpu() => self.add_queue(look, slice),
             ThreadState::Blocked => {
-                let class = Class::of_wait(look.trace.wait(slice.wait).reason);
+                let class = look.roles.class_of_wait(look.trace, slice);
                 self.blocked_ns[class as usize] += ns;
             }
             _ => self.unknown_ns += ns,
@@ -108,6 +109,7 @@ pub(super) struct Look<'a> {
     pub trace: &'a Trace,
     pub classes: &'a SampleClasses,
     pub timelines: &'a Timelines,
+    pub roles: &'a Roles,
 }
 
 impl Look<'_> {

@@ -23,9 +23,10 @@ use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::on_cpu::SampleClasses;
 use super::own_places::{OwnFrames, Places};
+use super::roles::Roles;
 use super::timelines::Timelines;
 pub use causes::Causes;
-pub use summary::SiteUse;
+pub use summary::{Saved, SiteUse};
 
 /// What kind of meeting it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,7 +151,11 @@ impl Rendezvous {
 }
 
 /// Derives all meetings that slices, wakeups and samples show.
-pub fn derive(trace: &Trace, classes: &SampleClasses, timelines: &Timelines) -> Rendezvous {
+pub fn derive(
+    trace: &Trace,
+    classes: &SampleClasses,
+    (timelines, roles): (&Timelines, &Roles),
+) -> Rendezvous {
     let mut rendezvous = Rendezvous::default();
     let spinners = spinners::Spinners::collect(trace, classes);
     let own = OwnFrames::new(trace);
@@ -161,7 +166,7 @@ pub fn derive(trace: &Trace, classes: &SampleClasses, timelines: &Timelines) -> 
     stops::add(trace, &mut rendezvous);
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
     rendezvous.follow_on();
-    rendezvous.uses = summary::derive(trace, &rendezvous, &summary::Around { classes, timelines });
+    rendezvous.uses = summary::derive(trace, &rendezvous, causes::Look { trace, classes, timelines, roles });
     rendezvous
 }
 

@@ -8,9 +8,7 @@ use holdup_events::{FrameId, ThreadId, Timestamp, Trace};
 use super::causes::{Causes, Look, Ran};
 use super::{Arrival, Meeting, MeetingKind, Rendezvous, Site};
 use crate::derive::class::Class;
-use crate::derive::on_cpu::SampleClasses;
 use crate::derive::own_places::{OwnFrames, Places};
-use crate::derive::timelines::Timelines;
 
 /// The sums of one place of meeting.
 #[derive(Clone, Debug, Default)]
@@ -62,12 +60,6 @@ pub struct Saved {
     pub high_ns: u64,
 }
 
-/// What is looked at besides the meetings.
-pub(super) struct Around<'a> {
-    pub classes: &'a SampleClasses,
-    pub timelines: &'a Timelines,
-}
-
 /// Rows in [`SiteUse::worst`] and [`SiteUse::late_at`].
 const WORST_MAX: usize = 10;
 /// A thread that waits for other things more than it runs is no worker whose share could be greater.
@@ -76,8 +68,7 @@ const BLOCKED_MAX: f64 = 0.5;
 const FAIR_PART: f64 = 0.02;
 
 /// Sums up every site, the costliest first.
-pub(super) fn derive(trace: &Trace, rendezvous: &Rendezvous, around: &Around) -> Vec<SiteUse> {
-    let look = Look { trace, classes: around.classes, timelines: around.timelines };
+pub(super) fn derive(trace: &Trace, rendezvous: &Rendezvous, look: Look) -> Vec<SiteUse> {
     let mut ran = Ran::new(trace);
     let own = OwnFrames::new(trace);
     let mut uses = Vec::new();

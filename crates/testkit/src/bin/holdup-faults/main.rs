@@ -7,6 +7,8 @@
 
 mod innocents;
 mod locks;
+mod outside;
+mod pools;
 mod queues;
 mod tools;
 
@@ -60,6 +62,14 @@ const FAULTS: &[Fault] = &[
     ("barrier-preempted", true, queues::barrier_preempted),
     ("slow-consumer", false, queues::slow_consumer),
     ("ping-pong", false, queues::ping_pong),
+    ("herd", false, pools::herd),
+    ("pool-starved", false, pools::starved),
+    ("delayed-ack", false, outside::delayed_ack),
+    ("throttled", false, outside::throttled),
+    ("short-sleeps", false, outside::short_sleeps),
+    ("bound-together", false, outside::bound_together),
+    ("children-in-turn", false, outside::children_in_turn),
+    ("prompt-requests", false, outside::prompt_requests),
     ("idle-pool", false, innocents::idle_pool),
     ("uncontended-lock", false, innocents::uncontended_lock),
 ];

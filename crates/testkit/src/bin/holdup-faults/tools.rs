@@ -1,7 +1,9 @@
 //! What the faults are made of: measured computing, CPUs, priorities, glibc's mutexes.
 
 use std::cell::UnsafeCell;
+use std::fs;
 use std::hint::black_box;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -69,6 +71,42 @@ pub fn real_time(priority: i32) -> std::io::Result<()> {
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// A control group with a CPU quota, of which this process is a member while this lives.
+pub struct Quota {
+    group: PathBuf,
+    parent: PathBuf,
+}
+
+impl Quota {
+    /// Makes a group that may use so many percent of one CPU, and enters it.
+    pub fn enter(percent: u64) -> std::io::Result<Quota> {
+        const PERIOD_US: u64 = 100_000;
+        let quota_us = PERIOD_US * percent / 100;
+        let name = format!("holdup-faults-{}", std::process::id());
+        // Version 1 has a tree for each controller, version 2 one for all.
+        let old = Path::new("/sys/fs/cgroup/cpu");
+        let parent = if old.is_dir() { old } else { Path::new("/sys/fs/cgroup") }.to_owned();
+        let group = parent.join(name);
+        fs::create_dir(&group)?;
+        let quota = Quota { group, parent };
+        if old.is_dir() {
+            fs::write(quota.group.join("cpu.cfs_quota_us"), quota_us.to_string())?;
+        } else {
+            fs::write(quota.group.join("cpu.max"), format!("{quota_us} {PERIOD_US}"))?;
+        }
+        fs::write(quota.group.join("cgroup.procs"), std::process::id().to_string())?;
+        Ok(quota)
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        // Nobody is left in it then; if it stays, that is no harm.
+        let _ = fs::write(self.parent.join("cgroup.procs"), std::process::id().to_string());
+        let _ = fs::remove_dir(&self.group);
     }
 }
 

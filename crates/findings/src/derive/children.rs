@@ -1,0 +1,125 @@
+//! Parents that wait for child processes: for how long, which children those were, whether these ran side by side, and
+//! what they and what they started did in their lives. It judges nothing.
+
+use std::collections::BTreeMap;
+
+use holdup_events::{ProcessId, StackId, ThreadId, Timestamp, Trace};
+
+use super::blame::{Blame, Subject};
+use super::class::{CLASSES, Class};
+use super::holders::HoldKind;
+use super::ledger::{ByClass, Ledger};
+use super::own_places::{self, OwnFrames};
+
+/// A process that waits for its children.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parent {
+    /// Which.
+    pub process: ProcessId,
+    /// How long its threads waited for children (ns).
+    pub wait_ns: u64,
+    /// How long its own threads ran (ns).
+    pub own_running_ns: u64,
+    /// Children that lived in the recording.
+    pub children: u64,
+    /// Their lives (ns), one after the other and added up; the one is the other if they never lived side by side.
+    pub lives_ns: (u64, u64),
+    /// What the children are called, the most frequent first.
+    pub names: Vec<(String, u64)>,
+    /// What threads of the children, and of what these started, did in their lives (ns).
+    pub classes: ByClass,
+    /// What those that ran while the parent waited ran in: function, ns of waiting; the most first.
+    pub functions: Vec<(String, u64)>,
+}
+
+impl Parent {
+    /// How many of the children lived side by side on average.
+    pub fn side_by_side(&self) -> f64 {
+        self.lives_ns.1 as f64 / self.lives_ns.0.max(1) as f64
+    }
+}
+
+/// Of so many parents, those that wait longest, it is told what their children ran in.
+const TOLD_MAX: usize = 4;
+
+/// Every process of the program whose threads waited for children, the longest waiting first.
+pub fn derive(trace: &Trace, ledger: &Ledger, blame: &Blame) -> Vec<Parent> {
+    let mut parents: BTreeMap<ProcessId, Parent> = BTreeMap::new();
+    let process_of = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
+    for one in ledger.threads.iter().filter(|one| one.classes[Class::ChildWait as usize] > 0) {
+        let Some(process) = process_of(one.thread) else { continue };
+        let parent = parents.entry(process).or_insert_with(|| Parent { process, ..Parent::default() });
+        parent.wait_ns += one.classes[Class::ChildWait as usize];
+    }
+    for one in &ledger.threads {
+        let Some(process) = process_of(one.thread) else { continue };
+        if let Some(own) = parents.get_mut(&process) {
+            own.own_running_ns += one.running_ns();
+        }
+        for ancestor in ancestors(trace, process) {
+            let Some(parent) = parents.get_mut(&ancestor) else { continue };
+            (0..CLASSES).for_each(|class| parent.classes[class] += one.classes[class]);
+        }
+    }
+    add_lives(trace, &mut parents);
+    let mut parents: Vec<Parent> = parents.into_values().collect();
+    parents.sort_by_key(|parent| (std::cmp::Reverse(parent.wait_ns), parent.process));
+    add_functions(trace, blame, &mut parents);
+    parents
+}
+
+/// Counts and names the children, by their main threads.
+fn add_lives(trace: &Trace, parents: &mut BTreeMap<ProcessId, Parent>) {
+    let mut lives: BTreeMap<ProcessId, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
+    let mut names: BTreeMap<ProcessId, BTreeMap<&str, u64>> = BTreeMap::new();
+    for thread in trace.threads.iter().filter(|thread| thread.target) {
+        let process = trace.processes.get(thread.process.index()).filter(|one| one.pid == thread.tid);
+        let parent = process.and_then(|process| process.parent).filter(|id| parents.contains_key(id));
+        let (Some(process), Some(parent)) = (process, parent) else { continue };
+        lives.entry(parent).or_default().push((thread.start, thread.end));
+        *names.entry(parent).or_default().entry(process.name.as_str()).or_default() += 1;
+    }
+    for (process, parent) in parents {
+        let lives = lives.remove(process).unwrap_or_default();
+        let names = names.remove(process).unwrap_or_default();
+        parent.children = lives.len() as u64;
+        let added_up = lives.iter().map(|(start, end)| end.since(*start).0).sum();
+        parent.lives_ns = (covered_ns(lives), added_up);
+        parent.names = names.into_iter().map(|(name, times)| (name.to_owned(), times)).collect();
+        parent.names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    }
+}
+
+/// A process's parent, that one's parent, and so on; as many as there can be without a circle.
+fn ancestors(trace: &Trace, process: ProcessId) -> Vec<ProcessId> {
+    const GENERATIONS_MAX: usize = 64;
+    let parent = |id: &ProcessId| trace.processes.get(id.index()).and_then(|process| process.parent);
+    std::iter::successors(parent(&process), parent).take(GENERATIONS_MAX).collect()
+}
+
+/// The time in which at least one of them lived (ns).
+fn covered_ns(mut lives: Vec<(Timestamp, Timestamp)>) -> u64 {
+    lives.sort_unstable();
+    let (mut covered, mut until) = (0, Timestamp(0));
+    for (start, end) in lives {
+        covered += end.since(start.max(until)).0;
+        until = until.max(end);
+    }
+    covered
+}
+
+/// Divides what running threads are blamed for among the parents whose descendants they are.
+fn add_functions(trace: &Trace, blame: &Blame, parents: &mut [Parent]) {
+    let subject = Subject::Kind(HoldKind::Child);
+    let Some(blamed) = blame.subjects.iter().find(|one| one.subject == subject) else { return };
+    let own = OwnFrames::new(trace);
+    for parent in parents.iter_mut().take(TOLD_MAX) {
+        let is_child = |thread: &ThreadId| {
+            let process = trace.threads.get(thread.index()).map(|thread| thread.process);
+            process.is_some_and(|process| ancestors(trace, process).contains(&parent.process))
+        };
+        let stacks: Vec<(ThreadId, StackId, u64)> =
+            blamed.stacks.iter().filter(|(thread, ..)| is_child(thread)).copied().collect();
+        parent.functions = own_places::functions(trace, &own, &stacks);
+    }
+}

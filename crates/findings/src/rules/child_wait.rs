@@ -1,0 +1,155 @@
+//! # child-wait: a program stands still while a child process works, one child after the other
+//!
+//! ## What it sees
+//! Threads that wait for the end of child processes (`waitpid`, `system`, `subprocess.run`, a shell's commands), which
+//! children those were, whether they ran side by side, and what they did meanwhile.
+//!
+//! ## Why it hurts
+//! A parent that starts one child, waits, and starts the next uses one CPU, however many there are. And while it waits it
+//! does nothing of its own, though it may have something to do.
+//!
+//! ## How it decides
+//! It fires for a process whose children live one after the other, or that has work of its own as well. The upper end of
+//! the gain is that the waiting had gone on beside other work on CPUs that were idle: as many children at a time as
+//! there are CPUs, or the parent's own work beside its child. The lower end is 0: a child may need what the one before it
+//! made. A parent that does nothing but wait for one child (a wrapper, a shell) is silent: what is slow is in the child,
+//! and is judged there.
+//!
+//! ## What to do
+//! Start the next child before the end of the one before (`make -j`, `xargs -P`, `&` and `wait`, a process pool), or go on
+//! with other work and wait at the end. What the children spend their time on is in the summary; record one alone to see more.
+//!
+//! ## Blind spots
+//! Whether children depend on each other is not known. Children of which only the end is waited for in a signal's
+//! handler, or by `epoll` on a pidfd, look like an idle event loop. Many short children are subprocess-per-item's.
+//!
+//! ## References
+//! POSIX `waitpid`, `system`. Linux `pidfd_open(2)`.
+
+use holdup_events::ThreadId;
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::derive::children::Parent;
+use crate::derive::class::Class;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{percent, time};
+
+pub(super) const INFO: Info = Info {
+    name: "child-wait",
+    summary: "A program stands still while one child process after the other works",
+};
+
+/// From so many children on, one after the other, it is a habit.
+const CHILDREN_SURE: u64 = 4;
+/// Children of which more than this live side by side are not waited for one by one.
+const SIDE_BY_SIDE_MAX: f64 = 1.3;
+/// A parent that runs for less than this share of the run does nothing else.
+const OWN_WORK_MIN: f64 = 0.05;
+/// Parts of the children's time below this are not told.
+const PART_MIN: f64 = 0.05;
+/// Classes and functions that are told.
+const PARTS_MAX: usize = 4;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let parents = scene.derived.children.iter();
+    let mut found: Vec<Charged> = parents.filter_map(|parent| finding(scene, parent)).collect();
+    found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+    found.truncate(1);
+    Ok(found)
+}
+
+/// The share of the waiting that could have gone on beside something else; 0 if nothing tells so.
+fn avoidable(scene: &Scene, parent: &Parent) -> f64 {
+    if parent.side_by_side() > SIDE_BY_SIDE_MAX || parent.children == 0 {
+        return 0.0;
+    }
+    let at_a_time = parent.children.min(u64::from(scene.trace.manifest.host.cpus_allowed.max(1)));
+    let children = 1.0 - 1.0 / at_a_time.max(1) as f64;
+    let works = scene.of_wall(parent.own_running_ns as f64) >= OWN_WORK_MIN;
+    let own = if works { parent.own_running_ns as f64 / parent.wait_ns.max(1) as f64 } else { 0.0 };
+    children.max(own).min(1.0)
+}
+
+fn finding(scene: &Scene, parent: &Parent) -> Option<Charged> {
+    let trace = scene.trace;
+    let avoidable = avoidable(scene, parent);
+    if avoidable == 0.0 || scene.of_wall(parent.wait_ns as f64) < GAIN_MIN {
+        return None;
+    }
+    let is_parent =
+        |id: ThreadId| trace.threads.get(id.index()).is_some_and(|thread| thread.process == parent.process);
+    let charge =
+        Charge::of(trace, |slice| is_parent(slice.thread) && scene.class(slice) == Some(Class::ChildWait));
+    let idle = scene.gain(&scene.stall(&charge), |_, waited| waited).high;
+    let high = idle.min(scene.of_wall(parent.wait_ns as f64) * avoidable);
+    if high < GAIN_MIN {
+        return None;
+    }
+    let confidence = if parent.children >= CHILDREN_SURE { Confidence::Medium } else { Confidence::Low };
+    let finding = Finding {
+        rule: INFO.name,
+        subject: subject(scene, parent),
+        summary: summary(scene, parent),
+        cost_ns: charge.ns(),
+        gain: Gain { low: 0.0, high },
+        confidence: scene.confidence(confidence),
+        evidence: scene.longest_of(&charge, |_| "waits for a child".to_owned()),
+        advice: vec![
+            "Start the next child before the one before has ended (make -j, xargs -P, a process pool)".into(),
+            "Or go on with other work, and wait for the child only where its result is needed".into(),
+        ],
+    };
+    Some(Charged { finding, charge })
+}
+
+fn subject(scene: &Scene, parent: &Parent) -> String {
+    let whose = scene.trace.process_name(parent.process);
+    match parent.names.first() {
+        Some((name, times)) if *times > 1 => {
+            format!("{whose} waits for {}, {times} of them {name}", children(parent))
+        }
+        Some((name, _)) => format!("{whose} waits for {}, such as {name}", children(parent)),
+        None => format!("{whose} waits for {}", children(parent)),
+    }
+}
+
+fn children(parent: &Parent) -> String {
+    if parent.children == 1 { "1 child".to_owned() } else { format!("{} children", parent.children) }
+}
+
+fn summary(scene: &Scene, parent: &Parent) -> Vec<String> {
+    let mut lines = vec![format!(
+        "It waited {} ({} of the run) for {}, {:.1} of which lived at a time; itself it ran {}.",
+        time(parent.wait_ns),
+        percent(scene.of_wall(parent.wait_ns as f64)),
+        children(parent),
+        parent.side_by_side(),
+        time(parent.own_running_ns),
+    )];
+    let total: u64 = parent.classes.iter().sum();
+    let mut parts: Vec<(Class, u64)> =
+        Class::ALL.into_iter().map(|class| (class, parent.classes[class as usize])).collect();
+    parts.sort_by_key(|(class, ns)| (std::cmp::Reverse(*ns), *class));
+    let parts = parts.iter().map(|(class, ns)| (class.name(), *ns as f64 / total.max(1) as f64));
+    if let Some(said) = joined(parts) {
+        lines.push(format!("What the children's time was: {said}."));
+    }
+    let running: u64 = parent.functions.iter().map(|(_, ns)| ns).sum();
+    let functions = parent.functions.iter();
+    let functions = functions.map(|(name, ns)| (name.as_str(), *ns as f64 / running.max(1) as f64));
+    if let Some(said) = joined(functions) {
+        lines.push(format!("While it waited they ran mostly in {said} (sampled)."));
+    }
+    lines
+}
+
+/// The greatest parts, with their shares.
+fn joined<'a>(parts: impl Iterator<Item = (&'a str, f64)>) -> Option<String> {
+    let great = parts.filter(|(_, share)| *share >= PART_MIN).take(PARTS_MAX);
+    let said: Vec<String> = great.map(|(name, share)| format!("{name} {}", percent(share))).collect();
+    (!said.is_empty()).then(|| said.join(" · "))
+}
