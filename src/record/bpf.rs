@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use holdup_capture::bpf::{Options, STREAMS, Session, Stacks, Target};
-use holdup_capture::mappings::{MappingFeed, read_maps};
 use holdup_capture::lower::procfs;
+use holdup_capture::mappings::{MappingFeed, read_maps};
 use holdup_capture::{host, launch, lower, privileges};
 use holdup_decode::wire::WireDecoder;
 use holdup_events::event::{LifecycleChange, SnapshotState};
