@@ -2,10 +2,10 @@
 
 mod bpf;
 mod budget;
+mod disk_cache;
 mod files;
 pub mod finish;
 mod lower;
-mod names_cache;
 pub mod place;
 mod roots;
 pub mod runtime_events;
