@@ -14,6 +14,7 @@ struct configuration {
 	__u32 recorder_tgid;     /* never a target */
 	__u32 blocked_stacks;    /* of threads that block, and of wakers: 0 none, ~0 all, else as many as `stack_budget` says */
 	__u32 slots_per_cpu;     /* of the main ring; a power of two */
+	__u32 follow_none;       /* what a target starts is no target */
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 

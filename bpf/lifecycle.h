@@ -39,7 +39,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	__u32 tgid = child->tgid, parent_tgid = parent->tgid, one = 1;
 
 	if (!configuration.follow_all && child->tgid != parent->tgid) {
-		if (is_target_tgid(parent->tgid)) {
+		if (!configuration.follow_none && is_target_tgid(parent->tgid)) {
 			bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY);
 			bpf_map_update_elem(&unwind_parents, &tgid, &parent_tgid, BPF_ANY);
 		} else if (is_target_tgid(tgid)) {

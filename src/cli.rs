@@ -149,12 +149,15 @@ pub enum RuntimeEvents {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("target").required(true).args(["pid", "all"]))]
 pub struct AttachArgs {
-    /// The process, with its threads and the children it starts
+    /// The process with its threads, the processes that it has started and will start, and theirs
     #[arg(value_name = "PID")]
     pub pid: Option<u32>,
     /// Every process of the machine
     #[arg(long)]
     pub all: bool,
+    /// This process alone, without those that it has started and will start
+    #[arg(long, requires = "pid")]
+    pub only: bool,
     /// How long (10s, 500ms, 2m) [default: until it ends, or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub length: Option<std::time::Duration>,

@@ -21,7 +21,7 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
             if !process_exists(pid) {
                 bail!("there is no process {pid}");
             }
-            (Subject::Attach(pid), command_of(pid))
+            (Subject::Attach { pid, only: args.only }, command_of(pid))
         }
     };
     super::descriptors::read(&args.record.descriptors)?;

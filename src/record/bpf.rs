@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use holdup_capture::bpf::{Options, STREAMS, Session, Stacks, Target};
+use holdup_capture::lower::procfs;
 use holdup_capture::mappings::{MappingFeed, read_maps};
 use holdup_capture::{host, launch, lower, privileges};
 use holdup_decode::wire::WireDecoder;
@@ -26,6 +27,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 const FILL_TO_GO_ON: f64 = 1.0 / 64.0;
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
 const MAPPING_SPELL: Duration = Duration::from_millis(50);
+/// Looks for processes below an attached one, until no more are found.
+const TREE_PASSES_MAX: u32 = 5;
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
 /// Everything that one recording needs while it runs.
@@ -35,6 +38,8 @@ struct Loop {
     mappings: Option<MappingFeed>,
     stack_tables: StackTables,
     targets: BTreeSet<u32>,
+    /// Processes that ran before the recording and belong to it.
+    taken: BTreeSet<u32>,
     roots: Roots,
     journal: JournalWriter,
     tally: Tally,
@@ -52,7 +57,8 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let options = Options {
         target: match &subject {
             Subject::Run(held, _) => Target::Process(held.pid()),
-            Subject::Attach(pid) => Target::Process(*pid),
+            Subject::Attach { pid, only: false } => Target::Process(*pid),
+            Subject::Attach { pid, only: true } => Target::Only(*pid),
             Subject::All => Target::All,
         },
         sample_hz: recorder.options.freq,
@@ -80,6 +86,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         decoder: WireDecoder::default(),
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
+        taken: BTreeSet::new(),
         roots: Roots::default(),
         journal: recorder.journal,
         tally: Tally { switches: 0, events: 0, lost: 0 },
@@ -91,6 +98,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         urgent: false,
     };
     recording.know_mappings(&subject);
+    recording.take_descendants(&subject)?;
     if let Some(program) = recorder.program.as_deref() {
         recording.stack_tables.expect(program);
     }
@@ -98,12 +106,13 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let mut budget = Budget::new(recorder.options.budget, cpus);
     recording.session.allow_stacks(budget.first());
     recording.session.begin()?;
+    recording.take_descendants(&subject)?;
     recording.syscalls.prepare(&recording.session);
     recording.snapshot(!matches!(recorder.options.stacks, StackChoice::None))?;
     let start_ns = lower::now().0;
     let mut watched = match subject {
         Subject::Run(held, _) => Watched::Child(held.release()?),
-        Subject::Attach(pid) => Watched::Process(pid),
+        Subject::Attach { pid, .. } => Watched::Process(pid),
         Subject::All => Watched::Machine,
     };
     if !matches!(watched, Watched::Child(_)) {
@@ -121,24 +130,45 @@ impl Loop {
     fn know_mappings(&mut self, subject: &Subject) {
         let pids: Vec<u32> = match subject {
             Subject::Run(..) => Vec::new(),
-            Subject::Attach(pid) => vec![*pid],
+            Subject::Attach { pid, .. } => vec![*pid],
             Subject::All => std::fs::read_dir("/proc")
                 .into_iter()
                 .flatten()
                 .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
                 .collect(),
         };
-        for pid in pids {
-            let known = read_maps(pid);
-            if !known.is_empty() {
-                self.roots.note(pid);
+        pids.into_iter().for_each(|pid| self.know_process(pid));
+        self.tell_stack_tables();
+    }
+
+    fn know_process(&mut self, pid: u32) {
+        let known = read_maps(pid);
+        if !known.is_empty() {
+            self.roots.note(pid);
+        }
+        if let Some(feed) = &mut self.mappings {
+            feed.add_known(&known);
+        }
+        known.into_iter().for_each(|mapping| self.journal.push(&Event::Mapping(mapping)));
+    }
+
+    /// What an attached process has started already belongs to it. Before the programs see forks and once more
+    /// when they do: then none slips through.
+    fn take_descendants(&mut self, subject: &Subject) -> Result<()> {
+        let Subject::Attach { pid, only: false } = subject else { return Ok(()) };
+        for _ in 0..TREE_PASSES_MAX {
+            let tree = procfs::process_tree(*pid);
+            let fresh: Vec<u32> = tree.into_iter().filter(|tgid| self.taken.insert(*tgid)).collect();
+            if fresh.is_empty() {
+                break;
             }
-            if let Some(feed) = &mut self.mappings {
-                feed.add_known(&known);
+            for tgid in fresh.into_iter().filter(|tgid| tgid != pid) {
+                self.session.add_target(tgid)?;
+                self.know_process(tgid);
             }
-            known.into_iter().for_each(|mapping| self.journal.push(&Event::Mapping(mapping)));
         }
         self.tell_stack_tables();
+        Ok(())
     }
 
     fn run(

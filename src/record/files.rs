@@ -13,7 +13,7 @@ use holdup_decode::symbols::{Bytes, DebugFile, Files, hex};
 use holdup_events::recording::Manifest;
 use holdup_events::tables::Mapping;
 
-use super::names_cache::NamesCache;
+use super::disk_cache::{DiskCache, cache_home};
 use super::roots::Roots;
 
 /// Files as the recorded processes saw them, while they live or their root was kept; else as we see them.
@@ -23,7 +23,7 @@ pub struct OwnFiles<'a> {
     start_unix_ns: u64,
     /// The program was started by us: what is older is not its own.
     is_run: bool,
-    cache: Option<NamesCache>,
+    cache: Option<DiskCache>,
 }
 
 impl<'a> OwnFiles<'a> {
@@ -35,7 +35,7 @@ impl<'a> OwnFiles<'a> {
             start_ns: manifest.start_ns,
             start_unix_ns: manifest.start_unix_ns,
             is_run: manifest.mode == "run" && !manifest.recovered,
-            cache: cache_home().map(|home| NamesCache::new(home.join("holdup").join("names"))),
+            cache: DiskCache::own(),
         }
     }
 
@@ -56,11 +56,6 @@ impl<'a> OwnFiles<'a> {
         // File systems may keep whole seconds.
         modified(file).is_none_or(|modified| modified <= mapped + Duration::from_secs(1))
     }
-}
-
-fn cache_home() -> Option<PathBuf> {
-    let path = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")))
 }
 
 fn modified(file: &File) -> Option<SystemTime> {

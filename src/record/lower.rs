@@ -19,7 +19,8 @@ const FLUSH_EVERY: Duration = Duration::from_millis(250);
 pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcome> {
     let (pid, mode) = match &subject {
         Subject::Run(held, _) => (held.pid(), Mode::Run),
-        Subject::Attach(pid) => (*pid, Mode::Attach),
+        Subject::Attach { pid, only: false } => (*pid, Mode::Attach),
+        Subject::Attach { pid, only: true } => (*pid, Mode::Only),
         Subject::All => anyhow::bail!("--all needs BPF"),
     };
     let target = Target { pid, mode, sample_hz: recorder.options.freq };

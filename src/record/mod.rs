@@ -2,10 +2,10 @@
 
 mod bpf;
 mod budget;
+mod disk_cache;
 mod files;
 pub mod finish;
 mod lower;
-mod names_cache;
 pub mod place;
 mod roots;
 pub mod runtime_events;
@@ -30,8 +30,13 @@ use crate::cli::{RecordArgs, RungChoice, StackChoice};
 pub enum Subject {
     /// A program that is started for it, held until everything is ready; and where it may tell of its runtime.
     Run(launch::Held, Option<RingDirectory>),
-    /// A process that runs already.
-    Attach(u32),
+    /// A process that runs already, with those that it has started and will start.
+    Attach {
+        /// Which.
+        pid: u32,
+        /// Without the others.
+        only: bool,
+    },
     /// The whole machine.
     All,
 }
@@ -79,7 +84,7 @@ pub fn record(
     options: &RecordArgs,
 ) -> Result<Recorded> {
     let (rung, mut rung_reason) = choose_rung(options.rung, &subject)?;
-    if let (Subject::Attach(pid), Rung::Perf | Rung::Proc) = (&subject, rung)
+    if let (Subject::Attach { pid, .. }, Rung::Perf | Rung::Proc) = (&subject, rung)
         && let Some(why) = lower_rungs::hidden(*pid)
     {
         let parts = [rung_reason, why];
@@ -192,7 +197,7 @@ fn manifest(
 ) -> Manifest {
     let (mode, pid) = match subject {
         Subject::Run(held, _) => ("run", held.pid().to_string()),
-        Subject::Attach(pid) => ("attach", pid.to_string()),
+        Subject::Attach { pid, .. } => ("attach", pid.to_string()),
         Subject::All => ("all", "self".to_owned()),
     };
     let mut host = host::Facts::read().host;

@@ -12,9 +12,11 @@ use std::thread::JoinHandle;
 use holdup_capture::bpf::{MappedRows, ROWS_PENDING, UnwindTables};
 use holdup_capture::mappings::{own_vdso, read_maps};
 use holdup_capture::privileges;
-use holdup_decode::unwind::{Segment, Table, needed};
+use holdup_decode::unwind::{Segment, Table, build_id, kept, needed};
 use holdup_events::event::RawMapping;
-use object::ReadCache;
+use object::{ReadCache, ReadRef};
+
+use super::disk_cache::DiskCache;
 
 /// Makes tables in a thread of its own: a big binary takes a tenth of a second.
 pub struct StackTables {
@@ -35,7 +37,8 @@ impl StackTables {
     /// Starts the maker, with what nearly every program maps: the C library, its loader, the vdso.
     pub fn start(tables: UnwindTables) -> StackTables {
         let (sender, receiver) = channel();
-        let mut maker = Maker { tables, binaries: HashMap::new(), problems: Vec::new() };
+        let cache = DiskCache::own();
+        let mut maker = Maker { tables, cache, binaries: HashMap::new(), problems: Vec::new() };
         let worker = std::thread::spawn(move || {
             privileges::run_like_others();
             maker.warm_up();
@@ -120,6 +123,7 @@ struct Binary {
 
 struct Maker {
     tables: UnwindTables,
+    cache: Option<DiskCache>,
     binaries: HashMap<Identity, Option<Binary>>,
     problems: Vec<String>,
 }
@@ -157,9 +161,11 @@ impl Maker {
             let bytes = ReadCache::new(file);
             let libraries = needed(&bytes);
             open.extend(libraries.iter().filter_map(|name| find_library(name)));
-            let Ok(table) = Table::compile(&bytes) else { continue };
-            let known = Identity::BuildId(table.build_id.clone());
-            if !table.build_id.is_empty() && !self.binaries.contains_key(&known) {
+            let known = Identity::BuildId(build_id(&bytes));
+            if known == Identity::BuildId(Vec::new()) || self.binaries.contains_key(&known) {
+                continue;
+            }
+            if let Ok(table) = compile(&bytes, self.cache.as_ref()) {
                 self.add(&path.to_string_lossy(), table);
             }
         }
@@ -218,7 +224,7 @@ impl Maker {
         if let Some(known) = self.binaries.get(&identity) {
             return known.clone();
         }
-        let binary = match compile(&identity, &path) {
+        let binary = match table_of(&identity, &path, self.cache.as_ref()) {
             Ok(table) => self.add(&mapping.path, table),
             Err(reason) => {
                 self.problem(format!("{}: {reason}", mapping.path));
@@ -286,17 +292,32 @@ fn identify(path: &str, mapping: &RawMapping) -> Option<Identity> {
     })
 }
 
-fn compile(identity: &Identity, path: &str) -> Result<Table, String> {
+fn table_of(identity: &Identity, path: &str, cache: Option<&DiskCache>) -> Result<Table, String> {
     if *identity == Identity::Vdso {
         let vdso = own_vdso().ok_or("it cannot be read")?;
         return Table::compile(vdso.as_slice()).map_err(|error| error.to_string());
     }
     let file = File::open(path).map_err(|error| error.to_string())?;
-    let table = Table::compile(&ReadCache::new(file)).map_err(|error| error.to_string())?;
+    let bytes = ReadCache::new(file);
     match identity {
-        Identity::BuildId(mapped) if *mapped != table.build_id => {
+        Identity::BuildId(mapped) if *mapped != build_id(&bytes) => {
             Err("the file was replaced after it was mapped (another build id)".to_owned())
         }
-        _ => Ok(table),
+        _ => compile(&bytes, cache),
     }
+}
+
+/// The table that was made before, else makes and keeps it.
+fn compile<'a, R: ReadRef<'a>>(bytes: R, cache: Option<&DiskCache>) -> Result<Table, String> {
+    let id = build_id(bytes);
+    let key = kept::key(&id);
+    let place = cache.zip(key.as_deref());
+    if let Some(table) = place.and_then(|(cache, key)| kept::decode(&cache.read(key)?, &id)) {
+        return Ok(table);
+    }
+    let table = Table::compile(bytes).map_err(|error| error.to_string())?;
+    if let (Some((cache, key)), Some(encoded)) = (place, kept::encode(&table)) {
+        cache.write(key, &encoded);
+    }
+    Ok(table)
 }

@@ -107,6 +107,8 @@ pub mod flag {
     pub const USE_CLOCKID: u64 = 1 << 25;
     pub const CONTEXT_SWITCH: u64 = 1 << 26;
     pub const BUILD_ID: u64 = 1 << 34;
+    /// Of what the thread starts only threads inherit it (since 5.13).
+    pub const INHERIT_THREAD: u64 = 1 << 35;
 }
 
 impl Attr {

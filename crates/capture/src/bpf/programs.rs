@@ -67,7 +67,7 @@ fn is_required(program: &str) -> bool {
     sources::of_program(program).is_none_or(|source| source.required())
 }
 
-/// The layout of `struct configuration` in `bpf/common.h`: four u32.
+/// The layout of `struct configuration` in `bpf/common.h`: five u32.
 fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
     let stacks = match options.stacks {
         Stacks::All => u32::MAX,
@@ -75,7 +75,8 @@ fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
         Stacks::Budgeted => 1,
     };
     let follow_all = u32::from(matches!(options.target, Target::All));
-    let words = [follow_all, std::process::id(), stacks, layout.slots];
+    let follow_none = u32::from(matches!(options.target, Target::Only(_)));
+    let words = [follow_all, std::process::id(), stacks, layout.slots, follow_none];
     for (at, word) in values.chunks_exact_mut(4).zip(words) {
         at.copy_from_slice(&word.to_ne_bytes());
     }

@@ -18,8 +18,10 @@ use crate::sources::Source;
 /// What is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// One process and its descendants.
+    /// One process and those that it starts from now on; more are told by [`Session::add_target`].
     Process(u32),
+    /// One process alone.
+    Only(u32),
     /// Every process of the machine.
     All,
 }
@@ -82,7 +84,7 @@ impl Session {
     pub fn load(options: &Options) -> Result<Session, CaptureError> {
         let layout = Layout::of_machine(options.ring_bytes);
         let object = programs::load(options, layout)?;
-        if let Target::Process(tgid) = options.target {
+        if let Target::Process(tgid) | Target::Only(tgid) = options.target {
             programs::add_target(&object, tgid)?;
         }
         let ring = |name: &str, bytes: usize| {

@@ -25,14 +25,16 @@ pub enum Mode {
     /// A child that was started for it and is suspended until the rung is ready.
     #[default]
     Run,
-    /// A process that runs already.
+    /// A process that runs already, with those that it has started and will start.
     Attach,
+    /// A process that runs already, without any other.
+    Only,
 }
 
 /// What a rung is to record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The process; its later children belong to it.
+    /// The process; whether others belong to it, `mode` says.
     pub pid: u32,
     /// How it came to be recorded.
     pub mode: Mode,

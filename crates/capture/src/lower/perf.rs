@@ -48,6 +48,8 @@ pub struct PerfRung {
     credit_ns: u64,
     /// Some ring was more than 1/8 full at the last drain.
     pressed: bool,
+    /// What this process starts is not recorded.
+    only: Option<u32>,
 }
 
 /// Rings and what writes into them.
@@ -57,6 +59,8 @@ struct Events {
     redirected: Vec<OwnedFd>,
     switch_samplers: HashSet<u64>,
     sample_hz: u32,
+    /// [`flag::INHERIT`], and more if it is threads only.
+    inherited: u64,
     kernel_visible: bool,
     bytes: Vec<u8>,
 }
@@ -82,7 +86,7 @@ impl PerfRung {
     pub fn open(target: &Target) -> io::Result<PerfRung> {
         let started = now();
         let mut rung = PerfRung {
-            events: Events::new(target.sample_hz)?,
+            events: Events::new(target)?,
             ordered: Ordered::default(),
             follower: Follower::default(),
             throttled: BTreeMap::new(),
@@ -90,25 +94,26 @@ impl PerfRung {
             totals_due: started,
             credit_ns: 0,
             pressed: false,
+            only: (target.mode == Mode::Only).then_some(target.pid),
         };
         match target.mode {
             Mode::Run => {
                 rung.attach_thread(target.pid, target.pid)?;
             }
-            Mode::Attach => rung.attach(target.pid)?,
+            Mode::Attach | Mode::Only => rung.attach(target.pid)?,
         }
         rung.follower.switch_samplers.clone_from(&rung.events.switch_samplers);
         Ok(rung)
     }
 
-    /// Adds every thread of every process below `pid`. Threads that an added one makes inherit its events;
+    /// Adds every thread of `pid` and, if they are wanted, of the processes below. Threads that an added one makes inherit its events;
     /// a fork record tells those from the ones that slipped between two passes.
     fn attach(&mut self, pid: u32) -> io::Result<()> {
         let mut added: HashSet<u32> = HashSet::new();
         for _ in 0..ATTACH_PASSES_MAX {
             added.extend(self.take_rings());
             let mut fresh = false;
-            for tgid in process_tree(pid) {
+            for tgid in self.only.map_or_else(|| procfs::process_tree(pid), |only| vec![only]) {
                 for tid in procfs::threads(tgid) {
                     if added.insert(tid) {
                         fresh |= self.attach_thread(tgid, tid)?;
@@ -159,6 +164,7 @@ impl PerfRung {
                         let loss = loss(("perf", "ring-full"), *cpu, (*last, at), events);
                         self.ordered.push(at, Pending::Lost(loss));
                     }
+                    Record::Fork(task) if self.only.is_some_and(|only| task.tgid != only) => {}
                     Record::Fork(task) => {
                         born.push(task.tid);
                         self.ordered.push(at, Pending::Record(parsed));
@@ -302,7 +308,7 @@ impl Rung for PerfRung {
 }
 
 impl Events {
-    fn new(sample_hz: u32) -> io::Result<Events> {
+    fn new(target: &Target) -> io::Result<Events> {
         let rings: Vec<CpuRing> = crate::host::online_cpus()
             .into_iter()
             .map(|cpu| CpuRing { cpu: CpuId(cpu), ring: None, last: now() })
@@ -315,7 +321,12 @@ impl Events {
             perf_ring::open(&probe.with(flag::EXCLUDE_KERNEL), 0, -1)?;
         }
         let (redirected, switch_samplers) = (Vec::new(), HashSet::new());
-        Ok(Events { rings, redirected, switch_samplers, sample_hz, kernel_visible, bytes: Vec::new() })
+        let inherited = match target.mode {
+            Mode::Only => flag::INHERIT | flag::INHERIT_THREAD,
+            Mode::Run | Mode::Attach => flag::INHERIT,
+        };
+        let (sample_hz, bytes) = (target.sample_hz, Vec::new());
+        Ok(Events { rings, redirected, switch_samplers, sample_hz, inherited, kernel_visible, bytes })
     }
 
     /// Opens the events of one thread and its later children on every CPU.
@@ -357,7 +368,7 @@ impl Events {
         let kernel = if self.kernel_visible { 0 } else { flag::EXCLUDE_KERNEL };
         attr.carrying(SAMPLE_TYPE).with(
             kernel
-                | flag::INHERIT
+                | self.inherited
                 | flag::SAMPLE_ID_ALL
                 | flag::EXCLUDE_CALLCHAIN_KERNEL
                 | flag::CONTEXT_SWITCH
@@ -373,7 +384,7 @@ impl Events {
     fn switch_attr(&self) -> Attr {
         let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CONTEXT_SWITCHES);
         attr.sample_period = 1;
-        attr.carrying(SAMPLE_TYPE).with(flag::INHERIT | flag::SAMPLE_ID_ALL | flag::EXCLUDE_CALLCHAIN_KERNEL)
+        attr.carrying(SAMPLE_TYPE).with(self.inherited | flag::SAMPLE_ID_ALL | flag::EXCLUDE_CALLCHAIN_KERNEL)
     }
 }
 
@@ -392,19 +403,6 @@ fn raise_descriptor_limit() {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }
     }
-}
-
-/// `pid` and all processes below it.
-fn process_tree(pid: u32) -> Vec<u32> {
-    let mut tree = vec![pid];
-    let mut next = 0;
-    while let Some(&parent) = tree.get(next) {
-        let fresh: Vec<u32> =
-            procfs::children(parent).into_iter().filter(|child| !tree.contains(child)).collect();
-        tree.extend(fresh);
-        next += 1;
-    }
-    tree
 }
 
 fn find_thread(tgid: u32, tid: u32) -> Option<Found> {

@@ -36,6 +36,7 @@ pub struct ProcRung {
     interval_ns: u64,
     poll_due: Timestamp,
     children_due: Timestamp,
+    follows_children: bool,
 }
 
 struct Process {
@@ -75,10 +76,11 @@ impl ProcRung {
             interval_ns: INTERVAL_MIN_NS,
             poll_due: Timestamp(0),
             children_due: Timestamp(0),
+            follows_children: target.mode != Mode::Only,
         };
         let at = now();
         rung.add_process(target.pid, stat.parent_tgid, at);
-        if target.mode == Mode::Attach
+        if target.mode != Mode::Run
             && let Some(process) = rung.processes.get_mut(&target.pid)
         {
             process.maps_due = at;
@@ -94,7 +96,7 @@ impl ProcRung {
 
     fn poll(&mut self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         let cost_start = thread_cpu_ns();
-        if at >= self.children_due {
+        if self.follows_children && at >= self.children_due {
             self.children_due = Timestamp(at.0 + CHILDREN_INTERVAL_NS);
             self.find_children(at);
         }
@@ -127,7 +129,7 @@ impl ProcRung {
         let mut unvisited: Vec<u32> = self.processes.keys().copied().collect();
         while let Some(parent) = unvisited.pop() {
             for child in procfs::children(parent) {
-                if !self.processes.contains_key(&child) {
+                if child != std::process::id() && !self.processes.contains_key(&child) {
                     self.add_process(child, parent, at);
                     unvisited.push(child);
                 }

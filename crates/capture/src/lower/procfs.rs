@@ -1,5 +1,6 @@
 //! What /proc says of a thread. Parsing is pure; reading copes with threads that vanish meanwhile.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 /// The fields of `/proc/PID/task/TID/stat` that holdup uses.
@@ -123,6 +124,26 @@ pub fn children(tgid: u32) -> Vec<u32> {
     found
 }
 
+/// A process and all below it that live now; not holdup, should it be among them. What is started meanwhile may be
+/// missing: ask again until nothing is new.
+pub fn process_tree(pid: u32) -> Vec<u32> {
+    let own = std::process::id();
+    let parents: Vec<(u32, u32)> = numbered_entries("/proc")
+        .into_iter()
+        .filter(|tgid| *tgid != own)
+        .filter_map(|tgid| Some((tgid, stat(tgid, tgid)?.parent_tgid)))
+        .collect();
+    let mut tree = vec![pid];
+    let mut seen = BTreeSet::from([pid]);
+    let mut next = 0;
+    while let Some(&parent) = tree.get(next) {
+        let children = parents.iter().filter(|(child, of)| *of == parent && seen.insert(*child));
+        tree.extend(children.map(|(child, _)| *child));
+        next += 1;
+    }
+    tree
+}
+
 /// All entries of a directory whose names are numbers, ascending.
 pub fn numbered_entries(directory: &str) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
@@ -178,5 +199,22 @@ mod tests {
         assert!(!stat(pid, pid).unwrap().name.is_empty());
         assert_eq!(stat(pid, u32::MAX), None);
         assert!(threads(u32::MAX).is_empty());
+    }
+
+    #[test]
+    fn a_tree_is_the_process_and_what_is_below_it() {
+        use std::io::{BufRead, BufReader};
+        use std::process::{Command, Stdio};
+        let script = "sh -c 'sleep 1000 & echo $!; wait' & wait";
+        let mut shell = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let sleeper: u32 = line.trim().parse().unwrap();
+        let tree = process_tree(shell.id());
+        assert_eq!((tree.len(), tree[0], tree[2]), (3, shell.id(), sleeper));
+        assert!(!process_tree(std::os::unix::process::parent_id()).contains(&std::process::id()));
+        let killed = Command::new("kill").arg(sleeper.to_string()).status().unwrap();
+        assert!(killed.success());
+        shell.wait().unwrap();
     }
 }

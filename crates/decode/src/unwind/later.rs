@@ -6,7 +6,8 @@ use holdup_events::event::{RawMemory, RawStack};
 use holdup_events::tables::Mapping;
 use holdup_events::{ProcessId, Timestamp};
 
-use super::table::Table;
+use super::kept;
+use super::table::{Table, build_id};
 use super::walk::{Code, Registers, walk};
 use crate::states::Catalogue;
 use crate::symbols::Files;
@@ -26,7 +27,7 @@ pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files) {
     for mapping in &catalogue.mappings {
         by_process.entry(mapping.process).or_default().push(mapping);
     }
-    let mut tables = Tables { files, by_path: HashMap::new() };
+    let mut tables = Tables { files, by_file: HashMap::new() };
     for stack in catalogue.stacks.iter_mut().flatten() {
         let Some(raw) = stack.raw.take() else { continue };
         let known = processes.get(&stack.tgid).and_then(|process| by_process.get(process));
@@ -39,9 +40,12 @@ pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files) {
     }
 }
 
+/// Path and build id; without one the same path may be another file in another container.
+type FileKey = (String, Vec<u8>, u32);
+
 struct Tables<'a> {
     files: &'a dyn Files,
-    by_path: HashMap<String, Option<Table>>,
+    by_file: HashMap<FileKey, Option<Table>>,
 }
 
 impl Tables<'_> {
@@ -64,16 +68,9 @@ impl Tables<'_> {
 
     fn code(&mut self, pid: u32, mapping: &Mapping, address: u64) -> Option<Code> {
         let files = self.files;
-        let table = self.by_path.entry(mapping.path.clone()).or_insert_with(|| {
-            let mut found = None;
-            files.binary(pid, mapping, &mut |bytes| {
-                let table = Table::compile((*bytes).as_ref()).ok();
-                let same = |table: &Table| mapping.build_id.is_empty() || mapping.build_id == table.build_id;
-                found = table.filter(same);
-                found.is_some()
-            });
-            found
-        });
+        let whose = if mapping.build_id.is_empty() { pid } else { 0 };
+        let key = (mapping.path.clone(), mapping.build_id.clone(), whose);
+        let table = self.by_file.entry(key).or_insert_with(|| table_of(files, pid, mapping));
         let table = table.as_ref()?;
         let length = mapping.end.checked_sub(mapping.start)?;
         let base = table.base_when_mapped(mapping.start, length, mapping.file_offset)?;
@@ -81,6 +78,21 @@ impl Tables<'_> {
         let behind = table.rows.partition_point(|row| row.pc <= pc);
         Some(Code::Row(*table.rows.get(behind.checked_sub(1)?)?))
     }
+}
+
+fn table_of(files: &dyn Files, pid: u32, mapping: &Mapping) -> Option<Table> {
+    let mut found = None;
+    files.binary(pid, mapping, &mut |bytes| {
+        let bytes = (*bytes).as_ref();
+        let id = build_id(bytes);
+        if !mapping.build_id.is_empty() && mapping.build_id != id {
+            return false;
+        }
+        let recalled = kept::key(&id).and_then(|key| kept::decode((*files.recall(&key)?).as_ref(), &id));
+        found = recalled.or_else(|| Table::compile(bytes).ok());
+        found.is_some()
+    });
+    found
 }
 
 /// The mapping that held `address` at `at`: the last one told before, else one told soon after.

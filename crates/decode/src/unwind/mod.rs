@@ -6,6 +6,7 @@
 mod expression;
 mod frames;
 mod go;
+pub mod kept;
 mod later;
 mod needed;
 mod row;
@@ -15,7 +16,7 @@ mod walk;
 pub use later::walk_raw_stacks;
 pub use needed::needed;
 pub use row::{Kind, Row};
-pub use table::{Segment, Table, TableError};
+pub use table::{Segment, Table, TableError, build_id};
 pub use walk::{Code, Registers, Walked, walk};
 
 #[cfg(test)]

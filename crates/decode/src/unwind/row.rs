@@ -27,6 +27,19 @@ pub enum Kind {
     SwitchedTwice = 9,
 }
 
+const KINDS: [Kind; 10] = [
+    Kind::Gap,
+    Kind::StackPointer,
+    Kind::FramePointer,
+    Kind::Plt,
+    Kind::Deref,
+    Kind::Signal,
+    Kind::Stop,
+    Kind::Bad,
+    Kind::Switched,
+    Kind::SwitchedTwice,
+];
+
 /// What holds from a pc on, until the next row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -60,6 +73,14 @@ impl Row {
             | u64::from(self.kind as u8) << 56
     }
 
+    /// What [`Row::pack`] made; `None` if it is anything else.
+    pub fn unpack(packed: u64) -> Option<Row> {
+        let [p0, p1, p2, p3, c0, c1, bp, kind] = packed.to_le_bytes();
+        let kind = KINDS.into_iter().find(|known| *known as u8 == kind)?;
+        let (pc, cfa) = (u32::from_le_bytes([p0, p1, p2, p3]), i16::from_le_bytes([c0, c1]));
+        Some(Row { pc, kind, cfa, bp: bp as i8 })
+    }
+
     /// Says the same as `other`, from another pc on.
     pub fn same_rule(&self, other: &Row) -> bool {
         Row { pc: other.pc, ..*self } == *other
@@ -74,5 +95,12 @@ mod tests {
     fn fields_have_their_places() {
         let row = Row { pc: 0x1234_5678, kind: Kind::FramePointer, cfa: -2, bp: -3 };
         assert_eq!(row.pack(), 0x02fd_fffe_1234_5678);
+        assert_eq!(Row::unpack(row.pack()), Some(row));
+    }
+
+    #[test]
+    fn every_kind_comes_back_and_no_other() {
+        let kinds = (0..=255).filter_map(|kind: u64| Row::unpack(kind << 56));
+        assert_eq!(kinds.map(|row| row.kind).collect::<Vec<_>>(), KINDS);
     }
 }

@@ -122,6 +122,12 @@ impl Table {
     }
 }
 
+/// The build id of an ELF file; empty if it has none, or is none.
+pub fn build_id<'a, R: ReadRef<'a>>(bytes: R) -> Vec<u8> {
+    let file = ElfFile64::<Endianness, R>::parse(bytes).ok();
+    file.and_then(|file| Some(file.build_id().ok()??.to_vec())).unwrap_or_default()
+}
+
 /// A section's bytes, uncompressed, and its linked address.
 fn section<'a, R: ReadRef<'a>>(
     file: &ElfFile64<'a, Endianness, R>,

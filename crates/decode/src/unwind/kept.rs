@@ -1,0 +1,132 @@
+//! Tables as they are kept on disk, by build id: so that a big binary's is made once.
+//!
+//! `holdup rows 1`, then little-endian numbers: build id, base, functions that made no sense, segments, rows, each
+//! list behind its length. Whether the bytes are those that were written is for who keeps them to check.
+
+use super::row::Row;
+use super::table::{Segment, Table};
+
+const HEAD: &[u8] = b"holdup rows 1\n";
+
+/// Fewer rows are made faster than they are found.
+const ROWS_WORTH_KEEPING: usize = 4096;
+
+/// Under what the table of the binary with this build id is kept; `None` if it has none.
+pub fn key(build_id: &[u8]) -> Option<String> {
+    (!build_id.is_empty()).then(|| format!("{}-rows", crate::symbols::hex(build_id)))
+}
+
+/// As it is kept; `None` if that is not worth while.
+pub fn encode(table: &Table) -> Option<Vec<u8>> {
+    if table.build_id.is_empty() || table.rows.len() < ROWS_WORTH_KEEPING {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(HEAD.len() + 256 + table.rows.len() * 8);
+    let number = |bytes: &mut Vec<u8>, number: u64| bytes.extend(number.to_le_bytes());
+    bytes.extend(HEAD);
+    number(&mut bytes, table.build_id.len() as u64);
+    bytes.extend(&table.build_id);
+    number(&mut bytes, table.base);
+    number(&mut bytes, table.broken as u64);
+    number(&mut bytes, table.segments.len() as u64);
+    for segment in &table.segments {
+        let fields = [segment.file_offset, segment.length, segment.address];
+        fields.into_iter().for_each(|field| number(&mut bytes, field));
+    }
+    number(&mut bytes, table.rows.len() as u64);
+    table.rows.iter().for_each(|row| number(&mut bytes, row.pack()));
+    Some(bytes)
+}
+
+/// What [`encode`] made of the binary with this build id; `None` if it is anything else.
+pub fn decode(bytes: &[u8], build_id: &[u8]) -> Option<Table> {
+    let mut rest = Fields(bytes.strip_prefix(HEAD)?);
+    let length = rest.length(1)?;
+    if rest.bytes(length)? != build_id {
+        return None;
+    }
+    let (base, broken) = (rest.number()?, usize::try_from(rest.number()?).ok()?);
+    let mut segments = Vec::new();
+    for _ in 0..rest.length(24)? {
+        let (file_offset, length, address) = (rest.number()?, rest.number()?, rest.number()?);
+        segments.push(Segment { file_offset, length, address });
+    }
+    let count = rest.length(8)?;
+    let mut rows = Vec::with_capacity(count);
+    for _ in 0..count {
+        rows.push(Row::unpack(rest.number()?)?);
+    }
+    let in_order = rows.windows(2).all(|pair| matches!(pair, [a, b] if a.pc < b.pc));
+    (rest.0.is_empty() && in_order).then(|| Table {
+        rows,
+        base,
+        segments,
+        build_id: build_id.to_vec(),
+        broken,
+    })
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
+    }
+
+    /// How many entries of `width` bytes follow; none is promised that is not there.
+    fn length(&mut self, width: usize) -> Option<usize> {
+        let count = usize::try_from(self.number()?).ok()?;
+        (count.checked_mul(width)? <= self.0.len()).then_some(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Kind;
+    use super::*;
+
+    fn table() -> Table {
+        let row =
+            |pc: usize| Row { pc: pc as u32 * 3, kind: Kind::FramePointer, cfa: -2, bp: (pc % 7) as i8 };
+        Table {
+            rows: (0..ROWS_WORTH_KEEPING).map(row).collect(),
+            base: 0x40_0000,
+            segments: vec![Segment { file_offset: 1, length: 2, address: 3 }],
+            build_id: vec![0xab; 20],
+            broken: 9,
+        }
+    }
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let bytes = encode(&table()).unwrap();
+        assert_eq!(decode(&bytes, &[0xab; 20]), Some(table()));
+        assert_eq!(decode(&bytes, &[0xac; 20]), None, "another binary's");
+        assert_eq!(key(&[0xab, 1]).as_deref(), Some("ab01-rows"));
+        assert_eq!(key(&[]), None);
+    }
+
+    #[test]
+    fn what_is_not_whole_is_not_used() {
+        let bytes = encode(&table()).unwrap();
+        for cut in (0..200).chain([bytes.len() - 8, bytes.len() - 1]) {
+            assert_eq!(decode(&bytes[..cut], &[0xab; 20]), None, "{cut}");
+        }
+        assert_eq!(decode(&[&bytes[..], &[0]].concat(), &[0xab; 20]), None);
+        let mut promising = bytes.clone();
+        promising[HEAD.len()..HEAD.len() + 8].fill(0xff);
+        assert_eq!(decode(&promising, &[0xab; 20]), None);
+    }
+
+    #[test]
+    fn small_tables_and_nameless_ones_are_not_kept() {
+        assert_eq!(encode(&Table { build_id: Vec::new(), ..table() }), None);
+        assert_eq!(encode(&Table { rows: Vec::new(), ..table() }), None);
+    }
+}
