@@ -32,6 +32,18 @@ const LOCKING: [&str; 14] = [
     "absl::Mutex::",
 ];
 
+/// The same of those that are called only where somebody waits for it.
+const CONTENDED: [&str; 8] = [
+    "lll_lock_w",
+    "futex_",
+    "lock_contended",
+    "unlock_contended",
+    "lock_slow",
+    "unlock_slow",
+    "lock_shared_slow",
+    "futex::Mutex::wake",
+];
+
 /// Which locks are taken where.
 pub struct LockCalls<'a> {
     trace: &'a Trace,
@@ -63,10 +75,10 @@ impl Counts {
 }
 
 /// Which samples count for a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Calls {
-    /// In the kernel only: a lock that nobody waits for never goes there.
-    Kernel,
+    /// In the kernel, and in functions that are called for no other end: a lock that nobody waits for never goes there.
+    Contended,
     /// And in the functions that take it and let it go.
     Whole,
 }
@@ -98,14 +110,14 @@ impl<'a> LockCalls<'a> {
 
     /// Of each sample, which share (0 to 1) of it is in calls for that lock.
     pub fn shares(&self, lock: u32, calls: Calls) -> impl Fn(&SampleRow) -> f64 + '_ {
-        let mut of_stack: HashMap<StackId, (Option<FrameId>, bool)> = HashMap::new();
+        let mut of_stack: HashMap<StackId, (Option<FrameId>, Option<Calls>)> = HashMap::new();
         for sample in &self.trace.samples {
             of_stack.entry(sample.stack).or_insert_with(|| self.place(sample.stack));
         }
         move |sample| {
             let in_futex = sample.in_kernel && sample.syscall == FUTEX;
-            let (place, is_locking) = of_stack.get(&sample.stack).copied().unwrap_or((None, false));
-            if !in_futex && !(is_locking && calls == Calls::Whole) {
+            let (place, reached) = of_stack.get(&sample.stack).copied().unwrap_or((None, None));
+            if !in_futex && reached.is_none_or(|reached| reached > calls) {
                 return 0.0;
             }
             match place.and_then(|place| self.places.get(&place)) {
@@ -117,21 +129,48 @@ impl<'a> LockCalls<'a> {
         }
     }
 
-    /// Where in the program a stack is, and whether it is in a function there that takes or lets go a lock.
-    fn place(&self, stack: StackId) -> (Option<FrameId>, bool) {
-        let mut is_locking = false;
+    /// Where in the program a stack is, and whether it is in a function there that takes or lets go a lock: which set of
+    /// calls is the first to have it.
+    fn place(&self, stack: StackId) -> (Option<FrameId>, Option<Calls>) {
+        let mut reached: Option<Calls> = None;
         for id in self.trace.stack_frames(stack) {
             if let Some(place) = self.own.of(id) {
-                return (Some(place), is_locking);
+                return (Some(place), reached);
             }
             let frame = self.trace.frames.get(id.index()).filter(|frame| frame.kind != FrameKind::Kernel);
-            is_locking |= frame.is_some_and(|frame| is_lock_function(&frame.function));
+            let calls = frame.and_then(|frame| calls_of(&frame.function));
+            reached = [reached, calls].into_iter().flatten().min();
         }
-        (None, is_locking)
+        (None, reached)
     }
 }
 
-fn is_lock_function(name: &str) -> bool {
+/// Of a function by its name.
+fn calls_of(name: &str) -> Option<Calls> {
     let name = name.trim_start_matches(['_', '<']);
-    LOCKING.iter().any(|start| name.starts_with(start))
+    let is_locking = LOCKING.iter().any(|start| name.starts_with(start));
+    let is_contended = is_locking && CONTENDED.iter().any(|part| name.contains(part));
+    is_locking.then_some(if is_contended { Calls::Contended } else { Calls::Whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_into_the_kernel_is_known_by_name() {
+        for name in [
+            "__lll_lock_wait",
+            "__lll_lock_wake",
+            "futex_wait",
+            "std::sys::sync::mutex::futex::Mutex::lock_contended",
+        ] {
+            assert_eq!(calls_of(name), Some(Calls::Contended), "{name}");
+        }
+        for name in ["___pthread_mutex_lock", "lll_mutex_unlock_optimized", "__pthread_mutex_unlock_usercnt"]
+        {
+            assert_eq!(calls_of(name), Some(Calls::Whole), "{name}");
+        }
+        assert_eq!((calls_of("malloc"), calls_of("count_word")), (None, None));
+    }
 }

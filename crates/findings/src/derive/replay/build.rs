@@ -310,7 +310,7 @@ impl Writer<'_> {
         for row in rows.clone() {
             let slice = trace.slices.at(thread, row);
             match slice.state {
-                ThreadState::Running => self.running(&slice),
+                ThreadState::Running => self.running(&slice, row),
                 ThreadState::Blocked => self.blocked(&slice, row, row + 1 == rows.end),
                 state if state.waits_for_cpu() => self.queues(&slice, row),
                 _ if row + 1 == rows.end => {}
@@ -323,7 +323,7 @@ impl Writer<'_> {
         }
     }
 
-    fn running(&mut self, slice: &Slice) {
+    fn running(&mut self, slice: &Slice, row: usize) {
         self.sums.last_run = self.sums.last_run.max(slice.end.0);
         let count = self.marks.partition_point(|mark| mark.1 <= slice.end.0);
         let (marks, later) = self.marks.split_at(count);
@@ -331,15 +331,16 @@ impl Writer<'_> {
         let mut from = slice.start.0;
         for (_, at, kind, arg) in marks {
             let to = (*at).max(from);
-            self.run(slice.thread, from, to);
+            self.run((slice.thread, row), from, to);
             self.push((*kind, Class::Useful), *arg, to);
             from = to;
         }
-        self.run(slice.thread, from, slice.end.0);
+        self.run((slice.thread, row), from, slice.end.0);
     }
 
-    fn run(&mut self, thread: ThreadId, from: u64, to: u64) {
-        let (ns, elsewhere) = self.edit.run_ns(thread, (from, to));
+    fn run(&mut self, (thread, row): (ThreadId, usize), from: u64, to: u64) {
+        let (ns, elsewhere) =
+            if self.edit.has(row) { (0, 0) } else { self.edit.run_ns(thread, (from, to)) };
         self.sums.taken_ns += (to - from).saturating_sub(ns);
         self.sums.work_ns += ns + elsewhere;
         self.lasts((Kind::Run, Class::Useful), from, ns);

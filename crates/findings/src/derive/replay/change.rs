@@ -17,8 +17,8 @@ pub enum Change {
     WithoutLock(u32),
     /// Waits of that class take no time; a class of running time is not run at all; no class of a queue has one.
     WithoutClass(Class),
-    /// These waits take no time.
-    WithoutWaits(Charge),
+    /// These slices take no time, whether threads wait in them or run.
+    WithoutSlices(Charge),
     /// Running time is as much shorter as samples say.
     Ran(Arc<Speed>),
     /// A function takes so many times less time, with its callees.
@@ -38,7 +38,7 @@ pub enum Change {
 pub struct Edit {
     pub(super) locks: BTreeSet<u32>,
     pub(super) classes: BTreeSet<Class>,
-    pub(super) waits: Vec<Charge>,
+    pub(super) slices: Vec<Charge>,
     pub(super) speeds: Vec<Arc<Speed>>,
     pub(super) cpus: Option<u32>,
     pub(super) no_preempt: bool,
@@ -63,7 +63,12 @@ impl Edit {
     pub(super) fn drops(&self, row: usize, class: Class, lock: Option<u32>) -> bool {
         self.classes.contains(&class)
             || lock.is_some_and(|lock| self.locks.contains(&lock))
-            || self.waits.iter().any(|charge| charge.has(row))
+            || self.has(row)
+    }
+
+    /// Whether that slice is left out.
+    pub(super) fn has(&self, row: usize) -> bool {
+        self.slices.iter().any(|charge| charge.has(row))
     }
 
     /// How long what ran in `from..to` of a thread would run there, and how long more on other CPUs (ns).

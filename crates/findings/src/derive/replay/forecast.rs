@@ -83,6 +83,11 @@ const ORDER: f64 = 0.03;
 /// Where little changes, little can be in another order.
 const SMALL: f64 = 4.0;
 
+/// By how much a gain (0 to 1) may differ because of what cannot be foreseen.
+pub fn unforeseen(gain: f64) -> f64 {
+    UNFORESEEN * gain + (SMALL * gain).min(ORDER)
+}
+
 /// Two standard errors.
 const SURE: f64 = 2.0;
 
@@ -101,14 +106,14 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
     let change = by_rules.iter().map(|ns| (wall as f64 - ns).abs()).fold(0.0, f64::max);
     // What the replay does not get right of the run as it was, it may not get right of the changed one.
     let off = (unchanged.recorded.wall_ns as f64 / wall.max(1) as f64 - 1.0).abs();
-    let unforeseen = UNFORESEEN * change + (SMALL * change).min(ORDER * wall as f64);
+    let unforeseen = unforeseen(change / wall.max(1) as f64) * wall as f64;
     let error = middle * off + sampling_error(&edit) * change + unforeseen;
     let low = by_rules.iter().copied().fold(f64::INFINITY, f64::min) - error;
     let high = by_rules.iter().copied().fold(0.0, f64::max) + error;
     Forecast {
         recorded_ns: wall,
         wall_ns: middle as u64,
-        low_ns: low.max(shortest) as u64,
+        low_ns: low.max(shortest - if is_sampled(&edit) { error } else { 0.0 }) as u64,
         high_ns: high as u64,
         by_grants: by_rules,
         unchanged: unchanged.recorded.wall_ns as f64 / wall.max(1) as f64,
@@ -140,6 +145,11 @@ pub fn forecast_between(facts: Facts, least: &[Change], most: &[Change], unchang
     }
 }
 
+/// What is taken away is known by samples only, and what is left may be faster beside less of it: caches.
+fn is_sampled(edit: &Edit) -> bool {
+    edit.speeds.iter().any(|speed| speed.samples > 0)
+}
+
 /// Relative error of the running time that samples tell to be in functions.
 fn sampling_error(edit: &Edit) -> f64 {
     let of = |speed: &Arc<Speed>| SURE * ((1.0 - speed.share) / speed.samples as f64).sqrt();
@@ -153,7 +163,7 @@ fn edit(facts: Facts, changes: &[Change]) -> Edit {
     for change in changes {
         match change {
             Change::WithoutLock(lock) => drop(edit.locks.insert(*lock)),
-            Change::WithoutWaits(charge) => edit.waits.push(charge.clone()),
+            Change::WithoutSlices(charge) => edit.slices.push(charge.clone()),
             Change::Ran(speed) => edit.speeds.push(speed.clone()),
             Change::Faster(function, times) => {
                 edit.speeds.push(Arc::new(Speed::of_function(trace, function, 1.0 / times)))

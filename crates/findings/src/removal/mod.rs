@@ -4,28 +4,27 @@
 //! its least: threads do not wait for a lock, nor enter the kernel for it. What may go with it, too, is its most: the
 //! functions that took it. The forecast lies between the two, each with its error.
 
-use std::sync::Arc;
+mod causes;
 
 use holdup_events::Trace;
 use holdup_events::recording::Rung;
-use holdup_events::tables::{SampleRow, ThreadState};
 
 use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::class::Class;
-use crate::derive::lock_calls::{Calls, LockCalls};
-use crate::derive::replay::{Change, Facts, Forecast, Replays, Speed, forecast_between};
-use crate::derive::syscall_names::is_sync_call;
+use crate::derive::lock_calls::LockCalls;
+use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
 use crate::finding::{Finding, Gain};
 use crate::merging::Charged;
-use crate::rules;
+
+pub use causes::lock;
 
 /// Longer traces (in slices) are not replayed for each finding: that would take longer than all the rest. `holdup
 /// whatif` replays them.
 const SLICES_MAX: usize = 1_000_000;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 7] = [
+const FORECAST: [&str; 12] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -33,11 +32,15 @@ const FORECAST: [&str; 7] = [
     "noisy-neighbour",
     "blocking-io",
     "sync-per-item",
+    "syscall-storm",
+    "subprocess-per-item",
+    "wakeup-ping-pong",
+    "interpreter-lock",
+    "blocked-lock-holder",
 ];
 
-/// What work that is spread over CPUs costs them at the most: half of what they add is lost to cutting it, handing it
-/// out and uneven pieces.
-const SPREAD_LOST: f64 = 0.5;
+/// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
+const COMPUTED: [&str; 1] = ["load-imbalance"];
 
 /// Changes that remove a cause.
 #[derive(Clone, Debug, Default)]
@@ -64,79 +67,40 @@ impl Removal {
             Some(Change::WithoutClass(Class::RunQueue)) => "Every thread has a CPU whenever it wants one",
             Some(Change::WithoutOthers) => "Other programs use no CPU",
             Some(Change::Ran(speed)) if speed.is_spread() => {
-                "What one thread did alone is done by all CPUs, at the least with half of what the others add"
+                "What one thread did alone is done by all CPUs, at the least with three quarters of what the others add"
             }
-            Some(Change::Ran(_)) => "What threads spin for is there at once",
+            Some(Change::Ran(_)) => "What is left out takes the running time that samples say",
             _ => "What these waits are for is there at once",
         }
     }
 }
 
-/// Of a lock: what it guards runs side by side.
-pub fn of_lock(calls: &LockCalls, trace: &Trace, lock: u32) -> Removal {
-    let with = |which: Calls| {
-        let shares = calls.shares(lock, which);
-        vec![Change::WithoutLock(lock), Change::Ran(Arc::new(Speed::weighed(trace, shares)))]
-    };
-    Removal { least: with(Calls::Kernel), most: with(Calls::Whole) }
-}
-
 /// The changes that remove a finding's cause; `None` if it is not made of what a replay can leave out.
 pub fn of_finding(facts: Facts, derived: &Derived, finding: &Finding, charge: &Charge) -> Option<Removal> {
-    let trace = facts.trace;
     match finding.rule {
         "lock-contention" => {
             let lock = derived.locks.iter().find(|lock| lock.name == finding.subject)?;
             let key = (lock.process, lock.object, lock.reason);
             let number = facts.locks.locks.iter().position(|known| *known == key)?;
-            Some(of_lock(&LockCalls::new(trace, facts.locks), trace, number as u32))
+            Some(causes::lock(&LockCalls::new(facts.trace, facts.locks), facts.trace, number as u32))
         }
-        "spin-wait" => of_spin(facts, derived, finding),
-        "serial-section" => Some(of_serial(facts, derived)),
+        "spin-wait" => causes::spin(facts, derived, finding),
+        "serial-section" => Some(causes::serial(facts, derived)),
         "oversubscription" => Some(Removal::exact(vec![Change::WithoutClass(Class::RunQueue)])),
         "noisy-neighbour" => Some(Removal::exact(vec![Change::WithoutOthers])),
         "blocking-io" => Some(Removal::exact(vec![Change::WithoutClass(Class::IoWait)])),
-        "sync-per-item" => of_syncs(trace),
-        "cpu-throttled" | "oversleep" | "poll-loop" | "delayed-ack" if !charge.is_empty() => {
-            Some(Removal::exact(vec![Change::WithoutWaits(charge.clone())]))
+        "sync-per-item" => causes::syncs(facts.trace),
+        "syscall-storm" => causes::calls(facts.trace, &finding.subject),
+        "subprocess-per-item" => causes::children(facts.trace, charge),
+        _ if charge.is_empty() => None,
+        "wakeup-ping-pong" => Some(causes::handovers(facts.trace, charge)),
+        "interpreter-lock" => Some(causes::interpreter(facts.trace, charge)),
+        "blocked-lock-holder" => Some(causes::waits_for_locks(facts, charge)),
+        "cpu-throttled" | "oversleep" | "poll-loop" | "delayed-ack" => {
+            Some(Removal::exact(vec![Change::WithoutSlices(charge.clone())]))
         }
         _ => None,
     }
-}
-
-/// Of the loop that a finding is about.
-fn of_spin(facts: Facts, derived: &Derived, finding: &Finding) -> Option<Removal> {
-    let is_it = |spin: &&crate::derive::spin::SpinUse| rules::spin_subject(spin) == finding.subject;
-    let spin = derived.spins.iter().find(is_it)?;
-    let spins = |sample: &SampleRow| {
-        spin.stacks.contains(&sample.stack) && facts.roles.class_of_sample(sample) == Class::Spin
-    };
-    Some(Removal::exact(vec![Change::Ran(Arc::new(Speed::new(facts.trace, 0.0, spins)))]))
-}
-
-/// What one thread did alone is spread over the CPUs.
-fn of_serial(facts: Facts, derived: &Derived) -> Removal {
-    let over = rules::spread_over(facts, derived);
-    let with = |added: f64| {
-        let left = 1.0 / (1.0 + added.max(0.0));
-        vec![Change::Ran(Arc::new(Speed::spread(facts.trace, &derived.occupancy.serial, left)))]
-    };
-    Removal { least: with((over - 1.0) * (1.0 - SPREAD_LOST)), most: with(over - 1.0) }
-}
-
-/// The calls that force data to the disk are not made; at the most the kernel's own threads do nothing for them, either.
-fn of_syncs(trace: &Trace) -> Option<Removal> {
-    let waits = Charge::of(trace, |slice| {
-        slice.state == ThreadState::Blocked && is_sync_call(trace.wait(slice.wait).syscall)
-    });
-    if waits.is_empty() {
-        return None;
-    }
-    let calls = Speed::new(trace, 0.0, |sample| sample.in_kernel && is_sync_call(sample.syscall));
-    let least = vec![Change::WithoutWaits(waits), Change::Ran(Arc::new(calls))];
-    let mut most = least.clone();
-    most.push(Change::WithoutKernelThreads);
-    Some(Removal { least, most })
 }
 
 /// Puts forecasts of replays in place of the rules' own estimates, where a finding's cause can be left out of a replay.
@@ -148,6 +112,9 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
     }
     let mut unchanged = None;
     for Charged { finding, charge } in findings {
+        if COMPUTED.contains(&finding.rule) {
+            finding.gain = widened(finding.gain);
+        }
         if !FORECAST.contains(&finding.rule) {
             continue;
         }
@@ -156,6 +123,11 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
         finding.gain = merged(facts.trace, finding, &forecast);
     }
+}
+
+fn widened(gain: Gain) -> Gain {
+    let (low, high) = (gain.low - unforeseen(gain.low), gain.high + unforeseen(gain.high));
+    Gain { low: low.max(0.0), high: high.min(1.0) }
 }
 
 fn merged(trace: &Trace, finding: &Finding, forecast: &Forecast) -> Gain {
