@@ -5,13 +5,14 @@ use holdup_events::recording::Rung;
 
 use crate::analysis::analyse;
 use crate::derive::class::{CLASSES, Class};
+use crate::derive::lock_calls::LockCalls;
 use crate::derive::locks::{self, LockIndex};
-use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast};
+use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between};
 use crate::derive::roles::Roles;
 use crate::derive::stacks::folding;
 use crate::derive::sweep::Sweep;
 use crate::derive::timelines::Timelines;
-use crate::removal;
+use crate::removal::{self, Removal};
 
 /// What should be changed.
 #[derive(Clone, Debug, Default)]
@@ -59,10 +60,13 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     let cpus = Sweep::new(trace, &index, &roles, &timelines).cpus;
     let facts = Facts { trace, timelines: &timelines, roles: &roles, locks: &index, cpus };
     let mut answer = WhatIf::default();
-    let mut changes = Vec::new();
+    let mut removal = Removal::default();
     for subject in &ask.without {
-        changes.extend(without(facts, subject, &mut answer)?);
+        let more = without(facts, subject, &mut answer)?;
+        removal.least.extend(more.least);
+        removal.most.extend(more.most);
     }
+    let mut changes = Vec::new();
     for (function, times) in &ask.faster {
         changes.push(faster(trace, function, *times, &mut answer)?);
     }
@@ -75,7 +79,9 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
         answer.assumed.push("A thread keeps its CPU until it waits; other programs use none.".to_owned());
         changes.push(Change::NoPreempt);
     }
-    answer.forecast = forecast(facts, &changes, &Replays::new(facts));
+    removal.least.extend(changes.iter().cloned());
+    removal.most.extend(changes);
+    answer.forecast = forecast_between(facts, &removal.least, &removal.most, &Replays::new(facts));
     answer.assumed.push(
         "Waits that nobody had in the recording are not foreseen: a lock or a queue may be the next to hold it up."
             .to_owned(),
@@ -83,16 +89,16 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     Ok(answer)
 }
 
-fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Vec<Change>, String> {
+fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Removal, String> {
     if let Some(name) = subject.strip_prefix("lock:") {
         return without_lock(facts, name, answer);
     }
     if let Some(name) = subject.strip_prefix("rule:") {
-        return without_finding(facts.trace, name, answer);
+        return without_finding(facts, name, answer);
     }
     if subject == "others" {
         answer.changes.push("without other programs".to_owned());
-        return Ok(vec![Change::WithoutOthers]);
+        return Ok(Removal::exact(vec![Change::WithoutOthers]));
     }
     let Some(class) = Class::named(subject) else {
         let classes: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
@@ -112,10 +118,10 @@ fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Vec<Chang
         }
         _ => answer.assumed.push(format!("What is waited for in {subject} is there at once.")),
     }
-    Ok(vec![Change::WithoutClass(class)])
+    Ok(Removal::exact(vec![Change::WithoutClass(class)]))
 }
 
-fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Vec<Change>, String> {
+fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal, String> {
     let all = locks::derive(facts.trace);
     let number = |lock: &locks::LockUse| {
         let key = (lock.process, lock.object, lock.reason);
@@ -123,25 +129,29 @@ fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Vec<Cha
     };
     let named =
         all.iter().filter(|lock| folding::matches(name, &lock.name) || format!("{:#x}", lock.object) == name);
-    let mut changes = Vec::new();
+    let calls = LockCalls::new(facts.trace, facts.locks);
+    let mut removal = Removal::default();
     for lock in named {
+        let Some(number) = number(lock) else { continue };
         answer.changes.push(format!("without lock {}", lock.name));
-        changes.extend(number(lock).map(|number| Change::WithoutLock(number as u32)));
+        let of_lock = removal::lock(&calls, facts.trace, number as u32);
+        removal.least.extend(of_lock.least);
+        removal.most.extend(of_lock.most);
     }
-    if changes.is_empty() {
+    if removal.least.is_empty() {
         let known: Vec<&str> = all.iter().take(5).map(|lock| lock.name.as_str()).collect();
         return Err(match known.is_empty() {
             true => "no thread was seen to wait for a lock".to_owned(),
             false => format!("no lock is named '{name}'; there are: {}", known.join(", ")),
         });
     }
-    answer.assumed.push("What the lock guards can run side by side, and takes as long as it did.".to_owned());
-    Ok(changes)
+    answer.assumed.push(format!("{}.", removal.said()));
+    Ok(removal)
 }
 
 /// Leaves out what a finding of the report is about: by its number there, or by its rule's name.
-fn without_finding(trace: &Trace, name: &str, answer: &mut WhatIf) -> Result<Vec<Change>, String> {
-    let analysis = analyse(trace);
+fn without_finding(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal, String> {
+    let analysis = analyse(facts.trace);
     let place = match name.parse::<usize>() {
         Ok(number) => number.checked_sub(1).filter(|place| *place < analysis.findings.len()),
         Err(_) => analysis.findings.iter().position(|finding| finding.rule == name),
@@ -156,12 +166,12 @@ fn without_finding(trace: &Trace, name: &str, answer: &mut WhatIf) -> Result<Vec
     };
     let finding = &analysis.findings[place];
     let charge = analysis.charges.get(place).cloned().unwrap_or_default();
-    let Some(changes) = removal::changes(trace, &analysis.derived, finding, &charge) else {
+    let Some(removal) = removal::of_finding(facts, &analysis.derived, finding, &charge) else {
         return Err(format!("{} is not made of waits that a replay could leave out", finding.rule));
     };
     answer.changes.push(format!("without {} of {}", finding.rule, finding.subject));
-    answer.assumed.push(format!("{}.", removal::said(&changes)));
-    Ok(changes)
+    answer.assumed.push(format!("{}.", removal.said()));
+    Ok(removal)
 }
 
 fn faster(trace: &Trace, function: &str, times: f64, answer: &mut WhatIf) -> Result<Change, String> {

@@ -324,7 +324,8 @@ fn subprocess_per_item_fires_on_many_short_children() {
     let analysis = children(1_000_000);
     let finding = analysis.findings.iter().find(|finding| finding.rule == "subprocess-per-item").unwrap();
     assert!(finding.subject.starts_with("40 short processes of parent"), "{finding:#?}");
-    assert!((finding.gain.high - 0.8).abs() < 0.02, "{:#?}", finding.gain);
+    // The parent waits for 0.8 of the run; what is unforeseen comes on top.
+    assert!((0.8..0.92).contains(&finding.gain.high), "{:#?}", finding.gain);
 }
 
 #[test]

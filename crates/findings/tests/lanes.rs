@@ -13,7 +13,7 @@ fn lock_contention_fires_where_a_cpu_is_idle() {
     );
     assert_eq!(confidence(&analysis, "lock-contention"), Some(Confidence::High));
     let gain = analysis.findings[0].gain;
-    assert!((gain.high - 0.5).abs() < 0.01 && (gain.low - 0.5).abs() < 0.01, "{gain:?}");
+    assert!((gain.high - 0.5).abs() < 0.01 && (0.4..0.5).contains(&gain.low), "{gain:?}");
 }
 
 #[test]
@@ -56,7 +56,8 @@ fn serial_section_names_the_lone_thread_and_its_function() {
          D  cccccccc33\n",
     );
     let gain = analysis.findings[0].gain;
-    assert!(gain.low == 0.0 && (gain.high - 0.6).abs() < 0.01, "{gain:?}");
+    // 0.8 of the run spread over four threads; at the least over as many as do three quarters of what three add.
+    assert!((0.44..0.55).contains(&gain.low) && (gain.high - 0.6).abs() < 0.01, "{gain:?}");
 }
 
 #[test]
@@ -319,7 +320,8 @@ fn spin_wait_names_the_loop_and_who_worked() {
     );
     let finding = &analysis.findings[0];
     assert_eq!(confidence(&analysis, "spin-wait"), Some(Confidence::High));
-    assert!((finding.gain.high - 0.5).abs() < 0.01 && (finding.gain.low - 0.5).abs() < 0.01, "{finding:?}");
+    // Samples tell the time, so there is an error on both sides of a half.
+    assert!((0.3..0.5).contains(&finding.gain.low) && (0.5..0.7).contains(&finding.gain.high), "{finding:?}");
     let spin = &analysis.derived.spins[0];
     assert_eq!(spin.meanwhile.worked.iter().map(|(_, times)| *times).collect::<Vec<_>>(), [80, 80]);
     assert_eq!((spin.meanwhile.starved, spin.meanwhile.nobody), (0, 0));

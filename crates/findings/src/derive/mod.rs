@@ -10,9 +10,11 @@ pub mod critical_path;
 pub mod gc;
 pub mod handovers;
 pub mod holders;
+pub mod kernel_threads;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
+pub mod lock_calls;
 pub mod lock_holding;
 pub mod locks;
 pub mod occupancy;

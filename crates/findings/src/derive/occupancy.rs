@@ -74,7 +74,14 @@ pub struct Serial {
     pub samples: BTreeMap<(ThreadId, StackId), u64>,
     /// The longest stretches, the longest first.
     pub longest: Vec<(ThreadId, Timestamp, Duration)>,
+    /// The same time by thread and step (ns); empty steps are left out.
+    pub alone_ns: BTreeMap<(ThreadId, u64), u64>,
+    /// How long a step of `alone_ns` is.
+    pub step: Duration,
 }
+
+/// Steps of [`Serial::alone_ns`]: as fine as anybody asks, and few beside the slices of a long recording.
+const SERIAL_STEPS: u64 = 1 << 12;
 
 /// How many of the longest serial stretches are kept.
 const LONGEST_MAX: usize = 10;
@@ -164,7 +171,10 @@ impl<'a> Window<'a> {
             entered: vec![None; trace.threads.len()],
             locks: BTreeMap::new(),
             fixed: Default::default(),
-            serial: Serial::default(),
+            serial: Serial {
+                step: Duration(trace.wall().0.div_ceil(SERIAL_STEPS).max(1)),
+                ..Serial::default()
+            },
             running_ns: Vec::new(),
             wanting_ns: Vec::new(),
             step_ns: BTreeMap::new(),
@@ -188,6 +198,9 @@ impl<'a> Window<'a> {
             *self.serial.samples.entry(key).or_default() += count;
         }
         self.serial.longest.extend(other.serial.longest);
+        for (step, ns) in other.serial.alone_ns {
+            *self.serial.alone_ns.entry(step).or_default() += ns;
+        }
         for (count, ns) in other.running_ns.into_iter().enumerate() {
             add_at(&mut self.running_ns, count, ns);
         }
@@ -313,6 +326,7 @@ impl<'a> Window<'a> {
         let sums = self.serial.by_thread.entry(thread).or_default();
         sums.0 += length.0;
         sums.1 += if join { length.0 } else { 0 };
+        self.add_alone(thread, start, end);
         let samples = &self.trace.samples;
         let from = samples.partition_point(|sample| (sample.thread, sample.at) < (thread, start));
         for sample in samples[from..].iter().take_while(|sample| (sample.thread, sample.at) < (thread, end)) {
@@ -322,6 +336,17 @@ impl<'a> Window<'a> {
         longest.push((thread, start, length));
         if longest.len() >= 8 * LONGEST_MAX {
             keep_longest(longest);
+        }
+    }
+
+    fn add_alone(&mut self, thread: ThreadId, start: Timestamp, end: Timestamp) {
+        let mut at = start.since(self.trace.start()).0;
+        let to = end.since(self.trace.start()).0;
+        let step = self.serial.step.0;
+        while at < to {
+            let until = to.min((at / step + 1) * step);
+            *self.serial.alone_ns.entry((thread, at / step)).or_default() += until - at;
+            at = until;
         }
     }
 }

@@ -29,7 +29,8 @@ impl OwnFrames {
         OwnFrames { stands_for: stands_for.collect() }
     }
 
-    fn of(&self, frame: FrameId) -> Option<FrameId> {
+    /// What stands for that frame's function; none if it is no place of the program.
+    pub fn of(&self, frame: FrameId) -> Option<FrameId> {
         self.stands_for.get(frame.index()).copied().flatten()
     }
 }

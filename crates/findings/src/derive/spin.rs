@@ -4,10 +4,10 @@
 //! thread's running time. Who ends such a wait leaves no record; who ran at those moments and worked, or wanted to
 //! run and had no CPU, is what can be told.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdup_events::tables::{FrameSpin, SampleRow, Slice, ThreadState};
-use holdup_events::{FrameId, ProcessId, ThreadId, Timestamp, Trace};
+use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::class::Class;
 use super::ledger::Ledger;
@@ -45,6 +45,8 @@ pub struct SpinUse {
     pub met: Vec<(u32, u64)>,
     /// What the wait cost.
     pub stall: Stall,
+    /// The stacks of its samples.
+    pub stacks: BTreeSet<StackId>,
     /// Samples in it, the first of each of the longest uninterrupted rows: thread, first, last.
     pub longest: Vec<(ThreadId, Timestamp, Timestamp)>,
 }
@@ -232,6 +234,7 @@ impl Loop {
             ns: ns.round() as u64,
             error_ns: (share * ledger.running_ns() as f64).round() as u64,
             by_thread,
+            stacks: self.samples.iter().map(|(sample, _)| sample.stack).collect(),
             longest: longest(trace, &self.samples),
             ..SpinUse::default()
         }

@@ -14,6 +14,9 @@ pub fn is_sync_call(number: i32) -> bool {
     matches!(number, 26 | 74 | 75 | 162 | 277 | 306)
 }
 
+/// `futex`: sleeping and waking for locks, conditions and joins.
+pub const FUTEX: i32 = 202;
+
 /// Numbers 335 to 423 were left out when the architectures' numbering was unified at 424.
 #[rustfmt::skip]
 static NAMES: [&str; 463] = [

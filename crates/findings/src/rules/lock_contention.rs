@@ -49,6 +49,7 @@ use crate::derive::blame::EndClass;
 use crate::derive::lock_holding::{self, Holding};
 use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
+use crate::derive::syscall_names::FUTEX;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -102,7 +103,6 @@ fn charge(scene: &Scene, number: u32) -> Charge {
 
 /// This lock's part of the CPU time in futex(2) (ns, sampled): by its part of the waits there.
 fn futex_cpu_ns(scene: &Scene, lock: &LockUse) -> f64 {
-    const FUTEX: i32 = 202;
     let calls = scene.derived.syscalls.iter().find(|call| call.number == FUTEX);
     match (lock.reason, calls) {
         (WaitReason::Lock, Some(calls)) if lock.waits >= WAITS_SURE => {

@@ -8,6 +8,7 @@ use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::parallel;
 use crate::derive::replay::Facts;
+use crate::derive::spin::SpinUse;
 use crate::finding::Finding;
 use crate::merging::{self, Charged, Symptom};
 use crate::removal;
@@ -124,6 +125,16 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     });
     let merged = merging::merge(facts.trace, found);
     Judgement { findings: merged.findings, charges: merged.charges, symptoms: merged.symptoms, skipped }
+}
+
+/// What a finding of spin-wait about that loop calls its subject.
+pub(crate) fn spin_subject(spin: &SpinUse) -> String {
+    spin_wait::subject(spin)
+}
+
+/// How many CPUs could do what one thread did alone.
+pub(crate) fn spread_over(facts: Facts, derived: &Derived) -> f64 {
+    serial_section::spread(&Scene::new(facts.trace, derived, facts.timelines))
 }
 
 fn is_hint(finding: &Finding) -> bool {

@@ -33,6 +33,7 @@ use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, Trace};
 
 use super::{ChargedVerdict, Info};
+use crate::derive::kernel_threads::is_kernel_thread;
 use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
@@ -116,30 +117,9 @@ fn blame(trace: &Trace, timelines: &Timelines) -> Vec<(ProcessId, u64)> {
     ranked
 }
 
-/// The process from which all kernel threads descend.
-const KTHREADD: u32 = 2;
-
-/// How the kernel names its own threads, for recordings that do not tell whose child a process is.
-const KERNEL_NAMES: [&str; 12] = [
-    "kworker/",
-    "ksoftirqd/",
-    "migration/",
-    "rcu_",
-    "rcuc/",
-    "kcompactd",
-    "kswapd",
-    "khugepaged",
-    "irq/",
-    "jbd2/",
-    "cpuhp/",
-    "kthreadd",
-];
-
 fn process(trace: &Trace, id: ProcessId) -> String {
     let Some(process) = trace.processes.get(id.index()) else { return "?".to_owned() };
-    let parent = process.parent.and_then(|parent| trace.processes.get(parent.index()));
-    let by_name = parent.is_none() && KERNEL_NAMES.iter().any(|name| process.name.starts_with(name));
-    if process.pid == KTHREADD || by_name || parent.is_some_and(|parent| parent.pid == KTHREADD) {
+    if is_kernel_thread(trace, id) {
         return format!("kernel thread {}", process.name);
     }
     format!("{} (pid {})", process.name, process.pid)

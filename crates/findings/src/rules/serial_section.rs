@@ -76,7 +76,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         return Ok(Vec::new());
     }
     let joins: u64 = serial.by_thread.values().map(|(_, ns)| ns).sum();
-    let spread = workers.min(scene.derived.occupancy.cpus as usize).max(1) as f64;
+    let spread = spread(scene);
     let mut summary = vec![format!(
         "For {} ({} of the run) one thread worked alone while others waited and a CPU was idle; {} for {} of that.",
         time(total),
@@ -105,6 +105,11 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Start it earlier, beside other work, so that nobody waits for it".into(),
         ],
     }])
+}
+
+/// Over how many CPUs the work could be spread.
+pub(super) fn spread(scene: &Scene) -> f64 {
+    workers(scene).min(scene.derived.occupancy.cpus as usize).max(1) as f64
 }
 
 /// How many threads could share the work.

@@ -96,7 +96,7 @@ fn finding(scene: &Scene, spin: &SpinUse) -> Finding {
     }
 }
 
-fn subject(spin: &SpinUse) -> String {
+pub(super) fn subject(spin: &SpinUse) -> String {
     match (spin.caller.as_str(), spin.watches.as_str()) {
         ("", "") => spin.function.clone(),
         ("", watches) => format!("{} in {}", watches, spin.function),

@@ -10,6 +10,7 @@ use super::change::Edit;
 use super::lag::Idle;
 use super::steps::{Kind, Model, Step};
 use crate::derive::class::Class;
+use crate::derive::kernel_threads::is_kernel_thread;
 use crate::derive::locks::LockIndex;
 use crate::derive::roles::Roles;
 use crate::derive::timelines::Timelines;
@@ -64,7 +65,7 @@ pub fn build(facts: Facts, edit: &Edit) -> Model {
     };
     model.meetings = std::mem::take(&mut links.meetings);
     if !edit.without_others && !edit.no_preempt && !edit.queueless {
-        model.others = others(facts);
+        model.others = others(facts, edit.without_kernel_threads);
     }
     if edit.queueless {
         model.cpus = trace.threads.len() as u32;
@@ -78,10 +79,14 @@ pub fn build(facts: Facts, edit: &Edit) -> Model {
         marks = later;
         if trace.threads[thread.index()].target {
             let ends = links.ends.get(&thread).map(Vec::as_slice).unwrap_or_default();
-            let mut writer =
-                Writer { facts, edit, idle: &idle, steps: &mut model.steps, marks: own, ends, last_run: 0 };
+            let steps = &mut model.steps;
+            let sums = Sums::default();
+            let mut writer = Writer { facts, edit, idle: &idle, steps, marks: own, ends, sums };
             writer.thread(thread, links.births.get(&thread).copied());
-            last_run = last_run.max(writer.last_run);
+            let sums = writer.sums;
+            last_run = last_run.max(sums.last_run);
+            model.taken_ns += sums.taken_ns;
+            model.work_ns += sums.work_ns;
         }
     }
     model.of_thread.push(model.steps.len() as u32);
@@ -108,13 +113,18 @@ fn quantum_ns(trace: &Trace) -> u64 {
 }
 
 /// When other programs ran on CPUs that the program may use.
-fn others(facts: Facts) -> Vec<(u64, u64)> {
+fn others(facts: Facts, without_kernel: bool) -> Vec<(u64, u64)> {
     let start = facts.trace.start().0;
     let all = facts.timelines.iter().count() as u32 <= facts.cpus;
     let mut others = Vec::new();
     for (_, timeline) in facts.timelines.iter() {
         if all || timeline.stretches().iter().any(|stretch| stretch.own()) {
-            let foreign = timeline.stretches().iter().filter(|stretch| !stretch.own());
+            let counts = |thread: ThreadId| {
+                let process = facts.trace.threads.get(thread.index()).map(|thread| thread.process);
+                !(without_kernel && process.is_some_and(|process| is_kernel_thread(facts.trace, process)))
+            };
+            let foreign =
+                timeline.stretches().iter().filter(|stretch| !stretch.own() && counts(stretch.thread()));
             others.extend(
                 foreign.map(|run| (run.start().0.saturating_sub(start), run.end().since(run.start()).0)),
             );
@@ -272,7 +282,17 @@ struct Writer<'a> {
     steps: &'a mut Vec<Step>,
     marks: &'a [Mark],
     ends: &'a [(u32, End)],
+    sums: Sums,
+}
+
+/// What adds up while a thread's steps are written.
+#[derive(Clone, Copy, Default)]
+struct Sums {
     last_run: u64,
+    taken_ns: u64,
+    work_ns: u64,
+    /// The wait before was left out: so is being woken from it.
+    is_dropped: bool,
 }
 
 impl Writer<'_> {
@@ -290,7 +310,7 @@ impl Writer<'_> {
         for row in rows.clone() {
             let slice = trace.slices.at(thread, row);
             match slice.state {
-                ThreadState::Running => self.running(&slice),
+                ThreadState::Running => self.running(&slice, row),
                 ThreadState::Blocked => self.blocked(&slice, row, row + 1 == rows.end),
                 state if state.waits_for_cpu() => self.queues(&slice, row),
                 _ if row + 1 == rows.end => {}
@@ -303,23 +323,26 @@ impl Writer<'_> {
         }
     }
 
-    fn running(&mut self, slice: &Slice) {
-        self.last_run = self.last_run.max(slice.end.0);
+    fn running(&mut self, slice: &Slice, row: usize) {
+        self.sums.last_run = self.sums.last_run.max(slice.end.0);
         let count = self.marks.partition_point(|mark| mark.1 <= slice.end.0);
         let (marks, later) = self.marks.split_at(count);
         self.marks = later;
         let mut from = slice.start.0;
         for (_, at, kind, arg) in marks {
             let to = (*at).max(from);
-            self.run(slice.thread, from, to);
+            self.run((slice.thread, row), from, to);
             self.push((*kind, Class::Useful), *arg, to);
             from = to;
         }
-        self.run(slice.thread, from, slice.end.0);
+        self.run((slice.thread, row), from, slice.end.0);
     }
 
-    fn run(&mut self, thread: ThreadId, from: u64, to: u64) {
-        let ns = self.edit.run_ns(thread, (from, to));
+    fn run(&mut self, (thread, row): (ThreadId, usize), from: u64, to: u64) {
+        let (ns, elsewhere) =
+            if self.edit.has(row) { (0, 0) } else { self.edit.run_ns(thread, (from, to)) };
+        self.sums.taken_ns += (to - from).saturating_sub(ns);
+        self.sums.work_ns += ns + elsewhere;
         self.lasts((Kind::Run, Class::Useful), from, ns);
     }
 
@@ -327,11 +350,13 @@ impl Writer<'_> {
         if self.edit.queueless {
             return;
         }
-        if self.edit.drops(row, Class::RunQueue, None) {
+        let is_dropped = std::mem::take(&mut self.sums.is_dropped) && slice.state == ThreadState::Runnable;
+        if is_dropped || self.edit.drops(row, Class::RunQueue, None) {
+            self.sums.taken_ns += slice.duration().0;
             return;
         }
         if slice.state == ThreadState::Throttled {
-            self.last_run = self.last_run.max(slice.end.0);
+            self.sums.last_run = self.sums.last_run.max(slice.end.0);
             return self.lasts((Kind::Away, Class::RunQueue), slice.start.0, slice.duration().0);
         }
         let gave_up = matches!(slice.state, ThreadState::Preempted | ThreadState::Yielded);
@@ -351,11 +376,14 @@ impl Writer<'_> {
     }
 
     fn blocked(&mut self, slice: &Slice, row: usize, is_last: bool) {
+        self.sums.is_dropped = false;
         let end = self.ends.partition_point(|(known, _)| (*known as usize) < row);
         let end = self.ends.get(end).filter(|(known, _)| *known as usize == row).map(|(_, end)| *end);
         let lock = self.facts.locks.of(slice.wait);
         let class = class(self.facts, slice);
         if self.edit.drops(row, class, lock) {
+            self.sums.is_dropped = true;
+            self.sums.taken_ns += slice.duration().0;
             return;
         }
         match end {

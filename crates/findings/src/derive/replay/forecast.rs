@@ -1,9 +1,12 @@
 //! A forecast: how long the run would take with changes.
 
+use std::sync::Arc;
+
 use super::build::{Facts, build};
 use super::change::{Change, Edit};
 use super::engine::{Grants, Outcome, run};
 use super::speed::Speed;
+use super::steps::Model;
 use crate::derive::class::CLASSES;
 use crate::derive::parallel;
 
@@ -64,9 +67,12 @@ impl Replays {
 }
 
 fn both(facts: Facts, edit: &Edit) -> (Outcome, Outcome) {
-    let model = build(facts, edit);
+    of_model(&build(facts, edit))
+}
+
+fn of_model(model: &Model) -> (Outcome, Outcome) {
     let rules = [Grants::Recorded, Grants::Fifo];
-    let outcomes = parallel::map(rules.len(), |rule| run(&model, rules[rule]));
+    let outcomes = parallel::map(rules.len(), |rule| run(model, rules[rule]));
     (outcomes[0], outcomes[1])
 }
 
@@ -77,30 +83,37 @@ const ORDER: f64 = 0.03;
 /// Where little changes, little can be in another order.
 const SMALL: f64 = 4.0;
 
+/// By how much a gain (0 to 1) may differ because of what cannot be foreseen.
+pub fn unforeseen(gain: f64) -> f64 {
+    UNFORESEEN * gain + (SMALL * gain).min(ORDER)
+}
+
 /// Two standard errors.
 const SURE: f64 = 2.0;
 
 /// Forecasts the run with changes. `unchanged` is the replay of the same trace as it was.
 pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Forecast {
     let edit = edit(facts, changes);
-    let (recorded, fifo) = both(facts, &edit);
+    let model = build(facts, &edit);
+    let (recorded, fifo) = of_model(&model);
     let wall = facts.trace.wall().0;
+    let shortest = shortest_ns(&model, &edit, wall) as f64;
     let scaled = |changed: Outcome, before: Outcome| {
-        changed.wall_ns as f64 / before.wall_ns.max(1) as f64 * wall as f64
+        (changed.wall_ns as f64 / before.wall_ns.max(1) as f64 * wall as f64).max(shortest)
     };
     let by_rules = [scaled(recorded, unchanged.recorded), scaled(fifo, unchanged.fifo)];
     let middle = f64::midpoint(by_rules[0], by_rules[1]);
     let change = by_rules.iter().map(|ns| (wall as f64 - ns).abs()).fold(0.0, f64::max);
     // What the replay does not get right of the run as it was, it may not get right of the changed one.
     let off = (unchanged.recorded.wall_ns as f64 / wall.max(1) as f64 - 1.0).abs();
-    let unforeseen = UNFORESEEN * change + (SMALL * change).min(ORDER * wall as f64);
+    let unforeseen = unforeseen(change / wall.max(1) as f64) * wall as f64;
     let error = middle * off + sampling_error(&edit) * change + unforeseen;
     let low = by_rules.iter().copied().fold(f64::INFINITY, f64::min) - error;
     let high = by_rules.iter().copied().fold(0.0, f64::max) + error;
     Forecast {
         recorded_ns: wall,
         wall_ns: middle as u64,
-        low_ns: low.max(0.0) as u64,
+        low_ns: low.max(shortest - if is_sampled(&edit) { error } else { 0.0 }) as u64,
         high_ns: high as u64,
         by_grants: by_rules,
         unchanged: unchanged.recorded.wall_ns as f64 / wall.max(1) as f64,
@@ -110,10 +123,37 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
     }
 }
 
+/// The run is one chain of what threads do: without so much of that, it is shorter by no more. And what is left of the
+/// work takes the CPUs their time.
+fn shortest_ns(model: &Model, edit: &Edit, wall: u64) -> u64 {
+    let without_taken = if edit.only_takes() { wall.saturating_sub(model.taken_ns) } else { 0 };
+    let work = model.work_ns / u64::from(model.cpus.max(1));
+    // What runs unchanged may have been more than the CPUs that are counted can do.
+    without_taken.max(work.min(wall))
+}
+
+/// Forecasts the run without a cause of which it is not known how far its remedy goes: `least` and `most` are the ends.
+pub fn forecast_between(facts: Facts, least: &[Change], most: &[Change], unchanged: &Replays) -> Forecast {
+    let (least, most) = (forecast(facts, least, unchanged), forecast(facts, most, unchanged));
+    Forecast {
+        wall_ns: u64::midpoint(least.wall_ns, most.wall_ns),
+        low_ns: least.low_ns.min(most.low_ns),
+        high_ns: least.high_ns.max(most.high_ns),
+        by_grants: [0, 1].map(|rule| f64::midpoint(least.by_grants[rule], most.by_grants[rule])),
+        forced: least.forced + most.forced,
+        ..most
+    }
+}
+
+/// What is taken away is known by samples only, and what is left may be faster beside less of it: caches.
+fn is_sampled(edit: &Edit) -> bool {
+    edit.speeds.iter().any(|speed| speed.samples > 0)
+}
+
 /// Relative error of the running time that samples tell to be in functions.
 fn sampling_error(edit: &Edit) -> f64 {
-    let of = |speed: &Speed| SURE * ((1.0 - speed.share) / speed.samples.max(1) as f64).sqrt();
-    edit.speeds.iter().map(of).fold(0.0, f64::max)
+    let of = |speed: &Arc<Speed>| SURE * ((1.0 - speed.share) / speed.samples as f64).sqrt();
+    edit.speeds.iter().filter(|speed| speed.samples > 0).map(of).fold(0.0, f64::max)
 }
 
 /// What the changes mean for the model of that trace.
@@ -123,13 +163,15 @@ fn edit(facts: Facts, changes: &[Change]) -> Edit {
     for change in changes {
         match change {
             Change::WithoutLock(lock) => drop(edit.locks.insert(*lock)),
-            Change::WithoutWaits(charge) => edit.waits.push(charge.clone()),
+            Change::WithoutSlices(charge) => edit.slices.push(charge.clone()),
+            Change::Ran(speed) => edit.speeds.push(speed.clone()),
             Change::Faster(function, times) => {
-                edit.speeds.push(Speed::of_function(trace, function, 1.0 / times))
+                edit.speeds.push(Arc::new(Speed::of_function(trace, function, 1.0 / times)))
             }
             Change::Cpus(cpus) => edit.cpus = Some(*cpus),
             Change::NoPreempt => edit.no_preempt = true,
             Change::WithoutOthers => edit.without_others = true,
+            Change::WithoutKernelThreads => edit.without_kernel_threads = true,
             Change::WithoutClass(class) => edit.without_class((trace, facts.roles), *class),
         }
     }

@@ -19,5 +19,6 @@ mod steps;
 pub use build::{Facts, build};
 pub use change::{Change, Edit};
 pub use engine::{Grants, Outcome, run};
-pub use forecast::{Forecast, Replays, forecast};
+pub use forecast::{Forecast, Replays, forecast, forecast_between, unforeseen};
+pub use speed::Speed;
 pub use steps::Model;

@@ -2,50 +2,53 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::tables::SampleRow;
+use holdup_events::tables::{SampleRow, ThreadState};
 use holdup_events::{FrameId, ThreadId, Trace};
 
 use crate::derive::class::Class;
+use crate::derive::occupancy::Serial;
 use crate::derive::roles::Roles;
 use crate::derive::samples_of;
 use crate::derive::stacks::folding;
 
-/// Running time of which the samples that match take `left` of their time. Each moment counts with the sample of
-/// its thread that is nearest in time.
+/// Running time of which a part takes less time. Each moment counts with the sample of its thread that is nearest
+/// in time.
 #[derive(Clone, Debug, Default)]
 pub struct Speed {
-    /// Of each thread: until when (ns of the recorded clock) what holds.
-    of_thread: BTreeMap<ThreadId, Vec<(u64, bool)>>,
-    left: f64,
+    /// Of each thread: until when (ns of the recorded clock) which share of its running time is left.
+    of_thread: BTreeMap<ThreadId, Vec<(u64, f32)>>,
     /// Samples that match.
     pub(super) samples: u64,
     /// Running time that the samples stand for, as a share of all of it.
     pub(super) share: f64,
+    /// What is left out is done all the same, by other CPUs.
+    pub(super) is_spread: bool,
 }
 
 impl Speed {
     /// Of samples that match; `left` of their time remains.
     pub fn new(trace: &Trace, left: f64, matches: impl Fn(&SampleRow) -> bool) -> Speed {
-        let mut speed = Speed { left, ..Speed::default() };
-        let mut all = 0u64;
+        Speed::weighed(trace, |sample| if matches(sample) { 1.0 - left } else { 0.0 })
+    }
+
+    /// `taken` says which share (0 to 1) of what a sample stands for is left out.
+    pub fn weighed(trace: &Trace, taken: impl Fn(&SampleRow) -> f64) -> Speed {
+        let mut speed = Speed::default();
+        let (mut all, mut hits) = (0u64, 0.0);
         for thread in trace.target_threads() {
             let samples = samples_of(trace, thread);
-            let mut parts: Vec<(u64, bool)> = Vec::new();
+            let mut parts: Vec<(u64, f32)> = Vec::new();
             for (index, sample) in samples.iter().enumerate() {
-                let is = matches(sample);
+                let taken = taken(sample).clamp(0.0, 1.0);
                 all += 1;
-                speed.samples += u64::from(is);
+                speed.samples += u64::from(taken > 0.0);
+                hits += taken;
                 let until = samples.get(index + 1).map_or(u64::MAX, |next| sample.at.0 / 2 + next.at.0 / 2);
-                match parts.last_mut() {
-                    Some(last) if last.1 == is => last.0 = until,
-                    _ => parts.push((until, is)),
-                }
+                add(&mut parts, until, (1.0 - taken) as f32);
             }
-            if parts.iter().any(|(_, is)| *is) {
-                speed.of_thread.insert(thread, parts);
-            }
+            speed.insert(thread, parts);
         }
-        speed.share = speed.samples as f64 / all.max(1) as f64;
+        speed.share = hits / all.max(1) as f64;
         speed
     }
 
@@ -62,6 +65,42 @@ impl Speed {
         Speed::new(trace, left, |sample| roles.class_of_sample(sample) == class)
     }
 
+    /// What threads do alone while others wait takes `left` of its time, because other CPUs do the rest of it.
+    pub fn spread(trace: &Trace, serial: &Serial, left: f64) -> Speed {
+        let mut speed = Speed { is_spread: true, ..Speed::default() };
+        let step = serial.step.0.max(1);
+        for thread in serial.by_thread.keys() {
+            let ran = running_by_step(trace, *thread, step);
+            let mut parts: Vec<(u64, f32)> = Vec::new();
+            for ((_, number), alone) in serial.alone_ns.range((*thread, 0)..=(*thread, u64::MAX)) {
+                let from = trace.start().0 + number * step;
+                let ran = ran.get(*number as usize).copied().unwrap_or(0).max(1);
+                let share = (*alone as f64 / ran as f64).min(1.0);
+                add(&mut parts, from, 1.0);
+                add(&mut parts, from + step, (1.0 - share * (1.0 - left)) as f32);
+            }
+            add(&mut parts, u64::MAX, 1.0);
+            speed.insert(*thread, parts);
+        }
+        speed
+    }
+
+    fn insert(&mut self, thread: ThreadId, parts: Vec<(u64, f32)>) {
+        if parts.iter().any(|(_, left)| *left < 1.0) {
+            self.of_thread.insert(thread, parts);
+        }
+    }
+
+    /// What is left out is done all the same, by other CPUs.
+    pub fn is_spread(&self) -> bool {
+        self.is_spread
+    }
+
+    /// Nothing is shorter.
+    pub fn is_empty(&self) -> bool {
+        self.of_thread.is_empty()
+    }
+
     /// The share of `from..to` that is left (0 to 1).
     pub(super) fn left(&self, thread: ThreadId, from: u64, to: u64) -> f64 {
         let Some(parts) = self.of_thread.get(&thread) else { return 1.0 };
@@ -69,17 +108,42 @@ impl Speed {
             return 1.0;
         }
         let first = parts.partition_point(|(until, _)| *until <= from);
-        let (mut at, mut hit) = (from, 0);
-        for (until, is) in &parts[first..] {
+        let (mut at, mut taken) = (from, 0.0);
+        for (until, left) in &parts[first..] {
             let end = (*until).min(to);
-            if *is {
-                hit += end.saturating_sub(at);
-            }
+            taken += end.saturating_sub(at) as f64 * f64::from(1.0 - left);
             at = end;
             if at >= to {
                 break;
             }
         }
-        1.0 - (1.0 - self.left) * hit as f64 / (to - from) as f64
+        1.0 - taken / (to - from) as f64
     }
+}
+
+/// Up to `until` that share is left; parts come in the order of time.
+fn add(parts: &mut Vec<(u64, f32)>, until: u64, left: f32) {
+    match parts.last_mut() {
+        Some((last, _)) if *last >= until => {}
+        Some((last, same)) if *same == left => *last = until,
+        _ => parts.push((until, left)),
+    }
+}
+
+/// How long a thread ran in each step of the recording (ns).
+fn running_by_step(trace: &Trace, thread: ThreadId, step: u64) -> Vec<u64> {
+    let mut ran = vec![0; (trace.wall().0 / step) as usize + 1];
+    for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running) {
+        let mut at = slice.start.since(trace.start()).0;
+        let to = slice.end.since(trace.start()).0;
+        while at < to {
+            let number = at / step;
+            let until = to.min((number + 1) * step);
+            if let Some(sum) = ran.get_mut(number as usize) {
+                *sum += until - at;
+            }
+            at = until;
+        }
+    }
+    ran
 }

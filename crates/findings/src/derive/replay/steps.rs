@@ -61,6 +61,10 @@ pub struct Model {
     pub(super) quantum_ns: u64,
     /// What the recording goes on for after the last step (ns).
     pub(super) tail_ns: u64,
+    /// Thread time that the changes took away (ns).
+    pub(super) taken_ns: u64,
+    /// Running time of all threads, with what is done by other CPUs in their stead (ns).
+    pub(super) work_ns: u64,
 }
 
 impl Model {

@@ -1,0 +1,172 @@
+//! What goes with each cause: waits that threads do not have, and running time that they do not need.
+
+use std::sync::Arc;
+
+use holdup_events::tables::{SampleRow, ThreadState};
+use holdup_events::{ProcessId, ThreadId, Trace};
+
+use super::Removal;
+use crate::analysis::Derived;
+use crate::charge::Charge;
+use crate::derive::class::Class;
+use crate::derive::lock_calls::{Calls, LockCalls};
+use crate::derive::replay::{Change, Facts, Speed};
+use crate::derive::spin::SpinUse;
+use crate::derive::syscall_names::{FUTEX, is_sync_call, syscall_name};
+use crate::finding::Finding;
+use crate::rules;
+
+/// Where work is spread over CPUs, this part of what they add may be lost to cutting it, handing it out and uneven pieces.
+const SPREAD_LOST: f64 = 0.25;
+
+/// Who does several items with one call, in place of one, hardly takes fewer than four: at most this part of them is left.
+const CALLS_LEFT: f64 = 0.25;
+
+/// Syscalls through which threads hand work to each other: x86-64's numbers of read, write, poll, readv, writev, select,
+/// sendto, recvfrom, sendmsg, recvmsg, semop, msgsnd, msgrcv, futex, epoll_wait, pselect6, ppoll and epoll_pwait.
+const HANDING: [i32; 18] = [0, 1, 7, 19, 20, 23, 44, 45, 46, 47, 65, 69, 70, FUTEX, 232, 270, 271, 281];
+
+/// … and those that begin, follow and end processes: clone, fork, vfork, execve, exit, wait4, exit_group, waitid, clone3.
+const PROCESSES: [i32; 9] = [56, 57, 58, 59, 60, 61, 231, 247, 435];
+
+fn ran(speed: Speed) -> Change {
+    Change::Ran(Arc::new(speed))
+}
+
+/// A lock: what it guards runs side by side.
+pub fn lock(calls: &LockCalls, trace: &Trace, lock: u32) -> Removal {
+    let with =
+        |which: Calls| vec![Change::WithoutLock(lock), ran(Speed::weighed(trace, calls.shares(lock, which)))];
+    Removal { least: with(Calls::Contended), most: with(Calls::Whole) }
+}
+
+/// Waits for locks whose holders waited: the holders wait all the same, without the lock.
+pub(super) fn waits_for_locks(facts: Facts, charge: &Charge) -> Removal {
+    let waits = within(facts.trace, charge, |_, slice| facts.locks.of(slice.wait).is_some());
+    Removal::exact(vec![Change::WithoutSlices(waits)])
+}
+
+/// The interpreter's lock: its threads run side by side; at the most they do not enter the kernel for it, either.
+pub(super) fn interpreter(trace: &Trace, charge: &Charge) -> Removal {
+    let waiters = threads_of(trace, charge);
+    let calls =
+        |sample: &SampleRow| sample.in_kernel && sample.syscall == FUTEX && has(&waiters, sample.thread);
+    let least = vec![Change::WithoutSlices(charge.clone())];
+    let mut most = least.clone();
+    most.push(ran(Speed::new(trace, 0.0, calls)));
+    Removal { least, most }
+}
+
+/// The loop that a finding is about.
+pub(super) fn spin(facts: Facts, derived: &Derived, finding: &Finding) -> Option<Removal> {
+    let is_it = |spin: &&SpinUse| rules::spin_subject(spin) == finding.subject;
+    let spin = derived.spins.iter().find(is_it)?;
+    let spins = |sample: &SampleRow| {
+        spin.stacks.contains(&sample.stack) && facts.roles.class_of_sample(sample) == Class::Spin
+    };
+    Some(Removal::exact(vec![ran(Speed::new(facts.trace, 0.0, spins))]))
+}
+
+/// What one thread did alone is spread over the CPUs.
+pub(super) fn serial(facts: Facts, derived: &Derived) -> Removal {
+    let over = rules::spread_over(facts, derived);
+    let with = |added: f64| {
+        let left = 1.0 / (1.0 + added.max(0.0));
+        vec![ran(Speed::spread(facts.trace, &derived.occupancy.serial, left))]
+    };
+    Removal { least: with((over - 1.0) * (1.0 - SPREAD_LOST)), most: with(over - 1.0) }
+}
+
+/// The calls that force data to the disk are not made; at the most the kernel's own threads do nothing for them, either.
+pub(super) fn syncs(trace: &Trace) -> Option<Removal> {
+    let waits = Charge::of(trace, |slice| {
+        slice.state == ThreadState::Blocked && is_sync_call(trace.wait(slice.wait).syscall)
+    });
+    if waits.is_empty() {
+        return None;
+    }
+    let calls = Speed::new(trace, 0.0, |sample| sample.in_kernel && is_sync_call(sample.syscall));
+    let least = vec![Change::WithoutSlices(waits), ran(calls)];
+    let mut most = least.clone();
+    most.push(Change::WithoutKernelThreads);
+    Some(Removal { least, most })
+}
+
+/// Calls that do little each: a few do the work of all.
+pub(super) fn calls(trace: &Trace, name: &str) -> Option<Removal> {
+    let is_it = |sample: &SampleRow| sample.in_kernel && syscall_name(sample.syscall) == name;
+    let with = |left: f64| Speed::new(trace, left, is_it);
+    let most = with(0.0);
+    (!most.is_empty()).then(|| Removal { least: vec![ran(with(CALLS_LEFT))], most: vec![ran(most)] })
+}
+
+/// Processes for single items: they are not begun and not ended; at the most they do not run at all.
+pub(super) fn children(trace: &Trace, charge: &Charge) -> Option<Removal> {
+    let waiters = threads_of(trace, charge);
+    let parents: Vec<ProcessId> = waiters.iter().map(|id| trace.threads[id.index()].process).collect();
+    let is_child = |id: ThreadId| {
+        let thread = &trace.threads[id.index()];
+        let parent = trace.processes.get(thread.process.index()).and_then(|process| process.parent);
+        !thread.began_before && parent.is_some_and(|parent| parents.contains(&parent))
+    };
+    let starts = |sample: &SampleRow| {
+        let process = trace.threads[sample.thread.index()].process;
+        let asks = PROCESSES.contains(&sample.syscall) && parents.contains(&process);
+        sample.in_kernel && (asks || is_child(sample.thread))
+    };
+    let of_children = Charge::of_rows(trace, |id, take| {
+        if is_child(id) {
+            trace.slices.rows(id).for_each(take);
+        }
+    });
+    let least = vec![ran(Speed::new(trace, 0.0, starts))];
+    let mut most = least.clone();
+    most.push(Change::WithoutSlices(of_children.and(trace, charge)));
+    (!parents.is_empty()).then_some(Removal { least, most })
+}
+
+/// Waits of two threads for each other: no time goes into handing over; at the most both work side by side.
+pub(super) fn handovers(trace: &Trace, charge: &Charge) -> Removal {
+    let pair = threads_of(trace, charge);
+    let hands = |sample: &SampleRow| {
+        sample.in_kernel && HANDING.contains(&sample.syscall) && has(&pair, sample.thread)
+    };
+    let woken = Charge::of_rows(trace, |id, take| {
+        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
+            if slice.state == ThreadState::Runnable && row > 0 && charge.has(row - 1) {
+                take(row);
+            }
+        }
+    });
+    let calls = Arc::new(Speed::new(trace, 0.0, hands));
+    Removal {
+        least: vec![Change::WithoutSlices(woken), Change::Ran(calls.clone())],
+        most: vec![Change::WithoutSlices(charge.clone()), Change::Ran(calls)],
+    }
+}
+
+/// The charged slices that match.
+fn within(
+    trace: &Trace,
+    charge: &Charge,
+    matches: impl Fn(usize, &holdup_events::tables::Slice) -> bool + Sync,
+) -> Charge {
+    Charge::of_rows(trace, |id, take| {
+        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
+            if charge.has(row) && matches(row, &slice) {
+                take(row);
+            }
+        }
+    })
+}
+
+/// Whose slices are charged, by id.
+fn threads_of(trace: &Trace, charge: &Charge) -> Vec<ThreadId> {
+    let mut threads: Vec<ThreadId> = charge.slices(trace).map(|slice| slice.thread).collect();
+    threads.dedup();
+    threads
+}
+
+fn has(threads: &[ThreadId], thread: ThreadId) -> bool {
+    threads.binary_search(&thread).is_ok()
+}

@@ -1,0 +1,152 @@
+//! What removing a finding's cause means for a replay, and what it would gain.
+//!
+//! A forecast is about the same program without the cause, not about one remedy. What goes with the cause for sure is
+//! its least: threads do not wait for a lock, nor enter the kernel for it. What may go with it, too, is its most: the
+//! functions that took it. The forecast lies between the two, each with its error.
+
+mod causes;
+
+use holdup_events::Trace;
+use holdup_events::recording::Rung;
+
+use crate::analysis::Derived;
+use crate::charge::Charge;
+use crate::derive::class::Class;
+use crate::derive::lock_calls::LockCalls;
+use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
+use crate::finding::{Finding, Gain};
+use crate::merging::Charged;
+
+pub use causes::lock;
+
+/// Longer traces (in slices) are not replayed for each finding: that would take longer than all the rest. `holdup
+/// whatif` replays them.
+const SLICES_MAX: usize = 1_000_000;
+
+/// Rules whose gain is forecast.
+const FORECAST: [&str; 12] = [
+    "lock-contention",
+    "spin-wait",
+    "serial-section",
+    "oversubscription",
+    "noisy-neighbour",
+    "blocking-io",
+    "sync-per-item",
+    "syscall-storm",
+    "subprocess-per-item",
+    "wakeup-ping-pong",
+    "interpreter-lock",
+    "blocked-lock-holder",
+];
+
+/// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
+const COMPUTED: [&str; 1] = ["load-imbalance"];
+
+/// Changes that remove a cause.
+#[derive(Clone, Debug, Default)]
+pub struct Removal {
+    /// What surely goes with it.
+    pub least: Vec<Change>,
+    /// What may go with it.
+    pub most: Vec<Change>,
+}
+
+impl Removal {
+    /// It is known exactly.
+    pub fn exact(changes: Vec<Change>) -> Removal {
+        Removal { least: changes.clone(), most: changes }
+    }
+
+    /// What it supposes, in words.
+    pub fn said(&self) -> &'static str {
+        match self.most.first() {
+            Some(Change::WithoutLock(_)) => {
+                "What the lock guards can run side by side, and takes as long as it did; nobody sleeps or wakes others \
+                 for it, at the most nobody takes it at all"
+            }
+            Some(Change::WithoutClass(Class::RunQueue)) => "Every thread has a CPU whenever it wants one",
+            Some(Change::WithoutOthers) => "Other programs use no CPU",
+            Some(Change::Ran(speed)) if speed.is_spread() => {
+                "What one thread did alone is done by all CPUs, at the least with three quarters of what the others add"
+            }
+            Some(Change::Ran(_)) => "What is left out takes the running time that samples say",
+            _ => "What these waits are for is there at once",
+        }
+    }
+}
+
+/// The changes that remove a finding's cause; `None` if it is not made of what a replay can leave out.
+pub fn of_finding(facts: Facts, derived: &Derived, finding: &Finding, charge: &Charge) -> Option<Removal> {
+    match finding.rule {
+        "lock-contention" => {
+            let lock = derived.locks.iter().find(|lock| lock.name == finding.subject)?;
+            let key = (lock.process, lock.object, lock.reason);
+            let number = facts.locks.locks.iter().position(|known| *known == key)?;
+            Some(causes::lock(&LockCalls::new(facts.trace, facts.locks), facts.trace, number as u32))
+        }
+        "spin-wait" => causes::spin(facts, derived, finding),
+        "serial-section" => Some(causes::serial(facts, derived)),
+        "oversubscription" => Some(Removal::exact(vec![Change::WithoutClass(Class::RunQueue)])),
+        "noisy-neighbour" => Some(Removal::exact(vec![Change::WithoutOthers])),
+        "blocking-io" => Some(Removal::exact(vec![Change::WithoutClass(Class::IoWait)])),
+        "sync-per-item" => causes::syncs(facts.trace),
+        "syscall-storm" => causes::calls(facts.trace, &finding.subject),
+        "subprocess-per-item" => causes::children(facts.trace, charge),
+        _ if charge.is_empty() => None,
+        "wakeup-ping-pong" => Some(causes::handovers(facts.trace, charge)),
+        "interpreter-lock" => Some(causes::interpreter(facts.trace, charge)),
+        "blocked-lock-holder" => Some(causes::waits_for_locks(facts, charge)),
+        "cpu-throttled" | "oversleep" | "poll-loop" | "delayed-ack" => {
+            Some(Removal::exact(vec![Change::WithoutSlices(charge.clone())]))
+        }
+        _ => None,
+    }
+}
+
+/// Puts forecasts of replays in place of the rules' own estimates, where a finding's cause can be left out of a replay.
+///
+/// Only where the cause can go without a trace: what a sleep is good for, or a peer's delay, is not known.
+pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged]) {
+    if facts.trace.manifest.rung != Rung::Bpf || facts.trace.slices.len() > SLICES_MAX {
+        return;
+    }
+    let mut unchanged = None;
+    for Charged { finding, charge } in findings {
+        if COMPUTED.contains(&finding.rule) {
+            finding.gain = widened(finding.gain);
+        }
+        if !FORECAST.contains(&finding.rule) {
+            continue;
+        }
+        let Some(removal) = of_finding(facts, derived, finding, charge) else { continue };
+        let unchanged = unchanged.get_or_insert_with(|| Replays::new(facts));
+        let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
+        finding.gain = merged(facts.trace, finding, &forecast);
+    }
+}
+
+fn widened(gain: Gain) -> Gain {
+    let (low, high) = (gain.low - unforeseen(gain.low), gain.high + unforeseen(gain.high));
+    Gain { low: low.max(0.0), high: high.min(1.0) }
+}
+
+fn merged(trace: &Trace, finding: &Finding, forecast: &Forecast) -> Gain {
+    let (_, low, high) = forecast.gain();
+    let forecast = Gain { low: low.clamp(0.0, 1.0), high: high.clamp(0.0, 1.0) };
+    let own = finding.gain;
+    // The run is one chain of what threads do: without so much of it, it is shorter by no more.
+    let most = (finding.cost_ns as f64 / trace.wall().0.max(1) as f64).min(1.0);
+    let narrowed = Gain { low: own.low.max(forecast.low), high: own.high.min(forecast.high).min(most) };
+    let gain = match finding.rule {
+        "noisy-neighbour" => narrowed,
+        // A remedy may do less than leave the cause out: fewer threads are not more CPUs, and waits for the disk may
+        // only be overlapped. What that gains is the rule's.
+        "oversubscription" | "blocking-io" => Gain { low: own.low, ..narrowed },
+        _ => return forecast,
+    };
+    if gain.low <= gain.high {
+        return gain;
+    }
+    // They contradict each other: neither is sure.
+    Gain { low: own.low.min(forecast.low), high: own.high.max(forecast.high).min(most) }
+}
