@@ -43,7 +43,8 @@ pub fn execute(args: &ImportArgs) -> Result<ExitCode> {
 }
 
 fn import(file: &Path, args: &ImportArgs) -> Result<PathBuf> {
-    let bytes = read(file)?;
+    let packed = read(file)?;
+    let bytes = readers::unpack(&packed, FILE_MAX_BYTES)?;
     let reader = readers::detect(&bytes)?;
     let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let path = place::make(args.output.as_deref(), &stem)?;

@@ -10,6 +10,7 @@ pub mod runtime_events;
 mod spin;
 pub mod states;
 pub mod symbols;
+mod telling;
 pub mod unwind;
 pub mod wait_reason;
 pub mod wire;

@@ -22,6 +22,9 @@ mod number {
 
 /// Why the thread is blocked.
 pub fn classify(wait: &RawWait) -> WaitReason {
+    if let Some(reason) = wait.reason_told() {
+        return reason;
+    }
     if wait.state & STOPPED != 0 {
         return WaitReason::Stopped;
     }

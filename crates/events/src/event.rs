@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::tables::{FrameVia, SpanKind, StackEnd};
-use crate::wait::ObjectKind;
+use crate::wait::{ObjectKind, WaitReason};
 use crate::{CpuId, Duration, Loss, Timestamp};
 
 /// One thing that happened, was seen, or is known to be missing.
@@ -86,7 +86,7 @@ pub struct RawWait {
     pub in_iowait: bool,
     /// It waits for its address space's `mmap_lock`.
     pub mmap_lock: bool,
-    /// Syscall number; -1 exception; `i32::MIN` not known.
+    /// Syscall number; -1 exception; `i32::MIN` not known; below -1 see [`RawWait::because`].
     pub syscall: i32,
     /// What `object` is.
     pub object_kind: ObjectKind,
@@ -140,6 +140,22 @@ pub struct Affinity {
     pub tid: u32,
     /// On how many CPUs it may run.
     pub cpus: u32,
+}
+
+/// In [`RawWait::syscall`], the first of the numbers by which a source tells the reason itself: this plus its code.
+const REASON_FIRST: i32 = i32::MIN + 1;
+
+impl RawWait {
+    /// A wait of which a source knows why, in place of what the kernel shows.
+    pub fn because(reason: WaitReason) -> RawWait {
+        RawWait { state: 1, syscall: REASON_FIRST + i32::from(reason as u8), ..RawWait::default() }
+    }
+
+    /// The reason, if the source told it.
+    pub fn reason_told(&self) -> Option<WaitReason> {
+        let code = self.syscall.checked_sub(REASON_FIRST)?;
+        u8::try_from(code).ok().and_then(WaitReason::from_code)
+    }
 }
 
 /// See [`Event::Waking`].

@@ -170,6 +170,7 @@ const SPAN_FILLS: Readonly<Record<SpanKind, Fill>> = {
   "gc-wait": { class: "gc-wait" },
   idle: { class: "work-wait" },
   stop: { ink: "mark" },
+  "gc-beside": { class: "gc-work" },
 };
 
 /** Work that the program or its runtime named, one strip a depth, from `box.y` down. */

@@ -30,6 +30,7 @@ export function spanText(catalogue: Catalogue, rows: SpanRows & SpanWords, at: n
 
 const KIND_WORDS: Readonly<Record<SpanKind, string>> = {
   user: "", "gc-work": ", work of the garbage collector", "gc-wait": ", waits for the garbage collector", idle: ", idle", stop: ", stops the world",
+  "gc-beside": ", work of the garbage collector beside the program",
 };
 
 function mixLines(catalogue: Catalogue, mix: readonly number[]): string[] {

@@ -3,6 +3,9 @@
 //! A reader takes the bytes of a file and tells them as events. Readers meet hostile bytes: they
 //! never panic, and need no more memory than a small multiple of the file.
 
+use std::borrow::Cow;
+use std::io::Read;
+
 use holdup_events::Event;
 use thiserror::Error;
 
@@ -91,6 +94,11 @@ macro_rules! readers {
 readers! {
     perf_data,
     ocaml_events,
+    chrome_trace,
+    ghc_eventlog,
+    go_trace,
+    hotspot_log,
+    v8_gc,
     perf_script,
     folded,
 }
@@ -98,6 +106,27 @@ readers! {
 /// Every format, in the order of the registry.
 pub fn all() -> &'static [&'static dyn Reader] {
     ALL
+}
+
+/// The bytes of a file that may be packed by gzip; of a packed one that is cut, what can be had.
+///
+/// # Errors
+/// They are more than `length_max`, which is how gzip would fill the memory.
+pub fn unpack(bytes: &[u8], length_max: u64) -> Result<Cow<'_, [u8]>, ReadError> {
+    if !bytes.starts_with(&[0x1f, 0x8b, 8]) {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    let mut unpacked = Vec::new();
+    let mut reader = flate2::read::MultiGzDecoder::new(bytes).take(length_max.saturating_add(1));
+    // What comes before the damage is kept, as it is of a file that was never packed.
+    let _ = reader.read_to_end(&mut unpacked);
+    if unpacked.len() as u64 > length_max {
+        return Err(ReadError::Unsupported {
+            what: format!("unpacked it has more than the {length_max} bytes that can be imported"),
+            remedy: "import a part of it",
+        });
+    }
+    Ok(Cow::Owned(unpacked))
 }
 
 /// The reader of these bytes.

@@ -200,7 +200,7 @@ impl Names {
         let wait = Wait {
             reason: wait_reason::classify(raw),
             process,
-            syscall: raw.syscall,
+            syscall: raw.reason_told().map_or(raw.syscall, |_| i32::MIN),
             object_kind: raw.object_kind,
             object: raw.object,
             op: raw.op,

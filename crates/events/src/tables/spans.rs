@@ -18,6 +18,8 @@ crate::wait::codes! {
         Idle = 3 "idle",
         /// Asking for all threads to stop, or answering that: holds the spans of a stop-the-world pause.
         Stop = 4 "stop",
+        /// The collector's work beside the program, which goes on meanwhile: no pause.
+        GcBeside = 5 "gc-beside",
     }
 }
 

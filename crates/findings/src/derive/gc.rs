@@ -4,7 +4,9 @@
 //! blocked, or for a CPU. Spans and slices together tell these apart exactly; the retry loop of threads that want to
 //! stop the others while somebody else does is in no span, and is sampled.
 
-use std::collections::BTreeMap;
+mod words;
+
+use std::collections::{BTreeMap, HashMap};
 
 use holdup_events::tables::{SpanKind, SpanRow, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
@@ -13,11 +15,14 @@ use super::class::Class;
 use super::phases::{self, Phase};
 use super::roles::Roles;
 use super::split::share_error;
+use words::{Counts, Generation};
 
 /// Spans with less between them are one pause to the program (ns): it gets nothing done there.
 const GAP_NS: u64 = 2_000;
 /// Pauses that are shown one by one.
 const SLOWEST_MAX: usize = 16;
+/// So many of a hundred pauses are no longer than ...: the table that is told in whole.
+pub const PERCENTILES: [f64; 12] = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9];
 /// Bounds of the histogram's bins (ns); the last bin has no end.
 pub const BINS_NS: [u64; 6] = [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, u64::MAX];
 
@@ -124,6 +129,8 @@ pub struct Pauses {
     pub count: u64,
     /// All of them (ns).
     pub total_ns: u64,
+    /// Their mean (ns).
+    pub mean_ns: u64,
     /// Half are no longer (ns).
     pub p50_ns: u64,
     /// 90 of 100 are no longer (ns).
@@ -134,6 +141,8 @@ pub struct Pauses {
     pub p999_ns: u64,
     /// The longest (ns).
     pub max_ns: u64,
+    /// At each of [`PERCENTILES`] (ns).
+    pub at_ns: [u64; PERCENTILES.len()],
     /// How many are shorter than each of [`BINS_NS`], and not in a bin before.
     pub bins: [u64; BINS_NS.len()],
 }
@@ -153,11 +162,13 @@ impl Pauses {
         Pauses {
             count: lengths.len() as u64,
             total_ns: lengths.iter().sum(),
+            mean_ns: lengths.iter().sum::<u64>() / (lengths.len() as u64).max(1),
             p50_ns: at(0.5),
             p90_ns: at(0.9),
             p99_ns: at(0.99),
             p999_ns: at(0.999),
             max_ns: lengths.last().copied().unwrap_or(0),
+            at_ns: PERCENTILES.map(|percent| at(percent / 100.0)),
             bins,
         }
     }
@@ -234,14 +245,17 @@ fn lane_account(
     let mut lengths = Vec::new();
     for (thread, spans) in threads {
         let times = over_slices(trace, *thread, &phases::flat(trace, spans));
-        account.minor +=
-            spans.iter().filter(|span| trace.told_name(span.name).text == "minor").count() as u64;
-        if answers_only(trace, lane, *thread, spans) {
+        let name = |span: &&SpanRow| trace.told_name(span.name).text.as_str();
+        let is_young =
+            |span: &&SpanRow| words::generation(&row.runtime, name(span)) == Some(Generation::Young);
+        account.minor += spans.iter().filter(is_young).count() as u64;
+        if words::is_led(&row.runtime) && answers_only(trace, lane, *thread, spans) {
             account.answered.add(&times);
             continue;
         }
         account.times.add(&times);
-        for (start, end) in phases::joined(spans, GAP_NS) {
+        let stops: Vec<SpanRow> = spans.iter().filter(|span| is_pause(trace, span)).copied().collect();
+        for (start, end) in phases::joined(&stops, GAP_NS) {
             lengths.push(end.since(start).0);
             let pause =
                 Pause { thread: *thread, lane, start, end, mostly: String::new(), mostly_ns: 0, ran_ns: 0 };
@@ -250,6 +264,11 @@ fn lane_account(
     }
     account.pauses = Pauses::of(lengths);
     Some(account)
+}
+
+/// Work beside the program stops nobody.
+fn is_pause(trace: &Trace, span: &SpanRow) -> bool {
+    trace.told_name(span.name).kind != SpanKind::GcBeside
 }
 
 /// A thread that speaks for its lane only to answer others: it never asks them to stop, and is not the one that the
@@ -267,7 +286,11 @@ fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -
         outer_end = outer_end.max(span.end);
         is_outer
     });
-    let asks = |name: &str| matches!(name, "stw_leader" | "minor") || name.starts_with("explicit_gc");
+    let asks = |name: &str| {
+        words::leads(name)
+            || matches!(name, "minor" | "minor_gc" | "dispatch")
+            || name.starts_with("explicit_gc")
+    };
     !began && !outer.any(|span| asks(name(span.name)))
 }
 
@@ -304,13 +327,11 @@ fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
         lanes.iter().enumerate().map(|(place, lane)| (lane.lane, place)).collect();
     for row in &trace.counters {
         let Some(lane) = places.get(&row.lane).and_then(|place| lanes.get_mut(*place)) else { continue };
-        match trace.told_name(row.name).text.as_str() {
-            "minor_allocated" => lane.allocated_bytes = lane.allocated_bytes.saturating_add(row.value),
-            "minor_promoted" => lane.promoted_bytes = lane.promoted_bytes.saturating_add(row.value),
-            "major_heap_words" | "major_heap_pool_words" => {
-                lane.heap_bytes = lane.heap_bytes.max(row.value.saturating_mul(8));
-            }
-            _ => {}
+        match words::counts(&trace.told_name(row.name).text) {
+            Some(Counts::Allocated) => lane.allocated_bytes = lane.allocated_bytes.saturating_add(row.value),
+            Some(Counts::Promoted) => lane.promoted_bytes = lane.promoted_bytes.saturating_add(row.value),
+            Some(Counts::Heap(unit)) => lane.heap_bytes = lane.heap_bytes.max(row.value.saturating_mul(unit)),
+            None => {}
         }
     }
 }
@@ -349,19 +370,31 @@ pub fn covers(phases: &[Phase], at: Timestamp) -> bool {
     behind.checked_sub(1).and_then(|place| phases.get(place)).is_some_and(|phase| at < phase.end)
 }
 
-/// Collections, each counted at the thread that led it: of the young generation, and whole cycles of the old one.
+/// Collections, each counted once: of the young generation, and of the old one. Where several threads take part, the
+/// one that led it counts.
 fn collections(trace: &Trace) -> (u64, u64) {
-    let (mut minor, mut major) = (0, 0);
+    let (mut young, mut old) = (0, 0);
     let mut leads_until: Option<(ThreadId, Timestamp)> = None;
+    // What a name says depends on the runtime; both are few.
+    let mut meanings: HashMap<(u32, u32), Option<Generation>> = HashMap::new();
     for span in trace.spans.rows() {
-        match trace.told_name(span.name).text.as_str() {
-            "stw_leader" => leads_until = Some((span.thread, span.end)),
-            "minor" if is_led(leads_until, span) => minor += 1,
-            "major_gc_cycle_domains" if is_led(leads_until, span) => major += 1,
-            _ => {}
+        let Some(lane) = trace.lanes.get(span.lane as usize) else { continue };
+        let name = trace.told_name(span.name).text.as_str();
+        if words::leads(name) {
+            leads_until = Some((span.thread, span.end));
+            continue;
+        }
+        let meaning = meanings
+            .entry((span.lane, span.name))
+            .or_insert_with(|| words::generation(&lane.runtime, name));
+        let counts = !words::is_led(&lane.runtime) || is_led(leads_until, span);
+        match meaning.filter(|_| counts) {
+            Some(Generation::Young) => young += 1,
+            Some(Generation::Old) => old += 1,
+            None => {}
         }
     }
-    (minor, major)
+    (young, old)
 }
 
 fn is_led(leads_until: Option<(ThreadId, Timestamp)>, span: &SpanRow) -> bool {

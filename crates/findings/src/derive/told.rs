@@ -82,7 +82,7 @@ impl Told {
 /// The place in [`Ran`] of a phase's running time.
 fn part(kind: SpanKind) -> Option<usize> {
     match kind {
-        SpanKind::GcWork | SpanKind::Stop => Some(0),
+        SpanKind::GcWork | SpanKind::GcBeside | SpanKind::Stop => Some(0),
         SpanKind::GcWait => Some(1),
         SpanKind::User | SpanKind::Idle => None,
     }

@@ -1,7 +1,7 @@
 //! Collections, as the runtime told them.
 
 use holdup_events::Trace;
-use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, Pause, Pauses};
+use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, PERCENTILES, Pause, Pauses};
 use serde_json::{Value, json};
 
 use super::thread_keys;
@@ -40,11 +40,16 @@ fn pauses(pauses: &Pauses) -> Value {
     json!({
         "count": pauses.count,
         "total_ns": pauses.total_ns,
+        "mean_ns": pauses.mean_ns,
         "p50_ns": pauses.p50_ns,
         "p90_ns": pauses.p90_ns,
         "p99_ns": pauses.p99_ns,
         "p999_ns": pauses.p999_ns,
         "max_ns": pauses.max_ns,
+        "percentiles": PERCENTILES.iter().zip(pauses.at_ns).map(|(percent, ns)| json!({
+            "percent": percent,
+            "ns": ns,
+        })).collect::<Value>(),
         "histogram": BINS_NS.iter().zip(pauses.bins).map(|(bound, count)| json!({
             "below_ns": (*bound != u64::MAX).then_some(*bound),
             "count": count,

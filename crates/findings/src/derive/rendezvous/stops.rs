@@ -1,7 +1,8 @@
 //! Stop-the-world pauses, from a runtime's spans: one thread asks, and each comes to the barrier when it has seen that.
 //!
 //! Told by OCaml 5: the leader's span (`stw_leader`) begins when it asks, everybody's span at the barrier
-//! (`stw_api_barrier`) when it has come. Before 5.3 the leader has no such span: it is there when it asks.
+//! (`stw_api_barrier`) when it has come. Before 5.3 the leader has no such span: it is there when it asks. Imported
+//! logs of GHC and HotSpot tell as much in their own words; HotSpot names those threads alone that it had to wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +18,10 @@ pub fn add(trace: &Trace, rendezvous: &mut Rendezvous) {
     let mut processes: BTreeMap<ProcessId, (Vec<SpanRow>, Vec<SpanRow>)> = BTreeMap::new();
     for span in trace.spans.rows() {
         let Some(lane) = trace.lanes.get(span.lane as usize) else { continue };
-        match trace.told_name(span.name).text.as_str() {
-            "stw_leader" => processes.entry(lane.process).or_default().0.push(*span),
-            "stw_api_barrier" => processes.entry(lane.process).or_default().1.push(*span),
-            _ => {}
+        match Part::of(&lane.runtime, &trace.told_name(span.name).text) {
+            Some(Part::Asks) => processes.entry(lane.process).or_default().0.push(*span),
+            Some(Part::Comes) => processes.entry(lane.process).or_default().1.push(*span),
+            None => {}
         }
     }
     if processes.is_empty() {
@@ -33,6 +34,30 @@ pub fn add(trace: &Trace, rendezvous: &mut Rendezvous) {
         let site =
             rendezvous.append_site(Site { kind: MeetingKind::StopTheWorld, process, ..Site::default() });
         add_process(site, &leaders, &barriers, rendezvous);
+    }
+}
+
+/// What a span is in a pause.
+enum Part {
+    /// It begins when its thread asks all others to stop.
+    Asks,
+    /// It begins when its thread has stopped.
+    Comes,
+}
+
+impl Part {
+    /// By the runtime's words.
+    fn of(runtime: &str, name: &str) -> Option<Part> {
+        match (runtime.split(' ').next().unwrap_or(""), name) {
+            ("ghc", "gc request") => Some(Part::Asks),
+            ("ghc", "gc helper") => Some(Part::Comes),
+            ("hotspot", "stopped at safepoint") => Some(Part::Comes),
+            ("hotspot", name) if name.starts_with("safepoint ") => Some(Part::Asks),
+            ("ghc" | "hotspot", _) => None,
+            (_, "stw_leader") => Some(Part::Asks),
+            (_, "stw_api_barrier") => Some(Part::Comes),
+            _ => None,
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         counted(gc.minor, "minor collection"),
         counted(gc.major, "cycle"),
     ));
-    lines.push(matched(gc));
+    lines.push(matched(view, gc));
     lines.extend(times(view, gc));
     lines.extend(memory(view, gc));
     lines.extend(pauses(view, gc));
@@ -35,7 +35,34 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-fn matched(gc: &Gc) -> String {
+/// What the runtimes call the teller.
+fn teller(gc: &Gc) -> &'static str {
+    let is = |runtime: &str| gc.lanes.iter().all(|lane| lane.runtime.starts_with(runtime));
+    match () {
+        () if is("ocaml") => "domain",
+        () if is("ghc") => "capability",
+        () if is("go") => "goroutine",
+        () if is("v8") => "isolate",
+        () => "lane",
+    }
+}
+
+/// A lane by its number, and by the name of its thread where that says more.
+fn title(view: &View, lane: &LaneGc) -> String {
+    let name = lane.threads.first().and_then(|thread| view.trace.threads.get(thread.index()));
+    match name {
+        Some(thread) if teller(&view.analysis.derived.gc) == "goroutine" => {
+            format!("{} {}", lane.number, clean(&thread.name))
+        }
+        Some(thread) if lane.runtime.starts_with("hotspot") => clean(&thread.name),
+        _ => lane.number.to_string(),
+    }
+}
+
+fn matched(view: &View, gc: &Gc) -> String {
+    if view.trace.manifest.mode == "import" {
+        return format!("  {} events, on the threads that the file names.", count(gc.events));
+    }
     format!(
         "  {} of {} events happened while a thread of their domain ran.",
         percent(share(gc.matched, gc.events)),
@@ -61,7 +88,7 @@ const SHOWN_MIN: f64 = 0.001;
 fn times(view: &View, gc: &Gc) -> Vec<String> {
     let shown: Vec<Figure> =
         FIGURES.into_iter().filter(|(_, of)| share(of(&gc.all), gc.all.cost_ns()) >= SHOWN_MIN).collect();
-    let mut columns = vec![Column::Text("domain"), Column::Figure("lived"), Column::Figure("GC")];
+    let mut columns = vec![Column::Text(teller(gc)), Column::Figure("lived"), Column::Figure("GC")];
     columns.extend(shown.iter().map(|(name, _)| Column::Figure(name)));
     let cells = |name: String, life_ns: u64, times: &GcTimes| {
         let mut cells = vec![name, duration(life_ns), percent(share(times.cost_ns(), life_ns))];
@@ -70,7 +97,7 @@ fn times(view: &View, gc: &Gc) -> Vec<String> {
     };
     let lanes = gc.lanes.iter().take(LANES_MAX);
     let mut rows: Vec<Vec<String>> =
-        lanes.map(|lane| cells(lane.number.to_string(), lane.life_ns, &lane.times)).collect();
+        lanes.map(|lane| cells(title(view, lane), lane.life_ns, &lane.times)).collect();
     rows.push(cells("all".to_owned(), gc.life_ns, &gc.all));
     let mut lines = vec![String::new()];
     lines.extend(table::lines(&columns, &rows, view.style));
@@ -99,7 +126,7 @@ fn notes(gc: &Gc) -> Vec<String> {
 
 fn memory(view: &View, gc: &Gc) -> Vec<String> {
     let columns = [
-        Column::Text("domain"),
+        Column::Text(teller(gc)),
         Column::Figure("minors"),
         Column::Figure("allocated"),
         Column::Figure("promoted"),
@@ -110,7 +137,7 @@ fn memory(view: &View, gc: &Gc) -> Vec<String> {
     ];
     let row = |lane: &LaneGc| {
         vec![
-            lane.number.to_string(),
+            title(view, lane),
             count(lane.minor),
             bytes(lane.allocated_bytes),
             bytes(lane.promoted_bytes),
@@ -125,12 +152,16 @@ fn memory(view: &View, gc: &Gc) -> Vec<String> {
 }
 
 fn pauses(view: &View, gc: &Gc) -> Vec<String> {
-    let Pauses { count: all, total_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns, bins } = gc.pauses;
+    let Pauses { count: all, total_ns, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns, bins, .. } = gc.pauses;
+    if all == 0 {
+        return vec![String::new(), super::nothing(view, "No pause of the program was told.")];
+    }
     let mut lines = vec![String::new()];
     lines.push(format!(
-        "  {} as the program felt them, {} in all:",
+        "  {} as the program felt them, {} in all, {} in the mean:",
         counted(all, "pause"),
-        duration(total_ns)
+        duration(total_ns),
+        duration(mean_ns)
     ));
     lines.push(format!(
         "  half ≤ {}, 90 % ≤ {}, 99 % ≤ {}, 99.9 % ≤ {}, longest {}",
@@ -163,7 +194,7 @@ fn slowest(view: &View, gc: &Gc) -> Vec<String> {
         Column::Figure("from"),
         Column::Figure("to"),
         Column::Figure("ran"),
-        Column::Figure("domain"),
+        Column::Figure(teller(gc)),
         Column::Text("mostly"),
     ];
     let since = |at: holdup_events::Timestamp| duration(at.since(view.trace.start()).0);

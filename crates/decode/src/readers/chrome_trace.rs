@@ -1,0 +1,144 @@
+//! Chrome's trace event format (JSON): what Chrome, Node, Perfetto's older tools, compilers and many programs write, and
+//! the eventlog of Multicore OCaml before 5.0.
+//!
+//! It tells spans, counters and marks of threads, not when threads had a CPU. Spans of the runtimes that are known
+//! ([`kinds`]) are those of a garbage collector; all others are the program's own. Asynchronous spans get lanes of
+//! their own, beside the threads. Flows, samples, objects and memory dumps are not kept.
+
+mod edges;
+mod json;
+mod kinds;
+mod people;
+
+use holdup_events::Event;
+use holdup_events::recording::{Rung, SourceState};
+
+use super::{Facts, Info, ReadError, Reader, Wanted};
+use crate::telling::Telling;
+use edges::{Edge, Edges};
+use json::Entry;
+use people::People;
+
+/// The format.
+pub struct Format;
+
+/// Its name as a source.
+const SOURCE: &str = "chrome-trace";
+/// Recognising looks this far (bytes).
+const LOOK: usize = 64 << 10;
+
+impl Reader for Format {
+    fn info(&self) -> Info {
+        Info { name: "chrome-trace", summary: "Trace events as JSON (Chrome, Node, OCaml's old eventlog)" }
+    }
+
+    fn recognises(&self, bytes: &[u8]) -> bool {
+        let head = bytes.get(..LOOK).unwrap_or(bytes).trim_ascii_start();
+        let has = |word: &[u8]| head.windows(word.len()).any(|window| window == word);
+        match head.first() {
+            Some(b'{') => has(b"\"traceEvents\""),
+            Some(b'[') => has(b"\"ph\""),
+            _ => false,
+        }
+    }
+
+    fn read(&self, bytes: &[u8], wanted: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
+        let mut taker = Taker::default();
+        let whole = json::each(bytes, &mut |entry| taker.take(&entry));
+        if let Err(offset) = whole {
+            if taker.taken == 0 {
+                return Err(ReadError::Broken { what: "it is no JSON of trace events", offset });
+            }
+            taker.telling.lose("truncated");
+        }
+        let Taker { mut telling, mut people, edges, skipped, .. } = taker;
+        edges.finish(&mut people, &mut telling);
+        people.choose(&wanted.process, &mut telling);
+        let runtime = people.runtime();
+        let told = telling.finish(SOURCE, sink)?;
+        let missing = match skipped {
+            0 => String::new(),
+            count => format!("{count} events of kinds that are not kept: flows, samples, objects"),
+        };
+        Ok(Facts {
+            span: told.span,
+            rung: Rung::Proc,
+            limits: format!(
+                "trace events{}: they tell spans, not when threads had a CPU",
+                runtime.map(|runtime| format!(" of {runtime}")).unwrap_or_default()
+            ),
+            sources: vec![SourceState {
+                name: SOURCE.to_owned(),
+                active: true,
+                missing,
+                events: told.events,
+                lost: told.lost,
+            }],
+            ..Facts::default()
+        })
+    }
+}
+
+/// Sorts entries by what they are.
+#[derive(Default)]
+struct Taker {
+    telling: Telling,
+    people: People,
+    edges: Edges,
+    taken: u64,
+    skipped: u64,
+}
+
+impl Taker {
+    fn take(&mut self, entry: &Entry) {
+        self.taken += 1;
+        match entry.ph.as_ref() {
+            "M" => self.people.describe(entry, &mut self.telling),
+            "B" | "E" | "X" => self.on_thread(entry),
+            "b" | "e" | "S" | "F" => {
+                self.edges.asynchronous(entry, matches!(entry.ph.as_ref(), "b" | "S"));
+            }
+            "C" => self.count(entry),
+            "i" | "I" | "R" | "n" => self.mark(entry),
+            _ => self.skipped += 1,
+        }
+    }
+
+    fn on_thread(&mut self, entry: &Entry) {
+        let Some(at) = entry.ts.0 else { return self.telling.lose("no-time") };
+        let Some(who) = self.people.of(entry, &mut self.telling) else { return };
+        let (kind, runtime) = kinds::of(&entry.cat, &entry.name);
+        if entry.ph != "E" {
+            self.people.speaks(who, runtime, &mut self.telling);
+        }
+        match entry.ph.as_ref() {
+            "X" => {
+                let end = at.saturating_add(entry.dur.0.unwrap_or(0));
+                self.telling.span(who, (at, end), kind, &entry.name);
+            }
+            phase => self.edges.push(Edge { who, at, begins: phase == "B", kind }, &entry.name),
+        }
+    }
+
+    fn count(&mut self, entry: &Entry) {
+        let Some(at) = entry.ts.0 else { return self.telling.lose("no-time") };
+        let Some(who) = self.people.of(entry, &mut self.telling) else { return };
+        let values: Vec<(&str, u64)> = entry.numbers().collect();
+        for (key, value) in &values {
+            match values.len() {
+                1 => self.telling.counter(who, at, &entry.name, *value),
+                _ => self.telling.counter(who, at, &format!("{} {key}", entry.name), *value),
+            }
+        }
+    }
+
+    fn mark(&mut self, entry: &Entry) {
+        let Some(at) = entry.ts.0 else { return self.telling.lose("no-time") };
+        let Some(who) = self.people.of(entry, &mut self.telling) else { return };
+        self.telling.mark(who, at, &entry.name, (0, ""));
+    }
+}
+
+#[cfg(test)]
+#[path = "chrome_trace/tests.rs"]
+mod tests;

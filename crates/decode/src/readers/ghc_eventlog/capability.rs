@@ -1,0 +1,164 @@
+//! One capability: when it has a Haskell thread, and what it does in a collection.
+
+use holdup_events::tables::SpanKind;
+use holdup_events::{CpuId, WaitReason};
+
+use super::id;
+use crate::telling::{After, Found, Telling, Who};
+
+/// Its state.
+pub(super) struct Capability {
+    pub who: Who,
+    cpu: CpuId,
+    /// It has something to run.
+    busy: bool,
+    /// The Haskell thread that it runs.
+    thread: Option<String>,
+    /// It asked for a collection, then.
+    asked: Option<u64>,
+    /// It takes part in a collection, since then.
+    collecting: Option<u64>,
+    /// The part of the collection that it is in, and since when.
+    phase: Option<(u64, SpanKind, &'static str)>,
+    /// Which generation it has just collected, if it was the one that collects.
+    pub generation: Option<u16>,
+    /// Bytes in all that it has told to have allocated.
+    pub allocated: u64,
+    sparks: std::collections::BTreeMap<&'static str, u64>,
+}
+
+/// Why a Haskell thread stops, where that is a wait (from 7 on: `StgThreadReturnCode` + `why_blocked`).
+const BLOCKED: [&str; 11] = [
+    "blocked on MVar",
+    "blocked on MVar read",
+    "blocked on black hole",
+    "blocked on read",
+    "blocked on write",
+    "blocked on delay",
+    "blocked on STM",
+    "blocked on process",
+    "blocked in foreign call",
+    "blocked in interruptible foreign call",
+    "blocked on exception",
+];
+/// The number of the first of them.
+const BLOCKED_FIRST: u16 = 7;
+
+impl Capability {
+    /// One that has nothing to do yet.
+    pub fn new(who: Who, number: u16, at: u64, telling: &mut Telling) -> Capability {
+        telling.found(who, at, Found::Waits(WaitReason::Park));
+        Capability {
+            who,
+            cpu: CpuId(number),
+            busy: false,
+            thread: None,
+            asked: None,
+            collecting: None,
+            phase: None,
+            generation: None,
+            allocated: 0,
+            sparks: std::collections::BTreeMap::new(),
+        }
+    }
+
+    /// Begins or ceases to be busy.
+    fn settle(&mut self, at: u64, telling: &mut Telling) {
+        let busy = self.thread.is_some() || self.asked.is_some() || self.collecting.is_some();
+        match (self.busy, busy) {
+            (false, true) => {
+                telling.woken(self.who, at, (None, self.cpu));
+                telling.on(self.who, at, self.cpu);
+            }
+            (true, false) => telling.off(self.who, at, (self.cpu, After::Waits(WaitReason::Park, 0))),
+            _ => {}
+        }
+        self.busy = busy;
+    }
+
+    /// A Haskell thread has it.
+    pub fn runs(&mut self, at: u64, name: String, telling: &mut Telling) {
+        if let Some(before) = self.thread.take() {
+            telling.end(self.who, at, &before);
+        }
+        self.thread = Some(name);
+        self.settle(at, telling);
+        telling.begin(self.who, at, SpanKind::User, self.thread.as_deref().unwrap_or(""));
+    }
+
+    /// It has it no more.
+    pub fn stops(&mut self, at: u64, (thread, reason): (u32, u16), telling: &mut Telling) {
+        if let Some(name) = self.thread.take() {
+            telling.end(self.who, at, &name);
+        }
+        let why = reason.checked_sub(BLOCKED_FIRST).and_then(|place| BLOCKED.get(usize::from(place)));
+        if let Some(why) = why {
+            telling.mark(self.who, at, why, (thread.into(), ""));
+        }
+        self.settle(at, telling);
+    }
+
+    /// It asks all others to stop.
+    pub fn requests(&mut self, at: u64, telling: &mut Telling) {
+        self.asked.get_or_insert(at);
+        self.settle(at, telling);
+    }
+
+    /// It has come to the collection.
+    pub fn collects(&mut self, at: u64, telling: &mut Telling) {
+        self.collecting.get_or_insert(at);
+        self.generation = None;
+        self.settle(at, telling);
+    }
+
+    /// It works there, or looks for work, or waits for the others.
+    pub fn phase(&mut self, at: u64, id: u16, telling: &mut Telling) {
+        self.end_phase(at, telling);
+        self.phase = self.collecting.map(|_| match id {
+            id::GC_WORK => (at, SpanKind::GcWork, "gc working"),
+            id::GC_IDLE => (at, SpanKind::GcWait, "gc idle"),
+            _ => (at, SpanKind::GcWait, "gc done"),
+        });
+    }
+
+    fn end_phase(&mut self, at: u64, telling: &mut Telling) {
+        if let Some((since, kind, name)) = self.phase.take() {
+            telling.span(self.who, (since, at), kind, name);
+        }
+    }
+
+    /// It leaves the collection; says whether it is the one that asked for it.
+    pub fn collected(&mut self, at: u64, telling: &mut Telling) -> bool {
+        let Some(since) = self.collecting.take() else { return false };
+        self.end_phase(at, telling);
+        let asked = self.asked.take();
+        let leads = asked.is_some() || self.generation.is_some();
+        if let Some(asked) = asked {
+            telling.span(self.who, (asked, since), SpanKind::GcWait, "gc request");
+        }
+        match (leads, self.generation) {
+            (true, Some(generation)) => {
+                let name = format!("gc generation {generation}");
+                telling.span(self.who, (since, at), SpanKind::Stop, &name);
+            }
+            (true, None) => telling.span(self.who, (since, at), SpanKind::Stop, "gc"),
+            (false, _) => telling.span(self.who, (since, at), SpanKind::Stop, "gc helper"),
+        }
+        self.settle(at, telling);
+        leads
+    }
+
+    /// The collection that it takes part in is over.
+    pub fn released(&mut self, at: u64, telling: &mut Telling) {
+        if self.collecting.is_some() && self.asked.is_none() {
+            self.collected(at, telling);
+        }
+    }
+
+    /// A counter of sparks, if it has changed.
+    pub fn sparks(&mut self, at: u64, name: &'static str, value: u64, telling: &mut Telling) {
+        if self.sparks.insert(name, value).unwrap_or(0) != value {
+            telling.counter(self.who, at, &format!("sparks_{name}"), value);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! One goroutine, and what the runtime's words for waits mean.
+
+use holdup_events::{CpuId, WaitReason};
+
+use crate::telling::Who;
+
+/// A goroutine.
+pub(super) struct Goroutine {
+    pub who: Who,
+    /// The P that it runs on.
+    pub cpu: Option<CpuId>,
+    /// What of the collector's it does whenever it runs.
+    pub collects: Option<&'static str>,
+    /// It waits for the collector; its word for that.
+    pub waits_for_collector: Option<String>,
+}
+
+impl Goroutine {
+    /// One that does not run.
+    pub fn new(who: Who, collects: Option<&'static str>) -> Goroutine {
+        Goroutine { who, cpu: None, collects, waits_for_collector: None }
+    }
+}
+
+/// What a goroutine of the collector does, by the function that it begins with.
+pub(super) fn is_collectors(function: &str) -> Option<&'static str> {
+    match function.split(".func").next().unwrap_or(function) {
+        "runtime.gcBgMarkWorker" => Some("mark"),
+        "runtime.bgsweep" => Some("background sweep"),
+        "runtime.bgscavenge" => Some("background scavenge"),
+        _ => None,
+    }
+}
+
+/// Why a goroutine waits (Go's `traceBlockReasonStrings`), and whether for the collector. What "sync" is, only its
+/// stack tells.
+pub(super) fn reason<'a>(
+    word: &str,
+    mut functions: impl Iterator<Item = &'a str>,
+) -> (WaitReason, bool) {
+    let reason = match word {
+        "network" => WaitReason::Socket,
+        "sleep" => WaitReason::Sleep,
+        "sync" => {
+            let is_join = |function: &str| function == "sync.(*WaitGroup).Wait";
+            if functions.any(is_join) { WaitReason::Join } else { WaitReason::Lock }
+        }
+        _ => WaitReason::Park,
+    };
+    let for_collector = matches!(word, "GC mark assist wait for work" | "wait until GC ends");
+    (reason, for_collector)
+}

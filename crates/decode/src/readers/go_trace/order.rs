@@ -1,0 +1,51 @@
+//! Events of all threads in the order of time.
+
+use super::ids;
+use super::layout::{Batch, Layout, Numbers};
+use crate::readers::ReadError;
+
+/// One event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// When (ns).
+    pub at: u64,
+    /// Which thread told it.
+    pub thread: u64,
+    pub generation: u64,
+    pub id: u8,
+    /// Its numbers behind the time.
+    pub numbers: [u64; 4],
+}
+
+/// A later time is a broken file (ns: 300 years).
+const AT_MAX: f64 = 1e19;
+
+/// All of them. What one thread told at one moment keeps its order.
+pub(super) fn events(layout: &Layout) -> Result<Vec<Told>, ReadError> {
+    let mut all = Vec::new();
+    for batch in &layout.batches {
+        take(batch, layout.tick_ns, &mut all);
+    }
+    all.sort_by_key(|event: &Told| event.at);
+    if all.is_empty() { Err(ReadError::Empty) } else { Ok(all) }
+}
+
+/// The events of a batch, up to the first that is not known.
+fn take(batch: &Batch, tick_ns: f64, all: &mut Vec<Told>) -> Option<()> {
+    let mut rest = Numbers(batch.body);
+    let mut ticks = batch.at;
+    loop {
+        let id = rest.byte()?;
+        let length = ids::length(id)?;
+        ticks = ticks.checked_add(rest.number()?)?;
+        let mut numbers = [0; 4];
+        for number in numbers.iter_mut().take(usize::from(length) - 1) {
+            *number = rest.number()?;
+        }
+        let at = ticks as f64 * tick_ns;
+        let at = if tick_ns.fract() == 0.0 { ticks.checked_mul(tick_ns as u64)? } else { at as u64 };
+        (ticks as f64 * tick_ns < AT_MAX).then_some(())?;
+        let Batch { thread, generation, .. } = *batch;
+        all.push(Told { at, thread, generation, id, numbers });
+    }
+}

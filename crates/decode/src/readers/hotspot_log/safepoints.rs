@@ -1,0 +1,244 @@
+//! From lines to safepoints, collections, and who was late.
+
+use std::collections::BTreeMap;
+
+use holdup_events::Event;
+use holdup_events::tables::SpanKind;
+
+use super::line::{Line, nanoseconds};
+use crate::readers::ReadError;
+use crate::telling::{Person, Telling, Who, Whole};
+
+/// Who tells.
+const RUNTIME: &str = "hotspot";
+/// What a thread is in from when it has stopped until all go on.
+const STOPPED: &str = "stopped at safepoint";
+/// Collections that wait for the line of their safepoint; behind more there is none.
+const PAUSES_MAX: usize = 256;
+
+/// A collection's pause.
+struct Pause {
+    start: u64,
+    end: u64,
+    name: String,
+}
+
+/// What the log has said so far.
+#[derive(Default)]
+pub(super) struct Safepoints {
+    telling: Telling,
+    vm: Option<Who>,
+    beside: Option<Who>,
+    /// When the safepoint that is being waited for was asked for.
+    asked: Option<u64>,
+    /// Threads that were waited for, and when they still were.
+    waited_for: BTreeMap<u32, u64>,
+    threads: BTreeMap<u32, Who>,
+    pauses: Vec<Pause>,
+    /// End of the last safepoint.
+    end: u64,
+    /// Bytes in use behind the last collection.
+    after: Option<u64>,
+}
+
+/// Whether a line is one that is read.
+pub(super) fn is_known(text: &str) -> bool {
+    text.starts_with("Safepoint \"") || collection(text).is_some()
+}
+
+impl Safepoints {
+    /// Takes the next line.
+    pub fn take(&mut self, line: &Line) {
+        if line.text.starts_with("Safepoint synchronization initiated") {
+            self.asked = Some(line.at);
+            self.waited_for.clear();
+        } else if let Some(thread) = waited_for(line.text) {
+            self.waited_for.insert(thread, line.at);
+        } else if let Some(safepoint) = Safepoint::parse(line.text) {
+            self.safepoint(line, &safepoint);
+        } else if let Some((name, length_ns)) = collection(line.text) {
+            self.collection(line, name, length_ns);
+        }
+    }
+
+    /// Some thread was named.
+    pub fn named_late(&self) -> bool {
+        !self.threads.is_empty()
+    }
+
+    /// Tells all.
+    pub fn finish(mut self, source: &'static str, sink: &mut dyn FnMut(Event)) -> Result<Whole, ReadError> {
+        self.alone();
+        self.telling.finish(source, sink)
+    }
+
+    fn vm(&mut self, tid: u32) -> Option<Who> {
+        if self.vm.is_none() {
+            let (name, runtime) = ("VM Thread".to_owned(), RUNTIME.to_owned());
+            self.vm = self.telling.person(Person { tid, name, runtime, ..Person::default() });
+        }
+        self.vm
+    }
+
+    fn safepoint(&mut self, line: &Line, safepoint: &Safepoint) {
+        let Some(vm) = self.vm(line.tid) else { return };
+        // Lengths are exact; where the clock is coarse, they are laid one behind the other.
+        let start = self.asked.take().unwrap_or_else(|| line.at.saturating_sub(safepoint.total_ns));
+        let start = start.max(self.end);
+        let end = start.saturating_add(safepoint.total_ns);
+        let reached = start.saturating_add(safepoint.reaching_ns).min(end);
+        self.end = end;
+        self.telling.span(vm, (start, end), SpanKind::Stop, &format!("safepoint {}", safepoint.operation));
+        if reached > start {
+            self.telling.span(vm, (start, reached), SpanKind::GcWait, "reaching safepoint");
+        }
+        for pause in std::mem::take(&mut self.pauses) {
+            // Those of before are without a safepoint of their own in the log.
+            let length = pause.end - pause.start;
+            let from = pause.start.clamp(reached, end.saturating_sub(length).max(reached));
+            self.telling.span(vm, (from, from.saturating_add(length).min(end)), SpanKind::GcWork, &pause.name);
+        }
+        self.late(vm, (reached, end));
+    }
+
+    /// Those that were waited for: all but the last had stopped when they were looked at for the last time.
+    fn late(&mut self, vm: Who, (reached, end): (u64, u64)) {
+        let last = self.waited_for.iter().max_by_key(|(_, at)| **at).map(|(thread, _)| *thread);
+        for (thread, at) in std::mem::take(&mut self.waited_for) {
+            let Some(who) = self.java_thread(vm, thread) else { return };
+            let stopped = if Some(thread) == last { reached } else { at.min(reached) };
+            self.telling.span(who, (stopped, end), SpanKind::User, STOPPED);
+        }
+        if let Some(thread) = last {
+            self.telling.mark(vm, reached, "last at the safepoint", (thread.into(), ""));
+        }
+    }
+
+    fn java_thread(&mut self, vm: Who, tid: u32) -> Option<Who> {
+        if let Some(who) = self.threads.get(&tid) {
+            return Some(*who);
+        }
+        let pid = self.telling.known(vm).map_or(0, |person| person.pid);
+        let (name, runtime) = (format!("Java thread {tid}"), RUNTIME.to_owned());
+        let who = self.telling.person(Person { pid, tid, lane: tid, name, runtime, ..Person::default() })?;
+        self.threads.insert(tid, who);
+        Some(who)
+    }
+
+    fn collection(&mut self, line: &Line, name: &str, length_ns: u64) {
+        let Some(vm) = self.vm(line.tid) else { return };
+        let start = line.at.saturating_sub(length_ns);
+        if let Some((before, after, size)) = heap(line.text) {
+            if let Some(left) = self.after.replace(after) {
+                self.telling.counter(vm, line.at, "allocated_bytes", before.saturating_sub(left));
+            }
+            self.telling.counter(vm, line.at, "heap_bytes", size);
+        }
+        if name.starts_with("Pause") {
+            if self.pauses.len() >= PAUSES_MAX {
+                self.alone();
+            }
+            self.pauses.push(Pause { start, end: line.at, name: name.to_owned() });
+            return;
+        }
+        if self.beside.is_none() {
+            let pid = self.telling.known(vm).map_or(0, |person| person.pid);
+            let (name, runtime) = ("concurrent collector".to_owned(), RUNTIME.to_owned());
+            let person = Person { pid, lane: 1, name, runtime, outside: true, ..Person::default() };
+            self.beside = self.telling.person(person);
+        }
+        if let Some(who) = self.beside {
+            self.telling.span(who, (start, line.at), SpanKind::GcBeside, name);
+        }
+    }
+
+    /// Pauses of a log without safepoints.
+    fn alone(&mut self) {
+        let Some(vm) = self.vm else { return };
+        for pause in std::mem::take(&mut self.pauses) {
+            let length = pause.end - pause.start;
+            let start = pause.start.max(self.end);
+            self.end = start.saturating_add(length);
+            self.telling.span(vm, (start, self.end), SpanKind::GcWork, &pause.name);
+        }
+    }
+}
+
+/// `Safepoint "OP", Time since last: 1 ns, Reaching safepoint: 2 ns, …, Total: 3 ns`: keys differ between versions.
+struct Safepoint<'a> {
+    operation: &'a str,
+    reaching_ns: u64,
+    total_ns: u64,
+}
+
+impl Safepoint<'_> {
+    fn parse(text: &str) -> Option<Safepoint<'_>> {
+        let (operation, rest) = text.strip_prefix("Safepoint \"")?.split_once('"')?;
+        let value = |wanted: &str| {
+            let pairs = rest.split(", ").filter_map(|pair| pair.split_once(": "));
+            let found = pairs.filter(|(key, _)| *key == wanted).map(|(_, value)| value).next()?;
+            found.strip_suffix(" ns")?.parse::<u64>().ok()
+        };
+        let reaching_ns = value("Reaching safepoint").unwrap_or(0);
+        Some(Safepoint { operation, reaching_ns, total_ns: value("Total")? })
+    }
+}
+
+/// `Thread: 0x00007f5e60125cd0  [0x1293] State: _running …`: the number of a thread that has not stopped yet.
+fn waited_for(text: &str) -> Option<u32> {
+    let (_, rest) = text.strip_prefix("Thread: 0x")?.split_once('[')?;
+    let (number, state) = rest.split_once(']')?;
+    let number = u32::from_str_radix(number.strip_prefix("0x")?, 16).ok()?;
+    state.trim_start().starts_with("State: _running").then_some(number)
+}
+
+/// `GC(3) Pause Young (Normal) (G1 Evacuation Pause) 27M->5M(64M) 139.931ms`: the name without cause and sizes, and the
+/// length. Lines that only announce have none.
+fn collection(text: &str) -> Option<(&str, u64)> {
+    let (number, rest) = text.strip_prefix("GC(")?.split_once(") ")?;
+    number.parse::<u64>().ok()?;
+    // The generations of generational ZGC.
+    let rest = ["Y: ", "y: ", "O: "].iter().find_map(|prefix| rest.strip_prefix(prefix)).unwrap_or(rest);
+    // ZGC's whole collections, which are told in seconds.
+    let whole = rest.starts_with("Major Collection ") || rest.starts_with("Minor Collection ");
+    if !rest.starts_with("Pause ") && !rest.starts_with("Concurrent ") && !whole {
+        return None;
+    }
+    let (rest, length) = rest.rsplit_once(' ')?;
+    let length_ns = match length.strip_suffix("ms") {
+        Some(ms) => nanoseconds(ms.parse().ok()?, 1e6)?,
+        None => nanoseconds(length.strip_suffix('s')?.parse().ok()?, 1e9)?,
+    };
+    // A second pair of brackets is the cause; words with figures are sizes.
+    let name = rest.split(" (").next().map_or(rest, |first| match rest.strip_prefix("Pause Young (") {
+        Some(kind) => kind.find(')').and_then(|end| rest.get(..14 + end)).unwrap_or(first),
+        None => first,
+    });
+    let name_end = name.find(|letter: char| letter.is_ascii_digit()).unwrap_or(name.len());
+    Some((name.get(..name_end)?.trim_end(), length_ns))
+}
+
+/// `27M->5M(64M)`: bytes in use before and behind, and the heap's size.
+fn heap(text: &str) -> Option<(u64, u64, u64)> {
+    let word = text.split(' ').find(|word| word.contains("->") && word.ends_with(')'))?;
+    let (before, rest) = word.split_once("->")?;
+    let (after, size) = rest.trim_end_matches(')').split_once('(')?;
+    Some((bytes(before)?, bytes(after)?, bytes(size)?))
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let unit = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, unit) = text.split_at_checked(unit)?;
+    let shift = match unit {
+        "B" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+#[path = "safepoints_tests.rs"]
+mod tests;
