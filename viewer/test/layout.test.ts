@@ -77,7 +77,7 @@ function thread(id: number, process: number, target = true): Thread {
 }
 
 const CHOICE = {
-  processes: [], folded: new Set<number>(), full: new Set<number>(), others: false, counters: [], spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set<number>(),
+  processes: [], folded: new Set<number>(), full: new Set<number>(), others: false, counters: [], countersOpen: true, spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set<number>(),
 };
 
 describe("rows", () => {
@@ -97,6 +97,11 @@ describe("rows", () => {
     expect(all.length).toBe(FIRST_THREADS + 3);
     expect(all.at(-1)).toMatchObject({ kind: "more", hidden: 5000 - FIRST_THREADS - 1 });
     expect(layoutRows({ ...CHOICE, threads: many, full: new Set([0]) }).rows.length).toBe(5001);
+  });
+  it("keep a runtime's counters out of the threads' way until asked for", () => {
+    const kinds = (countersOpen: boolean) => layoutRows({ ...CHOICE, threads: threads.slice(0, 1), counters: ["heap", "live"], countersOpen }).rows.map((one) => one.kind);
+    expect(kinds(false)).toEqual(["process", "thread", "group"]);
+    expect(kinds(true)).toEqual(["process", "thread", "group", "counter", "counter"]);
   });
   it("are higher where a thread has spans", () => {
     const { rows: all } = layoutRows({ ...CHOICE, threads, spanDepths: (id) => (id === 3 ? 2 : id === 2 ? 9 : 0) });

@@ -12,7 +12,7 @@ function inputOf(recording: Recording): TimelineInput {
   const facts = summary(recording);
   const catalogue = new Catalogue(facts);
   const { rows } = layoutRows({
-    threads: facts.threads, processes: facts.processes, folded: new Set(), full: new Set(), others: false, counters: [], spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set(),
+    threads: facts.threads, processes: facts.processes, folded: new Set(), full: new Set(), others: false, counters: [], countersOpen: true, spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set(),
   });
   const whole = { from: 0, to: recording.wall };
   const tile = counters(recording, 0, 0);
@@ -65,10 +65,10 @@ describe("the timeline", () => {
     const heap = { from: 0, to: 2e9, cell_ns: 1e9, series: [{ name: "heap", unit: "bytes", values: [5, 10] }, ...(input.overview[0]?.series ?? [])] };
     expect(ownCounters([heap])).toEqual(["heap"]);
     const { rows } = layoutRows({
-      threads: [], processes: [], folded: new Set(), full: new Set(), others: false, counters: ["heap"], spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set(),
+      threads: [], processes: [], folded: new Set(), full: new Set(), others: false, counters: ["heap"], countersOpen: true, spanDepths: () => 0, cpus: [], cpuBelow: null, needed: new Set(),
     });
     const drawn = drawText(composeTimeline({ ...input, rows, counters: [heap], overview: [heap] }));
-    expect(drawn).toContain("area 190 118 190 102.5 690 102.5 690 87 1190 87 1190 118 good");
+    expect(drawn).toContain("area 190 140 190 124.5 690 124.5 690 109 1190 109 1190 140 good");
   });
   it("has nothing to draw for no threads, and says nothing wrong", () => {
     const empty = inputOf(synthetic({ threads: 0 }));

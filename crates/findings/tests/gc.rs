@@ -6,7 +6,11 @@ use holdup_events::tables::{
     ThreadState,
 };
 use holdup_events::{CpuId, ProcessId, ThreadId, Timestamp, Trace};
-use holdup_findings::derive::class::Class;
+use holdup_findings::derive::class::{CLASSES, Class};
+use holdup_findings::derive::ledger;
+use holdup_findings::derive::roles::Roles;
+use holdup_findings::derive::timelines::Timelines;
+use holdup_findings::derive::zoom::{Zoom, range_ledger};
 use holdup_findings::{Analysis, Finding, analyse};
 
 const ROUNDS: u64 = 100;
@@ -212,4 +216,40 @@ fn prompt_and_cheap_collections_are_silent() {
     assert_eq!(analysis.derived.gc.minor, ROUNDS);
     assert!(of_rule(&analysis, "stop-the-world-latecomer").is_none(), "{:#?}", analysis.findings);
     assert!(of_rule(&analysis, "gc-pressure").is_none(), "{:#?}", analysis.findings);
+}
+
+#[test]
+fn lanes_have_the_colour_of_what_the_runtime_told_and_ranges_still_add_up() {
+    let picture = Picture {
+        slices: vec![
+            (A, 0, Running, 0),
+            (A, 400, Preempted, 0),
+            (A, 402, Running, 0),
+            (A, 700, Preempted, 0),
+            (A, 702, Running, 0),
+            (B, 0, Running, 1),
+            (OTHER, 0, Untracked, 0),
+        ],
+        spans: vec![(A, 400, 700, "stw_api_barrier"), (A, 700, 1000, "minor")],
+    };
+    let trace = trace(&picture);
+    let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
+    let zoom = Zoom::derive(&trace, &timelines, &roles);
+    let first: Vec<Option<Class>> = (0..5).map(|row| zoom.class(row)).collect();
+    let queue = Some(Class::RunQueue);
+    assert_eq!(first, [Some(Class::Useful), queue, Some(Class::GcWait), queue, Some(Class::GcWork)]);
+    let ledger = ledger::derive_with(&trace, &timelines, &roles);
+    let parts = (&trace, &timelines, &zoom, &roles);
+    // In pieces that cut slices, and as a whole.
+    let middle = Timestamp(ROUND * 41 + 550_000);
+    for ranges in [vec![(trace.start(), trace.end())], vec![(trace.start(), middle), (middle, trace.end())]] {
+        let mut sums = [0u64; CLASSES];
+        for range in ranges {
+            let part = range_ledger(parts, &[A, B], range);
+            assert_eq!(part.classes.iter().sum::<u64>(), part.total_ns);
+            sums.iter_mut().zip(part.classes).for_each(|(sum, ns)| *sum += ns);
+        }
+        assert_eq!(sums[Class::GcWait as usize], ledger.classes[Class::GcWait as usize]);
+        assert_eq!(sums.iter().sum::<u64>(), ledger.total_ns);
+    }
 }

@@ -200,6 +200,15 @@ export interface WhyLink {
   readonly basis: string;
 }
 
+/** A thread that waited for another, which came last. */
+export interface KeptWaiting {
+  readonly thread: ThreadId;
+  readonly start_ns: Ns;
+  readonly end_ns: Ns;
+  readonly row: number;
+  readonly name: string | null;
+}
+
 export interface SliceAnswer {
   readonly thread: ThreadId;
   readonly row: number;
@@ -230,6 +239,8 @@ export interface SliceAnswer {
     readonly stack: readonly Frame[];
   };
   readonly occupants: readonly { readonly thread: ThreadId; readonly ns: Ns }[];
+  /** Who waited meanwhile for this thread, the last to come to a meeting. */
+  readonly kept_waiting?: readonly KeptWaiting[];
   readonly why: readonly WhyLink[];
 }
 

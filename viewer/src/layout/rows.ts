@@ -10,7 +10,7 @@ export type Row =
   | { readonly kind: "more"; readonly id: number; readonly y: number; readonly h: number; readonly hidden: number }
   | { readonly kind: "cpu"; readonly id: number; readonly y: number; readonly h: number; readonly why: boolean }
   | { readonly kind: "counter"; readonly id: string; readonly y: number; readonly h: number }
-  | { readonly kind: "group"; readonly id: "others" | "cpus"; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number };
+  | { readonly kind: "group"; readonly id: "others" | "cpus" | "counters"; readonly y: number; readonly h: number; readonly open: boolean; readonly threads: number };
 
 /** Rows and their height together. */
 export interface Rows {
@@ -29,8 +29,9 @@ export interface RowChoice {
   readonly full: ReadonlySet<number>;
   /** Threads of other programs are shown. */
   readonly others: boolean;
-  /** Counters that a runtime told, by name: the heap, say. */
+  /** Counters that a runtime told, by name: the heap, say. They come last, and are folded away until asked for. */
   readonly counters: readonly string[];
+  readonly countersOpen: boolean;
   /** Every CPU has a row; empty: none has. */
   readonly cpus: readonly number[];
   /** A CPU whose row is shown below a thread, because that thread waited for it. */
@@ -55,7 +56,6 @@ export function layoutRows(choice: RowChoice): Rows {
     rows.push(row);
     y += row.h;
   };
-  for (const id of choice.counters) push({ kind: "counter", id, y, h: COUNTER_ROW_H });
   if (choice.cpus.length > 0) {
     push({ kind: "group", id: "cpus", y, h: HEAD_H, open: true, threads: choice.cpus.length });
     for (const cpu of choice.cpus) push({ kind: "cpu", id: cpu, y, h: LANE_H, why: false });
@@ -82,6 +82,10 @@ export function layoutRows(choice: RowChoice): Rows {
     push({ kind: "group", id: "others", y, h: HEAD_H, open: choice.others, threads: others.length });
     if (choice.others) lanes(others, -1);
     else lanes(others.filter((one) => choice.needed.has(one.id)), -1);
+  }
+  if (choice.counters.length > 0) {
+    push({ kind: "group", id: "counters", y, h: HEAD_H, open: choice.countersOpen, threads: choice.counters.length });
+    if (choice.countersOpen) for (const id of choice.counters) push({ kind: "counter", id, y, h: COUNTER_ROW_H });
   }
   return { rows, height: y };
 }

@@ -39,6 +39,8 @@ export interface State {
   readonly full: ReadonlySet<number>;
   readonly others: boolean;
   readonly cpus: boolean;
+  /** The rows of a runtime's counters. */
+  readonly counters: boolean;
   readonly path: boolean;
   readonly theme: "light" | "dark";
   readonly help: boolean;
@@ -57,7 +59,7 @@ export class Viewer {
     this.whole = { from: 0, to: Math.max(1, catalogue.summary.wall_ns) };
     this.store = new Store<State>({
       view: this.whole, range: null, picked: null, back: [], finding: null, occurrence: 0, tab: "why", fn: null,
-      folded: new Set(), full: new Set(), others: false, cpus: false, path: false, theme, help: false, reveal: null, failure: null,
+      folded: new Set(), full: new Set(), others: false, cpus: false, counters: false, path: false, theme, help: false, reveal: null, failure: null,
     });
   }
 

@@ -27,6 +27,7 @@ export const BINDINGS: readonly Binding[] = [
   { keys: ["ArrowLeft"], shown: "←", words: "slice before, same thread", act: (v) => v.neighbour("previous") },
   { keys: ["ArrowRight"], shown: "→", words: "slice after, same thread", act: (v) => v.neighbour("next") },
   { keys: ["c"], shown: "C", words: "a lane for each CPU, or not", act: (v) => v.store.set({ cpus: !v.state.cpus }) },
+  { keys: ["g"], shown: "G", words: "what the runtime counts (heap, …), or not", act: (v) => v.store.set({ counters: !v.state.counters }) },
   { keys: ["x"], shown: "X", words: "light the critical path, or not", act: (v) => v.store.set({ path: !v.state.path }) },
   { keys: ["t"], shown: "T", words: "dark or light", act: (v) => v.store.set({ theme: v.state.theme === "dark" ? "light" : "dark" }) },
   { keys: ["/"], shown: "/", words: "search", act: () => document.getElementById("search")?.focus() },

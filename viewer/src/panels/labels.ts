@@ -15,6 +15,7 @@ export function labelOf(catalogue: Catalogue, row: Row, finding: Finding | undef
     case "more":
       return { text: `${count(row.hidden)} more with less to tell: show all`, detail: "", strong: false };
     case "group":
+      if (row.id === "counters") return { text: `what the runtime counts, ${row.threads === 1 ? "1 row" : `${count(row.threads)} rows`}`, detail: "", strong: false };
       return row.id === "cpus"
         ? { text: "CPUs: what each of them ran", detail: "", strong: true }
         : { text: `others on this machine, ${threads(row.threads)}`, detail: "", strong: false };

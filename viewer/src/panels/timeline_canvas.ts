@@ -116,14 +116,15 @@ export class TimelineCanvas {
     const below = cpuBelow(state);
     const counters = ownCounters(this.tiles.overview());
     const depths = catalogue.summary.threads.reduce((sum, one) => sum + this.tiles.depthOf(one.id), 0);
-    const of = [depths, counters.join("\n"), state.folded, state.full, state.others, state.cpus, state.finding, below?.thread, below?.cpu, state.reveal, this.wakeups];
+    const of = [depths, counters.join("\n"), state.counters, state.folded, state.full, state.others, state.cpus, state.finding, below?.thread, below?.cpu, state.reveal, this.wakeups];
     if (of.some((one, at) => !Object.is(one, this.rowsOf[at])) || this.rowsOf.length === 0) {
       this.rowsOf = of;
       const finding = state.finding === null ? undefined : catalogue.summary.findings[state.finding];
       const needed = new Set([...(finding ? catalogue.threadsOf(finding) : []), ...(state.reveal ? [state.reveal.thread] : [])]);
       this.rows = layoutRows({
         threads: catalogue.summary.threads, processes: catalogue.summary.processes, folded: state.folded, full: state.full,
-        others: state.others, spanDepths: (thread) => this.tiles.depthOf(thread), counters, cpus: state.cpus ? catalogue.summary.cpus.map((one) => one.cpu) : [], cpuBelow: below, needed,
+        others: state.others, spanDepths: (thread) => this.tiles.depthOf(thread), counters, countersOpen: state.counters,
+        cpus: state.cpus ? catalogue.summary.cpus.map((one) => one.cpu) : [], cpuBelow: below, needed,
       });
       this.parts.spacer.style.height = `${this.rows.height + PINNED_H}px`;
     }
@@ -280,6 +281,7 @@ export class TimelineCanvas {
     if (row?.kind === "process") viewer.toggleProcess(row.id);
     else if (row?.kind === "more") viewer.showAll(row.id);
     else if (row?.kind === "group" && row.id === "others") viewer.store.set({ others: !viewer.state.others });
+    else if (row?.kind === "group" && row.id === "counters") viewer.store.set({ counters: !viewer.state.counters });
     else if (row?.kind === "group") viewer.store.set({ cpus: false });
     else if (row?.kind === "thread") {
       const { view } = viewer.state;

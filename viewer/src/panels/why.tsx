@@ -43,6 +43,7 @@ export function Why() {
           <button disabled={slice.next < 0} onClick={() => viewer.neighbour("next")} title="slice after (→)">slice ›</button>
         </div>
         <Chain slice={slice} />
+        <Kept slice={slice} />
         <Facts slice={slice} />
       </div>
       <div class="why-side">
@@ -81,6 +82,26 @@ function Link({ link, first }: { link: WhyLink; first: boolean }) {
       {link.basis !== "" && <span class="basis">{BASIS_WORDS[link.basis] ?? visible(link.basis)}</span>}
       {leads && <button onClick={() => viewer.follow(link)}>{`go to ${viewer.catalogue.threadName(link.thread)}`}</button>}
     </li>
+  );
+}
+
+/** What this slice did to others: who waited because this thread came last. */
+function Kept({ slice }: { slice: SliceAnswer }) {
+  const viewer = useViewer();
+  const { catalogue } = viewer;
+  if (!slice.kept_waiting?.length) return null;
+  return (
+    <ul class="chain kept" aria-label="who waited for it">
+      {slice.kept_waiting.map((one, at) => (
+        <li key={at}>
+          <span>
+            <b>{`${catalogue.threadName(one.thread)} waited ${duration(one.end_ns - one.start_ns)} for it`}</b>
+            {one.name ? `: it was the last at the ${visible(one.name)}` : ": it was the last to come"}
+          </span>
+          <button onClick={() => viewer.follow({ ...one, text: "", class: -1, basis: "" })}>{`go to ${catalogue.threadName(one.thread)}`}</button>
+        </li>
+      ))}
+    </ul>
   );
 }
 

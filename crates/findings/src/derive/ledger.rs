@@ -225,7 +225,8 @@ impl Walk<'_> {
                 }
                 ThreadState::Blocked => {
                     sums.blocked += u64::from(!(first && thread.began_before));
-                    sums.classes[self.class_of(&slice, &mut wakeups) as usize] += length;
+                    let class = class_of_blocked((self.trace, self.roles), &slice, &mut wakeups);
+                    sums.classes[class as usize] += length;
                 }
                 _ => sums.classes[Class::Unknown as usize] += length,
             }
@@ -236,13 +237,17 @@ impl Walk<'_> {
         sums.classes[Class::Unknown as usize] += life.0.saturating_sub(told);
         sums
     }
+}
 
-    fn class_of(&self, slice: &Slice, wakeups: &mut &[Wakeup]) -> Class {
-        let class = self.roles.class_of_wait(self.trace, slice);
-        let by_timer =
-            class == Class::WorkWait && is_multiplex(self.trace, slice) && woken_by_timer(slice, wakeups);
-        if by_timer { Class::Sleep } else { class }
-    }
+/// The class of a blocked slice: of the ledger, and of its colour. Consumes the wakeups up to its end.
+pub(super) fn class_of_blocked(
+    (trace, roles): (&Trace, &Roles),
+    slice: &Slice,
+    wakeups: &mut &[Wakeup],
+) -> Class {
+    let class = roles.class_of_wait(trace, slice);
+    let by_timer = class == Class::WorkWait && is_multiplex(trace, slice) && woken_by_timer(slice, wakeups);
+    if by_timer { Class::Sleep } else { class }
 }
 
 /// It waits for several descriptors, or for its timeout.

@@ -21,6 +21,8 @@ use crate::numbers::{counted, duration};
 const FUNCTIONS_MAX: usize = 10;
 /// Frames of a stack.
 const FRAMES_MAX: usize = 256;
+/// Who waited for the thread.
+const KEPT_MAX: usize = 5;
 /// Who had the CPU.
 const OCCUPANTS_MAX: usize = 10;
 
@@ -60,6 +62,7 @@ pub(super) fn of(viewer: &Viewer, thread: ThreadId, row: usize) -> Value {
         "samples": functions(viewer, &slice),
         "waker": waker(viewer, &slice),
         "occupants": queued_behind(viewer, &slice),
+        "kept_waiting": kept_waiting(viewer, &slice),
         "why": why(facts(viewer), thread, row).iter()
             .map(|link| self::link(viewer, link)).collect::<Value>(),
     })
@@ -200,6 +203,26 @@ fn queued_behind(viewer: &Viewer, slice: &Slice) -> Value {
     let (_, ranked) = occupants(&viewer.trace, &viewer.timelines, slice);
     let ranked = ranked.into_iter().take(OCCUPANTS_MAX);
     ranked.map(|(thread, length)| json!({"thread": thread.0, "ns": length.0})).collect()
+}
+
+/// Who waited meanwhile for this thread to come, being the last.
+fn kept_waiting(viewer: &Viewer, slice: &Slice) -> Value {
+    let rendezvous = &viewer.analysis.derived.rendezvous;
+    let kept = rendezvous.kept_waiting(slice.thread, (slice.start, slice.end));
+    let named = |site: u32| rendezvous.uses.iter().find(|used| used.site == site).map(|used| &used.name);
+    kept.iter()
+        .take(KEPT_MAX)
+        .map(|one| {
+            let row = viewer.trace.slices.covering(one.thread, one.from);
+            json!({
+                "thread": one.thread.0,
+                "start_ns": viewer.since(one.from),
+                "end_ns": viewer.since(one.to),
+                "row": or_none(row.map(|row| row as i64)),
+                "name": named(one.site),
+            })
+        })
+        .collect()
 }
 
 fn link(viewer: &Viewer, link: &Link) -> Value {

@@ -100,6 +100,19 @@ pub struct Arrival {
     pub spun: bool,
 }
 
+/// A member that waited for the last one of a meeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptWaiting {
+    /// Who.
+    pub thread: ThreadId,
+    /// Row of [`Rendezvous::sites`].
+    pub site: u32,
+    /// Since when it waited, and until when: the part that was asked about.
+    pub from: Timestamp,
+    /// See there.
+    pub to: Timestamp,
+}
+
 /// All meetings of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Rendezvous {
@@ -117,6 +130,25 @@ impl Rendezvous {
     /// The members of a meeting, by the time of arrival.
     pub fn members(&self, meeting: &Meeting) -> &[Arrival] {
         self.arrivals.get(meeting.arrivals.clone()).unwrap_or_default()
+    }
+
+    /// Who waited for `thread` between two moments because it came last, the longest waits first.
+    pub fn kept_waiting(&self, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> Vec<KeptWaiting> {
+        let late =
+            |meeting: &&Meeting| meeting.last == Some(thread) && meeting.release > from && meeting.since < to;
+        let mut kept: Vec<KeptWaiting> = Vec::new();
+        for meeting in self.meetings.iter().filter(late) {
+            let others = self.members(meeting).iter().filter(|arrival| arrival.thread != thread);
+            kept.extend(others.map(|arrival| KeptWaiting {
+                thread: arrival.thread,
+                site: meeting.site,
+                from: arrival.at.max(from),
+                to: meeting.release.min(to),
+            }));
+        }
+        kept.retain(|one| one.from < one.to);
+        kept.sort_by_key(|one| (std::cmp::Reverse(one.to.since(one.from)), one.from, one.thread));
+        kept
     }
 
     /// A runtime's pauses, which have a rule of their own.

@@ -14,7 +14,7 @@ use holdup_events::tables::{SampleRow, Slice, ThreadState, Wakeup};
 use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace, WaitReason};
 
 use crate::derive::class::{CLASSES, Class};
-use crate::derive::ledger::{ByClass, is_multiplex, steals_of, stolen, woken_by_timer};
+use crate::derive::ledger::{ByClass, class_of_blocked, steals_of, stolen};
 use crate::derive::parallel;
 use crate::derive::roles::Roles;
 use crate::derive::split::Split;
@@ -383,11 +383,7 @@ impl Walk<'_> {
             return (Class::Unknown, WaitReason::Unknown);
         }
         let reason = self.trace.wait(slice.wait).reason;
-        let class = self.roles.class_of_wait(self.trace, slice);
-        if class == Class::WorkWait && is_multiplex(self.trace, slice) && woken_by_timer(slice, wakeups) {
-            return (Class::Sleep, reason);
-        }
-        (class, reason)
+        (class_of_blocked((self.trace, self.roles), slice, wakeups), reason)
     }
 
     fn off_cpu(&self, part: &mut Part, slice: &Slice, class: Class, reason: WaitReason) {

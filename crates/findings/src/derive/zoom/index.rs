@@ -3,7 +3,7 @@
 use holdup_events::tables::{SampleRow, Slice, Steal, ThreadState, Wakeup};
 use holdup_events::{ThreadId, Trace};
 
-use super::{Mark, NO_CLASS, STRIDE, Zoom};
+use super::{AWAKE, Mark, NO_CLASS, STRIDE, Zoom};
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::ledger::{self, RunQueueSplit};
 use crate::derive::parallel;
@@ -65,11 +65,13 @@ fn add_thread((trace, roles): (&Trace, &Roles), thread: ThreadId, queues: &mut Q
             part.marks.push(mark);
         }
         let class = if row.target { Some(colours.of(&slice)) } else { colours.of_foreign(&slice) };
-        part.class.push(class.map_or(NO_CLASS, |class| class as u8));
+        let awake = slice.state == ThreadState::Running && class == Some(Class::GcWait);
+        part.class.push(class.map_or(NO_CLASS, |class| class as u8) | if awake { AWAKE } else { 0 });
         slice.start = slice.start.max(row.start);
         slice.end = slice.end.min(row.end).max(slice.start);
         if let Some(class) = class {
             mark.classes[class as usize] += slice.duration().0;
+            mark.awake_ns += if awake { slice.duration().0 } else { 0 };
         }
         if class == Some(Class::RunQueue) {
             queues.add(&slice, &mut mark.queued);
@@ -107,9 +109,7 @@ impl<'a> Colours<'a> {
             ThreadState::Running => self.of_running(slice),
             state if state.waits_for_cpu() => Class::RunQueue,
             ThreadState::Blocked => {
-                let class = self.roles.class_of_wait(self.trace, slice);
-                let may = class == Class::WorkWait && ledger::is_multiplex(self.trace, slice);
-                if may && ledger::woken_by_timer(slice, &mut self.wakeups) { Class::Sleep } else { class }
+                ledger::class_of_blocked((self.trace, self.roles), slice, &mut self.wakeups)
             }
             _ => Class::Unknown,
         }
@@ -127,6 +127,10 @@ impl<'a> Colours<'a> {
         self.samples = rest;
         if stolen > slice.duration().0 / 2 {
             return Class::Stolen;
+        }
+        let [work, wait] = self.roles.told.ran(slice.thread, (slice.start, slice.end));
+        if work.max(wait) > slice.duration().0 / 2 {
+            return if work >= wait { Class::GcWork } else { Class::GcWait };
         }
         let mut counts = [0usize; PARTS];
         for class in inside.iter().map(|sample| self.roles.class_of_sample(sample)) {
@@ -152,4 +156,4 @@ impl Queues<'_> {
     }
 }
 
-const _: () = assert!(CLASSES < NO_CLASS as usize);
+const _: () = assert!(CLASSES < NO_CLASS as usize && NO_CLASS & AWAKE == 0);

@@ -31,12 +31,14 @@ use super::timelines::Timelines;
 const STRIDE: usize = 64;
 
 /// Code of a slice that belongs to no class: a thread of others while it does not run.
-const NO_CLASS: u8 = u8::MAX;
+const NO_CLASS: u8 = 0x7f;
+/// Added to the code of a slice that has the colour of a wait, but ran: it waited at a collector's barrier, awake.
+const AWAKE: u8 = 0x80;
 
 /// The class of each slice, and sums of them.
 #[derive(Clone, Debug, Default)]
 pub struct Zoom {
-    /// By row of the slices; [`NO_CLASS`] or a `Class as u8`.
+    /// By row of the slices; [`NO_CLASS`] or a `Class as u8`, with or without [`AWAKE`].
     class: Vec<u8>,
     /// Where each thread's marks begin.
     marks_of_thread: Vec<u32>,
@@ -49,6 +51,8 @@ pub struct Zoom {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Mark {
     classes: ByClass,
+    /// Part of `classes` (ns): running slices with the colour of a wait.
+    awake_ns: u64,
     queued: RunQueueSplit,
 }
 
@@ -58,10 +62,10 @@ impl Zoom {
         index::derive(trace, timelines, roles)
     }
 
-    /// The class of a slice. A running one has that of most samples in it, or is `Stolen` if most of it was: that is a
-    /// colour, the ledger's figures do not rest on it. `None`: of no class.
+    /// The class of a slice. A running one has that of what its runtime told of most of it, else of most samples in
+    /// it, or is `Stolen` if most of it was: that is a colour, the ledger's figures do not rest on it. `None`: of no class.
     pub fn class(&self, row: usize) -> Option<Class> {
-        self.class.get(row).and_then(|code| class_of(*code))
+        self.class.get(row).and_then(|code| class_of(*code & !AWAKE))
     }
 
     /// Time (ns) by class, as slices are coloured, of a thread in `from..to`.
@@ -126,7 +130,12 @@ impl<'a> Walk<'a> {
     }
 
     fn class(&self, place: usize) -> u8 {
-        self.class.get(place).copied().unwrap_or(NO_CLASS)
+        self.class.get(place).map_or(NO_CLASS, |code| *code & !AWAKE)
+    }
+
+    /// It ran with the colour of a wait.
+    fn is_awake(&self, place: usize) -> bool {
+        self.class.get(place).is_some_and(|code| *code & AWAKE != 0)
     }
 
     /// Time (ns) by class in the first `places` slices, the last of them cut at `at`.

@@ -80,7 +80,9 @@ fn of_thread(
     let mut classes =
         super::difference(&walk.before(walk.place(to), to), &walk.before(walk.place(from), from));
     let on_cpu = Class::ON_CPU.into_iter().chain([Class::Stolen]).map(|class| class as usize);
-    let running: u64 = on_cpu.clone().map(|class| classes[class]).sum();
+    let awake = awake(&walk, to).saturating_sub(awake(&walk, from)).min(classes[Class::GcWait as usize]);
+    classes[Class::GcWait as usize] -= awake;
+    let running: u64 = on_cpu.clone().map(|class| classes[class]).sum::<u64>() + awake;
     let stolen = stolen(zoom, trace, thread, (from, to)).min(running);
     on_cpu.for_each(|class| classes[class] = 0);
     classes[Class::Useful as usize] = running - stolen;
@@ -92,7 +94,18 @@ fn of_thread(
     let earlier = queued(&walk, (trace, thread), queues, from);
     let mut queued = queued(&walk, (trace, thread), queues, to);
     queued.subtract(earlier);
-    (life, Mark { classes, queued })
+    (life, Mark { classes, awake_ns: 0, queued })
+}
+
+/// Running time (ns) before `at` that is coloured as waiting.
+fn awake(walk: &Walk, at: Timestamp) -> u64 {
+    let places = walk.place(at);
+    // The last slice may have to be cut: it is always counted anew.
+    let strides = places.saturating_sub(1) / STRIDE;
+    let mark = strides.checked_sub(1).and_then(|mark| walk.marks.get(mark));
+    let anew = (strides * STRIDE..places).filter(|place| walk.is_awake(*place));
+    let anew = anew.map(|place| walk.end(place).min(at).since(walk.start(place)).0);
+    mark.map_or(0, |mark| mark.awake_ns) + anew.sum::<u64>()
 }
 
 /// Run-queue time before `at`, by who had the CPU.
