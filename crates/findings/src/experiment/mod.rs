@@ -11,6 +11,7 @@ pub mod distributions;
 pub mod facts;
 pub mod random;
 pub mod run;
+pub mod surroundings;
 pub mod within;
 
 pub use compare::{Change, Verdict};
