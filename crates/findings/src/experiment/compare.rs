@@ -11,8 +11,8 @@ use super::random::Random;
 
 /// Below so many runs the interval is Student's.
 pub const BOOTSTRAP_MIN: usize = 8;
-/// What is left out at each end.
-const TRIMMED: f64 = 0.2;
+/// Below so many values nothing is left out at the ends.
+const TRIM_MIN: usize = 5;
 /// The chance with which a difference that matters is to be found.
 const POWER_TAIL: f64 = 0.2;
 /// More runs than that are not proposed: the machine is too noisy for the question.
@@ -31,11 +31,13 @@ pub struct Question {
     pub more_is_better: bool,
     /// How many times a sample is resampled.
     pub resamples: usize,
+    /// Share of a sample that is left out at each end.
+    pub trimmed: f64,
 }
 
 impl Default for Question {
     fn default() -> Question {
-        Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 4000 }
+        Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 4000, trimmed: 0.2 }
     }
 }
 
@@ -168,7 +170,7 @@ fn runs_wanted(found: &Estimate, runs: usize, question: &Question) -> Option<u32
 
 /// The centre of a sample; none of fewer than two.
 pub fn centre(values: &[f64], question: &Question) -> Option<Estimate> {
-    let (middle, error, freedom) = trimmed(values)?;
+    let (middle, error, freedom) = trimmed(values, question.trimmed)?;
     let reach = student_quantile(question.risk / 2.0, freedom);
     let mut found = Estimate {
         centre: middle,
@@ -183,7 +185,7 @@ pub fn centre(values: &[f64], question: &Question) -> Option<Estimate> {
         let mut resample = vec![0.0; values.len()];
         let draws = (0..question.resamples).map(|_| {
             draw(values, &mut random, &mut resample);
-            trimmed_mean(&mut resample)
+            trimmed_mean(&mut resample, question.trimmed)
         });
         (found.low, found.high) = widened(draws.collect(), values.len() as f64, freedom, question.risk);
     }
@@ -192,7 +194,8 @@ pub fn centre(values: &[f64], question: &Question) -> Option<Estimate> {
 
 /// The difference of the centres of two samples; none if one of them has fewer than two.
 pub fn two_centres(a: &[f64], b: &[f64], question: &Question) -> Option<Estimate> {
-    let ((centre_a, error_a, freedom_a), (centre_b, error_b, freedom_b)) = (trimmed(a)?, trimmed(b)?);
+    let ((centre_a, error_a, freedom_a), (centre_b, error_b, freedom_b)) =
+        (trimmed(a, question.trimmed)?, trimmed(b, question.trimmed)?);
     let (middle, error) = (centre_b - centre_a, error_a.hypot(error_b));
     let parts = error_a.powi(4) / freedom_a + error_b.powi(4) / freedom_b;
     let freedom = if parts > 0.0 { (error.powi(4) / parts).max(1.0) } else { freedom_a.min(freedom_b) };
@@ -211,7 +214,7 @@ pub fn two_centres(a: &[f64], b: &[f64], question: &Question) -> Option<Estimate
         let draws = (0..question.resamples).map(|_| {
             draw(a, &mut random, &mut of_a);
             draw(b, &mut random, &mut of_b);
-            trimmed_mean(&mut of_b) - trimmed_mean(&mut of_a)
+            trimmed_mean(&mut of_b, question.trimmed) - trimmed_mean(&mut of_a, question.trimmed)
         });
         (found.low, found.high) =
             widened(draws.collect(), a.len().min(b.len()) as f64, freedom, question.risk);
@@ -239,18 +242,19 @@ fn widened(mut draws: Vec<f64>, runs: f64, freedom: f64, risk: f64) -> (f64, f64
 }
 
 /// How many values are left out at each end.
-fn left_out(count: usize) -> usize {
-    if count < 5 { 0 } else { (TRIMMED * count as f64) as usize }
+fn left_out(count: usize, share: f64) -> usize {
+    if count < TRIM_MIN { 0 } else { (share * count as f64) as usize }
 }
 
 /// Trimmed mean, its standard error (from the winsorised variance: Tukey and McLaughlin 1963), degrees of freedom.
-fn trimmed(values: &[f64]) -> Option<(f64, f64, f64)> {
+fn trimmed(values: &[f64], share: f64) -> Option<(f64, f64, f64)> {
     if values.len() < 2 || values.iter().any(|value| !value.is_finite()) {
         return None;
     }
     let mut sorted = values.to_vec();
-    let middle = trimmed_mean(&mut sorted);
-    let (count, out) = (sorted.len(), left_out(sorted.len()));
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = trimmed_mean(&mut sorted, share);
+    let (count, out) = (sorted.len(), left_out(sorted.len(), share));
     let kept = (count - 2 * out) as f64;
     let (lowest, highest) = (sorted[out], sorted[count - 1 - out]);
     let clamped = || sorted.iter().map(|value| value.clamp(lowest, highest));
@@ -261,9 +265,11 @@ fn trimmed(values: &[f64]) -> Option<(f64, f64, f64)> {
 }
 
 /// Sorts `values` and takes the mean of those in the middle.
-fn trimmed_mean(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let out = left_out(values.len());
+fn trimmed_mean(values: &mut [f64], share: f64) -> f64 {
+    if share > 0.0 {
+        values.sort_unstable_by(f64::total_cmp);
+    }
+    let out = left_out(values.len(), share);
     let kept = &values[out..values.len() - out];
     kept.iter().sum::<f64>() / kept.len() as f64
 }
@@ -273,7 +279,7 @@ mod tests {
     use super::*;
 
     const QUESTION: Question =
-        Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 500 };
+        Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 500, trimmed: 0.2 };
 
     /// Log-normal scatter of a few percent; one run in ten is disturbed, and takes up to twice as long.
     fn noisy(random: &mut Random, scatter: f64, disturbed: bool) -> f64 {

@@ -93,7 +93,8 @@ fn rows((a, b): (&[Run], &[Run]), paired: bool, question: &Question) -> Vec<RowC
 }
 
 fn seeded(question: &Question, number: usize) -> Question {
-    Question { seed: question.seed.wrapping_add(number as u64 + 1), ..*question }
+    // A row that is there in some runs alone must not be trimmed away.
+    Question { seed: question.seed.wrapping_add(number as u64 + 1), trimmed: 0.0, ..*question }
 }
 
 /// Findings are made of the other rows: they take no part in the correction for many, and claim nothing themselves.

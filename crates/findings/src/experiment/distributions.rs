@@ -70,6 +70,11 @@ pub fn fisher_tail(f: f64, above: f64, below: f64) -> f64 {
     }
 }
 
+/// The F that is exceeded with this probability.
+pub fn fisher_quantile(tail: f64, above: f64, below: f64) -> f64 {
+    bisect(|f| fisher_tail(f, above, below), tail)
+}
+
 /// Probability that a standard normal is above `z` ≥ 0.
 pub fn normal_tail(z: f64) -> f64 {
     // A t of so many degrees of freedom differs by less than 1e-7.

@@ -13,6 +13,8 @@ use crate::derive::stacks::{Folding, Profile, Selection};
 
 /// Functions, locks, … that are kept of a recording, by time.
 const ROWS_MAX: usize = 60;
+/// A longer number is an address in a process.
+const ADDRESS_DIGITS: usize = 7;
 /// Threads that are kept.
 const THREADS_MAX: usize = 256;
 
@@ -22,12 +24,12 @@ impl RunFacts {
         let derived = &analysis.derived;
         let mut rows = ledger(analysis);
         rows.extend(top(analysis.findings.iter().map(|finding| {
-            let name = format!("{}: {}", finding.rule, finding.subject);
+            let name = unnumbered(&format!("{}: {}", finding.rule, finding.subject));
             FactRow { table: Table::Finding, name, ns: finding.cost_ns, count: None }
         })));
         rows.extend(top(derived.locks.iter().map(|lock| {
             let at = lock.waiting_at.first().map(|(place, _)| format!(" in {place}"));
-            let name = format!("{}{}", lock.name, at.unwrap_or_default());
+            let name = unnumbered(&format!("{}{}", lock.name, at.unwrap_or_default()));
             FactRow { table: Table::Lock, name, ns: lock.wait_ns, count: Some(lock.waits) }
         })));
         let wall_ns = trace.wall().0;
@@ -85,6 +87,27 @@ fn top(rows: impl Iterator<Item = FactRow>) -> Vec<FactRow> {
     rows
 }
 
+/// A name without what differs from run to run: process and thread numbers, addresses.
+fn unnumbered(name: &str) -> String {
+    let mut out = String::new();
+    let mut rest = name;
+    while let Some(at) = ["(pid ", "(tid ", "0x"].iter().filter_map(|mark| rest.find(mark)).min() {
+        let (before, found) = rest.split_at(at);
+        out.push_str(before);
+        if found.starts_with('(') {
+            rest = found.find(')').map_or("", |end| &found[end + 1..]);
+            out.truncate(out.trim_end().len());
+        } else {
+            let digits = found[2..].find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(found.len() - 2);
+            // A short one is a place within a module, the same in each run.
+            out.push_str(if digits > ADDRESS_DIGITS { "0x…" } else { &found[..2 + digits] });
+            rest = &found[2 + digits..];
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
 fn functions(trace: &Trace) -> Vec<FactRow> {
     let selection = Selection::all().only(Class::on_cpu);
     let profile = Profile::derive(trace, &selection, &Folding::built_in());
@@ -133,4 +156,17 @@ fn threads(analysis: &Analysis) -> Vec<ThreadFacts> {
     threads.sort_by_key(|(id, facts)| (std::cmp::Reverse(facts.running_ns), *id));
     threads.truncate(THREADS_MAX);
     threads.into_iter().map(|(_, facts)| facts).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unnumbered;
+
+    #[test]
+    fn names_hold_from_run_to_run() {
+        assert_eq!(unnumbered("noisy-neighbour: rustc (pid 30123)"), "noisy-neighbour: rustc");
+        assert_eq!(unnumbered("lock at 0x7f12345678a0 in f"), "lock at 0x… in f");
+        assert_eq!(unnumbered("xz+0x6b1f (pid 1) x"), "xz+0x6b1f x");
+        assert_eq!(unnumbered("(pid "), "");
+    }
 }

@@ -9,9 +9,16 @@ pub mod difference;
 pub mod discoveries;
 pub mod distributions;
 pub mod facts;
+pub mod growth;
+pub mod layout;
 pub mod random;
 pub mod run;
+pub mod scaling;
+pub mod sizes;
+pub mod speedup_stack;
 pub mod surroundings;
+pub mod sweep;
+pub mod usl;
 pub mod within;
 
 pub use compare::{Change, Verdict};

@@ -151,10 +151,12 @@ fn rows(diff: &Diff, (table, title): (Table, &str), page: &mut Page) {
 
 fn columns(counts: bool) -> Vec<Column> {
     let mut columns = vec![Column::Text(""), Column::Figure("A"), Column::Figure("B")];
-    columns.extend([Column::Figure("change"), Column::Figure("interval"), Column::Text("real")]);
-    if counts {
-        columns.extend([Column::Figure("times A"), Column::Figure("times B")]);
+    columns.push(Column::Figure("change"));
+    match counts {
+        true => columns.extend([Column::Figure("times A"), Column::Figure("times B")]),
+        false => columns.push(Column::Figure("interval")),
     }
+    columns.push(Column::Text("real"));
     columns
 }
 
@@ -165,21 +167,15 @@ fn cells(row: &RowChange, counts: bool) -> Vec<String> {
         Some(_) => "gone".to_owned(),
         None => "new".to_owned(),
     };
-    let mut cells = vec![
-        row.name.clone(),
-        duration(row.a_ns.round() as u64),
-        duration(row.b_ns.round() as u64),
-        relative,
-        interval.map_or(String::new(), |found| {
-            format!("{} to {}", signed_time(found.low), signed_time(found.high))
-        }),
-        if row.is_real { "yes".to_owned() } else { String::new() },
-    ];
-    if counts {
-        let count =
-            |of: fn(&(f64, f64)) -> f64| row.counts.as_ref().map_or(String::new(), |both| number(of(both)));
-        cells.extend([count(|both| both.0), count(|both| both.1)]);
+    let mut cells =
+        vec![row.name.clone(), duration(row.a_ns.round() as u64), duration(row.b_ns.round() as u64), relative];
+    match (row.counts, interval) {
+        (Some((a, b)), _) if counts => cells.extend([number(a), number(b)]),
+        _ if counts => cells.extend([String::new(), String::new()]),
+        (_, Some(found)) => cells.push(format!("{} to {}", signed_time(found.low), signed_time(found.high))),
+        _ => cells.push(String::new()),
     }
+    cells.push(if row.is_real { "yes".to_owned() } else { String::new() });
     cells
 }
 

@@ -54,7 +54,7 @@ fn failures(shown: &Shown, page: &mut Page) {
 /// Where to look further.
 pub(super) fn foot(shown: &Shown, page: &mut Page) {
     if let Some(set) = &shown.set {
-        page.heading("");
+        page.gap();
         page.faint(format!("Kept in {set}: `holdup report` opens it again, --resume adds runs."));
     }
 }

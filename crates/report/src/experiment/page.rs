@@ -16,6 +16,7 @@ enum Part {
     Faint(String),
     Heading(String),
     Table(Vec<Column>, Vec<Vec<String>>),
+    Gap,
     /// Lines as they are: a plot.
     Picture(Vec<String>),
 }
@@ -50,6 +51,11 @@ impl Page {
         }
     }
 
+    /// Room.
+    pub fn gap(&mut self) {
+        self.parts.push(Part::Gap);
+    }
+
     /// Lines as they are.
     pub fn picture(&mut self, lines: Vec<String>) {
         self.parts.push(Part::Picture(lines));
@@ -71,6 +77,7 @@ impl Page {
                 }
                 Part::Heading(text) => lines.extend([String::new(), style.paint(Tint::Heading, text)]),
                 Part::Table(columns, rows) => lines.extend(table::lines(columns, rows, style)),
+                Part::Gap => lines.push(String::new()),
                 Part::Picture(picture) => lines.extend(picture.iter().cloned()),
             }
         }
@@ -86,6 +93,7 @@ impl Page {
                 Part::Faint(text) => out.push_str(&format!("<sub>{}</sub>\n\n", escape(text))),
                 Part::Heading(text) => out.push_str(&format!("#### {}\n\n", sentence(text))),
                 Part::Table(columns, rows) => out.push_str(&markdown_table(columns, rows)),
+                Part::Gap => {}
                 Part::Picture(lines) => out.push_str(&format!("```\n{}\n```\n\n", lines.join("\n"))),
             }
         }
