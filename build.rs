@@ -1,5 +1,5 @@
 //! Puts the viewer's page, as Vite built it, into the binary. Without it the binary is whole, and `holdup view` says
-//! what is missing.
+//! what is missing. Builds the library that `holdup sweep` loads into programs.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,22 @@ fn main() {
     }
     list.push_str("]\n");
     std::fs::write(out.join("viewer_assets.rs"), list).expect("OUT_DIR can be written");
+    build_preload(&manifest.join("preload/preload.c"), &out.join("libholdup_preload.so"));
+}
+
+/// The library that `holdup sweep` loads into programs; empty where it cannot be built, which `sweep` then says.
+fn build_preload(source: &Path, library: &Path) {
+    println!("cargo::rerun-if-changed=preload");
+    let compiler = cc::Build::new().opt_level(2).warnings(true).cargo_metadata(false).try_get_compiler();
+    let built = compiler.is_ok_and(|compiler| {
+        let mut command = compiler.to_command();
+        command.args(["-shared", "-fPIC", "-o"]).arg(library).arg(source).args(["-ldl", "-lpthread"]);
+        command.status().is_ok_and(|status| status.success())
+    });
+    if !built {
+        println!("cargo::warning=preload.c cannot be compiled: `sweep` will not pad memory or pin threads");
+        std::fs::write(library, []).expect("OUT_DIR can be written");
+    }
 }
 
 /// Files that a page consists of; not what starts with a dot, nor source maps.

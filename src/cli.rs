@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub mod experiment;
+
+pub use experiment::DiffArgs;
+
 /// Says why a program with many threads is slow or does not scale.
 #[derive(Debug, Parser)]
 #[command(name = "holdup", version, about, long_about = None, after_help = EXAMPLES)]
@@ -41,6 +45,8 @@ pub enum Command {
     Pack(PackArgs),
     /// Say how long a recorded run would take with something changed
     Whatif(WhatifArgs),
+    /// Compare two commands, run in turn, or two recordings: what changed, and whether it is real
+    Diff(DiffArgs),
     /// Say what a finding means, how it decides, and what it cannot see
     Explain(ExplainArgs),
     /// Say what works on this machine, what does not, why, and what mends it
@@ -129,6 +135,15 @@ pub struct RunArgs {
     /// names such a program
     #[arg(long, value_enum, default_value_t = RuntimeEvents::Auto)]
     pub runtime_events: RuntimeEvents,
+    /// A condition of the program, not of the recorder: `cpus=0`, `policy=batch`, `nice=5`, `aslr=off`, `thp=off`
+    #[arg(long, value_name = "NAME=VALUE", hide = true)]
+    pub under: Vec<String>,
+    /// Record nothing: only write how long the program took, in nanoseconds
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub unrecorded: Option<PathBuf>,
+    /// A variable of the program's environment, not of the recorder's
+    #[arg(long, value_name = "NAME=VALUE", hide = true)]
+    pub set_env: Vec<String>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
@@ -393,7 +408,7 @@ pub struct CompletionsArgs {
 }
 
 /// `2`, `2%`, `0.5 %`.
-fn parse_percent(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim_end();
     match number.parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),

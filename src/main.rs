@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod experiment;
 mod record;
 
 use std::io::IsTerminal;

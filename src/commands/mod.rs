@@ -4,7 +4,9 @@ mod annotate;
 mod attach;
 mod catalogue;
 mod descriptors;
+mod diff;
 mod doctor;
+mod experiment;
 mod explain;
 mod export;
 mod import;
@@ -37,6 +39,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::List(args) => catalogue::list(&args),
         Command::Pack(args) => pack::execute(&args),
         Command::Whatif(args) => whatif::execute(&args),
+        Command::Diff(args) => diff::execute(&args),
         Command::Explain(args) => explain::execute(&args),
         Command::Doctor(args) => doctor::execute(&args),
         Command::Completions(args) => catalogue::completions(args.shell),

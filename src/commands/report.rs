@@ -7,6 +7,8 @@ use anyhow::{Result, bail};
 
 use super::locate;
 use crate::cli::ReportArgs;
+use crate::cli::experiment::ResultArgs;
+use crate::experiment::set::Set;
 
 /// Prints the verdict, or sections.
 pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
@@ -14,6 +16,10 @@ pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
         return super::annotate::execute(&args.words[..at], &args.words[at + 1..], args);
     }
     let (recording, mut sections) = split(&args.words)?;
+    if let Some(set) = recording.as_deref().filter(|path| Set::is_at(path)) {
+        let results = ResultArgs { json: args.json, ..ResultArgs::default() };
+        return super::experiment::reopen(set)?.print(&results);
+    }
     let asks_for_stacks = super::stacks::asks(&args.stacks);
     if asks_for_stacks && !sections.iter().any(|name| name == "stacks") {
         sections.push("stacks".to_owned());

@@ -18,7 +18,17 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
     super::descriptors::read(&args.record.descriptors)?;
     let rings = runtime_events::prepare(&args.command, args.runtime_events);
     let changes = rings.as_ref().map(|rings| rings.environment(|name| std::env::var_os(name)));
-    let held = launch::hold_with(&args.command, &changes.unwrap_or_default())?;
+    let mut changes = changes.unwrap_or_default();
+    for text in &args.set_env {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        changes.retain(|(changed, _)| changed != name);
+        changes.push((name.into(), value.into()));
+    }
+    let conditions = launch::Conditions::parse(&args.under).map_err(anyhow::Error::msg)?;
+    let held = launch::hold_under(&args.command, &changes, &conditions)?;
+    if let Some(file) = &args.unrecorded {
+        return time(held, file);
+    }
     let recorded = record::record(Subject::Run(held, rings), command, None, &args.record)?;
     // The program has run: whatever goes wrong in reporting must not change its status.
     if let Err(error) = report(&recorded, &args.record) {
@@ -28,6 +38,15 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
         Some(ending) => launch::end_like(ending),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Runs it without a recording, and writes how long it took (ns).
+fn time(held: launch::Held, file: &std::path::Path) -> Result<ExitCode> {
+    let started = std::time::Instant::now();
+    let ending = held.release()?.wait();
+    let took_ns = started.elapsed().as_nanos().to_string();
+    std::fs::write(file, took_ns).with_context(|| format!("writing {}", file.display()))?;
+    launch::end_like(ending)
 }
 
 /// Prints the report of a new recording where the options say.

@@ -19,6 +19,14 @@ pub enum CaptureError {
         /// Why.
         source: io::Error,
     },
+    /// A condition under which it was to be started cannot be set.
+    #[error("cannot set {name} for the program: {reason}")]
+    Condition {
+        /// Which.
+        name: &'static str,
+        /// Why.
+        reason: String,
+    },
     /// There is no such process.
     #[error("there is no process {pid}")]
     NoProcess {

@@ -12,8 +12,10 @@ use canary::Canary;
 use signals::FORWARDED;
 
 mod canary;
+mod conditions;
 mod signals;
 
+pub use conditions::Conditions;
 pub use signals::{asked_to_stop, watch_signals};
 
 /// A child that waits for [`Held::release`] before it becomes the program.
@@ -70,6 +72,15 @@ pub fn hold(command: &[OsString]) -> Result<Held, CaptureError> {
 
 /// ... but for these variables of its environment.
 pub fn hold_with(command: &[OsString], changes: &[(OsString, OsString)]) -> Result<Held, CaptureError> {
+    hold_under(command, changes, &Conditions::default())
+}
+
+/// ... and under these conditions.
+pub fn hold_under(
+    command: &[OsString],
+    changes: &[(OsString, OsString)],
+    conditions: &Conditions,
+) -> Result<Held, CaptureError> {
     let name = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let error = |source| CaptureError::Command { command: name.clone(), source };
     let words: Result<Vec<CString>, _> = command.iter().map(|word| CString::new(word.as_bytes())).collect();
@@ -93,7 +104,11 @@ pub fn hold_with(command: &[OsString], changes: &[(OsString, OsString)]) -> Resu
             if let Some(variables) = variables {
                 environ = variables.as_ptr();
             }
-            become_program(program, &arguments, &go_read, &go_write, &failure_write)
+            wait_for_go(&go_read, &go_write);
+            if let Err(code) = conditions.apply() {
+                fail(&failure_write, code);
+            }
+            become_program(program, &arguments, &failure_write)
         },
         pid => Ok(Held { pid: pid as u32, command: name, go: go_write, failure: failure_read, canary }),
     }
@@ -116,14 +131,8 @@ fn environment(changes: &[(OsString, OsString)]) -> Vec<CString> {
     lines.flatten().collect()
 }
 
-/// In the child. Nothing is allocated here.
-unsafe fn become_program(
-    program: *const libc::c_char,
-    arguments: &[*const libc::c_char],
-    go: &File,
-    go_writer: &File,
-    failure: &File,
-) -> ! {
+/// In the child. Nothing is allocated from here on.
+unsafe fn wait_for_go(go: &File, go_writer: &File) {
     unsafe {
         // Ours too by the fork: the end of the pipe must come when the recorder dies.
         libc::close(go_writer.as_raw_fd());
@@ -132,11 +141,29 @@ unsafe fn become_program(
         if read != 1 {
             libc::_exit(127);
         }
+    }
+}
+
+/// In the child.
+unsafe fn become_program(
+    program: *const libc::c_char,
+    arguments: &[*const libc::c_char],
+    failure: &File,
+) -> ! {
+    unsafe {
         // Rust's start-up code ignores SIGPIPE; the program must not inherit that.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         libc::execvp(program, arguments.as_ptr());
-        let errno = (*libc::__errno_location()).to_ne_bytes();
-        libc::write(failure.as_raw_fd(), errno.as_ptr().cast(), errno.len());
+        fail(failure, 0)
+    }
+}
+
+/// In the child: tells errno, and the code of the condition that could not be set; 0: the program could not be run.
+unsafe fn fail(failure: &File, code: u8) -> ! {
+    unsafe {
+        let [a, b, c, d] = (*libc::__errno_location()).to_ne_bytes();
+        let told = [a, b, c, d, code];
+        libc::write(failure.as_raw_fd(), told.as_ptr().cast(), told.len());
         libc::_exit(127);
     }
 }
@@ -153,11 +180,19 @@ impl Held {
         let mut child = Child { pid: self.pid, ended: None };
         let failed = |source| CaptureError::Command { command: self.command.clone(), source };
         self.go.write_all(&[1]).map_err(failed)?;
-        let mut errno = [0u8; 4];
-        match self.failure.read(&mut errno) {
-            Ok(4) => {
+        let mut told = [0u8; 5];
+        match self.failure.read(&mut told) {
+            Ok(5) => {
                 child.wait();
-                Err(failed(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))))
+                let [a, b, c, d, code] = told;
+                let error = io::Error::from_raw_os_error(i32::from_ne_bytes([a, b, c, d]));
+                Err(match code {
+                    0 => failed(error),
+                    _ => CaptureError::Condition {
+                        name: conditions::name(code),
+                        reason: conditions::explain(code, &error),
+                    },
+                })
             }
             _ => Ok(child),
         }

@@ -5,6 +5,7 @@ pub mod analysis;
 pub mod charge;
 pub mod derive;
 pub mod descriptors;
+pub mod experiment;
 pub mod finding;
 mod lateness;
 pub mod merging;

@@ -4,6 +4,7 @@
 
 pub mod annotate;
 pub mod doctor;
+pub mod experiment;
 pub mod explain;
 pub mod exporters;
 mod figures;

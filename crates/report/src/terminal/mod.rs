@@ -4,7 +4,7 @@
 mod ends;
 mod head;
 mod sections;
-mod table;
+pub(crate) mod table;
 
 use holdup_events::Trace;
 use holdup_findings::Analysis;

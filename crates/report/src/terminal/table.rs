@@ -4,7 +4,7 @@ use crate::text::{Style, Tint, cut, left, right, width};
 
 /// A column's heading and side.
 #[derive(Clone, Copy)]
-pub(super) enum Column {
+pub(crate) enum Column {
     /// Text; the first such column gives way when space is short.
     Text(&'static str),
     /// A figure, to the right.
@@ -19,7 +19,7 @@ const INDENT: usize = 2;
 const TEXT_MIN: usize = 8;
 
 /// Heading and rows as lines. Rows must be free of control characters.
-pub(super) fn lines(columns: &[Column], rows: &[Vec<String>], style: &Style) -> Vec<String> {
+pub(crate) fn lines(columns: &[Column], rows: &[Vec<String>], style: &Style) -> Vec<String> {
     let heading = |column: &Column| match column {
         Column::Text(name) | Column::Figure(name) => (*name).to_owned(),
     };

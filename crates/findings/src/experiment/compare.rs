@@ -1,0 +1,363 @@
+//! Whether two groups of runs differ, by how much, and if that cannot be told, how many more runs would tell.
+//!
+//! Runs are compared as logarithms, so a change is a factor, and pair by pair where each round has a run of both: what
+//! drifts slowly is then the same for both. The centre is a mean of which a fifth at each end is left out, since what
+//! disturbs a run on a shared machine makes it an outlier. The interval is a percentile bootstrap, widened for small
+//! samples so that it covers as Student's t would (Hesterberg 2015, *What Teachers Should Know About the Bootstrap*,
+//! "expanded percentile"); below [`BOOTSTRAP_MIN`] runs there is too little to resample, and it is Student's.
+
+use super::distributions::{normal_tail, student_quantile, student_tails};
+use super::random::Random;
+
+/// Below so many runs the interval is Student's.
+pub const BOOTSTRAP_MIN: usize = 8;
+/// Below so many values nothing is left out at the ends.
+const TRIM_MIN: usize = 5;
+/// The chance with which a difference that matters is to be found.
+const POWER_TAIL: f64 = 0.2;
+/// More runs than that are not proposed: the machine is too noisy for the question.
+const MORE_RUNS_MAX: u32 = 1000;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Question {
+    /// From which resampling takes its randomness.
+    pub seed: u64,
+    /// The smallest relative change that matters.
+    pub matters: f64,
+    /// The chance of calling two things different that are not.
+    pub risk: f64,
+    /// A greater value is better.
+    pub more_is_better: bool,
+    /// How many times a sample is resampled.
+    pub resamples: usize,
+    /// Share of a sample that is left out at each end.
+    pub trimmed: f64,
+}
+
+impl Default for Question {
+    fn default() -> Question {
+        Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 4000, trimmed: 0.2 }
+    }
+}
+
+/// What may be said of B against A.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// B is better.
+    Faster,
+    /// B is worse.
+    Slower,
+    /// They differ by less than what matters.
+    Same,
+    /// Neither a difference nor its absence is shown.
+    Unclear,
+}
+
+impl Verdict {
+    /// The stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::Same => "no-difference",
+            Verdict::Unclear => "cannot-tell",
+        }
+    }
+}
+
+/// B against A.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// Runs (or pairs of runs) compared.
+    pub runs: usize,
+    /// Mean of A, in its own unit.
+    pub a: f64,
+    /// Mean of B.
+    pub b: f64,
+    /// Relative change, 0 being none.
+    pub relative: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// The chance of a change as great if there were none.
+    pub p: f64,
+    /// What may be said.
+    pub verdict: Verdict,
+    /// How many runs of each, in all, would find the smallest change that matters in four cases of five. `None`: not to be
+    /// told from so few, or more than is reasonable.
+    pub runs_wanted: Option<u32>,
+}
+
+/// An estimate of the centre of a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// The centre.
+    pub centre: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// One standard error.
+    pub error: f64,
+    /// What it rests on: degrees of freedom.
+    pub freedom: f64,
+    /// The chance of a centre as far from 0 if it were 0.
+    pub p: f64,
+}
+
+/// Runs made in rounds: one of each setting per round.
+pub fn paired(pairs: &[(f64, f64)], question: &Question) -> Change {
+    let logs: Vec<f64> = pairs.iter().map(|(a, b)| (b / a).ln()).collect();
+    let means = (mean(pairs.iter().map(|pair| pair.0)), mean(pairs.iter().map(|pair| pair.1)));
+    change(centre(&logs, question), pairs.len(), means, question)
+}
+
+/// Runs that have nothing to do with each other.
+pub fn unpaired(a: &[f64], b: &[f64], question: &Question) -> Change {
+    let logs = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<f64>>();
+    let means = (mean(a.iter().copied()), mean(b.iter().copied()));
+    let estimate = two_centres(&logs(a), &logs(b), question);
+    change(estimate, a.len().min(b.len()), means, question)
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    values.sum::<f64>() / count
+}
+
+fn change(estimate: Option<Estimate>, runs: usize, (a, b): (f64, f64), question: &Question) -> Change {
+    let Some(found) = estimate else {
+        let relative = if a > 0.0 && b > 0.0 { b / a - 1.0 } else { 0.0 };
+        let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
+        return Change {
+            runs,
+            a,
+            b,
+            relative,
+            low,
+            high,
+            p: 1.0,
+            verdict: Verdict::Unclear,
+            runs_wanted: None,
+        };
+    };
+    let (low, high) = (found.low.exp_m1(), found.high.exp_m1());
+    let verdict = match (found.low > 0.0, found.high < 0.0) {
+        (true, _) if question.more_is_better => Verdict::Faster,
+        (true, _) => Verdict::Slower,
+        (_, true) if question.more_is_better => Verdict::Slower,
+        (_, true) => Verdict::Faster,
+        _ if low >= -question.matters && high <= question.matters => Verdict::Same,
+        _ => Verdict::Unclear,
+    };
+    let runs_wanted = runs_wanted(&found, runs, question);
+    Change { runs, a, b, relative: found.centre.exp_m1(), low, high, p: found.p, verdict, runs_wanted }
+}
+
+/// How many runs would find the change that matters: after Stein, with the quantiles of what the scatter is known by, so
+/// that a scatter that was underestimated by chance does not cost the power.
+fn runs_wanted(found: &Estimate, runs: usize, question: &Question) -> Option<u32> {
+    // What is rarely disturbed has an interval wider than its scatter tells: the interval is what will judge.
+    let reach = student_quantile(question.risk / 2.0, found.freedom);
+    let scatter = found.error.max((found.high - found.low) / 2.0 / reach) * (runs as f64).sqrt();
+    let quantiles =
+        student_quantile(question.risk / 2.0, found.freedom) + student_quantile(POWER_TAIL, found.freedom);
+    let wanted = (quantiles * scatter / question.matters.max(1e-6).ln_1p()).powi(2).ceil();
+    (wanted <= f64::from(MORE_RUNS_MAX)).then_some((wanted as u32).max(BOOTSTRAP_MIN as u32))
+}
+
+/// The centre of a sample; none of fewer than two.
+pub fn centre(values: &[f64], question: &Question) -> Option<Estimate> {
+    let (middle, error, freedom) = trimmed(values, question.trimmed)?;
+    let reach = student_quantile(question.risk / 2.0, freedom);
+    let mut found = Estimate {
+        centre: middle,
+        low: middle - reach * error,
+        high: middle + reach * error,
+        error,
+        freedom,
+        p: p(middle, error, freedom),
+    };
+    if values.len() >= BOOTSTRAP_MIN {
+        let mut random = Random::new(question.seed);
+        let mut resample = vec![0.0; values.len()];
+        let draws = (0..question.resamples).map(|_| {
+            draw(values, &mut random, &mut resample);
+            trimmed_mean(&mut resample, question.trimmed)
+        });
+        (found.low, found.high) = widened(draws.collect(), values.len() as f64, freedom, question.risk);
+    }
+    Some(found)
+}
+
+/// The difference of the centres of two samples; none if one of them has fewer than two.
+pub fn two_centres(a: &[f64], b: &[f64], question: &Question) -> Option<Estimate> {
+    let ((centre_a, error_a, freedom_a), (centre_b, error_b, freedom_b)) =
+        (trimmed(a, question.trimmed)?, trimmed(b, question.trimmed)?);
+    let (middle, error) = (centre_b - centre_a, error_a.hypot(error_b));
+    let parts = error_a.powi(4) / freedom_a + error_b.powi(4) / freedom_b;
+    let freedom = if parts > 0.0 { (error.powi(4) / parts).max(1.0) } else { freedom_a.min(freedom_b) };
+    let reach = student_quantile(question.risk / 2.0, freedom);
+    let mut found = Estimate {
+        centre: middle,
+        low: middle - reach * error,
+        high: middle + reach * error,
+        error,
+        freedom,
+        p: p(middle, error, freedom),
+    };
+    if a.len().min(b.len()) >= BOOTSTRAP_MIN {
+        let mut random = Random::new(question.seed);
+        let (mut of_a, mut of_b) = (vec![0.0; a.len()], vec![0.0; b.len()]);
+        let draws = (0..question.resamples).map(|_| {
+            draw(a, &mut random, &mut of_a);
+            draw(b, &mut random, &mut of_b);
+            trimmed_mean(&mut of_b, question.trimmed) - trimmed_mean(&mut of_a, question.trimmed)
+        });
+        (found.low, found.high) =
+            widened(draws.collect(), a.len().min(b.len()) as f64, freedom, question.risk);
+    }
+    Some(found)
+}
+
+fn p(centre: f64, error: f64, freedom: f64) -> f64 {
+    if centre == 0.0 { 1.0 } else { student_tails(centre / error, freedom) }
+}
+
+fn draw(from: &[f64], random: &mut Random, to: &mut [f64]) {
+    for slot in to {
+        *slot = from[random.below(from.len())];
+    }
+}
+
+/// The ends of the middle of resampled centres: of a tail as much smaller as a sample of `runs` understates its scatter.
+fn widened(mut draws: Vec<f64>, runs: f64, freedom: f64, risk: f64) -> (f64, f64) {
+    draws.sort_unstable_by(f64::total_cmp);
+    let tail = normal_tail(student_quantile(risk / 2.0, freedom) * (runs / (runs - 1.0)).sqrt());
+    let last = draws.len() - 1;
+    let cut = ((tail * draws.len() as f64).floor() as usize).min(last / 2);
+    (draws[cut], draws[last - cut])
+}
+
+/// How many values are left out at each end.
+fn left_out(count: usize, share: f64) -> usize {
+    if count < TRIM_MIN { 0 } else { (share * count as f64) as usize }
+}
+
+/// Trimmed mean, its standard error (from the winsorised variance: Tukey and McLaughlin 1963), degrees of freedom.
+fn trimmed(values: &[f64], share: f64) -> Option<(f64, f64, f64)> {
+    if values.len() < 2 || values.iter().any(|value| !value.is_finite()) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let middle = trimmed_mean(&mut sorted, share);
+    let (count, out) = (sorted.len(), left_out(sorted.len(), share));
+    let kept = (count - 2 * out) as f64;
+    let (lowest, highest) = (sorted[out], sorted[count - 1 - out]);
+    let clamped = || sorted.iter().map(|value| value.clamp(lowest, highest));
+    let mean = clamped().sum::<f64>() / count as f64;
+    let squares: f64 = clamped().map(|value| (value - mean).powi(2)).sum();
+    let error = (squares / (kept * (kept - 1.0))).sqrt();
+    Some((middle, error, kept - 1.0))
+}
+
+/// Sorts `values` and takes the mean of those in the middle.
+fn trimmed_mean(values: &mut [f64], share: f64) -> f64 {
+    if share > 0.0 {
+        values.sort_unstable_by(f64::total_cmp);
+    }
+    let out = left_out(values.len(), share);
+    let kept = &values[out..values.len() - out];
+    kept.iter().sum::<f64>() / kept.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: Question =
+        Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 500, trimmed: 0.2 };
+
+    /// Log-normal scatter of a few percent; one run in ten is disturbed, and takes up to twice as long.
+    fn noisy(random: &mut Random, scatter: f64, disturbed: bool) -> f64 {
+        let normal = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+        let disturbance = if disturbed && random.below(10) == 0 { random.unit() } else { 0.0 };
+        (normal * scatter).exp() * (1.0 + disturbance)
+    }
+
+    fn pairs(seed: u64, count: usize, slower: f64, disturbed: bool) -> Vec<(f64, f64)> {
+        let mut random = Random::part(seed, 77);
+        let mut one = || noisy(&mut random, 0.03, disturbed);
+        (0..count).map(|_| (one(), one() * (1.0 + slower))).collect()
+    }
+
+    fn called_different(
+        count: usize,
+        slower: f64,
+        disturbed: bool,
+        compare: impl Fn(&[(f64, f64)]) -> Change,
+    ) -> usize {
+        let different = |seed: &u64| {
+            let change = compare(&pairs(*seed, count, slower, disturbed));
+            matches!(change.verdict, Verdict::Faster | Verdict::Slower)
+        };
+        (0..200).filter(different).count()
+    }
+
+    fn groups(pairs: &[(f64, f64)]) -> Change {
+        let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        unpaired(&a, &b, &QUESTION)
+    }
+
+    #[test]
+    fn the_same_is_called_different_in_one_case_of_twenty_at_most() {
+        for count in [3, 5, 8, 12] {
+            for disturbed in [false, true] {
+                let of_pairs = called_different(count, 0.0, disturbed, |pairs| paired(pairs, &QUESTION));
+                let of_groups = called_different(count, 0.0, disturbed, groups);
+                // 10 of 200 are expected; 18 is two and a half standard deviations more.
+                assert!(
+                    of_pairs <= 18 && of_groups <= 18,
+                    "{count} {disturbed}: {of_pairs}, {of_groups} of 200"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn five_percent_are_found_within_the_runs_that_are_proposed() {
+        let question = Question { matters: 0.05, ..QUESTION };
+        for disturbed in [false, true] {
+            let found = |seed: &u64| {
+                let pilot = paired(&pairs(*seed, 10, 0.05, disturbed), &question);
+                let wanted = pilot.runs_wanted.unwrap_or(1000).max(10) as usize;
+                paired(&pairs(*seed, wanted, 0.05, disturbed), &question).verdict == Verdict::Slower
+            };
+            let found = (0..200).filter(found).count();
+            assert!(found >= 160, "{disturbed}: {found} of 200");
+        }
+    }
+
+    #[test]
+    fn equal_runs_are_no_difference_and_one_run_says_nothing() {
+        let change = paired(&[(1.0, 1.001), (1.0, 0.999), (1.0, 1.0), (1.0, 1.0005)], &QUESTION);
+        assert_eq!(change.verdict, Verdict::Same);
+        let change = paired(&[(1.0, 2.0)], &QUESTION);
+        assert_eq!((change.verdict, change.relative, change.runs_wanted), (Verdict::Unclear, 1.0, None));
+        let change = paired(&[], &QUESTION);
+        assert_eq!((change.verdict, change.runs), (Verdict::Unclear, 0));
+        let exact = paired(&[(1.0, 1.1); 10], &QUESTION);
+        assert_eq!(exact.verdict, Verdict::Slower);
+        let rate = Question { more_is_better: true, ..QUESTION };
+        assert_eq!(paired(&[(1.0, 1.1); 10], &rate).verdict, Verdict::Faster);
+    }
+
+    #[test]
+    fn the_same_runs_and_seed_give_the_same_answer() {
+        let runs = pairs(3, 12, 0.01, true);
+        assert_eq!(paired(&runs, &QUESTION), paired(&runs, &QUESTION));
+    }
+}

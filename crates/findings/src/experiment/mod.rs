@@ -1,0 +1,25 @@
+//! Experiments: several runs of a program under different settings, and what may be said of them.
+//!
+//! Pure, like the rest of this crate: who runs the program keeps the runs, and gives the seed from which resampling
+//! takes its randomness, so that the same runs always give the same answer. [`run`] is what is known of a run,
+//! [`facts`] makes it from a recording, [`compare`] is the one comparison that all commands use.
+
+pub mod compare;
+pub mod difference;
+pub mod discoveries;
+pub mod distributions;
+pub mod facts;
+pub mod growth;
+pub mod layout;
+pub mod random;
+pub mod run;
+pub mod scaling;
+pub mod sizes;
+pub mod speedup_stack;
+pub mod surroundings;
+pub mod sweep;
+pub mod usl;
+pub mod within;
+
+pub use compare::{Change, Verdict};
+pub use run::{Drift, Experiment, FactRow, Goal, Run, RunFacts, Setting, Table, ThreadFacts};

@@ -1,0 +1,226 @@
+//! What is known of an experiment: its settings, and each run with what was recorded of it.
+
+use serde::{Deserialize, Serialize};
+
+/// Several runs of a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// What the order of the runs, and each resampling, are made from.
+    pub seed: u64,
+    /// What a run is judged by.
+    pub goal: Goal,
+    /// What was varied, the baseline first.
+    pub settings: Vec<Setting>,
+    /// In the order in which they were made.
+    pub runs: Vec<Run>,
+}
+
+/// What a run is judged by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Goal {
+    /// How long the program took; less is better.
+    #[default]
+    Wall,
+    /// Work done by the program, over how long it took; more is better.
+    Work,
+    /// A number that the program says, more being better (a rate).
+    Rate,
+    /// A number that the program says, less being better (a time, a size).
+    Cost,
+}
+
+/// One choice of what is varied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// For people.
+    pub name: String,
+    /// Each knob and its value.
+    pub knobs: Vec<(String, String)>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Row of [`Experiment::settings`].
+    pub setting: usize,
+    /// Which round: each round has every setting once, in an order of its own.
+    pub round: u32,
+    /// Of the program, from its start to its end (ns).
+    pub wall_ns: u64,
+    /// What it said of itself, if it was asked for.
+    pub progress: Option<f64>,
+    /// Why it does not count; empty if it does.
+    pub failure: String,
+    /// The folder of its recording within the set; empty if there is none.
+    pub recording: String,
+    /// What else the machine did meanwhile.
+    pub drift: Drift,
+    /// What was recorded.
+    pub facts: Option<RunFacts>,
+}
+
+/// What else the machine did during a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Drift {
+    /// Share of the machine's CPU time that the hypervisor took.
+    pub stolen: f64,
+    /// Share of the machine's CPU time that others than the program and its recorder used.
+    pub others: f64,
+    /// Mean frequency of the CPUs before it (MHz), where it can be read.
+    pub frequency_mhz: Option<f64>,
+}
+
+/// What a recording says, as figures that can be compared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunFacts {
+    /// Sum of the threads' lives (ns).
+    pub life_ns: u64,
+    /// Time and number of occurrences by what they belong to.
+    pub rows: Vec<FactRow>,
+    /// The threads that ran the most, the most first.
+    pub threads: Vec<ThreadFacts>,
+    /// Events lost.
+    pub lost: u64,
+}
+
+/// One figure of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FactRow {
+    /// Of what kind.
+    pub table: Table,
+    /// Of which.
+    pub name: String,
+    /// Thread time (ns).
+    pub ns: u64,
+    /// How often, where that was counted.
+    pub count: Option<u64>,
+}
+
+/// Kinds of figures, in the order of reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Table {
+    /// Classes of the ledger.
+    #[default]
+    Ledger,
+    /// Who had the CPU of threads that could run.
+    RunQueue,
+    /// Findings.
+    Finding,
+    /// Locks.
+    Lock,
+    /// Syscalls.
+    Syscall,
+    /// Functions, running, themselves.
+    Function,
+    /// Functions, running, with what they call.
+    Calls,
+    /// Functions of the program in which its threads wait.
+    Wait,
+}
+
+impl Table {
+    /// Each of them.
+    pub const ALL: [Table; 8] = [
+        Table::Ledger,
+        Table::RunQueue,
+        Table::Finding,
+        Table::Lock,
+        Table::Syscall,
+        Table::Function,
+        Table::Calls,
+        Table::Wait,
+    ];
+
+    /// The stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Ledger => "ledger",
+            Table::RunQueue => "run-queue",
+            Table::Finding => "finding",
+            Table::Lock => "lock",
+            Table::Syscall => "syscall",
+            Table::Function => "function",
+            Table::Calls => "calls",
+            Table::Wait => "wait",
+        }
+    }
+}
+
+/// One thread of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadFacts {
+    /// From its start to its end (ns).
+    pub life_ns: u64,
+    /// On a CPU (ns).
+    pub running_ns: u64,
+    /// By class of the ledger, those that it has (ns).
+    pub classes: Vec<(String, u64)>,
+}
+
+impl Goal {
+    /// Whether a greater value is better.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Goal::Work | Goal::Rate)
+    }
+
+    /// The stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Goal::Wall => "wall",
+            Goal::Work => "work",
+            Goal::Rate => "rate",
+            Goal::Cost => "cost",
+        }
+    }
+}
+
+impl Run {
+    /// It counts.
+    pub fn is_good(&self) -> bool {
+        self.failure.is_empty()
+    }
+
+    /// What it is judged by, if it counts: seconds, work a second, or the program's own number.
+    pub fn value(&self, goal: Goal) -> Option<f64> {
+        let wall = self.wall_ns as f64 / 1e9;
+        let value = match goal {
+            Goal::Wall => wall,
+            Goal::Work => self.progress? / wall,
+            Goal::Rate | Goal::Cost => self.progress?,
+        };
+        (self.is_good() && value.is_finite() && value > 0.0).then_some(value)
+    }
+
+    /// Time of a row (ns): zero where the recording knows the table but not the row.
+    pub fn ns(&self, table: Table, name: &str) -> Option<u64> {
+        let rows = &self.facts.as_ref()?.rows;
+        Some(rows.iter().find(|row| row.table == table && row.name == name).map_or(0, |row| row.ns))
+    }
+}
+
+impl Experiment {
+    /// The runs of a setting that count.
+    pub fn runs_of(&self, setting: usize) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(move |run| run.setting == setting && run.is_good())
+    }
+
+    /// What the runs of a setting are judged by.
+    pub fn values(&self, setting: usize) -> Vec<f64> {
+        self.runs_of(setting).filter_map(|run| run.value(self.goal)).collect()
+    }
+
+    /// Rounds in which both settings count, with some figure of each.
+    pub fn pairs<T>(&self, (a, b): (usize, usize), figure: impl Fn(&Run) -> Option<T>) -> Vec<(T, T)> {
+        let other = |round: u32| self.runs_of(b).find(|run| run.round == round);
+        self.runs_of(a).filter_map(|run| Some((figure(run)?, figure(other(run.round)?)?))).collect()
+    }
+
+    /// Runs that do not count.
+    pub fn failures(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(|run| !run.is_good())
+    }
+}

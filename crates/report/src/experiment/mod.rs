@@ -1,0 +1,117 @@
+//! The answers of `holdup diff`, `scale`, `sweep` and `try`: for a terminal, as Markdown, as JSON, as a picture.
+
+mod diff;
+mod head;
+mod json;
+mod page;
+
+use holdup_findings::experiment::difference::Difference;
+use holdup_findings::experiment::within::ClassChange;
+use holdup_findings::experiment::{Experiment, Goal};
+use serde_json::Value;
+
+use crate::numbers;
+use crate::text::Style;
+use page::Page;
+
+/// What there is to say of an experiment.
+pub enum Answer {
+    /// Two settings, or two recordings.
+    Diff(Diff),
+}
+
+/// Two things compared.
+pub struct Diff {
+    /// What they are called.
+    pub names: (String, String),
+    /// What changed.
+    pub difference: Difference,
+    /// Class by class over blocks of time, where there is one run of each.
+    pub within: Vec<ClassChange>,
+    /// Rows of each table that are shown.
+    pub rows: usize,
+    /// The two recordings, where there are only these: for the hint at the differential flame graph.
+    pub recordings: Option<(String, String)>,
+}
+
+/// What is shown, of which runs.
+pub struct Shown<'a> {
+    /// What was run.
+    pub experiment: &'a Experiment,
+    /// Where the runs are kept.
+    pub set: Option<String>,
+    /// What they say.
+    pub answer: &'a Answer,
+}
+
+impl Shown<'_> {
+    /// For a terminal.
+    pub fn render(&self, style: &Style) -> String {
+        self.page().for_terminal(style)
+    }
+
+    /// For a pull request.
+    pub fn markdown(&self) -> String {
+        self.page().for_markdown()
+    }
+
+    /// For programs (docs/json.md).
+    pub fn json(&self) -> Value {
+        json::to_json(self)
+    }
+
+    fn page(&self) -> Page {
+        let mut page = Page::default();
+        match self.answer {
+            Answer::Diff(diff) => diff::write(self, diff, &mut page),
+        }
+        page
+    }
+}
+
+/// A value that runs are judged by.
+fn value(goal: Goal, value: f64) -> String {
+    match goal {
+        Goal::Wall => numbers::duration((value * 1e9).round().max(0.0) as u64),
+        Goal::Work => format!("{} a second", number(value)),
+        Goal::Rate | Goal::Cost => number(value),
+    }
+}
+
+/// A number with three or four digits that count.
+fn number(value: f64) -> String {
+    match value.abs() {
+        magnitude if magnitude >= 1e15 => format!("{value:.3e}"),
+        magnitude if magnitude >= 1000.0 => numbers::count(value.round() as u64),
+        magnitude if magnitude >= 100.0 => format!("{value:.0}"),
+        magnitude if magnitude >= 10.0 => format!("{value:.1}"),
+        magnitude if magnitude >= 1.0 => format!("{value:.2}"),
+        0.0 => "0".to_owned(),
+        magnitude if magnitude >= 1e-3 => format!("{value:.4}"),
+        _ => format!("{value:.2e}"),
+    }
+}
+
+/// A change with its sign.
+fn change(relative: f64) -> String {
+    if !relative.is_finite() {
+        return "?".to_owned();
+    }
+    let percent = relative * 100.0;
+    match percent.abs() {
+        size if size >= 99.95 => format!("{percent:+.0} %"),
+        size if size < 0.05 => "0.0 %".to_owned(),
+        _ => format!("{percent:+.1} %"),
+    }
+}
+
+/// An interval of changes.
+fn range(low: f64, high: f64) -> String {
+    format!("{} to {}", change(low), change(high))
+}
+
+/// Thread time with its sign (ns).
+fn signed_time(ns: f64) -> String {
+    let text = numbers::duration(ns.abs().round() as u64);
+    if ns < 0.0 { format!("-{text}") } else { format!("+{text}") }
+}

@@ -1,0 +1,194 @@
+// Loaded into a program by `holdup sweep`: moves its large allocations, and pins its threads, as two variables of the
+// environment ask.
+//
+// HOLDUP_MALLOC_PAD=n   the k-th allocation of LARGE bytes or more begins k * n bytes later than it would (modulo SPAN,
+//                       in steps of 16 bytes), so that arrays that lie at the same place of a page no longer do
+// HOLDUP_PIN=spread     the k-th thread runs on the k-th CPU alone (modulo their number), far ones first
+// HOLDUP_PIN=pack       the same, near ones first
+//
+// Needs glibc: it stands in front of its allocator and calls that by its own names.
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+extern void __libc_free(void *);
+
+#define LARGE ((size_t)64 << 10)
+#define SPAN ((size_t)64 << 10)
+#define SLOTS ((size_t)1 << 16)
+#define PROBES 32
+#define GONE ((uintptr_t)1)
+
+// Where the allocations lie that were moved, and by how much.
+static _Atomic uintptr_t moved[SLOTS];
+static _Atomic uint32_t by[SLOTS];
+static _Atomic size_t number;
+static _Atomic size_t pad;
+static _Atomic int asked;
+
+static size_t padding(void)
+{
+	if (!atomic_load(&asked)) {
+		const char *text = getenv("HOLDUP_MALLOC_PAD");
+		atomic_store(&pad, text ? strtoul(text, NULL, 10) : 0);
+		atomic_store(&asked, 1);
+	}
+	return atomic_load(&pad);
+}
+
+static size_t slot_of(uintptr_t place)
+{
+	return (size_t)((place >> 4) * 0x9e3779b97f4a7c15ull >> 40) % SLOTS;
+}
+
+static int remember(uintptr_t place, uint32_t bytes)
+{
+	for (size_t probe = 0; probe < PROBES; probe++) {
+		size_t slot = (slot_of(place) + probe) % SLOTS;
+		uintptr_t there = atomic_load(&moved[slot]);
+		if ((there == 0 || there == GONE) &&
+		    atomic_compare_exchange_strong(&moved[slot], &there, place)) {
+			atomic_store(&by[slot], bytes);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+// By how much it was moved; it is forgotten if asked for.
+static uint32_t moved_by(void *memory, int forget)
+{
+	uintptr_t place = (uintptr_t)memory;
+	for (size_t probe = 0; probe < PROBES; probe++) {
+		size_t slot = (slot_of(place) + probe) % SLOTS;
+		uintptr_t there = atomic_load(&moved[slot]);
+		if (there == 0)
+			return 0;
+		if (there == place) {
+			uint32_t bytes = atomic_load(&by[slot]);
+			if (forget)
+				atomic_store(&moved[slot], GONE);
+			return bytes;
+		}
+	}
+	return 0;
+}
+
+static void *allocate(size_t size, int zeroed)
+{
+	size_t step = padding();
+	if (step == 0 || size < LARGE || size > SIZE_MAX - SPAN)
+		return zeroed ? __libc_calloc(1, size) : __libc_malloc(size);
+	size_t bytes = (atomic_fetch_add(&number, 1) * step) % SPAN & ~(size_t)15;
+	char *memory = zeroed ? __libc_calloc(1, size + bytes) : __libc_malloc(size + bytes);
+	if (!memory || bytes == 0 || !remember((uintptr_t)memory + bytes, (uint32_t)bytes))
+		return memory;
+	return memory + bytes;
+}
+
+void *malloc(size_t size)
+{
+	return allocate(size, 0);
+}
+
+void *calloc(size_t count, size_t size)
+{
+	size_t all;
+	if (__builtin_mul_overflow(count, size, &all)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return allocate(all, 1);
+}
+
+void free(void *memory)
+{
+	if (memory)
+		__libc_free((char *)memory - moved_by(memory, 1));
+}
+
+void *realloc(void *memory, size_t size)
+{
+	uint32_t bytes = memory ? moved_by(memory, 0) : 0;
+	if (bytes == 0)
+		return memory ? __libc_realloc(memory, size) : allocate(size, 0);
+	if (size > SIZE_MAX - bytes) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	// Forgotten before: whoever gets the old place next must not find it here.
+	moved_by(memory, 1);
+	char *again = __libc_realloc((char *)memory - bytes, size + bytes);
+	if (!again) {
+		remember((uintptr_t)memory, bytes);
+		return NULL;
+	}
+	if (remember((uintptr_t)again + bytes, bytes))
+		return again + bytes;
+	memmove(again, again + bytes, size);
+	return again;
+}
+
+size_t malloc_usable_size(void *memory)
+{
+	static size_t (*real)(void *);
+	if (!real)
+		real = (size_t (*)(void *))dlsym(RTLD_NEXT, "malloc_usable_size");
+	uint32_t bytes = memory ? moved_by(memory, 0) : 0;
+	return real && memory ? real((char *)memory - bytes) - bytes : 0;
+}
+
+// The k-th thread's CPU: of those that the process may use, in their order; far ones first means the first half and
+// the second half in turn, since siblings of a core have numbers next to each other or half the machine apart.
+static int cpu_of(size_t thread, int spread, cpu_set_t *allowed)
+{
+	int count = CPU_COUNT(allowed);
+	if (count < 1)
+		return -1;
+	int wanted = (int)(thread % (size_t)count);
+	if (spread && count > 2)
+		wanted = wanted / 2 + (wanted % 2) * ((count + 1) / 2);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, allowed) && wanted-- == 0)
+			return cpu;
+	return -1;
+}
+
+static cpu_set_t allowed_at_start;
+
+__attribute__((constructor)) static void begin(void)
+{
+	sched_getaffinity(0, sizeof allowed_at_start, &allowed_at_start);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument)
+{
+	static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+	static _Atomic size_t threads;
+	if (!real)
+		real = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))dlsym(
+			RTLD_NEXT, "pthread_create");
+	if (!real)
+		return EAGAIN;
+	int result = real(thread, attributes, start, argument);
+	const char *pin = getenv("HOLDUP_PIN");
+	if (result == 0 && pin && *pin) {
+		int cpu = cpu_of(atomic_fetch_add(&threads, 1), strcmp(pin, "spread") == 0, &allowed_at_start);
+		cpu_set_t one;
+		CPU_ZERO(&one);
+		if (cpu >= 0) {
+			CPU_SET(cpu, &one);
+			pthread_setaffinity_np(*thread, sizeof one, &one);
+		}
+	}
+	return result;
+}

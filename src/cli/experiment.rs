@@ -1,0 +1,180 @@
+//! Flags of the commands that run a program several times: `diff`, `scale`, `sweep`, `try`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{parse_duration, parse_share};
+
+/// How runs are made and judged; the same for all of them.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Runs")]
+pub struct RunsArgs {
+    /// Runs of each setting [default: 10, then as many as the scatter of these asks for]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeats: Option<u32>,
+    /// Runs of each setting that do not count, to begin with
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub warm_up: u32,
+    /// No round of runs begins after this time
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub time: std::time::Duration,
+    /// A run that takes longer is ended, and does not count
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub timeout: Option<std::time::Duration>,
+    /// The smallest change that matters: runs are made until it would be found
+    #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = parse_share)]
+    pub matters: f64,
+    /// Judge a run by a number in the program's output (a regular expression with one group), or by how often it calls a
+    /// syscall (`syscall:NAME`) [default: by its length]
+    #[arg(long, value_name = "REGEX")]
+    pub progress: Option<String>,
+    /// What that number is
+    #[arg(long, value_enum, default_value_t = ProgressKind::Work)]
+    pub progress_is: ProgressKind,
+    /// What is recorded of each run
+    #[arg(long, value_enum, default_value_t = RecordChoice::Light)]
+    pub record: RecordChoice,
+    /// What the order of the runs is made from [default: the time]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// A run counts whatever its exit status
+    #[arg(long)]
+    pub ignore_failure: bool,
+    /// Where the runs are kept [default: a new set in $XDG_STATE_HOME/holdup]
+    #[arg(short, long, value_name = "NAME.holdup-set")]
+    pub output: Option<PathBuf>,
+    /// Go on with a set that was interrupted, or add runs to it
+    #[arg(long, value_name = "NAME.holdup-set", conflicts_with = "output")]
+    pub resume: Option<PathBuf>,
+}
+
+/// How results are shown.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Results")]
+pub struct ResultArgs {
+    /// As JSON (docs/json.md)
+    #[arg(long)]
+    pub json: bool,
+    /// As Markdown, to put into a pull request
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+    /// Write every run as a row of comma-separated values
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+}
+
+/// See [`RunsArgs::progress_is`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProgressKind {
+    /// Work done: a run is judged by work per second
+    Work,
+    /// Already per second, or otherwise better if greater
+    Rate,
+    /// A time, or otherwise better if smaller
+    Cost,
+}
+
+/// See [`RunsArgs::record`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RecordChoice {
+    /// States, few samples and stacks
+    Light,
+    /// As `holdup run` does
+    Full,
+    /// Nothing: only its length
+    None,
+}
+
+/// `holdup diff`
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The recording or set that is the baseline, and the one to compare with it
+    #[arg(value_name = "A B", num_args = 0..=2)]
+    pub recordings: Vec<PathBuf>,
+    /// The baseline's command; it is split into words as a shell does, and run by one if it has pipes and the like
+    #[arg(long, value_name = "CMD", requires = "b", conflicts_with_all = ["recordings", "resume"])]
+    pub a: Option<String>,
+    /// The command to compare with it
+    #[arg(long, value_name = "CMD", requires = "a")]
+    pub b: Option<String>,
+    /// Exit status 1 if this is so: slower>3%, faster<10%, different
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_if: Option<String>,
+    /// Rows of each table
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub rows: usize,
+    /// How runs are made
+    #[command(flatten)]
+    pub runs: RunsArgs,
+    /// How results are shown
+    #[command(flatten)]
+    pub results: ResultArgs,
+}
+
+/// `holdup scale`
+#[derive(Debug, Args)]
+pub struct ScaleArgs {
+    /// How many workers [default: 1 to the number of CPUs]
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub workers: Vec<u32>,
+    /// The number of workers is this variable of the environment, not `{}` in the command
+    #[arg(long, value_name = "NAME")]
+    pub env: Option<String>,
+    /// The number of workers is the number of CPUs that the program may use
+    #[arg(long, conflicts_with = "env")]
+    pub by_cpus: bool,
+    /// Say what to expect with so many workers
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub at: u32,
+    /// Write the speed-up as a picture
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// How runs are made
+    #[command(flatten)]
+    pub runs: RunsArgs,
+    /// How results are shown
+    #[command(flatten)]
+    pub results: ResultArgs,
+    /// The program and its arguments, `{}` standing for the number of workers
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+/// `holdup sweep`
+#[derive(Debug, Args)]
+#[command(after_help = crate::experiment::knobs::help())]
+pub struct SweepArgs {
+    /// A knob and its values, the baseline first: a variable of the environment, `{NAME}` in the command, or one of those
+    /// below; values that hold commas are separated by semicolons
+    #[arg(long, value_name = "NAME=V1,V2,...")]
+    pub set: Vec<String>,
+    /// How much of its speed is luck of the memory layout
+    #[arg(long, conflicts_with_all = ["set", "size"])]
+    pub layout: bool,
+    /// How time grows with the input: `{NAME}` in the command (1k is 1,000)
+    #[arg(long, value_name = "NAME=N1,N2,...", conflicts_with = "set")]
+    pub size: Option<String>,
+    /// How runs are made
+    #[command(flatten)]
+    pub runs: RunsArgs,
+    /// How results are shown
+    #[command(flatten)]
+    pub results: ResultArgs,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+/// `holdup try`
+#[derive(Debug, Args)]
+pub struct TryArgs {
+    /// The recording whose findings' advice is tried [default: the newest]
+    pub recording: Option<PathBuf>,
+    /// How runs are made
+    #[command(flatten)]
+    pub runs: RunsArgs,
+    /// How results are shown
+    #[command(flatten)]
+    pub results: ResultArgs,
+}

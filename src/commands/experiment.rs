@@ -1,0 +1,108 @@
+//! What the commands that run a program several times share: making the runs, opening a set, printing the answer.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use holdup_findings::experiment::compare::Question;
+use holdup_findings::experiment::{Experiment, Setting};
+use holdup_report::experiment::{Answer, Shown as Report};
+
+use crate::cli::experiment::{ResultArgs, RunsArgs};
+use crate::experiment::progress::Progress;
+use crate::experiment::rounds::{self, Wanted};
+use crate::experiment::set::{Purpose, Set};
+use crate::experiment::{csv, knobs};
+use crate::record;
+
+/// An experiment with its answer.
+pub struct Shown {
+    /// What was run.
+    pub experiment: Experiment,
+    /// Where it is kept.
+    pub set: Option<PathBuf>,
+    /// What it says.
+    pub answer: Answer,
+}
+
+/// Makes the runs: of `settings`, or what a set that is resumed lacks.
+pub fn run(args: &RunsArgs, purpose: Purpose, settings: Option<Vec<Setting>>, wanted: Wanted) -> Result<Set> {
+    let mut args = args.clone();
+    let mut set = match (&args.resume, settings) {
+        (Some(path), _) => {
+            let set = Set::open(path)?;
+            if set.file.purpose != purpose {
+                bail!("{} is of another command: {:?}", path.display(), set.file.purpose);
+            }
+            resume(&set, &mut args);
+            set
+        }
+        (None, Some(settings)) => {
+            // What is wrong with a setting is said before anything is made.
+            settings.iter().try_for_each(|setting| knobs::Prepared::new(setting).map(drop))?;
+            let (_, goal) = Progress::new(&args)?;
+            let seed = args.seed.unwrap_or_else(|| record::unix_ns() / 1_000_000 % 1_000_000);
+            let experiment = Experiment { seed, goal, settings, runs: Vec::new() };
+            Set::create(args.output.as_deref(), purpose, experiment, args.progress.clone())?
+        }
+        (None, None) => bail!("name a command behind --"),
+    };
+    let (progress, _) = Progress::new(&args)?;
+    if let Err(error) = rounds::make(&mut set, &args, &progress, wanted) {
+        return Err(match set.file.experiment.runs.is_empty() {
+            true => {
+                let _ = std::fs::remove_dir_all(&set.path);
+                error
+            }
+            false => error.context(format!("the runs made so far are kept in {}", set.path.display())),
+        });
+    }
+    if holdup_capture::launch::asked_to_stop() {
+        eprintln!("holdup: stopped; the runs made so far are kept: --resume {}", set.path.display());
+    }
+    Ok(set)
+}
+
+/// A set goes on as it began.
+fn resume(set: &Set, args: &mut RunsArgs) {
+    use crate::cli::experiment::{ProgressKind, RecordChoice};
+    use holdup_findings::experiment::Goal;
+    args.progress.clone_from(&set.file.progress);
+    args.progress_is = match set.file.experiment.goal {
+        Goal::Wall | Goal::Work => ProgressKind::Work,
+        Goal::Rate => ProgressKind::Rate,
+        Goal::Cost => ProgressKind::Cost,
+    };
+    let runs = &set.file.experiment.runs;
+    if runs.iter().any(|run| run.is_good()) && runs.iter().all(|run| run.recording.is_empty()) {
+        args.record = RecordChoice::None;
+    }
+}
+
+/// A set's answer, whatever it is of: what `holdup report` prints.
+pub fn reopen(path: &Path) -> Result<Shown> {
+    let set = Set::open(path)?;
+    let question = Question { seed: set.file.experiment.seed, ..Question::default() };
+    match set.file.purpose {
+        _ => Ok(super::diff::answer(set, &question, 8)),
+    }
+}
+
+impl Shown {
+    /// Prints it as it was asked for.
+    pub fn print(&self, args: &ResultArgs) -> Result<ExitCode> {
+        if let Some(file) = &args.csv {
+            std::fs::write(file, csv::table(&self.experiment))
+                .with_context(|| format!("writing {}", file.display()))?;
+        }
+        let set = self.set.as_ref().map(|path| path.display().to_string());
+        let report = Report { experiment: &self.experiment, set, answer: &self.answer };
+        if args.json {
+            return super::print_json(&report.json());
+        }
+        if args.markdown {
+            return super::print(&report.markdown());
+        }
+        super::print(&report.render(&super::style(&std::io::stdout())))
+    }
+}

@@ -1,0 +1,191 @@
+//! One run: the program under `holdup run` as a child, so that nothing that goes wrong in a run harms the others.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use holdup_capture::launch;
+use holdup_events::recording;
+use holdup_findings::experiment::{Run, RunFacts, facts};
+
+use super::drift::Moment;
+use super::knobs::Prepared;
+use super::preload;
+use super::progress::Progress;
+use crate::cli::experiment::RecordChoice;
+
+/// How often a run that is waited for is looked at.
+const POLL: Duration = Duration::from_millis(2);
+/// Who was asked to end and has not is ended after this time.
+const GRACE: Duration = Duration::from_secs(3);
+/// So much of the end of what a failed run said is kept (bytes).
+const SAID_MAX: usize = 400;
+
+/// The same for every run of an experiment.
+pub struct How<'a> {
+    /// The set's folder.
+    pub folder: &'a Path,
+    /// What is recorded.
+    pub record: RecordChoice,
+    /// What it is judged by.
+    pub progress: &'a Progress,
+    /// Longer ones are ended.
+    pub timeout: Option<Duration>,
+    /// Any exit status will do.
+    pub ignore_failure: bool,
+}
+
+/// How waiting for a child ended.
+enum Waited {
+    Ended(ExitStatus),
+    TooLong,
+    Stopped,
+}
+
+/// Makes a run, whose recording is kept under `name`. `None` if the user stopped it.
+pub fn make(prepared: &Prepared, name: &str, how: &How) -> Result<Option<Run>> {
+    let recording = how.folder.join(name);
+    let (output, errors) = (how.folder.join("stdout"), how.folder.join("stderr"));
+    let mut command = command(prepared, &recording, how)?;
+    command.stdin(Stdio::null()).stderr(File::create(&errors)?);
+    match how.progress.reads_output() {
+        true => command.stdout(File::create(&output)?),
+        false => command.stdout(Stdio::null()),
+    };
+    let before = Moment::now();
+    let started = Instant::now();
+    let mut child = command.spawn().context("starting a run")?;
+    let waited = wait(&mut child, how.timeout)?;
+    let elapsed = started.elapsed();
+    let drift = before.until(&Moment::now());
+    let mut run = Run { drift, ..Run::default() };
+    match waited {
+        Waited::Stopped => {
+            let _ = std::fs::remove_dir_all(&recording);
+            return Ok(None);
+        }
+        Waited::TooLong => run.failure = "it took longer than --timeout".to_owned(),
+        Waited::Ended(status) => judge(&mut run, status, &errors, how),
+    }
+    let took = std::fs::read_to_string(how.folder.join("took")).ok().and_then(|text| text.parse().ok());
+    run.wall_ns = took.unwrap_or(elapsed.as_nanos() as u64);
+    if recording.is_dir() {
+        read(&mut run, &recording, name);
+    } else if how.record != RecordChoice::None && run.is_good() {
+        run.failure = format!("it was not recorded: {}", end_of(&errors));
+    }
+    if run.is_good() {
+        // Of what was printed on either stream.
+        let said = [&output, &errors].map(|file| std::fs::read(file).unwrap_or_default());
+        let said = said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        match how.progress.of(&said, run.facts.as_ref()) {
+            Ok(progress) => run.progress = progress,
+            Err(why) => run.failure = why,
+        }
+    }
+    for file in [output, errors, how.folder.join("took")] {
+        let _ = std::fs::remove_file(file);
+    }
+    Ok(Some(run))
+}
+
+fn command(prepared: &Prepared, recording: &Path, how: &How) -> Result<Command> {
+    let own = std::env::current_exe().context("finding holdup itself")?;
+    let mut command = Command::new(own);
+    command.args(["run", "--quiet"]);
+    match how.record {
+        RecordChoice::None => {
+            command.arg("--unrecorded").arg(how.folder.join("took"));
+        }
+        RecordChoice::Light => {
+            command.args(["--freq", "199", "--budget", "1"]).arg("-o").arg(recording);
+        }
+        RecordChoice::Full => {
+            command.arg("-o").arg(recording);
+        }
+    }
+    for text in &prepared.under {
+        command.arg("--under").arg(text);
+    }
+    for (name, value) in &prepared.env {
+        command.arg("--set-env").arg(format!("{name}={value}"));
+    }
+    if prepared.preload {
+        let library = preload::place(how.folder)?.display().to_string();
+        let others = std::env::var("LD_PRELOAD").unwrap_or_default();
+        command.arg("--set-env").arg(format!("LD_PRELOAD={library} {others}").trim_end());
+    }
+    command.arg("--").args(&prepared.words);
+    Ok(command)
+}
+
+fn wait(child: &mut Child, timeout: Option<Duration>) -> Result<Waited> {
+    let started = Instant::now();
+    let waited = loop {
+        if let Some(status) = child.try_wait()? {
+            // What stopped us stopped the program, too: it is no run.
+            return Ok(if launch::asked_to_stop() { Waited::Stopped } else { Waited::Ended(status) });
+        }
+        if launch::asked_to_stop() {
+            break Waited::Stopped;
+        }
+        if timeout.is_some_and(|timeout| started.elapsed() > timeout) {
+            break Waited::TooLong;
+        }
+        std::thread::sleep(POLL);
+    };
+    end(child)?;
+    Ok(waited)
+}
+
+/// Asks `holdup run` to end, which passes it on to the program; then does not ask.
+fn end(child: &mut Child) -> Result<()> {
+    // SAFETY: a signal to our own child, which is not reaped yet.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    let asked = Instant::now();
+    while child.try_wait()?.is_none() {
+        if asked.elapsed() > GRACE {
+            child.kill()?;
+            child.wait()?;
+            break;
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+fn judge(run: &mut Run, status: ExitStatus, errors: &Path, how: &How) {
+    use std::os::unix::process::ExitStatusExt;
+    if status.success() || (how.ignore_failure && status.code().is_some()) {
+        return;
+    }
+    let how = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, signal) => format!("killed by signal {}", signal.unwrap_or(0)),
+    };
+    let said = end_of(errors);
+    run.failure = if said.is_empty() { how } else { format!("{how}: {said}") };
+}
+
+/// The end of what it printed on its standard error, as one line.
+fn end_of(errors: &Path) -> String {
+    let bytes = std::fs::read(errors).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(SAID_MAX)..]).into_owned();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(3)..].join(" / ")
+}
+
+fn read(run: &mut Run, recording: &Path, name: &str) {
+    name.clone_into(&mut run.recording);
+    match recording::open(recording) {
+        Ok(trace) => {
+            let analysis = holdup_findings::analyse(&trace);
+            run.wall_ns = facts::wall_ns(&trace);
+            run.facts = Some(RunFacts::of(&trace, &analysis));
+        }
+        Err(error) if run.is_good() => run.failure = format!("its recording cannot be read: {error}"),
+        Err(_) => {}
+    }
+}

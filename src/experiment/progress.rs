@@ -1,0 +1,96 @@
+//! What a run is judged by: its length, a number in its output, or how often it calls a syscall.
+
+use anyhow::{Result, bail};
+use holdup_findings::experiment::{Goal, RunFacts, Table};
+use regex_lite::Regex;
+
+use crate::cli::experiment::{ProgressKind, RecordChoice, RunsArgs};
+
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// Its length.
+    Wall,
+    /// The last match in its output.
+    Output(Regex),
+    /// Calls of a syscall, counted in windows of the recording.
+    Syscall(String),
+}
+
+impl Progress {
+    /// From the flags; with what it makes of a run.
+    pub fn new(args: &RunsArgs) -> Result<(Progress, Goal)> {
+        let Some(text) = &args.progress else { return Ok((Progress::Wall, Goal::Wall)) };
+        let goal = match args.progress_is {
+            ProgressKind::Work => Goal::Work,
+            ProgressKind::Rate => Goal::Rate,
+            ProgressKind::Cost => Goal::Cost,
+        };
+        if let Some(name) = text.strip_prefix("syscall:") {
+            if args.record == RecordChoice::None {
+                bail!("--progress {text} needs a recording of each run: leave --record none out");
+            }
+            return Ok((Progress::Syscall(name.to_owned()), goal));
+        }
+        if let Some((kind, _)) = text.split_once(':').filter(|(kind, _)| ["function", "usdt"].contains(kind))
+        {
+            bail!(
+                "calls of a {kind} are not counted yet; a number in the output or syscall:NAME can be used"
+            );
+        }
+        let regex = Regex::new(text).map_err(|error| anyhow::anyhow!("--progress: {error}"))?;
+        if regex.captures_len() != 2 {
+            bail!("--progress wants one group that takes the number, as in 'solved ([0-9.]+)'");
+        }
+        Ok((Progress::Output(regex), goal))
+    }
+
+    /// The program's output is needed.
+    pub fn reads_output(&self) -> bool {
+        matches!(self, Progress::Output(_))
+    }
+
+    /// The number of a run, or why there is none.
+    pub fn of(&self, output: &str, facts: Option<&RunFacts>) -> std::result::Result<Option<f64>, String> {
+        match self {
+            Progress::Wall => Ok(None),
+            Progress::Output(regex) => last_number(regex, output).map(Some),
+            Progress::Syscall(name) => {
+                let rows = facts.map_or(&[][..], |facts| &facts.rows);
+                let row = rows.iter().find(|row| row.table == Table::Syscall && row.name == *name);
+                match row.and_then(|row| row.count) {
+                    Some(count) if count > 0 => Ok(Some(count as f64)),
+                    _ => Err(format!(
+                        "no call of {name} was seen in the windows in which syscalls are counted"
+                    )),
+                }
+            }
+        }
+    }
+}
+
+fn last_number(regex: &Regex, output: &str) -> std::result::Result<f64, String> {
+    let found = regex.captures_iter(output).last().and_then(|found| found.get(1));
+    let Some(found) = found else { return Err(format!("its output has nothing that matches '{regex}'")) };
+    // 1,234,567 and 1_234_567 are numbers to people.
+    let digits = found.as_str().replace([',', '_', ' '], "");
+    match digits.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        Ok(number) => Err(format!("it says {number}: no progress")),
+        Err(_) => Err(format!("'{}' in its output is no number", found.as_str())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_number_counts() {
+        let regex = Regex::new("solved ([0-9.,]+)").unwrap();
+        assert_eq!(last_number(&regex, "solved 1\nsolved 1,234.5 /s\n"), Ok(1234.5));
+        for (output, why) in [("", "nothing"), ("solved 0", "no progress"), ("solved ...", "no number")] {
+            assert!(last_number(&regex, output).unwrap_err().contains(why), "{output}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A set of runs on disk: a folder with `set.json`, replaced as a whole after each run, and the runs' recordings.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use holdup_events::recording::store;
+use holdup_findings::experiment::Experiment;
+use serde::{Deserialize, Serialize};
+
+use crate::record;
+
+/// Version of `set.json` that this build writes. A greater one is refused.
+const FORMAT: u32 = 1;
+/// The description of a set.
+const FILE: &str = "set.json";
+/// Ending of a set's name.
+const ENDING: &str = "holdup-set";
+
+/// What a set of runs is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// Two commands.
+    Diff,
+    /// Numbers of workers.
+    Scale,
+    /// Values of knobs.
+    Sweep,
+    /// Memory layouts.
+    Layout,
+    /// Sizes of the input.
+    Size,
+    /// What findings advise.
+    Try,
+}
+
+/// `set.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SetFile {
+    /// [`FORMAT`] of the writer.
+    pub format: u32,
+    /// Version of the holdup that wrote it.
+    pub holdup: String,
+    /// What for.
+    pub purpose: Purpose,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// `--progress` and what it is, as given.
+    pub progress: Option<String>,
+    /// The settings and runs.
+    pub experiment: Experiment,
+}
+
+/// A set that is open.
+pub struct Set {
+    /// Where.
+    pub path: PathBuf,
+    /// What it says.
+    pub file: SetFile,
+}
+
+impl Set {
+    /// A new one.
+    pub fn create(
+        named: Option<&Path>,
+        purpose: Purpose,
+        experiment: Experiment,
+        progress: Option<String>,
+    ) -> Result<Set> {
+        let path = match named {
+            Some(path) => make_named(path)?,
+            None => make_kept(&experiment)?,
+        };
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+        let holdup = env!("CARGO_PKG_VERSION").to_owned();
+        let set = Set { path, file: SetFile { format: FORMAT, holdup, purpose, cpus, progress, experiment } };
+        set.save()?;
+        Ok(set)
+    }
+
+    /// Opens one.
+    pub fn open(path: &Path) -> Result<Set> {
+        let file = path.join(FILE);
+        let text = std::fs::read(&file).with_context(|| format!("{} is no set of runs", path.display()))?;
+        let version: serde_json::Value =
+            serde_json::from_slice(&text).with_context(|| format!("{} is damaged", file.display()))?;
+        let format = version.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if format == 0 || format > u64::from(FORMAT) {
+            bail!("{} has format {format}; this holdup reads up to {FORMAT}", file.display());
+        }
+        let file: SetFile =
+            serde_json::from_value(version).with_context(|| format!("{} is damaged", file.display()))?;
+        let experiment = &file.experiment;
+        if experiment.runs.iter().any(|run| run.setting >= experiment.settings.len()) {
+            bail!("{} is damaged: a run of a setting that is not there", path.display());
+        }
+        Ok(Set { path: path.to_owned(), file })
+    }
+
+    /// Whether there is one.
+    pub fn is_at(path: &Path) -> bool {
+        path.join(FILE).is_file()
+    }
+
+    /// Writes its description; whoever reads meanwhile sees the old one or the new one.
+    pub fn save(&self) -> Result<()> {
+        let (file, fresh) = (self.path.join(FILE), self.path.join("set.json.new"));
+        let text = serde_json::to_vec(&self.file)?;
+        let write = || {
+            std::fs::write(&fresh, text)?;
+            std::fs::rename(&fresh, &file)
+        };
+        write().with_context(|| format!("writing {}", file.display()))
+    }
+}
+
+fn make_named(path: &Path) -> Result<PathBuf> {
+    if path.exists() {
+        let empty = std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        if Set::is_at(path) {
+            bail!("{} is there already: --resume goes on with it", path.display());
+        }
+        if !empty {
+            bail!("{} is in the way: it is no set of runs", path.display());
+        }
+    }
+    std::fs::create_dir_all(path).with_context(|| format!("cannot write a set to {}", path.display()))?;
+    Ok(path.to_owned())
+}
+
+fn make_kept(experiment: &Experiment) -> Result<PathBuf> {
+    let folder = record::place::kept()?;
+    let command = experiment.settings.first().and_then(|setting| setting.command.first());
+    let name = store::name(command.map_or("", String::as_str), record::unix_ns() / 1_000_000_000);
+    let stem = name.trim_end_matches(".holdup");
+    for attempt in 0..1000 {
+        let number = if attempt == 0 { String::new() } else { format!("-{attempt}") };
+        let path = folder.join(format!("{stem}{number}.{ENDING}"));
+        if !path.exists() {
+            std::fs::create_dir_all(&path)
+                .with_context(|| format!("cannot write to {}", folder.display()))?;
+            return Ok(path);
+        }
+    }
+    bail!("too many sets of the same name in {}", folder.display())
+}
