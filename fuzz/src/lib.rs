@@ -9,7 +9,7 @@ use holdup_capture::mappings::parse_maps;
 use holdup_capture::perf_ring::{records, sample};
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::runtime_events::{Rings, Span};
-use holdup_decode::symbols::{Bytes, Files, Symbols};
+use holdup_decode::symbols::{Bytes, Files, NoFiles, Symbols};
 use holdup_decode::unwind::Table;
 use holdup_decode::wire::WireDecoder;
 use holdup_decode::{Builder, Catalogue};
@@ -192,7 +192,7 @@ fn judge(path: &Path) {
 }
 
 fn build(events: impl IntoIterator<Item = Event>, start_ns: u64, end_ns: u64) {
-    let (mut builder, mut rows) = (Builder::new(Timestamp(start_ns), false), Rows::default());
+    let (mut builder, mut rows) = (Builder::new(Timestamp(start_ns), false, &NoFiles), Rows::default());
     let mut order = Reorder::new(HORIZON);
     for event in events {
         order.push(event, &mut |event| builder.push(event, &mut rows));

@@ -110,6 +110,11 @@ pub fn variables(
     inside.into_iter().map(name).collect()
 }
 
+/// The bytes of the file that a process mapped, if it is still there and the same.
+pub fn mapped_file(files: &dyn Files, pid: u32, mapping: &Mapping) -> Option<Bytes> {
+    open(files, &Wanted { pid, mapping, offsets: Vec::new(), leaves: Vec::new() }).ok()
+}
+
 /// What an earlier recording found in the file that is there no more.
 fn kept(files: &dyn Files, wanted: &Wanted<'_>) -> BTreeMap<u64, Place> {
     let build_id = &wanted.mapping.build_id;

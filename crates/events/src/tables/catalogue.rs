@@ -58,6 +58,19 @@ pub struct Mapping {
     pub build_id: Vec<u8>,
 }
 
+/// An address that samples of several threads touched, and the variable that it lies in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variable {
+    /// Whose memory.
+    pub process: ProcessId,
+    /// Where.
+    pub address: u64,
+    /// `name`, or `name+0xdistance` behind its first byte; empty if it lies in none that has a name.
+    pub name: String,
+    /// The binary whose variable it is; empty for heaps, stacks and mapped memory.
+    pub module: String,
+}
+
 /// Row = [`ProcessId`].
 pub type Processes = Vec<Process>;
 /// Row = [`ThreadId`].

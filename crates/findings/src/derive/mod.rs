@@ -12,6 +12,7 @@ pub mod holders;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
+pub mod lines;
 pub mod lock_holding;
 pub mod locks;
 pub mod occupancy;
