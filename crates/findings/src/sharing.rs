@@ -68,15 +68,12 @@ pub fn subject(data: &SharedData) -> String {
 
 fn summary(scene: &Scene, data: &SharedData, what: &str) -> Vec<String> {
     let listed = |one: &LineThread| {
-        let (from, to) = one.bytes;
-        let first = data.lines.first().copied().unwrap_or_default();
-        let bytes = format!("{}..{}", from.saturating_sub(first), to.saturating_sub(first));
         let how = match (one.reads, one.writes) {
             (_, 0) => "reads",
             (0, _) => "writes",
             _ => "reads and writes",
         };
-        format!("{} {how} bytes {bytes}", thread(scene.trace, one.thread))
+        format!("{} {how} {}", thread(scene.trace, one.thread), touched(data, one))
     };
     let threads: Vec<String> = data.threads.iter().take(LISTED_MAX).map(listed).collect();
     let functions: Vec<&str> =
@@ -103,6 +100,16 @@ fn summary(scene: &Scene, data: &SharedData, what: &str) -> Vec<String> {
             functions.join(", ")
         ),
     ]
+}
+
+/// What a thread touched most, by name, else by the bytes' distance from the first line's start.
+fn touched(data: &SharedData, one: &LineThread) -> String {
+    if !one.part.is_empty() && !one.part.starts_with('+') {
+        return format!("{}{}", data.name, one.part);
+    }
+    let first = data.lines.first().copied().unwrap_or_default();
+    let (from, to) = one.bytes;
+    format!("bytes {}..{}", from.saturating_sub(first), to.saturating_sub(first))
 }
 
 fn evidence(data: &SharedData) -> Vec<Evidence> {

@@ -131,14 +131,15 @@ fn lines_of_one_variable_are_one_finding() {
     });
     let process = trace.threads[trace.samples[0].thread.index()].process;
     assert_ne!(process, ProcessId(u32::MAX));
-    let named =
-        |address, name: &str| Variable { process, address, name: name.into(), module: "/bin/a".into() };
-    trace.variables = vec![
-        named(0x1000, "table"),
-        named(0x1008, "table+0x8"),
-        named(0x1040, "table+0x40"),
-        named(0x1048, "table+0x48"),
-    ];
+    let named = |address, name: &str| Variable {
+        process,
+        address,
+        name: name.into(),
+        part: String::new(),
+        module: "/bin/a".into(),
+    };
+    trace.variables =
+        vec![named(0x1000, "table"), named(0x1008, "table"), named(0x1040, "table"), named(0x1048, "table")];
     let analysis = analyse(&trace);
     assert_eq!(rules(&analysis), ["false-sharing"]);
     assert_eq!(analysis.findings[0].subject, "table");

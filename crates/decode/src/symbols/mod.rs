@@ -70,8 +70,8 @@ impl<'a> Symbols<'a> {
         let addresses = variables.iter().map(|variable| (variable.process, variable.address)).collect();
         let mut found = words::variables(&addresses, mappings, processes, self.files);
         for variable in variables {
-            let named = found.remove(&(variable.process, variable.address));
-            (variable.name, variable.module) = named.unwrap_or_default();
+            let (named, module) = found.remove(&(variable.process, variable.address)).unwrap_or_default();
+            (variable.name, variable.part, variable.module) = (named.name, named.part, module);
         }
     }
 

@@ -7,7 +7,7 @@ use std::panic;
 use holdup_events::tables::{Mapping, Processes, Waits};
 use holdup_events::{ObjectKind, ProcessId, Wait};
 
-use super::binary;
+use super::binary::{self, Variable};
 use super::files::Files;
 
 /// Each word that a process waits on, and the mappings below which it may lie.
@@ -20,20 +20,20 @@ pub fn name(waits: &mut Waits, mappings: &[Mapping], processes: &Processes, file
     let words = words.map(|wait| (wait.process, wait.object)).collect();
     let found = variables(&words, mappings, processes, files);
     for wait in waits.iter_mut().filter(is_futex) {
-        if let Some((symbol, module)) = found.get(&(wait.process, wait.object)) {
-            wait.symbol.clone_from(symbol);
+        if let Some((variable, module)) = found.get(&(wait.process, wait.object)) {
+            wait.symbol = format!("{}{}", variable.name, variable.part);
             wait.module.clone_from(module);
         }
     }
 }
 
-/// Names and modules of the variables that hold addresses of processes; what lies in none is left out.
+/// The variables that hold addresses of processes, and their modules; what lies in none is left out.
 pub fn variables(
     addresses: &BTreeSet<(ProcessId, u64)>,
     mappings: &[Mapping],
     processes: &Processes,
     files: &dyn Files,
-) -> BTreeMap<(ProcessId, u64), (String, String)> {
+) -> BTreeMap<(ProcessId, u64), (Variable, String)> {
     let mut found = BTreeMap::new();
     for ((process, path), (mapping, addresses)) in asked(addresses, mappings) {
         let pid = processes.get(process.index()).map_or(0, |process| process.pid);

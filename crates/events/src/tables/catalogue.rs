@@ -65,8 +65,10 @@ pub struct Variable {
     pub process: ProcessId,
     /// Where.
     pub address: u64,
-    /// `name`, or `name+0xdistance` behind its first byte; empty if it lies in none that has a name.
+    /// Of the variable; empty if it lies in none that has a name.
     pub name: String,
+    /// Which part of it: `[1].count` where its type is known, else `+0xdistance`; empty at its first byte.
+    pub part: String,
     /// The binary whose variable it is; empty for heaps, stacks and mapped memory.
     pub module: String,
 }

@@ -29,6 +29,7 @@ pub(super) fn to_json(trace: &Trace, data: &SharedData) -> Value {
         "threads": data.threads.iter().map(|one| json!({
             "thread": thread_keys(trace, Some(one.thread)),
             "cpu_ns": one.ns,
+            "part": one.part,
             "reads": one.reads,
             "writes": one.writes,
             "from_address": one.bytes.0,

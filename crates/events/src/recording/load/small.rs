@@ -184,11 +184,13 @@ fn mappings(table: &TableReader) -> Result<Vec<Mapping>> {
 fn variables(table: &TableReader) -> Result<Vec<Variable>> {
     let mut addresses = table.all_u64("address")?.into_iter();
     let mut names = table.all_text("name")?.into_iter();
+    let mut parts = table.all_text("part")?.into_iter();
     let mut modules = table.all_text("module")?.into_iter();
     let row = |process| Variable {
         process: ProcessId(process),
         address: next(&mut addresses),
         name: next(&mut names),
+        part: next(&mut parts),
         module: next(&mut modules),
     };
     let mut rows: Vec<Variable> = table.all_u32("process")?.into_iter().map(row).collect();

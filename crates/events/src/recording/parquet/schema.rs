@@ -75,7 +75,7 @@ tables! {
     "mappings" {
         "process" U32, "at_ns" Time, "start" U64, "end" U64, "file_offset" U64, "path" Text, "build_id" Bytes,
     }
-    "variables" { "process" U32, "address" U64, "name" Text, "module" Text }
+    "variables" { "process" U32, "address" U64, "name" Text, "part" Text, "module" Text }
     "syscalls" {
         "process" I32, "syscall" I32, "start_ns" Time, "end_ns" Time, "count" U64, "cost_ns" U32,
     }

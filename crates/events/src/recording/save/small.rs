@@ -117,6 +117,7 @@ fn variables(tables: &SmallTables<'_>) -> Vec<Values> {
         narrow(rows, |row| row.process.0),
         wide(rows, |row| row.address),
         text(rows, |row| &row.name),
+        text(rows, |row| &row.part),
         text(rows, |row| &row.module),
     ]
 }

@@ -85,6 +85,8 @@ pub struct LineThread {
     pub writes: u64,
     /// The lowest address, and the first behind the highest.
     pub bytes: (u64, u64),
+    /// The part of the variable that most of its samples touched, where its type is known.
+    pub part: String,
 }
 
 /// Functions that are named.
@@ -135,7 +137,7 @@ fn groups<'a>(trace: &'a Trace, ledger: &Ledger, classes: &SampleClasses) -> Vec
             line.touches.iter().find_map(|touch| variable(trace, process, touch.sample.data.address));
         let known = match variable {
             Some(variable) => {
-                by_name.get(&(process, variable.module.as_str(), base(&variable.name))).copied()
+                by_name.get(&(process, variable.module.as_str(), variable.name.as_str())).copied()
             }
             None => groups.len().checked_sub(1).filter(|last| {
                 let last = &groups[*last];
@@ -148,7 +150,7 @@ fn groups<'a>(trace: &'a Trace, ledger: &Ledger, classes: &SampleClasses) -> Vec
             groups.push(Group { process, variable, lines: BTreeMap::new() });
         }
         if let Some(variable) = variable {
-            by_name.insert((process, variable.module.as_str(), base(&variable.name)), index);
+            by_name.insert((process, variable.module.as_str(), variable.name.as_str()), index);
         }
         groups[index].lines.insert(address, line);
     }
@@ -181,11 +183,6 @@ fn variable(trace: &Trace, process: ProcessId, address: u64) -> Option<&Variable
     let key = (process, address);
     let row = trace.variables.binary_search_by_key(&key, |row| (row.process, row.address)).ok()?;
     trace.variables.get(row).filter(|row| !row.name.is_empty())
-}
-
-/// The variable's name without the distance from its first byte.
-fn base(name: &str) -> &str {
-    name.rsplit_once("+0x").map_or(name, |(base, _)| base)
 }
 
 /// Words that threads slept on, by process.
@@ -223,11 +220,14 @@ fn describe(
         stall.saved_ns += touch.ns / own.count().max(1) as f64;
         stall.credit(touch.sample.thread, touch.ns);
     }
+    for (thread, one) in &mut threads {
+        one.part = part(trace, group.process, touches().filter(|touch| touch.sample.thread == *thread));
+    }
     let mut threads: Vec<LineThread> = threads.into_values().collect();
     threads.sort_by_key(|one| (std::cmp::Reverse(one.ns), one.thread));
     let error = share_error(samples, ledger.samples) * ledger.running_ns() as f64;
     SharedData {
-        name: group.variable.map_or(String::new(), |variable| base(&variable.name).to_owned()),
+        name: group.variable.map_or(String::new(), |variable| variable.name.clone()),
         module: group.variable.map_or(String::new(), |variable| variable.module.clone()),
         process: group.process,
         lines: group.lines.keys().copied().collect(),
@@ -247,6 +247,17 @@ fn describe(
             .map(|touch| (touch.sample.thread, touch.sample.at, touch.sample.data.address))
             .collect(),
     }
+}
+
+/// The part of a variable that most accesses touch.
+fn part<'a>(trace: &Trace, process: ProcessId, touches: impl Iterator<Item = &'a Touch>) -> String {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for touch in touches {
+        *counts.entry(touch.sample.data.address).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|(address, count)| (*count, std::cmp::Reverse(*address)));
+    let found = most.and_then(|(address, _)| variable(trace, process, address));
+    found.map_or(String::new(), |variable| variable.part.clone())
 }
 
 fn functions<'a>(trace: &Trace, touches: impl Iterator<Item = &'a Touch>) -> Vec<(String, u64)> {

@@ -64,9 +64,10 @@ fn rows(view: &View, data: &SharedData) -> Vec<Vec<String>> {
             format!("  {} {}", thread.name, thread.tid)
         });
         let empty = String::new;
+        let bytes = format!("{}..{}", from.saturating_sub(first), to.saturating_sub(first));
         rows.push(vec![
             name,
-            format!("{}..{}", from.saturating_sub(first), to.saturating_sub(first)),
+            if one.part.is_empty() { bytes } else { one.part.clone() },
             empty(),
             count(one.reads + one.writes),
             empty(),
