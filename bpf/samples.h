@@ -1,30 +1,70 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* On-CPU samples from a perf event (cpu-clock). */
+/* On-CPU samples from a perf event (cpu-clock): few, and with registers too big for a slot of the main ring. */
 #ifndef HOLDUP_SAMPLES_H
 #define HOLDUP_SAMPLES_H
 
-static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_cpu *cpu, struct task_struct *task)
+static __always_inline void fill_sample(struct wire_sample *sample, struct per_cpu *cpu, __u8 kind,
+					struct task_struct *task, __u64 now)
 {
-	bool in_kernel = (ctx->regs.cs & 3) != 3;
+	fill_header(&sample->header, cpu, kind, WIRE_STREAM_SAMPLES, now);
+	sample->tid = task->pid;
+	sample->tgid = task->tgid;
+	sample->syscall = -1;
+	sample->pad = 0;
+}
+
+static __always_inline void sampled_in_kernel(struct bpf_perf_event_data *ctx, struct per_cpu *cpu,
+					      struct task_struct *task)
+{
 	__u64 now = bpf_ktime_get_ns();
-	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task, in_kernel, now);
-	struct wire_sample *sample = reserve_record(sizeof(*sample), false);
+	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task, true, now);
+	struct wire_sample *sample = bpf_ringbuf_reserve(&definitions, sizeof(*sample), 0);
 
 	if (!sample) {
 		count_lost(cpu, WIRE_STREAM_SAMPLES);
 		return;
 	}
-	fill_header(&sample->header, cpu, WIRE_SAMPLE, WIRE_STREAM_SAMPLES, now);
-	sample->header.flags = in_kernel ? WIRE_SAMPLE_KERNEL : 0;
-	sample->tid = task->pid;
-	sample->tgid = task->tgid;
+	fill_sample(sample, cpu, WIRE_SAMPLE, task, now);
+	sample->header.flags = WIRE_SAMPLE_KERNEL;
 	sample->ip = ctx->regs.ip;
-	sample->syscall = -1;
-	sample->pad = 0;
-	if (in_kernel && task->mm)
+	if (task->mm)
 		sample->syscall = (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax;
 	sample->stack = stack;
-	submit_record(sample);
+	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+}
+
+/* With registers: user space computes from them what memory the thread touched. */
+static __always_inline void sampled_in_user(struct bpf_perf_event_data *ctx, struct per_cpu *cpu,
+					    struct task_struct *task)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task, false, now);
+	struct wire_sample_user *user = bpf_ringbuf_reserve(&definitions, sizeof(*user), 0);
+
+	if (!user) {
+		count_lost(cpu, WIRE_STREAM_SAMPLES);
+		return;
+	}
+	fill_sample(&user->sample, cpu, WIRE_SAMPLE_USER, task, now);
+	user->sample.ip = ctx->regs.ip;
+	user->sample.stack = stack;
+	user->registers[0] = ctx->regs.ax;
+	user->registers[1] = ctx->regs.cx;
+	user->registers[2] = ctx->regs.dx;
+	user->registers[3] = ctx->regs.bx;
+	user->registers[4] = ctx->regs.sp;
+	user->registers[5] = ctx->regs.bp;
+	user->registers[6] = ctx->regs.si;
+	user->registers[7] = ctx->regs.di;
+	user->registers[8] = ctx->regs.r8;
+	user->registers[9] = ctx->regs.r9;
+	user->registers[10] = ctx->regs.r10;
+	user->registers[11] = ctx->regs.r11;
+	user->registers[12] = ctx->regs.r12;
+	user->registers[13] = ctx->regs.r13;
+	user->registers[14] = ctx->regs.r14;
+	user->registers[15] = ctx->regs.r15;
+	bpf_ringbuf_submit(user, BPF_RB_NO_WAKEUP);
 }
 
 SEC("perf_event")
@@ -38,7 +78,10 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	if (!cpu || !task->pid || !is_target(task, cpu))
 		return 0;
 	began = probe_begin(cpu, PROBE_SAMPLE);
-	sampled(ctx, cpu, task);
+	if ((ctx->regs.cs & 3) == 3)
+		sampled_in_user(ctx, cpu, task);
+	else
+		sampled_in_kernel(ctx, cpu, task);
 	probe_end(cpu, PROBE_SAMPLE, began);
 	return 0;
 }

@@ -45,6 +45,7 @@ enum wire_kind {
 	WIRE_SNAPSHOT = 11,      /* struct wire_snapshot, from the task iterator */
 	WIRE_RAW_STACK = 12,     /* struct wire_raw_stack + kernel addresses + stack memory */
 	WIRE_SNAPSHOT_STACK = 13, /* the same, from the task iterator: not numbered */
+	WIRE_SAMPLE_USER = 14,   /* struct wire_sample_user: a sample in user mode */
 };
 
 /* Streams: one sequence per CPU for each. */
@@ -172,6 +173,12 @@ struct wire_sample {
 	wire_s32 syscall; /* orig_ax if in the kernel, else -1 */
 	wire_u32 pad;
 	wire_u64 stack;
+};
+
+struct wire_sample_user {
+	struct wire_sample sample;
+	/* Numbered as instructions do: ax, cx, dx, bx, sp, bp, si, di, r8 to r15. */
+	wire_u64 registers[16];
 };
 
 /* How a user frame was found: the highest byte of its address. */

@@ -9,11 +9,11 @@ use holdup_capture::mappings::parse_maps;
 use holdup_capture::perf_ring::{records, sample};
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::runtime_events::{Rings, Span};
-use holdup_decode::symbols::{Bytes, Files, Symbols};
+use holdup_decode::symbols::{Bytes, Files, NoFiles, Symbols};
 use holdup_decode::unwind::Table;
 use holdup_decode::wire::WireDecoder;
 use holdup_decode::{Builder, Catalogue};
-use holdup_events::event::RawStack;
+use holdup_events::event::{RawMapping, RawStack, Sample};
 use holdup_events::recording::{self, Decoder, JournalReader};
 use holdup_events::tables::{Mapping, Process, Rows};
 use holdup_events::{Event, Timestamp};
@@ -55,6 +55,7 @@ pub const FILES: &[&str] = &[
     "marks.parquet",
     "lanes.parquet",
     "names.parquet",
+    "variables.parquet",
 ];
 
 /// A journal, and the tables that are made of its events.
@@ -90,11 +91,28 @@ pub fn runtime_events(bytes: &[u8]) {
     build(events, 0, u64::MAX);
 }
 
-/// Symbols and unwind tables of an ELF file.
+/// Symbols and unwind tables of an ELF file, what its code touches, and the names of that.
 pub fn elf(bytes: &[u8]) {
     let _ = Table::compile(bytes);
     let offsets = (0..bytes.len() as u64).step_by(997).chain([1 << 39]);
     name(Foreign { binary: Some(bytes.to_vec()), map: None }, offsets);
+    touch(&Foreign { binary: Some(bytes.to_vec()), map: None }, (0..bytes.len() as u64).step_by(61));
+}
+
+/// Two threads at each of `offsets`, with registers that point into the file.
+fn touch(files: &Foreign, offsets: impl Iterator<Item = u64>) {
+    let mapping = RawMapping { tgid: 1, end: 1 << 40, path: "/bin/app".to_owned(), ..RawMapping::default() };
+    let (mut builder, mut rows) = (Builder::new(Timestamp(0), false, files), Rows::default());
+    builder.push(Event::Mapping(mapping), &mut rows);
+    for ip in offsets {
+        for tid in [1, 2] {
+            let registers = Some(Box::new(std::array::from_fn(|number| ip + number as u64)));
+            let sample = Sample { tid, tgid: 1, ip, syscall: -1, registers, ..Sample::default() };
+            builder.push(Event::Sample(sample), &mut rows);
+        }
+    }
+    let mut catalogue = builder.finish(Timestamp(1), &mut rows);
+    Symbols::new(files, "").name_words(&mut catalogue);
 }
 
 /// A runtime's `perf-PID.map`, and its `jit-PID.dump`.
@@ -192,7 +210,7 @@ fn judge(path: &Path) {
 }
 
 fn build(events: impl IntoIterator<Item = Event>, start_ns: u64, end_ns: u64) {
-    let (mut builder, mut rows) = (Builder::new(Timestamp(start_ns), false), Rows::default());
+    let (mut builder, mut rows) = (Builder::new(Timestamp(start_ns), false, &NoFiles), Rows::default());
     let mut order = Reorder::new(HORIZON);
     for event in events {
         order.push(event, &mut |event| builder.push(event, &mut rows));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use holdup_decode::reorder::{HORIZON, Reorder};
-use holdup_decode::symbols::{Files, Symbols};
+use holdup_decode::symbols::{Files, NoFiles, Symbols};
 use holdup_decode::unwind::walk_raw_stacks;
 use holdup_decode::{Builder, Catalogue};
 use holdup_events::recording::{JournalReader, Manifest, RecordingWriter, Rung, SmallTables, SourceState};
@@ -41,9 +41,10 @@ pub fn make_tables(
 ) -> Result<()> {
     let reader = JournalReader::open(from)?;
     let mut tables = RecordingWriter::create(to)?;
-    let mut catalogue = build(reader.chain(dropped.map(Event::Loss)), manifest, &mut tables);
+    let files = OwnFiles::new(roots, manifest);
+    let mut catalogue = build(reader.chain(dropped.map(Event::Loss)), manifest, &mut tables, &files);
     manifest.cost.switches = manifest.cost.switches.max(catalogue.switches);
-    complete(tables, &mut catalogue, manifest, roots)
+    complete(tables, &mut catalogue, manifest, &files)
 }
 
 /// Makes a recording of the journal that a recorder left behind in `from`, in the directory `to`.
@@ -59,17 +60,20 @@ pub fn recover(from: &Path, to: &Path) -> Result<()> {
         .unwrap_or(manifest.start_ns)
         .max(manifest.start_ns);
     let mut tables = RecordingWriter::create(to)?;
-    let mut catalogue = build(reader, &manifest, &mut tables);
+    let roots = Roots::default();
+    let files = OwnFiles::new(&roots, &manifest);
+    let mut catalogue = build(reader, &manifest, &mut tables, &files);
     manifest.cost.switches = catalogue.switches;
-    complete(tables, &mut catalogue, &mut manifest, &Roots::default())
+    complete(tables, &mut catalogue, &mut manifest, &files)
 }
 
 fn build(
     events: impl Iterator<Item = Event>,
     manifest: &Manifest,
     tables: &mut RecordingWriter,
+    files: &dyn Files,
 ) -> Catalogue {
-    let mut builder = Builder::new(Timestamp(manifest.start_ns), manifest.rung == Rung::Proc);
+    let mut builder = Builder::new(Timestamp(manifest.start_ns), manifest.rung == Rung::Proc, files);
     let mut order = Reorder::new(HORIZON);
     for event in events {
         order.push(event, &mut |event| builder.push(event, tables));
@@ -82,11 +86,10 @@ fn complete(
     tables: RecordingWriter,
     catalogue: &mut Catalogue,
     manifest: &mut Manifest,
-    roots: &Roots,
+    files: &OwnFiles<'_>,
 ) -> Result<()> {
     let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let files = OwnFiles::new(roots, manifest);
-    let named = name(catalogue, manifest, &files, &kallsyms);
+    let named = name(catalogue, manifest, files, &kallsyms);
     write_small(tables, catalogue, manifest, &named)
 }
 
@@ -113,7 +116,7 @@ pub type Naming<'a> = dyn Fn(&mut Catalogue, &mut Manifest) -> (Stacks, Frames) 
 pub fn finish_import(dir: &Path, manifest: &mut Manifest, name: &Naming) -> Result<()> {
     let reader = JournalReader::open(dir)?;
     let mut tables = RecordingWriter::create(dir)?;
-    let mut catalogue = build(reader, manifest, &mut tables);
+    let mut catalogue = build(reader, manifest, &mut tables, &NoFiles);
     manifest.cost.switches = catalogue.switches;
     let named = name(&mut catalogue, manifest);
     write_small(tables, &catalogue, manifest, &named)
@@ -132,6 +135,7 @@ fn write_small(
         stacks,
         frames,
         mappings: &catalogue.mappings,
+        variables: &catalogue.variables,
         syscalls: &catalogue.syscalls,
         lanes: &catalogue.lanes,
         names: &catalogue.names,

@@ -10,7 +10,7 @@ use crate::symbols::{NoFiles, Symbols};
 /// Builds the trace of `events` (in the order of time) for the time that `manifest` gives. Frames get
 /// their mapping and offset; nothing is read from disk.
 pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> Trace {
-    let mut builder = Builder::new(Timestamp(manifest.start_ns), manifest.rung == Rung::Proc);
+    let mut builder = Builder::new(Timestamp(manifest.start_ns), manifest.rung == Rung::Proc, &NoFiles);
     let mut rows = Rows::default();
     for event in events {
         builder.push(event, &mut rows);
@@ -37,6 +37,7 @@ pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> 
         stacks,
         frames,
         mappings: catalogue.mappings,
+        variables: catalogue.variables,
         syscalls: catalogue.syscalls,
         spans: Spans::freeze(rows.spans),
         counters: rows.counters,

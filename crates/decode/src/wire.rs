@@ -3,6 +3,7 @@
 //! Sequence numbers count per CPU and stream, lost records included: a gap is a [`Loss`] with its
 //! exact number, and lies between two records that we have.
 
+use std::array;
 use std::collections::BTreeMap;
 
 use holdup_events::event::{
@@ -28,6 +29,8 @@ pub mod size {
     pub const WAKING: usize = 48;
     /// `struct wire_sample`
     pub const SAMPLE: usize = 48;
+    /// `struct wire_sample_user`
+    pub const SAMPLE_USER: usize = SAMPLE + 16 * 8;
     /// `struct wire_stack` without its addresses
     pub const STACK: usize = 32;
     /// `struct wire_raw_stack` without what follows it
@@ -51,6 +54,7 @@ const KIND_EXIT: u8 = 10;
 const KIND_SNAPSHOT: u8 = 11;
 const KIND_RAW_STACK: u8 = 12;
 const KIND_SNAPSHOT_STACK: u8 = 13;
+const KIND_SAMPLE_USER: u8 = 14;
 
 const FLAG_PREEMPT: u8 = 0x01;
 const FLAG_THROTTLED: u8 = 0x02;
@@ -232,7 +236,7 @@ impl WireDecoder {
 fn stream(kind: u8) -> u8 {
     match kind {
         KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED | KIND_WAKING => 0,
-        KIND_SAMPLE => 1,
+        KIND_SAMPLE | KIND_SAMPLE_USER => 1,
         _ => 2,
     }
 }
@@ -244,6 +248,7 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
         KIND_SWITCH_BLOCKED => size::SWITCH_BLOCKED,
         KIND_WAKING => size::WAKING,
         KIND_SAMPLE => size::SAMPLE,
+        KIND_SAMPLE_USER => size::SAMPLE_USER,
         KIND_STACK => size::STACK,
         KIND_RAW_STACK | KIND_SNAPSHOT_STACK => size::RAW_STACK,
         KIND_FORK | KIND_EXEC | KIND_RENAME | KIND_EXIT => size::THREAD,
@@ -256,7 +261,7 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
     Some(match kind {
         KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED => Event::Switch(switch(fields, kind)),
         KIND_WAKING => Event::Waking(waking(fields)),
-        KIND_SAMPLE => Event::Sample(sample(fields)),
+        KIND_SAMPLE | KIND_SAMPLE_USER => Event::Sample(sample(fields, kind)),
         KIND_STACK => Event::Stack(stack(fields)?),
         KIND_RAW_STACK | KIND_SNAPSHOT_STACK => Event::Stack(raw_stack(fields)?),
         KIND_SNAPSHOT => Event::Snapshot(snapshot(fields)),
@@ -342,7 +347,7 @@ fn waking(fields: &Fields<'_>) -> Waking {
     }
 }
 
-fn sample(fields: &Fields<'_>) -> Sample {
+fn sample(fields: &Fields<'_>, kind: u8) -> Sample {
     Sample {
         at: fields.at(),
         cpu: fields.cpu(),
@@ -352,6 +357,8 @@ fn sample(fields: &Fields<'_>) -> Sample {
         in_kernel: fields.flags() & FLAG_SAMPLE_KERNEL != 0,
         syscall: fields.i32(32),
         stack: fields.u64(40),
+        registers: (kind == KIND_SAMPLE_USER)
+            .then(|| Box::new(array::from_fn(|number| fields.u64(size::SAMPLE + number * 8)))),
     }
 }
 

@@ -215,7 +215,13 @@ pub struct Sample {
     pub syscall: i32,
     /// Id of an [`Event::Stack`]; 0 if none.
     pub stack: u64,
+    /// The thread's registers, of a sample in user mode.
+    pub registers: Option<Box<Registers>>,
 }
+
+/// The sixteen general registers of x86-64, in the order in which instructions number them: rax, rcx, rdx, rbx, rsp,
+/// rbp, rsi, rdi, r8 to r15.
+pub type Registers = [u64; 16];
 
 /// See [`Event::Stack`].
 #[derive(Clone, Debug, Default, PartialEq)]

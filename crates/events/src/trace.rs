@@ -4,7 +4,7 @@ use crate::event::WakeContext;
 use crate::recording::Manifest;
 use crate::tables::{
     CounterRow, Deadline, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices,
-    Spans, Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Waits, Wakeup, Wakeups,
+    Spans, Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Variable, Waits, Wakeup, Wakeups,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
@@ -37,6 +37,8 @@ pub struct Trace {
     pub syscalls: Vec<SyscallRow>,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
+    /// Names of memory that several threads were seen to touch, sorted by process, then address.
+    pub variables: Vec<Variable>,
     /// What the program and its runtimes told of themselves.
     pub spans: Spans,
     /// Values that they told, sorted by thread, then time.

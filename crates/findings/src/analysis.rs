@@ -4,8 +4,8 @@ use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
-    blame, bottle, children, cpus, critical_path, gc, holders, ledger, lock_holding, locks, occupancy, on_cpu,
-    parallel, parallelism, rendezvous, replay, roles, runtimes, spin, sweep, syscall_rates, syscalls,
+    blame, bottle, children, cpus, critical_path, gc, holders, ledger, lines, lock_holding, locks, occupancy,
+    on_cpu, parallel, parallelism, rendezvous, replay, roles, runtimes, spin, sweep, syscall_rates, syscalls,
     timelines,
 };
 use crate::descriptors::Descriptors;
@@ -30,6 +30,8 @@ pub struct Derived {
     pub rendezvous: rendezvous::Rendezvous,
     /// Loops in which threads waited by running, the costliest first.
     pub spins: Vec<spin::SpinUse>,
+    /// Memory that threads took from each other, the costliest first.
+    pub lines: Vec<lines::SharedData>,
     /// What collections cost, where a runtime told of them.
     pub gc: gc::Gc,
     /// How many threads ran, over time.
@@ -108,6 +110,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         locks: lock_uses,
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
+        lines: lines::derive(trace, &ledger, &on_cpu::SampleClasses::new(trace), &timelines),
         spins: spin::derive(trace, &ledger, &spin::Facts { timelines: &timelines, rendezvous: &rendezvous }),
         rendezvous,
         runtimes: runtimes::derive(trace, &roles, &ledger),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use holdup_events::tables::{
-    Frame, FrameKind, SampleRow, SliceRow, Slices, StackEnd, StackRow, Stacks, ThreadState,
+    DataAccess, Frame, FrameKind, SampleRow, SliceRow, Slices, StackEnd, StackRow, Stacks, ThreadState,
 };
 use holdup_events::{CpuId, FrameId, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
@@ -73,6 +73,7 @@ fn traced(seed: u64) -> Trace {
                     in_kernel,
                     syscall: -1,
                     stack,
+                    data: DataAccess::default(),
                 });
                 at += 50_000;
             }

@@ -2,6 +2,7 @@
 //! Decides nothing: every figure is the analysis's or the manifest's.
 
 mod gc;
+mod lines;
 mod waits;
 
 use holdup_events::{ProcessId, ThreadId, Trace};
@@ -68,6 +69,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "barriers": derived.rendezvous.uses.iter().map(|one| meetings::barrier(trace, analysis, one))
             .collect::<Value>(),
         "spins": derived.spins.iter().map(|one| meetings::spin(trace, one)).collect::<Value>(),
+        "lines": derived.lines.iter().map(|one| lines::to_json(trace, one)).collect::<Value>(),
         "gc": gc::to_json(trace, &derived.gc),
         "syscalls": derived.syscalls.iter().map(|call| json!({
             "number": call.number,

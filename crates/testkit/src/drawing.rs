@@ -257,6 +257,7 @@ impl Pen<'_> {
                 in_kernel: line.syscall.is_some(),
                 syscall: line.syscall.unwrap_or(-1),
                 stack,
+                registers: None,
             }));
         }
     }

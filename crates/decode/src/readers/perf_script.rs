@@ -199,6 +199,7 @@ impl<'a> Text<'a> {
                         in_kernel,
                         syscall: if in_kernel { i32::MIN } else { -1 },
                         stack: 0,
+                        registers: None,
                     },
                     name: head.name.clone(),
                     addresses,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use holdup_events::event::{Affinity, RawMapping, RawStack, RawWait, SyscallCount};
 use holdup_events::tables::{
-    Lane, Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Waits,
+    Lane, Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Variable, Waits,
 };
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
@@ -29,6 +29,8 @@ pub struct Catalogue {
     pub stacks: Vec<Option<RawStack>>,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
+    /// Memory that several threads touched, not named yet; sorted by process, then address.
+    pub variables: Vec<Variable>,
     /// Syscalls in short windows.
     pub syscalls: Vec<SyscallRow>,
     /// Who told spans, counters and marks.
@@ -52,7 +54,7 @@ pub(super) struct Names {
     wait_ids: HashMap<Wait, WaitId>,
     stacks: Vec<Option<RawStack>>,
     stack_ids: HashMap<u64, StackId>,
-    mappings: Vec<Mapping>,
+    pub(super) mappings: Vec<Mapping>,
     syscalls: Vec<SyscallRow>,
     pub(super) losses: Vec<Loss>,
 }
@@ -254,7 +256,8 @@ impl Names {
         }
     }
 
-    pub(super) fn map(&mut self, raw: RawMapping) {
+    /// Whose it is.
+    pub(super) fn map(&mut self, raw: RawMapping) -> ProcessId {
         let process = self.process(raw.tgid);
         self.mappings.push(Mapping {
             process,
@@ -265,6 +268,7 @@ impl Names {
             path: raw.path,
             build_id: raw.build_id,
         });
+        process
     }
 
     /// The counts of a window come when it is over: a process that has died meanwhile is still meant.
@@ -298,6 +302,7 @@ impl Names {
             waits: self.waits,
             stacks: self.stacks,
             mappings: self.mappings,
+            variables: Vec::new(),
             syscalls: self.syscalls,
             losses: self.losses,
             lanes: Vec::new(),

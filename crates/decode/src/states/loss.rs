@@ -6,7 +6,7 @@ use holdup_events::{CpuId, Loss};
 use super::Builder;
 use super::live::Now;
 
-impl Builder {
+impl Builder<'_> {
     /// Scheduler records of a CPU are missing: a followed thread that ran there may have left, and one that
     /// did not run may have run there. Its next records will tell, by the kernel's counters.
     pub(super) fn doubt(&mut self, loss: &Loss) {

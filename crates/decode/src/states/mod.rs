@@ -22,6 +22,8 @@ use holdup_events::event::{
 use holdup_events::tables::{SampleRow, TableSink, Wakeup};
 use holdup_events::{CpuId, Duration, Event, Timestamp};
 
+use crate::accesses::Accesses;
+use crate::symbols::Files;
 pub use catalogue::Catalogue;
 use catalogue::Names;
 use cpus::Occupants;
@@ -29,7 +31,7 @@ use live::{Live, Lives, Now};
 use told::Lanes;
 
 /// Builds the tables of one recording.
-pub struct Builder {
+pub struct Builder<'a> {
     start: Timestamp,
     /// Only snapshots come: states between them are estimated ([`polled`]).
     polled: bool,
@@ -37,12 +39,14 @@ pub struct Builder {
     live: Lives,
     occupants: Occupants,
     lanes: Lanes,
+    accesses: Accesses<'a>,
     switches: u64,
 }
 
-impl Builder {
-    /// A builder for a recording that began at `start`. `polled`: its rung is /proc polling.
-    pub fn new(start: Timestamp, polled: bool) -> Builder {
+impl<'a> Builder<'a> {
+    /// A builder for a recording that began at `start`. `polled`: its rung is /proc polling. What memory samples touch
+    /// is told from `files`.
+    pub fn new(start: Timestamp, polled: bool, files: &'a dyn Files) -> Builder<'a> {
         Builder {
             start,
             polled,
@@ -50,6 +54,7 @@ impl Builder {
             live: Lives::default(),
             occupants: Occupants::default(),
             lanes: Lanes::default(),
+            accesses: Accesses::new(files),
             switches: 0,
         }
     }
@@ -63,7 +68,10 @@ impl Builder {
             Event::Stack(stack) => self.names.define_stack(stack),
             Event::Lifecycle(change) => self.lifecycle(change, sink),
             Event::Snapshot(snapshot) => self.snapshot(snapshot, sink),
-            Event::Mapping(mapping) => self.names.map(mapping),
+            Event::Mapping(mapping) => {
+                let process = self.names.map(mapping);
+                self.accesses.remapped(process);
+            }
             Event::SyscallCount(count) => self.names.count(&count),
             Event::Tell(tell) => self.tell(&tell, sink),
             Event::Affinity(affinity) => self.names.may_run_on(&affinity),
@@ -84,7 +92,12 @@ impl Builder {
             }
         }
         let (lanes, names) = self.lanes.finish(sink);
-        Catalogue { lanes, names, ..self.names.finish(self.start, end, self.switches) }
+        Catalogue {
+            lanes,
+            names,
+            variables: self.accesses.shared(),
+            ..self.names.finish(self.start, end, self.switches)
+        }
     }
 
     /// The live thread of `tid`, made up if it is not known: then it was there before.
@@ -236,6 +249,8 @@ impl Builder {
             Some(index) => index,
             None => self.thread(sample.tid, sample.tgid),
         };
+        let process = self.names.process_of(index).unwrap_or_default();
+        let data = self.accesses.of(sample, process, &self.names.mappings);
         sink.sample(SampleRow {
             at: sample.at.max(self.start),
             thread: self.live.at(index).id,
@@ -243,6 +258,7 @@ impl Builder {
             in_kernel: sample.in_kernel,
             syscall: sample.syscall,
             stack: self.names.intern_stack(sample.stack),
+            data,
         });
     }
 

@@ -81,7 +81,7 @@ pub struct Lanes {
     anybody: Vec<ThreadId>,
 }
 
-impl Builder {
+impl Builder<'_> {
     pub(super) fn tell(&mut self, tell: &Tell, sink: &mut dyn TableSink) {
         let at = tell.at.max(self.start);
         let process = self.names.process(tell.tgid);

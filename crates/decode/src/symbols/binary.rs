@@ -80,13 +80,22 @@ pub fn look_up(files: &dyn Files, wanted: &Wanted<'_>, threads: usize) -> Answer
     Answer { spins: binary.spins((*own).as_ref()), ..binary.answer() }
 }
 
-/// Names of the variables that hold `addresses` of a process which mapped the file; empty where the file has none for
+/// A place in a variable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variable {
+    /// Of the variable; empty if it has none.
+    pub name: String,
+    /// `[1].count` where its type is known, else `+0xdistance`; empty at its first byte.
+    pub part: String,
+}
+
+/// The variables that hold `addresses` (ascending) of a process which mapped the file; nameless where the file has none for
 /// an address in its memory. Addresses elsewhere are left out.
 pub fn variables(
     files: &dyn Files,
     (pid, mapping): (u32, &Mapping),
     addresses: &[u64],
-) -> BTreeMap<u64, String> {
+) -> BTreeMap<u64, Variable> {
     let wanted = Wanted { pid, mapping, offsets: Vec::new(), leaves: Vec::new() };
     let Ok(own) = open(files, &wanted) else { return BTreeMap::new() };
     let Some(elf) = Elf::parse((*own).as_ref()) else { return BTreeMap::new() };
@@ -100,14 +109,29 @@ pub fn variables(
         return BTreeMap::new();
     }
     let mut names = elf.variables(&inside);
-    if names.len() < inside.len() && !elf.has_symbol_table() {
-        let debug_bytes = debug_file(files, &wanted, &elf);
-        if let Some(debug) = debug_bytes.as_ref().and_then(|bytes| Elf::parse((**bytes).as_ref())) {
-            names.extend(debug.variables(&inside));
-        }
+    let debug_bytes = if elf.has_dwarf() { None } else { debug_file(files, &wanted, &elf) };
+    let debug = debug_bytes.as_ref().and_then(|bytes| Elf::parse((**bytes).as_ref()));
+    if let Some(debug) = debug.as_ref().filter(|_| names.len() < inside.len() && !elf.has_symbol_table()) {
+        names.extend(debug.variables(&inside));
     }
-    let name = |address: u64| (address.wrapping_add(bias), names.remove(&address).unwrap_or_default());
-    inside.into_iter().map(name).collect()
+    let sections = Sections::load(debug.as_ref().unwrap_or(&elf));
+    let mut parts = sections.map(|sections| dwarf::parts(&sections, &inside)).unwrap_or_default();
+    let variable = |address: u64| {
+        let (name, distance) = names.remove(&address).unwrap_or_default();
+        let part = parts.remove(&address).filter(|_| !name.is_empty());
+        (address.wrapping_add(bias), Variable { name, part: part.unwrap_or_else(|| behind(distance)) })
+    };
+    inside.into_iter().map(variable).collect()
+}
+
+/// A distance as it is written behind a name.
+fn behind(distance: u64) -> String {
+    if distance == 0 { String::new() } else { format!("+0x{distance:x}") }
+}
+
+/// The bytes of the file that a process mapped, if it is still there and the same.
+pub fn mapped_file(files: &dyn Files, pid: u32, mapping: &Mapping) -> Option<Bytes> {
+    open(files, &Wanted { pid, mapping, offsets: Vec::new(), leaves: Vec::new() }).ok()
 }
 
 /// What an earlier recording found in the file that is there no more.
@@ -243,7 +267,10 @@ impl Binary<'_> {
         if let Some(debug) = &self.debug {
             names.extend(debug.variables(&watched));
         }
-        let name = |spin: &Spin| names.get(&spin.watches?).cloned();
+        let name = |spin: &Spin| {
+            let (name, distance) = names.get(&spin.watches?)?;
+            Some(format!("{name}{}", behind(*distance)))
+        };
         spins
             .into_iter()
             .map(|(offset, spin)| (offset, (spin.how, name(&spin).unwrap_or_default())))

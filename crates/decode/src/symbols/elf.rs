@@ -104,8 +104,8 @@ impl<'a> Elf<'a> {
             .map(|segment| (segment.offset..segment.offset.saturating_add(segment.length), segment.address))
     }
 
-    /// Names of the variables that hold `addresses`, by address; `name+0xdistance` behind their first byte.
-    pub fn variables(&self, addresses: &[u64]) -> BTreeMap<u64, String> {
+    /// Names of the variables that hold `addresses`, by address, and how far behind the first byte that is.
+    pub fn variables(&self, addresses: &[u64]) -> BTreeMap<u64, (String, u64)> {
         if addresses.is_empty() {
             return BTreeMap::new();
         }
@@ -217,16 +217,11 @@ impl<'a> Elf<'a> {
 }
 
 /// The variable that holds the address.
-fn variable(variables: &[(u64, u64, &str)], address: u64) -> Option<String> {
+fn variable(variables: &[(u64, u64, &str)], address: u64) -> Option<(String, u64)> {
     let behind = variables.partition_point(|variable| variable.0 <= address);
     let (start, size, name) = variables.get(behind.checked_sub(1)?)?;
     let distance = address - start;
-    let name = demangle::symbol(name);
-    match distance {
-        0 => Some(name),
-        _ if distance < *size => Some(format!("{name}+0x{distance:x}")),
-        _ => None,
-    }
+    (distance == 0 || distance < *size).then(|| (demangle::symbol(name), distance))
 }
 
 /// The innermost function that holds the address.

@@ -24,7 +24,9 @@ use holdup_events::tables::{Frames, Stacks};
 
 use crate::states::Catalogue;
 pub use binary::hex;
+pub(crate) use binary::mapped_file;
 pub(crate) use demangle::demangle;
+pub(crate) use elf::Elf;
 pub use files::{Bytes, DebugFile, Files, NoFiles};
 use kernel::KernelSymbols;
 use spots::Spots;
@@ -61,9 +63,16 @@ impl<'a> Symbols<'a> {
         rows::build(catalogue, &spots, &self.kernel)
     }
 
-    /// Names the variables that threads waited on.
+    /// Names the variables that threads waited on, and those that they shared.
     pub fn name_words(&self, catalogue: &mut Catalogue) {
-        words::name(&mut catalogue.waits, &catalogue.mappings, &catalogue.processes, self.files);
+        let Catalogue { waits, mappings, processes, variables, .. } = catalogue;
+        words::name(waits, mappings, processes, self.files);
+        let addresses = variables.iter().map(|variable| (variable.process, variable.address)).collect();
+        let mut found = words::variables(&addresses, mappings, processes, self.files);
+        for variable in variables {
+            let (named, module) = found.remove(&(variable.process, variable.address)).unwrap_or_default();
+            (variable.name, variable.part, variable.module) = (named.name, named.part, module);
+        }
     }
 
     /// Which code could not be named, or not fully, and why: a line each, the most frequent first.

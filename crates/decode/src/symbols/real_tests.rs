@@ -214,3 +214,47 @@ fn a_stripped_go_program_names_its_functions() {
     assert_eq!(frames[0].function_offset, 3);
     assert_eq!(notes, [] as [&str; 0]);
 }
+
+const VARIABLES_SOURCE: &str = "\
+struct pair { int left; volatile long right; };
+typedef struct { char name[6]; struct pair pairs[2][3]; union { int number; float share; }; } row;
+row table[4];
+const int limit = 7;
+int main(void) { static long calls; calls += limit; return (int)(table[1].pairs[1][2].right + calls); }
+";
+
+#[test]
+fn parts_of_variables_are_named_by_their_types() {
+    let scratch = Scratch::new("variables");
+    std::fs::write(scratch.path("v.c"), VARIABLES_SOURCE).unwrap();
+    if scratch.run("cc", &["-g", "-O0", "-o", "v", "v.c"]).is_none() {
+        return;
+    }
+    let bytes = std::fs::read(scratch.path("v")).unwrap();
+    let elf = Elf::parse(&bytes).unwrap();
+    let table = elf.function_address("table").unwrap();
+    let limit = elf.function_address("limit").unwrap();
+    // A row: 6 bytes, 2 to align, six pairs of 16 bytes, the union of 4, 4 to align.
+    let row = 8 + 6 * 16 + 8;
+    let expected = [
+        (table, "[0].name[0]"),
+        (table + 2, "[0].name[2]"),
+        (table + 7, "[0]+0x7"),
+        (table + row + 8 + 5 * 16 + 8, "[1].pairs[1][2].right"),
+        (table + 2 * row + 8 + 6 * 16, "[2].number"),
+        (table + 2 * row + 8 + 1, "[2].pairs[0][0].left+0x1"),
+    ];
+    let mut addresses: Vec<u64> = expected.iter().map(|(address, _)| *address).collect();
+    addresses.extend([limit, table + 4 * row]);
+    addresses.sort_unstable();
+    let parts = super::dwarf::parts(&super::dwarf::Sections::load(&elf).unwrap(), &addresses);
+    for (address, part) in expected {
+        assert_eq!(parts.get(&address).map(String::as_str), Some(part), "{:#x}", address - table);
+    }
+    assert_eq!(parts.get(&limit).map(String::as_str), Some(""));
+    assert_eq!(
+        parts.get(&(table + 4 * row)).filter(|part| part.starts_with('[')),
+        None,
+        "behind the last row"
+    );
+}

@@ -253,17 +253,18 @@ impl Telling {
         Ok(Whole { span, events, lost })
     }
 
-    fn tell_in_order(
-        self,
-        mut items: Vec<Item>,
-        span: (Timestamp, Timestamp),
-        sink: &mut dyn FnMut(Event),
-    ) {
+    fn tell_in_order(self, mut items: Vec<Item>, span: (Timestamp, Timestamp), sink: &mut dyn FnMut(Event)) {
         // Stable: what one thread tells at one moment keeps its order.
         items.sort_by_key(|item| item.at);
         let Telling { people, words, has_states, .. } = self;
-        let mut narrator =
-            Narrator { people, words: words.list(), has_states, span, stage: HashMap::new(), none: "".into() };
+        let mut narrator = Narrator {
+            people,
+            words: words.list(),
+            has_states,
+            span,
+            stage: HashMap::new(),
+            none: "".into(),
+        };
         for item in items {
             narrator.tell(&item, sink);
         }
@@ -311,12 +312,9 @@ impl Narrator {
                 let text = self.word(text);
                 self.say(who, at, Told::Mark { value, text }, name, sink);
             }
-            What::On(cpu) => sink(Event::Switch(Switch {
-                at,
-                cpu,
-                next_tid: self.tid(Some(who)),
-                ..Switch::default()
-            })),
+            What::On(cpu) => {
+                sink(Event::Switch(Switch { at, cpu, next_tid: self.tid(Some(who)), ..Switch::default() }))
+            }
             What::Off(cpu, after) => self.leave(who, at, (cpu, after), sink),
             What::Woken(waker, cpu) => sink(Event::Waking(Waking {
                 at,
@@ -391,13 +389,7 @@ impl Narrator {
         }));
     }
 
-    fn leave(
-        &mut self,
-        who: Who,
-        at: Timestamp,
-        (cpu, after): (CpuId, After),
-        sink: &mut dyn FnMut(Event),
-    ) {
+    fn leave(&mut self, who: Who, at: Timestamp, (cpu, after): (CpuId, After), sink: &mut dyn FnMut(Event)) {
         let outside = self.people.get(who.0 as usize).is_none_or(|person| person.outside);
         let outcome = match after {
             After::Gone => Outcome::Dead,

@@ -23,7 +23,8 @@ pub(super) fn unfold(mut spans: Vec<Span>, put: &mut dyn FnMut(u64, Who, Edge)) 
     spans.sort_by_key(|span| (span.who, span.start, std::cmp::Reverse(span.end)));
     let mut open: Vec<Span> = Vec::new();
     for span in spans {
-        let until = if open.last().is_some_and(|outer| outer.who == span.who) { span.start } else { u64::MAX };
+        let until =
+            if open.last().is_some_and(|outer| outer.who == span.who) { span.start } else { u64::MAX };
         close(&mut open, until, put);
         put(span.start, span.who, (Some(span.kind), span.name));
         // Sorted by end, the first to end last: mostly it goes on top.

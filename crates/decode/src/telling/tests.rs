@@ -80,7 +80,9 @@ fn a_file_without_states_says_nothing_of_them() {
         Event::Snapshot(look) => Some(&look.state),
         _ => None,
     });
-    assert!(states.clone().count() == 2 && states.into_iter().all(|state| *state == SnapshotState::Untracked));
+    assert!(
+        states.clone().count() == 2 && states.into_iter().all(|state| *state == SnapshotState::Untracked)
+    );
 }
 
 #[test]

@@ -49,6 +49,9 @@ mod wait_flag {
 /// Beside a waking's context: `stack_every` follows.
 const WAKING_HAS_EVERY: u8 = 0x80;
 
+/// Beside whether a sample is in the kernel: registers follow.
+const SAMPLE_HAS_REGISTERS: u8 = 0x80;
+
 /// Code of a [`crate::event::Told`], in the low bits; a span's kind above.
 mod told {
     pub const LANE_START: u8 = 0;

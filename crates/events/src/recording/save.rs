@@ -11,7 +11,7 @@ use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::Loss;
 use crate::tables::{
     CounterRow, Deadline, Frames, Lane, Mapping, MarkRow, Processes, SampleRow, SliceRow, SpanRow, Stacks,
-    Steal, SyscallRow, TableSink, TellName, Threads, Waits, Wakeup,
+    Steal, SyscallRow, TableSink, TellName, Threads, Variable, Waits, Wakeup,
 };
 use rows::RowTable;
 
@@ -32,6 +32,8 @@ pub struct SmallTables<'a> {
     pub frames: &'a Frames,
     /// Executable memory.
     pub mappings: &'a [Mapping],
+    /// Names of shared memory.
+    pub variables: &'a [Variable],
     /// Syscalls in short windows.
     pub syscalls: &'a [SyscallRow],
     /// Who told spans, counters and marks.

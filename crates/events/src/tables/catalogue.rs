@@ -60,6 +60,21 @@ pub struct Mapping {
     pub build_id: Vec<u8>,
 }
 
+/// An address that samples of several threads touched, and the variable that it lies in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variable {
+    /// Whose memory.
+    pub process: ProcessId,
+    /// Where.
+    pub address: u64,
+    /// Of the variable; empty if it lies in none that has a name.
+    pub name: String,
+    /// Which part of it: `[1].count` where its type is known, else `+0xdistance`; empty at its first byte.
+    pub part: String,
+    /// The binary whose variable it is; empty for heaps, stacks and mapped memory.
+    pub module: String,
+}
+
 /// Row = [`ProcessId`].
 pub type Processes = Vec<Process>;
 /// Row = [`ThreadId`].

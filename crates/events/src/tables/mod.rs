@@ -10,8 +10,8 @@ mod stacks;
 mod syscalls;
 mod wakeups;
 
-pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Waits};
-pub use samples::{SampleRow, Samples};
+pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Variable, Waits};
+pub use samples::{AccessKind, DataAccess, SampleRow, Samples};
 pub use sink::{Rows, TableSink};
 pub use slices::{Deadline, Slice, SliceRow, Slices, Steal, ThreadState};
 pub use spans::{CounterRow, Lane, MarkRow, SpanKind, SpanRow, Spans, TellName};

@@ -1,6 +1,43 @@
 //! On-CPU samples.
 
+use crate::wait::codes;
 use crate::{CpuId, StackId, ThreadId, Timestamp};
+
+codes! {
+    /// What an instruction does with memory.
+    ///
+    /// Codes are stored in recordings: append, never renumber.
+    AccessKind {
+        /// Nothing that is known.
+        None = 0 "none",
+        /// It reads.
+        Read = 1 "read",
+        /// It writes.
+        Write = 2 "write",
+        /// It reads, then writes, and another CPU may come in between.
+        Update = 3 "update",
+        /// It reads and writes in one (`lock`, `xchg`).
+        Atomic = 4 "atomic",
+    }
+}
+
+impl AccessKind {
+    /// It changes memory.
+    pub fn writes(self) -> bool {
+        matches!(self, AccessKind::Write | AccessKind::Update | AccessKind::Atomic)
+    }
+}
+
+/// Memory that a thread touched with the instruction just before a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataAccess {
+    /// How; none if the address could not be told.
+    pub kind: AccessKind,
+    /// Where it begins.
+    pub address: u64,
+    /// How many bytes.
+    pub bytes: u8,
+}
 
 /// One sample as a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +54,8 @@ pub struct SampleRow {
     pub syscall: i32,
     /// With which stack (its leaf is the instruction pointer).
     pub stack: StackId,
+    /// What memory it waited for, or had just touched: an estimate, since a sample comes an instruction late.
+    pub data: DataAccess,
 }
 
 /// All samples, sorted by thread, then time.

@@ -384,9 +384,8 @@ fn collections(trace: &Trace) -> (u64, u64) {
             leads_until = Some((span.thread, span.end));
             continue;
         }
-        let meaning = meanings
-            .entry((span.lane, span.name))
-            .or_insert_with(|| words::generation(&lane.runtime, name));
+        let meaning =
+            meanings.entry((span.lane, span.name)).or_insert_with(|| words::generation(&lane.runtime, name));
         let counts = !words::is_led(&lane.runtime) || is_led(leads_until, span);
         match meaning.filter(|_| counts) {
             Some(Generation::Young) => young += 1,

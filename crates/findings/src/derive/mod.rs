@@ -14,6 +14,7 @@ pub mod kernel_threads;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
+pub mod lines;
 pub mod lock_calls;
 pub mod lock_holding;
 pub mod locks;

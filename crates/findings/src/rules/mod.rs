@@ -85,6 +85,8 @@ rules! {
     pool_starved,
     stop_the_world_latecomer,
     gc_pressure,
+    false_sharing,
+    shared_counter,
 }
 
 /// What all rules say.

@@ -167,8 +167,12 @@ fn cells(row: &RowChange, counts: bool) -> Vec<String> {
         Some(_) => "gone".to_owned(),
         None => "new".to_owned(),
     };
-    let mut cells =
-        vec![row.name.clone(), duration(row.a_ns.round() as u64), duration(row.b_ns.round() as u64), relative];
+    let mut cells = vec![
+        row.name.clone(),
+        duration(row.a_ns.round() as u64),
+        duration(row.b_ns.round() as u64),
+        relative,
+    ];
     match (row.counts, interval) {
         (Some((a, b)), _) if counts => cells.extend([number(a), number(b)]),
         _ if counts => cells.extend([String::new(), String::new()]),

@@ -197,6 +197,7 @@ impl Machine {
                     in_kernel: false,
                     syscall: -1,
                     stack: 0,
+                    registers: None,
                 }));
             }
         }

@@ -230,6 +230,7 @@ impl Follower {
             // In the kernel it may be in any syscall, or a fault: not known.
             syscall: if in_kernel { i32::MIN } else { -1 },
             stack,
+            registers: None,
         }));
     }
 

@@ -299,6 +299,7 @@ impl<'a> File<'a> {
                 in_kernel,
                 syscall: if in_kernel { i32::MIN } else { -1 },
                 stack: 0,
+                registers: None,
             },
             name: String::new(),
             addresses,

@@ -5,6 +5,7 @@ mod calls;
 mod lines;
 mod meter;
 mod names;
+mod variables;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use calls::Step;
 use lines::Lines;
 use meter::{Fuel, Metered};
 use names::Names;
+pub use variables::parts;
 
 /// Reads that are granted for each byte of debug information: an honest file takes about one.
 const READS_A_BYTE: u64 = 8;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::bytes::{CodecError, Input};
-use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
+use super::{Counters, SAMPLE_HAS_REGISTERS, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Affinity, Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawMemory, RawStack, RawWait, Sample,
-    Snapshot, SnapshotState, Switch, SyscallCount, Tell, Timeout, Told, WakeContext, Waking,
+    Affinity, Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawMemory, RawStack, RawWait,
+    Registers, Sample, Snapshot, SnapshotState, Switch, SyscallCount, Tell, Timeout, Told, WakeContext,
+    Waking,
 };
 use crate::tables::{FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
@@ -129,8 +130,9 @@ impl<'a> Decoder<'a> {
     }
 
     fn sample(&mut self) -> Result<Sample, CodecError> {
+        let first = self.input.byte()?;
         Ok(Sample {
-            in_kernel: self.input.byte()? != 0,
+            in_kernel: first & !SAMPLE_HAS_REGISTERS != 0,
             at: self.at()?,
             cpu: self.cpu()?,
             tid: self.input.u32()?,
@@ -138,7 +140,18 @@ impl<'a> Decoder<'a> {
             ip: self.input.varint()?,
             syscall: self.input.i32()?,
             stack: self.input.varint()?,
+            registers: if first & SAMPLE_HAS_REGISTERS == 0 { None } else { Some(self.registers()?) },
         })
+    }
+
+    fn registers(&mut self) -> Result<Box<Registers>, CodecError> {
+        let mut registers = Box::<Registers>::default();
+        let mut last = 0;
+        for register in registers.iter_mut() {
+            last = self.input.difference(last)?;
+            *register = last;
+        }
+        Ok(registers)
     }
 
     fn stack(&mut self) -> Result<RawStack, CodecError> {

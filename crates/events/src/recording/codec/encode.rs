@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::bytes::{put_difference, put_text, put_varint};
-use super::{Counters, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
+use super::{Counters, SAMPLE_HAS_REGISTERS, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
 use crate::event::{Event, LifecycleChange, Outcome, RawWait, SnapshotState, Tell, Timeout, Told};
 use crate::{Loss, Timestamp};
 
@@ -96,13 +96,21 @@ impl Encoder {
     }
 
     fn sample(&mut self, sample: &crate::event::Sample, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[tag::SAMPLE, u8::from(sample.in_kernel)]);
+        let registers = sample.registers.as_deref();
+        let has = if registers.is_some() { SAMPLE_HAS_REGISTERS } else { 0 };
+        out.extend_from_slice(&[tag::SAMPLE, u8::from(sample.in_kernel) | has]);
         self.at(sample.at, out);
         for number in [u64::from(sample.cpu.0), u64::from(sample.tid), u64::from(sample.tgid), sample.ip] {
             put_varint(out, number);
         }
         put_difference(out, sample.syscall as i64 as u64, 0);
         put_varint(out, sample.stack);
+        // Addresses, mostly: near another.
+        let mut last = 0;
+        for register in registers.into_iter().flatten() {
+            put_difference(out, *register, last);
+            last = *register;
+        }
     }
 
     fn stack(&mut self, stack: &crate::event::RawStack, out: &mut Vec<u8>) {

@@ -154,6 +154,7 @@ fn event() -> impl Strategy<Value = Event> {
                 in_kernel,
                 syscall,
                 stack,
+                registers: (ip % 2 == 0).then(|| Box::new(std::array::from_fn(|k| ip.rotate_left(k as u32)))),
             })
         ),
         (time(), any::<u64>(), any::<u32>(), any::<u16>(), proptest::collection::vec(any::<u64>(), 0..40))

@@ -7,7 +7,7 @@ use parquet::errors::Result;
 use super::small::context;
 use super::{Place, contained};
 use crate::recording::parquet::TableReader;
-use crate::tables::{Deadline, SampleRow, Slices, Steal, ThreadState, Wakeup, Wakeups};
+use crate::tables::{AccessKind, Deadline, SampleRow, Slices, Steal, ThreadState, Wakeup, Wakeups};
 use crate::{CpuId, Duration, StackId, ThreadId, Timestamp, Trace, WaitId};
 
 /// Fills the long tables of `trace`, whose threads are known; what cannot be read goes to `unreadable`.
@@ -236,6 +236,16 @@ fn samples(table: &TableReader, threads: usize) -> Result<Vec<SampleRow>> {
     fill_narrow(&runs, &mut samples, narrow("in_kernel"), |row, value| row.in_kernel = value != 0)?;
     fill_narrow(&runs, &mut samples, narrow("syscall"), |row, value| row.syscall = value as i32)?;
     fill_narrow(&runs, &mut samples, narrow("stack"), |row, value| row.stack = StackId(value))?;
+    fill_wide(
+        &runs,
+        &mut samples,
+        |group| table.wide(group, "data_address"),
+        |row, value| row.data.address = value,
+    )?;
+    fill_narrow(&runs, &mut samples, narrow("data_access"), |row, value| {
+        row.data.kind = u8::try_from(value).ok().and_then(AccessKind::from_code).unwrap_or_default();
+    })?;
+    fill_narrow(&runs, &mut samples, narrow("data_bytes"), |row, value| row.data.bytes = value as u8)?;
     Ok(samples)
 }
 

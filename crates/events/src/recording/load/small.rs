@@ -7,6 +7,7 @@ use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
 use crate::tables::{
     Frame, FrameKind, FrameSpin, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks, SyscallRow, Thread,
+    Variable,
 };
 use crate::{
     CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason,
@@ -24,6 +25,7 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
     load("waits", &mut |table| waits(table).map(|rows| trace.waits = rows));
     load("stacks", &mut |table| stacks(table).map(|rows| trace.stacks = rows));
     load("frames", &mut |table| frames(table).map(|rows| trace.frames = rows));
+    load("variables", &mut |table| variables(table).map(|rows| trace.variables = rows));
     load("mappings", &mut |table| mappings(table).map(|rows| trace.mappings = rows));
     // Recordings of version 0.1 lack it.
     if place.has("syscalls") {
@@ -180,6 +182,23 @@ fn mappings(table: &TableReader) -> Result<Vec<Mapping>> {
             build_id: next(&mut build_ids),
         })
         .collect())
+}
+
+fn variables(table: &TableReader) -> Result<Vec<Variable>> {
+    let mut addresses = table.all_u64("address")?.into_iter();
+    let mut names = table.all_text("name")?.into_iter();
+    let mut parts = table.all_text("part")?.into_iter();
+    let mut modules = table.all_text("module")?.into_iter();
+    let row = |process| Variable {
+        process: ProcessId(process),
+        address: next(&mut addresses),
+        name: next(&mut names),
+        part: next(&mut parts),
+        module: next(&mut modules),
+    };
+    let mut rows: Vec<Variable> = table.all_u32("process")?.into_iter().map(row).collect();
+    rows.sort_by_key(|row| (row.process, row.address));
+    Ok(rows)
 }
 
 fn syscalls(table: &TableReader) -> Result<Vec<SyscallRow>> {

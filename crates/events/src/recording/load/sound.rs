@@ -48,6 +48,7 @@ pub(super) fn make_sound(trace: &mut Trace) {
     }
     let processes = trace.processes.len();
     trace.mappings.retain(|mapping| mapping.process.index() < processes);
+    trace.variables.retain(|variable| variable.process.index() < processes);
     for loss in &mut trace.losses {
         loss.events = loss.events.min(COUNT_MAX);
         loss.end = loss.end.max(loss.start);

@@ -64,7 +64,10 @@ tables! {
         "wakee" U32, "at_ns" Time, "waker" U32, "cpu" U32, "context" U32, "stack" U32, "stack_every" U32,
         "waker_object" U64,
     }
-    "samples" { "thread" U32, "at_ns" Time, "cpu" U32, "in_kernel" U32, "syscall" I32, "stack" U32 }
+    "samples" {
+        "thread" U32, "at_ns" Time, "cpu" U32, "in_kernel" U32, "syscall" I32, "stack" U32, "data_address" U64,
+        "data_access" U32, "data_bytes" U32,
+    }
     "stacks" { "stack" U32, "frame" U32, "parent" U32, "via" U32, "end" U32 }
     "frames" {
         "frame" U32, "kind" U32, "function" Text, "module" Text, "offset" U64, "function_offset" U64, "file" Text,
@@ -73,6 +76,7 @@ tables! {
     "mappings" {
         "process" U32, "at_ns" Time, "start" U64, "end" U64, "file_offset" U64, "path" Text, "build_id" Bytes,
     }
+    "variables" { "process" U32, "address" U64, "name" Text, "part" Text, "module" Text }
     "syscalls" {
         "process" I32, "syscall" I32, "start_ns" Time, "end_ns" Time, "count" U64, "cost_ns" U32,
     }

@@ -116,6 +116,9 @@ impl Row for SampleRow {
             narrow(rows, |row| u32::from(row.in_kernel)),
             narrow(rows, |row| row.syscall as u32),
             narrow(rows, |row| row.stack.0),
+            wide(rows, |row| row.data.address),
+            narrow(rows, |row| row.data.kind as u32),
+            narrow(rows, |row| u32::from(row.data.bytes)),
         ]
     }
 }

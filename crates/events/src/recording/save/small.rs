@@ -15,6 +15,7 @@ pub fn write(dir: &Path, tables: &SmallTables<'_>) -> Result<(), RecordingError>
     table(dir, "stacks", stacks(tables))?;
     table(dir, "frames", frames(tables))?;
     table(dir, "mappings", mappings(tables))?;
+    table(dir, "variables", variables(tables))?;
     table(dir, "syscalls", syscalls(tables))?;
     table(dir, "lanes", lanes(tables))?;
     table(dir, "names", names(tables))?;
@@ -108,6 +109,17 @@ fn frames(tables: &SmallTables<'_>) -> Vec<Values> {
         narrow(rows, |row| u32::from(row.inlined)),
         narrow(rows, |row| row.spin as u32),
         text(rows, |row| &row.watches),
+    ]
+}
+
+fn variables(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.variables;
+    vec![
+        narrow(rows, |row| row.process.0),
+        wide(rows, |row| row.address),
+        text(rows, |row| &row.name),
+        text(rows, |row| &row.part),
+        text(rows, |row| &row.module),
     ]
 }
 

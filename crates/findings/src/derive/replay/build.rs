@@ -339,8 +339,7 @@ impl Writer<'_> {
     }
 
     fn run(&mut self, (thread, row): (ThreadId, usize), from: u64, to: u64) {
-        let (ns, elsewhere) =
-            if self.edit.has(row) { (0, 0) } else { self.edit.run_ns(thread, (from, to)) };
+        let (ns, elsewhere) = if self.edit.has(row) { (0, 0) } else { self.edit.run_ns(thread, (from, to)) };
         self.sums.taken_ns += (to - from).saturating_sub(ns);
         self.sums.work_ns += ns + elsewhere;
         self.lasts((Kind::Run, Class::Useful), from, ns);

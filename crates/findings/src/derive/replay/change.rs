@@ -61,9 +61,7 @@ impl Edit {
 
     /// Whether a wait of that class, and for that lock if it is one, is left out.
     pub(super) fn drops(&self, row: usize, class: Class, lock: Option<u32>) -> bool {
-        self.classes.contains(&class)
-            || lock.is_some_and(|lock| self.locks.contains(&lock))
-            || self.has(row)
+        self.classes.contains(&class) || lock.is_some_and(|lock| self.locks.contains(&lock)) || self.has(row)
     }
 
     /// Whether that slice is left out.

@@ -37,6 +37,7 @@ sections! {
     critical_path as "critical-path",
     barriers,
     gc,
+    lines,
     syscalls,
     sched,
     runtimes,

@@ -1,0 +1,89 @@
+//! The memory operand of one x86-64 instruction.
+
+use holdup_events::event::Registers;
+use holdup_events::tables::{AccessKind, DataAccess};
+use iced_x86::{
+    Instruction, InstructionInfo, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind,
+    Register,
+};
+
+/// How an instruction touches memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    instruction: Instruction,
+    operand: u32,
+    kind: AccessKind,
+}
+
+impl Access {
+    /// Of an instruction that has been executed: none if it touches no memory that can be told.
+    pub fn of(instruction: &Instruction) -> Option<Access> {
+        let operand = (0..instruction.op_count()).find(|at| instruction.op_kind(*at) == OpKind::Memory)?;
+        let mut factory = InstructionInfoFactory::new();
+        let info = factory.info_options(instruction, InstructionInfoOptions::NO_MEMORY_USAGE);
+        let kind = kind(instruction, info.op_access(operand))?;
+        let parts = [instruction.memory_base(), instruction.memory_index()];
+        if parts.into_iter().any(|part| part != Register::None && is_changed(info, part)) {
+            return None;
+        }
+        Some(Access { instruction: *instruction, operand, kind })
+    }
+
+    /// Of a string instruction with a repeat prefix that is being executed: what it writes, else what it reads.
+    pub fn repeated(instruction: &Instruction) -> Option<Access> {
+        if !(instruction.has_rep_prefix() || instruction.has_repne_prefix()) {
+            return None;
+        }
+        let of_kind = |kinds: &[OpKind]| {
+            (0..instruction.op_count()).find(|at| kinds.contains(&instruction.op_kind(*at)))
+        };
+        let operand = of_kind(&[OpKind::MemoryESRDI]).or_else(|| of_kind(&[OpKind::MemorySegRSI]))?;
+        let mut factory = InstructionInfoFactory::new();
+        let access =
+            factory.info_options(instruction, InstructionInfoOptions::NO_MEMORY_USAGE).op_access(operand);
+        Some(Access { instruction: *instruction, operand, kind: kind(instruction, access)? })
+    }
+
+    /// With these registers.
+    pub fn with(&self, registers: &Registers) -> DataAccess {
+        let value = |register: Register, _, _| match register {
+            Register::ES | Register::CS | Register::SS | Register::DS => Some(0),
+            Register::FS | Register::GS => None,
+            general => {
+                // The stack's own words are the thread's own; what is written there by name is not.
+                let full = general.full_register();
+                full.is_gpr64().then(|| registers.get(full.number()).copied()).flatten()
+            }
+        };
+        match self.instruction.virtual_address(self.operand, 0, value) {
+            Some(address) => DataAccess {
+                kind: self.kind,
+                address,
+                bytes: u8::try_from(self.instruction.memory_size().size()).unwrap_or(u8::MAX),
+            },
+            None => DataAccess::default(),
+        }
+    }
+}
+
+fn kind(instruction: &Instruction, access: OpAccess) -> Option<AccessKind> {
+    let is_locked = instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg;
+    match access {
+        OpAccess::Read | OpAccess::CondRead => Some(AccessKind::Read),
+        OpAccess::Write | OpAccess::CondWrite => Some(AccessKind::Write),
+        OpAccess::ReadWrite | OpAccess::ReadCondWrite if is_locked => Some(AccessKind::Atomic),
+        OpAccess::ReadWrite | OpAccess::ReadCondWrite => Some(AccessKind::Update),
+        OpAccess::None | OpAccess::NoMemAccess => None,
+    }
+}
+
+/// The instruction may have changed a register.
+fn is_changed(info: &InstructionInfo, register: Register) -> bool {
+    info.used_registers().iter().any(|used| {
+        let writes = matches!(
+            used.access(),
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        );
+        writes && used.register().full_register() == register.full_register()
+    })
+}

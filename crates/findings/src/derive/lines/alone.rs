@@ -1,0 +1,103 @@
+//! What accesses to shared memory would cost if nobody else touched it: as told by the moments in which nobody did.
+//!
+//! Threads are preempted, begin and end at different times, and wait: in some samples a thread is in the same code while no other
+//! thread that touches the memory runs. If of these the share at the accesses is smaller, the difference is what
+//! sharing costs. Let `p` be the share of samples at the accesses among all in the functions that have them, shared
+//! (`p1`) and alone (`p0`). The rest of the code takes as long either way, so the shared time shrinks to
+//! `(1 - p1) / (1 - p0)` of itself.
+
+use std::collections::{BTreeSet, HashSet};
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{FrameId, ThreadId, Timestamp, Trace};
+
+use super::Touch;
+use crate::derive::spin::{Functions, user_leaf};
+use crate::derive::split::share_error;
+
+/// Threads that are looked for at each moment.
+const THREADS_MAX: usize = 64;
+/// Standard errors to each side.
+const ERRORS: f64 = 2.0;
+
+/// Samples in the functions that touch the memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    all: u64,
+    at_accesses: u64,
+}
+
+impl Seen {
+    /// The share at the accesses, and how far off that may be.
+    fn share(self) -> (f64, f64) {
+        let error = if self.all == 0 { 1.0 } else { ERRORS * share_error(self.at_accesses, self.all) };
+        (self.at_accesses as f64 / self.all.max(1) as f64, error)
+    }
+}
+
+/// The part of the time at these accesses that would not be needed if nobody else touched the memory, from and to.
+pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
+    let mut same = Functions::default();
+    let mut functions: HashSet<FrameId> = HashSet::new();
+    let mut threads: BTreeSet<ThreadId> = BTreeSet::new();
+    let mut at_accesses: HashSet<(ThreadId, Timestamp)> = HashSet::new();
+    for touch in touches {
+        functions.extend(user_leaf(trace, &touch.sample).map(|frame| same.of(trace, frame)));
+        threads.insert(touch.sample.thread);
+        at_accesses.insert((touch.sample.thread, touch.sample.at));
+    }
+    let (mut alone, mut shared) = (Seen::default(), Seen::default());
+    for thread in &threads {
+        let others: Vec<ThreadId> = threads.iter().copied().filter(|other| other != thread).collect();
+        for sample in crate::derive::samples_of(trace, *thread) {
+            let Some(frame) = user_leaf(trace, sample).filter(|_| !sample.in_kernel) else { continue };
+            if !functions.contains(&same.of(trace, frame)) {
+                continue;
+            }
+            let is_shared = others.iter().take(THREADS_MAX).any(|other| runs(trace, *other, sample.at));
+            let seen = if is_shared { &mut shared } else { &mut alone };
+            seen.all += 1;
+            seen.at_accesses += u64::from(at_accesses.contains(&(*thread, sample.at)));
+        }
+    }
+    part(alone, shared)
+}
+
+fn runs(trace: &Trace, thread: ThreadId, at: Timestamp) -> bool {
+    let row = trace.slices.covering(thread, at);
+    row.is_some_and(|row| trace.slices.at(thread, row).state == ThreadState::Running)
+}
+
+fn part(alone: Seen, shared: Seen) -> (f64, f64) {
+    let touched = (alone.at_accesses + shared.at_accesses).max(1) as f64;
+    let (p1, error1) = shared.share();
+    let (p0, error0) = alone.share();
+    // Samples that would not be taken, for each share alone that is possible.
+    let saved = |p0: f64, p1: f64| {
+        let kept = ((1.0 - p1) / (1.0 - p0).max(f64::MIN_POSITIVE)).min(1.0);
+        (1.0 - kept) * shared.all as f64 / touched
+    };
+    let low = saved((p0 + error0).min(1.0), (p1 - error1).max(0.0));
+    let high = saved((p0 - error0).max(0.0), (p1 + error1).min(1.0));
+    (low.clamp(0.0, 1.0), high.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_is_what_sharing_costs() {
+        let seen = |all, at_accesses| Seen { all, at_accesses };
+        // Alone 1 of 10 samples is at the access, shared 9 of 10: of 10,000 shared ones 1,111 would be left.
+        let (low, high) = part(seen(100_000, 10_000), seen(10_000, 9_000));
+        let true_part = (10_000.0 - 1_000.0 / 0.9) / 19_000.0;
+        assert!(low < true_part && true_part < high && high - low < 0.02, "{low} {true_part} {high}");
+        // The same either way: nothing to gain.
+        let (low, high) = part(seen(1_000, 300), seen(1_000, 300));
+        assert!(low == 0.0 && high < 0.3, "{low} {high}");
+        // Never alone: anything is possible.
+        let (low, high) = part(seen(0, 0), seen(1_000, 300));
+        assert!(low == 0.0 && (0.99..=1.0).contains(&high), "{low} {high}");
+    }
+}

@@ -1,0 +1,294 @@
+//! Which memory several threads touch, line by line, and whether they touch the same bytes.
+//!
+//! A CPU takes memory for itself in lines of 64 bytes: whoever writes to one takes it from the others, which wait for it
+//! when they next touch any byte of it. From samples: the instruction before a sample tells what it touched
+//! ([`holdup_events::tables::DataAccess`]), and threads that wait for a line are sampled there. Threads that share a line one
+//! after the other do not disturb each other: only turns between CPUs count.
+
+mod alone;
+mod line;
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdup_events::tables::{AccessKind, SampleRow, Variable};
+use holdup_events::{ObjectKind, ProcessId, ThreadId, Timestamp, Trace};
+
+use super::class::Class;
+use super::ledger::Ledger;
+use super::occupancy::Stall;
+use super::on_cpu::SampleClasses;
+use super::spin::{Functions, user_leaf};
+use super::split::share_error;
+use super::timelines::Timelines;
+use line::Line;
+
+/// Bytes of a line: those of all x86-64 CPUs.
+pub const LINE_BYTES: u64 = 64;
+
+/// How threads share memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// The same bytes.
+    #[default]
+    True,
+    /// Bytes of their own that only lie in the same line.
+    False,
+}
+
+/// Memory that threads took from each other: the lines of one variable, or neighbouring lines without a name.
+#[derive(Clone, Debug, Default)]
+pub struct SharedData {
+    /// The variable; empty if the memory has no name.
+    pub name: String,
+    /// The binary whose variable it is; empty for heaps and stacks.
+    pub module: String,
+    /// Whose memory.
+    pub process: ProcessId,
+    /// Where each line begins, ascending.
+    pub lines: Vec<u64>,
+    /// Whether the threads touched the same bytes.
+    pub sharing: Sharing,
+    /// Samples at accesses to it.
+    pub samples: u64,
+    /// Those at accesses that are atomic.
+    pub atomic: u64,
+    /// How often the next sample at one of the lines was another thread's on another CPU.
+    pub turns: u64,
+    /// Running time at these accesses (ns, sampled).
+    pub ns: u64,
+    /// One standard error of that (ns).
+    pub error_ns: u64,
+    /// Who touched what, the most time first.
+    pub threads: Vec<LineThread>,
+    /// The functions that did, by samples, the most first, at most [`FUNCTIONS_MAX`].
+    pub functions: Vec<(String, u64)>,
+    /// Threads slept until a word in it changed: it holds a lock, or another thing to wait for.
+    pub is_waited_on: bool,
+    /// What the accesses cost, if they took all of their time for nothing.
+    pub stall: Stall,
+    /// The part of that, from and to, that would not be needed if nobody else touched the memory.
+    pub saved: (f64, f64),
+    /// Some turns: who, when, which address.
+    pub turned: Vec<(ThreadId, Timestamp, u64)>,
+}
+
+/// What one thread touched of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LineThread {
+    /// Who.
+    pub thread: ThreadId,
+    /// Running time at its accesses (ns, sampled).
+    pub ns: u64,
+    /// Samples at accesses that only read.
+    pub reads: u64,
+    /// Samples at all others.
+    pub writes: u64,
+    /// The lowest address, and the first behind the highest.
+    pub bytes: (u64, u64),
+    /// The part of the variable that most of its samples touched, where its type is known.
+    pub part: String,
+}
+
+/// Functions that are named.
+pub const FUNCTIONS_MAX: usize = 5;
+/// Rows in [`SharedData::turned`].
+const TURNED_MAX: usize = 10;
+/// Fewer turns on a line may be chance.
+const TURNS_MIN: u64 = 3;
+/// Where fewer of a line's samples are turns, its threads used it one after the other.
+const TURNS_SHARE: u64 = 20;
+
+/// One access that was sampled.
+struct Touch {
+    sample: SampleRow,
+    /// Running time that it stands for (ns).
+    ns: f64,
+}
+
+/// Derives the memory that threads took from each other, the costliest first.
+pub fn derive(
+    trace: &Trace,
+    ledger: &Ledger,
+    classes: &SampleClasses,
+    timelines: &Timelines,
+) -> Vec<SharedData> {
+    let words = words(trace);
+    let mut shared: Vec<SharedData> = groups(trace, ledger, classes)
+        .into_iter()
+        .map(|group| describe(trace, ledger, group, (&words, timelines)))
+        .collect();
+    shared.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.process, &a.lines).cmp(&(b.process, &b.lines))));
+    shared
+}
+
+/// Lines that belong together.
+struct Group<'a> {
+    process: ProcessId,
+    variable: Option<&'a Variable>,
+    lines: BTreeMap<u64, Line>,
+}
+
+/// The lines that are taken to and fro, by variable; without a name, neighbours.
+fn groups<'a>(trace: &'a Trace, ledger: &Ledger, classes: &SampleClasses) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut by_name: HashMap<(ProcessId, &str, &str), usize> = HashMap::new();
+    for ((process, address), line) in contended(trace, ledger, classes) {
+        let variable =
+            line.touches.iter().find_map(|touch| variable(trace, process, touch.sample.data.address));
+        let known = match variable {
+            Some(variable) => {
+                by_name.get(&(process, variable.module.as_str(), variable.name.as_str())).copied()
+            }
+            None => groups.len().checked_sub(1).filter(|last| {
+                let last = &groups[*last];
+                let neighbour = last.lines.last_key_value().is_some_and(|(at, _)| at + LINE_BYTES == address);
+                last.process == process && last.variable.is_none() && neighbour
+            }),
+        };
+        let index = known.unwrap_or(groups.len());
+        if index == groups.len() {
+            groups.push(Group { process, variable, lines: BTreeMap::new() });
+        }
+        if let Some(variable) = variable {
+            by_name.insert((process, variable.module.as_str(), variable.name.as_str()), index);
+        }
+        groups[index].lines.insert(address, line);
+    }
+    groups
+}
+
+/// Lines whose next sample is often another CPU's, one of the threads writing.
+fn contended(trace: &Trace, ledger: &Ledger, classes: &SampleClasses) -> BTreeMap<(ProcessId, u64), Line> {
+    let mut lines: BTreeMap<(ProcessId, u64), Line> = BTreeMap::new();
+    for thread in &ledger.threads {
+        let samples = super::samples_of(trace, thread.thread);
+        let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
+        let process = trace.threads[thread.thread.index()].process;
+        // A thread that waits for a lock by running asks the lock's word: that is told as spinning.
+        let told = samples.iter().filter(|sample| sample.data.kind != AccessKind::None);
+        for sample in told.filter(|sample| classes.of(sample) != Class::Spin) {
+            let address = sample.data.address - sample.data.address % LINE_BYTES;
+            lines.entry((process, address)).or_default().touches.push(Touch { sample: *sample, ns: each });
+        }
+    }
+    lines.retain(|_, line| {
+        line.order();
+        let turns = line.turns().count() as u64;
+        line.is_written() && turns >= TURNS_MIN && turns * TURNS_SHARE >= line.touches.len() as u64
+    });
+    lines
+}
+
+fn variable(trace: &Trace, process: ProcessId, address: u64) -> Option<&Variable> {
+    let key = (process, address);
+    let row = trace.variables.binary_search_by_key(&key, |row| (row.process, row.address)).ok()?;
+    trace.variables.get(row).filter(|row| !row.name.is_empty())
+}
+
+/// Words that threads slept on, by process.
+fn words(trace: &Trace) -> BTreeMap<ProcessId, Vec<u64>> {
+    let mut words: BTreeMap<ProcessId, Vec<u64>> = BTreeMap::new();
+    for wait in trace.waits.iter().filter(|wait| wait.object_kind == ObjectKind::Futex) {
+        words.entry(wait.process).or_default().push(wait.object);
+    }
+    words.values_mut().for_each(|words| words.sort_unstable());
+    words
+}
+
+fn describe(
+    trace: &Trace,
+    ledger: &Ledger,
+    group: Group,
+    (words, timelines): (&BTreeMap<ProcessId, Vec<u64>>, &Timelines),
+) -> SharedData {
+    let words = words.get(&group.process).map(Vec::as_slice).unwrap_or_default();
+    let holds_word = |line: &u64| {
+        let from = words.partition_point(|word| word < line);
+        words.get(from).is_some_and(|word| word - line < LINE_BYTES)
+    };
+    let touches = || group.lines.values().flat_map(|line| &line.touches);
+    let saved = alone::saved(trace, &touches().collect::<Vec<_>>());
+    let samples = touches().count() as u64;
+    let common: u64 = group.lines.values().map(Line::common).sum();
+    let turned = group.lines.values().flat_map(Line::turns);
+    let mut threads: BTreeMap<ThreadId, LineThread> = BTreeMap::new();
+    let mut stall = Stall::default();
+    for touch in touches() {
+        let one = threads.entry(touch.sample.thread).or_insert_with(|| LineThread::begin(&touch.sample));
+        one.add(touch);
+        let own = timelines.iter().filter(|(_, line)| line.at(touch.sample.at).is_some_and(|at| at.own()));
+        stall.saved_ns += touch.ns / own.count().max(1) as f64;
+        stall.credit(touch.sample.thread, touch.ns);
+    }
+    for (thread, one) in &mut threads {
+        one.part = part(trace, group.process, touches().filter(|touch| touch.sample.thread == *thread));
+    }
+    let mut threads: Vec<LineThread> = threads.into_values().collect();
+    threads.sort_by_key(|one| (std::cmp::Reverse(one.ns), one.thread));
+    let error = share_error(samples, ledger.samples) * ledger.running_ns() as f64;
+    SharedData {
+        name: group.variable.map_or(String::new(), |variable| variable.name.clone()),
+        module: group.variable.map_or(String::new(), |variable| variable.module.clone()),
+        process: group.process,
+        lines: group.lines.keys().copied().collect(),
+        sharing: if common * 2 >= samples { Sharing::True } else { Sharing::False },
+        samples,
+        atomic: touches().filter(|touch| touch.sample.data.kind == AccessKind::Atomic).count() as u64,
+        turns: turned.clone().count() as u64,
+        ns: touches().map(|touch| touch.ns).sum::<f64>().round() as u64,
+        error_ns: error.round() as u64,
+        threads,
+        functions: functions(trace, touches()),
+        is_waited_on: group.lines.keys().any(holds_word),
+        stall,
+        saved,
+        turned: turned
+            .take(TURNED_MAX)
+            .map(|touch| (touch.sample.thread, touch.sample.at, touch.sample.data.address))
+            .collect(),
+    }
+}
+
+/// The part of a variable that most accesses touch.
+fn part<'a>(trace: &Trace, process: ProcessId, touches: impl Iterator<Item = &'a Touch>) -> String {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for touch in touches {
+        *counts.entry(touch.sample.data.address).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|(address, count)| (*count, std::cmp::Reverse(*address)));
+    let found = most.and_then(|(address, _)| variable(trace, process, address));
+    found.map_or(String::new(), |variable| variable.part.clone())
+}
+
+fn functions<'a>(trace: &Trace, touches: impl Iterator<Item = &'a Touch>) -> Vec<(String, u64)> {
+    let mut same = Functions::default();
+    let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+    for touch in touches {
+        if let Some(frame) = user_leaf(trace, &touch.sample) {
+            *counts.entry(same.of(trace, frame)).or_default() += 1;
+        }
+    }
+    let mut named: Vec<(String, u64)> =
+        counts.into_iter().map(|(frame, count)| (trace.frame_name(frame), count)).collect();
+    named.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    named.truncate(FUNCTIONS_MAX);
+    named
+}
+
+impl LineThread {
+    fn begin(sample: &SampleRow) -> LineThread {
+        LineThread { thread: sample.thread, bytes: (u64::MAX, 0), ..LineThread::default() }
+    }
+
+    fn add(&mut self, touch: &Touch) {
+        let data = &touch.sample.data;
+        self.ns += touch.ns.round() as u64;
+        if data.kind.writes() {
+            self.writes += 1;
+        } else {
+            self.reads += 1;
+        }
+        let (from, to) = self.bytes;
+        self.bytes = (from.min(data.address), to.max(data.address.saturating_add(u64::from(data.bytes))));
+    }
+}

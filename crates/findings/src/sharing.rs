@@ -1,0 +1,124 @@
+//! What false-sharing and shared-counter have in common: both judge memory that threads take from each other.
+
+use holdup_events::recording::Rung;
+use holdup_events::tables::AccessKind;
+
+use crate::derive::lines::{LINE_BYTES, LineThread, SharedData};
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+/// Findings of one rule.
+pub const NAMED_MAX: usize = 3;
+/// So few samples may be chance.
+const SAMPLES_MIN: u64 = 12;
+/// From so many on, taken in turns, it is sure.
+const SAMPLES_SURE: u64 = 40;
+/// Threads and functions that are named.
+const LISTED_MAX: usize = 3;
+
+/// Err if the recording does not tell what samples touched.
+pub fn needs_addresses(scene: &Scene) -> Result<(), String> {
+    let told = |kind: AccessKind| kind != AccessKind::None;
+    if scene.trace.samples.iter().any(|sample| told(sample.data.kind)) {
+        return Ok(());
+    }
+    Err(match scene.trace.manifest.rung {
+        Rung::Bpf => "no sample tells what memory it touched".to_owned(),
+        _ => "samples have no registers on this rung: what memory they touched is not known".to_owned(),
+    })
+}
+
+/// Worth a reader's time.
+pub fn is_costly(scene: &Scene, data: &SharedData) -> bool {
+    data.samples >= SAMPLES_MIN && scene.of_wall(data.saved.1 * data.stall.saved_ns) >= GAIN_MIN
+}
+
+/// The finding of a rule, given its name, what the threads touch, and what to try.
+pub fn finding(
+    scene: &Scene,
+    data: &SharedData,
+    (rule, what, advice): (&'static str, &str, Vec<String>),
+) -> Finding {
+    let (low, high) = data.saved;
+    // That the line is shared is seen; that it costs something is known only if it was touched alone, too.
+    let sure = if data.samples >= SAMPLES_SURE && low > 0.0 { Confidence::High } else { Confidence::Medium };
+    let most = scene.gain(&data.stall, |_, ns| ns);
+    Finding {
+        rule,
+        subject: subject(data),
+        summary: summary(scene, data, what),
+        cost_ns: data.ns,
+        gain: Gain { low: low * most.low, high: high * most.high },
+        confidence: scene.confidence(sure),
+        evidence: evidence(data),
+        advice,
+    }
+}
+
+/// The variable, else the function that touches it most, with the address.
+pub fn subject(data: &SharedData) -> String {
+    let address = data.lines.first().copied().unwrap_or_default();
+    match (data.name.as_str(), data.functions.first()) {
+        ("", Some((function, _))) => format!("memory at {address:#x} in {function}"),
+        ("", None) => format!("memory at {address:#x}"),
+        (name, _) => name.to_owned(),
+    }
+}
+
+fn summary(scene: &Scene, data: &SharedData, what: &str) -> Vec<String> {
+    let listed = |one: &LineThread| {
+        let how = match (one.reads, one.writes) {
+            (_, 0) => "reads",
+            (0, _) => "writes",
+            _ => "reads and writes",
+        };
+        format!("{} {how} {}", thread(scene.trace, one.thread), touched(data, one))
+    };
+    let threads: Vec<String> = data.threads.iter().take(LISTED_MAX).map(listed).collect();
+    let functions: Vec<&str> =
+        data.functions.iter().take(LISTED_MAX).map(|(function, _)| function.as_str()).collect();
+    vec![
+        format!(
+            "{} touch {what}: {} ± {} ({} of all running time) went by at that.",
+            count(data.threads.len() as u64, "thread"),
+            time(data.ns),
+            time(data.error_ns),
+            percent(data.ns as f64 / scene.derived.ledger.running_ns().max(1) as f64),
+        ),
+        format!(
+            "{} of {} bytes; {}{}.",
+            count(data.lines.len() as u64, "line"),
+            LINE_BYTES,
+            threads.join(", "),
+            if data.threads.len() > LISTED_MAX { ", ..." } else { "" },
+        ),
+        format!(
+            "In {} of {} samples it was another CPU's turn. Where: {}.",
+            data.turns,
+            data.samples,
+            functions.join(", ")
+        ),
+    ]
+}
+
+/// What a thread touched most, by name, else by the bytes' distance from the first line's start.
+fn touched(data: &SharedData, one: &LineThread) -> String {
+    if !one.part.is_empty() && !one.part.starts_with('+') {
+        return format!("{}{}", data.name, one.part);
+    }
+    let first = data.lines.first().copied().unwrap_or_default();
+    let (from, to) = one.bytes;
+    format!("bytes {}..{}", from.saturating_sub(first), to.saturating_sub(first))
+}
+
+fn evidence(data: &SharedData) -> Vec<Evidence> {
+    let row = |(thread, at, address): &(_, _, u64)| Evidence {
+        table: "samples",
+        thread: *thread,
+        start: *at,
+        duration: holdup_events::Duration(0),
+        note: format!("takes {address:#x} from another CPU"),
+    };
+    data.turned.iter().map(row).collect()
+}

@@ -1,0 +1,147 @@
+//! Memory that threads take from each other: pictures of who ran when, with what each sample touched.
+
+use holdup_events::tables::{AccessKind, DataAccess, SampleRow, Variable};
+use holdup_events::{ProcessId, Trace};
+use holdup_findings::derive::lines::Sharing;
+use holdup_findings::{Analysis, Confidence, analyse};
+use holdup_testkit::check::trace_of_lanes;
+
+/// Two threads side by side, with a sample in each tick.
+const SIDE_BY_SIDE: &str = "@cpus 2\n@repeat 20\n@samples A 0..8 user main;work\n@samples B 0..8 user main;work\n\
+                            A  00000000\nB  11111111\n";
+
+/// The same, but each runs alone for a third of the time.
+const AND_ALONE: &str = "@cpus 2\n@c park\n@repeat 60\n@samples A 0..6 user main;work\n@samples B 0..6 user main;work\n\
+                         A  0000cc  holds c 2..4\nB  cc1111  holds c 0..2\n";
+
+/// Analyses a picture in which `touch` says what each sample of a thread (0 or 1), the n-th of it, touched.
+fn analysed(
+    lanes: &str,
+    touch: impl Fn(usize, usize, &SampleRow) -> Option<(AccessKind, u64)>,
+) -> (Trace, Analysis) {
+    let (_, mut trace) = trace_of_lanes(lanes);
+    let first = trace.samples.first().map_or(0, |sample| sample.thread.index());
+    let mut seen = [0, 0];
+    for sample in &mut trace.samples {
+        let who = sample.thread.index() - first;
+        if let Some((kind, address)) = touch(who, seen[who], sample) {
+            sample.data = DataAccess { kind, address, bytes: 8 };
+        }
+        seen[who] += 1;
+    }
+    let analysis = analyse(&trace);
+    (trace, analysis)
+}
+
+fn rules(analysis: &Analysis) -> Vec<&str> {
+    let ours = ["false-sharing", "shared-counter"];
+    let rules = analysis.findings.iter().map(|finding| finding.rule);
+    rules.filter(|rule| ours.contains(rule)).collect()
+}
+
+#[test]
+fn own_bytes_of_one_line_are_false_sharing() {
+    let (_, analysis) =
+        analysed(SIDE_BY_SIDE, |who, _, _| Some((AccessKind::Update, 0x1000 + 8 * who as u64)));
+    assert_eq!(rules(&analysis), ["false-sharing"]);
+    let data = &analysis.derived.lines[0];
+    assert_eq!((data.sharing, data.lines.as_slice()), (Sharing::False, &[0x1000][..]));
+    assert_eq!(data.threads.len(), 2);
+    assert_eq!(data.functions[0].0, "work");
+    assert_eq!(analysis.findings[0].confidence, Confidence::Medium, "it was never touched alone");
+}
+
+#[test]
+fn the_same_bytes_are_a_shared_counter() {
+    let (_, analysis) = analysed(SIDE_BY_SIDE, |_, _, _| Some((AccessKind::Atomic, 0x1000)));
+    assert_eq!(rules(&analysis), ["shared-counter"]);
+    assert_eq!(analysis.derived.lines[0].sharing, Sharing::True);
+}
+
+#[test]
+fn lines_of_their_own_are_silent() {
+    let (_, analysis) =
+        analysed(SIDE_BY_SIDE, |who, _, _| Some((AccessKind::Update, 0x1000 + 64 * who as u64)));
+    assert_eq!((rules(&analysis).len(), analysis.derived.lines.len()), (0, 0));
+}
+
+#[test]
+fn a_line_that_is_only_read_is_silent() {
+    let (_, analysis) = analysed(SIDE_BY_SIDE, |_, _, _| Some((AccessKind::Read, 0x1000)));
+    assert_eq!(rules(&analysis).len(), 0);
+}
+
+#[test]
+fn a_line_that_is_handed_over_once_is_silent() {
+    let (trace, _) = analysed(SIDE_BY_SIDE, |_, _, _| None);
+    let middle = trace.start().0 + trace.wall().0 / 2;
+    let first_one_then_the_other = |who: usize, _, sample: &SampleRow| {
+        ((sample.at.0 < middle) == (who == 0)).then_some((AccessKind::Update, 0x1000))
+    };
+    let (_, analysis) = analysed(SIDE_BY_SIDE, first_one_then_the_other);
+    assert_eq!(rules(&analysis).len(), 0);
+}
+
+#[test]
+fn threads_that_take_turns_on_one_cpu_are_silent() {
+    let one_cpu = "@cpus 1\n@repeat 40\n@samples A 0..8 user main;work\n@samples B 0..8 user main;work\n\
+                   A  00rr00rr\nB  rr00rr00\n";
+    let (_, analysis) = analysed(one_cpu, |_, _, _| Some((AccessKind::Atomic, 0x1000)));
+    assert_eq!(rules(&analysis).len(), 0);
+}
+
+#[test]
+fn without_addresses_the_rules_say_so() {
+    let (_, analysis) = analysed(SIDE_BY_SIDE, |_, _, _| None);
+    for rule in ["false-sharing", "shared-counter"] {
+        assert!(analysis.skipped.iter().any(|(name, _)| *name == rule), "{rule}");
+    }
+}
+
+#[test]
+fn what_it_costs_is_told_by_moments_alone() {
+    let shared = |trace: &Trace, sample: &SampleRow| {
+        let running = trace.target_threads().filter(|thread| {
+            let row = trace.slices.covering(*thread, sample.at);
+            row.is_some_and(|row| trace.slices.at(*thread, row).wait.0 == 0)
+        });
+        running.count() > 1
+    };
+    let (trace, _) = analysed(AND_ALONE, |_, _, _| None);
+    // Always at the access when shared, every second time when alone: half of the shared time is lost.
+    let touch = |who: usize, n: usize, sample: &SampleRow| {
+        (shared(&trace, sample) || n % 2 == 0).then_some((AccessKind::Update, 0x1000 + 8 * who as u64))
+    };
+    let (_, analysis) = analysed(AND_ALONE, touch);
+    let (low, high) = analysis.derived.lines[0].saved;
+    assert!(low > 0.2, "{low}..{high}");
+    assert_eq!(analysis.findings[0].confidence, Confidence::High);
+    // The same share either way: it costs nothing that anybody could see.
+    let same = |who: usize, n: usize, _: &SampleRow| {
+        (n % 2 == 0).then_some((AccessKind::Update, 0x1000 + 8 * who as u64))
+    };
+    let (_, analysis) = analysed(AND_ALONE, same);
+    assert_eq!(analysis.derived.lines[0].saved.0, 0.0);
+}
+
+#[test]
+fn lines_of_one_variable_are_one_finding() {
+    let (mut trace, _) = analysed(SIDE_BY_SIDE, |who, n, _| {
+        Some((AccessKind::Update, 0x1000 + 64 * (n % 2) as u64 + 8 * who as u64))
+    });
+    let process = trace.threads[trace.samples[0].thread.index()].process;
+    assert_ne!(process, ProcessId(u32::MAX));
+    let named = |address, name: &str| Variable {
+        process,
+        address,
+        name: name.into(),
+        part: String::new(),
+        module: "/bin/a".into(),
+    };
+    trace.variables =
+        vec![named(0x1000, "table"), named(0x1008, "table"), named(0x1040, "table"), named(0x1048, "table")];
+    let analysis = analyse(&trace);
+    assert_eq!(rules(&analysis), ["false-sharing"]);
+    assert_eq!(analysis.findings[0].subject, "table");
+    assert_eq!(analysis.derived.lines[0].lines, [0x1000, 0x1040]);
+}

@@ -1,0 +1,88 @@
+//! LINES: memory that threads took from each other (sampled), and who touched what.
+
+use holdup_findings::derive::lines::{LineThread, SharedData, Sharing};
+
+use crate::numbers::{count, duration};
+use crate::terminal::View;
+use crate::terminal::table::{self, Column};
+
+pub(super) const SUMMARY: &str = "Cache lines that threads take from each other, the costliest first";
+
+const ROWS_MAX: usize = 20;
+/// Threads of one row that are listed.
+const THREADS_MAX: usize = 4;
+
+pub(super) fn lines(view: &View) -> Vec<String> {
+    let shared = &view.analysis.derived.lines;
+    let mut lines = view.heading("LINES");
+    if shared.is_empty() {
+        lines.push(super::nothing(view, "No line was seen to be taken to and fro between CPUs by threads that write."));
+        return lines;
+    }
+    let columns = [
+        Column::Text("memory"),
+        Column::Text("bytes"),
+        Column::Figure("lines"),
+        Column::Figure("samples"),
+        Column::Figure("turns"),
+        Column::Figure("cpu"),
+        Column::Figure("± (1 sd)"),
+        Column::Text("where"),
+    ];
+    let rows: Vec<Vec<String>> = shared.iter().take(ROWS_MAX).flat_map(|data| rows(view, data)).collect();
+    lines.extend(table::lines(&columns, &rows, view.style));
+    if shared.len() > ROWS_MAX {
+        lines.push(super::nothing(view, &format!("and {} more", shared.len() - ROWS_MAX)));
+    }
+    let said = "cpu: sampled; turns: the next sample was another thread's on another CPU";
+    lines.push(super::nothing(view, said));
+    lines
+}
+
+/// One for the memory, one for each thread.
+fn rows(view: &View, data: &SharedData) -> Vec<Vec<String>> {
+    let first = data.lines.first().copied().unwrap_or_default();
+    let name = if data.name.is_empty() { format!("{first:#x}") } else { data.name.clone() };
+    let sharing = match data.sharing {
+        Sharing::True => "the same",
+        Sharing::False => "own",
+    };
+    let functions = data.functions.first().map_or(String::new(), |(function, _)| function.clone());
+    let mut rows = vec![vec![
+        name,
+        sharing.to_owned(),
+        count(data.lines.len() as u64),
+        count(data.samples),
+        count(data.turns),
+        duration(data.ns),
+        duration(data.error_ns),
+        functions,
+    ]];
+    for one in data.threads.iter().take(THREADS_MAX) {
+        let (from, to) = one.bytes;
+        let name = view.trace.threads.get(one.thread.index()).map_or(String::new(), |thread| {
+            format!("  {} {}", thread.name, thread.tid)
+        });
+        let empty = String::new;
+        let bytes = format!("{}..{}", from.saturating_sub(first), to.saturating_sub(first));
+        rows.push(vec![
+            name,
+            if one.part.is_empty() { bytes } else { one.part.clone() },
+            empty(),
+            count(one.reads + one.writes),
+            empty(),
+            duration(one.ns),
+            empty(),
+            how(one).to_owned(),
+        ]);
+    }
+    rows
+}
+
+fn how(one: &LineThread) -> &'static str {
+    match (one.reads, one.writes) {
+        (_, 0) => "reads",
+        (0, _) => "writes",
+        _ => "reads, writes",
+    }
+}

@@ -1,0 +1,52 @@
+//! Programs whose threads share memory: what samples touched, and its name. How often threads run side by side is the
+//! machine's business, so it is not asserted that they disturb each other.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use support::{Scratch, bpf_or_skip, have, record_json};
+
+/// Builds a case's program and records it.
+fn record(scratch: &Scratch, source: &str) -> Option<Value> {
+    if !bpf_or_skip(scratch) || !have("gcc") {
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases").join(source);
+    let program = scratch.join("program");
+    let built = Command::new("gcc").args(["-O2", "-g", "-pthread", "-o"]).arg(&program).arg(source).status();
+    assert!(built.expect("gcc starts").success());
+    Some(record_json(scratch, &[], &[program.to_str().expect("a name"), "2", "100000000"]))
+}
+
+#[test]
+fn samples_tell_which_variable_threads_share() {
+    let scratch = Scratch::new("shared-id");
+    let Some(report) = record(&scratch, "shared-id/ids.c") else { return };
+    let skipped = report["skipped"].as_array().expect("skipped");
+    assert!(skipped.iter().all(|one| one["rule"] != "shared-counter"), "no addresses: {skipped:?}");
+    for line in report["lines"].as_array().expect("lines") {
+        if line["name"] == "next_id" {
+            assert_eq!(line["sharing"], "true", "{line}");
+            assert_eq!(line["samples"], line["atomic_samples"], "{line}");
+            assert_eq!(line["functions"][0]["function"], "number_records", "{line}");
+        }
+    }
+}
+
+#[test]
+fn parts_of_an_array_are_named_by_their_types() {
+    let scratch = Scratch::new("random-states");
+    let Some(report) = record(&scratch, "random-states/pi.c") else { return };
+    for line in report["lines"].as_array().expect("lines") {
+        if line["name"] == "generators" {
+            assert_eq!(line["sharing"], "false", "{line}");
+            for thread in line["threads"].as_array().expect("threads") {
+                let part = thread["part"].as_str().expect("part");
+                assert!(part.starts_with('[') && part.contains("].s["), "{thread}");
+            }
+        }
+    }
+}
