@@ -76,6 +76,7 @@ const RELATIONS: &[(&str, &str)] = &[
     // A herd meets at the lock that it needs to look.
     ("thundering-herd", "lock-contention"),
     ("thundering-herd", "lock-convoy"),
+    ("thundering-herd", "oversubscription"),
     // Handing to and fro looks as if one worked while the other waits, and meets at the queue's lock.
     ("wakeup-ping-pong", "serial-section"),
     ("wakeup-ping-pong", "lock-contention"),

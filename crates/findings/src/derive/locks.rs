@@ -131,11 +131,26 @@ fn key(trace: &Trace, roles: &Roles, id: WaitId) -> Option<(Key, Option<RuleId>)
         return Some(((wait.process, wait.reason, 0, None), None));
     }
     let rule = roles.lock(trace, id)?;
-    let one = rule.filter(|rule| roles.descriptors.rule(*rule).is_some_and(|(_, rule)| rule.one_lock));
+    let described = rule.and_then(|rule| Some(roles.descriptors.rule(rule)?.1));
+    let one = rule.filter(|_| described.is_some_and(|rule| rule.one_lock));
+    let process = match described {
+        Some(rule) if rule.one_lock && rule.shared => family(trace, wait.process),
+        _ => wait.process,
+    };
     // What the kernel makes of the word does not matter where a runtime's code says that it is a lock.
     let reason = if wait.reason == WaitReason::FileLock { wait.reason } else { WaitReason::Lock };
     let object = if one.is_some() { 0 } else { wait.object };
-    Some(((wait.process, reason, object, one), rule))
+    Some(((process, reason, object, one), rule))
+}
+
+/// The process of the program from which this one descends.
+fn family(trace: &Trace, process: ProcessId) -> ProcessId {
+    const GENERATIONS_MAX: usize = 64;
+    let parent = |id: &ProcessId| {
+        let parent = trace.processes.get(id.index())?.parent?;
+        trace.processes.get(parent.index()).is_some_and(|process| process.target).then_some(parent)
+    };
+    std::iter::successors(Some(process), parent).take(GENERATIONS_MAX).last().unwrap_or(process)
 }
 
 /// Derives every lock, the costliest first.

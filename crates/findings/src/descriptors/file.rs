@@ -81,6 +81,8 @@ struct RuleEntry {
     #[serde(default)]
     one_lock: bool,
     #[serde(default)]
+    shared: bool,
+    #[serde(default)]
     what: String,
 }
 
@@ -120,6 +122,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         thread: entry.thread,
         lock: entry.lock,
         one_lock: entry.one_lock,
+        shared: entry.shared,
         what: entry.what,
     };
     if !rule.reads_stack() && rule.futex.is_empty() && rule.thread.is_empty() {

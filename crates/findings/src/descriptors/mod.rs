@@ -148,6 +148,8 @@ pub struct Rule {
     pub lock: String,
     /// All such waits of a process are for one lock, whatever word they wait on.
     pub one_lock: bool,
+    /// Processes that one started share it: it lies in memory that they share.
+    pub shared: bool,
     /// For people: what it is, a few words; may be empty.
     pub what: String,
 }
@@ -217,6 +219,7 @@ descriptors! {
     "ghc",
     "beam",
     "cpython",
+    "postgresql",
     "v8",
     "libgomp",
     "libomp",

@@ -35,6 +35,7 @@ use holdup_events::{CpuId, ThreadId};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::ledger::ThreadLedger;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -62,15 +63,17 @@ fn groups(scene: &Scene) -> BTreeMap<CpuId, Vec<ThreadId>> {
     for ledger in scene.active(|_| 0.0) {
         let queued = ledger.run_queue.own_ns + ledger.run_queue.others_ns;
         let held_up = queued as f64 >= QUEUE_SHARE_MIN * ledger.running_ns() as f64;
-        if let (true, Some(cpu)) = (
-            held_up && ledger.migrations == 0 && !is_free(scene, ledger.thread),
-            only_cpu(scene, ledger.thread),
-        ) {
+        if let (true, Some(cpu)) = (held_up && stays(scene, ledger), only_cpu(scene, ledger.thread)) {
             groups.entry(cpu).or_default().push(ledger.thread);
         }
     }
     groups.values_mut().for_each(|threads| threads.sort_unstable());
     groups
+}
+
+/// It may not leave its CPU, for all that is known. It may have been bound after it had begun elsewhere.
+fn stays(scene: &Scene, ledger: &ThreadLedger) -> bool {
+    is_bound(scene, ledger.thread) || (ledger.migrations == 0 && !is_free(scene, ledger.thread))
 }
 
 /// It might run on every CPU that the program may use.
@@ -84,10 +87,10 @@ fn is_bound(scene: &Scene, thread: ThreadId) -> bool {
     scene.trace.threads.get(thread.index()).is_some_and(|thread| thread.cpus_allowed == 1)
 }
 
-/// The CPU of a thread that never moved.
+/// The CPU of a thread that stays there: the last on which it ran.
 fn only_cpu(scene: &Scene, thread: ThreadId) -> Option<CpuId> {
     let mut slices = scene.trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running);
-    slices.find(|slice| slice.cpu != CpuId::NONE).map(|slice| slice.cpu)
+    slices.rfind(|slice| slice.cpu != CpuId::NONE).map(|slice| slice.cpu)
 }
 
 fn finding(scene: &Scene, cpu: CpuId, threads: &[ThreadId]) -> Option<Charged> {

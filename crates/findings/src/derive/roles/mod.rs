@@ -2,7 +2,7 @@
 //!
 //! Rules about stacks are decided once for each stack; those about threads' names and futex words need no stack. A
 //! blocked slice of which no stack was taken, or one that was cut short, has the role that three quarters of the waits
-//! (by time) on the very same futex word have, of which stacks tell; if they do not agree, none. Runtimes are those of
+//! (by time) on the very same futex word or instance of epoll have, of which stacks tell; if they do not agree, none. Runtimes are those of
 //! which code or files are in the process: a program's name says nothing.
 
 mod frames;
@@ -255,13 +255,13 @@ impl Roles {
     }
 }
 
-/// A number for each futex word, by wait; 0 of other waits.
+/// A number for each futex word and each instance of epoll, by wait; 0 of other waits.
 fn words_of_waits(trace: &Trace) -> Vec<u32> {
-    let mut numbers: HashMap<(ProcessId, u64), u32> = HashMap::new();
+    let mut numbers: HashMap<(ProcessId, ObjectKind, u64), u32> = HashMap::new();
     let number = |wait: &Wait| match wait.object_kind {
-        ObjectKind::Futex => {
+        ObjectKind::Futex | ObjectKind::Epoll => {
             let next = numbers.len() as u32 + 1;
-            *numbers.entry((wait.process, wait.object)).or_insert(next)
+            *numbers.entry((wait.process, wait.object_kind, wait.object)).or_insert(next)
         }
         _ => 0,
     };

@@ -81,7 +81,8 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Makes a group that may use so many percent of one CPU, and enters it.
+    /// Makes a group that may use so many percent of one CPU, and enters it. It goes before others: the quota alone
+    /// limits it.
     pub fn enter(percent: u64) -> std::io::Result<Quota> {
         const PERIOD_US: u64 = 100_000;
         let quota_us = PERIOD_US * percent / 100;
@@ -94,8 +95,10 @@ impl Quota {
         let quota = Quota { group, parent };
         if old.is_dir() {
             fs::write(quota.group.join("cpu.cfs_quota_us"), quota_us.to_string())?;
+            fs::write(quota.group.join("cpu.shares"), "262144")?;
         } else {
             fs::write(quota.group.join("cpu.max"), format!("{quota_us} {PERIOD_US}"))?;
+            fs::write(quota.group.join("cpu.weight"), "10000")?;
         }
         fs::write(quota.group.join("cgroup.procs"), std::process::id().to_string())?;
         Ok(quota)
