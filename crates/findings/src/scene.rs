@@ -75,6 +75,12 @@ impl<'a> Scene<'a> {
         ns / self.trace.wall().0.max(1) as f64
     }
 
+    /// The same of waits that have nothing to do with CPUs: that other programs used these meanwhile makes the lower end
+    /// unsure, not the upper one.
+    pub fn gain_whoever_ran(&self, stall: &Stall, saves: impl Fn(&ThreadLedger, f64) -> f64) -> Gain {
+        Gain { high: self.of_wall(stall.saved_ns).clamp(0.0, 1.0), ..self.gain(stall, saves) }
+    }
+
     /// `ns` as a share of all thread time.
     pub fn of_thread_time(&self, ns: u64) -> f64 {
         ns as f64 / self.derived.ledger.total_ns.max(1) as f64

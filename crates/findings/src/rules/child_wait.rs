@@ -84,7 +84,7 @@ fn finding(scene: &Scene, parent: &Parent) -> Option<Charged> {
         |id: ThreadId| trace.threads.get(id.index()).is_some_and(|thread| thread.process == parent.process);
     let charge =
         Charge::of(trace, |slice| is_parent(slice.thread) && scene.class(slice) == Some(Class::ChildWait));
-    let idle = scene.gain(&scene.stall(&charge), |_, waited| waited).high;
+    let idle = scene.gain_whoever_ran(&scene.stall(&charge), |_, waited| waited).high;
     let high = idle.min(scene.of_wall(parent.wait_ns as f64) * avoidable);
     if high < GAIN_MIN {
         return None;

@@ -65,7 +65,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             time(throttled_ns / charge.count().max(1)),
         )],
         cost_ns: throttled_ns,
-        gain: scene.gain(&stall, |_, waited| waited),
+        gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| "throttled: its group's quota is used up".to_owned()),
         advice: vec![

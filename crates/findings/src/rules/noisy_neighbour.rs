@@ -35,7 +35,7 @@ use holdup_events::{ProcessId, Trace};
 use super::{ChargedVerdict, Info};
 use crate::derive::kernel_threads::is_kernel_thread;
 use crate::derive::timelines::Timelines;
-use crate::finding::{Confidence, Finding};
+use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{percent, time};
@@ -71,12 +71,15 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if !rest.is_empty() {
         summary.push(format!("Also: {}.", rest.join(", ")));
     }
+    // Who had the CPU of a thread that may run on no other is known; the room on all CPUs together does not tell.
+    let most = scene.of_wall(others_ns as f64);
+    let gain = scene.gain(&scene.derived.occupancy.others, |_, waited| waited);
     let finding = Finding {
         rule: INFO.name,
         subject: process(scene.trace, worst),
         summary,
         cost_ns: others_ns,
-        gain: scene.gain(&scene.derived.occupancy.others, |_, waited| waited),
+        gain: Gain { low: gain.low.min(most), high: gain.high.min(most) },
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_queues(false),
         advice: vec![
