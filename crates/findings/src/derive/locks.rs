@@ -23,7 +23,7 @@ pub struct LockUse {
     pub rule: Option<RuleId>,
     /// Whose.
     pub process: ProcessId,
-    /// Address or inode; 0 where threads wait for it on many words.
+    /// Address or inode; where threads wait for it on many words, which of its runtime's such locks it is, from 0.
     pub object: u64,
     /// What kind of wait: only [`WaitReason::Lock`], [`WaitReason::FileLock`], [`WaitReason::MmapLock`].
     pub reason: WaitReason,
@@ -80,6 +80,8 @@ pub fn add_holders(locks: &mut [LockUse], trace: &Trace, index: &LockIndex, blam
     }
 }
 
+/// Addresses below this are none: they number locks on many words.
+const FIRST_PAGE: u64 = 4096;
 const RELEASERS_MAX: usize = 8;
 const WAITING_AT_MAX: usize = 5;
 
@@ -134,21 +136,31 @@ fn key(trace: &Trace, roles: &Roles, id: WaitId) -> Option<(Key, Option<RuleId>)
     let described = rule.and_then(|rule| Some(roles.descriptors.rule(rule)?.1));
     let one = rule.filter(|_| described.is_some_and(|rule| rule.one_lock));
     let process = match described {
-        Some(rule) if rule.one_lock && rule.shared => family(trace, wait.process),
+        Some(known) if known.one_lock && known.shared => family((trace, roles), wait.process, rule),
         _ => wait.process,
     };
     // What the kernel makes of the word does not matter where a runtime's code says that it is a lock.
     let reason = if wait.reason == WaitReason::FileLock { wait.reason } else { WaitReason::Lock };
-    let object = if one.is_some() { 0 } else { wait.object };
+    let object = one.map_or(wait.object, |rule| number_of_one(roles, rule));
     Some(((process, reason, object, one), rule))
 }
 
-/// The process of the program from which this one descends.
-fn family(trace: &Trace, process: ProcessId) -> ProcessId {
+/// Of the locks that each are one whatever word is waited on, which of its runtime's it is. It stands for the address:
+/// no word lies in the first page.
+fn number_of_one(roles: &Roles, id: RuleId) -> u64 {
+    let Some((runtime, rule)) = roles.descriptors.rule(id) else { return 0 };
+    runtime.rules.iter().take_while(|one| *one != rule).filter(|one| one.one_lock).count() as u64
+}
+
+/// The first process of the program from which this one descends that has the rule's runtime, too.
+fn family((trace, roles): (&Trace, &Roles), process: ProcessId, rule: Option<RuleId>) -> ProcessId {
     const GENERATIONS_MAX: usize = 64;
+    let runtime =
+        rule.and_then(|rule| roles.descriptors.rules().nth(usize::from(rule.0))).map(|(row, _)| row);
     let parent = |id: &ProcessId| {
         let parent = trace.processes.get(id.index())?.parent?;
-        trace.processes.get(parent.index()).is_some_and(|process| process.target).then_some(parent)
+        let has_it = runtime.is_some_and(|runtime| roles.runtimes_of(parent).contains(&runtime));
+        (has_it && trace.processes.get(parent.index())?.target).then_some(parent)
     };
     std::iter::successors(Some(process), parent).take(GENERATIONS_MAX).last().unwrap_or(process)
 }
@@ -322,7 +334,7 @@ fn add_thread(
 /// The thread that let go of the lock: it woke the waiter, and, of a futex, did so by that very futex.
 fn releaser(trace: &Trace, slice: &Slice, lock: (ProcessId, u64, WaitReason)) -> Option<ThreadId> {
     let wakeup = trace.ended_by(slice)?;
-    let same = lock.2 != WaitReason::Lock || lock.1 == 0 || wakeup.waker_object == lock.1;
+    let same = lock.2 != WaitReason::Lock || lock.1 < FIRST_PAGE || wakeup.waker_object == lock.1;
     (wakeup.context == WakeContext::Thread && same).then_some(wakeup.waker)
 }
 

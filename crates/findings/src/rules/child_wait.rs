@@ -9,7 +9,7 @@
 //! does nothing of its own, though it may have something to do.
 //!
 //! ## How it decides
-//! It fires for a process whose children live one after the other, or that has work of its own as well. The upper end of
+//! It fires for a process four or more of whose children live one after the other, or that has work of its own as well. The upper end of
 //! the gain is that the waiting had gone on beside other work on CPUs that were idle: as many children at a time as
 //! there are CPUs, or the parent's own work beside its child. The lower end is 0: a child may need what the one before it
 //! made. A parent that does nothing but wait for one child (a wrapper, a shell) is silent: what is slow is in the child,
@@ -42,8 +42,8 @@ pub(super) const INFO: Info = Info {
     summary: "A program stands still while one child process after the other works",
 };
 
-/// From so many children on, one after the other, it is a habit.
-const CHILDREN_SURE: u64 = 4;
+/// From so many children on, one after the other, it is a habit; fewer are steps of a script.
+const CHILDREN_MIN: u64 = 4;
 /// Children of which more than this live side by side are not waited for one by one.
 const SIDE_BY_SIDE_MAX: f64 = 1.3;
 /// A parent that runs for less than this share of the run does nothing else.
@@ -68,7 +68,7 @@ fn avoidable(scene: &Scene, parent: &Parent) -> f64 {
         return 0.0;
     }
     let at_a_time = parent.children.min(u64::from(scene.trace.manifest.host.cpus_allowed.max(1)));
-    let children = 1.0 - 1.0 / at_a_time.max(1) as f64;
+    let children = if parent.children >= CHILDREN_MIN { 1.0 - 1.0 / at_a_time.max(1) as f64 } else { 0.0 };
     let works = scene.of_wall(parent.own_running_ns as f64) >= OWN_WORK_MIN;
     let own = if works { parent.own_running_ns as f64 / parent.wait_ns.max(1) as f64 } else { 0.0 };
     children.max(own).min(1.0)
@@ -89,7 +89,7 @@ fn finding(scene: &Scene, parent: &Parent) -> Option<Charged> {
     if high < GAIN_MIN {
         return None;
     }
-    let confidence = if parent.children >= CHILDREN_SURE { Confidence::Medium } else { Confidence::Low };
+    let confidence = if parent.children >= CHILDREN_MIN { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,
         subject: subject(scene, parent),

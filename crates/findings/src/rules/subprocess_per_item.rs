@@ -10,7 +10,8 @@
 //!
 //! ## How it decides
 //! It fires if a process starts many children that live shortly, and its threads wait for them. The upper end of
-//! the gain is that the waiting were not: the children's work done inside took no time. The lower end is the
+//! the gain is that the waiting were not, as far as the children ran or wanted to: their work done inside took no time. What
+//! they slept or waited for themselves is not counted. The lower end is the
 //! children's sampled running time inside the kernel, which is nearly all for starting and ending, as far as the
 //! parent waited for it.
 //!
@@ -51,6 +52,8 @@ const LIFE_MAX_NS: u64 = 100_000_000;
 struct Brood {
     lives_ns: Vec<u64>,
     kernel_ns: u64,
+    /// They ran, or wanted to.
+    busy_ns: u64,
     names: BTreeMap<String, u64>,
 }
 
@@ -78,6 +81,7 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
         let (Some(parent), false) = (process.parent, thread.began_before) else { continue };
         let brood = broods.entry(parent).or_default();
         brood.kernel_ns += ledger.classes[Class::Kernel as usize];
+        brood.busy_ns += ledger.running_ns() + ledger.classes[Class::RunQueue as usize];
         if thread.tid == process.pid {
             brood.lives_ns.push(ledger.life.0);
             *brood.names.entry(process.name.clone()).or_default() += 1;
@@ -101,7 +105,8 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood) -> Charged {
         *by_thread.entry(slice.thread).or_default() += slice.duration().0;
     }
     let longest = by_thread.values().max().copied().unwrap_or(0) as f64;
-    let high = scene.of_wall(longest).clamp(0.0, 1.0);
+    // What they sleep or wait for themselves, a call in their place would, too.
+    let high = scene.of_wall(longest.min(brood.busy_ns as f64)).clamp(0.0, 1.0);
     let children = brood.lives_ns.len() as u64;
     let common = brood.names.iter().max_by_key(|(name, times)| (**times, std::cmp::Reverse(*name)));
     let finding = Finding {
