@@ -98,7 +98,8 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
         lock_holding::charge(trace, (&scene.derived.occupancy.locks, lock), WAIT_SHARE_MIN, blocked);
     let (wall_ns, cost_ns) = (lock.wall_while(blocked), lock.waiting_while(blocked));
     let times = lock.stretches.iter().filter(|one| blocked(one.holding)).count() as u64;
-    let gain = scene.gain(&scene.stall(&charged.waits), |_, waited| waited);
+    // The holder needs no CPU while it is blocked: that others used these is no reason.
+    let gain = scene.gain_whoever_ran(&scene.stall(&charged.waits), |_, waited| waited);
     let most = scene.of_wall(wall_ns as f64);
     if gain.high.min(most) < GAIN_MIN {
         return None;

@@ -133,9 +133,8 @@ fn tally(scene: &Scene) -> Vec<Vain> {
 /// The rows of what a thread did between a wait that ended in vain and the next one.
 fn runs_behind<'a>(scene: &'a Scene<'a>, thread: ThreadId, wait: usize) -> impl Iterator<Item = usize> + 'a {
     let slices = &scene.trace.slices;
-    (wait + 1..slices.rows(thread).end)
-        .take_while(move |row| {
-            let slice = slices.at(thread, *row);
-            slice.state != ThreadState::Blocked || scene.class(&slice) == Some(Class::LockWait)
-        })
+    (wait + 1..slices.rows(thread).end).take_while(move |row| {
+        let slice = slices.at(thread, *row);
+        slice.state != ThreadState::Blocked || scene.class(&slice) == Some(Class::LockWait)
+    })
 }
