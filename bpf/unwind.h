@@ -164,9 +164,30 @@ UNWIND_FUNCTION int unwind_follows_call(wire_u64 ip)
 	       (code[1] == 0xff && (code[2] & 0x38) == 0x10);
 }
 
+/* Whether code is in a mapping that no file describes: a just-in-time compiler's. */
+UNWIND_FUNCTION int unwind_is_generated(const struct unwind_process *process, wire_u64 ip)
+{
+	wire_u32 index = unwind_find_mapping(process, ip, UNWIND_NOWHERE);
+
+	unwind_opaque(index);
+	return process && index < UNWIND_MAPPINGS_MAX && !process->mappings[index].rows;
+}
+
+#define UNWIND_FRAME_BYTES_MAX (1 << 20)
+
+/* Whether `bp`, found on the stack at `at`, is a frame pointer: above it, with a return address behind it. */
+UNWIND_FUNCTION int unwind_is_frame(const struct unwind_process *process, wire_u64 bp, wire_u64 at)
+{
+	wire_u64 saved[2];
+
+	return bp > at && bp - at < UNWIND_FRAME_BYTES_MAX && !(bp & 7) && !unwind_read(saved, sizeof(saved), bp) &&
+	       unwind_find_mapping(process, saved[1] - 1, UNWIND_NOWHERE) != UNWIND_NOWHERE;
+}
+
 /*
  * Code without rows that keeps no frame pointer (HotSpot's compilers): the next word on the stack that is a
- * return address, by the code before it. A guess, and told as one. Such code saves the caller's bp below it.
+ * return address, by the code before it. A guess, and told as one. Such code saves the caller's bp below it. Where
+ * compiled code returns to an interpreter no call is before it; but that one does keep a frame pointer.
  */
 UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwind_process *process)
 {
@@ -179,8 +200,10 @@ UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwi
 
 		if (unwind_read(saved, sizeof(saved), at - 8))
 			return WIRE_END_UNREADABLE;
-		if (saved[1] < 4096 || unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE ||
-		    !unwind_follows_call(saved[1]))
+		if (saved[1] < 4096 || unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE)
+			continue;
+		if (!unwind_follows_call(saved[1]) &&
+		    !(unwind_is_generated(process, saved[1]) && unwind_is_frame(process, saved[0], at)))
 			continue;
 		if (word)
 			state->bp = saved[0];
@@ -197,15 +220,18 @@ UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwi
 UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const struct unwind_process *process)
 {
 	wire_u64 saved[2]; /* the caller's bp, the return address */
+	int guessed;
 
 	if (!state)
 		return WIRE_END_UNREADABLE;
-	if (!state->bp && state->depth)
+	/* Who keeps no frame pointers has any number in bp. */
+	guessed = state->via != WIRE_VIA_FRAME_POINTER && unwind_is_generated(process, state->ip - !state->exact);
+	if (!state->bp && state->depth && !guessed)
 		return WIRE_END_ROOT; /* code with frame pointers clears bp where a thread starts */
 	if (state->bp < state->sp || (state->bp & 7) || unwind_read(saved, sizeof(saved), state->bp))
 		return unwind_by_scan(state, process);
 	if (!saved[1])
-		return WIRE_END_ROOT;
+		return guessed ? unwind_by_scan(state, process) : WIRE_END_ROOT;
 	if (unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE)
 		return unwind_by_scan(state, process);
 	state->sp = state->bp + 16;
