@@ -218,6 +218,7 @@ descriptors! {
     "beam",
     "cpython",
     "v8",
+    "postgres",
     "libgomp",
     "libomp",
     "tbb",
