@@ -164,9 +164,56 @@ UNWIND_FUNCTION int unwind_follows_call(wire_u64 ip)
 	       (code[1] == 0xff && (code[2] & 0x38) == 0x10);
 }
 
+/* Whether code is in a mapping that no file describes: a just-in-time compiler's. */
+UNWIND_FUNCTION int unwind_is_generated(const struct unwind_process *process, wire_u64 ip)
+{
+	wire_u32 index = unwind_find_mapping(process, ip, UNWIND_NOWHERE);
+
+	unwind_opaque(index);
+	return process && index < UNWIND_MAPPINGS_MAX && !process->mappings[index].rows;
+}
+
+#define UNWIND_FRAME_BYTES_MAX (1 << 20)
+
+/* Whether `bp`, found on the stack at `at`, is a frame pointer: above it, with a return address behind it. */
+UNWIND_FUNCTION int unwind_is_frame(const struct unwind_process *process, wire_u64 bp, wire_u64 at)
+{
+	wire_u64 saved[2];
+
+	return bp > at && bp - at < UNWIND_FRAME_BYTES_MAX && !(bp & 7) && !unwind_read(saved, sizeof(saved), bp) &&
+	       unwind_find_mapping(process, saved[1] - 1, UNWIND_NOWHERE) != UNWIND_NOWHERE;
+}
+
+/*
+ * Whether a function with rows, to which `ip` returns with its stack pointer at `sp`, has a caller in its turn. If
+ * not, `ip` was left on the stack by an earlier call.
+ */
+UNWIND_FUNCTION int unwind_has_caller(const struct unwind_process *process, wire_u64 ip, wire_u64 sp, wire_u64 bp)
+{
+	const struct unwind_mapping *mapping;
+	wire_u64 caller, cfa;
+	unwind_row row;
+	wire_u32 index;
+
+	index = unwind_find_mapping(process, ip - 1, UNWIND_NOWHERE);
+	unwind_opaque(index);
+	if (!process || index >= UNWIND_MAPPINGS_MAX)
+		return 0;
+	mapping = &process->mappings[index];
+	if (mapping->rows == UNWIND_PENDING)
+		return 1;
+	row = unwind_find_row(mapping->first_row, mapping->rows, ip - 1 - mapping->base);
+	if (row >> 56 != UNWIND_SP && row >> 56 != UNWIND_BP)
+		return row >> 56 != UNWIND_PLT;
+	cfa = (row >> 56 == UNWIND_SP ? sp : bp) + (wire_s16)(row >> 32) * 8;
+	return cfa > sp && !unwind_read(&caller, sizeof(caller), cfa - 8) &&
+	       unwind_find_mapping(process, caller - 1, UNWIND_NOWHERE) != UNWIND_NOWHERE && unwind_follows_call(caller);
+}
+
 /*
  * Code without rows that keeps no frame pointer (HotSpot's compilers): the next word on the stack that is a
- * return address, by the code before it. A guess, and told as one. Such code saves the caller's bp below it.
+ * return address, by the code before it. A guess, and told as one. Such code saves the caller's bp below it. Where
+ * compiled code returns to an interpreter no call is before it; but that one does keep a frame pointer.
  */
 UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwind_process *process)
 {
@@ -179,9 +226,15 @@ UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwi
 
 		if (unwind_read(saved, sizeof(saved), at - 8))
 			return WIRE_END_UNREADABLE;
-		if (saved[1] < 4096 || unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE ||
-		    !unwind_follows_call(saved[1]))
+		if (saved[1] < 4096 || unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE)
 			continue;
+		if (unwind_is_generated(process, saved[1] - 1)) {
+			if (!unwind_follows_call(saved[1]) && !unwind_is_frame(process, saved[0], at))
+				continue;
+		} else if (!unwind_follows_call(saved[1]) ||
+			   !unwind_has_caller(process, saved[1], at + 8, word ? saved[0] : state->bp)) {
+			continue;
+		}
 		if (word)
 			state->bp = saved[0];
 		state->sp = at + 8;
@@ -193,19 +246,28 @@ UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwi
 	return WIRE_END_NO_FRAME_POINTER;
 }
 
+/* What looks like the root, unless there is a caller. */
+UNWIND_FUNCTION int unwind_or_root(struct unwind_state *state, const struct unwind_process *process)
+{
+	return unwind_by_scan(state, process) ? WIRE_END_ROOT : 0;
+}
+
 /* By the chain of frame pointers. */
 UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const struct unwind_process *process)
 {
 	wire_u64 saved[2]; /* the caller's bp, the return address */
+	int guessed;
 
 	if (!state)
 		return WIRE_END_UNREADABLE;
-	if (!state->bp && state->depth)
-		return WIRE_END_ROOT; /* code with frame pointers clears bp where a thread starts */
+	/* Who keeps no frame pointers has any number in bp. */
+	guessed = state->via != WIRE_VIA_FRAME_POINTER && unwind_is_generated(process, state->ip - !state->exact);
+	if (!state->bp && state->depth) /* code with frame pointers clears bp where a thread starts */
+		return guessed ? unwind_or_root(state, process) : WIRE_END_ROOT;
 	if (state->bp < state->sp || (state->bp & 7) || unwind_read(saved, sizeof(saved), state->bp))
 		return unwind_by_scan(state, process);
 	if (!saved[1])
-		return WIRE_END_ROOT;
+		return guessed ? unwind_or_root(state, process) : WIRE_END_ROOT;
 	if (unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE)
 		return unwind_by_scan(state, process);
 	state->sp = state->bp + 16;

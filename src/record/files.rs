@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, process};
 
 use holdup_capture::mappings::own_vdso;
-use holdup_decode::symbols::{Bytes, DebugFile, Files, hex};
+use holdup_decode::symbols::{Bytes, DebugFile, Files, hex, is_jitdump};
 use holdup_events::recording::Manifest;
 use holdup_events::tables::Mapping;
 
@@ -97,7 +97,8 @@ impl Files for OwnFiles<'_> {
         }
         for root in self.roots_of(pid) {
             let Some(file) = open(&below(&root, &mapping.path)) else { continue };
-            let plausible = !mapping.build_id.is_empty() || self.is_older_than(&file, mapping);
+            let tells = !mapping.build_id.is_empty() || is_jitdump(&mapping.path);
+            let plausible = tells || self.is_older_than(&file, mapping);
             if plausible && map(&file).is_some_and(&mut *take) {
                 return;
             }

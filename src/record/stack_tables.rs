@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use holdup_capture::bpf::{MappedRows, ROWS_PENDING, UnwindTables};
 use holdup_capture::mappings::{own_vdso, read_maps};
 use holdup_capture::privileges;
+use holdup_decode::symbols::is_jitdump;
 use holdup_decode::unwind::{Segment, Table, build_id, kept, needed};
 use holdup_events::event::RawMapping;
 use object::{ReadCache, ReadRef};
@@ -277,7 +278,7 @@ fn identify(path: &str, mapping: &RawMapping) -> Option<Identity> {
     if mapping.path == "[vdso]" {
         return Some(Identity::Vdso);
     }
-    if !mapping.path.starts_with('/') {
+    if !mapping.path.starts_with('/') || mapping.path.starts_with("/memfd:") || is_jitdump(&mapping.path) {
         return None;
     }
     if !mapping.build_id.is_empty() {

@@ -35,9 +35,12 @@ impl<'a> Maps<'a> {
     /// The jitdumps that a process mapped: that is how a runtime announces one.
     pub fn jitdumps(&self, process: ProcessId) -> impl Iterator<Item = &'a Mapping> {
         let mappings = self.by_process.get(&process).map_or(&[][..], Vec::as_slice);
-        mappings.iter().copied().filter(|mapping| {
-            let name = mapping.path.rsplit('/').next().unwrap_or("");
-            name.starts_with("jit-") && name.ends_with(".dump")
-        })
+        mappings.iter().copied().filter(|mapping| is_jitdump(&mapping.path))
     }
+}
+
+/// Whether a mapped file is a jitdump, by its name: `jit-PID.dump`. A runtime goes on writing it.
+pub fn is_jitdump(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or("");
+    name.starts_with("jit-") && name.ends_with(".dump")
 }

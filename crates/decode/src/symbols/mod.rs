@@ -29,6 +29,7 @@ pub(crate) use demangle::demangle;
 pub(crate) use elf::Elf;
 pub use files::{Bytes, DebugFile, Files, NoFiles};
 use kernel::KernelSymbols;
+pub use maps::is_jitdump;
 use spots::Spots;
 
 /// Resolves the stacks of one recording.
