@@ -11,6 +11,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use holdup_decode::readers;
 use holdup_decode::wire::size;
 use holdup_events::recording::{Encoder, JournalWriter};
 use holdup_testkit::random::Random;
@@ -269,6 +270,27 @@ fn rings() -> Vec<Vec<u8>> {
 #[test]
 fn runtime_events() {
     drive("runtime_events", &rings());
+}
+
+/// What runtimes tell about themselves; of long files the beginning, and whole lines where there are lines.
+fn of_runtimes(names: &[&str]) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/runtimes");
+    let file = |name: &&str| {
+        let packed = std::fs::read(folder.join(name)).expect("a fixture");
+        let mut bytes = readers::unpack(&packed, 1 << 24).expect("gzip").into_owned();
+        bytes.truncate(24 << 10);
+        bytes
+    };
+    names.iter().map(file).collect()
+}
+
+#[test]
+fn runtimes_of_their_own() {
+    drive("chrome_trace", &of_runtimes(&["node20-events.json.gz", "ocaml-eventlog.json"]));
+    drive("ghc_eventlog", &of_runtimes(&["ghc902-pause.eventlog"]));
+    drive("go_trace", &of_runtimes(&["go126.trace.gz"]));
+    drive("hotspot_log", &of_runtimes(&["jdk17-safepoint-trace.log", "jdk25-zgc.log"]));
+    drive("v8_gc", &of_runtimes(&["node20-trace-gc.txt", "node20-trace-gc-nvp.txt"]));
 }
 
 #[test]
