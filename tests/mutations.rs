@@ -1,6 +1,6 @@
 //! Bytes of others, damaged: seeded mutations of real files go through the functions that fuzzers use
 //! (`fuzz/src/lib.rs`). None may panic, hang, or take memory without bound. A failure names target, seed and step:
-//! `HOLDUP_SEED=n` starts there.
+//! `HOLDUP_SEED=n` starts there, `HOLDUP_ROUNDS=n` takes so many.
 
 mod support;
 
@@ -81,6 +81,8 @@ fn drive(name: &str, files: &[Vec<u8>]) {
     keep(name, files);
     // Opening a recording reads a dozen files.
     let rounds = if matches!(name, "recording" | "packed" | "elf") { 60 } else { 400 };
+    let asked = std::env::var("HOLDUP_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let rounds = asked.unwrap_or(rounds);
     let rounds = if std::env::var_os("HOLDUP_QUICK").is_some() { rounds / 10 } else { rounds };
     let first: u64 = std::env::var("HOLDUP_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     for file in files {
@@ -291,6 +293,7 @@ fn runtimes_of_their_own() {
     drive("go_trace", &of_runtimes(&["go126.trace.gz"]));
     drive("hotspot_log", &of_runtimes(&["jdk17-safepoint-trace.log", "jdk25-zgc.log"]));
     drive("v8_gc", &of_runtimes(&["node20-trace-gc.txt", "node20-trace-gc-nvp.txt"]));
+    drive("beam_msacc", &of_runtimes(&["otp25-msacc.terms"]));
 }
 
 #[test]

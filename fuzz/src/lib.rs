@@ -40,6 +40,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("go_trace", go_trace),
     ("hotspot_log", hotspot_log),
     ("v8_gc", v8_gc),
+    ("beam_msacc", beam_msacc),
 ];
 
 /// Files of a recording, in the order in which the first byte of [`recording`] chooses.
@@ -120,6 +121,11 @@ pub fn hotspot_log(bytes: &[u8]) {
 /// Lines that V8 prints of its collections.
 pub fn v8_gc(bytes: &[u8]) {
     import("v8-gc", bytes);
+}
+
+/// Microstate accounting of the Erlang VM.
+pub fn beam_msacc(bytes: &[u8]) {
+    import("beam-msacc", bytes);
 }
 
 /// What one reader makes of a file, whether it would recognise it or not.

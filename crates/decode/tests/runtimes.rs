@@ -21,6 +21,7 @@ const ALL: &[(&str, &str)] = &[
     ("node20-trace-gc.txt", "v8-gc"),
     ("node20-trace-gc-nvp.txt", "v8-gc"),
     ("ocaml-eventlog.json", "chrome-trace"),
+    ("otp25-msacc.terms", "beam-msacc"),
 ];
 
 fn text(name: &str) -> String {
@@ -178,6 +179,21 @@ fn the_old_eventlog_has_domains_of_one_process() {
     let process = trace.lanes[0].process;
     assert!(trace.lanes.iter().all(|lane| lane.process == process && lane.runtime == "ocaml eventlog"));
     assert!(spans(&trace, "minor_gc").count() > 0);
+}
+
+#[test]
+fn microstates_are_those_of_erlang() {
+    let trace = of_fixture("otp25-msacc.terms");
+    for line in text("otp25-msacc.txt").lines() {
+        let mut words = line.split(' ');
+        let (kind, id, sum) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+        let name = format!("{kind} {id}");
+        let thread = trace.threads.iter().find(|thread| thread.name == name).unwrap();
+        let lane = trace.lanes.iter().find(|lane| lane.number + 1 == thread.tid).unwrap();
+        // All were counted for as long; the longest is the recording.
+        assert!(lane.end.since(lane.start).0.abs_diff(sum.parse().unwrap()) < 5_000_000, "{line}");
+    }
+    assert!(states(&trace)[ThreadState::Running.name()] > 0);
 }
 
 #[test]
