@@ -40,6 +40,35 @@ fn the_ledger_of_an_import_adds_up() {
 }
 
 #[test]
+fn what_runtimes_told_is_accounted() {
+    let scratch = Scratch::new("import-runtimes");
+    // Collections of the young generation and of the old one, and pauses, as the runtimes' own tools counted them.
+    let expected: &[(&str, u64, u64, u64)] = &[
+        ("ghc902-pause.eventlog", 35, 3, 75),
+        ("go126.trace.gz", 0, 6, 59),
+        ("jdk17-safepoint-trace.log", 5, 1, 7),
+        ("jdk25-zgc.log", 1, 4, 28),
+        ("node20-trace-gc.txt", 59, 0, 59),
+        ("ocaml-eventlog.json", 5, 1, 22),
+        ("otp25-msacc.terms", 0, 0, 0),
+    ];
+    for (name, young, old, pauses) in expected {
+        let output = import(&scratch, &fixture("../runtimes").join(name), &["--quiet"]);
+        assert!(output.status.success(), "{name}: {}", stderr(&output));
+        let report = report_json(&scratch, &scratch.join("t.holdup"));
+        let lives = report["threads"].as_array().expect("threads").iter().map(|thread| {
+            let life = thread["end_ns"].as_u64().unwrap_or(0) - thread["start_ns"].as_u64().unwrap_or(0);
+            assert_eq!(class_sum(&thread["classes"]), life, "{name}: {thread}");
+            life
+        });
+        assert_eq!(class_sum(&report["ledger"]["classes"]), lives.sum::<u64>(), "{name}");
+        let gc = &report["gc"];
+        let counts = [&gc["minor"], &gc["major"], &gc["pauses"]["count"]].map(|count| count.as_u64());
+        assert_eq!(counts, [Some(*young), Some(*old), Some(*pauses)], "{name}");
+    }
+}
+
+#[test]
 fn what_the_file_cannot_tell_is_said() {
     let scratch = Scratch::new("import-limits");
     let output = import(&scratch, &fixture("samples.perf"), &[]);

@@ -1,6 +1,6 @@
 //! Bytes of others, damaged: seeded mutations of real files go through the functions that fuzzers use
 //! (`fuzz/src/lib.rs`). None may panic, hang, or take memory without bound. A failure names target, seed and step:
-//! `HOLDUP_SEED=n` starts there.
+//! `HOLDUP_SEED=n` starts there, `HOLDUP_ROUNDS=n` takes so many.
 
 mod support;
 
@@ -11,6 +11,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use holdup_decode::readers;
 use holdup_decode::wire::size;
 use holdup_events::recording::{Encoder, JournalWriter};
 use holdup_testkit::random::Random;
@@ -80,6 +81,8 @@ fn drive(name: &str, files: &[Vec<u8>]) {
     keep(name, files);
     // Opening a recording reads a dozen files.
     let rounds = if matches!(name, "recording" | "packed" | "elf") { 60 } else { 400 };
+    let asked = std::env::var("HOLDUP_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let rounds = asked.unwrap_or(rounds);
     let rounds = if std::env::var_os("HOLDUP_QUICK").is_some() { rounds / 10 } else { rounds };
     let first: u64 = std::env::var("HOLDUP_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     for file in files {
@@ -269,6 +272,28 @@ fn rings() -> Vec<Vec<u8>> {
 #[test]
 fn runtime_events() {
     drive("runtime_events", &rings());
+}
+
+/// What runtimes tell about themselves; of long files the beginning, and whole lines where there are lines.
+fn of_runtimes(names: &[&str]) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/runtimes");
+    let file = |name: &&str| {
+        let packed = std::fs::read(folder.join(name)).expect("a fixture");
+        let mut bytes = readers::unpack(&packed, 1 << 24).expect("gzip").into_owned();
+        bytes.truncate(24 << 10);
+        bytes
+    };
+    names.iter().map(file).collect()
+}
+
+#[test]
+fn runtimes_of_their_own() {
+    drive("chrome_trace", &of_runtimes(&["node20-events.json.gz", "ocaml-eventlog.json"]));
+    drive("ghc_eventlog", &of_runtimes(&["ghc902-pause.eventlog"]));
+    drive("go_trace", &of_runtimes(&["go126.trace.gz"]));
+    drive("hotspot_log", &of_runtimes(&["jdk17-safepoint-trace.log", "jdk25-zgc.log"]));
+    drive("v8_gc", &of_runtimes(&["node20-trace-gc.txt", "node20-trace-gc-nvp.txt"]));
+    drive("beam_msacc", &of_runtimes(&["otp25-msacc.terms"]));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::parse_maps;
 use holdup_capture::perf_ring::{records, sample};
+use holdup_decode::readers::{self, Wanted};
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::runtime_events::{Rings, Span};
 use holdup_decode::symbols::{Bytes, Files, NoFiles, Symbols};
@@ -34,6 +35,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("recording", recording),
     ("packed", packed),
     ("runtime_events", runtime_events),
+    ("chrome_trace", chrome_trace),
+    ("ghc_eventlog", ghc_eventlog),
+    ("go_trace", go_trace),
+    ("hotspot_log", hotspot_log),
+    ("v8_gc", v8_gc),
+    ("beam_msacc", beam_msacc),
 ];
 
 /// Files of a recording, in the order in which the first byte of [`recording`] chooses.
@@ -89,6 +96,46 @@ pub fn runtime_events(bytes: &[u8]) {
     let mut events = Vec::new();
     rings.poll(Span { from: Timestamp(0), until: Timestamp(u64::MAX) }, &mut |event| events.push(event));
     build(events, 0, u64::MAX);
+}
+
+/// Trace events as JSON, also packed.
+pub fn chrome_trace(bytes: &[u8]) {
+    import("chrome-trace", bytes);
+}
+
+/// An eventlog of GHC.
+pub fn ghc_eventlog(bytes: &[u8]) {
+    import("ghc-eventlog", bytes);
+}
+
+/// An execution trace of Go.
+pub fn go_trace(bytes: &[u8]) {
+    import("go-trace", bytes);
+}
+
+/// A log of HotSpot's.
+pub fn hotspot_log(bytes: &[u8]) {
+    import("hotspot-log", bytes);
+}
+
+/// Lines that V8 prints of its collections.
+pub fn v8_gc(bytes: &[u8]) {
+    import("v8-gc", bytes);
+}
+
+/// Microstate accounting of the Erlang VM.
+pub fn beam_msacc(bytes: &[u8]) {
+    import("beam-msacc", bytes);
+}
+
+/// What one reader makes of a file, whether it would recognise it or not.
+fn import(name: &str, bytes: &[u8]) {
+    let reader = readers::all().iter().find(|reader| reader.info().name == name).expect("a reader");
+    let Ok(bytes) = readers::unpack(bytes, 64 << 20) else { return };
+    let _ = readers::detect(&bytes);
+    let mut events = Vec::new();
+    let Ok(facts) = reader.read(&bytes, &Wanted::default(), &mut |event| events.push(event)) else { return };
+    build(events, facts.span.0.0, facts.span.1.0);
 }
 
 /// Symbols and unwind tables of an ELF file, what its code touches, and the names of that.

@@ -56,6 +56,8 @@ pub struct Derived {
     pub roles: roles::Roles,
     /// The same as sums, runtime by runtime.
     pub runtimes: Vec<runtimes::RuntimeUse>,
+    /// What runtimes told of themselves.
+    pub told: Vec<runtimes::Telling>,
 }
 
 /// What there is to say about a trace.
@@ -114,6 +116,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         spins: spin::derive(trace, &ledger, &spin::Facts { timelines: &timelines, rendezvous: &rendezvous }),
         rendezvous,
         runtimes: runtimes::derive(trace, &roles, &ledger),
+        told: runtimes::told(trace),
         roles,
         ledger,
         parallelism,

@@ -90,6 +90,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
             "total_ns": derived.syscall_rates.windows_ns,
         },
         "parallelism": parallelism(&derived.parallelism),
+        "told": derived.told.iter().map(gc::told).collect::<Value>(),
         "runtimes": derived.runtimes.iter().map(runtime).collect::<Value>(),
         "stacks": crate::stacks::to_json(trace, stacks),
         "loss": {"events": loss.events, "uncounted": loss.uncounted, "by_source": loss.by_source},

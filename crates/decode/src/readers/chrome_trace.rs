@@ -55,6 +55,9 @@ impl Reader for Format {
         edges.finish(&mut people, &mut telling);
         people.choose(&wanted.process, &mut telling);
         let runtime = people.runtime();
+        if runtime == Some(kinds::OCAML) {
+            people.be_one_process(&mut telling);
+        }
         let told = telling.finish(SOURCE, sink)?;
         let missing = match skipped {
             0 => String::new(),

@@ -76,7 +76,8 @@ impl Reader for Format {
         if cut {
             log.telling.lose("truncated");
         }
-        let Log { telling, capabilities, version, command, .. } = log;
+        let Log { mut telling, mut capabilities, version, command, .. } = log;
+        capabilities.values_mut().for_each(|capability| capability.tell_left(None, &mut telling));
         let cpus = capabilities.len() as u32;
         let whole = telling.finish(SOURCE, sink)?;
         Ok(Facts {
@@ -209,7 +210,7 @@ impl Log {
             id::GC_START => own.collects(at, telling),
             id::GC_WORK | id::GC_IDLE | id::GC_DONE => own.phase(at, event.id, telling),
             id::GC_STATS => {
-                own.generation = body.u32().and_then(|_| body.u16());
+                own.tell_left(body.u32().and_then(|_| body.u16()), telling);
                 if let Some(copied) = body.u64() {
                     telling.counter(own.who, at, "gc_copied_bytes", copied);
                 }

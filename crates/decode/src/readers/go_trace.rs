@@ -39,7 +39,8 @@ impl Reader for Format {
 
     fn read(&self, bytes: &[u8], _: &Wanted, sink: &mut dyn FnMut(Event)) -> Result<Facts, ReadError> {
         let layout = Layout::of(bytes)?;
-        let mut stacks = Stacks { layout: &layout, names: Names::default(), ids: HashMap::new(), told: Vec::new() };
+        let mut stacks =
+            Stacks { layout: &layout, names: Names::default(), ids: HashMap::new(), told: Vec::new() };
         let mut course = Course::new(&layout);
         let told = order::events(&layout)?;
         course.survey(&told);
@@ -58,7 +59,8 @@ impl Reader for Format {
         Ok(Facts {
             host: Host { cpus: procs, ..Host::default() },
             span: whole.span,
-            rung: Rung::Perf,
+            // Every switch with its reason, and who wakes whom.
+            rung: Rung::Bpf,
             limits: format!(
                 "an execution trace of Go 1.{}: goroutines are shown as threads and Ps as CPUs; when the threads below \
                  had a CPU is not known",
@@ -92,9 +94,9 @@ impl Stacks<'_> {
             return *id;
         }
         let Some(frames) = self.layout.stacks.get(&(generation, stack)) else { return 0 };
-        let addresses = frames.iter().map(|function| {
-            self.names.place(self.layout.text(generation, *function), "", false)
-        });
+        let addresses = frames
+            .iter()
+            .map(|function| self.names.place(self.layout.text(generation, *function), "", false));
         let addresses = addresses.collect();
         let id = self.told.len() as u32 + 1;
         self.told.push(RawStack { id: id.into(), addresses, ..RawStack::default() });

@@ -47,7 +47,8 @@ impl Reader for Format {
         Ok(Facts {
             span: told.span,
             rung: Rung::Proc,
-            limits: "HotSpot's own log: it tells safepoints and collections, not when threads had a CPU".to_owned(),
+            limits: "HotSpot's own log: it tells safepoints and collections, not when threads had a CPU"
+                .to_owned(),
             sources: vec![SourceState {
                 name: SOURCE.to_owned(),
                 active: true,

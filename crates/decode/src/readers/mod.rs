@@ -99,6 +99,7 @@ readers! {
     go_trace,
     hotspot_log,
     v8_gc,
+    beam_msacc,
     perf_script,
     folded,
 }

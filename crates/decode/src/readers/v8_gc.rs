@@ -11,7 +11,7 @@ use holdup_events::recording::{Rung, SourceState};
 use holdup_events::tables::SpanKind;
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
-use crate::telling::{Person, Telling, Who};
+use crate::telling::{APART_NS, Person, Telling, Who};
 
 /// The format.
 pub struct Format;
@@ -46,7 +46,7 @@ impl Reader for Format {
                     outside: false,
                 };
                 let Some(who) = telling.person(person) else { break };
-                free.insert(Isolate { who, end: 0, after: None });
+                free.insert(Isolate { who, free: 0, after: None });
             }
             if let Some(isolate) = isolates.get_mut(&(line.pid, line.isolate.to_owned())) {
                 isolate.take(&line, &mut telling);
@@ -73,8 +73,8 @@ impl Reader for Format {
 
 struct Isolate {
     who: Who,
-    /// End of its last pause (ns).
-    end: u64,
+    /// Behind its last pause (ns).
+    free: u64,
     /// Bytes that were left then.
     after: Option<u64>,
 }
@@ -82,21 +82,22 @@ struct Isolate {
 impl Isolate {
     fn take(&mut self, line: &Line, telling: &mut Telling) {
         // Pauses do not overlap; their lengths are exact, their ends are rounded.
-        let start = line.end_ns.saturating_sub(line.pause_ns).max(self.end);
-        self.end = start.saturating_add(line.pause_ns);
-        telling.span(self.who, (start, self.end), SpanKind::Stop, line.name);
+        let start = line.end_ns.saturating_sub(line.pause_ns).max(self.free);
+        let end = start.saturating_add(line.pause_ns);
+        self.free = end.saturating_add(APART_NS);
+        telling.span(self.who, (start, end), SpanKind::Stop, line.name);
         if line.safepoint_ns > 0 {
-            let reached = start.saturating_add(line.safepoint_ns).min(self.end);
+            let reached = start.saturating_add(line.safepoint_ns).min(end);
             telling.span(self.who, (start, reached), SpanKind::GcWait, "time to safepoint");
         }
         if let (Some(after), Some(before)) = (self.after, line.before_bytes) {
-            telling.counter(self.who, self.end, "allocated_bytes", before.saturating_sub(after));
+            telling.counter(self.who, end, "allocated_bytes", before.saturating_sub(after));
         }
         if let Some(promoted) = line.promoted_bytes {
-            telling.counter(self.who, self.end, "promoted_bytes", promoted);
+            telling.counter(self.who, end, "promoted_bytes", promoted);
         }
         if let Some(after) = line.after_bytes {
-            telling.counter(self.who, self.end, "heap_bytes", after);
+            telling.counter(self.who, end, "heap_bytes", after);
         }
         self.after = line.after_bytes;
     }
@@ -127,8 +128,12 @@ fn parse(line: &str) -> Option<Line<'_>> {
     let (pid, isolate) = (pid.parse().ok()?, isolate.starts_with("0x").then_some(isolate)?);
     let (end, rest) = rest.split_once(" ms: ")?;
     let end_ns = millis(end)?;
-    if rest.starts_with("pause=") { named(rest) } else { sentence(rest) }
-        .map(|line| Line { pid, isolate, end_ns, ..line })
+    if rest.starts_with("pause=") { named(rest) } else { sentence(rest) }.map(|line| Line {
+        pid,
+        isolate,
+        end_ns,
+        ..line
+    })
 }
 
 /// `Scavenge 4.1 (4.2) -> 3.4 (5.2) MB, 5.54 / 0.00 ms  …`
@@ -155,7 +160,10 @@ fn sentence(text: &str) -> Option<Line<'_>> {
 /// `pause=23.0 mutator=96.8 gc=s …`
 fn named(text: &str) -> Option<Line<'_>> {
     let value = |wanted: &str| {
-        text.split(' ').filter_map(|word| word.split_once('=')).find(|(key, _)| *key == wanted).map(|pair| pair.1)
+        text.split(' ')
+            .filter_map(|word| word.split_once('='))
+            .find(|(key, _)| *key == wanted)
+            .map(|pair| pair.1)
     };
     let bytes = |wanted: &str| value(wanted)?.parse().ok();
     let name = match value("gc")? {
@@ -203,7 +211,8 @@ mod tests {
 
     #[test]
     fn both_kinds_of_lines() {
-        let text = "[6832:0x17bfec40]      104 ms: Scavenge 4.0 (4.2) -> 3.0 (5.2) MB, 5.54 / 0.00 ms  (average)";
+        let text =
+            "[6832:0x17bfec40]      104 ms: Scavenge 4.0 (4.2) -> 3.0 (5.2) MB, 5.54 / 0.00 ms  (average)";
         let line = parse(text).unwrap();
         assert_eq!((line.pid, line.isolate, line.name), (6832, "0x17bfec40", "Scavenge"));
         assert_eq!((line.end_ns, line.pause_ns), (104_000_000, 5_540_000));

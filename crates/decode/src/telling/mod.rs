@@ -28,6 +28,9 @@ const TELLERS_MAX: usize = 1 << 20;
 /// Numbers of threads end here; those that are given to threads without one begin here.
 const TID_MAX: u32 = 1 << 30;
 
+/// Pauses that a coarse clock makes overlap are laid so far apart (ns): what lies closer counts as one pause.
+pub(crate) const APART_NS: u64 = 3_000;
+
 /// Somebody who tells: a thread, and the lane of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Who(u32);
@@ -39,10 +42,19 @@ pub(crate) enum After {
     Preempted,
     /// It gave the processor away.
     Yielded,
-    /// It waits, for this reason; with a stack, or 0.
-    Waits(WaitReason, u32),
+    /// It waits, for this reason.
+    Waits(WaitReason, At),
     /// It is gone.
     Gone,
+}
+
+/// Where somebody waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct At {
+    /// The stack; 0 none.
+    pub stack: u32,
+    /// What tells the thing from others that are waited for; 0 nothing.
+    pub object: u32,
 }
 
 /// Who somebody is.
@@ -396,9 +408,9 @@ impl Narrator {
             _ if outside => Outcome::Untracked,
             After::Preempted => Outcome::Preempted,
             After::Yielded => Outcome::Yielded,
-            After::Waits(reason, stack) => {
-                let stack_every = u32::from(stack > 0);
-                let raw = RawWait { stack: stack.into(), stack_every, ..RawWait::because(reason) };
+            After::Waits(reason, At { stack, object }) => {
+                let (stack_every, stack, object) = (u32::from(stack > 0), stack.into(), object.into());
+                let raw = RawWait { stack, stack_every, object, ..RawWait::because(reason) };
                 Outcome::Blocked(Box::new(raw))
             }
         };

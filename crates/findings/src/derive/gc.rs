@@ -249,7 +249,7 @@ fn lane_account(
         let is_young =
             |span: &&SpanRow| words::generation(&row.runtime, name(span)) == Some(Generation::Young);
         account.minor += spans.iter().filter(is_young).count() as u64;
-        if words::is_led(&row.runtime) && answers_only(trace, lane, *thread, spans) {
+        if words::has_deputies(&row.runtime) && answers_only(trace, lane, *thread, spans) {
             account.answered.add(&times);
             continue;
         }
@@ -286,11 +286,7 @@ fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -
         outer_end = outer_end.max(span.end);
         is_outer
     });
-    let asks = |name: &str| {
-        words::leads(name)
-            || matches!(name, "minor" | "minor_gc" | "dispatch")
-            || name.starts_with("explicit_gc")
-    };
+    let asks = |name: &str| words::leads(name) || name == "minor" || name.starts_with("explicit_gc");
     !began && !outer.any(|span| asks(name(span.name)))
 }
 

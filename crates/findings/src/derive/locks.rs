@@ -285,6 +285,9 @@ fn name(
         WaitReason::MmapLock => format!("mmap_lock of {whose}"),
         _ => match (symbol_of(trace, process, object), place) {
             (Some(symbol), _) => format!("{symbol} in {whose}"),
+            // Below the first page lies no word: a reader of another tool's file only tells places apart.
+            (None, Some(place)) if object < 4096 => format!("lock in {place} of {whose}"),
+            (None, None) if object < 4096 => format!("a lock of {whose}"),
             (None, Some(place)) => format!("lock in {place}, futex 0x{object:x} in {whose}"),
             (None, None) => format!("futex 0x{object:x} in {whose}"),
         },

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::tables::ThreadState;
+use holdup_events::tables::{SpanKind, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Trace};
 
 use super::ledger::Ledger;
@@ -54,6 +54,41 @@ pub struct RoleUse {
     pub blocked_ns: u64,
     /// How much of that is told by the stacks of other waits on the same futex word (ns).
     pub inferred_ns: u64,
+}
+
+/// What a runtime told of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Telling {
+    /// Its name and version.
+    pub runtime: String,
+    /// Lanes: domains, capabilities, goroutines.
+    pub lanes: u64,
+    /// Things told.
+    pub events: u64,
+    /// How many of them are matched to a thread.
+    pub matched: u64,
+    /// Spans told.
+    pub spans: u64,
+    /// Those of them that are the program's own.
+    pub own_spans: u64,
+}
+
+/// What each runtime told, by name; programs that name spans themselves come as the runtime without a name.
+pub fn told(trace: &Trace) -> Vec<Telling> {
+    let mut all: BTreeMap<&str, Telling> = BTreeMap::new();
+    for lane in &trace.lanes {
+        let telling = all.entry(&lane.runtime).or_default();
+        telling.lanes += 1;
+        telling.events += lane.events;
+        telling.matched += lane.matched;
+    }
+    for span in trace.spans.rows() {
+        let Some(lane) = trace.lanes.get(span.lane as usize) else { continue };
+        let telling = all.entry(&lane.runtime).or_default();
+        telling.spans += 1;
+        telling.own_spans += u64::from(trace.told_name(span.name).kind == SpanKind::User);
+    }
+    all.into_iter().map(|(runtime, telling)| Telling { runtime: runtime.to_owned(), ..telling }).collect()
 }
 
 /// What one thread did by one rule.

@@ -2,6 +2,7 @@
 
 use holdup_events::Trace;
 use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, PERCENTILES, Pause, Pauses};
+use holdup_findings::derive::runtimes::Telling;
 use serde_json::{Value, json};
 
 use super::thread_keys;
@@ -21,6 +22,18 @@ pub(super) fn to_json(trace: &Trace, gc: &Gc) -> Value {
         "pauses": pauses(&gc.pauses),
         "domains": gc.lanes.iter().map(|one| lane(trace, one)).collect::<Value>(),
         "slowest": gc.slowest.iter().map(|one| pause(trace, one)).collect::<Value>(),
+    })
+}
+
+/// What a runtime told of itself.
+pub(super) fn told(telling: &Telling) -> Value {
+    json!({
+        "runtime": telling.runtime,
+        "lanes": telling.lanes,
+        "events": telling.events,
+        "matched": telling.matched,
+        "spans": telling.spans,
+        "own_spans": telling.own_spans,
     })
 }
 

@@ -60,7 +60,8 @@ impl Nanoseconds {
         let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
         let digits: String = fraction.chars().chain("000".chars()).take(3).collect();
         let exact = || whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(digits.parse::<u64>().ok()?);
-        exact().map_or_else(|| text.parse().map(Self::of_micros).unwrap_or_default(), |ns| Nanoseconds(Some(ns)))
+        exact()
+            .map_or_else(|| text.parse().map(Self::of_micros).unwrap_or_default(), |ns| Nanoseconds(Some(ns)))
     }
 }
 
@@ -155,13 +156,9 @@ lenient!(
     Nanoseconds::of_micros,
     Nanoseconds::of_text
 );
-lenient!(
-    KeyVisitor,
-    Key,
-    Key::Number,
-    |number: f64| Key::Text(number.to_string()),
-    |text: &str| Key::Text(text.to_owned())
-);
+lenient!(KeyVisitor, Key, Key::Number, |number: f64| Key::Text(number.to_string()), |text: &str| Key::Text(
+    text.to_owned()
+));
 
 /// Passes on each entry.
 ///

@@ -4,8 +4,8 @@ use holdup_events::tables::SpanKind;
 
 /// V8's, in Node and Chrome.
 const V8: &str = "v8";
-/// Multicore OCaml's, before 5.0.
-const OCAML: &str = "ocaml eventlog";
+/// Multicore OCaml's, before 5.0: it writes the domain's number for the process, too.
+pub(super) const OCAML: &str = "ocaml eventlog";
 
 /// What a span of this category and name is, and whose word it is: empty if it is the program's.
 pub(super) fn of(categories: &str, name: &str) -> (SpanKind, &'static str) {

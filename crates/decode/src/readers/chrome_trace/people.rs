@@ -88,6 +88,16 @@ impl People {
         Some(self.runtime).filter(|runtime| !runtime.is_empty())
     }
 
+    /// Where the runtime writes a thread's number for the process, all are of one.
+    pub fn be_one_process(&self, telling: &mut Telling) {
+        let first = self.all.first().and_then(|(_, who)| telling.known(*who)).map(|person| person.tid);
+        for (_, who) in &self.all {
+            if let (Some(person), Some(tid)) = (telling.known(*who), first) {
+                person.pid = tid;
+            }
+        }
+    }
+
     /// Only this process is the program: a pid or a name; all if empty.
     pub fn choose(&self, wanted: &str, telling: &mut Telling) {
         for (pid, who) in self.all.iter().filter(|_| !wanted.is_empty()) {

@@ -54,7 +54,8 @@ fn spans_counters_and_marks() {
 
 #[test]
 fn a_list_without_its_end_is_a_loss() {
-    let (lines, _) = read("[{\"ph\":\"X\",\"ts\":1,\"dur\":1,\"name\":\"a\",\"pid\":1,\"tid\":1},\n").unwrap();
+    let (lines, _) =
+        read("[{\"ph\":\"X\",\"ts\":1,\"dur\":1,\"name\":\"a\",\"pid\":1,\"tid\":1},\n").unwrap();
     assert_eq!(lines, ["lost 1 truncated", "1000 1 +a", "2000 1 -a"]);
     assert!(matches!(read("[{\"ph\""), Err(ReadError::Broken { .. })));
 }

@@ -4,7 +4,7 @@ use holdup_events::tables::SpanKind;
 use holdup_events::{CpuId, WaitReason};
 
 use super::id;
-use crate::telling::{After, Found, Telling, Who};
+use crate::telling::{After, At, Found, Telling, Who};
 
 /// Its state.
 pub(super) struct Capability {
@@ -20,11 +20,20 @@ pub(super) struct Capability {
     collecting: Option<u64>,
     /// The part of the collection that it is in, and since when.
     phase: Option<(u64, SpanKind, &'static str)>,
-    /// Which generation it has just collected, if it was the one that collects.
-    pub generation: Option<u16>,
+    /// A collection that it has left, of which is still to be told which generation it was.
+    left: Option<Left>,
     /// Bytes in all that it has told to have allocated.
     pub allocated: u64,
     sparks: std::collections::BTreeMap<&'static str, u64>,
+}
+
+/// A collection, from within (ns).
+#[derive(Clone, Copy)]
+struct Left {
+    since: u64,
+    at: u64,
+    /// It asked for it.
+    leads: bool,
 }
 
 /// Why a Haskell thread stops, where that is a wait (from 7 on: `StgThreadReturnCode` + `why_blocked`).
@@ -56,7 +65,7 @@ impl Capability {
             asked: None,
             collecting: None,
             phase: None,
-            generation: None,
+            left: None,
             allocated: 0,
             sparks: std::collections::BTreeMap::new(),
         }
@@ -70,7 +79,9 @@ impl Capability {
                 telling.woken(self.who, at, (None, self.cpu));
                 telling.on(self.who, at, self.cpu);
             }
-            (true, false) => telling.off(self.who, at, (self.cpu, After::Waits(WaitReason::Park, 0))),
+            (true, false) => {
+                telling.off(self.who, at, (self.cpu, After::Waits(WaitReason::Park, At::default())))
+            }
             _ => {}
         }
         self.busy = busy;
@@ -106,8 +117,8 @@ impl Capability {
 
     /// It has come to the collection.
     pub fn collects(&mut self, at: u64, telling: &mut Telling) {
+        self.tell_left(None, telling);
         self.collecting.get_or_insert(at);
-        self.generation = None;
         self.settle(at, telling);
     }
 
@@ -132,20 +143,24 @@ impl Capability {
         let Some(since) = self.collecting.take() else { return false };
         self.end_phase(at, telling);
         let asked = self.asked.take();
-        let leads = asked.is_some() || self.generation.is_some();
         if let Some(asked) = asked {
             telling.span(self.who, (asked, since), SpanKind::GcWait, "gc request");
         }
-        match (leads, self.generation) {
-            (true, Some(generation)) => {
-                let name = format!("gc generation {generation}");
-                telling.span(self.who, (since, at), SpanKind::Stop, &name);
-            }
-            (true, None) => telling.span(self.who, (since, at), SpanKind::Stop, "gc"),
-            (false, _) => telling.span(self.who, (since, at), SpanKind::Stop, "gc helper"),
-        }
+        self.left = Some(Left { since, at, leads: asked.is_some() });
         self.settle(at, telling);
-        leads
+        asked.is_some()
+    }
+
+    /// Tells the collection that it has left, with the generation if it was the one that collected it: the last one of a
+    /// program is asked for by nobody.
+    pub fn tell_left(&mut self, generation: Option<u16>, telling: &mut Telling) {
+        let Some(Left { since, at, leads }) = self.left.take() else { return };
+        let name = match generation {
+            Some(generation) => format!("gc generation {generation}"),
+            None if leads => "gc".to_owned(),
+            None => "gc helper".to_owned(),
+        };
+        telling.span(self.who, (since, at), SpanKind::Stop, &name);
     }
 
     /// The collection that it takes part in is over.

@@ -72,8 +72,8 @@ fn a_collection_of_two_ends_with_the_one_that_asked() {
         (id::GC_START, 12, 1, &[]),
         (id::GC_START, 13, 0, &[]),
         (id::GC_WORK, 14, 1, &[]),
-        (id::GC_STATS, 19, 0, generation),
         (id::GC_END, 20, 0, &[]),
+        (id::GC_STATS, 21, 0, generation),
         (id::GC_END, 90, 1, &[]),
     ]);
     let expected = [

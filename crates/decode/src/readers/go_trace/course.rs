@@ -10,8 +10,8 @@ use holdup_events::{CpuId, WaitReason};
 use super::layout::Layout;
 use super::order::Told;
 use super::{PID, Stacks, ids};
-use crate::telling::{After, Found, Person, Telling, Who};
-use goroutine::{Goroutine, is_collectors, reason};
+use crate::telling::{After, At, Found, Person, Telling, Who};
+use goroutine::{Goroutine, is_collectors, lock_site, reason};
 
 /// Statuses of goroutines.
 const RUNNABLE: u64 = 1;
@@ -40,6 +40,8 @@ pub(super) struct Course<'a> {
     procs: BTreeSet<u64>,
     collector: Option<Who>,
     collecting: bool,
+    /// Functions that wait for locks.
+    sites: HashMap<&'a str, u32>,
     /// What stopped the world, by thread.
     stopping: HashMap<u64, (Who, String)>,
 }
@@ -56,6 +58,7 @@ impl<'a> Course<'a> {
             procs: BTreeSet::new(),
             collector: None,
             collecting: false,
+            sites: HashMap::new(),
             stopping: HashMap::new(),
         }
     }
@@ -107,7 +110,7 @@ impl<'a> Course<'a> {
             ids::GO_START => self.start(event, first),
             ids::GO_SWITCH | ids::GO_SWITCH_DESTROY => {
                 let after = match event.id {
-                    ids::GO_SWITCH => After::Waits(WaitReason::Park, 0),
+                    ids::GO_SWITCH => After::Waits(WaitReason::Park, At::default()),
                     _ => After::Gone,
                 };
                 self.leave(event, after);
@@ -245,8 +248,8 @@ impl<'a> Course<'a> {
         if event.id == ids::GO_SYSCALL_BEGIN {
             // It stays on its thread, and mostly keeps its P.
             let Some(number) = self.thread(event).goroutine else { return };
-            let stack = stacks.of(event.generation, second);
-            return self.off(event.at, number, After::Waits(WaitReason::Kernel, stack));
+            let at = At { stack: stacks.of(event.generation, second), object: 0 };
+            return self.off(event.at, number, After::Waits(WaitReason::Kernel, at));
         }
         let why = self.layout.text(event.generation, first);
         let number = self.thread(event).goroutine;
@@ -254,10 +257,17 @@ impl<'a> Course<'a> {
             let yields = why.eq_ignore_ascii_case("runtime.GoSched");
             return self.leave(event, if yields { After::Yielded } else { After::Preempted });
         }
-        let frames = self.layout.stacks.get(&(event.generation, second)).map_or(&[][..], Vec::as_slice);
-        let functions = frames.iter().map(|function| self.layout.text(event.generation, *function));
-        let (reason, for_collector) = reason(why, functions);
-        self.leave(event, After::Waits(reason, stacks.of(event.generation, second)));
+        let layout = self.layout;
+        let frames = layout.stacks.get(&(event.generation, second)).map_or(&[][..], Vec::as_slice);
+        let functions = frames.iter().map(|function| layout.text(event.generation, *function));
+        let (reason, for_collector) = reason(why, functions.clone());
+        let mut at = At { stack: stacks.of(event.generation, second), object: 0 };
+        if reason == WaitReason::Lock {
+            // Which lock it is, only the place tells.
+            let sites = self.sites.len() as u32;
+            at.object = *self.sites.entry(lock_site(functions).unwrap_or("")).or_insert(sites + 1);
+        }
+        self.leave(event, After::Waits(reason, at));
         if for_collector && let Some(goroutine) = number.and_then(|number| self.goroutines.get_mut(&number)) {
             goroutine.waits_for_collector = Some(why.to_owned());
             self.telling.begin(goroutine.who, event.at, SpanKind::GcWait, why);

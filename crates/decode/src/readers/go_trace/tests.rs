@@ -44,7 +44,9 @@ fn read(bytes: &[u8]) -> Vec<String> {
         Event::Tell(Tell { at, tid, what: Told::Begin(kind), name, .. }) => {
             lines.push(format!("{} {tid} +{} {name}", at.0, kind.name()));
         }
-        Event::Tell(Tell { at, tid, what: Told::End, name, .. }) => lines.push(format!("{} {tid} -{name}", at.0)),
+        Event::Tell(Tell { at, tid, what: Told::End, name, .. }) => {
+            lines.push(format!("{} {tid} -{name}", at.0))
+        }
         Event::Switch(switch) if switch.next_tid != 0 => {
             lines.push(format!("{} {} on {}", switch.at.0, switch.next_tid, switch.cpu.0));
         }

@@ -7,7 +7,7 @@ use holdup_events::tables::SpanKind;
 
 use super::line::{Line, nanoseconds};
 use crate::readers::ReadError;
-use crate::telling::{Person, Telling, Who, Whole};
+use crate::telling::{APART_NS, Person, Telling, Who, Whole};
 
 /// Who tells.
 const RUNTIME: &str = "hotspot";
@@ -35,8 +35,8 @@ pub(super) struct Safepoints {
     waited_for: BTreeMap<u32, u64>,
     threads: BTreeMap<u32, Who>,
     pauses: Vec<Pause>,
-    /// End of the last safepoint.
-    end: u64,
+    /// Behind the last safepoint.
+    free: u64,
     /// Bytes in use behind the last collection.
     after: Option<u64>,
 }
@@ -84,10 +84,10 @@ impl Safepoints {
         let Some(vm) = self.vm(line.tid) else { return };
         // Lengths are exact; where the clock is coarse, they are laid one behind the other.
         let start = self.asked.take().unwrap_or_else(|| line.at.saturating_sub(safepoint.total_ns));
-        let start = start.max(self.end);
+        let start = start.max(self.free);
         let end = start.saturating_add(safepoint.total_ns);
         let reached = start.saturating_add(safepoint.reaching_ns).min(end);
-        self.end = end;
+        self.free = end.saturating_add(APART_NS);
         self.telling.span(vm, (start, end), SpanKind::Stop, &format!("safepoint {}", safepoint.operation));
         if reached > start {
             self.telling.span(vm, (start, reached), SpanKind::GcWait, "reaching safepoint");
@@ -96,7 +96,12 @@ impl Safepoints {
             // Those of before are without a safepoint of their own in the log.
             let length = pause.end - pause.start;
             let from = pause.start.clamp(reached, end.saturating_sub(length).max(reached));
-            self.telling.span(vm, (from, from.saturating_add(length).min(end)), SpanKind::GcWork, &pause.name);
+            self.telling.span(
+                vm,
+                (from, from.saturating_add(length).min(end)),
+                SpanKind::GcWork,
+                &pause.name,
+            );
         }
         self.late(vm, (reached, end));
     }
@@ -157,9 +162,10 @@ impl Safepoints {
         let Some(vm) = self.vm else { return };
         for pause in std::mem::take(&mut self.pauses) {
             let length = pause.end - pause.start;
-            let start = pause.start.max(self.end);
-            self.end = start.saturating_add(length);
-            self.telling.span(vm, (start, self.end), SpanKind::GcWork, &pause.name);
+            let start = pause.start.max(self.free);
+            let end = start.saturating_add(length);
+            self.free = end.saturating_add(APART_NS);
+            self.telling.span(vm, (start, end), SpanKind::GcWork, &pause.name);
         }
     }
 }

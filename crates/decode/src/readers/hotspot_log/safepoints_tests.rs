@@ -9,7 +9,10 @@ fn collections_have_name_and_length() {
         of("GC(3) Pause Young (Normal) (G1 Evacuation Pause) 27M->5M(64M) 139.931ms"),
         Some(("Pause Young (Normal)", 139_931_000))
     );
-    assert_eq!(of("GC(5) Pause Full (System.gc()) 38M->3M(17M) 100.696ms"), Some(("Pause Full", 100_696_000)));
+    assert_eq!(
+        of("GC(5) Pause Full (System.gc()) 38M->3M(17M) 100.696ms"),
+        Some(("Pause Full", 100_696_000))
+    );
     assert_eq!(of("GC(7) Concurrent Mark Cycle 3.5ms"), Some(("Concurrent Mark Cycle", 3_500_000)));
     assert_eq!(of("GC(7) y: Pause Mark Start 0.005ms"), Some(("Pause Mark Start", 5_000)));
     assert_eq!(of("GC(2) Pause Remark 13M->13M(64M) 2.5ms"), Some(("Pause Remark", 2_500_000)));
@@ -17,7 +20,9 @@ fn collections_have_name_and_length() {
         of("GC(0) Major Collection (Warmup) 14M(11%)->12M(9%) 0.031s"),
         Some(("Major Collection", 31_000_000))
     );
-    for other in ["GC(3) Pause Young (Normal) (G1 Evacuation Pause)", "GC(3) Using 2 workers", "GC(x) Pause 1ms"] {
+    for other in
+        ["GC(3) Pause Young (Normal) (G1 Evacuation Pause)", "GC(3) Using 2 workers", "GC(x) Pause 1ms"]
+    {
         assert_eq!(of(other), None, "{other}");
     }
     assert_eq!(heap("GC(3) Pause Young 27M->5M(64M) 1.0ms"), Some((27 << 20, 5 << 20, 64 << 20)));

@@ -62,7 +62,8 @@ fn the_thread_that_was_named_last_is_late() {
 
 #[test]
 fn a_log_of_collections_alone_has_pauses() {
-    let lines = read("[0.010s][info][gc] GC(0) Pause Young (Normal) (G1 Evacuation Pause) 24M->2M(256M) 1.5ms\n");
+    let lines =
+        read("[0.010s][info][gc] GC(0) Pause Young (Normal) (G1 Evacuation Pause) 24M->2M(256M) 1.5ms\n");
     assert_eq!(lines.len(), 2);
     assert!(lines[0].starts_with("8500000 ") && lines[1].starts_with("10000000 "), "{lines:?}");
 }

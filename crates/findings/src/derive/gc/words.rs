@@ -16,6 +16,11 @@ pub(super) fn is_led(runtime: &str) -> bool {
     runtime.starts_with("ocaml")
 }
 
+/// Of a runtime whose lanes may have a second thread, which answers while the first is blocked in a call.
+pub(super) fn has_deputies(runtime: &str) -> bool {
+    runtime.starts_with("ocaml ") && !runtime.starts_with("ocaml eventlog")
+}
+
 /// Spans of the thread that leads a collection of such a runtime.
 pub(super) fn leads(name: &str) -> bool {
     matches!(name, "stw_leader" | "stw/leader")

@@ -1,5 +1,6 @@
 //! GC: what collections cost, as the runtime told it, over what the scheduler saw.
 
+use holdup_events::ThreadId;
 use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, Pause, Pauses};
 
 use crate::numbers::{bytes, count, counted, duration, percent, share};
@@ -9,6 +10,8 @@ use crate::text::{Tint, clean, cut};
 
 pub(super) const SUMMARY: &str = "Garbage collection by domain: work, barriers, retries, pauses";
 
+/// Longer names of lanes are cut (columns).
+const TITLE_MAX: usize = 24;
 /// Lanes that are shown one by one.
 const LANES_MAX: usize = 32;
 
@@ -42,21 +45,23 @@ fn teller(gc: &Gc) -> &'static str {
         () if is("ocaml") => "domain",
         () if is("ghc") => "capability",
         () if is("go") => "goroutine",
-        () if is("v8") => "isolate",
         () => "lane",
     }
 }
 
-/// A lane by its number, and by the name of its thread where that says more.
-fn title(view: &View, lane: &LaneGc) -> String {
-    let name = lane.threads.first().and_then(|thread| view.trace.threads.get(thread.index()));
-    match name {
-        Some(thread) if teller(&view.analysis.derived.gc) == "goroutine" => {
-            format!("{} {}", lane.number, clean(&thread.name))
-        }
-        Some(thread) if lane.runtime.starts_with("hotspot") => clean(&thread.name),
-        _ => lane.number.to_string(),
+/// A lane by its number, or by the name of its thread where that says more.
+fn title(view: &View, lane: u32, thread: Option<ThreadId>) -> String {
+    let number = view.trace.lanes.get(lane as usize).map_or_else(String::new, |lane| lane.number.to_string());
+    let thread = thread.and_then(|thread| view.trace.threads.get(thread.index()));
+    match (teller(&view.analysis.derived.gc), thread) {
+        ("goroutine", Some(thread)) => format!("{number} {}", clean(&thread.name)),
+        ("lane", Some(thread)) => clean(&thread.name),
+        _ => number,
     }
+}
+
+fn of_lane(view: &View, lane: &LaneGc) -> String {
+    cut(&title(view, lane.lane, lane.threads.first().copied()), TITLE_MAX)
 }
 
 fn matched(view: &View, gc: &Gc) -> String {
@@ -97,7 +102,7 @@ fn times(view: &View, gc: &Gc) -> Vec<String> {
     };
     let lanes = gc.lanes.iter().take(LANES_MAX);
     let mut rows: Vec<Vec<String>> =
-        lanes.map(|lane| cells(title(view, lane), lane.life_ns, &lane.times)).collect();
+        lanes.map(|lane| cells(of_lane(view, lane), lane.life_ns, &lane.times)).collect();
     rows.push(cells("all".to_owned(), gc.life_ns, &gc.all));
     let mut lines = vec![String::new()];
     lines.extend(table::lines(&columns, &rows, view.style));
@@ -137,7 +142,7 @@ fn memory(view: &View, gc: &Gc) -> Vec<String> {
     ];
     let row = |lane: &LaneGc| {
         vec![
-            title(view, lane),
+            of_lane(view, lane),
             count(lane.minor),
             bytes(lane.allocated_bytes),
             bytes(lane.promoted_bytes),
@@ -152,7 +157,8 @@ fn memory(view: &View, gc: &Gc) -> Vec<String> {
 }
 
 fn pauses(view: &View, gc: &Gc) -> Vec<String> {
-    let Pauses { count: all, total_ns, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns, bins, .. } = gc.pauses;
+    let Pauses { count: all, total_ns, mean_ns, p50_ns, p90_ns, p99_ns, p999_ns, max_ns, bins, .. } =
+        gc.pauses;
     if all == 0 {
         return vec![String::new(), super::nothing(view, "No pause of the program was told.")];
     }
@@ -199,13 +205,12 @@ fn slowest(view: &View, gc: &Gc) -> Vec<String> {
     ];
     let since = |at: holdup_events::Timestamp| duration(at.since(view.trace.start()).0);
     let row = |pause: &Pause| {
-        let lane = view.trace.lanes.get(pause.lane as usize);
         vec![
             duration(pause.end.since(pause.start).0),
             since(pause.start),
             since(pause.end),
             duration(pause.ran_ns),
-            lane.map_or_else(String::new, |lane| lane.number.to_string()),
+            cut(&title(view, pause.lane, Some(pause.thread)), TITLE_MAX),
             format!("{} {}", clean(&pause.mostly), duration(pause.mostly_ns)),
         ]
     };

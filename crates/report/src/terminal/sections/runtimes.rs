@@ -1,8 +1,8 @@
 //! RUNTIMES: what the code of language runtimes and libraries did, role by role, and what their descriptors missed.
 
-use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
+use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse, Telling};
 
-use crate::numbers::{count, duration, percent, share};
+use crate::numbers::{count, counted, duration, percent, share};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 use crate::text::{Tint, clean, cut};
@@ -12,8 +12,10 @@ pub(super) const SUMMARY: &str = "What language runtimes and libraries did: coll
 pub(super) fn lines(view: &View) -> Vec<String> {
     let runtimes = &view.analysis.derived.runtimes;
     let mut lines = view.heading("RUNTIMES");
+    lines.extend(view.analysis.derived.told.iter().map(|telling| told(view, telling)));
     if runtimes.is_empty() {
-        lines.push(super::nothing(view, "No runtime is known by the code and files that were seen."));
+        let seen = "No runtime is known by the code and files that were seen.";
+        lines.extend(view.analysis.derived.told.is_empty().then(|| super::nothing(view, seen)));
         return lines;
     }
     for runtime in runtimes {
@@ -21,6 +23,20 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     lines.push(super::nothing(view, "ran: sampled, with what the kernel did for it; ±: 1 sd; waited: exact"));
     lines
+}
+
+/// What a runtime told of itself, in one line; what is not its own is the program's.
+fn told(view: &View, telling: &Telling) -> String {
+    let who = if telling.runtime.is_empty() { "the program".to_owned() } else { clean(&telling.runtime) };
+    let line = format!(
+        "  {who} told {} on {} ({} of a known thread): {}, {} its own",
+        counted(telling.events, "event"),
+        counted(telling.lanes, "lane"),
+        percent(share(telling.matched, telling.events)),
+        counted(telling.spans, "span"),
+        count(telling.spans - telling.own_spans),
+    );
+    cut(&line, view.style.columns())
 }
 
 fn one(view: &View, runtime: &RuntimeUse) -> Vec<String> {

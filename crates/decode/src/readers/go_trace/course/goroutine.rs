@@ -34,10 +34,7 @@ pub(super) fn is_collectors(function: &str) -> Option<&'static str> {
 
 /// Why a goroutine waits (Go's `traceBlockReasonStrings`), and whether for the collector. What "sync" is, only its
 /// stack tells.
-pub(super) fn reason<'a>(
-    word: &str,
-    mut functions: impl Iterator<Item = &'a str>,
-) -> (WaitReason, bool) {
+pub(super) fn reason<'a>(word: &str, mut functions: impl Iterator<Item = &'a str>) -> (WaitReason, bool) {
     let reason = match word {
         "network" => WaitReason::Socket,
         "sleep" => WaitReason::Sleep,
@@ -49,4 +46,10 @@ pub(super) fn reason<'a>(
     };
     let for_collector = matches!(word, "GC mark assist wait for work" | "wait until GC ends");
     (reason, for_collector)
+}
+
+/// The function that asked for a lock, of a stack from its leaf on.
+pub(super) fn lock_site<'a>(mut functions: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const LOCKS: [&str; 4] = ["sync.", "internal/sync.", "runtime.semacquire", "runtime.gopark"];
+    functions.find(|function| !LOCKS.iter().any(|prefix| function.starts_with(prefix)))
 }
