@@ -24,14 +24,16 @@ pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
     if asks_for_stacks && !sections.iter().any(|name| name == "stacks") {
         sections.push("stacks".to_owned());
     }
-    let (_, trace) = locate::open(recording.as_deref())?;
+    let (path, trace) = locate::open(recording.as_deref())?;
     let stacks = super::stacks::ask(&trace, &args.stacks)?;
     let analysis = holdup_findings::analyse_with(&trace, &stacks.selection.descriptors);
     if args.json {
         return super::print_json(&holdup_report::to_json_with(&trace, &analysis, &stacks));
     }
     let style = super::style(&std::io::stdout());
-    super::print(&holdup_report::render_with(&trace, &analysis, (&sections, &stacks), &style)?)
+    let name = path.display().to_string();
+    let asked = (sections.as_slice(), &stacks);
+    super::print(&holdup_report::render_named(&trace, &analysis, asked, (&style, Some(&name)))?)
 }
 
 /// The first word is a recording if it is no section's name.

@@ -73,7 +73,9 @@ pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
             Some(_) => holdup_report::Style { colour: false, width: 80, unicode: true },
             None => super::style(&stderr),
         };
-        let mut text = holdup_report::render(&trace, &analysis, &[], &style)?;
+        let (asked, name) = (holdup_report::StackAsk::default(), path.display().to_string());
+        let mut text =
+            holdup_report::render_named(&trace, &analysis, (&[], &asked), (&style, Some(&name)))?;
         text.push_str(&format!(
             "\nMore: holdup report {} ledger threads cpus locks syscalls sched stacks\n",
             path.display()

@@ -22,11 +22,11 @@ function report(name, error) {
 }
 
 /** Runs the steps on one page; every console error fails the step in which it came. */
-async function walk(browser, name, url, steps) {
+async function walk(browser, name, url, steps, before) {
   const errors = [];
   let page;
   try {
-    page = await browser.open(url, errors);
+    page = await browser.open(url, errors, before);
   } catch (error) {
     report(`${name}: open`, error);
     return;
@@ -54,9 +54,9 @@ if (!executable) {
 } else {
   await mkdir(OUT, { recursive: true });
   const browser = await startBrowser(executable);
-  for (const [name, { recording, steps }] of Object.entries(MADE_UP)) {
+  for (const [name, { recording, steps, before }] of Object.entries(MADE_UP)) {
     const served = await serve(synthetic(recording));
-    await walk(browser, name, served.url, steps);
+    await walk(browser, name, served.url, steps, before);
     served.end();
   }
   const { HOLDUP } = process.env;

@@ -178,6 +178,34 @@ const sandwich = {
   },
 };
 
+const labelled = {
+  "has a name for everything that can be used": async (page) => {
+    const nameless = await page.evaluate(() => [...document.querySelectorAll("button, input, select, canvas, [role=tab], [role=separator], section, aside, dialog")]
+      .filter((one) => {
+        if (one.getAttribute("aria-hidden") === "true") return false;
+        const words = one.getAttribute("aria-label") || one.getAttribute("aria-labelledby") || one.closest("label")?.textContent || one.getAttribute("placeholder") || one.getAttribute("title");
+        const isRegion = ["SECTION", "ASIDE", "DIALOG"].includes(one.tagName);
+        return !words && (isRegion ? !one.querySelector("h2, h3") : !one.textContent?.trim());
+      })
+      .map((one) => one.outerHTML.slice(0, 120)));
+    assert.deepEqual(nameless, []);
+  },
+  "can be walked through by Tab alone, and shows where one is": async (page) => {
+    await page.locator("body").click({ position: { x: 2, y: 2 } });
+    const seen = new Set();
+    for (let n = 0; n < 60; n += 1) {
+      await page.keyboard.press("Tab");
+      const [name, outline] = await page.evaluate(() => {
+        const one = document.activeElement;
+        return [`${one?.tagName} ${one?.getAttribute("aria-label") ?? one?.textContent ?? ""}`.slice(0, 60), one ? getComputedStyle(one).outlineStyle : "none"];
+      });
+      if (!name.startsWith("BODY")) assert.notEqual(outline, "none", `${name} has the focus, which cannot be seen`);
+      seen.add(name.split(" ")[0]);
+    }
+    for (const kind of ["INPUT", "BUTTON", "CANVAS"]) assert(seen.has(kind), `Tab does not reach a ${kind}`);
+  },
+};
+
 const hostile = {
   "shows names of strangers as text only": async (page) => {
     assert.equal(await page.locator("img").count(), 0);
@@ -187,7 +215,7 @@ const hostile = {
 
 /** Made-up recordings. */
 export const MADE_UP = {
-  "a busy recording": { recording: { threads: 4 }, steps: { ...opens, ...moves, ...follows, ...shows, ...sandwich, ...hostile } },
+  "a busy recording": { recording: { threads: 4 }, steps: { ...opens, ...moves, ...follows, ...shows, ...sandwich, ...labelled, ...hostile } },
   "a recording with no threads": {
     recording: { threads: 0 },
     steps: {
@@ -197,6 +225,21 @@ export const MADE_UP = {
         await page.keyboard.press("?");
         await page.waitForSelector("dialog.help[open]");
         await page.keyboard.press("Escape");
+      },
+    },
+  },
+  "a browser without a canvas": {
+    recording: { threads: 4 },
+    before: () => {
+      HTMLCanvasElement.prototype.getContext = () => null;
+    },
+    steps: {
+      "says what is missing, and keeps the findings, why and tables": async (page) => {
+        await page.waitForSelector("[role=alert]");
+        assert.match((await page.locator("[role=alert]").first().textContent()) ?? "", /draws no canvas/);
+        await page.waitForSelector(".why-head h2");
+        await tab(page, "Threads").click();
+        await page.waitForSelector("tbody tr");
       },
     },
   },

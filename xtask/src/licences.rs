@@ -24,13 +24,18 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Asks `cargo metadata` and prints each dependency that may not be shipped.
+/// What the viewer's page is made of and tested with; npm writes each package's licence there.
+const NPM_LOCK: &str = "viewer/package-lock.json";
+
+/// Asks `cargo metadata` and npm's lock file, and prints each dependency that may not be shipped.
 pub fn check() -> Result<ExitCode> {
     let words = ["metadata", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-gnu"];
     let output = Command::new("cargo").args(words).output().context("running cargo metadata")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
     let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
-    let packages = used_packages(&metadata);
+    let mut packages = used_packages(&metadata);
+    let lock = std::fs::read_to_string(NPM_LOCK).with_context(|| format!("reading {NPM_LOCK}"))?;
+    packages.extend(npm_packages(&serde_json::from_str(&lock).with_context(|| format!("reading {NPM_LOCK}"))?));
     let mut refused = 0;
     for (name, licence) in &packages {
         if !satisfied(licence) {
@@ -54,6 +59,20 @@ fn used_packages(metadata: &Value) -> BTreeSet<(String, String)> {
         .map(|package| {
             let name = format!("{} {}", text(&package["name"]), text(&package["version"]));
             (name, text(&package["license"]))
+        })
+        .collect()
+}
+
+/// Name, version and licence of every package in npm's lock file but our own. What has no licence has an empty one,
+/// which is refused.
+fn npm_packages(lock: &Value) -> BTreeSet<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let packages = lock["packages"].as_object().into_iter().flatten();
+    packages
+        .filter(|(path, _)| !path.is_empty())
+        .map(|(path, package)| {
+            let name = path.rsplit("node_modules/").next().unwrap_or(path);
+            (format!("npm {name} {}", text(&package["version"])), text(&package["license"]))
         })
         .collect()
 }
@@ -103,7 +122,7 @@ fn one(words: &[&str], at: &mut usize) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::satisfied;
+    use super::{npm_packages, satisfied};
 
     #[test]
     fn expressions_are_judged_as_spdx_says() {
@@ -127,6 +146,19 @@ mod tests {
         ] {
             assert!(!satisfied(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn npm_packages_are_those_of_the_lock_file_and_none_without_a_licence_passes() {
+        let lock = serde_json::json!({"packages": {
+            "": {"license": "ours"},
+            "node_modules/a": {"version": "1.0.0", "license": "MIT"},
+            "node_modules/a/node_modules/@b/c": {"version": "2.1.0"},
+        }});
+        let found: Vec<(String, String)> = npm_packages(&lock).into_iter().collect();
+        let wanted = [("npm @b/c 2.1.0", ""), ("npm a 1.0.0", "MIT")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        assert_eq!(found, wanted);
+        assert!(!satisfied(&found[0].1) && satisfied(&found[1].1));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The report as JSON. Keys are stable and documented in `docs/json.md`; times are whole nanoseconds.
 //! Decides nothing: every figure is the analysis's or the manifest's.
 
+pub(crate) mod findings;
 mod gc;
 mod lines;
 mod waits;
@@ -12,7 +13,7 @@ use holdup_findings::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger};
 use holdup_findings::derive::locks::LockUse;
 use holdup_findings::derive::parallelism::Parallelism;
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
-use holdup_findings::{Analysis, Finding};
+use holdup_findings::Analysis;
 use serde_json::{Map, Value, json};
 
 use crate::figures;
@@ -50,7 +51,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "recovered": manifest.recovered,
         "ledger": ledger(analysis),
         "threads": derived.ledger.threads.iter().map(|one| thread(trace, one)).collect::<Value>(),
-        "findings": analysis.findings.iter().map(|one| finding(trace, one)).collect::<Value>(),
+        "findings": analysis.findings.iter().map(|one| findings::in_report(trace, one)).collect::<Value>(),
         "symptoms": analysis.symptoms.iter().map(|symptom| json!({
             "of": symptom.root,
             "shared": symptom.shared,
@@ -161,29 +162,6 @@ pub(crate) fn pid(trace: &Trace, process: ProcessId) -> Option<u32> {
 
 pub(crate) fn tid(trace: &Trace, thread: ThreadId) -> Option<u32> {
     trace.threads.get(thread.index()).map(|thread| thread.tid)
-}
-
-fn finding(trace: &Trace, finding: &Finding) -> Value {
-    let evidence = finding.evidence.iter().map(|row| {
-        json!({
-            "table": row.table,
-            "thread": row.thread.0,
-            "tid": tid(trace, row.thread),
-            "start_ns": row.start.0,
-            "duration_ns": row.duration.0,
-            "note": row.note,
-        })
-    });
-    json!({
-        "rule": finding.rule,
-        "subject": finding.subject,
-        "summary": finding.summary,
-        "cost_ns": finding.cost_ns,
-        "gain": {"low": finding.gain.low, "high": finding.gain.high},
-        "confidence": finding.confidence,
-        "evidence": evidence.collect::<Value>(),
-        "advice": finding.advice,
-    })
 }
 
 fn cpu(trace: &Trace, cpu: &CpuUse) -> Value {

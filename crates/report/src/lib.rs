@@ -22,6 +22,6 @@ mod what_if;
 pub use doctor::{DoctorRow, DoctorStatus, doctor_json, render_doctor};
 pub use json::{to_json, to_json_with};
 pub use stacks::StackAsk;
-pub use terminal::{UnknownSection, render, render_with, section_names};
+pub use terminal::{UnknownSection, render, render_named, render_with, section_names};
 pub use text::Style;
 pub use what_if::{render_what_if, what_if_json};

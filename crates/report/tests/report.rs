@@ -18,7 +18,7 @@ use holdup_findings::{Analysis, analyse};
 use holdup_report::annotate::{Annotation, MachineCode};
 use holdup_report::stacks::{Shape, parse_classes};
 use holdup_report::{
-    DoctorRow, DoctorStatus, StackAsk, Style, list, render, render_with, to_json, to_json_with,
+    DoctorRow, DoctorStatus, StackAsk, Style, list, render, render_named, render_with, to_json, to_json_with,
 };
 use holdup_testkit::check::trace_of_lanes;
 use proptest::prelude::*;
@@ -412,4 +412,23 @@ proptest! {
             exporter.write(&trace, &analysis, &options, &mut std::io::sink()).unwrap();
         }
     }
+}
+
+#[test]
+fn a_finding_says_how_to_look_at_its_worst_place() {
+    let (_, trace) = trace_of_lanes(BUSY);
+    let analysis = analyse(&trace);
+    let asked = StackAsk::default();
+    let plain = Style::default();
+    let text = render_named(&trace, &analysis, (&[], &asked), (&plain, Some("it's.holdup"))).expect("a report");
+    let worst = &analysis.findings[0].evidence[0];
+    let see = text.lines().find_map(|line| line.trim().strip_prefix("See: holdup view ")).expect("a link");
+    let place = see.strip_prefix("'it'\\''s.holdup#t=").and_then(|rest| rest.strip_suffix('\'')).expect(see);
+    let (seconds, thread) = place.split_once("&thread=").expect(see);
+    assert_eq!(thread, worst.thread.0.to_string());
+    let ns = (seconds.parse::<f64>().expect(see) * 1e9).round() as u64;
+    let from = worst.start.since(trace.start()).0;
+    assert!((from..from + worst.duration.0).contains(&ns), "{see}: {from} for {}", worst.duration.0);
+    // Without a name there is nothing to type.
+    assert!(!render(&trace, &analysis, &[], &plain).expect("a report").contains("See:"));
 }

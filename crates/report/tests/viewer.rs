@@ -61,6 +61,8 @@ const QUESTIONS: &[&str] = &[
     "tables/locks",
     "tables/meetings",
     "tables/pauses",
+    "tables/gc-lengths",
+    "tables/gc-longest",
     "tables/syscalls",
     "tables/functions",
     "tables/cpus",

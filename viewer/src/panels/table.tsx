@@ -75,6 +75,7 @@ function Row({ table, row }: { table: Table; row: number }) {
         const leads = at === 0 && place !== null;
         return (
           <td key={column.name} class={isNumeric(column) ? "number" : ""}>
+            {column.unit === "share" && typeof cell === "number" && <meter class="share" min={0} max={1} value={cell} aria-hidden="true" />}
             {leads ? <button class="link" onClick={(event) => { event.stopPropagation(); viewer.goTo(place); }}>{text}</button> : text}
           </td>
         );

@@ -79,7 +79,11 @@ export class TimelineCanvas {
   private paint(): void {
     this.frame = 0;
     const pen = this.resized();
-    if (!pen) return;
+    if (!pen) {
+      this.parts.canvas.dataset["idle"] = "true";
+      this.viewer.fail(new Error("This browser draws no canvas, so there is no timeline: findings, why and tables work all the same."));
+      return;
+    }
     this.tiles.begin(this.viewer.state.view, this.width - LABEL_W);
     this.layout();
     this.painter?.paint(composeTimeline(this.input()));

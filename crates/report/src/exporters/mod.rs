@@ -79,6 +79,7 @@ macro_rules! exporters {
 }
 
 exporters! {
+    chrome,
     firefox,
     flame,
     folded,

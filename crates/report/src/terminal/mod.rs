@@ -30,6 +30,8 @@ pub(crate) struct View<'a> {
     pub analysis: &'a Analysis,
     /// What is asked of stacks.
     pub stacks: &'a StackAsk,
+    /// What the recording is called on a command line, if it is known: then findings say how to look at them.
+    pub recording: Option<&'a str>,
     /// For whom.
     pub style: &'a Style,
 }
@@ -77,7 +79,20 @@ pub fn render_with(
     (sections, stacks): (&[String], &StackAsk),
     style: &Style,
 ) -> Result<String, UnknownSection> {
-    let view = View { trace, analysis, stacks, style };
+    render_named(trace, analysis, (sections, stacks), (style, None))
+}
+
+/// The same, of a recording that has a name on a command line: findings then say how to look at them.
+///
+/// # Errors
+/// If there is no section of a name.
+pub fn render_named(
+    trace: &Trace,
+    analysis: &Analysis,
+    (sections, stacks): (&[String], &StackAsk),
+    (style, recording): (&Style, Option<&str>),
+) -> Result<String, UnknownSection> {
+    let view = View { trace, analysis, stacks, recording, style };
     let mut names: Vec<&str> = sections.iter().map(String::as_str).collect();
     if names.is_empty() {
         names.extend(DEFAULT);

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use holdup_events::{ProcessId, ThreadId};
-use holdup_findings::Finding;
 use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::cpus::CpuUse;
 use holdup_findings::derive::ledger::{ByClass, ThreadLedger};
@@ -12,7 +11,7 @@ use holdup_findings::derive::zoom::CELLS;
 use serde_json::{Value, json};
 
 use super::lanes::cpu_number;
-use super::{API_VERSION, Ask, Refusal, Viewer, flame, or_none, tables, to_text};
+use super::{API_VERSION, Ask, Refusal, Viewer, flame, tables, to_text};
 use crate::{figures, json};
 
 pub(super) fn answer(viewer: &Viewer, _ask: &Ask) -> Result<String, Refusal> {
@@ -59,7 +58,7 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
             "parent": process.parent.map(|parent| parent.0),
         })).collect::<Value>(),
         "cpus": derived.cpus.iter().map(cpu).collect::<Value>(),
-        "findings": viewer.analysis.findings.iter().map(|one| finding(viewer, one)).collect::<Value>(),
+        "findings": viewer.analysis.findings.iter().map(|one| json::findings::in_viewer(trace, one)).collect::<Value>(),
         "symptoms": viewer.analysis.symptoms.iter().map(|symptom| json!({
             "of": symptom.root,
             "rule": symptom.finding.rule,
@@ -180,28 +179,5 @@ fn cpu(cpu: &CpuUse) -> Value {
         "idle_ns": cpu.idle_ns,
         "switches": cpu.switches,
         "others": cpu.others.iter().map(other).collect::<Value>(),
-    })
-}
-
-pub(super) fn finding(viewer: &Viewer, finding: &Finding) -> Value {
-    let evidence = finding.evidence.iter().map(|row| {
-        json!({
-            "table": row.table,
-            "thread": row.thread.0,
-            "start_ns": viewer.since(row.start),
-            "duration_ns": row.duration.0,
-            "row": or_none(viewer.trace.slices.covering(row.thread, row.start).map(|row| row as i64)),
-            "note": row.note,
-        })
-    });
-    json!({
-        "rule": finding.rule,
-        "subject": finding.subject,
-        "summary": finding.summary,
-        "cost_ns": finding.cost_ns,
-        "gain": {"low": finding.gain.low, "high": finding.gain.high},
-        "confidence": finding.confidence,
-        "evidence": evidence.collect::<Value>(),
-        "advice": finding.advice,
     })
 }

@@ -1,5 +1,6 @@
 //! `api/tables/NAME`: what the report prints as tables, with where a row leads. A new one is one line in [`TABLES`].
 
+mod gc;
 mod meetings;
 
 use std::collections::BTreeMap;
@@ -81,6 +82,8 @@ const TABLES: &[Table] = &[
     },
     meetings::SITES,
     meetings::EACH,
+    gc::LENGTHS,
+    gc::LONGEST,
     Table {
         name: "syscalls",
         label: "Syscalls",

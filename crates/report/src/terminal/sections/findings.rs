@@ -55,7 +55,33 @@ fn one(view: &View, number: usize, finding: &Finding) -> Vec<String> {
     for (index, advice) in finding.advice.iter().enumerate() {
         lines.extend(advised(view, if index == 0 { "Try:" } else { "" }, advice));
     }
+    lines.extend(seen_at(view, finding));
     lines
+}
+
+/// The command that shows where it was worst. Never wrapped: it is there to be copied.
+fn seen_at(view: &View, finding: &Finding) -> Option<String> {
+    let name = view.recording?;
+    let worst = finding.evidence.first()?;
+    let moment = moment_in(worst.start.since(view.trace.start()).0, worst.duration.0);
+    let place = quoted(&format!("{}#t={moment}&thread={}", clean(name), worst.thread.0));
+    Some(format!("{:INDENT$}{} holdup view {place}", "", view.style.paint(Tint::Accent, "See:")))
+}
+
+/// The shortest number of seconds that lies in a span of time (ns).
+fn moment_in(start_ns: u64, length_ns: u64) -> String {
+    const NS: u64 = 1_000_000_000;
+    let digits = |count: u32| NS / 10u64.pow(count);
+    let fits = |count: &u32| start_ns.next_multiple_of(digits(*count)) < start_ns + length_ns;
+    let count = (3..9).find(fits).unwrap_or(9);
+    let at = start_ns.next_multiple_of(digits(count)) / digits(count);
+    let whole = NS / digits(count);
+    format!("{}.{:0width$}", at / whole, at % whole, width = count as usize)
+}
+
+/// As one word of a shell's command line.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// The gain as its middle and its two ends.
@@ -121,4 +147,24 @@ fn skipped(view: &View) -> Vec<String> {
         lines.extend(wrapped.iter().map(|line| view.style.paint(Tint::Faint, line)));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_lie_in_the_span_and_are_short() {
+        assert_eq!(moment_in(4_212_100_000, 3_000_000), "4.213");
+        assert_eq!(moment_in(4_212_000_000, 3_000_000), "4.212");
+        assert_eq!(moment_in(1_234_567, 100_000), "0.0013");
+        assert_eq!(moment_in(1_234_567_891, 0), "1.234567891");
+        assert_eq!(moment_in(0, 0), "0.000000000");
+    }
+
+    #[test]
+    fn a_name_is_one_word_for_a_shell() {
+        assert_eq!(quoted("a b#t=1&thread=2"), "'a b#t=1&thread=2'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+    }
 }
