@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use holdup_findings::experiment::compare::Question;
 use holdup_findings::experiment::trials::{self, Trial};
-use holdup_findings::experiment::{Setting, layout, sizes, sweep};
+use holdup_findings::experiment::{Experiment, Setting, layout, sizes, sweep};
 use holdup_report::experiment::Answer;
 
 use super::experiment::{self, Shown};
@@ -21,6 +21,9 @@ const FACTORIAL_MAX: usize = 24;
 const LAYOUT_ROUNDS: u32 = 4;
 /// Rounds of all sizes.
 const SIZE_ROUNDS: u32 = 5;
+
+/// The baseline of `try`.
+const AS_IT_WAS: &str = "as it was";
 
 /// Runs and prints.
 pub fn execute(args: &SweepArgs) -> Result<ExitCode> {
@@ -159,6 +162,16 @@ pub fn execute_try(args: &TryArgs) -> Result<ExitCode> {
     }
     let analysis = holdup_findings::analyse(&trace);
     let trials = trials::of(&trace, &analysis);
+    if trials.is_empty() && args.results.json {
+        let setting = Setting {
+            name: AS_IT_WAS.to_owned(),
+            knobs: Vec::new(),
+            command: trace.manifest.command.clone(),
+        };
+        let experiment = Experiment { settings: vec![setting], ..Experiment::default() };
+        let answer = Answer::Sweep(sweep::judge(&experiment, &rounds::question(&args.runs, 0)), trials);
+        return Shown { experiment, set: None, answer }.print(&args.results);
+    }
     if trials.is_empty() {
         return super::print(
             "Nothing that the findings advise can be tried without a change of code: see `holdup report findings`.\n",
@@ -171,7 +184,7 @@ pub fn execute_try(args: &TryArgs) -> Result<ExitCode> {
         command: command.clone(),
     };
     let mut settings =
-        vec![Setting { name: "as it was".to_owned(), knobs: Vec::new(), command: command.clone() }];
+        vec![Setting { name: AS_IT_WAS.to_owned(), knobs: Vec::new(), command: command.clone() }];
     settings.extend(trials.iter().map(setting));
     let mut set = experiment::run(&args.runs, Purpose::Try, Some(settings), rounds::against_baseline)?;
     set.file.trials = trials;
