@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod experiment;
 
-pub use experiment::DiffArgs;
+pub use experiment::{DiffArgs, ScaleArgs, SweepArgs, TryArgs};
 
 /// Says why a program with many threads is slow or does not scale.
 #[derive(Debug, Parser)]
@@ -47,6 +47,12 @@ pub enum Command {
     Whatif(WhatifArgs),
     /// Compare two commands, run in turn, or two recordings: what changed, and whether it is real
     Diff(DiffArgs),
+    /// Run a program with 1..N workers: speed-up, the fitted law, and which cause grows
+    Scale(ScaleArgs),
+    /// Try values of knobs, memory layouts, or sizes: which is best, and is it real
+    Sweep(SweepArgs),
+    /// Try what a recording's findings advise, as far as that needs no change of code
+    Try(TryArgs),
     /// Say what a finding means, how it decides, and what it cannot see
     Explain(ExplainArgs),
     /// Say what works on this machine, what does not, why, and what mends it

@@ -171,6 +171,18 @@ fn every_command_prints_what_is_documented() {
     test("whatif", &["--without", "run-queue", "--cpus", "8"], &|run| {
         run.arg(&recording);
     });
+    test("diff", &[], &|run| {
+        run.arg(&recording).arg(&recording);
+    });
+    let quick =
+        ["-n", "2", "--warm-up", "0", "--", "sh", "-c", "i=0; while [ $i -lt {n} ]; do i=$((i+1)); done"];
+    test("sweep", &[&["--size", "n=1k,3k,10k"], &quick[..]].concat(), &|_| ());
+    test("sweep", &[&["--set", "n=10,20"], &quick[..]].concat(), &|_| ());
+    test("sweep", &["--layout", "-n", "2", "--warm-up", "0", "--record", "none", "--", "true"], &|_| ());
+    test("scale", &["--workers", "1,2", "-n", "2", "--warm-up", "0", "--", "true", "{}"], &|_| ());
+    test("try", &["-n", "2", "--warm-up", "0"], &|run| {
+        run.arg(&recording);
+    });
     test("list", &[], &|_| ());
     test("doctor", &[], &|_| ());
     test("explain", &[], &|_| ());

@@ -15,6 +15,10 @@ use crate::experiment::set::{Purpose, Set};
 use crate::experiment::{csv, knobs};
 use crate::record;
 
+/// Rows of a table, and the number of workers that is foretold, where a set is reopened.
+const ROWS: usize = 8;
+const AT: u32 = 24;
+
 /// An experiment with its answer.
 pub struct Shown {
     /// What was run.
@@ -83,9 +87,11 @@ fn resume(set: &Set, args: &mut RunsArgs) {
 pub fn reopen(path: &Path) -> Result<Shown> {
     let set = Set::open(path)?;
     let question = Question { seed: set.file.experiment.seed, ..Question::default() };
-    match set.file.purpose {
-        _ => Ok(super::diff::answer(set, &question, 8)),
-    }
+    Ok(match set.file.purpose {
+        Purpose::Diff => super::diff::answer(set, &question, ROWS),
+        Purpose::Scale => super::scale::answer(set, AT, &question),
+        _ => super::sweep::answer(set, &question),
+    })
 }
 
 impl Shown {

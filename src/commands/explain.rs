@@ -3,14 +3,15 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use holdup_findings::rules;
+use holdup_findings::{experiment, rules};
 use holdup_report::explain;
 
 use crate::cli::ExplainArgs;
 
 /// Prints a rule's manual page, or the list of rules.
 pub fn execute(args: &ExplainArgs) -> Result<ExitCode> {
-    let all = rules::all();
+    let mut all = rules::all();
+    all.extend(experiment::rules());
     let chosen = match &args.rule {
         None => None,
         Some(name) => match all.iter().find(|rule| rule.name == name) {

@@ -14,8 +14,10 @@ mod locate;
 mod pack;
 mod report;
 mod run;
+mod scale;
 mod socket;
 mod stacks;
+mod sweep;
 mod view;
 mod whatif;
 
@@ -40,6 +42,9 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Pack(args) => pack::execute(&args),
         Command::Whatif(args) => whatif::execute(&args),
         Command::Diff(args) => diff::execute(&args),
+        Command::Scale(args) => scale::execute(&args),
+        Command::Sweep(args) => sweep::execute(&args),
+        Command::Try(args) => sweep::execute_try(&args),
         Command::Explain(args) => explain::execute(&args),
         Command::Doctor(args) => doctor::execute(&args),
         Command::Completions(args) => catalogue::completions(args.shell),

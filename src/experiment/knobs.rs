@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 use holdup_findings::experiment::Setting;
+use holdup_findings::experiment::scaling::WORKERS;
 
 /// A knob that holdup knows.
 struct Knob {
@@ -119,6 +120,8 @@ impl Prepared {
             let place = format!("{{{name}}}");
             if run.words.iter().any(|word| word.contains(&place)) {
                 run.words.iter_mut().for_each(|word| *word = word.replace(&place, value));
+            } else if name == WORKERS {
+                // Another knob says it: it only names the number.
             } else if let Some(knob) = KNOBS.iter().find(|knob| knob.name == name) {
                 (knob.turn)(&mut run, value)?;
             } else if is_variable(name) {

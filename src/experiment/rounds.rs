@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use holdup_capture::launch;
+use holdup_findings::experiment::Experiment;
 use holdup_findings::experiment::compare::Question;
 use holdup_findings::experiment::random::Random;
-use holdup_findings::experiment::{Experiment, difference};
 
 use super::knobs::Prepared;
 use super::one_run::{self, How};
@@ -67,11 +67,6 @@ pub fn against_baseline(experiment: &Experiment, question: &Question) -> u32 {
         change.runs_wanted.unwrap_or(0)
     };
     (1..experiment.settings.len()).map(wanted).max().unwrap_or(0)
-}
-
-/// As many as there were to begin with.
-pub fn no_more(_: &Experiment, _: &Question) -> u32 {
-    0
 }
 
 struct Rounds<'a> {
@@ -183,9 +178,4 @@ fn time(left: Duration) -> String {
         seconds @ 0..120 => format!("{seconds} s"),
         seconds => format!("{} min", seconds.div_ceil(60)),
     }
-}
-
-/// The comparison of the first two settings.
-pub fn first_two(experiment: &Experiment, question: &Question) -> difference::Difference {
-    difference::between(experiment, (0, 1), question)
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use holdup_events::recording::store;
 use holdup_findings::experiment::Experiment;
+use holdup_findings::experiment::trials::Trial;
 use serde::{Deserialize, Serialize};
 
 use crate::record;
@@ -47,6 +48,9 @@ pub struct SetFile {
     pub cpus: u32,
     /// `--progress` and what it is, as given.
     pub progress: Option<String>,
+    /// Of `try`: what each setting but the first tries.
+    #[serde(default)]
+    pub trials: Vec<Trial>,
     /// The settings and runs.
     pub experiment: Experiment,
 }
@@ -73,7 +77,10 @@ impl Set {
         };
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
         let holdup = env!("CARGO_PKG_VERSION").to_owned();
-        let set = Set { path, file: SetFile { format: FORMAT, holdup, purpose, cpus, progress, experiment } };
+        let set = Set {
+            path,
+            file: SetFile { format: FORMAT, holdup, purpose, cpus, progress, trials: Vec::new(), experiment },
+        };
         set.save()?;
         Ok(set)
     }

@@ -18,8 +18,28 @@ pub mod sizes;
 pub mod speedup_stack;
 pub mod surroundings;
 pub mod sweep;
+pub mod trials;
 pub mod usl;
 pub mod within;
 
 pub use compare::{Change, Verdict};
 pub use run::{Drift, Experiment, FactRow, Goal, Run, RunFacts, Setting, Table, ThreadFacts};
+
+use std::sync::LazyLock;
+
+use crate::rules::{self, RuleInfo};
+
+/// What experiments find, beside the rules that judge one recording.
+pub fn rules() -> Vec<RuleInfo> {
+    static MANUALS: LazyLock<[String; 2]> =
+        LazyLock::new(|| [include_str!("layout.rs"), include_str!("sizes.rs")].map(rules::manual));
+    let [layout, sizes] = &*MANUALS;
+    vec![
+        RuleInfo {
+            name: "layout-sensitive",
+            summary: "The program's speed is luck of the memory layout",
+            manual: layout,
+        },
+        RuleInfo { name: "superlinear-growth", summary: "Time grows faster than the input", manual: sizes },
+    ]
+}

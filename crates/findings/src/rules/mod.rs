@@ -156,7 +156,7 @@ pub fn all() -> Vec<RuleInfo> {
 }
 
 /// The module documentation of a source file.
-fn manual(source: &str) -> String {
+pub(crate) fn manual(source: &str) -> String {
     let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
     let mut text = String::new();
     for line in lines {

@@ -2,6 +2,13 @@
 
 use holdup_findings::experiment::compare::{Change, Estimate};
 use holdup_findings::experiment::difference::RowChange;
+use holdup_findings::experiment::growth::Growth;
+use holdup_findings::experiment::layout::Layout;
+use holdup_findings::experiment::scaling::{ScalePoint, Scaling};
+use holdup_findings::experiment::sizes::Sizes;
+use holdup_findings::experiment::sweep::Sweep;
+use holdup_findings::experiment::trials::Trial;
+use holdup_findings::experiment::usl::Coefficient;
 use holdup_findings::experiment::within::ClassChange;
 use holdup_findings::experiment::{Experiment, surroundings};
 use serde_json::{Value, json};
@@ -35,9 +42,17 @@ pub(super) fn to_json(shown: &Shown) -> Value {
             "judged": around.judged,
         },
         "diff": null,
+        "scale": null,
+        "sweep": null,
+        "layout": null,
+        "size": null,
     });
     let (name, answer) = match shown.answer {
         Answer::Diff(diff) => ("diff", of_diff(diff)),
+        Answer::Scale(scaling) => ("scale", of_scaling(scaling)),
+        Answer::Sweep(sweep, trials) => ("sweep", of_sweep(sweep, trials)),
+        Answer::Layout(layout) => ("layout", of_layout(layout)),
+        Answer::Sizes(sizes) => ("size", of_sizes(sizes)),
     };
     out[name] = answer;
     out
@@ -106,5 +121,108 @@ fn class(row: &ClassChange) -> Value {
         "b": row.b,
         "low": of(|found| found.low),
         "high": of(|found| found.high),
+    })
+}
+
+fn of_scaling(scaling: &Scaling) -> Value {
+    let coefficient = |of: &Coefficient| json!({"value": of.value, "low": of.low, "high": of.high});
+    json!({
+        "cpus": scaling.cpus,
+        "points": scaling.points.iter().map(point).collect::<Value>(),
+        "usl": scaling.usl.as_ref().map(|law| json!({
+            "gamma": law.gamma,
+            "sigma": coefficient(&law.sigma),
+            "kappa": coefficient(&law.kappa),
+            "points": law.points,
+            "peak": law.peak(),
+        })),
+        "forecast": scaling.forecast.map(|(best, low, high)| json!({
+            "workers": scaling.at, "speedup": best, "low": low, "high": high,
+        })),
+        "growing": scaling.growing.iter().map(|one| json!({
+            "table": one.table.name(),
+            "name": one.name,
+            "first_ns": one.first_ns.round() as u64,
+            "last_ns": one.last_ns.round() as u64,
+            "exponent": one.exponent,
+            "low": one.interval.map(|ends| ends.0),
+            "high": one.interval.map(|ends| ends.1),
+            "forecast_ns": one.forecast_ns.round() as u64,
+        })).collect::<Value>(),
+    })
+}
+
+fn point(point: &ScalePoint) -> Value {
+    let known = |value: f64| value.is_finite().then_some(1.0 + value);
+    json!({
+        "workers": point.workers,
+        "value": point.value,
+        "runs": point.speedup.runs,
+        "speedup": 1.0 + point.speedup.relative,
+        "low": known(point.speedup.low),
+        "high": known(point.speedup.high),
+        "stack": point.stack.as_ref().map(|stack| json!({
+            "useful": stack.useful,
+            "inflation": stack.inflation,
+            "losses": stack.losses.iter().map(|(name, size)| json!({"name": name, "workers": size}))
+                .collect::<Value>(),
+        })),
+    })
+}
+
+fn of_sweep(sweep: &Sweep, trials: &[Trial]) -> Value {
+    let row = |(number, row): (usize, &holdup_findings::experiment::sweep::SweepRow)| {
+        json!({
+            "setting": row.setting,
+            "change": of_change(&row.change),
+            "p_corrected": row.p_corrected,
+            "tries": trials.get(number).map(|trial| json!({"rule": trial.rule, "subject": trial.subject})),
+        })
+    };
+    let best = sweep.best.and_then(|best| sweep.rows.get(best)).map(|row| row.setting);
+    json!({"best": best, "rows": sweep.rows.iter().enumerate().map(row).collect::<Value>()})
+}
+
+fn of_layout(layout: &Layout) -> Value {
+    json!({
+        "sensitive": layout.sensitive,
+        "scatter": layout.scatter,
+        "runs": layout.runs,
+        "factors": layout.factors.iter().map(|factor| json!({
+            "name": factor.name,
+            "share": factor.share,
+            "spread": factor.spread,
+            "range": factor.range,
+            "fastest": factor.ends.0,
+            "slowest": factor.ends.1,
+            "p": factor.p,
+        })).collect::<Value>(),
+    })
+}
+
+fn of_sizes(sizes: &Sizes) -> Value {
+    json!({
+        "knob": sizes.knob,
+        "points": sizes.points.iter().map(|(n, ns)| json!({"size": n, "wall_ns": ns.round() as u64}))
+            .collect::<Value>(),
+        "whole": sizes.whole.as_ref().map(growth),
+        "rows": sizes.rows.iter().map(|row| json!({
+            "table": row.table.name(),
+            "name": row.name,
+            "last_ns": row.last_ns.round() as u64,
+            "share": row.share,
+            "superlinear": row.superlinear,
+            "growth": growth(&row.growth),
+        })).collect::<Value>(),
+    })
+}
+
+fn growth(growth: &Growth) -> Value {
+    json!({
+        "exponent": growth.exponent,
+        "low": growth.low,
+        "high": growth.high,
+        "constant_ns": growth.constant,
+        "curve": growth.curve.name(),
     })
 }

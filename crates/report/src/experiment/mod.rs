@@ -4,8 +4,16 @@ mod diff;
 mod head;
 mod json;
 mod page;
+mod scale;
+pub mod svg;
+mod sweep;
 
 use holdup_findings::experiment::difference::Difference;
+use holdup_findings::experiment::layout::Layout;
+use holdup_findings::experiment::scaling::Scaling;
+use holdup_findings::experiment::sizes::Sizes;
+use holdup_findings::experiment::sweep::Sweep;
+use holdup_findings::experiment::trials::Trial;
 use holdup_findings::experiment::within::ClassChange;
 use holdup_findings::experiment::{Experiment, Goal};
 use serde_json::Value;
@@ -18,6 +26,14 @@ use page::Page;
 pub enum Answer {
     /// Two settings, or two recordings.
     Diff(Diff),
+    /// Numbers of workers.
+    Scale(Scaling),
+    /// Values of knobs; and which advice each setting but the baseline tries, if they do.
+    Sweep(Sweep, Vec<Trial>),
+    /// Memory layouts.
+    Layout(Layout),
+    /// Sizes of the input.
+    Sizes(Sizes),
 }
 
 /// Two things compared.
@@ -64,6 +80,10 @@ impl Shown<'_> {
         let mut page = Page::default();
         match self.answer {
             Answer::Diff(diff) => diff::write(self, diff, &mut page),
+            Answer::Scale(scaling) => scale::write(self, scaling, &mut page),
+            Answer::Sweep(sweep, trials) => sweep::settings(self, (sweep, trials), &mut page),
+            Answer::Layout(layout) => sweep::layout(self, layout, &mut page),
+            Answer::Sizes(sizes) => sweep::sizes(self, sizes, &mut page),
         }
         page
     }

@@ -1,0 +1,221 @@
+//! `holdup scale`: the table, the plot, the law, the speed-up stacks, and what grows.
+
+use holdup_findings::experiment::scaling::{Growing, ScalePoint, Scaling};
+use holdup_findings::experiment::speedup_stack::SpeedupStack;
+use holdup_findings::experiment::usl;
+
+use super::page::Page;
+use super::{Shown, head, number, value};
+use crate::numbers::{counted, duration, percent};
+use crate::terminal::table::Column;
+use crate::text::Tint;
+
+/// Losses of less than this many workers are added up.
+const LOSS_MIN: f64 = 0.01;
+/// Columns of a plot's bars.
+const BAR_WIDTH: usize = 40;
+
+pub(super) fn write(shown: &Shown, scaling: &Scaling, page: &mut Page) {
+    let command =
+        shown.experiment.settings.first().map_or(String::new(), |setting| setting.command.join(" "));
+    page.text(command);
+    head::settings(shown, page);
+    verdict(scaling, page);
+    page.heading("SPEED-UP");
+    page.table(&COLUMNS, scaling.points.iter().map(|point| row(shown, scaling, point)).collect());
+    page.picture(plot(scaling));
+    law(scaling, page);
+    stacks(scaling, page);
+    growing(scaling, page);
+    head::foot(shown, page);
+}
+
+const COLUMNS: [Column; 6] = [
+    Column::Figure("workers"),
+    Column::Figure("runs"),
+    Column::Figure("value"),
+    Column::Figure("speed-up"),
+    Column::Figure("95 % interval"),
+    Column::Figure("efficiency"),
+];
+
+fn first_workers(scaling: &Scaling) -> f64 {
+    f64::from(scaling.points.first().map_or(1, |point| point.workers))
+}
+
+fn row(shown: &Shown, scaling: &Scaling, point: &ScalePoint) -> Vec<String> {
+    let found = &point.speedup;
+    let interval = match found.low.is_finite() && found.high.is_finite() {
+        true => format!("{:.2} to {:.2}", 1.0 + found.low, 1.0 + found.high),
+        false => String::new(),
+    };
+    let over = if point.workers > scaling.cpus { " *" } else { "" };
+    let times = f64::from(point.workers) / first_workers(scaling);
+    vec![
+        format!("{}{over}", point.workers),
+        found.runs.to_string(),
+        value(shown.experiment.goal, point.value),
+        format!("{:.2}", 1.0 + found.relative),
+        interval,
+        percent((1.0 + found.relative) / times),
+    ]
+}
+
+fn verdict(scaling: &Scaling, page: &mut Page) {
+    let within = scaling.points.iter().filter(|point| point.workers <= scaling.cpus);
+    let best = within.max_by(|a, b| a.speedup.relative.total_cmp(&b.speedup.relative));
+    let Some(best) = best.or(scaling.points.first()) else { return };
+    page.verdict(
+        Tint::Strong,
+        format!(
+            "{} workers are {:.2} times as fast as {} ({} of the {} that would be ideal).",
+            best.workers,
+            1.0 + best.speedup.relative,
+            first_workers(scaling),
+            percent((1.0 + best.speedup.relative) * first_workers(scaling) / f64::from(best.workers)),
+            number(f64::from(best.workers) / first_workers(scaling)),
+        ),
+    );
+    if scaling.points.iter().any(|point| point.workers > scaling.cpus) {
+        page.faint(format!(
+            "* more workers than the {} of this machine: they share CPUs, which says nothing of more CPUs.",
+            counted(u64::from(scaling.cpus), "CPU")
+        ));
+    }
+}
+
+/// A bar for each number of workers; the ideal is marked.
+fn plot(scaling: &Scaling) -> Vec<String> {
+    let most = scaling.points.iter().map(|point| 1.0 + point.speedup.relative);
+    let ideal = |point: &ScalePoint| f64::from(point.workers) / first_workers(scaling);
+    let most = most
+        .chain(scaling.points.iter().filter(|one| one.workers <= scaling.cpus).map(ideal))
+        .fold(1.0, f64::max);
+    let mut lines = vec![String::new()];
+    for point in &scaling.points {
+        let bar = crate::text::bar((1.0 + point.speedup.relative) / most, BAR_WIDTH);
+        let mut columns: Vec<char> = bar.chars().collect();
+        columns.resize(BAR_WIDTH + 1, ' ');
+        let mark = (ideal(point) / most * BAR_WIDTH as f64).round() as usize;
+        if let Some(column) = columns.get_mut(mark).filter(|column| **column == ' ') {
+            *column = '│';
+        }
+        let line: String = columns.into_iter().collect();
+        lines.push(format!("  {:>7}  {}", point.workers, line.trim_end()));
+    }
+    lines.push(format!("  {:>7}  │ ideal", ""));
+    lines
+}
+
+fn law(scaling: &Scaling, page: &mut Page) {
+    page.heading("THE LAW (Universal Scalability Law, joint 95 % intervals)");
+    let Some(law) = &scaling.usl else {
+        page.text(format!(
+            "Not fitted: it has three coefficients and takes {} numbers of workers, each within the {} of this machine.",
+            usl::POINTS_MIN,
+            counted(u64::from(scaling.cpus), "CPU")
+        ));
+        return;
+    };
+    let coefficient = |name: &str, what: &str, of: &usl::Coefficient| {
+        vec![
+            name.to_owned(),
+            format!("{:.4}", of.value),
+            format!("{:.4} to {:.4}", of.low, of.high),
+            what.to_owned(),
+        ]
+    };
+    page.table(
+        &[
+            Column::Text(""),
+            Column::Figure("value"),
+            Column::Figure("interval"),
+            Column::Text("what it stands for"),
+        ],
+        vec![
+            coefficient("sigma", "done by one at a time: contention", &law.sigma),
+            coefficient("kappa", "each worker with each other: coherence", &law.kappa),
+        ],
+    );
+    if law.points < usl::POINTS_GOOD {
+        page.faint(format!(
+            "It rests on {} numbers of workers only: the intervals say how little that tells.",
+            law.points
+        ));
+    }
+    if let Some(peak) = law.peak().filter(|peak| *peak < 10_000.0) {
+        page.text(format!("Beyond {peak:.0} workers more make it slower."));
+    }
+    if let Some((best, low, high)) = scaling.forecast {
+        let extrapolates =
+            if scaling.at > scaling.cpus { " This extrapolates: no such machine was seen." } else { "" };
+        page.text(format!(
+            "At {} workers: {best:.1} times as fast as one ({low:.1} to {high:.1}).{extrapolates}",
+            scaling.at
+        ));
+    }
+}
+
+fn stacks(scaling: &Scaling, page: &mut Page) {
+    let stacks: Vec<&SpeedupStack> = scaling.points.iter().filter_map(|point| point.stack.as_ref()).collect();
+    let mut names: Vec<(&str, f64)> = Vec::new();
+    for (name, size) in stacks.iter().flat_map(|stack| &stack.losses) {
+        match names.iter_mut().find(|(known, _)| known == name) {
+            Some((_, most)) => *most = most.max(*size),
+            None => names.push((name, *size)),
+        }
+    }
+    names.retain(|(_, most)| *most >= LOSS_MIN);
+    names.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if stacks.is_empty() {
+        return;
+    }
+    page.heading("SPEED-UP STACK (workers: each row sums to their number)");
+    let line = |stack: &SpeedupStack| -> Vec<(String, f64)> {
+        let of =
+            |name: &str| stack.losses.iter().find(|(known, _)| known == name).map_or(0.0, |(_, size)| *size);
+        let mut parts = vec![("useful".to_owned(), stack.useful), ("inflation".to_owned(), stack.inflation)];
+        parts.extend(names.iter().map(|(name, _)| ((*name).to_owned(), of(name))));
+        parts
+    };
+    for stack in stacks {
+        let parts: Vec<String> = line(stack)
+            .into_iter()
+            .filter(|(_, size)| size.abs() >= LOSS_MIN)
+            .map(|(name, size)| format!("{name} {size:.2}"))
+            .collect();
+        page.text(format!("{} = {}", stack.workers, parts.join(" + ")));
+    }
+    page.faint("inflation: useful work that takes more time than one worker needs for it (caches, memory, frequency).");
+}
+
+fn growing(scaling: &Scaling, page: &mut Page) {
+    if scaling.growing.is_empty() {
+        return;
+    }
+    page.heading("WHAT GROWS WITH THE WORKERS (thread time for the same work)");
+    let row = |one: &Growing| {
+        let interval =
+            one.interval.map_or("too few".to_owned(), |(low, high)| format!("{low:.1} to {high:.1}"));
+        vec![
+            one.name.clone(),
+            one.table.name().to_owned(),
+            duration(one.first_ns.round() as u64),
+            duration(one.last_ns.round() as u64),
+            format!("{:.2}", one.exponent),
+            interval,
+            duration(one.forecast_ns.round() as u64),
+        ]
+    };
+    let columns = [
+        Column::Text(""),
+        Column::Text("kind"),
+        Column::Figure("first"),
+        Column::Figure("last"),
+        Column::Figure("power"),
+        Column::Figure("interval"),
+        Column::Figure("forecast"),
+    ];
+    page.table(&columns, scaling.growing.iter().map(row).collect());
+    page.faint(format!("forecast: at {} workers, if it goes on growing like that.", scaling.at));
+}

@@ -1,0 +1,246 @@
+//! `diff`, `scale`, `sweep`, `try`: that runs are made, kept, resumed and told, and that what goes wrong is said. What
+//! comparisons conclude is tested where they are made: nothing here depends on how long a run takes.
+
+mod support;
+
+use std::process::Output;
+
+use serde_json::Value;
+use support::{Scratch, holdup, stderr, stdout};
+
+fn run(scratch: &Scratch, words: &[&str]) -> Output {
+    holdup(scratch).args(words).output().expect("holdup starts")
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Without recordings: quick, and the same for every user.
+const QUICK: [&str; 6] = ["--warm-up", "0", "--record", "none", "--seed", "7"];
+
+#[test]
+fn two_commands_are_run_in_turn_kept_and_resumed() {
+    let scratch = Scratch::new("diff");
+    let set = scratch.join("x.holdup-set");
+    let set = set.to_str().unwrap();
+    let csv = scratch.join("runs.csv");
+    let mut words =
+        vec!["diff", "--a", "sleep 0.01", "--b", "sh -c 'sleep 0.01'", "-n", "3", "-o", set, "--json"];
+    words.extend(QUICK);
+    let value = json(&run(&scratch, &words));
+    assert_eq!(value["runs"].as_array().unwrap().len(), 6);
+    assert_eq!(value["diff"]["change"]["runs"], 3);
+    let more = ["diff", "--resume", set, "-n", "5", "--json", "--csv", csv.to_str().unwrap()];
+    let more = json(&run(&scratch, &more));
+    assert_eq!(more["runs"].as_array().unwrap().len(), 10);
+    assert_eq!(more["runs"][0], value["runs"][0]);
+    assert_eq!(std::fs::read_to_string(csv).unwrap().lines().count(), 11);
+    // Reopened, it says the same.
+    let report = json(&run(&scratch, &["report", set, "--json"]));
+    assert_eq!(report["diff"]["change"], more["diff"]["change"]);
+    assert!(stdout(&run(&scratch, &["diff", set, "--markdown"])).contains("**"));
+    // Nothing is overwritten.
+    let again = run(&scratch, &words);
+    assert!(!again.status.success() && stderr(&again).contains("--resume"), "{}", stderr(&again));
+}
+
+#[test]
+fn each_round_has_every_setting_in_an_order_of_its_own() {
+    let scratch = Scratch::new("rounds");
+    let mut words = vec!["sweep", "--set", "FOO=a,b,c,d", "-n", "4", "--json"];
+    words.extend(QUICK);
+    words.extend(["--", "sh", "-c", "test -n \"$FOO\""]);
+    let value = json(&run(&scratch, &words));
+    let runs = value["runs"].as_array().unwrap();
+    let orders: Vec<Vec<u64>> = runs
+        .chunks(4)
+        .map(|round| round.iter().map(|run| run["setting"].as_u64().unwrap()).collect())
+        .collect();
+    for order in &orders {
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2, 3]);
+    }
+    assert!(orders.iter().any(|order| *order != orders[0]), "{orders:?}");
+    assert!(runs.iter().all(|run| run["failure"] == ""));
+}
+
+#[test]
+fn progress_is_read_from_the_output() {
+    let scratch = Scratch::new("progress");
+    let of = |progress: &str| {
+        let mut words = vec!["sweep", "--set", "N=100,200", "-n", "2", "--json", "--progress", progress];
+        words.extend(["--progress-is", "rate"]);
+        words.extend(QUICK);
+        words.extend(["--", "sh", "-c", "echo done $N"]);
+        run(&scratch, &words)
+    };
+    let value = json(&of("done ([0-9]+)"));
+    assert_eq!(value["goal"], "rate");
+    assert_eq!(value["settings"][1]["mean"], 200.0);
+    let none = of("finished ([0-9]+)");
+    assert!(!none.status.success() && stderr(&none).contains("nothing that matches"), "{}", stderr(&none));
+    for (wrong, why) in [("done", "one group"), ("(", "--progress"), ("function:f", "not counted yet")] {
+        let output = of(wrong);
+        assert!(stderr(&output).contains(why), "{wrong}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn runs_that_fail_are_told_and_the_others_count() {
+    let scratch = Scratch::new("failures");
+    let mut words = vec!["sweep", "--set", "CODE=0,3", "-n", "5"];
+    words.extend(QUICK);
+    words.extend(["--", "sh", "-c", "echo because >&2; exit $CODE"]);
+    let output = run(&scratch, &words);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output).replace("\n  ", " ");
+    // After three it is left out.
+    assert!(text.contains("3 runs of 'CODE=3' failed") && text.contains("because"), "{text}");
+    let mut words = vec!["diff", "--a", "false", "--b", "false", "-n", "2"];
+    words.extend(QUICK);
+    let output = run(&scratch, &words);
+    assert!(!output.status.success() && stderr(&output).contains("no run succeeded"), "{}", stderr(&output));
+    words[2] = "/no/such/program";
+    assert!(stderr(&run(&scratch, &words)).contains("no run succeeded"));
+}
+
+#[test]
+fn what_cannot_be_meant_is_said_before_anything_runs() {
+    let scratch = Scratch::new("meant");
+    let cases: &[(&[&str], &str)] = &[
+        (&["sweep", "--set", "no-such-knob=1,2", "--", "true"], "no knob"),
+        (&["sweep", "--set", "cpus=0;9999", "--", "true"], "CPUs are wanted"),
+        (&["sweep", "--set", "A=1", "--", "true"], "two values"),
+        (&["sweep", "--set", "A=1,1", "--", "true"], "named twice"),
+        (&["sweep", "--", "true"], "say what to vary"),
+        (&["sweep", "--size", "n=1,2,3", "--", "true"], "no {n}"),
+        (&["sweep", "--size", "n=1,2", "--", "true", "{n}"], "three sizes"),
+        (&["scale", "--", "true"], "no {}"),
+        (&["diff"], "name two recordings"),
+        (&["diff", "--a", "true", "--b", "true", "--fail-if", "slow"], "--fail-if"),
+        (&["diff", "--resume", "/no/such.holdup-set"], "no set"),
+        (&["try", "/no/such.holdup"], "/no/such.holdup"),
+    ];
+    for (words, why) in cases {
+        let output = run(&scratch, words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(stderr(&output).contains(why), "{words:?}: {}", stderr(&output));
+    }
+    assert!(!scratch.join("state").exists(), "a set was left behind");
+}
+
+#[test]
+fn scaling_gives_each_number_of_workers() {
+    let scratch = Scratch::new("scale");
+    let picture = scratch.join("speedup.svg");
+    let mut words =
+        vec!["scale", "--workers", "2,1", "-n", "2", "--json", "--svg", picture.to_str().unwrap()];
+    words.extend(QUICK);
+    words.extend(["--", "sh", "-c", "test {} -ge 1"]);
+    let value = json(&run(&scratch, &words));
+    let workers: Vec<u64> = value["scale"]["points"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["workers"].as_u64().unwrap())
+        .collect();
+    assert_eq!(workers, [1, 2]);
+    assert_eq!(value["scale"]["points"][0]["speedup"], 1.0);
+    assert!(std::fs::read_to_string(picture).unwrap().ends_with("</svg>\n"));
+}
+
+#[test]
+fn conditions_are_the_programs() {
+    let scratch = Scratch::new("conditions");
+    let mut words = vec!["sweep", "--set", "cpus=0", "--set", "K=1,2", "--set", "env-size=100", "-n", "1"];
+    words.extend(QUICK);
+    let script = "test \"$(nproc)\" = 1 && test ${#HOLDUP_ENV_SIZE} = 100";
+    words.extend(["--json", "--", "sh", "-c", script]);
+    let value = json(&run(&scratch, &words));
+    assert!(value["runs"].as_array().unwrap().iter().all(|run| run["failure"] == ""), "{}", value["runs"]);
+}
+
+#[test]
+fn padding_moves_large_allocations() {
+    let scratch = Scratch::new("padding");
+    let mut words = vec!["sweep", "--set", "malloc-pad=0,272", "-n", "1", "--json"];
+    words.extend(["--progress", "place ([0-9]+)", "--progress-is", "rate"]);
+    words.extend(QUICK);
+    // The address of a large array within its page, plus one; several are made, freed and grown first.
+    let script = "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\n\
+                  libc.realloc.restype = ctypes.c_void_p\n\
+                  kept = [libc.malloc(ctypes.c_size_t(1 << 20)) for _ in range(5)]\n\
+                  grown = [libc.realloc(ctypes.c_void_p(p), ctypes.c_size_t(1 << 21)) for p in kept]\n\
+                  print('place', len({p % 4096 for p in kept}))\n\
+                  [libc.free(ctypes.c_void_p(p)) for p in grown]";
+    words.extend(["--", "python3", "-c", script]);
+    let output = run(&scratch, &words);
+    if !stdout(&run(&scratch, &["--version"])).is_empty()
+        && std::process::Command::new("python3").arg("-V").output().is_err()
+    {
+        println!("skipped: no python3");
+        return;
+    }
+    let value = json(&output);
+    assert_eq!(value["settings"][0]["mean"], 1.0, "{value}");
+    assert_eq!(value["settings"][1]["mean"], 5.0, "{value}");
+}
+
+#[test]
+fn an_interrupted_set_keeps_its_runs() {
+    let scratch = Scratch::new("interrupted");
+    let set = scratch.join("x.holdup-set");
+    let mut words =
+        vec!["diff", "--a", "sleep 0.05", "--b", "sleep 0.05", "-n", "1000", "-o", set.to_str().unwrap()];
+    words.extend(QUICK);
+    let child =
+        holdup(&scratch).args(&words).stdout(std::process::Stdio::piped()).spawn().expect("holdup starts");
+    let runs = || {
+        let text = std::fs::read(set.join("set.json")).unwrap_or_default();
+        let value: Value = serde_json::from_slice(&text).unwrap_or_default();
+        value["experiment"]["runs"].as_array().map_or(0, Vec::len)
+    };
+    while runs() < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // SAFETY: a signal to our own child.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("against") || stdout(&output).contains("B "), "{}", stdout(&output));
+    let kept = runs();
+    assert!((3..1000).contains(&kept), "{kept}");
+    let value = json(&run(&scratch, &["diff", "--resume", set.to_str().unwrap(), "-n", "2", "--json"]));
+    assert!(value["runs"].as_array().unwrap().len() >= kept);
+}
+
+#[test]
+fn recordings_are_compared_and_advice_is_tried() {
+    let scratch = Scratch::new("recordings");
+    let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.05";
+    let record = |name: &str| {
+        let path = scratch.join(name);
+        let output =
+            run(&scratch, &["run", "--quiet", "-o", path.to_str().unwrap(), "--", "sh", "-c", script]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        path.to_str().unwrap().to_owned()
+    };
+    let (a, b) = (record("a.holdup"), record("b.holdup"));
+    let value = json(&run(&scratch, &["diff", &a, &b, "--json"]));
+    assert_eq!(value["diff"]["change"]["verdict"], "cannot-tell");
+    assert!(!value["diff"]["within"].as_array().unwrap().is_empty());
+    let text = stdout(&run(&scratch, &["diff", &a, &b])).replace("\n  ", " ");
+    assert!(text.contains("One run of each") && text.contains("within each run"), "{text}");
+    // A recorded run has a ledger, and its set is opened like a recording.
+    let set = scratch.join("x.holdup-set");
+    let words =
+        ["diff", "--a", "sleep 0.02", "--b", "sleep 0.02", "-n", "2", "--warm-up", "0", "--json", "-o"];
+    let mut words = words.to_vec();
+    words.push(set.to_str().unwrap());
+    let value = json(&run(&scratch, &words));
+    let rows = value["diff"]["rows"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["table"] == "ledger" && row["name"] == "sleep"), "{rows:?}");
+}
