@@ -12,6 +12,7 @@ macro_rules! id {
 
         impl $name {
             /// The row of this id in its table.
+            #[inline]
             pub fn index(self) -> usize {
                 self.0 as usize
             }

@@ -14,6 +14,7 @@ pub struct Duration(pub u64);
 
 impl Timestamp {
     /// The length from `earlier` to here; zero if `earlier` is later.
+    #[inline]
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
@@ -29,6 +30,7 @@ impl Duration {
     }
 
     /// This length less `other`; zero if `other` is longer.
+    #[inline]
     pub fn saturating_sub(self, other: Duration) -> Duration {
         Duration(self.0.saturating_sub(other.0))
     }
@@ -36,6 +38,7 @@ impl Duration {
 
 impl Add<Duration> for Timestamp {
     type Output = Timestamp;
+    #[inline]
     fn add(self, length: Duration) -> Timestamp {
         Timestamp(self.0.saturating_add(length.0))
     }
@@ -43,6 +46,7 @@ impl Add<Duration> for Timestamp {
 
 impl Sub<Duration> for Timestamp {
     type Output = Timestamp;
+    #[inline]
     fn sub(self, length: Duration) -> Timestamp {
         Timestamp(self.0.saturating_sub(length.0))
     }
@@ -50,12 +54,14 @@ impl Sub<Duration> for Timestamp {
 
 impl Add for Duration {
     type Output = Duration;
+    #[inline]
     fn add(self, other: Duration) -> Duration {
         Duration(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Duration {
+    #[inline]
     fn add_assign(&mut self, other: Duration) {
         *self = *self + other;
     }

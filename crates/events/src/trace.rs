@@ -5,6 +5,7 @@ use crate::recording::Manifest;
 use crate::tables::{
     CounterRow, Deadline, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices,
     Spans, Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Variable, Waits, Wakeup, Wakeups,
+    partition_point_near,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
@@ -75,6 +76,7 @@ impl Trace {
     }
 
     /// The wait of a blocked slice.
+    #[inline]
     pub fn wait(&self, id: WaitId) -> &Wait {
         static NONE: std::sync::LazyLock<Wait> = std::sync::LazyLock::new(Wait::default);
         self.waits.get(id.index()).unwrap_or(&NONE)
@@ -83,15 +85,32 @@ impl Trace {
     /// The wakeup that ended a blocked slice. A thread may be woken while it is on its way off its CPU, shortly before it
     /// is seen to leave.
     pub fn ended_by(&self, slice: &Slice) -> Option<&Wakeup> {
+        let mut behind = self.wakeups.of(slice.thread).partition_point(|row| row.at <= slice.end);
+        self.ended_by_near(slice, &mut behind)
+    }
+
+    /// The same for a caller that walks through a thread's slices: `near` is the answer's place among the thread's
+    /// wakeups, at first any.
+    #[inline]
+    pub fn ended_by_near(&self, slice: &Slice, near: &mut usize) -> Option<&Wakeup> {
         let rows = self.wakeups.of(slice.thread);
-        let last = rows[..rows.partition_point(|row| row.at <= slice.end)].last()?;
+        *near = partition_point_near(rows, *near, |row| row.at <= slice.end);
+        let last = rows.get(..*near)?.last()?;
         if last.at >= slice.start {
             return Some(last);
+        }
+        self.while_leaving(slice, last)
+    }
+
+    /// A wakeup that came while the thread was on its way into `slice`.
+    fn while_leaving<'a>(&self, slice: &Slice, last: &'a Wakeup) -> Option<&'a Wakeup> {
+        if last.at + LEAVING_MAX < slice.start {
+            return None;
         }
         let before = Timestamp(slice.start.0.saturating_sub(1));
         let before = self.slices.at(slice.thread, self.slices.covering(slice.thread, before)?);
         let leaving = before.state == ThreadState::Running && before.start < last.at;
-        (leaving && last.at + LEAVING_MAX >= slice.start).then_some(last)
+        leaving.then_some(last)
     }
 
     /// When a blocked slice would have ended by itself, if its thread asked for that.

@@ -7,9 +7,8 @@ use holdup_events::tables::{Process, SliceRow, Slices, Thread, ThreadState, Wake
 use holdup_events::{CpuId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
 use holdup_findings::derive::holders::Holders;
 use holdup_findings::derive::locks::LockIndex;
-use holdup_findings::derive::sweep::Sweep;
 use holdup_findings::derive::{
-    blame, bottle, cpus, critical_path, ledger, locks, occupancy, roles, syscall_rates, syscalls, timelines,
+    blame, cpus, critical_path, ledger, locks, occupancy, roles, syscall_rates, syscalls, timelines,
 };
 
 /// Threads that take turns on CPUs: runs, waits for a lock, waits for a CPU, runs …
@@ -79,7 +78,7 @@ fn main() {
     syscalls::derive_with(&trace, &ledger, &syscall_rates::derive(&trace));
     step("syscalls");
     occupancy::derive(&trace, &timelines, &roles);
-    step("occupancy");
+    step("occupancy and bottles");
     let index = LockIndex::new(&trace, &roles);
     let holders = Holders::derive(&trace, &index, &roles);
     step("holders");
@@ -89,6 +88,4 @@ fn main() {
     assert_eq!(blame.total_ns, blame.ends().iter().map(|(_, ns)| ns).sum::<u64>());
     critical_path::derive(&trace, &roles, &holders);
     step("path");
-    bottle::derive(&Sweep::new(&trace, &index, &roles, &timelines));
-    step("bottles");
 }

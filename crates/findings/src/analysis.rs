@@ -5,7 +5,7 @@ use holdup_events::Trace;
 use crate::charge::Charge;
 use crate::derive::{
     blame, bottle, children, cpus, critical_path, gc, holders, ledger, lines, lock_holding, locks, occupancy,
-    on_cpu, parallel, parallelism, rendezvous, replay, roles, runtimes, spin, sweep, syscall_rates, syscalls,
+    on_cpu, parallel, parallelism, rendezvous, replay, roles, runtimes, spin, syscall_rates, syscalls,
     timelines,
 };
 use crate::descriptors::Descriptors;
@@ -85,18 +85,15 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
     let timelines = timelines::Timelines::derive(trace);
     let roles = roles::Roles::derive(trace, descriptors);
     let ledger = ledger::derive_with(trace, &timelines, &roles);
-    let (occupancy, parallelism) = occupancy::derive(trace, &timelines, &roles);
+    let (occupancy, parallelism, bottles) = occupancy::derive(trace, &timelines, &roles);
     let syscall_rates = syscall_rates::derive(trace);
     let holders = holders::Holders::derive(trace, &occupancy.locks, &roles);
     let index = &occupancy.locks;
     let facts = blame::Facts { trace, timelines: &timelines, locks: index, holders: &holders };
-    let length = || {
-        let sweep = sweep::Sweep::new(trace, index, &roles, &timelines);
-        (critical_path::derive(trace, &roles, &holders), bottle::derive(&sweep))
-    };
+    let length = || critical_path::derive(trace, &roles, &holders);
     let meetings = || rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), (&timelines, &roles));
     let blamed = || parallel::both(|| blame::derive(facts), length);
-    let ((blame, (critical_path, bottles)), rendezvous) = parallel::both(blamed, meetings);
+    let ((blame, critical_path), rendezvous) = parallel::both(blamed, meetings);
     let mut lock_uses = locks::derive_with(trace, &roles);
     locks::add_holders(&mut lock_uses, trace, index, &blame);
     let lock_holding = lock_holding::derive_worst(trace, (index, &holders), &lock_uses);

@@ -167,9 +167,11 @@ impl<'a> Scene<'a> {
 
     /// The longest charged slices, as evidence.
     pub fn longest_of(&self, charge: &Charge, note: impl Fn(&Slice) -> String) -> Vec<Evidence> {
-        let mut best = Vec::new();
+        let (mut best, mut enough) = (Vec::new(), Duration(0));
         for slice in charge.slices(self.trace) {
-            add_longest(&mut best, slice);
+            if slice.duration() >= enough {
+                enough = enough.max(add_longest(&mut best, slice));
+            }
         }
         keep_longest(&mut best);
         best.iter().map(|slice| evidence(slice, note(slice))).collect()
@@ -198,14 +200,22 @@ impl<'a> Scene<'a> {
     /// The longest waits for a CPU that threads of the program (`own`) or others had, if only for a part.
     pub fn longest_queues(&self, own: bool) -> Vec<Evidence> {
         self.longest(
-            |slice| queues_behind(self.timelines, own, slice),
+            |slice| queues_behind(self.timelines, own, slice, &mut 0),
             |slice| format!("{}, waits for CPU {}", slice.state.name(), slice.cpu.0),
         )
     }
 
     /// All of these waits.
     pub fn queues(&self, own: bool) -> Charge {
-        Charge::of(self.trace, |slice| queues_behind(self.timelines, own, slice))
+        Charge::of_rows(self.trace, |thread, take| {
+            let mut cursors = vec![0; self.timelines.len()];
+            for (row, slice) in self.trace.slices.rows(thread).zip(self.trace.slices.of(thread)) {
+                let cursor = cursors.get_mut(usize::from(slice.cpu.0));
+                if cursor.is_some_and(|cursor| queues_behind(self.timelines, own, &slice, cursor)) {
+                    take(row);
+                }
+            }
+        })
     }
 
     /// Target threads' waits for the disk by syscall, the longest first.
@@ -275,12 +285,15 @@ fn add_longest(slices: &mut Vec<Slice>, slice: Slice) -> Duration {
     slices.last().map_or(Duration(0), Slice::duration)
 }
 
-/// Waits for a CPU that threads of the program (`own`) or others had, if only for a part.
-fn queues_behind(timelines: &Timelines, own: bool, slice: &Slice) -> bool {
-    let queues = slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled;
-    let ran =
-        || timelines.of(slice.cpu).map_or((0, 0), |timeline| timeline.ran(slice.start, slice.end, &mut 0));
-    queues && (if own { ran().0 } else { ran().1 }) > 0
+/// Waits for a CPU that threads of the program (`own`) or others had, if only for a part. `cursor` is the place in that
+/// CPU's timeline, as in [`crate::derive::timelines::Timeline::ran`].
+fn queues_behind(timelines: &Timelines, own: bool, slice: &Slice, cursor: &mut usize) -> bool {
+    if !slice.state.waits_for_cpu() || slice.state == ThreadState::Throttled {
+        return false;
+    }
+    let Some(timeline) = timelines.of(slice.cpu) else { return false };
+    let ran = timeline.ran(slice.start, slice.end, cursor);
+    (if own { ran.0 } else { ran.1 }) > 0
 }
 
 fn keep_longest(slices: &mut Vec<Slice>) {

@@ -137,9 +137,10 @@ fn the_critical_path_goes_where_the_wakeups_came_from() {
          B  ..1mmm1dd1.  holds j 0..11\n\
          C  22222222222  holds m 0..6\n",
     );
-    let steps: Vec<String> = analysis
-        .derived
-        .critical_path
+    let derived = &analysis.derived;
+    let (from, to) = (trace.start(), trace.end());
+    let path = critical_path::within((&trace, &derived.roles), &derived.holders, from, to);
+    let steps: Vec<String> = path
         .steps
         .iter()
         .map(|step| {
@@ -289,7 +290,11 @@ fn the_critical_path_tiles_the_run_and_any_range() {
     for seed in 0..100 {
         let trace = random_trace(seed);
         let derived = analyse(&trace).derived;
-        assert_tiles(&derived.critical_path, trace.start(), trace.end());
+        let (from, to) = (trace.start(), trace.end());
+        let whole = critical_path::within((&trace, &derived.roles), &derived.holders, from, to);
+        assert_tiles(&whole, from, to);
+        assert_eq!(whole.steps.len() as u64, whole.count);
+        assert_eq!(CriticalPath { steps: Vec::new(), ..whole }, derived.critical_path);
         let mut random = Random::new(seed);
         for _ in 0..5 {
             let from = random.within(trace.start().0, trace.end().0);

@@ -2,6 +2,8 @@
 //! [`crate::Trace`]. A table with many rows keeps its columns apart (structure of arrays).
 
 mod catalogue;
+mod near;
+mod row_set;
 mod samples;
 mod sink;
 mod slices;
@@ -11,6 +13,8 @@ mod syscalls;
 mod wakeups;
 
 pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Variable, Waits};
+pub use near::partition_point_near;
+pub use row_set::RowSet;
 pub use samples::{AccessKind, DataAccess, SampleRow, Samples};
 pub use sink::{Rows, TableSink};
 pub use slices::{Deadline, Slice, SliceRow, Slices, Steal, ThreadState};

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::{RowSet, partition_point_near};
 use crate::{CpuId, Duration, StackId, ThreadId, Timestamp, WaitId};
 
 crate::wait::codes! {
@@ -28,6 +29,7 @@ crate::wait::codes! {
 
 impl ThreadState {
     /// It could run if it had a CPU.
+    #[inline]
     pub fn waits_for_cpu(self) -> bool {
         use ThreadState::*;
         matches!(self, Runnable | Preempted | Yielded | Throttled)
@@ -58,6 +60,7 @@ pub struct Slice {
 
 impl Slice {
     /// Its length.
+    #[inline]
     pub fn duration(&self) -> Duration {
         self.end.since(self.start)
     }
@@ -115,10 +118,44 @@ pub struct Slices {
     start: Vec<Timestamp>,
     state: Vec<ThreadState>,
     cpu: Vec<CpuId>,
+    blocked: Blocked,
+    thread_end: Vec<Timestamp>,
+}
+
+/// What only blocked slices have. Most slices of a busy recording are not blocked, and are not in it.
+#[derive(Clone, Debug, Default)]
+struct Blocked {
+    rows: RowSet,
     wait: Vec<WaitId>,
     stack: Vec<StackId>,
     stack_every: Vec<u16>,
-    thread_end: Vec<Timestamp>,
+}
+
+impl Blocked {
+    /// From columns with every row: those in which nothing is told are dropped.
+    fn of(mut wait: Vec<WaitId>, mut stack: Vec<StackId>, mut stack_every: Vec<u16>) -> Blocked {
+        let rows = wait.len().min(stack.len()).min(stack_every.len());
+        let mut kept = 0;
+        let mut told = Vec::new();
+        for row in 0..rows {
+            if (wait[row], stack[row], stack_every[row]) != (WaitId::NONE, StackId::NONE, 0) {
+                (wait[kept], stack[kept], stack_every[kept]) = (wait[row], stack[row], stack_every[row]);
+                told.push(row as u32);
+                kept += 1;
+            }
+        }
+        (wait.truncate(kept), stack.truncate(kept), stack_every.truncate(kept));
+        (wait.shrink_to_fit(), stack.shrink_to_fit(), stack_every.shrink_to_fit());
+        Blocked { rows: RowSet::new(told, rows), wait, stack, stack_every }
+    }
+
+    #[inline]
+    fn get(&self, row: usize) -> (WaitId, StackId, u16) {
+        match self.rows.number(row) {
+            Some(entry) => (self.wait[entry], self.stack[entry], self.stack_every[entry]),
+            None => (WaitId::NONE, StackId::NONE, 0),
+        }
+    }
 }
 
 impl Slices {
@@ -142,12 +179,12 @@ impl Slices {
             start: vec![Timestamp(0); total],
             state: vec![ThreadState::Unknown; total],
             cpu: vec![CpuId::NONE; total],
-            wait: vec![WaitId::NONE; total],
-            stack: vec![StackId::NONE; total],
-            stack_every: vec![0; total],
+            blocked: Blocked::default(),
             rows_of_thread,
             thread_end,
         };
+        let (mut wait, mut stack) = (vec![WaitId::NONE; total], vec![StackId::NONE; total]);
+        let mut stack_every = vec![0; total];
         for row in batches.iter().flatten() {
             if row.thread.index() >= threads {
                 continue;
@@ -157,10 +194,9 @@ impl Slices {
             slices.start[at] = row.start.min(slices.thread_end[row.thread.index()]);
             slices.state[at] = row.state;
             slices.cpu[at] = row.cpu;
-            slices.wait[at] = row.wait;
-            slices.stack[at] = row.stack;
-            slices.stack_every[at] = row.stack_every;
+            (wait[at], stack[at], stack_every[at]) = (row.wait, row.stack, row.stack_every);
         }
+        slices.blocked = Blocked::of(wait, stack, stack_every);
         slices
     }
 
@@ -172,10 +208,12 @@ impl Slices {
         (wait, stack, stack_every): (Vec<WaitId>, Vec<StackId>, Vec<u16>),
         thread_end: Vec<Timestamp>,
     ) -> Slices {
-        Slices { rows_of_thread, start, state, cpu, wait, stack, stack_every, thread_end }
+        let blocked = Blocked::of(wait, stack, stack_every);
+        Slices { rows_of_thread, start, state, cpu, blocked, thread_end }
     }
 
     /// How many rows.
+    #[inline]
     pub fn len(&self) -> usize {
         self.start.len()
     }
@@ -191,6 +229,7 @@ impl Slices {
     }
 
     /// The rows of one thread, in time order.
+    #[inline]
     pub fn rows(&self, thread: ThreadId) -> Range<usize> {
         match self.rows_of_thread.get(thread.index()..thread.index() + 2) {
             Some([from, to]) => *from as usize..*to as usize,
@@ -199,6 +238,7 @@ impl Slices {
     }
 
     /// The slices of one thread, in time order.
+    #[inline]
     pub fn of(&self, thread: ThreadId) -> impl DoubleEndedIterator<Item = Slice> + '_ {
         let rows = self.rows(thread);
         let last = rows.end;
@@ -206,35 +246,44 @@ impl Slices {
     }
 
     /// When each slice of one thread began, in time order; the first is that of row `rows(thread).start`.
+    #[inline]
     pub fn starts(&self, thread: ThreadId) -> &[Timestamp] {
         self.start.get(self.rows(thread)).unwrap_or(&[])
     }
 
     /// One slice; `row` must be one of `rows(thread)`.
+    #[inline]
     pub fn at(&self, thread: ThreadId, row: usize) -> Slice {
         self.get(thread, row, self.rows(thread).end)
     }
 
+    #[inline]
     fn get(&self, thread: ThreadId, row: usize, rows_end: usize) -> Slice {
         let next = row + 1;
         let end = if next < rows_end { self.start[next] } else { self.thread_end[thread.index()] };
-        Slice {
-            thread,
-            start: self.start[row],
-            end: end.max(self.start[row]),
-            state: self.state[row],
-            cpu: self.cpu[row],
-            wait: self.wait[row],
-            stack: self.stack[row],
-            stack_every: self.stack_every[row],
-        }
+        let start = self.start[row];
+        let (state, cpu, end) = (self.state[row], self.cpu[row], end.max(start));
+        let (wait, stack, stack_every) = self.blocked.get(row);
+        Slice { thread, start, end, state, cpu, wait, stack, stack_every }
     }
 
     /// The row of `thread` that covers `at`, if any.
     pub fn covering(&self, thread: ThreadId, at: Timestamp) -> Option<usize> {
+        self.covers(thread, at, self.starts(thread).partition_point(|start| *start <= at))
+    }
+
+    /// The same for a caller that asks for one moment near another: `near` is the answer's place among the thread's
+    /// rows, at first any.
+    #[inline]
+    pub fn covering_near(&self, thread: ThreadId, at: Timestamp, near: &mut usize) -> Option<usize> {
+        *near = partition_point_near(self.starts(thread), *near, |start| *start <= at);
+        self.covers(thread, at, *near)
+    }
+
+    /// The last of the `behind` rows of `thread` that begin by `at`, if it has not ended.
+    #[inline]
+    fn covers(&self, thread: ThreadId, at: Timestamp, behind: usize) -> Option<usize> {
         let rows = self.rows(thread);
-        let starts = &self.start[rows.clone()];
-        let behind = starts.partition_point(|start| *start <= at);
         let row = rows.start + behind.checked_sub(1)?;
         (at < self.get(thread, row, rows.end).end).then_some(row)
     }

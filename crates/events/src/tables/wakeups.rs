@@ -74,6 +74,7 @@ impl Wakeups {
     }
 
     /// The wakeups of one thread, in time order.
+    #[inline]
     pub fn of(&self, wakee: ThreadId) -> &[Wakeup] {
         match self.rows_of_wakee.get(wakee.index()..wakee.index() + 2) {
             Some([from, to]) => &self.rows[*from as usize..*to as usize],

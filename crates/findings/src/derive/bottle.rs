@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use holdup_events::{ThreadId, Timestamp};
 
-use super::sweep::{Change, Doing, Sweep, Visitor};
+use super::sweep::{Change, Doing, Visitor};
 
 /// One thread's box.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,10 +28,10 @@ impl Bottle {
     }
 }
 
-/// Derives the boxes, the tallest first.
-pub fn derive(sweep: &Sweep) -> Vec<Bottle> {
+/// The boxes, the tallest first, of all windows of a [`super::sweep::Sweep`].
+pub fn of_windows(windows: impl Iterator<Item = Window>) -> Vec<Bottle> {
     let mut sums: BTreeMap<ThreadId, (u64, f64)> = BTreeMap::new();
-    for window in sweep.walk(Window::new) {
+    for window in windows {
         for (thread, (active_ns, height_ns)) in window.sums {
             let sum = sums.entry(thread).or_default();
             *sum = (sum.0 + active_ns, sum.1 + height_ns);
@@ -44,7 +44,8 @@ pub fn derive(sweep: &Sweep) -> Vec<Bottle> {
     bottles
 }
 
-struct Window {
+/// Facts of one window while it is walked.
+pub struct Window {
     at: Timestamp,
     active: u32,
     /// Integral of 1/active over time (ns).
@@ -59,7 +60,8 @@ fn is_active(doing: Doing) -> bool {
 }
 
 impl Window {
-    fn new(at: Timestamp) -> Window {
+    /// Nothing is known yet of a window that starts at `at`.
+    pub fn new(at: Timestamp) -> Window {
         Window { at, active: 0, shared_ns: 0.0, since: BTreeMap::new(), sums: BTreeMap::new() }
     }
 

@@ -5,10 +5,10 @@
 //! (disk, timers, the network, other programs) is on the path itself, as is waiting for a CPU. The steps tile the
 //! stretch exactly. Shortening what is not on the path gains nothing; shortening what is gains at most that.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use holdup_events::event::WakeContext;
-use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::tables::{SampleRow, Slice, ThreadState, partition_point_near};
 use holdup_events::{StackId, ThreadId, Timestamp, Trace};
 
 use super::class::{CLASSES, Class};
@@ -33,8 +33,10 @@ pub struct Step {
 /// The path through a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CriticalPath {
-    /// In time order; they tile the stretch.
+    /// In time order; they tile the stretch. Only [`within`] keeps them: there may be as many as switches.
     pub steps: Vec<Step>,
+    /// How many there are.
+    pub count: u64,
     /// Their lengths by class (ns).
     pub classes: ByClass,
     /// Their lengths by thread and class (ns), the longest thread first.
@@ -45,25 +47,33 @@ pub struct CriticalPath {
     pub functions: Vec<(String, u64)>,
 }
 
-/// Derives the path through the whole recording.
+/// Derives the path through the whole recording: its sums.
 pub fn derive(trace: &Trace, roles: &Roles, holders: &Holders) -> CriticalPath {
-    within((trace, roles), holders, trace.start(), trace.end())
+    walk((trace, roles), holders, (trace.start(), trace.end()), |_| ())
 }
 
-/// Derives the path through `from..to`.
-pub fn within(
+/// Derives the path through `from..to` with its steps.
+pub fn within(facts: (&Trace, &Roles), holders: &Holders, from: Timestamp, to: Timestamp) -> CriticalPath {
+    let mut steps = Vec::new();
+    let path = walk(facts, holders, (from, to), |step| steps.push(step));
+    steps.reverse();
+    CriticalPath { steps, ..path }
+}
+
+/// Walks back through `from..to`, and hands every step on, the last first.
+fn walk(
     (trace, roles): (&Trace, &Roles),
     holders: &Holders,
-    from: Timestamp,
-    to: Timestamp,
+    (from, to): (Timestamp, Timestamp),
+    keep: impl FnMut(Step),
 ) -> CriticalPath {
-    let Some(last) = ran_last(trace, to) else { return CriticalPath::default() };
-    let mut walk = Walk { trace, roles, holders, from, at: to, thread: last, hops: 0, steps: Vec::new() };
+    let Some(thread) = ran_last(trace, to) else { return CriticalPath::default() };
+    let (near, sums) = (vec![Near::default(); trace.threads.len()], Sums::new(trace));
+    let mut walk = Walk { trace, roles, holders, from, at: to, thread, hops: 0, near, sums, keep };
     while walk.at > walk.from {
         walk.back();
     }
-    walk.steps.reverse();
-    summed(trace, walk.steps)
+    walk.sums.finish(trace)
 }
 
 /// The thread of the program that ran last before `to`.
@@ -78,7 +88,7 @@ fn ran_last(trace: &Trace, to: Timestamp) -> Option<ThreadId> {
     })
 }
 
-struct Walk<'a> {
+struct Walk<'a, K> {
     trace: &'a Trace,
     roles: &'a Roles,
     holders: &'a Holders,
@@ -89,15 +99,29 @@ struct Walk<'a> {
     thread: ThreadId,
     /// Threads gone through at this moment.
     hops: usize,
-    /// The last first.
-    steps: Vec<Step>,
+    /// By thread.
+    near: Vec<Near>,
+    sums: Sums,
+    keep: K,
 }
 
-impl Walk<'_> {
+/// Where the path was last on a thread: it comes back not far from there.
+#[derive(Clone, Copy, Default)]
+struct Near {
+    /// As in [`holdup_events::tables::Slices::covering_near`].
+    row: usize,
+    /// As in [`Trace::ended_by_near`].
+    wakeup: usize,
+    /// Among all samples.
+    sample: usize,
+}
+
+impl<K: FnMut(Step)> Walk<'_, K> {
     fn back(&mut self) {
         let thread = &self.trace.threads[self.thread.index()];
         let just_before = Timestamp(self.at.0 - 1);
-        if let Some(row) = self.trace.slices.covering(self.thread, just_before) {
+        let near = &mut self.near[self.thread.index()].row;
+        if let Some(row) = self.trace.slices.covering_near(self.thread, just_before, near) {
             let slice = self.trace.slices.at(self.thread, row);
             match self.waker(row, &slice) {
                 Some((waker, at)) => self.hop(waker, at, &slice),
@@ -120,7 +144,9 @@ impl Walk<'_> {
     fn step(&mut self, start: Timestamp, class: Class) {
         let from = start.max(self.from).min(self.at);
         if from < self.at {
-            self.steps.push(Step { from, to: self.at, thread: self.thread, class });
+            let step = Step { from, to: self.at, thread: self.thread, class };
+            self.sums.add(self.trace, &step, &mut self.near[self.thread.index()].sample);
+            (self.keep)(step);
             self.hops = 0;
         }
         self.at = from;
@@ -138,13 +164,13 @@ impl Walk<'_> {
     }
 
     /// Who of the program ended this slice, and when, if it is a wait that ended here.
-    fn waker(&self, row: usize, slice: &Slice) -> Option<(ThreadId, Timestamp)> {
+    fn waker(&mut self, row: usize, slice: &Slice) -> Option<(ThreadId, Timestamp)> {
         if slice.state != ThreadState::Blocked || slice.end > self.at || self.hops > self.trace.threads.len()
         {
             return None;
         }
         let kind = self.holders.at(slice.thread, row).map_or(HoldKind::Unknown, |hold| hold.kind);
-        let wakeup = self.trace.ended_by(slice)?;
+        let wakeup = self.trace.ended_by_near(slice, &mut self.near[slice.thread.index()].wakeup)?;
         let by_thread = wakeup.context == WakeContext::Thread && wakeup.waker != slice.thread;
         (kind.has_holder() && by_thread && self.is_target(wakeup.waker))
             .then_some((wakeup.waker, wakeup.at.max(slice.start)))
@@ -160,28 +186,53 @@ impl Walk<'_> {
     }
 }
 
-fn summed(trace: &Trace, steps: Vec<Step>) -> CriticalPath {
-    let mut path = CriticalPath::default();
-    let mut threads: BTreeMap<ThreadId, ByClass> = BTreeMap::new();
-    let mut sampled: HashMap<(ThreadId, StackId), u64> = HashMap::new();
-    for step in &steps {
+/// What adds up along the path.
+struct Sums {
+    count: u64,
+    classes: ByClass,
+    threads: Vec<ByClass>,
+    sampled: HashMap<(ThreadId, StackId), u64>,
+}
+
+impl Sums {
+    fn new(trace: &Trace) -> Sums {
+        let threads = vec![[0; CLASSES]; trace.threads.len()];
+        Sums { count: 0, classes: [0; CLASSES], threads, sampled: HashMap::new() }
+    }
+
+    /// Adds a step; `near` is the place of its thread's sample before it, at first any.
+    fn add(&mut self, trace: &Trace, step: &Step, near: &mut usize) {
         let ns = step.to.since(step.from).0;
-        path.classes[step.class as usize] += ns;
-        threads.entry(step.thread).or_insert([0; CLASSES])[step.class as usize] += ns;
-        if step.class == Class::Useful {
-            let begin = (step.thread, step.from);
-            let first = trace.samples.partition_point(|sample| (sample.thread, sample.at) < begin);
-            let samples = trace.samples[first..].iter();
-            for sample in samples.take_while(|sample| (sample.thread, sample.at) < (step.thread, step.to)) {
-                *sampled.entry((step.thread, sample.stack)).or_default() += 1;
-            }
+        self.count += 1;
+        self.classes[step.class as usize] += ns;
+        self.threads[step.thread.index()][step.class as usize] += ns;
+        if step.class != Class::Useful {
+            return;
+        }
+        let is_before = |sample: &SampleRow| (sample.thread, sample.at) < (step.thread, step.from);
+        *near = partition_point_near(&trace.samples, *near, is_before);
+        let samples = trace.samples[*near..].iter();
+        for sample in samples.take_while(|sample| (sample.thread, sample.at) < (step.thread, step.to)) {
+            *self.sampled.entry((step.thread, sample.stack)).or_default() += 1;
         }
     }
-    let running = threads.iter().map(|(thread, by_class)| (*thread, by_class[Class::Useful as usize]));
-    path.stacks = super::blame::divide(&running.collect(), sampled);
-    path.functions = own_places::functions(trace, &OwnFrames::new(trace), &path.stacks);
-    path.threads = threads.into_iter().collect();
-    path.threads.sort_by_key(|(thread, by_class)| (std::cmp::Reverse(by_class.iter().sum::<u64>()), *thread));
-    path.steps = steps;
-    path
+
+    fn finish(self, trace: &Trace) -> CriticalPath {
+        let id = |index: usize| ThreadId(index as u32);
+        let of_all = |by_class: &ByClass| by_class.iter().sum::<u64>();
+        let numbered = self.threads.into_iter().enumerate().map(|(index, by_class)| (id(index), by_class));
+        let mut threads: Vec<_> = numbered.filter(|(_, by_class)| of_all(by_class) > 0).collect();
+        let running = threads.iter().map(|(thread, by_class)| (*thread, by_class[Class::Useful as usize]));
+        let stacks = super::blame::divide(&running.collect(), self.sampled);
+        let functions = own_places::functions(trace, &OwnFrames::new(trace), &stacks);
+        threads.sort_by_key(|(thread, by_class)| (std::cmp::Reverse(of_all(by_class)), *thread));
+        CriticalPath {
+            steps: Vec::new(),
+            count: self.count,
+            classes: self.classes,
+            threads,
+            stacks,
+            functions,
+        }
+    }
 }

@@ -43,16 +43,21 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Vec<Handover> {
 }
 
 /// The wakeup by which another thread of the program handed work to a thread that waited for some.
-pub fn handed<'a>((trace, roles): (&'a Trace, &Roles), slice: &Slice) -> Option<&'a Wakeup> {
-    if is_for_work((trace, roles), slice) { ended_by_own(trace, slice) } else { None }
+/// `near` is as in [`Trace::ended_by_near`].
+pub fn handed<'a>(
+    (trace, roles): (&'a Trace, &Roles),
+    slice: &Slice,
+    near: &mut usize,
+) -> Option<&'a Wakeup> {
+    if is_for_work((trace, roles), slice) { ended_by_own(trace, slice, near) } else { None }
 }
 
-/// The wakeup by which another thread of the program ended a wait.
-pub fn ended_by_own<'a>(trace: &'a Trace, slice: &Slice) -> Option<&'a Wakeup> {
+/// The wakeup by which another thread of the program ended a wait. `near` is as in [`Trace::ended_by_near`].
+pub fn ended_by_own<'a>(trace: &'a Trace, slice: &Slice, near: &mut usize) -> Option<&'a Wakeup> {
     if slice.state != ThreadState::Blocked {
         return None;
     }
-    let wakeup = trace.ended_by(slice)?;
+    let wakeup = trace.ended_by_near(slice, near)?;
     let own = trace.threads.get(wakeup.waker.index()).is_some_and(|thread| thread.target);
     (wakeup.context == WakeContext::Thread && own && wakeup.waker != slice.thread).then_some(wakeup)
 }
@@ -67,6 +72,7 @@ fn of_wakee((trace, roles): (&Trace, &Roles), wakee: ThreadId) -> Vec<Handover> 
     // Who handed over last, and when, until the wakee runs.
     let mut waker: Option<ThreadId> = None;
     let mut woken: Option<Timestamp> = None;
+    let mut near = 0;
     for slice in trace.slices.of(wakee) {
         match slice.state {
             ThreadState::Running => {
@@ -75,7 +81,7 @@ fn of_wakee((trace, roles): (&Trace, &Roles), wakee: ThreadId) -> Vec<Handover> 
                 sums.run_ns += slice.duration().0;
             }
             ThreadState::Blocked => {
-                let wakeup = handed((trace, roles), &slice);
+                let wakeup = handed((trace, roles), &slice, &mut near);
                 waker = wakeup.map(|wakeup| wakeup.waker);
                 woken = wakeup.map(|wakeup| wakeup.at);
                 let Some(wakeup) = wakeup else { continue };

@@ -115,6 +115,7 @@ pub fn derive(trace: &Trace, (locks, holders): (&LockIndex, &Holders), wanted: &
             locks,
             holders,
             waiting: Waiting::new(&waits[index]),
+            near: 0,
             sums: LockHolding {
                 lock: wanted[index],
                 releases: tenures.iter().filter(|tenure| tenure.seen).count() as u64,
@@ -262,6 +263,8 @@ struct Walk<'a> {
     locks: &'a LockIndex,
     holders: &'a Holders,
     waiting: Waiting,
+    /// As in [`meanwhile::between_near`].
+    near: usize,
     sums: LockHolding,
 }
 
@@ -279,7 +282,7 @@ impl Walk<'_> {
             return;
         };
         let mut arriving = heir == Some(holder);
-        for piece in meanwhile::between((self.trace, self.holders), holder, from, to) {
+        for piece in meanwhile::between_near((self.trace, self.holders), holder, (from, to), &mut self.near) {
             let (waiting_ns, contended_ns) = self.waiting.advance(piece.to);
             self.sums.waiting_ns += waiting_ns;
             self.sums.contended_ns += contended_ns;

@@ -312,6 +312,7 @@ fn add_thread(
     sums: &mut BTreeMap<u32, Sums>,
     places: &mut Places,
 ) {
+    let mut near = 0;
     for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
         let Some(lock) = index.of(slice.wait) else { continue };
         if !matches!(roles.class_of_wait(trace, &slice), Class::LockWait | Class::FaultWait) {
@@ -325,7 +326,7 @@ fn add_thread(
             sums.last_waiter = Some(thread);
             sums.waiters += 1;
         }
-        if let Some(releaser) = releaser(trace, &slice, index.locks[lock as usize]) {
+        if let Some(releaser) = releaser(trace, (&slice, &mut near), index.locks[lock as usize]) {
             *sums.releasers.entry(releaser).or_default() += 1;
         }
         if let Some(frame) = places.of(slice.stack) {
@@ -335,8 +336,12 @@ fn add_thread(
 }
 
 /// The thread that let go of the lock: it woke the waiter, and, of a futex, did so by that very futex.
-fn releaser(trace: &Trace, slice: &Slice, lock: (ProcessId, u64, WaitReason)) -> Option<ThreadId> {
-    let wakeup = trace.ended_by(slice)?;
+fn releaser(
+    trace: &Trace,
+    (slice, near): (&Slice, &mut usize),
+    lock: (ProcessId, u64, WaitReason),
+) -> Option<ThreadId> {
+    let wakeup = trace.ended_by_near(slice, near)?;
     let same = lock.2 != WaitReason::Lock || lock.1 < FIRST_PAGE || wakeup.waker_object == lock.1;
     (wakeup.context == WakeContext::Thread && same).then_some(wakeup.waker)
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace};
 
+use super::bottle::{self, Bottle};
 use super::locks::LockIndex;
 use super::parallelism::Parallelism;
 use super::roles::Roles;
@@ -89,16 +90,17 @@ const LONGEST_MAX: usize = 10;
 /// Steps of [`Parallelism::over_time`].
 const STEPS: u64 = 240;
 
-/// Derives both in one walk through time.
-pub fn derive(trace: &Trace, timelines: &Timelines, roles: &Roles) -> (Occupancy, Parallelism) {
+/// Derives all three in one walk through time.
+pub fn derive(trace: &Trace, timelines: &Timelines, roles: &Roles) -> (Occupancy, Parallelism, Vec<Bottle>) {
     let locks = LockIndex::new(trace, roles);
     let sweep = Sweep::new(trace, &locks, roles, timelines);
     let step = Duration(trace.wall().0.div_ceil(STEPS).max(1));
-    let windows = sweep.walk(|from| Window::new(trace, sweep.cpus, step, from));
+    let windows = sweep.walk(|from| (Window::new(trace, sweep.cpus, step, from), bottle::Window::new(from)));
     let mut sums = Window::new(trace, sweep.cpus, step, trace.start());
-    for window in windows {
+    let bottles = bottle::of_windows(windows.into_iter().map(|(window, of_bottles)| {
         sums.merge(window);
-    }
+        of_bottles
+    }));
     let cpus = sweep.cpus;
     let parallelism = sums.parallelism(trace);
     let [io, own, others] = sums.fixed;
@@ -106,7 +108,8 @@ pub fn derive(trace: &Trace, timelines: &Timelines, roles: &Roles) -> (Occupancy
     keep_longest(&mut serial.longest);
     let stall_of = |lock| sums.locks.remove(&lock).unwrap_or_default();
     let locks_stall = (0..locks.locks.len() as u32).map(stall_of).collect();
-    (Occupancy { cpus, locks, locks_stall, io, own, others, serial, room: sums.room }, parallelism)
+    let occupancy = Occupancy { cpus, locks, locks_stall, io, own, others, serial, room: sums.room };
+    (occupancy, parallelism, bottles)
 }
 
 fn keep_longest(stretches: &mut Vec<(ThreadId, Timestamp, Duration)>) {

@@ -60,6 +60,24 @@ pub trait Visitor: Send {
     fn finish(&mut self, end: Timestamp);
 }
 
+/// Two in one walk.
+impl<A: Visitor, B: Visitor> Visitor for (A, B) {
+    fn change(&mut self, change: &Change) {
+        self.0.change(change);
+        self.1.change(change);
+    }
+
+    fn interval(&mut self, start: Timestamp, end: Timestamp) {
+        self.0.interval(start, end);
+        self.1.interval(start, end);
+    }
+
+    fn finish(&mut self, end: Timestamp) {
+        self.0.finish(end);
+        self.1.finish(end);
+    }
+}
+
 /// What the walk needs to know besides the trace.
 pub struct Sweep<'a> {
     trace: &'a Trace,

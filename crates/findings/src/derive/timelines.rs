@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::tables::{Slice, ThreadState, partition_point_near};
 use holdup_events::{CpuId, Duration, ThreadId, Timestamp, Trace};
 
 use super::parallel;
@@ -27,21 +27,25 @@ impl Stretch {
     }
 
     /// From when.
+    #[inline]
     pub fn start(&self) -> Timestamp {
         self.start
     }
 
     /// To when; never behind the next one's start.
+    #[inline]
     pub fn end(&self) -> Timestamp {
         self.start + Duration(u64::from(self.length_ns))
     }
 
     /// Who ran.
+    #[inline]
     pub fn thread(&self) -> ThreadId {
         ThreadId(self.who & !OWN)
     }
 
     /// It is a thread of the traced program.
+    #[inline]
     pub fn own(&self) -> bool {
         self.who & OWN != 0
     }
@@ -98,9 +102,15 @@ impl Timeline {
 
     /// The stretches that overlap `from..to`, the first and last not cut.
     pub fn between(&self, from: Timestamp, to: Timestamp) -> &[Stretch] {
-        let first = self.stretches.partition_point(|stretch| stretch.end() <= from);
-        let behind = self.stretches.partition_point(|stretch| stretch.start < to);
-        self.stretches.get(first..behind).unwrap_or(&[])
+        let mut first = self.stretches.partition_point(|stretch| stretch.end() <= from);
+        self.between_near(from, to, &mut first)
+    }
+
+    /// The same for a caller that asks for one moment near another: `near` is the answer's place, at first any.
+    pub fn between_near(&self, from: Timestamp, to: Timestamp, near: &mut usize) -> &[Stretch] {
+        *near = partition_point_near(&self.stretches, *near, |stretch| stretch.end() <= from);
+        let behind = partition_point_near(&self.stretches, *near, |stretch| stretch.start < to);
+        self.stretches.get(*near..behind).unwrap_or(&[])
     }
 
     /// The first stretch that overlaps `from..to`.
@@ -118,7 +128,7 @@ impl Timeline {
     /// How long own and other threads ran before `at` (ns). `cursor` is the answer's place; a
     /// caller that asks for ever later moments hands the same cursor on and pays for the distance only.
     fn ran_before(&self, at: Timestamp, cursor: &mut usize) -> (u64, u64) {
-        *cursor = gallop(&self.stretches, at, *cursor);
+        *cursor = self.place(at, *cursor);
         let block = cursor.saturating_sub(1) / STRIDE;
         let Some(mut sums) = self.before.get(block).copied() else { return (0, 0) };
         for stretch in &self.stretches[block * STRIDE..*cursor] {
@@ -127,11 +137,35 @@ impl Timeline {
         sums
     }
 
+    /// How many stretches start before `at`.
+    #[inline]
+    fn place(&self, at: Timestamp, near: usize) -> usize {
+        partition_point_near(&self.stretches, near, |stretch| stretch.start < at)
+    }
+
+    /// How long own and other threads ran in `from..to` of these stretches (ns).
+    fn ran_in(&self, rows: Range<usize>, from: Timestamp, to: Timestamp) -> (u64, u64) {
+        let mut sums = (0, 0);
+        for stretch in self.stretches.get(rows).unwrap_or_default() {
+            let length = stretch.end().min(to).since(stretch.start.max(from)).0;
+            if stretch.own() {
+                sums.0 += length;
+            } else {
+                sums.1 += length;
+            }
+        }
+        sums
+    }
+
     /// How long own and other threads ran in `from..to` (ns). See [`Timeline::ran_before`] for `cursor`.
     pub fn ran(&self, from: Timestamp, to: Timestamp, cursor: &mut usize) -> (u64, u64) {
-        let earlier = self.ran_before(from, cursor);
         // The caller's next question may begin before `to` ends on another CPU, never before `from`.
-        let mut end = *cursor;
+        *cursor = self.place(from, *cursor);
+        let mut end = self.place(to, *cursor);
+        if end - *cursor <= STRIDE {
+            return self.ran_in(cursor.saturating_sub(1)..end, from, to);
+        }
+        let earlier = self.ran_before(from, cursor);
         let later = self.ran_before(to, &mut end);
         (later.0 - earlier.0, later.1 - earlier.1)
     }
@@ -144,21 +178,6 @@ fn add(sums: &mut (u64, u64), stretch: &Stretch, to: Timestamp) {
     } else {
         sums.1 += length;
     }
-}
-
-/// How many stretches start before `at`; looks forward from `from` in doubling steps.
-fn gallop(stretches: &[Stretch], at: Timestamp, from: usize) -> usize {
-    let mut low = from.min(stretches.len());
-    if low > 0 && stretches[low - 1].start >= at {
-        return stretches[..low].partition_point(|stretch| stretch.start < at);
-    }
-    let mut step = 1;
-    while low + step <= stretches.len() && stretches[low + step - 1].start < at {
-        low += step;
-        step *= 2;
-    }
-    let high = (low + step).min(stretches.len());
-    low + stretches[low..high].partition_point(|stretch| stretch.start < at)
 }
 
 /// The timelines of all CPUs.

@@ -134,8 +134,10 @@ fn finding(scene: &Scene, pair: &Pair) -> Charged {
         if !pair.has(id) {
             return;
         }
+        let mut near = 0;
         for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
-            if handovers::ended_by_own(trace, &slice).is_some_and(|wakeup| wakeup.waker == pair.other(id)) {
+            let wakeup = handovers::ended_by_own(trace, &slice, &mut near);
+            if wakeup.is_some_and(|wakeup| wakeup.waker == pair.other(id)) {
                 take(row);
             }
         }

@@ -69,7 +69,7 @@ pub(super) fn critical_path(trace: &Trace, derived: &Derived) -> Value {
         row
     });
     json!({
-        "steps": path.steps.len(),
+        "steps": path.count,
         "classes": classes(&path.classes),
         "threads": threads.collect::<Value>(),
         "functions": functions(&path.functions),

@@ -1,8 +1,6 @@
 //! `api/path`: the critical path through a range.
 
-use std::borrow::Cow;
-
-use holdup_findings::derive::critical_path::{CriticalPath, within};
+use holdup_findings::derive::critical_path::within;
 use serde::Serialize;
 
 use super::{Ask, Refusal, Viewer, to_text};
@@ -34,10 +32,7 @@ const THREADS_MAX: usize = 50;
 pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let (from, to) = viewer.range(ask)?;
     let (trace, derived) = (&viewer.trace, &viewer.analysis.derived);
-    let path: Cow<CriticalPath> = match (from, to) == (trace.start(), trace.end()) {
-        true => Cow::Borrowed(&derived.critical_path),
-        false => Cow::Owned(within((trace, &derived.roles), &derived.holders, from, to)),
-    };
+    let path = within((trace, &derived.roles), &derived.holders, from, to);
     let mut out = Path { classes: path.classes.to_vec(), ..Path::default() };
     let shortest = to.since(from).0 / STEPS_MAX;
     let mut begun = None;

@@ -6,12 +6,14 @@
 //! that is a deadlock, or a word that was read too late.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
 
-use holdup_events::{Duration, StackId, ThreadId, Timestamp};
+use holdup_events::tables::{SampleRow, partition_point_near};
+use holdup_events::{CpuId, Duration, StackId, ThreadId, Timestamp};
 
 use super::steps::{LOCK, Stretch, merge};
 use super::{Blame, Edge, End, EndClass, Facts, Subject, SubjectBlame, most_first};
-use crate::derive::holders::meanwhile::{Activity, Piece, between};
+use crate::derive::holders::meanwhile::{Activity, Piece, between_near};
 use crate::derive::holders::{Hold, HoldKind};
 use crate::derive::parallel;
 
@@ -38,13 +40,15 @@ pub(super) fn derive(facts: Facts, from: Timestamp, to: Timestamp) -> Blame {
             subjects.entry(subject).or_default().merge(waits);
         }
     }
-    let subjects: Vec<(Subject, Waits)> = subjects.into_iter().collect();
+    // Each is taken by whoever follows it: there may be as many waits as switches.
+    let subjects: Vec<(Subject, Mutex<Waits>)> =
+        subjects.into_iter().map(|(subject, waits)| (subject, Mutex::new(waits))).collect();
     blame.subjects = parallel::map(subjects.len(), |index| {
         let (subject, waits) = &subjects[index];
-        let mut flow =
-            Flow { facts, ends: waits.ends.clone(), holders: BTreeMap::new(), stacks: HashMap::new() };
-        flow.follow(waits.stretches.clone());
-        flow.finish(*subject, waits)
+        let mut waits = waits.lock().map(|mut waits| std::mem::take(&mut *waits)).unwrap_or_default();
+        let mut flow = Flow::new(facts, std::mem::take(&mut waits.ends));
+        flow.follow(std::mem::take(&mut waits.stretches));
+        flow.finish(*subject, &waits)
     });
     blame.total_ns = blame.subjects.iter().map(|blame| blame.waiting_ns).sum();
     blame.subjects.sort_by(|a, b| b.waiting_ns.cmp(&a.waiting_ns).then_with(|| a.subject.cmp(&b.subject)));
@@ -69,7 +73,11 @@ impl Waits {
         self.count += other.count;
         self.false_wakeups += other.false_wakeups;
         self.total_ns += other.total_ns;
-        self.stretches.extend(other.stretches);
+        if self.stretches.is_empty() {
+            self.stretches = other.stretches;
+        } else {
+            self.stretches.extend(other.stretches);
+        }
         for (end, ns) in other.ends {
             *self.ends.entry(end).or_default() += ns;
         }
@@ -136,13 +144,34 @@ fn end_of(thread: ThreadId, hold: &Hold) -> End {
 struct Flow<'a> {
     facts: Facts<'a>,
     ends: HashMap<End, u64>,
+    at: At,
     /// Who had it at the first link.
     holders: BTreeMap<Option<ThreadId>, u64>,
     /// Weight of samples in running time that is blamed.
     stacks: HashMap<(ThreadId, StackId), u64>,
 }
 
-impl Flow<'_> {
+/// Stretches come by thread, then time: what is charged to that thread, and where it is found in the tables.
+#[derive(Default)]
+struct At {
+    thread: Option<ThreadId>,
+    /// What is charged to it (ns), by class; not yet in [`Flow::ends`].
+    by_class: [u64; EndClass::ALL.len()],
+    /// The last who had the CPU that it waited for, and what is charged for that (ns); not yet in [`Flow::ends`].
+    occupant: (Option<ThreadId>, u64),
+    /// As in [`between_near`].
+    row: usize,
+    sample: usize,
+    /// By CPU, as in [`crate::derive::timelines::Timeline::between_near`].
+    stretch: Vec<usize>,
+}
+
+impl<'a> Flow<'a> {
+    fn new(facts: Facts<'a>, ends: HashMap<End, u64>) -> Flow<'a> {
+        let at = At { stretch: vec![0; facts.timelines.len()], ..At::default() };
+        Flow { facts, ends, at, holders: BTreeMap::new(), stacks: HashMap::new() }
+    }
+
     fn follow(&mut self, stretches: Vec<Stretch>) {
         let mut stretches = self.first_link(stretches);
         for _ in 0..LINKS_MAX {
@@ -157,6 +186,7 @@ impl Flow<'_> {
                     self.thread(&stretch, &mut next);
                 }
             }
+            self.turn_to(None);
             stretches = next;
         }
         for stretch in stretches {
@@ -167,18 +197,40 @@ impl Flow<'_> {
 
     /// From what is waited for to who has it.
     fn first_link(&mut self, stretches: Vec<Stretch>) -> Vec<Stretch> {
-        let mut held = Vec::new();
-        for stretch in merge(stretches) {
-            if stretch.node & LOCK != 0 {
-                self.lock(&stretch, &mut held);
-            } else {
-                held.push(stretch);
-            }
+        let mut held = merge(stretches);
+        // Locks come behind all threads.
+        let locks = held.split_off(held.partition_point(|stretch| stretch.node & LOCK == 0));
+        for stretch in &locks {
+            self.lock(stretch, &mut held);
         }
-        for stretch in &held {
-            *self.holders.entry(Some(ThreadId(stretch.node))).or_default() += stretch.ns();
+        for of_one in held.chunk_by(|a, b| a.node == b.node) {
+            let holder = of_one.first().map(|stretch| ThreadId(stretch.node));
+            *self.holders.entry(holder).or_default() += of_one.iter().map(Stretch::ns).sum::<u64>();
         }
         held
+    }
+
+    /// From now on, stretches are this thread's.
+    fn turn_to(&mut self, thread: Option<ThreadId>) {
+        if self.at.thread == thread {
+            return;
+        }
+        self.settle_occupant(None);
+        let by_class = std::mem::take(&mut self.at.by_class);
+        for (class, ns) in EndClass::ALL.into_iter().map(|class| (class, by_class[class as usize])) {
+            if ns > 0 {
+                self.charge(class, self.at.thread, ns);
+            }
+        }
+        self.at.thread = thread;
+    }
+
+    fn settle_occupant(&mut self, next: Option<ThreadId>) {
+        let (occupant, ns) = std::mem::replace(&mut self.at.occupant, (next, 0));
+        if ns > 0 {
+            let end = End { class: EndClass::RunQueue, thread: self.at.thread, occupant };
+            *self.ends.entry(end).or_default() += ns;
+        }
     }
 
     fn charge(&mut self, class: EndClass, thread: Option<ThreadId>, ns: u64) {
@@ -201,61 +253,72 @@ impl Flow<'_> {
     /// A thread is waited for: what it does at each moment.
     fn thread(&mut self, stretch: &Stretch, next: &mut Vec<Stretch>) {
         let (thread, weight) = (ThreadId(stretch.node), u64::from(stretch.weight));
+        self.turn_to(Some(thread));
         let (from, to) = (Timestamp(stretch.from), Timestamp(stretch.to));
         let facts = self.facts;
-        for piece in between((facts.trace, facts.holders), thread, from, to) {
-            let ns = piece.to.since(piece.from).0 * weight;
-            match piece.activity {
+        for piece in between_near((facts.trace, facts.holders), thread, (from, to), &mut self.at.row) {
+            let class = match piece.activity {
                 Activity::Runs(_) => {
-                    self.charge(EndClass::Running, Some(thread), ns);
                     self.sample(thread, &piece, weight);
+                    EndClass::Running
                 }
-                Activity::Queues { .. } => self.queue(thread, &piece, weight),
-                Activity::Wakes => self.charge(EndClass::Waking, Some(thread), ns),
-                Activity::Throttled => self.charge(EndClass::Throttled, Some(thread), ns),
+                Activity::Queues { .. } => {
+                    self.queue(&piece, weight);
+                    continue;
+                }
+                Activity::Wakes => EndClass::Waking,
+                Activity::Throttled => EndClass::Throttled,
                 Activity::Waits(hold) => {
                     let lock = piece.slice.and_then(|slice| facts.locks.of(slice.wait));
                     let lock = lock.filter(|_| hold.kind == HoldKind::Lock);
-                    match node(&hold, lock) {
-                        Some(node) => next.push(Stretch {
-                            node,
-                            from: piece.from.0,
-                            to: piece.to.0,
-                            weight: stretch.weight,
-                        }),
-                        None => *self.ends.entry(end_of(thread, &hold)).or_default() += ns,
+                    if let Some(node) = node(&hold, lock) {
+                        let (from, to) = (piece.from.0, piece.to.0);
+                        next.push(Stretch { node, from, to, weight: stretch.weight });
+                        continue;
                     }
+                    EndClass::of_wait(&hold)
                 }
-                Activity::Elsewhere => self.charge(EndClass::Outside, Some(thread), ns),
-                Activity::Absent | Activity::Unknown => self.charge(EndClass::Unknown, Some(thread), ns),
-            }
+                Activity::Elsewhere => EndClass::Outside,
+                Activity::Absent | Activity::Unknown => EndClass::Unknown,
+            };
+            self.at.by_class[class as usize] += piece.to.since(piece.from).0 * weight;
         }
     }
 
-    /// A thread has no CPU: whoever has that one.
-    fn queue(&mut self, thread: ThreadId, piece: &Piece, weight: u64) {
-        let cpu = piece.slice.map(|slice| slice.cpu);
-        let timeline = cpu.and_then(|cpu| self.facts.timelines.of(cpu));
-        let stretches = timeline.map_or(&[][..], |timeline| timeline.between(piece.from, piece.to));
+    /// The thread has no CPU: whoever has that one.
+    fn queue(&mut self, piece: &Piece, weight: u64) {
+        let facts = self.facts;
         let mut left = piece.to.since(piece.from).0;
-        let end = |occupant| End { class: EndClass::RunQueue, thread: Some(thread), occupant };
-        for stretch in stretches.iter().take(OCCUPANTS_MAX) {
-            let ran = stretch.end().min(piece.to).since(stretch.start().max(piece.from));
-            let ran = ran.min(Duration(left)).0;
-            left -= ran;
-            *self.ends.entry(end(Some(stretch.thread()))).or_default() += ran * weight;
+        let cpu = piece.slice.map_or(CpuId::NONE, |slice| slice.cpu);
+        if let (Some(timeline), Some(near)) =
+            (facts.timelines.of(cpu), self.at.stretch.get_mut(usize::from(cpu.0)))
+        {
+            let stretches = timeline.between_near(piece.from, piece.to, near);
+            for stretch in stretches.iter().take(OCCUPANTS_MAX) {
+                let ran = stretch.end().min(piece.to).since(stretch.start().max(piece.from));
+                let ran = ran.min(Duration(left)).0;
+                left -= ran;
+                self.occupied(Some(stretch.thread()), ran * weight);
+            }
         }
-        if left > 0 {
-            *self.ends.entry(end(None)).or_default() += left * weight;
+        self.occupied(None, left * weight);
+    }
+
+    fn occupied(&mut self, occupant: Option<ThreadId>, ns: u64) {
+        if ns > 0 {
+            if self.at.occupant.0 != occupant {
+                self.settle_occupant(occupant);
+            }
+            self.at.occupant.1 += ns;
         }
     }
 
     fn sample(&mut self, thread: ThreadId, piece: &Piece, weight: u64) {
         let samples = &self.facts.trace.samples;
-        let from = samples.partition_point(|sample| (sample.thread, sample.at) < (thread, piece.from));
-        let within =
-            samples[from..].iter().take_while(|sample| (sample.thread, sample.at) < (thread, piece.to));
-        for sample in within {
+        let is_before = |sample: &SampleRow| (sample.thread, sample.at) < (thread, piece.from);
+        self.at.sample = partition_point_near(samples, self.at.sample, is_before);
+        let within = samples[self.at.sample..].iter();
+        for sample in within.take_while(|sample| (sample.thread, sample.at) < (thread, piece.to)) {
             *self.stacks.entry((thread, sample.stack)).or_default() += weight;
         }
     }

@@ -15,6 +15,7 @@ pub(super) struct Stretch {
 
 impl Stretch {
     /// How long they wait, all together.
+    #[inline]
     pub(super) fn ns(&self) -> u64 {
         (self.to - self.from) * u64::from(self.weight)
     }

@@ -1,6 +1,6 @@
 //! What a thread was doing in a stretch of time, slice by slice: asked of holders while others wait for them.
 
-use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::tables::{Slice, ThreadState, partition_point_near};
 use holdup_events::{CpuId, ThreadId, Timestamp, Trace};
 
 use super::{Hold, Holders};
@@ -47,14 +47,27 @@ pub struct Piece {
 
 /// What `thread` did in `from..to`: pieces that tile it.
 pub fn between<'a>(
-    (trace, holders): (&'a Trace, &'a Holders),
+    facts: (&'a Trace, &'a Holders),
     thread: ThreadId,
     from: Timestamp,
     to: Timestamp,
 ) -> impl Iterator<Item = Piece> + 'a {
+    between_near(facts, thread, (from, to), &mut 0)
+}
+
+/// The same for a caller that asks for one moment near another: `near` is the answer's place among the thread's slices,
+/// at first any.
+pub fn between_near<'a>(
+    (trace, holders): (&'a Trace, &'a Holders),
+    thread: ThreadId,
+    (from, to): (Timestamp, Timestamp),
+    near: &mut usize,
+) -> impl Iterator<Item = Piece> + use<'a> {
     let target = trace.threads.get(thread.index()).is_some_and(|thread| thread.target);
     let rows = trace.slices.rows(thread);
-    let mut row = first_behind(trace, thread, from);
+    *near = partition_point_near(trace.slices.starts(thread), *near, |start| *start <= from);
+    // The one before may have ended; whatever is behind has not begun.
+    let mut row = rows.start + near.saturating_sub(1);
     let mut at = from;
     std::iter::from_fn(move || {
         while at < to {
@@ -79,17 +92,6 @@ pub fn between<'a>(
         }
         None
     })
-}
-
-/// The first row of `thread` that ends after `at`.
-fn first_behind(trace: &Trace, thread: ThreadId, at: Timestamp) -> usize {
-    let rows = trace.slices.rows(thread);
-    let (mut low, mut high) = (rows.start, rows.end);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if trace.slices.at(thread, middle).end <= at { low = middle + 1 } else { high = middle }
-    }
-    low
 }
 
 /// What a thread does in one of its slices at `at`, and until when.

@@ -14,7 +14,7 @@ mod tenures;
 
 pub use tenures::{Tenure, Tenures};
 
-use holdup_events::tables::Slice;
+use holdup_events::tables::{RowSet, Slice};
 use holdup_events::{Duration, ThreadId, Timestamp, Trace, WaitReason};
 
 use super::class::Class;
@@ -242,6 +242,7 @@ pub struct Holders {
     /// `of_thread[t]..of_thread[t + 1]` are the entries of thread `t`.
     of_thread: Vec<u32>,
     row: Vec<u32>,
+    rows: RowSet,
     holder: Vec<u32>,
     kind: Vec<HoldKind>,
     /// Code of the basis, and in the highest bit [`Hold::false_wakeup`].
@@ -268,6 +269,7 @@ impl Holders {
         self.row.is_empty()
     }
 
+    #[inline]
     fn entries(&self, thread: ThreadId) -> std::ops::Range<usize> {
         match self.of_thread.get(thread.index()..thread.index() + 2) {
             Some([from, to]) => *from as usize..*to as usize,
@@ -275,6 +277,7 @@ impl Holders {
         }
     }
 
+    #[inline]
     fn entry(&self, index: usize) -> Hold {
         let code = usize::from(self.basis[index] & !FALSE_WAKEUP);
         Hold {
@@ -293,11 +296,10 @@ impl Holders {
     }
 
     /// The wait of a slice; `None` if it is not blocked, or no thread of the program.
+    #[inline]
     pub fn at(&self, thread: ThreadId, row: usize) -> Option<Hold> {
-        let entries = self.entries(thread);
-        let row = u32::try_from(row).ok()?;
-        let place = self.row[entries.clone()].binary_search(&row).ok()?;
-        Some(self.entry(entries.start + place))
+        let number = self.rows.number(row)?;
+        self.entries(thread).contains(&number).then(|| self.entry(number))
     }
 
     /// Who had what `slice` waited for, over all of it: pieces that tile it.

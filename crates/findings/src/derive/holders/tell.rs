@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use holdup_events::event::WakeContext;
-use holdup_events::tables::{LEAVING_MAX, Slice, ThreadState, Wakeup};
+use holdup_events::tables::{LEAVING_MAX, RowSet, Slice, ThreadState, Wakeup};
 use holdup_events::{ThreadId, Timestamp, Trace, Wait, WaitReason};
 
 use super::tenures::{Tenure, Tenures};
@@ -59,6 +59,7 @@ pub(super) fn derive(trace: &Trace, locks: &LockIndex, roles: &Roles) -> Holders
             fold(&mut holders, before as usize + candidate.index, before as usize + candidate.next);
         }
     }
+    holders.rows = RowSet::new(holders.row.iter().copied(), trace.slices.len());
     Tenures::hand_over(&mut tenures, trace);
     holders.tenures = Tenures::new(locks.locks.len(), tenures, &owners);
     for entry in open {

@@ -23,7 +23,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let text = format!(
         "{} in {} steps, one thread at a time: nothing else would shorten the run",
         duration(length_ns),
-        count(path.steps.len() as u64)
+        count(path.count)
     );
     lines.push(super::nothing(view, &text));
     let columns = [
