@@ -74,8 +74,7 @@ pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
             None => super::style(&stderr),
         };
         let (asked, name) = (holdup_report::StackAsk::default(), path.display().to_string());
-        let mut text =
-            holdup_report::render_named(&trace, &analysis, (&[], &asked), (&style, Some(&name)))?;
+        let mut text = holdup_report::render_named(&trace, &analysis, (&[], &asked), (&style, Some(&name)))?;
         text.push_str(&format!(
             "\nMore: holdup report {} ledger threads cpus locks syscalls sched stacks\n",
             path.display()

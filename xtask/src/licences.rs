@@ -35,7 +35,8 @@ pub fn check() -> Result<ExitCode> {
     let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
     let mut packages = used_packages(&metadata);
     let lock = std::fs::read_to_string(NPM_LOCK).with_context(|| format!("reading {NPM_LOCK}"))?;
-    packages.extend(npm_packages(&serde_json::from_str(&lock).with_context(|| format!("reading {NPM_LOCK}"))?));
+    packages
+        .extend(npm_packages(&serde_json::from_str(&lock).with_context(|| format!("reading {NPM_LOCK}"))?));
     let mut refused = 0;
     for (name, licence) in &packages {
         if !satisfied(licence) {
@@ -156,7 +157,8 @@ mod tests {
             "node_modules/a/node_modules/@b/c": {"version": "2.1.0"},
         }});
         let found: Vec<(String, String)> = npm_packages(&lock).into_iter().collect();
-        let wanted = [("npm @b/c 2.1.0", ""), ("npm a 1.0.0", "MIT")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        let wanted =
+            [("npm @b/c 2.1.0", ""), ("npm a 1.0.0", "MIT")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         assert_eq!(found, wanted);
         assert!(!satisfied(&found[0].1) && satisfied(&found[1].1));
     }

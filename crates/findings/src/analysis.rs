@@ -1,12 +1,14 @@
 //! Everything that a report prints: derived facts and ranked findings of one trace.
 
+use std::collections::BTreeMap;
+
 use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
     blame, bottle, children, cpus, critical_path, gc, holders, ledger, lines, lock_holding, locks, occupancy,
-    on_cpu, parallel, parallelism, rendezvous, replay, roles, runtimes, spin, syscall_rates, syscalls,
-    timelines,
+    on_cpu, parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin, syscall_rates,
+    syscalls, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -32,6 +34,8 @@ pub struct Derived {
     pub spins: Vec<spin::SpinUse>,
     /// Memory that threads took from each other, the costliest first.
     pub lines: Vec<lines::SharedData>,
+    /// What was done for the program's functions: copying, formatting, page faults.
+    pub services: BTreeMap<services::Service, services::ServiceUse>,
     /// What collections cost, where a runtime told of them.
     pub gc: gc::Gc,
     /// How many threads ran, over time.
@@ -109,6 +113,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         locks: lock_uses,
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
+        services: services::derive(trace, &ledger, (&roles, &timelines)),
         lines: lines::derive(trace, &ledger, &on_cpu::SampleClasses::new(trace), &timelines),
         spins: spin::derive(trace, &ledger, &spin::Facts { timelines: &timelines, rendezvous: &rendezvous }),
         rendezvous,

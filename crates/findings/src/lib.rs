@@ -12,6 +12,7 @@ pub mod merging;
 pub mod removal;
 pub mod rules;
 pub mod scene;
+mod served;
 mod sharing;
 pub mod what_if;
 pub mod wording;

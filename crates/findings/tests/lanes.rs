@@ -360,3 +360,47 @@ fn work_is_no_spin_and_a_little_spin_is_silent() {
          B  11111111111111111111111111111111111111111111111111111111111111111111111111111111\n",
     );
 }
+
+#[test]
+fn copying_counts_for_who_asked_for_it() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n@samples A 0..6 user start_thread;main;forward;__memmove_avx_unaligned_erms\n\
+         @samples A 6..8 user start_thread;main;parse\n\
+         A  00000000\n\
+        \x20   ^^^^^^       copy-heavy holder=forward\n",
+    );
+    assert_eq!(confidence(&analysis, "copy-heavy"), Some(Confidence::Medium));
+    let gain = analysis.findings.iter().find(|finding| finding.rule == "copy-heavy").unwrap().gain;
+    assert!(gain.low == 0.0 && (gain.high - 0.75).abs() < 0.05, "{gain:?}");
+}
+
+#[test]
+fn a_little_copying_is_silent() {
+    check_lanes(
+        "@cpus 2\n@repeat 40\n@silent copy-heavy\n\
+         @samples A 0..1 user start_thread;main;forward;__memmove_avx_unaligned_erms\n\
+         @samples A 1..20 user start_thread;main;parse\n\
+         A  00000000000000000000\n",
+    );
+}
+
+#[test]
+fn formatting_counts_for_who_asked_for_it_and_holds_its_copies() {
+    check_lanes(
+        "@cpus 2\n@repeat 20\n@silent copy-heavy\n\
+         @samples A 0..3 user start_thread;main;log_line;snprintf;__vfprintf_internal\n\
+         @samples A 3..6 user start_thread;main;log_line;snprintf;__vfprintf_internal;__memmove_avx_unaligned_erms\n\
+         @samples A 6..8 user start_thread;main;parse\n\
+         A  00000000\n\
+        \x20   ^^^^^^       format-heavy holder=log_line\n",
+    );
+}
+
+#[test]
+fn a_program_with_its_own_text_is_silent() {
+    // What it is called does not make it formatting, and without a C library nothing is.
+    check_lanes(
+        "@cpus 2\n@repeat 20\n@silent format-heavy\n@silent copy-heavy\n@samples A 0..8 user main;format_report;copy_rows\n\
+         A  00000000\n",
+    );
+}

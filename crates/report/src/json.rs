@@ -7,13 +7,13 @@ mod lines;
 mod waits;
 
 use holdup_events::{ProcessId, ThreadId, Trace};
+use holdup_findings::Analysis;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::cpus::CpuUse;
 use holdup_findings::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger};
 use holdup_findings::derive::locks::LockUse;
 use holdup_findings::derive::parallelism::Parallelism;
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
-use holdup_findings::Analysis;
 use serde_json::{Map, Value, json};
 
 use crate::figures;

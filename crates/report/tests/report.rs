@@ -420,7 +420,8 @@ fn a_finding_says_how_to_look_at_its_worst_place() {
     let analysis = analyse(&trace);
     let asked = StackAsk::default();
     let plain = Style::default();
-    let text = render_named(&trace, &analysis, (&[], &asked), (&plain, Some("it's.holdup"))).expect("a report");
+    let text =
+        render_named(&trace, &analysis, (&[], &asked), (&plain, Some("it's.holdup"))).expect("a report");
     let worst = &analysis.findings[0].evidence[0];
     let see = text.lines().find_map(|line| line.trim().strip_prefix("See: holdup view ")).expect("a link");
     let place = see.strip_prefix("'it'\\''s.holdup#t=").and_then(|rest| rest.strip_suffix('\'')).expect(see);

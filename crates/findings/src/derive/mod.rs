@@ -29,6 +29,7 @@ pub mod replay;
 pub mod roles;
 pub mod room;
 pub mod runtimes;
+pub mod services;
 pub mod spin;
 pub mod split;
 pub mod stacks;

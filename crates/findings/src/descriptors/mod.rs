@@ -44,11 +44,15 @@ pub enum Role {
     Timer,
     /// Waits for descriptors on behalf of others.
     IoPoll,
+    /// Copies, fills or measures memory.
+    Copy,
+    /// Turns values into text, or text into values.
+    Format,
 }
 
 impl Role {
     /// Every role.
-    pub const ALL: [Role; 11] = [
+    pub const ALL: [Role; 13] = [
         Role::GcWork,
         Role::GcWait,
         Role::Spin,
@@ -60,6 +64,8 @@ impl Role {
         Role::Allocator,
         Role::Timer,
         Role::IoPoll,
+        Role::Copy,
+        Role::Format,
     ];
 
     /// The stable name, as in descriptors and JSON.
@@ -76,6 +82,8 @@ impl Role {
             Role::Allocator => "allocator",
             Role::Timer => "timer",
             Role::IoPoll => "io-poll",
+            Role::Copy => "copy",
+            Role::Format => "format",
         }
     }
 

@@ -87,6 +87,9 @@ rules! {
     gc_pressure,
     false_sharing,
     shared_counter,
+    copy_heavy,
+    format_heavy,
+    page_fault_storm,
 }
 
 /// What all rules say.

@@ -1,0 +1,189 @@
+//! What others do for the program's functions while these run: copying, formatting, page faults; and for which of them.
+//!
+//! Sampled. A sample counts for the program's own function nearest to the leaf that does not belong to the service itself
+//! (which may be linked into the program).
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdup_events::tables::{FrameKind, SampleRow};
+use holdup_events::{FrameId, StackId, ThreadId, Timestamp, Trace};
+
+use super::ledger::Ledger;
+use super::occupancy::Stall;
+use super::own_places::OwnFrames;
+use super::roles::Roles;
+use super::split::share_error;
+use super::stacks::folding::matches;
+use super::timelines::Timelines;
+use crate::descriptors::{Role, RuleId, plain_name};
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Service {
+    /// Memory is copied, filled or measured.
+    Copy,
+    /// Values are turned into text, or text into values.
+    Format,
+    /// The kernel gives memory that was touched for the first time, or anew.
+    Fault,
+}
+
+/// One service, over the whole program.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceUse {
+    /// Samples in it.
+    pub samples: u64,
+    /// Running time (ns, sampled).
+    pub ns: u64,
+    /// One standard error of that (ns).
+    pub error_ns: u64,
+    /// For whom: function, ns, the most first, at most [`CALLERS_MAX`].
+    pub callers: Vec<(String, u64)>,
+    /// In which functions of libraries or the kernel, by samples, the most first, at most [`CALLERS_MAX`].
+    pub inside: Vec<(String, u64)>,
+    /// What it costs the run.
+    pub stall: Stall,
+    /// Some of the samples: who, when.
+    pub seen: Vec<(ThreadId, Timestamp)>,
+}
+
+/// Functions that are named.
+pub const CALLERS_MAX: usize = 6;
+/// Rows in [`ServiceUse::seen`].
+const SEEN_MAX: usize = 10;
+/// How the kernel's way into a page fault is called, on x86-64 and aarch64.
+const FAULT_ENTRIES: [&str; 5] =
+    ["asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_user_addr_fault", "do_page_fault"];
+
+/// Derives all of them; those without a sample are left out.
+pub fn derive(
+    trace: &Trace,
+    ledger: &Ledger,
+    (roles, timelines): (&Roles, &Timelines),
+) -> BTreeMap<Service, ServiceUse> {
+    let mut callers = Callers::new(trace, roles);
+    let faulting: Vec<bool> = trace
+        .frames
+        .iter()
+        .map(|frame| frame.kind == FrameKind::Kernel && FAULT_ENTRIES.contains(&frame.function.as_str()))
+        .collect();
+    let mut sums: BTreeMap<Service, Sums> = BTreeMap::new();
+    for thread in &ledger.threads {
+        let samples = super::samples_of(trace, thread.thread);
+        let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
+        for sample in samples {
+            let Some((service, rule)) = service(trace, sample, (roles, &faulting)) else { continue };
+            let caller = callers.of(sample.stack, rule);
+            sums.entry(service).or_default().add(trace, sample, (each, caller), timelines);
+        }
+    }
+    sums.into_iter().map(|(service, sums)| (service, sums.finish(trace, ledger))).collect()
+}
+
+/// Which service a sample is in, and the descriptor's rule that says so.
+fn service(
+    trace: &Trace,
+    sample: &SampleRow,
+    (roles, faulting): (&Roles, &[bool]),
+) -> Option<(Service, Option<RuleId>)> {
+    if sample.in_kernel {
+        let faults = |stack: StackId| {
+            trace.stack_frames(stack).any(|frame| faulting.get(frame.index()).copied().unwrap_or(false))
+        };
+        // A fault inside a syscall is the syscall's own work.
+        return (sample.syscall < 0 && faults(sample.stack)).then_some((Service::Fault, None));
+    }
+    let rule = roles.of_sample(sample)?;
+    match roles.descriptors.rule(rule)?.1.role {
+        Role::Copy => Some((Service::Copy, Some(rule))),
+        Role::Format => Some((Service::Format, Some(rule))),
+        _ => None,
+    }
+}
+
+/// For whom a service was done, remembered by stack and rule.
+struct Callers<'a> {
+    trace: &'a Trace,
+    roles: &'a Roles,
+    own: OwnFrames,
+    known: HashMap<(StackId, Option<RuleId>), Option<FrameId>>,
+}
+
+impl<'a> Callers<'a> {
+    fn new(trace: &'a Trace, roles: &'a Roles) -> Callers<'a> {
+        Callers { trace, roles, own: OwnFrames::new(trace), known: HashMap::new() }
+    }
+
+    fn of(&mut self, stack: StackId, rule: Option<RuleId>) -> Option<FrameId> {
+        let Callers { trace, roles, own, known } = self;
+        let (trace, roles) = (*trace, *roles);
+        *known.entry((stack, rule)).or_insert_with(|| {
+            let rule = rule.and_then(|rule| roles.descriptors.rule(rule)).map(|(_, rule)| rule);
+            let serves = |id: FrameId| {
+                let name = trace.frames.get(id.index()).map(|frame| plain_name(&frame.function));
+                rule.zip(name).is_some_and(|(rule, name)| {
+                    rule.any.iter().chain(&rule.leaf).any(|pattern| matches(pattern, &name))
+                })
+            };
+            trace.stack_frames(stack).filter(|id| !serves(*id)).find_map(|id| own.of(id))
+        })
+    }
+}
+
+#[derive(Default)]
+struct Sums {
+    samples: u64,
+    ns: f64,
+    callers: BTreeMap<FrameId, f64>,
+    inside: BTreeMap<String, u64>,
+    stall: Stall,
+    seen: Vec<(ThreadId, Timestamp)>,
+}
+
+impl Sums {
+    fn add(
+        &mut self,
+        trace: &Trace,
+        sample: &SampleRow,
+        (ns, caller): (f64, Option<FrameId>),
+        timelines: &Timelines,
+    ) {
+        self.samples += 1;
+        self.ns += ns;
+        if let Some(caller) = caller {
+            *self.callers.entry(caller).or_default() += ns;
+        }
+        if let Some(leaf) = trace.stack_frames(sample.stack).next() {
+            *self.inside.entry(trace.frame_name(leaf)).or_default() += 1;
+        }
+        let own = timelines.iter().filter(|(_, line)| line.at(sample.at).is_some_and(|at| at.own()));
+        self.stall.saved_ns += ns / own.count().max(1) as f64;
+        self.stall.credit(sample.thread, ns);
+        if self.seen.len() < SEEN_MAX {
+            self.seen.push((sample.thread, sample.at));
+        }
+    }
+
+    fn finish(self, trace: &Trace, ledger: &Ledger) -> ServiceUse {
+        let mut by_name: BTreeMap<String, f64> = BTreeMap::new();
+        for (frame, ns) in self.callers {
+            *by_name.entry(trace.frame_name(frame)).or_default() += ns;
+        }
+        let callers = by_name.into_iter().map(|(name, ns)| (name, ns.round() as u64)).collect();
+        ServiceUse {
+            samples: self.samples,
+            ns: self.ns.round() as u64,
+            error_ns: (share_error(self.samples, ledger.samples) * ledger.running_ns() as f64).round() as u64,
+            callers: ranked(callers),
+            inside: ranked(self.inside.into_iter().collect()),
+            stall: self.stall,
+            seen: self.seen,
+        }
+    }
+}
+
+fn ranked(mut list: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    list.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    list.truncate(CALLERS_MAX);
+    list
+}

@@ -1,0 +1,80 @@
+//! What copy-heavy, format-heavy and page-fault-storm have in common: work that is done for the program's functions.
+
+use holdup_events::Duration;
+
+use crate::derive::services::{Service, ServiceUse};
+use crate::finding::{Confidence, Evidence, Finding};
+use crate::scene::Scene;
+use crate::wording::{percent, time};
+
+/// So much of all running time is worth a word.
+const SHARE_MIN: f64 = 0.08;
+/// So few samples may be chance.
+const SAMPLES_MIN: u64 = 20;
+/// Functions that are named.
+const LISTED_MAX: usize = 3;
+
+/// How a rule speaks of it.
+pub struct Words {
+    /// The rule's name.
+    pub rule: &'static str,
+    /// What was done, as in "went by copying memory".
+    pub doing: &'static str,
+    /// What to try.
+    pub advice: Vec<String>,
+}
+
+/// The rule's finding, if there is one; Err if the recording does not allow to judge.
+pub fn judge(scene: &Scene, service: Service, words: Words) -> Result<Vec<Finding>, String> {
+    if !scene.derived.ledger.split_known {
+        return Err("there are no samples of what ran".to_owned());
+    }
+    let used = scene.derived.services.get(&service);
+    let costly = |used: &&ServiceUse| used.samples >= SAMPLES_MIN && share(scene, used) >= SHARE_MIN;
+    Ok(used.filter(costly).map(|used| finding(scene, used, words)).into_iter().collect())
+}
+
+fn share(scene: &Scene, used: &ServiceUse) -> f64 {
+    used.ns as f64 / scene.derived.ledger.running_ns().max(1) as f64
+}
+
+fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
+    let most = scene.gain(&used.stall, |_, ns| ns);
+    Finding {
+        rule: words.rule,
+        subject: used.callers.first().map_or("the program", |(function, _)| function.as_str()).to_owned(),
+        summary: vec![
+            format!(
+                "{} ± {} ({} of all running time) went by {}.",
+                time(used.ns),
+                time(used.error_ns),
+                percent(share(scene, used)),
+                words.doing,
+            ),
+            format!("For whom: {}.", listed(&used.callers, used.ns)),
+            format!("In: {}.", listed(&used.inside, used.samples)),
+        ],
+        cost_ns: used.ns,
+        // Some of it is needed: how much, nobody but the reader knows.
+        gain: crate::finding::Gain { low: 0.0, high: most.high },
+        confidence: scene.confidence(Confidence::Medium),
+        evidence: used
+            .seen
+            .iter()
+            .map(|(thread, at)| Evidence {
+                table: "samples",
+                thread: *thread,
+                start: *at,
+                duration: Duration(0),
+                note: words.doing.to_owned(),
+            })
+            .collect(),
+        advice: words.advice,
+    }
+}
+
+fn listed(list: &[(String, u64)], all: u64) -> String {
+    let one = |(name, part): &(String, u64)| format!("{name} {}", percent(*part as f64 / all.max(1) as f64));
+    let named: Vec<String> = list.iter().take(LISTED_MAX).map(one).collect();
+    if named.is_empty() { "not known".to_owned() } else { named.join(", ") }
+}
