@@ -144,8 +144,12 @@ impl Blocked {
                 kept += 1;
             }
         }
-        (wait.truncate(kept), stack.truncate(kept), stack_every.truncate(kept));
-        (wait.shrink_to_fit(), stack.shrink_to_fit(), stack_every.shrink_to_fit());
+        wait.truncate(kept);
+        stack.truncate(kept);
+        stack_every.truncate(kept);
+        wait.shrink_to_fit();
+        stack.shrink_to_fit();
+        stack_every.shrink_to_fit();
         Blocked { rows: RowSet::new(told, rows), wait, stack, stack_every }
     }
 
