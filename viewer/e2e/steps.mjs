@@ -206,6 +206,18 @@ const labelled = {
   },
 };
 
+const links = {
+  "opens at the place that a report prints": async (page) => {
+    await page.goto(`${page.url().split("#")[0]}#t=1.2&thread=2`);
+    await page.reload();
+    await drawn(page);
+    await eventually("nothing was chosen there", async () => (await page.locator(".why-head h2").count()) === 1);
+    const [from, to] = ((await status(page)) ?? "").match(/[\d.]+(?= s)/g).map(Number);
+    assert(from <= 1.2 && 1.2 <= to && to - from < 0.5, `it shows ${from} to ${to}`);
+    assert.match(await page.locator(".facts-list").textContent(), /1\.(1|2)/);
+  },
+};
+
 const hostile = {
   "shows names of strangers as text only": async (page) => {
     assert.equal(await page.locator("img").count(), 0);
@@ -215,7 +227,7 @@ const hostile = {
 
 /** Made-up recordings. */
 export const MADE_UP = {
-  "a busy recording": { recording: { threads: 4 }, steps: { ...opens, ...moves, ...follows, ...shows, ...sandwich, ...labelled, ...hostile } },
+  "a busy recording": { recording: { threads: 4 }, steps: { ...opens, ...moves, ...follows, ...shows, ...sandwich, ...links, ...labelled, ...hostile } },
   "a recording with no threads": {
     recording: { threads: 0 },
     steps: {

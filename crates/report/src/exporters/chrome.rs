@@ -27,19 +27,14 @@ impl Exporter for Format {
         }
     }
 
-    fn write(
-        &self,
-        trace: &Trace,
-        analysis: &Analysis,
-        _: &Options,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn write(&self, trace: &Trace, analysis: &Analysis, _: &Options, out: &mut dyn Write) -> io::Result<()> {
         let zoom = Zoom::derive(trace, &Timelines::derive(trace), &analysis.derived.roles);
         let mut events = Events { trace, out, first: true };
         events.out.write_all(b"{\"displayTimeUnit\":\"ns\",\"otherData\":")?;
         let manifest = &trace.manifest;
         let command: Vec<String> = manifest.command.iter().map(|word| clean(word)).collect();
-        let about = json!({"holdup": manifest.holdup, "command": command, "start_unix_ns": manifest.start_unix_ns});
+        let about =
+            json!({"holdup": manifest.holdup, "command": command, "start_unix_ns": manifest.start_unix_ns});
         serde_json::to_writer(&mut *events.out, &about)?;
         events.out.write_all(b",\"traceEvents\":[")?;
         events.names()?;
@@ -85,7 +80,9 @@ impl Events<'_> {
         let trace = self.trace;
         for process in &trace.processes {
             let name = json!({"name": clean(&process.name)});
-            self.put(&json!({"ph": "M", "name": "process_name", "pid": process.pid, "tid": 0, "args": name}))?;
+            self.put(
+                &json!({"ph": "M", "name": "process_name", "pid": process.pid, "tid": 0, "args": name}),
+            )?;
         }
         for (number, thread) in trace.threads.iter().enumerate() {
             let (pid, tid) = self.ids(ThreadId(number as u32));
@@ -185,7 +182,8 @@ impl Events<'_> {
     fn stacks(&mut self) -> io::Result<()> {
         let trace = self.trace;
         for (number, StackRow { frame, parent, .. }) in trace.stacks.rows().iter().enumerate() {
-            let module = trace.frames.get(frame.index()).map(|frame| clean(&frame.module)).unwrap_or_default();
+            let module =
+                trace.frames.get(frame.index()).map(|frame| clean(&frame.module)).unwrap_or_default();
             let mut entry = json!({"name": clean(&trace.frame_name(*frame)), "category": module});
             if *parent != StackId::NONE {
                 entry["parent"] = json!(parent.0);
