@@ -97,8 +97,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         },
         urgent: false,
     };
-    recording.know_mappings(&subject);
-    recording.take_descendants(&subject)?;
+    recording.know_mappings(&subject)?;
     if let Some(program) = recorder.program.as_deref() {
         recording.stack_tables.expect(program);
     }
@@ -127,7 +126,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
 
 impl Loop {
     /// What the targets have mapped already. A held child still has our own image: its exec will tell.
-    fn know_mappings(&mut self, subject: &Subject) {
+    fn know_mappings(&mut self, subject: &Subject) -> Result<()> {
         let pids: Vec<u32> = match subject {
             Subject::Run(..) => Vec::new(),
             Subject::Attach { pid, .. } => vec![*pid],
@@ -139,6 +138,7 @@ impl Loop {
         };
         pids.into_iter().for_each(|pid| self.know_process(pid));
         self.tell_stack_tables();
+        self.take_descendants(subject)
     }
 
     fn know_process(&mut self, pid: u32) {

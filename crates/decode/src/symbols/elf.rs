@@ -212,7 +212,13 @@ impl<'a> Elf<'a> {
         // Of several names at one address keep the largest, then the shortest name: deterministic.
         functions.sort_by(|a, b| (a.0, b.1, a.2.len(), a.2).cmp(&(b.0, a.1, b.2.len(), b.2)));
         functions.dedup_by_key(|function| function.0);
-        addresses.iter().filter_map(|address| Some((*address, holder(&functions, *address)?))).collect()
+        let mut sections: Vec<u64> = self.file.sections().map(|section| section.address()).collect();
+        sections.sort_unstable();
+        let place = |address: u64| {
+            let before = sections.get(..sections.partition_point(|start| *start <= address));
+            holder(&functions, address, before.and_then(<[u64]>::last).copied().unwrap_or(0))
+        };
+        addresses.iter().filter_map(|address| Some((*address, place(*address)?))).collect()
     }
 }
 
@@ -224,14 +230,15 @@ fn variable(variables: &[(u64, u64, &str)], address: u64) -> Option<(String, u64
     (distance == 0 || distance < *size).then(|| (demangle::symbol(name), distance))
 }
 
-/// The innermost function that holds the address.
-fn holder(functions: &[(u64, u64, &str)], address: u64) -> Option<Place> {
+/// The innermost function that holds the address. One that does not say how long it is ends with its section: code of
+/// the linker's follows `_init`, and has no symbols.
+fn holder(functions: &[(u64, u64, &str)], address: u64, section: u64) -> Option<Place> {
     let behind = functions.partition_point(|function| function.0 <= address);
     let before = functions.get(..behind)?;
     let nearest = before.last()?.0;
     before.iter().rev().take(NESTED_MAX).find_map(|(start, size, name)| {
         let reach = match size {
-            0 if *start == nearest => SIZE_UNKNOWN_MAX,
+            0 if *start == nearest && *start >= section => SIZE_UNKNOWN_MAX,
             size => *size,
         };
         let distance = address - start;
@@ -246,13 +253,15 @@ mod tests {
     #[test]
     fn the_innermost_function_that_reaches_far_enough() {
         let functions = [(10, 100, "outer"), (20, 5, "inner"), (40, 0, "label"), (50, 3, "next")];
-        let name = |address| holder(&functions, address).map(|place| place.calls[0].function.clone());
+        let name = |address| holder(&functions, address, 0).map(|place| place.calls[0].function.clone());
         assert_eq!(name(9), None);
         assert_eq!(name(21).as_deref(), Some("inner"));
         assert_eq!(name(30).as_deref(), Some("outer"));
         assert_eq!(name(45).as_deref(), Some("label"));
         assert_eq!(name(53).as_deref(), Some("outer"));
         assert_eq!(name(200), None);
+        let behind_init = holder(&[(40, 0, "_init")], 60, 50);
+        assert_eq!(behind_init, None, "another section begins at 50");
     }
 
     #[test]
