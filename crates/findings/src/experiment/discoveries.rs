@@ -6,7 +6,7 @@ pub fn discoveries(p: &[f64], rate: f64) -> Vec<bool> {
     sorted.sort_by(f64::total_cmp);
     let rows = sorted.len() as f64;
     let is_one = |(index, p): &(usize, &f64)| **p <= rate * (index + 1) as f64 / rows;
-    let limit = sorted.iter().enumerate().filter(is_one).last().map_or(-1.0, |(_, p)| *p);
+    let limit = sorted.iter().enumerate().rfind(is_one).map_or(-1.0, |(_, p)| *p);
     p.iter().map(|p| *p <= limit).collect()
 }
 

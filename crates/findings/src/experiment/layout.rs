@@ -105,8 +105,9 @@ pub fn judge(experiment: &Experiment, matters: f64, risk: f64) -> Layout {
         freedom -= between;
         let means: Vec<(f64, &String)> =
             levels.iter().map(|(level, (sum, count))| (sum / count, level)).collect();
-        let least = means.iter().min_by(|a, b| a.0.total_cmp(&b.0)).cloned().unwrap_or_default_pair();
-        let most = means.iter().max_by(|a, b| a.0.total_cmp(&b.0)).cloned().unwrap_or_default_pair();
+        let least = means.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        let most = means.iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        let (Some(least), Some(most)) = (least, most) else { continue };
         let (fast, slow) = if experiment.goal.more_is_better() { (most, least) } else { (least, most) };
         let factor = Factor {
             name: name.to_owned(),
@@ -134,18 +135,6 @@ pub fn judge(experiment: &Experiment, matters: f64, risk: f64) -> Layout {
     }
     let sensitive = factors.iter().any(|factor| factor.p <= risk && factor.range >= matters);
     Layout { factors, scatter: noise.sqrt(), runs, sensitive }
-}
-
-/// For lists that are not empty here.
-trait OrNone<'a> {
-    fn unwrap_or_default_pair(self) -> (f64, &'a String);
-}
-
-impl<'a> OrNone<'a> for Option<(f64, &'a String)> {
-    fn unwrap_or_default_pair(self) -> (f64, &'a String) {
-        static NONE: String = String::new();
-        self.unwrap_or((0.0, &NONE))
-    }
 }
 
 /// Setting and logarithm of each run, its round's mean taken off; only rounds in which every setting has a run.

@@ -125,7 +125,7 @@ fn rows(good: &[(f64, &Run)], last: f64, risk: f64) -> Vec<SizeRow> {
     let wall = mean(at_last.iter().map(|run| run.wall_ns as f64));
     let mut keys: Vec<(Table, String)> = Vec::new();
     for row in at_last.iter().filter_map(|run| run.facts.as_ref()).flat_map(|facts| &facts.rows) {
-        if matches!(row.table, Table::Function | Table::Calls | Table::Wait | Table::Lock) {
+        if matches!(row.table, Table::Ledger | Table::Function | Table::Calls | Table::Wait | Table::Lock) {
             keys.push((row.table, row.name.clone()));
         }
     }
@@ -145,7 +145,8 @@ fn rows(good: &[(f64, &Run)], last: f64, risk: f64) -> Vec<SizeRow> {
         };
         let points: Vec<Point> = good.iter().filter_map(point).collect();
         let Some(growth) = growth::fit(&points, false, risk) else { continue };
-        let superlinear = growth.low > SUPERLINEAR;
+        // A class of the ledger is a sum: what is in it is named.
+        let superlinear = growth.low > SUPERLINEAR && table != Table::Ledger;
         rows.push(SizeRow { table, name, last_ns, share, growth, superlinear });
     }
     rows.sort_by(|a, b| {

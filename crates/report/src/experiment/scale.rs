@@ -68,9 +68,10 @@ fn verdict(scaling: &Scaling, page: &mut Page) {
     page.verdict(
         Tint::Strong,
         format!(
-            "{} workers are {:.2} times as fast as {} ({} of the {} that would be ideal).",
+            "{} workers are {:.2} times{} as fast as {}: {} of the {} that would be ideal.",
             best.workers,
             1.0 + best.speedup.relative,
+            interval(best),
             first_workers(scaling),
             percent((1.0 + best.speedup.relative) * first_workers(scaling) / f64::from(best.workers)),
             number(f64::from(best.workers) / first_workers(scaling)),
@@ -81,6 +82,16 @@ fn verdict(scaling: &Scaling, page: &mut Page) {
             "* more workers than the {} of this machine: they share CPUs, which says nothing of more CPUs.",
             counted(u64::from(scaling.cpus), "CPU")
         ));
+    }
+}
+
+/// The interval of a speed-up, where it is one.
+fn interval(point: &ScalePoint) -> String {
+    let (low, high) = (1.0 + point.speedup.low, 1.0 + point.speedup.high);
+    if low.is_finite() && high.is_finite() && low < high {
+        format!(" ({low:.2} to {high:.2})")
+    } else {
+        String::new()
     }
 }
 

@@ -162,6 +162,47 @@ pub(super) fn layout(shown: &Shown, layout: &Layout, page: &mut Page) {
 pub(super) fn sizes(shown: &Shown, sizes: &Sizes, page: &mut Page) {
     page.text(shown.experiment.settings.first().map_or(String::new(), |setting| setting.command.join(" ")));
     head::settings(shown, page);
+    growth_verdict(sizes, page);
+    page.heading("BY SIZE");
+    let row = |(n, ns): &(f64, f64)| {
+        let fitted =
+            sizes.whole.as_ref().map_or(String::new(), |whole| duration(whole.at(*n).round() as u64));
+        vec![number(*n), duration(ns.round() as u64), fitted]
+    };
+    let columns = [Column::Figure("size"), Column::Figure("time"), Column::Figure("fitted")];
+    page.table(&columns, sizes.points.iter().map(row).collect());
+    grows(sizes, page);
+    head::foot(shown, page);
+}
+
+fn grows(sizes: &Sizes, page: &mut Page) {
+    if !sizes.rows.is_empty() {
+        page.heading("WHAT GROWS");
+    }
+    let row = |row: &SizeRow| {
+        vec![
+            row.name.clone(),
+            row.table.name().to_owned(),
+            duration(row.last_ns.round() as u64),
+            format!("{:.2}", row.growth.exponent),
+            format!("{:.2} to {:.2}", row.growth.low, row.growth.high),
+            row.growth.curve.name().to_owned(),
+        ]
+    };
+    page.table(
+        &[
+            Column::Text(""),
+            Column::Text("kind"),
+            Column::Figure("at the greatest"),
+            Column::Figure("power"),
+            Column::Figure("95 % interval"),
+            Column::Text("nearest"),
+        ],
+        sizes.rows.iter().take(14).map(row).collect(),
+    );
+}
+
+fn growth_verdict(sizes: &Sizes, page: &mut Page) {
     let superlinear: Vec<&SizeRow> = sizes.rows.iter().filter(|row| row.superlinear).collect();
     match (superlinear.first(), &sizes.whole) {
         (Some(row), _) => {
@@ -202,37 +243,4 @@ pub(super) fn sizes(shown: &Shown, sizes: &Sizes, page: &mut Page) {
             whole.curve.name()
         ));
     }
-    page.heading("BY SIZE");
-    let row = |(n, ns): &(f64, f64)| {
-        let fitted =
-            sizes.whole.as_ref().map_or(String::new(), |whole| duration(whole.at(*n).round() as u64));
-        vec![number(*n), duration(ns.round() as u64), fitted]
-    };
-    let columns = [Column::Figure("size"), Column::Figure("time"), Column::Figure("fitted")];
-    page.table(&columns, sizes.points.iter().map(row).collect());
-    if !sizes.rows.is_empty() {
-        page.heading("WHAT GROWS");
-    }
-    let row = |row: &SizeRow| {
-        vec![
-            row.name.clone(),
-            row.table.name().to_owned(),
-            duration(row.last_ns.round() as u64),
-            format!("{:.2}", row.growth.exponent),
-            format!("{:.2} to {:.2}", row.growth.low, row.growth.high),
-            row.growth.curve.name().to_owned(),
-        ]
-    };
-    page.table(
-        &[
-            Column::Text(""),
-            Column::Text("kind"),
-            Column::Figure("at the greatest"),
-            Column::Figure("power"),
-            Column::Figure("95 % interval"),
-            Column::Text("nearest"),
-        ],
-        sizes.rows.iter().take(14).map(row).collect(),
-    );
-    head::foot(shown, page);
 }
