@@ -117,7 +117,7 @@ fn advice(polling: &[Clocked]) -> Vec<String> {
 /// What was asked for, where that is known of the sleeps.
 fn asked(polling: &[Clocked]) -> String {
     let (times, ns) = polling.iter().fold((0, 0), |(times, ns), one| (times + one.asked, ns + one.asked_ns));
-    if times == 0 { String::new() } else { format!(" ({} asked for)", time(ns / times)) }
+    ns.checked_div(times).map_or_else(String::new, |each| format!(" ({} asked for)", time(each)))
 }
 
 /// How sure one may be that sleeping holds the program up, and not that it has nothing to do.

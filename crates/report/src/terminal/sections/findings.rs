@@ -74,7 +74,7 @@ fn moment_in(start_ns: u64, length_ns: u64) -> String {
     let digits = |count: u32| NS / 10u64.pow(count);
     let fits = |count: &u32| start_ns.next_multiple_of(digits(*count)) < start_ns + length_ns;
     let count = (3..9).find(fits).unwrap_or(9);
-    let at = start_ns.next_multiple_of(digits(count)) / digits(count);
+    let at = start_ns.div_ceil(digits(count));
     let whole = NS / digits(count);
     format!("{}.{:0width$}", at / whole, at % whole, width = count as usize)
 }
