@@ -52,6 +52,8 @@ const SAMPLES_MIN: u64 = 10;
 const SAMPLES_SURE: u64 = 30;
 /// A loop is not named if so much of it is the waiting of a meeting that another rule names.
 const TOLD_MIN: f64 = 0.6;
+/// ... and if that rule's remedy would save this part of what the spinning costs.
+const TOLD_SAVES_MIN: f64 = 0.25;
 /// Whoever had no CPU in so large a part of the moments is what made the others wait.
 const STARVED: f64 = 0.25;
 
@@ -72,9 +74,10 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
 
 /// Most of it is waiting for the last to come to a meeting, of which load-imbalance or barrier-straggler speak.
 fn is_told_elsewhere(scene: &Scene, spin: &SpinUse) -> bool {
+    // What the meeting's rules would save must be a fair part of what the spinning costs: else they speak of little.
     let speaks = |used: &&SiteUse| {
-        let most = used.imbalance.high_ns.max(used.straggle.high_ns);
-        scene.of_wall(most as f64) >= GAIN_MIN
+        let most = used.imbalance.high_ns.max(used.straggle.high_ns) as f64;
+        scene.of_wall(most) >= GAIN_MIN && most >= TOLD_SAVES_MIN * spin.stall.saved_ns
     };
     let told = scene.derived.rendezvous.uses.iter().filter(speaks);
     let told: BTreeSet<u32> = told.map(|used| used.site).collect();
