@@ -1,7 +1,7 @@
 //! Properties of the facts on random programs whose truth is known.
 
 use holdup_events::tables::ThreadState;
-use holdup_events::{CpuId, Loss, Timestamp, Trace};
+use holdup_events::{CpuId, Event, Loss, Timestamp, Trace};
 use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::ledger::{self, Ledger};
 use holdup_findings::derive::{cpus, locks, timelines};
@@ -206,6 +206,68 @@ fn with_events_dropped_there_are_only_hints() {
         assert!(analysis.findings.iter().all(|finding| finding.confidence == Confidence::Low), "seed {seed}");
         for thread in &analysis.derived.ledger.threads {
             assert_eq!(thread.classes.iter().sum::<u64>(), thread.life.0, "seed {seed}");
+        }
+    }
+}
+
+/// Events that stay, and the losses of the others as a recorder would tell of them: one at a time (`burst` 1), or so many
+/// in a row.
+fn drop_some(
+    simulation: &Simulation,
+    random: &mut Random,
+    one_in: u64,
+    burst: u64,
+) -> (Vec<Event>, Vec<Loss>) {
+    let (mut kept, mut losses) = (Vec::new(), Vec::<Loss>::new());
+    let mut left = 0;
+    for event in &simulation.events {
+        let stays = matches!(event, Event::Snapshot(_) | Event::Stack(_));
+        if left == 0 && !stays && random.once_in(one_in * burst) {
+            left = burst;
+            losses.push(Loss {
+                source: "sched".into(),
+                reason: "ring-full".into(),
+                cpu: CpuId::NONE,
+                start: event.at(),
+                end: event.at(),
+                events: 0,
+            });
+        }
+        if left == 0 || stays {
+            kept.push(event.clone());
+            continue;
+        }
+        left -= 1;
+        if let Some(loss) = losses.last_mut() {
+            (loss.end, loss.events) = (event.at(), loss.events + 1);
+        }
+    }
+    (kept, losses)
+}
+
+/// Up to a half of the events is missing, evenly or in bursts: no panic, and nothing above a hint that the whole
+/// recording does not say.
+#[test]
+fn losses_make_no_findings() {
+    for seed in 0..SEEDS / 20 {
+        let simulation = sim::run(&sim::whole(seed));
+        let whole = analyse(&assemble(simulation.events.clone(), simulation.manifest.clone()));
+        for (one_in, burst) in [(50, 1), (10, 1), (2, 1), (50, 40), (10, 40), (2, 40)] {
+            let mut random = Random::new(seed ^ one_in << 8 ^ burst);
+            let (events, losses) = drop_some(&simulation, &mut random, one_in, burst);
+            let mut trace = assemble(events, simulation.manifest.clone());
+            trace.losses.extend(losses);
+            let known = |rule: &str, subject: &str| {
+                let findings =
+                    whole.findings.iter().chain(whole.symptoms.iter().map(|symptom| &symptom.finding));
+                findings.into_iter().any(|finding| finding.rule == rule && finding.subject == subject)
+            };
+            for finding in analyse(&trace).findings {
+                assert!(
+                    finding.confidence == Confidence::Low || known(finding.rule, &finding.subject),
+                    "seed {seed}, one in {one_in}, {burst} in a row: {finding:?}"
+                );
+            }
         }
     }
 }

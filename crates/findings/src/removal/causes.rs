@@ -19,8 +19,9 @@ use crate::rules;
 /// Where work is spread over CPUs, this part of what they add may be lost to cutting it, handing it out and uneven pieces.
 const SPREAD_LOST: f64 = 0.25;
 
-/// Who does several items with one call, in place of one, hardly takes fewer than four: at most this part of them is left.
-const CALLS_LEFT: f64 = 0.25;
+/// Who does several small items with one call, in place of one, hardly takes fewer than eight: at most this part of the
+/// calls is left.
+const CALLS_LEFT: f64 = 0.125;
 
 /// Syscalls through which threads hand work to each other: x86-64's numbers of read, write, poll, readv, writev, select,
 /// sendto, recvfrom, sendmsg, recvmsg, semop, msgsnd, msgrcv, futex, epoll_wait, pselect6, ppoll and epoll_pwait.

@@ -148,5 +148,6 @@ fn merged(trace: &Trace, finding: &Finding, forecast: &Forecast) -> Gain {
         return gain;
     }
     // They contradict each other: neither is sure.
-    Gain { low: own.low.min(forecast.low), high: own.high.max(forecast.high).min(most) }
+    let high = own.high.max(forecast.high).min(most);
+    Gain { low: own.low.min(forecast.low).min(high), high }
 }

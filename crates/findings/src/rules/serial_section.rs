@@ -15,8 +15,8 @@
 //! same thing and are woken by other threads again and again. And it must be the lone thread that they wait for: at
 //! least half as long as it worked alone, waits to join, at barriers and for something to do must lead to it, down the
 //! chain of those who ended them (or have not ended with the recording). The upper end of the gain is that the serial
-//! work were spread over as many CPUs as there are active threads. The lower end is 0: work that cannot be
-//! split gains nothing. Moments in which a thread waits for a lock are not counted; lock-contention judges
+//! work were spread over as many CPUs as there are active threads. The lower end is that a
+//! quarter of what they add is lost. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
 //! those.
 //!
 //! ## What to do

@@ -13,8 +13,8 @@
 //! Whether a loop only waits is told from its instructions, not from names: a round of it must leave nothing behind but a
 //! counter, must read what the round before read, and what it reads must decide whether it goes on; or it holds a `pause`.
 //! A search or a sum moves on and is work. The time is the sampled share of the running time, with its error.
-//! The upper end of the gain is that each spinning thread had worked instead and the work were spread evenly. The lower end
-//! is the time that the thread which spun least spent so: nothing if an active thread never spins. Spinning that is
+//! The gain is that of the same run replayed without the spinning, widened by the samples' error. Of recordings too long to
+//! replay it lies between the time of the thread that spun least and what even work in place of all spinning would save. Spinning that is
 //! a meeting's, at which others wait for the last to come, is left to load-imbalance and barrier-straggler.
 //!
 //! ## What to do
@@ -52,6 +52,8 @@ const SAMPLES_MIN: u64 = 10;
 const SAMPLES_SURE: u64 = 30;
 /// A loop is not named if so much of it is the waiting of a meeting that another rule names.
 const TOLD_MIN: f64 = 0.6;
+/// ... and if that rule's remedy would save this part of what the spinning costs.
+const TOLD_SAVES_MIN: f64 = 0.25;
 /// Whoever had no CPU in so large a part of the moments is what made the others wait.
 const STARVED: f64 = 0.25;
 
@@ -72,9 +74,10 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
 
 /// Most of it is waiting for the last to come to a meeting, of which load-imbalance or barrier-straggler speak.
 fn is_told_elsewhere(scene: &Scene, spin: &SpinUse) -> bool {
+    // What the meeting's rules would save must be a fair part of what the spinning costs: else they speak of little.
     let speaks = |used: &&SiteUse| {
-        let most = used.imbalance.high_ns.max(used.straggle.high_ns);
-        scene.of_wall(most as f64) >= GAIN_MIN
+        let most = used.imbalance.high_ns.max(used.straggle.high_ns) as f64;
+        scene.of_wall(most) >= GAIN_MIN && most >= TOLD_SAVES_MIN * spin.stall.saved_ns
     };
     let told = scene.derived.rendezvous.uses.iter().filter(speaks);
     let told: BTreeSet<u32> = told.map(|used| used.site).collect();

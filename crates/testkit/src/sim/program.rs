@@ -74,6 +74,12 @@ impl Program {
         self
     }
 
+    /// The same with other time slices (ns).
+    pub fn with_quantum(mut self, quantum_ns: u64) -> Program {
+        self.quantum_ns = quantum_ns;
+        self
+    }
+
     /// The same as if a lock were not needed.
     pub fn without_lock(self, lock: usize) -> Program {
         self.without(|op| matches!(op, Op::Lock(number) | Op::Unlock(number) if *number == lock))

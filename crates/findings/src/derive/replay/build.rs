@@ -86,6 +86,7 @@ pub fn build(facts: Facts, edit: &Edit) -> Model {
             let sums = writer.sums;
             last_run = last_run.max(sums.last_run);
             model.taken_ns += sums.taken_ns;
+            model.cut_ns += sums.cut_ns;
             model.work_ns += sums.work_ns;
         }
     }
@@ -290,6 +291,7 @@ struct Writer<'a> {
 struct Sums {
     last_run: u64,
     taken_ns: u64,
+    cut_ns: u64,
     work_ns: u64,
     /// The wait before was left out: so is being woken from it.
     is_dropped: bool,
@@ -339,7 +341,9 @@ impl Writer<'_> {
     }
 
     fn run(&mut self, (thread, row): (ThreadId, usize), from: u64, to: u64) {
-        let (ns, elsewhere) = if self.edit.has(row) { (0, 0) } else { self.edit.run_ns(thread, (from, to)) };
+        let is_dropped = self.edit.has(row);
+        let (ns, elsewhere) = if is_dropped { (0, 0) } else { self.edit.run_ns(thread, (from, to)) };
+        self.sums.cut_ns += if is_dropped { 0 } else { (to - from).saturating_sub(ns + elsewhere) };
         self.sums.taken_ns += (to - from).saturating_sub(ns);
         self.sums.work_ns += ns + elsewhere;
         self.lasts((Kind::Run, Class::Useful), from, ns);

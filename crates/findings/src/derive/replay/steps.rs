@@ -63,6 +63,8 @@ pub struct Model {
     pub(super) tail_ns: u64,
     /// Thread time that the changes took away (ns).
     pub(super) taken_ns: u64,
+    /// The part of it that samples tell (ns).
+    pub(super) cut_ns: u64,
     /// Running time of all threads, with what is done by other CPUs in their stead (ns).
     pub(super) work_ns: u64,
 }
