@@ -110,7 +110,8 @@ fn what_it_costs_is_told_by_moments_alone() {
     let (trace, _) = analysed(AND_ALONE, |_, _, _| None);
     // Always at the access when shared, every second time when alone: half of the shared time is lost.
     let touch = |who: usize, n: usize, sample: &SampleRow| {
-        (shared(&trace, sample) || n % 2 == 0).then_some((AccessKind::Update, 0x1000 + 8 * who as u64))
+        (shared(&trace, sample) || n.is_multiple_of(2))
+            .then_some((AccessKind::Update, 0x1000 + 8 * who as u64))
     };
     let (_, analysis) = analysed(AND_ALONE, touch);
     let (low, high) = analysis.derived.lines[0].saved;
@@ -118,7 +119,7 @@ fn what_it_costs_is_told_by_moments_alone() {
     assert_eq!(analysis.findings[0].confidence, Confidence::High);
     // The same share either way: it costs nothing that anybody could see.
     let same = |who: usize, n: usize, _: &SampleRow| {
-        (n % 2 == 0).then_some((AccessKind::Update, 0x1000 + 8 * who as u64))
+        (n.is_multiple_of(2)).then_some((AccessKind::Update, 0x1000 + 8 * who as u64))
     };
     let (_, analysis) = analysed(AND_ALONE, same);
     assert_eq!(analysis.derived.lines[0].saved.0, 0.0);
