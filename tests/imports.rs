@@ -47,7 +47,7 @@ fn what_runtimes_told_is_accounted() {
         ("ghc902-pause.eventlog", 35, 3, 75),
         ("go126.trace.gz", 0, 6, 59),
         ("jdk17-safepoint-trace.log", 5, 1, 7),
-        ("jdk25-zgc.log", 1, 4, 28),
+        ("jdk25-zgc.log", 1, 4, 29),
         ("node20-trace-gc.txt", 59, 0, 59),
         ("ocaml-eventlog.json", 5, 1, 22),
         ("otp25-msacc.terms", 0, 0, 0),

@@ -79,7 +79,15 @@ fn trace(picture: &Picture) -> Trace {
         target,
         ..Process::default()
     };
-    let lane = |number: u32| Lane { number, end, events: 1000, matched: 1000, ..Lane::default() };
+    let runtime = || "ocaml 5.3".to_owned();
+    let lane = |number: u32| Lane {
+        number,
+        end,
+        runtime: runtime(),
+        events: 1000,
+        matched: 1000,
+        ..Lane::default()
+    };
     let mark = |thread: ThreadId| MarkRow {
         thread,
         lane: thread.0,
