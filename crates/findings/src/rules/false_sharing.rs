@@ -44,7 +44,8 @@ pub(super) const INFO: Info = Info {
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     sharing::needs_addresses(scene)?;
-    let is_false = |data: &&SharedData| sharing::is_costly(scene, data) && data.sharing == Sharing::False;
+    let is_false =
+        |data: &&SharedData| sharing::is_costly(scene, data) && data.sharing == Sharing::False;
     let shared = scene.derived.lines.iter().filter(is_false);
     let finding = |data| sharing::finding(scene, data, (INFO.name, "bytes of their own in the same line", advice()));
     Ok(shared.take(sharing::NAMED_MAX).map(finding).collect())
@@ -52,7 +53,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
 
 fn advice() -> Vec<String> {
     vec![
-        "Give each thread's part a cache line of its own: align or pad it to 64 bytes (alignas(64), CachePadded), or keep it in thread-local memory".into(),
+        "Give each thread's part a cache line of its own: align or pad it to 64 bytes, or keep it thread-local"
+            .into(),
         "Or let each thread count in a local variable, and write the result once".into(),
     ]
 }

@@ -16,7 +16,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let shared = &view.analysis.derived.lines;
     let mut lines = view.heading("LINES");
     if shared.is_empty() {
-        lines.push(super::nothing(view, "No line was seen to be taken to and fro between CPUs by threads that write."));
+        lines.push(super::nothing(view, "No line was seen to go to and fro between CPUs."));
         return lines;
     }
     let columns = [
