@@ -37,17 +37,15 @@ use crate::derive::lines::{SharedData, Sharing};
 use crate::scene::Scene;
 use crate::sharing;
 
-pub(super) const INFO: Info = Info {
-    name: "false-sharing",
-    summary: "Threads write to data of their own that lie in one cache line",
-};
+pub(super) const INFO: Info =
+    Info { name: "false-sharing", summary: "Threads write to data of their own that lie in one cache line" };
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     sharing::needs_addresses(scene)?;
-    let is_false =
-        |data: &&SharedData| sharing::is_costly(scene, data) && data.sharing == Sharing::False;
+    let is_false = |data: &&SharedData| sharing::is_costly(scene, data) && data.sharing == Sharing::False;
     let shared = scene.derived.lines.iter().filter(is_false);
-    let finding = |data| sharing::finding(scene, data, (INFO.name, "bytes of their own in the same line", advice()));
+    let finding =
+        |data| sharing::finding(scene, data, (INFO.name, "bytes of their own in the same line", advice()));
     Ok(shared.take(sharing::NAMED_MAX).map(finding).collect())
 }
 

@@ -60,9 +60,11 @@ fn rows(view: &View, data: &SharedData) -> Vec<Vec<String>> {
     ]];
     for one in data.threads.iter().take(THREADS_MAX) {
         let (from, to) = one.bytes;
-        let name = view.trace.threads.get(one.thread.index()).map_or(String::new(), |thread| {
-            format!("  {} {}", thread.name, thread.tid)
-        });
+        let name = view
+            .trace
+            .threads
+            .get(one.thread.index())
+            .map_or(String::new(), |thread| format!("  {} {}", thread.name, thread.tid));
         let empty = String::new;
         let bytes = format!("{}..{}", from.saturating_sub(first), to.saturating_sub(first));
         rows.push(vec![
