@@ -132,10 +132,17 @@ fn on_random_rows_stacks_and_registers() {
         let host = HostProcess::new(&world.mappings);
         let c = host.walk(world.registers, &mut |address, to| world.read(address, to));
         let rust = walk(world.registers, &|address| world.word(address), &mut |address| world.code(address));
-        assert_eq!(c.addresses, rust.addresses, "seed {seed}");
-        assert_eq!(c.vias, rust.vias, "seed {seed}");
+        // From a guessed frame on the twin, which does not guess, is out of it.
+        let guessed = c.vias.iter().position(|via| *via == FrameVia::Scan);
+        let common = guessed.unwrap_or(c.vias.len());
+        assert_eq!(c.addresses[..common], rust.addresses, "seed {seed}");
+        assert_eq!(c.vias[..common], rust.vias, "seed {seed}");
+        if guessed.is_some() {
+            let given_up = [StackEnd::NoFramePointer, StackEnd::Root];
+            assert!(given_up.contains(&rust.end), "seed {seed}: {:?}", rust.end);
+        }
         let cut = c.end == StackEnd::Unreadable && world.scan_is_cut(c.registers.sp);
-        if !(cut && rust.end == StackEnd::NoFramePointer) {
+        if guessed.is_none() && !(cut && rust.end == StackEnd::NoFramePointer) {
             assert_eq!(c.end, rust.end, "seed {seed}");
         }
         *ends.entry(rust.end).or_insert(0) += 1;
