@@ -300,6 +300,15 @@ fn a_runtime() -> RuntimeUse {
     }
 }
 
+fn some_shared_data() -> SharedData {
+    SharedData {
+        functions: vec![("work".into(), 1)],
+        lines: vec![64],
+        threads: vec![LineThread::default()],
+        ..SharedData::default()
+    }
+}
+
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (mut trace, mut analysis) = busy();
@@ -331,12 +340,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     });
     analysis.derived.runtimes.push(a_runtime());
     analysis.derived.told.push(Telling::default());
-    analysis.derived.lines.push(SharedData {
-        functions: vec![("work".into(), 1)],
-        lines: vec![64],
-        threads: vec![LineThread::default()],
-        ..SharedData::default()
-    });
+    analysis.derived.lines.push(some_shared_data());
     let mut pauses = Pauses { count: 1, ..Pauses::default() };
     pauses.bins[0] = 1;
     let lane = LaneGc { threads: vec![thread], pauses: pauses.clone(), ..LaneGc::default() };
