@@ -369,7 +369,7 @@ fn copying_counts_for_who_asked_for_it() {
          A  00000000\n\
         \x20   ^^^^^^       copy-heavy holder=forward\n",
     );
-    assert_eq!(confidence(&analysis, "copy-heavy"), Some(Confidence::Medium));
+    assert_eq!(confidence(&analysis, "copy-heavy"), Some(Confidence::Low));
     let gain = analysis.findings.iter().find(|finding| finding.rule == "copy-heavy").unwrap().gain;
     assert!(gain.low == 0.0 && (gain.high - 0.75).abs() < 0.05, "{gain:?}");
 }

@@ -12,6 +12,7 @@
 //! A sample counts if the kernel's entry for page faults is on its stack and it is not in a syscall; it counts for the program's own
 //! function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went;
 //! the lower end is 0, since memory that is used must be got once.
+//! It is a hint, and comes behind what is surely lost: whether the work is needed, only the reader knows.
 //!
 //! ## What to do
 //! Keep memory and use it again in place of giving it back (`MALLOC_TRIM_THRESHOLD_`, `M_MMAP_THRESHOLD`, an arena, a pool of
