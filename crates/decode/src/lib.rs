@@ -4,6 +4,7 @@
 mod accesses;
 pub mod assemble;
 pub mod code;
+mod fields;
 mod imported;
 pub mod readers;
 pub mod reorder;

@@ -7,8 +7,8 @@ use holdup_events::Trace;
 use crate::charge::Charge;
 use crate::derive::{
     blame, bottle, children, cpus, critical_path, gc, holders, ledger, lines, lock_holding, locks, occupancy,
-    on_cpu, parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin, syscall_rates,
-    syscalls, timelines,
+    parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin, syscall_rates, syscalls,
+    timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -95,7 +95,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
     let index = &occupancy.locks;
     let facts = blame::Facts { trace, timelines: &timelines, locks: index, holders: &holders };
     let length = || critical_path::derive(trace, &roles, &holders);
-    let meetings = || rendezvous::derive(trace, &on_cpu::SampleClasses::new(trace), (&timelines, &roles));
+    let meetings = || rendezvous::derive(trace, roles.sample_classes(), (&timelines, &roles));
     let blamed = || parallel::both(|| blame::derive(facts), length);
     let ((blame, critical_path), rendezvous) = parallel::both(blamed, meetings);
     let mut lock_uses = locks::derive_with(trace, &roles);
@@ -114,8 +114,12 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
         services: services::derive(trace, &ledger, (&roles, &timelines)),
-        lines: lines::derive(trace, &ledger, &on_cpu::SampleClasses::new(trace), &timelines),
-        spins: spin::derive(trace, &ledger, &spin::Facts { timelines: &timelines, rendezvous: &rendezvous }),
+        lines: lines::derive(trace, &ledger, (&roles, &timelines)),
+        spins: spin::derive(
+            trace,
+            &ledger,
+            &spin::Facts { classes: roles.sample_classes(), timelines: &timelines, rendezvous: &rendezvous },
+        ),
         rendezvous,
         runtimes: runtimes::derive(trace, &roles, &ledger),
         told: runtimes::told(trace),

@@ -1,5 +1,7 @@
 //! What people ask of a replay, and what it answers: `holdup whatif`.
 
+use std::cell::OnceCell;
+
 use holdup_events::Trace;
 use holdup_events::recording::Rung;
 
@@ -166,7 +168,8 @@ fn without_finding(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Remo
     };
     let finding = &analysis.findings[place];
     let charge = analysis.charges.get(place).cloned().unwrap_or_default();
-    let Some(removal) = removal::of_finding(facts, &analysis.derived, finding, &charge) else {
+    let Some(removal) = removal::of_finding(facts, &analysis.derived, (finding, &charge), &OnceCell::new())
+    else {
         return Err(format!("{} is not made of waits that a replay could leave out", finding.rule));
     };
     answer.changes.push(format!("without {} of {}", finding.rule, finding.subject));

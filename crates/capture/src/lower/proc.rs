@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use holdup_events::event::{Lifecycle, LifecycleChange, RawWait, Snapshot, SnapshotState};
-use holdup_events::{CpuId, Event, Timestamp, recording};
+use holdup_events::{CpuId, Event, Loss, Timestamp, recording};
 
 use super::procfs::{self, SchedStat, Stat};
 use super::{Mode, Rung, Target, now, thread_cpu_ns, waits};
@@ -20,6 +20,8 @@ const INTERVAL_MIN_NS: u64 = 10_000_000;
 const INTERVAL_MAX_NS: u64 = 500_000_000;
 /// A poll that costs c is followed by a pause of this times c: own cost ≤ 2 % of one CPU.
 const COST_FACTOR: u64 = 50;
+/// A poll that comes after so many intervals is late: what threads did meanwhile is not known.
+const LATE_INTERVALS: u64 = 4;
 /// New child processes are looked for this often (ns).
 const CHILDREN_INTERVAL_NS: u64 = 30_000_000;
 /// Mappings are looked at this long after a process appears, then this often if its size changed (ns).
@@ -34,6 +36,7 @@ pub struct ProcRung {
     /// The first poll: what is there was there before.
     first: bool,
     interval_ns: u64,
+    polled_at: Timestamp,
     poll_due: Timestamp,
     children_due: Timestamp,
     follows_children: bool,
@@ -74,6 +77,7 @@ impl ProcRung {
             spaces: AddressSpaces::default(),
             first: true,
             interval_ns: INTERVAL_MIN_NS,
+            polled_at: now(),
             poll_due: Timestamp(0),
             children_due: Timestamp(0),
             follows_children: target.mode != Mode::Only,
@@ -96,6 +100,7 @@ impl ProcRung {
 
     fn poll(&mut self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
         let cost_start = thread_cpu_ns();
+        self.tell_late(at, sink);
         if self.follows_children && at >= self.children_due {
             self.children_due = Timestamp(at.0 + CHILDREN_INTERVAL_NS);
             self.find_children(at);
@@ -123,6 +128,16 @@ impl ProcRung {
         // Follow a dear poll at once, a cheap one slowly: the mean stays under the limit.
         self.interval_ns = wanted_ns.max((self.interval_ns * 7 + wanted_ns) / 8);
         self.poll_due = Timestamp(now().0 + self.interval_ns);
+    }
+
+    /// Looks that were not taken in time are a loss.
+    fn tell_late(&mut self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
+        let start = std::mem::replace(&mut self.polled_at, at);
+        let missed = at.since(start).0 / self.interval_ns.max(1);
+        if missed >= LATE_INTERVALS {
+            let (source, reason) = ("proc".to_owned(), "late".to_owned());
+            sink(Event::Loss(Loss { source, reason, cpu: CpuId::NONE, start, end: at, events: missed - 1 }));
+        }
     }
 
     fn find_children(&mut self, at: Timestamp) {
@@ -368,6 +383,23 @@ mod tests {
         drop(tell);
         let _ = sleeper.join();
         rung.finish(&mut |event| events.push(event));
+    }
+
+    #[test]
+    fn a_late_look_is_a_loss() {
+        let target = Target { pid: std::process::id(), mode: Mode::Attach, sample_hz: 0 };
+        let mut rung = ProcRung::open(&target).unwrap();
+        let mut losses = Vec::new();
+        let start = rung.polled_at;
+        for (at, missed) in [(start.0 + 10_000_000, None), (start.0 + 60_000_000, Some(4))] {
+            losses.clear();
+            rung.tell_late(Timestamp(at), &mut |event| losses.push(event));
+            let told = losses.first().map(|event| match event {
+                Event::Loss(loss) => (loss.end, loss.events),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(told, missed.map(|missed| (Timestamp(at), missed)));
+        }
     }
 
     #[test]

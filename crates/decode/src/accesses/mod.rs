@@ -19,15 +19,16 @@ use program::Program;
 use touched::Touched;
 use x86::Access;
 
-/// More places than this are not remembered at a time.
-const PLACES_MAX: usize = 1 << 18;
+/// More places of one process than this are not remembered at a time.
+const PLACES_MAX: usize = 1 << 16;
 
 /// Finds it for sample after sample: each place in a program is decoded once.
 pub struct Accesses<'a> {
     files: &'a dyn Files,
     /// Path, build id, and the process where there is none.
     programs: HashMap<(String, Vec<u8>, u32), Option<Program>>,
-    places: HashMap<(ProcessId, u64), Option<Access>>,
+    /// By process, then address.
+    places: HashMap<ProcessId, HashMap<u64, Option<Access>>>,
     touched: Touched,
 }
 
@@ -39,7 +40,7 @@ impl<'a> Accesses<'a> {
 
     /// The process has other code from now on.
     pub fn remapped(&mut self, process: ProcessId) {
-        self.places.retain(|(of, _), _| *of != process);
+        self.places.remove(&process);
     }
 
     /// The addresses in lines that several threads touched, one of them writing; sorted.
@@ -58,8 +59,7 @@ impl<'a> Accesses<'a> {
 
     fn find(&mut self, sample: &Sample, process: ProcessId, mappings: &[Mapping]) -> DataAccess {
         let Some(registers) = &sample.registers else { return DataAccess::default() };
-        let key = (process, sample.ip);
-        if let Some(known) = self.places.get(&key) {
+        if let Some(known) = self.places.get(&process).and_then(|places| places.get(&sample.ip)) {
             return known.as_ref().map(|access| access.with(registers)).unwrap_or_default();
         }
         let holds = |mapping: &&Mapping| {
@@ -68,11 +68,12 @@ impl<'a> Accesses<'a> {
         // Mappings are read a little later than samples: where there is none yet there may be one soon.
         let Some(mapping) = mappings.iter().rev().find(holds) else { return DataAccess::default() };
         let access = self.access(sample, mapping);
-        if self.places.len() >= PLACES_MAX {
-            self.places.clear();
-        }
         let found = access.as_ref().map(|access| access.with(registers)).unwrap_or_default();
-        self.places.insert(key, access);
+        let places = self.places.entry(process).or_default();
+        if places.len() >= PLACES_MAX {
+            places.clear();
+        }
+        places.insert(sample.ip, access);
         found
     }
 

@@ -50,7 +50,6 @@ impl Access {
             Register::ES | Register::CS | Register::SS | Register::DS => Some(0),
             Register::FS | Register::GS => None,
             general => {
-                // The stack's own words are the thread's own; what is written there by name is not.
                 let full = general.full_register();
                 full.is_gpr64().then(|| registers.get(full.number()).copied()).flatten()
             }

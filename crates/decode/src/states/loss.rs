@@ -10,6 +10,9 @@ impl Builder<'_> {
     /// Scheduler records of a CPU are missing: a followed thread that ran there may have left, and one that
     /// did not run may have run there. Its next records will tell, by the kernel's counters.
     pub(super) fn doubt(&mut self, loss: &Loss) {
+        if loss.source == "proc" {
+            self.late_poll = Some(loss.end);
+        }
         if !matches!(loss.source.as_str(), "sched" | "journal" | "perf") {
             return;
         }

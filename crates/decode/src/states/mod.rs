@@ -28,6 +28,7 @@ pub use catalogue::Catalogue;
 use catalogue::Names;
 use cpus::Occupants;
 use live::{Live, Lives, Now};
+use polled::Look;
 use told::Lanes;
 
 /// Builds the tables of one recording.
@@ -35,6 +36,8 @@ pub struct Builder<'a> {
     start: Timestamp,
     /// Only snapshots come: states between them are estimated ([`polled`]).
     polled: bool,
+    /// When the last poll that came late did come.
+    late_poll: Option<Timestamp>,
     names: Names,
     live: Lives,
     occupants: Occupants,
@@ -50,6 +53,7 @@ impl<'a> Builder<'a> {
         Builder {
             start,
             polled,
+            late_poll: None,
             names: Names::default(),
             live: Lives::default(),
             occupants: Occupants::default(),
@@ -301,7 +305,8 @@ impl<'a> Builder<'a> {
             if self.polled
                 && let Some(index) = self.names.find(snapshot.tid)
             {
-                self.live.at(index).poll(at, &snapshot, Default::default(), sink);
+                let look = self.look(at);
+                self.live.at(index).poll(look, &snapshot, Default::default(), sink);
                 self.live.at(index).now = Now::Gone;
                 let id = self.live.at(index).id;
                 self.names.end(id, at, false);
@@ -323,10 +328,12 @@ impl<'a> Builder<'a> {
             SnapshotState::Blocked(wait) => self.names.intern_wait(index, wait),
             _ => Default::default(),
         };
-        let live = self.live.at(index);
         if self.polled {
-            live.poll(at, &snapshot, wait, sink);
-        } else if known.is_none() {
+            let look = self.look(at);
+            return self.live.at(index).poll(look, &snapshot, wait, sink);
+        }
+        let live = self.live.at(index);
+        if known.is_none() {
             live.be_found(&snapshot, wait);
             if let Now::Running { cpu, .. } = live.now
                 && cpu != CpuId::NONE
@@ -340,8 +347,8 @@ impl<'a> Builder<'a> {
             live.refine(&snapshot, wait, sink);
         }
     }
-}
 
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;
+    fn look(&self, at: Timestamp) -> Look {
+        Look { at, late_until: self.late_poll }
+    }
+}

@@ -7,9 +7,20 @@ use holdup_events::{CpuId, Duration, Timestamp};
 
 use super::live::{Live, Now, Waited};
 
+/// One look at one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// When.
+    pub at: Timestamp,
+    /// Before this nobody had looked in time.
+    pub late_until: Option<Timestamp>,
+}
+
 impl Live {
-    /// A look at `at`: fills the time since the last one.
-    pub fn poll(&mut self, at: Timestamp, snapshot: &Snapshot, waited: Waited, sink: &mut dyn TableSink) {
+    /// Fills the time since the last look. After a late one, a thread that waits for the same as before is taken to
+    /// have done so all the time; of any other it is not known what it waited for.
+    pub fn poll(&mut self, look: Look, snapshot: &Snapshot, waited: Waited, sink: &mut dyn TableSink) {
+        let at = look.at;
         let grown = |now: Option<u64>, before: Option<u64>| match (now, before) {
             (Some(now), Some(before)) => Some(Duration(now.saturating_sub(before))),
             _ => None,
@@ -21,13 +32,19 @@ impl Live {
             SnapshotState::Running(cpu) => cpu,
             _ => CpuId::NONE,
         };
+        let late = look.late_until.is_some_and(|until| (since..=at).contains(&until) && since < until);
+        let same = matches!(snapshot.state, SnapshotState::Blocked(_))
+            && (self.open.state, self.open.wait) == (ThreadState::Blocked, waited.wait);
+        // A source that does not see why a thread is off its CPU says so.
+        let rest = match snapshot.state {
+            SnapshotState::Untracked => ThreadState::Unknown,
+            _ if late && !same => ThreadState::Unknown,
+            _ => ThreadState::Blocked,
+        };
         if let (Some(ran), Some(queued)) = (ran, queued) {
-            // A source that does not see why a thread is off its CPU says so.
-            let rest = match snapshot.state {
-                SnapshotState::Untracked => ThreadState::Unknown,
-                _ => ThreadState::Blocked,
-            };
             self.fill_step((since, at), (ran, queued), rest, (cpu, waited), sink);
+        } else if late {
+            sink.slice(self.row(rest, since));
         }
         self.exec_ns = snapshot.exec_ns;
         self.queue_ns = snapshot.queue_ns;

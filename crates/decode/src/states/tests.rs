@@ -282,33 +282,65 @@ fn a_reused_number_is_another_thread() {
     assert_eq!(lives, [(100, 200), (300, END)]);
 }
 
+/// A look of the /proc rung at thread 1.
+fn poll(at: u64, state: SnapshotState, exec: u64, queue: u64) -> Event {
+    Event::Snapshot(Snapshot {
+        at: Timestamp(at),
+        tid: 1,
+        tgid: 1,
+        parent_tgid: 0,
+        name: "p".to_owned(),
+        target: true,
+        state,
+        exec_ns: Some(exec),
+        queue_ns: Some(queue),
+    })
+}
+
+fn polled(events: Vec<Event>) -> Trace {
+    assemble(
+        events,
+        Manifest { end_ns: 200, rung: holdup_events::recording::Rung::Proc, ..Manifest::default() },
+    )
+}
+
 #[test]
 fn polls_fill_the_time_between_by_the_counters() {
     use ThreadState::*;
-    let poll = |at: u64, state: SnapshotState, exec: u64, queue: u64| {
-        Event::Snapshot(Snapshot {
-            at: Timestamp(at),
-            tid: 1,
-            tgid: 1,
-            parent_tgid: 0,
-            name: "p".to_owned(),
-            target: true,
-            state,
-            exec_ns: Some(exec),
-            queue_ns: Some(queue),
-        })
-    };
-    let manifest =
-        Manifest { end_ns: 200, rung: holdup_events::recording::Rung::Proc, ..Manifest::default() };
     let events = vec![
         poll(0, SnapshotState::Running(CpuId(0)), 1000, 50),
         poll(100, SnapshotState::Blocked(Box::default()), 1060, 60),
         poll(200, SnapshotState::Blocked(Box::default()), 1060, 60),
     ];
-    let trace = assemble(events, manifest);
     assert_eq!(
-        states(&trace, 0),
+        states(&polled(events), 0),
         [(Running, 0, 60), (Runnable, 60, 70), (Blocked, 70, 100), (Blocked, 100, 200)]
+    );
+}
+
+#[test]
+fn what_changed_while_nobody_looked_is_unknown() {
+    use ThreadState::*;
+    let waits =
+        |syscall| SnapshotState::Blocked(Box::new(RawWait { state: 1, syscall, ..RawWait::default() }));
+    let late = |start, end| {
+        let (source, reason) = ("proc".to_owned(), "late".to_owned());
+        let (start, end) = (Timestamp(start), Timestamp(end));
+        Event::Loss(Loss { source, reason, cpu: CpuId::NONE, start, end, events: 4 })
+    };
+    let events = vec![
+        poll(0, waits(0), 0, 0),
+        late(0, 50),
+        poll(50, waits(0), 0, 0),
+        late(50, 100),
+        poll(101, waits(230), 10, 0),
+        poll(110, waits(0), 10, 0),
+        late(110, 180),
+        poll(181, SnapshotState::Dead, 10, 0),
+    ];
+    assert_eq!(
+        states(&polled(events), 0),
+        [(Blocked, 0, 50), (Running, 50, 60), (Unknown, 60, 101), (Blocked, 101, 110), (Unknown, 110, 181)]
     );
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::place::{Call, Place};
+use crate::fields::Fields;
 
 const MAGIC: u32 = 0x4a69_5444;
 const RECORD_HEADER_BYTES: usize = 16;
@@ -22,32 +23,6 @@ struct Code<'a> {
     line_count: u64,
     /// Where it was when `lines` was written.
     lines_base: u64,
-}
-
-/// Little-endian fields, front to back.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        Some(u32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
-    }
-
-    fn text(&mut self) -> Option<&'a [u8]> {
-        let end = self.0.iter().position(|byte| *byte == 0)?;
-        let text = self.bytes(end)?;
-        self.bytes(1)?;
-        Some(text)
-    }
 }
 
 /// The functions that hold `addresses`, by address. `false`: it is no jitdump, or not all of it could be read.

@@ -5,6 +5,7 @@
 
 use super::row::Row;
 use super::table::{Segment, Table};
+use crate::fields::Fields;
 
 const HEAD: &[u8] = b"holdup rows 1\n";
 
@@ -45,16 +46,16 @@ pub fn decode(bytes: &[u8], build_id: &[u8]) -> Option<Table> {
     if rest.bytes(length)? != build_id {
         return None;
     }
-    let (base, broken) = (rest.number()?, usize::try_from(rest.number()?).ok()?);
+    let (base, broken) = (rest.u64()?, usize::try_from(rest.u64()?).ok()?);
     let mut segments = Vec::new();
     for _ in 0..rest.length(24)? {
-        let (file_offset, length, address) = (rest.number()?, rest.number()?, rest.number()?);
+        let (file_offset, length, address) = (rest.u64()?, rest.u64()?, rest.u64()?);
         segments.push(Segment { file_offset, length, address });
     }
     let count = rest.length(8)?;
     let mut rows = Vec::with_capacity(count);
     for _ in 0..count {
-        rows.push(Row::unpack(rest.number()?)?);
+        rows.push(Row::unpack(rest.u64()?)?);
     }
     let in_order = rows.windows(2).all(|pair| matches!(pair, [a, b] if a.pc < b.pc));
     (rest.0.is_empty() && in_order).then(|| Table {
@@ -64,26 +65,6 @@ pub fn decode(bytes: &[u8], build_id: &[u8]) -> Option<Table> {
         build_id: build_id.to_vec(),
         broken,
     })
-}
-
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
-    }
-
-    /// How many entries of `width` bytes follow; none is promised that is not there.
-    fn length(&mut self, width: usize) -> Option<usize> {
-        let count = usize::try_from(self.number()?).ok()?;
-        (count.checked_mul(width)? <= self.0.len()).then_some(count)
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use holdup_events::tables::SampleRow;
 use holdup_events::{Duration, StackId, ThreadId, Timestamp, Trace};
 
 use super::bottle::{self, Bottle};
@@ -54,6 +55,14 @@ impl Stall {
         for (thread, ns) in other.by_thread {
             self.credit(thread, ns);
         }
+    }
+
+    /// Adds running time that a sample stands for, and that the thread could have used otherwise: if it had, and the work
+    /// were spread evenly over those that ran at that moment, its share of them would have been saved.
+    pub fn add_sample(&mut self, sample: &SampleRow, ns: f64, timelines: &Timelines) {
+        let own = timelines.iter().filter(|(_, line)| line.at(sample.at).is_some_and(|at| at.own()));
+        self.saved_ns += ns / own.count().max(1) as f64;
+        self.credit(sample.thread, ns);
     }
 
     /// Adds to a thread's waiting.

@@ -156,9 +156,7 @@ impl Sums {
         if let Some(leaf) = trace.stack_frames(sample.stack).next() {
             *self.inside.entry(trace.frame_name(leaf)).or_default() += 1;
         }
-        let own = timelines.iter().filter(|(_, line)| line.at(sample.at).is_some_and(|at| at.own()));
-        self.stall.saved_ns += ns / own.count().max(1) as f64;
-        self.stall.credit(sample.thread, ns);
+        self.stall.add_sample(sample, ns, timelines);
         if self.seen.len() < SEEN_MAX {
             self.seen.push((sample.thread, sample.at));
         }

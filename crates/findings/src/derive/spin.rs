@@ -81,6 +81,8 @@ type Key = (ProcessId, FrameId, Option<FrameId>);
 /// What is looked at besides the trace and its ledger.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
+    /// What samples show.
+    pub classes: &'a SampleClasses,
     /// What each CPU ran.
     pub timelines: &'a Timelines,
     /// Where threads met.
@@ -89,19 +91,20 @@ pub struct Facts<'a> {
 
 /// Derives every loop, the costliest first.
 pub fn derive(trace: &Trace, ledger: &Ledger, facts: &Facts) -> Vec<SpinUse> {
-    let Facts { timelines, rendezvous } = *facts;
-    let classes = SampleClasses::new(trace);
+    let Facts { classes, timelines, rendezvous } = *facts;
     let met = Met::of(rendezvous);
-    let found = Spins::collect(trace, ledger, &classes);
+    let found = Spins::collect(trace, ledger, classes);
     let moments: usize = found.loops.values().map(|one| one.samples.len()).sum();
     let every = moments.div_ceil(MOMENTS_MAX).max(1);
-    let mut around = Around::new(trace, ledger, &classes);
+    let mut around = Around::new(trace, ledger, classes);
     let mut spins = Vec::new();
     for (key, one) in found.loops {
         let mut spin = one.finish(trace, key, ledger);
         spin.meanwhile = around.meanwhile(one.samples.iter().step_by(every).map(|(sample, _)| sample));
         spin.met = met.sums(&one.samples);
-        spin.stall = stall(&one.samples, timelines);
+        for (sample, ns) in &one.samples {
+            spin.stall.add_sample(sample, *ns, timelines);
+        }
         spins.push(spin);
     }
     spins.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.function.cmp(&b.function)));
@@ -256,20 +259,6 @@ fn longest(trace: &Trace, samples: &[(SampleRow, f64)]) -> Vec<(ThreadId, Timest
     rows.sort_by_key(|(thread, from, to)| (std::cmp::Reverse(to.since(*from)), *from, *thread));
     rows.truncate(LONGEST_MAX);
     rows
-}
-
-/// The wall time that would have been saved if each spinning thread had worked instead, and the work were spread
-/// evenly over those that ran: a spinning thread's share of who runs at that moment.
-fn stall(samples: &[(SampleRow, f64)], timelines: &Timelines) -> Stall {
-    let mut stall = Stall::default();
-    for (sample, ns) in samples {
-        let own = timelines
-            .iter()
-            .filter(|(_, timeline)| timeline.at(sample.at).is_some_and(|stretch| stretch.own()));
-        stall.saved_ns += ns / own.count().max(1) as f64;
-        *stall.by_thread.entry(sample.thread).or_default() += ns;
-    }
-    stall
 }
 
 /// What threads did at given moments.

@@ -171,15 +171,7 @@ fn runs_wanted(found: &Estimate, runs: usize, question: &Question) -> Option<u32
 /// The centre of a sample; none of fewer than two.
 pub fn centre(values: &[f64], question: &Question) -> Option<Estimate> {
     let (middle, error, freedom) = trimmed(values, question.trimmed)?;
-    let reach = student_quantile(question.risk / 2.0, freedom);
-    let mut found = Estimate {
-        centre: middle,
-        low: middle - reach * error,
-        high: middle + reach * error,
-        error,
-        freedom,
-        p: p(middle, error, freedom),
-    };
+    let mut found = estimated(middle, error, freedom, question);
     if values.len() >= BOOTSTRAP_MIN {
         let mut random = Random::new(question.seed);
         let mut resample = vec![0.0; values.len()];
@@ -199,15 +191,7 @@ pub fn two_centres(a: &[f64], b: &[f64], question: &Question) -> Option<Estimate
     let (middle, error) = (centre_b - centre_a, error_a.hypot(error_b));
     let parts = error_a.powi(4) / freedom_a + error_b.powi(4) / freedom_b;
     let freedom = if parts > 0.0 { (error.powi(4) / parts).max(1.0) } else { freedom_a.min(freedom_b) };
-    let reach = student_quantile(question.risk / 2.0, freedom);
-    let mut found = Estimate {
-        centre: middle,
-        low: middle - reach * error,
-        high: middle + reach * error,
-        error,
-        freedom,
-        p: p(middle, error, freedom),
-    };
+    let mut found = estimated(middle, error, freedom, question);
     if a.len().min(b.len()) >= BOOTSTRAP_MIN {
         let mut random = Random::new(question.seed);
         let (mut of_a, mut of_b) = (vec![0.0; a.len()], vec![0.0; b.len()]);
@@ -220,6 +204,19 @@ pub fn two_centres(a: &[f64], b: &[f64], question: &Question) -> Option<Estimate
             widened(draws.collect(), a.len().min(b.len()) as f64, freedom, question.risk);
     }
     Some(found)
+}
+
+/// By Student's distribution.
+fn estimated(centre: f64, error: f64, freedom: f64, question: &Question) -> Estimate {
+    let reach = student_quantile(question.risk / 2.0, freedom);
+    Estimate {
+        centre,
+        low: centre - reach * error,
+        high: centre + reach * error,
+        error,
+        freedom,
+        p: p(centre, error, freedom),
+    }
 }
 
 fn p(centre: f64, error: f64, freedom: f64) -> f64 {

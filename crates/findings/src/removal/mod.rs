@@ -6,6 +6,8 @@
 
 mod causes;
 
+use std::cell::OnceCell;
+
 use holdup_events::Trace;
 use holdup_events::recording::Rung;
 
@@ -75,14 +77,21 @@ impl Removal {
     }
 }
 
-/// The changes that remove a finding's cause; `None` if it is not made of what a replay can leave out.
-pub fn of_finding(facts: Facts, derived: &Derived, finding: &Finding, charge: &Charge) -> Option<Removal> {
+/// The changes that remove a finding's cause; `None` if it is not made of what a replay can leave out. `calls` is made for
+/// the first lock, and stays for the others.
+pub fn of_finding<'a>(
+    facts: Facts<'a>,
+    derived: &Derived,
+    (finding, charge): (&Finding, &Charge),
+    calls: &OnceCell<LockCalls<'a>>,
+) -> Option<Removal> {
     match finding.rule {
         "lock-contention" => {
             let lock = derived.locks.iter().find(|lock| lock.name == finding.subject)?;
             let key = (lock.process, lock.object, lock.reason);
             let number = facts.locks.locks.iter().position(|known| *known == key)?;
-            Some(causes::lock(&LockCalls::new(facts.trace, facts.locks), facts.trace, number as u32))
+            let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks));
+            Some(causes::lock(calls, facts.trace, number as u32))
         }
         "spin-wait" => causes::spin(facts, derived, finding),
         "serial-section" => Some(causes::serial(facts, derived)),
@@ -110,7 +119,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
     if facts.trace.manifest.rung != Rung::Bpf || facts.trace.slices.len() > SLICES_MAX {
         return;
     }
-    let mut unchanged = None;
+    let (mut unchanged, calls) = (None, OnceCell::new());
     for Charged { finding, charge } in findings {
         if COMPUTED.contains(&finding.rule) {
             finding.gain = widened(finding.gain);
@@ -118,7 +127,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         if !FORECAST.contains(&finding.rule) {
             continue;
         }
-        let Some(removal) = of_finding(facts, derived, finding, charge) else { continue };
+        let Some(removal) = of_finding(facts, derived, (finding, charge), &calls) else { continue };
         let unchanged = unchanged.get_or_insert_with(|| Replays::new(facts));
         let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
         finding.gain = merged(facts.trace, finding, &forecast);

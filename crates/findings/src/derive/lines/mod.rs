@@ -17,6 +17,7 @@ use super::class::Class;
 use super::ledger::Ledger;
 use super::occupancy::Stall;
 use super::on_cpu::SampleClasses;
+use super::roles::Roles;
 use super::spin::{Functions, user_leaf};
 use super::split::share_error;
 use super::timelines::Timelines;
@@ -66,7 +67,8 @@ pub struct SharedData {
     pub is_waited_on: bool,
     /// What the accesses cost, if they took all of their time for nothing.
     pub stall: Stall,
-    /// The part of that, from and to, that would not be needed if nobody else touched the memory.
+    /// The part of that, from and to, that would not be needed if nobody else touched the memory; of all but the costliest
+    /// it is not known (0 to 1).
     pub saved: (f64, f64),
     /// Some turns: who, when, which address.
     pub turned: Vec<(ThreadId, Timestamp, u64)>,
@@ -98,6 +100,9 @@ const TURNS_MIN: u64 = 3;
 /// Where fewer of a line's samples are turns, its threads used it one after the other.
 const TURNS_SHARE: u64 = 20;
 
+/// Of so many, the costliest, it is asked what they would cost unshared: for each, all samples of its threads are looked at.
+const ALONE_MAX: usize = 32;
+
 /// One access that was sampled.
 struct Touch {
     sample: SampleRow,
@@ -106,19 +111,18 @@ struct Touch {
 }
 
 /// Derives the memory that threads took from each other, the costliest first.
-pub fn derive(
-    trace: &Trace,
-    ledger: &Ledger,
-    classes: &SampleClasses,
-    timelines: &Timelines,
-) -> Vec<SharedData> {
+pub fn derive(trace: &Trace, ledger: &Ledger, (roles, timelines): (&Roles, &Timelines)) -> Vec<SharedData> {
     let words = words(trace);
-    let mut shared: Vec<SharedData> = groups(trace, ledger, classes)
-        .into_iter()
-        .map(|group| describe(trace, ledger, group, (&words, timelines)))
-        .collect();
-    shared.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (a.process, &a.lines).cmp(&(b.process, &b.lines))));
-    shared
+    let mut groups = groups(trace, ledger, roles.sample_classes());
+    groups.sort_by(|a, b| b.ns().total_cmp(&a.ns()).then_with(|| a.first().cmp(&b.first())));
+    let describe = |(rank, group): (usize, Group)| {
+        let saved = match rank {
+            0..ALONE_MAX => alone::saved(trace, &group.touches().collect::<Vec<_>>()),
+            _ => (0.0, 1.0),
+        };
+        SharedData { saved, ..describe(trace, ledger, group, (&words, timelines)) }
+    };
+    groups.into_iter().enumerate().map(describe).collect()
 }
 
 /// Lines that belong together.
@@ -126,6 +130,20 @@ struct Group<'a> {
     process: ProcessId,
     variable: Option<&'a Variable>,
     lines: BTreeMap<u64, Line>,
+}
+
+impl Group<'_> {
+    fn touches(&self) -> impl Iterator<Item = &Touch> {
+        self.lines.values().flat_map(|line| &line.touches)
+    }
+
+    fn ns(&self) -> f64 {
+        self.touches().map(|touch| touch.ns).sum()
+    }
+
+    fn first(&self) -> (ProcessId, Option<u64>) {
+        (self.process, self.lines.first_key_value().map(|(address, _)| *address))
+    }
 }
 
 /// The lines that are taken to and fro, by variable; without a name, neighbours.
@@ -206,8 +224,7 @@ fn describe(
         let from = words.partition_point(|word| word < line);
         words.get(from).is_some_and(|word| word - line < LINE_BYTES)
     };
-    let touches = || group.lines.values().flat_map(|line| &line.touches);
-    let saved = alone::saved(trace, &touches().collect::<Vec<_>>());
+    let touches = || group.touches();
     let samples = touches().count() as u64;
     let common: u64 = group.lines.values().map(Line::common).sum();
     let turned = group.lines.values().flat_map(Line::turns);
@@ -216,12 +233,13 @@ fn describe(
     for touch in touches() {
         let one = threads.entry(touch.sample.thread).or_insert_with(|| LineThread::begin(&touch.sample));
         one.add(touch);
-        let own = timelines.iter().filter(|(_, line)| line.at(touch.sample.at).is_some_and(|at| at.own()));
-        stall.saved_ns += touch.ns / own.count().max(1) as f64;
-        stall.credit(touch.sample.thread, touch.ns);
+        stall.add_sample(&touch.sample, touch.ns, timelines);
     }
-    for (thread, one) in &mut threads {
-        one.part = part(trace, group.process, touches().filter(|touch| touch.sample.thread == *thread));
+    for (thread, address) in touched_most(touches()) {
+        if let (Some(one), Some(found)) = (threads.get_mut(&thread), variable(trace, group.process, address))
+        {
+            one.part.clone_from(&found.part);
+        }
     }
     let mut threads: Vec<LineThread> = threads.into_values().collect();
     threads.sort_by_key(|one| (std::cmp::Reverse(one.ns), one.thread));
@@ -235,13 +253,13 @@ fn describe(
         samples,
         atomic: touches().filter(|touch| touch.sample.data.kind == AccessKind::Atomic).count() as u64,
         turns: turned.clone().count() as u64,
-        ns: touches().map(|touch| touch.ns).sum::<f64>().round() as u64,
+        ns: group.ns().round() as u64,
         error_ns: error.round() as u64,
         threads,
         functions: functions(trace, touches()),
         is_waited_on: group.lines.keys().any(holds_word),
         stall,
-        saved,
+        saved: (0.0, 1.0),
         turned: turned
             .take(TURNED_MAX)
             .map(|touch| (touch.sample.thread, touch.sample.at, touch.sample.data.address))
@@ -249,15 +267,20 @@ fn describe(
     }
 }
 
-/// The part of a variable that most accesses touch.
-fn part<'a>(trace: &Trace, process: ProcessId, touches: impl Iterator<Item = &'a Touch>) -> String {
-    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+/// The address that each thread touches most.
+fn touched_most<'a>(touches: impl Iterator<Item = &'a Touch>) -> BTreeMap<ThreadId, u64> {
+    let mut counts: BTreeMap<(ThreadId, u64), u64> = BTreeMap::new();
     for touch in touches {
-        *counts.entry(touch.sample.data.address).or_default() += 1;
+        *counts.entry((touch.sample.thread, touch.sample.data.address)).or_default() += 1;
     }
-    let most = counts.into_iter().max_by_key(|(address, count)| (*count, std::cmp::Reverse(*address)));
-    let found = most.and_then(|(address, _)| variable(trace, process, address));
-    found.map_or(String::new(), |variable| variable.part.clone())
+    let mut most: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
+    for ((thread, address), count) in counts {
+        let best = most.entry(thread).or_default();
+        if count > best.0 {
+            *best = (count, address);
+        }
+    }
+    most.into_iter().map(|(thread, (_, address))| (thread, address)).collect()
 }
 
 fn functions<'a>(trace: &Trace, touches: impl Iterator<Item = &'a Touch>) -> Vec<(String, u64)> {

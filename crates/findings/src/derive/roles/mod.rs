@@ -100,6 +100,11 @@ impl Roles {
         roles
     }
 
+    /// What samples show without descriptors: work, the kernel, a loop that waits.
+    pub fn sample_classes(&self) -> &SampleClasses {
+        &self.on_cpu
+    }
+
     /// The rule that a sample matches.
     pub fn of_sample(&self, sample: &SampleRow) -> Option<RuleId> {
         let party = self.parties.of(sample.thread)?;

@@ -33,9 +33,19 @@ pub fn delayed_ack(mut plan: Plan) -> std::io::Result<Truth> {
             }
         }
     };
+    with_server(listener, REQUEST_BYTES, client)?;
+    Ok(Truth { rules: &["delayed-ack"], names: vec![] })
+}
+
+/// Runs a client beside a server that answers each of its requests with the request's head.
+fn with_server(
+    listener: TcpListener,
+    request_bytes: usize,
+    client: impl FnOnce() + Send,
+) -> std::io::Result<()> {
     let server = move || {
         let Ok((mut client, _)) = listener.accept() else { return };
-        let mut request = [0u8; REQUEST_BYTES];
+        let mut request = vec![0u8; request_bytes];
         while client.read_exact(&mut request).is_ok() {
             if client.write_all(&request[..HEAD_BYTES]).is_err() {
                 return;
@@ -44,8 +54,7 @@ pub fn delayed_ack(mut plan: Plan) -> std::io::Result<Truth> {
     };
     let bodies: Vec<Body> =
         vec![("client".to_owned(), Box::new(client)), ("server".to_owned(), Box::new(server))];
-    tools::together(bodies)?;
-    Ok(Truth { rules: &["delayed-ack"], names: vec![] })
+    tools::together(bodies)
 }
 
 /// Two threads compute in a control group that may use less than one CPU. Needs the right to make groups.
@@ -128,17 +137,6 @@ pub fn prompt_requests(mut plan: Plan) -> std::io::Result<Truth> {
             }
         }
     };
-    let server = move || {
-        let Ok((mut client, _)) = listener.accept() else { return };
-        let mut request = [0u8; 2 * HEAD_BYTES];
-        while client.read_exact(&mut request).is_ok() {
-            if client.write_all(&request[..HEAD_BYTES]).is_err() {
-                return;
-            }
-        }
-    };
-    let bodies: Vec<Body> =
-        vec![("client".to_owned(), Box::new(client)), ("server".to_owned(), Box::new(server))];
-    tools::together(bodies)?;
+    with_server(listener, 2 * HEAD_BYTES, client)?;
     Ok(Truth::default())
 }
