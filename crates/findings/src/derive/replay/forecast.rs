@@ -78,7 +78,7 @@ fn of_model(model: &Model) -> (Outcome, Outcome) {
 
 /// What waits that are new after the change make of it, and by which share of the run another order of the same
 /// steps may differ. Both were taken from random programs (seeds 0 to 149), so that nine of ten forecasts hold the truth;
-/// tests/replay.rs checks them on others (1000 and on).
+/// tests/replay.rs checks them on others (2000 and on).
 const UNFORESEEN: f64 = 0.1;
 const ORDER: f64 = 0.03;
 /// Where little changes, little can be in another order.
