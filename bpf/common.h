@@ -61,6 +61,7 @@ struct known_target {
 	__u32 tgid;
 	__u32 generation;
 };
+#define SENT_LATELY_BITS 6
 #define KNOWN_TARGETS 16 /* processes that hand a CPU back and forth are few; a power of two */
 
 struct per_cpu {
@@ -74,6 +75,7 @@ struct per_cpu {
 	__u32 raw_total;
 	__u64 syscalls_uncounted; /* for want of room */
 	struct known_target known_targets[KNOWN_TARGETS];
+	__u64 sent_lately[1 << SENT_LATELY_BITS]; /* ids of stacks, by their highest bits */
 };
 
 /* As crates/capture/src/bpf/session.rs reads it. */

@@ -26,6 +26,7 @@ static __always_inline int unwind_row_at(__u32 index, __u64 *row)
 }
 
 #define UNWIND_FUNCTION __noinline
+#define UNWIND_INLINE static __always_inline
 #define unwind_read(to, bytes, address) bpf_probe_read_user(to, bytes, (void *)(address))
 #define unwind_opaque(value) barrier_var(value)
 #include "unwind.h"
@@ -107,17 +108,19 @@ __noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, const struct
 {
 	struct unwind_scratch *walk = bpf_map_lookup_elem(&unwind_scratches, &slot);
 	struct unwind_process *process;
-	struct unwind_state state = {};
-	__u32 frames = 0, end = WIRE_END_TOO_DEEP;
+	struct unwind_state *state;
+	__u32 frames = 0, generation, end = WIRE_END_TOO_DEEP;
 
 	if (!stack || !leaf || !walk)
 		return 0;
 	walk->memory.start = UNWIND_NOTHING_READ;
 	process = process_of(stack->head.tgid);
-	state = *leaf;
-	state.exact = 1;
+	generation = process ? process->generation : 0;
+	state = &walk->state;
+	*state = *leaf;
+	state->exact = 1;
 	for (; frames < USER_FRAMES_MAX; frames++) {
-		__u64 address = (state.ip & ~0ULL >> 8) | (__u64)state.via << 56;
+		__u64 address = (state->ip & ~0ULL >> 8) | (__u64)state->via << 56;
 		__u32 at = stack->head.kernel_frames + frames;
 
 		barrier_var(at);
@@ -130,8 +133,10 @@ __noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, const struct
 			frames++;
 			break;
 		}
-		state.depth = frames;
-		end = unwind_step(&state, process, walk);
+		if (unwind_step_known(state, generation, walk))
+			continue;
+		state->depth = frames;
+		end = unwind_step(state, process, walk);
 		if (end) {
 			frames++;
 			break;
@@ -247,10 +252,15 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 static __always_inline __u64 send_stack(struct per_cpu *cpu, struct stack_scratch *stack, __u64 id, __u64 at_ns)
 {
 	__u8 one = 1, end = stack->head.header.flags;
+	__u64 *lately = &cpu->sent_lately[id >> (64 - SENT_LATELY_BITS)];
 	__u32 bytes;
 
-	if (bpf_map_lookup_elem(&sent_stacks, &id))
+	if (*lately == id)
 		return id;
+	if (bpf_map_lookup_elem(&sent_stacks, &id)) {
+		*lately = id;
+		return id;
+	}
 	stack->head.id = id;
 	fill_header(&stack->head.header, cpu, WIRE_STACK, WIRE_STREAM_DEFS, at_ns);
 	stack->head.header.flags = end;
@@ -290,9 +300,9 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 		struct unwind_state leaf = {};
 		__u64 raw;
 
-		leaf.ip = BPF_CORE_READ(regs, ip);
-		leaf.sp = BPF_CORE_READ(regs, sp);
-		leaf.bp = BPF_CORE_READ(regs, bp);
+		leaf.ip = regs->ip;
+		leaf.sp = regs->sp;
+		leaf.bp = regs->bp;
 		id = walk_user(stack, slot, &leaf, id);
 		if (stack->head.header.flags == WIRE_END_NO_TABLES ||
 		    stack->head.header.flags == WIRE_END_UNKNOWN_MAPPING) {

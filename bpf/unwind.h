@@ -7,8 +7,8 @@
  * address is always at CFA - 8 (x86-64 psABI). Code without rows (JIT, gaps) is walked by frame pointers.
  *
  * This file also compiles for user space (crates/testkit), against recorded stacks. The two
- * sides differ in four things, which whoever includes this defines: UNWIND_FUNCTION (how a function is declared),
- * unwind_read(to, bytes, address), unwind_row_at(index, row) and unwind_opaque(value), which keeps a compiler from
+ * sides differ in five things, which whoever includes this defines: UNWIND_FUNCTION and UNWIND_INLINE (how functions are
+ * declared), unwind_read(to, bytes, address), unwind_row_at(index, row) and unwind_opaque(value), which keeps a compiler from
  * dropping a check that the verifier wants to see.
  */
 #ifndef HOLDUP_UNWIND_H
@@ -33,6 +33,9 @@ enum unwind_kind {
 	 * is in a word of this one. The lower byte of cfa is at, the upper one behind, both signed and times 8. */
 	UNWIND_SWITCHED = 8,       /* CFA = *(sp + at) + behind */
 	UNWIND_SWITCHED_TWICE = 9, /* CFA = **(sp + at) + behind */
+	/* Code that runs on a frame which another function made for it (GHC: Haskell code on that of StgRun): CFA = sp + cfa * 8,
+	 * and a few words more where it calls somebody. */
+	UNWIND_LENT = 10,
 };
 
 /* Packed: pc relative to the table's base in bits 0..31, cfa / 8 in 32..47 (signed), the caller's bp at
@@ -84,8 +87,10 @@ struct unwind_known {
 	wire_u32 pad;
 };
 
-/* What a walk works with, and the next one on this CPU. Never two walks at a time. */
+/* What a walk works with, and the next one on this CPU. Never two walks at a time. The state is here, not on the BPF
+ * stack: the verifier then takes it for any numbers, and sees soon that a frame is like the one before. */
 struct unwind_scratch {
+	struct unwind_state state;
 	struct unwind_memory memory;
 	struct unwind_known known[UNWIND_KNOWN_ROWS];
 };
@@ -399,6 +404,73 @@ UNWIND_FUNCTION int unwind_recall(struct unwind_state *state, const struct unwin
 	return end;
 }
 
+/* A word of the stack, if it is in what was read last: 1, else 0. */
+UNWIND_INLINE int unwind_in_window(const struct unwind_memory *memory, wire_u64 address, wire_u64 *word)
+{
+	wire_u64 at = address - memory->start;
+
+	if (at & 7)
+		return 0;
+	at /= 8;
+	unwind_opaque(at);
+	if (at >= UNWIND_WINDOW_WORDS)
+		return 0;
+	*word = memory->words[at];
+	return 1;
+}
+
+/*
+ * unwind_step where nothing is new: a row that was found before, one of the two usual kinds. Without a call: where
+ * processors have to be kept from guessing where a function returns to, calls are most of what a frame costs.
+ * 1: done; 0: it changed nothing, and unwind_step has to do it.
+ */
+UNWIND_INLINE int unwind_step_known(struct unwind_state *state, wire_u32 generation, struct unwind_scratch *scratch)
+{
+	const struct unwind_known *known;
+	wire_u64 ip, slot, row, cfa, caller, bp, first;
+	wire_s64 bp_offset;
+
+	ip = state->ip - !state->exact;
+	slot = (ip * 0x9e3779b97f4a7c15ULL) >> 54;
+	unwind_opaque(slot);
+	if (slot >= UNWIND_KNOWN_ROWS)
+		return 0;
+	known = &scratch->known[slot];
+	row = known->row;
+	if (known->ip != ip || known->generation != generation)
+		return 0;
+	if (row >> 56 == UNWIND_SP)
+		cfa = state->sp;
+	else if (row >> 56 == UNWIND_BP)
+		cfa = state->bp;
+	else
+		return 0;
+	cfa += (wire_s64)(wire_s16)(row >> 32) * 8;
+	if (cfa <= state->sp)
+		return 0;
+	bp_offset = (wire_s64)(wire_s8)(row >> 48) * 8;
+	first = bp_offset ? cfa + bp_offset : cfa - 8;
+	if (!unwind_in_window(&scratch->memory, first, &bp) || !unwind_in_window(&scratch->memory, cfa - 8, &caller)) {
+		if (first & 7 || unwind_read(scratch->memory.words, sizeof(scratch->memory.words), first)) {
+			scratch->memory.start = UNWIND_NOTHING_READ;
+			return 0;
+		}
+		scratch->memory.start = first;
+		bp = scratch->memory.words[0];
+		if (!unwind_in_window(&scratch->memory, cfa - 8, &caller))
+			return 0;
+	}
+	if (!caller)
+		return 0;
+	if (bp_offset)
+		state->bp = bp;
+	state->ip = caller;
+	state->sp = cfa;
+	state->exact = 0;
+	state->via = WIRE_VIA_TABLE;
+	return 1;
+}
+
 /* The CFA on the stack that the code was called on. */
 UNWIND_FUNCTION int unwind_switched(const struct unwind_state *state, struct unwind_scratch *scratch, unwind_row row,
 				    wire_u64 *cfa)
@@ -413,6 +485,56 @@ UNWIND_FUNCTION int unwind_switched(const struct unwind_state *state, struct unw
 		return -1;
 	*cfa = word + (wire_s8)(row >> 40) * 8;
 	return 0;
+}
+
+#define UNWIND_LENT_WORDS 16
+
+/* Whether a function with a frame of its own returns to `ip`. */
+UNWIND_FUNCTION int unwind_is_functions(const struct unwind_process *process, wire_u64 ip)
+{
+	const struct unwind_mapping *mapping;
+	unwind_row row;
+	wire_u32 index = unwind_find_mapping(process, ip - 1, UNWIND_NOWHERE);
+
+	unwind_opaque(index);
+	if (!process || index >= UNWIND_MAPPINGS_MAX)
+		return 0;
+	mapping = &process->mappings[index];
+	if (!mapping->rows || mapping->rows == UNWIND_PENDING)
+		return 0;
+	row = unwind_find_row(mapping->first_row, mapping->rows, ip - 1 - mapping->base);
+	return row >> 56 == UNWIND_SP || row >> 56 == UNWIND_BP || row >> 56 == UNWIND_DEREF;
+}
+
+/* A lent frame ends at the first of the words where it may that is a return address. */
+UNWIND_FUNCTION int unwind_by_lent_frame(struct unwind_state *state, const struct unwind_process *process,
+					 struct unwind_scratch *scratch, unwind_row row)
+{
+	wire_u64 made, caller = 0, bp = 0;
+	wire_s64 bp_offset = (wire_s64)(wire_s8)(row >> 48) * 8;
+
+	if (!state || !process || !scratch)
+		return WIRE_END_UNREADABLE;
+	made = state->sp + (wire_s64)(wire_s16)(row >> 32) * 8;
+	for (int word = 0; word < UNWIND_LENT_WORDS; word++) {
+		wire_u64 cfa = made + word * 8;
+
+		if (unwind_word(&scratch->memory, cfa - 8, &caller))
+			break;
+		if (caller < 4096 || !unwind_is_functions(process, caller))
+			continue;
+		if (bp_offset) {
+			if (unwind_word(&scratch->memory, cfa + bp_offset, &bp))
+				break;
+			state->bp = bp;
+		}
+		state->ip = caller;
+		state->sp = cfa;
+		state->exact = 0;
+		state->via = WIRE_VIA_LENT_FRAME;
+		return 0;
+	}
+	return WIRE_END_NO_FRAME_POINTER;
 }
 
 /* From a frame to its caller: 0, or why there is none (enum wire_end). */
@@ -454,6 +576,8 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 		break;
 	case UNWIND_SIGNAL:
 		return unwind_signal_frame(state);
+	case UNWIND_LENT:
+		return unwind_by_lent_frame(state, process, scratch, row) ? unwind_by_frame_pointer(state, process) : 0;
 	case UNWIND_STOP:
 		return WIRE_END_ROOT;
 	case UNWIND_GAP:

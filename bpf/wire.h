@@ -20,6 +20,7 @@ typedef __s16 wire_s16;
 typedef __u32 wire_u32;
 typedef __s32 wire_s32;
 typedef __u64 wire_u64;
+typedef __s64 wire_s64;
 #else
 #include <stdint.h>
 typedef uint8_t wire_u8;
@@ -29,6 +30,7 @@ typedef int16_t wire_s16;
 typedef uint32_t wire_u32;
 typedef int32_t wire_s32;
 typedef uint64_t wire_u64;
+typedef int64_t wire_s64;
 #endif
 
 enum wire_kind {
@@ -188,6 +190,7 @@ enum wire_via {
 	WIRE_VIA_FRAME_POINTER = 2, /* the caller, by the chain of frame pointers */
 	WIRE_VIA_SIGNAL_FRAME = 3,  /* what a signal interrupted */
 	WIRE_VIA_SCAN = 4,          /* the next return address on the stack: a guess */
+	WIRE_VIA_LENT_FRAME = 5,    /* the caller of the function on whose frame the code runs */
 };
 
 /* Why a user stack ends: wire_header.flags of a stack. */

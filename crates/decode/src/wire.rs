@@ -423,6 +423,7 @@ fn via(code: u8) -> FrameVia {
         2 => FrameVia::FramePointer,
         3 => FrameVia::SignalFrame,
         4 => FrameVia::Scan,
+        5 => FrameVia::LentFrame,
         _ => FrameVia::Unknown,
     }
 }

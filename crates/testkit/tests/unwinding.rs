@@ -2,7 +2,7 @@
 //! what another unwinder (libgcc's) said there, and instruction by instruction against the calls that were seen.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
@@ -12,14 +12,19 @@ use holdup_testkit::bpf_host::{FRAMES_MAX, HostMapping, HostProcess, HostWalk};
 use holdup_testkit::stopped::{NotStopped, Stopped};
 
 /// The program, compiled as distributions do: optimised, without frame pointers. `None` without a compiler.
-static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/unwinding/places.cpp");
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("places");
-    let options = ["-O2", "-fomit-frame-pointer", "-rdynamic", "-Wl,-z,lazy", "-pthread", source, "-o"];
-    let status = Command::new("g++").args(options).arg(&program).status().ok()?;
-    assert!(status.success(), "g++ does not compile {source}");
+static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| compiled("g++", "places.cpp"));
+
+/// The same of `unwinding/lent.c`.
+static LENDER: LazyLock<Option<PathBuf>> = LazyLock::new(|| compiled("gcc", "lent.c"));
+
+fn compiled(compiler: &str, source: &str) -> Option<PathBuf> {
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(source.replace('.', "-"));
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/unwinding").join(source);
+    let options = ["-O2", "-fomit-frame-pointer", "-rdynamic", "-Wl,-z,lazy", "-pthread", "-o"];
+    let status = Command::new(compiler).args(options).arg(&program).arg(&source).status().ok()?;
+    assert!(status.success(), "{compiler} does not compile {source:?}");
     Some(program)
-});
+}
 
 /// A place of the program.
 struct Place {
@@ -39,8 +44,12 @@ impl Place {
     }
 
     fn stop_with(name: &str, set: impl FnOnce(&mut Command)) -> Option<Place> {
-        let Some(program) = &*PROGRAM else {
-            println!("skipped: there is no g++");
+        Place::stop_in(PROGRAM.as_deref(), name, set)
+    }
+
+    fn stop_in(program: Option<&Path>, name: &str, set: impl FnOnce(&mut Command)) -> Option<Place> {
+        let Some(program) = program else {
+            println!("skipped: there is no compiler");
             return None;
         };
         let mut command = Command::new(program);
@@ -192,6 +201,28 @@ fn code_without_a_description_is_walked_by_frame_pointer_or_by_guess() {
         assert_eq!((walked.vias[1], walked.vias[2]), (FrameVia::Table, via), "{name}: {walked:x?}");
         assert_eq!(walked.end, StackEnd::Root, "{name}: {walked:x?}");
     }
+}
+
+#[test]
+fn code_on_a_lent_frame_has_the_callers_of_who_lent_it() {
+    let Some(mut place) = Place::stop_in(LENDER.as_deref(), "", |_| {}) else { return };
+    let (mut called, mut exact) = (0, 0);
+    // Through the call's return, and the code itself up to its end.
+    while place.stopped.registers().ip != place.callers[0] {
+        let (walked, later) = (place.walk(), place.walk_later());
+        match walked.vias.iter().position(|via| *via == FrameVia::LentFrame) {
+            Some(at) => {
+                assert_eq!(walked.addresses[at], place.callers[0], "{walked:x?}");
+                assert_eq!(walked.end, StackEnd::Root, "{walked:x?}");
+                assert_eq!((later.addresses, later.vias, later.end), (walked.addresses, walked.vias, walked.end));
+                *(if at == 1 { &mut exact } else { &mut called }) += 1;
+            }
+            // It gives its frame back in its last instructions.
+            None => assert!(exact > 0, "{walked:x?}"),
+        }
+        place.stopped.step().expect("it goes on");
+    }
+    assert!(called > 0 && exact > 0, "{called} in what it calls, {exact} in itself");
 }
 
 /// No place is walked more often.

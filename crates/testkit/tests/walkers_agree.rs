@@ -111,7 +111,8 @@ fn rows(random: &mut Random, length: u64, calm: bool) -> Vec<Row> {
             84..86 => (Kind::Signal, 0, 0),
             86..87 => (Kind::Switched, random.bits() as i16 & 0x0307, if random.once_in(2) { -2 } else { 0 }),
             87..88 => (Kind::SwitchedTwice, random.bits() as i16 & 0x0307, 0),
-            88..96 => (Kind::Gap, 0, 0),
+            88..93 => (Kind::Gap, 0, 0),
+            93..96 => (Kind::Lent, random.within(0, 60) as i16, if random.once_in(2) { -6 } else { 0 }),
             96..98 => (Kind::Stop, 0, 0),
             _ => (Kind::Bad, 0, 0),
         };
@@ -155,5 +156,7 @@ fn on_random_rows_stacks_and_registers() {
         |end: &StackEnd| ![StackEnd::Unknown, StackEnd::NoTables].contains(end) && !ends.contains_key(end);
     let missed: Vec<_> = StackEnd::ALL.iter().filter(|end| missed(end)).collect();
     assert!(missed.is_empty(), "random worlds never end in {missed:?}");
-    assert!(vias.contains_key(&FrameVia::FramePointer) && vias.contains_key(&FrameVia::SignalFrame));
+    for via in [FrameVia::FramePointer, FrameVia::SignalFrame, FrameVia::LentFrame] {
+        assert!(vias.contains_key(&via), "random worlds never have {via:?}");
+    }
 }

@@ -57,6 +57,18 @@ fn switched(bytes: &[u8]) -> Option<Cfa> {
     Some(Cfa::Switched { at: short_sleb(at)?, behind, twice })
 }
 
+/// The expression is `rsp + offset`: this offset, in bytes.
+pub fn above_rsp(bytes: &[u8]) -> Option<i64> {
+    let [BREG_RSP, offset @ ..] = bytes else { return None };
+    match offset {
+        [a, b, c] if a & b & 0x80 != 0 && c & 0x80 == 0 => {
+            let value = i64::from(a & 0x7f) | i64::from(b & 0x7f) << 7 | i64::from(*c) << 14;
+            Some(value << 43 >> 43)
+        }
+        short => short_sleb(short),
+    }
+}
+
 /// The expression is just `rbp + 0`: the caller's bp is where bp points.
 pub fn is_at_rbp(bytes: &[u8]) -> bool {
     bytes == [BREG_RBP, 0]
@@ -93,5 +105,11 @@ mod tests {
         assert_eq!(cfa(&[0x73, 8, 0x06, 0x23, 8]), Cfa::Other);
         assert_eq!(cfa(&[0x77, 8, 0x06, 0x23]), Cfa::Other);
         assert!(is_at_rbp(&[0x76, 0]) && !is_at_rbp(&[0x76, 8]));
+        // GHC's StgRun.
+        assert_eq!(above_rsp(&[0x77, 0xb8, 0x80, 0x01]), Some(16_440));
+        assert_eq!(above_rsp(&[0x77, 0x08]), Some(8));
+        assert_eq!(above_rsp(&[0x77, 0x78]), Some(-8));
+        assert_eq!(above_rsp(&[0x76, 0x08]), None);
+        assert_eq!(above_rsp(&[0x77, 0x80, 0x80, 0x80]), None);
     }
 }

@@ -16,6 +16,9 @@ pub struct Rows {
     base: u64,
     rows: Vec<Row>,
     max: usize,
+    /// What a function's frame looks like that code without rows runs on: GHC's `StgRun`, which Haskell code neither
+    /// moves nor describes.
+    lent: Option<Row>,
     /// Functions whose description makes no sense.
     pub broken: usize,
 }
@@ -23,7 +26,7 @@ pub struct Rows {
 impl Rows {
     /// For a table with pcs relative to `base`, of at most `max` rows.
     pub fn new(base: u64, max: usize) -> Rows {
-        Rows { base, rows: Vec::new(), max, broken: 0 }
+        Rows { base, rows: Vec::new(), max, lent: None, broken: 0 }
     }
 
     /// No more fit.
@@ -89,6 +92,11 @@ impl Rows {
             if self.full() {
                 return None;
             }
+            if let Some(lent) = lent(row, &expression) {
+                self.push(row.start_address(), Kind::StackPointer, lent.cfa, lent.bp);
+                self.lent = Some(lent);
+                continue;
+            }
             let (kind, cfa, bp) = rule(row, fde.is_signal_trampoline(), &expression);
             self.push(row.start_address(), kind, cfa, bp);
         }
@@ -98,6 +106,7 @@ impl Rows {
     /// Adds another section's rows.
     pub fn append(&mut self, other: Rows) {
         self.rows.extend(other.rows);
+        self.lent = self.lent.or(other.lent);
         self.broken += other.broken;
     }
 
@@ -128,8 +137,15 @@ impl Rows {
     /// The rows in the order of pc: of several at one pc what is known wins over a gap, the first over a later
     /// one; neighbours that say the same are one.
     pub fn finish(mut self) -> Vec<Row> {
+        if self.lent.is_some() {
+            self.push(self.base, Kind::Gap, 0, 0);
+        }
         self.rows.sort_by_key(|row| (row.pc, row.kind == Kind::Gap));
         self.rows.dedup_by_key(|row| row.pc);
+        if let Some(lent) = self.lent {
+            let gaps = self.rows.iter_mut().filter(|row| row.kind == Kind::Gap);
+            gaps.for_each(|row| *row = Row { pc: row.pc, ..lent });
+        }
         self.rows.dedup_by(|later, earlier| later.same_rule(earlier));
         self.rows.shrink_to_fit();
         self.rows
@@ -141,6 +157,24 @@ const BAD: (Kind, i16, i8) = (Kind::Bad, 0, 0);
 /// Units of 8 bytes, if they fit.
 fn words<T: TryFrom<i64>>(bytes: i64) -> Option<T> {
     if bytes % 8 != 0 { None } else { T::try_from(bytes / 8).ok() }
+}
+
+/// The frame of a function that lends it: sp does not become the CFA in the caller, as it does after all others, but
+/// what an expression says, with the return address just below.
+fn lent<'a>(
+    row: &UnwindTableRow<usize>,
+    expression: &dyn Fn(&UnwindExpression<usize>) -> &'a [u8],
+) -> Option<Row> {
+    let Some(RegisterRule::ValExpression(unread)) = row.register(X86_64::RSP) else { return None };
+    let callers_sp = expression::above_rsp(expression(&unread))?;
+    let CfaRule::RegisterAndOffset { register: X86_64::RSP, offset: cfa } = *row.cfa() else { return None };
+    let Some(RegisterRule::Offset(return_at)) = row.register(X86_64::RA) else { return None };
+    let bp = match row.register(X86_64::RBP) {
+        Some(RegisterRule::Offset(bp_at)) => bp_at.checked_add(cfa)?.checked_sub(callers_sp)?,
+        _ => 0,
+    };
+    (return_at.checked_add(cfa)?.checked_add(8)? == callers_sp).then_some(())?;
+    Some(Row { pc: 0, kind: Kind::Lent, cfa: words(callers_sp)?, bp: words(bp)? })
 }
 
 fn rule<'a>(

@@ -25,9 +25,15 @@ pub enum Kind {
     Switched = 8,
     /// The same, with one word more to follow: CFA = **(sp + 8 × at) + 8 × behind.
     SwitchedTwice = 9,
+    /// Code that runs on a frame which another function made for it: CFA = sp + 8 × `cfa`, and a few words more where
+    /// it calls somebody ([`LENT_WORDS`]).
+    Lent = 10,
 }
 
-const KINDS: [Kind; 10] = [
+/// So many words more than its CFA says may lie below a lent frame: what the code that uses it pushes for a call.
+pub const LENT_WORDS: u64 = 16;
+
+const KINDS: [Kind; 11] = [
     Kind::Gap,
     Kind::StackPointer,
     Kind::FramePointer,
@@ -38,6 +44,7 @@ const KINDS: [Kind; 10] = [
     Kind::Bad,
     Kind::Switched,
     Kind::SwitchedTwice,
+    Kind::Lent,
 ];
 
 /// What holds from a pc on, until the next row.
@@ -57,6 +64,11 @@ impl Row {
     /// A row without numbers.
     pub fn plain(pc: u32, kind: Kind) -> Row {
         Row { pc, kind, cfa: 0, bp: 0 }
+    }
+
+    /// A frame of code that describes itself.
+    pub fn is_a_functions(&self) -> bool {
+        matches!(self.kind, Kind::StackPointer | Kind::FramePointer | Kind::Deref)
     }
 
     /// Of a switched stack: where the word is, and what is added to it, in bytes.

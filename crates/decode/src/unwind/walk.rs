@@ -3,7 +3,7 @@
 
 use holdup_events::tables::{FrameVia, StackEnd};
 
-use super::row::{Kind, Row};
+use super::row::{Kind, LENT_WORDS, Row};
 
 /// What a walk needs of a thread's registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +99,7 @@ impl Walk<'_> {
             }
             Kind::Switched | Kind::SwitchedTwice => self.switched(&row)?,
             Kind::Signal => return self.by_signal_frame(),
+            Kind::Lent => return self.by_lent_frame(&row).or_else(|_| self.by_frame_pointer()),
             Kind::Stop => return Err(StackEnd::Root),
             Kind::Gap => return self.by_frame_pointer(),
             Kind::Bad => return Err(StackEnd::NoRule),
@@ -133,6 +134,23 @@ impl Walk<'_> {
         }
         (self.registers.ip, self.registers.sp, self.exact, self.via) = (ip, sp, false, via);
         Ok(())
+    }
+
+    /// The frame that was made for the code: at the first of the words where it may end that is a return address.
+    fn by_lent_frame(&mut self, row: &Row) -> Result<(), StackEnd> {
+        let made = self.registers.sp.wrapping_add((i64::from(row.cfa) * 8) as u64);
+        for word in 0..LENT_WORDS {
+            let cfa = made.wrapping_add(word * 8);
+            let caller = self.read(cfa.wrapping_sub(8))?;
+            if !matches!((self.code)(caller.wrapping_sub(1)), Code::Row(row) if row.is_a_functions()) {
+                continue;
+            }
+            if row.bp != 0 {
+                self.registers.bp = self.read(cfa.wrapping_add((i64::from(row.bp) * 8) as u64))?;
+            }
+            return self.go_to(caller, cfa, FrameVia::LentFrame);
+        }
+        Err(StackEnd::NoFramePointer)
     }
 
     fn is_code(&mut self, address: u64) -> bool {

@@ -97,6 +97,8 @@ crate::wait::codes! {
         SignalFrame = 4 "signal-frame",
         /// The next return address on the stack, behind code that nothing describes: a guess.
         Scan = 5 "scan",
+        /// The caller of the function on whose frame the code runs: GHC's Haskell code, which has none of its own.
+        LentFrame = 6 "lent-frame",
     }
 }
 

@@ -20,6 +20,7 @@ static int unwind_row_at(wire_u32 index, wire_u64 *row)
 }
 
 #define UNWIND_FUNCTION static
+#define UNWIND_INLINE static inline
 #define unwind_read(to, bytes, address) host->read(host->reader, to, bytes, address)
 #define unwind_opaque(value) ((void)(value))
 #include "unwind.h"
@@ -37,6 +38,8 @@ wire_u32 holdup_bpf_host_walk(const struct bpf_host *with, const struct unwind_p
 	for (*frames = 0; *frames < USER_FRAMES_MAX;) {
 		addresses[*frames] = (state->ip & ~0ULL >> 8) | (wire_u64)state->via << 56;
 		state->depth = (*frames)++;
+		if (process && unwind_step_known(state, process->generation, &scratch))
+			continue;
 		end = unwind_step(state, process, &scratch);
 		if (end)
 			return end;
