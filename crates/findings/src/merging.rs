@@ -61,6 +61,8 @@ const RELATIONS: &[(&str, &str)] = &[
     ("interpreter-lock", "wakeup-ping-pong"),
     ("interpreter-lock", "poll-loop"),
     ("interpreter-lock", "serial-section"),
+    // A task that waits for a lock looks like a worker without work, beside one that works alone.
+    ("task-lock", "serial-section"),
     // A CPU that threads may not leave.
     ("pinned-together", "oversubscription"),
     ("pinned-together", "preempted-lock-holder"),

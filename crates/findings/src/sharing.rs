@@ -49,7 +49,7 @@ pub fn finding(
         subject: subject(data),
         summary: summary(scene, data, what),
         cost_ns: data.ns,
-        gain: Gain { low: low * most.low, high: high * most.high },
+        gain: Gain { low: low * most.low, high: (high * most.high).min(1.0) },
         confidence: scene.confidence(sure),
         evidence: evidence(data),
         advice,

@@ -131,7 +131,7 @@ fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal
     };
     let named =
         all.iter().filter(|lock| folding::matches(name, &lock.name) || format!("{:#x}", lock.object) == name);
-    let calls = LockCalls::new(facts.trace, facts.locks);
+    let calls = LockCalls::new(facts.trace, facts.locks, facts.roles);
     let mut removal = Removal::default();
     for lock in named {
         let Some(number) = number(lock) else { continue };

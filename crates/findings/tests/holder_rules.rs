@@ -98,7 +98,9 @@ fn lock_convoy_fires_where_waking_takes_the_time() {
          B  mr1mmm  holds m 2..3\n\
          C  mmmr0m  holds m 4..5\n",
     );
-    assert!((analysis.findings[0].gain.high - 0.5).abs() < 0.02, "{:#?}", analysis.findings[0].gain);
+    // Without arriving three of six ticks are left; without the lock two CPUs have three ticks of work.
+    let gain = analysis.findings[0].gain;
+    assert!((0.4..0.5).contains(&gain.low) && (gain.high - 0.75).abs() < 0.02, "{gain:#?}");
 }
 
 #[test]

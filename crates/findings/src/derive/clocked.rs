@@ -1,7 +1,10 @@
 //! Waits that a clock ended: what a thread slept, and how often it only looked and slept again.
 
+use std::collections::BTreeMap;
+
+use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{ThreadId, Trace, WaitReason};
+use holdup_events::{ThreadId, Timestamp, Trace, WaitReason};
 
 use super::ledger::woken_by_timer;
 use super::parallel;
@@ -66,6 +69,51 @@ pub fn charge(trace: &Trace, wanted: impl Fn(ThreadId) -> bool + Sync) -> Charge
             }
         }
     })
+}
+
+/// How long other threads waited for one of those that `wanted` names while it slept, with what it then did for them
+/// there to be done (ns, each moment once a sleeper): waits that began during a sleep, and that the sleeper ended before it
+/// slept again. Had they waited for anything else, an earlier look would not have been in vain.
+pub fn waited_for(trace: &Trace, wanted: impl Fn(ThreadId) -> bool) -> u64 {
+    // By sleeper and sleep: since when somebody waited.
+    let mut since: BTreeMap<(ThreadId, usize), Timestamp> = BTreeMap::new();
+    for waiter in trace.target_threads() {
+        let mut near = 0;
+        for slice in trace.slices.of(waiter).filter(|slice| slice.state == ThreadState::Blocked) {
+            let Some(wakeup) = trace.ended_by_near(&slice, &mut near) else { continue };
+            let by = wakeup.waker;
+            if wakeup.context != WakeContext::Thread || by == waiter || !wanted(by) {
+                continue;
+            }
+            if let Some(row) = sleep_before(trace, by, wakeup.at)
+                && trace.slices.at(by, row).start <= slice.start
+            {
+                let first = since.entry((by, row)).or_insert(slice.start);
+                *first = (*first).min(slice.start);
+            }
+        }
+    }
+    since.into_iter().map(|((by, row), from)| trace.slices.at(by, row).end.0.saturating_sub(from.0)).sum()
+}
+
+/// A run is looked back over so many slices: few come between a sleep and what is done behind it.
+const LOOK_BACK: usize = 16;
+
+/// The sleep behind which a thread did something, if it waited for nothing but locks in between.
+fn sleep_before(trace: &Trace, thread: ThreadId, at: Timestamp) -> Option<usize> {
+    let rows = trace.slices.rows(thread);
+    let here = trace.slices.covering(thread, at)?;
+    let first = rows.start.max((here + 1).saturating_sub(LOOK_BACK));
+    let waits = |row: &usize| {
+        let slice = trace.slices.at(thread, *row);
+        slice.state == ThreadState::Blocked && trace.wait(slice.wait).reason != WaitReason::Lock
+    };
+    let row = (first..=here).rev().find(waits)?;
+    let slice = trace.slices.at(thread, row);
+    let mut wakeups = trace.wakeups.of(thread);
+    let from = wakeups.partition_point(|wakeup| wakeup.at < slice.start);
+    wakeups = wakeups.get(from..).unwrap_or_default();
+    is_clocked(trace, &slice, &mut wakeups).then_some(row)
 }
 
 fn of_thread(trace: &Trace, thread: ThreadId) -> Clocked {

@@ -3,51 +3,24 @@
 //! A lock that nobody waits for is taken without the kernel, in some nanoseconds. One that is waited for is paid with
 //! futex(2) for each sleep and each wakeup, and with cache lines that go to and fro. Samples in such a call count for
 //! the locks that threads were seen to wait for, or to wake others from, at the same place of the program; where that
-//! is several, each has its part of the waits.
+//! is several, each has its part of the waits. Which functions are such calls, descriptors say (role `lock`, on a CPU).
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdup_events::tables::{FrameKind, SampleRow, ThreadState};
+use holdup_events::tables::{SampleRow, ThreadState};
 use holdup_events::{FrameId, StackId, Trace, WaitReason};
 
 use super::locks::LockIndex;
 use super::own_places::{OwnFrames, Places};
+use super::roles::Roles;
 use super::syscall_names::FUTEX;
-
-/// How the functions of the usual libraries begin that take a lock or let it go, leading underscores aside.
-const LOCKING: [&str; 14] = [
-    "GI_pthread_mutex_",
-    "pthread_mutex_",
-    "pthread_rwlock_",
-    "pthread_spin_",
-    "lll_",
-    "futex_",
-    "parking_lot",
-    "lock_api::",
-    "std::sys::sync::mutex",
-    "std::sys::sync::rwlock",
-    "std::sync::poison::mutex",
-    "std::sync::poison::rwlock",
-    "std::sync::mutex",
-    "absl::Mutex::",
-];
-
-/// The same of those that are called only where somebody waits for it.
-const CONTENDED: [&str; 8] = [
-    "lll_lock_w",
-    "futex_",
-    "lock_contended",
-    "unlock_contended",
-    "lock_slow",
-    "unlock_slow",
-    "lock_shared_slow",
-    "futex::Mutex::wake",
-];
 
 /// Which locks are taken where.
 pub struct LockCalls<'a> {
     trace: &'a Trace,
     own: OwnFrames,
+    /// By frame: which set of calls is the first to have its function.
+    code: Vec<Option<Calls>>,
     /// By place: how many waits on futexes began or ended there, and how many of them for each lock.
     places: BTreeMap<FrameId, Counts>,
     /// The same of all places.
@@ -85,7 +58,9 @@ pub enum Calls {
 
 impl<'a> LockCalls<'a> {
     /// Looks at all waits on futexes.
-    pub fn new(trace: &'a Trace, locks: &LockIndex) -> LockCalls<'a> {
+    pub fn new(trace: &'a Trace, locks: &LockIndex, roles: &Roles) -> LockCalls<'a> {
+        let calls = |contended| if contended { Calls::Contended } else { Calls::Whole };
+        let code = roles.lock_code(trace).into_iter().map(|contended| contended.map(calls)).collect();
         let own = OwnFrames::new(trace);
         let (mut places, mut all) = (BTreeMap::<FrameId, Counts>::new(), Counts::default());
         let mut known = Places::new(trace, &own);
@@ -105,7 +80,7 @@ impl<'a> LockCalls<'a> {
             }
         }
         drop(known);
-        LockCalls { trace, own, places, all }
+        LockCalls { trace, own, code, places, all }
     }
 
     /// Of each sample, which share (0 to 1) of it is in calls for that lock.
@@ -137,40 +112,9 @@ impl<'a> LockCalls<'a> {
             if let Some(place) = self.own.of(id) {
                 return (Some(place), reached);
             }
-            let frame = self.trace.frames.get(id.index()).filter(|frame| frame.kind != FrameKind::Kernel);
-            let calls = frame.and_then(|frame| calls_of(&frame.function));
+            let calls = self.code.get(id.index()).copied().flatten();
             reached = [reached, calls].into_iter().flatten().min();
         }
         (None, reached)
-    }
-}
-
-/// Of a function by its name.
-fn calls_of(name: &str) -> Option<Calls> {
-    let name = name.trim_start_matches(['_', '<']);
-    let is_locking = LOCKING.iter().any(|start| name.starts_with(start));
-    let is_contended = is_locking && CONTENDED.iter().any(|part| name.contains(part));
-    is_locking.then_some(if is_contended { Calls::Contended } else { Calls::Whole })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_way_into_the_kernel_is_known_by_name() {
-        for name in [
-            "__lll_lock_wait",
-            "__lll_lock_wake",
-            "futex_wait",
-            "std::sys::sync::mutex::futex::Mutex::lock_contended",
-        ] {
-            assert_eq!(calls_of(name), Some(Calls::Contended), "{name}");
-        }
-        for name in ["___pthread_mutex_lock", "lll_mutex_unlock_optimized", "__pthread_mutex_unlock_usercnt"]
-        {
-            assert_eq!(calls_of(name), Some(Calls::Whole), "{name}");
-        }
-        assert_eq!((calls_of("malloc"), calls_of("count_word")), (None, None));
     }
 }

@@ -61,8 +61,13 @@ pub struct LockHolding {
     pub contended_ns: u64,
     /// How often it was released to a waiter.
     pub releases: u64,
+    /// Those of them after which the waiter was the next to release it: it was handed over, nobody took it in between.
+    pub handed: u64,
     /// While somebody waited, the holder ran: what was waited (thread-ns).
     pub run_waiting_ns: u64,
+    /// Running time of holders in the kernel while others waited (ns, sampled), by syscall. In futex(2) they take the lock
+    /// over from whoever slept with it, or wake the next.
+    pub calls_ns: BTreeMap<i32, u64>,
     /// All other stretches in which somebody waited and the holder is known, in time order.
     pub stretches: Vec<Stretch>,
 }
@@ -76,6 +81,11 @@ impl LockHolding {
     /// Wall time of stretches that `matches` in which somebody waited (ns).
     pub fn wall_while(&self, matches: impl Fn(Holding) -> bool) -> u64 {
         self.stretches.iter().filter(|one| matches(one.holding)).map(|one| one.contended_ns).sum()
+    }
+
+    /// What holders spent in the kernel in that syscall while others waited (ns, sampled).
+    pub fn in_call(&self, syscall: i32) -> u64 {
+        self.calls_ns.get(&syscall).copied().unwrap_or(0)
     }
 
     /// The holders in stretches that `matches`, by what others waited (ns), the most first.
@@ -108,6 +118,7 @@ pub fn derive_worst(trace: &Trace, locks: (&LockIndex, &Holders), uses: &[LockUs
 /// Waits for each of `wanted` (ascending numbers of locks), and what their holders did.
 pub fn derive(trace: &Trace, (locks, holders): (&LockIndex, &Holders), wanted: &[u32]) -> Vec<LockHolding> {
     let waits = waits_of(trace, locks, wanted);
+    let calls = KernelSamples::new(trace);
     parallel::map(wanted.len(), |index| {
         let tenures = holders.tenures.of(wanted[index]);
         let mut walk = Walk {
@@ -119,13 +130,18 @@ pub fn derive(trace: &Trace, (locks, holders): (&LockIndex, &Holders), wanted: &
             sums: LockHolding {
                 lock: wanted[index],
                 releases: tenures.iter().filter(|tenure| tenure.seen).count() as u64,
+                handed: handed(tenures),
                 ..LockHolding::default()
             },
         };
         let Some(first) = walk.waiting.starts.first().copied() else { return walk.sums };
         let last = walk.waiting.ends.last().copied().unwrap_or(first);
         walk.waiting.at = first;
+        let mut calls = calls.cursors();
         for held in holders.tenures.over(wanted[index], first, last) {
+            if let Some(holder) = held.holder {
+                calls.add_to(&mut walk.sums.calls_ns, (holder, held.from, held.to), &walk.waiting);
+            }
             let heir = heir_at(tenures, held.from);
             walk.tenure(held.holder, heir, (held.from, held.to));
         }
@@ -188,6 +204,16 @@ fn of_holders(trace: &Trace, holding: &LockHolding, matches: &impl Fn(Holding) -
     })
 }
 
+/// How often who was woken by a release was the next to release the lock to a waiter.
+fn handed(tenures: &[Tenure]) -> u64 {
+    let mut seen = tenures.iter().filter(|tenure| tenure.seen).peekable();
+    let mut handed = 0;
+    while let Some(tenure) = seen.next() {
+        handed += u64::from(seen.peek().is_some_and(|next| next.holder == tenure.heir));
+    }
+    handed
+}
+
 /// Who was woken by the release at `at`.
 fn heir_at(tenures: &[Tenure], at: Timestamp) -> Option<ThreadId> {
     let place = tenures.binary_search_by_key(&at, |tenure| tenure.until).ok()?;
@@ -217,6 +243,55 @@ fn waits_of(trace: &Trace, locks: &LockIndex, wanted: &[u32]) -> Vec<Vec<(Timest
     all
 }
 
+/// When threads were sampled in syscalls.
+struct KernelSamples {
+    /// By thread, in time order.
+    at: BTreeMap<ThreadId, Vec<(Timestamp, i32)>>,
+    period_ns: u64,
+}
+
+impl KernelSamples {
+    fn new(trace: &Trace) -> KernelSamples {
+        let mut at: BTreeMap<ThreadId, Vec<(Timestamp, i32)>> = BTreeMap::new();
+        // Samples are in the order of their threads, then time.
+        for sample in trace.samples.iter().filter(|sample| sample.in_kernel && sample.syscall >= 0) {
+            at.entry(sample.thread).or_default().push((sample.at, sample.syscall));
+        }
+        KernelSamples { at, period_ns: trace.manifest.sample_period_ns }
+    }
+
+    fn cursors(&self) -> KernelCursors<'_> {
+        KernelCursors { samples: self, next: BTreeMap::new() }
+    }
+}
+
+/// A walk over them.
+struct KernelCursors<'a> {
+    samples: &'a KernelSamples,
+    next: BTreeMap<ThreadId, usize>,
+}
+
+impl KernelCursors<'_> {
+    /// Adds what the samples of a thread, from and to, stand for (ns), if somebody waited then. The times asked for never
+    /// go back.
+    fn add_to(
+        &mut self,
+        sums: &mut BTreeMap<i32, u64>,
+        (thread, from, to): (ThreadId, Timestamp, Timestamp),
+        waiting: &Waiting,
+    ) {
+        let Some(samples) = self.samples.at.get(&thread) else { return };
+        let next = self.next.entry(thread).or_default();
+        *next += samples[*next..].partition_point(|(at, _)| *at < from);
+        while let Some((at, syscall)) = samples.get(*next).filter(|(at, _)| *at < to) {
+            if waiting.anybody(*at) {
+                *sums.entry(*syscall).or_default() += self.samples.period_ns;
+            }
+            *next += 1;
+        }
+    }
+}
+
 /// How many wait, over time.
 struct Waiting {
     starts: Vec<Timestamp>,
@@ -233,6 +308,12 @@ impl Waiting {
         starts.sort_unstable();
         ends.sort_unstable();
         Waiting { starts, ends, begun: 0, ended: 0, at: Timestamp(0) }
+    }
+
+    /// Whether somebody waits at that moment.
+    fn anybody(&self, at: Timestamp) -> bool {
+        let begun = self.starts.partition_point(|start| *start <= at);
+        begun > self.ends.partition_point(|end| *end <= at)
     }
 
     /// From where it stands to `to`: what was waited (thread-ns), and for how long somebody waited (ns).

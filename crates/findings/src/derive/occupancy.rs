@@ -90,6 +90,14 @@ pub struct Serial {
     pub step: Duration,
 }
 
+impl Serial {
+    /// Most of the time in which one thread worked alone it was this one.
+    pub fn is_mostly(&self, thread: ThreadId) -> bool {
+        let all: u64 = self.by_thread.values().map(|(ns, _)| ns).sum();
+        self.by_thread.get(&thread).is_some_and(|(ns, _)| 2 * ns > all)
+    }
+}
+
 /// Steps of [`Serial::alone_ns`]: as fine as anybody asks, and few beside the slices of a long recording.
 const SERIAL_STEPS: u64 = 1 << 12;
 

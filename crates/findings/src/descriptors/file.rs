@@ -83,6 +83,8 @@ struct RuleEntry {
     #[serde(default)]
     shared: bool,
     #[serde(default)]
+    contended: bool,
+    #[serde(default)]
     what: String,
 }
 
@@ -123,6 +125,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         lock: entry.lock,
         one_lock: entry.one_lock,
         shared: entry.shared,
+        contended: entry.contended,
         what: entry.what,
     };
     if !rule.reads_stack() && rule.futex.is_empty() && rule.thread.is_empty() {

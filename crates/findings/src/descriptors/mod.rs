@@ -127,6 +127,8 @@ pub enum On {
     Cpu,
     /// Of a thread that is blocked.
     Off,
+    /// Of a thread that wakes another: it tells what the woken one, or a task that it now runs, waited for.
+    Waker,
     /// Of both.
     #[default]
     Any,
@@ -158,6 +160,8 @@ pub struct Rule {
     pub one_lock: bool,
     /// Processes that one started share it: it lies in memory that they share.
     pub shared: bool,
+    /// Of a lock, on a CPU: the function is called only where somebody waits for the lock.
+    pub contended: bool,
     /// For people: what it is, a few words; may be empty.
     pub what: String,
 }
@@ -233,6 +237,7 @@ descriptors! {
     "libomp",
     "tbb",
     "rust-std",
+    "abseil",
     "jemalloc",
     "tcmalloc",
     "glibc",

@@ -1,5 +1,6 @@
 //! What goes with each cause: waits that threads do not have, and running time that they do not need.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdup_events::tables::{SampleRow, ThreadState};
@@ -47,6 +48,55 @@ pub(super) fn waits_for_locks(facts: Facts, charge: &Charge) -> Removal {
     Removal::exact(vec![Change::WithoutSlices(waits)])
 }
 
+/// Holders that have no CPU: they keep theirs until they let the lock go.
+pub(super) fn holders_queues(trace: &Trace, charge: &Charge) -> Removal {
+    Removal::exact(vec![Change::WithoutSlices(within(trace, charge, |_, slice| slice.state.waits_for_cpu()))])
+}
+
+/// A lock that is handed from sleeper to sleeper: whoever is given it runs at once, and the kernel is not asked; at the
+/// most it is taken so seldom, or so shortly, that nobody queues for it.
+pub(super) fn lock_handovers(facts: Facts, calls: &LockCalls, lock: u32) -> Removal {
+    let trace = facts.trace;
+    let arrivals = Charge::of_rows(trace, |id, take| {
+        let mut was_given = false;
+        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
+            match slice.state {
+                ThreadState::Blocked => was_given = facts.locks.of(slice.wait) == Some(lock),
+                ThreadState::Runnable if was_given => take(row),
+                _ => was_given = false,
+            }
+        }
+    });
+    let calls = ran(Speed::weighed(trace, calls.shares(lock, Calls::Contended)));
+    Removal {
+        least: vec![Change::WithoutSlices(arrivals), calls.clone()],
+        most: vec![Change::WithoutLock(lock), calls],
+    }
+}
+
+/// Wakeups in vain: what the woken did until they slept again; at the most the calls that woke them, too.
+pub(super) fn herd(trace: &Trace, derived: &Derived, charge: &Charge) -> Removal {
+    let mut woken: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
+    for id in trace.target_threads() {
+        for hold in derived.holders.of(id) {
+            if let Some(wakeup) = trace.ended_by(&trace.slices.at(id, hold.row as usize)) {
+                let (vain, all) = woken.entry(wakeup.waker).or_default();
+                *vain += u64::from(hold.false_wakeup);
+                *all += 1;
+            }
+        }
+    }
+    let in_vain = |sample: &SampleRow| {
+        let (vain, all) = woken.get(&sample.thread).copied().unwrap_or_default();
+        let hands = sample.in_kernel && HANDING.contains(&sample.syscall);
+        if hands { vain as f64 / all.max(1) as f64 } else { 0.0 }
+    };
+    let least = vec![Change::WithoutSlices(charge.clone())];
+    let mut most = least.clone();
+    most.push(ran(Speed::weighed(trace, in_vain)));
+    Removal { least, most }
+}
+
 /// The interpreter's lock: its threads run side by side; at the most they do not enter the kernel for it, either.
 pub(super) fn interpreter(trace: &Trace, charge: &Charge) -> Removal {
     let waiters = threads_of(trace, charge);
@@ -68,14 +118,19 @@ pub(super) fn spin(facts: Facts, derived: &Derived, finding: &Finding) -> Option
     Some(Removal::exact(vec![ran(Speed::new(facts.trace, 0.0, spins))]))
 }
 
-/// What one thread did alone is spread over the CPUs.
+/// What threads did alone is spread over the CPUs; at the most, all that the one does that most worked alone: its work
+/// is the same when others do something meanwhile.
 pub(super) fn serial(facts: Facts, derived: &Derived) -> Removal {
     let over = rules::spread_over(facts, derived);
-    let with = |added: f64| {
-        let left = 1.0 / (1.0 + added.max(0.0));
-        vec![ran(Speed::spread(facts.trace, &derived.occupancy.serial, left))]
+    let serial = &derived.occupancy.serial;
+    let left = |added: f64| 1.0 / (1.0 + added.max(0.0));
+    let alone = |added: f64| Speed::spread(facts.trace, serial, left(added));
+    let lone = serial.by_thread.iter().max_by_key(|(id, (ns, _))| (*ns, std::cmp::Reverse(**id)));
+    let most = match lone {
+        Some((lone, _)) if serial.is_mostly(*lone) => Speed::spread_thread(*lone, left(over - 1.0)),
+        _ => alone(over - 1.0),
     };
-    Removal { least: with((over - 1.0) * (1.0 - SPREAD_LOST)), most: with(over - 1.0) }
+    Removal { least: vec![ran(alone((over - 1.0) * (1.0 - SPREAD_LOST)))], most: vec![ran(most)] }
 }
 
 /// The calls that force data to the disk are not made; at the most the kernel's own threads do nothing for them, either.

@@ -26,7 +26,7 @@ pub use causes::lock;
 const SLICES_MAX: usize = 1_000_000;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 12] = [
+const FORECAST: [&str; 15] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -39,10 +39,13 @@ const FORECAST: [&str; 12] = [
     "wakeup-ping-pong",
     "interpreter-lock",
     "blocked-lock-holder",
+    "preempted-lock-holder",
+    "lock-convoy",
+    "thundering-herd",
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
-const COMPUTED: [&str; 1] = ["load-imbalance"];
+const COMPUTED: [&str; 2] = ["load-imbalance", "poll-loop"];
 
 /// Changes that remove a cause.
 #[derive(Clone, Debug, Default)]
@@ -86,12 +89,15 @@ pub fn of_finding<'a>(
     calls: &OnceCell<LockCalls<'a>>,
 ) -> Option<Removal> {
     match finding.rule {
-        "lock-contention" => {
+        "lock-contention" | "lock-convoy" => {
             let lock = derived.locks.iter().find(|lock| lock.name == finding.subject)?;
             let key = (lock.process, lock.object, lock.reason);
-            let number = facts.locks.locks.iter().position(|known| *known == key)?;
-            let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks));
-            Some(causes::lock(calls, facts.trace, number as u32))
+            let number = facts.locks.locks.iter().position(|known| *known == key)? as u32;
+            let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks, facts.roles));
+            Some(match finding.rule {
+                "lock-convoy" => causes::lock_handovers(facts, calls, number),
+                _ => causes::lock(calls, facts.trace, number),
+            })
         }
         "spin-wait" => causes::spin(facts, derived, finding),
         "serial-section" => Some(causes::serial(facts, derived)),
@@ -105,6 +111,8 @@ pub fn of_finding<'a>(
         "wakeup-ping-pong" => Some(causes::handovers(facts.trace, charge)),
         "interpreter-lock" => Some(causes::interpreter(facts.trace, charge)),
         "blocked-lock-holder" => Some(causes::waits_for_locks(facts, charge)),
+        "preempted-lock-holder" => Some(causes::holders_queues(facts.trace, charge)),
+        "thundering-herd" => Some(causes::herd(facts.trace, derived, charge)),
         "cpu-throttled" | "oversleep" | "poll-loop" | "delayed-ack" => {
             Some(Removal::exact(vec![Change::WithoutSlices(charge.clone())]))
         }
@@ -147,7 +155,7 @@ fn merged(trace: &Trace, finding: &Finding, forecast: &Forecast) -> Gain {
     let most = (finding.cost_ns as f64 / trace.wall().0.max(1) as f64).min(1.0);
     let narrowed = Gain { low: own.low.max(forecast.low), high: own.high.min(forecast.high).min(most) };
     let gain = match finding.rule {
-        "noisy-neighbour" => narrowed,
+        "noisy-neighbour" | "preempted-lock-holder" => narrowed,
         // A remedy may do less than leave the cause out: fewer threads are not more CPUs, and waits for the disk may
         // only be overlapped. What that gains is the rule's.
         "oversubscription" | "blocking-io" => Gain { low: own.low, ..narrowed },

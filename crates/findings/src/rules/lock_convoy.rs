@@ -2,7 +2,8 @@
 //!
 //! ## What it sees
 //! For each lock that threads wait for, how long it took from each release until the thread that was given the
-//! lock ran, while still others waited.
+//! lock ran, while still others waited; and how long those who had the lock were in the kernel only to take it over
+//! and to wake the next.
 //!
 //! ## Why it hurts
 //! Once a queue has formed at a lock that is handed on in order, each owner must be woken first. The lock is
@@ -10,10 +11,11 @@
 //! has to queue. The queue never ends, at a load that the lock would bear without one.
 //!
 //! ## How it decides
-//! A handover counts where the thread that was woken is the next to release the lock. It fires if handovers
-//! are frequent, and take a fair part of the time in which anybody waits for the lock. The upper end of the gain
-//! is all of that time, as far as CPUs were idle; the lower end is what the active thread that waited least would
-//! have saved.
+//! A handover counts where the thread that was woken is the next to release the lock to a waiter. It fires if handovers
+//! are frequent, most releases are handovers, and the lock is with threads that only arrive or hand on (asleep still, on
+//! the way to a CPU, in futex(2); the last by samples) for a fair part of the time in which anybody waits for it.
+//! The gain is that of the same run replayed: at the least, whoever is given the lock runs at once and never enters the
+//! kernel for it; at the most, nobody waits for it.
 //!
 //! ## What to do
 //! Take the lock less often (batches), or hold it so shortly that a thread can spin for it. Locks that are not
@@ -31,8 +33,10 @@
 use std::cmp::Reverse;
 
 use super::{ChargedVerdict, Info};
-use crate::derive::lock_holding::{self, Holding, LockHolding};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::charge::Charge;
+use crate::derive::lock_holding::{Holding, LockHolding};
+use crate::derive::syscall_names::FUTEX;
+use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, time};
@@ -58,6 +62,11 @@ fn arrives(holding: Holding) -> bool {
     holding == Holding::Arrives
 }
 
+/// How long the lock was with somebody who was on the way to it, or handed it on, while others waited (ns).
+fn handing_ns(lock: &LockHolding) -> u64 {
+    (lock.wall_while(arrives) + lock.in_call(FUTEX)).min(lock.contended_ns)
+}
+
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let locks = scene.derived.lock_holding.iter().filter(|lock| is_it(scene, lock));
@@ -68,54 +77,42 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 }
 
 fn is_it(scene: &Scene, lock: &LockHolding) -> bool {
-    let wall_ns = lock.wall_while(arrives);
-    let handovers = handovers(lock);
-    scene.of_wall(wall_ns as f64) >= GAIN_MIN
-        && handovers >= HANDOVERS_MIN
-        && handovers as f64 >= HANDED_MIN * lock.releases as f64
-        && wall_ns as f64 >= HANDOVER_SHARE_MIN * lock.contended_ns as f64
-}
-
-/// How often a woken thread was the next owner.
-fn handovers(lock: &LockHolding) -> u64 {
-    let mut last = None;
-    let mut count = 0;
-    for one in lock.stretches.iter().filter(|one| arrives(one.holding)) {
-        // A handover may be several stretches: still asleep, then queued.
-        if last != Some((one.from, one.holder)) {
-            count += 1;
-        }
-        last = Some((one.to, one.holder));
-    }
-    count
+    let handing_ns = handing_ns(lock) as f64;
+    scene.of_wall(handing_ns) >= GAIN_MIN
+        && lock.handed >= HANDOVERS_MIN
+        && lock.handed as f64 >= HANDED_MIN * lock.releases as f64
+        && handing_ns >= HANDOVER_SHARE_MIN * lock.contended_ns as f64
 }
 
 fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     let name = scene.lock_name(lock.lock);
     let locks = &scene.derived.occupancy.locks;
-    let charge = lock_holding::charge(scene.trace, (locks, lock), HANDOVER_SHARE_MIN / 2.0, arrives).waits;
-    let wall_ns = lock.wall_while(arrives);
+    let charge = Charge::of(scene.trace, |slice| locks.of(slice.wait) == Some(lock.lock));
     let gain = scene.gain(&scene.stall(&charge), |_, waited| waited);
-    let most = scene.of_wall(wall_ns as f64);
-    if gain.high.min(most) < GAIN_MIN {
+    if gain.high < GAIN_MIN {
         return None;
     }
-    let handovers = handovers(lock);
+    let handing_ns = handing_ns(lock);
     let finding = Finding {
         rule: INFO.name,
         subject: name.clone(),
         summary: vec![
             format!(
-                "{} from one sleeper to the next, {} each on average until it ran: {} of the {} in which threads waited for it.",
-                count(handovers, "handover"),
-                time(wall_ns / handovers.max(1)),
-                percent(wall_ns as f64 / lock.contended_ns.max(1) as f64),
+                "{} from one sleeper to the next, of {}; arriving and handing on took {} each on average: {} of the {} in which threads waited for it.",
+                count(lock.handed, "handover"),
+                count(lock.releases, "release"),
+                time(handing_ns / lock.releases.max(1)),
+                percent(handing_ns as f64 / lock.contended_ns.max(1) as f64),
                 time(lock.contended_ns),
             ),
-            format!("Others waited {} meanwhile.", time(lock.waiting_while(arrives))),
+            format!(
+                "From the release until the next owner ran {}, in futex with the lock held {} (sampled).",
+                time(lock.wall_while(arrives)),
+                time(lock.in_call(FUTEX)),
+            ),
         ],
         cost_ns: lock.waiting_ns,
-        gain: Gain { low: gain.low.min(most), high: gain.high.min(most) },
+        gain,
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| format!("waits for {name}, which is handed on to sleepers")),
         advice: vec![

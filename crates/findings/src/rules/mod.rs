@@ -83,6 +83,7 @@ rules! {
     pinned_together,
     interpreter_lock,
     pool_starved,
+    task_lock,
     stop_the_world_latecomer,
     gc_pressure,
     false_sharing,

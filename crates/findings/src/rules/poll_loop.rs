@@ -11,7 +11,9 @@
 //! ## How it decides
 //! It fires for a thread that mostly looks: of the waits that a clock ended, most are followed by a run that is
 //! short beside the wait, and by the next such wait. The upper end of the gain is its sleeping in which no thread
-//! of the program ran or wanted to; the lower end is 0, because nothing tells when what it waits for was there.
+//! of the program ran or wanted to. The lower end is how long other threads waited for it in its last sleep: whoever began
+//! to wait for it then, and was woken by it after it had looked, had the thing ready. Of what comes from elsewhere nothing
+//! tells when it was there.
 //! The CPU time of its looking is told, but not counted. It is a hint only if the program did little at all, or waits for the outside
 //! world most of the time: then an idle program looks the same.
 //!
@@ -72,6 +74,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if high < GAIN_MIN {
         return Ok(Vec::new());
     }
+    let ready_ns = clocked::waited_for(scene.trace, polls);
+    let low = scene.of_wall(ready_ns as f64).min(high);
     let (looks, sleep_ns) =
         polling.iter().fold((0, 0), |(looks, ns), one| (looks + one.looks, ns + one.look_ns));
     let finding = Finding {
@@ -92,9 +96,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
                 percent(scene.of_wall(stall.saved_ns)),
                 time(run_ns),
             ),
+            format!("Other threads waited {} for it to look, from when they asked on.", time(ready_ns)),
         ],
         cost_ns: stall.by_thread.values().sum::<f64>() as u64 + run_ns,
-        gain: Gain { low: 0.0, high },
+        gain: Gain { low, high },
         confidence: scene.confidence(sure(scene, polls)),
         evidence: scene.longest_of(&charge, |_| "sleeps before it looks again".to_owned()),
         advice: advice(&polling),

@@ -35,12 +35,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::event::WakeContext;
 use holdup_events::{ProcessId, ThreadId, WaitReason};
 
-use super::{Info, Verdict};
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
 use crate::derive::blame::EndClass;
 use crate::derive::class::Class;
 use crate::derive::holders::HoldKind;
+use crate::derive::occupancy::Serial;
 use crate::derive::own_places::{OwnFrames, Places};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
@@ -61,7 +64,7 @@ const WAITED_FOR_MIN: f64 = 0.5;
 /// So many samples name a function.
 const SAMPLES_MIN: u64 = 5;
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let serial = &scene.derived.occupancy.serial;
     let total: u64 = serial.by_thread.values().map(|(ns, _)| ns).sum();
@@ -89,7 +92,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         summary.push(format!("Meanwhile it was mostly in {place} ({} of its samples).", percent(share)));
     }
     let confidence = if joins * 2 >= total { Confidence::High } else { Confidence::Medium };
-    Ok(vec![Finding {
+    let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, *lone),
         summary,
@@ -104,7 +107,53 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             },
             "Start it earlier, beside other work, so that nobody waits for it".into(),
         ],
-    }])
+    };
+    Ok(vec![Charged { finding, charge: charge(scene) }])
+}
+
+/// A wait counts if so much of it was while another thread worked alone.
+const ALONE_SHARE_MIN: f64 = 0.5;
+
+/// The waits for threads while one worked alone; when that was is known in steps.
+fn charge(scene: &Scene) -> Charge {
+    let alone = AloneUntil::new(&scene.derived.occupancy.serial);
+    let start = scene.trace.start();
+    Charge::of(scene.trace, |slice| {
+        let within = alone.at(slice.end.since(start).0) - alone.at(slice.start.since(start).0);
+        // While threads wait for a lock nobody counts as working alone.
+        let waits = |class: Class| class.waits_for_threads() && class != Class::LockWait;
+        scene.class(slice).is_some_and(waits) && within >= ALONE_SHARE_MIN * slice.duration().0 as f64
+    })
+}
+
+/// How long one thread had worked alone by when (ns).
+struct AloneUntil {
+    /// Up to the beginning of each step.
+    sums: Vec<u64>,
+    step_ns: u64,
+}
+
+impl AloneUntil {
+    fn new(serial: &Serial) -> AloneUntil {
+        let mut of_step: BTreeMap<u64, u64> = BTreeMap::new();
+        for ((_, step), ns) in &serial.alone_ns {
+            *of_step.entry(*step).or_default() += ns;
+        }
+        let steps = of_step.last_key_value().map_or(0, |(step, _)| step + 1);
+        let mut sums = vec![0];
+        for step in 0..steps {
+            sums.push(sums[step as usize] + of_step.get(&step).copied().unwrap_or(0));
+        }
+        AloneUntil { sums, step_ns: serial.step.0.max(1) }
+    }
+
+    fn at(&self, ns: u64) -> f64 {
+        let step = (ns / self.step_ns) as usize;
+        let last = self.sums.last().copied().unwrap_or(0);
+        let sum = |step: usize| self.sums.get(step).copied().unwrap_or(last) as f64;
+        let part = (ns % self.step_ns) as f64 / self.step_ns as f64;
+        sum(step) + (sum(step + 1) - sum(step)) * part
+    }
 }
 
 /// Over how many CPUs the work could be spread.

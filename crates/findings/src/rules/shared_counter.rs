@@ -15,7 +15,8 @@
 //! threads that wait for locks, since a lock puts these accesses in order. The time is the sampled time at these accesses, with its error.
 //! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
 //! the accesses took a smaller share of these, the difference is what sharing costs. Without such moments the lower end of the gain is 0,
-//! and the finding is likely at most.
+//! and the finding is likely at most. Where most of a function's time goes by at the accesses, what stands behind them may wait
+//! with them: the upper end takes that, too, unless the accesses are as slow beside the rest when alone.
 //!
 //! ## What to do
 //! Let each thread have its own and add up when somebody asks; count in batches; hand out numbers in ranges; do not touch a

@@ -67,8 +67,8 @@ pub struct SharedData {
     pub is_waited_on: bool,
     /// What the accesses cost, if they took all of their time for nothing.
     pub stall: Stall,
-    /// The part of that, from and to, that would not be needed if nobody else touched the memory; of all but the costliest
-    /// it is not known (0 to 1).
+    /// What of that, from and to, would not be needed if nobody else touched the memory (0 to 1; above 1 is what waits behind
+    /// the accesses); of all but the costliest it is not known (0 to 1).
     pub saved: (f64, f64),
     /// Some turns: who, when, which address.
     pub turned: Vec<(ThreadId, Timestamp, u64)>,

@@ -65,6 +65,13 @@ impl Speed {
         Speed::new(trace, left, |sample| roles.class_of_sample(sample) == class)
     }
 
+    /// All that a thread does takes `left` of its time, because other CPUs do the rest of it.
+    pub fn spread_thread(thread: ThreadId, left: f64) -> Speed {
+        let mut speed = Speed { is_spread: true, ..Speed::default() };
+        speed.insert(thread, vec![(u64::MAX, left as f32)]);
+        speed
+    }
+
     /// What threads do alone while others wait takes `left` of its time, because other CPUs do the rest of it.
     pub fn spread(trace: &Trace, serial: &Serial, left: f64) -> Speed {
         let mut speed = Speed { is_spread: true, ..Speed::default() };

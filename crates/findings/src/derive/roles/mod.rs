@@ -163,6 +163,26 @@ impl Roles {
         }
     }
 
+    /// Of each frame: whether its function takes a lock or lets one go, by the rules of role `lock` about running
+    /// threads; if so, whether it is called only where somebody waits for the lock.
+    pub fn lock_code(&self, trace: &Trace) -> Vec<Option<bool>> {
+        let is_one = |rule: &Rule| rule.role == Role::Lock && rule.on == On::Cpu;
+        let contended: Vec<Option<bool>> =
+            self.descriptors.rules().map(|(_, rule)| is_one(rule).then_some(rule.contended)).collect();
+        let rules = FrameRules::new(trace, &self.descriptors);
+        let of_rule = |rule: &u16| contended.get(usize::from(*rule)).copied().flatten();
+        (0..trace.frames.len()).map(|frame| rules.of(frame).any.iter().filter_map(of_rule).max()).collect()
+    }
+
+    /// Whether each frame's function is one by which locks of tasks are let go, by the rules of role `lock` about wakers.
+    pub fn unlocking_code(&self, trace: &Trace) -> Vec<bool> {
+        let is_one = |rule: &Rule| rule.role == Role::Lock && rule.on == On::Waker;
+        let wanted: Vec<bool> = self.descriptors.rules().map(|(_, rule)| is_one(rule)).collect();
+        let rules = FrameRules::new(trace, &self.descriptors);
+        let of_rule = |rule: &u16| wanted.get(usize::from(*rule)).copied().unwrap_or(false);
+        (0..trace.frames.len()).map(|frame| rules.of(frame).any.iter().any(of_rule)).collect()
+    }
+
     /// Runtimes of a process: rows of [`Descriptors::runtimes`], ascending.
     pub fn runtimes_of(&self, process: ProcessId) -> &[usize] {
         self.parties.runtimes_of(process)

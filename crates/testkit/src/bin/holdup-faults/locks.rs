@@ -123,17 +123,20 @@ pub fn priority_inversion(mut plan: Plan) -> std::io::Result<Truth> {
     }
 }
 
-/// Three locks: the holder of the first waits for the second, whose holder waits for the third.
+/// Three locks: the holder of the first waits for the second, whose holder waits for the third, under which two threads
+/// compute in turn: without it they would do so side by side.
 pub fn chain(mut plan: Plan) -> std::io::Result<Truth> {
     let locks = [Mutex::new(), Mutex::new(), Mutex::new()];
     let (long, short) = (plan.draw(2000, 5000), plan.draw(50, 200));
     let (plan, [first, second, third]) = (&plan, &locks);
-    let last = thread("last", move || {
-        while plan.goes_on() {
-            third.hold(|| tools::compute(long));
-            tools::compute(short);
-        }
-    });
+    let last = |name| {
+        thread(name, move || {
+            while plan.goes_on() {
+                third.hold(|| tools::compute(long));
+                tools::compute(short);
+            }
+        })
+    };
     let middle = thread("middle", move || {
         while plan.goes_on() {
             second.hold(|| third.hold(|| tools::compute(short)));
@@ -152,6 +155,6 @@ pub fn chain(mut plan: Plan) -> std::io::Result<Truth> {
             tools::compute(short);
         }
     });
-    tools::together(vec![last, middle, front, client])?;
+    tools::together(vec![last("last-1"), last("last-2"), middle, front, client])?;
     Ok(Truth { rules: &["lock-contention"], names: vec![third.address()] })
 }

@@ -1,0 +1,53 @@
+//! Locks of tasks: told by who lets them go, since no thread waits for them.
+
+use holdup_events::Trace;
+use holdup_events::tables::Wakeups;
+use holdup_findings::{Analysis, Confidence, analyse};
+use holdup_testkit::check::trace_of_lanes;
+
+/// A idles until B wakes it with that stack; B has samples with this one, if there is one.
+fn analysed(waker: &str, sample: &str) -> Analysis {
+    let (_, mut trace) = trace_of_lanes(&format!(
+        "@cpus 2\n@c park\n@repeat 60\n@samples B 0..1 user {waker}\n@samples B 1..2 user {sample}\n\
+         A  cccc00\n\
+         B  111111  holds c 0..4\n"
+    ));
+    let stack = trace.samples[0].stack;
+    let mut wakeups: Vec<_> =
+        trace.target_threads().flat_map(|thread| trace.wakeups.of(thread).to_vec()).collect();
+    wakeups.iter_mut().for_each(|wakeup| wakeup.stack = stack);
+    trace.wakeups = Wakeups::freeze(wakeups, trace.threads.len());
+    remove_first(&mut trace, stack);
+    analyse(&trace)
+}
+
+/// The first samples only bring the wakers' stack into the recording.
+fn remove_first(trace: &mut Trace, stack: holdup_events::StackId) {
+    trace.samples.retain(|sample| sample.stack != stack);
+}
+
+const SEMAPHORE: &str = "runtime.mstart;runtime.readyWithTime.goready.func1;runtime.ready;runtime.futexwakeup";
+const CHANNEL: &str = "runtime.mstart;runtime.goready.func1;runtime.ready;runtime.futexwakeup";
+const LOCKING: &str = "runtime.goexit;main.count;internal/sync.(*Mutex).lockSlow;runtime.nanotime";
+
+#[test]
+fn fires_where_threads_idle_until_a_lock_of_tasks_is_let_go() {
+    let analysis = analysed(SEMAPHORE, LOCKING);
+    let finding = analysis.findings.iter().find(|one| one.rule == "task-lock").expect("a finding");
+    assert_eq!(finding.subject, "locks taken in main.count");
+    assert_eq!(finding.confidence, Confidence::Medium);
+    assert!((finding.gain.high - 1.0 / 3.0).abs() < 0.02 && finding.gain.low == 0.0, "{:?}", finding.gain);
+}
+
+#[test]
+fn is_a_hint_where_no_contended_lock_was_sampled() {
+    let analysis = analysed(SEMAPHORE, "runtime.goexit;main.count");
+    let finding = analysis.findings.iter().find(|one| one.rule == "task-lock").expect("a finding");
+    assert_eq!(finding.confidence, Confidence::Low);
+}
+
+#[test]
+fn is_silent_where_tasks_hand_each_other_work() {
+    let analysis = analysed(CHANNEL, "runtime.goexit;main.count");
+    assert!(analysis.findings.iter().all(|one| one.rule != "task-lock"), "{:#?}", analysis.findings);
+}
