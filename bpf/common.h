@@ -15,6 +15,7 @@ struct configuration {
 	__u32 blocked_stacks;    /* of threads that block, and of wakers: 0 none, ~0 all, else as many as `stack_budget` says */
 	__u32 slots_per_cpu;     /* of the main ring; a power of two */
 	__u32 follow_none;       /* what a target starts is no target */
+	__u32 count_calls;       /* the programs of calls.h run throughout */
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 
@@ -46,7 +47,7 @@ struct probe_time {
 };
 
 /* Of what stacks are drawn, each with a window of its own. */
-enum stack_draw { DRAW_BLOCKED = 0, DRAW_WAKER = 1, STACK_DRAWS = 2 };
+enum stack_draw { DRAW_BLOCKED = 0, DRAW_WAKER = 1, DRAW_CALL = 2, STACK_DRAWS = 3 };
 
 struct draw {
 	__u64 window_start_ns;
@@ -74,13 +75,17 @@ struct per_cpu {
 	__u32 raw_in_window;
 	__u32 raw_total;
 	__u64 syscalls_uncounted; /* for want of room */
+	__u64 calls_uncounted;
+	__u64 call_began_ns;      /* when `call_tid`, which runs here, began its syscall (calls.h) */
+	__u32 call_tid;
+	__u32 pad;
 	struct known_target known_targets[KNOWN_TARGETS];
 	__u64 sent_lately[1 << SENT_LATELY_BITS]; /* ids of stacks, by their highest bits */
 };
 
 /* As crates/capture/src/bpf/session.rs reads it. */
 _Static_assert(__builtin_offsetof(struct per_cpu, lost) == 16, "LOST_AT");
-_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 88, "PROBES_AT");
+_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 112, "PROBES_AT");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

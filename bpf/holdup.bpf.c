@@ -14,5 +14,6 @@
 #include "samples.h"
 #include "snapshot.h"
 #include "syscalls.h"
+#include "calls.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

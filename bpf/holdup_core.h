@@ -51,10 +51,22 @@ struct mm_struct { struct rw_semaphore mmap_lock; };
 struct super_block { unsigned long s_magic; };
 struct inode { __u16 i_mode; unsigned long i_ino; };
 struct qstr { const unsigned char *name; };
-struct dentry { struct qstr d_name; };
+struct dentry { struct qstr d_name; struct dentry *d_parent; };
 struct list_head { struct list_head *next; };
 struct path { struct dentry *dentry; };
-struct file { struct inode *f_inode; struct path f_path; };
+struct file { struct inode *f_inode; struct path f_path; void *private_data; };
+struct in6_addr { __u8 in6_u[16]; };
+struct sock_common {
+	__be32 skc_daddr, skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
+};
+struct socket;
+struct sock { struct sock_common __sk_common; struct socket *sk_socket; };
+struct socket { struct sock *sk; struct file *file; };
+struct unix_sock { struct sock *peer; };
 struct fdtable { unsigned int max_fds; struct file **fd; };
 struct files_struct { struct fdtable *fdt; };
 struct task_struct {

@@ -122,6 +122,21 @@ static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct
 	return 0;
 }
 
+/* Threads that left their CPU within a syscall: when that began. Only where calls are counted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, __u64);
+} calls_away SEC(".maps");
+
+static __always_inline void leave_in_call(struct per_cpu *cpu, __u32 tid, unsigned int state)
+{
+	if (cpu->call_tid == tid && !(state & TASK_DEAD_BITS))
+		bpf_map_update_elem(&calls_away, &tid, &cpu->call_began_ns, BPF_ANY);
+	cpu->call_tid = 0;
+}
+
 static __always_inline int switched(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
 				    unsigned int state)
 {
@@ -132,6 +147,8 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 	if (!cpu)
 		return 0;
 	began = probe_begin(cpu, PROBE_SWITCH);
+	if (configuration.count_calls && cpu->call_tid)
+		leave_in_call(cpu, prev->pid, state);
 	if (!is_target(prev, cpu))
 		foreign_switch(cpu, prev, next, state, now, flags);
 	else if (state == 0 || preempt || (state & TASK_DEAD_BITS))

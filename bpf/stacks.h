@@ -56,8 +56,8 @@ struct stack_scratch {
 	__u64 addresses[KERNEL_FRAMES_MAX + USER_FRAMES_MAX];
 };
 
-/* One slot for switches (interrupts off), one for samples (an interrupt), one for wakers (interrupts as they are). */
-enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCH_WAKER = 2, SCRATCHES = 3 };
+/* One slot for switches (interrupts off), one for samples (an interrupt), one for wakers (interrupts as they are), one for syscalls. */
+enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCH_WAKER = 2, SCRATCH_CALL = 3, SCRATCHES = 4 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -66,7 +66,7 @@ struct {
 	__type(value, struct stack_scratch);
 } scratch SEC(".maps");
 
-/* As many: none of the three is interrupted by its like. */
+/* As many: none of the four is interrupted by its like. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRATCHES);

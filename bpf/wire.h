@@ -250,4 +250,67 @@ struct wire_snapshot {
 	struct wire_wait wait;
 };
 
+/*
+ * Syscalls counted exactly (calls.h): user space reads these from maps; they are in no ring.
+ */
+struct wire_call_key {
+	wire_u32 tid;
+	wire_s32 syscall;
+	wire_u32 object_kind; /* enum wire_object of the descriptor in the first argument */
+	wire_u32 op;          /* what is asked of ioctl, fcntl, futex; which clock; else 0 */
+	wire_u64 object;
+};
+
+/* Powers of two: bucket b counts values from 2^(b-1) on, and below 2^b; bucket 0 counts zeros; the last one the rest. */
+#define WIRE_SIZE_BUCKETS 33
+#define WIRE_TIME_BUCKETS 40
+
+/* One CPU's part. All but `tgid`, `error` and the maximum only grow. */
+struct wire_call_sums {
+	wire_u64 count;        /* of calls that returned */
+	wire_u64 errors;
+	wire_u64 returned;     /* sum of positive results, of calls that return bytes or events */
+	wire_u64 time_ns;      /* of `timed` calls, from entry to return */
+	wire_u64 time_max_ns;
+	wire_u64 timed;
+	wire_u64 error_count;  /* how often `error`; other errors are in a map of their own */
+	wire_u32 tgid;
+	wire_u32 error;
+	wire_u32 asked[WIRE_SIZE_BUCKETS];   /* size argument, of calls that have one */
+	wire_u32 returns[WIRE_SIZE_BUCKETS]; /* results that are no errors, of calls that return bytes or events */
+	wire_u32 times[WIRE_TIME_BUCKETS];   /* ns */
+};
+
+struct wire_call_error_key {
+	struct wire_call_key call;
+	wire_u32 error; /* errno */
+	wire_u32 pad;
+};
+
+struct wire_call_stack_key {
+	struct wire_call_key call;
+	wire_u64 stack; /* id of a WIRE_STACK record */
+};
+
+struct wire_object_key {
+	wire_u32 kind; /* enum wire_object */
+	wire_u32 pad;
+	wire_u64 object;
+};
+
+#define WIRE_PATH_PARTS 6
+#define WIRE_PATH_PART_BYTES 40
+
+/* What an object is called, as seen when it was first met. */
+struct wire_object_name {
+	wire_u16 family;      /* of a socket: AF_*; else 0 */
+	wire_u16 local_port;
+	wire_u16 peer_port;
+	wire_u16 pad;
+	wire_u8 local[16];    /* address: 4 bytes of IPv4, 16 of IPv6 */
+	wire_u8 peer[16];
+	wire_u64 peer_object; /* of a unix socket: inode number of the other end; 0 not known */
+	char path[WIRE_PATH_PARTS][WIRE_PATH_PART_BYTES]; /* of a file: its name, its folder's, and so on up */
+};
+
 #endif

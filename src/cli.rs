@@ -85,6 +85,10 @@ pub struct RecordArgs {
     /// syscalls counted in windows, to keep to it; 0 counts none
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = parse_percent)]
     pub budget: f64,
+    /// Count every syscall, with its errors, times and sizes, by thread and file, pipe or socket: exact, and it makes
+    /// each call slower (docs/syscalls.md)
+    #[arg(long)]
+    pub syscalls: bool,
     /// Stacks of threads that block, and of those that wake them: every one, a fair sample within the budget, or none
     #[arg(long, value_enum, default_value_t = StackChoice::Sampled)]
     pub stacks: StackChoice,

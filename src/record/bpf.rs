@@ -14,6 +14,7 @@ use holdup_events::recording::{Cost, JournalWriter, SourceState};
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use super::budget::Budget;
+use super::calls::Calls;
 use super::roots::Roots;
 use super::runtime_events::RingFeed;
 use super::stack_tables::StackTables;
@@ -45,6 +46,7 @@ struct Loop {
     tally: Tally,
     bad_records: u64,
     syscalls: SyscallWindows,
+    calls: Calls,
     rings: RingFeed,
     /// What the recording may cost; 0 where stacks are not drawn to keep to it.
     budget_percent: f64,
@@ -68,6 +70,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
             StackChoice::None => Stacks::None,
         },
         ring_bytes: recorder.options.buffer << 20,
+        syscalls: recorder.options.syscalls,
     };
     let length = recorder.length;
     let mappings = MappingFeed::open(&host::online_cpus());
@@ -79,7 +82,9 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let stack_tables = StackTables::start(session.unwind_tables()?);
     let cpus = host::online_cpus().len();
     let mut recording = Loop {
-        syscalls: SyscallWindows::new(recorder.options.budget, cpus),
+        // Where all are counted there is nothing to extrapolate.
+        syscalls: SyscallWindows::new(if options.syscalls { 0.0 } else { recorder.options.budget }, cpus),
+        calls: Calls::new(options.syscalls, &session),
         rings: RingFeed::new(recorder.rings, !matches!(subject, Subject::Run(..)), lower::now()),
         session,
         stack_tables,
@@ -109,6 +114,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.syscalls.prepare(&recording.session);
     recording.snapshot(!matches!(recorder.options.stacks, StackChoice::None))?;
     let start_ns = lower::now().0;
+    recording.calls.begin(&recording.session, matches!(subject, Subject::Run(..)));
     let mut watched = match subject {
         Subject::Run(held, _) => Watched::Child(held.release()?),
         Subject::Attach { pid, .. } => Watched::Process(pid),
@@ -185,6 +191,7 @@ impl Loop {
             self.drain();
             self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
+            self.calls.step(&self.session, &mut |event| self.journal.push(&event));
             if self.tell_stack_tables() {
                 mapped = Instant::now();
             }
@@ -299,6 +306,7 @@ impl Loop {
         let rings = self.rings.finish(&self.targets, &mut |event| self.journal.push(&event));
         self.snapshot(false)?;
         self.session.detach();
+        let (calls, calls_cpu_ns) = self.calls.finish(&self.session, &mut |event| self.journal.push(&event));
         let end_ns = lower::now().0;
         while self.drain() > 0 {}
         let counters = self.session.counters();
@@ -308,7 +316,7 @@ impl Loop {
         self.account_losses(&counters.lost, end_ns);
         self.journal.flush();
         let mut cost = super::cost_since(before);
-        cost.probes_cpu_ns = probes.total_ns as u64;
+        cost.probes_cpu_ns = probes.total_ns as u64 + calls_cpu_ns;
         cost.probes_cpu_error_ns = probes.error_ns as u64;
         cost.stacks_cpu_ns = (probes.stacks_ns + probes.waker_stacks_ns) as u64;
         cost.budget_percent = self.budget_percent;
@@ -336,7 +344,7 @@ impl Loop {
             missing: self.stack_tables.finish().join("; "),
             ..SourceState::default()
         });
-        sources.extend(syscalls);
+        sources.extend(syscalls.into_iter().chain(calls));
         sources.extend(rings);
         for missing in self.session.missing() {
             sources.push(SourceState {

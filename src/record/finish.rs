@@ -137,6 +137,7 @@ fn write_small(
         mappings: &catalogue.mappings,
         variables: &catalogue.variables,
         syscalls: &catalogue.syscalls,
+        calls: &catalogue.calls,
         lanes: &catalogue.lanes,
         names: &catalogue.names,
         losses: &catalogue.losses,

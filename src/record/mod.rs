@@ -2,6 +2,7 @@
 
 mod bpf;
 mod budget;
+mod calls;
 mod disk_cache;
 mod files;
 pub mod finish;
@@ -118,6 +119,10 @@ pub fn record(
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
     manifest.cost = outcome.cost;
     manifest.sources = outcome.sources;
+    if options.syscalls && rung != Rung::Bpf {
+        let missing = "syscalls are counted by BPF programs only".to_owned();
+        manifest.sources.push(SourceState { name: "syscalls".to_owned(), missing, ..SourceState::default() });
+    }
     // From then on nothing was written.
     let dropped = outcome.dropped.map(|loss| Loss { end: Timestamp(manifest.end_ns), ..loss });
     let unfinished =

@@ -12,6 +12,7 @@ fn main() {
         sample_hz: 499,
         stacks: Stacks::All,
         ring_bytes: 64 << 20,
+        syscalls: false,
     };
     let mut session = Session::load(&options).expect("BPF");
     session.begin().expect("BPF");

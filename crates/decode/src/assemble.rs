@@ -39,6 +39,7 @@ pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> 
         mappings: catalogue.mappings,
         variables: catalogue.variables,
         syscalls: catalogue.syscalls,
+        calls: catalogue.calls,
         spans: Spans::freeze(rows.spans),
         counters: rows.counters,
         marks: rows.marks,

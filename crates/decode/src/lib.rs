@@ -3,6 +3,7 @@
 
 mod accesses;
 pub mod assemble;
+pub mod calls;
 pub mod code;
 mod fields;
 mod imported;

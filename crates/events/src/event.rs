@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::tables::{FrameVia, SpanKind, StackEnd};
+use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
 use crate::wait::{ObjectKind, WaitReason};
 use crate::{CpuId, Duration, Loss, Timestamp};
 
@@ -27,6 +27,10 @@ pub enum Event {
     Mapping(RawMapping),
     /// How often a process asked for a syscall in a short window of time.
     SyscallCount(SyscallCount),
+    /// Syscalls of one thread on one object in a stretch of the recording, all of them.
+    Calls(Box<CallSums>),
+    /// What an object of syscalls is called.
+    ObjectName(ObjectName),
     /// The program or its runtime tells something about itself.
     Tell(Tell),
     /// On how many CPUs a thread may run.
@@ -365,6 +369,54 @@ pub struct SyscallCount {
     pub cost_ns: u32,
 }
 
+/// See [`Event::Calls`], and [`crate::tables::CallRow`] for the fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallSums {
+    /// When the stretch began.
+    pub at: Timestamp,
+    /// When it ended.
+    pub until: Timestamp,
+    /// Who called.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Number of the syscall.
+    pub syscall: i32,
+    /// What was asked of it, raw; 0 if that is no argument of its own.
+    pub op: u32,
+    /// What `object` is.
+    pub object_kind: ObjectKind,
+    /// Identity of the object; 0 if there is none.
+    pub object: u64,
+    /// How many calls returned.
+    pub count: u64,
+    /// How many of them failed.
+    pub errors: u64,
+    /// Sum of the results.
+    pub returned: u64,
+    /// Time of `timed` calls (ns).
+    pub time_ns: u64,
+    /// The longest so far (ns).
+    pub time_max_ns: u64,
+    /// Calls whose time is known.
+    pub timed: u64,
+    /// Kind, key and count. A stack's key is the id of an [`Event::Stack`].
+    pub parts: Vec<(CallPartKind, u64, u64)>,
+}
+
+/// See [`Event::ObjectName`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectName {
+    /// When it was told.
+    pub at: Timestamp,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// Its identity.
+    pub object: u64,
+    /// Its name.
+    pub name: String,
+}
+
 /// See [`Event::Tell`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tell {
@@ -418,6 +470,8 @@ impl Event {
             Event::Snapshot(snapshot) => snapshot.at,
             Event::Mapping(mapping) => mapping.at,
             Event::SyscallCount(count) => count.until,
+            Event::Calls(calls) => calls.until,
+            Event::ObjectName(name) => name.at,
             Event::Tell(tell) => tell.at,
             Event::Affinity(affinity) => affinity.at,
             Event::Loss(loss) => loss.start,

@@ -3,7 +3,7 @@
 use crate::event::WakeContext;
 use crate::recording::Manifest;
 use crate::tables::{
-    CounterRow, Deadline, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices,
+    Calls, CounterRow, Deadline, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices,
     Spans, Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Variable, Waits, Wakeup, Wakeups,
     partition_point_near,
 };
@@ -36,6 +36,8 @@ pub struct Trace {
     pub frames: Frames,
     /// Syscalls in short windows, in the order of the windows' ends.
     pub syscalls: Vec<SyscallRow>,
+    /// Syscalls that were all counted.
+    pub calls: Calls,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
     /// Names of memory that several threads were seen to touch, sorted by process, then address.

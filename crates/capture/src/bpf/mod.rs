@@ -1,6 +1,7 @@
 //! The highest rung: BPF programs (see `bpf/`). [`Session`] loads them, drains their rings, and
 //! takes snapshots; records are passed on as bytes (`bpf/wire.h`), not understood here.
 
+mod calls;
 mod kernel_types;
 mod messages;
 mod probe_cost;
@@ -12,6 +13,7 @@ mod slots;
 mod syscall_windows;
 mod unwind_tables;
 
+pub use calls::{CALL_MAPS, CountFrom};
 pub use probe_cost::ProbeCost;
 pub use session::{Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
 pub use syscall_windows::SyscallCounts;

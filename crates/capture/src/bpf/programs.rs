@@ -30,6 +30,9 @@ pub fn load(options: &Options, layout: Layout) -> Result<Object, CaptureError> {
 /// Processes whose mappings are known at a time, where they are allocated in advance (16 KiB each).
 const PROCESSES_PREALLOCATED: u32 = 512;
 
+/// Maps that hold one entry where calls are not counted.
+const ONLY_FOR_CALLS: [&str; 5] = ["calls", "call_errors", "call_stacks", "object_names", "calls_away"];
+
 fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result<(), CaptureError> {
     let types = KernelTypes::load();
     for mut map in open.maps_mut() {
@@ -44,6 +47,8 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             map.set_max_entries(PROCESSES_PREALLOCATED).map_err(|error| refused(&error))?;
         } else if name == "records" {
             map.set_max_entries(layout.cpus * layout.slots).map_err(|error| refused(&error))?;
+        } else if !options.syscalls && ONLY_FOR_CALLS.contains(&name.as_str()) {
+            map.set_max_entries(1).map_err(|error| refused(&error))?;
         } else if name == "ring_ends" {
             map.set_max_entries(layout.cpus).map_err(|error| refused(&error))?;
         }
@@ -56,6 +61,7 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             "on_switch" => hands_over_state,
             "on_switch_before_5_18" => !hands_over_state,
             "on_blocked_stacks" => types.has_function("bpf_copy_from_user_task"), // 5.18
+            "on_call_begin" | "on_call_end" => options.syscalls && types.has_tracepoint(&section),
             _ => is_required(&name) || types.has_tracepoint(&section),
         };
         program.set_autoload(wanted);
@@ -67,7 +73,7 @@ fn is_required(program: &str) -> bool {
     sources::of_program(program).is_none_or(|source| source.required())
 }
 
-/// The layout of `struct configuration` in `bpf/common.h`: five u32.
+/// The layout of `struct configuration` in `bpf/common.h`: six u32.
 fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
     let stacks = match options.stacks {
         Stacks::All => u32::MAX,
@@ -76,14 +82,14 @@ fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
     };
     let follow_all = u32::from(matches!(options.target, Target::All));
     let follow_none = u32::from(matches!(options.target, Target::Only(_)));
-    let words = [follow_all, std::process::id(), stacks, layout.slots, follow_none];
+    let words = [follow_all, std::process::id(), stacks, layout.slots, follow_none, u32::from(options.syscalls)];
     for (at, word) in values.chunks_exact_mut(4).zip(words) {
         at.copy_from_slice(&word.to_ne_bytes());
     }
 }
 
 /// Attaches every program that runs throughout; gives the sources that this kernel has no place for.
-pub fn attach(object: &Object) -> Result<(Vec<Link>, Vec<&'static Source>), CaptureError> {
+pub fn attach(object: &Object, options: &Options) -> Result<(Vec<Link>, Vec<&'static Source>), CaptureError> {
     let mut links = Vec::new();
     let mut missing: Vec<&'static Source> = Vec::new();
     for program in object.progs_mut() {
@@ -93,6 +99,9 @@ pub fn attach(object: &Object) -> Result<(Vec<Link>, Vec<&'static Source>), Capt
             if !program.autoload() {
                 missing.push(source);
             }
+            continue;
+        }
+        if source.attached == Attached::OnDemand && !options.syscalls {
             continue;
         }
         if !program.autoload() && source.required() {
@@ -121,8 +130,13 @@ mod tests {
 
     #[test]
     fn both_forms_of_the_switch_program_load() {
-        let options =
-            Options { target: Target::Process(1), sample_hz: 0, stacks: Stacks::All, ring_bytes: 4096 };
+        let options = Options {
+            target: Target::Process(1),
+            sample_hz: 0,
+            stacks: Stacks::All,
+            ring_bytes: 4096,
+            syscalls: true,
+        };
         if let Err(error) = crate::doctor::bpf_ready() {
             return println!("skipped: BPF is not allowed here: {error}");
         }
@@ -140,7 +154,7 @@ mod tests {
                 }
             }
             let object = open.load().unwrap_or_else(|error| panic!("{wanted}: {error}"));
-            attach(&object).unwrap_or_else(|error| panic!("{wanted}: {error}"));
+            attach(&object, &options).unwrap_or_else(|error| panic!("{wanted}: {error}"));
         }
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 
+use super::calls::{self, CountFrom};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
 use super::ring::Ring;
 use super::sampler::{self, Sampler};
@@ -48,6 +49,8 @@ pub struct Options {
     pub stacks: Stacks,
     /// Size of the main ring, all CPUs together.
     pub ring_bytes: u32,
+    /// Whether every syscall is counted, throughout.
+    pub syscalls: bool,
 }
 
 /// The window in which stacks are rationed, as in `bpf/stacks.h`.
@@ -73,7 +76,7 @@ pub struct Session {
     records: SlotRing,
     definitions: Ring,
     missing: Vec<&'static Source>,
-    sample_hz: u32,
+    options: Options,
     object: Object,
 }
 
@@ -101,16 +104,16 @@ impl Session {
             records,
             definitions,
             missing: Vec::new(),
-            sample_hz: options.sample_hz,
+            options: *options,
             object,
         })
     }
 
     /// Attaches the programs. From its return on, every event of the target is recorded.
     pub fn begin(&mut self) -> Result<(), CaptureError> {
-        (self.links, self.missing) = programs::attach(&self.object)?;
-        if self.sample_hz > 0 {
-            self.sampler = Some(sampler::start(&self.object, self.sample_hz)?);
+        (self.links, self.missing) = programs::attach(&self.object, &self.options)?;
+        if self.options.sample_hz > 0 {
+            self.sampler = Some(sampler::start(&self.object, self.options.sample_hz)?);
         }
         messages::take();
         Ok(())
@@ -229,6 +232,26 @@ impl Session {
         per_cpu(&self.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT, 8)).sum()
     }
 
+    /// Where [`Options::syscalls`] is set: counts them from now on, or from the next program on.
+    pub fn count_calls(&self, from: CountFrom) -> Result<(), CaptureError> {
+        calls::open(&self.object, from)
+    }
+
+    /// Passes on every entry of one of [`super::CALL_MAPS`]: its key, and its value on each CPU, or its only one.
+    pub fn calls(&self, map: &str, sink: &mut dyn FnMut(&[u8], &[Vec<u8>])) -> Result<(), CaptureError> {
+        calls::read(&self.object, map, sink)
+    }
+
+    /// Mean time of a syscall of this process that does nothing (ns): it grows where programs look at syscalls.
+    pub fn time_of_a_call_ns(&self) -> f64 {
+        syscall_windows::fastest_call_ns()
+    }
+
+    /// Calls that were not counted for want of room.
+    pub fn calls_uncounted(&self) -> u64 {
+        per_cpu(&self.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT + 8, 8)).sum()
+    }
+
     /// Stops the programs. Records that wait can still be drained.
     pub fn detach(&mut self) {
         self.sampler = None;
@@ -259,7 +282,7 @@ impl Session {
 
 /// Where `struct per_cpu` (`bpf/common.h`) has its counts of lost records and its times.
 const LOST_AT: usize = 16;
-const PROBES_AT: usize = 88;
+const PROBES_AT: usize = 112;
 const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
 
 /// `struct per_cpu` of every CPU, as bytes.

@@ -102,18 +102,22 @@ fn take_counts(object: &Object) -> Result<Vec<(u32, i32, u64)>, CaptureError> {
 /// By how much counting makes a call slower (ns): tried on calls of this process that do next to nothing. The
 /// fastest of several rounds each way: what disturbs a round only makes it slower.
 pub(super) fn cost_of_a_call(object: &Object) -> Result<u32, CaptureError> {
-    const ROUNDS: usize = 7;
     const TRIES: usize = 10;
-    let fastest = || (0..ROUNDS).map(|_| a_round_ns()).fold(f64::INFINITY, f64::min);
-    let without = fastest();
+    let without = fastest_call_ns();
     for _ in 0..TRIES {
         if let Some(window) = Window::open(object)? {
-            let with = fastest();
+            let with = fastest_call_ns();
             window.close(object)?;
             return Ok((with - without).max(0.0).round() as u32);
         }
     }
     Ok(0)
+}
+
+/// Mean time of a call in the fastest of several rounds (ns).
+pub(super) fn fastest_call_ns() -> f64 {
+    const ROUNDS: usize = 7;
+    (0..ROUNDS).map(|_| a_round_ns()).fold(f64::INFINITY, f64::min)
 }
 
 /// Mean time of a call (ns).

@@ -22,6 +22,8 @@ pub struct Source {
 pub enum Attached {
     /// At the tracepoint in their section, for the whole recording.
     Throughout,
+    /// The same, if the user asks for it.
+    OnDemand,
     /// By the session itself: on perf events, once for a snapshot, or for short windows.
     BySession,
 }
@@ -51,6 +53,7 @@ sources! {
     snapshot,
     blocked_stacks,
     syscall_windows,
+    syscalls,
 }
 
 /// The source that a kernel program belongs to.

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use holdup_events::event::{Affinity, RawMapping, RawStack, RawWait, SyscallCount};
+use holdup_events::event::{Affinity, CallSums, ObjectName, RawMapping, RawStack, RawWait, SyscallCount};
 use holdup_events::tables::{
-    Lane, Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Variable, Waits,
+    CallObject, CallPartKind, CallPartRow, CallRow, Calls, Lane, Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Variable, Waits,
 };
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
@@ -33,6 +33,8 @@ pub struct Catalogue {
     pub variables: Vec<Variable>,
     /// Syscalls in short windows.
     pub syscalls: Vec<SyscallRow>,
+    /// Syscalls that were all counted.
+    pub calls: Calls,
     /// Who told spans, counters and marks.
     pub lanes: Vec<Lane>,
     /// Their names.
@@ -56,6 +58,7 @@ pub(super) struct Names {
     stack_ids: HashMap<u64, StackId>,
     pub(super) mappings: Vec<Mapping>,
     syscalls: Vec<SyscallRow>,
+    calls: Calls,
     pub(super) losses: Vec<Loss>,
 }
 
@@ -72,6 +75,7 @@ impl Default for Names {
             stack_ids: HashMap::new(),
             mappings: Vec::new(),
             syscalls: Vec::new(),
+            calls: Calls::default(),
             losses: Vec::new(),
         }
     }
@@ -290,6 +294,43 @@ impl Names {
         });
     }
 
+    /// As for windows: the sums of a stretch come when it is over.
+    pub(super) fn count_calls(&mut self, sums: &CallSums) {
+        let call = self.calls.rows.len() as u32;
+        self.calls.rows.push(CallRow {
+            thread: self.find(sums.tid).map(|index| ThreadId(index as u32)),
+            syscall: sums.syscall,
+            op: sums.op,
+            object_kind: sums.object_kind,
+            object: sums.object,
+            start: sums.at,
+            end: sums.until.max(sums.at),
+            count: sums.count,
+            errors: sums.errors,
+            returned: sums.returned,
+            time_ns: sums.time_ns,
+            time_max_ns: sums.time_max_ns,
+            timed: sums.timed,
+        });
+        for &(what, key, count) in &sums.parts {
+            let key = match what {
+                CallPartKind::Stack => u64::from(self.intern_stack(key).0),
+                _ => key,
+            };
+            self.calls.parts.push(CallPartRow { call, what, key, count });
+        }
+    }
+
+    /// The last name of an object is kept.
+    pub(super) fn name_object(&mut self, name: ObjectName) {
+        let row = CallObject { kind: name.kind, object: name.object, name: name.name };
+        let rows = &mut self.calls.objects;
+        match rows.binary_search_by_key(&(row.kind, row.object), |known| (known.kind, known.object)) {
+            Ok(at) => rows[at] = row,
+            Err(at) => rows.insert(at, row),
+        }
+    }
+
     pub(super) fn finish(self, start: Timestamp, end: Timestamp, switches: u64) -> Catalogue {
         let mut threads = self.threads;
         for thread in &mut threads {
@@ -304,6 +345,7 @@ impl Names {
             mappings: self.mappings,
             variables: Vec::new(),
             syscalls: self.syscalls,
+            calls: self.calls,
             losses: self.losses,
             lanes: Vec::new(),
             names: Vec::new(),

@@ -77,6 +77,8 @@ impl<'a> Builder<'a> {
                 self.accesses.remapped(process);
             }
             Event::SyscallCount(count) => self.names.count(&count),
+            Event::Calls(sums) => self.names.count_calls(&sums),
+            Event::ObjectName(name) => self.names.name_object(name),
             Event::Tell(tell) => self.tell(&tell, sink),
             Event::Affinity(affinity) => self.names.may_run_on(&affinity),
             Event::Loss(loss) => {

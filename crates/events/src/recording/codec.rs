@@ -24,6 +24,8 @@ mod tag {
     pub const SYSCALL_COUNT: u8 = 9;
     pub const TELL: u8 = 10;
     pub const AFFINITY: u8 = 11;
+    pub const CALLS: u8 = 12;
+    pub const OBJECT_NAME: u8 = 13;
 }
 
 /// Code of an [`crate::event::Outcome`], in the low bits of a switch's flags.

@@ -2,6 +2,7 @@
 
 mod long;
 mod packed;
+mod calls;
 mod small;
 mod sound;
 mod told;

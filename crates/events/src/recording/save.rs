@@ -10,7 +10,7 @@ use super::journal::JOURNAL;
 use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::Loss;
 use crate::tables::{
-    CounterRow, Deadline, Frames, Lane, Mapping, MarkRow, Processes, SampleRow, SliceRow, SpanRow, Stacks,
+    Calls, CounterRow, Deadline, Frames, Lane, Mapping, MarkRow, Processes, SampleRow, SliceRow, SpanRow, Stacks,
     Steal, SyscallRow, TableSink, TellName, Threads, Variable, Waits, Wakeup,
 };
 use rows::RowTable;
@@ -36,6 +36,8 @@ pub struct SmallTables<'a> {
     pub variables: &'a [Variable],
     /// Syscalls in short windows.
     pub syscalls: &'a [SyscallRow],
+    /// Syscalls that were all counted.
+    pub calls: &'a Calls,
     /// Who told spans, counters and marks.
     pub lanes: &'a [Lane],
     /// Their names.

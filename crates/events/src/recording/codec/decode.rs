@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::bytes::{CodecError, Input};
 use super::{Counters, SAMPLE_HAS_REGISTERS, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Affinity, Event, Lifecycle, LifecycleChange, Outcome, RawMapping, RawMemory, RawStack, RawWait,
+    Affinity, CallSums, Event, Lifecycle, LifecycleChange, ObjectName, Outcome, RawMapping, RawMemory, RawStack, RawWait,
     Registers, Sample, Snapshot, SnapshotState, Switch, SyscallCount, Tell, Timeout, Told, WakeContext,
     Waking,
 };
-use crate::tables::{FrameVia, SpanKind, StackEnd};
+use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
 
 /// Decodes the events of one chunk, in order.
@@ -35,6 +35,8 @@ impl<'a> Decoder<'a> {
             tag::LIFECYCLE => Event::Lifecycle(self.lifecycle()?),
             tag::SNAPSHOT => Event::Snapshot(self.snapshot()?),
             tag::MAPPING => Event::Mapping(self.mapping()?),
+            tag::CALLS => Event::Calls(Box::new(self.calls()?)),
+            tag::OBJECT_NAME => Event::ObjectName(self.object_name()?),
             tag::TELL => Event::Tell(self.tell()?),
             tag::AFFINITY => Event::Affinity(self.affinity()?),
             tag::LOSS => Event::Loss(self.loss()?),
@@ -240,6 +242,49 @@ impl<'a> Decoder<'a> {
             count: self.input.varint()?,
             cost_ns: self.input.u32()?,
         })
+    }
+
+    fn object_kind(&mut self) -> Result<ObjectKind, CodecError> {
+        let kind = self.input.byte()?;
+        ObjectKind::from_code(kind).ok_or_else(|| self.input.unknown("object", kind))
+    }
+
+    fn object_name(&mut self) -> Result<ObjectName, CodecError> {
+        Ok(ObjectName {
+            kind: self.object_kind()?,
+            at: self.at()?,
+            object: self.input.varint()?,
+            name: self.input.string()?,
+        })
+    }
+
+    fn calls(&mut self) -> Result<CallSums, CodecError> {
+        let object_kind = self.object_kind()?;
+        let until = self.at()?;
+        let mut sums = CallSums {
+            object_kind,
+            until,
+            at: Timestamp(self.input.difference(until.0)?),
+            syscall: self.input.i32()?,
+            tid: self.input.u32()?,
+            tgid: self.input.u32()?,
+            op: self.input.u32()?,
+            object: self.input.varint()?,
+            count: self.input.varint()?,
+            errors: self.input.varint()?,
+            returned: self.input.varint()?,
+            time_ns: self.input.varint()?,
+            time_max_ns: self.input.varint()?,
+            timed: self.input.varint()?,
+            parts: Vec::new(),
+        };
+        for _ in 0..self.input.varint()? {
+            let code = self.input.byte()?;
+            let what =
+                CallPartKind::from_code(code).ok_or_else(|| self.input.unknown("part of calls", code))?;
+            sums.parts.push((what, self.input.varint()?, self.input.varint()?));
+        }
+        Ok(sums)
     }
 
     fn tell(&mut self) -> Result<Tell, CodecError> {

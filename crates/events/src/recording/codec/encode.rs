@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::bytes::{put_difference, put_text, put_varint};
 use super::{Counters, SAMPLE_HAS_REGISTERS, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
-use crate::event::{Event, LifecycleChange, Outcome, RawWait, SnapshotState, Tell, Timeout, Told};
+use crate::event::{CallSums, Event, LifecycleChange, Outcome, RawWait, SnapshotState, Tell, Timeout, Told};
 use crate::{Loss, Timestamp};
 
 /// Encodes the events of one chunk.
@@ -29,6 +29,13 @@ impl Encoder {
             Event::Snapshot(snapshot) => self.snapshot(snapshot, out),
             Event::Mapping(mapping) => self.mapping(mapping, out),
             Event::SyscallCount(count) => self.syscall_count(count, out),
+            Event::Calls(calls) => self.calls(calls, out),
+            Event::ObjectName(name) => {
+                out.extend_from_slice(&[tag::OBJECT_NAME, name.kind as u8]);
+                self.at(name.at, out);
+                put_varint(out, name.object);
+                put_text(out, name.name.as_bytes());
+            }
             Event::Tell(tell) => self.tell(tell, out),
             Event::Affinity(affinity) => {
                 out.push(tag::AFFINITY);
@@ -200,6 +207,27 @@ impl Encoder {
         put_difference(out, count.syscall as i64 as u64, 0);
         put_varint(out, count.count);
         put_varint(out, u64::from(count.cost_ns));
+    }
+
+    fn calls(&mut self, calls: &CallSums, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[tag::CALLS, calls.object_kind as u8]);
+        self.at(calls.until, out);
+        put_difference(out, calls.at.0, calls.until.0);
+        put_difference(out, calls.syscall as i64 as u64, 0);
+        for number in [calls.tid, calls.tgid, calls.op] {
+            put_varint(out, u64::from(number));
+        }
+        for number in [calls.object, calls.count, calls.errors, calls.returned, calls.time_ns] {
+            put_varint(out, number);
+        }
+        for number in [calls.time_max_ns, calls.timed, calls.parts.len() as u64] {
+            put_varint(out, number);
+        }
+        for (what, key, count) in &calls.parts {
+            out.push(*what as u8);
+            put_varint(out, *key);
+            put_varint(out, *count);
+        }
     }
 
     fn tell(&mut self, tell: &Tell, out: &mut Vec<u8>) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event::*;
-use crate::tables::{FrameVia, SpanKind, StackEnd};
+use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
 use proptest::prelude::*;
 
@@ -100,6 +100,40 @@ fn syscall_count() -> impl Strategy<Value = Event> {
     )
 }
 
+fn calls() -> impl Strategy<Value = Event> {
+    let parts = proptest::collection::vec((0..5u8, any::<u64>(), any::<u64>()), 0..5);
+    let ids = (any::<[u32; 3]>(), any::<i32>(), 0..14u8);
+    (time(), time(), ids, any::<[u64; 7]>(), parts).prop_map(|(at, until, ids, numbers, parts)| {
+        let ([tid, tgid, op], syscall, kind) = ids;
+        let [object, count, errors, returned, time_ns, time_max_ns, timed] = numbers;
+        let part = |(what, key, count)| (CallPartKind::from_code(what).unwrap_or_default(), key, count);
+        Event::Calls(Box::new(CallSums {
+            at,
+            until,
+            tid,
+            tgid,
+            syscall,
+            op,
+            object_kind: ObjectKind::from_code(kind).unwrap_or_default(),
+            object,
+            count,
+            errors,
+            returned,
+            time_ns,
+            time_max_ns,
+            timed,
+            parts: parts.into_iter().map(part).collect(),
+        }))
+    })
+}
+
+fn object_name() -> impl Strategy<Value = Event> {
+    (time(), 0..14u8, any::<u64>(), ".{0,20}").prop_map(|(at, kind, object, name)| {
+        let kind = ObjectKind::from_code(kind).unwrap_or_default();
+        Event::ObjectName(ObjectName { at, kind, object, name })
+    })
+}
+
 fn tell() -> impl Strategy<Value = Event> {
     let what = prop_oneof![
         Just(Told::LaneStart),
@@ -184,6 +218,8 @@ fn event() -> impl Strategy<Value = Event> {
                 build_id
             })),
         syscall_count(),
+        calls(),
+        object_name(),
         tell(),
         loss(),
     ]

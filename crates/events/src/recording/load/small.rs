@@ -2,7 +2,7 @@
 
 use parquet::errors::Result;
 
-use super::{Place, contained};
+use super::{Place, calls, contained};
 use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
 use crate::tables::{
@@ -31,10 +31,16 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
     if place.has("syscalls") {
         load("syscalls", &mut |table| syscalls(table).map(|rows| trace.syscalls = rows));
     }
+    // Older recordings lack these.
+    if place.has("calls") {
+        load("calls", &mut |table| calls::rows(table).map(|rows| trace.calls.rows = rows));
+        load("call_parts", &mut |table| calls::parts(table).map(|rows| trace.calls.parts = rows));
+        load("call_objects", &mut |table| calls::objects(table).map(|rows| trace.calls.objects = rows));
+    }
     load("loss", &mut |table| losses(table).map(|rows| trace.losses = rows));
 }
 
-fn optional(id: i32) -> Option<u32> {
+pub(super) fn optional(id: i32) -> Option<u32> {
     (id >= 0).then_some(id as u32)
 }
 

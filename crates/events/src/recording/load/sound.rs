@@ -2,7 +2,7 @@
 //! thread's life, ids are rows. A whole recording stays as it is; a damaged one is cut to what can be, and says so.
 
 use crate::tables::{
-    Frame, SliceRow, Slices, SpanRow, Spans, StackRow, Stacks, Thread, ThreadState, Wakeups,
+    CallPartKind, Frame, SliceRow, Slices, SpanRow, Spans, StackRow, Stacks, Thread, ThreadState, Wakeups,
 };
 use crate::{CpuId, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Trace, WaitId};
 
@@ -49,6 +49,7 @@ pub(super) fn make_sound(trace: &mut Trace) {
     let processes = trace.processes.len();
     trace.mappings.retain(|mapping| mapping.process.index() < processes);
     trace.variables.retain(|variable| variable.process.index() < processes);
+    calls(trace);
     for loss in &mut trace.losses {
         loss.events = loss.events.min(COUNT_MAX);
         loss.end = loss.end.max(loss.start);
@@ -85,6 +86,23 @@ fn manifest(trace: &mut Trace) {
     ] {
         *figure = (*figure).min(COUNT_MAX);
     }
+}
+
+/// Parts that belong to a row, of threads and stacks that are there; sums that do not overflow.
+fn calls(trace: &mut Trace) {
+    let (threads, stacks) = (trace.threads.len(), trace.stacks.rows().len() as u64);
+    let calls = &mut trace.calls;
+    for row in &mut calls.rows {
+        row.thread = row.thread.filter(|thread| thread.index() < threads);
+        row.end = row.end.max(row.start);
+        for figure in [&mut row.count, &mut row.errors, &mut row.returned, &mut row.time_ns, &mut row.timed] {
+            *figure = (*figure).min(COUNT_MAX);
+        }
+    }
+    let rows = calls.rows.len();
+    calls.parts.retain(|part| (part.call as usize) < rows);
+    calls.parts.retain(|part| part.what != CallPartKind::Stack || part.key < stacks);
+    calls.parts.iter_mut().for_each(|part| part.count = part.count.min(COUNT_MAX));
 }
 
 fn processes(trace: &mut Trace) -> u64 {

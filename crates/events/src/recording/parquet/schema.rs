@@ -80,6 +80,12 @@ tables! {
     "syscalls" {
         "process" I32, "syscall" I32, "start_ns" Time, "end_ns" Time, "count" U64, "cost_ns" U32,
     }
+    "calls" {
+        "thread" I32, "syscall" I32, "op" U32, "object_kind" U32, "object" U64, "start_ns" Time, "end_ns" Time,
+        "count" U64, "errors" U64, "returned" U64, "time_ns" U64, "time_max_ns" U64, "timed" U64,
+    }
+    "call_parts" { "call" U32, "what" U32, "key" U64, "count" U64 }
+    "call_objects" { "object_kind" U32, "object" U64, "name" Text }
     "spans" { "thread" U32, "start_ns" Time, "end_ns" Time, "lane" U32, "name" U32 }
     "counters" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64 }
     "marks" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64, "text" U32 }

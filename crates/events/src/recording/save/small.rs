@@ -17,6 +17,9 @@ pub fn write(dir: &Path, tables: &SmallTables<'_>) -> Result<(), RecordingError>
     table(dir, "mappings", mappings(tables))?;
     table(dir, "variables", variables(tables))?;
     table(dir, "syscalls", syscalls(tables))?;
+    table(dir, "calls", calls(tables))?;
+    table(dir, "call_parts", call_parts(tables))?;
+    table(dir, "call_objects", call_objects(tables))?;
     table(dir, "lanes", lanes(tables))?;
     table(dir, "names", names(tables))?;
     table(dir, "loss", losses(tables))
@@ -146,6 +149,40 @@ fn syscalls(tables: &SmallTables<'_>) -> Vec<Values> {
         wide(rows, |row| row.count),
         narrow(rows, |row| row.cost_ns),
     ]
+}
+
+fn calls(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = &tables.calls.rows;
+    vec![
+        narrow(rows, |row| optional(row.thread.map(|thread| thread.0))),
+        narrow(rows, |row| row.syscall as u32),
+        narrow(rows, |row| row.op),
+        narrow(rows, |row| row.object_kind as u32),
+        wide(rows, |row| row.object),
+        wide(rows, |row| row.start.0),
+        wide(rows, |row| row.end.0),
+        wide(rows, |row| row.count),
+        wide(rows, |row| row.errors),
+        wide(rows, |row| row.returned),
+        wide(rows, |row| row.time_ns),
+        wide(rows, |row| row.time_max_ns),
+        wide(rows, |row| row.timed),
+    ]
+}
+
+fn call_parts(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = &tables.calls.parts;
+    vec![
+        narrow(rows, |row| row.call),
+        narrow(rows, |row| row.what as u32),
+        wide(rows, |row| row.key),
+        wide(rows, |row| row.count),
+    ]
+}
+
+fn call_objects(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = &tables.calls.objects;
+    vec![narrow(rows, |row| row.kind as u32), wide(rows, |row| row.object), text(rows, |row| &row.name)]
 }
 
 fn lanes(tables: &SmallTables<'_>) -> Vec<Values> {

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Every syscall of the targets, counted exactly where the user asks for it: by thread, number and the file, pipe or
+ * socket in its first argument, with histograms. Sums stay in per-CPU maps until user space reads them; there
+ * is no event per call. What makes a call slower besides is the way that the kernel takes once any program looks
+ * at syscalls.
+ */
+#ifndef HOLDUP_CALLS_H
+#define HOLDUP_CALLS_H
+
+/* 0: calls are not counted. 1: they are. 2: they are from the next program on that a target executes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} call_gate SEC(".maps");
+
+#define SYS_EXECVE 59
+#define SYS_EXECVEAT 322
+#define ERRORS_MAX 4095
+
+/* User space shrinks these maps where calls are not counted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct wire_call_key);
+	__type(value, struct wire_call_sums);
+} calls SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct wire_call_error_key);
+	__type(value, __u64);
+} call_errors SEC(".maps");
+
+/* Each stack counts for as many calls as it was drawn of. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct wire_call_stack_key);
+	__type(value, __u64);
+} call_stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct wire_object_key);
+	__type(value, struct wire_object_name);
+} object_names SEC(".maps");
+
+/* Zeros for a new entry; room for a name in the making. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_call_sums);
+} call_zeros SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_object_name);
+} name_rooms SEC(".maps");
+
+/* What the arguments and the result of a syscall are. */
+#define FD 1        /* the first is a descriptor */
+#define SIZE_3 2    /* the third is a size in bytes, or a number of events */
+#define SIZE_2 4    /* the second is one */
+#define AMOUNT 8    /* the result is a number of bytes or events */
+#define OP_2 16     /* the second says what is to be done */
+#define OP_1 32     /* the first does */
+#define SIZE_4 64   /* the fourth is a size */
+
+#define SYSCALLS 512 /* a power of two */
+
+static const __u8 call_shapes[SYSCALLS] = {
+	[0] = FD | SIZE_3 | AMOUNT, /* read write */
+	[1] = FD | SIZE_3 | AMOUNT,
+	[5] = FD, [8] = FD, /* fstat lseek */
+	[7] = SIZE_2 | AMOUNT, /* poll */
+	[9] = SIZE_2, [10] = SIZE_2, [11] = SIZE_2, [28] = SIZE_2, /* mmap mprotect munmap madvise */
+	[16] = FD | OP_2, /* ioctl */
+	[17] = FD | SIZE_3 | AMOUNT, [18] = FD | SIZE_3 | AMOUNT, [19] = FD | AMOUNT, [20] = FD | AMOUNT,
+	[23] = AMOUNT, [270] = AMOUNT, /* select pselect6 */
+	[40] = FD | SIZE_4 | AMOUNT, /* sendfile */
+	[42] = FD, [43] = FD, [44] = FD | SIZE_3 | AMOUNT, [45] = FD | SIZE_3 | AMOUNT,
+	[46] = FD | AMOUNT, [47] = FD | AMOUNT, [48] = FD, [49] = FD, [50] = FD, [51] = FD, [52] = FD, [54] = FD, [55] = FD,
+	[72] = FD | OP_2, [73] = FD, [74] = FD, [75] = FD, [77] = FD, [78] = FD | SIZE_3 | AMOUNT,
+	[187] = FD | SIZE_3, [217] = FD | SIZE_3 | AMOUNT, [221] = FD, /* readahead getdents64 fadvise64 */
+	[202] = OP_2, /* futex */
+	[228] = OP_1, [229] = OP_1, [230] = OP_1, /* clock_gettime clock_getres clock_nanosleep */
+	[232] = FD | SIZE_3 | AMOUNT, [281] = FD | SIZE_3 | AMOUNT, [441] = FD | SIZE_3 | AMOUNT, /* epoll_wait … */
+	[233] = FD | OP_2, /* epoll_ctl */
+	[271] = SIZE_2 | AMOUNT, /* ppoll */
+	[275] = FD | AMOUNT, [276] = FD | AMOUNT, [278] = FD | AMOUNT, /* splice tee vmsplice */
+	[277] = FD, [285] = FD, [286] = FD, [287] = FD, [306] = FD,
+	[288] = FD, /* accept4 */
+	[295] = FD | AMOUNT, [296] = FD | AMOUNT, [327] = FD | AMOUNT, [328] = FD | AMOUNT, /* preadv pwritev … */
+	[299] = FD | SIZE_3 | AMOUNT, [307] = FD | SIZE_3 | AMOUNT, /* recvmmsg sendmmsg: messages */
+	[318] = SIZE_2 | AMOUNT, /* getrandom */
+	[326] = FD | AMOUNT, /* copy_file_range */
+	[426] = FD | SIZE_2 | AMOUNT, /* io_uring_enter: entries to submit, entries submitted */
+};
+
+/* The number of bits of `value`, at most `buckets` - 1. */
+static __always_inline __u32 bucket_of(__u64 value, __u32 buckets)
+{
+	__u32 bits = 0;
+
+	if (value >> 32) { bits += 32; value >>= 32; }
+	if (value >> 16) { bits += 16; value >>= 16; }
+	if (value >> 8) { bits += 8; value >>= 8; }
+	if (value >> 4) { bits += 4; value >>= 4; }
+	if (value >> 2) { bits += 2; value >>= 2; }
+	if (value >> 1) { bits += 1; value >>= 1; }
+	bits += value;
+	barrier_var(bits);
+	return bits < buckets ? bits : buckets - 1;
+}
+
+static __always_inline struct file *open_file(struct task_struct *task, __u32 fd)
+{
+	struct file **fds = BPF_CORE_READ(task, files, fdt, fd), *file = 0;
+
+	if (fd < BPF_CORE_READ(task, files, fdt, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), fds + fd);
+	return file;
+}
+
+static __always_inline void name_socket(struct file *file, struct wire_object_name *name)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sock = BPF_CORE_READ(socket, sk);
+	__u16 port;
+
+	name->family = BPF_CORE_READ(sock, __sk_common.skc_family);
+	if (name->family == 1) { /* AF_UNIX */
+		struct sock *peer = BPF_CORE_READ((struct unix_sock *)sock, peer);
+
+		name->peer_object = BPF_CORE_READ(peer, sk_socket, file, f_inode, i_ino);
+		return;
+	}
+	if (name->family != 2 && name->family != 10)
+		return;
+	name->local_port = BPF_CORE_READ(sock, __sk_common.skc_num);
+	port = BPF_CORE_READ(sock, __sk_common.skc_dport);
+	name->peer_port = port << 8 | port >> 8;
+	if (name->family == 2) {
+		__be32 local = BPF_CORE_READ(sock, __sk_common.skc_rcv_saddr);
+		__be32 peer = BPF_CORE_READ(sock, __sk_common.skc_daddr);
+
+		__builtin_memcpy(name->local, &local, 4);
+		__builtin_memcpy(name->peer, &peer, 4);
+		return;
+	}
+	BPF_CORE_READ_INTO(&name->local, sock, __sk_common.skc_v6_rcv_saddr);
+	BPF_CORE_READ_INTO(&name->peer, sock, __sk_common.skc_v6_daddr);
+}
+
+static __always_inline void name_path(struct file *file, struct wire_object_name *name)
+{
+	struct dentry *entry = BPF_CORE_READ(file, f_path.dentry), *parent;
+
+	for (__u32 part = 0; part < WIRE_PATH_PARTS; part++) {
+		parent = BPF_CORE_READ(entry, d_parent);
+		bpf_probe_read_kernel_str(name->path[part], WIRE_PATH_PART_BYTES, BPF_CORE_READ(entry, d_name.name));
+		if (!parent || parent == entry)
+			return;
+		entry = parent;
+	}
+}
+
+/* Once for each object: what it is called. */
+static __always_inline void name_object(struct task_struct *task, __u32 fd, const struct wire_call_key *key)
+{
+	struct wire_object_key object = { .kind = key->object_kind, .object = key->object };
+	struct wire_object_name *name;
+	struct file *file;
+	__u32 zero = 0;
+
+	if (bpf_map_lookup_elem(&object_names, &object))
+		return;
+	name = bpf_map_lookup_elem(&name_rooms, &zero);
+	file = open_file(task, fd);
+	if (!name || !file)
+		return;
+	__builtin_memset(name, 0, sizeof(*name));
+	if (object.kind == WIRE_OBJECT_SOCKET)
+		name_socket(file, name);
+	else
+		name_path(file, name);
+	bpf_map_update_elem(&object_names, &object, name, BPF_NOEXIST);
+}
+
+/* A new entry; without the object where there is no room for one more. */
+static __always_inline struct wire_call_sums *new_sums(struct per_cpu *cpu, struct wire_call_key *key)
+{
+	struct wire_call_sums *sums;
+	__u32 zero = 0;
+	void *zeros = bpf_map_lookup_elem(&call_zeros, &zero);
+
+	if (!zeros)
+		return 0;
+	bpf_map_update_elem(&calls, key, zeros, BPF_NOEXIST);
+	sums = bpf_map_lookup_elem(&calls, key);
+	if (sums)
+		return sums;
+	key->object_kind = 0;
+	key->object = 0;
+	key->op = 0;
+	bpf_map_update_elem(&calls, key, zeros, BPF_NOEXIST);
+	sums = bpf_map_lookup_elem(&calls, key);
+	if (!sums)
+		cpu->calls_uncounted++;
+	return sums;
+}
+
+static __always_inline void count_error(struct wire_call_sums *sums, const struct wire_call_key *key, __u32 error)
+{
+	struct wire_call_error_key other = { .call = *key, .error = error };
+	__u64 *count, one = 1;
+
+	sums->errors++;
+	if (!sums->error)
+		sums->error = error;
+	if (sums->error == error) {
+		sums->error_count++;
+		return;
+	}
+	count = bpf_map_lookup_elem(&call_errors, &other);
+	if (count)
+		(*count)++;
+	else
+		bpf_map_update_elem(&call_errors, &other, &one, BPF_NOEXIST);
+}
+
+static __always_inline void count_sizes(struct wire_call_sums *sums, struct pt_regs *regs, __u8 shape, long result)
+{
+	__u32 bucket;
+
+	if (shape & (SIZE_2 | SIZE_3 | SIZE_4)) {
+		bucket = bucket_of(shape & SIZE_3 ? regs->dx : shape & SIZE_2 ? regs->si : regs->r10, WIRE_SIZE_BUCKETS);
+		if (bucket < WIRE_SIZE_BUCKETS)
+			sums->asked[bucket]++;
+	}
+	if ((shape & AMOUNT) && result >= 0) {
+		sums->returned += result;
+		bucket = bucket_of(result, WIRE_SIZE_BUCKETS);
+		if (bucket < WIRE_SIZE_BUCKETS)
+			sums->returns[bucket]++;
+	}
+}
+
+/* When the call of the current thread began, 0 not known; forgotten now. */
+static __always_inline __u64 call_began(struct per_cpu *cpu, __u32 tid)
+{
+	__u64 *away, began = 0;
+
+	if (cpu->call_tid == tid) {
+		cpu->call_tid = 0;
+		return cpu->call_began_ns;
+	}
+	away = bpf_map_lookup_elem(&calls_away, &tid);
+	if (away) {
+		began = *away;
+		bpf_map_delete_elem(&calls_away, &tid);
+	}
+	return began;
+}
+
+static __always_inline void count_time(struct wire_call_sums *sums, __u64 took_ns)
+{
+	__u32 bucket = bucket_of(took_ns, WIRE_TIME_BUCKETS);
+
+	sums->timed++;
+	sums->time_ns += took_ns;
+	if (took_ns > sums->time_max_ns)
+		sums->time_max_ns = took_ns;
+	if (bucket < WIRE_TIME_BUCKETS)
+		sums->times[bucket]++;
+}
+
+static __always_inline void draw_call_stack(void *ctx, struct per_cpu *cpu, struct task_struct *task,
+					    const struct wire_call_key *key, __u64 now)
+{
+	struct wire_call_stack_key by_stack = { .call = *key };
+	__u64 *weight, every;
+	bool take;
+
+	every = draw_stack(cpu, DRAW_CALL, now, &take);
+	if (!take)
+		return;
+	by_stack.stack = take_stack(ctx, cpu, SCRATCH_CALL, task, false, now);
+	if (!by_stack.stack)
+		return;
+	weight = bpf_map_lookup_elem(&call_stacks, &by_stack);
+	if (weight)
+		__sync_fetch_and_add(weight, every);
+	else
+		bpf_map_update_elem(&call_stacks, &by_stack, &every, BPF_NOEXIST);
+}
+
+static __always_inline bool counts_calls(long number, long result)
+{
+	__u32 zero = 0, *gate = bpf_map_lookup_elem(&call_gate, &zero);
+
+	if (!gate)
+		return false;
+	if (*gate == 2 && (number == SYS_EXECVE || number == SYS_EXECVEAT) && !result)
+		*gate = 1;
+	return *gate == 1;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(on_call_begin, struct pt_regs *regs, long number)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct per_cpu *cpu = this_cpu();
+	__u64 began;
+
+	if (!cpu || !is_target(task, cpu))
+		return 0;
+	began = probe_begin(cpu, PROBE_SYSCALL);
+	cpu->call_began_ns = bpf_ktime_get_ns();
+	cpu->call_tid = task->pid;
+	probe_end(cpu, PROBE_SYSCALL, began);
+	return 0;
+}
+
+/* The sums that this call belongs to; 0 if there is no room. */
+static __always_inline struct wire_call_sums *sums_of(struct task_struct *task, struct per_cpu *cpu,
+						      struct pt_regs *regs, struct wire_call_key *key, __u8 shape)
+{
+	struct wire_wait wait = {};
+	struct wire_call_sums *sums;
+
+	if (shape & (OP_1 | OP_2))
+		key->op = shape & OP_2 ? regs->si : regs->di;
+	if (shape & FD) {
+		describe_fd(task, regs->di, &wait);
+		key->object_kind = wait.object_kind;
+		key->object = wait.object;
+	}
+	sums = bpf_map_lookup_elem(&calls, key);
+	if (sums)
+		return sums;
+	sums = new_sums(cpu, key);
+	if (sums && key->object_kind && key->object_kind != WIRE_OBJECT_FD)
+		name_object(task, regs->di, key);
+	return sums;
+}
+
+static __always_inline void count_call(void *ctx, struct per_cpu *cpu, struct task_struct *task,
+				       struct pt_regs *regs, long result)
+{
+	struct wire_call_key key = { .tid = task->pid, .syscall = (__s32)regs->orig_ax };
+	__u64 now = bpf_ktime_get_ns(), began = call_began(cpu, task->pid);
+	struct wire_call_sums *sums;
+	__u8 shape;
+
+	if (key.syscall < 0 || !counts_calls(key.syscall, result))
+		return;
+	shape = call_shapes[key.syscall & (SYSCALLS - 1)];
+	sums = sums_of(task, cpu, regs, &key, shape);
+	if (!sums)
+		return;
+	sums->tgid = task->tgid;
+	sums->count++; /* this CPU's own, and no interrupt makes a syscall */
+	if (began)
+		count_time(sums, now - began);
+	count_sizes(sums, regs, shape, result);
+	if (result < 0 && result >= -ERRORS_MAX)
+		count_error(sums, &key, -result);
+	draw_call_stack(ctx, cpu, task, &key, now);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_call_end, struct pt_regs *regs, long result)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct per_cpu *cpu = this_cpu();
+	__u64 began;
+
+	if (!cpu || !is_target(task, cpu))
+		return 0;
+	began = probe_begin(cpu, PROBE_SYSCALL);
+	count_call(ctx, cpu, task, regs, result);
+	probe_end(cpu, PROBE_SYSCALL, began);
+	return 0;
+}
+
+#undef FD
+#undef SIZE_2
+#undef SIZE_3
+#undef SIZE_4
+#undef AMOUNT
+#undef OP_1
+#undef OP_2
+#endif

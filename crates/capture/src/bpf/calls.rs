@@ -1,0 +1,49 @@
+//! Reading what the kernel programs counted of syscalls (`bpf/calls.h`). The maps only grow: nothing is deleted
+//! while programs run, so no call is missed between a look and a deletion.
+
+use libbpf_rs::{MapCore, MapFlags, Object};
+
+use super::messages;
+use crate::error::CaptureError;
+
+/// The maps, in the order in which they are read.
+pub const CALL_MAPS: [&str; 4] = ["calls", "call_errors", "call_stacks", "object_names"];
+
+/// Passes on every entry of one of [`CALL_MAPS`]: its key, and its value on each CPU, or its only one.
+pub(super) fn read(
+    object: &Object,
+    name: &str,
+    sink: &mut dyn FnMut(&[u8], &[Vec<u8>]),
+) -> Result<(), CaptureError> {
+    let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
+    let Some(map) = object.maps().find(|map| map.name() == name) else { return Ok(()) };
+    // First the keys: an entry that comes meanwhile is read the next time.
+    let keys: Vec<Vec<u8>> = map.keys().collect();
+    for key in keys {
+        if map.map_type().is_percpu() {
+            let values = map.lookup_percpu(&key, MapFlags::ANY).map_err(refused)?;
+            sink(&key, &values.unwrap_or_default());
+        } else if let Some(value) = map.lookup(&key, MapFlags::ANY).map_err(refused)? {
+            sink(&key, &[value]);
+        }
+    }
+    Ok(())
+}
+
+/// When calls are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountFrom {
+    /// From now on.
+    Now,
+    /// From the next program on that a target executes: what it does before is not the user's.
+    NextProgram,
+}
+
+/// Sets the word that the programs look at.
+pub(super) fn open(object: &Object, from: CountFrom) -> Result<(), CaptureError> {
+    let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
+    let word: u32 = if from == CountFrom::Now { 1 } else { 2 };
+    let map = object.maps().find(|map| map.name() == "call_gate");
+    let map = map.ok_or_else(|| CaptureError::Refused { reason: "no map call_gate".to_owned() })?;
+    map.update(&0u32.to_ne_bytes(), &word.to_ne_bytes(), MapFlags::ANY).map_err(refused)
+}

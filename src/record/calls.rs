@@ -1,0 +1,117 @@
+//! Every syscall counted exactly (`--syscalls`): the sums of the kernel programs are read about once a second, so that
+//! rates over time are known and a killed recorder has told most of it; the rest at the end.
+
+use holdup_capture::bpf::{CALL_MAPS, CountFrom, Session};
+use holdup_capture::lower;
+use holdup_decode::calls::{CallDecoder, CallMap};
+use holdup_events::recording::SourceState;
+use holdup_events::{CpuId, Event, Loss, Timestamp};
+
+const NAME: &str = "syscalls";
+const EVERY_NS: u64 = 1_000_000_000;
+/// Reading may take this part of the time at the most.
+const READING_PART: u64 = 200;
+/// In the order of [`CALL_MAPS`].
+const MAPS: [CallMap; 4] = [CallMap::Sums, CallMap::Errors, CallMap::Stacks, CallMap::Names];
+
+/// Reads the sums of one recording.
+pub struct Calls {
+    wanted: bool,
+    decoder: CallDecoder,
+    begin_ns: u64,
+    told_ns: u64,
+    next_ns: u64,
+    /// A call's time before any program looked at syscalls (ns).
+    bare_ns: f64,
+    /// By how much it is longer since, whoever calls (ns).
+    longer_ns: f64,
+    calls: u64,
+    missing: String,
+}
+
+impl Calls {
+    /// Before any program is attached.
+    pub fn new(wanted: bool, session: &Session) -> Calls {
+        Calls {
+            wanted,
+            decoder: CallDecoder::default(),
+            begin_ns: 0,
+            told_ns: 0,
+            next_ns: u64::MAX,
+            bare_ns: if wanted { session.time_of_a_call_ns() } else { 0.0 },
+            longer_ns: 0.0,
+            calls: 0,
+            missing: String::new(),
+        }
+    }
+
+    /// The programs are attached, the program does not run yet; `runs`: it is to be started.
+    pub fn begin(&mut self, session: &Session, runs: bool) {
+        if !self.wanted {
+            return;
+        }
+        self.longer_ns = (session.time_of_a_call_ns() - self.bare_ns).max(0.0);
+        let from = if runs { CountFrom::NextProgram } else { CountFrom::Now };
+        if let Err(error) = session.count_calls(from) {
+            self.missing = error.to_string();
+        }
+        self.begin_ns = lower::now().0;
+        (self.told_ns, self.next_ns) = (self.begin_ns, self.begin_ns + EVERY_NS);
+    }
+
+    /// Reads the sums if it is time to. `sink` gets what is new.
+    pub fn step(&mut self, session: &Session, sink: &mut dyn FnMut(Event)) {
+        let now = lower::now().0;
+        if !self.wanted || now < self.next_ns {
+            return;
+        }
+        let began_ns = lower::thread_cpu_ns();
+        self.read(session, now, sink);
+        let took_ns = lower::thread_cpu_ns().saturating_sub(began_ns);
+        self.next_ns = now + EVERY_NS.max(took_ns.saturating_mul(READING_PART));
+    }
+
+    /// Reads what is left; says how it went, and what the kernel's longer way into syscalls took (ns).
+    pub fn finish(
+        &mut self,
+        session: &Session,
+        sink: &mut dyn FnMut(Event),
+    ) -> (Option<SourceState>, u64) {
+        if !self.wanted {
+            return (None, 0);
+        }
+        let now = lower::now().0;
+        self.read(session, now, sink);
+        let lost = session.calls_uncounted() + self.decoder.bad();
+        if lost > 0 {
+            sink(Event::Loss(Loss {
+                source: NAME.to_owned(),
+                reason: "no room".to_owned(),
+                cpu: CpuId::NONE,
+                start: Timestamp(self.begin_ns),
+                end: Timestamp(now),
+                events: lost,
+            }));
+        }
+        let missing = std::mem::take(&mut self.missing);
+        let state = SourceState { name: NAME.to_owned(), active: true, missing, events: self.calls, lost };
+        (Some(state), (self.calls as f64 * self.longer_ns) as u64)
+    }
+
+    fn read(&mut self, session: &Session, now: u64, sink: &mut dyn FnMut(Event)) {
+        for (name, map) in CALL_MAPS.into_iter().zip(MAPS) {
+            let decoder = &mut self.decoder;
+            if let Err(error) = session.calls(name, &mut |key, values| decoder.take(map, key, values)) {
+                self.missing = format!("{name} could not be read: {error}");
+            }
+        }
+        let calls = &mut self.calls;
+        self.decoder.tell((Timestamp(self.told_ns), Timestamp(now)), &mut |event| {
+            if let Event::Calls(sums) = &event {
+                *calls += sums.count;
+            }
+            sink(event);
+        });
+        self.told_ns = now;
+    }
+}
