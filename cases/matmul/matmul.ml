@@ -1,4 +1,5 @@
-(* Multiplies matrices, in sequence or with parallel_for over the rows of the result. The pool is there both times. *)
+(* Fills matrices with random numbers, with parallel_for over the rows, and multiplies them: in sequence, or with
+   parallel_for as well. *)
 
 let row a b result i =
   let n = Array.length b in
@@ -8,19 +9,23 @@ let row a b result i =
     result.(i).(j) <- !sum
   done
 
+(* Element after element of a long sequence, which any row can start anywhere. *)
+let random_row n round i =
+  let state = ref ((round * 7919) + i) in
+  let next () = for _ = 1 to 100 do state := ((!state * 25214903917) + 11) land 0xffffffffffff done; !state lsr 40 in
+  Array.init n (fun _ -> next ())
+
 let () =
   let domains = int_of_string Sys.argv.(2) and n = int_of_string Sys.argv.(3) and rounds = int_of_string Sys.argv.(4) in
   let pool = Pool.setup_pool ~num_domains:(domains - 1) () in
-  let a = Array.init n (fun i -> Array.init n (fun j -> (i * j) mod 17)) in
-  let multiply body =
-    if Sys.argv.(1) = "sequential" then for i = 0 to n - 1 do body i done
-    else Pool.parallel_for pool ~start:0 ~finish:(n - 1) ~body
-  in
-  let power = ref a in
-  for _ = 1 to rounds do
-    let result = Array.make_matrix n n 0 in
-    multiply (row !power a result);
-    power := Array.map (Array.map (fun v -> v mod 1000)) result
+  let in_parallel body = Pool.parallel_for pool ~start:0 ~finish:(n - 1) ~body in
+  let multiply body = if Sys.argv.(1) = "sequential" then for i = 0 to n - 1 do body i done else in_parallel body in
+  let sum = ref 0 in
+  for round = 1 to rounds do
+    let a = Array.make n [||] and b = Array.make n [||] and result = Array.make_matrix n n 0 in
+    in_parallel (fun i -> a.(i) <- random_row n round i; b.(i) <- random_row n (-round) i);
+    multiply (row a b result);
+    sum := !sum + result.(n - 1).(n - 1)
   done;
   Pool.teardown_pool pool;
-  Printf.printf "%d\nprogress: %d products\n" !power.(n - 1).(n - 1) rounds
+  Printf.printf "%d\nprogress: %d products\n" !sum rounds

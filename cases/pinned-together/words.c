@@ -1,9 +1,9 @@
 /*
  * Looks for the longest run of a letter in random text, in threads.
  *
- * Slow: the main thread takes a CPU for itself, so as to have its memory near, before it starts the others: they inherit
- * that, and all share one CPU.
- * Fixed (-DFIXED): the main thread takes its CPU after it has started them.
+ * Slow: each thread takes a CPU for itself, and skips every second one, in the belief that it is the other half of a
+ * core. Where that is not so, two threads share each CPU that is taken.
+ * Fixed (-DFIXED): they take one after the other.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -11,21 +11,24 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-enum { THREADS = 2, LETTERS = 1 << 20 };
+enum { LETTERS = 1 << 20 };
 
 static long texts_each;
 
-static void stay_on_first_cpu(void)
+static int cpus;
+
+static void stay_on_own_cpu(uintptr_t number)
 {
 	cpu_set_t allowed;
-	int first = 0;
 
-	sched_getaffinity(0, sizeof allowed, &allowed);
-	while (!CPU_ISSET(first, &allowed))
-		first++;
 	CPU_ZERO(&allowed);
-	CPU_SET(first, &allowed);
+#ifdef FIXED
+	CPU_SET(number % cpus, &allowed);
+#else
+	CPU_SET(2 * number % cpus, &allowed);
+#endif
 	sched_setaffinity(0, sizeof allowed, &allowed);
 }
 
@@ -35,6 +38,7 @@ static void *search(void *number)
 	uintptr_t longest = 0, run = 0;
 	char *text = malloc(LETTERS), last = 0;
 
+	stay_on_own_cpu((uintptr_t)number);
 	for (long i = 0; i < texts_each; i++) {
 		for (int at = 0; at < LETTERS; at++) {
 			state = state * 6364136223846793005u + 1442695040888963407u;
@@ -52,22 +56,17 @@ static void *search(void *number)
 
 int main(int argc, char **argv)
 {
-	pthread_t threads[THREADS];
 	void *longest;
 
-	texts_each = (argc > 1 ? atol(argv[1]) : 600) / THREADS;
-#ifndef FIXED
-	stay_on_first_cpu();
-#endif
-	for (uintptr_t i = 0; i < THREADS; i++)
+	cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	texts_each = (argc > 1 ? atol(argv[1]) : 600) / cpus;
+	pthread_t threads[cpus];
+	for (intptr_t i = 0; i < cpus; i++)
 		pthread_create(&threads[i], NULL, search, (void *)i);
-#ifdef FIXED
-	stay_on_first_cpu();
-#endif
-	for (int i = 0; i < THREADS; i++) {
+	for (int i = 0; i < cpus; i++) {
 		pthread_join(threads[i], &longest);
 		fprintf(stderr, "%lu\n", (unsigned long)(uintptr_t)longest);
 	}
-	printf("progress: %ld texts\n", texts_each * THREADS);
+	printf("progress: %ld texts\n", texts_each * cpus);
 	return 0;
 }
