@@ -16,7 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { ANALYSTS = 2, ITEMS = 2048, PASSES = 400 };
+enum { ANALYSTS = 2, ITEMS = 2048, PASSES = 4000 };
 
 static pthread_mutex_t stock_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t stock[ITEMS];

@@ -20,8 +20,12 @@ const STEAL_MAX: usize = 100;
 /// A task is the seed of what it computes.
 type Task = u64;
 
+/// On lines of its own, with what its scheduler has done.
+#[repr(align(128))]
 struct RunQueue {
     tasks: Mutex<VecDeque<Task>>,
+    done: AtomicU64,
+    result: AtomicU64,
     keep_out: AtomicBool,
     tries: AtomicU64,
     collisions: AtomicU64,
@@ -32,6 +36,8 @@ impl RunQueue {
     fn new() -> RunQueue {
         RunQueue {
             tasks: Mutex::default(),
+            done: AtomicU64::new(0),
+            result: AtomicU64::new(0),
             keep_out: AtomicBool::new(false),
             tries: AtomicU64::new(0),
             collisions: AtomicU64::new(0),
@@ -60,18 +66,17 @@ impl RunQueue {
 
 struct Machine {
     queues: Vec<RunQueue>,
-    left: AtomicU64,
-    result: AtomicU64,
+    over: AtomicBool,
 }
 
 impl Machine {
-    fn run(&self, task: Task) {
+    fn run(&self, own: usize, task: Task) {
         let mut state = task;
         for _ in 0..300 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         }
-        self.result.fetch_xor(state, Relaxed);
-        self.left.fetch_sub(1, Relaxed);
+        self.queues[own].result.fetch_xor(state, Relaxed);
+        self.queues[own].done.fetch_add(1, Relaxed);
     }
 
     fn others(&self, own: usize) -> impl Iterator<Item = &RunQueue> {
@@ -120,12 +125,12 @@ impl Machine {
     }
 
     fn schedule(&self, own: usize, half: bool) {
-        while self.left.load(Relaxed) > 0 {
+        while !self.over.load(Relaxed) {
             let next = self.queues[own].lock().pop_front();
             self.queues[own].keep_out.store(false, Relaxed);
             let next = if half { next.or_else(|| self.steal_half(own)) } else { next };
             match next {
-                Some(task) => self.run(task),
+                Some(task) => self.run(own, task),
                 None if !half && self.steal_one(own) => {}
                 None => thread::yield_now(),
             }
@@ -136,22 +141,28 @@ impl Machine {
     fn feed(&self, bursts: u64) {
         for burst in 0..bursts {
             self.queues[0].lock().extend(burst * BURST..(burst + 1) * BURST);
-            let left_then = (bursts - burst - 1) * BURST + BURST / 10;
-            while self.left.load(Relaxed) > left_then {
+            while self.sum(|queue| &queue.done) < burst * BURST + BURST * 9 / 10 {
                 thread::sleep(Duration::from_micros(50));
             }
         }
+        while self.sum(|queue| &queue.done) < bursts * BURST {
+            thread::sleep(Duration::from_micros(50));
+        }
+        self.over.store(true, Relaxed);
+    }
+
+    fn sum(&self, count: fn(&RunQueue) -> &AtomicU64) -> u64 {
+        self.queues.iter().map(|queue| count(queue).load(Relaxed)).sum()
     }
 
     fn print_lock_counts(&self) {
-        let sum = |count: fn(&RunQueue) -> &AtomicU64| -> u64 { self.queues.iter().map(|q| count(q).load(Relaxed)).sum() };
-        let (tries, collisions) = (sum(|queue| &queue.tries), sum(|queue| &queue.collisions));
+        let (tries, collisions) = (self.sum(|queue| &queue.tries), self.sum(|queue| &queue.collisions));
         eprintln!("     lock  id      #tries  #collisions  collisions [%]  time [us]");
         eprintln!(
             "run_queue {:>3} {tries:>11} {collisions:>12} {:>15.4} {:>10}",
             self.queues.len(),
             collisions as f64 * 100.0 / tries as f64,
-            sum(|queue| &queue.waited_ns) / 1000
+            self.sum(|queue| &queue.waited_ns) / 1000
         );
     }
 }
@@ -163,8 +174,7 @@ fn main() {
     let bursts: u64 = arguments[3].parse().unwrap();
     let machine = Arc::new(Machine {
         queues: (0..schedulers).map(|_| RunQueue::new()).collect(),
-        left: AtomicU64::new(bursts * BURST),
-        result: AtomicU64::new(0),
+        over: AtomicBool::new(false),
     });
     let threads: Vec<_> = (0..schedulers)
         .map(|own| {
@@ -176,6 +186,7 @@ fn main() {
     machine.feed(bursts);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     machine.print_lock_counts();
-    eprintln!("{:016x}", machine.result.load(Relaxed));
+    let result = machine.queues.iter().fold(0, |sum, queue| sum ^ queue.result.load(Relaxed));
+    eprintln!("{result:016x}");
     println!("progress: {} tasks", bursts * BURST);
 }
