@@ -72,5 +72,5 @@ int main(int argc, char **argv)
 		inside += (long)found;
 	}
 	printf("pi is about %.4f\n", 4.0 * inside / points / threads);
-	printf("progress: %ld\n", points * threads);
+	printf("progress: %ld points\n", points * threads);
 }

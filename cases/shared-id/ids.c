@@ -62,5 +62,5 @@ int main(int argc, char **argv)
 		sum += (uint64_t)part;
 	}
 	printf("checksum %016lx\n", (unsigned long)sum);
-	printf("progress: %ld\n", records * threads);
+	printf("progress: %ld records\n", records * threads);
 }

@@ -1,0 +1,139 @@
+"""A case: what its case.toml says, how its twins are built and run, bare and under holdup."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import time
+
+RUN_SECONDS_MAX = 300
+TWINS = ("slow", "fixed")
+# A case without a slow twin is a near miss: an innocent program.
+KNOWN = {
+    "shows", "source", "tools", "needs", "check", "rule", "subject", "silent", "compare", "quick",
+    *(f"{what}_{twin}" for what in ("build", "beside", "run") for twin in TWINS),
+}
+
+
+class CaseError(Exception):
+    """What is wrong with a case, in words for the table."""
+
+
+def read(folder):
+    """The flat `key = "value"` lines of a case.toml; Python before 3.11 has no TOML reader."""
+    case = {"name": folder.name, "folder": folder, "compare": "speed"}
+    for number, line in enumerate((folder / "case.toml").read_text().splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or len(value) < 2 or value[0] != '"' or value[-1] != '"':
+            raise CaseError(f"case.toml:{number}: not `key = \"value\"`")
+        if key not in KNOWN:
+            raise CaseError(f"case.toml:{number}: unknown key {key!r}")
+        case[key] = value[1:-1]
+    complete(case)
+    return case
+
+
+def complete(case):
+    twins = TWINS if "run_slow" in case else ("fixed",)
+    wanted = {"shows", "source", *(f"{what}_{twin}" for what in ("build", "run") for twin in twins)}
+    wanted.add("rule" if "run_slow" in case else "silent")
+    missing = sorted(wanted - case.keys())
+    if missing:
+        raise CaseError(f"case.toml lacks {', '.join(missing)}")
+    case["twins"] = twins
+
+
+def missing_tool(case):
+    """The first of the programs that it needs and that is not here."""
+    return next((tool for tool in case.get("needs", "").split() if shutil.which(tool) is None), None)
+
+
+def shell(case, command, out, directory, **options):
+    variables = {**os.environ, "OUT": str(out), "DIR": str(directory)}
+    options = {"capture_output": True, "timeout": RUN_SECONDS_MAX, **options}
+    return subprocess.run(["sh", "-c", command], cwd=case["folder"], env=variables, text=True, errors="replace", **options)
+
+
+@contextlib.contextmanager
+def beside(case, twin, out, directory):
+    """A foreign program that runs meanwhile, if the case has one for this twin. It is no child of holdup's."""
+    command = case.get(f"beside_{twin}")
+    if command is None:
+        yield
+        return
+    variables = {**os.environ, "OUT": str(out), "DIR": str(directory)}
+    stranger = subprocess.Popen(["sh", "-c", command], cwd=case["folder"], env=variables, start_new_session=True)
+    try:
+        yield
+        if stranger.poll() is not None:
+            raise CaseError(f"what was to run beside the {twin} twin ended with {stranger.returncode}")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(stranger.pid, signal.SIGKILL)
+        stranger.wait()
+
+
+def build(case, twin, directory):
+    out = directory / f"{case['name']}-{twin}"
+    done = shell(case, case[f"build_{twin}"], out, directory)
+    if done.returncode != 0:
+        raise CaseError(f"the {twin} twin does not build: {done.stderr.strip()}")
+    return out
+
+
+def check(case, directory):
+    """Runs what the case has of tests of its own."""
+    if "check" in case:
+        done = shell(case, case["check"], directory / "check", directory)
+        if done.returncode != 0:
+            raise CaseError(f"its check fails: {(done.stdout + done.stderr).strip()[-400:]}")
+
+
+def progress(case, twin, done):
+    """The number and unit of the last line."""
+    last = (done.stdout.strip().splitlines() or [""])[-1]
+    words = last.split()
+    if done.returncode != 0 or len(words) < 2 or words[0] != "progress:":
+        raise CaseError(f"the {twin} twin ended with {done.returncode}: {last} {done.stderr.strip()[-300:]}")
+    return float(words[1]), " ".join(words[2:])
+
+
+def run_bare(case, twin, out, directory):
+    """Progress per second of wall time, and the unit of progress."""
+    with beside(case, twin, out, directory):
+        start = time.monotonic()
+        done = shell(case, case[f"run_{twin}"], out, directory)
+        wall = time.monotonic() - start
+    number, unit = progress(case, twin, done)
+    return number / wall, unit
+
+
+def speeds(case, programs, directory, rounds):
+    """Median progress per second of each twin; the twins run in turn."""
+    seen = {twin: [] for twin in programs}
+    units = set()
+    for _ in range(rounds):
+        for twin, out in programs.items():
+            speed, unit = run_bare(case, twin, out, directory)
+            seen[twin].append(speed)
+            units.add(unit)
+    if len(units) > 1:
+        raise CaseError(f"the twins count different things: {', '.join(sorted(units))}")
+    return {twin: statistics.median(of) for twin, of in seen.items()}
+
+
+def record(case, twin, out, directory, holdup):
+    """The report on one recorded run, as JSON, and the progress per second of that run."""
+    recording, report = directory / f"{twin}.holdup", directory / f"{twin}.json"
+    command = f'"{holdup}" run --json --report "{report}" -o "{recording}" -- {case[f"run_{twin}"]}'
+    with beside(case, twin, out, directory):
+        done = shell(case, command, out, directory)
+    if done.returncode != 0:
+        raise CaseError(f"holdup ended with {done.returncode} on the {twin} twin: {done.stderr.strip()[-400:]}")
+    verdict = json.loads(report.read_text())
+    return verdict, progress(case, twin, done)[0] / (verdict["wall_ns"] / 1e9)

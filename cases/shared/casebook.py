@@ -1,0 +1,205 @@
+"""The casebook: a page a case in docs/casebook, for a reader who wants to learn. Written by running.
+
+The words come from case.toml, from the head of the program and from the rule's manual page; what is in `console` blocks
+was printed. `stale` compares the words with what they would be now, and the printed verdict with the case's rule.
+"""
+
+import pathlib
+import re
+import tempfile
+
+import case as cases
+import score as scoring
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BOOK = ROOT / "docs" / "casebook"
+SOURCES = (".c", ".ml", ".rs", ".py")
+BLOCK = re.compile(r"```console\n(.*?)```\n", re.S)
+DIFF_RUNS = 3
+
+
+def program_of(case):
+    """The program's file: the case's own, or the one of another case that its build command names."""
+    own = [path for path in sorted(case["folder"].iterdir()) if path.suffix in SOURCES]
+    named = [case["folder"] / word for word in case["build_fixed"].split() if word.startswith("../") and "shared" not in word]
+    # The one that the last word of the build command names goes before what it links.
+    chosen = [path for path in own if case["build_fixed"].rstrip().endswith(path.name)]
+    return ([*chosen, *own, *named] or [None])[0]
+
+
+def head_of(program):
+    """The comment at the head of a program, as paragraphs."""
+    text = program.read_text()
+    found = (
+        re.match(r"\s*/\*(.*?)\*/", text, re.S)
+        or re.match(r"\s*\(\*(.*?)\*\)", text, re.S)
+        or re.match(r'(?:#!.*\n)?"""(.*?)"""', text, re.S)
+        or re.match(r"((?://!.*\n)+)", text)
+    )
+    if not found:
+        return ""
+    lines = [re.sub(r"^\s*(\*|//!)? ?", "", line).rstrip() for line in found.group(1).splitlines()]
+    return "\n".join(lines).strip()
+
+
+def manual_of(rule):
+    """The sections of a rule's manual page, by heading."""
+    path = ROOT / "crates/findings/src/rules" / f"{rule.replace('-', '_')}.rs"
+    if not path.is_file():
+        return {}
+    lines = [line[3:].strip() for line in path.read_text().splitlines() if line.startswith("//!")]
+    parts = re.split(r"^## (.*)$", "\n".join(lines), flags=re.M)
+    return {heading: text.strip() for heading, text in zip(parts[1::2], parts[2::2])}
+
+
+def command(case, twin):
+    """As a person types it, with the program beside them."""
+    words = case[f"run_{twin}"].replace("$OUT", f"./{case['name']}-{twin}").replace("$DIR/", "./")
+    return words
+
+
+def sentence(text):
+    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def words_of(case):
+    """The page, with a place for each printed block."""
+    program = program_of(case)
+    relative = pathlib.Path("../..") / program.resolve().relative_to(ROOT)
+    rules = scoring.rules_of(case)
+    manuals = [(rule, manual_of(rule)) for rule in rules]
+    lines = [f"# {case['name']}", "", sentence(case["shows"]), "", f"From: {case['source']}.", ""]
+    if "tools" in case:
+        lines += [f"What it took there: {case['tools']}.", ""]
+    lines += ["## The program", "", f"[{program.name}]({relative}):", "", quoted(head_of(program)), ""]
+    lines += ["## The one command", "", "{slow}", ""]
+    lines += ["## How to read it", ""]
+    for rule, manual in manuals:
+        if manual:
+            lines += [f"`{rule}` sees: {manual['What it sees']}", "", manual["Why it hurts"], ""]
+    if "beside_slow" in case:
+        lines += [f"Beside it runs `{case['beside_slow'].replace('$OUT', './' + case['name'] + '-slow')}`.", ""]
+    lines += ["## The fix", ""]
+    for _, manual in manuals[:1]:
+        lines += [manual.get("What to do", "No rule tells it yet: `holdup sweep` tries layouts."), ""]
+    lines += [f"Here: `{command(case, 'fixed')}`, built from the same file.", ""]
+    lines += ["## The proof", "", "{proof}", ""]
+    return "\n".join(lines)
+
+
+def quoted(text):
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+def printed(case, out_of, directory, holdup):
+    """What the blocks hold: the report on the slow twin, and the comparison of both."""
+    slow = case["run_slow"]
+    recording, report = directory / "book.holdup", directory / "book.txt"
+    with cases.beside(case, "slow", out_of["slow"], directory):
+        line = f'"{holdup}" run --report "{report}" -o "{recording}" -- {slow}'
+        done = cases.shell(case, line, out_of["slow"], directory)
+    if done.returncode != 0:
+        raise cases.CaseError(f"holdup ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    blocks = {"slow": f"$ holdup -- {command(case, 'slow')}\n{report.read_text()}"}
+    blocks["proof"] = proof(case, out_of, directory, holdup)
+    return {name: shortened(text, directory) for name, text in blocks.items()}
+
+
+def proof(case, out_of, directory, holdup):
+    if "beside_slow" in case:
+        return "Not by `holdup diff`: what runs beside the slow one does not run beside the other.\n"
+    commands = {twin: case[f"run_{twin}"].replace("$OUT", str(out_of[twin])) for twin in cases.TWINS}
+    line = f'"{holdup}" diff -n {DIFF_RUNS} --warm-up 0 --a \'{commands["slow"]}\' --b \'{commands["fixed"]}\''
+    done = cases.shell(case, line.replace("$DIR", str(directory)), out_of["slow"], directory)
+    if done.returncode not in (0, 1):
+        raise cases.CaseError(f"holdup diff ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    shown = f"$ holdup diff -n {DIFF_RUNS} --a '{command(case, 'slow')}' --b '{command(case, 'fixed')}'\n"
+    return shown + (done.stdout.strip() or done.stderr.strip()) + "\n"
+
+
+def shortened(text, directory):
+    """Without the folder of this run, and without white space at line ends."""
+    text = text.replace(f"{directory}/", "./").replace(str(directory), ".")
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+def write_page(folder, holdup):
+    case = cases.read(folder)
+    tool = cases.missing_tool(case)
+    if tool:
+        return f"skipped: no {tool} here"
+    if len(case["twins"]) == 1:
+        return "skipped: a near miss has no page"
+    with tempfile.TemporaryDirectory(prefix="holdup-book-") as directory:
+        directory = pathlib.Path(directory)
+        out_of = {twin: cases.build(case, twin, directory) for twin in cases.TWINS}
+        blocks = printed(case, out_of, directory, holdup)
+    page = words_of(case)
+    for name, text in blocks.items():
+        page = page.replace("{" + name + "}", f"```console\n{text}\n```" if text.startswith("$") else text)
+    BOOK.mkdir(parents=True, exist_ok=True)
+    (BOOK / f"{case['name']}.md").write_text(page)
+    return "written"
+
+
+def write_pages(folders, holdup, reason):
+    """Exit status. Pages of cases that fail stay as they were."""
+    if reason:
+        print(f"casebook: skipped: {reason}")
+        return 1
+    failures = 0
+    for folder in folders:
+        try:
+            said = write_page(folder, holdup)
+        except (cases.CaseError, OSError, ValueError, cases.subprocess.TimeoutExpired) as error:
+            said, failures = f"failed: {error}", failures + 1
+        print(f"page {folder.name}: {said}", flush=True)
+    write_index()
+    return int(failures > 0)
+
+
+def write_index():
+    lines = ["# The casebook", "", "Programs that are slow for one known reason, and how holdup finds it."]
+    lines += ["Each page was written by `cases/run --casebook`.", ""]
+    for page in sorted(BOOK.glob("*.md")):
+        if page.name != "README.md":
+            shows = page.read_text().splitlines()[2]
+            lines.append(f"- [{page.stem}]({page.name}): {shows}")
+    (BOOK / "README.md").write_text("\n".join(lines) + "\n")
+
+
+def stale(folder):
+    """Why a page no longer is what would be written; none if it is."""
+    page = BOOK / f"{folder.name}.md"
+    case = cases.read(folder)
+    if len(case["twins"]) == 1:
+        return None
+    if not page.is_file():
+        return "there is no page"
+    text = page.read_text()
+    blocks = BLOCK.findall(text)
+    wanted = words_of(case)
+    if "beside_slow" in case:
+        wanted = wanted.replace("{proof}", "Not by `holdup diff`: what runs beside the slow one does not run beside the other.")
+    if BLOCK.sub("{}\n", text) != re.sub(r"\{\w+\}", "{}", wanted):
+        return "its words are not those of case.toml, the program's head and the rule's manual page"
+    verdict = blocks[0].partition("WHAT HOLDS IT UP")[2]
+    first = next((line for line in verdict.splitlines() if re.match(r"\s*1\b", line)), "")
+    if not any(rule in first for rule in scoring.rules_of(case)):
+        return f"the verdict that it shows does not begin with {case['rule']}"
+    return None
+
+
+def print_stale(folders):
+    """Exit status: 1 if a page is stale."""
+    found = 0
+    for folder in folders:
+        try:
+            why = stale(folder)
+        except (cases.CaseError, OSError) as error:
+            why = str(error)
+        if why:
+            found += 1
+            print(f"page {folder.name}: stale: {why}")
+    print(f"casebook: {found} of {len(folders)} pages are stale")
+    return int(found > 0)

@@ -1,0 +1,143 @@
+"""Scores the verdicts on a case: the culprit first on the slow twin, silence about it on the fixed one."""
+
+import json
+
+# A hint is not a claim: what is innocent may get one of low confidence.
+CLAIMS = ("medium", "high")
+
+
+def rules_of(case, key="rule"):
+    """The rules that a key names: `rule = "this or that"` where two of them tell one cause from its two sides."""
+    return [word for word in case.get(key, "").split() if word != "or"]
+
+
+def describe(finding):
+    return f"{finding['rule']}: {finding['subject']}"
+
+
+def rank_of_culprit(case, findings):
+    """Where the right finding is, from 1; none if it is not there."""
+    for rank, finding in enumerate(findings, 1):
+        if finding["rule"] in rules_of(case) and case.get("subject", "") in json.dumps(finding):
+            return rank
+    return None
+
+
+def false_alarms(case, verdict, hints_count):
+    """Findings on an innocent program that should not be there."""
+    unwanted = rules_of(case) + rules_of(case, "silent")
+    return [
+        describe(finding)
+        for finding in verdict["findings"]
+        if finding["rule"] in unwanted and (hints_count or finding["confidence"] in CLAIMS)
+    ]
+
+
+def score_pair(case, speeds, verdicts):
+    """What goes into the table about a slow and a fixed program."""
+    findings = verdicts["slow"]["findings"]
+    rank = rank_of_culprit(case, findings)
+    found = findings[rank - 1] if rank else None
+    measured = 1 - speeds["slow"] / speeds["fixed"]
+    score = {
+        "expected": case["rule"],
+        "first": describe(findings[0]) if findings else None,
+        "rank": rank,
+        "forecast": found["gain"] if found else None,
+        "measured": round(measured, 4) if case["compare"] == "speed" else None,
+        "covered": None,
+        "false_alarms": false_alarms(case, verdicts["fixed"], found is not None and found["confidence"] == "low"),
+        "others_on_fixed": [describe(one) for one in verdicts["fixed"]["findings"] if one["confidence"] in CLAIMS],
+        "cost_percent": verdicts["slow"]["cost"]["percent"],
+        "findings": [describe(one) for one in findings],
+    }
+    if found and score["measured"] is not None:
+        score["covered"] = found["gain"]["low"] <= measured <= found["gain"]["high"]
+    return score
+
+
+def score_near_miss(case, verdict):
+    return {
+        "expected": "no " + " or ".join(rules_of(case, "silent")),
+        "first": describe(verdict["findings"][0]) if verdict["findings"] else None,
+        "false_alarms": false_alarms(case, verdict, hints_count=False),
+        "cost_percent": verdict["cost"]["percent"],
+        "findings": [describe(one) for one in verdict["findings"]],
+    }
+
+
+def complaint(score):
+    """Why a case failed; none if it passed."""
+    wrong = []
+    if "rank" in score and score["rank"] != 1:
+        where = f"it is number {score['rank']}" if score["rank"] else "it is not told"
+        wrong.append(f"first is {score['first'] or 'nothing'}; {where}")
+    wrong += [f"false alarm: {alarm}" for alarm in score["false_alarms"]]
+    return "; ".join(wrong) or None
+
+
+def percent(share):
+    return "" if share is None else f"{share * 100:.0f} %"
+
+
+COLUMNS = ("case", "expected", "first finding", "rank", "forecast", "measured", "false alarms", "cost")
+WIDTH_MAX = 36
+
+
+def row(name, score):
+    if "expected" not in score:
+        return (name, f"({score['status']}: {score['why']})")
+    forecast = score.get("forecast")
+    cells = (
+        name,
+        score["expected"],
+        score["first"] or "(none)",
+        "" if "rank" not in score else str(score["rank"] or "none"),
+        f"{forecast['low'] * 100:.0f} to {percent(forecast['high'])}" if forecast else "",
+        percent(score.get("measured")),
+        str(len(score["false_alarms"])),
+        "" if score["cost_percent"] is None else f"{score['cost_percent']:.1f} %",
+    )
+    return tuple(cell if len(cell) <= WIDTH_MAX else cell[: WIDTH_MAX - 1] + "…" for cell in cells)
+
+
+def table(scores):
+    """The scores as text, one line a case."""
+    rows = [COLUMNS, *(row(name, score) for name, score in scores.items())]
+    widths = [max(len(cells[column]) for cells in rows if len(cells) > 2) for column in range(len(COLUMNS))]
+    padded = ([cell.ljust(width) for cell, width in zip(cells, widths)] for cells in rows)
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
+
+
+def summary(scores):
+    judged = [score for score in scores.values() if "expected" in score]
+    pairs = [score for score in judged if "rank" in score]
+    forecasts = [score for score in pairs if score["covered"] is not None]
+    return {
+        "cases": len(scores),
+        "judged": len(judged),
+        "failed": sum(score["status"] == "failed" for score in scores.values()),
+        "skipped": sum(score["status"] == "skipped" for score in scores.values()),
+        "pairs": len(pairs),
+        "first": sum(score["rank"] == 1 for score in pairs),
+        "top_three": sum(score["rank"] is not None and score["rank"] <= 3 for score in pairs),
+        "false_alarms": sum(len(score["false_alarms"]) for score in judged),
+        "forecasts": len(forecasts),
+        "covered": sum(score["covered"] for score in forecasts),
+        "mean_error": mean([abs(middle(score["forecast"]) - score["measured"]) for score in forecasts]),
+    }
+
+
+def middle(gain):
+    return (gain["low"] + gain["high"]) / 2
+
+
+def mean(values):
+    return round(sum(values) / len(values), 4) if values else None
+
+
+def summary_line(of):
+    line = f"{of['first']} of {of['pairs']} first, {of['top_three']} in top three, {of['false_alarms']} false alarms"
+    if of["forecasts"]:
+        line += f", forecast covered {of['covered']} of {of['forecasts']} ({of['mean_error'] * 100:.0f} points off on average)"
+    return line

@@ -1,0 +1,96 @@
+/*
+ * A table of routes: two readers look packets up under a reader-writer lock, a writer applies the updates that come.
+ *
+ * Slow: the lock lets readers in as long as there are readers, which glibc's does unless it is told otherwise. One
+ * reader or the other always has it; the writer waits until by chance both are outside.
+ * Fixed (-DFIXED): a writer that waits is let in before further readers.
+ */
+#define _GNU_SOURCE
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { READERS = 2, ROUTES = 1 << 15 };
+
+static pthread_rwlock_t lock;
+static uint32_t routes[ROUTES];
+static atomic_bool over;
+static atomic_long looked_up;
+static int updates[2];
+
+/* The best of the routes for a packet, among those near its hash. */
+static uint32_t best_route(uint32_t packet)
+{
+	uint32_t best = 0;
+
+	for (uint32_t i = 0; i < 500; i++) {
+		uint32_t route = routes[(packet + i) % ROUTES];
+		best = (route ^ packet) > (best ^ packet) ? route : best;
+	}
+	return best;
+}
+
+static void *look_up(void *number)
+{
+	uint32_t packet = (uintptr_t)number;
+	long found = 0;
+
+	while (!atomic_load(&over)) {
+		pthread_rwlock_rdlock(&lock);
+		for (int i = 0; i < 20; i++, found++)
+			packet = packet * 2654435761u + best_route(packet);
+		pthread_rwlock_unlock(&lock);
+		packet ^= packet >> 15;
+	}
+	atomic_fetch_add(&looked_up, found);
+	return (void *)(uintptr_t)packet;
+}
+
+/* Updates come from a neighbour, which sends the next one when it has the answer to the last. */
+static void *apply_updates(void *answers)
+{
+	uint32_t update;
+
+	while (read(updates[0], &update, sizeof update) == sizeof update) {
+		pthread_rwlock_wrlock(&lock);
+		routes[update % ROUTES] = update;
+		pthread_rwlock_unlock(&lock);
+		if (write(*(int *)answers, &update, sizeof update) != sizeof update)
+			break;
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	long wanted = argc > 1 ? atol(argv[1]) : 500;
+	pthread_t readers[READERS], writer;
+	pthread_rwlockattr_t kind;
+	int answers[2];
+
+	pthread_rwlockattr_init(&kind);
+#ifdef FIXED
+	pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+#endif
+	pthread_rwlock_init(&lock, &kind);
+	if (pipe(updates) || pipe(answers))
+		return 1;
+	for (uintptr_t i = 0; i < READERS; i++)
+		pthread_create(&readers[i], NULL, look_up, (void *)i);
+	pthread_create(&writer, NULL, apply_updates, &answers[1]);
+	for (uint32_t i = 0, answer; i < wanted; i++)
+		if (write(updates[1], &(uint32_t){ i * 2654435761u }, 4) != 4 || read(answers[0], &answer, 4) != 4)
+			return 1;
+	close(updates[1]);
+	pthread_join(writer, NULL);
+	atomic_store(&over, 1);
+	for (int i = 0; i < READERS; i++)
+		pthread_join(readers[i], NULL);
+	fprintf(stderr, "%ld look-ups\n", atomic_load(&looked_up));
+	printf("progress: %ld updates\n", wanted);
+	return 0;
+}
