@@ -67,6 +67,8 @@ pub struct Live {
     /// Events that concern it may be missing in this time.
     pub(super) doubt: Option<(Timestamp, Timestamp)>,
     pub(super) polled_at: Option<Timestamp>,
+    /// Waiting for a CPU that polls have shown, and the kernel's counter not yet.
+    pub(super) queued_ahead: Duration,
 }
 
 impl Live {
@@ -91,6 +93,7 @@ impl Live {
             queue_ns: None,
             doubt: None,
             polled_at: None,
+            queued_ahead: Duration::ZERO,
         }
     }
 

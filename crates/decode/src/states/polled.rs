@@ -27,6 +27,10 @@ impl Live {
         };
         let ran = grown(snapshot.exec_ns, self.exec_ns);
         let queued = grown(snapshot.queue_ns, self.queue_ns);
+        // The kernel adds a wait for a CPU when it is over. To block, a thread would have had to run.
+        let queues = snapshot.state == SnapshotState::Runnable
+            && matches!(self.open.state, ThreadState::Running | ThreadState::Runnable)
+            && (ran, queued) == (Some(Duration::ZERO), Some(Duration::ZERO));
         let since = self.polled_at.unwrap_or(self.open.start);
         let cpu = match snapshot.state {
             SnapshotState::Running(cpu) => cpu,
@@ -38,10 +42,12 @@ impl Live {
         // A source that does not see why a thread is off its CPU says so.
         let rest = match snapshot.state {
             SnapshotState::Untracked => ThreadState::Unknown,
+            _ if queues => ThreadState::Runnable,
             _ if late && !same => ThreadState::Unknown,
             _ => ThreadState::Blocked,
         };
         if let (Some(ran), Some(queued)) = (ran, queued) {
+            let queued = self.queued_anew(queued, if queues { at.since(since) } else { Duration::ZERO });
             self.fill_step((since, at), (ran, queued), rest, (cpu, waited), sink);
         } else if late {
             sink.slice(self.row(rest, since));
@@ -58,6 +64,17 @@ impl Live {
             SnapshotState::Dead | SnapshotState::Untracked => {}
         }
         self.open = row;
+    }
+
+    /// What the kernel adds to a thread's waiting for CPUs, without what was known before it said so. `known`: so much is
+    /// known of now.
+    fn queued_anew(&mut self, queued: Duration, known: Duration) -> Duration {
+        if known > Duration::ZERO {
+            self.queued_ahead = self.queued_ahead + known;
+            return queued;
+        }
+        let ahead = std::mem::take(&mut self.queued_ahead);
+        Duration(queued.0.saturating_sub(ahead.0))
     }
 
     /// The step `since..at`: first running, then waiting for a CPU, then in state `rest`.

@@ -319,6 +319,26 @@ fn polls_fill_the_time_between_by_the_counters() {
 }
 
 #[test]
+fn a_wait_for_a_cpu_over_many_polls_is_all_told() {
+    use ThreadState::*;
+    let events = vec![
+        poll(0, SnapshotState::Running(CpuId(0)), 0, 0),
+        poll(50, SnapshotState::Runnable, 40, 0),
+        poll(100, SnapshotState::Runnable, 40, 0),
+        poll(150, SnapshotState::Runnable, 40, 0),
+        poll(200, SnapshotState::Running(CpuId(0)), 60, 120),
+    ];
+    let mut sums = std::collections::BTreeMap::new();
+    for (state, start, end) in states(&polled(events), 0) {
+        *sums.entry(format!("{state:?}")).or_insert(0) += end - start;
+    }
+    // Of the 120, 100 were seen before the counter told them; what the first step leaves open may have been a wait.
+    let expected =
+        [(format!("{Blocked:?}"), 20), (format!("{Runnable:?}"), 120), (format!("{Running:?}"), 60)];
+    assert_eq!(sums.into_iter().collect::<Vec<_>>(), expected.map(|(state, ns)| (state, ns)));
+}
+
+#[test]
 fn what_changed_while_nobody_looked_is_unknown() {
     use ThreadState::*;
     let waits =
