@@ -26,7 +26,8 @@ fn remove_first(trace: &mut Trace, stack: holdup_events::StackId) {
     trace.samples.retain(|sample| sample.stack != stack);
 }
 
-const SEMAPHORE: &str = "runtime.mstart;runtime.readyWithTime.goready.func1;runtime.ready;runtime.futexwakeup";
+const SEMAPHORE: &str =
+    "runtime.mstart;runtime.readyWithTime.goready.func1;runtime.ready;runtime.futexwakeup";
 const CHANNEL: &str = "runtime.mstart;runtime.goready.func1;runtime.ready;runtime.futexwakeup";
 const LOCKING: &str = "runtime.goexit;main.count;internal/sync.(*Mutex).lockSlow;runtime.nanotime";
 

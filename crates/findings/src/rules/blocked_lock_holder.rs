@@ -10,7 +10,8 @@
 //!
 //! ## How it decides
 //! Who held a lock when follows from its releases. It adds up the time in which the holder was blocked while
-//! others waited for the lock. The upper end of the gain is that time, as far as waiters could have used idle
+//! others waited for the lock, and what it ran in the kernel in the very calls that block it (sampled): to write to a fast disk
+//! takes the CPU as long as the disk. The upper end of the gain is that time, as far as waiters could have used idle
 //! CPUs; the lower end is what the active thread that waited least would have saved. A holder that waits for
 //! another lock makes that lock the cause (lock-contention).
 //!
@@ -27,11 +28,12 @@
 //! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP 2010).
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ChargedVerdict, Info};
 use crate::derive::holders::HoldKind;
 use crate::derive::lock_holding::{self, Holding, LockHolding};
+use crate::derive::syscall_names::FUTEX;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -89,14 +91,28 @@ fn said(kind: HoldKind) -> &'static str {
     }
 }
 
+/// What holders ran in the kernel in calls that block them, too, while others waited (ns, sampled).
+fn in_calls_ns(scene: &Scene, lock: &LockHolding) -> u64 {
+    let trace = scene.trace;
+    let blocked = lock.stretches.iter().filter(|one| blocked(one.holding));
+    let rows =
+        blocked.filter_map(|one| trace.slices.covering(one.holder, one.from).map(|row| (one.holder, row)));
+    let calls: BTreeSet<i32> =
+        rows.map(|(holder, row)| trace.wait(trace.slices.at(holder, row).wait).syscall).collect();
+    let sum: u64 = calls.into_iter().filter(|call| *call != FUTEX).map(|call| lock.in_call(call)).sum();
+    sum.min(lock.contended_ns.saturating_sub(lock.wall_while(self::blocked)))
+}
+
 fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     let trace = scene.trace;
     let (kind, kind_ns) = kinds(lock).first().copied()?;
     let (holder, _) = lock.holders_while(blocked).first().copied()?;
     let name = scene.lock_name(lock.lock);
-    let charged =
-        lock_holding::charge(trace, (&scene.derived.occupancy.locks, lock), WAIT_SHARE_MIN, blocked);
-    let (wall_ns, cost_ns) = (lock.wall_while(blocked), lock.waiting_while(blocked));
+    let (blocked_ns, calls_ns) = (lock.wall_while(blocked), in_calls_ns(scene, lock));
+    // A wait of which so much is a holder's blocking has in proportion more of its calls.
+    let share_min = WAIT_SHARE_MIN * blocked_ns as f64 / (blocked_ns + calls_ns).max(1) as f64;
+    let charged = lock_holding::charge(trace, (&scene.derived.occupancy.locks, lock), share_min, blocked);
+    let (wall_ns, cost_ns) = (blocked_ns + calls_ns, lock.waiting_while(blocked));
     let times = lock.stretches.iter().filter(|one| blocked(one.holding)).count() as u64;
     // The holder needs no CPU while it is blocked: that others used these is no reason.
     let gain = scene.gain_whoever_ran(&scene.stall(&charged.waits), |_, waited| waited);
@@ -111,7 +127,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
             format!(
                 "{}, its holder was blocked while others waited for the lock: {} of wall time, {} of their time.",
                 count(times, "time"),
-                time(wall_ns),
+                time(blocked_ns),
                 time(cost_ns),
             ),
             format!(

@@ -30,10 +30,12 @@
 
 use holdup_events::tables::Slice;
 
-use super::{Info, Verdict};
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::syscall_names::is_sync_call;
 use crate::finding::{Confidence, Finding};
+use crate::merging::Charged;
 use crate::scene::{DiskWaits, GAIN_MIN, Scene, syscall_said};
 use crate::wording::{count, percent, time};
 
@@ -79,7 +81,7 @@ fn running_of_syncing(scene: &Scene) -> u64 {
     syncing.map(|thread| thread.running_ns()).sum()
 }
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let stall = &scene.derived.occupancy.io;
     if scene.of_wall(stall.saved_ns) < GAIN_MIN || !is_it(scene) {
@@ -90,7 +92,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let Some(worst) = syncs.first() else { return Ok(Vec::new()) };
     let waits: u64 = syncs.iter().map(|call| call.waits).sum();
     let ns: u64 = syncs.iter().map(|call| call.ns).sum();
-    Ok(vec![Finding {
+    let finding = Finding {
         rule: INFO.name,
         subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
         summary: vec![format!(
@@ -111,5 +113,6 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Sync once for a batch of items (group commit), not once an item".into(),
             "Write and sync on a thread of its own while the others go on".into(),
         ],
-    }])
+    };
+    Ok(vec![Charged { finding, charge: Charge::of(scene.trace, |slice| is_sync_wait(scene, slice)) }])
 }

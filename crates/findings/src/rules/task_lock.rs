@@ -91,7 +91,8 @@ fn finding(scene: &Scene, charge: Charge) -> Option<Charged> {
             count(samples as u64, "sample")
         ));
     }
-    summary.push("Which task waited, and for which lock, is not to be seen from outside of the runtime.".into());
+    summary
+        .push("Which task waited, and for which lock, is not to be seen from outside of the runtime.".into());
     let finding = Finding {
         rule: INFO.name,
         subject: match places.first() {

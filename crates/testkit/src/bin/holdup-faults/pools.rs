@@ -40,9 +40,11 @@ impl Jobs {
     }
 }
 
-/// For each job all workers of a large pool are woken, and one of them finds it.
+/// For each job all workers of a large pool are woken, and one of them finds it. One worker would have enough to do: the
+/// source is nearly as fast as it, so that neither is what the other waits for.
 pub fn herd(mut plan: Plan) -> std::io::Result<Truth> {
-    let (length, pause) = (plan.draw(5, 20), plan.draw(50, 150));
+    let pause = plan.draw(50, 150);
+    let length = pause * 3 / 4;
     let workers = plan.random.within(8, 16) as usize;
     let jobs = Jobs::default();
     let (plan, jobs) = (&plan, &jobs);
