@@ -13,6 +13,7 @@ external give_way : unit -> (int[@untagged]) = "late_unused" "late_give_way" [@@
 external sleep : (int[@untagged]) -> (int[@untagged]) = "late_unused" "late_sleep" [@@noalloc]
 external compute : (int[@untagged]) -> (int[@untagged]) = "late_unused" "late_compute" [@@noalloc]
 external touch : (int[@untagged]) -> (int[@untagged]) = "late_unused" "late_touch" [@@noalloc]
+external give_back : unit -> (int[@untagged]) = "late_unused" "late_give_back" [@@noalloc]
 
 (* A long stretch of OCaml without a poll: no loop, no recursion, nothing allocated. *)
 let[@inline never] step x = (x * 1103515245) + 12345
@@ -54,7 +55,8 @@ let inject fault =
    | "loop" -> ignore (Sys.opaque_identity (steps8 1))
    | "fault" -> ignore (touch length_ms)
    | _ -> ());
-  note from (now ()) (ran () - before)
+  note from (now ()) (ran () - before);
+  if fault = "fault" then ignore (give_back ())
 
 let late_domain (fault, stop) =
   while now () < stop do

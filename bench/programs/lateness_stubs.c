@@ -85,16 +85,25 @@ intnat late_compute(intnat ms)
     return (intnat)(x & 0xff);
 }
 
+static char *memory = MAP_FAILED;
+static const size_t length = (size_t)256 << 20;
+
 /* Touches fresh memory, page by page, for that long. */
 intnat late_touch(intnat ms)
 {
     intnat until = late_now(Val_unit) + ms * 1000000;
-    size_t length = (size_t)256 << 20;
-    char *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return -1;
     madvise(memory, length, MADV_NOHUGEPAGE);
     for (size_t at = 0; at < length && late_now(Val_unit) < until; at += PAGE)
         memory[at] = 1;
-    return munmap(memory, length);
+    return 0;
+}
+
+/* Gives back what was touched. */
+intnat late_give_back(value unit)
+{
+    (void)unit;
+    return memory == MAP_FAILED ? 0 : munmap(memory, length);
 }

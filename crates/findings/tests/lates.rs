@@ -63,7 +63,7 @@ fn slices(picture: &Picture) -> Slices {
         ..row(B, *us, *state, 1)
     }));
     rows.push(row(OTHER, 0, Untracked, 1));
-    for (from, to) in picture.other {
+    if let Some((from, to)) = picture.other {
         rows.extend([row(OTHER, from, Running, 1), row(OTHER, to, Untracked, 1)]);
     }
     Slices::freeze(&[rows], vec![at(END); 3])
