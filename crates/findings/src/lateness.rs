@@ -7,7 +7,7 @@ use holdup_events::{ProcessId, ThreadId};
 
 use crate::charge::Charge;
 use crate::derive::class::Class;
-use crate::derive::rendezvous::{Causes, Saved, SiteUse};
+use crate::derive::rendezvous::{CauseUse, Causes, LateCause, Saved, SiteUse};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
@@ -101,6 +101,59 @@ pub(crate) fn why(scene: &Scene, used: &SiteUse) -> Option<String> {
     let named: Vec<String> =
         causes.iter().map(|(what, share)| format!("{what} {}", percent(*share))).collect();
     (!named.is_empty()).then(|| named.join(" · "))
+}
+
+/// Why the last to stop was late, by cause, each with its share of the lateness; none if that is not known.
+pub(crate) fn why_late(scene: &Scene, causes: &[CauseUse]) -> Option<String> {
+    let total: u64 = causes.iter().map(|used| used.late_ns).sum();
+    let share = |used: &CauseUse| used.late_ns as f64 / total.max(1) as f64;
+    let named = causes.iter().filter(|used| used.cause != LateCause::Unknown && share(used) >= CAUSE_MIN);
+    let said: Vec<String> =
+        named.map(|used| format!("{} {}", why_words(scene, used), percent(share(used)))).collect();
+    (!said.is_empty()).then(|| said.join(" · "))
+}
+
+fn why_words(scene: &Scene, used: &CauseUse) -> String {
+    let occupant = || used.occupant.map(|id| occupant(scene, id));
+    let place = || used.place.map(|place| scene.trace.frame_name(place));
+    match used.cause {
+        LateCause::Prompt => "came as soon as it could see the request".to_owned(),
+        LateCause::NoCpu => match occupant() {
+            Some(who) => format!("waited for a CPU that {who} had"),
+            None => "waited for a CPU".to_owned(),
+        },
+        LateCause::Throttled => "was throttled".to_owned(),
+        LateCause::Stolen => "had its CPU taken by the hypervisor".to_owned(),
+        LateCause::WokenLate => match occupant() {
+            Some(who) => format!("slept, was woken for it, and {who} had its CPU"),
+            None => "slept and was woken for it".to_owned(),
+        },
+        LateCause::AskedLate => "was itself asked late".to_owned(),
+        LateCause::RanOn => match place() {
+            Some(place) => format!("ran on in {place} without looking"),
+            None => "ran on without looking".to_owned(),
+        },
+        LateCause::Faulted => match place() {
+            Some(place) => format!("was in page faults of {place}"),
+            None => "was in page faults".to_owned(),
+        },
+        LateCause::Slept => match place() {
+            Some(place) => format!("slept in a call ({place}) in which nobody may answer for it"),
+            None => "slept in a call in which nobody may answer for it".to_owned(),
+        },
+        LateCause::Unknown => "not known".to_owned(),
+    }
+}
+
+/// A thread of the program, or another program.
+fn occupant(scene: &Scene, id: ThreadId) -> String {
+    match scene.trace.threads.get(id.index()).filter(|one| !one.target) {
+        Some(other) => match scene.trace.processes.get(other.process.index()) {
+            Some(process) => format!("{} (pid {})", scene.trace.process_name(other.process), process.pid),
+            None => "another program".to_owned(),
+        },
+        None => thread(scene.trace, id),
+    }
 }
 
 /// What the last did, for people, with its share of the lateness; the greatest first.

@@ -71,7 +71,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
             .collect::<Value>(),
         "spins": derived.spins.iter().map(|one| meetings::spin(trace, one)).collect::<Value>(),
         "lines": derived.lines.iter().map(|one| lines::to_json(trace, one)).collect::<Value>(),
-        "gc": gc::to_json(trace, &derived.gc),
+        "gc": gc::to_json(trace, &derived.gc, &derived.rendezvous),
         "syscalls": derived.syscalls.iter().map(|call| json!({
             "number": call.number,
             "name": call.name,

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdup_events::tables::{FrameKind, SampleRow};
+use holdup_events::tables::{Frame, FrameKind, SampleRow};
 use holdup_events::{FrameId, StackId, ThreadId, Timestamp, Trace};
 
 use super::ledger::Ledger;
@@ -62,11 +62,7 @@ pub fn derive(
     (roles, timelines): (&Roles, &Timelines),
 ) -> BTreeMap<Service, ServiceUse> {
     let mut callers = Callers::new(trace, roles);
-    let faulting: Vec<bool> = trace
-        .frames
-        .iter()
-        .map(|frame| frame.kind == FrameKind::Kernel && FAULT_ENTRIES.contains(&frame.function.as_str()))
-        .collect();
+    let faulting = Faulting::new(trace);
     let mut sums: BTreeMap<Service, Sums> = BTreeMap::new();
     for thread in &ledger.threads {
         let samples = super::samples_of(trace, thread.thread);
@@ -80,18 +76,35 @@ pub fn derive(
     sums.into_iter().map(|(service, sums)| (service, sums.finish(trace, ledger))).collect()
 }
 
+/// Which frames are the kernel's way into a page fault.
+pub(super) struct Faulting {
+    frames: Vec<bool>,
+}
+
+impl Faulting {
+    /// Looks at every frame once.
+    pub fn new(trace: &Trace) -> Faulting {
+        let is_entry = |frame: &Frame| {
+            frame.kind == FrameKind::Kernel && FAULT_ENTRIES.contains(&frame.function.as_str())
+        };
+        Faulting { frames: trace.frames.iter().map(is_entry).collect() }
+    }
+
+    /// Whether a sample is in one. A fault inside a syscall is the syscall's own work.
+    pub fn holds(&self, trace: &Trace, sample: &SampleRow) -> bool {
+        let is_entry = |frame: FrameId| self.frames.get(frame.index()).copied().unwrap_or(false);
+        sample.in_kernel && sample.syscall < 0 && trace.stack_frames(sample.stack).any(is_entry)
+    }
+}
+
 /// Which service a sample is in, and the descriptor's rule that says so.
 fn service(
     trace: &Trace,
     sample: &SampleRow,
-    (roles, faulting): (&Roles, &[bool]),
+    (roles, faulting): (&Roles, &Faulting),
 ) -> Option<(Service, Option<RuleId>)> {
     if sample.in_kernel {
-        let faults = |stack: StackId| {
-            trace.stack_frames(stack).any(|frame| faulting.get(frame.index()).copied().unwrap_or(false))
-        };
-        // A fault inside a syscall is the syscall's own work.
-        return (sample.syscall < 0 && faults(sample.stack)).then_some((Service::Fault, None));
+        return faulting.holds(trace, sample).then_some((Service::Fault, None));
     }
     let rule = roles.of_sample(sample)?;
     match roles.descriptors.rule(rule)?.1.role {

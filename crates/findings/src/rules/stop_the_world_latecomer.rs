@@ -2,7 +2,7 @@
 //!
 //! ## What it sees
 //! Each time that a runtime stopped all threads: who asked, when each thread came to the barrier, who came last, and
-//! what that one did meanwhile. The runtime tells it itself (OCaml 5's runtime events).
+//! why that one was late. The runtime tells it itself (OCaml 5's runtime events).
 //!
 //! ## Why it hurts
 //! Nobody goes on before the last has come. A thread that has lost its CPU, sleeps in a call or runs a long loop without
@@ -14,20 +14,28 @@
 //! counts only time in which the last was ready to run and did not, after all others had come. Waiting at the end of a
 //! collection, and retries of threads that want to stop the others at the same time, are in `holdup report gc`.
 //!
+//! Each pause has one cause, the one that took most of its lateness: the last waited for a CPU (and who had it); it slept
+//! with nothing to do, or answers for a thread that does, and was woken late; it ran on without looking whether somebody
+//! wants it to stop; it was in page faults; it slept in a call in which nobody may answer for it; its CPU was throttled
+//! or stolen; or who asked lost the CPU before it had asked all. Shares are of the lateness. What it ran is sampled, the rest is exact.
+//!
 //! ## What to do
-//! Late for want of a CPU: use fewer threads than CPUs, or keep other programs off them. Late in a loop: let it
-//! allocate, or poll. Late out of a call: have idle domains end, or wait in fewer of them. And collect less often:
+//! Late for want of a CPU: use fewer threads than CPUs, or keep other programs off them. Woken late: have idle domains
+//! end, or wait in fewer of them; each takes part in every pause. Ran on: in C, let the runtime's lock go around the call
+//! (`caml_enter_blocking_section`); in OCaml, let long straight code allocate or call `Domain.cpu_relax` now and then.
+//! Asleep in a call: let the lock go around it. Page faults: touch memory in advance, or keep it. And collect less often:
 //! a larger minor heap (`OCAMLRUNPARAM=s=…`) makes as many fewer pauses.
 //!
 //! ## Blind spots
 //! Only runtimes that tell their pauses are seen. A thread that answers for one blocked in a call is a thread of its own:
-//! if it is late, it was woken late or had no CPU. What a lost event told is missing.
+//! if it is late, it was woken late or had no CPU. What a lost event told is missing. Lateness of less than 20 µs has no
+//! cause but that a request is seen at the next poll.
 //!
 //! ## References
 //! OCaml manual, *Runtime tracing with runtime events*. ocaml/ocaml issues 11818 and 13358.
 
 use super::{ChargedVerdict, Info};
-use crate::derive::rendezvous::SiteUse;
+use crate::derive::rendezvous::{CauseUse, LateCause, SiteUse};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::lateness;
 use crate::merging::Charged;
@@ -70,7 +78,9 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
         time(used.harm_ns),
     )];
     summary.push(format!("Last to stop: {}.", lateness::lasts(scene, used)));
-    summary.extend(lateness::why(scene, used).map(|why| format!("Late because the last: {why}.")));
+    let causes = scene.derived.rendezvous.late_causes(Some(used.site));
+    let why = lateness::why_late(scene, &causes).or_else(|| lateness::why(scene, used));
+    summary.extend(why.map(|why| format!("Late because the last: {why}.")));
     let finding = Finding {
         rule: INFO.name,
         subject: used.name.clone(),
@@ -79,20 +89,44 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
         gain: Gain { low, high },
         confidence,
         evidence: Vec::new(),
-        advice: advice(used),
+        advice: advice(scene, &causes),
     };
     lateness::finding(scene, used, finding)
 }
 
-fn advice(used: &SiteUse) -> Vec<String> {
-    let queue = used.causes.own_ns + used.causes.others_ns + used.causes.throttled_ns;
-    let mut advice = Vec::new();
-    if queue >= used.causes.running_ns {
-        advice.push("Use fewer threads than CPUs, or keep other programs off these CPUs".to_owned());
-    } else {
-        advice.push("Let long loops allocate or poll, so that they see the request".to_owned());
-    }
+/// Causes of less than this part of the lateness get no advice.
+const ADVISED_MIN: f64 = 0.2;
+
+fn advice(scene: &Scene, causes: &[CauseUse]) -> Vec<String> {
+    let total: u64 = causes.iter().map(|used| used.late_ns).sum();
+    let matters = |used: &&CauseUse| used.late_ns as f64 >= ADVISED_MIN * total as f64;
+    let mut advice: Vec<String> =
+        causes.iter().filter(matters).filter_map(|used| against(scene, used)).collect();
+    advice.dedup();
     advice
         .push("Collect less often: a larger minor heap (OCAMLRUNPARAM=s=1M words, then measure)".to_owned());
     advice
+}
+
+/// What helps against a cause.
+fn against(scene: &Scene, used: &CauseUse) -> Option<String> {
+    let place = used.place.map_or_else(|| "such calls".to_owned(), |place| scene.trace.frame_name(place));
+    match used.cause {
+        LateCause::NoCpu | LateCause::AskedLate | LateCause::Throttled | LateCause::Stolen => {
+            Some("Use fewer threads than CPUs, or keep other programs off these CPUs".to_owned())
+        }
+        LateCause::WokenLate => {
+            Some("Let idle threads end, or wait in fewer of them: each takes part in every pause".to_owned())
+        }
+        LateCause::RanOn => Some(format!(
+            "Let {place} allocate or poll now and then; if it is C, let it release the runtime's lock"
+        )),
+        LateCause::Slept => {
+            Some(format!("Release the runtime's lock around {place}, so that others can answer"))
+        }
+        LateCause::Faulted => {
+            Some(format!("Touch the memory of {place} in advance, or keep it and use it again"))
+        }
+        LateCause::Prompt | LateCause::Unknown => None,
+    }
 }

@@ -2,13 +2,17 @@
 
 use holdup_events::Trace;
 use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, PERCENTILES, Pause, Pauses};
+use holdup_findings::derive::rendezvous::{CauseUse, Late, Meeting, Rendezvous};
 use holdup_findings::derive::runtimes::Telling;
 use serde_json::{Value, json};
 
 use super::thread_keys;
 
+/// Rows of `gc.stops.costliest`.
+const STOPS_MAX: usize = 1000;
+
 /// Null where no runtime told of any.
-pub(super) fn to_json(trace: &Trace, gc: &Gc) -> Value {
+pub(super) fn to_json(trace: &Trace, gc: &Gc, rendezvous: &Rendezvous) -> Value {
     if gc.lanes.is_empty() {
         return Value::Null;
     }
@@ -22,6 +26,36 @@ pub(super) fn to_json(trace: &Trace, gc: &Gc) -> Value {
         "pauses": pauses(&gc.pauses),
         "domains": gc.lanes.iter().map(|one| lane(trace, one)).collect::<Value>(),
         "slowest": gc.slowest.iter().map(|one| pause(trace, one)).collect::<Value>(),
+        "stops": {
+            "count": rendezvous.lates.len(),
+            "causes": rendezvous.late_causes(None).iter().map(|one| cause(trace, one)).collect::<Value>(),
+            "costliest": rendezvous.latest(STOPS_MAX).into_iter().map(|one| stop(trace, rendezvous, one))
+                .collect::<Value>(),
+        },
+    })
+}
+
+fn cause(trace: &Trace, used: &CauseUse) -> Value {
+    json!({
+        "cause": used.cause.name(),
+        "times": used.times,
+        "late_ns": used.late_ns,
+        "occupant": used.occupant.map(|id| thread_keys(trace, Some(id))),
+        "place": used.place.map(|place| trace.frame_name(place)),
+    })
+}
+
+fn stop(trace: &Trace, rendezvous: &Rendezvous, (meeting, late): (&Meeting, &Late)) -> Value {
+    json!({
+        "asked_ns": meeting.asked.0,
+        "late_ns": meeting.release.since(meeting.asked).0,
+        "members": rendezvous.members(meeting).len(),
+        "leader": meeting.leader.map(|id| thread_keys(trace, Some(id))),
+        "last": thread_keys(trace, meeting.last),
+        "cause": late.cause.name(),
+        "cause_ns": late.cause_ns,
+        "occupant": late.occupant.map(|id| thread_keys(trace, Some(id))),
+        "place": late.place.map(|place| trace.frame_name(place)),
     })
 }
 

@@ -130,7 +130,7 @@ impl Look<'_> {
 }
 
 /// A thread's slices between two moments, cut to them.
-fn slices_between(
+pub(super) fn slices_between(
     trace: &Trace,
     thread: ThreadId,
     (from, to): (Timestamp, Timestamp),

@@ -6,10 +6,12 @@
 //! only spin, belong to the meeting that their spinning ends with; that is as exact as samples are. A meeting at which two
 //! threads take turns on a condition variable cannot be told from a queue, and is left out.
 //!
-//! `causes.rs` says why the last was late, `summary.rs` adds it up for each place of meeting. It judges nothing.
+//! `causes.rs` says what the last did, `summary.rs` adds it up for each place of meeting, `lates.rs` names one cause for
+//! each stop-the-world pause. It judges nothing.
 
 mod causes;
 mod joins;
+mod lates;
 mod releases;
 mod sleepers;
 mod spinners;
@@ -26,6 +28,7 @@ use super::own_places::{OwnFrames, Places};
 use super::roles::Roles;
 use super::timelines::Timelines;
 pub use causes::Causes;
+pub use lates::{CauseUse, Late, LateCause};
 pub use summary::{Saved, SiteUse};
 
 /// What kind of meeting it is.
@@ -124,6 +127,8 @@ pub struct Rendezvous {
     pub arrivals: Vec<Arrival>,
     /// Each site's sums, the costliest first.
     pub uses: Vec<SiteUse>,
+    /// Why the last of each stop-the-world pause was late, by meeting.
+    pub lates: Vec<Late>,
 }
 
 impl Rendezvous {
@@ -198,7 +203,9 @@ pub fn derive(
     stops::add(trace, &mut rendezvous);
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
     rendezvous.follow_on();
-    rendezvous.uses = summary::derive(trace, &rendezvous, causes::Look { trace, classes, timelines, roles });
+    let look = causes::Look { trace, classes, timelines, roles };
+    rendezvous.uses = summary::derive(trace, &rendezvous, look);
+    rendezvous.lates = lates::derive(&rendezvous, look);
     rendezvous
 }
 

@@ -2,6 +2,7 @@
 
 use holdup_events::ThreadId;
 use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, Pause, Pauses};
+use holdup_findings::derive::rendezvous::CauseUse;
 
 use crate::numbers::{bytes, count, counted, duration, percent, share};
 use crate::terminal::View;
@@ -35,6 +36,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines.extend(memory(view, gc));
     lines.extend(pauses(view, gc));
     lines.extend(slowest(view, gc));
+    lines.extend(stops(view));
     lines
 }
 
@@ -219,5 +221,40 @@ fn slowest(view: &View, gc: &Gc) -> Vec<String> {
     lines.extend(table::lines(&columns, &rows, view.style));
     let told = "Spans less than 2 µs apart are one pause. Times are from the start.";
     lines.push(view.style.paint(Tint::Faint, &cut(&format!("  {told}"), view.style.columns())));
+    lines
+}
+
+/// Why the last thread to stop was late, by cause.
+fn stops(view: &View) -> Vec<String> {
+    let rendezvous = &view.analysis.derived.rendezvous;
+    let causes = rendezvous.late_causes(None);
+    if causes.is_empty() {
+        return Vec::new();
+    }
+    let late: u64 = causes.iter().map(|used| used.late_ns).sum();
+    let columns = [
+        Column::Text("the last to stop"),
+        Column::Figure("pauses"),
+        Column::Figure("late"),
+        Column::Figure("share"),
+        Column::Text("mostly"),
+    ];
+    let mostly = |used: &CauseUse| match (used.occupant, used.place) {
+        (Some(who), _) => format!("behind {}", view.thread(who)),
+        (None, Some(place)) => format!("in {}", clean(&view.trace.frame_name(place))),
+        (None, None) => String::new(),
+    };
+    let row = |used: &CauseUse| {
+        vec![
+            used.cause.name().replace('-', " "),
+            count(used.times),
+            duration(used.late_ns),
+            percent(share(used.late_ns, late)),
+            mostly(used),
+        ]
+    };
+    let rows: Vec<Vec<String>> = causes.iter().map(row).collect();
+    let mut lines = vec![String::new()];
+    lines.extend(table::lines(&columns, &rows, view.style));
     lines
 }
