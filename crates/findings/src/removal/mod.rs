@@ -26,7 +26,7 @@ pub use causes::lock;
 const SLICES_MAX: usize = 1_000_000;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 12] = [
+const FORECAST: [&str; 15] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -35,6 +35,9 @@ const FORECAST: [&str; 12] = [
     "blocking-io",
     "sync-per-item",
     "syscall-storm",
+    "tiny-io",
+    "retry-storm",
+    "status-poll",
     "subprocess-per-item",
     "wakeup-ping-pong",
     "interpreter-lock",
@@ -99,7 +102,10 @@ pub fn of_finding<'a>(
         "noisy-neighbour" => Some(Removal::exact(vec![Change::WithoutOthers])),
         "blocking-io" => Some(Removal::exact(vec![Change::WithoutClass(Class::IoWait)])),
         "sync-per-item" => causes::syncs(facts.trace),
-        "syscall-storm" => causes::calls(facts.trace, &finding.subject),
+        "syscall-storm" | "tiny-io" | "retry-storm" | "status-poll" => {
+            let name = finding.subject.split(' ').next().unwrap_or_default();
+            causes::calls(facts.trace, name)
+        }
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
         "wakeup-ping-pong" => Some(causes::handovers(facts.trace, charge)),
