@@ -52,3 +52,31 @@ fn status_poll_fires_on_clocks_and_is_silent_on_work() {
     // munmap does something.
     check_lanes(&asking(11));
 }
+
+#[test]
+fn fork_pause_names_who_forks() {
+    check_lanes(
+        "@cpus 3\n@m mmap-lock\n@child C\n@repeat 20\n@silent lock-contention\n\
+         F  0000000000  holds m 0..8\n\
+         A  1mmmmmm111\n\
+        \x20    ^^^^^^     fork-pause waiter=A holder=F\n\
+         C  .......22.\n",
+    );
+}
+
+#[test]
+fn fork_pause_is_silent_where_nobody_forks() {
+    // Another thread maps memory.
+    check_lanes(
+        "@cpus 2\n@m mmap-lock\n@repeat 20\n@silent fork-pause\n\
+         F  0000000000  holds m 0..8\n\
+         A  1mmmmmm111\n",
+    );
+    // The child comes long after the wait.
+    check_lanes(
+        "@cpus 3\n@m mmap-lock\n@child C\n@repeat 20\n@silent fork-pause\n\
+         F  000000000000000000  holds m 0..8\n\
+         A  1mm111111111111111\n\
+         C  ...............22.\n",
+    );
+}

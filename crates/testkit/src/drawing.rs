@@ -91,7 +91,8 @@ impl Pen<'_> {
     }
 
     fn tgid(&self, lane: usize) -> u32 {
-        if self.lanes.threads[lane].foreign { tid(lane) } else { TGID }
+        let child = self.lanes.children.contains(&self.lanes.threads[lane].name);
+        if child || self.lanes.threads[lane].foreign { tid(lane) } else { TGID }
     }
 
     fn wait(&self, letter: char) -> RawWait {

@@ -14,6 +14,7 @@
 //! - `@m REASON [SYSCALL]`: letter `m` is a wait of that reason ([`WaitReason`]'s name); `m` is a lock anyway
 //! - `@timeout m TICKS`: a wait on `m` asks to wait for so long at the most
 //! - `@cpus N`, `@tick NS` (1 ms if not said), `@repeat N`: the picture N times in a row
+//! - `@child A`: A is a process of its own, which the first thread forks
 //! - `@samples A FROM..TO user|SYSCALL FRAME;FRAME`: a sample in each of these ticks where A runs, root frame first;
 //!   a frame `NAME~VARIABLE` (or `NAME~`) is a loop that only asks that variable
 //! - `@calls FROM..TO SYSCALL COUNT`: a window in which the program called that often, not repeated
@@ -46,6 +47,8 @@ pub struct Lanes {
     pub samples: Vec<SampleLine>,
     /// Windows: ticks, syscall, calls.
     pub calls: Vec<(Range<u64>, i32, u64)>,
+    /// Threads that are processes of their own, forked by the first thread.
+    pub children: Vec<String>,
     /// Calls with what they moved.
     pub io: Vec<IoLine>,
     /// Losses: ticks and events.
@@ -181,6 +184,7 @@ impl Lanes {
             words.get(at).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number: @{text}"))
         };
         match words[0] {
+            "child" => self.children.push(words[1].to_owned()),
             "cpus" => self.cpus = number(1) as u32,
             "tick" => self.tick_ns = number(1),
             "repeat" => self.repeat = number(1),
