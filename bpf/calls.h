@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Every syscall of the targets, counted exactly where the user asks for it: by thread, number and the file, pipe or
- * socket in its first argument, with histograms. Sums stay in per-CPU maps until user space reads them; there
- * is no event per call. What makes a call slower besides is the way that the kernel takes once any program looks
- * at syscalls.
+ * Syscalls of the targets, counted by thread, number and the file, pipe or socket in the first argument, with
+ * histograms. Sums stay in per-CPU maps until user space reads them; there is no event per call. What makes a
+ * call slower besides is the way that the kernel takes once any program looks at syscalls.
+ *
+ * Where the user asks for it, all calls are counted, with their times. Else user space attaches `on_call_end` for
+ * short windows; to attach and to detach takes time, so a word in a map opens and closes the window at a moment that
+ * is known. Calls that the recorder makes then are counted too: so it learns what counting costs a call.
  */
 #ifndef HOLDUP_CALLS_H
 #define HOLDUP_CALLS_H
 
-/* 0: calls are not counted. 1: they are. 2: they are from the next program on that a target executes. */
+/* User space's word. 0: calls are not counted. 1: they are. 2: they are from the next program on that a target executes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -20,7 +23,6 @@ struct {
 #define SYS_EXECVEAT 322
 #define ERRORS_MAX 4095
 
-/* User space shrinks these maps where calls are not counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -318,6 +320,12 @@ static __always_inline bool counts_calls(long number, long result)
 	return *gate == 1;
 }
 
+/* A new thread comes out of the call that its parent made. */
+static __always_inline bool is_birth(__s32 number, long result)
+{
+	return !result && (number == 56 || number == 57 || number == 58 || number == 435); /* clone fork vfork clone3 */
+}
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_call_begin, struct pt_regs *regs, long number)
 {
@@ -361,11 +369,11 @@ static __always_inline void count_call(void *ctx, struct per_cpu *cpu, struct ta
 				       struct pt_regs *regs, long result)
 {
 	struct wire_call_key key = { .tid = task->pid, .syscall = (__s32)regs->orig_ax };
-	__u64 now = bpf_ktime_get_ns(), began = call_began(cpu, task->pid);
+	__u64 now = bpf_ktime_get_ns(), began = configuration.count_calls ? call_began(cpu, task->pid) : 0;
 	struct wire_call_sums *sums;
 	__u8 shape;
 
-	if (key.syscall < 0 || !counts_calls(key.syscall, result))
+	if (key.syscall < 0 || !counts_calls(key.syscall, result) || is_birth(key.syscall, result))
 		return;
 	shape = call_shapes[key.syscall & (SYSCALLS - 1)];
 	sums = sums_of(task, cpu, regs, &key, shape);
@@ -381,6 +389,11 @@ static __always_inline void count_call(void *ctx, struct per_cpu *cpu, struct ta
 	draw_call_stack(ctx, cpu, task, &key, now);
 }
 
+static __always_inline bool is_counted(struct task_struct *task, struct per_cpu *cpu)
+{
+	return is_target(task, cpu) || (!configuration.count_calls && task->tgid == configuration.recorder_tgid);
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(on_call_end, struct pt_regs *regs, long result)
 {
@@ -388,7 +401,7 @@ int BPF_PROG(on_call_end, struct pt_regs *regs, long result)
 	struct per_cpu *cpu = this_cpu();
 	__u64 began;
 
-	if (!cpu || !is_target(task, cpu))
+	if (!cpu || !is_counted(task, cpu))
 		return 0;
 	began = probe_begin(cpu, PROBE_SYSCALL);
 	count_call(ctx, cpu, task, regs, result);

@@ -15,7 +15,7 @@ struct configuration {
 	__u32 blocked_stacks;    /* of threads that block, and of wakers: 0 none, ~0 all, else as many as `stack_budget` says */
 	__u32 slots_per_cpu;     /* of the main ring; a power of two */
 	__u32 follow_none;       /* what a target starts is no target */
-	__u32 count_calls;       /* the programs of calls.h run throughout */
+	__u32 count_calls;       /* syscalls are counted throughout (calls.h); else in windows */
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 
@@ -74,8 +74,7 @@ struct per_cpu {
 	__u64 raw_window_start_ns; /* raw stacks are rationed */
 	__u32 raw_in_window;
 	__u32 raw_total;
-	__u64 syscalls_uncounted; /* for want of room */
-	__u64 calls_uncounted;
+	__u64 calls_uncounted;    /* for want of room */
 	__u64 call_began_ns;      /* when `call_tid`, which runs here, began its syscall (calls.h) */
 	__u32 call_tid;
 	__u32 pad;

@@ -13,7 +13,6 @@
 #include "lifecycle.h"
 #include "samples.h"
 #include "snapshot.h"
-#include "syscalls.h"
 #include "calls.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -5,13 +5,17 @@
 //! passed over. Windows are as long as a fixed share of their stretch: so calls in all windows over their length
 //! is an unbiased estimate of calls a second, whatever the stretch's length.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use holdup_capture::bpf::{Session, SyscallCounts};
+use holdup_capture::bpf::{CallEntry, Session, SyscallCounts};
 use holdup_capture::lower;
+use holdup_decode::calls::CallDecoder;
 use holdup_events::event::SyscallCount;
 use holdup_events::recording::SourceState;
 use holdup_events::{CpuId, Event, Loss, Timestamp};
+
+use super::calls::MAPS;
 
 const NAME: &str = "syscall-windows";
 /// Windows' share of the time.
@@ -109,7 +113,7 @@ impl SyscallWindows {
     /// Closes what is open, for good; says how it went.
     pub fn finish(&mut self, session: &mut Session, sink: &mut dyn FnMut(Event)) -> Option<SourceState> {
         self.close(session, sink);
-        let lost = session.syscalls_uncounted();
+        let lost = session.calls_uncounted();
         if lost > 0 {
             let end = lower::now();
             let (source, reason) = (NAME.to_owned(), "no room".to_owned());
@@ -149,8 +153,12 @@ impl SyscallWindows {
         match session.close_syscall_window() {
             Ok(Some(counts)) => {
                 self.failures = 0;
-                self.plan.learn(&counts, lower::thread_cpu_ns().saturating_sub(began_ns) as f64);
-                self.tell(&counts, sink);
+                let window = (Timestamp(counts.start_ns), Timestamp(counts.end_ns));
+                let sums = decode(&counts);
+                let calls = self::counts(&sums).values().sum();
+                let took_ns = lower::thread_cpu_ns().saturating_sub(began_ns) as f64;
+                self.plan.learn(calls, window.1.since(window.0).0, took_ns);
+                self.tell(window, sums, sink);
             }
             Ok(None) => {}
             Err(error) => self.fail(&error.to_string()),
@@ -167,20 +175,49 @@ impl SyscallWindows {
         }
     }
 
-    fn tell(&mut self, counted: &SyscallCounts, sink: &mut dyn FnMut(Event)) {
-        if counted.end_ns <= counted.start_ns {
+    fn tell(&mut self, (start, end): (Timestamp, Timestamp), sums: Vec<Event>, sink: &mut dyn FnMut(Event)) {
+        if end <= start {
             return;
         }
+        let mut counts = counts(&sums);
         // A window in which nothing was called is one, too.
-        let nothing = [(0, -1, 0)];
-        let counts = if counted.counts.is_empty() { &nothing[..] } else { &counted.counts };
-        for &(tgid, syscall, count) in counts {
+        if counts.is_empty() {
+            counts.insert((0, -1), 0);
+        }
+        for ((tgid, syscall), count) in counts {
             self.events += 1;
-            let (at, until) = (Timestamp(counted.start_ns), Timestamp(counted.end_ns));
             let cost_ns = self.cost_ns;
-            sink(Event::SyscallCount(SyscallCount { at, until, tgid, syscall, count, cost_ns }));
+            sink(Event::SyscallCount(SyscallCount { at: start, until: end, tgid, syscall, count, cost_ns }));
+        }
+        sums.into_iter().for_each(sink);
+    }
+}
+
+/// What a window's entries tell, without the recorder's own calls.
+fn decode(counted: &SyscallCounts) -> Vec<Event> {
+    let mut decoder = CallDecoder::default();
+    for CallEntry { map, key, values } in &counted.entries {
+        if let Some(map) = MAPS.get(*map) {
+            decoder.take(*map, key, values);
         }
     }
+    let mut sums = Vec::new();
+    decoder.tell((Timestamp(counted.start_ns), Timestamp(counted.end_ns)), &mut |event| match &event {
+        Event::Calls(calls) if calls.tgid == std::process::id() => {}
+        _ => sums.push(event),
+    });
+    sums
+}
+
+/// Calls by process and number.
+fn counts(sums: &[Event]) -> BTreeMap<(u32, i32), u64> {
+    let mut counts = BTreeMap::new();
+    for event in sums {
+        if let Event::Calls(calls) = event {
+            *counts.entry((calls.tgid, calls.syscall)).or_default() += calls.count;
+        }
+    }
+    counts
 }
 
 /// Where the windows are, and how long.
@@ -244,10 +281,9 @@ impl Plan {
         }
     }
 
-    fn learn(&mut self, counted: &SyscallCounts, closing_ns: f64) {
+    fn learn(&mut self, calls: u64, window_ns: u64, closing_ns: f64) {
         self.closing_ns = closing_ns;
-        let calls: u64 = counted.counts.iter().map(|(_, _, count)| count).sum();
-        self.rate = calls as f64 / counted.end_ns.saturating_sub(counted.start_ns).max(1) as f64;
+        self.rate = calls as f64 / window_ns.max(1) as f64;
     }
 
     /// A number in 0..1 (Marsaglia, Xorshift RNGs, 2003).

@@ -1,5 +1,12 @@
 //! Little-endian fields, front to back.
 
+/// The hexadecimal number behind `word` in a text; 0 if there is none.
+pub fn number_after(text: &str, word: &str) -> u64 {
+    let Some((_, rest)) = text.split_once(word) else { return 0 };
+    let digits: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0)
+}
+
 /// What is left to read.
 pub struct Fields<'a>(pub &'a [u8]);
 

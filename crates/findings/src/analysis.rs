@@ -6,7 +6,7 @@ use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
-    blame, bottle, children, cpus, critical_path, gc, holders, ledger, lines, lock_holding, locks, occupancy,
+    blame, bottle, calls, children, cpus, critical_path, gc, holders, ledger, lines, lock_holding, locks, occupancy,
     parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin, syscall_rates, syscalls,
     timelines,
 };
@@ -28,6 +28,8 @@ pub struct Derived {
     pub syscalls: Vec<syscalls::SyscallUse>,
     /// The windows in which syscalls were counted, and the rates found there.
     pub syscall_rates: syscall_rates::SyscallRates,
+    /// What those calls were made on, how they ended, how long they took and how much they moved.
+    pub calls: calls::Calls,
     /// Barriers, joins and other meetings, and who came late.
     pub rendezvous: rendezvous::Rendezvous,
     /// Loops in which threads waited by running, the costliest first.
@@ -113,6 +115,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         locks: lock_uses,
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
+        calls: calls::derive(trace),
         services: services::derive(trace, &ledger, (&roles, &timelines)),
         lines: lines::derive(trace, &ledger, (&roles, &timelines)),
         spins: spin::derive(

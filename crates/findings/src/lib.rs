@@ -2,6 +2,7 @@
 //! Pure functions from a frozen [`holdup_events::Trace`]: no I/O, no clock, no randomness.
 
 pub mod analysis;
+mod asked;
 pub mod charge;
 pub mod derive;
 pub mod descriptors;

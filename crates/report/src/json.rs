@@ -2,6 +2,7 @@
 //! Decides nothing: every figure is the analysis's or the manifest's.
 
 pub(crate) mod findings;
+mod calls;
 mod gc;
 mod lines;
 mod waits;
@@ -90,6 +91,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
             "count": derived.syscall_rates.windows,
             "total_ns": derived.syscall_rates.windows_ns,
         },
+        "calls": calls::to_json(trace, &derived.calls),
         "parallelism": parallelism(&derived.parallelism),
         "told": derived.told.iter().map(gc::told).collect::<Value>(),
         "runtimes": derived.runtimes.iter().map(runtime).collect::<Value>(),

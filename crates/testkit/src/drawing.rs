@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use holdup_events::event::*;
 use holdup_events::recording::Manifest;
-use holdup_events::{CpuId, Loss, Timestamp, WaitReason};
+use holdup_events::tables::CallPartKind;
+use holdup_events::{CpuId, Loss, ObjectKind, Timestamp, WaitReason};
 
 use crate::lanes::{Lanes, SampleLine};
 use crate::waits::raw_wait;
@@ -90,7 +91,8 @@ impl Pen<'_> {
     }
 
     fn tgid(&self, lane: usize) -> u32 {
-        if self.lanes.threads[lane].foreign { tid(lane) } else { TGID }
+        let child = self.lanes.children.contains(&self.lanes.threads[lane].name);
+        if child || self.lanes.threads[lane].foreign { tid(lane) } else { TGID }
     }
 
     fn wait(&self, letter: char) -> RawWait {
@@ -293,6 +295,42 @@ impl Pen<'_> {
         next
     }
 
+    /// Sums of calls, and the counts of their window.
+    fn io(&mut self) {
+        for line in &self.lanes.io {
+            let Some(lane) = self.lanes.threads.iter().position(|lane| lane.name == line.thread) else {
+                panic!("no such thread: {}", line.thread)
+            };
+            let (at, until) = (self.at(line.ticks.start), self.at(line.ticks.end));
+            let done = line.calls - line.failed;
+            let bucket = u64::from(u64::BITS - line.bytes.leading_zeros());
+            let parts = [(CallPartKind::Returned, bucket, done), (CallPartKind::Error, 11, line.failed)];
+            self.out.events.push(Event::Calls(Box::new(CallSums {
+                at,
+                until,
+                tid: tid(lane),
+                tgid: TGID,
+                syscall: line.syscall,
+                object_kind: ObjectKind::Pipe,
+                object: 77,
+                count: line.calls,
+                errors: line.failed,
+                returned: done * line.bytes,
+                parts: parts.into_iter().filter(|(_, _, count)| *count > 0).collect(),
+                ..CallSums::default()
+            })));
+            let (syscall, count, cost_ns) = (line.syscall, line.calls, 0);
+            self.out.events.push(Event::SyscallCount(SyscallCount {
+                at,
+                until,
+                tgid: TGID,
+                syscall,
+                count,
+                cost_ns,
+            }));
+        }
+    }
+
     fn finish(mut self) -> Drawing {
         for (ticks, events) in &self.lanes.losses {
             self.out.events.push(Event::Loss(Loss {
@@ -314,6 +352,7 @@ impl Pen<'_> {
                 cost_ns: 0,
             }));
         }
+        self.io();
         // Samples lie within their tick, behind its switches.
         self.out.events.sort_by_key(Event::at);
         let end_ns = START_NS + self.length() * self.lanes.repeat * self.lanes.tick_ns;

@@ -14,9 +14,12 @@
 //! - `@m REASON [SYSCALL]`: letter `m` is a wait of that reason ([`WaitReason`]'s name); `m` is a lock anyway
 //! - `@timeout m TICKS`: a wait on `m` asks to wait for so long at the most
 //! - `@cpus N`, `@tick NS` (1 ms if not said), `@repeat N`: the picture N times in a row
+//! - `@child A`: A is a process of its own, which the first thread forks
 //! - `@samples A FROM..TO user|SYSCALL FRAME;FRAME`: a sample in each of these ticks where A runs, root frame first;
 //!   a frame `NAME~VARIABLE` (or `NAME~`) is a loop that only asks that variable
 //! - `@calls FROM..TO SYSCALL COUNT`: a window in which the program called that often, not repeated
+//! - `@io FROM..TO THREAD SYSCALL CALLS BYTES FAILED`: calls in such a window on a pipe, of which so many failed with
+//!   EAGAIN and the others moved so many bytes each
 //! - `@loss FROM..TO EVENTS`: events lost
 //! - `@silent RULE` (or `all`): that rule must find nothing
 
@@ -44,6 +47,10 @@ pub struct Lanes {
     pub samples: Vec<SampleLine>,
     /// Windows: ticks, syscall, calls.
     pub calls: Vec<(Range<u64>, i32, u64)>,
+    /// Threads that are processes of their own, forked by the first thread.
+    pub children: Vec<String>,
+    /// Calls with what they moved.
+    pub io: Vec<IoLine>,
     /// Losses: ticks and events.
     pub losses: Vec<(Range<u64>, u64)>,
     /// Findings that must be there.
@@ -76,6 +83,23 @@ pub struct SampleLine {
     pub syscall: Option<i32>,
     /// Root first.
     pub frames: Vec<String>,
+}
+
+/// See `@io`.
+#[derive(Clone, Debug)]
+pub struct IoLine {
+    /// The window's ticks.
+    pub ticks: Range<u64>,
+    /// Who called.
+    pub thread: String,
+    /// Which syscall.
+    pub syscall: i32,
+    /// How often.
+    pub calls: u64,
+    /// What a call moved that succeeded.
+    pub bytes: u64,
+    /// How many failed with EAGAIN.
+    pub failed: u64,
 }
 
 /// A finding that must be there.
@@ -160,6 +184,7 @@ impl Lanes {
             words.get(at).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no number: @{text}"))
         };
         match words[0] {
+            "child" => self.children.push(words[1].to_owned()),
             "cpus" => self.cpus = number(1) as u32,
             "tick" => self.tick_ns = number(1),
             "repeat" => self.repeat = number(1),
@@ -168,6 +193,14 @@ impl Lanes {
             }
             "silent" => self.silent.push(words[1].to_owned()),
             "calls" => self.calls.push((range_of(words[1]), number(2) as i32, number(3))),
+            "io" => self.io.push(IoLine {
+                ticks: range_of(words[1]),
+                thread: words[2].to_owned(),
+                syscall: number(3) as i32,
+                calls: number(4),
+                bytes: number(5),
+                failed: number(6),
+            }),
             "loss" => self.losses.push((range_of(words[1]), number(2))),
             "samples" => self.samples.push(SampleLine {
                 thread: words[1].to_owned(),

@@ -1,5 +1,5 @@
-//! Reading what the kernel programs counted of syscalls (`bpf/calls.h`). The maps only grow: nothing is deleted
-//! while programs run, so no call is missed between a look and a deletion.
+//! Reading what the kernel programs counted of syscalls (`bpf/calls.h`). Nothing is deleted while programs count, so no
+//! call is missed between a look and a deletion.
 
 use libbpf_rs::{MapCore, MapFlags, Object};
 
@@ -30,6 +30,34 @@ pub(super) fn read(
     Ok(())
 }
 
+/// An entry of one of the maps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallEntry {
+    /// Which of [`CALL_MAPS`].
+    pub map: usize,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its value on each CPU, or its only one.
+    pub values: Vec<Vec<u8>>,
+}
+
+/// Every entry; they are gone then. Only while nothing is counted.
+pub(super) fn take(object: &Object) -> Result<Vec<CallEntry>, CaptureError> {
+    let mut entries = Vec::new();
+    for (map, name) in CALL_MAPS.into_iter().enumerate() {
+        let from = entries.len();
+        read(object, name, &mut |key, values| {
+            entries.push(CallEntry { map, key: key.to_vec(), values: values.to_vec() });
+        })?;
+        let Some(there) = object.maps().find(|map| map.name() == name) else { continue };
+        for entry in entries.iter().skip(from) {
+            // Deleting what is there is not refused.
+            let _ = there.delete(&entry.key);
+        }
+    }
+    Ok(entries)
+}
+
 /// When calls are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountFrom {
@@ -41,8 +69,12 @@ pub enum CountFrom {
 
 /// Sets the word that the programs look at.
 pub(super) fn open(object: &Object, from: CountFrom) -> Result<(), CaptureError> {
+    set_gate(object, if from == CountFrom::Now { 1 } else { 2 })
+}
+
+/// Sets the word that the programs look at: 0 counts nothing.
+pub(super) fn set_gate(object: &Object, word: u32) -> Result<(), CaptureError> {
     let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
-    let word: u32 = if from == CountFrom::Now { 1 } else { 2 };
     let map = object.maps().find(|map| map.name() == "call_gate");
     let map = map.ok_or_else(|| CaptureError::Refused { reason: "no map call_gate".to_owned() })?;
     map.update(&0u32.to_ne_bytes(), &word.to_ne_bytes(), MapFlags::ANY).map_err(refused)

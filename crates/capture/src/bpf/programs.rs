@@ -30,9 +30,6 @@ pub fn load(options: &Options, layout: Layout) -> Result<Object, CaptureError> {
 /// Processes whose mappings are known at a time, where they are allocated in advance (16 KiB each).
 const PROCESSES_PREALLOCATED: u32 = 512;
 
-/// Maps that hold one entry where calls are not counted.
-const ONLY_FOR_CALLS: [&str; 5] = ["calls", "call_errors", "call_stacks", "object_names", "calls_away"];
-
 fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result<(), CaptureError> {
     let types = KernelTypes::load();
     for mut map in open.maps_mut() {
@@ -47,7 +44,7 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             map.set_max_entries(PROCESSES_PREALLOCATED).map_err(|error| refused(&error))?;
         } else if name == "records" {
             map.set_max_entries(layout.cpus * layout.slots).map_err(|error| refused(&error))?;
-        } else if !options.syscalls && ONLY_FOR_CALLS.contains(&name.as_str()) {
+        } else if name == "calls_away" && !options.syscalls {
             map.set_max_entries(1).map_err(|error| refused(&error))?;
         } else if name == "ring_ends" {
             map.set_max_entries(layout.cpus).map_err(|error| refused(&error))?;
@@ -61,7 +58,7 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             "on_switch" => hands_over_state,
             "on_switch_before_5_18" => !hands_over_state,
             "on_blocked_stacks" => types.has_function("bpf_copy_from_user_task"), // 5.18
-            "on_call_begin" | "on_call_end" => options.syscalls && types.has_tracepoint(&section),
+            "on_call_begin" => options.syscalls && types.has_tracepoint(&section),
             _ => is_required(&name) || types.has_tracepoint(&section),
         };
         program.set_autoload(wanted);
@@ -115,6 +112,13 @@ pub fn attach(object: &Object, options: &Options) -> Result<(Vec<Link>, Vec<&'st
         }
     }
     Ok((links, missing))
+}
+
+/// Attaches one program, now.
+pub fn attach_one(object: &Object, name: &str) -> Result<Link, CaptureError> {
+    let program = object.progs_mut().find(|program| program.name() == name);
+    let program = program.ok_or_else(|| CaptureError::Refused { reason: format!("no program {name}") })?;
+    program.attach().map_err(|error| refused(&error))
 }
 
 /// Makes a process a target.

@@ -115,6 +115,9 @@ impl Session {
         if self.options.sample_hz > 0 {
             self.sampler = Some(sampler::start(&self.object, self.options.sample_hz)?);
         }
+        if self.options.syscalls {
+            self.links.push(programs::attach_one(&self.object, "on_call_end")?);
+        }
         messages::take();
         Ok(())
     }
@@ -208,7 +211,7 @@ impl Session {
 
     /// By how much counting makes a syscall slower (ns), as tried now; `None` if this kernel cannot count them.
     pub fn syscall_cost(&self) -> Result<Option<u32>, CaptureError> {
-        if self.missing.iter().any(|source| source.programs.contains(&"on_syscall")) {
+        if self.missing.iter().any(|source| source.programs.contains(&"on_call_end")) {
             return Ok(None);
         }
         syscall_windows::cost_of_a_call(&self.object).map(Some)
@@ -225,11 +228,6 @@ impl Session {
     /// What was counted in the window that is open, which ends; `None` if none is, or it is not known when it ended.
     pub fn close_syscall_window(&mut self) -> Result<Option<SyscallCounts>, CaptureError> {
         self.window.take().map_or(Ok(None), |window| window.close(&self.object))
-    }
-
-    /// Syscalls in windows that were not counted for want of room.
-    pub fn syscalls_uncounted(&self) -> u64 {
-        per_cpu(&self.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT, 8)).sum()
     }
 
     /// Where [`Options::syscalls`] is set: counts them from now on, or from the next program on.
@@ -249,7 +247,7 @@ impl Session {
 
     /// Calls that were not counted for want of room.
     pub fn calls_uncounted(&self) -> u64 {
-        per_cpu(&self.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT + 8, 8)).sum()
+        per_cpu(&self.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT, 8)).sum()
     }
 
     /// Stops the programs. Records that wait can still be drained.

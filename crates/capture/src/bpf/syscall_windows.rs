@@ -1,15 +1,17 @@
-//! Windows in which syscalls are counted (`bpf/syscalls.h`): opening one, and reading what was counted.
+//! Windows in which syscalls are counted (`bpf/calls.h`): opening one, and reading what was counted.
 //! When they are opened, and for how long, is decided elsewhere.
 
+use std::os::fd::AsRawFd;
 use std::time::Instant;
 
-use libbpf_rs::{Link, Map, MapCore, MapFlags, Object};
+use libbpf_rs::{Link, Object};
 
-use super::messages;
+use super::calls::{self, CallEntry};
+use super::programs;
 use crate::error::CaptureError;
 use crate::lower::now;
 
-const PROGRAM: &str = "on_syscall";
+const PROGRAM: &str = "on_call_end";
 /// The moment of opening or closing is known to half of this, else the window is given up (ns).
 const DOUBT_MAX_NS: u64 = 20_000;
 
@@ -27,25 +29,21 @@ pub struct SyscallCounts {
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// Process (tgid), number of the syscall, how often; by process, then number.
-    pub counts: Vec<(u32, i32, u64)>,
+    /// What the maps held.
+    pub entries: Vec<CallEntry>,
 }
 
 impl Window {
     /// Attaches the program, and opens the window. `None` if this process was kept from its CPU meanwhile: when the
     /// window began is not known.
     pub fn open(object: &Object) -> Result<Option<Window>, CaptureError> {
-        let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
-        let program = object.progs_mut().find(|program| program.name() == PROGRAM);
-        let program =
-            program.ok_or_else(|| CaptureError::Refused { reason: format!("no program {PROGRAM}") })?;
-        let link = program.attach().map_err(refused)?;
+        let link = programs::attach_one(object, PROGRAM)?;
         match set(object, true)? {
             Some(start_ns) => Ok(Some(Window { start_ns, link })),
             None => {
                 set(object, false)?;
                 drop(link);
-                take_counts(object)?;
+                calls::take(object)?;
                 Ok(None)
             }
         }
@@ -61,42 +59,17 @@ impl Window {
         let Window { start_ns, link } = self;
         let end_ns = set(object, false)?;
         drop(link);
-        let counts = take_counts(object)?;
-        Ok(end_ns.map(|end_ns| SyscallCounts { start_ns, end_ns, counts }))
+        let entries = calls::take(object)?;
+        Ok(end_ns.map(|end_ns| SyscallCounts { start_ns, end_ns, entries }))
     }
-}
-
-fn map<'a>(object: &'a Object, name: &str) -> Result<Map<'a>, CaptureError> {
-    let found = object.maps().find(|map| map.name() == name);
-    found.ok_or_else(|| CaptureError::Refused { reason: format!("no map {name}") })
 }
 
 /// From now on calls are counted, or not; gives the moment, if it is known well enough.
 fn set(object: &Object, open: bool) -> Result<Option<u64>, CaptureError> {
-    let map = map(object, "syscall_window")?;
     let before = now();
-    map.update(&0u32.to_ne_bytes(), &u32::from(open).to_ne_bytes(), MapFlags::ANY)
-        .map_err(|error| CaptureError::Refused { reason: messages::reason(&error) })?;
+    calls::set_gate(object, u32::from(open))?;
     let doubt_ns = now().since(before).0;
     Ok((doubt_ns <= DOUBT_MAX_NS).then(|| before.0.saturating_add(doubt_ns / 2)))
-}
-
-fn take_counts(object: &Object) -> Result<Vec<(u32, i32, u64)>, CaptureError> {
-    let map = map(object, "syscall_counts")?;
-    let keys: Vec<Vec<u8>> = map.keys().collect();
-    let mut counts = Vec::new();
-    for key in keys {
-        let by_cpu = map.lookup_percpu(&key, MapFlags::ANY).ok().flatten().unwrap_or_default();
-        let count = by_cpu.iter().map(|value| super::session::number(value, 0, 8)).sum();
-        // Deleting what is there is not refused.
-        let _ = map.delete(&key);
-        let tgid = super::session::number(&key, 0, 4) as u32;
-        if tgid != std::process::id() {
-            counts.push((tgid, super::session::number(&key, 4, 4) as u32 as i32, count));
-        }
-    }
-    counts.sort_unstable();
-    Ok(counts)
 }
 
 /// By how much counting makes a call slower (ns): tried on calls of this process that do next to nothing. The
@@ -123,10 +96,12 @@ pub(super) fn fastest_call_ns() -> f64 {
 /// Mean time of a call (ns).
 fn a_round_ns() -> f64 {
     const CALLS: u32 = 1000;
+    // Of a descriptor: what it is, is asked too.
+    let Ok(file) = std::fs::File::open("/dev/null") else { return 0.0 };
     let began = Instant::now();
     for _ in 0..CALLS {
-        // SAFETY: takes nothing and cannot fail.
-        unsafe { libc::getppid() };
+        // SAFETY: the descriptor is open; nothing is read or written.
+        unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) };
     }
     began.elapsed().as_nanos() as f64 / f64::from(CALLS)
 }

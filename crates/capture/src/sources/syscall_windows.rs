@@ -1,4 +1,4 @@
-//! Syscalls counted exactly in short windows (`bpf/syscalls.h`); outside of them no syscall is made slower.
+//! Syscalls counted exactly in short windows (`bpf/calls.h`); outside of them no syscall is made slower.
 
 use super::{Attached, Source};
 
@@ -6,7 +6,7 @@ use super::{Attached, Source};
 pub const SOURCE: Source = Source {
     name: "syscall-windows",
     summary: "how often each syscall is called, counted in short windows",
-    programs: &["on_syscall"],
+    programs: &["on_call_end"],
     attached: Attached::BySession,
     without: "syscalls are sampled, but not counted",
 };

@@ -1,4 +1,5 @@
-//! Every syscall counted exactly, with histograms (`bpf/calls.h`); each one is made slower by it.
+//! Every syscall counted and timed (`bpf/calls.h`); each one is made slower by it. The program that counts is that of
+//! the windows, attached throughout.
 
 use super::{Attached, Source};
 
@@ -6,7 +7,7 @@ use super::{Attached, Source};
 pub const SOURCE: Source = Source {
     name: "syscalls",
     summary: "every syscall: counts, errors, times and sizes, by thread and object",
-    programs: &["on_call_begin", "on_call_end"],
+    programs: &["on_call_begin"],
     attached: Attached::OnDemand,
     without: "syscalls are counted in short windows only",
 };

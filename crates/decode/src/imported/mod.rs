@@ -6,6 +6,7 @@
 
 mod bytes;
 mod names;
+pub(crate) mod races;
 mod sampled;
 mod survey;
 mod switched;

@@ -100,6 +100,9 @@ readers! {
     hotspot_log,
     v8_gc,
     beam_msacc,
+    thread_sanitizer,
+    go_race,
+    valgrind_races,
     perf_script,
     folded,
 }

@@ -2,6 +2,7 @@
 
 pub mod blame;
 pub mod bottle;
+pub mod calls;
 pub mod children;
 pub mod class;
 pub mod clocked;

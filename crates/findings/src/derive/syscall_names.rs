@@ -14,6 +14,12 @@ pub fn is_sync_call(number: i32) -> bool {
     matches!(number, 26 | 74 | 75 | 162 | 277 | 306)
 }
 
+/// Its result is a number of bytes that went to or came from a descriptor: `read`, `write`, `pread64`, `pwrite64`, `readv`,
+/// `writev`, `sendto`, `recvfrom`, `sendmsg`, `recvmsg`, `preadv`, `pwritev`.
+pub fn moves_bytes(number: i32) -> bool {
+    matches!(number, 0 | 1 | 17..=20 | 44..=47 | 295 | 296 | 327 | 328)
+}
+
 /// `futex`: sleeping and waking for locks, conditions and joins.
 pub const FUTEX: i32 = 202;
 

@@ -35,6 +35,9 @@ const FORECAST: [&str; 15] = [
     "blocking-io",
     "sync-per-item",
     "syscall-storm",
+    "tiny-io",
+    "retry-storm",
+    "status-poll",
     "subprocess-per-item",
     "wakeup-ping-pong",
     "interpreter-lock",
@@ -105,7 +108,10 @@ pub fn of_finding<'a>(
         "noisy-neighbour" => Some(Removal::exact(vec![Change::WithoutOthers])),
         "blocking-io" => Some(Removal::exact(vec![Change::WithoutClass(Class::IoWait)])),
         "sync-per-item" => causes::syncs(facts.trace),
-        "syscall-storm" => causes::calls(facts.trace, &finding.subject),
+        "syscall-storm" | "tiny-io" | "retry-storm" | "status-poll" => {
+            let name = finding.subject.split(' ').next().unwrap_or_default();
+            causes::calls(facts.trace, name)
+        }
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
         "wakeup-ping-pong" => Some(causes::handovers(facts.trace, charge)),

@@ -66,6 +66,9 @@ rules! {
     noisy_neighbour,
     blocking_io,
     sync_per_item,
+    tiny_io,
+    retry_storm,
+    status_poll,
     syscall_storm,
     wakeup_ping_pong,
     poll_loop,
@@ -91,6 +94,8 @@ rules! {
     copy_heavy,
     format_heavy,
     page_fault_storm,
+    fork_pause,
+    data_race,
 }
 
 /// What all rules say.
@@ -106,6 +111,14 @@ pub struct Judgement {
     pub skipped: Vec<(&'static str, String)>,
 }
 
+/// Rules about what is wrong, not slow.
+const WRONG: [&str; 1] = ["data-race"];
+
+/// It gains something, or tells of what is wrong.
+fn is_worth_it(finding: &Finding) -> bool {
+    finding.gain.high >= GAIN_MIN || WRONG.contains(&finding.rule)
+}
+
 /// Judges every rule.
 ///
 /// Hints come last, whatever they promise. Otherwise the middle of the gain decides, then confidence, then
@@ -116,7 +129,7 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     let verdicts = parallel::map(ALL.len(), |rule| (ALL[rule].judge)(&scene));
     for (rule, verdict) in ALL.iter().zip(verdicts) {
         match verdict {
-            Ok(more) => found.extend(more.into_iter().filter(|one| one.finding.gain.high >= GAIN_MIN)),
+            Ok(more) => found.extend(more.into_iter().filter(|one| is_worth_it(&one.finding))),
             Err(reason) => skipped.push((rule.info.name, reason)),
         }
     }

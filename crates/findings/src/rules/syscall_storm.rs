@@ -19,6 +19,8 @@
 //! gain is that all this time were gone; the lower end is the part of the samples that are in the kernel's
 //! entry and exit code, where their names are known, else 0.
 //!
+//! Where it is known what is wrong with the calls (tiny-io, retry-storm, status-poll), that rule tells it.
+//!
 //! ## What to do
 //! Move more with each call: buffer reads and writes, `readv`/`writev`, `sendmmsg`, io_uring; keep what
 //! does not change (time, pid, file status) instead of asking again.
@@ -35,7 +37,7 @@
 
 use holdup_events::tables::{FrameKind, SampleRow};
 
-use super::{Info, Verdict};
+use super::{Info, Verdict, retry_storm, status_poll, tiny_io};
 use crate::derive::split::share_error;
 use crate::derive::syscalls::SyscallUse;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
@@ -106,6 +108,10 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let mut ranked: Vec<&SyscallUse> = calls().collect();
     ranked.sort_by_key(|call| (std::cmp::Reverse(call.samples), call.number));
     let Some(worst) = ranked.first() else { return Ok(Vec::new()) };
+    let told = [tiny_io::explains, retry_storm::explains, status_poll::explains];
+    if told.iter().any(|explains| explains(scene, worst.number)) {
+        return Ok(Vec::new());
+    }
     let short = short_by_count(worst);
     if !short.unwrap_or_else(|| pattern.many_calls()) {
         return Ok(Vec::new());

@@ -1,5 +1,7 @@
 //! SYSCALLS: where they ran (sampled) and blocked (exact), and how often they were called (counted in windows).
 
+mod calls;
+
 use holdup_findings::derive::syscalls::SyscallUse;
 
 use crate::numbers::{count, counted, duration, rounded};
@@ -18,7 +20,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         return lines;
     }
     let rates = &view.analysis.derived.syscall_rates;
-    let counted = rates.windows > 0;
+    let counted = !rates.by_number.is_empty();
     let mut columns = vec![Column::Text("syscall")];
     columns.extend(match counted {
         true => ["calls/s", "±", "cpu/call", "cpu"].map(Column::Figure).to_vec(),
@@ -30,11 +32,12 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     if calls.len() > ROWS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", calls.len() - ROWS_MAX)));
     }
-    if counted {
+    if counted && rates.windows > 0 {
         let (windows, time) = (self::counted(rates.windows, "window"), duration(rates.windows_ns));
         let said = format!("calls: counted in {windows} ({time}), extrapolated; cpu: sampled; ±: 1 sd");
         lines.push(super::nothing(view, &said));
     }
+    lines.extend(calls::lines(view));
     lines
 }
 

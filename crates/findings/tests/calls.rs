@@ -1,0 +1,82 @@
+//! Rules on what syscalls move and how they end, on pictures.
+
+use holdup_testkit::check::check_lanes;
+
+/// One thread that is in write(2) most of the time; each picture counts 20,000 calls in its first second.
+fn picture(io: &str, rest: &str) -> String {
+    format!("@cpus 2\n@repeat 500\n@samples A 0..6 1 main;put\n@samples A 6..8 user main\n{io}\n{rest}\nA  00000000\n")
+}
+
+#[test]
+fn tiny_io_names_object_thread_and_sizes() {
+    let text = picture("@io 0..100 A 1 20000 1 3000", "@silent syscall-storm\n@silent retry-storm");
+    let analysis = check_lanes(&(text + "   ^^^^^^^^  tiny-io waiter=A holder=pipe:[77]\n"));
+    let said = analysis.findings[0].summary.join(" ");
+    assert!(said.contains("moves 1.0 bytes") && said.contains("15 % of these calls failed for now"), "{said}");
+    assert!(analysis.findings[0].gain.high > 0.6, "{:?}", analysis.findings[0].gain);
+}
+
+#[test]
+fn tiny_io_is_silent_where_calls_move_much_or_are_few() {
+    check_lanes(&picture("@io 0..100 A 1 20000 4096 0", "@silent tiny-io"));
+    // A hundred calls a second.
+    check_lanes(&picture("@io 0..1000 A 1 100 1 0", "@silent tiny-io"));
+    // Most of the running time is elsewhere.
+    let little = "@cpus 2\n@repeat 500\n@samples A 0..1 1 main;put\n@samples A 1..16 user main\n\
+                  @io 0..100 A 1 20000 1 0\n@silent tiny-io\nA  0000000000000000\n";
+    check_lanes(little);
+}
+
+#[test]
+fn retry_storm_fires_where_most_calls_fail_for_now() {
+    let text = picture("@io 0..100 A 1 20000 1 15000", "@silent syscall-storm\n@silent tiny-io");
+    check_lanes(&(text + "   ^^^^^^^^  retry-storm waiter=A holder=EAGAIN\n"));
+}
+
+#[test]
+fn retry_storm_is_silent_where_calls_mostly_succeed() {
+    check_lanes(&picture("@io 0..100 A 1 20000 4096 6000", "@silent retry-storm"));
+}
+
+#[test]
+fn status_poll_fires_on_clocks_and_is_silent_on_work() {
+    let asking = |number: u32| {
+        format!(
+            "@cpus 2\n@repeat 500\n@samples A 0..6 {number} main;now\n@samples A 6..8 user main\n\
+             @io 0..100 A {number} 20000 1 0\n@silent {}\nA  00000000\n{}",
+            if number == 228 { "syscall-storm" } else { "status-poll" },
+            if number == 228 { "   ^^^^^^^^  status-poll waiter=A holder=clock_gettime\n" } else { "" },
+        )
+    };
+    check_lanes(&asking(228));
+    // munmap does something.
+    check_lanes(&asking(11));
+}
+
+#[test]
+fn fork_pause_names_who_forks() {
+    check_lanes(
+        "@cpus 3\n@m mmap-lock\n@child C\n@repeat 20\n@silent lock-contention\n\
+         F  0000000000  holds m 0..8\n\
+         A  1mmmmmm111\n\
+        \x20    ^^^^^^     fork-pause waiter=A holder=F\n\
+         C  .......22.\n",
+    );
+}
+
+#[test]
+fn fork_pause_is_silent_where_nobody_forks() {
+    // Another thread maps memory.
+    check_lanes(
+        "@cpus 2\n@m mmap-lock\n@repeat 20\n@silent fork-pause\n\
+         F  0000000000  holds m 0..8\n\
+         A  1mmmmmm111\n",
+    );
+    // The child comes long after the wait.
+    check_lanes(
+        "@cpus 3\n@m mmap-lock\n@child C\n@repeat 20\n@silent fork-pause\n\
+         F  000000000000000000  holds m 0..8\n\
+         A  1mm111111111111111\n\
+         C  ...............22.\n",
+    );
+}

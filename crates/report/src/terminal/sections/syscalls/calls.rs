@@ -1,0 +1,151 @@
+//! What calls were made on: tables of times, objects and errors, and the heaviest as histograms.
+
+use holdup_findings::derive::calls::{CallUse, Calls, Histogram, bounds};
+
+use crate::numbers::{bytes, count, counted, duration, share, whole_percent};
+use crate::terminal::View;
+use crate::terminal::sections::nothing;
+use crate::terminal::table::{self, Column};
+use crate::text::{clean, cut, width};
+
+const ROWS_MAX: usize = 15;
+/// Uses that are shown as histograms.
+const HISTOGRAMS_MAX: usize = 3;
+const BAR: usize = 24;
+
+/// Names of the errors that syscalls often end with; x86-64's numbers.
+const ERRORS: [(u64, &str); 22] = [
+    (1, "EPERM"),
+    (2, "ENOENT"),
+    (3, "ESRCH"),
+    (4, "EINTR"),
+    (5, "EIO"),
+    (9, "EBADF"),
+    (10, "ECHILD"),
+    (11, "EAGAIN"),
+    (12, "ENOMEM"),
+    (13, "EACCES"),
+    (14, "EFAULT"),
+    (16, "EBUSY"),
+    (17, "EEXIST"),
+    (20, "ENOTDIR"),
+    (22, "EINVAL"),
+    (25, "ENOTTY"),
+    (28, "ENOSPC"),
+    (32, "EPIPE"),
+    (104, "ECONNRESET"),
+    (110, "ETIMEDOUT"),
+    (115, "EINPROGRESS"),
+    (512, "ERESTARTSYS"),
+];
+
+pub(super) fn lines(view: &View) -> Vec<String> {
+    let calls = &view.analysis.derived.calls;
+    if calls.by_object.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new()];
+    if calls.exact {
+        lines.extend(times(view, calls));
+        lines.push(String::new());
+    }
+    lines.extend(objects(view, calls));
+    for used in calls.by_object.iter().filter(|used| used.results.total() > 0).take(HISTOGRAMS_MAX) {
+        lines.push(String::new());
+        lines.extend(histograms(view, used));
+    }
+    lines
+}
+
+/// Times from entry to return.
+fn times(view: &View, calls: &Calls) -> Vec<String> {
+    let mut ranked: Vec<&CallUse> = calls.by_syscall.iter().collect();
+    ranked.sort_by_key(|used| (std::cmp::Reverse(used.time_ns), used.syscall));
+    let figures = ["calls", "failed", "time", "mean", "median <", "99 % <", "longest"];
+    let mut columns = vec![Column::Text("time in calls")];
+    columns.extend(figures.map(Column::Figure));
+    let below = |used: &CallUse, part| {
+        used.times.quantile(part).map_or_else(|| "-".to_owned(), |(_, below)| duration(below))
+    };
+    let row = |used: &&CallUse| {
+        vec![
+            used.name.to_owned(),
+            count(used.count),
+            count(used.errors),
+            duration(used.time_ns),
+            used.mean_ns().map_or_else(|| "-".to_owned(), duration),
+            below(used, 0.5),
+            below(used, 0.99),
+            duration(used.time_max_ns),
+        ]
+    };
+    let rows: Vec<Vec<String>> = ranked.iter().take(ROWS_MAX).map(row).collect();
+    let mut lines = table::lines(&columns, &rows, view.style);
+    lines.push(nothing(view, "calls: all counted; time: from entry to return, waiting included; <: to a power of two"));
+    lines
+}
+
+fn objects(view: &View, calls: &Calls) -> Vec<String> {
+    let mut columns = vec![Column::Text("call"), Column::Text("on")];
+    columns.extend(["threads", "calls", "returned", "failed"].map(Column::Figure));
+    columns.push(Column::Text("mostly"));
+    let row = |used: &CallUse| {
+        vec![
+            clean(&call_name(used)),
+            clean(&used.object_name),
+            count(used.threads.len() as u64),
+            count(used.count),
+            if used.results.total() > 0 { bytes(used.returned) } else { "-".to_owned() },
+            count(used.errors),
+            used.by_error.first().map_or_else(String::new, |(error, failed)| {
+                format!("{} {}", error_name(*error), whole_percent(share(*failed, used.count)))
+            }),
+        ]
+    };
+    let rows: Vec<Vec<String>> = calls.by_object.iter().take(ROWS_MAX).map(row).collect();
+    let mut lines = table::lines(&columns, &rows, view.style);
+    if calls.by_object.len() > ROWS_MAX {
+        lines.push(nothing(view, &format!("and {} more", calls.by_object.len() - ROWS_MAX)));
+    }
+    if !calls.exact {
+        lines.push(nothing(view, &format!("calls: those in windows of {} in all", duration(calls.counted_ns))));
+    }
+    lines
+}
+
+fn call_name(used: &CallUse) -> String {
+    if used.op == 0 { used.name.to_owned() } else { format!("{} {:#x}", used.name, used.op) }
+}
+
+/// Sizes asked for and results, by powers of two.
+fn histograms(view: &View, used: &CallUse) -> Vec<String> {
+    let on = if used.object_name.is_empty() { String::new() } else { format!(" on {}", clean(&used.object_name)) };
+    let heading = format!("  {}{on}: {}", used.name, counted(used.count, "call"));
+    let mut lines = vec![cut(&heading, view.style.columns())];
+    if let Some((function, _)) = used.callers.first() {
+        lines.push(nothing(view, &format!("  mostly from {}", clean(function))));
+    }
+    for (title, histogram) in [("asked", &used.asked), ("returned", &used.results)] {
+        lines.extend(bars(title, histogram));
+    }
+    lines
+}
+
+fn bars(title: &str, histogram: &Histogram) -> Vec<String> {
+    let most = histogram.0.values().copied().max().unwrap_or(0).max(1);
+    let line = |(number, (bucket, times)): (usize, (&u8, &u64))| {
+        let (from, behind) = bounds(*bucket);
+        let range = if behind - from == 1 { from.to_string() } else { format!("{from}..{}", behind - 1) };
+        let bar = "█".repeat(((*times as f64 / most as f64 * BAR as f64).round() as usize).clamp(1, BAR));
+        let title = if number == 0 { title } else { "" };
+        let gap = " ".repeat(BAR - width(&bar));
+        format!("    {title:<9}{range:>24}  {bar}{gap} {:>10}", count(*times))
+    };
+    histogram.0.iter().enumerate().map(line).collect()
+}
+
+/// The error's name, else its number.
+fn error_name(error: u64) -> String {
+    let known = ERRORS.iter().find(|(number, _)| *number == error);
+    known.map_or_else(|| format!("errno {error}"), |(_, name)| (*name).to_owned())
+}
