@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #ifdef FIXED
-enum { WORKERS = 20 };
+enum { WORKERS = 48 };
 #else
 enum { WORKERS = 2 };
 #endif

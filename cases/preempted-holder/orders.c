@@ -14,9 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { ANALYSTS = 2, ITEMS = 2048, PASSES = 4000 };
+enum { ANALYSTS = 2, ITEMS = 2048, PASSES = 8000 };
 
 static pthread_mutex_t stock_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t stock[ITEMS];
@@ -50,7 +51,7 @@ static void *keep_books(void *unused)
 		value = value_of(stock);
 		pthread_mutex_unlock(&stock_lock);
 #endif
-		usleep(1000);
+		usleep(200);
 	}
 	(void)value;
 	return unused;
@@ -82,7 +83,8 @@ static void *serve(void *unused)
 
 int main(int argc, char **argv)
 {
-	long wanted = argc > 1 ? atol(argv[1]) : 2000;
+	time_t end = time(NULL) + (argc > 1 ? atol(argv[1]) : 2) + 1;
+	uint32_t number = 0;
 	pthread_t analysts[ANALYSTS], clerk, keeper;
 
 	if (pipe(orders) || pipe(answers))
@@ -91,8 +93,8 @@ int main(int argc, char **argv)
 		pthread_create(&analysts[i], NULL, analyse, (void *)i);
 	pthread_create(&keeper, NULL, keep_books, NULL);
 	pthread_create(&clerk, NULL, serve, NULL);
-	for (uint32_t i = 0, answer; i < wanted; i++)
-		if (write(orders[1], &(uint32_t){ i * 2654435761u }, 4) != 4 || read(answers[0], &answer, 4) != 4)
+	for (uint32_t answer; time(NULL) < end; number++)
+		if (write(orders[1], &(uint32_t){ number * 2654435761u }, 4) != 4 || read(answers[0], &answer, 4) != 4)
 			return 1;
 	close(orders[1]);
 	pthread_join(clerk, NULL);
@@ -100,6 +102,6 @@ int main(int argc, char **argv)
 	pthread_join(keeper, NULL);
 	for (int i = 0; i < ANALYSTS; i++)
 		pthread_join(analysts[i], NULL);
-	printf("progress: %ld orders\n", wanted);
+	printf("progress: %u orders\n", number);
 	return 0;
 }

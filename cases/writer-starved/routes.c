@@ -1,12 +1,13 @@
 /*
- * A table of routes: two readers look packets up under a reader-writer lock, a writer applies the updates that come.
+ * A table of routes: three readers look packets up under a reader-writer lock, and log what they found, still under it; a writer
+ * applies the updates that come.
  *
  * Slow: the lock lets readers in as long as there are readers, which glibc's does unless it is told otherwise. One
  * reader or the other always has it; the writer waits until by chance both are outside.
  * Fixed (-DFIXED): a writer that waits is let in before further readers.
  */
 #define _GNU_SOURCE
-#include <poll.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -14,13 +15,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { READERS = 2, ROUTES = 1 << 15 };
+enum { READERS = 3, ROUTES = 1 << 15, RECORDS = 64 };
 
 static pthread_rwlock_t lock;
 static uint32_t routes[ROUTES];
 static atomic_bool over;
 static atomic_long looked_up;
 static int updates[2];
+static const char *folder;
 
 /* The best of the routes for a packet, among those near its hash. */
 static uint32_t best_route(uint32_t packet)
@@ -36,15 +38,23 @@ static uint32_t best_route(uint32_t packet)
 
 static void *look_up(void *number)
 {
-	uint32_t packet = (uintptr_t)number;
+	uint32_t packet = (uintptr_t)number, records[RECORDS];
+	char path[4096];
 	long found = 0;
+	int log;
 
+	snprintf(path, sizeof path, "%s/log-%u", folder, packet);
+	log = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
 	while (!atomic_load(&over)) {
 		pthread_rwlock_rdlock(&lock);
-		for (int i = 0; i < 20; i++, found++)
-			packet = packet * 2654435761u + best_route(packet);
+		for (int i = 0; i < RECORDS; i++, found++)
+			records[i] = packet = packet * 2654435761u + best_route(packet);
+		if (pwrite(log, records, sizeof records, 0) != sizeof records || fdatasync(log))
+			exit(1);
 		pthread_rwlock_unlock(&lock);
-		packet ^= packet >> 15;
+		/* The next packets: what they hold is looked at without the lock. */
+		for (int i = 0; i < 30000; i++)
+			packet ^= packet << 13, packet ^= packet >> 17, packet ^= packet << 5;
 	}
 	atomic_fetch_add(&looked_up, found);
 	return (void *)(uintptr_t)packet;
@@ -72,6 +82,7 @@ int main(int argc, char **argv)
 	pthread_rwlockattr_t kind;
 	int answers[2];
 
+	folder = argc > 2 ? argv[2] : ".";
 	pthread_rwlockattr_init(&kind);
 #ifdef FIXED
 	pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
