@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use holdup_events::event::{Affinity, CallSums, ObjectName, RawMapping, RawStack, RawWait, SyscallCount};
 use holdup_events::tables::{
-    CallObject, CallPartKind, CallPartRow, CallRow, Calls, Lane, Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Variable, Waits,
+    CallObject, CallPartKind, CallPartRow, CallRow, Calls, Lane, Mapping, Process, Processes, SyscallRow,
+    TellName, Thread, Threads, Variable, Waits,
 };
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
