@@ -103,12 +103,14 @@ fn collect<'a>(lines: impl Iterator<Item = &'a str>, say: impl Fn(&'a str) -> Li
 
 impl Race {
     fn take(&mut self, said: Line) {
-        let open = self.open;
-        let last = self.accesses.last_mut().filter(|_| open);
+        let known = self.accesses.len();
+        let last = self.accesses.last_mut().filter(|_| self.open);
         match (said, last) {
-            (Line::Access { what, thread, address }, _) if self.accesses.len() < 2 => {
-                self.accesses.push(Access { what, thread, address, frames: Vec::new() });
-                self.open = true;
+            (Line::Access { what, thread, address }, _) => {
+                self.open = known < 2;
+                if self.open {
+                    self.accesses.push(Access { what, thread, address, frames: Vec::new() });
+                }
             }
             (Line::Frame(function), Some(access)) if access.frames.len() < FRAMES_MAX => {
                 access.frames.push(function);
