@@ -9,7 +9,8 @@ fn findings(name: &str) -> Vec<Value> {
     let scratch = Scratch::new(&format!("races-{name}"));
     let report = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/races/").to_owned() + name;
     let recording = scratch.join("races.holdup");
-    let out = holdup(&scratch).args(["import", "--json", "-o"]).arg(&recording).arg(&report).output().unwrap();
+    let out =
+        holdup(&scratch).args(["import", "--json", "-o"]).arg(&recording).arg(&report).output().unwrap();
     assert!(out.status.success(), "{name}: {}", stderr(&out));
     let report: Value = serde_json::from_str(&stdout(&out)).unwrap();
     let is_race = |finding: &&Value| finding["rule"] == "data-race";

@@ -72,11 +72,7 @@ impl Calls {
     }
 
     /// Reads what is left; says how it went, and what the kernel's longer way into syscalls took (ns).
-    pub fn finish(
-        &mut self,
-        session: &Session,
-        sink: &mut dyn FnMut(Event),
-    ) -> (Option<SourceState>, u64) {
+    pub fn finish(&mut self, session: &Session, sink: &mut dyn FnMut(Event)) -> (Option<SourceState>, u64) {
         if !self.wanted {
             return (None, 0);
         }

@@ -19,8 +19,7 @@ fn fixture(name: &str) -> Vec<u8> {
 
 fn read(bytes: &[u8]) -> Result<(Vec<Event>, Facts), ReadError> {
     let mut events = Vec::new();
-    let facts =
-        readers::detect(bytes)?.read(bytes, &Wanted::default(), &mut |event| events.push(event))?;
+    let facts = readers::detect(bytes)?.read(bytes, &Wanted::default(), &mut |event| events.push(event))?;
     Ok((events, facts))
 }
 
@@ -49,7 +48,8 @@ fn both_accesses_and_the_memory_are_told() {
     let said = marks(&events);
     assert_eq!((facts.sources[0].events, said.len()), (2, 2));
     assert_eq!(said[0].0, 0x5555_5555_8070);
-    let expected = "Read of size 8 by thread T2\nPrevious write of size 8 by thread T1\nglobal 'total' of size 8";
+    let expected =
+        "Read of size 8 by thread T2\nPrevious write of size 8 by thread T1\nglobal 'total' of size 8";
     assert!(said[0].1.starts_with(expected), "{}", said[0].1);
 
     let said = marks(&read(&fixture("go.txt")).unwrap().0);
@@ -58,7 +58,11 @@ fn both_accesses_and_the_memory_are_told() {
 
     let said = marks(&read(&fixture("helgrind.txt")).unwrap().0);
     assert!(said.len() >= 2, "{said:?}");
-    assert!(said[0].1.starts_with("read of size 8 by thread #3\nwrite of size 8 by thread #2\n"), "{}", said[0].1);
+    assert!(
+        said[0].1.starts_with("read of size 8 by thread #3\nwrite of size 8 by thread #2\n"),
+        "{}",
+        said[0].1
+    );
     assert!(said[0].1.ends_with("data symbol \"total\""), "{}", said[0].1);
 
     let said = marks(&read(&fixture("drd.txt")).unwrap().0);

@@ -3,9 +3,9 @@
 use crate::event::WakeContext;
 use crate::recording::Manifest;
 use crate::tables::{
-    Calls, CounterRow, Deadline, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice, Slices,
-    Spans, Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Variable, Waits, Wakeup, Wakeups,
-    partition_point_near,
+    Calls, CounterRow, Deadline, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice,
+    Slices, Spans, Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Variable, Waits, Wakeup,
+    Wakeups, partition_point_near,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 

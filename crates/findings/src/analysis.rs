@@ -6,9 +6,9 @@ use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
-    blame, bottle, calls, children, cpus, critical_path, gc, holders, ledger, lines, lock_holding, locks, occupancy,
-    parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin, syscall_rates, syscalls,
-    timelines,
+    blame, bottle, calls, children, cpus, critical_path, gc, holders, ledger, lines, lock_holding, locks,
+    occupancy, parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin, syscall_rates,
+    syscalls, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;

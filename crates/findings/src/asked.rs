@@ -117,7 +117,9 @@ impl Asked<'_> {
             .iter()
             .filter(|used| !used.object_name.is_empty())
             .take(LISTED_MAX)
-            .map(|used| format!("{} {}", used.object_name, percent(used.count as f64 / self.of.max(1) as f64)))
+            .map(|used| {
+                format!("{} {}", used.object_name, percent(used.count as f64 / self.of.max(1) as f64))
+            })
             .collect();
         let callers = |used: &CallUse| used.threads.iter().map(|(id, _)| *id).collect::<Vec<_>>();
         let mut threads: Vec<ThreadId> = self.uses.iter().flat_map(|used| callers(used)).collect();
@@ -142,7 +144,8 @@ impl Asked<'_> {
 
     /// Share of the calls on the same objects that are to be made again.
     pub fn again_share(&self) -> f64 {
-        let sums = self.uses.iter().fold((0, 0), |(again, all), used| (again + used.again(), all + used.count));
+        let sums =
+            self.uses.iter().fold((0, 0), |(again, all), used| (again + used.again(), all + used.count));
         sums.0 as f64 / sums.1.max(1) as f64
     }
 

@@ -87,6 +87,9 @@ const RELATIONS: &[(&str, &str)] = &[
     ("load-imbalance", "spin-wait"),
     ("barrier-straggler", "serial-section"),
     ("barrier-straggler", "spin-wait"),
+    // The address space's lock is held because its holder forks.
+    ("fork-pause", "lock-contention"),
+    ("fork-pause", "lock-convoy"),
     // A clock that all wait for.
     ("poll-loop", "oversleep"),
     ("oversleep", "serial-section"),

@@ -4,7 +4,9 @@ use holdup_testkit::check::check_lanes;
 
 /// One thread that is in write(2) most of the time; each picture counts 20,000 calls in its first second.
 fn picture(io: &str, rest: &str) -> String {
-    format!("@cpus 2\n@repeat 500\n@samples A 0..6 1 main;put\n@samples A 6..8 user main\n{io}\n{rest}\nA  00000000\n")
+    format!(
+        "@cpus 2\n@repeat 500\n@samples A 0..6 1 main;put\n@samples A 6..8 user main\n{io}\n{rest}\nA  00000000\n"
+    )
 }
 
 #[test]
@@ -12,7 +14,10 @@ fn tiny_io_names_object_thread_and_sizes() {
     let text = picture("@io 0..100 A 1 20000 1 3000", "@silent syscall-storm\n@silent retry-storm");
     let analysis = check_lanes(&(text + "   ^^^^^^^^  tiny-io waiter=A holder=pipe:[77]\n"));
     let said = analysis.findings[0].summary.join(" ");
-    assert!(said.contains("moves 1.0 bytes") && said.contains("15 % of these calls failed for now"), "{said}");
+    assert!(
+        said.contains("moves 1.0 bytes") && said.contains("15 % of these calls failed for now"),
+        "{said}"
+    );
     assert!(analysis.findings[0].gain.high > 0.6, "{:?}", analysis.findings[0].gain);
 }
 

@@ -1,8 +1,8 @@
 //! The report as JSON. Keys are stable and documented in `docs/json.md`; times are whole nanoseconds.
 //! Decides nothing: every figure is the analysis's or the manifest's.
 
-pub(crate) mod findings;
 mod calls;
+pub(crate) mod findings;
 mod gc;
 mod lines;
 mod waits;

@@ -38,12 +38,9 @@ pub fn raw_wait(reason: WaitReason, object: u64) -> Option<RawWait> {
         WaitReason::Socket => wait(45, ObjectKind::Socket),
         WaitReason::Child => RawWait { object: 0, ..wait(61, ObjectKind::None) },
         WaitReason::FileLock => wait(73, ObjectKind::File),
-        WaitReason::MmapLock => RawWait {
-            state: TASK_UNINTERRUPTIBLE,
-            mmap_lock: true,
-            object: 0,
-            ..wait(-1, ObjectKind::None)
-        },
+        WaitReason::MmapLock => {
+            RawWait { state: TASK_UNINTERRUPTIBLE, mmap_lock: true, object: 0, ..wait(-1, ObjectKind::None) }
+        }
         _ => return None,
     })
 }

@@ -79,7 +79,8 @@ fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
     };
     let follow_all = u32::from(matches!(options.target, Target::All));
     let follow_none = u32::from(matches!(options.target, Target::Only(_)));
-    let words = [follow_all, std::process::id(), stacks, layout.slots, follow_none, u32::from(options.syscalls)];
+    let words =
+        [follow_all, std::process::id(), stacks, layout.slots, follow_none, u32::from(options.syscalls)];
     for (at, word) in values.chunks_exact_mut(4).zip(words) {
         at.copy_from_slice(&word.to_ne_bytes());
     }

@@ -103,12 +103,14 @@ fn collect<'a>(lines: impl Iterator<Item = &'a str>, say: impl Fn(&'a str) -> Li
 
 impl Race {
     fn take(&mut self, said: Line) {
-        let open = self.open;
-        let last = self.accesses.last_mut().filter(|_| open);
+        let known = self.accesses.len();
+        let last = self.accesses.last_mut().filter(|_| self.open);
         match (said, last) {
-            (Line::Access { what, thread, address }, _) if self.accesses.len() < 2 => {
-                self.accesses.push(Access { what, thread, address, frames: Vec::new() });
-                self.open = true;
+            (Line::Access { what, thread, address }, _) => {
+                self.open = known < 2;
+                if self.open {
+                    self.accesses.push(Access { what, thread, address, frames: Vec::new() });
+                }
             }
             (Line::Frame(function), Some(access)) if access.frames.len() < FRAMES_MAX => {
                 access.frames.push(function);
@@ -155,7 +157,15 @@ fn tell_access(
 ) {
     let addresses = access.frames.iter().map(|frame| names.place(frame, "", false)).collect();
     sink(Event::Stack(RawStack { at, id, tgid: TGID, addresses, ..RawStack::default() }));
-    sink(Event::Sample(Sample { at, cpu: CpuId::NONE, tid, tgid: TGID, syscall: -1, stack: id, ..Sample::default() }));
+    sink(Event::Sample(Sample {
+        at,
+        cpu: CpuId::NONE,
+        tid,
+        tgid: TGID,
+        syscall: -1,
+        stack: id,
+        ..Sample::default()
+    }));
 }
 
 fn tell_mark(race: &Race, at: Timestamp, tids: &BTreeMap<String, u32>, sink: &mut dyn FnMut(Event)) {
@@ -177,9 +187,16 @@ fn tell_mark(race: &Race, at: Timestamp, tids: &BTreeMap<String, u32>, sink: &mu
 fn facts(tool: &str, names: Names, races: u64) -> Facts {
     Facts {
         rung: Rung::Proc,
-        limits: format!("a report of {tool}: it has data races, but neither times nor CPUs, so there is no ledger"),
+        limits: format!(
+            "a report of {tool}: it has data races, but neither times nor CPUs, so there is no ledger"
+        ),
         span: (Timestamp(0), Timestamp(races + 1)),
-        sources: vec![SourceState { name: "data-races".to_owned(), active: true, events: races, ..SourceState::default() }],
+        sources: vec![SourceState {
+            name: "data-races".to_owned(),
+            active: true,
+            events: races,
+            ..SourceState::default()
+        }],
         names: Some(names),
         ..Facts::default()
     }

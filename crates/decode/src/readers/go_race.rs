@@ -13,7 +13,10 @@ const BEGIN: &str = "WARNING: DATA RACE";
 
 impl Reader for Format {
     fn info(&self) -> Info {
-        Info { name: "go-race", summary: "The report of Go's race detector (go test -race): data races with both stacks" }
+        Info {
+            name: "go-race",
+            summary: "The report of Go's race detector (go test -race): data races with both stacks",
+        }
     }
 
     fn recognises(&self, bytes: &[u8]) -> bool {

@@ -41,11 +41,13 @@ fn say(line: &str) -> Line<'_> {
         return Line::Frame(function(frame));
     }
     match (text.split_once(" at 0x"), text.rsplit_once(" by ")) {
-        (Some((what, _)), Some((_, thread))) if what.contains(" of size ") && text.ends_with(':') => Line::Access {
-            what: what.to_owned(),
-            thread: thread.trim_end_matches(':').split(" (mutexes").next().unwrap_or_default().to_owned(),
-            address: number_after(text, " at 0x"),
-        },
+        (Some((what, _)), Some((_, thread))) if what.contains(" of size ") && text.ends_with(':') => {
+            Line::Access {
+                what: what.to_owned(),
+                thread: thread.trim_end_matches(':').split(" (mutexes").next().unwrap_or_default().to_owned(),
+                address: number_after(text, " at 0x"),
+            }
+        }
         _ if text.is_empty() => Line::Nothing,
         _ => Line::Aside,
     }
@@ -54,10 +56,13 @@ fn say(line: &str) -> Line<'_> {
 /// `0 name /path/file.c:12 (module+0x34)`: a name may have blanks, a path has a line or is `<null>`.
 fn function(frame: &str) -> String {
     let named = frame.trim_start_matches(|c: char| c.is_ascii_digit()).trim();
-    let named = named.rsplit_once(" (").filter(|(_, end)| end.contains("+0x")).map_or(named, |(name, _)| name);
+    let named =
+        named.rsplit_once(" (").filter(|(_, end)| end.contains("+0x")).map_or(named, |(name, _)| name);
     match named.rsplit_once(' ') {
         Some((name, "<null>")) => name.to_owned(),
-        Some((name, place)) if place.contains(':') || place.contains('/') => format!("{name} ({})", short(place)),
+        Some((name, place)) if place.contains(':') || place.contains('/') => {
+            format!("{name} ({})", short(place))
+        }
         _ => named.to_owned(),
     }
 }

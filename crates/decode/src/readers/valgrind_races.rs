@@ -36,7 +36,10 @@ impl Reader for Format {
 
 /// What stands behind `==PID==`.
 fn said(line: &str) -> Option<&str> {
-    line.strip_prefix("==").and_then(|rest| rest.split_once("==")).map(|(_, text)| text.trim()).filter(|text| !text.is_empty())
+    line.strip_prefix("==")
+        .and_then(|rest| rest.split_once("=="))
+        .map(|(_, text)| text.trim())
+        .filter(|text| !text.is_empty())
 }
 
 fn begin(text: &str) -> Option<Line<'_>> {

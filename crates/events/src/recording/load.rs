@@ -1,8 +1,8 @@
 //! Reading a recording: a directory, or one packed file. What cannot be read becomes a [`Loss`].
 
+mod calls;
 mod long;
 mod packed;
-mod calls;
 mod small;
 mod sound;
 mod told;

@@ -10,8 +10,8 @@ use super::journal::JOURNAL;
 use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::Loss;
 use crate::tables::{
-    Calls, CounterRow, Deadline, Frames, Lane, Mapping, MarkRow, Processes, SampleRow, SliceRow, SpanRow, Stacks,
-    Steal, SyscallRow, TableSink, TellName, Threads, Variable, Waits, Wakeup,
+    Calls, CounterRow, Deadline, Frames, Lane, Mapping, MarkRow, Processes, SampleRow, SliceRow, SpanRow,
+    Stacks, Steal, SyscallRow, TableSink, TellName, Threads, Variable, Waits, Wakeup,
 };
 use rows::RowTable;
 

@@ -234,7 +234,9 @@ fn object_name(trace: &Trace, kind: ObjectKind, object: u64) -> String {
     let told = trace.calls.name_of(kind, object);
     match kind {
         ObjectKind::None => String::new(),
-        ObjectKind::File | ObjectKind::Device | ObjectKind::BlockDevice if !told.is_empty() => told.to_owned(),
+        ObjectKind::File | ObjectKind::Device | ObjectKind::BlockDevice if !told.is_empty() => {
+            told.to_owned()
+        }
         ObjectKind::Socket if told.is_empty() || told.starts_with("unix") => {
             format!("socket:[{object}]{}", if told.is_empty() { "" } else { " " }) + told
         }

@@ -91,7 +91,8 @@ fn collect(trace: &Trace) -> BTreeMap<Vec<String>, Race> {
 }
 
 fn finding(race: &Race) -> Finding {
-    let place = |stack: &[String]| stack.first().cloned().unwrap_or_else(|| "a place that is not known".to_owned());
+    let place =
+        |stack: &[String]| stack.first().cloned().unwrap_or_else(|| "a place that is not known".to_owned());
     let stack = |stack: &[String]| match stack.len() {
         0 => "its stack is not known".to_owned(),
         _ => stack.iter().take(FRAMES_MAX).cloned().collect::<Vec<_>>().join(" ← "),
@@ -116,10 +117,18 @@ fn finding(race: &Race) -> Finding {
         gain: Gain { low: 0.0, high: 0.0 },
         confidence: Confidence::High,
         evidence: race.reports.iter().take(EVIDENCE_MAX).map(evidence).collect(),
-        advice: vec!["Guard both places by the same lock, make the memory atomic, or give each thread its own".into()],
+        advice: vec![
+            "Guard both places by the same lock, make the memory atomic, or give each thread its own".into(),
+        ],
     }
 }
 
 fn evidence(mark: &MarkRow) -> Evidence {
-    Evidence { table: "marks", thread: mark.thread, start: mark.at, duration: Duration(0), note: "a data race".to_owned() }
+    Evidence {
+        table: "marks",
+        thread: mark.thread,
+        start: mark.at,
+        duration: Duration(0),
+        note: "a data race".to_owned(),
+    }
 }

@@ -94,7 +94,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     }
     let mut lengths: Vec<u64> = pauses.values().copied().collect();
     lengths.sort_unstable();
-    let (Some(longest), Some(((forks, _), _))) = (lengths.last(), pauses.iter().max_by_key(|(_, ns)| **ns)) else {
+    let (Some(longest), Some(((forks, _), _))) = (lengths.last(), pauses.iter().max_by_key(|(_, ns)| **ns))
+    else {
         return Ok(Vec::new());
     };
     let middle = lengths.get(lengths.len() / 2).copied().unwrap_or(0);

@@ -42,7 +42,10 @@ const REQUEST_SHARE_MIN: f64 = 0.5;
 /// `getpid`, `gettimeofday`, `getrusage`, `times`, `getppid`, `getpriority`, `gettid`, `time`, `clock_gettime`,
 /// `clock_getres`, `getcpu`, and the like.
 fn only_asks(syscall: i32) -> bool {
-    matches!(syscall, 39 | 96 | 97 | 98 | 99 | 100 | 102 | 104 | 107 | 108 | 110 | 140 | 186 | 201 | 228 | 229 | 309)
+    matches!(
+        syscall,
+        39 | 96 | 97 | 98 | 99 | 100 | 102 | 104 | 107 | 108 | 110 | 140 | 186 | 201 | 228 | 229 | 309
+    )
 }
 
 fn asks(scene: &Scene, used: &CallUse) -> u64 {
@@ -69,7 +72,8 @@ pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let Some(worst) = worst(scene)? else { return Ok(Vec::new()) };
     let request = worst.uses.first().filter(|used| used.syscall == IOCTL);
-    let which = request.map_or("for the same thing".to_owned(), |used| format!("with request {:#x}", used.op));
+    let which =
+        request.map_or("for the same thing".to_owned(), |used| format!("with request {:#x}", used.op));
     let mut summary = vec![worst.said(scene, &which)];
     summary.extend(worst.by_whom(scene));
     let advice = match request {

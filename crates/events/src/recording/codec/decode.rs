@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::bytes::{CodecError, Input};
 use super::{Counters, SAMPLE_HAS_REGISTERS, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Affinity, CallSums, Event, Lifecycle, LifecycleChange, ObjectName, Outcome, RawMapping, RawMemory, RawStack, RawWait,
-    Registers, Sample, Snapshot, SnapshotState, Switch, SyscallCount, Tell, Timeout, Told, WakeContext,
-    Waking,
+    Affinity, CallSums, Event, Lifecycle, LifecycleChange, ObjectName, Outcome, RawMapping, RawMemory,
+    RawStack, RawWait, Registers, Sample, Snapshot, SnapshotState, Switch, SyscallCount, Tell, Timeout, Told,
+    WakeContext, Waking,
 };
 use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};

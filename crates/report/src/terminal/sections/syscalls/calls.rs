@@ -81,7 +81,10 @@ fn times(view: &View, calls: &Calls) -> Vec<String> {
     };
     let rows: Vec<Vec<String>> = ranked.iter().take(ROWS_MAX).map(row).collect();
     let mut lines = table::lines(&columns, &rows, view.style);
-    lines.push(nothing(view, "calls: all counted; time: from entry to return, waiting included; <: to a power of two"));
+    lines.push(nothing(
+        view,
+        "calls: all counted; time: from entry to return, waiting included; <: to a power of two",
+    ));
     lines
 }
 
@@ -108,7 +111,10 @@ fn objects(view: &View, calls: &Calls) -> Vec<String> {
         lines.push(nothing(view, &format!("and {} more", calls.by_object.len() - ROWS_MAX)));
     }
     if !calls.exact {
-        lines.push(nothing(view, &format!("calls: those in windows of {} in all", duration(calls.counted_ns))));
+        lines.push(nothing(
+            view,
+            &format!("calls: those in windows of {} in all", duration(calls.counted_ns)),
+        ));
     }
     lines
 }
@@ -119,7 +125,8 @@ fn call_name(used: &CallUse) -> String {
 
 /// Sizes asked for and results, by powers of two.
 fn histograms(view: &View, used: &CallUse) -> Vec<String> {
-    let on = if used.object_name.is_empty() { String::new() } else { format!(" on {}", clean(&used.object_name)) };
+    let on =
+        if used.object_name.is_empty() { String::new() } else { format!(" on {}", clean(&used.object_name)) };
     let heading = format!("  {}{on}: {}", used.name, counted(used.count, "call"));
     let mut lines = vec![cut(&heading, view.style.columns())];
     if let Some((function, _)) = used.callers.first() {
