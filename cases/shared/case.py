@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import time
 
-RUN_SECONDS_MAX = 300
+RUN_SECONDS_MAX = 120
 TWINS = ("slow", "fixed")
 # A case without a slow twin is a near miss: an innocent program.
 KNOWN = {
@@ -53,10 +53,28 @@ def missing_tool(case):
     return next((tool for tool in case.get("needs", "").split() if shutil.which(tool) is None), None)
 
 
-def shell(case, command, out, directory, **options):
+def start(case, command, out, directory, **options):
+    """A shell command in a session of its own, so that all that it starts can be ended with it."""
     variables = {**os.environ, "OUT": str(out), "DIR": str(directory)}
-    options = {"capture_output": True, "timeout": RUN_SECONDS_MAX, **options}
-    return subprocess.run(["sh", "-c", command], cwd=case["folder"], env=variables, text=True, errors="replace", **options)
+    options = {"cwd": case["folder"], "env": variables, "start_new_session": True, **options}
+    return subprocess.Popen(["sh", "-c", command], **options)
+
+
+def end(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def shell(case, command, out, directory):
+    """Runs a command to its end and keeps what it prints."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
+    process = start(case, command, out, directory, **pipes)
+    try:
+        printed, complained = process.communicate(timeout=RUN_SECONDS_MAX)
+    finally:
+        end(process)
+    return subprocess.CompletedProcess(command, process.returncode, printed, complained)
 
 
 @contextlib.contextmanager
@@ -66,16 +84,13 @@ def beside(case, twin, out, directory):
     if command is None:
         yield
         return
-    variables = {**os.environ, "OUT": str(out), "DIR": str(directory)}
-    stranger = subprocess.Popen(["sh", "-c", command], cwd=case["folder"], env=variables, start_new_session=True)
+    stranger = start(case, command, out, directory)
     try:
         yield
         if stranger.poll() is not None:
             raise CaseError(f"what was to run beside the {twin} twin ended with {stranger.returncode}")
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(stranger.pid, signal.SIGKILL)
-        stranger.wait()
+        end(stranger)
 
 
 def build(case, twin, directory):

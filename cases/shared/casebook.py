@@ -109,12 +109,14 @@ def proof(case, out_of, directory, holdup):
     if "beside_slow" in case:
         return "Not by `holdup diff`: what runs beside the slow one does not run beside the other.\n"
     commands = {twin: case[f"run_{twin}"].replace("$OUT", str(out_of[twin])) for twin in cases.TWINS}
-    line = f'"{holdup}" diff -n {DIFF_RUNS} --warm-up 0 --a \'{commands["slow"]}\' --b \'{commands["fixed"]}\''
+    line = f'XDG_STATE_HOME="$DIR/state" "{holdup}" diff -n {DIFF_RUNS} --warm-up 0 --a \'{commands["slow"]}\' --b \'{commands["fixed"]}\''
     done = cases.shell(case, line.replace("$DIR", str(directory)), out_of["slow"], directory)
     if done.returncode not in (0, 1):
         raise cases.CaseError(f"holdup diff ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     shown = f"$ holdup diff -n {DIFF_RUNS} --a '{command(case, 'slow')}' --b '{command(case, 'fixed')}'\n"
-    return shown + (done.stdout.strip() or done.stderr.strip()) + "\n"
+    # What the tables of functions and places hold is the report's own; where the set was kept is this run's.
+    told = (done.stdout.strip() or done.stderr.strip()).partition("\nSYSCALLS")[0].partition("\nKept in")[0]
+    return shown + told.strip() + "\n"
 
 
 def shortened(text, directory):
@@ -134,6 +136,8 @@ def write_page(folder, holdup):
         directory = pathlib.Path(directory)
         out_of = {twin: cases.build(case, twin, directory) for twin in cases.TWINS}
         blocks = printed(case, out_of, directory, holdup)
+    if not tells(case, blocks["slow"]):
+        raise cases.CaseError(f"its verdict did not begin with {case['rule']}; the page stays as it was")
     page = words_of(case)
     for name, text in blocks.items():
         page = page.replace("{" + name + "}", f"```console\n{text}\n```" if text.startswith("$") else text)
@@ -183,11 +187,14 @@ def stale(folder):
         wanted = wanted.replace("{proof}", "Not by `holdup diff`: what runs beside the slow one does not run beside the other.")
     if BLOCK.sub("{}\n", text) != re.sub(r"\{\w+\}", "{}", wanted):
         return "its words are not those of case.toml, the program's head and the rule's manual page"
-    verdict = blocks[0].partition("WHAT HOLDS IT UP")[2]
+    return None if blocks and tells(case, blocks[0]) else f"its verdict does not begin with {case['rule']}"
+
+
+def tells(case, report):
+    """True if a printed report's first finding is the case's."""
+    verdict = report.partition("WHAT HOLDS IT UP")[2]
     first = next((line for line in verdict.splitlines() if re.match(r"\s*1\b", line)), "")
-    if not any(rule in first for rule in scoring.rules_of(case)):
-        return f"the verdict that it shows does not begin with {case['rule']}"
-    return None
+    return any(rule in first for rule in scoring.rules_of(case))
 
 
 def print_stale(folders):
