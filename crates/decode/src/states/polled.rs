@@ -70,7 +70,7 @@ impl Live {
     /// known of now.
     fn queued_anew(&mut self, queued: Duration, known: Duration) -> Duration {
         if known > Duration::ZERO {
-            self.queued_ahead = self.queued_ahead + known;
+            self.queued_ahead += known;
             return queued;
         }
         let ahead = std::mem::take(&mut self.queued_ahead);

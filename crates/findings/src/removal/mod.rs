@@ -26,7 +26,7 @@ pub use causes::lock;
 const SLICES_MAX: usize = 1_000_000;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 15] = [
+const FORECAST: [&str; 18] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
