@@ -57,6 +57,7 @@ struct path { struct dentry *dentry; };
 struct file { struct inode *f_inode; struct path f_path; };
 struct fdtable { unsigned int max_fds; struct file **fd; };
 struct files_struct { struct fdtable *fdt; };
+struct signal_struct { int nr_threads; };
 struct task_struct {
 	unsigned int __state;
 	int on_cpu;
@@ -65,6 +66,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct task_struct *real_parent;
 	struct files_struct *files;
+	struct signal_struct *signal;
 	struct sched_entity se;
 	struct sched_info sched_info;
 	__u64 start_boottime;
