@@ -51,7 +51,6 @@ const SAMPLES_MIN: u64 = 200;
 /// Shares below are ordinary for programs that do I/O.
 const SHARE_MIN: f64 = 0.2;
 
-
 /// Less than this part of the expected alternations means runs: long calls.
 const ALTERNATION_MIN: f64 = 0.5;
 
