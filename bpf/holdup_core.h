@@ -69,6 +69,7 @@ struct socket { struct sock *sk; struct file *file; };
 struct unix_sock { struct sock *peer; };
 struct fdtable { unsigned int max_fds; struct file **fd; };
 struct files_struct { struct fdtable *fdt; };
+struct signal_struct { int nr_threads; };
 struct task_struct {
 	unsigned int __state;
 	int on_cpu;
@@ -77,6 +78,7 @@ struct task_struct {
 	struct mm_struct *mm;
 	struct task_struct *real_parent;
 	struct files_struct *files;
+	struct signal_struct *signal;
 	struct sched_entity se;
 	struct sched_info sched_info;
 	__u64 start_boottime;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* On-CPU samples from a perf event (cpu-clock): few, and with registers too big for a slot of the main ring. */
+/*
+ * On-CPU samples from a perf event (cpu-clock). Those with registers are too big for a slot of the main ring, and go by
+ * the small one.
+ */
 #ifndef HOLDUP_SAMPLES_H
 #define HOLDUP_SAMPLES_H
 
@@ -13,28 +16,30 @@ static __always_inline void fill_sample(struct wire_sample *sample, struct per_c
 	sample->pad = 0;
 }
 
-static __always_inline void sampled_in_kernel(struct bpf_perf_event_data *ctx, struct per_cpu *cpu,
-					      struct task_struct *task)
+static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_cpu *cpu, struct task_struct *task,
+				    bool kernel)
 {
 	__u64 now = bpf_ktime_get_ns();
-	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task, true, now);
-	struct wire_sample *sample = bpf_ringbuf_reserve(&definitions, sizeof(*sample), 0);
+	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task, kernel, now);
+	struct wire_sample *sample = reserve_record(sizeof(*sample), true);
 
 	if (!sample) {
 		count_lost(cpu, WIRE_STREAM_SAMPLES);
 		return;
 	}
 	fill_sample(sample, cpu, WIRE_SAMPLE, task, now);
-	sample->header.flags = WIRE_SAMPLE_KERNEL;
 	sample->ip = ctx->regs.ip;
-	if (task->mm)
-		sample->syscall = (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax;
+	if (kernel) {
+		sample->header.flags = WIRE_SAMPLE_KERNEL;
+		if (task->mm)
+			sample->syscall = (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax;
+	}
 	sample->stack = stack;
-	bpf_ringbuf_submit(sample, BPF_RB_NO_WAKEUP);
+	submit_record(sample);
 }
 
 /* With registers: user space computes from them what memory the thread touched. */
-static __always_inline void sampled_in_user(struct bpf_perf_event_data *ctx, struct per_cpu *cpu,
+static __always_inline void sampled_with_registers(struct bpf_perf_event_data *ctx, struct per_cpu *cpu,
 					    struct task_struct *task)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -78,10 +83,12 @@ int on_sample(struct bpf_perf_event_data *ctx)
 	if (!cpu || !task->pid || !is_target(task, cpu))
 		return 0;
 	began = probe_begin(cpu, PROBE_SAMPLE);
-	if ((ctx->regs.cs & 3) == 3)
-		sampled_in_user(ctx, cpu, task);
-	else
-		sampled_in_kernel(ctx, cpu, task);
+	if ((ctx->regs.cs & 3) != 3)
+		sampled(ctx, cpu, task, true);
+	else if (task->signal->nr_threads > 1)
+		sampled_with_registers(ctx, cpu, task);
+	else /* whose memory nobody shares */
+		sampled(ctx, cpu, task, false);
 	probe_end(cpu, PROBE_SAMPLE, began);
 	return 0;
 }

@@ -100,50 +100,68 @@ static __always_inline struct unwind_process *process_of(__u32 tgid)
 	return parent ? bpf_map_lookup_elem(&unwind_processes, parent) : 0;
 }
 
+/* Frames that one call of walk_known takes at the most: the verifier looks at each. */
+#define KNOWN_FRAMES 16
+
 /*
- * Not static: the verifier then looks at it once, not once for each way that its callers may go on.
- * Walks the user stack from the registers in `leaf`; fills the addresses behind the kernel's, and how it ended.
+ * Not static: the verifier then looks at it once, not once for each way that its callers may go on. Notes frame after
+ * frame while the way to the next is known; `walk->stuck` if it is not.
  */
+__noinline __u64 walk_known(struct stack_scratch *stack, struct unwind_scratch *walk, __u32 generation, __u64 hash)
+{
+	if (!stack || !walk)
+		return 0;
+	for (int i = 0; i < KNOWN_FRAMES; i++) {
+		__u64 address = (walk->state.ip & ~0ULL >> 8) | (__u64)walk->state.via << 56;
+		__u32 at = stack->head.kernel_frames + stack->head.user_frames;
+
+		barrier_var(at);
+		if (stack->head.user_frames >= USER_FRAMES_MAX || at >= KERNEL_FRAMES_MAX + USER_FRAMES_MAX)
+			return hash;
+		stack->addresses[at] = address;
+		stack->head.user_frames++;
+		hash = mix(hash, address);
+		if (!unwind_step_known(&walk->state, generation, walk)) {
+			walk->stuck = 1;
+			return hash;
+		}
+	}
+	return hash;
+}
+
+/* Walks the user stack from the registers in `leaf`; fills the addresses behind the kernel's, and how it ended. */
 __noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, const struct unwind_state *leaf, __u64 hash)
 {
 	struct unwind_scratch *walk = bpf_map_lookup_elem(&unwind_scratches, &slot);
 	struct unwind_process *process;
-	struct unwind_state *state;
-	__u32 frames = 0, generation, end = WIRE_END_TOO_DEEP;
+	__u32 generation, end = WIRE_END_TOO_DEEP;
 
 	if (!stack || !leaf || !walk)
 		return 0;
 	walk->memory.start = UNWIND_NOTHING_READ;
 	process = process_of(stack->head.tgid);
 	generation = process ? process->generation : 0;
-	state = &walk->state;
-	*state = *leaf;
-	state->exact = 1;
-	for (; frames < USER_FRAMES_MAX; frames++) {
-		__u64 address = (state->ip & ~0ULL >> 8) | (__u64)state->via << 56;
-		__u32 at = stack->head.kernel_frames + frames;
-
-		barrier_var(at);
-		if (at >= KERNEL_FRAMES_MAX + USER_FRAMES_MAX)
-			break;
-		stack->addresses[at] = address;
-		hash = mix(hash, address);
+	walk->state = *leaf;
+	walk->state.exact = 1;
+	stack->head.user_frames = 0;
+	for (int turn = 0; turn < USER_FRAMES_MAX; turn++) {
+		walk->stuck = 0;
+		hash = walk_known(stack, walk, generation, hash);
+		if (!walk->stuck) {
+			if (stack->head.user_frames >= USER_FRAMES_MAX)
+				break;
+			continue;
+		}
 		if (!process) {
 			end = WIRE_END_NO_TABLES;
-			frames++;
 			break;
 		}
-		if (unwind_step_known(state, generation, walk))
-			continue;
-		state->depth = frames;
-		end = unwind_step(state, process, walk);
-		if (end) {
-			frames++;
+		walk->state.depth = stack->head.user_frames - 1;
+		end = unwind_step(&walk->state, process, walk);
+		if (end)
 			break;
-		}
 		end = WIRE_END_TOO_DEEP;
 	}
-	stack->head.user_frames = frames;
 	stack->head.header.flags = end;
 	return mix(hash, end);
 }

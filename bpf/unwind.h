@@ -91,6 +91,8 @@ struct unwind_known {
  * stack: the verifier then takes it for any numbers, and sees soon that a frame is like the one before. */
 struct unwind_scratch {
 	struct unwind_state state;
+	wire_u32 stuck; /* the way from the last frame on is not known yet */
+	wire_u32 pad;
 	struct unwind_memory memory;
 	struct unwind_known known[UNWIND_KNOWN_ROWS];
 };

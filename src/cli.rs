@@ -260,6 +260,9 @@ pub struct PartArgs {
     /// Every frame as it was recorded, without the built-in folding rules
     #[arg(long)]
     pub no_fold: bool,
+    /// By symbol: calls that the compiler inlined belong to the function that holds them
+    #[arg(long)]
+    pub no_inline: bool,
     /// What runtimes' code is for
     #[command(flatten)]
     pub descriptors: DescriptorArgs,

@@ -34,9 +34,12 @@ pub fn execute(args: &ExportArgs) -> Result<ExitCode> {
     };
     let options = Options {
         selection: super::stacks::selection(&trace, &args.part, args.until)?,
-        folding: match args.part.no_fold || !args.part.fold.is_empty() {
-            true => Some(super::stacks::rules(&args.part, Folding::built_in())?),
-            false => None,
+        folding: match &args.part {
+            part if part.no_fold || !part.fold.is_empty() => {
+                Some(super::stacks::rules(part, Folding::built_in())?)
+            }
+            part if part.no_inline => Some(super::stacks::rules(part, Folding::none())?),
+            _ => None,
         },
         flame: match args.flame {
             FlameChoice::OnCpu => FlameTime::OnCpu,

@@ -22,6 +22,7 @@ pub fn asks(args: &StackArgs) -> bool {
         || args.to.is_some()
         || !part.fold.is_empty()
         || part.no_fold
+        || part.no_inline
 }
 
 /// What is asked.
@@ -97,5 +98,6 @@ pub fn rules(args: &PartArgs, base: Folding) -> Result<Folding> {
             }
         }
     }
-    Ok(if args.no_fold { Folding::none() } else { base }.with(rules))
+    let folding = if args.no_fold { Folding::none() } else { base }.with(rules);
+    Ok(if args.no_inline { folding.without_inlined() } else { folding })
 }

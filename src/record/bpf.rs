@@ -338,10 +338,12 @@ impl Loop {
             missing: mappings_missing.to_owned(),
             ..SourceState::default()
         });
+        let (untabled, files) = self.stack_tables.finish();
+        self.roots.keep(files);
         sources.push(SourceState {
             name: "stack-tables".to_owned(),
             active: true,
-            missing: self.stack_tables.finish().join("; "),
+            missing: untabled.join("; "),
             ..SourceState::default()
         });
         sources.extend(syscalls.into_iter().chain(calls));

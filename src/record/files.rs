@@ -90,7 +90,8 @@ impl Files for OwnFiles<'_> {
             }
             return;
         }
-        for link in living(pid, mapping) {
+        let links = living(pid, (mapping.start, mapping.end), &mapping.path).into_iter();
+        for link in links.chain(self.roots.kept_file(&mapping.path, &mapping.build_id)) {
             if open(&link).and_then(|file| map(&file)).is_some_and(&mut *take) {
                 return;
             }
@@ -146,12 +147,12 @@ impl Files for OwnFiles<'_> {
     }
 }
 
-/// What a living process has mapped can be had though it was deleted or replaced.
-fn living(pid: u32, mapping: &Mapping) -> Vec<PathBuf> {
-    let mapped = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
+/// What a living process has mapped as `path` at these addresses can be had though it was deleted or replaced.
+pub fn living(pid: u32, (start, end): (u64, u64), path: &str) -> Vec<PathBuf> {
+    let mapped = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
     let is_it = |link: &PathBuf| {
         let target = fs::read_link(link).unwrap_or_default();
-        target.to_string_lossy().trim_end_matches(" (deleted)") == mapping.path
+        target.to_string_lossy().trim_end_matches(" (deleted)") == path
     };
     [PathBuf::from(mapped), PathBuf::from(format!("/proc/{pid}/exe"))].into_iter().filter(is_it).collect()
 }

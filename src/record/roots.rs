@@ -1,5 +1,5 @@
-//! The roots of processes that see other files than we do (containers, chroot), kept open so that their binaries
-//! can be read when they are gone.
+//! What is kept open so that binaries can be read when processes are gone: the roots of those that see other files than
+//! we do (containers, chroot), and files that ran, which may be replaced meanwhile (a program that is built anew).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,11 +13,22 @@ const ROOTS_MAX: usize = 128;
 /// What tells two roots apart: the mount namespace, and the directory in it.
 type Identity = (PathBuf, PathBuf);
 
-/// Roots by process.
+/// A file that was mapped.
+pub struct KeptFile {
+    /// As the process saw it.
+    pub path: String,
+    /// Empty if it has none.
+    pub build_id: Vec<u8>,
+    /// Open.
+    pub file: File,
+}
+
+/// Roots by process, and files.
 #[derive(Default)]
 pub struct Roots {
     open: BTreeMap<Identity, File>,
     by_pid: BTreeMap<u32, (Identity, u32)>,
+    files: Vec<KeptFile>,
 }
 
 fn identity(pid: &str) -> Option<Identity> {
@@ -59,6 +70,21 @@ impl Roots {
         Some(PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd())))
     }
 
+    /// Keeps files open until all is named.
+    pub fn keep(&mut self, files: Vec<KeptFile>) {
+        self.files.extend(files);
+    }
+
+    /// Where a file that is kept can be opened: the one with this build id, or if that is not known what `path` was.
+    pub fn kept_file(&self, path: &str, build_id: &[u8]) -> Option<PathBuf> {
+        let is_it = |kept: &&KeptFile| match build_id {
+            [] => kept.path == path,
+            known => kept.build_id == known,
+        };
+        let kept = self.files.iter().find(is_it)?;
+        Some(PathBuf::from(format!("/proc/self/fd/{}", kept.file.as_raw_fd())))
+    }
+
     /// The number that a process has, or had, for itself.
     pub fn own_pid(&self, pid: u32) -> u32 {
         let noted = self.by_pid.get(&pid).map(|(_, own)| *own);
@@ -76,5 +102,27 @@ mod tests {
         roots.note(std::process::id());
         assert!(roots.of(std::process::id()).is_none() && roots.open.is_empty());
         assert_eq!(roots.own_pid(u32::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn a_file_that_ran_is_there_though_another_took_its_place() {
+        let directory = std::env::temp_dir().join(format!("holdup-kept-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("program");
+        fs::write(&path, "old").unwrap();
+        let mut roots = Roots::default();
+        let name = path.to_str().unwrap();
+        roots.keep(vec![KeptFile {
+            path: name.to_owned(),
+            build_id: vec![1, 2],
+            file: File::open(&path).unwrap(),
+        }]);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "new").unwrap();
+        let read = |found: Option<PathBuf>| found.map(|found| fs::read_to_string(found).unwrap());
+        assert_eq!(read(roots.kept_file(name, &[1, 2])).as_deref(), Some("old"));
+        assert_eq!(read(roots.kept_file(name, &[])).as_deref(), Some("old"));
+        assert_eq!(read(roots.kept_file(name, &[3])), None);
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -18,6 +18,8 @@ use holdup_events::event::RawMapping;
 use object::{ReadCache, ReadRef};
 
 use super::disk_cache::DiskCache;
+use super::files::living;
+use super::roots::KeptFile;
 
 /// Makes tables in a thread of its own: a big binary takes a tenth of a second.
 pub struct StackTables {
@@ -39,7 +41,8 @@ impl StackTables {
     pub fn start(tables: UnwindTables) -> StackTables {
         let (sender, receiver) = channel();
         let cache = DiskCache::own();
-        let mut maker = Maker { tables, cache, binaries: HashMap::new(), problems: Vec::new() };
+        let mut maker =
+            Maker { tables, cache, binaries: HashMap::new(), problems: Vec::new(), kept: Vec::new() };
         let worker = std::thread::spawn(move || {
             privileges::run_like_others();
             maker.warm_up();
@@ -76,12 +79,16 @@ impl StackTables {
         }
     }
 
-    /// Ends the maker; what it could not make, and why.
-    pub fn finish(mut self) -> Vec<String> {
+    /// Ends the maker; what it could not make, and why, and the files that it saw mapped.
+    pub fn finish(mut self) -> (Vec<String>, Vec<KeptFile>) {
         self.sender = None;
-        self.worker.take().and_then(|worker| worker.join().ok()).map_or(Vec::new(), |maker| maker.problems)
+        let maker = self.worker.take().and_then(|worker| worker.join().ok());
+        maker.map_or_else(Default::default, |maker| (maker.problems, maker.kept))
     }
 }
+
+/// No more files are kept open.
+const KEPT_MAX: usize = 128;
 
 /// No more binaries are made ready for a program that has not started.
 const EXPECTED_MAX: usize = 100;
@@ -127,6 +134,8 @@ struct Maker {
     cache: Option<DiskCache>,
     binaries: HashMap<Identity, Option<Binary>>,
     problems: Vec<String>,
+    /// Files that were mapped: should they be replaced before they are named.
+    kept: Vec<KeptFile>,
 }
 
 impl Maker {
@@ -159,13 +168,16 @@ impl Maker {
                 continue;
             }
             let Ok(file) = File::open(&path) else { continue };
+            let kept = file.try_clone();
             let bytes = ReadCache::new(file);
             let libraries = needed(&bytes);
             open.extend(libraries.iter().filter_map(|name| find_library(name)));
-            let known = Identity::BuildId(build_id(&bytes));
-            if known == Identity::BuildId(Vec::new()) || self.binaries.contains_key(&known) {
+            let build_id = build_id(&bytes);
+            let known = Identity::BuildId(build_id.clone());
+            if build_id.is_empty() || self.binaries.contains_key(&known) {
                 continue;
             }
+            self.keep(&path.to_string_lossy(), build_id, kept);
             if let Ok(table) = compile(&bytes, self.cache.as_ref()) {
                 self.add(&path.to_string_lossy(), table);
             }
@@ -198,8 +210,7 @@ impl Maker {
 
     /// What is known of a mapping without making anything.
     fn known(&self, tgid: u32, mapping: &RawMapping) -> Option<MappedRows> {
-        let path = format!("/proc/{tgid}/root{}", mapping.path);
-        match identify(&path, mapping) {
+        match identify(tgid, mapping) {
             None => Some(bare(mapping)),
             Some(identity) => self.binaries.get(&identity).map(|binary| mapped(mapping, binary.as_ref())),
         }
@@ -220,12 +231,15 @@ impl Maker {
     }
 
     fn binary(&mut self, tgid: u32, mapping: &RawMapping) -> Option<Binary> {
-        let path = format!("/proc/{tgid}/root{}", mapping.path);
-        let identity = identify(&path, mapping)?;
+        let identity = identify(tgid, mapping)?;
         if let Some(known) = self.binaries.get(&identity) {
             return known.clone();
         }
-        let binary = match table_of(&identity, &path, self.cache.as_ref()) {
+        let found = match &identity {
+            Identity::Vdso => table_of_vdso(),
+            _ => self.table_of(&identity, &places(tgid, mapping), &mapping.path),
+        };
+        let binary = match found {
             Ok(table) => self.add(&mapping.path, table),
             Err(reason) => {
                 self.problem(format!("{}: {reason}", mapping.path));
@@ -234,6 +248,38 @@ impl Maker {
         };
         self.binaries.insert(identity, binary.clone());
         binary
+    }
+
+    /// Of the first file that is the one that was mapped.
+    fn table_of(&mut self, identity: &Identity, places: &[PathBuf], path: &str) -> Result<Table, String> {
+        let mut reason = "there is no such file".to_owned();
+        for place in places {
+            let file = match File::open(place) {
+                Ok(file) => file,
+                Err(error) => {
+                    reason = error.to_string();
+                    continue;
+                }
+            };
+            let kept = file.try_clone();
+            let bytes = ReadCache::new(file);
+            let build_id = build_id(&bytes);
+            if matches!(identity, Identity::BuildId(mapped) if *mapped != build_id) {
+                reason = "the file was replaced after it was mapped (another build id)".to_owned();
+                continue;
+            }
+            self.keep(path, build_id, kept);
+            return compile(&bytes, self.cache.as_ref());
+        }
+        Err(reason)
+    }
+
+    fn keep(&mut self, path: &str, build_id: Vec<u8>, file: std::io::Result<File>) {
+        if let Ok(file) = file
+            && self.kept.len() < KEPT_MAX
+        {
+            self.kept.push(KeptFile { path: path.to_owned(), build_id, file });
+        }
     }
 
     fn add(&mut self, path: &str, table: Table) -> Option<Binary> {
@@ -273,8 +319,15 @@ fn mapped(mapping: &RawMapping, binary: Option<&Binary>) -> MappedRows {
     }
 }
 
+/// Where the file of a mapping can be had, the surest first: what is at its path now may be another one.
+fn places(tgid: u32, mapping: &RawMapping) -> Vec<PathBuf> {
+    let mut places = living(tgid, (mapping.start, mapping.end), &mapping.path);
+    places.push(PathBuf::from(format!("/proc/{tgid}/root{}", mapping.path)));
+    places
+}
+
 /// `None` for code that is in no file: a just-in-time compiler's.
-fn identify(path: &str, mapping: &RawMapping) -> Option<Identity> {
+fn identify(tgid: u32, mapping: &RawMapping) -> Option<Identity> {
     if mapping.path == "[vdso]" {
         return Some(Identity::Vdso);
     }
@@ -284,7 +337,7 @@ fn identify(path: &str, mapping: &RawMapping) -> Option<Identity> {
     if !mapping.build_id.is_empty() {
         return Some(Identity::BuildId(mapping.build_id.clone()));
     }
-    let about = std::fs::metadata(path).ok()?;
+    let about = places(tgid, mapping).iter().find_map(|place| std::fs::metadata(place).ok())?;
     Some(Identity::File {
         path: mapping.path.clone(),
         device: about.dev(),
@@ -293,19 +346,9 @@ fn identify(path: &str, mapping: &RawMapping) -> Option<Identity> {
     })
 }
 
-fn table_of(identity: &Identity, path: &str, cache: Option<&DiskCache>) -> Result<Table, String> {
-    if *identity == Identity::Vdso {
-        let vdso = own_vdso().ok_or("it cannot be read")?;
-        return Table::compile(vdso.as_slice()).map_err(|error| error.to_string());
-    }
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let bytes = ReadCache::new(file);
-    match identity {
-        Identity::BuildId(mapped) if *mapped != build_id(&bytes) => {
-            Err("the file was replaced after it was mapped (another build id)".to_owned())
-        }
-        _ => compile(&bytes, cache),
-    }
+fn table_of_vdso() -> Result<Table, String> {
+    let vdso = own_vdso().ok_or("it cannot be read")?;
+    Table::compile(vdso.as_slice()).map_err(|error| error.to_string())
 }
 
 /// The table that was made before, else makes and keeps it.

@@ -50,6 +50,7 @@ pub mod capability {
     pub const SYSLOG: u32 = 34;
     pub const PERFMON: u32 = 38;
     pub const BPF: u32 = 39;
+    pub const CHECKPOINT_RESTORE: u32 = 40;
 }
 
 impl Facts {

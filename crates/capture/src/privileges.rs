@@ -7,19 +7,18 @@ use crate::error::CaptureError;
 use crate::host::capability;
 
 /// What stays: maps and iterators of the loaded programs (BPF, PERFMON), other users' `/proc` and
-/// binaries (SYS_PTRACE, DAC_READ_SEARCH), the kernel's symbols (SYSLOG), its own priority
-/// (SYS_NICE), a directory for the recording (DAC_OVERRIDE), and passing signals
-/// on to a program that has changed its user (KILL), the kernel's symbols (SYSLOG).
+/// binaries (SYS_PTRACE, DAC_READ_SEARCH), those that were replaced while they run (CHECKPOINT_RESTORE), the kernel's
+/// symbols (SYSLOG), its own priority (SYS_NICE), a directory for the recording (DAC_OVERRIDE), and passing signals
+/// on to a program that has changed its user (KILL).
 const KEPT: u64 = 1 << capability::DAC_OVERRIDE
     | 1 << capability::DAC_READ_SEARCH
     | 1 << capability::KILL
     | 1 << capability::SYS_PTRACE
     | 1 << capability::SYS_NICE
     | 1 << capability::SYSLOG
-    | 1 << capability::SYS_NICE
-    | 1 << capability::SYSLOG
     | 1 << capability::PERFMON
-    | 1 << capability::BPF;
+    | 1 << capability::BPF
+    | 1 << capability::CHECKPOINT_RESTORE;
 
 /// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h.
 const VERSION: u32 = 0x2008_0522;

@@ -1,5 +1,8 @@
 //! What false-sharing and shared-counter have in common: both judge memory that threads take from each other.
 
+use std::collections::BTreeSet;
+
+use holdup_events::Trace;
 use holdup_events::recording::Rung;
 use holdup_events::tables::AccessKind;
 
@@ -20,13 +23,21 @@ const LISTED_MAX: usize = 3;
 /// Err if the recording does not tell what samples touched.
 pub fn needs_addresses(scene: &Scene) -> Result<(), String> {
     let told = |kind: AccessKind| kind != AccessKind::None;
-    if scene.trace.samples.iter().any(|sample| told(sample.data.kind)) {
+    if scene.trace.samples.iter().any(|sample| told(sample.data.kind)) || is_alone_everywhere(scene.trace) {
         return Ok(());
     }
     Err(match scene.trace.manifest.rung {
         Rung::Bpf => "no sample tells what memory it touched".to_owned(),
         _ => "samples have no registers on this rung: what memory they touched is not known".to_owned(),
     })
+}
+
+/// No process has two threads of the program: nobody shares its memory, and the recorder asks nothing about it.
+fn is_alone_everywhere(trace: &Trace) -> bool {
+    let mut seen = BTreeSet::new();
+    trace.manifest.rung == Rung::Bpf
+        && !trace.samples.is_empty()
+        && trace.threads.iter().filter(|thread| thread.target).all(|thread| seen.insert(thread.process))
 }
 
 /// Worth a reader's time.

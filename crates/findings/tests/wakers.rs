@@ -223,9 +223,9 @@ fn sampled_wakers_are_unbiased_and_know_their_error() {
         let f = profile.flat().into_iter().find(|row| profile.place(row.place).name == "f").unwrap();
         let off = f.own.ns as f64 - truth;
         sum += f.own.ns as f64;
-        within += u64::from(off.abs() <= 2.0 * f.own.error_ns(&profile.all) as f64);
+        within += u64::from(off.abs() <= f.own.error_ns(&profile.all) as f64);
     }
     let mean = sum / DRAWS as f64;
     assert!((mean / truth - 1.0).abs() < 0.03, "{mean} of {truth}");
-    assert!(within >= DRAWS * 9 / 10, "{within} of {DRAWS}");
+    assert!(within >= DRAWS * 19 / 20, "{within} of {DRAWS}");
 }

@@ -214,7 +214,10 @@ fn code_on_a_lent_frame_has_the_callers_of_who_lent_it() {
             Some(at) => {
                 assert_eq!(walked.addresses[at], place.callers[0], "{walked:x?}");
                 assert_eq!(walked.end, StackEnd::Root, "{walked:x?}");
-                assert_eq!((later.addresses, later.vias, later.end), (walked.addresses, walked.vias, walked.end));
+                assert_eq!(
+                    (later.addresses, later.vias, later.end),
+                    (walked.addresses, walked.vias, walked.end)
+                );
                 *(if at == 1 { &mut exact } else { &mut called }) += 1;
             }
             // It gives its frame back in its last instructions.

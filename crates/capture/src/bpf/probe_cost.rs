@@ -13,7 +13,7 @@ pub(super) const STACK_PROBE: usize = 6;
 pub struct ProbeCost {
     /// Estimate (ns).
     pub total_ns: f64,
-    /// One standard error, from the scatter of the timed runs (ns).
+    /// Half the width of its 95 % interval, from the scatter of the timed runs (ns).
     pub error_ns: f64,
     /// Of `total_ns`, for stacks of threads that block (ns).
     pub stacks_ns: f64,
@@ -34,7 +34,10 @@ pub(super) struct ProbeTime {
     pub timed_sq_ns2: u64,
 }
 
-/// Mean × runs, with the standard error of a mean of a sample (Cochran, Sampling Techniques, §2.6).
+/// The truth is within so many standard errors in 95 of 100 cases.
+const ERRORS_95: f64 = 1.96;
+
+/// Mean × runs, with the error of a mean of a sample (Cochran, Sampling Techniques, §2.6).
 pub(super) fn estimate(probes: &[ProbeTime; PROBES]) -> ProbeCost {
     let (mut total, mut variance) = (0.0, 0.0);
     let (others, stacks) = probes.split_at(STACK_PROBE);
@@ -50,7 +53,7 @@ pub(super) fn estimate(probes: &[ProbeTime; PROBES]) -> ProbeCost {
         |probe: &ProbeTime| probe.timed_ns as f64 / probe.timed_runs.max(1) as f64 * probe.runs as f64;
     ProbeCost {
         total_ns: total,
-        error_ns: variance.sqrt(),
+        error_ns: ERRORS_95 * variance.sqrt(),
         stacks_ns: all_ns(&blocked),
         stacks: blocked.runs,
         waker_stacks_ns: all_ns(&wakers),
@@ -71,6 +74,6 @@ mod tests {
         // Half the runs take 50, half 150: a standard deviation of 50, over √100 runs.
         probes[0].timed_sq_ns2 = 50 * 2_500 + 50 * 22_500;
         let cost = estimate(&probes);
-        assert!((cost.error_ns - 5.0 * 3200.0 * (1.0 - 1.0 / 32.0f64).sqrt()).abs() < 1.0, "{cost:?}");
+        assert!((cost.error_ns - 1.96 * 5.0 * 3200.0 * (1.0 - 1.0 / 32.0f64).sqrt()).abs() < 1.0, "{cost:?}");
     }
 }

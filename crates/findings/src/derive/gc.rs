@@ -64,7 +64,7 @@ pub struct GcTimes {
     pub other_ns: u64,
     /// Ran in a loop that only retries, outside of any span (ns, sampled).
     pub spin_ns: u64,
-    /// One standard error of `spin_ns`.
+    /// Half the width of the 95 % interval of `spin_ns`.
     pub spin_error_ns: u64,
 }
 

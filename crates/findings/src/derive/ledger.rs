@@ -24,7 +24,7 @@ pub struct Ledger {
     pub total_ns: u64,
     /// Of all target threads together.
     pub classes: ByClass,
-    /// One standard error (ns) of each class, as in [`Class::ON_CPU`], whose split is sampled.
+    /// Half the width of the 95 % interval (ns) of each class, as in [`Class::ON_CPU`], whose split is sampled.
     /// All the running time if `split_known` is false.
     pub split_error_ns: Parts,
     /// There are samples. Without any, all running time is counted as useful and kernel time is
@@ -88,7 +88,7 @@ impl Ledger {
         Class::ON_CPU.iter().map(|class| self.of(*class)).sum()
     }
 
-    /// One standard error of a class's time (ns); 0 where it is exact.
+    /// Half the width of the 95 % interval of a class's time (ns); 0 where it is exact.
     pub fn error_ns(&self, class: Class) -> u64 {
         let part = Class::ON_CPU.iter().position(|sampled| *sampled == class);
         part.filter(|_| self.split_known).map_or(0, |part| self.split_error_ns[part])

@@ -92,7 +92,7 @@ fn stolen_time_and_samples_split_the_running_time() {
         (ledger.of(Class::Stolen), ledger.of(Class::Kernel), ledger.of(Class::Useful)),
         (200, 200, 600)
     );
-    assert!(ledger.split_known && (20..60).contains(&ledger.error_ns(Class::Kernel)));
+    assert!(ledger.split_known && (40..120).contains(&ledger.error_ns(Class::Kernel)));
     assert_eq!(ledger.error_ns(Class::Stolen), 0);
 }
 

@@ -46,7 +46,7 @@ pub struct RoleUse {
     pub kernel_samples: u64,
     /// Running time (ns), the kernel's included; sampled.
     pub running_ns: u64,
-    /// One standard error of it (ns).
+    /// Half the width of its 95 % interval (ns).
     pub running_error_ns: u64,
     /// Waits.
     pub waits: u64,

@@ -35,7 +35,7 @@ pub struct ServiceUse {
     pub samples: u64,
     /// Running time (ns, sampled).
     pub ns: u64,
-    /// One standard error of that (ns).
+    /// Half the width of its 95 % interval (ns).
     pub error_ns: u64,
     /// For whom: function, ns, the most first, at most [`CALLERS_MAX`].
     pub callers: Vec<(String, u64)>,

@@ -35,7 +35,7 @@ pub struct SpinUse {
     pub samples: u64,
     /// Running time spent in it (ns, sampled).
     pub ns: u64,
-    /// One standard error of that (ns).
+    /// Half the width of its 95 % interval (ns).
     pub error_ns: u64,
     /// The same by thread, the most first.
     pub by_thread: Vec<(ThreadId, u64)>,

@@ -1,7 +1,7 @@
 //! Calls a second, by syscall: counted exactly in short windows, extrapolated beyond them.
 //!
-//! Calls in all windows over the windows' length, and one standard error from the scatter between windows (Cochran,
-//! Sampling Techniques, §6.4: a ratio). Counting makes each call slower by what the recorder found; a program that
+//! Calls in all windows over the windows' length, and half a 95 % interval from the scatter between windows (Cochran,
+//! Sampling Techniques, §6.4: a ratio), as wide as few windows make it (Student's t). Counting makes each call slower by what the recorder found; a program that
 //! is busy thereby makes fewer calls in a window than elsewhere. So counts are scaled up by the share of its
 //! running time in the window that counting took, and a part of this correction is added to the error.
 
@@ -11,6 +11,8 @@ use holdup_events::tables::{SyscallRow, ThreadState};
 use holdup_events::{ThreadId, Timestamp, Trace};
 
 use super::parallel;
+use super::split::ERRORS_95;
+use crate::experiment::distributions::student_quantile;
 
 /// What counting costs is known to about this share: caches, and programs that wait for others, differ.
 const COST_ERROR: f64 = 0.3;
@@ -36,12 +38,12 @@ pub struct CallRate {
     pub counted: u64,
     /// Estimated calls a second, of the whole recording.
     pub per_second: f64,
-    /// One standard error of `per_second`; `None` of a single window.
+    /// Half the width of the 95 % interval of `per_second`; `None` of a single window.
     pub error_per_second: Option<f64>,
 }
 
 impl CallRate {
-    /// Estimated calls in `ns`, and their standard error.
+    /// Estimated calls in `ns`, and half the width of their 95 % interval.
     pub fn calls_in(&self, ns: u64) -> (f64, Option<f64>) {
         let seconds = ns as f64 / 1e9;
         (self.per_second * seconds, self.error_per_second.map(|error| error * seconds))
@@ -124,9 +126,12 @@ fn rate(windows: &[Window], corrections: &[f64], number: i32) -> CallRate {
         .zip(&corrected)
         .map(|(window, count)| (count - per_second * seconds(window)).powi(2))
         .sum();
-    let scatter = (n / (n - 1.0) * squares).sqrt() / time;
-    let systematic = COST_ERROR * (per_second - counted as f64 / time);
-    CallRate { counted, per_second, error_per_second: (windows.len() > 1).then(|| scatter.hypot(systematic)) }
+    let error = || {
+        let scatter = student_quantile(0.025, n - 1.0) * (n / (n - 1.0) * squares).sqrt() / time;
+        let systematic = ERRORS_95 * COST_ERROR * (per_second - counted as f64 / time);
+        scatter.hypot(systematic)
+    };
+    CallRate { counted, per_second, error_per_second: (windows.len() > 1).then(error) }
 }
 
 /// How long target threads ran in each window, all together (ns).
@@ -181,10 +186,10 @@ mod tests {
         let read = rates.by_number[&0];
         assert_eq!((read.counted, read.error_per_second), (4000, Some(0.0)));
         assert!((read.per_second - 100_000.0).abs() < 1e-6);
-        // 50,000 and 150,000 a second in turn: deviations of 500 calls, √(4/3 · 4 · 500²) / 0.04 s.
+        // 50,000 and 150,000 a second in turn: deviations of 500 calls, √(4/3 · 4 · 500²) / 0.04 s, t of 3 degrees.
         let rates = derived((0..4).map(|window| row(window, 0, 500 + window % 2 * 1000)).collect());
         let error = rates.by_number[&0].error_per_second.unwrap();
-        assert!((error - (4.0f64 / 3.0 * 4.0).sqrt() * 500.0 / 0.04).abs() < 1e-6, "{error}");
+        assert!((error / ((4.0f64 / 3.0 * 4.0).sqrt() * 500.0 / 0.04) - 3.1824).abs() < 1e-3, "{error}");
     }
 
     #[test]

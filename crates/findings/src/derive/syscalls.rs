@@ -23,7 +23,7 @@ pub struct SyscallUse {
     pub samples: u64,
     /// Estimated CPU time in it (ns).
     pub cpu_ns: u64,
-    /// One standard error of `cpu_ns`.
+    /// Half the width of the 95 % interval of `cpu_ns`.
     pub cpu_error_ns: u64,
     /// How often a thread blocked in it (exact).
     pub blocked: u64,
@@ -40,7 +40,7 @@ pub struct SyscallUse {
 pub struct CallTime {
     /// Estimate (ns).
     pub cpu_ns: u64,
-    /// One standard error; `None` if that of the calls is not known.
+    /// Half the width of its 95 % interval; `None` if that of the calls is not known.
     pub error_ns: Option<u64>,
 }
 

@@ -53,9 +53,6 @@ const SAMPLES_MIN: u64 = 200;
 /// Shares below are ordinary for programs that do I/O.
 const SHARE_MIN: f64 = 0.2;
 
-/// 95 % of a normal distribution lie within so many standard errors.
-const ERRORS_95: f64 = 1.96;
-
 /// Less than this part of the expected alternations means runs: long calls.
 const ALTERNATION_MIN: f64 = 0.5;
 
@@ -95,7 +92,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }
     let share = pattern.inside as f64 / pattern.all as f64;
     let error = share_error(pattern.inside, pattern.all);
-    if share - ERRORS_95 * error <= SHARE_MIN {
+    if share - error <= SHARE_MIN {
         return Ok(Vec::new());
     }
     let calls = || {
@@ -119,7 +116,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let running = scene.derived.ledger.running_ns() as f64;
     let any_ran: u64 = scene.derived.parallelism.running_ns.iter().skip(1).sum();
     let any_ran = scene.of_wall(any_ran as f64);
-    let high = ((share + ERRORS_95 * error) * any_ran).clamp(0.0, 1.0);
+    let high = ((share + error) * any_ran).clamp(0.0, 1.0);
     let sure = pattern.entry_share().is_some() || short == Some(true);
     Ok(vec![Finding {
         rule: INFO.name,
@@ -157,7 +154,7 @@ fn by_time(ranked: &[&SyscallUse]) -> String {
 /// Whether a call is short, by the calls that were counted; `None` if they don't tell.
 fn short_by_count(call: &SyscallUse) -> Option<bool> {
     let each = call.call?;
-    let (mean, margin) = (each.cpu_ns as f64, ERRORS_95 * each.error_ns? as f64);
+    let (mean, margin) = (each.cpu_ns as f64, each.error_ns? as f64);
     if mean + margin < SHORT_NS {
         return Some(true);
     }

@@ -19,8 +19,6 @@ use crate::derive::split::share_error;
 
 /// Threads that are looked for at each moment.
 const THREADS_MAX: usize = 64;
-/// Standard errors to each side.
-const ERRORS: f64 = 2.0;
 
 /// From this share of their functions' samples on, accesses are what these wait for.
 const MOSTLY: f64 = 0.5;
@@ -38,7 +36,7 @@ struct Seen {
 impl Seen {
     /// The share at the accesses, and how far off that may be.
     fn share(self) -> (f64, f64) {
-        let error = if self.all == 0 { 1.0 } else { ERRORS * share_error(self.at_accesses, self.all) };
+        let error = if self.all == 0 { 1.0 } else { share_error(self.at_accesses, self.all) };
         (self.at_accesses as f64 / self.all.max(1) as f64, error)
     }
 }

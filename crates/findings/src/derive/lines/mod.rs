@@ -57,7 +57,7 @@ pub struct SharedData {
     pub turns: u64,
     /// Running time at these accesses (ns, sampled).
     pub ns: u64,
-    /// One standard error of that (ns).
+    /// Half the width of its 95 % interval (ns).
     pub error_ns: u64,
     /// Who touched what, the most time first.
     pub threads: Vec<LineThread>,

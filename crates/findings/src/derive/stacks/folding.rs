@@ -86,6 +86,8 @@ pub const CYCLE_MAX: usize = 4;
 pub struct Folding {
     rules: Vec<Rule>,
     recursion: bool,
+    /// What the compiler inlined belongs to the function that holds its code.
+    pub(super) no_inlined: bool,
 }
 
 impl Folding {
@@ -97,7 +99,7 @@ impl Folding {
     /// The rules that everybody wants.
     pub fn built_in() -> Folding {
         let rules = BUILT_IN.iter().filter_map(|(rule, _)| rule.parse().ok()).collect();
-        Folding { rules, recursion: true }
+        Folding { rules, recursion: true, no_inlined: false }
     }
 
     /// These and more; recursion is folded as soon as any rule is there.
@@ -106,6 +108,13 @@ impl Folding {
         self.rules.extend(rules);
         self.recursion |= !self.rules.is_empty();
         self
+    }
+
+    /// By symbol: without the functions that the compiler inlined into others, as tools say it that read no debug
+    /// information.
+    #[must_use]
+    pub fn without_inlined(self) -> Folding {
+        Folding { no_inlined: true, ..self }
     }
 
     /// The built-in rules, each with the reason why it is there.
@@ -184,7 +193,7 @@ struct Verdict {
 
 /// Folds path after path, remembering what it found of each place.
 pub(super) struct Folder<'a> {
-    folding: &'a Folding,
+    pub(super) folding: &'a Folding,
     verdicts: Vec<Option<Verdict>>,
 }
 

@@ -81,9 +81,13 @@ impl<'a> Places<'a> {
         place
     }
 
-    /// The places of a stack, root first. One that was cut short begins with a place that says so.
-    pub(super) fn of_stack(&mut self, stack: StackId) -> Vec<PlaceId> {
-        let frames: Vec<FrameId> = self.trace.stack_frames(stack).collect();
+    /// The places of a stack, root first, those of inlined calls with the others or not. One that was cut short begins
+    /// with a place that says so.
+    pub(super) fn of_stack(&mut self, stack: StackId, no_inlined: bool) -> Vec<PlaceId> {
+        let is_inlined =
+            |frame: &FrameId| self.trace.frames.get(frame.index()).is_some_and(|frame| frame.inlined);
+        let frames: Vec<FrameId> =
+            self.trace.stack_frames(stack).filter(|frame| !(no_inlined && is_inlined(frame))).collect();
         let mut path = Vec::with_capacity(frames.len() + 1);
         let end = self.trace.stacks.end(stack);
         if !matches!(end, StackEnd::Unknown | StackEnd::Root) {

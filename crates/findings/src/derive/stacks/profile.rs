@@ -241,7 +241,7 @@ impl<'a> Paths<'a> {
         if let Some(known) = self.of_stack.get(&stack) {
             return *known;
         }
-        let path = self.places.of_stack(stack);
+        let path = self.places.of_stack(stack, self.folder.folding.no_inlined);
         let path = self.folder.fold(&mut self.places, path);
         let row = self.intern(path);
         self.of_stack.insert(stack, row);

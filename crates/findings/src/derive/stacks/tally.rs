@@ -1,6 +1,7 @@
 //! A sum of weights, and how far it can be off.
 
 use super::observations::{Basis, Observation};
+use crate::derive::split::ERRORS_95;
 
 /// What was estimated from one kind of observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -64,11 +65,11 @@ impl Tally {
         self.on_cpu.ns + self.blocked.ns == 0.0
     }
 
-    /// One standard error (ns) of this part of `all`, whose own total is known. 0 if nothing in it was
+    /// Half the width of the 95 % interval (ns) of this part of `all`, whose own total is known. 0 if nothing in it was
     /// estimated; else never 0, since no hit among ten samples does not mean never.
     pub fn error_ns(&self, all: &Tally) -> u64 {
         let variance = variance(&self.on_cpu, &all.on_cpu) + variance(&self.blocked, &all.blocked);
-        variance.sqrt().round() as u64
+        (ERRORS_95 * variance.sqrt()).round() as u64
     }
 }
 
@@ -112,7 +113,7 @@ mod tests {
     fn equal_weights_have_the_binomial_error() {
         let error = samples(2_500).error_ns(&samples(10_000)) as f64;
         let binomial = 10_000.0 * 1_000.0 * (0.25f64 * 0.75 / 10_000.0).sqrt();
-        assert!((error / binomial - 1.0).abs() < 0.01, "{error} {binomial}");
+        assert!((error / binomial / 1.96 - 1.0).abs() < 0.01, "{error} {binomial}");
         assert!(samples(10).error_ns(&samples(10)) > 0);
         assert_eq!(Tally::default().error_ns(&samples(10)), 0);
     }

@@ -18,7 +18,7 @@ pub struct RangeLedger {
     pub total_ns: u64,
     /// Of all threads asked for together.
     pub classes: ByClass,
-    /// One standard error (ns) of the classes of [`Class::ON_CPU`]; all the running time if there are no samples.
+    /// Half the width of the 95 % interval (ns) of the classes of [`Class::ON_CPU`]; all the running time if there are no samples.
     pub split_error_ns: Parts,
     /// On-CPU samples that the split rests on.
     pub samples: u64,

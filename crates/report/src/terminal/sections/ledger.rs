@@ -104,5 +104,7 @@ fn sum(view: &View) -> String {
         let apart = sum.abs_diff(u128::from(ledger.total_ns)).min(u128::from(u64::MAX)) as u64;
         view.style.paint(Tint::Bad, &format!("no, {} apart", seconds(apart)))
     };
-    format!("  sums to {}: {verdict}", seconds(ledger.total_ns))
+    let sampled = Class::ALL.into_iter().any(|class| ledger.error_ns(class) > 0);
+    let sure = if sampled && yes { "; ± holds the truth in 95 %" } else { "" };
+    format!("  sums to {}: {verdict}{}", seconds(ledger.total_ns), view.style.paint(Tint::Faint, sure))
 }

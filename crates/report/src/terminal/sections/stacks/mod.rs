@@ -86,7 +86,7 @@ fn basis(profile: &Profile) -> String {
         ));
     }
     if !profile.all.is_exact() {
-        text.push_str("± is one standard error.");
+        text.push_str("The truth is within ± in 95 of 100 cases.");
     }
     text
 }
