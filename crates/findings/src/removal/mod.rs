@@ -144,7 +144,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let Some(removal) = of_finding(facts, derived, (finding, charge), &calls) else { continue };
         let unchanged = unchanged.get_or_insert_with(|| Replays::new(facts));
         let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
-        finding.gain = merged(facts.trace, finding, &forecast);
+        finding.gain = merged((facts.trace, derived), finding, &forecast);
     }
 }
 
@@ -153,7 +153,16 @@ fn widened(gain: Gain) -> Gain {
     Gain { low: low.max(0.0), high: high.min(1.0) }
 }
 
-fn merged(trace: &Trace, finding: &Finding, forecast: &Forecast) -> Gain {
+/// What fewer threads may gain at the most: the same work on the same CPUs takes as long as these need for it, but what
+/// was spun and what they idled.
+fn with_fewer_threads(trace: &Trace, derived: &Derived) -> f64 {
+    let ledger = &derived.ledger;
+    let work = ledger.running_ns().saturating_sub(ledger.of(Class::Spin)) as f64;
+    let capacity = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
+    (1.0 - work / capacity).max(0.0)
+}
+
+fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Forecast) -> Gain {
     let (_, low, high) = forecast.gain();
     let forecast = Gain { low: low.clamp(0.0, 1.0), high: high.clamp(0.0, 1.0) };
     let own = finding.gain;
@@ -164,7 +173,11 @@ fn merged(trace: &Trace, finding: &Finding, forecast: &Forecast) -> Gain {
         "noisy-neighbour" | "preempted-lock-holder" => narrowed,
         // A remedy may do less than leave the cause out: fewer threads are not more CPUs, and waits for the disk may
         // only be overlapped. What that gains is the rule's.
-        "oversubscription" | "blocking-io" => Gain { low: own.low, ..narrowed },
+        "oversubscription" => {
+            let most = own.low + with_fewer_threads(trace, derived);
+            Gain { low: own.low, high: narrowed.high.min(most).max(own.low) }
+        }
+        "blocking-io" => Gain { low: own.low, ..narrowed },
         _ => return forecast,
     };
     if gain.low <= gain.high {

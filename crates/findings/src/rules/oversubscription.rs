@@ -12,7 +12,8 @@
 //! It fires where threads spent a fair share of their time waiting for a CPU behind their own kind. The
 //! lower end of the gain is the direct cost of the switches that preemption forced. The upper end is what
 //! the run would be shorter if each of these threads had had a CPU at once: as many CPUs as threads, or,
-//! with fewer threads, if what kept the CPUs was spinning for those that waited. Where the active threads
+//! with fewer threads, if what kept the CPUs was spinning for those that waited; at the most what these idled and
+//! spun, for fewer threads have the same work. Where the active threads
 //! hardly wait for each other and do not yield, fewer threads would not help, and the finding is a hint
 //! only.
 //!
