@@ -377,8 +377,8 @@ pub struct PackArgs {
 pub struct WhatifArgs {
     /// The recording [default: the newest]
     pub recording: Option<PathBuf>,
-    /// Without waits for a lock (lock:NAME), a finding of the report (rule:N), other programs (others), or a
-    /// class of the ledger
+    /// Without waits for a lock (lock:NAME), a finding of the report (rule:N), other programs (others), what
+    /// collections cost (gc), or a class of the ledger
     #[arg(long, value_name = "SUBJECT")]
     pub without: Vec<String>,
     /// With a function, and what it calls, so many times as fast (`*` stands for anything)

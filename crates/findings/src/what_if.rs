@@ -7,6 +7,7 @@ use holdup_events::recording::Rung;
 
 use crate::analysis::analyse;
 use crate::derive::class::{CLASSES, Class};
+use crate::derive::gc;
 use crate::derive::lock_calls::LockCalls;
 use crate::derive::locks::{self, LockIndex};
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between};
@@ -19,7 +20,7 @@ use crate::removal::{self, Removal};
 /// What should be changed.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
-    /// `lock:NAME`, `rule:N` or `rule:NAME`, `others`, or a class of the ledger.
+    /// `lock:NAME`, `rule:N` or `rule:NAME`, `others`, `gc`, or a class of the ledger.
     pub without: Vec<String>,
     /// Functions, and how many times faster.
     pub faster: Vec<(String, f64)>,
@@ -102,10 +103,13 @@ fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Removal, 
         answer.changes.push("without other programs".to_owned());
         return Ok(Removal::exact(vec![Change::WithoutOthers]));
     }
+    if subject == "gc" {
+        return Ok(without_gc(facts.trace, answer));
+    }
     let Some(class) = Class::named(subject) else {
         let classes: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
         return Err(format!(
-            "'{subject}' is not known; there are lock:NAME, rule:N, others, and {}",
+            "'{subject}' is not known; there are lock:NAME, rule:N, others, gc, and {}",
             classes.join(", ")
         ));
     };
@@ -121,6 +125,21 @@ fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Removal, 
         _ => answer.assumed.push(format!("What is waited for in {subject} is there at once.")),
     }
     Ok(Removal::exact(vec![Change::WithoutClass(class)]))
+}
+
+/// At the least nobody waits for others to collect, as processes of their own would not; at the most nobody collects.
+fn without_gc(trace: &Trace, answer: &mut WhatIf) -> Removal {
+    answer.changes.push("without gc".to_owned());
+    let mut least = vec![Change::WithoutClass(Class::GcWait)];
+    if gc::has_retries(trace) {
+        least.push(Change::WithoutClass(Class::Spin));
+        answer.assumed.push("All spinning is that of threads which want to collect.".to_owned());
+    }
+    answer.assumed.push(
+        "At the least threads collect for themselves and wait for nobody; at the most they do not collect at all.".to_owned(),
+    );
+    let most = [least.clone(), vec![Change::WithoutClass(Class::GcWork)]].concat();
+    Removal { least, most }
 }
 
 fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal, String> {

@@ -105,6 +105,29 @@ fn stacks() -> (Vec<Frame>, Stacks) {
     (frames, Stacks::from_rows(vec![row(0, 0), row(1, 0), row(2, 0), row(3, 2)]))
 }
 
+fn sample((us, stack): &(u64, u32)) -> SampleRow {
+    SampleRow {
+        at: at(*us),
+        thread: B,
+        cpu: CpuId(1),
+        in_kernel: *stack == IN_FAULT,
+        syscall: -1,
+        stack: StackId(*stack),
+        ..SampleRow::default()
+    }
+}
+
+fn wakeup(us: u64) -> Wakeup {
+    Wakeup {
+        at: at(us),
+        wakee: B,
+        waker: A,
+        cpu: CpuId(0),
+        context: WakeContext::Thread,
+        ..Wakeup::default()
+    }
+}
+
 fn trace(picture: &Picture) -> Trace {
     let thread = |tid: u32, process: u32| Thread {
         tid,
@@ -123,23 +146,6 @@ fn trace(picture: &Picture) -> Trace {
         events: 100,
         matched: 100,
         ..Lane::default()
-    };
-    let sample = |(us, stack): &(u64, u32)| SampleRow {
-        at: at(*us),
-        thread: B,
-        cpu: CpuId(1),
-        in_kernel: *stack == IN_FAULT,
-        syscall: -1,
-        stack: StackId(*stack),
-        ..SampleRow::default()
-    };
-    let wakeup = |us: u64| Wakeup {
-        at: at(us),
-        wakee: B,
-        waker: A,
-        cpu: CpuId(0),
-        context: WakeContext::Thread,
-        ..Wakeup::default()
     };
     let (frames, stacks) = stacks();
     Trace {

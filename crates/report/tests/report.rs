@@ -8,7 +8,7 @@ use holdup_events::{CpuId, Loss, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::gc::{Gc, LaneGc, Pause, Pauses};
 use holdup_findings::derive::lines::{LineThread, SharedData};
-use holdup_findings::derive::rendezvous::{Causes, SiteUse};
+use holdup_findings::derive::rendezvous::{Causes, Late, Meeting, Rendezvous, SiteUse};
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse, Telling};
 use holdup_findings::derive::spin::{Meanwhile, SpinUse};
 use holdup_findings::derive::stacks::function_costs;
@@ -309,6 +309,13 @@ fn some_shared_data() -> SharedData {
     }
 }
 
+/// A pause whose last thread waited for a CPU.
+fn add_a_late_stop(rendezvous: &mut Rendezvous, thread: ThreadId) {
+    let (meeting, late) = (rendezvous.meetings.len() as u32, Some(thread));
+    rendezvous.meetings.push(Meeting { leader: late, last: late, ..Meeting::default() });
+    rendezvous.lates.push(Late { meeting, occupant: late, ..Late::default() });
+}
+
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (mut trace, mut analysis) = busy();
@@ -338,6 +345,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         causes,
         ..SiteUse::default()
     });
+    add_a_late_stop(&mut analysis.derived.rendezvous, thread);
     analysis.derived.runtimes.push(a_runtime());
     analysis.derived.told.push(Telling::default());
     analysis.derived.lines.push(some_shared_data());

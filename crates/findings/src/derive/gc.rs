@@ -360,6 +360,11 @@ fn add_spin(trace: &Trace, roles: &Roles, lane: &mut LaneGc) {
     }
 }
 
+/// Whether a runtime told its collections whose threads spin until they may collect.
+pub fn has_retries(trace: &Trace) -> bool {
+    trace.lanes.iter().any(|lane| words::retries(&lane.runtime))
+}
+
 /// Whether a phase holds at that moment.
 pub fn covers(phases: &[Phase], at: Timestamp) -> bool {
     let behind = phases.partition_point(|phase| phase.start <= at);

@@ -21,6 +21,11 @@ pub(super) fn has_deputies(runtime: &str) -> bool {
     runtime.starts_with("ocaml ") && !runtime.starts_with("ocaml eventlog")
 }
 
+/// Of a runtime whose threads try again and again, running, while another one leads.
+pub(super) fn retries(runtime: &str) -> bool {
+    has_deputies(runtime)
+}
+
 /// Spans of the thread that leads a collection of such a runtime.
 pub(super) fn leads(name: &str) -> bool {
     matches!(name, "stw_leader" | "stw/leader")
