@@ -2,6 +2,7 @@
 //! much since the last look.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use holdup_events::event::{CallSums, ObjectName};
@@ -142,8 +143,8 @@ impl CallDecoder {
         let kind = kind_of(fields.u32()?)?;
         fields.u32()?;
         let id = (kind, fields.u64()?);
-        if !self.names.contains_key(&id) {
-            self.names.insert(id, read_name(kind, &mut Fields(values.first()?))?);
+        if let Entry::Vacant(place) = self.names.entry(id) {
+            place.insert(read_name(kind, &mut Fields(values.first()?))?);
             self.fresh.push(id);
         }
         Some(())
