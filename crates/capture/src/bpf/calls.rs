@@ -9,12 +9,11 @@ use crate::error::CaptureError;
 /// The maps, in the order in which they are read.
 pub const CALL_MAPS: [&str; 4] = ["calls", "call_errors", "call_stacks", "object_names"];
 
+/// Takes the key of an entry, and its value on each CPU, or its only one.
+pub type EntrySink<'a> = dyn FnMut(&[u8], &[Vec<u8>]) + 'a;
+
 /// Passes on every entry of one of [`CALL_MAPS`]: its key, and its value on each CPU, or its only one.
-pub(super) fn read(
-    object: &Object,
-    name: &str,
-    sink: &mut dyn FnMut(&[u8], &[Vec<u8>]),
-) -> Result<(), CaptureError> {
+pub(super) fn read(object: &Object, name: &str, sink: &mut EntrySink<'_>) -> Result<(), CaptureError> {
     let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
     let Some(map) = object.maps().find(|map| map.name() == name) else { return Ok(()) };
     // First the keys: an entry that comes meanwhile is read the next time.
