@@ -132,12 +132,12 @@ impl Asked<'_> {
         let more = threads.len().saturating_sub(LISTED_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         if !some.is_empty() {
-            lines.push(format!("By: {}{more}{}.", some.join(", "), self.where_from()));
+            lines.push(format!("By: {}{more}{}.", some.join(", "), self.in_function()));
         }
         lines
     }
 
-    fn where_from(&self) -> String {
+    fn in_function(&self) -> String {
         let callers = self.uses.iter().filter_map(|used| used.callers.first());
         callers.max_by_key(|(_, calls)| *calls).map_or_else(String::new, |(name, _)| format!(", in {name}"))
     }

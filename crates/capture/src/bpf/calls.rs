@@ -1,7 +1,7 @@
 //! Reading what the kernel programs counted of syscalls (`bpf/calls.h`). Nothing is deleted while programs count, so no
 //! call is missed between a look and a deletion.
 
-use libbpf_rs::{MapCore, MapFlags, Object};
+use libbpf_rs::{Map, MapCore, MapFlags, Object};
 
 use super::messages;
 use crate::error::CaptureError;
@@ -9,12 +9,11 @@ use crate::error::CaptureError;
 /// The maps, in the order in which they are read.
 pub const CALL_MAPS: [&str; 4] = ["calls", "call_errors", "call_stacks", "object_names"];
 
+/// Takes the key of an entry, and its value on each CPU, or its only one.
+pub type EntrySink<'a> = dyn FnMut(&[u8], &[Vec<u8>]) + 'a;
+
 /// Passes on every entry of one of [`CALL_MAPS`]: its key, and its value on each CPU, or its only one.
-pub(super) fn read(
-    object: &Object,
-    name: &str,
-    sink: &mut dyn FnMut(&[u8], &[Vec<u8>]),
-) -> Result<(), CaptureError> {
+pub(super) fn read(object: &Object, name: &str, sink: &mut EntrySink<'_>) -> Result<(), CaptureError> {
     let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
     let Some(map) = object.maps().find(|map| map.name() == name) else { return Ok(()) };
     // First the keys: an entry that comes meanwhile is read the next time.
@@ -69,13 +68,17 @@ pub enum CountFrom {
 
 /// Sets the word that the programs look at.
 pub(super) fn open(object: &Object, from: CountFrom) -> Result<(), CaptureError> {
-    set_gate(object, if from == CountFrom::Now { 1 } else { 2 })
+    set_gate(&gate(object)?, if from == CountFrom::Now { 1 } else { 2 })
 }
 
-/// Sets the word that the programs look at: 0 counts nothing.
-pub(super) fn set_gate(object: &Object, word: u32) -> Result<(), CaptureError> {
-    let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
+/// Where the word is that the programs look at.
+pub(super) fn gate(object: &Object) -> Result<Map<'_>, CaptureError> {
     let map = object.maps().find(|map| map.name() == "call_gate");
-    let map = map.ok_or_else(|| CaptureError::Refused { reason: "no map call_gate".to_owned() })?;
-    map.update(&0u32.to_ne_bytes(), &word.to_ne_bytes(), MapFlags::ANY).map_err(refused)
+    map.ok_or_else(|| CaptureError::Refused { reason: "no map call_gate".to_owned() })
+}
+
+/// Sets it: 0 counts nothing.
+pub(super) fn set_gate(gate: &Map<'_>, word: u32) -> Result<(), CaptureError> {
+    gate.update(&0u32.to_ne_bytes(), &word.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| CaptureError::Refused { reason: messages::reason(&error) })
 }

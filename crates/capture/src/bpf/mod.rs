@@ -13,7 +13,7 @@ mod slots;
 mod syscall_windows;
 mod unwind_tables;
 
-pub use calls::{CALL_MAPS, CallEntry, CountFrom};
+pub use calls::{CALL_MAPS, CallEntry, CountFrom, EntrySink};
 pub use probe_cost::ProbeCost;
 pub use session::{Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
 pub use syscall_windows::SyscallCounts;

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 
-use super::calls::{self, CountFrom};
+use super::calls::{self, CountFrom, EntrySink};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
 use super::ring::Ring;
 use super::sampler::{self, Sampler};
@@ -236,7 +236,7 @@ impl Session {
     }
 
     /// Passes on every entry of one of [`super::CALL_MAPS`]: its key, and its value on each CPU, or its only one.
-    pub fn calls(&self, map: &str, sink: &mut dyn FnMut(&[u8], &[Vec<u8>])) -> Result<(), CaptureError> {
+    pub fn calls(&self, map: &str, sink: &mut EntrySink<'_>) -> Result<(), CaptureError> {
         calls::read(&self.object, map, sink)
     }
 

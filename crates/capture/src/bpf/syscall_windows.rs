@@ -66,8 +66,9 @@ impl Window {
 
 /// From now on calls are counted, or not; gives the moment, if it is known well enough.
 fn set(object: &Object, open: bool) -> Result<Option<u64>, CaptureError> {
+    let gate = calls::gate(object)?; // to find it takes longer than the moment may be in doubt
     let before = now();
-    calls::set_gate(object, u32::from(open))?;
+    calls::set_gate(&gate, u32::from(open))?;
     let doubt_ns = now().since(before).0;
     Ok((doubt_ns <= DOUBT_MAX_NS).then(|| before.0.saturating_add(doubt_ns / 2)))
 }

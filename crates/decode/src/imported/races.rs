@@ -65,10 +65,10 @@ pub(crate) fn tell<'a>(
     let mut tids: BTreeMap<String, u32> = BTreeMap::new();
     for access in races.iter().flat_map(|race| &race.accesses) {
         let next = TGID + tids.len() as u32;
-        if !tids.contains_key(&access.thread) {
-            tids.insert(access.thread.clone(), next);
-            sink(Event::Snapshot(thread(next, &access.thread)));
-        }
+        tids.entry(access.thread.clone()).or_insert_with_key(|name| {
+            sink(Event::Snapshot(thread(next, name)));
+            next
+        });
     }
     let mut id = 0;
     for (number, race) in (1u64..).zip(&races) {

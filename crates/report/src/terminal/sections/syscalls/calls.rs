@@ -90,8 +90,8 @@ fn times(view: &View, calls: &Calls) -> Vec<String> {
 
 fn objects(view: &View, calls: &Calls) -> Vec<String> {
     let mut columns = vec![Column::Text("call"), Column::Text("on")];
-    columns.extend(["threads", "calls", "returned", "failed"].map(Column::Figure));
-    columns.push(Column::Text("mostly"));
+    columns.extend(["by", "calls", "returned", "failed"].map(Column::Figure));
+    columns.push(Column::Figure("mostly"));
     let row = |used: &CallUse| {
         vec![
             clean(&call_name(used)),

@@ -1,0 +1,112 @@
+//! `--syscalls` against strace, on a program that makes the same calls each time.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use support::{Scratch, bpf_or_skip, have, record_json};
+
+const PROGRAM: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static char bytes[4096];
+
+static void *other(void *zero)
+{
+	char own[64];
+	for (int i = 0; i < 300; i++)
+		if (pread(*(int *)zero, own, 33, 0) < 0)
+			return zero;
+	return 0;
+}
+
+int main(void)
+{
+	int ends[2], sockets[2];
+	pthread_t thread;
+	int null = open("/dev/null", O_WRONLY), zero = open("/dev/zero", O_RDONLY);
+	long sum = 0;
+
+	if (pipe2(ends, O_NONBLOCK) || socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
+		return 1;
+	pthread_create(&thread, 0, other, &zero);
+	for (int i = 0; i < 1000; i++)
+		sum += write(null, bytes, 1);
+	for (int i = 0; i < 500; i++)
+		sum += write(null, bytes, 4096);
+	for (int i = 0; i < 200; i++)
+		sum += read(ends[0], bytes, 16);
+	for (int i = 0; i < 100; i++)
+		sum += write(ends[1], bytes, 3) + read(ends[0], bytes, 16);
+	for (int i = 0; i < 50; i++)
+		sum += close(-1);
+	for (int i = 0; i < 70; i++)
+		sum += send(sockets[0], bytes, 100, 0) + recv(sockets[1], bytes, 4096, 0);
+	pthread_join(thread, 0);
+	return sum == 0;
+}
+"#;
+
+/// Calls and failures by name, as `strace -c -f` counts them.
+fn by_strace(text: &str) -> BTreeMap<String, (u64, u64)> {
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (name, calls) = (words.last()?, words.get(3)?.parse().ok()?);
+        let failed = if words.len() > 5 { words.get(4)?.parse().ok()? } else { 0 };
+        (*name != "total").then(|| ((*name).to_owned(), (calls, failed)))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+#[test]
+fn counts_errors_and_sizes_are_those_of_strace() {
+    let scratch = Scratch::new("syscalls");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    if !have("strace") || !have("gcc") {
+        return println!("skipped: it takes strace and gcc");
+    }
+    let (source, program) = (scratch.join("calls.c"), scratch.join("calls"));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let built = Command::new("gcc").arg("-pthread").arg("-o").arg(&program).arg(&source).status().unwrap();
+    assert!(built.success());
+    let table = scratch.join("strace.txt");
+    let traced = Command::new("strace")
+        .args(["-c", "-f", "-o"])
+        .args([&table, &program])
+        .stderr(Stdio::null())
+        .status();
+    if !traced.is_ok_and(|status| status.success()) {
+        return println!("skipped: strace may not trace here");
+    }
+    let expected = by_strace(&std::fs::read_to_string(&table).unwrap());
+    let report = record_json(&scratch, &["--syscalls"], &[program.to_str().unwrap()]);
+    let calls = &report["calls"];
+    assert_eq!(calls["exact"], true);
+    let uses = calls["by_syscall"].as_array().unwrap();
+    // Whether a thread has to wait for another is not the same each time.
+    let ours: BTreeMap<String, (u64, u64)> = uses
+        .iter()
+        .filter(|used| used["name"] != "futex")
+        .map(|used| {
+            let name = used["name"].as_str().unwrap().to_owned();
+            (name, (used["calls"].as_u64().unwrap(), used["failed"].as_u64().unwrap()))
+        })
+        .collect();
+    let expected: BTreeMap<_, _> = expected.into_iter().filter(|(name, _)| name != "futex").collect();
+    assert_eq!(ours, expected);
+    let write = uses.iter().find(|used| used["name"] == "write").unwrap();
+    let sizes: Vec<(u64, u64)> = write["asked"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bin| (bin["from"].as_u64().unwrap(), bin["calls"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(sizes, [(1, 1000), (2, 100), (4096, 500)]);
+}
