@@ -53,7 +53,7 @@ pub struct RunsArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Results")]
 pub struct ResultArgs {
-    /// As JSON (docs/json.md)
+    /// As JSON (docs/json-experiments.md)
     #[arg(long)]
     pub json: bool,
     /// As Markdown, to put into a pull request

@@ -56,22 +56,7 @@ struct Loop {
 
 /// Records by BPF.
 pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
-    let options = Options {
-        target: match &subject {
-            Subject::Run(held, _) => Target::Process(held.pid()),
-            Subject::Attach { pid, only: false } => Target::Process(*pid),
-            Subject::Attach { pid, only: true } => Target::Only(*pid),
-            Subject::All => Target::All,
-        },
-        sample_hz: recorder.options.freq,
-        stacks: match recorder.options.stacks {
-            StackChoice::All => Stacks::All,
-            StackChoice::Sampled => Stacks::Budgeted,
-            StackChoice::None => Stacks::None,
-        },
-        ring_bytes: recorder.options.buffer << 20,
-        syscalls: recorder.options.syscalls,
-    };
+    let options = options(&subject, &recorder);
     let length = recorder.length;
     let mappings = MappingFeed::open(&host::online_cpus());
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
@@ -128,6 +113,26 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let over = super::start_clock(length);
     let ending = recording.run(&mut watched, &over, &mut budget);
     recording.finish(start_ns, ending, (&before, &mappings_missing))
+}
+
+/// What the kernel programs are to do.
+fn options(subject: &Subject, recorder: &Recorder) -> Options {
+    Options {
+        target: match subject {
+            Subject::Run(held, _) => Target::Process(held.pid()),
+            Subject::Attach { pid, only: false } => Target::Process(*pid),
+            Subject::Attach { pid, only: true } => Target::Only(*pid),
+            Subject::All => Target::All,
+        },
+        sample_hz: recorder.options.freq,
+        stacks: match recorder.options.stacks {
+            StackChoice::All => Stacks::All,
+            StackChoice::Sampled => Stacks::Budgeted,
+            StackChoice::None => Stacks::None,
+        },
+        ring_bytes: recorder.options.buffer << 20,
+        syscalls: recorder.options.syscalls,
+    }
 }
 
 impl Loop {

@@ -1,4 +1,4 @@
-//! An experiment as JSON; see docs/json.md.
+//! An experiment as JSON; see docs/json-experiments.md.
 
 use holdup_findings::experiment::compare::{Change, Estimate};
 use holdup_findings::experiment::difference::RowChange;

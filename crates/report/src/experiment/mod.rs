@@ -71,7 +71,7 @@ impl Shown<'_> {
         self.page().for_markdown()
     }
 
-    /// For programs (docs/json.md).
+    /// For programs (docs/json-experiments.md).
     pub fn json(&self) -> Value {
         json::to_json(self)
     }
