@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use support::{Scratch, holdup, stderr, stdout};
 
-/// A row of a table in docs/json.md.
+/// A row of a table in docs/json.md or docs/json-experiments.md.
 struct Key {
     /// Steps from the top: a name, `[]` for every entry of an array, `*` for every name of an object.
     path: Vec<String>,
@@ -17,13 +17,16 @@ struct Key {
 
 /// The keys of the section whose heading names `command`.
 fn documented(command: &str) -> Vec<Key> {
-    let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/json.md")).expect("docs/json.md");
+    let page: String = ["json.md", "json-experiments.md"]
+        .map(|name| {
+            std::fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).expect(name)
+        })
+        .concat();
     let heading = format!("`holdup {command} --json`");
     let section = page
         .split("\n## ")
         .find(|section| section.lines().next().is_some_and(|line| line.contains(&heading)));
-    let section = section.unwrap_or_else(|| panic!("docs/json.md has no section on {heading}"));
+    let section = section.unwrap_or_else(|| panic!("the pages on JSON have no section on {heading}"));
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
         let path = cells.next()?.trim_end_matches('`').replace("[]", ".[]");
