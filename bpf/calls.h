@@ -20,6 +20,7 @@ struct {
 } call_gate SEC(".maps");
 
 #define SYS_EXECVE 59
+#define SYS_BPF 321
 #define SYS_EXECVEAT 322
 #define ERRORS_MAX 4095
 
@@ -374,6 +375,9 @@ static __always_inline void count_call(void *ctx, struct per_cpu *cpu, struct ta
 	__u8 shape;
 
 	if (key.syscall < 0 || !counts_calls(key.syscall, result) || is_birth(key.syscall, result))
+		return;
+	/* The call that opens a window ends inside it: what a new entry takes would make that moment doubtful. */
+	if (key.syscall == SYS_BPF && task->tgid == configuration.recorder_tgid)
 		return;
 	shape = call_shapes[key.syscall & (SYSCALLS - 1)];
 	sums = sums_of(task, cpu, regs, &key, shape);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use holdup_capture::bpf::{CallEntry, Session, SyscallCounts};
+use holdup_capture::bpf::{CallCost, CallEntry, Session, SyscallCounts};
 use holdup_capture::lower;
 use holdup_decode::calls::CallDecoder;
 use holdup_events::event::SyscallCount;
@@ -35,8 +35,8 @@ const FAILURES_MAX: u32 = 3;
 pub struct SyscallWindows {
     plan: Plan,
     state: State,
-    /// By how much counting makes a call slower (ns).
-    cost_ns: u32,
+    /// By how much counting makes a call slower.
+    cost: CallCost,
     events: u64,
     failures: u32,
     missing: String,
@@ -57,7 +57,7 @@ impl SyscallWindows {
         SyscallWindows {
             plan: Plan::new(budget / 100.0 * cpus.max(1) as f64 * BUDGET_PART, lower::now().0),
             state: State::Off,
-            cost_ns: 0,
+            cost: CallCost::default(),
             events: 0,
             failures: 0,
             missing: String::new(),
@@ -70,9 +70,9 @@ impl SyscallWindows {
             return;
         }
         match session.syscall_cost() {
-            Ok(Some(cost_ns)) => {
-                self.cost_ns = cost_ns;
-                self.plan.call_ns = f64::from(cost_ns);
+            Ok(Some(cost)) => {
+                self.cost = cost;
+                self.plan.call_ns = cost.call_ns;
                 self.state = State::Waiting(u64::MAX, 0);
             }
             Ok(None) => {}
@@ -158,7 +158,8 @@ impl SyscallWindows {
                 let calls = self::counts(&sums).values().sum();
                 let took_ns = lower::thread_cpu_ns().saturating_sub(began_ns) as f64;
                 self.plan.learn(calls, window.1.since(window.0).0, took_ns);
-                self.tell(window, sums, sink);
+                let cost_ns = self.cost.of(counts.program_ns).round() as u32;
+                self.tell((window, cost_ns), sums, sink);
             }
             Ok(None) => {}
             Err(error) => self.fail(&error.to_string()),
@@ -175,7 +176,12 @@ impl SyscallWindows {
         }
     }
 
-    fn tell(&mut self, (start, end): (Timestamp, Timestamp), sums: Vec<Event>, sink: &mut dyn FnMut(Event)) {
+    fn tell(
+        &mut self,
+        ((start, end), cost_ns): ((Timestamp, Timestamp), u32),
+        sums: Vec<Event>,
+        sink: &mut dyn FnMut(Event),
+    ) {
         if end <= start {
             return;
         }
@@ -186,7 +192,6 @@ impl SyscallWindows {
         }
         for ((tgid, syscall), count) in counts {
             self.events += 1;
-            let cost_ns = self.cost_ns;
             sink(Event::SyscallCount(SyscallCount { at: start, until: end, tgid, syscall, count, cost_ns }));
         }
         sums.into_iter().for_each(sink);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use holdup_events::recording::{Cost, Rung, SourceState};
 use holdup_events::{CpuId, Loss, ThreadId, Timestamp, Trace};
+use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::gc::{Gc, LaneGc, Pause, Pauses};
 use holdup_findings::derive::lines::{LineThread, SharedData};
@@ -308,6 +309,22 @@ fn some_shared_data() -> SharedData {
     }
 }
 
+/// One call, told in each of the three ways.
+fn some_calls(thread: ThreadId) -> Calls {
+    let one = || Histogram([(1, 1)].into());
+    let used = CallUse {
+        threads: vec![(thread, 1)],
+        by_error: vec![(11, 1)],
+        times: one(),
+        asked: one(),
+        results: one(),
+        callers: vec![("work".into(), 1)],
+        ..CallUse::default()
+    };
+    let list = || vec![used.clone()];
+    Calls { by_syscall: list(), by_object: list(), by_thread: list(), ..Calls::default() }
+}
+
 /// A pause whose last thread waited for a CPU.
 fn add_a_late_stop(rendezvous: &mut Rendezvous, thread: ThreadId) {
     let (meeting, late) = (rendezvous.meetings.len() as u32, Some(thread));
@@ -348,6 +365,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     analysis.derived.runtimes.push(a_runtime());
     analysis.derived.told.push(Telling::default());
     analysis.derived.lines.push(some_shared_data());
+    analysis.derived.calls = some_calls(thread);
     let mut pauses = Pauses { count: 1, ..Pauses::default() };
     pauses.bins[0] = 1;
     let lane = LaneGc { threads: vec![thread], pauses: pauses.clone(), ..LaneGc::default() };

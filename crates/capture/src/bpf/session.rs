@@ -10,7 +10,7 @@ use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
 use super::ring::Ring;
 use super::sampler::{self, Sampler};
 use super::slots::{Layout, SlotRing};
-use super::syscall_windows::{self, SyscallCounts, Window};
+use super::syscall_windows::{self, CallCost, SyscallCounts, Window};
 use super::unwind_tables::UnwindTables;
 use super::{messages, programs};
 use crate::error::CaptureError;
@@ -209,8 +209,8 @@ impl Session {
         }
     }
 
-    /// By how much counting makes a syscall slower (ns), as tried now; `None` if this kernel cannot count them.
-    pub fn syscall_cost(&self) -> Result<Option<u32>, CaptureError> {
+    /// By how much counting makes a syscall slower, as tried now; `None` if this kernel cannot count them.
+    pub fn syscall_cost(&self) -> Result<Option<CallCost>, CaptureError> {
         if self.missing.iter().any(|source| source.programs.contains(&"on_call_end")) {
             return Ok(None);
         }
@@ -264,16 +264,7 @@ impl Session {
 
     /// What the programs cost in CPU time so far.
     pub fn cost(&self) -> ProbeCost {
-        let mut probes = [ProbeTime::default(); PROBES];
-        for cpu in per_cpu(&self.object) {
-            for (index, probe) in probes.iter_mut().enumerate() {
-                let word = |at: usize| number(&cpu, PROBES_AT + index * 32 + at * 8, 8);
-                probe.runs += word(0);
-                probe.timed_runs += word(1);
-                probe.timed_ns += word(2);
-                probe.timed_sq_ns2 += word(3);
-            }
-        }
+        let probes = std::array::from_fn(|probe| probe_time(&self.object, probe));
         probe_cost::estimate(&probes)
     }
 }
@@ -287,6 +278,19 @@ const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
 fn per_cpu(object: &Object) -> Vec<Vec<u8>> {
     let Some(map) = object.maps().find(|map| map.name() == "cpus") else { return Vec::new() };
     map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten().unwrap_or_default()
+}
+
+/// What one of the programs cost so far, on all CPUs.
+pub(super) fn probe_time(object: &Object, probe: usize) -> ProbeTime {
+    let mut sum = ProbeTime::default();
+    for cpu in per_cpu(object) {
+        let word = |at: usize| number(&cpu, PROBES_AT + probe * 32 + at * 8, 8);
+        sum.runs += word(0);
+        sum.timed_runs += word(1);
+        sum.timed_ns += word(2);
+        sum.timed_sq_ns2 += word(3);
+    }
+    sum
 }
 
 fn counters(object: &Object) -> Counters {

@@ -7,30 +7,56 @@ use std::time::Instant;
 use libbpf_rs::{Link, Object};
 
 use super::calls::{self, CallEntry};
-use super::programs;
+use super::probe_cost::ProbeTime;
+use super::{programs, session};
 use crate::error::CaptureError;
 use crate::lower::now;
 
 const PROGRAM: &str = "on_call_end";
 /// The moment of opening or closing is known to half of this, else the window is given up (ns).
 const DOUBT_MAX_NS: u64 = 20_000;
+/// Fewer timed runs say too little of the mean.
+const TIMED_MIN: u64 = 16;
+/// PROBE_SYSCALL of `bpf/common.h`.
+const PROBE: usize = 5;
 
 /// A window that is open.
 pub(super) struct Window {
     start_ns: u64,
+    /// What the program had cost until then.
+    before: ProbeTime,
     /// Dropping it detaches the program.
     link: Link,
 }
 
 /// What was counted in a window.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SyscallCounts {
     /// When it began (ns of CLOCK_MONOTONIC).
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
+    /// Mean time of the program in it (ns); `None` if too few of its runs were timed.
+    pub program_ns: Option<f64>,
     /// What the maps held.
     pub entries: Vec<CallEntry>,
+}
+
+/// By how much counting makes a call slower, as tried on calls of this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CallCost {
+    /// In all (ns).
+    pub call_ns: f64,
+    /// Of that, in the program as it times itself (ns).
+    pub program_ns: Option<f64>,
+}
+
+impl CallCost {
+    /// For calls of which the program took `program_ns`: what the kernel spends around it is the same for all.
+    pub fn of(&self, program_ns: Option<f64>) -> f64 {
+        let more = program_ns.zip(self.program_ns).map_or(0.0, |(now, tried)| now - tried);
+        (self.call_ns + more).max(0.0)
+    }
 }
 
 impl Window {
@@ -38,8 +64,9 @@ impl Window {
     /// window began is not known.
     pub fn open(object: &Object) -> Result<Option<Window>, CaptureError> {
         let link = programs::attach_one(object, PROGRAM)?;
+        let before = session::probe_time(object, PROBE);
         match set(object, true)? {
-            Some(start_ns) => Ok(Some(Window { start_ns, link })),
+            Some(start_ns) => Ok(Some(Window { start_ns, before, link })),
             None => {
                 set(object, false)?;
                 drop(link);
@@ -56,11 +83,12 @@ impl Window {
 
     /// Ends it, and reads and clears the counts. `None` if it is not known when it ended.
     pub fn close(self, object: &Object) -> Result<Option<SyscallCounts>, CaptureError> {
-        let Window { start_ns, link } = self;
+        let Window { start_ns, before, link } = self;
         let end_ns = set(object, false)?;
         drop(link);
+        let program_ns = mean_ns(&before, &session::probe_time(object, PROBE));
         let entries = calls::take(object)?;
-        Ok(end_ns.map(|end_ns| SyscallCounts { start_ns, end_ns, entries }))
+        Ok(end_ns.map(|end_ns| SyscallCounts { start_ns, end_ns, program_ns, entries }))
     }
 }
 
@@ -73,25 +101,46 @@ fn set(object: &Object, open: bool) -> Result<Option<u64>, CaptureError> {
     Ok((doubt_ns <= DOUBT_MAX_NS).then(|| before.0.saturating_add(doubt_ns / 2)))
 }
 
-/// By how much counting makes a call slower (ns): tried on calls of this process that do next to nothing. The
+/// Of the runs between two looks.
+fn mean_ns(before: &ProbeTime, after: &ProbeTime) -> Option<f64> {
+    let timed = after.timed_runs.saturating_sub(before.timed_runs);
+    (timed >= TIMED_MIN).then(|| after.timed_ns.saturating_sub(before.timed_ns) as f64 / timed as f64)
+}
+
+/// By how much counting makes a call slower: tried on calls of this process that do next to nothing. The
 /// fastest of several rounds each way: what disturbs a round only makes it slower.
-pub(super) fn cost_of_a_call(object: &Object) -> Result<u32, CaptureError> {
+pub(super) fn cost_of_a_call(object: &Object) -> Result<CallCost, CaptureError> {
     const TRIES: usize = 10;
     let without = fastest_call_ns();
     for _ in 0..TRIES {
         if let Some(window) = Window::open(object)? {
-            let with = fastest_call_ns();
+            let (with, program_ns) = fastest(|| {
+                let before = session::probe_time(object, PROBE);
+                (a_round_ns(), mean_ns(&before, &session::probe_time(object, PROBE)))
+            });
             window.close(object)?;
-            return Ok((with - without).max(0.0).round() as u32);
+            return Ok(CallCost { call_ns: (with - without).max(0.0), program_ns });
         }
     }
-    Ok(0)
+    Ok(CallCost::default())
 }
 
 /// Mean time of a call in the fastest of several rounds (ns).
 pub(super) fn fastest_call_ns() -> f64 {
+    fastest(|| (a_round_ns(), ())).0
+}
+
+/// Of several rounds the one that took the least time, with what was seen in it.
+fn fastest<T>(round: impl Fn() -> (f64, T)) -> (f64, T) {
     const ROUNDS: usize = 7;
-    (0..ROUNDS).map(|_| a_round_ns()).fold(f64::INFINITY, f64::min)
+    let mut best = round();
+    for _ in 1..ROUNDS {
+        let next = round();
+        if next.0 < best.0 {
+            best = next;
+        }
+    }
+    best
 }
 
 /// Mean time of a call (ns).
@@ -105,4 +154,24 @@ fn a_round_ns() -> f64 {
         unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_CUR) };
     }
     began.elapsed().as_nanos() as f64 / f64::from(CALLS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slower_programs_make_dearer_calls() {
+        let cost = CallCost { call_ns: 300.0, program_ns: Some(180.0) };
+        assert_eq!((cost.of(None), cost.of(Some(180.0)), cost.of(Some(80.0))), (300.0, 300.0, 200.0));
+        assert_eq!(CallCost { program_ns: None, ..cost }.of(Some(80.0)), 300.0);
+        assert_eq!(CallCost { call_ns: 10.0, program_ns: Some(50.0) }.of(Some(20.0)), 0.0);
+    }
+
+    #[test]
+    fn a_mean_needs_timed_runs() {
+        let time = |timed_runs, timed_ns| ProbeTime { timed_runs, timed_ns, ..ProbeTime::default() };
+        assert_eq!(mean_ns(&time(4, 400), &time(24, 2400)), Some(100.0));
+        assert_eq!(mean_ns(&time(4, 400), &time(8, 2400)), None);
+    }
 }

@@ -26,7 +26,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Column::Figure("samples"),
         Column::Figure("turns"),
         Column::Figure("cpu"),
-        Column::Figure("± (1 sd)"),
+        Column::Figure("± (95 %)"),
         Column::Text("where"),
     ];
     let rows: Vec<Vec<String>> = shared.iter().take(ROWS_MAX).flat_map(|data| rows(view, data)).collect();

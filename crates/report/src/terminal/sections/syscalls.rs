@@ -26,7 +26,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         true => ["calls/s", "±", "cpu/call", "cpu"].map(Column::Figure).to_vec(),
         false => vec![Column::Figure("cpu (sampled)")],
     });
-    columns.extend(["± (1 sd)", "blocked", "for"].map(Column::Figure));
+    columns.extend(["± (95 %)", "blocked", "for"].map(Column::Figure));
     let rows: Vec<Vec<String>> = calls.iter().take(ROWS_MAX).map(|call| row(call, counted)).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
     if calls.len() > ROWS_MAX {
@@ -34,7 +34,9 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     if counted && rates.windows > 0 {
         let (windows, time) = (self::counted(rates.windows, "window"), duration(rates.windows_ns));
-        let said = format!("calls: counted in {windows} ({time}), extrapolated; cpu: sampled; ±: 1 sd");
+        let said = format!(
+            "calls: counted in {windows} ({time}), extrapolated; cpu: sampled; ± holds the truth in 95 %"
+        );
         lines.push(super::nothing(view, &said));
     }
     lines.extend(calls::lines(view));
