@@ -83,8 +83,8 @@ struct per_cpu {
 };
 
 /* As crates/capture/src/bpf/session.rs reads it. */
-_Static_assert(__builtin_offsetof(struct per_cpu, lost) == 16, "LOST_AT");
-_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 112, "PROBES_AT");
+_Static_assert(__builtin_offsetof(struct per_cpu, lost) == 24, "LOST_AT");
+_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 128, "PROBES_AT");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -9,7 +9,9 @@
 static __always_inline void fill_sample(struct wire_sample *sample, struct per_cpu *cpu, __u8 kind,
 					struct task_struct *task, __u64 now)
 {
-	fill_header(&sample->header, cpu, kind, WIRE_STREAM_SAMPLES, now);
+	__u32 stream = kind == WIRE_SAMPLE ? WIRE_STREAM_PLAIN_SAMPLES : WIRE_STREAM_SAMPLES;
+
+	fill_header(&sample->header, cpu, kind, stream, now);
 	sample->tid = task->pid;
 	sample->tgid = task->tgid;
 	sample->syscall = -1;
@@ -24,7 +26,7 @@ static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_
 	struct wire_sample *sample = reserve_record(sizeof(*sample), true);
 
 	if (!sample) {
-		count_lost(cpu, WIRE_STREAM_SAMPLES);
+		count_lost(cpu, WIRE_STREAM_PLAIN_SAMPLES);
 		return;
 	}
 	fill_sample(sample, cpu, WIRE_SAMPLE, task, now);

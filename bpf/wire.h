@@ -53,9 +53,10 @@ enum wire_kind {
 /* Streams: one sequence per CPU for each. */
 enum wire_stream {
 	WIRE_STREAM_SCHED = 0,   /* switch and waking records */
-	WIRE_STREAM_SAMPLES = 1,
+	WIRE_STREAM_SAMPLES = 1, /* with registers, in the small ring */
 	WIRE_STREAM_DEFS = 2,    /* stacks and thread life cycle, in the small ring */
-	WIRE_STREAMS = 3,
+	WIRE_STREAM_PLAIN_SAMPLES = 3, /* without, in the main ring: the two rings are not read in one order */
+	WIRE_STREAMS = 4,
 };
 
 struct wire_header {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use holdup_capture::bpf::{Options, STREAMS, Session, Stacks, Target};
+use holdup_capture::bpf::{Counters, Options, STREAMS, Session, Stacks, Target};
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::{MappingFeed, read_maps};
 use holdup_capture::{host, launch, lower, privileges};
@@ -326,17 +326,7 @@ impl Loop {
         cost.stacks_cpu_ns = (probes.stacks_ns + probes.waker_stacks_ns) as u64;
         cost.budget_percent = self.budget_percent;
         cost.switches = self.tally.switches;
-        let mut sources: Vec<SourceState> = STREAMS
-            .iter()
-            .enumerate()
-            .map(|(stream, name)| SourceState {
-                name: (*name).to_owned(),
-                active: true,
-                missing: String::new(),
-                events: counters.records[stream].saturating_sub(counters.lost[stream]),
-                lost: counters.lost[stream],
-            })
-            .collect();
+        let mut sources = recorded_streams(&counters);
         sources.push(SourceState {
             name: "mappings".to_owned(),
             active: self.mappings.is_some(),
@@ -365,7 +355,7 @@ impl Loop {
     }
 
     /// Records lost behind the last one received leave no gap: the kernel's own count tells.
-    fn account_losses(&mut self, lost: &[u64; 3], end_ns: u64) {
+    fn account_losses(&mut self, lost: &[u64; STREAMS.len()], end_ns: u64) {
         for ((name, lost), seen) in STREAMS.iter().zip(lost).zip(self.decoder.lost()) {
             let missing = lost.saturating_sub(seen);
             if missing > 0 {
@@ -376,6 +366,22 @@ impl Loop {
             self.journal.push(&Event::Loss(loss_at_end("records", "unreadable", self.bad_records, end_ns)));
         }
     }
+}
+
+/// What came by each source; one may have two streams.
+fn recorded_streams(counters: &Counters) -> Vec<SourceState> {
+    let mut sources: Vec<SourceState> = Vec::new();
+    for ((name, records), lost) in STREAMS.iter().zip(counters.records).zip(counters.lost) {
+        let events = records.saturating_sub(lost);
+        match sources.iter_mut().find(|source| source.name == *name) {
+            Some(source) => (source.events, source.lost) = (source.events + events, source.lost + lost),
+            None => {
+                let name = (*name).to_owned();
+                sources.push(SourceState { name, active: true, events, lost, ..SourceState::default() });
+            }
+        }
+    }
+    sources
 }
 
 fn loss_at_end(source: &str, reason: &str, events: u64, end_ns: u64) -> Loss {

@@ -123,6 +123,9 @@ impl Fields<'_> {
 /// its record between another's numbering and sending.
 const PATIENCE: u32 = 4;
 
+/// The streams of `enum wire_stream`, by number: what they carry.
+const STREAMS: [&str; 4] = ["sched", "cpu-samples", "definitions", "cpu-samples"];
+
 /// What is known of one CPU's stream.
 #[derive(Clone, Default)]
 struct Sequence {
@@ -189,7 +192,7 @@ impl Sequence {
 #[derive(Default)]
 pub struct WireDecoder {
     sequences: BTreeMap<(u16, u8), Sequence>,
-    lost: [u64; 3],
+    lost: [u64; STREAMS.len()],
 }
 
 impl WireDecoder {
@@ -210,15 +213,15 @@ impl WireDecoder {
         Ok(())
     }
 
-    /// Records missing so far: scheduler, samples, definitions.
-    pub fn lost(&self) -> [u64; 3] {
+    /// Records missing so far, by stream.
+    pub fn lost(&self) -> [u64; STREAMS.len()] {
         self.lost
     }
 
     fn gap(&mut self, fields: &Fields<'_>, stream: u8) -> Option<Loss> {
         let sequence = self.sequences.entry((fields.cpu().0, stream)).or_default();
         let gap = sequence.take(fields.u32(8), fields.at())?;
-        let source = ["sched", "cpu-samples", "definitions"].get(usize::from(stream))?;
+        let source = STREAMS.get(usize::from(stream))?;
         if let Some(lost) = self.lost.get_mut(usize::from(stream)) {
             *lost += u64::from(gap.missing);
         }
@@ -236,7 +239,8 @@ impl WireDecoder {
 fn stream(kind: u8) -> u8 {
     match kind {
         KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED | KIND_WAKING => 0,
-        KIND_SAMPLE | KIND_SAMPLE_USER => 1,
+        KIND_SAMPLE_USER => 1,
+        KIND_SAMPLE => 3,
         _ => 2,
     }
 }

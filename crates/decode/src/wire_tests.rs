@@ -41,6 +41,22 @@ fn the_first_records_may_be_the_lost_ones() {
     assert!(matches!(&events[0], Event::Loss(loss) if loss.events == 7 && loss.source == "sched"));
 }
 
+/// They come by two rings, of which one is read whole before the other.
+#[test]
+fn samples_with_and_without_registers_are_numbered_apart() {
+    let with = |seq, at| record(14, 0, seq, at, 176);
+    let without = |seq, at| record(5, 0, seq, at, 48);
+    let events =
+        decode_all(&[with(0, 10), with(1, 40), with(2, 70), without(0, 20), without(1, 50), without(2, 60)]);
+    assert_eq!(events.len(), 6, "{events:?}");
+    let events = decode_all(&[with(1, 40), without(2, 60)]);
+    let losses = events.iter().filter_map(|event| match event {
+        Event::Loss(loss) => Some((loss.source.as_str(), loss.events)),
+        _ => None,
+    });
+    assert_eq!(losses.collect::<Vec<_>>(), [("cpu-samples", 1), ("cpu-samples", 2)]);
+}
+
 #[test]
 fn an_interrupting_record_is_no_loss() {
     // 5 was numbered, then an interrupt's program numbered and sent 6 before 5 was sent.

@@ -56,16 +56,16 @@ pub struct Options {
 /// The window in which stacks are rationed, as in `bpf/stacks.h`.
 pub const STACK_WINDOW: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// The streams of `enum wire_stream`, by number.
-pub const STREAMS: [&str; 3] = ["sched", "cpu-samples", "definitions"];
+/// The streams of `enum wire_stream`, by number: what they carry.
+pub const STREAMS: [&str; 4] = ["sched", "cpu-samples", "definitions", "cpu-samples"];
 
 /// What the programs counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Records made, lost ones included, by stream.
-    pub records: [u64; 3],
+    pub records: [u64; STREAMS.len()],
     /// Records lost because a ring was full, by stream.
-    pub lost: [u64; 3],
+    pub lost: [u64; STREAMS.len()],
 }
 
 /// A recording that runs. Dropping it detaches everything; so does the death of this process.
@@ -270,8 +270,8 @@ impl Session {
 }
 
 /// Where `struct per_cpu` (`bpf/common.h`) has its counts of lost records and its times.
-const LOST_AT: usize = 16;
-const PROBES_AT: usize = 112;
+const LOST_AT: usize = 24;
+const PROBES_AT: usize = 128;
 const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
 
 /// `struct per_cpu` of every CPU, as bytes.
