@@ -326,9 +326,12 @@ impl Names {
     pub(super) fn name_object(&mut self, name: ObjectName) {
         let row = CallObject { kind: name.kind, object: name.object, name: name.name };
         let rows = &mut self.calls.objects;
-        match rows.binary_search_by_key(&(row.kind, row.object), |known| (known.kind, known.object)) {
-            Ok(at) => rows[at] = row,
-            Err(at) => rows.insert(at, row),
+        let found = rows.binary_search_by_key(&(row.kind, row.object), |known| (known.kind, known.object));
+        if let Err(at) = found {
+            return rows.insert(at, row);
+        }
+        if let Some(known) = found.ok().and_then(|at| rows.get_mut(at)) {
+            *known = row;
         }
     }
 

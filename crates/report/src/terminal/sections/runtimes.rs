@@ -21,10 +21,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     for runtime in runtimes {
         lines.extend(one(view, runtime));
     }
-    lines.push(super::nothing(
-        view,
-        "ran: sampled, with what the kernel did for it; ± holds the truth in 95 %; waited: exact",
-    ));
+    lines.push(super::nothing(view, "ran: sampled, with what the kernel did for it; ±: 95 %; waited: exact"));
     lines
 }
 

@@ -34,9 +34,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     if counted && rates.windows > 0 {
         let (windows, time) = (self::counted(rates.windows, "window"), duration(rates.windows_ns));
-        let said = format!(
-            "calls: counted in {windows} ({time}), extrapolated; cpu: sampled; ± holds the truth in 95 %"
-        );
+        let said = format!("calls: counted in {windows} ({time}), extrapolated; cpu: sampled; ±: 95 %");
         lines.push(super::nothing(view, &said));
     }
     lines.extend(calls::lines(view));
