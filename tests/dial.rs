@@ -125,7 +125,7 @@ fn each_class_alone_is_what_the_program_did() {
     }
     for phase in ["--compute 5", "--sleep 5", "--lock 5", "--pipe 5", "--disk 5", "--runqueue 10", "--spin 5"]
     {
-        let (report, dial) = record(&scratch, "bpf", &format!("--threads 2 --seconds 0.5 {phase}"));
+        let (report, dial) = record(&scratch, "bpf", &format!("--threads 2 --seconds 1.5 {phase}"));
         agrees(&report, &dial, &|_| true);
     }
 }
