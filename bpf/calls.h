@@ -304,10 +304,12 @@ static __always_inline void draw_call_stack(void *ctx, struct per_cpu *cpu, stru
 	if (!by_stack.stack)
 		return;
 	weight = bpf_map_lookup_elem(&call_stacks, &by_stack);
+	if (!weight && !bpf_map_update_elem(&call_stacks, &by_stack, &every, BPF_NOEXIST))
+		return;
+	if (!weight) /* another CPU has just put it there, or there is no room */
+		weight = bpf_map_lookup_elem(&call_stacks, &by_stack);
 	if (weight)
 		__sync_fetch_and_add(weight, every);
-	else
-		bpf_map_update_elem(&call_stacks, &by_stack, &every, BPF_NOEXIST);
 }
 
 static __always_inline bool counts_calls(long number, long result)

@@ -6,54 +6,18 @@
  * Slow: each read has a buffer, an operation and a result made for it, and a batch has lists of them; all are given back.
  * Fixed (-DFIXED): buffers and places for 32 results are made once.
  */
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <linux/io_uring.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "ring.h"
 
-enum { BATCH = 32, BLOCK = 4096, BLOCKS = 16384 };
+enum { BATCH = DEPTH };
 
 /* What one read is, and what became of it. */
 struct operation {
 	struct operation *next;
 	char *buffer;
-	uint64_t block;
 	int result;
 };
 
-static struct io_uring_params params;
-static int ring;
-static char *submissions, *completions;
 static long allocations, allocated;
-static struct io_uring_sqe *entries;
-
-static _Atomic uint32_t *word(char *base, uint32_t offset)
-{
-	return (_Atomic uint32_t *)(base + offset);
-}
-
-static int set_up(void)
-{
-	int prot = PROT_READ | PROT_WRITE;
-	size_t queue;
-
-	ring = syscall(SYS_io_uring_setup, BATCH, &params);
-	if (ring < 0)
-		return 0;
-	queue = params.sq_off.array + params.sq_entries * sizeof(uint32_t);
-	submissions = mmap(NULL, queue, prot, MAP_SHARED, ring, IORING_OFF_SQ_RING);
-	queue = params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe);
-	completions = mmap(NULL, queue, prot, MAP_SHARED, ring, IORING_OFF_CQ_RING);
-	entries = mmap(NULL, params.sq_entries * sizeof *entries, prot, MAP_SHARED, ring, IORING_OFF_SQES);
-	return submissions != MAP_FAILED && completions != MAP_FAILED && entries != MAP_FAILED;
-}
 
 static void *allocate(size_t alignment, size_t size)
 {
@@ -71,59 +35,20 @@ static struct operation *new_operation(struct operation *next)
 	return operation;
 }
 
-static void prepare(int file, struct operation *operation)
-{
-	uint32_t tail = atomic_load(word(submissions, params.sq_off.tail));
-	uint32_t slot = tail & *word(submissions, params.sq_off.ring_mask);
-	struct io_uring_sqe *entry = &entries[slot];
-
-	memset(entry, 0, sizeof *entry);
-	entry->opcode = IORING_OP_READ;
-	entry->fd = file;
-	entry->addr = (uintptr_t)operation->buffer;
-	entry->len = BLOCK;
-	entry->off = operation->block * BLOCK;
-	entry->user_data = (uintptr_t)operation;
-	*word(submissions, params.sq_off.array + slot * sizeof slot) = slot;
-	atomic_store(word(submissions, params.sq_off.tail), tail + 1);
-}
-
-/* The sum of what one batch has read; ends the program if a read failed. */
+/* The sum of what one batch has read. */
 static uint64_t finish(void)
 {
 	uint64_t sum = 0;
 
-	if (syscall(SYS_io_uring_enter, ring, BATCH, BATCH, IORING_ENTER_GETEVENTS, NULL, 0) != BATCH)
-		exit(1);
+	enter(BATCH);
 	for (int i = 0; i < BATCH; i++) {
-		uint32_t head = atomic_load(word(completions, params.cq_off.head));
-		uint32_t slot = head & *word(completions, params.cq_off.ring_mask);
-		struct io_uring_cqe *done = &((struct io_uring_cqe *)(completions + params.cq_off.cqes))[slot];
+		struct io_uring_cqe done = answer();
+		struct operation *operation = (struct operation *)done.user_data;
 
-		struct operation *operation = (struct operation *)done->user_data;
-
-		operation->result = done->res;
-		if (operation->result != BLOCK)
-			exit(1);
+		operation->result = done.res;
 		sum += *(uint64_t *)operation->buffer;
-		atomic_store(word(completions, params.cq_off.head), head + 1);
 	}
 	return sum;
-}
-
-/* A file of numbered blocks; the cache is bypassed if that can be. */
-static int made_file(const char *path)
-{
-	uint64_t block[BLOCK / 8] = { 0 };
-	int file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
-
-	for (block[0] = 0; block[0] < BLOCKS; block[0]++)
-		if (write(file, block, sizeof block) != sizeof block)
-			exit(1);
-	fsync(file);
-	close(file);
-	file = open(path, O_RDONLY | O_DIRECT);
-	return file >= 0 ? file : open(path, O_RDONLY);
 }
 
 int main(int argc, char **argv)
@@ -139,11 +64,8 @@ int main(int argc, char **argv)
 		if (!batch)
 			for (int nth = 0; nth < BATCH; nth++)
 				batch = new_operation(batch);
-		for (struct operation *operation = batch; operation; operation = operation->next) {
-			state = state * 6364136223846793005u + 1442695040888963407u;
-			operation->block = (state >> 33) % BLOCKS;
-			prepare(file, operation);
-		}
+		for (struct operation *operation = batch; operation; operation = operation->next)
+			prepare(file, operation->buffer, next_block(&state), (uintptr_t)operation);
 		sum += finish();
 #ifndef FIXED
 		for (struct operation *next; batch; batch = next) {

@@ -4,102 +4,25 @@
  * Slow: each read is submitted, and waited for, by a call of its own.
  * Fixed (-DFIXED): 32 reads with one call, and 32 answers by one.
  */
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <linux/io_uring.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "ring.h"
 
 #ifdef FIXED
 enum { BATCH = 32 };
 #else
 enum { BATCH = 1 };
 #endif
-enum { DEPTH = 32, BLOCK = 4096, BLOCKS = 16384 };
 
-static struct io_uring_params params;
-static int ring;
-static char *submissions, *completions, *buffers;
-static struct io_uring_sqe *entries;
+static char *buffers;
 
-static _Atomic uint32_t *word(char *base, uint32_t offset)
-{
-	return (_Atomic uint32_t *)(base + offset);
-}
-
-static int set_up(void)
-{
-	int prot = PROT_READ | PROT_WRITE;
-	size_t queue;
-
-	ring = syscall(SYS_io_uring_setup, DEPTH, &params);
-	if (ring < 0)
-		return 0;
-	queue = params.sq_off.array + params.sq_entries * sizeof(uint32_t);
-	submissions = mmap(NULL, queue, prot, MAP_SHARED, ring, IORING_OFF_SQ_RING);
-	queue = params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe);
-	completions = mmap(NULL, queue, prot, MAP_SHARED, ring, IORING_OFF_CQ_RING);
-	entries = mmap(NULL, params.sq_entries * sizeof *entries, prot, MAP_SHARED, ring, IORING_OFF_SQES);
-	buffers = aligned_alloc(BLOCK, DEPTH * BLOCK);
-	return submissions != MAP_FAILED && completions != MAP_FAILED && entries != MAP_FAILED && buffers;
-}
-
-static void prepare(int file, int nth, uint64_t block)
-{
-	uint32_t tail = atomic_load(word(submissions, params.sq_off.tail));
-	uint32_t slot = tail & *word(submissions, params.sq_off.ring_mask);
-	struct io_uring_sqe *entry = &entries[slot];
-
-	memset(entry, 0, sizeof *entry);
-	entry->opcode = IORING_OP_READ;
-	entry->fd = file;
-	entry->addr = (uintptr_t)(buffers + nth * BLOCK);
-	entry->len = BLOCK;
-	entry->off = block * BLOCK;
-	entry->user_data = nth;
-	*word(submissions, params.sq_off.array + slot * sizeof slot) = slot;
-	atomic_store(word(submissions, params.sq_off.tail), tail + 1);
-}
-
-/* The sum of what one batch has read; ends the program if a read failed. */
+/* The sum of what one batch has read. */
 static uint64_t finish(void)
 {
 	uint64_t sum = 0;
 
-	if (syscall(SYS_io_uring_enter, ring, BATCH, BATCH, IORING_ENTER_GETEVENTS, NULL, 0) != BATCH)
-		exit(1);
-	for (int i = 0; i < BATCH; i++) {
-		uint32_t head = atomic_load(word(completions, params.cq_off.head));
-		uint32_t slot = head & *word(completions, params.cq_off.ring_mask);
-		struct io_uring_cqe *done = &((struct io_uring_cqe *)(completions + params.cq_off.cqes))[slot];
-
-		if (done->res != BLOCK)
-			exit(1);
-		sum += *(uint64_t *)(buffers + done->user_data * BLOCK);
-		atomic_store(word(completions, params.cq_off.head), head + 1);
-	}
+	enter(BATCH);
+	for (int i = 0; i < BATCH; i++)
+		sum += *(uint64_t *)(buffers + answer().user_data * BLOCK);
 	return sum;
-}
-
-/* A file of numbered blocks; the cache is bypassed if that can be. */
-static int made_file(const char *path)
-{
-	uint64_t block[BLOCK / 8] = { 0 };
-	int file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
-
-	for (block[0] = 0; block[0] < BLOCKS; block[0]++)
-		if (write(file, block, sizeof block) != sizeof block)
-			exit(1);
-	fsync(file);
-	close(file);
-	file = open(path, O_RDONLY | O_DIRECT);
-	return file >= 0 ? file : open(path, O_RDONLY);
 }
 
 int main(int argc, char **argv)
@@ -108,13 +31,12 @@ int main(int argc, char **argv)
 	int file = argc > 1 ? made_file(argv[1]) : -1;
 	uint64_t state = 42, sum = 0;
 
-	if (file < 0 || !set_up())
+	buffers = aligned_alloc(BLOCK, BATCH * BLOCK);
+	if (file < 0 || !buffers || !set_up())
 		return 1;
 	for (long done = 0; done < reads; done += BATCH) {
-		for (int nth = 0; nth < BATCH; nth++) {
-			state = state * 6364136223846793005u + 1442695040888963407u;
-			prepare(file, nth, (state >> 33) % BLOCKS);
-		}
+		for (int nth = 0; nth < BATCH; nth++)
+			prepare(file, buffers + nth * BLOCK, next_block(&state), nth);
 		sum += finish();
 	}
 	fprintf(stderr, "sum %lu, %ld calls\n", (unsigned long)sum, (reads + BATCH - 1) / BATCH);

@@ -5,6 +5,8 @@
 
 /// Kinds of programs, as `enum` in `bpf/common.h`.
 pub(super) const PROBES: usize = 8;
+/// Counting syscalls.
+pub(super) const SYSCALL_PROBE: usize = 5;
 /// Taking stacks of threads that block, a part of what switches cost; behind it those of wakers, of wakeups.
 pub(super) const STACK_PROBE: usize = 6;
 

@@ -264,7 +264,8 @@ impl Session {
 
     /// What the programs cost in CPU time so far.
     pub fn cost(&self) -> ProbeCost {
-        let probes = std::array::from_fn(|probe| probe_time(&self.object, probe));
+        let cpus = per_cpu(&self.object);
+        let probes = std::array::from_fn(|probe| time_of(&cpus, probe));
         probe_cost::estimate(&probes)
     }
 }
@@ -282,9 +283,13 @@ fn per_cpu(object: &Object) -> Vec<Vec<u8>> {
 
 /// What one of the programs cost so far, on all CPUs.
 pub(super) fn probe_time(object: &Object, probe: usize) -> ProbeTime {
+    time_of(&per_cpu(object), probe)
+}
+
+fn time_of(cpus: &[Vec<u8>], probe: usize) -> ProbeTime {
     let mut sum = ProbeTime::default();
-    for cpu in per_cpu(object) {
-        let word = |at: usize| number(&cpu, PROBES_AT + probe * 32 + at * 8, 8);
+    for cpu in cpus {
+        let word = |at: usize| number(cpu, PROBES_AT + probe * 32 + at * 8, 8);
         sum.runs += word(0);
         sum.timed_runs += word(1);
         sum.timed_ns += word(2);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use libbpf_rs::{Link, Object};
 
 use super::calls::{self, CallEntry};
-use super::probe_cost::ProbeTime;
+use super::probe_cost::{ProbeTime, SYSCALL_PROBE};
 use super::{programs, session};
 use crate::error::CaptureError;
 use crate::lower::now;
@@ -17,8 +17,6 @@ const PROGRAM: &str = "on_call_end";
 const DOUBT_MAX_NS: u64 = 20_000;
 /// Fewer timed runs say too little of the mean.
 const TIMED_MIN: u64 = 16;
-/// PROBE_SYSCALL of `bpf/common.h`.
-const PROBE: usize = 5;
 
 /// A window that is open.
 pub(super) struct Window {
@@ -64,7 +62,7 @@ impl Window {
     /// window began is not known.
     pub fn open(object: &Object) -> Result<Option<Window>, CaptureError> {
         let link = programs::attach_one(object, PROGRAM)?;
-        let before = session::probe_time(object, PROBE);
+        let before = session::probe_time(object, SYSCALL_PROBE);
         match set(object, true)? {
             Some(start_ns) => Ok(Some(Window { start_ns, before, link })),
             None => {
@@ -86,7 +84,7 @@ impl Window {
         let Window { start_ns, before, link } = self;
         let end_ns = set(object, false)?;
         drop(link);
-        let program_ns = mean_ns(&before, &session::probe_time(object, PROBE));
+        let program_ns = mean_ns(&before, &session::probe_time(object, SYSCALL_PROBE));
         let entries = calls::take(object)?;
         Ok(end_ns.map(|end_ns| SyscallCounts { start_ns, end_ns, program_ns, entries }))
     }
@@ -115,8 +113,8 @@ pub(super) fn cost_of_a_call(object: &Object) -> Result<CallCost, CaptureError> 
     for _ in 0..TRIES {
         if let Some(window) = Window::open(object)? {
             let (with, program_ns) = fastest(|| {
-                let before = session::probe_time(object, PROBE);
-                (a_round_ns(), mean_ns(&before, &session::probe_time(object, PROBE)))
+                let before = session::probe_time(object, SYSCALL_PROBE);
+                (a_round_ns(), mean_ns(&before, &session::probe_time(object, SYSCALL_PROBE)))
             });
             window.close(object)?;
             return Ok(CallCost { call_ns: (with - without).max(0.0), program_ns });

@@ -148,10 +148,10 @@ pub(super) fn syncs(trace: &Trace) -> Option<Removal> {
     Some(Removal { least, most })
 }
 
-/// Calls that do little each: a few do the work of all.
-pub(super) fn calls(trace: &Trace, name: &str) -> Option<Removal> {
+/// Calls that do little each: a few do the work of all. `part`: of the calls of that name so many, from 0 to 1, are meant.
+pub(super) fn calls(trace: &Trace, name: &str, part: f64) -> Option<Removal> {
     let is_it = |sample: &SampleRow| sample.in_kernel && syscall_name(sample.syscall) == name;
-    let with = |left: f64| Speed::new(trace, left, is_it);
+    let with = |left: f64| Speed::new(trace, 1.0 - (1.0 - left) * part, is_it);
     let most = with(0.0);
     (!most.is_empty()).then(|| Removal { least: vec![ran(with(CALLS_LEFT))], most: vec![ran(most)] })
 }

@@ -110,7 +110,7 @@ pub fn of_finding<'a>(
         "sync-per-item" => causes::syncs(facts.trace),
         "syscall-storm" | "tiny-io" | "retry-storm" | "status-poll" => {
             let name = finding.subject.split(' ').next().unwrap_or_default();
-            causes::calls(facts.trace, name)
+            causes::calls(facts.trace, name, part_of_calls(derived, finding, name))
         }
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
@@ -151,6 +151,12 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
 fn widened(gain: Gain) -> Gain {
     let (low, high) = (gain.low - unforeseen(gain.low), gain.high + unforeseen(gain.high));
     Gain { low: low.max(0.0), high: high.min(1.0) }
+}
+
+/// Of the CPU time of all calls of that name, the part that a finding is about: all, if it is about more than these.
+fn part_of_calls(derived: &Derived, finding: &Finding, name: &str) -> f64 {
+    let all = derived.syscalls.iter().find(|call| call.name == name).map_or(0, |call| call.cpu_ns);
+    (finding.cost_ns as f64 / all.max(1) as f64).min(1.0)
 }
 
 /// What fewer threads may gain at the most: the same work on the same CPUs takes as long as these need for it, but what

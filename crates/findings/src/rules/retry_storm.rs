@@ -28,6 +28,7 @@
 use super::{Info, Verdict};
 use crate::asked::{self, Asked};
 use crate::derive::calls::{CallUse, EAGAIN};
+use crate::derive::syscall_names::FUTEX;
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
 use crate::wording::percent;
@@ -38,10 +39,8 @@ pub(super) const INFO: Info =
 /// Of the calls on a descriptor, so many fail.
 const AGAIN_SHARE_MIN: f64 = 0.5;
 
-/// futex(2) says EAGAIN if the word has changed meanwhile: that is a lock's way, and told by its rules.
-const FUTEX: i32 = 202;
-
-/// Whether most of a use's calls are to be made again.
+/// Whether most of a use's calls are to be made again. futex(2) says EAGAIN if the word has changed meanwhile: that is a
+/// lock's way, and told by its rules.
 pub(super) fn is_it(used: &CallUse) -> bool {
     used.syscall != FUTEX && used.again() as f64 >= AGAIN_SHARE_MIN * used.count as f64
 }

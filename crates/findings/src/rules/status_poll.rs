@@ -25,6 +25,10 @@
 //! ## References
 //! `vdso(7)`, `ioctl(2)`, `time(7)`.
 
+use std::collections::BTreeMap;
+
+use holdup_events::ObjectKind;
+
 use super::{Info, Verdict};
 use crate::asked::{self, Asked};
 use crate::derive::calls::CallUse;
@@ -48,20 +52,26 @@ fn only_asks(syscall: i32) -> bool {
     )
 }
 
-fn asks(scene: &Scene, used: &CallUse) -> u64 {
-    if only_asks(used.syscall) {
-        return used.count;
+/// `ioctl`s by device.
+type ByDevice = BTreeMap<(ObjectKind, u64), u64>;
+
+fn by_device(calls: &[CallUse]) -> ByDevice {
+    let mut all = ByDevice::new();
+    for used in calls.iter().filter(|used| used.syscall == IOCTL) {
+        *all.entry((used.object_kind, used.object)).or_default() += used.count;
     }
-    let same_device = |other: &&CallUse| {
-        other.syscall == IOCTL && (other.object_kind, other.object) == (used.object_kind, used.object)
-    };
-    let all: u64 = scene.derived.calls.by_object.iter().filter(same_device).map(|other| other.count).sum();
-    let again = used.syscall == IOCTL && used.count as f64 >= REQUEST_SHARE_MIN * all as f64;
-    if again { used.count } else { 0 }
+    all
+}
+
+fn asks(used: &CallUse, all: &ByDevice) -> u64 {
+    let of_device = || all.get(&(used.object_kind, used.object)).copied().unwrap_or(0);
+    let again = || used.count as f64 >= REQUEST_SHARE_MIN * of_device() as f64;
+    if only_asks(used.syscall) || used.syscall == IOCTL && again() { used.count } else { 0 }
 }
 
 fn worst<'a>(scene: &'a Scene) -> Result<Option<Asked<'a>>, String> {
-    Ok(asked::find(scene, |used| asks(scene, used))?.into_iter().next())
+    let all = by_device(&scene.derived.calls.by_object);
+    Ok(asked::find(scene, |used| asks(used, &all))?.into_iter().next())
 }
 
 /// Whether the rule fires for this syscall.
