@@ -276,7 +276,11 @@ fn runtime_events() {
 
 /// What runtimes tell about themselves; of long files the beginning, and whole lines where there are lines.
 fn of_runtimes(names: &[&str]) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/runtimes");
+    fixtures("runtimes", names)
+}
+
+fn fixtures(folder: &str, names: &[&str]) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(folder);
     let file = |name: &&str| {
         let packed = std::fs::read(folder.join(name)).expect("a fixture");
         let mut bytes = readers::unpack(&packed, 1 << 24).expect("gzip").into_owned();
@@ -294,6 +298,13 @@ fn runtimes_of_their_own() {
     drive("hotspot_log", &of_runtimes(&["jdk17-safepoint-trace.log", "jdk25-zgc.log"]));
     drive("v8_gc", &of_runtimes(&["node20-trace-gc.txt", "node20-trace-gc-nvp.txt"]));
     drive("beam_msacc", &of_runtimes(&["otp25-msacc.terms"]));
+}
+
+#[test]
+fn races() {
+    drive("thread_sanitizer", &fixtures("races", &["tsan.txt"]));
+    drive("valgrind_races", &fixtures("races", &["helgrind.txt", "drd.txt"]));
+    drive("go_race", &fixtures("races", &["go.txt"]));
 }
 
 #[test]

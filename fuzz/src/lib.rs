@@ -41,6 +41,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("hotspot_log", hotspot_log),
     ("v8_gc", v8_gc),
     ("beam_msacc", beam_msacc),
+    ("thread_sanitizer", thread_sanitizer),
+    ("valgrind_races", valgrind_races),
+    ("go_race", go_race),
 ];
 
 /// Files of a recording, in the order in which the first byte of [`recording`] chooses.
@@ -63,6 +66,11 @@ pub const FILES: &[&str] = &[
     "lanes.parquet",
     "names.parquet",
     "variables.parquet",
+    "deadlines.parquet",
+    "syscalls.parquet",
+    "calls.parquet",
+    "call_parts.parquet",
+    "call_objects.parquet",
 ];
 
 /// A journal, and the tables that are made of its events.
@@ -126,6 +134,21 @@ pub fn v8_gc(bytes: &[u8]) {
 /// Microstate accounting of the Erlang VM.
 pub fn beam_msacc(bytes: &[u8]) {
     import("beam-msacc", bytes);
+}
+
+/// Races that ThreadSanitizer reported.
+pub fn thread_sanitizer(bytes: &[u8]) {
+    import("thread-sanitizer", bytes);
+}
+
+/// Races that Helgrind or DRD reported.
+pub fn valgrind_races(bytes: &[u8]) {
+    import("valgrind-races", bytes);
+}
+
+/// Races that Go's detector reported.
+pub fn go_race(bytes: &[u8]) {
+    import("go-race", bytes);
 }
 
 /// What one reader makes of a file, whether it would recognise it or not.
