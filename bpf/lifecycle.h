@@ -33,13 +33,16 @@ static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u
 	probe_end(cpu, PROBE_LIFECYCLE, began);
 }
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+/* A thread begins when it is queued for the first time, by its parent, with the run queue locked: it has not run yet. The
+ * kernel's count of its waiting begins here, too (sched_process_fork comes up to 10 us earlier). */
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(on_fork, struct task_struct *child)
 {
-	__u32 tgid = child->tgid, parent_tgid = parent->tgid, one = 1;
+	__u64 parent = bpf_get_current_pid_tgid();
+	__u32 tgid = child->tgid, parent_tgid = parent >> 32, one = 1;
 
-	if (!configuration.follow_all && child->tgid != parent->tgid) {
-		if (!configuration.follow_none && is_target_tgid(parent->tgid)) {
+	if (!configuration.follow_all && child->tgid != parent_tgid) {
+		if (!configuration.follow_none && is_target_tgid(parent_tgid)) {
 			bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY);
 			bpf_map_update_elem(&unwind_parents, &tgid, &parent_tgid, BPF_ANY);
 		} else if (is_target_tgid(tgid)) {
@@ -48,7 +51,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 			__sync_fetch_and_add(&targets_generation, 1);
 		}
 	}
-	send_thread(child, WIRE_FORK, parent->pid, 0);
+	send_thread(child, WIRE_FORK, parent, 0);
 	return 0;
 }
 

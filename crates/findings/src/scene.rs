@@ -112,7 +112,8 @@ impl<'a> Scene<'a> {
 
     /// What ending a stall would gain. Upper end: its waiters ran on the CPUs they could have had, and
     /// the work were spread evenly. Lower end: every active thread's course were shorter by `saves` of its own
-    /// wait and nothing else; so nothing if one of them does not wait.
+    /// wait and nothing else; so nothing if one of them does not wait. It counts idle CPUs only: nobody knows whether
+    /// another program will leave its CPU.
     pub fn gain(&self, stall: &Stall, saves: impl Fn(&ThreadLedger, f64) -> f64) -> Gain {
         let waited = |thread: ThreadId| stall.by_thread.get(&thread).copied().unwrap_or(0.0);
         let active = self.active(waited);
@@ -121,7 +122,7 @@ impl<'a> Scene<'a> {
         // The run is one chain of what threads do: without so much waiting, it is shorter by no more.
         let all_ns: f64 = stall.by_thread.values().sum();
         let high = self.of_wall(stall.saved_ns.min(all_ns)).clamp(0.0, 1.0);
-        let low = if low.is_finite() { self.of_wall(low).clamp(0.0, high) } else { 0.0 };
+        let low = if low.is_finite() { self.of_wall(low * stall.idle_part()).clamp(0.0, high) } else { 0.0 };
         Gain { low, high }
     }
 
@@ -149,7 +150,7 @@ impl<'a> Scene<'a> {
         best.iter().map(|slice| evidence(slice, note(slice))).collect()
     }
 
-    /// What it would save if the charged slices' threads had run on CPUs that were idle meanwhile.
+    /// What it would save if the charged slices' threads had run meanwhile on CPUs that did nothing for the program.
     pub fn stall(&self, charge: &Charge) -> Stall {
         self.derived.occupancy.room.stall(self.trace, charge)
     }

@@ -1,8 +1,9 @@
 //! How well the CPUs were used, and what kept threads off idle ones.
 //!
 //! For each cause of waiting this asks at every moment: how many of its waiters could have run on
-//! CPUs that were idle? With `r` threads running and `m` more that could, the work of a
-//! moment would have taken `r / (r + m)` of its time. It judges nothing.
+//! CPUs that did nothing for the program? With `r` threads running and `m` more that could, the work of a
+//! moment would have taken `r / (r + m)` of its time. A CPU that another program has is one on which a waiter
+//! would have had its part ([`FAIR_PART`]). It judges nothing.
 
 use std::collections::BTreeMap;
 
@@ -45,13 +46,20 @@ pub struct Stall {
     /// have had, and the work were spread evenly: an upper bound.
     pub saved_ns: f64,
     /// How long each thread waited for it while it could have had a CPU (ns); a moment in which two
-    /// waited for one idle CPU counts half for each.
+    /// waited for one idle CPU counts half for each, and one in which another program had the CPU by [`FAIR_PART`].
     pub by_thread: BTreeMap<ThreadId, f64>,
+    /// Of the time in `by_thread`, so much while a CPU was idle (ns).
+    pub idle_ns: f64,
 }
+
+/// The part of a CPU that a thread gets if it wants one that a thread of another program has: of equal weight, half
+/// (sched-design-CFS in the kernel's documentation).
+pub const FAIR_PART: f64 = 0.5;
 
 impl Stall {
     fn merge(&mut self, other: Stall) {
         self.saved_ns += other.saved_ns;
+        self.idle_ns += other.idle_ns;
         for (thread, ns) in other.by_thread {
             self.credit(thread, ns);
         }
@@ -63,6 +71,13 @@ impl Stall {
         let own = timelines.iter().filter(|(_, line)| line.at(sample.at).is_some_and(|at| at.own()));
         self.saved_ns += ns / own.count().max(1) as f64;
         self.credit(sample.thread, ns);
+        self.idle_ns += ns;
+    }
+
+    /// The part of `by_thread` that was beside an idle CPU (0 to 1).
+    pub fn idle_part(&self) -> f64 {
+        let all: f64 = self.by_thread.values().sum();
+        if all > 0.0 { (self.idle_ns / all).min(1.0) } else { 1.0 }
     }
 
     /// Adds to a thread's waiting.
@@ -74,7 +89,7 @@ impl Stall {
 }
 
 /// Time in which exactly one thread of the program wanted to run, others waited for threads (not for
-/// a lock), and a CPU was idle.
+/// a lock), and a CPU did nothing for the program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Serial {
     /// For each such thread: all the time, and that during which another waited to join one or at a
@@ -305,20 +320,28 @@ impl<'a> Window<'a> {
     }
 
     fn stall(&mut self, ns: f64) {
+        let free = self.cpus.saturating_sub(self.runs);
         let idle = self.cpus.saturating_sub(self.runs + self.foreign);
         let runs = f64::from(self.runs);
         let saved = |more: u32| ns * f64::from(more) / (runs + f64::from(more));
-        let chance = |more: u32, waiting: u32| ns * f64::from(more) / f64::from(waiting);
-        if idle > 0 {
+        let chance = |more: f64, waiting: u32| ns * more / f64::from(waiting);
+        if free > 0 {
+            // With the idle CPUs taken, the others give their part.
+            let room = |waiting: u32| {
+                let beside = waiting.min(idle);
+                let shared = (waiting - beside).min(free - idle);
+                f64::from(beside) + FAIR_PART * f64::from(shared)
+            };
             for (lock, waiting) in &self.lock_waiters {
-                let more = idle.min(*waiting);
-                self.locks.entry(*lock).or_default().saved_ns += saved(more);
-                *self.lock_chance.entry(*lock).or_default() += chance(more, *waiting);
+                let stall = self.locks.entry(*lock).or_default();
+                stall.saved_ns += saved(free.min(*waiting));
+                stall.idle_ns += ns * f64::from(idle.min(*waiting));
+                *self.lock_chance.entry(*lock).or_default() += chance(room(*waiting), *waiting);
             }
             if self.ios > 0 {
-                let more = idle.min(self.ios);
-                self.fixed[IO].saved_ns += saved(more);
-                self.fixed_chance[IO] += chance(more, self.ios);
+                self.fixed[IO].saved_ns += saved(free.min(self.ios));
+                self.fixed[IO].idle_ns += ns * f64::from(idle.min(self.ios));
+                self.fixed_chance[IO] += chance(room(self.ios), self.ios);
             }
         }
         // Threads for which a CPU is idle are only on their way to it.
@@ -327,17 +350,20 @@ impl<'a> Window<'a> {
         for (cause, more) in [(OWN, stuck - others), (OTHERS, others)] {
             if more > 0 {
                 self.fixed[cause].saved_ns += saved(more);
-                self.fixed_chance[cause] += chance(more, self.queues);
+                self.fixed[cause].idle_ns += ns * f64::from(more);
+                self.fixed_chance[cause] += chance(f64::from(more), self.queues);
             }
         }
     }
 
-    /// The one thread that wants to run while others wait for threads and a CPU is idle, and whether one joins.
+    /// The one thread that wants to run while others wait for threads and a CPU does nothing for the program, and
+    /// whether one joins. A thread that waits for a CPU while others have all of them is not what others are slow for.
     fn alone(&self) -> Option<(ThreadId, bool)> {
         let wanting = self.runs + self.queues + self.throttled;
         let idle = self.cpus.saturating_sub(self.runs + self.foreign) > 0;
+        let free = self.runs == 1 && self.cpus > 1;
         let waited_for = self.joins + self.works > 0 && self.lock_waiters.is_empty();
-        (wanting == 1 && idle && waited_for).then_some((ThreadId(self.wanting_xor), self.joins > 0))
+        (wanting == 1 && (idle || free) && waited_for).then_some((ThreadId(self.wanting_xor), self.joins > 0))
     }
 
     fn end_alone(&mut self, end: Timestamp) {

@@ -6,7 +6,7 @@
 use holdup_events::tables::Slice;
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 
-use super::occupancy::Stall;
+use super::occupancy::{FAIR_PART, Stall};
 use super::parallelism::Parallelism;
 use crate::charge::Charge;
 
@@ -97,13 +97,14 @@ impl Room {
 
     /// What it would save if the charged slices' threads had run meanwhile, on the CPUs that the program did not use.
     ///
-    /// As [`Stall`] says, but with means over a step: what is exact there is nearly so here. A CPU that another
-    /// program has counts for `saved_ns`, which is an upper bound, and not for `by_thread`.
+    /// As [`Stall`] says, but with means over a step: what is exact there is nearly so here.
     pub fn stall(&self, trace: &Trace, charge: &Charge) -> Stall {
         let waiting = self.waiting(trace, charge);
-        let chance = |(step, waiting): (&Step, &f64)| {
-            if *waiting > 0.0 { (step.idle / waiting).min(1.0) } else { 0.0 }
+        let room = |(step, waiting): (&Step, &f64)| {
+            let beside = waiting.min(step.idle);
+            beside + FAIR_PART * (waiting - beside).min(step.free - step.idle).max(0.0)
         };
+        let chance = |pair: (&Step, &f64)| if *pair.1 > 0.0 { room(pair) / pair.1 } else { 0.0 };
         let chances: Vec<f64> = self.steps.iter().zip(&waiting).map(chance).collect();
         let saved = self.steps.iter().zip(&waiting).map(|(step, waiting)| {
             let more = waiting.min(step.free);
@@ -114,7 +115,8 @@ impl Room {
             }
         });
         let saved_ns = saved.sum();
-        self.share_out(trace, charge, &chances, saved_ns)
+        let idle = self.steps.iter().zip(&waiting).map(|(step, waiting)| step.idle.min(*waiting));
+        Stall { idle_ns: idle.sum(), ..self.share_out(trace, charge, &chances, saved_ns) }
     }
 
     /// What it would save if the charged slices did not hold up a program of which nobody wants to run
@@ -184,6 +186,7 @@ impl Room {
             let (from, to) = self.places(&slice);
             let ns = (until(to) - until(from)) * self.step.0 as f64;
             stall.credit(slice.thread, ns);
+            stall.idle_ns += ns;
         }
         stall
     }

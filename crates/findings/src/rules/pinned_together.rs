@@ -1,8 +1,8 @@
-//! # pinned-together: busy threads stay on one CPU while another one is idle
+//! # pinned-together: busy threads stay on one CPU while another one has room
 //!
 //! ## What it sees
 //! Threads of the program that run on one and the same CPU only and queue for it, while another CPU that the
-//! program uses or may use is idle.
+//! program uses or may use is idle, or has another program's thread, which would share it.
 //!
 //! ## Why it hurts
 //! They share one CPU where they could have one each. The usual reason is an affinity that was set for one thread
@@ -42,10 +42,13 @@ use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info =
-    Info { name: "pinned-together", summary: "Busy threads stay on one CPU while another one is idle" };
+    Info { name: "pinned-together", summary: "Busy threads stay on one CPU while another one has room" };
 
-/// Of the queueing, this share fell in times when a CPU was idle.
-const IDLE_SHARE_MIN: f64 = 0.5;
+/// Of the queueing, this share could have been running on other CPUs.
+const ROOM_SHARE_MIN: f64 = 0.5;
+
+/// … and this one where they are known to be bound: a scheduler could not help them.
+const ROOM_SHARE_BOUND_MIN: f64 = 0.2;
 
 /// A thread that queues less than this share of its own running is not held up by it.
 const QUEUE_SHARE_MIN: f64 = 0.1;
@@ -99,24 +102,25 @@ fn finding(scene: &Scene, cpu: CpuId, threads: &[ThreadId]) -> Option<Charged> {
         queues && threads.binary_search(&slice.thread).is_ok()
     });
     let stall = scene.stall(&charge);
-    let beside_idle_ns: f64 = stall.by_thread.values().sum();
+    let room_ns: f64 = stall.by_thread.values().sum();
     let gain = scene.gain(&stall, |_, waited| waited);
-    if beside_idle_ns < IDLE_SHARE_MIN * charge.ns() as f64 || gain.high < GAIN_MIN {
+    let bound = threads.iter().all(|id| is_bound(scene, *id));
+    let share_min = if bound { ROOM_SHARE_BOUND_MIN } else { ROOM_SHARE_MIN };
+    if room_ns < share_min * charge.ns() as f64 || gain.high < GAIN_MIN {
         return None;
     }
-    let bound = threads.iter().all(|id| is_bound(scene, *id));
     let names: Vec<String> = threads.iter().take(4).map(|id| thread(scene.trace, *id)).collect();
     let finding = Finding {
         rule: INFO.name,
         subject: format!("{} on CPU {}: {}", count(threads.len() as u64, "thread"), cpu.0, names.join(", ")),
         summary: vec![format!(
-            "They queued {} for CPU {} and {}; for {} of that another CPU was idle.",
+            "They queued {} for CPU {} and {}; for {} of that another CPU had room.",
             time(charge.ns()),
             cpu.0,
             if bound { "may run on no other" } else { "never ran on another" },
-            percent(beside_idle_ns / charge.ns().max(1) as f64),
+            percent(room_ns / charge.ns().max(1) as f64),
         )],
-        cost_ns: beside_idle_ns as u64,
+        cost_ns: room_ns as u64,
         gain,
         confidence: scene.confidence(if bound { Confidence::High } else { Confidence::Medium }),
         evidence: scene.longest_of(&charge, |slice| format!("queues for CPU {}", slice.cpu.0)),

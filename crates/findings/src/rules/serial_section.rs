@@ -81,7 +81,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let joins: u64 = serial.by_thread.values().map(|(_, ns)| ns).sum();
     let spread = spread(scene);
     let mut summary = vec![format!(
-        "For {} ({} of the run) one thread worked alone while others waited and a CPU was idle; {} for {} of that.",
+        "For {} ({} of the run) one thread worked alone while others waited and a CPU did nothing for the program; {} for {} of that.",
         time(total),
         percent(scene.of_wall(total as f64)),
         thread(scene.trace, *lone),
