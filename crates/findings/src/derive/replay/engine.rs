@@ -38,6 +38,9 @@ const SENT: u32 = u32::MAX - 1;
 /// Ids from here on are other programs' runs.
 const OTHERS: u32 = 1 << 31;
 
+/// How long another program's thread keeps its CPU while others want it (ns): what Linux's scheduler gives at a time.
+const OTHERS_QUANTUM_NS: u64 = 3_000_000;
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     /// The next step.
@@ -72,8 +75,9 @@ struct Engine<'a> {
     /// (rank, who): wants a CPU.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
     arrivals: u64,
-    /// The next of the others' runs.
+    /// The next of the others' runs, and how much of each is done (ns).
     others: usize,
+    others_done: Vec<u64>,
     /// Threads that may go on now.
     woken: Vec<u32>,
     /// Who waits for each signal, or that it was sent.
@@ -111,6 +115,7 @@ impl<'a> Engine<'a> {
             ready: BinaryHeap::new(),
             arrivals: 0,
             others: 0,
+            others_done: vec![0; model.others.len()],
             woken,
             signals: vec![NOBODY; model.signals as usize],
             meetings: vec![(0, NOBODY); model.meetings.len()],
@@ -154,8 +159,7 @@ impl<'a> Engine<'a> {
         {
             self.idle -= 1;
             if who >= OTHERS {
-                let length = self.model.others.get((who - OTHERS) as usize).map_or(0, |(_, length)| *length);
-                self.due.push(Reverse((self.now + length, who)));
+                self.piece_of_other(who);
             } else {
                 self.spent(who, Class::RunQueue);
                 self.threads[who as usize].on_cpu = true;
@@ -189,10 +193,36 @@ impl<'a> Engine<'a> {
         self.due.push(Reverse((self.now.saturating_add(thread.left.min(self.model.quantum_ns)), who)));
     }
 
+    /// The same of another program's run.
+    fn piece_of_other(&mut self, who: u32) {
+        self.due.push(Reverse((self.now.saturating_add(self.piece_ns_of_other(who)), who)));
+    }
+
+    fn piece_ns_of_other(&self, who: u32) -> u64 {
+        let number = (who - OTHERS) as usize;
+        let run = self.model.others.get(number).zip(self.others_done.get(number));
+        run.map_or(0, |((_, length), done)| (length - done).min(OTHERS_QUANTUM_NS))
+    }
+
+    /// Another program shares its CPU, as the program's threads do.
+    fn other_is_due(&mut self, who: u32) {
+        let number = (who - OTHERS) as usize;
+        let (at, length) = self.model.others[number];
+        let done = self.others_done[number] + self.piece_ns_of_other(who);
+        self.others_done[number] = done;
+        if done < length && !self.must_yield(at + done) {
+            return self.piece_of_other(who);
+        }
+        self.idle += 1;
+        if done < length {
+            let rank = self.rank(at + done);
+            self.ready.push(Reverse((rank, who)));
+        }
+    }
+
     fn is_due(&mut self, who: u32) {
         if who >= OTHERS {
-            self.idle += 1;
-            return;
+            return self.other_is_due(who);
         }
         let thread = &mut self.threads[who as usize];
         if thread.on_cpu {
@@ -218,14 +248,18 @@ impl<'a> Engine<'a> {
 
     /// Makes room if somebody else comes first.
     fn slice_ends(&mut self, who: u32) {
-        let recorded = self.recorded(who);
-        let first = self.ready.peek().map(|Reverse((rank, _))| *rank);
-        if first.is_some_and(|first| self.grants == Grants::Fifo || first < recorded) {
+        if self.must_yield(self.recorded(who)) {
             self.release(who);
             self.queue(who);
         } else {
             self.piece(who);
         }
+    }
+
+    /// Somebody comes before who goes on with what it did at `recorded`.
+    fn must_yield(&self, recorded: u64) -> bool {
+        let first = self.ready.peek().map(|Reverse((rank, _))| *rank);
+        first.is_some_and(|first| self.grants == Grants::Fifo || first < recorded)
     }
 
     /// When in the recording a thread did what it is about to do.
