@@ -139,9 +139,12 @@ impl SyscallWindows {
     }
 
     fn open(&mut self, session: &mut Session, length_ns: u64) {
-        let began_ns = lower::thread_cpu_ns();
+        let (began_ns, from_ns) = (lower::thread_cpu_ns(), lower::now().0);
         match session.open_syscall_window() {
-            Ok(Some(start)) => self.state = State::Open(start.saturating_add(length_ns)),
+            Ok(Some(start)) => {
+                self.plan.before_ns = start.saturating_sub(from_ns);
+                self.state = State::Open(start.saturating_add(length_ns));
+            }
             Ok(None) => self.wait(),
             Err(error) => self.fail(&error.to_string()),
         }
@@ -150,13 +153,16 @@ impl SyscallWindows {
 
     fn close(&mut self, session: &mut Session, sink: &mut dyn FnMut(Event)) {
         let began_ns = lower::thread_cpu_ns();
-        match session.close_syscall_window() {
+        let closed = session.close_syscall_window();
+        let after_ns = lower::now().0;
+        match closed {
             Ok(Some(counts)) => {
                 self.failures = 0;
                 let window = (Timestamp(counts.start_ns), Timestamp(counts.end_ns));
                 let sums = decode(&counts);
                 let calls = self::counts(&sums).values().sum();
                 let took_ns = lower::thread_cpu_ns().saturating_sub(began_ns) as f64;
+                self.plan.behind_ns = after_ns.saturating_sub(window.1.0);
                 self.plan.learn(calls, window.1.since(window.0).0, took_ns);
                 let cost_ns = self.cost.of(counts.program_ns).round() as u32;
                 self.tell((window, cost_ns), sums, sink);
@@ -236,6 +242,10 @@ struct Plan {
     opening_ns: f64,
     /// What it cost to close and to read (CPU time; ns).
     closing_ns: f64,
+    /// For how long the program was there before and after the last window (ns). The kernel makes every call slower
+    /// from the moment at which it begins to attach a program, for which it waits until all CPUs know.
+    before_ns: u64,
+    behind_ns: u64,
     /// Calls in a nanosecond, in the last window.
     rate: f64,
     /// What a call costs more in a window.
@@ -252,6 +262,8 @@ impl Plan {
             allowed,
             opening_ns: OPENING_NS / 2.0,
             closing_ns: OPENING_NS / 2.0,
+            before_ns: 0,
+            behind_ns: 0,
             rate: 0.0,
             call_ns: 0.0,
             random: seed | 1,
@@ -260,8 +272,9 @@ impl Plan {
 
     /// When the next window begins, and its length; the times of windows grow, and are not before `now`.
     fn next(&mut self, now: u64) -> (u64, u64) {
-        let opening_ns = self.opening_ns + self.closing_ns;
         loop {
+            let beside_ns = (self.before_ns + self.behind_ns) as f64 * self.rate * self.call_ns;
+            let opening_ns = self.opening_ns + self.closing_ns + beside_ns;
             // Stretches in which a window costs too much, whatever its length, are longer.
             let affordable = (2.0 * opening_ns / self.allowed.max(1e-9)).min(3.6e12) as u64;
             let stretch_ns = self.stretch_ns.max(affordable);
@@ -344,6 +357,15 @@ mod tests {
         (slow.opening_ns, slow.closing_ns) = (10e6, 10e6);
         let all = windows(&mut slow, 100);
         assert!(!all.is_empty() && all.len() as f64 * 20e6 <= 0.01 * 104e9, "{}", all.len());
+    }
+
+    #[test]
+    fn calls_are_slower_while_the_program_comes_and_goes_too() {
+        let mut plan = plan();
+        (plan.rate, plan.before_ns, plan.behind_ns) = (0.002, 10_000_000, 10_000_000);
+        let all = windows(&mut plan, 100);
+        let slow: f64 = all.iter().map(|(_, length)| (*length + 20_000_000) as f64 * 0.002 * 150.0).sum();
+        assert!(all.len() > 10 && slow <= 0.01 * 104e9, "{} {slow}", all.len());
     }
 
     #[test]
