@@ -15,7 +15,7 @@ const STEAL_NOISE_SHARE: u64 = 100;
 
 /// The kernel's clock is hardly further behind a switch than this (interrupt handlers run between the wakeup and
 /// the switch that it causes); more is taken for stolen time.
-const CLOCK_BEHIND_MAX: Duration = Duration(100_000);
+const CLOCK_BEHIND_MAX: Duration = Duration(300_000);
 
 /// The way out of idle never takes longer than this.
 const IDLE_EXIT_MAX: Duration = Duration(100_000);
