@@ -13,7 +13,7 @@ RUN_SECONDS_MAX = 120
 TWINS = ("slow", "fixed")
 # A case without a slow twin is a near miss: an innocent program.
 KNOWN = {
-    "shows", "source", "tools", "needs", "check", "rule", "subject", "silent", "compare", "quick",
+    "shows", "source", "tools", "needs", "check", "rule", "subject", "silent", "mute", "read", "compare", "quick",
     *(f"{what}_{twin}" for what in ("build", "beside", "run") for twin in TWINS),
 }
 
