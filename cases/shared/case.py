@@ -22,6 +22,14 @@ class CaseError(Exception):
     """What is wrong with a case, in words for the table."""
 
 
+class Skipped(Exception):
+    """Why a case cannot be built here, though it is in order: its build ended with `SKIPPED`."""
+
+
+# What a build command ends with where it lacks something that no program's name says.
+SKIPPED = 77
+
+
 def read(folder):
     """The flat `key = "value"` lines of a case.toml; Python before 3.11 has no TOML reader."""
     case = {"name": folder.name, "folder": folder, "compare": "speed"}
@@ -96,6 +104,8 @@ def beside(case, twin, out, directory):
 def build(case, twin, directory):
     out = directory / f"{case['name']}-{twin}"
     done = shell(case, case[f"build_{twin}"], out, directory)
+    if done.returncode == SKIPPED:
+        raise Skipped(done.stderr.strip())
     if done.returncode != 0:
         raise CaseError(f"the {twin} twin does not build: {done.stderr.strip()}")
     return out

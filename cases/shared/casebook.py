@@ -206,6 +206,8 @@ def write_pages(folders, holdup, reason):
     for folder in folders:
         try:
             said = write_page(folder, holdup)
+        except cases.Skipped as error:
+            said = f"skipped: {error}"
         except (cases.CaseError, OSError, ValueError, cases.subprocess.TimeoutExpired) as error:
             said, failures = f"failed: {error}", failures + 1
         print(f"page {folder.name}: {said}", flush=True)

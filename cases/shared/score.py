@@ -41,7 +41,7 @@ def false_alarms(case, verdict, hints_count):
     for finding in verdict["findings"]:
         claim = hints_count or finding["confidence"] in CLAIMS
         named = finding["rule"] in unwanted and claim or finding["rule"] in rules_of(case, "mute")
-        if named and subject in json.dumps(finding):
+        if named and subject in describe(finding):
             alarms.append(describe(finding))
     return alarms
 
