@@ -11,15 +11,14 @@ has_sources() { [ -e "$1/zeroinstall_solver.ml" ] && [ -e "$1/solver_core.ml" ];
 from_debian() {
 	lists=$(mktemp -d) || return 1
 	mkdir -p "$lists/state/lists/partial" "$lists/cache/archives/partial"
-	echo "deb-src http://deb.debian.org/debian stable main" >"$lists/sources.list"
+	apt-get indextargets --format 'deb-src $(REPO_URI) $(SUITE) $(COMPONENT)' 'Created-By: Packages' | sort -u >"$lists/sources.list"
 	(
 		cd "$lists" || exit 1
 		set -- -q -o Dir::Etc::sourcelist="$lists/sources.list" -o Dir::Etc::sourceparts=- \
 			-o Dir::State::lists="$lists/state/lists" -o Dir::Cache="$lists/cache"
 		apt-get "$@" update && apt-get "$@" source --tar-only --download-only zeroinstall-injector &&
-			tar -xf zeroinstall-injector_*.orig.tar.*2
-		[ -d 0install-*/src/solver ] || tar -xf zeroinstall-injector_*.orig.tar.gz
-		mkdir -p "$kept" && cp 0install-*/src/solver/*.ml 0install-*/src/solver/*.mli "$kept"
+			tar -xf "$(ls zeroinstall-injector_*.orig.tar.* | grep -v asc$)" && mkdir -p "$kept" &&
+			cp 0install-*/src/solver/*.ml 0install-*/src/solver/*.mli "$kept"
 	) >"$lists/log" 2>&1
 	rm -rf "$lists"
 }
