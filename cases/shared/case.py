@@ -13,13 +13,21 @@ RUN_SECONDS_MAX = 120
 TWINS = ("slow", "fixed")
 # A case without a slow twin is a near miss: an innocent program.
 KNOWN = {
-    "shows", "source", "tools", "needs", "check", "rule", "subject", "silent", "compare", "quick",
+    "shows", "source", "tools", "needs", "check", "rule", "subject", "silent", "mute", "read", "compare", "quick",
     *(f"{what}_{twin}" for what in ("build", "beside", "run") for twin in TWINS),
 }
 
 
 class CaseError(Exception):
     """What is wrong with a case, in words for the table."""
+
+
+class Skipped(Exception):
+    """Why a case cannot be built here, though it is in order: its build ended with `SKIPPED`."""
+
+
+# What a build command ends with where it lacks something that no program's name says.
+SKIPPED = 77
 
 
 def read(folder):
@@ -96,6 +104,8 @@ def beside(case, twin, out, directory):
 def build(case, twin, directory):
     out = directory / f"{case['name']}-{twin}"
     done = shell(case, case[f"build_{twin}"], out, directory)
+    if done.returncode == SKIPPED:
+        raise Skipped(done.stderr.strip())
     if done.returncode != 0:
         raise CaseError(f"the {twin} twin does not build: {done.stderr.strip()}")
     return out

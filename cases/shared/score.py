@@ -35,11 +35,15 @@ def of_program(case, verdict):
 def false_alarms(case, verdict, hints_count):
     """Findings on an innocent program that should not be there."""
     unwanted = rules_of(case) + rules_of(case, "silent")
-    return [
-        describe(finding)
-        for finding in verdict["findings"]
-        if finding["rule"] in unwanted and (hints_count or finding["confidence"] in CLAIMS)
-    ]
+    # What a near miss's subject names is what may not be blamed: a stranger that is truly in the way may be.
+    subject = case.get("subject", "") if "silent" in case else ""
+    alarms = []
+    for finding in verdict["findings"]:
+        claim = hints_count or finding["confidence"] in CLAIMS
+        named = finding["rule"] in unwanted and claim or finding["rule"] in rules_of(case, "mute")
+        if named and subject in describe(finding):
+            alarms.append(describe(finding))
+    return alarms
 
 
 def score_pair(case, speeds, verdicts):
@@ -70,7 +74,7 @@ def score_near_miss(case, verdict):
     findings, disturbed = of_program(case, verdict)
     return {
         "disturbed": disturbed,
-        "expected": "no " + " or ".join(rules_of(case, "silent")),
+        "expected": "no " + " or ".join(rules_of(case, "silent") + rules_of(case, "mute")),
         "first": describe(findings[0]) if findings else None,
         "false_alarms": false_alarms(case, verdict, hints_count=False),
         "cost_percent": verdict["cost"]["percent"],

@@ -372,6 +372,15 @@ fn a_wrapper_and_children_side_by_side_are_no_child_wait() {
         ),
         None
     );
+    // A script: steps that are short, and one that is all of it.
+    let short: String =
+        (1..5).map(|nth| format!("s{nth}      {}1  holds w {nth}..{}\n", ".".repeat(nth), nth + 1)).collect();
+    let lanes = format!(
+        "@cpus 4\n@w child\nparent  0{}\n{short}pack    .....{}  holds w 5..400\n",
+        "w".repeat(400),
+        "1".repeat(395)
+    );
+    assert_eq!(told(&lanes, 5), None);
 }
 
 #[test]

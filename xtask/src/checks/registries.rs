@@ -15,11 +15,16 @@ const REGISTRIES: &[&str] = &[
     "crates/report/src/exporters",
 ];
 
-/// Also the cases, which are registered by having a `case.toml`.
+/// Rules that no near miss in `cases/` could set off, with the reason. It only gets shorter.
+const WITHOUT_NEAR_MISS: &[(&str, &str)] =
+    &[("data-race", "it judges what another tool reported, and a run alone reports nothing")];
+
+/// Also the cases, which are registered by having a `case.toml`, and that each rule has a near miss among them.
 pub fn check(tree: &Tree) -> Vec<Complaint> {
     let mut complaints: Vec<Complaint> =
         REGISTRIES.iter().flat_map(|folder| check_registry(tree, folder)).collect();
     complaints.extend(check_cases(tree));
+    complaints.extend(check_near_misses(tree));
     complaints
 }
 
@@ -93,6 +98,34 @@ fn check_cases(tree: &Tree) -> Vec<Complaint> {
         .collect()
 }
 
+/// Each rule needs an innocent program about which it must say nothing.
+fn check_near_misses(tree: &Tree) -> Vec<Complaint> {
+    const RULES: &str = "crates/findings/src/rules/mod.rs";
+    let Some(registry) = tree.get(RULES) else { return Vec::new() };
+    let missed: BTreeSet<&str> = tree.files.iter().flat_map(innocent_of).collect();
+    let excused = |rule: &str| WITHOUT_NEAR_MISS.iter().any(|(excused, _)| *excused == rule);
+    let complain = |(line, module): (usize, String)| {
+        let rule = module.replace('_', "-");
+        let what = match (missed.contains(rule.as_str()), excused(&rule)) {
+            (false, false) => format!("no near miss in cases/near-* names `{rule}` as `silent` or `mute`"),
+            (true, true) => format!("`{rule}` has a near miss now: take it off the list of those without"),
+            _ => return None,
+        };
+        Some(Complaint::new(&registry.path, line, what))
+    };
+    let code = rust_text::code_only(registry.text.as_deref().unwrap_or(""));
+    macro_entries(&code).into_iter().filter_map(complain).collect()
+}
+
+/// The rules that a near miss holds to silence.
+fn innocent_of(file: &File) -> Vec<&str> {
+    let near = file.path.strip_prefix("cases/near-").is_some_and(|rest| rest.ends_with("/case.toml"));
+    let lines = file.text.as_deref().filter(|_| near).unwrap_or("").lines();
+    let keys = lines.filter_map(|line| line.split_once(" = "));
+    let words = keys.filter(|(key, _)| ["silent", "mute"].contains(key));
+    words.flat_map(|(_, rules)| rules.trim_matches('"').split_whitespace()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +139,10 @@ mod tests {
             ("crates/findings/src/rules/here_tests.rs", ""),
             ("crates/findings/src/rules/forgotten.rs", ""),
         ]);
-        let found: Vec<_> = check(&tree).into_iter().map(|one| (one.line, one.what)).collect();
+        let found: Vec<_> = check_registry(&tree, "crates/findings/src/rules")
+            .into_iter()
+            .map(|one| (one.line, one.what))
+            .collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].1.contains("`forgotten` is in the folder"));
         assert!(found[1].0 == 4 && found[1].1.contains("`gone` is registered"));
@@ -117,5 +153,17 @@ mod tests {
         let tree =
             Tree::of_texts(&[("cases/a/slow.c", ""), ("cases/b/case.toml", ""), ("cases/README.md", "")]);
         assert_eq!(check(&tree), [Complaint::new("cases/a", 1, "a case without a case.toml")]);
+    }
+    #[test]
+    fn each_rule_needs_a_near_miss() {
+        let registry = "//! Rules.\nrules! {\n    late_thread,\n    long_wait,\n    data_race,\n}\n";
+        let near = "# One.\nshows = \"a\"\nsilent = \"other long-wait\"\nmute = \"more\"\n";
+        let with = |case: &str| {
+            let files = [("crates/findings/src/rules/mod.rs", registry), ("cases/near-a/case.toml", case)];
+            check_near_misses(&Tree::of_texts(&files)).into_iter().map(|one| one.what).collect::<Vec<_>>()
+        };
+        assert_eq!(with(near), ["no near miss in cases/near-* names `late-thread` as `silent` or `mute`"]);
+        let all = near.replace("more", "late-thread data-race");
+        assert_eq!(with(&all), ["`data-race` has a near miss now: take it off the list of those without"]);
     }
 }

@@ -24,6 +24,8 @@ pub struct Parent {
     pub children: u64,
     /// Their lives (ns), one after the other and added up; the one is the other if they never lived side by side.
     pub lives_ns: (u64, u64),
+    /// The longest of their lives (ns): side by side, all of them take as long.
+    pub longest_ns: u64,
     /// What the children are called, the most frequent first.
     pub names: Vec<(String, u64)>,
     /// What threads of the children, and of what these started, did in their lives (ns).
@@ -83,6 +85,7 @@ fn add_lives(trace: &Trace, parents: &mut BTreeMap<ProcessId, Parent>) {
         let lives = lives.remove(process).unwrap_or_default();
         let names = names.remove(process).unwrap_or_default();
         parent.children = lives.len() as u64;
+        parent.longest_ns = lives.iter().map(|(start, end)| end.since(*start).0).max().unwrap_or(0);
         let added_up = lives.iter().map(|(start, end)| end.since(*start).0).sum();
         parent.lives_ns = (covered_ns(lives), added_up);
         parent.names = names.into_iter().map(|(name, times)| (name.to_owned(), times)).collect();

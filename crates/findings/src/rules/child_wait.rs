@@ -11,7 +11,7 @@
 //! ## How it decides
 //! It fires for a process four or more of whose children live one after the other, or that has work of its own as well. The upper end of
 //! the gain is that the waiting had gone on beside other work on CPUs that were idle: as many children at a time as
-//! there are CPUs, or the parent's own work beside its child. The lower end is 0: a child may need what the one before it
+//! there are CPUs, though no less than the longest of them takes, or the parent's own work beside its child. The lower end is 0: a child may need what the one before it
 //! made. A parent that does nothing but wait for one child (a wrapper, a shell) is silent: what is slow is in the child,
 //! and is judged there.
 //!
@@ -68,7 +68,10 @@ fn avoidable(scene: &Scene, parent: &Parent) -> f64 {
         return 0.0;
     }
     let at_a_time = parent.children.min(u64::from(scene.trace.manifest.host.cpus_allowed.max(1)));
-    let children = if parent.children >= CHILDREN_MIN { 1.0 - 1.0 / at_a_time.max(1) as f64 } else { 0.0 };
+    // However many at a time, the longest of them is waited for.
+    let longest = parent.longest_ns as f64 / parent.wait_ns.max(1) as f64;
+    let remaining = longest.clamp(1.0 / at_a_time.max(1) as f64, 1.0);
+    let children = if parent.children >= CHILDREN_MIN { 1.0 - remaining } else { 0.0 };
     let works = scene.of_wall(parent.own_running_ns as f64) >= OWN_WORK_MIN;
     let own = if works { parent.own_running_ns as f64 / parent.wait_ns.max(1) as f64 } else { 0.0 };
     children.max(own).min(1.0)

@@ -1,0 +1,107 @@
+//! Channels between threads, in the order in which was sent. A bounded one of size 0 is a rendezvous: send returns when
+//! somebody has received. Any number of threads may send and receive. It cannot be closed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// Who waits: with what was sent, or until something is.
+struct Waiting<T> {
+    value: Mutex<Option<T>>,
+    settled: Condvar,
+}
+
+impl<T> Waiting<T> {
+    fn new(value: Option<T>) -> Arc<Waiting<T>> {
+        Arc::new(Waiting { value: Mutex::new(value), settled: Condvar::new() })
+    }
+
+    /// Sleeps until there is a value, or until it was taken.
+    fn until(&self, there: bool) -> MutexGuard<'_, Option<T>> {
+        let value = self.value.lock().unwrap();
+        self.settled.wait_while(value, |value| value.is_some() != there).unwrap()
+    }
+
+    fn settle(&self, change: impl FnOnce(&mut Option<T>) -> Option<T>) -> Option<T> {
+        let before = change(&mut self.value.lock().unwrap());
+        self.settled.notify_one();
+        before
+    }
+}
+
+struct State<T> {
+    buffer: VecDeque<T>,
+    senders: VecDeque<Arc<Waiting<T>>>,
+    receivers: VecDeque<Arc<Waiting<T>>>,
+}
+
+pub struct Channel<T> {
+    size: usize,
+    state: Mutex<State<T>>,
+}
+
+impl<T> Channel<T> {
+    pub fn bounded(size: usize) -> Channel<T> {
+        let state = State { buffer: VecDeque::new(), senders: VecDeque::new(), receivers: VecDeque::new() };
+        Channel { size, state: Mutex::new(state) }
+    }
+
+    pub fn unbounded() -> Channel<T> {
+        Channel::bounded(usize::MAX)
+    }
+
+    /// Gives the value back if nobody takes it and there is no place.
+    fn deliver(&self, state: &mut State<T>, value: T) -> Option<T> {
+        if let Some(receiver) = state.receivers.pop_front() {
+            receiver.settle(|place| place.replace(value));
+            return None;
+        }
+        if state.buffer.len() < self.size {
+            state.buffer.push_back(value);
+            return None;
+        }
+        Some(value)
+    }
+
+    /// What was sent first.
+    fn collect(state: &mut State<T>) -> Option<T> {
+        let next = state.buffer.pop_front();
+        let Some(sender) = state.senders.pop_front() else { return next };
+        let sent = sender.settle(Option::take);
+        if next.is_none() {
+            return sent;
+        }
+        state.buffer.extend(sent);
+        next
+    }
+
+    pub fn send(&self, value: T) {
+        let mut state = self.state.lock().unwrap();
+        if let Some(value) = self.deliver(&mut state, value) {
+            let own = Waiting::new(Some(value));
+            state.senders.push_back(Arc::clone(&own));
+            drop(state);
+            drop(own.until(false));
+        }
+    }
+
+    pub fn recv(&self) -> T {
+        let mut state = self.state.lock().unwrap();
+        if let Some(value) = Channel::collect(&mut state) {
+            return value;
+        }
+        let own = Waiting::new(None);
+        state.receivers.push_back(Arc::clone(&own));
+        drop(state);
+        let mut value = own.until(true);
+        value.take().expect("it waited until there was one")
+    }
+
+    /// True if it was taken at once.
+    pub fn send_poll(&self, value: T) -> bool {
+        self.deliver(&mut self.state.lock().unwrap(), value).is_none()
+    }
+
+    pub fn recv_poll(&self) -> Option<T> {
+        Channel::collect(&mut self.state.lock().unwrap())
+    }
+}
