@@ -273,6 +273,8 @@ pub struct PartArgs {
 pub struct ViewArgs {
     /// The recording [default: the newest]; `#t=SECONDS` behind it, as reports print it, opens it there
     pub recording: Option<PathBuf>,
+    /// A second one, made later: this is what is shown then, and its flame graphs are compared with the first
+    pub changed: Option<PathBuf>,
     /// Write one self-contained page instead, to open from disk or to send
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

@@ -53,8 +53,16 @@ impl Served {
         (head.to_owned(), body.to_owned())
     }
 
+    /// Asks again for as long as the answer is "not yet".
     fn get(&self, path: &str, headers: &str) -> (String, String) {
-        self.send(&format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))
+        loop {
+            let answer = self.send(&format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"));
+            if status(&answer) != "202" {
+                return answer;
+            }
+            assert!(answer.1.contains("\"stage\""), "{}", answer.1);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
     }
 }
 

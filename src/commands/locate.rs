@@ -24,13 +24,15 @@ pub fn newest() -> Result<PathBuf> {
     }
 }
 
+/// Where a recording is, the newest if none is named.
+pub fn find(named: Option<&Path>) -> Result<PathBuf> {
+    named.map_or_else(newest, |path| Ok(path.to_owned()))
+}
+
 /// Opens a recording, the newest if none is named. One that was never finished is finished first, in its place if
 /// that can be written, else in memory's stead in a temporary directory.
 pub fn open(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
-    let path = match named {
-        Some(path) => path.to_owned(),
-        None => newest()?,
-    };
+    let path = find(named)?;
     if recording::has_only_journal(&path) {
         if journal::is_being_written(&path) {
             bail!("{}: is being recorded right now; wait until that ends", path.display());

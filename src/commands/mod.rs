@@ -10,6 +10,7 @@ mod experiment;
 mod explain;
 mod export;
 mod import;
+mod kept_answers;
 mod locate;
 mod pack;
 mod report;

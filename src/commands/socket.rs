@@ -108,6 +108,7 @@ fn write(stream: &mut TcpStream, response: &Response, with_body: bool) -> io::Re
 fn phrase(status: u16) -> &'static str {
     match status {
         200 => "OK",
+        202 => "Accepted",
         400 => "Bad Request",
         403 => "Forbidden",
         404 => "Not Found",

@@ -4,39 +4,51 @@ use std::io::{IsTerminal, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use holdup_events::recording;
+use holdup_findings::descriptors::Descriptors;
 use holdup_report::viewer::gate::Gate;
 use holdup_report::viewer::page::Asset;
-use holdup_report::viewer::{Viewer, bundle, respond};
+use holdup_report::viewer::{Opening, Viewer, bundle, respond};
 
+use super::kept_answers::KeptAnswers;
 use super::{locate, socket};
 use crate::cli::ViewArgs;
 
 /// The page, as the build found it; empty if it was built without.
 static ASSETS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/viewer_assets.rs"));
 
+/// How often it is looked whether there are new answers to keep.
+const KEEPING: Duration = Duration::from_secs(5);
+
 /// Serves a recording, or writes it as one page.
 pub fn execute(args: &ViewArgs) -> Result<ExitCode> {
-    let (recording, place) = split(args.recording.as_deref());
+    let before = args.changed.as_ref().and(args.recording.as_deref());
+    let (recording, place) = split(args.changed.as_deref().or(args.recording.as_deref()));
     let assets = assets(args.page.as_deref())?;
-    if args.html.is_some() && assets.is_empty() {
+    let descriptors = super::descriptors::read(&args.descriptors)?;
+    let Some(file) = &args.html else {
+        let path = locate::find(recording.as_deref())?;
+        return serve((&path, before), &descriptors, assets, (args, &place));
+    };
+    if assets.is_empty() {
         bail!("{}", holdup_report::viewer::page::NOT_BUILT.trim_end());
     }
     let (path, trace) = locate::open(recording.as_deref())?;
     if std::io::stderr().is_terminal() {
         eprintln!("holdup: reading {}", path.display());
     }
-    let descriptors = super::descriptors::read(&args.descriptors)?;
     let analysis = holdup_findings::analyse_with(&trace, &descriptors);
-    let viewer = Viewer::new(trace, analysis);
-    if let Some(file) = &args.html {
-        return write_page(&viewer, &assets, file, u64::from(args.size) << 20);
+    let mut viewer = Viewer::new(trace, analysis);
+    if let Some(before) = before {
+        let (_, other) = locate::open(Some(before))?;
+        viewer = viewer.with_against(other.manifest.clone());
+        viewer.compare(other);
     }
-    let viewer = viewer.with_annotator(Box::new(|trace, function| {
-        super::annotate::as_json(trace, function).map_err(|error| format!("{error:#}"))
-    }));
-    serve(viewer, assets, args, &place)
+    write_page(&viewer, &assets, file, u64::from(args.size) << 20)
 }
 
 /// A recording as reports print it, with a place in it: `t.holdup#t=4.213`.
@@ -77,26 +89,71 @@ fn write_page(viewer: &Viewer, assets: &[Asset], file: &Path, bytes_max: u64) ->
     Ok(ExitCode::SUCCESS)
 }
 
-fn serve(viewer: Viewer, assets: Vec<Asset>, args: &ViewArgs, place: &str) -> Result<ExitCode> {
-    let listener = TcpListener::bind(("127.0.0.1", args.port))
-        .with_context(|| format!("listening on 127.0.0.1:{}", args.port))?;
-    let port = listener.local_addr().context("the port that is listened on")?.port();
-    let gate = Gate { port, token: token()? };
-    let address = format!("{}{place}", gate.address());
+/// Answers from the start on, while the recording is read: the page says how far that is.
+fn serve(
+    (path, before): (&Path, Option<&Path>),
+    descriptors: &Descriptors,
+    assets: Vec<Asset>,
+    (args, place): (&ViewArgs, &str),
+) -> Result<ExitCode> {
+    // What is no recording at all is said here, not in a browser.
+    let switches = match recording::manifest(path) {
+        Ok(manifest) => manifest.cost.switches,
+        Err(_) if recording::has_only_journal(path) => 0,
+        Err(_) => locate::open(Some(path))?.1.manifest.cost.switches,
+    };
+    let other = before.map(recording::manifest).transpose()?;
+    let kept = KeptAnswers::of((path, before), &args.descriptors);
+    let known = kept.as_ref().and_then(KeptAnswers::read);
+    let opening = Arc::new(Opening::new(switches, known.as_deref()));
+    let is_built = !assets.is_empty();
+    let address = format!("{}{place}", listen(args.port, opening.clone(), assets)?);
     println!("{address}");
     eprintln!("holdup: open this address in a browser of this machine; Ctrl-C ends");
+    if !is_built {
+        eprint!("holdup: {}", holdup_report::viewer::page::NOT_BUILT);
+    } else if !args.no_open {
+        open_browser(&address);
+    }
+    let (_, trace) = locate::open(Some(path))?;
+    opening.has_read();
+    let begun = holdup_findings::analysis::begin(&trace, descriptors);
+    let mut viewer = Viewer::begin(trace, begun).with_annotator(Box::new(|trace, function| {
+        super::annotate::as_json(trace, function).map_err(|error| format!("{error:#}"))
+    }));
+    if let Some(manifest) = other {
+        viewer = viewer.with_against(manifest);
+    }
+    let viewer = opening.put(viewer);
+    viewer.complete();
+    if let Some(before) = before {
+        viewer.compare(locate::open(Some(before))?.1);
+    }
+    loop {
+        std::thread::sleep(KEEPING);
+        if let (Some(kept), Some(answers)) = (&kept, opening.to_keep()) {
+            kept.write(&answers);
+        }
+    }
+}
+
+/// Begins to answer, in a thread of its own, for as long as the process lives; gives the address.
+fn listen(port: u16, opening: Arc<Opening>, assets: Vec<Asset>) -> Result<String> {
+    let listener =
+        TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("listening on 127.0.0.1:{port}"))?;
+    let port = listener.local_addr().context("the port that is listened on")?.port();
+    let gate = Gate { port, token: token()? };
+    let address = gate.address();
     if std::env::var_os("SSH_CONNECTION").is_some() {
         eprintln!(
             "holdup: from another machine: `ssh -L {port}:127.0.0.1:{port} THIS_HOST` there, then the same address"
         );
     }
-    if assets.is_empty() {
-        eprint!("holdup: {}", holdup_report::viewer::page::NOT_BUILT);
-    } else if !args.no_open {
-        open_browser(&address);
-    }
-    socket::serve(&listener, |request| respond(&viewer, &gate, &assets, request));
-    Ok(ExitCode::SUCCESS)
+    std::thread::Builder::new()
+        .name("holdup-view".to_owned())
+        .spawn(move || socket::serve(&listener, |request| respond(&opening, &gate, &assets, request)))
+        .context("starting the server")?;
+    Ok(address)
 }
 
 /// 128 bits that nobody can guess.

@@ -1,5 +1,5 @@
-//! What was made of binaries before, by build id, on disk: names and unwind tables, in `$XDG_CACHE_HOME/holdup`. May be
-//! deleted at any time.
+//! What was made before and can be made again, on disk, in `$XDG_CACHE_HOME/holdup`: of binaries by build id names and unwind
+//! tables, of recordings what the viewer answered. May be deleted at any time.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
@@ -27,12 +27,12 @@ pub struct DiskCache {
 }
 
 impl DiskCache {
-    /// Ours. Root writes nothing into another's home, where sudo has left it in `HOME`; nobody believes what others
+    /// Ours, of things of one `kind`. Root writes nothing into another's home, where sudo has left it in `HOME`; nobody believes what others
     /// may write.
-    pub fn own() -> Option<DiskCache> {
+    pub fn own(kind: &str) -> Option<DiskCache> {
         let system = PathBuf::from("/var/cache");
         let mut homes = cache_home().into_iter().chain([system]);
-        let directory = homes.find(|home| is_ours(home))?.join("holdup").join("binaries");
+        let directory = homes.find(|home| is_ours(home))?.join("holdup").join(kind);
         is_ours(&directory).then_some(DiskCache { directory })
     }
 

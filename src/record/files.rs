@@ -35,7 +35,7 @@ impl<'a> OwnFiles<'a> {
             start_ns: manifest.start_ns,
             start_unix_ns: manifest.start_unix_ns,
             is_run: manifest.mode == "run" && !manifest.recovered,
-            cache: DiskCache::own(),
+            cache: DiskCache::own("binaries"),
         }
     }
 

@@ -3,7 +3,7 @@
 mod bpf;
 mod budget;
 mod calls;
-mod disk_cache;
+pub mod disk_cache;
 mod files;
 pub mod finish;
 mod lower;

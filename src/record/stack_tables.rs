@@ -40,7 +40,7 @@ impl StackTables {
     /// Starts the maker, with what nearly every program maps: the C library, its loader, the vdso.
     pub fn start(tables: UnwindTables) -> StackTables {
         let (sender, receiver) = channel();
-        let cache = DiskCache::own();
+        let cache = DiskCache::own("binaries");
         let mut maker =
             Maker { tables, cache, binaries: HashMap::new(), problems: Vec::new(), kept: Vec::new() };
         let worker = std::thread::spawn(move || {

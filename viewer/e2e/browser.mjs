@@ -24,15 +24,15 @@ export async function startBrowser(executablePath) {
     executablePath, args: FLAGS, viewport: { width: 1280, height: 720 }, colorScheme: "light",
   });
   return {
-    /** `before` runs in the page ahead of everything else. */
-    async open(url, errors, before) {
+    /** `before` runs in the page ahead of everything else; `wait`: until it is drawn. */
+    async open(url, errors, before, wait = true) {
       const page = await browser.newPage();
       page.on("console", (message) => message.type() === "error" && errors.push(`console: ${message.text()}`));
       page.on("pageerror", (error) => errors.push(`exception: ${error.message}`));
       page.on("dialog", (dialog) => { errors.push(`dialog: ${dialog.message()}`); void dialog.dismiss(); });
       if (before) await page.addInitScript(before);
       await page.goto(url);
-      await drawn(page);
+      if (wait) await drawn(page);
       return page;
     },
     async end() {

@@ -10,9 +10,10 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 const PAGE = ["--page", fileURLToPath(new URL("../dist", import.meta.url))];
 const ADDRESS = /http:\/\/127\.0\.0\.1:\d+\/[0-9a-f]+\//;
 
-/** Serves a recording; resolves with the address that it prints. */
-export async function servedByHoldup(holdup, recording) {
-  const child = spawn(holdup, ["view", "--no-open", ...PAGE, recording], { stdio: ["ignore", "pipe", "pipe"] });
+/** Serves a recording, or two; resolves with the address that it prints. */
+export async function servedByHoldup(holdup, recording, { env = {}, before } = {}) {
+  const recordings = before ? [before, recording] : [recording];
+  const child = spawn(holdup, ["view", "--no-open", ...PAGE, ...recordings], { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } });
   const url = await new Promise((done, refuse) => {
     let said = "";
     const listen = (chunk) => {

@@ -22,11 +22,11 @@ function report(name, error) {
 }
 
 /** Runs the steps on one page; every console error fails the step in which it came. */
-async function walk(browser, name, url, steps, before) {
+async function walk(browser, name, { url, goOn, isSlow }, steps, before) {
   const errors = [];
   let page;
   try {
-    page = await browser.open(url, errors, before);
+    page = await browser.open(url, errors, before, !isSlow);
   } catch (error) {
     report(`${name}: open`, error);
     return;
@@ -34,7 +34,7 @@ async function walk(browser, name, url, steps, before) {
   for (const [what, step] of Object.entries(steps)) {
     if (!`${name}: ${what}`.includes(only)) continue;
     try {
-      await step(page);
+      await step(page, goOn);
       if (errors.length > 0) throw new Error(errors.splice(0).join("; "));
       report(`${name}: ${what}`, null);
     } catch (error) {
@@ -54,19 +54,19 @@ if (!executable) {
 } else {
   await mkdir(OUT, { recursive: true });
   const browser = await startBrowser(executable);
-  for (const [name, { recording, steps, before }] of Object.entries(MADE_UP)) {
-    const served = await serve(synthetic(recording));
-    await walk(browser, name, served.url, steps, before);
+  for (const [name, { recording, steps, before, stages }] of Object.entries(MADE_UP)) {
+    const served = await serve(synthetic(recording), [...(stages ?? [])]);
+    await walk(browser, name, served, steps, before);
     served.end();
   }
   const { HOLDUP } = process.env;
   if (HOLDUP) {
     const RECORDING = process.env.RECORDING ?? (await imported(HOLDUP, FIXTURE, OUT));
     const served = await servedByHoldup(HOLDUP, RECORDING);
-    await walk(browser, "a real recording", served.url, REAL.served);
+    await walk(browser, "a real recording", served, REAL.served);
     served.end();
     const file = await writtenByHoldup(HOLDUP, RECORDING, OUT);
-    await walk(browser, "a real recording in a file", file, REAL.file);
+    await walk(browser, "a real recording in a file", { url: file }, REAL.file);
   }
   await browser.end();
 }

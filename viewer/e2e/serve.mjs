@@ -10,8 +10,14 @@ const DIST = new URL("../dist/", import.meta.url);
 const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8" };
 const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/** Starts; resolves with the address and a function that ends it. */
-export async function serve(recording) {
+/** What is answered once the findings are there, and not before. */
+const LATE = /^(slice|path|search|tables\/.*)$/;
+
+/**
+ * Starts; resolves with the address, a function that ends it, and one that lets the opening go on by a stage. With `stages`
+ * the opening takes its time: it is at `reading`, then at `findings`, until it is let go on.
+ */
+export async function serve(recording, stages = []) {
   const server = createServer((request, response) => {
     const url = new URL(request.url ?? "/", "http://127.0.0.1");
     const send = (status, type, body) => {
@@ -19,7 +25,13 @@ export async function serve(recording) {
       response.end(body);
     };
     if (url.pathname.startsWith("/token/api/")) {
-      const found = answer(recording, url.pathname.slice("/token/api/".length), url.searchParams);
+      const path = url.pathname.slice("/token/api/".length);
+      const isLate = LATE.test(path) || url.searchParams.has("complete");
+      if (stages[0] === "reading" || (stages[0] === "findings" && isLate)) {
+        return send(202, "application/json", JSON.stringify({ stage: stages[0], sentence: `it is at its ${stages[0]}`, switches: 12_345_678 }));
+      }
+      let found = answer(recording, path, url.searchParams);
+      if (stages.length > 0 && path === "summary") found = { ...found, pending: true, findings: [] };
       send(found ? 200 : 404, "application/json", JSON.stringify(found ?? { error: "there is no such thing" }));
       return;
     }
@@ -28,7 +40,7 @@ export async function serve(recording) {
     readFile(new URL(name, DIST)).then((body) => send(200, TYPES[name.split(".")[1]] ?? "text/plain", body), () => send(404, "text/plain", "no"));
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
-  return { url: `http://127.0.0.1:${server.address().port}/token/`, end: () => server.close() };
+  return { url: `http://127.0.0.1:${server.address().port}/token/`, end: () => server.close(), goOn: () => stages.shift(), isSlow: stages.length > 0 };
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -1,6 +1,7 @@
 // What is tried, step by step. A step gets the page as the step before left it, and throws if something is not as it should be.
 
 import assert from "node:assert/strict";
+import { assertAccessible } from "./accessible.mjs";
 import { drawn } from "./browser.mjs";
 
 const timeline = (page) => page.locator("canvas[data-idle]");
@@ -178,6 +179,27 @@ const sandwich = {
   },
 };
 
+const accessible = {
+  "is accessible in every tab and the help, light and dark": async (page) => {
+    for (const theme of ["light", "dark"]) {
+      await page.getByRole("button", { name: theme === "light" ? "light" : "dark", exact: true }).click({ timeout: 300 }).catch(() => undefined);
+      assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), theme);
+      for (const name of await page.getByRole("tab").allTextContents()) {
+        await tab(page, name).click();
+        await eventually(`the tab ${name} stays empty`, async () => !/^(asking …)?$/.test((await page.locator("#tab-panel").textContent()) ?? ""));
+        await assertAccessible(page, `${name}, ${theme}`);
+      }
+      await timeline(page).focus();
+      await page.keyboard.press("?");
+      await page.waitForSelector("dialog.help[open]");
+      await assertAccessible(page, `help, ${theme}`);
+      await page.keyboard.press("Escape");
+    }
+    await page.getByRole("button", { name: "light", exact: true }).click();
+    await tab(page, "Why").click();
+  },
+};
+
 const labelled = {
   "has a name for everything that can be used": async (page) => {
     const nameless = await page.evaluate(() => [...document.querySelectorAll("button, input, select, canvas, [role=tab], [role=separator], section, aside, dialog")]
@@ -225,9 +247,77 @@ const hostile = {
   },
 };
 
+const calls = {
+  "draws histograms in cells, which sort and have words": async (page) => {
+    await tab(page, "Calls").click();
+    await page.waitForSelector("svg.bars rect");
+    assert.match((await page.locator("#tab-panel").textContent()) ?? "", /All calls were counted/);
+    assert.match((await page.locator("tbody tr").first().textContent()) ?? "", /1.02 µs – 16.4 µs/);
+    await page.getByRole("button", { name: "times" }).click();
+    await page.getByRole("button", { name: "times" }).click();
+    await eventually("histograms do not sort", async () => /^close/.test((await page.locator("tbody tr").first().textContent()) ?? ""));
+    await tab(page, "Why").click();
+  },
+};
+
+const slow = {
+  "says how far the opening is": async (page) => {
+    await eventually("nothing is said", async () => /12.345.678 switches.*at its reading/.test((await page.locator("[role=status]").first().textContent()) ?? ""));
+    await assertAccessible(page, "while it is opened");
+  },
+  "shows lanes before there are findings, and says that these are on their way": async (page, goOn) => {
+    goOn();
+    await drawn(page);
+    await coloured(page, "canvas[data-idle]");
+    assert.match((await page.locator(".findings [role=status]").textContent()) ?? "", /being worked out/);
+    await timeline(page).focus();
+    await page.keyboard.press("w");
+    await drawn(page);
+    await tab(page, "Stacks").click();
+    await page.waitForSelector(".flame canvas");
+  },
+  "shows the findings once they are there, and leaves the view where it was": async (page, goOn) => {
+    const before = await status(page);
+    goOn();
+    await page.waitForSelector(".finding");
+    assert.equal(await status(page), before);
+    assert.equal(await page.locator(".finding.open").count(), 0);
+    await page.locator(".finding-head").first().click();
+    await page.waitForSelector(".why-head h2");
+    await drawn(page);
+  },
+};
+
+const untouched = {
+  "opens the first finding when it comes, if nobody has moved yet": async (page, goOn) => {
+    await drawn(page);
+    assert.equal(await page.locator(".finding").count(), 0);
+    goOn();
+    await page.waitForSelector(".finding.open");
+    await page.waitForSelector(".why-head h2");
+  },
+};
+
+const compares = {
+  "shows what changed since the other recording, in words too": async (page) => {
+    await tab(page, "Stacks").click();
+    await page.waitForSelector(".flame canvas");
+    assert.match((await page.locator(".stacks").textContent()) ?? "", /more than before less now 1\.00 s, before 700 ms/);
+    await page.locator(".flame canvas").first().hover({ position: { x: 20, y: 8 } });
+    await eventually("no change is said", async () => /before 500 ms, now 500 ms more/.test((await page.locator(".under").first().textContent()) ?? ""));
+    await assertAccessible(page, "comparing");
+    await page.getByLabel("what changed").uncheck();
+    await eventually("it still compares", async () => !/more than before/.test((await page.locator(".stacks").textContent()) ?? ""));
+    await page.getByLabel("what changed").check();
+  },
+};
+
 /** Made-up recordings. */
 export const MADE_UP = {
-  "a busy recording": { recording: { threads: 4 }, steps: { ...opens, ...moves, ...follows, ...shows, ...sandwich, ...links, ...labelled, ...hostile } },
+  "a recording that takes its time": { recording: { threads: 4 }, stages: ["reading", "findings"], steps: slow },
+  "a recording whose findings take their time": { recording: { threads: 4 }, stages: ["findings"], steps: untouched },
+  "two recordings": { recording: { threads: 4, compared: true }, steps: compares },
+  "a busy recording": { recording: { threads: 4 }, steps: { ...opens, ...moves, ...follows, ...shows, ...sandwich, ...calls, ...links, ...accessible, ...labelled, ...hostile } },
   "a recording with no threads": {
     recording: { threads: 0 },
     steps: {
@@ -307,6 +397,6 @@ const { "shows callers and callees of a function, and its instructions": _sandwi
 
 /** A real recording, whatever it holds: served by holdup, and as a file. */
 export const REAL = {
-  served: { ...opensAny, ...movesAny, ...clicks, ...showsAny, ...tablesAny },
+  served: { ...opensAny, ...movesAny, ...clicks, ...showsAny, ...tablesAny, ...accessible },
   file: { ...opensAny, ...movesAny, ...clicks, ...showsAny, ...tablesAny },
 };

@@ -5,6 +5,7 @@ import type { Draw, Fill } from "../src/draw/log";
 const round = (value: number): string => String(Math.round(value * 10) / 10);
 
 function fill(one: Fill): string {
+  if ("change" in one) return `change ${round(one.change)}`;
   return "class" in one ? `${one.class}${one.plain ? " plain" : ""}` : one.ink;
 }
 

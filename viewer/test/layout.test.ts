@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import type { LaneRows, Thread } from "../src/api/types";
-import { composeFlame, foundShare, growTree, layoutFlame } from "../src/layout/flame";
+import { changesOf, composeFlame, foundShare, growTree, layoutFlame } from "../src/layout/flame";
 import { drawCpu, drawSamples, drawSlices, drawSpans, firstEndingAfter, mainOccupant, rowIndexAt } from "../src/layout/lane";
 import { composeLedger, sharesOf } from "../src/layout/ledger";
 import { FIRST_THREADS, HEAD_H, LANE_H, layoutRows, rowAt, rowsBetween } from "../src/layout/rows";
@@ -131,6 +131,14 @@ describe("a flame graph", () => {
     const drawn = composeFlame(tree, layoutFlame(tree, 1000, null), { search: "hash", hovered: null, upward: false, height: 100 });
     expect(drawText(drawn)).toContain("text 404,47 <img src=x onerror=alert(1)>\\e[31m\\u{202e}evil");
     expect(HOSTILE).toContain("\u001b");
+  });
+  it("compared with another has the colours of the change, and none of the classes", () => {
+    const compared = growTree({ ...tree.flame, before_ns: [6e8, 8e8, 0, 1e8, 3e8], before_total_ns: 6e8 });
+    expect(changesOf(compared.flame)).toEqual([1, 0, 1, 0, -0.5]);
+    const look = { search: "", hovered: null, upward: false, height: 100 };
+    const rects = drawText(composeFlame(compared, layoutFlame(compared, 1000, null), look)).filter((one) => one.startsWith("rect"));
+    expect(rects.map((one) => one.split(" ").slice(3).join(" ")).sort()).toEqual(["change -0.5", "change 0", "change 0", "change 1", "change 1"]);
+    expect(changesOf(tree.flame)).toBeNull();
   });
   it("counts found calls once", () => {
     expect(foundShare(tree.flame, "COUNT")).toBe(0.8);

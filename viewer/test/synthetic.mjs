@@ -32,12 +32,12 @@ function livesOf(thread, wall, mean, random) {
 }
 
 /** A recording: so many threads, so long, slices of this mean length. */
-export function synthetic({ threads = 4, wall = 2e9, mean = 150_000 } = {}) {
+export function synthetic({ threads = 4, wall = 2e9, mean = 150_000, compared = false } = {}) {
   const random = numbers(42);
   const lives = Array.from({ length: threads }, (_, thread) => livesOf(thread, wall, mean, random));
   const base = 2 ** Math.ceil(Math.log2(Math.max(wall, CELLS)));
   const levels = Math.max(0, Math.floor(Math.log2(base / CELLS)) - 6);
-  return { wall, lives, zoom: { base_ns: base, cells: CELLS, level_max: levels } };
+  return { wall, lives, compared, zoom: { base_ns: base, cells: CELLS, level_max: levels } };
 }
 
 function sums(slices, from, to) {
@@ -58,7 +58,7 @@ function ledger(lists, split_known = true) {
 
 /** The answer to `api/summary`. */
 export function summary(recording) {
-  const { wall, lives, zoom } = recording;
+  const { wall, lives, zoom, compared } = recording;
   const worst = lives.flatMap((slices, thread) => slices.filter((one) => one[2] === 2).map(([start, end]) => ({ thread, start, end })))
     .sort((a, b) => b.end - b.start - (a.end - a.start)).slice(0, 5);
   const names = ["main", "worker 1", "worker 2", HOSTILE];
@@ -87,8 +87,9 @@ export function summary(recording) {
     ],
     skipped: [{ rule: "false-sharing", reason: "no lines were sampled" }], losses: [], loss: { events: 0, uncounted: 0 }, cost: { percent: 0.9 },
     sources: [], parallelism: { running_mean: 1.2, wanting_mean: 1.9 },
-    tables: lives.length > 0 ? [{ name: "threads", label: "Threads" }, { name: "locks", label: "Locks" }] : [],
+    tables: lives.length > 0 ? [{ name: "threads", label: "Threads" }, { name: "locks", label: "Locks" }, { name: "calls", label: "Calls" }] : [],
     flames: [{ kind: "on-cpu", label: "on CPU" }, { kind: "off-cpu", label: "off CPU" }], thinned: [],
+    against: compared ? { command: ["./words", "--old"], wall_ns: 3e9 } : null,
   };
 }
 
@@ -183,13 +184,14 @@ export function slice(recording, thread, which) {
 }
 
 /** A small call tree. */
-export function flame(kind, fn) {
+export function flame(kind, fn, against) {
   const names = fn ? [fn, "hash", "memcmp"] : ["main", "count_words", "hash", HOSTILE, "entry_SYSCALL_64"];
   const n = fn ? { name: [0, 1, 2], parent: [-1, 0, 1], ns: [6e8, 4e8, 1e8], own: [2e8, 3e8, 1e8], kernel: [0, 0, 0] }
     : { name: [0, 1, 2, 3, 4], parent: [-1, 0, 1, 1, 0], ns: [1e9, 8e8, 4e8, 1e8, 1e8], own: [1e8, 3e8, 4e8, 1e8, 1e8], kernel: [0, 0, 0, 0, 1] };
   return {
     kind, total_ns: fn ? 6e8 : 1e9, error_ns: 1e7, samples: 1000, slices: 0, slices_with_stack: 0, names, modules: names.map(() => "/usr/bin/words"),
     name: n.name, parent: n.parent, own_ns: n.own, ns: n.ns, kernel: n.kernel,
+    ...(against && { before_ns: n.ns.map((ns, at) => (at % 2 === 0 ? ns / 2 : ns * 1.5)), before_total_ns: 7e8 }),
   };
 }
 
@@ -199,6 +201,14 @@ export function table(recording, name) {
     return {
       name, label: "Locks", columns: [{ name: "name", label: "lock", unit: "text" }, { name: "wait_ns", label: "waited", unit: "ns" }],
       rows: [["futex 0x7f00", 24e7]], places: [{ thread: 1, start_ns: 1e8, end_ns: 1.01e8 }],
+    };
+  }
+  if (name === "calls") {
+    return {
+      name, label: "Calls", note: "All calls were counted.",
+      columns: [{ name: "name", label: "syscall", unit: "text" }, { name: "count", label: "calls", unit: "count" }, { name: "times", label: "times", unit: "histogram-ns" }, { name: "asked", label: "sizes", unit: "histogram-bytes" }],
+      rows: [["read", 300, [[1024, 2048, 100], [8192, 16384, 200]], [[4096, 8192, 300]]], ["close", 2, [[512, 1024, 2]], null]],
+      places: [{ thread: 1, start_ns: 1e8, end_ns: 1.01e8 }, null],
     };
   }
   const { threads, wall_ns } = summary(recording);
@@ -239,7 +249,7 @@ export function answer(recording, path, query) {
       const lists = everyone.map((id) => sums(recording.lives[id] ?? [], from, to));
       return { ...ledger(lists), threads: lists.map((classes, at) => ({ id: everyone[at], classes })) };
     }
-    case "flame": return flame(query.get("kind"), query.get("function"));
+    case "flame": return flame(query.get("kind"), query.get("function"), query.has("against"));
     case "tables": return table(recording, path.split("/")[1]);
     case "search": {
       const needle = (query.get("q") ?? "").toLowerCase();
@@ -263,7 +273,7 @@ export function bundle(recording) {
       out[`counters/${level}/${tile}`] = counters(recording, level, tile);
     }
   }
-  for (const name of ["threads", "locks"]) out[`tables/${name}`] = table(recording, name);
+  for (const name of ["threads", "locks", "calls"]) out[`tables/${name}`] = table(recording, name);
   out["flames/on-cpu"] = flame("on-cpu");
   for (const { thread, start_ns } of out.summary.findings.flatMap((one) => one.evidence)) {
     const found = slice(recording, thread, { at: start_ns });

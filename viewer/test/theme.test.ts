@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import { readFileSync } from "node:fs";
-import { INKS, classColour, contrast, textOn } from "../src/draw/theme";
+import { INKS, changeColour, classColour, contrast, textOn } from "../src/draw/theme";
 import { CLASSES, classLook } from "../src/model/classes";
 
 const THEMES = ["light", "dark"] as const;
@@ -22,6 +22,13 @@ describe("contrast", () => {
       expect(contrast(textOn(colour), colour), name).toBeGreaterThanOrEqual(4.5);
     }
   });
+});
+
+it("what changed has the colours of exported flame graphs, on which black can be read", () => {
+  const svg = readFileSync(new URL("../../crates/report/src/flame/svg.rs", import.meta.url), "utf8");
+  expect(svg).toContain("96.0 - 36.0 * strength.sqrt()");
+  expect(svg).toContain("{ 5 } else { 215 }");
+  expect([-1, -0.25, 0, 1].map(changeColour)).toEqual(["hsl(215 75% 60%)", "hsl(215 75% 78%)", "hsl(5 75% 96%)", "hsl(5 75% 60%)"]);
 });
 
 describe("classes", () => {

@@ -88,16 +88,42 @@ pub fn analyse(trace: &Trace) -> Analysis {
 
 /// The same, with these descriptors of runtimes.
 pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
+    let Begun { timelines, roles, ledger } = begin(trace, descriptors);
+    complete(trace, &timelines, (roles, ledger))
+}
+
+/// What comes first, and takes the smaller part of the time: enough to draw every thread. [`complete`] goes on from here.
+#[derive(Clone, Debug, Default)]
+pub struct Begun {
+    /// Who ran on each CPU.
+    pub timelines: timelines::Timelines,
+    /// See [`Derived::roles`].
+    pub roles: roles::Roles,
+    /// See [`Derived::ledger`].
+    pub ledger: ledger::Ledger,
+}
+
+/// Where the time went, and no more.
+pub fn begin(trace: &Trace, descriptors: &Descriptors) -> Begun {
     let timelines = timelines::Timelines::derive(trace);
     let roles = roles::Roles::derive(trace, descriptors);
     let ledger = ledger::derive_with(trace, &timelines, &roles);
-    let (occupancy, parallelism, bottles) = occupancy::derive(trace, &timelines, &roles);
+    Begun { timelines, roles, ledger }
+}
+
+/// The rest: why, and what to do. `timelines`, `roles` and `ledger` are those of [`begin`].
+pub fn complete(
+    trace: &Trace,
+    timelines: &timelines::Timelines,
+    (roles, ledger): (roles::Roles, ledger::Ledger),
+) -> Analysis {
+    let (occupancy, parallelism, bottles) = occupancy::derive(trace, timelines, &roles);
     let syscall_rates = syscall_rates::derive(trace);
     let holders = holders::Holders::derive(trace, &occupancy.locks, &roles);
     let index = &occupancy.locks;
-    let facts = blame::Facts { trace, timelines: &timelines, locks: index, holders: &holders };
+    let facts = blame::Facts { trace, timelines, locks: index, holders: &holders };
     let length = || critical_path::derive(trace, &roles, &holders);
-    let meetings = || rendezvous::derive(trace, roles.sample_classes(), (&timelines, &roles));
+    let meetings = || rendezvous::derive(trace, roles.sample_classes(), (timelines, &roles));
     let blamed = || parallel::both(|| blame::derive(facts), length);
     let ((blame, critical_path), rendezvous) = parallel::both(blamed, meetings);
     let mut lock_uses = locks::derive_with(trace, &roles);
@@ -111,17 +137,17 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
         blame,
         critical_path,
         bottles,
-        cpus: cpus::derive_with(trace, &timelines),
+        cpus: cpus::derive_with(trace, timelines),
         locks: lock_uses,
         syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
         calls: calls::derive(trace),
-        services: services::derive(trace, &ledger, (&roles, &timelines)),
-        lines: lines::derive(trace, &ledger, (&roles, &timelines)),
+        services: services::derive(trace, &ledger, (&roles, timelines)),
+        lines: lines::derive(trace, &ledger, (&roles, timelines)),
         spins: spin::derive(
             trace,
             &ledger,
-            &spin::Facts { classes: roles.sample_classes(), timelines: &timelines, rendezvous: &rendezvous },
+            &spin::Facts { classes: roles.sample_classes(), timelines, rendezvous: &rendezvous },
         ),
         rendezvous,
         runtimes: runtimes::derive(trace, &roles, &ledger),
@@ -134,7 +160,7 @@ pub fn analyse_with(trace: &Trace, descriptors: &Descriptors) -> Analysis {
     };
     let facts = replay::Facts {
         trace,
-        timelines: &timelines,
+        timelines,
         roles: &derived.roles,
         locks: &derived.occupancy.locks,
         cpus: derived.occupancy.cpus,

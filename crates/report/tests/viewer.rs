@@ -6,9 +6,10 @@ use base64::Engine;
 use holdup_events::tables::{Process, SliceRow, Slices, Thread, ThreadState};
 use holdup_events::{CpuId, Loss, ProcessId, ThreadId, Timestamp, Trace};
 use holdup_findings::analyse;
+use holdup_findings::descriptors::Descriptors;
 use holdup_report::viewer::gate::{Gate, Request};
 use holdup_report::viewer::page::Asset;
-use holdup_report::viewer::{Refusal, Viewer, bundle, respond};
+use holdup_report::viewer::{Opening, Refusal, Stage, Viewer, bundle, respond};
 use holdup_testkit::check::trace_of_lanes;
 use serde_json::Value;
 
@@ -401,12 +402,106 @@ fn names_of_strangers_end_nothing() {
 }
 
 #[test]
+fn while_it_is_opened_it_says_how_far_that_is() {
+    let opening = Opening::new(7, None);
+    assert_eq!(opening.answer("summary", ""), Err(Refusal::Later(Stage::Reading)));
+    opening.has_read();
+    assert_eq!(opening.answer("lanes", "level=0&tile=0"), Err(Refusal::Later(Stage::Lanes)));
+    let trace = trace_of_lanes(BUSY).1;
+    let begun = holdup_findings::analysis::begin(&trace, &Descriptors::built_in());
+    let viewer = opening.put(Viewer::begin(trace, begun));
+    let summary = |query: &str| -> Value {
+        serde_json::from_str(&opening.answer("summary", query).expect("a summary")).expect("JSON")
+    };
+    let early = summary("");
+    assert_eq!(
+        (&early["pending"], early["findings"].as_array().map(Vec::len)),
+        (&Value::Bool(true), Some(0))
+    );
+    let lanes = opening.answer("lanes", "level=0&tile=0&threads=0");
+    for late in ["summary?complete=1", "slice?thread=0&at=0", "tables/threads", "path", "search?q=w"] {
+        let (path, query) = late.split_once('?').unwrap_or((late, ""));
+        assert_eq!(opening.answer(path, query), Err(Refusal::Later(Stage::Findings)), "{late}");
+    }
+    viewer.complete();
+    let all = summary("complete=1");
+    assert_eq!(all["pending"], Value::Bool(false));
+    assert!(!all["findings"].as_array().expect("a list").is_empty());
+    assert_eq!(early["ledger"], all["ledger"]);
+    assert_eq!(lanes, opening.answer("lanes", "level=0&tile=0&threads=0"));
+    assert_eq!(all, ask(&busy(), "summary"));
+}
+
+#[test]
+fn a_flame_graph_tells_what_changed_since_the_other_recording() {
+    let picture = |work: &str| trace_of_lanes(&format!("@samples A 0..4 user main;{work}\nA  00000000\n")).1;
+    let (old, new) =
+        (picture("sort\n@samples A 4..8 user main;hash"), picture("sort\n@samples A 4..8 user main;copy"));
+    let mut flame = Value::Null;
+    for question in ["flame?kind=on-cpu&against=1", "flame?kind=on-cpu&against=1&reverse=1"] {
+        let viewer = viewer(new.clone()).with_against(old.manifest.clone());
+        assert_eq!(viewer.answer("flame", "kind=on-cpu&against=1"), Err(Refusal::Later(Stage::Other)));
+        viewer.compare(old.clone());
+        assert!(!ask(&viewer, "summary")["against"].is_null());
+        flame = ask(&viewer, question);
+        let told = |name: &str| -> Vec<(u64, u64)> {
+            let at = flame["names"].as_array().expect("names").iter().position(|one| one == name);
+            let rows = flame["name"].as_array().expect("nodes").iter().enumerate();
+            let rows = rows.filter(|(_, one)| one.as_u64().map(|one| one as usize) == at);
+            rows.map(|(row, _)| (number(&flame["ns"][row]), number(&flame["before_ns"][row]))).collect()
+        };
+        assert_eq!(told("sort"), [(4_000_000, 4_000_000)]);
+        assert_eq!(told("copy"), [(4_000_000, 0)]);
+    }
+    assert_eq!(flame["before_total_ns"], 8_000_000);
+    let alone = viewer(new);
+    assert!(
+        ask(&alone, "flame?kind=on-cpu")["before_ns"].is_null()
+            && ask(&alone, "summary")["against"].is_null()
+    );
+    assert!(alone.answer("flame", "kind=on-cpu&against=1").is_err());
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
+
+#[test]
+fn what_was_answered_before_is_answered_before_it_is_read() {
+    let first = Opening::new(0, None);
+    first.put(busy());
+    let asked =
+        ["summary?complete=1", "tables/locks", "slice?thread=0&at=0", "lanes?level=0&tile=0&threads=0,1"];
+    let answer = |of: &Opening, question: &str| {
+        let (path, query) = question.split_once('?').unwrap_or((question, ""));
+        of.answer(path, query)
+    };
+    let answers = asked.map(|question| answer(&first, question).expect("an answer"));
+    assert!(first.answer("search", "q=w").is_ok());
+    let kept = first.to_keep().expect("something to keep");
+    assert_eq!(first.to_keep(), None);
+    let second = Opening::new(0, Some(&kept));
+    assert_eq!(asked.map(|question| answer(&second, question).expect("an answer")), answers);
+    assert_eq!(answer(&second, "summary").as_ref(), Ok(&answers[0]));
+    assert_eq!(answer(&second, "search?q=w"), Err(Refusal::Later(Stage::Reading)));
+    assert_eq!(answer(&second, "tables/threads"), Err(Refusal::Later(Stage::Reading)));
+    for damaged in [&kept[..kept.len() / 2], b"nonsense", b""] {
+        assert_eq!(
+            answer(&Opening::new(0, Some(damaged)), "summary"),
+            Err(Refusal::Later(Stage::Reading)),
+            "damaged answers are none"
+        );
+    }
+}
+
+#[test]
 fn answers_leave_through_the_gate_only() {
-    let viewer = busy();
+    let opening = Opening::new(0, None);
+    opening.put(busy());
     let gate = Gate { port: 4711, token: "feedc0de".into() };
     let respond = |target: &str, host: &str| {
         let request = Request { method: "GET", target, headers: vec![("Host", host)] };
-        respond(&viewer, &gate, &assets(), &request)
+        respond(&opening, &gate, &assets(), &request)
     };
     let summary = respond("/feedc0de/api/summary", "127.0.0.1:4711");
     assert_eq!((summary.status, summary.content_type), (200, "application/json; charset=utf-8"));

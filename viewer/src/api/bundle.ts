@@ -97,7 +97,10 @@ export class BundleSource implements Source {
       return missing("stacks of a range, a thread or a function are");
     }
     const found = held<Flame>(this.bundle, "flames", ...(ask.reverse ? [ask.kind, "reverse"] : [ask.kind]));
-    return found ? Promise.resolve(found) : missing();
+    if (!found) return missing();
+    if (ask.against) return Promise.resolve(found);
+    const { before_ns: _, before_total_ns: __, ...plain } = found;
+    return Promise.resolve(plain);
   }
 
   table(name: string): Promise<Table> {

@@ -9,10 +9,21 @@ import type {
 
 type Parameters = Readonly<Record<string, string | number | undefined>>;
 
+/** How far the server is with what was asked. */
+export interface Progress {
+  readonly sentence: string;
+  readonly switches: number;
+  /** Since it was first asked. */
+  readonly seconds: number;
+}
+
 /** See the module. */
 export class Server implements Source {
-  summary(): Promise<Summary> {
-    return ask("summary", {});
+  /** `told` hears how far it is, while the first answer takes its time. */
+  constructor(private readonly told: (progress: Progress) => void = () => undefined) {}
+
+  summary(complete: boolean): Promise<Summary> {
+    return ask("summary", complete ? { complete: 1 } : {}, complete ? undefined : this.told);
   }
 
   async lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]> {
@@ -55,6 +66,7 @@ export class Server implements Source {
       threads: wanted.threads && wanted.threads.length > 0 ? wanted.threads.join(",") : undefined,
       reverse: wanted.reverse ? 1 : undefined,
       function: wanted.function,
+      against: wanted.against ? 1 : undefined,
     });
   }
 
@@ -80,13 +92,23 @@ function rounded(range: Range): { from: number; to: number } {
   return { from: Math.max(0, Math.floor(range.from)), to: Math.ceil(range.to) };
 }
 
-async function ask<T>(what: string, parameters: Parameters): Promise<T> {
+/** Whoever was told "not yet" asks again after so long, then a little longer. */
+const AGAIN_MS = [100, 150, 200, 300];
+
+async function ask<T>(what: string, parameters: Parameters, told?: (progress: Progress) => void): Promise<T> {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) if (value !== undefined) query.set(name, String(value));
   const text = query.toString();
-  const { status, ok, body } = await inTurn(() => fetched(`api/${what}${text ? `?${text}` : ""}`));
-  if (!ok) throw new Error(sentence(body) ?? `the server refused (${status})`);
-  return body as T;
+  const start = performance.now();
+  for (let times = 0; ; times += 1) {
+    const { status, ok, body } = await inTurn(() => fetched(`api/${what}${text ? `?${text}` : ""}`));
+    if (!ok) throw new Error(textOf(body, "error") ?? `the server refused (${status})`);
+    if (status !== 202) return body as T;
+    const switches = body !== null && typeof body === "object" && "switches" in body ? Number(body.switches) : 0;
+    told?.({ sentence: textOf(body, "sentence") ?? "", switches, seconds: (performance.now() - start) / 1000 });
+    // Out of turn: other questions may have an answer already.
+    await new Promise((done) => setTimeout(done, AGAIN_MS[Math.min(times, AGAIN_MS.length - 1)]));
+  }
 }
 
 async function fetched(address: string): Promise<{ status: number; ok: boolean; body: unknown }> {
@@ -116,7 +138,7 @@ async function inTurn<T>(act: () => Promise<T>): Promise<T> {
   }
 }
 
-function sentence(body: unknown): string | null {
-  const error = body !== null && typeof body === "object" && "error" in body ? body.error : null;
-  return typeof error === "string" ? error : null;
+function textOf(body: unknown, name: "error" | "sentence"): string | null {
+  const text: unknown = body !== null && typeof body === "object" ? (body as Readonly<Record<string, unknown>>)[name] : null;
+  return typeof text === "string" ? text : null;
 }

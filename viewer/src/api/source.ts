@@ -29,7 +29,8 @@ export type SliceAsk = { readonly thread: ThreadId; readonly row: number } | { r
 
 /** Anything that can answer. Rejects with an `Error` whose message is a sentence for the reader. */
 export interface Source {
-  summary(): Promise<Summary>;
+  /** `complete`: with the findings, however long they take; else as soon as there is something to show. */
+  summary(complete: boolean): Promise<Summary>;
   lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]>;
   cpus(key: TileKey, cpus: readonly number[]): Promise<readonly CpuRows[]>;
   counters(key: TileKey): Promise<CounterTile>;

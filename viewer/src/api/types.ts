@@ -91,6 +91,8 @@ export interface Zoom {
 
 export interface Summary {
   readonly api: number;
+  /** The findings are still being worked out. */
+  readonly pending?: boolean;
   readonly command: readonly string[];
   readonly mode: string;
   readonly host: { readonly name?: string; readonly kernel?: string; readonly cpus: number; readonly cpus_allowed?: number };
@@ -112,6 +114,8 @@ export interface Summary {
   readonly loss: { readonly events: number; readonly uncounted: number };
   readonly cost: { readonly percent?: number | null };
   readonly tables: readonly { readonly name: string; readonly label: string }[];
+  /** The recording that flame graphs can be compared with. */
+  readonly against?: { readonly command: readonly string[]; readonly wall_ns: Ns } | null;
   readonly flames: readonly { readonly kind: string; readonly label: string }[];
   readonly thinned: readonly string[];
 }
@@ -259,6 +263,9 @@ export interface Flame {
   readonly own_ns: readonly Ns[];
   readonly ns: readonly Ns[];
   readonly kernel: readonly number[];
+  /** The same nodes, and all, in the recording that it is compared with. */
+  readonly before_ns?: readonly Ns[];
+  readonly before_total_ns?: Ns;
 }
 
 export interface FlameAsk {
@@ -268,9 +275,13 @@ export interface FlameAsk {
   readonly threads?: readonly ThreadId[];
   readonly reverse?: boolean;
   readonly function?: string;
+  readonly against?: boolean;
 }
 
-export type Cell = string | number | null;
+/** Buckets in order: from, up to but not with, how many. */
+export type Histogram = readonly (readonly [number, number, number])[];
+
+export type Cell = string | number | null | Histogram;
 
 export interface Column {
   readonly name: string;
@@ -290,6 +301,8 @@ export interface Table {
   readonly columns: readonly Column[];
   readonly rows: readonly (readonly Cell[])[];
   readonly places: readonly (null | Place)[];
+  /** What its figures rest on; empty: nothing needs saying. */
+  readonly note?: string;
 }
 
 export interface SearchResult {

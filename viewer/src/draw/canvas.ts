@@ -2,7 +2,7 @@
 
 import type { Draw, Fill, Ink } from "./log";
 import { Textures } from "./textures";
-import { INKS, type ThemeName, classColour, textOn } from "./theme";
+import { INKS, type ThemeName, changeColour, classColour, textOn } from "./theme";
 
 const FONT = "12px system-ui, sans-serif";
 const FONT_SMALL = "9px system-ui, sans-serif";
@@ -88,6 +88,9 @@ export class Painter {
       if (key === this.filled) return;
       this.filled = key;
       this.pen.fillStyle = fill.plain ? classColour(fill.class, this.theme) : this.textures.fill(this.pen, fill.class);
+    } else if ("change" in fill) {
+      this.filled = "";
+      this.pen.fillStyle = changeColour(fill.change);
     } else {
       this.filled = "";
       this.pen.globalAlpha = fill.alpha ?? 1;
@@ -126,7 +129,7 @@ export class Painter {
     if (text === "") return;
     pen.textBaseline = "middle";
     pen.textAlign = draw.align ?? "left";
-    pen.fillStyle = draw.on === undefined ? this.ink(draw.ink) : textOn(classColour(draw.on, this.theme));
+    pen.fillStyle = draw.onChange ? "#000000" : draw.on === undefined ? this.ink(draw.ink) : textOn(classColour(draw.on, this.theme));
     pen.fillText(text, draw.x, draw.y);
   }
 

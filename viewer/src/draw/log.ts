@@ -4,8 +4,14 @@
 export type Ink =
   | "ground" | "raised" | "line" | "faint" | "text" | "muted" | "accent" | "selection" | "mark" | "good" | "warn" | "path";
 
-/** How an area is filled: a ledger class with its texture (`plain`: without, where it is too narrow to show), or an ink. */
-export type Fill = { readonly class: string; readonly plain?: boolean } | { readonly ink: Ink; readonly alpha?: number };
+/**
+ * How an area is filled: a ledger class with its texture (`plain`: without, where it is too narrow to show), an ink, or what
+ * became of it: a `change` from -1 (less than before) to 1 (more).
+ */
+export type Fill =
+  | { readonly class: string; readonly plain?: boolean }
+  | { readonly ink: Ink; readonly alpha?: number }
+  | { readonly change: number };
 
 /** One command. Pixels of CSS, from the top left of the canvas. */
 export type Draw =
@@ -27,6 +33,8 @@ export type Draw =
       readonly small?: boolean;
       /** Drawn on a class's colour: black or white, whichever reads better. */
       readonly on?: string;
+      /** Drawn on the colour of a change: those are all bright. */
+      readonly onChange?: boolean;
     }
   | { readonly op: "clip"; readonly x: number; readonly y: number; readonly w: number; readonly h: number }
   | { readonly op: "unclip" };

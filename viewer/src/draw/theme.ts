@@ -24,6 +24,12 @@ export function classColour(name: string, theme: ThemeName): string {
   return theme === "light" ? look.light : look.dark;
 }
 
+/** Colour of a change from -1 (less than before) to 1 (more): those of the flame graphs that `holdup export` writes, in both themes. */
+export function changeColour(change: number): string {
+  const light = 96 - 36 * Math.sqrt(Math.min(1, Math.abs(change)));
+  return `hsl(${change >= 0 ? 5 : 215} 75% ${Math.round(light)}%)`;
+}
+
 /** Relative luminance as WCAG defines it, of `#rrggbb`. */
 export function luminance(colour: string): number {
   const channel = (at: number): number => {

@@ -75,11 +75,21 @@ export interface FlameLook {
   readonly height: number;
 }
 
+/** What became of each node since the other recording, from -1 to 1 (the greatest change of all); null: nothing to compare with. */
+export function changesOf(flame: Flame): readonly number[] | null {
+  const before = flame.before_ns;
+  if (!before) return null;
+  const changes = flame.ns.map((ns, node) => ns - (before[node] ?? 0));
+  const most = changes.reduce((greatest, one) => Math.max(greatest, Math.abs(one)), 1);
+  return changes.map((one) => one / most);
+}
+
 /** Commands for the boxes. */
 export function composeFlame(tree: FlameTree, boxes: readonly FlameBox[], look: FlameLook): Draw[] {
   const { flame } = tree;
   const out: Draw[] = [];
   const needle = look.search.toLowerCase();
+  const changes = changesOf(flame);
   for (const box of boxes) {
     const index = flame.name[box.node] ?? -1;
     const name = flame.names[index] ?? "";
@@ -88,11 +98,16 @@ export function composeFlame(tree: FlameTree, boxes: readonly FlameBox[], look: 
     const found = needle !== "" && name.toLowerCase().includes(needle);
     const kernel = flame.kernel[box.node] === 1;
     const fill = found ? "spin" : kernel ? "kernel" : "useful";
-    out.push({ op: "rect", x: box.x, y, w, h: FRAME_H - 1, fill: { class: fill, plain: true } });
-    const shade = hashShare(flame.modules[index] ?? "") * 0.2;
-    out.push({ op: "rect", x: box.x, y, w, h: FRAME_H - 1, fill: { ink: "ground", alpha: found ? 0 : shade } });
+    const changed = changes && !found;
+    if (changed) out.push({ op: "rect", x: box.x, y, w, h: FRAME_H - 1, fill: { change: changes[box.node] ?? 0 } });
+    else {
+      out.push({ op: "rect", x: box.x, y, w, h: FRAME_H - 1, fill: { class: fill, plain: true } });
+      const shade = hashShare(flame.modules[index] ?? "") * 0.2;
+      out.push({ op: "rect", x: box.x, y, w, h: FRAME_H - 1, fill: { ink: "ground", alpha: found ? 0 : shade } });
+    }
     if (w > 22) {
-      out.push({ op: "text", x: box.x + 4, y: y + FRAME_H / 2 - 0.5, text: visible(name), ink: "text", width: w - 8, on: fill });
+      const on = changed ? { onChange: true } : { on: fill };
+      out.push({ op: "text", x: box.x + 4, y: y + FRAME_H / 2 - 0.5, text: visible(name), ink: "text", width: w - 8, ...on });
     }
     if (look.hovered === box.node) out.push({ op: "frame", x: box.x + 0.5, y: y + 0.5, w: w - 1, h: FRAME_H - 2, ink: "text", thick: 1.5 });
   }

@@ -1,6 +1,7 @@
 // Cells of tables: as text, for sorting, for copying.
 
 import type { Cell, Column, Table } from "../api/types";
+import { histogramPlain, histogramUnit, histogramWords, quantile } from "./histogram";
 import { tsvRow, visible } from "./text";
 import type { Catalogue } from "./threads";
 import { bytes, count, duration, moment, percent } from "./time";
@@ -9,6 +10,7 @@ import { bytes, count, duration, moment, percent } from "./time";
 export function cellText(catalogue: Catalogue, column: Column, cell: Cell): string {
   if (cell === null) return "–";
   if (typeof cell === "string") return visible(cell);
+  if (typeof cell === "object") return histogramWords(histogramUnit(column.unit) ?? "bytes", cell);
   switch (column.unit) {
     case "ns":
       return duration(cell);
@@ -38,6 +40,7 @@ export function cellText(catalogue: Catalogue, column: Column, cell: Cell): stri
 /** A cell as other programs read it: plain numbers, names as text. */
 function cellPlain(catalogue: Catalogue, column: Column, cell: Cell): string {
   if (cell === null) return "";
+  if (typeof cell === "object") return histogramPlain(cell);
   const named = ["thread", "process", "class"].includes(column.unit);
   return typeof cell === "number" && !named ? String(cell) : cellText(catalogue, column, cell);
 }
@@ -68,6 +71,8 @@ export function chosenRows(catalogue: Catalogue, table: Table, filter: string, s
   const sign = sorting.descending ? -1 : 1;
   const key = (row: number): Cell => {
     const cell = table.rows[row]?.[at] ?? null;
+    // By what half of all are below.
+    if (cell !== null && typeof cell === "object") return quantile(cell, 0.5)?.[0] ?? null;
     return cell === null || isNumeric(column) ? cell : cellText(catalogue, column, cell);
   };
   return rows.sort((a, b) => compare(key(a), key(b), sign) || a - b);

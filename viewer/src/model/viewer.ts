@@ -24,6 +24,8 @@ interface Step {
 
 /** Everything that decides what is on the screen, except sizes. */
 export interface State {
+  /** What is known; of a long recording, findings come later than lanes. */
+  readonly catalogue: Catalogue;
   readonly view: Range;
   /** The span of time that the user selected. */
   readonly range: Range | null;
@@ -54,17 +56,33 @@ export interface State {
 export class Viewer {
   readonly store: Store<State>;
   readonly whole: Range;
+  /** The finding that an address named before there were any, counted from 1. */
+  private awaited: number | null = null;
 
-  constructor(readonly source: Source, readonly catalogue: Catalogue, theme: "light" | "dark") {
+  constructor(readonly source: Source, catalogue: Catalogue, theme: "light" | "dark") {
     this.whole = { from: 0, to: Math.max(1, catalogue.summary.wall_ns) };
     this.store = new Store<State>({
-      view: this.whole, range: null, picked: null, back: [], finding: null, occurrence: 0, tab: "why", fn: null,
+      catalogue, view: this.whole, range: null, picked: null, back: [], finding: null, occurrence: 0, tab: "why", fn: null,
       folded: new Set(), full: new Set(), others: false, cpus: false, counters: false, path: false, theme, help: false, reveal: null, failure: null,
     });
   }
 
   get state(): State {
     return this.store.state;
+  }
+
+  get catalogue(): Catalogue {
+    return this.state.catalogue;
+  }
+
+  /** Takes over the summary with the findings. Who has not moved yet is shown the first; who has, stays where they are. */
+  adopt(catalogue: Catalogue): void {
+    const { picked, range, view, tab, finding } = this.state;
+    const untouched = picked === null && range === null && finding === null && tab === "why" && sameRange(view, this.whole);
+    this.store.set({ catalogue });
+    const index = (this.awaited ?? 1) - 1;
+    if (untouched) this.openFinding(index);
+    else if (this.awaited !== null && finding === null && index < catalogue.summary.findings.length) this.store.set({ finding: index });
   }
 
   // --- moving ---
@@ -243,6 +261,7 @@ export class Viewer {
   /** Shows what an address names; what it names wrongly is left alone. */
   open(hash: string): void {
     const asked = parseAddress(hash);
+    if (this.catalogue.summary.pending) this.awaited = asked.finding ?? null;
     if (asked.finding !== undefined && asked.t === undefined) this.openFinding(asked.finding - 1);
     else if (asked.finding !== undefined && asked.finding <= this.catalogue.summary.findings.length) {
       this.store.set({ finding: asked.finding - 1 });

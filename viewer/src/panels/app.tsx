@@ -28,6 +28,8 @@ export function App({ viewer }: { viewer: Viewer }) {
 function Page() {
   const viewer = useViewer();
   const theme = useSelected((state) => state.theme);
+  // All of it shows what is known.
+  useSelected((state) => state.catalogue);
   const help = useSelected((state) => state.help);
   useEffect(() => {
     document.documentElement.dataset["theme"] = theme;

@@ -91,7 +91,14 @@ function words(flame: Flame, node: number): string {
   const index = flame.name[node] ?? -1;
   const share = flame.total_ns > 0 ? (flame.ns[node] ?? 0) / flame.total_ns : 0;
   const module = flame.modules[index] ?? "";
-  return `${visible(flame.names[index] ?? "")}${module ? ` (${visible(module)})` : ""}: ${duration(flame.ns[node] ?? 0)}, ${percent(share)}; itself ${duration(flame.own_ns[node] ?? 0)}`;
+  const before = flame.before_ns?.[node];
+  const was = before === undefined ? "" : `; before ${duration(before)}, now ${changeWords((flame.ns[node] ?? 0) - before)}`;
+  return `${visible(flame.names[index] ?? "")}${module ? ` (${visible(module)})` : ""}: ${duration(flame.ns[node] ?? 0)}, ${percent(share)}; itself ${duration(flame.own_ns[node] ?? 0)}${was}`;
+}
+
+/** "1.2 s more": nothing is told by colour alone. */
+function changeWords(ns: number): string {
+  return ns === 0 ? "the same" : `${duration(Math.abs(ns))} ${ns > 0 ? "more" : "less"}`;
 }
 
 /** The node that an arrow key leads to; undefined: not an arrow. */

@@ -11,7 +11,7 @@ import { useAnswer, useSelected, useViewer } from "./hooks";
 /** See the module. */
 export function Stacks() {
   const viewer = useViewer();
-  const { flames, classes } = viewer.catalogue.summary;
+  const { flames, classes, against } = viewer.catalogue.summary;
   const fn = useSelected((state) => state.fn);
   const range = useSelected((state) => state.range);
   const picked = useSelected((state) => state.picked?.ask.thread ?? null);
@@ -19,12 +19,15 @@ export function Stacks() {
   const [reverse, setReverse] = useState(false);
   const [oneThread, setOneThread] = useState(false);
   const [search, setSearch] = useState("");
+  const [compared, setCompared] = useState(true);
+  const compares = against != null && compared;
   const ask: FlameAsk = {
     kind,
     ...(range && { from: range.from, to: range.to }),
     ...(oneThread && picked !== null && { threads: [picked] }),
     ...(reverse && fn === null && { reverse: true }),
     ...(fn !== null && { function: fn }),
+    ...(compares && { against: true }),
   };
   const below = useAnswer(JSON.stringify(ask), () => viewer.source.flame(ask), 30);
   const above = useAnswer(fn === null ? null : JSON.stringify(ask), () => viewer.source.flame({ ...ask, reverse: true }), 30);
@@ -41,17 +44,34 @@ export function Stacks() {
         <label><input type="checkbox" checked={oneThread} disabled={picked === null} onChange={(event) => setOneThread(event.currentTarget.checked)} />{" "}
           {picked === null ? "chosen thread only" : `${viewer.catalogue.threadName(picked)} only`}</label>
         <label><input type="checkbox" checked={reverse} disabled={fn !== null} onChange={(event) => setReverse(event.currentTarget.checked)} /> callers (reversed)</label>
+        {against != null && (
+          <label title={`before: ${visible(against.command.join(" "))}, ${duration(against.wall_ns)}`}>
+            <input type="checkbox" checked={compared} onChange={(event) => setCompared(event.currentTarget.checked)} /> what changed</label>
+        )}
         <input type="search" aria-label="light functions whose name holds" placeholder="light functions named …" value={search}
           onInput={(event) => setSearch(event.currentTarget.value)} />
         {fn !== null && <span class="chip">sandwich of <b>{visible(fn)}</b> <button aria-label="end the sandwich" onClick={() => viewer.openFunction(null)}>✕</button></span>}
         {fn !== null && <button onClick={() => viewer.openTab("source")}>source</button>}
         {range && <span class="muted">{`of the selected ${duration(range.to - range.from)}`}</span>}
       </div>
+      {compares && <Changes flame={below.value} />}
       {below.failure && <p class="hint" role="alert">{below.failure}</p>}
       {fn === null && below.value && <Single flame={below.value} search={search} />}
       {fn !== null && <Sandwich above={above.value} below={below.value} search={search} />}
       {!below.value && below.waiting && <p class="hint">asking …</p>}
     </div>
+  );
+}
+
+/** The two colours of a comparison, and what they cannot show. */
+function Changes({ flame }: { flame: Flame | null }) {
+  const before = flame?.before_total_ns;
+  if (flame === null || before === undefined) return null;
+  return (
+    <p class="words">
+      <span class="change more">more than before</span> <span class="change less">less</span>
+      {` now ${duration(flame.total_ns)}, before ${duration(before)}: widths are of now, what is gone is not drawn`}
+    </p>
   );
 }
 

@@ -1,9 +1,11 @@
 // A table: sortable, filterable, each row leads to its place in the timeline; copied as tab-separated values.
 
 import { useState } from "preact/hooks";
-import type { Table } from "../api/types";
+import type { Histogram, Table } from "../api/types";
 import { type Sorting, asTsv, cellText, chosenRows, isNumeric } from "../model/cells";
+import { histogramBars, histogramLines, histogramUnit } from "../model/histogram";
 import { count } from "../model/time";
+import { visible } from "../model/text";
 import { useAnswer, useViewer } from "./hooks";
 
 /** More rows than this are not put on the page at once. */
@@ -27,7 +29,7 @@ function Rows({ table }: { table: Table }) {
   const rows = chosenRows(viewer.catalogue, table, filter, sorting);
   const sortBy = (at: number): void => {
     const column = table.columns[at];
-    const first = column ? isNumeric(column) : true;
+    const first = column ? isNumeric(column) || histogramUnit(column.unit) !== null : true;
     setSorting((now) => (now.column !== at ? { column: at, descending: first } : now.descending === first ? { column: at, descending: !first } : { column: null, descending: true }));
   };
   const copy = (): void => {
@@ -43,6 +45,7 @@ function Rows({ table }: { table: Table }) {
         <span class="muted" role="status">{rows.length === table.rows.length ? `${count(rows.length)} rows` : `${count(rows.length)} of ${count(table.rows.length)} rows`}</span>
         <button onClick={copy}>copy as TSV</button>
         <span class="muted" role="status">{copied}</span>
+        {table.note && <span class="muted">{visible(table.note)}</span>}
       </div>
       <table>
         <thead>
@@ -72,6 +75,10 @@ function Row({ table, row }: { table: Table; row: number }) {
         if (column.unit === "function" && typeof cell === "string") {
           return <td key={column.name}><button class="link" onClick={(event) => { event.stopPropagation(); viewer.openFunction(cell); }}>{text}</button></td>;
         }
+        const unit = histogramUnit(column.unit);
+        if (unit !== null && cell !== null && typeof cell === "object") {
+          return <td key={column.name} title={histogramLines(unit, cell).join("\n")}><Bars histogram={cell} /> {text}</td>;
+        }
         const leads = at === 0 && place !== null;
         return (
           <td key={column.name} class={isNumeric(column) ? "number" : ""}>
@@ -81,6 +88,22 @@ function Row({ table, row }: { table: Table; row: number }) {
         );
       })}
     </tr>
+  );
+}
+
+const [BAR_W, BARS_H] = [5, 16];
+
+/** A histogram that fits into a line; its words stand beside it. */
+function Bars({ histogram }: { histogram: Histogram }) {
+  const bars = histogramBars(histogram);
+  return (
+    <svg class="bars" width={bars.length * BAR_W} height={BARS_H} aria-hidden="true">
+      {bars.map((share, at) => {
+        // What there is can be seen, however little it is.
+        const height = share > 0 ? Math.max(1.5, share * BARS_H) : 0;
+        return <rect key={at} x={at * BAR_W} y={BARS_H - height} width={BAR_W - 1} height={height} />;
+      })}
+    </svg>
   );
 }
 

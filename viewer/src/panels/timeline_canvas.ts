@@ -120,7 +120,7 @@ export class TimelineCanvas {
     const below = cpuBelow(state);
     const counters = ownCounters(this.tiles.overview());
     const depths = catalogue.summary.threads.reduce((sum, one) => sum + this.tiles.depthOf(one.id), 0);
-    const of = [depths, counters.join("\n"), state.counters, state.folded, state.full, state.others, state.cpus, state.finding, below?.thread, below?.cpu, state.reveal, this.wakeups];
+    const of = [catalogue, depths, counters.join("\n"), state.counters, state.folded, state.full, state.others, state.cpus, state.finding, below?.thread, below?.cpu, state.reveal, this.wakeups];
     if (of.some((one, at) => !Object.is(one, this.rowsOf[at])) || this.rowsOf.length === 0) {
       this.rowsOf = of;
       const finding = state.finding === null ? undefined : catalogue.summary.findings[state.finding];

@@ -117,6 +117,11 @@ impl<'a> Writer<'a> {
         self.profile.set_thread_name(handle, &clean(&thread.name));
         self.profile.set_thread_end_time(handle, end);
         self.profile.set_thread_samples_weight_type(handle, fx::WeightType::TracingMs);
+        // The Firefox Profiler takes CPU time from the second sample on: the first is one of nothing.
+        if let Ok(row) = i32::try_from(self.weights_ms.len()) {
+            self.weights_ms.push(0.0);
+            self.profile.add_sample(handle, start, None, fx::CpuDelta::ZERO, row);
+        }
         self.threads.insert(id, handle);
         handle
     }
@@ -178,8 +183,10 @@ mod tests {
         for thread in file["threads"].as_array().unwrap() {
             let samples = &thread["samples"];
             assert_eq!(samples["weightType"], "tracing-ms");
+            assert!(samples["stack"][0].is_null() && samples["weight"][0] == 0.0, "{samples}");
+            assert_eq!(samples["threadCPUDelta"][0], 0);
             for (stack, weight) in
-                samples["stack"].as_array().unwrap().iter().zip(samples["weight"].as_array().unwrap())
+                samples["stack"].as_array().unwrap().iter().zip(samples["weight"].as_array().unwrap()).skip(1)
             {
                 let frame = thread["stackTable"]["frame"][stack.as_u64().unwrap() as usize].as_u64().unwrap();
                 let category = thread["frameTable"]["category"][frame as usize].as_u64().unwrap();

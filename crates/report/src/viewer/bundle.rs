@@ -137,7 +137,8 @@ impl<'a> Packer<'a> {
         }
         for kind in flame::kinds() {
             for (reverse, key) in [("0", format!("flames/{kind}")), ("1", format!("flames/{kind}/reverse"))] {
-                let query = format!("kind={kind}&reverse={reverse}&min={FLAME_SHARE_MIN}");
+                let against = u8::from(self.viewer.against.is_some());
+                let query = format!("kind={kind}&reverse={reverse}&against={against}&min={FLAME_SHARE_MIN}");
                 let ask = Ask::parse(&query, flame::PARAMETERS);
                 if let Ok(answer) = ask.and_then(|ask| flame::answer(self.viewer, &ask)) {
                     self.put(key, || answer)?;
@@ -199,7 +200,7 @@ impl<'a> Packer<'a> {
     fn around_findings(&mut self) -> std::io::Result<()> {
         let viewer = self.viewer;
         for round in 0..EVIDENCE_MAX {
-            for finding in &viewer.analysis.findings {
+            for finding in &viewer.analysis().findings {
                 let Some(row) = finding.evidence.get(round).filter(|_| self.has_room()) else { continue };
                 let margin = Duration(row.duration.0.max(1000) * 2);
                 self.around(row.thread, (row.start - margin, row.start + row.duration + margin))?;

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use holdup_events::Trace;
 use holdup_events::tables::FrameKind;
 use holdup_findings::derive::class::Class;
-use holdup_findings::derive::stacks::{Direction, Folding, Profile, Selection, Tree, wakers};
+use holdup_findings::derive::stacks::{Direction, Folding, Place, Profile, Selection, Tree, wakers};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Ask, Refusal, Viewer, to_text};
+use super::{Ask, Refusal, Stage, Viewer, to_text};
 use crate::stacks::parse_classes;
 
-pub(super) const PARAMETERS: &[&str] = &["kind", "from", "to", "threads", "reverse", "function", "min"];
+pub(super) const PARAMETERS: &[&str] =
+    &["kind", "from", "to", "threads", "reverse", "function", "min", "against"];
 
 /// Kinds that a reader may choose from; besides, any class has one.
 const KINDS: &[(&str, &str)] = &[
@@ -48,6 +50,11 @@ struct Flame {
     own_ns: Vec<u64>,
     ns: Vec<u64>,
     kernel: Vec<u8>,
+    /// Of the other recording; `None` if it was not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before_ns: Option<Vec<u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before_total_ns: Option<u64>,
 }
 
 pub(super) fn list() -> Value {
@@ -72,17 +79,84 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
         Some(_) => return Err(Refusal::bad("min wants a share from 0 to 1")),
     };
     let key = format!("{kind} {:?} {:?} {:?}", selection.from, selection.to, selection.threads);
-    let profile = profile(viewer, (kind, &key), &selection);
+    let profile = kept(viewer, &key, || fold(&viewer.trace, kind, &selection));
     let focus = ask.text("function").map(|name| profile.find(name));
     if focus.as_ref().is_some_and(std::collections::BTreeSet::is_empty) {
         return Err(Refusal::not_there("no stack goes through a function of that name"));
     }
     let direction = if ask.flag("reverse")? { Direction::Up } else { Direction::Down };
     let tree = Tree::derive(&profile, direction, focus.as_ref());
-    Ok(to_text(&columns(kind, &profile, &tree, min)))
+    let mut before = None;
+    if ask.flag("against")? {
+        let other = before_profile(viewer, kind, &selection)?;
+        let focus = ask.text("function").map(|name| other.find(name));
+        before = Some((Tree::derive(&other, direction, focus.as_ref()), other));
+    }
+    let before = before.as_ref().map(|(tree, profile)| Before::new(profile, tree));
+    Ok(to_text(&columns(kind, (&profile, &tree), min, before.as_ref())))
 }
 
-fn profile(viewer: &Viewer, (kind, key): (&str, &str), selection: &Selection) -> std::sync::Arc<Profile> {
+/// The same kind of time in the recording that is compared with, all of it: its threads and times are its own.
+fn before_profile(
+    viewer: &Viewer,
+    kind: &str,
+    selection: &Selection,
+) -> Result<std::sync::Arc<Profile>, Refusal> {
+    let Some(against) = &viewer.against else {
+        return Err(Refusal::not_there("there is no other recording to compare with"));
+    };
+    let Some(trace) = against.trace.get() else { return Err(Refusal::Later(Stage::Other)) };
+    let selection = Selection { classes: selection.classes, ..Selection::all() };
+    Ok(kept(viewer, &format!("before {kind}"), || fold(trace, kind, &selection)))
+}
+
+/// Nodes of the other recording's tree, found by what they are called below their parents.
+struct Before<'a> {
+    tree: &'a Tree,
+    children: BTreeMap<(Option<usize>, &'a str, &'a str), usize>,
+}
+
+impl<'a> Before<'a> {
+    fn new(profile: &'a Profile, tree: &'a Tree) -> Before<'a> {
+        let mut children = BTreeMap::new();
+        let mut add = |parent, rows: &[usize]| {
+            for row in rows {
+                let place = profile.place(tree.nodes[*row].place);
+                children.insert((parent, place.name.as_str(), place.module.as_str()), *row);
+            }
+        };
+        add(None, &tree.roots);
+        for (row, node) in tree.nodes.iter().enumerate() {
+            add(Some(row), &node.children);
+        }
+        Before { tree, children }
+    }
+
+    /// The node of that name below `parent`. What the nodes above are not in, it is not in either.
+    fn child(&self, parent: Option<Option<usize>>, place: &'a Place) -> Option<usize> {
+        let parent = match parent {
+            None => None,
+            Some(None) => return None,
+            Some(known) => known,
+        };
+        self.children.get(&(parent, place.name.as_str(), place.module.as_str())).copied()
+    }
+
+    fn ns(&self, row: Option<usize>) -> u64 {
+        row.map_or(0, |row| self.tree.nodes[row].cumulated.ns)
+    }
+}
+
+fn fold(trace: &Trace, kind: &str, selection: &Selection) -> Profile {
+    let folding = Folding::built_in();
+    match kind {
+        "wakers" => wakers::derive(trace, selection, &folding),
+        _ => Profile::derive(trace, selection, &folding),
+    }
+}
+
+/// What was made under this key before, or is made now.
+fn kept(viewer: &Viewer, key: &str, make: impl FnOnce() -> Profile) -> std::sync::Arc<Profile> {
     let known = |kept: &mut Kept| {
         let place = kept.0.iter().position(|(known, _)| known == key)?;
         let found = kept.0.remove(place);
@@ -92,11 +166,7 @@ fn profile(viewer: &Viewer, (kind, key): (&str, &str), selection: &Selection) ->
     if let Some(found) = viewer.flames.lock().ok().and_then(|mut kept| known(&mut kept)) {
         return found;
     }
-    let folding = Folding::built_in();
-    let made = std::sync::Arc::new(match kind {
-        "wakers" => wakers::derive(&viewer.trace, selection, &folding),
-        _ => Profile::derive(&viewer.trace, selection, &folding),
-    });
+    let made = std::sync::Arc::new(make());
     if let Ok(mut kept) = viewer.flames.lock() {
         kept.0.push((key.to_owned(), made.clone()));
         let surplus = kept.0.len().saturating_sub(KEPT_MAX);
@@ -105,7 +175,12 @@ fn profile(viewer: &Viewer, (kind, key): (&str, &str), selection: &Selection) ->
     made
 }
 
-fn columns(kind: &str, profile: &Profile, tree: &Tree, min: f64) -> Flame {
+fn columns<'a>(
+    kind: &str,
+    (profile, tree): (&'a Profile, &Tree),
+    min: f64,
+    before: Option<&Before<'a>>,
+) -> Flame {
     let total_ns: u64 = tree.roots.iter().map(|root| tree.nodes[*root].cumulated.ns).sum();
     let least = (total_ns as f64 * min) as u64;
     let observed = &profile.observed;
@@ -116,8 +191,12 @@ fn columns(kind: &str, profile: &Profile, tree: &Tree, min: f64) -> Flame {
         samples: observed.samples,
         slices: observed.slices,
         slices_with_stack: observed.slices_with_stack,
+        before_ns: before.map(|_| Vec::new()),
+        before_total_ns: before.map(|other| other.tree.roots.iter().map(|root| other.ns(Some(*root))).sum()),
         ..Flame::default()
     };
+    // The same nodes of the other tree, above the one that is told.
+    let mut were: Vec<Option<usize>> = Vec::new();
     let mut names = BTreeMap::new();
     let mut open: Vec<i64> = Vec::new();
     for (depth, node) in tree.walk(|node| node.cumulated.ns > 0 && node.cumulated.ns >= least) {
@@ -135,6 +214,12 @@ fn columns(kind: &str, profile: &Profile, tree: &Tree, min: f64) -> Flame {
         flame.own_ns.push(node.own.ns);
         flame.ns.push(node.cumulated.ns);
         flame.kernel.push(u8::from(place.kind == FrameKind::Kernel));
+        if let (Some(other), Some(before_ns)) = (before, &mut flame.before_ns) {
+            were.truncate(depth);
+            let was = other.child(were.last().copied(), place);
+            were.push(was);
+            before_ns.push(other.ns(was));
+        }
     }
     flame
 }

@@ -19,7 +19,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let threads = viewer.threads(ask)?.unwrap_or_else(|| viewer.trace.target_threads().collect());
     let own: Vec<ThreadId> =
         threads.into_iter().filter(|id| viewer.trace.threads[id.index()].target).collect();
-    let roles = &viewer.analysis.derived.roles;
+    let roles = &viewer.roles;
     let ledger = range_ledger((&viewer.trace, &viewer.timelines, &viewer.zoom, roles), &own, range);
     let off_cpu = |classes: &ByClass| {
         let off = Class::ALL.into_iter().filter(|class| !class.on_cpu());

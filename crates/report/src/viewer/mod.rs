@@ -10,6 +10,7 @@ mod flame;
 pub mod gate;
 mod lanes;
 mod ledger;
+mod opening;
 pub mod page;
 mod path;
 mod respond;
@@ -21,16 +22,22 @@ mod summary;
 mod tables;
 mod wakeups;
 
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
+use holdup_events::recording::Manifest;
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 use holdup_findings::Analysis;
+use holdup_findings::analysis::{self, Begun};
+use holdup_findings::derive::cpus::{self, CpuUse};
+use holdup_findings::derive::ledger::Ledger;
+use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::derive::zoom::{CounterIndex, Overview, SpanIndex, Tile, Tiling, Zoom};
 use serde::Serialize;
 use serde_json::Value;
 
 use ask::Ask;
+pub use opening::{Opening, Stage};
 pub use respond::{Response, respond};
 
 /// Version of the questions and answers: raised when one changes its meaning or goes.
@@ -45,6 +52,9 @@ pub enum Refusal {
     /// What is asked for is not there.
     #[error("{0}")]
     NotThere(String),
+    /// Nobody knows yet: it is to be asked again in a moment.
+    #[error("{}", .0.sentence())]
+    Later(Stage),
 }
 
 impl Refusal {
@@ -61,6 +71,8 @@ impl Refusal {
         match self {
             Refusal::Bad(_) => 400,
             Refusal::NotThere(_) => 404,
+            // No error: browsers note those.
+            Refusal::Later(_) => 202,
         }
     }
 }
@@ -69,10 +81,16 @@ impl Refusal {
 pub type Annotator = Box<dyn Fn(&Trace, &str) -> Result<Value, String> + Send + Sync>;
 
 /// A recording that is looked at.
+///
+/// It answers about lanes as soon as it is [begun](Viewer::begin), and why, once it was [completed](Viewer::complete).
 pub struct Viewer {
     trace: Trace,
-    analysis: Analysis,
+    /// Findings, and what they rest on.
+    analysis: OnceLock<Analysis>,
     timelines: Timelines,
+    roles: Roles,
+    totals: Ledger,
+    cpus: Vec<CpuUse>,
     zoom: Zoom,
     tiling: Tiling,
     overview: Overview,
@@ -80,12 +98,22 @@ pub struct Viewer {
     counters: CounterIndex,
     flames: Mutex<flame::Kept>,
     annotator: Option<Annotator>,
+    against: Option<Against>,
+}
+
+/// A recording that flame graphs are compared with.
+struct Against {
+    manifest: Manifest,
+    /// Read later than what is looked at.
+    trace: OnceLock<Trace>,
 }
 
 /// An endpoint: its name below `api/`, the parameters that it knows, and who answers.
 struct Endpoint {
     name: &'static str,
     parameters: &'static [&'static str],
+    /// Its answer rests on the whole analysis.
+    late: bool,
     answer: fn(&Viewer, &Ask) -> Result<String, Refusal>,
 }
 
@@ -94,33 +122,50 @@ const TILE: &[&str] = &["level", "tile", "threads"];
 
 /// All but the tables, which have a name below theirs.
 const ENDPOINTS: &[Endpoint] = &[
-    Endpoint { name: "summary", parameters: &[], answer: summary::answer },
-    Endpoint { name: "lanes", parameters: TILE, answer: lanes::answer },
-    Endpoint { name: "cpus", parameters: &["level", "tile", "cpus"], answer: lanes::answer_cpus },
-    Endpoint { name: "counters", parameters: &["level", "tile"], answer: counters::answer },
-    Endpoint { name: "samples", parameters: TILE, answer: samples::answer },
-    Endpoint { name: "spans", parameters: TILE, answer: spans::answer },
-    Endpoint { name: "wakeups", parameters: RANGE, answer: wakeups::answer },
-    Endpoint { name: "slice", parameters: &["thread", "at", "row"], answer: slice::answer },
-    Endpoint { name: "ledger", parameters: RANGE, answer: ledger::answer },
-    Endpoint { name: "path", parameters: &["from", "to"], answer: path::answer },
-    Endpoint { name: "flame", parameters: flame::PARAMETERS, answer: flame::answer },
-    Endpoint { name: "search", parameters: &["q"], answer: search::answer },
-    Endpoint { name: "annotate", parameters: &["function"], answer: annotate },
+    Endpoint { name: "summary", parameters: &["complete"], late: false, answer: summary::answer },
+    Endpoint { name: "lanes", parameters: TILE, late: false, answer: lanes::answer },
+    Endpoint {
+        name: "cpus",
+        parameters: &["level", "tile", "cpus"],
+        late: false,
+        answer: lanes::answer_cpus,
+    },
+    Endpoint { name: "counters", parameters: &["level", "tile"], late: false, answer: counters::answer },
+    Endpoint { name: "samples", parameters: TILE, late: false, answer: samples::answer },
+    Endpoint { name: "spans", parameters: TILE, late: false, answer: spans::answer },
+    Endpoint { name: "wakeups", parameters: RANGE, late: false, answer: wakeups::answer },
+    Endpoint { name: "slice", parameters: &["thread", "at", "row"], late: true, answer: slice::answer },
+    Endpoint { name: "ledger", parameters: RANGE, late: false, answer: ledger::answer },
+    Endpoint { name: "path", parameters: &["from", "to"], late: true, answer: path::answer },
+    Endpoint { name: "flame", parameters: flame::PARAMETERS, late: false, answer: flame::answer },
+    Endpoint { name: "search", parameters: &["q"], late: true, answer: search::answer },
+    Endpoint { name: "annotate", parameters: &["function"], late: false, answer: annotate },
 ];
 
 impl Viewer {
-    /// Prepares to answer.
+    /// Prepares to answer everything.
     pub fn new(trace: Trace, analysis: Analysis) -> Viewer {
         let timelines = Timelines::derive(&trace);
-        let zoom = Zoom::derive(&trace, &timelines, &analysis.derived.roles);
+        let (roles, ledger) = (analysis.derived.roles.clone(), analysis.derived.ledger.clone());
+        let viewer = Viewer::begin(trace, Begun { timelines, roles, ledger });
+        let _ = viewer.analysis.set(analysis);
+        viewer
+    }
+
+    /// Prepares to answer about lanes.
+    pub fn begin(trace: Trace, Begun { timelines, roles, ledger }: Begun) -> Viewer {
+        let zoom = Zoom::derive(&trace, &timelines, &roles);
         let tiling = Tiling::of(&trace);
         let overview = Overview::derive(&trace, &zoom);
         let (spans, counters) = (SpanIndex::derive(&trace), CounterIndex::derive(&trace));
+        let cpus = cpus::derive_with(&trace, &timelines);
         Viewer {
             trace,
-            analysis,
+            analysis: OnceLock::new(),
             timelines,
+            roles,
+            totals: ledger,
+            cpus,
             zoom,
             tiling,
             overview,
@@ -128,13 +173,45 @@ impl Viewer {
             counters,
             flames: Mutex::default(),
             annotator: None,
+            against: None,
         }
+    }
+
+    /// Derives the rest; from then on all is answered.
+    pub fn complete(&self) {
+        self.analysis.get_or_init(|| {
+            let known = (self.roles.clone(), self.totals.clone());
+            analysis::complete(&self.trace, &self.timelines, known)
+        });
+    }
+
+    /// All is answered.
+    pub fn is_complete(&self) -> bool {
+        self.analysis.get().is_some()
+    }
+
+    /// The whole analysis; whoever cannot be sure that it is there asks `is_complete` first, or waits here.
+    fn analysis(&self) -> &Analysis {
+        self.analysis.wait()
     }
 
     /// With source and instructions.
     pub fn with_annotator(mut self, annotator: Annotator) -> Viewer {
         self.annotator = Some(annotator);
         self
+    }
+
+    /// With a recording to compare flame graphs with, of which the manifest is known; [`Viewer::compare`] gives the rest.
+    pub fn with_against(mut self, manifest: Manifest) -> Viewer {
+        self.against = Some(Against { manifest, trace: OnceLock::new() });
+        self
+    }
+
+    /// The other recording was read.
+    pub fn compare(&self, trace: Trace) {
+        if let Some(against) = &self.against {
+            let _ = against.trace.set(trace);
+        }
     }
 
     /// The names of all questions but the tables.
@@ -149,12 +226,21 @@ impl Viewer {
     pub fn answer(&self, path: &str, query: &str) -> Result<String, Refusal> {
         if let Some(table) = path.strip_prefix("tables/") {
             Ask::parse(query, &[])?;
+            self.needs_all()?;
             return tables::answer(self, table);
         }
         let Some(endpoint) = ENDPOINTS.iter().find(|endpoint| endpoint.name == path) else {
             return Err(Refusal::not_there("there is no such question"));
         };
-        (endpoint.answer)(self, &Ask::parse(query, endpoint.parameters)?)
+        let ask = Ask::parse(query, endpoint.parameters)?;
+        if endpoint.late {
+            self.needs_all()?;
+        }
+        (endpoint.answer)(self, &ask)
+    }
+
+    fn needs_all(&self) -> Result<(), Refusal> {
+        if self.is_complete() { Ok(()) } else { Err(Refusal::Later(Stage::Findings)) }
     }
 
     /// Nanoseconds since the recording's start.

@@ -31,7 +31,7 @@ const THREADS_MAX: usize = 50;
 
 pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let (from, to) = viewer.range(ask)?;
-    let (trace, derived) = (&viewer.trace, &viewer.analysis.derived);
+    let (trace, derived) = (&viewer.trace, &viewer.analysis().derived);
     let path = within((trace, &derived.roles), &derived.holders, from, to);
     let mut out = Path { classes: path.classes.to_vec(), ..Path::default() };
     let shortest = to.since(from).0 / STEPS_MAX;

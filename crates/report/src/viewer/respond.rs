@@ -1,7 +1,8 @@
 //! From a request to an answer's status, kind and bytes; the socket is the binary's.
 
-use super::Viewer;
+use super::Refusal;
 use super::gate::{Denied, Gate, Request};
+use super::opening::Opening;
 use super::page::{Asset, NOT_BUILT, content_type, find};
 
 /// What goes back, besides [`super::gate::HEADERS`].
@@ -19,7 +20,7 @@ const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers, or says why not.
-pub fn respond(viewer: &Viewer, gate: &Gate, assets: &[Asset], request: &Request) -> Response {
+pub fn respond(opening: &Opening, gate: &Gate, assets: &[Asset], request: &Request) -> Response {
     let admitted = match gate.admit(request) {
         Ok(admitted) => admitted,
         Err(Denied { status, reason }) => {
@@ -27,10 +28,18 @@ pub fn respond(viewer: &Viewer, gate: &Gate, assets: &[Asset], request: &Request
         }
     };
     if let Some(question) = admitted.path.strip_prefix("api/") {
-        return match viewer.answer(question, admitted.query) {
+        return match opening.answer(question, admitted.query) {
             Ok(answer) => Response { status: 200, content_type: JSON, body: answer.into_bytes() },
             Err(refusal) => {
-                let body = serde_json::json!({"error": refusal.to_string()}).to_string().into_bytes();
+                let body = match &refusal {
+                    Refusal::Later(stage) => serde_json::json!({
+                        "stage": stage.name(),
+                        "sentence": stage.sentence(),
+                        "switches": opening.switches,
+                    }),
+                    other => serde_json::json!({"error": other.to_string()}),
+                };
+                let body = body.to_string().into_bytes();
                 Response { status: refusal.status(), content_type: JSON, body }
             }
         };

@@ -41,7 +41,8 @@ fn whole(viewer: &Viewer) -> (i64, u64, u64) {
 }
 
 fn findings(viewer: &Viewer, is_wanted: &dyn Fn(&str) -> bool) -> Vec<Value> {
-    let found = viewer.analysis.findings.iter().filter(|one| is_wanted(one.rule) || is_wanted(&one.subject));
+    let found =
+        viewer.analysis().findings.iter().filter(|one| is_wanted(one.rule) || is_wanted(&one.subject));
     let row = |finding: &holdup_findings::Finding| {
         let place = finding.evidence.first().map_or(whole(viewer), |row| {
             (i64::from(row.thread.0), viewer.since(row.start), viewer.since(row.start + row.duration))
@@ -90,7 +91,7 @@ fn processes(viewer: &Viewer, is_wanted: &dyn Fn(&str) -> bool) -> Vec<Value> {
 }
 
 fn locks(viewer: &Viewer, is_wanted: &dyn Fn(&str) -> bool) -> Vec<Value> {
-    let matching = viewer.analysis.derived.locks.iter().filter(|lock| is_wanted(&lock.name));
+    let matching = viewer.analysis().derived.locks.iter().filter(|lock| is_wanted(&lock.name));
     let row = |lock: &holdup_findings::derive::locks::LockUse| {
         result("lock", &lock.name, &format!("{} waits", lock.waits), whole(viewer))
     };

@@ -75,7 +75,7 @@ pub(super) fn chain(viewer: &Viewer, thread: ThreadId, row: usize) -> Vec<(Threa
 }
 
 fn facts(viewer: &Viewer) -> Facts<'_> {
-    let derived = &viewer.analysis.derived;
+    let derived = &viewer.analysis().derived;
     Facts {
         trace: &viewer.trace,
         timelines: &viewer.timelines,
@@ -207,7 +207,7 @@ fn queued_behind(viewer: &Viewer, slice: &Slice) -> Value {
 
 /// Who waited meanwhile for this thread to come, being the last.
 fn kept_waiting(viewer: &Viewer, slice: &Slice) -> Value {
-    let rendezvous = &viewer.analysis.derived.rendezvous;
+    let rendezvous = &viewer.analysis().derived.rendezvous;
     let kept = rendezvous.kept_waiting(slice.thread, (slice.start, slice.end));
     let named = |site: u32| rendezvous.uses.iter().find(|used| used.site == site).map(|used| &used.name);
     kept.iter()

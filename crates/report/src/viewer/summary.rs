@@ -4,27 +4,37 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use holdup_events::{ProcessId, ThreadId};
+use holdup_findings::Finding;
 use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::cpus::CpuUse;
 use holdup_findings::derive::ledger::{ByClass, ThreadLedger};
 use holdup_findings::derive::zoom::CELLS;
+use holdup_findings::merging::Symptom;
 use serde_json::{Value, json};
 
 use super::lanes::cpu_number;
 use super::{API_VERSION, Ask, Refusal, Viewer, flame, tables, to_text};
 use crate::{figures, json};
 
-pub(super) fn answer(viewer: &Viewer, _ask: &Ask) -> Result<String, Refusal> {
+pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
+    if ask.flag("complete")? {
+        viewer.needs_all()?;
+    }
     Ok(to_text(&of(viewer, &[])))
 }
 
 /// The answer; `thinned` says what a file left out.
 pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
-    let (trace, derived) = (&viewer.trace, &viewer.analysis.derived);
+    let (trace, ledger) = (&viewer.trace, &viewer.totals);
+    let (findings, symptoms, skipped): (&[Finding], &[Symptom], &[_]) = match viewer.analysis.get() {
+        Some(all) => (&all.findings, &all.symptoms, &all.skipped),
+        None => (&[], &[], &[]),
+    };
     let manifest = &trace.manifest;
     let loss = figures::loss(trace);
     json!({
         "api": API_VERSION,
+        "pending": !viewer.is_complete(),
         "holdup": manifest.holdup,
         "command": manifest.command,
         "mode": manifest.mode,
@@ -42,12 +52,12 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
         },
         "classes": classes(),
         "ledger": {
-            "total_ns": derived.ledger.total_ns,
-            "classes": derived.ledger.classes,
-            "run_queue": json::run_queue(&derived.ledger.run_queue),
-            "split_error_ns": derived.ledger.split_error_ns.into_iter().max(),
-            "split_known": derived.ledger.split_known,
-            "samples": derived.ledger.samples,
+            "total_ns": ledger.total_ns,
+            "classes": ledger.classes,
+            "run_queue": json::run_queue(&ledger.run_queue),
+            "split_error_ns": ledger.split_error_ns.into_iter().max(),
+            "split_known": ledger.split_known,
+            "samples": ledger.samples,
         },
         "threads": threads(viewer),
         "processes": trace.processes.iter().enumerate().map(|(id, process)| json!({
@@ -57,15 +67,15 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
             "target": process.target,
             "parent": process.parent.map(|parent| parent.0),
         })).collect::<Value>(),
-        "cpus": derived.cpus.iter().map(cpu).collect::<Value>(),
-        "findings": viewer.analysis.findings.iter().map(|one| json::findings::in_viewer(trace, one)).collect::<Value>(),
-        "symptoms": viewer.analysis.symptoms.iter().map(|symptom| json!({
+        "cpus": viewer.cpus.iter().map(cpu).collect::<Value>(),
+        "findings": findings.iter().map(|one| json::findings::in_viewer(trace, one)).collect::<Value>(),
+        "symptoms": symptoms.iter().map(|symptom| json!({
             "of": symptom.root,
             "rule": symptom.finding.rule,
             "subject": symptom.finding.subject,
             "summary": symptom.finding.summary,
         })).collect::<Value>(),
-        "skipped": viewer.analysis.skipped.iter()
+        "skipped": skipped.iter()
             .map(|(rule, reason)| json!({"rule": rule, "reason": reason})).collect::<Value>(),
         "losses": trace.losses.iter().map(|loss| json!({
             "source": loss.source,
@@ -78,12 +88,16 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
         "loss": {"events": loss.events, "uncounted": loss.uncounted},
         "cost": json::cost(trace),
         "sources": manifest.sources,
-        "parallelism": {
-            "running_mean": derived.parallelism.running_mean(),
-            "wanting_mean": derived.parallelism.wanting_mean(),
-        },
+        "parallelism": viewer.analysis.get().map(|all| json!({
+            "running_mean": all.derived.parallelism.running_mean(),
+            "wanting_mean": all.derived.parallelism.wanting_mean(),
+        })),
         "tables": tables::list(),
         "flames": flame::list(),
+        "against": viewer.against.as_ref().map(|other| json!({
+            "command": other.manifest.command,
+            "wall_ns": other.manifest.end_ns.saturating_sub(other.manifest.start_ns),
+        })),
         "thinned": thinned,
     })
 }
@@ -112,11 +126,12 @@ fn kind(class: Class) -> &'static str {
 /// The program's threads, those that findings name first, then by time lost; then others that ran.
 pub(super) fn ranked_threads(viewer: &Viewer) -> Vec<ThreadId> {
     let mut named: BTreeMap<ThreadId, usize> = BTreeMap::new();
-    let evidence = viewer.analysis.findings.iter().flat_map(|finding| &finding.evidence);
+    let findings = viewer.analysis.get().map_or(&[][..], |all| &all.findings);
+    let evidence = findings.iter().flat_map(|finding| &finding.evidence);
     for (place, row) in evidence.enumerate() {
         named.entry(row.thread).or_insert(place);
     }
-    let mut ranked: Vec<&ThreadLedger> = viewer.analysis.derived.ledger.threads.iter().collect();
+    let mut ranked: Vec<&ThreadLedger> = viewer.totals.threads.iter().collect();
     ranked.sort_by_key(|ledger| {
         (
             named.get(&ledger.thread).copied().unwrap_or(usize::MAX),
@@ -137,7 +152,7 @@ fn lost_ns(classes: &ByClass) -> u64 {
 }
 
 fn threads(viewer: &Viewer) -> Value {
-    let ledgers = &viewer.analysis.derived.ledger.threads;
+    let ledgers = &viewer.totals.threads;
     let by_thread: BTreeMap<ThreadId, &ThreadLedger> = ledgers.iter().map(|one| (one.thread, one)).collect();
     let own = ranked_threads(viewer).into_iter().map(|id| (id, by_thread.get(&id).copied()));
     let all = (0..viewer.trace.threads.len() as u32).map(ThreadId);

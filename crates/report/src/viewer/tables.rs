@@ -1,6 +1,8 @@
 //! `api/tables/NAME`: what the report prints as tables, with where a row leads. A new one is one line in [`TABLES`].
 
+mod calls;
 mod gc;
+mod lines;
 mod meetings;
 
 use std::collections::BTreeMap;
@@ -27,7 +29,14 @@ struct Table {
     label: &'static str,
     /// Name, label and unit of each column.
     columns: &'static [(&'static str, &'static str, &'static str)],
+    /// What its figures rest on, as a sentence; empty: nothing needs saying.
+    note: fn(&Viewer) -> String,
     rows: fn(&Viewer) -> Vec<Row>,
+}
+
+/// Nothing needs saying.
+fn no_note(_: &Viewer) -> String {
+    String::new()
 }
 
 /// Its cells, and where it leads.
@@ -60,6 +69,7 @@ const TABLES: &[Table] = &[
             ("preempted", "preempted", "count"),
             ("migrations", "migrations", "count"),
         ],
+        note: no_note,
         rows: threads,
     },
     Table {
@@ -78,26 +88,16 @@ const TABLES: &[Table] = &[
             ("held_in", "who was in", "function"),
             ("waiting_at", "waited for most in", "function"),
         ],
+        note: no_note,
         rows: locks,
     },
     meetings::SITES,
     meetings::EACH,
     gc::LENGTHS,
     gc::LONGEST,
-    Table {
-        name: "syscalls",
-        label: "Syscalls",
-        columns: &[
-            ("name", "syscall", "text"),
-            ("cpu_ns", "CPU time (sampled)", "ns"),
-            ("cpu_error_ns", "±", "ns"),
-            ("blocked_ns", "blocked", "ns"),
-            ("blocked", "times blocked", "count"),
-            ("per_second", "calls", "per-second"),
-            ("call_ns", "CPU time of a call", "ns"),
-        ],
-        rows: syscalls,
-    },
+    calls::COSTS,
+    calls::USES,
+    lines::TABLE,
     Table {
         name: "functions",
         label: "Functions",
@@ -108,6 +108,7 @@ const TABLES: &[Table] = &[
             ("samples", "samples", "count"),
             ("module", "in", "text"),
         ],
+        note: no_note,
         rows: functions,
     },
     Table {
@@ -122,6 +123,7 @@ const TABLES: &[Table] = &[
             ("switches", "switches", "count"),
             ("most", "most of the others", "process"),
         ],
+        note: no_note,
         rows: cpus,
     },
     Table {
@@ -134,6 +136,7 @@ const TABLES: &[Table] = &[
             ("cpu_ns", "on CPU", "ns"),
             ("target", "of the program", "text"),
         ],
+        note: no_note,
         rows: processes,
     },
     Table {
@@ -146,6 +149,7 @@ const TABLES: &[Table] = &[
             ("end", "to", "time"),
             ("events", "events", "count"),
         ],
+        note: no_note,
         rows: losses,
     },
 ];
@@ -173,6 +177,7 @@ pub(super) fn answer(viewer: &Viewer, name: &str) -> Result<String, Refusal> {
         "columns": table.columns.iter().map(column).collect::<Value>(),
         "rows": cells,
         "places": places,
+        "note": (table.note)(viewer),
     })))
 }
 
@@ -186,7 +191,7 @@ fn life(viewer: &Viewer, thread: ThreadId) -> Option<Place> {
 }
 
 fn threads(viewer: &Viewer) -> Vec<Row> {
-    let ledgers = &viewer.analysis.derived.ledger.threads;
+    let ledgers = &viewer.analysis().derived.ledger.threads;
     let by_thread: BTreeMap<ThreadId, _> = ledgers.iter().map(|one| (one.thread, one)).collect();
     let ranked = ranked_threads(viewer).into_iter().filter_map(|id| by_thread.get(&id).copied());
     let row = |one: &holdup_findings::derive::ledger::ThreadLedger| {
@@ -230,13 +235,13 @@ fn locks(viewer: &Viewer) -> Vec<Row> {
         ];
         (cells, longest.get(&(lock.process, lock.object, lock.reason)).copied())
     };
-    viewer.analysis.derived.locks.iter().map(row).collect()
+    viewer.analysis().derived.locks.iter().map(row).collect()
 }
 
 /// The longest wait for each lock.
 fn longest_waits(viewer: &Viewer) -> BTreeMap<(ProcessId, u64, holdup_events::WaitReason), Place> {
     let trace = &viewer.trace;
-    let index = LockIndex::new(trace, &viewer.analysis.derived.roles);
+    let index = LockIndex::new(trace, &viewer.analysis().derived.roles);
     let mut longest: BTreeMap<u32, Place> = BTreeMap::new();
     for thread in trace.target_threads().filter(|_| !index.locks.is_empty()) {
         for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
@@ -253,22 +258,6 @@ fn longest_waits(viewer: &Viewer) -> BTreeMap<(ProcessId, u64, holdup_events::Wa
         }
     }
     longest.into_iter().map(|(lock, place)| (index.locks[lock as usize], place)).collect()
-}
-
-fn syscalls(viewer: &Viewer) -> Vec<Row> {
-    let row = |call: &holdup_findings::derive::syscalls::SyscallUse| {
-        let cells = vec![
-            call.name.into(),
-            call.cpu_ns.into(),
-            call.cpu_error_ns.into(),
-            call.blocked_ns.into(),
-            call.blocked.into(),
-            call.rate.map(|rate| rate.per_second).into(),
-            call.call.map(|call| call.cpu_ns).into(),
-        ];
-        (cells, None)
-    };
-    viewer.analysis.derived.syscalls.iter().map(row).collect()
 }
 
 fn functions(viewer: &Viewer) -> Vec<Row> {
@@ -301,7 +290,7 @@ fn cpus(viewer: &Viewer) -> Vec<Row> {
         ];
         (cells, None)
     };
-    viewer.analysis.derived.cpus.iter().map(row).collect()
+    viewer.analysis().derived.cpus.iter().map(row).collect()
 }
 
 fn processes(viewer: &Viewer) -> Vec<Row> {

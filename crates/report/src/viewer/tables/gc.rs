@@ -3,7 +3,7 @@
 use holdup_findings::derive::gc::{BINS_NS, Pause};
 use serde_json::Value;
 
-use super::{Row, Table, place};
+use super::{Row, Table, no_note, place};
 use crate::numbers::duration;
 use crate::viewer::Viewer;
 
@@ -16,6 +16,7 @@ pub(super) const LENGTHS: Table = Table {
         ("share", "share", "share"),
         ("below", "this or shorter", "share"),
     ],
+    note: no_note,
     rows: lengths,
 };
 
@@ -30,11 +31,12 @@ pub(super) const LONGEST: Table = Table {
         ("mostly", "mostly in", "text"),
         ("mostly_ns", "… for", "ns"),
     ],
+    note: no_note,
     rows: longest,
 };
 
 fn lengths(viewer: &Viewer) -> Vec<Row> {
-    let pauses = &viewer.analysis.derived.gc.pauses;
+    let pauses = &viewer.analysis().derived.gc.pauses;
     if pauses.count == 0 {
         return Vec::new();
     }
@@ -75,5 +77,5 @@ fn longest(viewer: &Viewer) -> Vec<Row> {
         ];
         (cells, place(viewer, pause.thread, (pause.start, pause.end)))
     };
-    viewer.analysis.derived.gc.slowest.iter().map(row).collect()
+    viewer.analysis().derived.gc.slowest.iter().map(row).collect()
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use holdup_findings::derive::rendezvous::{Meeting, SiteUse};
 use serde_json::Value;
 
-use super::{Place, Row, Table, place};
+use super::{Place, Row, Table, no_note, place};
 use crate::viewer::Viewer;
 
 pub(super) const SITES: Table = Table {
@@ -26,6 +26,7 @@ pub(super) const SITES: Table = Table {
         ("woken_late_ns", "it was woken late", "ns"),
         ("late_at", "it was in", "function"),
     ],
+    note: no_note,
     rows: sites,
 };
 
@@ -39,11 +40,12 @@ pub(super) const EACH: Table = Table {
         ("last", "last", "thread"),
         ("members", "members", "count"),
     ],
+    note: no_note,
     rows: each,
 };
 
 fn sites(viewer: &Viewer) -> Vec<Row> {
-    let rendezvous = &viewer.analysis.derived.rendezvous;
+    let rendezvous = &viewer.analysis().derived.rendezvous;
     let row = |used: &SiteUse| {
         let [p50, p99, longest] = used.lateness_ns;
         let worst = used.worst.first().and_then(|(row, _)| rendezvous.meetings.get(*row));
@@ -69,14 +71,14 @@ fn sites(viewer: &Viewer) -> Vec<Row> {
 
 /// Where the last of a meeting can be seen to be late.
 fn late(viewer: &Viewer, meeting: &Meeting) -> Option<Place> {
-    let members = viewer.analysis.derived.rendezvous.members(meeting);
+    let members = viewer.analysis().derived.rendezvous.members(meeting);
     let first = members.first()?;
     let who = meeting.last.unwrap_or(members.last()?.thread);
     place(viewer, who, (first.at, meeting.release))
 }
 
 fn each(viewer: &Viewer) -> Vec<Row> {
-    let rendezvous = &viewer.analysis.derived.rendezvous;
+    let rendezvous = &viewer.analysis().derived.rendezvous;
     let lateness = |meeting: &Meeting| {
         rendezvous.members(meeting).first().map_or(0, |first| meeting.release.since(first.at).0)
     };
