@@ -11,9 +11,9 @@
 //!
 //! ## How it decides
 //! Of each thread that does a fair part of the program's own work: the time in which it collected (sampled) or waited for
-//! a collection (exact). It fires if that is a tenth of such a thread's life. The upper end of the gain is that collections
-//! cost the thread nothing that they cost most; the lower end that half as many were made, for the thread that they cost
-//! least.
+//! a collection (exact). It fires if that is a tenth of what such a thread ran and waited for collections. The upper end of
+//! the gain is that they cost nothing of the thread that they cost most, nor its waits for a CPU to collect on; the lower end
+//! that half as many were made, for the thread that they cost least.
 //!
 //! ## What to do
 //! Allocate less where the collector is called from (`report stacks`); a larger heap or nursery; let threads stop sooner:
@@ -50,7 +50,7 @@ pub(super) const INFO: Info = Info {
 
 /// A thread that does less than this part of the program's own work is not whom collections hold up.
 const WORKS_MIN: f64 = 0.05;
-/// Less of a thread's life is what collections cost everywhere.
+/// Less of a thread's time is what collections cost everywhere.
 const SHARE_MIN: f64 = 0.1;
 /// Fewer samples and waits may be the program's start.
 const SEEN_MIN: u64 = 20;
@@ -68,10 +68,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     };
     let uses: Vec<(&RuntimeUse, &RoleUse)> = collectors(scene);
     let seen: u64 = uses.iter().map(|(_, part)| part.samples + part.waits).sum();
-    if seen < SEEN_MIN || (cost_ns(worst) as f64) < SHARE_MIN * worst.life.0 as f64 {
+    if seen < SEEN_MIN || share(worst) < SHARE_MIN {
         return Ok(Vec::new());
     }
-    let high = scene.of_wall(cost_ns(worst) as f64).clamp(0.0, 1.0);
+    let high = scene.of_wall(cost_ns(worst) as f64 + queued_ns(worst)).clamp(0.0, 1.0);
     let halved = works.iter().map(|one| scene.of_wall(one.classes[Class::GcWork as usize] as f64 / 2.0));
     let gain = Gain { low: halved.fold(high, f64::min), high };
     if high < GAIN_MIN {
@@ -113,6 +113,18 @@ fn cost_ns(thread: &ThreadLedger) -> u64 {
     thread.classes[Class::GcWork as usize] + thread.classes[Class::GcWait as usize]
 }
 
+/// The same as a share of what it ran and waited for collections.
+fn share(thread: &ThreadLedger) -> f64 {
+    let active = thread.running_ns() + thread.classes[Class::GcWait as usize];
+    cost_ns(thread) as f64 / active.max(1) as f64
+}
+
+/// Its waits for a CPU, as far as it wanted one to collect (ns).
+fn queued_ns(thread: &ThreadLedger) -> f64 {
+    let work = thread.classes[Class::GcWork as usize] as f64;
+    thread.classes[Class::RunQueue as usize] as f64 * work / thread.running_ns().max(1) as f64
+}
+
 /// What runtimes did for collections, the costliest first.
 fn collectors<'a>(scene: &Scene<'a>) -> Vec<(&'a RuntimeUse, &'a RoleUse)> {
     let runtimes = scene.derived.runtimes.iter();
@@ -131,11 +143,11 @@ fn subject(uses: &[(&RuntimeUse, &RoleUse)]) -> String {
 fn summary(scene: &Scene, worst: &ThreadLedger, uses: &[(&RuntimeUse, &RoleUse)]) -> Vec<String> {
     let [work, wait] = [Class::GcWork, Class::GcWait].map(|class| worst.classes[class as usize]);
     let mut lines = vec![format!(
-        "{} collected for {} and waited for collections for {}: {} of its time.",
+        "{} collected for {} and waited for collections for {}: {} of what it ran and waited so.",
         thread(scene.trace, worst.thread),
         time(work),
         time(wait),
-        percent(cost_ns(worst) as f64 / worst.life.0.max(1) as f64),
+        percent(share(worst)),
     )];
     let said = |part: &RoleUse| {
         let what = if part.what.is_empty() { "collections" } else { part.what.as_str() };
