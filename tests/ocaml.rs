@@ -3,7 +3,7 @@
 mod support;
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use support::{Scratch, bpf_or_skip, holdup, ocaml, report_json, stderr, stdout};
@@ -107,6 +107,71 @@ fn who_has_switched_events_on_keeps_the_file() {
     let (_, report) = run(&scratch, change, &[program, "2", "6000000"]);
     assert_eq!(std::fs::read_dir(&own).expect("own").count(), 1);
     assert!(!report["gc"].is_null(), "the ring was not found");
+}
+
+/// A program that is recorded while it runs; it ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Records what runs already for half a second, once `ready` says that it is what is to be recorded.
+fn attached(scratch: &Scratch, command: &mut Command, ready: impl Fn() -> bool) -> Value {
+    let program = Running(command.stdout(Stdio::null()).spawn().expect("the program starts"));
+    for _ in 0..1_000 {
+        if ready() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let recording = scratch.join("attached.holdup");
+    let mut holdup = holdup(scratch);
+    holdup.args(["attach", &program.0.id().to_string(), "--for", "500ms", "--quiet", "-o"]).arg(&recording);
+    let output = holdup.output().expect("holdup starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    report_json(scratch, &recording)
+}
+
+#[test]
+fn a_ring_that_is_on_already_is_read_from_then_on() {
+    let scratch = Scratch::new("ocaml-attach-ring");
+    let Some(program) = ocaml::program(&scratch, "alloc_domains") else { return };
+    let own = scratch.join("own");
+    std::fs::create_dir_all(&own).expect("mkdir");
+    let mut command = Command::new(program);
+    command.args(["2", "1000000000000"]).env("OCAML_RUNTIME_EVENTS_START", "1");
+    command.env("OCAML_RUNTIME_EVENTS_DIR", &own);
+    let has_ring = || std::fs::read_dir(&own).is_ok_and(|files| files.count() > 0);
+    let report = attached(&scratch, &mut command, has_ring);
+    let gc = &report["gc"];
+    assert!(gc["minor"].as_u64() > Some(0), "{gc}");
+    let domains = gc["domains"].as_array().expect("domains");
+    // What was told before is not: the lanes' lives are within the recording.
+    let lives: Vec<Option<u64>> = domains.iter().map(|domain| domain["life_ns"].as_u64()).collect();
+    assert!(lives.iter().all(|life| *life <= report["wall_ns"].as_u64()), "{lives:?}");
+    let (told, matched) = (gc["events"].as_u64().expect("events"), gc["matched"].as_u64().expect("matched"));
+    // By polling, threads are matched to nothing.
+    assert!(report["rung"] != "bpf" || matched * 100 >= told * 99, "{matched} of {told}");
+    assert_eq!(std::fs::read_dir(&own).expect("own").count(), 1, "the ring is its user's");
+}
+
+#[test]
+fn a_program_without_a_ring_is_known_by_its_code() {
+    let scratch = Scratch::new("ocaml-attach-code");
+    let Some(program) = ocaml::program(&scratch, "alloc_domains") else { return };
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let report = attached(&scratch, Command::new(program).args(["4", "1000000000000"]), || true);
+    assert!(report["gc"].is_null(), "{}", report["gc"]);
+    let found = report["runtimes"].as_array().expect("runtimes").iter().find(|one| one["name"] == "ocaml5");
+    let roles = found.unwrap_or_else(|| panic!("{}", report["runtimes"]))["roles"].as_array().expect("roles");
+    let has = |wanted: &str| roles.iter().any(|used| used["role"] == wanted);
+    assert!(has("spin") && (has("gc-wait") || has("gc-work")), "{roles:?}");
 }
 
 #[test]

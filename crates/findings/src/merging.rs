@@ -61,6 +61,9 @@ const RELATIONS: &[(&str, &str)] = &[
     ("interpreter-lock", "wakeup-ping-pong"),
     ("interpreter-lock", "poll-loop"),
     ("interpreter-lock", "serial-section"),
+    // Threads that meet where they stop for a collection.
+    ("gc-heavy", "barrier-straggler"),
+    ("gc-heavy", "wakeup-ping-pong"),
     // A task that waits for a lock looks like a worker without work, beside one that works alone.
     ("task-lock", "serial-section"),
     // A CPU that threads may not leave.

@@ -186,6 +186,30 @@ fn samples_of_the_collector_divide_the_running_time() {
     assert!(ledger.error_ns(Class::GcWork) > 0 && ledger.error_ns(Class::Spin) == 0);
 }
 
+/// One thread of which `share` of a hundred samples collect.
+fn collecting(share: u64) -> Trace {
+    let running = SliceRow { state: ThreadState::Running, cpu: CpuId(0), ..SliceRow::default() };
+    let mut trace = trace("w", vec![running], Vec::new());
+    let stack = |at: u64| StackId(if at < share { 3 } else { 4 });
+    let sample =
+        |at| SampleRow { at: Timestamp(at * 10), stack: stack(at), syscall: -1, ..SampleRow::default() };
+    trace.samples = (0..100).map(sample).collect();
+    trace
+}
+
+#[test]
+fn gc_heavy_fires_where_a_thread_collects_much_of_its_time() {
+    let found = |share: u64| {
+        let analysis = analyse_with(&collecting(share), &pool());
+        analysis.findings.into_iter().find(|finding| finding.rule == "gc-heavy")
+    };
+    let heavy = found(40).expect("a finding");
+    assert_eq!((heavy.cost_ns, heavy.subject.as_str()), (400, "collector of Pool"));
+    assert!((heavy.gain.high - 0.4).abs() < 1e-9 && (heavy.gain.low - 0.2).abs() < 1e-9, "{:?}", heavy.gain);
+    // Less than a tenth of the time is what collections cost everywhere.
+    assert!(found(9).is_none() && found(0).is_none());
+}
+
 #[test]
 fn a_broken_recording_is_no_harm() {
     let mut trace = trace("w", vec![blocked(0, 9, 70), blocked(10, 1, 5)], vec![wait(WaitReason::Lock, 1)]);

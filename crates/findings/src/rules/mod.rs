@@ -89,6 +89,7 @@ rules! {
     task_lock,
     stop_the_world_latecomer,
     gc_pressure,
+    gc_heavy,
     false_sharing,
     shared_counter,
     copy_heavy,

@@ -153,11 +153,17 @@ fn is_sampled(edit: &Edit) -> bool {
     edit.speeds.iter().any(|speed| speed.samples > 0)
 }
 
-/// Relative error of what is taken away, as far as samples tell how much running time that is.
+/// Relative error of what is taken away, as far as samples tell how much running time that is. Each part counts by its
+/// size: a small one is known badly, and matters little.
 fn sampling_error(edit: &Edit, model: &Model) -> f64 {
-    let of = |speed: &Arc<Speed>| SURE * ((1.0 - speed.share) / speed.samples as f64).sqrt();
-    let worst = edit.speeds.iter().filter(|speed| speed.samples > 0).map(of).fold(0.0, f64::max);
-    worst * model.cut_ns as f64 / model.taken_ns.max(1) as f64
+    let sampled = || edit.speeds.iter().filter(|speed| speed.samples > 0);
+    let of = |speed: &Arc<Speed>| SURE * ((1.0 - speed.share) / speed.samples as f64).sqrt() * speed.share;
+    let squares: f64 = sampled().map(|speed| of(speed).powi(2)).sum();
+    let shares: f64 = sampled().map(|speed| speed.share).sum();
+    if shares <= 0.0 {
+        return 0.0;
+    }
+    squares.sqrt() / shares * model.cut_ns as f64 / model.taken_ns.max(1) as f64
 }
 
 /// What the changes mean for the model of that trace.

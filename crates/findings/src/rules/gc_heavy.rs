@@ -1,0 +1,182 @@
+//! # gc-heavy: a collector that tells nothing of itself takes much of the threads' time
+//!
+//! ## What it sees
+//! Samples in the collector's functions, and waits for a collection to begin, go on or end, as the descriptors of
+//! runtimes know them (`holdup report runtimes`): Go, the JVM, GHC, V8, CPython, BEAM, and OCaml programs that holdup was
+//! attached to. Programs whose runtime tells its collections are judged by `gc-pressure`, which knows more.
+//!
+//! ## Why it hurts
+//! A thread that collects, or stands still while others do, gets nothing done. With several threads a stop also costs the
+//! time until the last of them has stopped: a long loop or copy that cannot be interrupted holds up all others.
+//!
+//! ## How it decides
+//! Of each thread that does a fair part of the program's own work: the time in which it collected (sampled) or waited for
+//! a collection (exact). It fires if that is a tenth of what such a thread ran and waited for collections. The upper end of
+//! the gain is that they cost nothing of the thread that they cost most, nor its waits for a CPU to collect on; the lower end
+//! that half as many were made, for the thread that they cost least.
+//!
+//! ## What to do
+//! Allocate less where the collector is called from (`report stacks`); a larger heap or nursery; let threads stop sooner:
+//! shorter loops and copies without a safe point.
+//!
+//! ## Blind spots
+//! Collections are not counted, and who stopped last is not known. Memory that is slower after a collection, and barriers
+//! that the compiler puts into the program's own code, are not seen. A concurrent collector's threads cost CPU time
+//! beside the program, which is not in the gain.
+//!
+//! ## References
+//! Jones, Hosking, Moss: The Garbage Collection Handbook (2nd edition, 2023).
+
+use std::collections::BTreeSet;
+
+use holdup_events::ProcessId;
+use holdup_events::tables::{Slice, ThreadState};
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::derive::class::Class;
+use crate::derive::ledger::ThreadLedger;
+use crate::derive::runtimes::{RoleUse, RuntimeUse};
+use crate::descriptors::Role;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "gc-heavy",
+    summary: "A garbage collector that tells nothing takes a large part of the time",
+};
+
+/// A thread that does less than this part of the program's own work is not whom collections hold up.
+const WORKS_MIN: f64 = 0.05;
+/// Less of a thread's time is what collections cost everywhere.
+const SHARE_MIN: f64 = 0.1;
+/// Fewer samples and waits may be the program's start.
+const SEEN_MIN: u64 = 20;
+/// Parts that are told one by one.
+const PARTS_MAX: usize = 5;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    let telling: BTreeSet<ProcessId> = scene.derived.gc.lanes.iter().map(|lane| lane.process).collect();
+    let is_silent = |one: &&ThreadLedger| {
+        scene.trace.threads.get(one.thread.index()).is_some_and(|row| !telling.contains(&row.process))
+    };
+    let works: Vec<&ThreadLedger> = workers(scene).into_iter().filter(is_silent).collect();
+    let Some(worst) = works.iter().max_by_key(|one| (cost_ns(one), std::cmp::Reverse(one.thread))) else {
+        return Ok(Vec::new());
+    };
+    let uses: Vec<(&RuntimeUse, &RoleUse)> = collectors(scene);
+    let seen: u64 = uses.iter().map(|(_, part)| part.samples + part.waits).sum();
+    if seen < SEEN_MIN || share(worst) < SHARE_MIN {
+        return Ok(Vec::new());
+    }
+    let high = scene.of_wall(cost_ns(worst) as f64 + queued_ns(worst)).clamp(0.0, 1.0);
+    let halved = works.iter().map(|one| scene.of_wall(one.classes[Class::GcWork as usize] as f64 / 2.0));
+    let gain = Gain { low: halved.fold(high, f64::min), high };
+    if high < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let waits = |slice: &Slice| {
+        let row = scene.trace.threads.get(slice.thread.index());
+        slice.state == ThreadState::Blocked
+            && row.is_some_and(|row| !telling.contains(&row.process))
+            && scene.class(slice) == Some(Class::GcWait)
+    };
+    let charge = Charge::of(scene.trace, waits);
+    let finding = Finding {
+        rule: INFO.name,
+        subject: subject(&uses),
+        summary: summary(scene, worst, &uses),
+        cost_ns: works.iter().map(|one| cost_ns(one)).sum(),
+        gain,
+        confidence: scene.confidence(Confidence::Medium),
+        evidence: scene.longest_of(&charge, |_| "waits for a collection".to_owned()),
+        advice: advice(&uses),
+    };
+    Ok(vec![Charged { finding, charge }])
+}
+
+/// Threads that do a fair part of the program's own work.
+fn workers<'a>(scene: &Scene<'a>) -> Vec<&'a ThreadLedger> {
+    let ledger = &scene.derived.ledger;
+    let enough = WORKS_MIN * ledger.of(Class::Useful) as f64;
+    let works = |one: &&ThreadLedger| {
+        let useful = one.classes[Class::Useful as usize];
+        useful > 0 && useful as f64 >= enough
+    };
+    ledger.threads.iter().filter(works).collect()
+}
+
+/// What collections cost a thread: its work for them, and its waits (ns).
+fn cost_ns(thread: &ThreadLedger) -> u64 {
+    thread.classes[Class::GcWork as usize] + thread.classes[Class::GcWait as usize]
+}
+
+/// The same as a share of what it ran and waited for collections.
+fn share(thread: &ThreadLedger) -> f64 {
+    let active = thread.running_ns() + thread.classes[Class::GcWait as usize];
+    cost_ns(thread) as f64 / active.max(1) as f64
+}
+
+/// Its waits for a CPU, as far as it wanted one to collect (ns).
+fn queued_ns(thread: &ThreadLedger) -> f64 {
+    let work = thread.classes[Class::GcWork as usize] as f64;
+    thread.classes[Class::RunQueue as usize] as f64 * work / thread.running_ns().max(1) as f64
+}
+
+/// What runtimes did for collections, the costliest first.
+fn collectors<'a>(scene: &Scene<'a>) -> Vec<(&'a RuntimeUse, &'a RoleUse)> {
+    let runtimes = scene.derived.runtimes.iter();
+    let mut uses: Vec<(&RuntimeUse, &RoleUse)> = runtimes
+        .flat_map(|runtime| runtime.roles.iter().map(move |part| (runtime, part)))
+        .filter(|(_, part)| matches!(part.role, Role::GcWork | Role::GcWait))
+        .collect();
+    uses.sort_by_key(|(_, part)| std::cmp::Reverse(part.running_ns + part.blocked_ns));
+    uses
+}
+
+fn subject(uses: &[(&RuntimeUse, &RoleUse)]) -> String {
+    uses.first().map_or_else(String::new, |(runtime, _)| format!("collector of {}", runtime.title))
+}
+
+fn summary(scene: &Scene, worst: &ThreadLedger, uses: &[(&RuntimeUse, &RoleUse)]) -> Vec<String> {
+    let [work, wait] = [Class::GcWork, Class::GcWait].map(|class| worst.classes[class as usize]);
+    let mut lines = vec![format!(
+        "{} collected for {} and waited for collections for {}: {} of what it ran and waited so.",
+        thread(scene.trace, worst.thread),
+        time(work),
+        time(wait),
+        percent(share(worst)),
+    )];
+    let said = |part: &RoleUse| {
+        let what = if part.what.is_empty() { "collections" } else { part.what.as_str() };
+        format!(
+            "{what} {} ({})",
+            time(part.running_ns + part.blocked_ns),
+            count(u64::from(part.threads), "thread")
+        )
+    };
+    let parts: Vec<String> = uses.iter().take(PARTS_MAX).map(|(_, part)| said(part)).collect();
+    lines.push(format!("Of all threads: {}.", parts.join(" · ")));
+    lines
+}
+
+fn advice(uses: &[(&RuntimeUse, &RoleUse)]) -> Vec<String> {
+    let knob = match uses.first().map_or("", |(runtime, _)| runtime.name.as_str()) {
+        "go" => "A larger heap makes fewer collections: GOGC=200 or more, with GOMEMLIMIT",
+        "hotspot" => "A larger heap or young generation makes fewer collections: -Xmx, -Xmn",
+        "v8" => "A larger young generation makes fewer scavenges: --max-semi-space-size (MiB)",
+        "ghc" => {
+            "A larger nursery makes fewer collections: +RTS -A64m; without parallel collection: +RTS -qg"
+        }
+        "cpython" => "Fewer collections of the young generation: gc.set_threshold; gc.freeze after start",
+        "beam" => "Larger heaps from the start make fewer collections: spawn_opt with min_heap_size",
+        "ocaml5" => "A larger minor heap makes fewer collections: OCAMLRUNPARAM=s=1M (words a domain)",
+        _ => "A larger heap makes fewer collections",
+    };
+    vec![
+        knob.to_owned(),
+        "Allocate less where the collector is called from: holdup report stacks --callers".to_owned(),
+    ]
+}
