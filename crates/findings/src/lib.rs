@@ -4,6 +4,7 @@
 pub mod analysis;
 mod asked;
 pub mod charge;
+mod collecting;
 pub mod derive;
 pub mod descriptors;
 pub mod experiment;

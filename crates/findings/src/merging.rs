@@ -162,9 +162,13 @@ fn root_of(trace: &Trace, found: &[Charged], index: usize) -> Option<(usize, f64
     best
 }
 
+/// Rules whose hints are sure of what happened: only whose fault it is is another program's.
+const SURE_OF_SLICES: [&str; 2] = ["barrier-straggler", "load-imbalance"];
+
 /// A hint explains nothing that is surer.
 fn outweighs(root: &Charged, symptom: &Charged) -> bool {
-    root.finding.confidence >= symptom.finding.confidence.min(Confidence::Medium)
+    SURE_OF_SLICES.contains(&root.finding.rule)
+        || root.finding.confidence >= symptom.finding.confidence.min(Confidence::Medium)
 }
 
 /// Tells of the symptom in the root's own words and rows.

@@ -3,9 +3,9 @@
 use holdup_events::recording::{Host, Manifest};
 use holdup_events::tables::{
     CounterRow, Lane, MarkRow, Process, SliceRow, Slices, SpanKind, SpanRow, Spans, TellName, Thread,
-    ThreadState,
+    ThreadState, Wakeup, Wakeups,
 };
-use holdup_events::{CpuId, ProcessId, ThreadId, Timestamp, Trace};
+use holdup_events::{CpuId, ProcessId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
 use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::ledger;
 use holdup_findings::derive::roles::Roles;
@@ -20,6 +20,12 @@ const ROUND: u64 = 1_000_000;
 const A: ThreadId = ThreadId(0);
 const B: ThreadId = ThreadId(1);
 const OTHER: ThreadId = ThreadId(2);
+/// A thread that answers for a domain with nothing to do: it sleeps until it is woken. Not in each picture.
+const ANSWERS: ThreadId = ThreadId(3);
+/// What it waits for.
+const TO_ANSWER: u32 = 1;
+/// When A wakes it, in microseconds from the begin of a round.
+const WOKEN: u64 = 401;
 
 const NAMES: [(SpanKind, &str); 9] = [
     (SpanKind::User, ""),
@@ -56,7 +62,8 @@ fn trace(picture: &Picture) -> Trace {
     for round in 0..ROUNDS {
         for (thread, start, state, cpu) in &picture.slices {
             let (thread, start, state, cpu) = (*thread, at(round, *start), *state, CpuId(*cpu));
-            slices.push(SliceRow { thread, start, state, cpu, ..SliceRow::default() });
+            let wait = WaitId(if thread == ANSWERS { TO_ANSWER } else { 0 });
+            slices.push(SliceRow { thread, start, state, cpu, wait, ..SliceRow::default() });
         }
         for (thread, start, end, text) in &picture.spans {
             let (start, end, name) = (at(round, *start), at(round, *end), name(text));
@@ -94,6 +101,13 @@ fn trace(picture: &Picture) -> Trace {
         name: name("domain_spawn"),
         ..MarkRow::default()
     };
+    let mut threads = vec![thread(1, 0, true), thread(2, 0, true), thread(9, 1, false)];
+    let mut wakeups = Vec::new();
+    if picture.slices.iter().any(|(thread, ..)| *thread == ANSWERS) {
+        threads.push(thread(3, 0, true));
+        let wakeup = |round| Wakeup { at: at(round, WOKEN), wakee: ANSWERS, waker: A, ..Wakeup::default() };
+        wakeups.extend((0..ROUNDS).map(wakeup));
+    }
     Trace {
         manifest: Manifest {
             end_ns: end.0,
@@ -101,19 +115,20 @@ fn trace(picture: &Picture) -> Trace {
             ..Manifest::default()
         },
         processes: vec![process(1, "program", true), process(9, "hog", false)],
-        threads: vec![thread(1, 0, true), thread(2, 0, true), thread(9, 1, false)],
-        slices: Slices::freeze(&[slices], vec![end; 3]),
-        waits: vec![Default::default()],
+        slices: Slices::freeze(&[slices], vec![end; threads.len()]),
+        wakeups: Wakeups::freeze(wakeups, threads.len()),
+        lanes: (0..threads.len() as u32).map(lane).collect(),
+        threads,
+        waits: vec![Wait::default(), Wait { reason: WaitReason::Park, ..Wait::default() }],
         spans: Spans::freeze(spans),
         counters,
         marks: vec![mark(A), mark(B)],
-        lanes: vec![lane(0), lane(1)],
         names: NAMES.iter().map(|(kind, text)| TellName { kind: *kind, text: (*text).to_owned() }).collect(),
         ..Trace::default()
     }
 }
 
-use ThreadState::{Blocked, Preempted, Running, Untracked};
+use ThreadState::{Blocked, Preempted, Runnable, Running, Untracked};
 
 /// A asks; B, which another program keeps from its CPU, comes 400 µs later.
 fn late() -> Picture {
@@ -216,6 +231,56 @@ fn gc_pressure_says_which_heap_would_halve_the_collections() {
     // 2 MiB are 256 k words.
     assert!(finding.advice[0].contains("s=512k"), "{:?}", finding.advice);
     assert!(finding.gain.low > 0.05 && finding.gain.high > 0.5, "{:?}", finding.gain);
+}
+
+/// A asks and B comes at once; who answers for a third domain comes at `comes`.
+fn answered(comes: u64) -> Picture {
+    Picture {
+        slices: vec![
+            (A, 0, Running, 0),
+            (A, 410, Blocked, 0),
+            (A, 800, Running, 0),
+            (B, 0, Running, 1),
+            (B, 410, Blocked, 1),
+            (B, 800, Running, 1),
+            (OTHER, 0, Untracked, 0),
+            (ANSWERS, 0, Blocked, 1),
+            (ANSWERS, WOKEN, Runnable, 1),
+            (ANSWERS, comes, Running, 1),
+            (ANSWERS, 799, Blocked, 1),
+        ],
+        spans: vec![
+            (A, 400, 1000, "stw_leader"),
+            (A, 400, 800, "stw_api_barrier"),
+            (A, 800, 850, "minor"),
+            (A, 850, 990, "minor_leave_barrier"),
+            (B, 402, 1000, "stw_handler"),
+            (B, 402, 800, "stw_api_barrier"),
+            (B, 800, 850, "minor"),
+            (ANSWERS, comes, 799, "stw_handler"),
+            (ANSWERS, comes + 5, 799, "stw_api_barrier"),
+        ],
+    }
+}
+
+#[test]
+fn a_domain_with_nothing_to_do_is_what_the_others_wait_for() {
+    let analysis = analyse(&trace(&answered(790)));
+    let late = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
+    assert!(late.summary.join(" ").contains("1 domain with nothing to do"), "{late:#?}");
+    // Of A, 410 µs at the first barrier and 140 at the second; its work is 50 and the leader's 10.
+    assert!((late.gain.high - 0.54).abs() < 0.02, "{:?}", late.gain);
+    let pressure = of_rule(&analysis, "gc-pressure").map(|finding| finding.gain.high);
+    assert!(pressure.is_none_or(|high| high < 0.1), "{pressure:?}");
+}
+
+#[test]
+fn a_domain_with_nothing_to_do_that_answers_at_once_is_not() {
+    let analysis = analyse(&trace(&answered(404)));
+    let late = of_rule(&analysis, "stop-the-world-latecomer");
+    let said = late.map_or(String::new(), |finding| finding.summary.join(" "));
+    assert!(!said.contains("nothing to do"), "{said}");
+    assert!(of_rule(&analysis, "gc-pressure").expect("a finding").gain.high > 0.5);
 }
 
 #[test]

@@ -47,7 +47,8 @@ fn barrier_straggler_names_who_had_the_cpu() {
     // Two of four ticks of waiting for a CPU lie behind the others' arrival, three ticks before the release.
     assert_eq!((used.straggle.low_ns, used.straggle.high_ns), (40_000_000, 60_000_000));
     assert_eq!((used.causes.others_ns, used.causes.running_ns), (40_000_000, 20_000_000));
-    assert_eq!(confidence(&analysis, "barrier-straggler"), Some(Confidence::High));
+    // It is the other program's doing.
+    assert_eq!(confidence(&analysis, "barrier-straggler"), Some(Confidence::Low));
 }
 
 #[test]

@@ -58,6 +58,50 @@ fn the_same_bytes_are_a_shared_counter() {
     assert_eq!(analysis.derived.lines[0].sharing, Sharing::True);
 }
 
+/// The line in which lies the word of the lock `m`.
+const LINE_OF_M: u64 = (0x1000 + 16 * 'm' as u64) / 64 * 64;
+
+/// Own fields of something that has a lock, for which a thread waits for `waits` of 20 ticks.
+fn beside_a_lock(waits: usize) -> Analysis {
+    let (runs, waits) = (20 - waits, waits);
+    let picture = format!(
+        "@cpus 2\n@repeat 20\n@samples A 0..20 user main;work\n@samples B 0..20 user main;work\n\
+         A  {}{}\nB  {}  holds m 0..20\n",
+        "0".repeat(runs),
+        "m".repeat(waits),
+        "1".repeat(20),
+    );
+    analysed(&picture, |who, _, _| Some((AccessKind::Update, LINE_OF_M + 8 * who as u64))).1
+}
+
+#[test]
+fn fields_beside_a_lock_are_one_thing_that_threads_share() {
+    let analysis = beside_a_lock(1);
+    assert_eq!(rules(&analysis), ["shared-counter"]);
+    assert!(analysis.derived.lines[0].is_waited_on);
+}
+
+#[test]
+fn fields_beside_a_lock_that_is_waited_for_are_the_locks() {
+    assert_eq!(rules(&beside_a_lock(8)).len(), 0);
+}
+
+#[test]
+fn a_fifth_of_common_bytes_is_sharing() {
+    // Each fourth access is to a word of both.
+    let touch = |who: usize, n: usize, _: &SampleRow| {
+        let own = 0x1000 + 8 * who as u64;
+        Some((AccessKind::Update, if n.is_multiple_of(4) { 0x1020 } else { own }))
+    };
+    assert_eq!(rules(&analysed(SIDE_BY_SIDE, touch).1), ["shared-counter"]);
+    // Each sixteenth: parts of their own that lie in one line.
+    let touch = |who: usize, n: usize, _: &SampleRow| {
+        let own = 0x1000 + 8 * who as u64;
+        Some((AccessKind::Update, if n.is_multiple_of(16) { 0x1020 } else { own }))
+    };
+    assert_eq!(rules(&analysed(SIDE_BY_SIDE, touch).1), ["false-sharing"]);
+}
+
 #[test]
 fn lines_of_their_own_are_silent() {
     let (_, analysis) =

@@ -207,7 +207,7 @@ impl Pen<'_> {
         let (reason, _) = self.lanes.wait_of(letter);
         let context = match reason {
             WaitReason::Sleep => WakeContext::Timer,
-            WaitReason::Disk | WaitReason::Socket => WakeContext::SoftIrq,
+            WaitReason::Disk | WaitReason::Socket | WaitReason::IoUring => WakeContext::SoftIrq,
             _ => WakeContext::Thread,
         };
         let waker = if context == WakeContext::Thread { self.holder(lane, letter, tick) } else { None };

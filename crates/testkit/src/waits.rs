@@ -35,6 +35,7 @@ pub fn raw_wait(reason: WaitReason, object: u64) -> Option<RawWait> {
             RawWait { state: TASK_UNINTERRUPTIBLE, in_iowait: true, ..wait(0, ObjectKind::File) }
         }
         WaitReason::Pipe => wait(0, ObjectKind::Pipe),
+        WaitReason::IoUring => wait(426, ObjectKind::Anonymous),
         WaitReason::Socket => wait(45, ObjectKind::Socket),
         WaitReason::Child => RawWait { object: 0, ..wait(61, ObjectKind::None) },
         WaitReason::FileLock => wait(73, ObjectKind::File),

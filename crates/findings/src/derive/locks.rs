@@ -1,7 +1,7 @@
 //! The locks that threads waited for.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
@@ -101,8 +101,9 @@ type Key = (ProcessId, WaitReason, u64, Option<RuleId>);
 impl LockIndex {
     /// Numbers the locks by process, reason and object.
     pub fn new(trace: &Trace, roles: &Roles) -> LockIndex {
-        let found: Vec<Option<(Key, Option<RuleId>)>> =
+        let mut found: Vec<Option<(Key, Option<RuleId>)>> =
             (0..trace.waits.len() as u32).map(|row| key(trace, roles, WaitId(row))).collect();
+        join_words(roles, &mut found);
         let mut numbers: BTreeMap<Key, u32> = found.iter().flatten().map(|(key, _)| (*key, 0)).collect();
         for (number, slot) in numbers.values_mut().enumerate() {
             *slot = number as u32;
@@ -122,6 +123,47 @@ impl LockIndex {
     /// The lock that a wait is for.
     pub fn of(&self, wait: WaitId) -> Option<u32> {
         self.of_wait.get(wait.index()).copied().flatten()
+    }
+}
+
+/// A word of a futex (bytes).
+const WORD: u64 = 4;
+
+/// A lock that readers and writers wait for on words of their own is one lock. A descriptor may say how far these lie
+/// apart. Else two words that are waited on side by side, where one of eight bytes would be, and none next to them, are
+/// one lock; more in a row are an array of locks.
+fn join_words(roles: &Roles, found: &mut [Option<(Key, Option<RuleId>)>]) {
+    let words: BTreeSet<Key> = found.iter().flatten().map(|(key, _)| *key).collect();
+    let is_word = |key: Key, object: u64| words.contains(&(key.0, key.1, object, key.3));
+    let bytes = |rule: &Option<RuleId>| {
+        let rule = rule.and_then(|rule| roles.descriptors.rule(rule));
+        rule.map_or(0, |(_, rule)| rule.lock_bytes).min(FIRST_PAGE)
+    };
+    // Each run of words that lie so close begins with the lowest.
+    let mut wide: BTreeMap<(ProcessId, u64), u64> = BTreeMap::new();
+    for (key, rule) in found.iter().flatten().filter(|(_, rule)| bytes(rule) > 0) {
+        wide.insert((key.0, key.2), bytes(rule));
+    }
+    let mut first: Option<(ProcessId, u64)> = None;
+    let mut first_of: BTreeMap<(ProcessId, u64), u64> = BTreeMap::new();
+    for ((process, object), bytes) in wide {
+        let near = first.filter(|(its, from)| *its == process && object - from < bytes);
+        let from = near.unwrap_or((process, object));
+        first = Some(from);
+        first_of.insert((process, object), from.1);
+    }
+    for (key, _) in found.iter_mut().flatten().filter(|(key, _)| key.1 == WaitReason::Lock) {
+        let pair = key.2 - key.2 % (2 * WORD);
+        if let Some(from) = first_of.get(&(key.0, key.2)) {
+            key.2 = *from;
+        } else if pair >= FIRST_PAGE
+            && is_word(*key, pair)
+            && is_word(*key, pair + WORD)
+            && !is_word(*key, pair - WORD)
+            && !is_word(*key, pair + 2 * WORD)
+        {
+            key.2 = pair;
+        }
     }
 }
 
@@ -326,7 +368,7 @@ fn add_thread(
             sums.last_waiter = Some(thread);
             sums.waiters += 1;
         }
-        if let Some(releaser) = releaser(trace, (&slice, &mut near), index.locks[lock as usize]) {
+        if let Some(releaser) = releaser(trace, (&slice, &mut near), index.locks[lock as usize].1) {
             *sums.releasers.entry(releaser).or_default() += 1;
         }
         if let Some(frame) = places.of(slice.stack) {
@@ -336,13 +378,11 @@ fn add_thread(
 }
 
 /// The thread that let go of the lock: it woke the waiter, and, of a futex, did so by that very futex.
-fn releaser(
-    trace: &Trace,
-    (slice, near): (&Slice, &mut usize),
-    lock: (ProcessId, u64, WaitReason),
-) -> Option<ThreadId> {
+fn releaser(trace: &Trace, (slice, near): (&Slice, &mut usize), lock: u64) -> Option<ThreadId> {
     let wakeup = trace.ended_by_near(slice, near)?;
-    let same = lock.2 != WaitReason::Lock || lock.1 < FIRST_PAGE || wakeup.waker_object == lock.1;
+    let wait = trace.wait(slice.wait);
+    // The words of one lock are several, or any.
+    let same = wait.reason != WaitReason::Lock || lock < FIRST_PAGE || wakeup.waker_object == wait.object;
     (wakeup.context == WakeContext::Thread && same).then_some(wakeup.waker)
 }
 

@@ -26,6 +26,8 @@ pub enum Service {
     Format,
     /// The kernel gives memory that was touched for the first time, or anew.
     Fault,
+    /// The program gives memory back to the kernel.
+    Return,
 }
 
 /// One service, over the whole program.
@@ -54,6 +56,9 @@ const SEEN_MAX: usize = 10;
 /// How the kernel's way into a page fault is called, on x86-64 and aarch64.
 const FAULT_ENTRIES: [&str; 5] =
     ["asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_user_addr_fault", "do_page_fault"];
+
+/// Calls that give memory back: x86-64's numbers of munmap, brk, mremap and madvise.
+const RETURNING: [i32; 4] = [11, 12, 25, 28];
 
 /// Derives all of them; those without a sample are left out.
 pub fn derive(
@@ -104,6 +109,9 @@ fn service(
     (roles, faulting): (&Roles, &Faulting),
 ) -> Option<(Service, Option<RuleId>)> {
     if sample.in_kernel {
+        if RETURNING.contains(&sample.syscall) {
+            return Some((Service::Return, None));
+        }
         return faulting.holds(trace, sample).then_some((Service::Fault, None));
     }
     let rule = roles.of_sample(sample)?;

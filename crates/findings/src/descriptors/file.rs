@@ -81,6 +81,8 @@ struct RuleEntry {
     #[serde(default)]
     one_lock: bool,
     #[serde(default)]
+    lock_bytes: u64,
+    #[serde(default)]
     shared: bool,
     #[serde(default)]
     contended: bool,
@@ -124,6 +126,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         thread: entry.thread,
         lock: entry.lock,
         one_lock: entry.one_lock,
+        lock_bytes: entry.lock_bytes,
         shared: entry.shared,
         contended: entry.contended,
         what: entry.what,

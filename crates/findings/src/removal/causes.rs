@@ -28,6 +28,9 @@ const CALLS_LEFT: f64 = 0.125;
 /// sendto, recvfrom, sendmsg, recvmsg, semop, msgsnd, msgrcv, futex, epoll_wait, pselect6, ppoll and epoll_pwait.
 const HANDING: [i32; 18] = [0, 1, 7, 19, 20, 23, 44, 45, 46, 47, 65, 69, 70, FUTEX, 232, 270, 271, 281];
 
+/// … and connect, accept and accept4, which wake whoever watches a socket that is listened on.
+const CONNECTING: [i32; 3] = [42, 43, 288];
+
 /// … and those that begin, follow and end processes: clone, fork, vfork, execve, exit, wait4, exit_group, waitid, clone3.
 const PROCESSES: [i32; 9] = [56, 57, 58, 59, 60, 61, 231, 247, 435];
 
@@ -74,26 +77,76 @@ pub(super) fn lock_handovers(facts: Facts, calls: &LockCalls, lock: u32) -> Remo
     }
 }
 
-/// Wakeups in vain: what the woken did until they slept again; at the most the calls that woke them, too.
-pub(super) fn herd(trace: &Trace, derived: &Derived, charge: &Charge) -> Removal {
-    let mut woken: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
+/// Of a lock, so much of the waiting must be that of threads woken in vain: the others queue behind these.
+const HERDS_LOCK_MIN: f64 = 0.6;
+
+/// How much of what wakes a thread, and of what it sleeps for, is in vain.
+#[derive(Clone, Copy, Default)]
+struct InVain {
+    wakes: [u64; 2],
+    sleeps: [u64; 2],
+}
+
+impl InVain {
+    fn share(self) -> f64 {
+        let of = |[vain, all]: [u64; 2]| vain as f64 / all.max(1) as f64;
+        of(self.wakes).max(of(self.sleeps))
+    }
+}
+
+/// Of each thread, how much of its sleeping and waking is in vain.
+fn in_vain(trace: &Trace, derived: &Derived, charge: &Charge) -> Vec<InVain> {
+    let mut of_thread = vec![InVain::default(); trace.threads.len()];
     for id in trace.target_threads() {
         for hold in derived.holders.of(id) {
-            if let Some(wakeup) = trace.ended_by(&trace.slices.at(id, hold.row as usize)) {
-                let (vain, all) = woken.entry(wakeup.waker).or_default();
-                *vain += u64::from(hold.false_wakeup);
-                *all += 1;
+            let vain = u64::from(hold.false_wakeup || charge.has(hold.row as usize));
+            let slice = trace.slices.at(id, hold.row as usize);
+            of_thread[id.index()].sleeps[0] += vain;
+            of_thread[id.index()].sleeps[1] += 1;
+            let waker = trace.ended_by(&slice).and_then(|wakeup| of_thread.get_mut(wakeup.waker.index()));
+            if let Some(waker) = waker {
+                waker.wakes[0] += vain;
+                waker.wakes[1] += 1;
             }
         }
     }
-    let in_vain = |sample: &SampleRow| {
-        let (vain, all) = woken.get(&sample.thread).copied().unwrap_or_default();
-        let hands = sample.in_kernel && HANDING.contains(&sample.syscall);
-        if hands { vain as f64 / all.max(1) as f64 } else { 0.0 }
-    };
+    of_thread
+}
+
+/// Running time of the calls that wake threads in vain, and send them to sleep again.
+pub fn herd_calls(trace: &Trace, derived: &Derived, charge: &Charge) -> Speed {
+    let of_thread = in_vain(trace, derived, charge);
+    Speed::weighed(trace, |sample| {
+        let hands =
+            sample.in_kernel && (HANDING.contains(&sample.syscall) || CONNECTING.contains(&sample.syscall));
+        let of_thread = of_thread.get(sample.thread.index()).filter(|_| hands);
+        of_thread.map_or(0.0, |one| one.share())
+    })
+}
+
+/// Wakeups in vain: what the woken did until they slept again; at the most the calls that woke them and sent them to
+/// sleep, too, and the queue for a lock that is mostly theirs.
+pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &LockCalls) -> Removal {
+    let trace = facts.trace;
+    let mut locks: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
+    for id in trace.target_threads() {
+        for hold in derived.holders.of(id) {
+            let slice = trace.slices.at(id, hold.row as usize);
+            if let Some(lock) = facts.locks.of(slice.wait) {
+                let [vain, all] = locks.entry(lock).or_default();
+                *vain += if charge.has(hold.row as usize) { slice.duration().0 } else { 0 };
+                *all += slice.duration().0;
+            }
+        }
+    }
     let least = vec![Change::WithoutSlices(charge.clone())];
     let mut most = least.clone();
-    most.push(ran(Speed::weighed(trace, in_vain)));
+    most.push(ran(herd_calls(trace, derived, charge)));
+    for (number, [vain, all]) in locks {
+        if vain as f64 >= HERDS_LOCK_MIN * all as f64 {
+            most.extend(lock(calls, trace, number).least);
+        }
+    }
     Removal { least, most }
 }
 

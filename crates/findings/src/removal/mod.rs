@@ -19,11 +19,15 @@ use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, 
 use crate::finding::{Finding, Gain};
 use crate::merging::Charged;
 
-pub use causes::lock;
+pub use causes::{herd_calls, lock};
 
 /// Longer traces (in slices) are not replayed for each finding: that would take longer than all the rest. `holdup
 /// whatif` replays them.
 const SLICES_MAX: usize = 1_000_000;
+/// Up to so many slices, longer ones are replayed for those findings that promise most.
+const SLICES_SOME: usize = 2_000_000;
+/// How many findings these are.
+const SOME: usize = 3;
 
 /// Rules whose gain is forecast.
 const FORECAST: [&str; 18] = [
@@ -118,7 +122,10 @@ pub fn of_finding<'a>(
         "interpreter-lock" => Some(causes::interpreter(facts.trace, charge)),
         "blocked-lock-holder" => Some(causes::waits_for_locks(facts, charge)),
         "preempted-lock-holder" => Some(causes::holders_queues(facts.trace, charge)),
-        "thundering-herd" => Some(causes::herd(facts.trace, derived, charge)),
+        "thundering-herd" => {
+            let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks, facts.roles));
+            Some(causes::herd(facts, derived, charge, calls))
+        }
         "cpu-throttled" | "oversleep" | "poll-loop" | "delayed-ack" => {
             Some(Removal::exact(vec![Change::WithoutSlices(charge.clone())]))
         }
@@ -130,15 +137,17 @@ pub fn of_finding<'a>(
 ///
 /// Only where the cause can go without a trace: what a sleep is good for, or a peer's delay, is not known.
 pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged]) {
-    if facts.trace.manifest.rung != Rung::Bpf || facts.trace.slices.len() > SLICES_MAX {
+    let slices = facts.trace.slices.len();
+    if facts.trace.manifest.rung != Rung::Bpf || slices > SLICES_SOME {
         return;
     }
+    let enough = if slices > SLICES_MAX { promises(findings, SOME) } else { 0.0 };
     let (mut unchanged, calls) = (None, OnceCell::new());
     for Charged { finding, charge } in findings {
         if COMPUTED.contains(&finding.rule) {
             finding.gain = widened(finding.gain);
         }
-        if !FORECAST.contains(&finding.rule) {
+        if !FORECAST.contains(&finding.rule) || finding.gain.high < enough {
             continue;
         }
         let Some(removal) = of_finding(facts, derived, (finding, charge), &calls) else { continue };
@@ -146,6 +155,14 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
         finding.gain = merged((facts.trace, derived), finding, &forecast);
     }
+}
+
+/// What the last of the `count` findings promises that promise most, of those that can be forecast.
+fn promises(findings: &[Charged], count: usize) -> f64 {
+    let forecast = findings.iter().map(|one| &one.finding).filter(|one| FORECAST.contains(&one.rule));
+    let mut highs: Vec<f64> = forecast.map(|finding| finding.gain.high).collect();
+    highs.sort_by(|a, b| b.total_cmp(a));
+    highs.get(count.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
 fn widened(gain: Gain) -> Gain {

@@ -13,7 +13,8 @@
 //! It counts only time in which the last to come was ready for work and did not do it: waiting for a CPU, for the disk, a
 //! lock, a fault, a timer. Waiting for other threads' work is not counted; its cause is elsewhere. The upper end of
 //! the gain is that no such time had been on the last one's way to the meeting, at the most what it was behind the last but
-//! one. The lower end counts only such time after all others had come.
+//! one. The lower end counts only such time after all others had come. Where other programs had the CPU of whoever came
+//! last for most of the time in which it did not run, the cause is theirs: noisy-neighbour tells it, and this is a hint.
 //!
 //! ## What to do
 //! Take away what held it up: the summary names it. Fewer threads than CPUs leave room for other programs; pinning two
@@ -44,8 +45,11 @@ fn said(scene: &Scene, used: &SiteUse) -> Said {
     let mut summary =
         vec![lateness::waited(used), format!("Last to come: {}.", lateness::lasts(scene, used))];
     summary.extend(lateness::why(scene, used).map(|why| format!("While others waited the last: {why}.")));
-    let sure = used.meetings >= MEETINGS_SURE;
-    let confidence = if sure { Confidence::High } else { Confidence::Medium };
+    let confidence = match used.meetings {
+        _ if used.causes.is_strangers() => Confidence::Low,
+        MEETINGS_SURE.. => Confidence::High,
+        _ => Confidence::Medium,
+    };
     Said { summary, confidence, advice: advice(&used.causes) }
 }
 

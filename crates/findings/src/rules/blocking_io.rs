@@ -61,7 +61,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
         summary,
         cost_ns: total,
-        gain: scene.gain(stall, |thread, waited| waited.min(thread.running_ns() as f64)),
+        gain: scene.gain_whoever_ran(stall, |thread, waited| waited.min(thread.running_ns() as f64)),
         confidence: scene.confidence(confidence),
         evidence: scene.longest(
             |slice| scene.class(slice) == Some(Class::IoWait),

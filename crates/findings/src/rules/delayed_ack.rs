@@ -27,14 +27,16 @@
 //! RFC 896, RFC 1122 (4.2.3.2). Linux `tcp(7)`. Minshall et al.: Application performance pitfalls and TCP's Nagle
 //! algorithm (1999).
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use holdup_events::event::WakeContext;
 use holdup_events::tables::Slice;
-use holdup_events::{Trace, WaitReason};
+use holdup_events::{ThreadId, Trace, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
-use crate::derive::room;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -43,8 +45,8 @@ use crate::wording::{count, percent, thread, time};
 pub(super) const INFO: Info =
     Info { name: "delayed-ack", summary: "Small writes wait 40 ms for the peer's delayed acknowledgement" };
 
-/// The kernel's shortest delay is 40 ms, by a timer with a resolution of 1 to 4 ms (ns).
-const DELAY_NS: std::ops::Range<u64> = 39_000_000..46_000_000;
+/// The kernel's shortest delay is 40 ms, by a timer that is late by up to two ticks of 1 to 4 ms (ns).
+const DELAY_NS: std::ops::Range<u64> = 39_000_000..49_000_000;
 
 /// So many waits of one length are no chance.
 const WAITS_MIN: u64 = 10;
@@ -67,10 +69,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let stall = scene.stall(&charge);
-    let subject = match room::ranked(&stall).first() {
-        Some((worst, _)) => thread(trace, *worst),
-        None => "sockets".to_owned(),
-    };
+    let mut waited: BTreeMap<ThreadId, u64> = BTreeMap::new();
+    charge.slices(trace).for_each(|slice| *waited.entry(slice.thread).or_default() += slice.duration().0);
+    let most = waited.iter().max_by_key(|(id, ns)| (**ns, Reverse(**id)));
+    let subject = most.map_or("sockets".to_owned(), |(worst, _)| thread(trace, *worst));
     let mut summary = vec![format!(
         "{} on sockets took {} on average, {} in all ({} of the run); {} took a little less.",
         count(charge.count(), "wait"),

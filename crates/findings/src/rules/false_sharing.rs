@@ -12,8 +12,8 @@
 //! ## How it decides
 //! The address is computed from the instruction before the sample and its registers, since a CPU that waits for memory
 //! is sampled at the instruction behind it. A line counts if, of its samples in the order of time, many are by another
-//! thread on another CPU than the one before. It is false sharing if most of the accesses are to bytes that only one thread
-//! touches. The time is the sampled time at these accesses, with its error.
+//! thread on another CPU than the one before. It is false sharing if four in five accesses are to bytes that only one thread
+//! touches, and no thread ever slept until a word there changed: a lock and what it guards are one thing that threads share. The time is the sampled time at these accesses, with its error.
 //! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
 //! the accesses took a smaller share of these, the difference is what sharing costs. Without such moments the lower end of the gain is 0,
 //! and the finding is likely at most. Where most of a function's time goes by at the accesses, what stands behind them may wait
@@ -43,7 +43,9 @@ pub(super) const INFO: Info =
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     sharing::needs_addresses(scene)?;
-    let is_false = |data: &&SharedData| sharing::is_costly(scene, data) && data.sharing == Sharing::False;
+    let is_false = |data: &&SharedData| {
+        sharing::is_costly(scene, data) && data.sharing == Sharing::False && !data.is_waited_on
+    };
     let shared = scene.derived.lines.iter().filter(is_false);
     let finding =
         |data| sharing::finding(scene, data, (INFO.name, "bytes of their own in the same line", advice()));

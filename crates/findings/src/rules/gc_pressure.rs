@@ -11,7 +11,8 @@
 //! ## How it decides
 //! It fires if collections take a fair part of the time of domains that allocate. The upper end of the gain is that they
 //! cost nothing. The lower end is that half as many were made, by a minor heap of twice the size, and each cost the
-//! same: of the domain that collections cost least, and without the time in which it had no CPU.
+//! same: of the domain that collections cost least, and without the time in which it had no CPU. Where domains with nothing
+//! to do hold up the others, what these wait is stop-the-world-latecomer's, and only their work counts here.
 //! The size that would halve them follows from what was allocated between two collections.
 //!
 //! ## What to do
@@ -26,6 +27,7 @@
 //! Sivaramakrishnan et al.: Retrofitting parallelism onto OCaml (ICFP 2020). OCaml manual, module `Gc`.
 
 use super::{Info, Verdict};
+use crate::collecting::{self, ALLOCATES_MIN};
 use crate::derive::gc::{Gc, LaneGc};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
@@ -34,8 +36,6 @@ use crate::wording::{count, percent, time};
 pub(super) const INFO: Info =
     Info { name: "gc-pressure", summary: "Garbage collections take a large part of the threads' time" };
 
-/// A domain that allocates less than this part of all is not what makes collections necessary.
-const ALLOCATES_MIN: f64 = 0.05;
 /// So few collections may be the program's start.
 const COLLECTIONS_MIN: u64 = 20;
 /// ... and this many are no chance.
@@ -51,9 +51,16 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if gc.minor < COLLECTIONS_MIN || worst < SHARE_MIN {
         return Ok(Vec::new());
     }
-    let cost = |lane: &&LaneGc| scene.of_wall(lane.times.cost_ns() as f64).clamp(0.0, 1.0);
+    // What is waited because of domains that have nothing to do is stop-the-world-latecomer's.
+    let is_theirs = |lane: &LaneGc| collecting::idle_domains(scene, lane.process) > 0;
+    let own_ns = |lane: &LaneGc| match is_theirs(lane) {
+        true => lane.times.cost_ns() - collecting::waited_ns(lane),
+        false => lane.times.cost_ns(),
+    };
+    let cost = |lane: &&LaneGc| scene.of_wall(own_ns(lane) as f64).clamp(0.0, 1.0);
     let halved = |lane: &&LaneGc| {
-        scene.of_wall((lane.times.cost_ns() - lane.times.queue_ns) as f64 / 2.0).clamp(0.0, 1.0)
+        let with_cpu = lane.times.cost_ns() - lane.times.queue_ns;
+        scene.of_wall(own_ns(lane).min(with_cpu) as f64 / 2.0).clamp(0.0, 1.0)
     };
     let high = domains.iter().map(cost).fold(0.0, f64::max);
     let low = domains.iter().map(halved).fold(high, f64::min);

@@ -10,9 +10,10 @@
 //!
 //! ## How it decides
 //! A sample counts if the kernel's entry for page faults is on its stack and it is not in a syscall; it counts for the program's own
-//! function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went;
-//! the lower end is 0, since memory that is used must be got once.
-//! It is a hint, and comes behind what is surely lost: whether the work is needed, only the reader knows.
+//! function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went, and
+//! the calls that give memory back; the lower end is 0, since memory that is used must be got once.
+//! It is a hint, and comes behind what is surely lost, as long as nobody knows whether the work is needed. If the program
+//! gives memory back all the time, too, and faults are a quarter of its running time, it gets the same memory again and again.
 //!
 //! ## What to do
 //! Keep memory and use it again in place of giving it back (`MALLOC_TRIM_THRESHOLD_`, `M_MMAP_THRESHOLD`, an arena, a pool of
@@ -28,14 +29,21 @@
 use holdup_events::tables::FrameKind;
 
 use super::{Info, Verdict};
-use crate::derive::services::Service;
+use crate::derive::services::{Service, ServiceUse};
+use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
 use crate::served::{self, Words};
+use crate::wording::time;
 
 pub(super) const INFO: Info = Info {
     name: "page-fault-storm",
     summary: "Much of the running time goes by getting memory from the kernel, page by page",
 };
+
+/// Who keeps memory gives none back: to return what was got by so many faults takes a tenth to a third of their time.
+const RETURNS_MIN: f64 = 0.05;
+/// With so much of the running time in faults, what else is done can hardly be what the memory is for.
+const FAULTS_MUCH: f64 = 0.25;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let kernel = || scene.trace.frames.iter().filter(|frame| frame.kind == FrameKind::Kernel);
@@ -50,5 +58,29 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Take it in larger pieces: huge pages (madvise), or filled in advance (MAP_POPULATE)".into(),
         ],
     };
-    served::judge(scene, Service::Fault, words)
+    let mut findings = served::judge(scene, Service::Fault, words)?;
+    let used = |service: Service| scene.derived.services.get(&service);
+    if let (Some(faults), Some(returns)) = (used(Service::Fault), used(Service::Return)) {
+        for finding in &mut findings {
+            gets_it_again(scene, finding, (faults, returns));
+        }
+    }
+    Ok(findings)
+}
+
+/// The program gives memory back, and takes it again.
+fn gets_it_again(scene: &Scene, finding: &mut Finding, (faults, returns): (&ServiceUse, &ServiceUse)) {
+    let running = scene.derived.ledger.running_ns().max(1) as f64;
+    let often = returns.samples as f64 >= RETURNS_MIN * faults.samples as f64;
+    if !often || (faults.ns as f64) < FAULTS_MUCH * running {
+        return;
+    }
+    finding.summary.push(format!(
+        "{} ± {} more went by in giving memory back (munmap, madvise, brk): much of it is got again and again.",
+        time(returns.ns),
+        time(returns.error_ns),
+    ));
+    finding.cost_ns += returns.ns;
+    finding.gain.high = (finding.gain.high + scene.gain(&returns.stall, |_, ns| ns).high).min(1.0);
+    finding.confidence = scene.confidence(Confidence::Medium);
 }

@@ -10,9 +10,10 @@
 //! and atomic operations on it happen one after the other, however many CPUs there are.
 //!
 //! ## How it decides
-//! As false-sharing does, but most of the accesses are to bytes that several threads touch. Memory on which threads
-//! sleep is a lock's or a queue's and is left to the rules for those; so is memory that is touched without atomic instructions by
-//! threads that wait for locks, since a lock puts these accesses in order. The time is the sampled time at these accesses, with its error.
+//! As false-sharing does, but at least a fifth of the accesses are to bytes that several threads touch, or threads sleep until
+//! a word there changes: then it is a lock's or a queue's, whoever touches which of its fields. That is left to the rules for
+//! locks if its threads wait for locks for a tenth of their time or more; so is memory that is touched without atomic
+//! instructions by such threads, since a lock puts these accesses in order. The time is the sampled time at these accesses, with its error.
 //! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
 //! the accesses took a smaller share of these, the difference is what sharing costs. Without such moments the lower end of the gain is 0,
 //! and the finding is likely at most. Where most of a function's time goes by at the accesses, what stands behind them may wait
@@ -49,9 +50,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     sharing::needs_addresses(scene)?;
     let is_true = |data: &&SharedData| {
         sharing::is_costly(scene, data)
-            && data.sharing == Sharing::True
-            && !data.is_waited_on
-            && (data.atomic * 2 >= data.samples || !is_locked(scene, data))
+            && (data.sharing == Sharing::True || data.is_waited_on)
+            && (data.atomic * 2 >= data.samples && !data.is_waited_on || !is_locked(scene, data))
     };
     let shared = scene.derived.lines.iter().filter(is_true);
     let finding = |data| sharing::finding(scene, data, (INFO.name, "the same bytes", advice()));

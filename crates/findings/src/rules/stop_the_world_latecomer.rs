@@ -12,7 +12,9 @@
 //! The cost is what the others waited for the last, from the request on. It fires if that is worth a reader's time.
 //! The upper end of the gain is that no thread had been late: the mean of what the members waited. The lower end
 //! counts only time in which the last was ready to run and did not, after all others had come. Waiting at the end of a
-//! collection, and retries of threads that want to stop the others at the same time, are in `holdup report gc`.
+//! collection, and retries of threads that want to stop the others at the same time, are in `holdup report gc`. They are
+//! in the upper end, with the time without a CPU, if there is a domain that hardly allocates, another thread answers for it,
+//! and a tenth of the lateness or more is that the last was woken first: such a domain is late at each step.
 //!
 //! Each pause has one cause, the one that took most of its lateness: the last waited for a CPU (and who had it); it slept
 //! with nothing to do, or answers for a thread that does, and was woken late; it ran on without looking whether somebody
@@ -34,7 +36,10 @@
 //! ## References
 //! OCaml manual, *Runtime tracing with runtime events*. ocaml/ocaml issues 11818 and 13358.
 
+use holdup_events::ProcessId;
+
 use super::{ChargedVerdict, Info};
+use crate::collecting;
 use crate::derive::rendezvous::{CauseUse, LateCause, SiteUse};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::lateness;
@@ -57,7 +62,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let uses = rendezvous.uses.iter().filter(|used| rendezvous.stops_the_world(used));
-    let late = |used: &&SiteUse| scene.of_wall(waited_each(used)) >= GAIN_MIN;
+    let late = |used: &&SiteUse| scene.of_wall(waited_each(used).max(for_idle_ns(scene, used))) >= GAIN_MIN;
     Ok(uses.filter(late).map(|used| charged(scene, used)).collect())
 }
 
@@ -66,9 +71,20 @@ fn waited_each(used: &SiteUse) -> f64 {
     used.harm_ns as f64 / (used.members.len().max(2) - 1) as f64
 }
 
+fn process(scene: &Scene, used: &SiteUse) -> Option<ProcessId> {
+    scene.derived.rendezvous.sites.get(used.site as usize).map(|site| site.process)
+}
+
+/// What a domain waited in collections in which others took part that have nothing to do (ns).
+fn for_idle_ns(scene: &Scene, used: &SiteUse) -> f64 {
+    let process = process(scene, used).filter(|process| collecting::idle_domains(scene, *process) > 0);
+    process.map_or(0.0, |process| collecting::waited_most_ns(scene, process) as f64)
+}
+
 fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     let confidence = if used.meetings >= PAUSES_SURE { Confidence::High } else { Confidence::Medium };
-    let high = scene.of_wall(waited_each(used)).clamp(0.0, 1.0);
+    let for_idle = for_idle_ns(scene, used);
+    let high = scene.of_wall(waited_each(used).max(for_idle)).clamp(0.0, 1.0);
     let low = scene.of_wall(used.straggle.low_ns as f64).clamp(0.0, high);
     let mut summary = vec![format!(
         "{}; the last to stop was late by {} (median), {} (p99). The others waited {} in all.",
@@ -81,6 +97,13 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     let causes = scene.derived.rendezvous.late_causes(Some(used.site));
     let why = lateness::why_late(scene, &causes).or_else(|| lateness::why(scene, used));
     summary.extend(why.map(|why| format!("Late because the last: {why}.")));
+    if let Some(process) = process(scene, used).filter(|_| for_idle > 0.0) {
+        summary.push(format!(
+            "{} with nothing to do must be woken and have a CPU for each step; all that a domain waited for others in collections is {}.",
+            count(collecting::idle_domains(scene, process) as u64, "domain"),
+            time(for_idle as u64),
+        ));
+    }
     let finding = Finding {
         rule: INFO.name,
         subject: used.name.clone(),

@@ -158,7 +158,8 @@ fn short_by_count(call: &SyscallUse) -> Option<bool> {
     if mean + margin < SHORT_NS {
         return Some(true);
     }
-    (mean - margin > SHORT_NS).then_some(false)
+    // The number of calls is below the fraction's line: were there so much more of them, each would be as much shorter.
+    (mean / (1.0 + margin / mean.max(1.0)) > SHORT_NS).then_some(false)
 }
 
 /// How often it is called, and what a call takes.

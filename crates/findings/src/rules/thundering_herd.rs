@@ -10,16 +10,17 @@
 //!
 //! ## How it decides
 //! A wakeup is in vain if its thread runs less than 10 µs (as long again for each lock that it waits for to look) and
-//! waits for the same thing again, and if the same waker woke another thread for that thing at the same time. It fires if there are many. The upper
-//! end of the gain is their running time as far as the program is short of CPU time; the lower end is 0.
+//! waits for the same thing again, and if the same waker woke another thread for that thing at the same time. It fires if there are many.
+//! The gain is that of the same run replayed: at the least, without what these threads do until they sleep again; at the most,
+//! nobody queues for a lock at which mostly they queue, and nobody is in the kernel to wake them, or to send them to sleep.
 //!
 //! ## What to do
 //! Wake one: `pthread_cond_signal` or `notify_one` in place of broadcast; `EPOLLEXCLUSIVE` or `EPOLLONESHOT`, or
 //! one `SO_REUSEPORT` socket a thread; one queue a worker.
 //!
 //! ## Blind spots
-//! Threads that wait for one socket by an epoll instance each are told as a herd only if one call wakes them; those
-//! that use `poll` or `select` are not. A thread that looks for longer than 10 µs before it sleeps again counts as working.
+//! Threads that wait for one socket by an epoll instance each are told as a herd only if one call wakes them, and all of a
+//! process are told as one; those that use `poll` or `select` are not. A thread that looks for longer than 10 µs before it sleeps again counts as working.
 //!
 //! ## References
 //! Linux `epoll_ctl(2)` (`EPOLLEXCLUSIVE`), `pthread_cond_broadcast(3p)`. Stevens, Fenner, Rudoff: UNIX Network
@@ -28,13 +29,14 @@
 use std::collections::BTreeMap;
 
 use holdup_events::tables::ThreadState;
-use holdup_events::{ThreadId, WaitId};
+use holdup_events::{ProcessId, ThreadId, Wait, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
+use crate::removal;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
@@ -56,6 +58,8 @@ struct Vain {
     waits: u64,
     run_ns: u64,
     threads: BTreeMap<ThreadId, u64>,
+    /// One of the waits.
+    wait: WaitId,
 }
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -71,11 +75,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             runs_behind(scene, thread, hold.row as usize).for_each(&mut *take);
         }
     });
-    let by_wait = tally(scene);
-    let worst = by_wait.iter().enumerate().max_by_key(|(wait, vain)| (vain.count, std::cmp::Reverse(*wait)));
-    let Some((wait, vain)) = worst else { return Ok(Vec::new()) };
-    let wait = WaitId(wait as u32);
-    let high = scene.of_wall_if_run(vain.run_ns as f64);
+    let things = tally(scene);
+    let worst = things.iter().max_by_key(|vain| (vain.count, std::cmp::Reverse(vain.wait)));
+    let Some(vain) = worst else { return Ok(Vec::new()) };
+    let calls = removal::herd_calls(trace, scene.derived, &charge).taken() * scene.derived.ledger.running_ns() as f64;
+    let high = scene.of_wall_if_run(vain.run_ns as f64 + calls);
     if vain.count < VAIN_MIN || (vain.count as f64) < VAIN_SHARE_MIN * vain.waits as f64 || high < GAIN_MIN {
         return Ok(Vec::new());
     }
@@ -85,7 +89,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         subject: format!(
             "{} that wait for one thing ({}), most of all {}",
             count(vain.threads.len() as u64, "thread"),
-            trace.wait(wait).reason.name(),
+            trace.wait(vain.wait).reason.name(),
             most.map_or("?".to_owned(), |(id, _)| thread(trace, *id)),
         ),
         summary: vec![format!(
@@ -107,27 +111,43 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge }])
 }
 
-/// What wakeups in vain cost, by the row of the wait.
+/// What threads wait for: a process and an object of it; of many instances of epoll, which stand for one socket, none.
+type Thing = (ProcessId, Option<u64>);
+
+fn thing(wait: &Wait) -> Thing {
+    // A condition variable has two words.
+    (wait.process, (wait.reason != WaitReason::Multiplex).then_some(wait.object & !7))
+}
+
+/// What wakeups in vain cost, by what was waited for.
 fn tally(scene: &Scene) -> Vec<Vain> {
     let trace = scene.trace;
-    let mut by_wait: Vec<Vain> = Vec::new();
-    by_wait.resize_with(trace.waits.len(), Vain::default);
+    let mut numbers: BTreeMap<Thing, usize> = BTreeMap::new();
+    let mut number = |wait: &Wait| {
+        let next = numbers.len();
+        *numbers.entry(thing(wait)).or_insert(next)
+    };
+    let of_wait: Vec<usize> = trace.waits.iter().map(&mut number).collect();
+    let mut things: Vec<Vain> = Vec::new();
+    things.resize_with(numbers.len(), Vain::default);
     for id in trace.target_threads() {
         for hold in scene.derived.holders.of(id) {
             let wait = trace.slices.at(id, hold.row as usize).wait;
-            let Some(vain) = by_wait.get_mut(wait.index()) else { continue };
+            let thing = of_wait.get(wait.index()).and_then(|number| things.get_mut(*number));
+            let Some(vain) = thing else { continue };
             vain.waits += 1;
             if !hold.false_wakeup {
                 continue;
             }
             vain.count += 1;
+            vain.wait = wait;
             *vain.threads.entry(id).or_default() += 1;
             let rows = runs_behind(scene, id, hold.row as usize).map(|row| trace.slices.at(id, row));
             let runs = rows.filter(|slice| slice.state == ThreadState::Running);
             vain.run_ns += runs.map(|slice| slice.duration().0).sum::<u64>();
         }
     }
-    by_wait
+    things
 }
 
 /// The rows of what a thread did between a wait that ended in vain and the next one.

@@ -130,6 +130,7 @@ impl HoldKind {
             (Class::JoinWait, kind) if kind != HoldKind::Join => HoldKind::Barrier,
             (Class::WorkWait, HoldKind::Lock | HoldKind::Join | HoldKind::Barrier) => HoldKind::Work,
             (Class::Sleep, _) => HoldKind::Sleep,
+            (Class::IoWait, HoldKind::Poll) => HoldKind::Disk,
             (_, kind) => kind,
         }
     }

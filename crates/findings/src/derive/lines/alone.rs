@@ -6,9 +6,10 @@
 //! (`p1`) and alone (`p0`). If the rest of the code takes as long either way, the shared time shrinks to
 //! `(1 - p1) / (1 - p0)` of itself. The rest need not: where most of the time goes by at the accesses, what is behind them
 //! waits, too, for the value or because the CPU begins it anew when a line is taken away. So at the most all of the
-//! functions' shared time would go, unless the moments alone show that the accesses are as slow beside the rest then.
+//! functions' shared time would go, unless the moments alone show that the accesses are as slow beside the rest then; and
+//! that of functions which mostly call them, if they take no longer than these do: they wait for what is returned.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use holdup_events::tables::ThreadState;
 use holdup_events::{FrameId, ThreadId, Timestamp, Trace};
@@ -22,6 +23,10 @@ const THREADS_MAX: usize = 64;
 
 /// From this share of their functions' samples on, accesses are what these wait for.
 const MOSTLY: f64 = 0.5;
+/// A function makes so many of the calls whose caller is known, or it is one of many callers.
+const CALLS_MIN: f64 = 0.75;
+/// So many levels of callers may wait for what is read.
+const CALLERS_MAX: usize = 3;
 /// Accesses that are not slower than this beside the rest of the code, in terms of how slow they are alone, are not what
 /// the rest could wait for.
 const SLOWER: f64 = 1.5;
@@ -53,21 +58,44 @@ pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
         threads.insert(touch.sample.thread);
         at_accesses.insert((touch.sample.thread, touch.sample.at));
     }
-    let (mut alone, mut shared) = (Seen::default(), Seen::default());
+    let (mut alone, mut shared, mut behind) = (Seen::default(), Seen::default(), 0);
+    let callers = callers(trace, touches, &mut same);
     for thread in &threads {
         let others: Vec<ThreadId> = threads.iter().copied().filter(|other| other != thread).collect();
         for sample in crate::derive::samples_of(trace, *thread) {
             let Some(frame) = user_leaf(trace, sample).filter(|_| !sample.in_kernel) else { continue };
-            if !functions.contains(&same.of(trace, frame)) {
+            let function = same.of(trace, frame);
+            let touches = functions.contains(&function);
+            if !touches && !callers.contains(&function) {
                 continue;
             }
             let is_shared = others.iter().take(THREADS_MAX).any(|other| runs(trace, *other, sample.at));
+            if !touches {
+                behind += u64::from(is_shared);
+                continue;
+            }
             let seen = if is_shared { &mut shared } else { &mut alone };
             seen.all += 1;
             seen.at_accesses += u64::from(at_accesses.contains(&(*thread, sample.at)));
         }
     }
-    part(alone, shared)
+    part(alone, shared, if behind <= shared.all { behind } else { 0 })
+}
+
+/// The functions that call those which touch the memory, most of the times, and those that call them.
+fn callers<'a>(trace: &'a Trace, touches: &[&Touch], same: &mut Functions<'a>) -> HashSet<FrameId> {
+    let (mut callers, mut known) = (HashMap::<FrameId, usize>::new(), 0);
+    for touch in touches {
+        let frames: Vec<FrameId> =
+            trace.stack_frames(touch.sample.stack).map(|frame| same.of(trace, frame)).collect();
+        let leaf = user_leaf(trace, &touch.sample).map(|frame| same.of(trace, frame));
+        let from = frames.iter().position(|frame| Some(*frame) == leaf).map_or(0, |leaf| leaf + 1);
+        let above: BTreeSet<FrameId> = frames.iter().skip(from).take(CALLERS_MAX).copied().collect();
+        known += usize::from(!above.is_empty());
+        above.into_iter().for_each(|frame| *callers.entry(frame).or_default() += 1);
+    }
+    let often = |times: usize| times as f64 >= CALLS_MIN * known as f64 && known * 4 >= touches.len();
+    callers.into_iter().filter(|(_, times)| often(*times)).map(|(frame, _)| frame).collect()
 }
 
 fn runs(trace: &Trace, thread: ThreadId, at: Timestamp) -> bool {
@@ -75,7 +103,8 @@ fn runs(trace: &Trace, thread: ThreadId, at: Timestamp) -> bool {
     row.is_some_and(|row| trace.slices.at(thread, row).state == ThreadState::Running)
 }
 
-fn part(alone: Seen, shared: Seen) -> (f64, f64) {
+/// `behind`: samples in a function that may wait for what those at the accesses return.
+fn part(alone: Seen, shared: Seen, behind: u64) -> (f64, f64) {
     let touched = (alone.at_accesses + shared.at_accesses).max(1) as f64;
     let (p1, error1) = shared.share();
     let (p0, error0) = alone.share();
@@ -89,7 +118,7 @@ fn part(alone: Seen, shared: Seen) -> (f64, f64) {
     let beside_rest = |p: f64| p / (1.0 - p).max(f64::MIN_POSITIVE);
     let slower = beside_rest((p1 + error1).min(1.0)) / beside_rest((p0 - error0).max(f64::MIN_POSITIVE));
     let waits_behind = p1 >= MOSTLY && slower >= SLOWER;
-    let high = if waits_behind { shared.all as f64 / touched } else { at_accesses };
+    let high = if waits_behind { (shared.all + behind) as f64 / touched } else { at_accesses };
     (low.clamp(0.0, 1.0), high)
 }
 
@@ -101,19 +130,22 @@ mod tests {
     fn the_difference_is_what_sharing_costs() {
         let seen = |all, at_accesses| Seen { all, at_accesses };
         // Alone 1 of 10 samples is at the access, shared 9 of 10: of 10,000 shared ones 1,111 would be left.
-        let (low, high) = part(seen(100_000, 10_000), seen(10_000, 9_000));
+        let (low, high) = part(seen(100_000, 10_000), seen(10_000, 9_000), 0);
         let true_part = (10_000.0 - 1_000.0 / 0.9) / 19_000.0;
         assert!(low < true_part && true_part - low < 0.02, "{low} {true_part}");
         // Nine tenths of the shared time is at the access: what is behind may wait for that, too.
         assert!((high - 10_000.0 / 19_000.0).abs() < 1e-9, "{high}");
+        // And whoever waits for what these functions return.
+        let high = part(seen(100_000, 10_000), seen(10_000, 9_000), 5_000).1;
+        assert!((high - 15_000.0 / 19_000.0).abs() < 1e-9, "{high}");
         // As slow beside the rest as alone: nothing waits behind.
-        let (low, high) = part(seen(10_000, 7_000), seen(10_000, 7_000));
+        let (low, high) = part(seen(10_000, 7_000), seen(10_000, 7_000), 5_000);
         assert!(low == 0.0 && high < 0.1, "{low} {high}");
         // The same either way: nothing to gain.
-        let (low, high) = part(seen(1_000, 300), seen(1_000, 300));
+        let (low, high) = part(seen(1_000, 300), seen(1_000, 300), 0);
         assert!(low == 0.0 && high < 0.3, "{low} {high}");
         // Never alone: anything is possible.
-        let (low, high) = part(seen(0, 0), seen(1_000, 300));
+        let (low, high) = part(seen(0, 0), seen(1_000, 300), 0);
         assert!(low == 0.0 && (0.99..=1.0).contains(&high), "{low} {high}");
     }
 }

@@ -93,6 +93,9 @@ pub struct LineThread {
 
 /// Functions that are named.
 pub const FUNCTIONS_MAX: usize = 5;
+/// Where so many of the accesses are to bytes that several threads touch, and one writes, the threads share what is
+/// there: parts of their own beside it would still come and go with its line.
+const COMMON_MIN: f64 = 0.2;
 /// Rows in [`SharedData::turned`].
 const TURNED_MAX: usize = 10;
 /// Fewer turns on a line may be chance.
@@ -249,7 +252,7 @@ fn describe(
         module: group.variable.map_or(String::new(), |variable| variable.module.clone()),
         process: group.process,
         lines: group.lines.keys().copied().collect(),
-        sharing: if common * 2 >= samples { Sharing::True } else { Sharing::False },
+        sharing: if common as f64 >= COMMON_MIN * samples as f64 { Sharing::True } else { Sharing::False },
         samples,
         atomic: touches().filter(|touch| touch.sample.data.kind == AccessKind::Atomic).count() as u64,
         turns: turned.clone().count() as u64,

@@ -46,6 +46,11 @@ impl Causes {
         slices.filter(|slice| of_others(*slice)).map(|slice| slice.duration().0).sum()
     }
 
+    /// Other programs had its CPU for most of the time in which it did not run.
+    pub fn is_strangers(&self) -> bool {
+        2 * self.others_ns > self.total_ns() - self.running_ns
+    }
+
     /// All that was added (ns).
     pub fn total_ns(&self) -> u64 {
         let blocked: u64 = self.blocked_ns.iter().sum();

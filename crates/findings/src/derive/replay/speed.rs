@@ -103,6 +103,11 @@ impl Speed {
         self.is_spread
     }
 
+    /// The share of all running time that is left out (0 to 1).
+    pub fn taken(&self) -> f64 {
+        self.share
+    }
+
     /// Nothing is shorter.
     pub fn is_empty(&self) -> bool {
         self.of_thread.is_empty()

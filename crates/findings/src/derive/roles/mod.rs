@@ -5,6 +5,7 @@
 //! (by time) on the very same futex word or instance of epoll have, of which stacks tell; if they do not agree, none. Runtimes are those of
 //! which code or files are in the process: a program's name says nothing.
 
+mod devices;
 mod frames;
 mod parties;
 
@@ -57,6 +58,8 @@ pub struct Roles {
     lock_words: Vec<u16>,
     /// By wait: the rule about the futex word's symbol.
     word_is: Vec<u16>,
+    /// By wait: it is for a ring's answers, and a disk gives them. Empty if there is no ring.
+    disk_answers: Vec<bool>,
 }
 
 impl Roles {
@@ -76,6 +79,7 @@ impl Roles {
             ..Roles::default()
         };
         roles.word_is = words(trace, descriptors);
+        roles.disk_answers = devices::answer(trace);
         if roles.parties.is_empty() {
             return roles;
         }
@@ -146,7 +150,10 @@ impl Roles {
         let reason = trace.wait(slice.wait).reason;
         let role =
             self.of_wait(slice).and_then(|(id, _)| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
-        role.and_then(|role| role.class_blocked(reason)).unwrap_or_else(|| Class::of_wait(reason))
+        role.and_then(|role| role.class_blocked(reason)).unwrap_or_else(|| {
+            let by_disk = self.disk_answers.get(slice.wait.index()) == Some(&true);
+            if by_disk { Class::IoWait } else { Class::of_wait(reason) }
+        })
     }
 
     /// Whether waits on this are, or some of them, for a lock: the rule that says so, if it is one of a runtime.

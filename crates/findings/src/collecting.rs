@@ -1,0 +1,57 @@
+//! What gc-pressure and stop-the-world-latecomer have in common: which of them tells of the waiting in collections.
+//!
+//! A domain that has nothing to do takes part in each collection all the same: a thread answers for it, which must be
+//! woken, and have a CPU, at each step. What the others wait, retry or queue for a CPU meanwhile is then not the price of
+//! what they allocate.
+
+use holdup_events::ProcessId;
+
+use crate::derive::gc::LaneGc;
+use crate::derive::rendezvous::LateCause;
+use crate::scene::Scene;
+
+/// A domain that allocates less than this part of all is not what makes collections necessary.
+pub const ALLOCATES_MIN: f64 = 0.05;
+/// Who must be woken first is what pauses wait for, if it is so much of their lateness.
+const WOKEN_LATE_MIN: f64 = 0.1;
+
+/// The domains of a process that have nothing to do while others collect, and hold these up.
+pub fn idle_domains(scene: &Scene, process: ProcessId) -> usize {
+    let gc = &scene.derived.gc;
+    let lanes = || gc.lanes.iter().filter(|lane| lane.process == process);
+    let all: u64 = lanes().map(|lane| lane.allocated_bytes).sum();
+    let allocates = |lane: &&LaneGc| lane.allocated_bytes as f64 >= ALLOCATES_MIN * all as f64;
+    let is_idle = |lane: &&LaneGc| !allocates(lane) && lane.answered.told_ns() > lane.times.told_ns();
+    if woken_late(scene, process) < WOKEN_LATE_MIN || !lanes().any(|lane| allocates(&lane)) {
+        return 0;
+    }
+    lanes().filter(is_idle).count()
+}
+
+/// The part of a process's lateness for pauses in which the last was woken first.
+fn woken_late(scene: &Scene, process: ProcessId) -> f64 {
+    let rendezvous = &scene.derived.rendezvous;
+    let (mut woken, mut all) = (0, 0);
+    for used in rendezvous.uses.iter().filter(|used| rendezvous.stops_the_world(used)) {
+        if rendezvous.sites.get(used.site as usize).is_none_or(|site| site.process != process) {
+            continue;
+        }
+        for cause in rendezvous.late_causes(Some(used.site)) {
+            all += cause.late_ns;
+            woken += if cause.cause == LateCause::WokenLate { cause.late_ns } else { 0 };
+        }
+    }
+    woken as f64 / all.max(1) as f64
+}
+
+/// What a domain waited for others in collections: at barriers, for a CPU, to be the one that leads (ns).
+pub fn waited_ns(lane: &LaneGc) -> u64 {
+    let times = &lane.times;
+    times.wait_running_ns + times.wait_blocked_ns + times.queue_ns + times.spin_ns
+}
+
+/// What the domains of a process waited so, the one that did most (ns).
+pub fn waited_most_ns(scene: &Scene, process: ProcessId) -> u64 {
+    let lanes = scene.derived.gc.lanes.iter().filter(|lane| lane.process == process);
+    lanes.map(waited_ns).max().unwrap_or(0)
+}
