@@ -75,7 +75,7 @@ pub struct RecordArgs {
     /// Print the report as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
-    /// Record only, print no report
+    /// Record only, print no report; one that --report asks for is written
     #[arg(short, long)]
     pub quiet: bool,
     /// On-CPU samples per second and CPU; 0 takes none

@@ -160,7 +160,8 @@ fn every_command_prints_what_is_documented() {
     let mut other = Command::new("sleep").arg("100").spawn().expect("sleep");
     let pid = other.id().to_string();
     test("attach", &[&pid, "--for", "100ms"], &|run| {
-        run.arg("--report").arg(&file).arg("-o").arg(scratch.join("attached.holdup"));
+        // Quiet is about the terminal: a file that is asked for is written.
+        run.arg("--quiet").arg("--report").arg(&file).arg("-o").arg(scratch.join("attached.holdup"));
     });
     other.kill().expect("kill");
     other.wait().expect("wait");

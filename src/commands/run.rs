@@ -55,7 +55,7 @@ pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
     if let Some(unfinished) = &recorded.unfinished {
         eprintln!("holdup: {:#}", unfinished.error);
     }
-    if options.quiet {
+    if options.quiet && options.report.is_none() {
         return Ok(());
     }
     let trace = match &recorded.unfinished {
