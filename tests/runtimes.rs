@@ -175,7 +175,8 @@ fn jvm_threads_stop_for_the_collector() {
         return;
     }
     let classes = scratch.join(".");
-    let command = ["java", "-XX:+UseParallelGC", "-Xmx64m", "-cp", classes.to_str().expect("a path"), "Stops"];
+    let command =
+        ["java", "-XX:+UseParallelGC", "-Xmx64m", "-cp", classes.to_str().expect("a path"), "Stops"];
     let (hotspot, report) = recorded(&scratch, &command, "hotspot");
     assert!(has_role(&hotspot, &["gc-wait"]) && has_role(&hotspot, &["work-wait"]), "{hotspot}");
     assert!(report["ledger"]["classes"]["gc-wait"].as_u64() > Some(0), "{}", report["ledger"]);
@@ -185,7 +186,8 @@ fn jvm_threads_stop_for_the_collector() {
 fn haskells_capabilities_collect() {
     let scratch = Scratch::new("runtimes-ghc");
     let source = ("Stops.hs", include_str!("../bench/programs/stops/Stops.hs"));
-    let compile = ["ghc", "-O1", "-threaded", "-rtsopts", "-package", "containers", "Stops.hs", "-o", "stops"];
+    let compile =
+        ["ghc", "-O1", "-threaded", "-rtsopts", "-package", "containers", "Stops.hs", "-o", "stops"];
     if !bpf_or_skip(&scratch) || !made(&scratch, source, &compile) {
         return;
     }
