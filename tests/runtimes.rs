@@ -168,6 +168,49 @@ fn node_collects_garbage_beside_the_program() {
 }
 
 #[test]
+fn jvm_threads_stop_for_the_collector() {
+    let scratch = Scratch::new("runtimes-java");
+    let source = ("Stops.java", include_str!("../bench/programs/stops/Stops.java"));
+    if !bpf_or_skip(&scratch) || !made(&scratch, source, &["javac", "Stops.java"]) {
+        return;
+    }
+    let classes = scratch.join(".");
+    let command =
+        ["java", "-XX:+UseParallelGC", "-Xmx64m", "-cp", classes.to_str().expect("a path"), "Stops"];
+    let (hotspot, report) = recorded(&scratch, &command, "hotspot");
+    assert!(has_role(&hotspot, &["gc-wait"]) && has_role(&hotspot, &["work-wait"]), "{hotspot}");
+    assert!(report["ledger"]["classes"]["gc-wait"].as_u64() > Some(0), "{}", report["ledger"]);
+}
+
+#[test]
+fn haskells_capabilities_collect() {
+    let scratch = Scratch::new("runtimes-ghc");
+    let source = ("Stops.hs", include_str!("../bench/programs/stops/Stops.hs"));
+    let compile =
+        ["ghc", "-O1", "-threaded", "-rtsopts", "-package", "containers", "Stops.hs", "-o", "stops"];
+    if !bpf_or_skip(&scratch) || !made(&scratch, source, &compile) {
+        return;
+    }
+    let program = scratch.join("stops");
+    let command = [program.to_str().expect("a path"), "+RTS", "-N2"];
+    let (ghc, _) = recorded(&scratch, &command, "ghc");
+    assert!(has_role(&ghc, &["gc-work"]) && has_role(&ghc, &["work-wait", "gc-wait"]), "{ghc}");
+}
+
+#[test]
+fn erlangs_idle_schedulers_have_no_work() {
+    let scratch = Scratch::new("runtimes-erlang");
+    let source = ("stops.erl", include_str!("../bench/programs/stops/stops.erl"));
+    if !bpf_or_skip(&scratch) || !made(&scratch, source, &["erlc", "stops.erl"]) {
+        return;
+    }
+    let classes = scratch.join(".");
+    let command = ["erl", "-noshell", "-pa", classes.to_str().expect("a path"), "-s", "stops", "main"];
+    let (beam, _) = recorded(&scratch, &command, "beam");
+    assert!(has_role(&beam, &["work-wait"]), "{beam}");
+}
+
+#[test]
 fn a_users_own_descriptor_is_asked_first() {
     let scratch = Scratch::new("runtimes-own");
     let compile = ["gcc", "-O1", "-fopenmp", "-o", "loop", "loop.c"];
