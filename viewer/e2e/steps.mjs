@@ -400,3 +400,28 @@ export const REAL = {
   served: { ...opensAny, ...movesAny, ...clicks, ...showsAny, ...tablesAny, ...accessible },
   file: { ...opensAny, ...movesAny, ...clicks, ...showsAny, ...tablesAny },
 };
+
+/** What somebody sees in the first minute who was sent a file of a program whose threads stop each other. */
+export const NEWCOMER = {
+  "the first finding, clicked, shows which thread was late and who had its CPU": async (page) => {
+    await page.keyboard.press("0");
+    const first = page.locator(".finding-head").first();
+    assert.match((await first.textContent()) ?? "", /noisy-neighbour|stop-the-world-latecomer|oversubscription/);
+    if ((await first.getAttribute("aria-expanded")) === "true") await first.click();
+    await first.click();
+    await page.waitForSelector(".why-head h2");
+    await drawn(page);
+    // Who was late: named by the place of the finding, by the lane that is lit, and by the question.
+    const late = /: (.+?), [\d.]+ [mµn]?s\./.exec((await page.locator(".finding-body .place").textContent()) ?? "")?.[1];
+    assert(late, "the place names no thread");
+    assert.match((await why(page)) ?? "", new RegExp(late.split(" ").at(-1)));
+    // Who had its CPU: in the chain, or one link further, and not the thread itself.
+    const told = async () => (await page.locator("#tab-panel").textContent()) ?? "";
+    for (let links = 0; links < 3 && !/had CPU \d/.test(await told()); links += 1) {
+      await timeline(page).focus();
+      await page.keyboard.press("Enter");
+      await page.waitForTimeout(200);
+    }
+    assert.match(await told(), /\(\d+\)( of \S+)? had CPU \d/);
+  },
+};
