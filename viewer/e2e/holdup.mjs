@@ -2,7 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { rm } from "node:fs/promises";
+import { copyFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
@@ -43,10 +43,29 @@ export async function writtenByHoldup(holdup, recording, folder) {
   return pathToFileURL(file).href;
 }
 
-async function run(holdup, args) {
-  const child = spawn(holdup, args, { stdio: ["ignore", "ignore", "pipe"] });
+/** Records OCaml domains that stop each other while a stranger has one's CPU; throws a sentence if that cannot be done here. */
+export async function stoppedDomains(holdup, folder) {
+  const from = fileURLToPath(new URL("../../cases/preempted-domain/", import.meta.url));
+  const [program, recording] = [join(folder, "domains"), join(folder, "domains.holdup")];
+  for (const file of ["domains.ml", "pin.c"]) await copyFile(join(from, file), join(folder, file));
+  await run("ocamlopt", ["-g", "-o", program, "pin.c", "domains.ml"], folder).catch(() => {
+    throw new Error("no OCaml 5 here that compiles cases/preempted-domain");
+  });
+  await rm(recording, { recursive: true, force: true });
+  const stranger = spawn("taskset", ["-c", "1", "sh", "-c", "while :; do :; done"], { stdio: "ignore" });
+  try {
+    await run(holdup, ["run", "-q", "-o", recording, "--", program, "300"]);
+  } finally {
+    stranger.kill("SIGKILL");
+  }
+  return recording;
+}
+
+async function run(program, args, cwd) {
+  const child = spawn(program, args, { stdio: ["ignore", "ignore", "pipe"], cwd });
   let said = "";
   child.stderr.on("data", (chunk) => (said += String(chunk)));
+  // Rejects if there is no such program.
   const [status] = await once(child, "exit");
-  if (status !== 0) throw new Error(`holdup ${args[0]} ended with ${status}: ${said}`);
+  if (status !== 0) throw new Error(`${program} ${args[0]} ended with ${status}: ${said}`);
 }

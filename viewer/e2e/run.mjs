@@ -7,9 +7,9 @@ import { mkdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { synthetic } from "../test/synthetic.mjs";
 import { findBrowser, startBrowser } from "./browser.mjs";
-import { imported, servedByHoldup, writtenByHoldup } from "./holdup.mjs";
+import { imported, servedByHoldup, stoppedDomains, writtenByHoldup } from "./holdup.mjs";
 import { serve } from "./serve.mjs";
-import { MADE_UP, REAL } from "./steps.mjs";
+import { MADE_UP, NEWCOMER, REAL } from "./steps.mjs";
 
 const OUT = fileURLToPath(new URL("./out/", import.meta.url));
 const FIXTURE = fileURLToPath(new URL("../../fixtures/imports/sched.perf", import.meta.url));
@@ -67,6 +67,14 @@ if (!executable) {
     served.end();
     const file = await writtenByHoldup(HOLDUP, RECORDING, OUT);
     await walk(browser, "a real recording in a file", { url: file }, REAL.file);
+  }
+  if (HOLDUP) {
+    const name = "a file of stopped domains";
+    const stopped = process.env.STOPPED ?? (await stoppedDomains(HOLDUP, OUT).catch((error) => {
+      console.log(`case viewer in a browser: ${name}: skipped: ${error.message.split("\n")[0]}`);
+      return null;
+    }));
+    if (stopped) await walk(browser, name, { url: await writtenByHoldup(HOLDUP, stopped, OUT) }, NEWCOMER);
   }
   await browser.end();
 }

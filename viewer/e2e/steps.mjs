@@ -168,12 +168,15 @@ const sandwich = {
   },
   "has an address that restores the view": async (page) => {
     await page.keyboard.press("Escape");
+    // An address that still has the tab of a step before may have its view, too.
+    await tab(page, "Why").click();
+    await eventually("the address was not kept", async () => !page.url().includes("tab="));
     await tab(page, "Threads").click();
     await eventually("the address was not kept", async () => page.url().includes("tab=threads"));
     const words = await status(page);
     await page.reload();
     await drawn(page);
-    await eventually("the view was not restored", async () => (await status(page)) === words);
+    await eventually(`the view was not restored: ${words}`, async () => (await status(page)) === words).catch(async (error) => { throw new Error(`${error.message} but ${await status(page)} at ${page.url().split("#")[1]}`); });
     assert.equal(await tab(page, "Threads").getAttribute("aria-selected"), "true");
     await tab(page, "Why").click();
   },
@@ -399,4 +402,29 @@ const { "shows callers and callees of a function, and its instructions": _sandwi
 export const REAL = {
   served: { ...opensAny, ...movesAny, ...clicks, ...showsAny, ...tablesAny, ...accessible },
   file: { ...opensAny, ...movesAny, ...clicks, ...showsAny, ...tablesAny },
+};
+
+/** What somebody sees in the first minute who was sent a file of a program whose threads stop each other. */
+export const NEWCOMER = {
+  "the first finding, clicked, shows which thread was late and who had its CPU": async (page) => {
+    await page.keyboard.press("0");
+    const first = page.locator(".finding-head").first();
+    assert.match((await first.textContent()) ?? "", /noisy-neighbour|stop-the-world-latecomer|oversubscription/);
+    if ((await first.getAttribute("aria-expanded")) === "true") await first.click();
+    await first.click();
+    await page.waitForSelector(".why-head h2");
+    await drawn(page);
+    // Who was late: named by the place of the finding, by the lane that is lit, and by the question.
+    const late = /: (.+?), [\d.]+ [mµn]?s\./.exec((await page.locator(".finding-body .place").textContent()) ?? "")?.[1];
+    assert(late, "the place names no thread");
+    assert.match((await why(page)) ?? "", new RegExp(late.split(" ").at(-1)));
+    // Who had its CPU: in the chain, or one link further, and not the thread itself.
+    const told = async () => (await page.locator("#tab-panel").textContent()) ?? "";
+    for (let links = 0; links < 3 && !/had CPU \d/.test(await told()); links += 1) {
+      await timeline(page).focus();
+      await page.keyboard.press("Enter");
+      await page.waitForTimeout(200);
+    }
+    assert.match(await told(), /\(\d+\)( of \S+)? had CPU \d/);
+  },
 };

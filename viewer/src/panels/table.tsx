@@ -77,7 +77,7 @@ function Row({ table, row }: { table: Table; row: number }) {
         }
         const unit = histogramUnit(column.unit);
         if (unit !== null && cell !== null && typeof cell === "object") {
-          return <td key={column.name} title={histogramLines(unit, cell).join("\n")}><Bars histogram={cell} /> {text}</td>;
+          return <td key={column.name} class="histogram" title={histogramLines(unit, cell).join("\n")}><Bars histogram={cell} /> {text}</td>;
         }
         const leads = at === 0 && place !== null;
         return (

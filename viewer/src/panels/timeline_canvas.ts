@@ -7,7 +7,8 @@ import { type Part, SPAN_H, rowIndexAt, spanAt } from "../layout/lane";
 import { LANE_H, type Row, type Rows, layoutRows, rowAt } from "../layout/rows";
 import { LABEL_W, OVERVIEW_H, PINNED_H, type TimelineInput, composeTimeline, ownCounters } from "../layout/timeline";
 import type { State, Viewer } from "../model/viewer";
-import { type Range, toNs } from "../model/view";
+import type { Catalogue } from "../model/threads";
+import { type Range, sameRange, toNs } from "../model/view";
 import { hoverText, spanText } from "./hover";
 import { labelOf } from "./labels";
 import { TimelineTiles } from "./timeline_tiles";
@@ -30,7 +31,9 @@ export interface Parts {
 
 /** See the module. */
 export class TimelineCanvas {
-  private readonly tiles: TimelineTiles;
+  private tiles: TimelineTiles;
+  /** What was known, and shown, when it was painted last. */
+  private painted: { readonly catalogue: Catalogue; readonly view: Range };
   private painter: Painter | null = null;
   private painterKey = "";
   private rows: Rows = { rows: [], height: 0 };
@@ -44,11 +47,8 @@ export class TimelineCanvas {
   path: CriticalPath | null = null;
 
   constructor(private readonly viewer: Viewer, private readonly parts: Parts) {
-    const { summary } = viewer.catalogue;
-    this.tiles = new TimelineTiles(viewer.source, summary.zoom, viewer.whole.to, (failure) => {
-      if (failure) viewer.fail(failure);
-      this.ask();
-    });
+    this.tiles = this.newTiles();
+    this.painted = { catalogue: viewer.catalogue, view: viewer.state.view };
     this.listen();
     this.undo.push(viewer.store.subscribe(() => this.ask()));
     const watcher = new ResizeObserver(() => this.ask());
@@ -61,6 +61,13 @@ export class TimelineCanvas {
   end(): void {
     cancelAnimationFrame(this.frame);
     for (const undo of this.undo) undo();
+  }
+
+  private newTiles(): TimelineTiles {
+    return new TimelineTiles(this.viewer.source, this.viewer.catalogue.summary.zoom, this.viewer.whole.to, (failure) => {
+      if (failure) this.viewer.fail(failure);
+      this.ask();
+    });
   }
 
   /** Paints with the next frame. */
@@ -84,6 +91,11 @@ export class TimelineCanvas {
       this.viewer.fail(new Error("This browser draws no canvas, so there is no timeline: findings, why and tables work all the same."));
       return;
     }
+    const { catalogue, view } = this.viewer.state;
+    // With the findings came another place to look at. It is asked for as if it had been the first, in the very words in
+    // which the next opening will ask: those answers are kept.
+    if (catalogue !== this.painted.catalogue && !sameRange(view, this.painted.view)) this.tiles = this.newTiles();
+    this.painted = { catalogue, view };
     this.tiles.begin(this.viewer.state.view, this.width - LABEL_W);
     this.layout();
     this.painter?.paint(composeTimeline(this.input()));

@@ -53,7 +53,7 @@ const ANSWER_MAX_BYTES: usize = 4 << 20;
 /// More than this is not kept of a recording.
 const KEPT_MAX_BYTES: usize = 24 << 20;
 /// What only this machine of today can tell, or nobody asks for in the same words again.
-const NEVER_KEPT: &[&str] = &["annotate", "search", "wakeups"];
+const NEVER_KEPT: &[&str] = &["annotate", "search"];
 
 /// Answers by question.
 #[derive(Default)]

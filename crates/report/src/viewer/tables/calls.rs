@@ -116,8 +116,10 @@ fn longest_blocked(viewer: &Viewer) -> BTreeMap<i32, Place> {
 fn uses(viewer: &Viewer) -> Vec<Row> {
     let row = |used: &CallUse| {
         let most = used.threads.first().map(|(thread, _)| *thread);
+        // What was asked of it, raw, where calls are told apart by it: as the report says it.
+        let name = if used.op == 0 { used.name.to_owned() } else { format!("{} {:#x}", used.name, used.op) };
         let cells = vec![
-            used.name.into(),
+            name.into(),
             used.object_name.clone().into(),
             most.map(|thread: ThreadId| thread.0).into(),
             used.count.into(),

@@ -22,7 +22,7 @@ pub(super) const LENGTHS: Table = Table {
 
 pub(super) const LONGEST: Table = Table {
     name: "gc-longest",
-    label: "Longest GC pauses",
+    label: "Long GC pauses",
     columns: &[
         ("thread", "thread", "thread"),
         ("start", "from", "time"),
