@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SEARCHERS = 2, LENGTH = 16 << 20, SEARCHES = 3000000 };
+enum { SEARCHERS = 2, LENGTH = 16 << 20, SEARCHES = 1000000 };
 
 static uint64_t *table;
 

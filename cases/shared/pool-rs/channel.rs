@@ -21,10 +21,19 @@ impl<T> Waiting<T> {
         self.settled.wait_while(value, |value| value.is_some() != there).unwrap()
     }
 
-    fn settle(&self, change: impl FnOnce(&mut Option<T>) -> Option<T>) -> Option<T> {
-        let before = change(&mut self.value.lock().unwrap());
-        self.settled.notify_one();
-        before
+    fn change(&self, change: impl FnOnce(&mut Option<T>) -> Option<T>) -> Option<T> {
+        change(&mut self.value.lock().unwrap())
+    }
+}
+
+/// Whose wait is over, if anybody's: woken when the channel's lock was let go, or it would have to wait for that.
+struct Settled<T>(Option<Arc<Waiting<T>>>);
+
+impl<T> Settled<T> {
+    fn wake(self) {
+        if let Some(waiting) = self.0 {
+            waiting.settled.notify_one();
+        }
     }
 }
 
@@ -49,44 +58,52 @@ impl<T> Channel<T> {
         Channel::bounded(usize::MAX)
     }
 
-    /// Gives the value back if nobody takes it and there is no place.
-    fn deliver(&self, state: &mut State<T>, value: T) -> Option<T> {
+    /// Gives the value back if nobody takes it and there is no place; else whom to wake, who has it.
+    fn deliver(&self, state: &mut State<T>, value: T) -> Result<Settled<T>, T> {
         if let Some(receiver) = state.receivers.pop_front() {
-            receiver.settle(|place| place.replace(value));
-            return None;
+            receiver.change(|place| place.replace(value));
+            return Ok(Settled(Some(receiver)));
         }
         if state.buffer.len() < self.size {
             state.buffer.push_back(value);
-            return None;
+            return Ok(Settled(None));
         }
-        Some(value)
+        Err(value)
     }
 
-    /// What was sent first.
-    fn collect(state: &mut State<T>) -> Option<T> {
+    /// What was sent first, and whom to wake, who has sent.
+    fn collect(state: &mut State<T>) -> (Option<T>, Settled<T>) {
         let next = state.buffer.pop_front();
-        let Some(sender) = state.senders.pop_front() else { return next };
-        let sent = sender.settle(Option::take);
+        let Some(sender) = state.senders.pop_front() else { return (next, Settled(None)) };
+        let sent = sender.change(Option::take);
         if next.is_none() {
-            return sent;
+            return (sent, Settled(Some(sender)));
         }
         state.buffer.extend(sent);
-        next
+        (next, Settled(Some(sender)))
     }
 
     pub fn send(&self, value: T) {
         let mut state = self.state.lock().unwrap();
-        if let Some(value) = self.deliver(&mut state, value) {
-            let own = Waiting::new(Some(value));
-            state.senders.push_back(Arc::clone(&own));
-            drop(state);
-            drop(own.until(false));
+        match self.deliver(&mut state, value) {
+            Ok(settled) => {
+                drop(state);
+                settled.wake();
+            }
+            Err(value) => {
+                let own = Waiting::new(Some(value));
+                state.senders.push_back(Arc::clone(&own));
+                drop(state);
+                drop(own.until(false));
+            }
         }
     }
 
     pub fn recv(&self) -> T {
         let mut state = self.state.lock().unwrap();
-        if let Some(value) = Channel::collect(&mut state) {
+        if let (Some(value), settled) = Channel::collect(&mut state) {
+            drop(state);
+            settled.wake();
             return value;
         }
         let own = Waiting::new(None);
@@ -98,10 +115,13 @@ impl<T> Channel<T> {
 
     /// True if it was taken at once.
     pub fn send_poll(&self, value: T) -> bool {
-        self.deliver(&mut self.state.lock().unwrap(), value).is_none()
+        let delivered = self.deliver(&mut self.state.lock().unwrap(), value);
+        delivered.map(Settled::wake).is_ok()
     }
 
     pub fn recv_poll(&self) -> Option<T> {
-        Channel::collect(&mut self.state.lock().unwrap())
+        let (value, settled) = Channel::collect(&mut self.state.lock().unwrap());
+        settled.wake();
+        value
     }
 }
