@@ -191,3 +191,27 @@ fn long_calls_are_no_storm_though_their_number_is_not_well_known() {
         \x20   ^^^^^^   syscall-storm holder=read\n",
     );
 }
+
+#[test]
+fn who_works_on_alone_because_of_a_stranger_is_no_serial_section() {
+    let picture = |other: &str| {
+        format!(
+            "@cpus 2\n@b barrier\n@repeat 20\n\
+             A       000rrr000  holds b 0..9\n\
+             B       111111bbb\n\
+             {other} ...000...\n"
+        )
+    };
+    let analysis = check_lanes(&picture("~backup"));
+    let sure = analysis.findings.iter().filter(|finding| finding.confidence > Confidence::Low);
+    let rules: Vec<&str> = sure.map(|finding| finding.rule).collect();
+    assert_eq!(rules, ["noisy-neighbour"], "{:#?}", analysis.findings);
+    assert_eq!(confidence(&analysis, "barrier-straggler"), Some(Confidence::Low));
+    // Without a stranger it has more work, and that is told.
+    let analysis = check_lanes(
+        "@cpus 2\n@b barrier\n@repeat 20\n@silent noisy-neighbour\n\
+         A       000000000  holds b 0..9\n\
+         B       111111bbb\n",
+    );
+    assert_eq!(confidence(&analysis, "load-imbalance"), Some(Confidence::High));
+}

@@ -46,7 +46,7 @@ fn said(scene: &Scene, used: &SiteUse) -> Said {
         vec![lateness::waited(used), format!("Last to come: {}.", lateness::lasts(scene, used))];
     summary.extend(lateness::why(scene, used).map(|why| format!("While others waited the last: {why}.")));
     let confidence = match used.meetings {
-        _ if used.causes.is_strangers() => Confidence::Low,
+        _ if used.is_strangers() => Confidence::Low,
         MEETINGS_SURE.. => Confidence::High,
         _ => Confidence::Medium,
     };

@@ -12,6 +12,8 @@
 //! are idle. The upper end of the gain is that nobody had to wait; the lower end is that each active thread
 //! overlapped its waits with its own computing, counted for the thread for which that saves least. If most
 //! of the waiting is for many syncs with little work between them, it stays silent: sync-per-item judges those.
+//! A wait in io_uring_enter is one for the disk if that is where the process's requests are seen to go. With eight requests
+//! or more to a call they overlap already, and the finding is a hint.
 //!
 //! ## What to do
 //! Read ahead, write behind, and do I/O on other threads or with io_uring, so that it overlaps with
@@ -36,6 +38,17 @@ pub(super) const INFO: Info =
 /// So few waits may be chance.
 const WAITS_SURE: u64 = 10;
 
+/// x86-64's number of io_uring_enter(2).
+const IO_URING_ENTER: i32 = 426;
+/// So many requests at a time keep a disk busy.
+const BATCH_MIN: f64 = 8.0;
+
+/// How many requests are submitted with a call to io_uring_enter, where calls were counted: it returns their number.
+fn requests_each(scene: &Scene) -> Option<f64> {
+    let used = scene.derived.calls.by_syscall.iter().find(|used| used.syscall == IO_URING_ENTER)?;
+    Some(used.returned as f64 / used.count.saturating_sub(used.errors).max(1) as f64)
+}
+
 pub(super) fn judge(scene: &Scene) -> Verdict {
     scene.needs_wait_reasons()?;
     let stall = &scene.derived.occupancy.io;
@@ -55,7 +68,14 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         percent(worst.ns as f64 / total.max(1) as f64),
     )];
     summary.extend(scene.waits_come_from(|slice| scene.class(slice) == Some(Class::IoWait)));
-    let confidence = if waits >= WAITS_SURE { Confidence::High } else { Confidence::Medium };
+    let batch = (worst.number == IO_URING_ENTER).then(|| requests_each(scene)).flatten();
+    summary.extend(batch.map(|each| format!("With each {} go {each:.1} requests.", worst.name())));
+    let confidence = match waits {
+        // They overlap already.
+        _ if batch.is_some_and(|each| each >= BATCH_MIN) => Confidence::Low,
+        WAITS_SURE.. => Confidence::High,
+        _ => Confidence::Medium,
+    };
     Ok(vec![Finding {
         rule: INFO.name,
         subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),

@@ -13,8 +13,8 @@
 //! work were divided evenly, the meeting would have been earlier by that difference, at the most by how much earlier the
 //! others came on average: summed up, the upper end of the gain. The lower end counts of each meeting no more than
 //! what the last was behind the last but one. Threads that were blocked more than they ran do other work, and
-//! have no share in this one. What the last lost because it did not run is barrier-straggler's. Where that was most of its
-//! lateness, and another program's doing, it is a hint: a thread that shares its CPU with a stranger runs slower, too.
+//! have no share in this one. What the last lost because it did not run is barrier-straggler's. Where it did not run
+//! for half of its lateness, and that was another program's doing, it is a hint: a thread that shares its CPU with a stranger runs slower, too.
 //!
 //! ## What to do
 //! Hand out smaller pieces to whoever is free (`schedule(dynamic)`, a work queue, work stealing), or cut the work by what
@@ -49,9 +49,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 
 fn said(scene: &Scene, used: &SiteUse) -> Said {
     let spun = used.spun_ns as f64 > SPUN_LIKELY * used.harm_ns as f64;
-    let held_up = 2 * used.causes.running_ns < used.causes.total_ns();
+    let by_strangers = used.is_strangers() && 2 * used.strangers_ns > used.causes.total_ns();
     let confidence = match used.meetings {
-        _ if held_up && used.causes.is_strangers() => Confidence::Low,
+        _ if by_strangers => Confidence::Low,
         MEETINGS_SURE.. if !spun => Confidence::High,
         _ => Confidence::Medium,
     };

@@ -35,20 +35,17 @@ pub struct Causes {
 }
 
 impl Causes {
-    /// Time (ns) of a stretch of a thread's life in which it did not run though it was not done, but for waits for other
+    /// What held a thread up in a stretch of its life: it did not run though it was not done, but for waits for other
     /// threads' meetings and work, whose cause is elsewhere.
-    pub(super) fn held_up_between(look: &Look, thread: ThreadId, range: (Timestamp, Timestamp)) -> u64 {
-        let of_others = |slice: Slice| match slice.state {
-            ThreadState::Blocked => !is_elsewhere(look.roles.class_of_wait(look.trace, &slice)),
+    pub(super) fn held_up_between(look: &Look, thread: ThreadId, range: (Timestamp, Timestamp)) -> Causes {
+        let held_up = |slice: &Slice| match slice.state {
+            ThreadState::Blocked => !is_elsewhere(look.roles.class_of_wait(look.trace, slice)),
             state => state.waits_for_cpu(),
         };
-        let slices = slices_between(look.trace, thread, range);
-        slices.filter(|slice| of_others(*slice)).map(|slice| slice.duration().0).sum()
-    }
-
-    /// Other programs had its CPU for most of the time in which it did not run.
-    pub fn is_strangers(&self) -> bool {
-        2 * self.others_ns > self.total_ns() - self.running_ns
+        let mut causes = Causes::default();
+        let slices = slices_between(look.trace, thread, range).filter(held_up);
+        slices.for_each(|slice| causes.add_slice(look, &slice));
+        causes
     }
 
     /// All that was added (ns).

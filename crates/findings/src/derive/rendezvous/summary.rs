@@ -43,6 +43,10 @@ pub struct SiteUse {
     pub mean_work_ns: u64,
     /// Meetings in which both can be told.
     pub compared: u64,
+    /// Time in which whoever came last did not run on its way though it was not done (ns) ...
+    pub held_up_ns: u64,
+    /// ... and the part of it in which other programs had its CPU (ns).
+    pub strangers_ns: u64,
     /// What even shares of work would save.
     pub imbalance: Saved,
     /// What it would save if the last had never had to wait on its way.
@@ -97,6 +101,13 @@ struct Sums {
     work: BTreeMap<ThreadId, u64>,
 }
 
+impl SiteUse {
+    /// What held up those who came last was mostly other programs.
+    pub fn is_strangers(&self) -> bool {
+        2 * self.strangers_ns > self.held_up_ns
+    }
+}
+
 impl Sums {
     fn add(&mut self, look: Look, ran: &mut Ran, (row, meeting, members): (usize, &Meeting, &[Arrival])) {
         let release = meeting.release;
@@ -128,8 +139,11 @@ impl Sums {
         let before = before.max(meeting.asked);
         let late = meeting.release.since(before).0;
         let held_up = |from: Timestamp| Causes::held_up_between(&look, last, (from, meeting.release));
-        self.used.straggle.low_ns += held_up(before).min(late);
-        self.used.straggle.high_ns += held_up(meeting.since).min(late);
+        let on_its_way = held_up(meeting.since);
+        self.used.held_up_ns += on_its_way.total_ns();
+        self.used.strangers_ns += on_its_way.others_ns;
+        self.used.straggle.low_ns += held_up(before).total_ns().min(late);
+        self.used.straggle.high_ns += on_its_way.total_ns().min(late);
     }
 
     fn add_work(&mut self, (look, ran): (Look, &mut Ran), meeting: &Meeting, members: &[Arrival]) {
