@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use holdup_events::{ProcessId, ThreadId};
+use holdup_events::tables::Process;
+use holdup_events::{Loss, ProcessId, ThreadId};
 use holdup_findings::Finding;
 use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::cpus::CpuUse;
@@ -26,7 +27,9 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
 /// The answer; `thinned` says what a file left out.
 pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
     let (trace, ledger) = (&viewer.trace, &viewer.totals);
-    let (findings, symptoms, skipped): (&[Finding], &[Symptom], &[_]) = match viewer.analysis.get() {
+    // Asked once: it may come while this is being said.
+    let all = viewer.analysis.get();
+    let (findings, symptoms, skipped): (&[Finding], &[Symptom], &[_]) = match all {
         Some(all) => (&all.findings, &all.symptoms, &all.skipped),
         None => (&[], &[], &[]),
     };
@@ -34,7 +37,7 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
     let loss = figures::loss(trace);
     json!({
         "api": API_VERSION,
-        "pending": !viewer.is_complete(),
+        "pending": all.is_none(),
         "holdup": manifest.holdup,
         "command": manifest.command,
         "mode": manifest.mode,
@@ -60,13 +63,7 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
             "samples": ledger.samples,
         },
         "threads": threads(viewer),
-        "processes": trace.processes.iter().enumerate().map(|(id, process)| json!({
-            "id": id,
-            "pid": process.pid,
-            "name": process.name,
-            "target": process.target,
-            "parent": process.parent.map(|parent| parent.0),
-        })).collect::<Value>(),
+        "processes": processes(viewer),
         "cpus": viewer.cpus.iter().map(cpu).collect::<Value>(),
         "findings": findings.iter().map(|one| json::findings::in_viewer(trace, one)).collect::<Value>(),
         "symptoms": symptoms.iter().map(|symptom| json!({
@@ -77,18 +74,11 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
         })).collect::<Value>(),
         "skipped": skipped.iter()
             .map(|(rule, reason)| json!({"rule": rule, "reason": reason})).collect::<Value>(),
-        "losses": trace.losses.iter().map(|loss| json!({
-            "source": loss.source,
-            "reason": loss.reason,
-            "cpu": cpu_number(loss.cpu),
-            "start_ns": viewer.since(loss.start),
-            "end_ns": viewer.since(loss.end),
-            "events": loss.events,
-        })).collect::<Value>(),
+        "losses": losses(viewer),
         "loss": {"events": loss.events, "uncounted": loss.uncounted},
         "cost": json::cost(trace),
         "sources": manifest.sources,
-        "parallelism": viewer.analysis.get().map(|all| json!({
+        "parallelism": all.map(|all| json!({
             "running_mean": all.derived.parallelism.running_mean(),
             "wanting_mean": all.derived.parallelism.wanting_mean(),
         })),
@@ -100,6 +90,33 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
         })),
         "thinned": thinned,
     })
+}
+
+fn processes(viewer: &Viewer) -> Value {
+    let process = |(id, process): (usize, &Process)| {
+        json!({
+            "id": id,
+            "pid": process.pid,
+            "name": process.name,
+            "target": process.target,
+            "parent": process.parent.map(|parent| parent.0),
+        })
+    };
+    viewer.trace.processes.iter().enumerate().map(process).collect()
+}
+
+fn losses(viewer: &Viewer) -> Value {
+    let loss = |loss: &Loss| {
+        json!({
+            "source": loss.source,
+            "reason": loss.reason,
+            "cpu": cpu_number(loss.cpu),
+            "start_ns": viewer.since(loss.start),
+            "end_ns": viewer.since(loss.end),
+            "events": loss.events,
+        })
+    };
+    viewer.trace.losses.iter().map(loss).collect()
 }
 
 /// By code, which is what answers hold; `rank` is the place in reports.
