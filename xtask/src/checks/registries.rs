@@ -19,7 +19,7 @@ const REGISTRIES: &[&str] = &[
 const WITHOUT_NEAR_MISS: &[(&str, &str)] =
     &[("data-race", "it judges what another tool reported, and a run alone reports nothing")];
 
-/// Also the cases, which are registered by having a `case.toml`, and that each rule has a near miss among them.
+/// Also the cases, which are registered by having a `case.toml`, and that each rule has a near miss there.
 pub fn check(tree: &Tree) -> Vec<Complaint> {
     let mut complaints: Vec<Complaint> =
         REGISTRIES.iter().flat_map(|folder| check_registry(tree, folder)).collect();
