@@ -55,6 +55,14 @@ fn allocated(thread: ThreadId, at: Timestamp) -> CounterRow {
     CounterRow { thread, at, lane: thread.0, name: name("minor_allocated"), value: 2 << 20 }
 }
 
+/// A wakes who answers, in each round, if it is in the picture.
+fn woken(picture: &Picture) -> Vec<Wakeup> {
+    let answers = picture.slices.iter().any(|(thread, ..)| *thread == ANSWERS);
+    let at = |round: u64| Timestamp(round * ROUND + WOKEN * 1000);
+    let wakeup = |round| Wakeup { at: at(round), wakee: ANSWERS, waker: A, ..Wakeup::default() };
+    (0..if answers { ROUNDS } else { 0 }).map(wakeup).collect()
+}
+
 fn trace(picture: &Picture) -> Trace {
     let end = Timestamp(ROUNDS * ROUND);
     let at = |round: u64, us: u64| Timestamp(round * ROUND + us * 1000);
@@ -102,11 +110,9 @@ fn trace(picture: &Picture) -> Trace {
         ..MarkRow::default()
     };
     let mut threads = vec![thread(1, 0, true), thread(2, 0, true), thread(9, 1, false)];
-    let mut wakeups = Vec::new();
-    if picture.slices.iter().any(|(thread, ..)| *thread == ANSWERS) {
+    let wakeups = woken(picture);
+    if !wakeups.is_empty() {
         threads.push(thread(3, 0, true));
-        let wakeup = |round| Wakeup { at: at(round, WOKEN), wakee: ANSWERS, waker: A, ..Wakeup::default() };
-        wakeups.extend((0..ROUNDS).map(wakeup));
     }
     Trace {
         manifest: Manifest {

@@ -78,7 +78,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let things = tally(scene);
     let worst = things.iter().max_by_key(|vain| (vain.count, std::cmp::Reverse(vain.wait)));
     let Some(vain) = worst else { return Ok(Vec::new()) };
-    let calls = removal::herd_calls(trace, scene.derived, &charge).taken() * scene.derived.ledger.running_ns() as f64;
+    let calls =
+        removal::herd_calls(trace, scene.derived, &charge).taken() * scene.derived.ledger.running_ns() as f64;
     let high = scene.of_wall_if_run(vain.run_ns as f64 + calls);
     if vain.count < VAIN_MIN || (vain.count as f64) < VAIN_SHARE_MIN * vain.waits as f64 || high < GAIN_MIN {
         return Ok(Vec::new());
