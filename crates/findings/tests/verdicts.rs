@@ -55,7 +55,11 @@ const RING: &str = "@cpus 2\n@u io-uring\n@repeat 40\n\
      A  00uuuu00\n";
 
 fn ring_class(asked: &str) -> (Analysis, Class) {
-    let (_, mut trace) = trace_of_lanes(&RING.replace("asked", asked));
+    ring_of(&RING.replace("asked", asked), asked)
+}
+
+fn ring_of(drawing: &str, asked: &str) -> (Analysis, Class) {
+    let (_, mut trace) = trace_of_lanes(drawing);
     in_kernel(&mut trace, &[asked]);
     let analysis = analyse(&trace);
     let longest = Class::ALL.into_iter().filter(|class| class.is_wait());
@@ -68,6 +72,19 @@ fn a_ring_that_reads_a_disk_waits_for_the_disk() {
     let (analysis, class) = ring_class("submit_bio_noacct");
     assert_eq!(class, Class::IoWait);
     assert!(of_rule(&analysis, "blocking-io").is_some(), "{:#?}", analysis.findings);
+}
+
+#[test]
+fn requests_that_go_many_at_a_time_overlap_already() {
+    let asked = "submit_bio_noacct";
+    let with = |requests: u64| {
+        let ring = format!("@io 0..320 A 426 80 {requests} 0\n{}", RING.replace("asked", asked));
+        let finding = of_rule(&ring_of(&ring, asked).0, "blocking-io").cloned().expect("a finding");
+        (finding.confidence, finding.summary.join(" "))
+    };
+    let (alone, batch) = (with(1), with(32));
+    assert!(alone.0 > Confidence::Low && alone.1.contains("go 1.0 requests"), "{alone:?}");
+    assert!(batch.0 == Confidence::Low && batch.1.contains("go 32.0 requests"), "{batch:?}");
 }
 
 #[test]

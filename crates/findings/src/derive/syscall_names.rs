@@ -23,6 +23,9 @@ pub fn moves_bytes(number: i32) -> bool {
 /// `futex`: sleeping and waking for locks, conditions and joins.
 pub const FUTEX: i32 = 202;
 
+/// `io_uring_enter`: hands requests to a ring, and waits for answers there.
+pub const IO_URING_ENTER: i32 = 426;
+
 /// Numbers 335 to 423 were left out when the architectures' numbering was unified at 424.
 #[rustfmt::skip]
 static NAMES: [&str; 463] = [

@@ -28,6 +28,7 @@
 
 use super::{Info, Verdict};
 use crate::derive::class::Class;
+use crate::derive::syscall_names::IO_URING_ENTER;
 use crate::finding::{Confidence, Finding};
 use crate::scene::{GAIN_MIN, Scene, syscall_said};
 use crate::wording::{count, percent, time};
@@ -38,8 +39,6 @@ pub(super) const INFO: Info =
 /// So few waits may be chance.
 const WAITS_SURE: u64 = 10;
 
-/// x86-64's number of io_uring_enter(2).
-const IO_URING_ENTER: i32 = 426;
 /// So many requests at a time keep a disk busy.
 const BATCH_MIN: f64 = 8.0;
 

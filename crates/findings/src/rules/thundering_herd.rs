@@ -78,10 +78,14 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let things = tally(scene);
     let worst = things.iter().max_by_key(|vain| (vain.count, std::cmp::Reverse(vain.wait)));
     let Some(vain) = worst else { return Ok(Vec::new()) };
+    // What follows is dear where threads wait often.
+    if vain.count < VAIN_MIN || (vain.count as f64) < VAIN_SHARE_MIN * vain.waits as f64 {
+        return Ok(Vec::new());
+    }
     let calls =
         removal::herd_calls(trace, scene.derived, &charge).taken() * scene.derived.ledger.running_ns() as f64;
     let high = scene.of_wall_if_run(vain.run_ns as f64 + calls);
-    if vain.count < VAIN_MIN || (vain.count as f64) < VAIN_SHARE_MIN * vain.waits as f64 || high < GAIN_MIN {
+    if high < GAIN_MIN {
         return Ok(Vec::new());
     }
     let most = vain.threads.iter().max_by_key(|(id, times)| (**times, std::cmp::Reverse(**id)));

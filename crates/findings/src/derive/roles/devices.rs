@@ -6,8 +6,8 @@
 use holdup_events::tables::FrameKind;
 use holdup_events::{Trace, WaitReason};
 
-/// x86-64's number of io_uring_enter(2).
-const IO_URING_ENTER: i32 = 426;
+use crate::derive::syscall_names::IO_URING_ENTER;
+
 /// Samples that tell: fewer may be chance.
 const SAMPLES_MIN: u64 = 5;
 /// Of these so many must be on their way to a disk.
