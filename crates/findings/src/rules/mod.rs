@@ -9,7 +9,7 @@ use crate::charge::Charge;
 use crate::derive::parallel;
 use crate::derive::replay::Facts;
 use crate::derive::spin::SpinUse;
-use crate::finding::Finding;
+use crate::finding::{Confidence, Finding};
 use crate::merging::{self, Charged, Symptom};
 use crate::removal;
 use crate::scene::{GAIN_MIN, Scene};
@@ -122,8 +122,8 @@ fn is_worth_it(finding: &Finding) -> bool {
 
 /// Judges every rule.
 ///
-/// Hints come last, whatever they promise. Otherwise the middle of the gain decides, then confidence, then
-/// cost; the order of the registry breaks ties.
+/// Hints come last, whatever they promise. Otherwise the middle of the gain decides, less what of it is doubtful
+/// ([`LIKELY`]), then confidence, then cost; the order of the registry breaks ties.
 pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     let scene = Scene::new(facts.trace, derived, facts.timelines);
     let (mut found, mut skipped) = (Vec::new(), Vec::new());
@@ -139,7 +139,7 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
         let (a, b) = (&a.finding, &b.finding);
         is_hint(a)
             .cmp(&is_hint(b))
-            .then_with(|| (b.gain.low + b.gain.high).total_cmp(&(a.gain.low + a.gain.high)))
+            .then_with(|| expected(b).total_cmp(&expected(a)))
             .then_with(|| b.confidence.cmp(&a.confidence))
             .then_with(|| b.cost_ns.cmp(&a.cost_ns))
     });
@@ -157,8 +157,18 @@ pub(crate) fn spread_over(facts: Facts, derived: &Derived) -> f64 {
     serial_section::spread(&Scene::new(facts.trace, derived, facts.timelines))
 }
 
+/// So much of what a finding of medium confidence promises is counted when it is ranked: of two causes that promise nearly the
+/// same, the surer comes first.
+const LIKELY: f64 = 0.85;
+
+/// What a finding promises, by how sure it is.
+fn expected(finding: &Finding) -> f64 {
+    let sure = if finding.confidence == Confidence::High { 1.0 } else { LIKELY };
+    sure * (finding.gain.low + finding.gain.high) / 2.0
+}
+
 fn is_hint(finding: &Finding) -> bool {
-    finding.confidence == crate::finding::Confidence::Low
+    finding.confidence == Confidence::Low
 }
 
 /// Every rule, in the order of the registry.
