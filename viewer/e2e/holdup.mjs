@@ -49,7 +49,7 @@ export async function stoppedDomains(holdup, folder) {
   const [program, recording] = [join(folder, "domains"), join(folder, "domains.holdup")];
   for (const file of ["domains.ml", "pin.c"]) await copyFile(join(from, file), join(folder, file));
   await run("ocamlopt", ["-g", "-o", program, "pin.c", "domains.ml"], folder).catch(() => {
-    throw new Error("no OCaml 5 here that compiles cases/preempted-domain");
+    throw new Error("no OCaml 5 in PATH (which finding is first depends on the machine, so only who asks for it by PATH gets it)");
   });
   await rm(recording, { recursive: true, force: true });
   const stranger = spawn("taskset", ["-c", "1", "sh", "-c", "while :; do :; done"], { stdio: "ignore" });

@@ -2,7 +2,7 @@
 //!
 //! A domain that has nothing to do takes part in each collection all the same: a thread answers for it, which must be
 //! woken, and have a CPU, at each step. What the others wait, retry or queue for a CPU meanwhile is then not the price of
-//! what they allocate.
+//! what they allocate. Nor is what they wait while another program has a CPU that one of them needs.
 
 use holdup_events::ProcessId;
 
@@ -22,26 +22,38 @@ pub fn idle_domains(scene: &Scene, process: ProcessId) -> usize {
     let all: u64 = lanes().map(|lane| lane.allocated_bytes).sum();
     let allocates = |lane: &&LaneGc| lane.allocated_bytes as f64 >= ALLOCATES_MIN * all as f64;
     let is_idle = |lane: &&LaneGc| !allocates(lane) && lane.answered.told_ns() > lane.times.told_ns();
-    if woken_late(scene, process) < WOKEN_LATE_MIN || !lanes().any(|lane| allocates(&lane)) {
+    if late_part(scene, process, LateCause::WokenLate) < WOKEN_LATE_MIN
+        || !lanes().any(|lane| allocates(&lane))
+    {
         return 0;
     }
     lanes().filter(is_idle).count()
 }
 
-/// The part of a process's lateness for pauses in which the last was woken first.
-fn woken_late(scene: &Scene, process: ProcessId) -> f64 {
+/// What other programs cost a domain in collections: while they had its CPU, or that of the domain for which it waited (ns).
+pub fn strangers_ns(scene: &Scene, lane: &LaneGc) -> u64 {
+    let queued = &scene.derived.ledger.run_queue;
+    let theirs = queued.others_ns as f64 / (queued.own_ns + queued.others_ns).max(1) as f64;
+    let times = &lane.times;
+    let behind = late_part(scene, lane.process, LateCause::NoCpu)
+        * (times.wait_running_ns + times.wait_blocked_ns) as f64;
+    (theirs * (times.queue_ns as f64 + behind)) as u64
+}
+
+/// The part of a process's lateness that has this cause.
+fn late_part(scene: &Scene, process: ProcessId, why: LateCause) -> f64 {
     let rendezvous = &scene.derived.rendezvous;
-    let (mut woken, mut all) = (0, 0);
+    let (mut its, mut all) = (0, 0);
     for used in rendezvous.uses.iter().filter(|used| rendezvous.stops_the_world(used)) {
         if rendezvous.sites.get(used.site as usize).is_none_or(|site| site.process != process) {
             continue;
         }
         for cause in rendezvous.late_causes(Some(used.site)) {
             all += cause.late_ns;
-            woken += if cause.cause == LateCause::WokenLate { cause.late_ns } else { 0 };
+            its += if cause.cause == why { cause.late_ns } else { 0 };
         }
     }
-    woken as f64 / all.max(1) as f64
+    its as f64 / all.max(1) as f64
 }
 
 /// What a domain waited for others in collections: at barriers, for a CPU, to be the one that leads (ns).

@@ -236,7 +236,8 @@ fn gc_pressure_says_which_heap_would_halve_the_collections() {
     let finding = of_rule(&analysis, "gc-pressure").expect("a finding");
     // 2 MiB are 256 k words.
     assert!(finding.advice[0].contains("s=512k"), "{:?}", finding.advice);
-    assert!(finding.gain.low > 0.05 && finding.gain.high > 0.5, "{:?}", finding.gain);
+    // What they wait for the CPU that another program has is not the price of what they allocate.
+    assert!(finding.gain.low > 0.05 && (0.1..0.3).contains(&finding.gain.high), "{:?}", finding.gain);
 }
 
 /// A asks and B comes at once; who answers for a third domain comes at `comes`.

@@ -12,7 +12,8 @@
 //! It fires if collections take a fair part of the time of domains that allocate. The upper end of the gain is that they
 //! cost nothing. The lower end is that half as many were made, by a minor heap of twice the size, and each cost the
 //! same: of the domain that collections cost least, and without the time in which it had no CPU. Where domains with nothing
-//! to do hold up the others, what these wait is stop-the-world-latecomer's, and only their work counts here.
+//! to do hold up the others, what these wait is stop-the-world-latecomer's, and only their work counts here; and where another
+//! program has the CPU of a domain that the others wait for, it is noisy-neighbour's.
 //! The size that would halve them follows from what was allocated between two collections.
 //!
 //! ## What to do
@@ -55,7 +56,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let is_theirs = |lane: &LaneGc| collecting::idle_domains(scene, lane.process) > 0;
     let own_ns = |lane: &LaneGc| match is_theirs(lane) {
         true => lane.times.cost_ns() - collecting::waited_ns(lane),
-        false => lane.times.cost_ns(),
+        false => lane.times.cost_ns().saturating_sub(collecting::strangers_ns(scene, lane)),
     };
     let cost = |lane: &&LaneGc| scene.of_wall(own_ns(lane) as f64).clamp(0.0, 1.0);
     let halved = |lane: &&LaneGc| {
