@@ -18,6 +18,7 @@ const POOL: &str = r#"
 [runtime]
 name = "pool"
 title = "Pool"
+fewer_collections = "POOL_HEAP=2G"
 function = ["pool_main"]
 
 [[rule]]
@@ -206,6 +207,7 @@ fn gc_heavy_fires_where_a_thread_collects_much_of_its_time() {
     let heavy = found(40).expect("a finding");
     assert_eq!((heavy.cost_ns, heavy.subject.as_str()), (400, "collector of Pool"));
     assert!((heavy.gain.high - 0.4).abs() < 1e-9 && (heavy.gain.low - 0.2).abs() < 1e-9, "{:?}", heavy.gain);
+    assert_eq!(heavy.advice[0], "POOL_HEAP=2G", "the descriptor knows what helps");
     // Less than a tenth of the time is what collections cost everywhere.
     assert!(found(9).is_none() && found(0).is_none());
 }

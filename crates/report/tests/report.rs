@@ -293,6 +293,7 @@ fn a_runtime() -> RuntimeUse {
     RuntimeUse {
         name: "go".into(),
         title: "Go".into(),
+        fewer_collections: String::new(),
         processes: 1,
         roles: vec![used],
         rules: 2,

@@ -21,6 +21,8 @@ pub struct RuntimeUse {
     pub name: String,
     /// For people.
     pub title: String,
+    /// As in its descriptor.
+    pub fewer_collections: String,
     /// Processes of the program that have it.
     pub processes: u32,
     /// What it did, the costliest first.
@@ -194,6 +196,7 @@ fn present(trace: &Trace, roles: &Roles) -> BTreeMap<usize, RuntimeUse> {
             let used = found.entry(*runtime).or_insert_with(|| RuntimeUse {
                 name: described.name.clone(),
                 title: described.title.clone(),
+                fewer_collections: described.fewer_collections.clone(),
                 rules: described.rules.len() as u32,
                 ..RuntimeUse::default()
             });

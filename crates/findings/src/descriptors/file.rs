@@ -53,6 +53,8 @@ struct Head {
     name: String,
     title: String,
     #[serde(default)]
+    fewer_collections: String,
+    #[serde(default)]
     function: Vec<String>,
     #[serde(default)]
     module: Vec<String>,
@@ -108,6 +110,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
     Ok(Runtime {
         name: head.name,
         title: head.title,
+        fewer_collections: head.fewer_collections,
         function_marks: head.function,
         module_marks: head.module,
         rules: rules.collect::<Result<_, _>>()?,

@@ -199,6 +199,8 @@ pub struct Runtime {
     pub name: String,
     /// For people.
     pub title: String,
+    /// What makes its collector run less often, as advice; may be empty.
+    pub fewer_collections: String,
     /// A function of this name in a binary: the runtime is in it.
     pub function_marks: Vec<String>,
     /// A mapped file of this name: the runtime is there.

@@ -9,7 +9,7 @@
 //!
 //! ## How it decides
 //! As lock-contention does: at each moment it counts the threads that wait for the disk and the CPUs that
-//! are idle. The upper end of the gain is that nobody had to wait; the lower end is that each active thread
+//! do nothing for the program. The upper end of the gain is that nobody had to wait; the lower end is that each active thread
 //! overlapped its waits with its own computing, counted for the thread for which that saves least. If most
 //! of the waiting is for many syncs with little work between them, it stays silent: sync-per-item judges those.
 //! A wait in io_uring_enter is one for the disk if that is where the process's requests are seen to go. With eight requests

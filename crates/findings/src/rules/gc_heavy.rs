@@ -163,20 +163,9 @@ fn summary(scene: &Scene, worst: &ThreadLedger, uses: &[(&RuntimeUse, &RoleUse)]
 }
 
 fn advice(uses: &[(&RuntimeUse, &RoleUse)]) -> Vec<String> {
-    let knob = match uses.first().map_or("", |(runtime, _)| runtime.name.as_str()) {
-        "go" => "A larger heap makes fewer collections: GOGC=200 or more, with GOMEMLIMIT",
-        "hotspot" => "A larger heap or young generation makes fewer collections: -Xmx, -Xmn",
-        "v8" => "A larger young generation makes fewer scavenges: --max-semi-space-size (MiB)",
-        "ghc" => {
-            "A larger nursery makes fewer collections: +RTS -A64m; without parallel collection: +RTS -qg"
-        }
-        "cpython" => "Fewer collections of the young generation: gc.set_threshold; gc.freeze after start",
-        "beam" => "Larger heaps from the start make fewer collections: spawn_opt with min_heap_size",
-        "ocaml5" => "A larger minor heap makes fewer collections: OCAMLRUNPARAM=s=1M (words a domain)",
-        _ => "A larger heap makes fewer collections",
-    };
+    let knob = uses.first().map_or("", |(runtime, _)| runtime.fewer_collections.as_str());
     vec![
-        knob.to_owned(),
+        if knob.is_empty() { "A larger heap makes fewer collections" } else { knob }.to_owned(),
         "Allocate less where the collector is called from: holdup report stacks --callers".to_owned(),
     ]
 }

@@ -10,12 +10,13 @@
 //! idle, and adding threads makes the queue longer, not the program faster.
 //!
 //! ## How it decides
-//! At each moment it counts the threads that wait for the lock and the CPUs that are idle. Where `m` of the
+//! At each moment it counts the threads that wait for the lock and the CPUs that do nothing for the program: idle ones
+//! whole, and of one that another program has half, which a thread that wants it gets. Where `m` of the
 //! waiters could have run beside the `r` threads that do, the work of that moment would have taken
 //! `r / (r + m)` of its time: summed up, the upper end of the gain. The lower end is the wait of that active thread
 //! which waited least: every thread's course would be shorter by at least that. It is 0 if an active thread
-//! never waits for the lock, since that one may be what the run's length depends on. Waiting while all CPUs
-//! are busy gains nothing and counts as nothing. Both ends suppose that what the lock guards can run side
+//! never waits for the lock, since that one may be what the run's length depends on, and it counts idle CPUs only.
+//! Waiting while all CPUs are busy with the program gains nothing and counts as nothing. Both ends suppose that what the lock guards can run side
 //! by side once the lock is split or gone.
 //!
 //! A contended lock costs CPU time too: sleeping and waking go through futex(2), which a lock that is free never

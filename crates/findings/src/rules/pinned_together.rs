@@ -10,8 +10,10 @@
 //!
 //! ## How it decides
 //! A scheduler moves a waiting thread to an idle CPU within milliseconds if it may. Two or more threads that never
-//! ran anywhere else, and that queued for a good part of the run, most of it while a CPU was idle, may not move. Where
-//! the recording tells on how many CPUs each of them might run, that is known: one CPU makes it sure, all of them
+//! ran anywhere else, and that queued for a good part of the run, most of it while a CPU was idle, may not move (one that another
+//! program has counts by half). Where
+//! the recording tells on how many CPUs each of them might run, that is known: one CPU makes it sure, and then a fifth of
+//! the queueing is enough; all of them
 //! (they stayed by chance) makes it silent.
 //! The upper end of the gain is that they had run side by side; the lower end is what the active thread that waited
 //! least would have saved.

@@ -2,8 +2,8 @@
 //!
 //! ## What it sees
 //! Moments in which exactly one thread of the program runs or wants to, at least one other waits for
-//! threads (to join one, at a barrier, or for something to do), and a CPU is idle; and which thread works
-//! alone.
+//! threads (to join one, at a barrier, or for something to do), and a CPU is idle or does another program's work; and
+//! which thread works alone.
 //!
 //! ## Why it hurts
 //! The part of a run that only one thread can do bounds the speed-up, whatever the number of CPUs (Amdahl's
