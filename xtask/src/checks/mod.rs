@@ -8,6 +8,7 @@ mod format;
 mod functions;
 mod links;
 mod machine_paths;
+mod modules;
 mod panics;
 mod registries;
 mod sizes;
@@ -52,6 +53,7 @@ pub const ALL: &[Check] = &[
     Check { name: "panics", run: panics::check },
     Check { name: "titles", run: titles::check },
     Check { name: "links", run: links::check },
+    Check { name: "modules", run: modules::check },
     Check { name: "machine-paths", run: machine_paths::check },
     Check { name: "blobs", run: blobs::check },
     Check { name: "fixtures", run: fixtures::check },

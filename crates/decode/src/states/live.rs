@@ -69,6 +69,35 @@ pub struct Live {
     pub(super) polled_at: Option<Timestamp>,
     /// Waiting for a CPU that polls have shown, and the kernel's counter not yet.
     pub(super) queued_ahead: Duration,
+    /// Wall time of its last run that the kernel accounted neither to it nor, as far as is known, to its wait for a CPU.
+    unaccounted: Unaccounted,
+}
+
+/// What a run took longer than the kernel accounted: stolen, or the beginning of the wait that followed it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unaccounted {
+    /// Beginning of the run.
+    start: Timestamp,
+    /// All of the run's wall time.
+    wall: Duration,
+    /// The part that was not accounted.
+    left: Duration,
+}
+
+impl Unaccounted {
+    /// Up to `most` of it was waiting for a CPU; returns how much.
+    fn give(&mut self, most: Duration) -> Duration {
+        let given = most.min(self.left);
+        self.left = self.left.saturating_sub(given);
+        self.wall = self.wall.saturating_sub(given);
+        given
+    }
+
+    /// What is left was stolen, if it is more than the jitter of two clocks.
+    fn stolen(self, thread: ThreadId) -> Option<Steal> {
+        let is_jitter = self.left <= STEAL_NOISE || self.left.0 <= self.wall.0 / STEAL_NOISE_SHARE;
+        (!is_jitter).then_some(Steal { thread, slice_start: self.start, stolen: self.left })
+    }
 }
 
 impl Live {
@@ -94,6 +123,7 @@ impl Live {
             doubt: None,
             polled_at: None,
             queued_ahead: Duration::ZERO,
+            unaccounted: Unaccounted::default(),
         }
     }
 
@@ -162,7 +192,9 @@ impl Live {
             self.open.cpu = cpu;
         }
         let before = self.open;
-        self.pass_on(sink);
+        if !self.is_begun_by_counter(&before) {
+            self.pass_on(sink);
+        }
         self.before = Some(before);
         self.open = self.row(ThreadState::Running, at);
         self.open.cpu = cpu;
@@ -187,6 +219,12 @@ impl Live {
         let wall = switch.at.since(self.open.start);
         let behind = wall.saturating_sub(Duration(now.saturating_sub(before)));
         if behind > CLOCK_BEHIND_MAX { Duration(0) } else { behind }
+    }
+
+    /// Its beginning is not settled when the thread arrives: it lost its CPU while it could run on, and the kernel's
+    /// counter will tell since when it waited.
+    fn is_begun_by_counter(&self, row: &SliceRow) -> bool {
+        self.queue_ns.is_some() && matches!(row.state, ThreadState::Preempted | ThreadState::Yielded)
     }
 
     /// It arrived on an idle CPU, of which `idle` tells since when that was so.
@@ -291,7 +329,9 @@ impl Live {
         self.begin_at_the_kernels_moment(at, ran);
         self.settle_before(queue_ns, sink);
         if let (Now::Running { seen: true, .. }, Some(ran)) = (self.now, ran) {
-            self.account_steal(at, ran, sink);
+            let wall = at.since(self.open.start);
+            let left = wall.saturating_sub(ran);
+            self.unaccounted = Unaccounted { start: self.open.start, wall, left };
         }
         self.pass_on(sink);
         self.open = self.row(ThreadState::Unknown, at);
@@ -303,7 +343,13 @@ impl Live {
     }
 
     /// What it does after [`Live::leave`].
-    pub fn become_after(&mut self, outcome: &Outcome, waited: Waited, at: Timestamp) {
+    pub fn become_after(
+        &mut self,
+        outcome: &Outcome,
+        waited: Waited,
+        at: Timestamp,
+        sink: &mut dyn TableSink,
+    ) {
         self.open.start = self.open.start.max(at);
         match outcome {
             Outcome::Untracked if self.target => self.open.state = ThreadState::Unknown,
@@ -313,6 +359,9 @@ impl Live {
             Outcome::Throttled => self.open.state = ThreadState::Throttled,
             Outcome::Blocked(_) => self.block(waited),
             Outcome::Dead => self.now = Now::Gone,
+        }
+        if !self.is_begun_by_counter(&self.open) {
+            self.settle_steal(sink);
         }
     }
 
@@ -344,13 +393,30 @@ impl Live {
 
     /// Writes what came between `before` and the running row that is open.
     ///
-    /// A blocked thread was put on a run queue `Δqueue` before it ran: Δ of the kernel's own
-    /// `sched_info.run_delay`. Without that counter the waking tells, a little early (IPI).
+    /// A thread was put on a run queue `Δqueue` before it ran: Δ of the kernel's own `sched_info.run_delay`. Without
+    /// that counter the waking tells, a little early (IPI).
     fn settle_before(&mut self, queue_ns: Option<u64>, sink: &mut dyn TableSink) {
-        let Some(before) = self.before.take() else { return };
-        if before.state != ThreadState::Blocked {
-            return;
+        let before = self.before.take();
+        match before {
+            Some(row) if self.is_begun_by_counter(&row) => self.settle_preempted(row, queue_ns, sink),
+            Some(row) if row.state == ThreadState::Blocked => self.settle_woken(row, queue_ns, sink),
+            _ => {}
         }
+        self.settle_steal(sink);
+    }
+
+    /// Interrupt handlers may run for long between the wakeup that preempts and the switch. The kernel counts that as
+    /// waiting, and never as running; see [`Live::preempted_before`].
+    fn settle_preempted(&mut self, row: SliceRow, queue_ns: Option<u64>, sink: &mut dyn TableSink) {
+        let mut start = row.start;
+        if let (Some(now), Some(before)) = (queue_ns, self.queue_ns) {
+            let queued = Duration(now.saturating_sub(before));
+            start = start - self.unaccounted.give(queued.saturating_sub(self.open.start.since(row.start)));
+        }
+        sink.slice(SliceRow { start, ..row });
+    }
+
+    fn settle_woken(&mut self, before: SliceRow, queue_ns: Option<u64>, sink: &mut dyn TableSink) {
         let arrived = self.open.start;
         let queued = match (queue_ns, self.queue_ns) {
             (Some(now), Some(before)) => arrived - Duration(now.saturating_sub(before)),
@@ -367,12 +433,10 @@ impl Live {
         }
     }
 
-    /// Stolen: the wall time of the slice that the kernel did not account to the thread.
-    fn account_steal(&mut self, at: Timestamp, ran: Duration, sink: &mut dyn TableSink) {
-        let wall = at.since(self.open.start);
-        let stolen = wall.saturating_sub(ran);
-        if stolen > STEAL_NOISE && stolen.0 > wall.0 / STEAL_NOISE_SHARE {
-            sink.steal(Steal { thread: self.id, slice_start: self.open.start, stolen });
+    /// Stolen: the wall time of the last run that the kernel did not account to the thread.
+    fn settle_steal(&mut self, sink: &mut dyn TableSink) {
+        if let Some(steal) = std::mem::take(&mut self.unaccounted).stolen(self.id) {
+            sink.steal(steal);
         }
     }
 
@@ -391,7 +455,9 @@ impl Live {
             }
         } else if ran.is_none_or(|ran| ran.0.saturating_sub(STEAL_NOISE.0) > wall.0) {
             // It ran meanwhile, unseen: what it did in the gap and up to this arrival is not known.
-            let certain = self.before.take().map_or(self.open.start, |before| before.start);
+            let certain = self.before.map_or(self.open.start, |before| before.start);
+            self.before = self.before.filter(|row| self.is_begun_by_counter(row));
+            self.settle_before(None, sink);
             let from = from.max(certain).min(self.open.start);
             sink.slice(SliceRow { start: from, ..self.row(ThreadState::Unknown, from) });
         }

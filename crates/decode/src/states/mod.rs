@@ -6,7 +6,7 @@
 //!
 //! When a thread is switched in, the kernel's counter of its run-queue delay tells exactly how
 //! long it had waited, but we read it only when it is switched out again: so the row "waits for a
-//! CPU" is written then, before the row "running".
+//! CPU" is written then, before the row "running", and a preempted thread's begins where the counter says.
 
 mod catalogue;
 mod cpus;
@@ -181,7 +181,7 @@ impl<'a> Builder<'a> {
             None => live.arrive_unseen(switch.cpu, seen_before.is_none(), at, sink),
         }
         live.leave(at, switch.exec_ns, switch.queue_ns, sink);
-        live.become_after(&switch.outcome, wait, at);
+        live.become_after(&switch.outcome, wait, at, sink);
         live.tell_deadline(&switch.outcome, sink);
         if live.now == Now::Gone {
             let (id, end) = (live.id, at.max(live.open.start));
@@ -354,3 +354,6 @@ impl<'a> Builder<'a> {
         Look { at, late_until: self.late_poll }
     }
 }
+
+#[cfg(test)]
+mod tests;

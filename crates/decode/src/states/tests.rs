@@ -99,6 +99,34 @@ fn a_preempting_wakeup_counts_from_the_kernels_moment() {
 }
 
 #[test]
+fn a_switch_long_after_the_preempting_wakeup_is_queueing_as_far_as_the_counter_says() {
+    use ThreadState::*;
+    // It ran to 4 ms by its account, its CPU was another's from 9 ms on, and it is back at 12 ms. By the counter it
+    // waited for 6 ms, so for 3 of the 5 ms before the switch; the first 2 were stolen.
+    const MS: u64 = 1_000_000;
+    let events = |queued| {
+        vec![
+            found(1, SnapshotState::Running(CpuId(0))),
+            counted(switch(0, 1, 2, Outcome::Preempted), 0, 0),
+            Event::Switch(switch(1, 2, 1, Outcome::Untracked)),
+            counted(switch(9 * MS, 1, 2, Outcome::Preempted), 4 * MS, 0),
+            Event::Switch(switch(12 * MS, 2, 1, Outcome::Untracked)),
+            counted(switch(13 * MS, 1, 0, Outcome::Dead), 5 * MS, queued),
+        ]
+    };
+    let manifest = || Manifest { start_ns: 0, end_ns: 13 * MS, ..Manifest::default() };
+    let trace = assemble(events(6 * MS), manifest());
+    let last = states(&trace, 0).split_off(2);
+    assert_eq!(last, [(Preempted, 6 * MS, 12 * MS), (Running, 12 * MS, 13 * MS)]);
+    let stolen: Vec<_> = trace.steals.iter().map(|steal| (steal.slice_start.0, steal.stolen.0)).collect();
+    assert_eq!(stolen, [(1, 2 * MS - 1)]);
+    // Less than what was seen: the switches say it.
+    let trace = assemble(events(2 * MS), manifest());
+    assert_eq!(states(&trace, 0)[2], (Preempted, 9 * MS, 12 * MS));
+    assert_eq!(trace.steals[0].stolen.0, 5 * MS - 1);
+}
+
+#[test]
 fn the_way_out_of_idle_is_the_threads_own_as_the_kernel_counts() {
     use ThreadState::*;
     let of = |ran: u64, prev: u32| {
