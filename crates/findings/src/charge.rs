@@ -19,8 +19,7 @@ impl Charge {
     /// The slices of target threads that `matches`.
     pub fn of(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Charge {
         Charge::of_rows(trace, |thread, take| {
-            for row in trace.slices.rows(thread) {
-                let slice = trace.slices.at(thread, row);
+            for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of(thread)) {
                 if matches(&slice) {
                     take(row);
                 }
@@ -78,11 +77,13 @@ impl Charge {
 
     /// Its slices, by thread, then time.
     pub fn slices<'a>(&'a self, trace: &'a Trace) -> impl Iterator<Item = Slice> + 'a {
-        let threads = trace.target_threads();
-        threads.flat_map(move |thread| {
-            let rows = trace.slices.rows(thread);
-            self.rows(rows.start, rows.end).map(move |row| trace.slices.at(thread, row))
-        })
+        trace.target_threads().flat_map(move |thread| self.slices_of(trace, thread))
+    }
+
+    /// Its slices of one thread, in the order of time.
+    pub fn slices_of<'a>(&'a self, trace: &'a Trace, thread: ThreadId) -> impl Iterator<Item = Slice> + 'a {
+        let rows = trace.slices.rows(thread);
+        self.rows(rows.start, rows.end).map(move |row| trace.slices.at(thread, row))
     }
 
     /// Whether it has the slice of that row.

@@ -198,15 +198,12 @@ impl<'a> Scene<'a> {
         self.derived.locks.iter().find(is_it).map_or("a lock".to_owned(), |lock| lock.name.clone())
     }
 
-    /// The longest waits for a CPU that threads of the program (`own`) or others had, if only for a part.
-    pub fn longest_queues(&self, own: bool) -> Vec<Evidence> {
-        self.longest(
-            |slice| queues_behind(self.timelines, own, slice, &mut 0),
-            |slice| format!("{}, waits for CPU {}", slice.state.name(), slice.cpu.0),
-        )
+    /// The longest of these waits for a CPU, as evidence.
+    pub fn longest_queues(&self, queues: &Charge) -> Vec<Evidence> {
+        self.longest_of(queues, |slice| format!("{}, waits for CPU {}", slice.state.name(), slice.cpu.0))
     }
 
-    /// All of these waits.
+    /// All waits for a CPU that threads of the program (`own`) or others had, if only for a part.
     pub fn queues(&self, own: bool) -> Charge {
         Charge::of_rows(self.trace, |thread, take| {
             let mut cursors = vec![0; self.timelines.len()];

@@ -19,7 +19,7 @@ pub use near::partition_point_near;
 pub use row_set::RowSet;
 pub use samples::{AccessKind, DataAccess, SampleRow, Samples};
 pub use sink::{Rows, TableSink};
-pub use slices::{Deadline, Slice, SliceRow, Slices, Steal, ThreadState};
+pub use slices::{Deadline, Slice, SliceRow, Slices, SlicesOf, Steal, ThreadState};
 pub use spans::{CounterRow, Lane, MarkRow, SpanKind, SpanRow, Spans, TellName};
 pub use stacks::{Frame, FrameKind, FrameSpin, FrameVia, Frames, StackEnd, StackRow, Stacks};
 pub use syscalls::SyscallRow;

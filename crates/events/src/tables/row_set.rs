@@ -33,10 +33,22 @@ impl RowSet {
     /// Which one `row` is, from 0 on; `None` if it is not among them.
     #[inline]
     pub fn number(&self, row: usize) -> Option<usize> {
-        let word = *self.bits.get(row / BITS)?;
-        let bit = 1u64 << (row % BITS);
-        let within = (word & (bit - 1)).count_ones();
-        (word & bit != 0).then(|| (self.before[row / BITS] + within) as usize)
+        self.has(row).then(|| self.before(row))
+    }
+
+    /// It is among them.
+    #[inline]
+    pub fn has(&self, row: usize) -> bool {
+        self.bits.get(row / BITS).is_some_and(|word| word & 1 << (row % BITS) != 0)
+    }
+
+    /// How many of them come before `row`. To count is dear where the processor's own instruction is not used: who asks
+    /// for one row after the other counts along.
+    #[inline]
+    pub fn before(&self, row: usize) -> usize {
+        let Some(word) = self.bits.get(row / BITS) else { return 0 };
+        let within = (word & ((1 << (row % BITS)) - 1)).count_ones();
+        (self.before[row / BITS] + within) as usize
     }
 }
 
@@ -50,6 +62,8 @@ mod tests {
         let table = RowSet::new(rows.iter().copied(), 500);
         for row in 0..600 {
             assert_eq!(table.number(row), rows.binary_search(&(row as u32)).ok(), "{row}");
+            let before = rows.partition_point(|one| *one < row as u32);
+            assert!(row >= 500 || table.before(row) == before, "{row}");
         }
     }
 }

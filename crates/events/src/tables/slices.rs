@@ -160,7 +160,58 @@ impl Blocked {
             None => (WaitId::NONE, StackId::NONE, 0),
         }
     }
+
+    /// The same for a caller that asks for one row after the other: `entry` is how many of the rows before have one.
+    #[inline(always)]
+    fn get_next(&self, row: usize, entry: &mut usize) -> (WaitId, StackId, u16) {
+        if !self.rows.has(row) {
+            return (WaitId::NONE, StackId::NONE, 0);
+        }
+        let at = *entry;
+        *entry += 1;
+        (self.wait[at], self.stack[at], self.stack_every[at])
+    }
 }
+
+/// The slices of one thread; see [`Slices::of`].
+#[derive(Clone, Debug)]
+pub struct SlicesOf<'a> {
+    slices: &'a Slices,
+    thread: ThreadId,
+    /// Those still to come.
+    rows: Range<usize>,
+    /// Behind the thread's last row.
+    end: usize,
+    /// Entries of blocked slices before `rows.start`.
+    entry: usize,
+}
+
+impl Iterator for SlicesOf<'_> {
+    type Item = Slice;
+
+    // Always: most callers look at two or three of a slice's fields, and the others need not be read.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Slice> {
+        let row = self.rows.next()?;
+        let waited = self.slices.blocked.get_next(row, &mut self.entry);
+        Some(self.slices.filled(self.thread, row, self.end, waited))
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.rows.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for SlicesOf<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Slice> {
+        let row = self.rows.next_back()?;
+        Some(self.slices.get(self.thread, row, self.end))
+    }
+}
+
+impl ExactSizeIterator for SlicesOf<'_> {}
 
 impl Slices {
     /// Freezes `batches` of rows into the table. Rows of one thread must come in time order within and
@@ -243,10 +294,16 @@ impl Slices {
 
     /// The slices of one thread, in time order.
     #[inline]
-    pub fn of(&self, thread: ThreadId) -> impl DoubleEndedIterator<Item = Slice> + '_ {
+    pub fn of(&self, thread: ThreadId) -> SlicesOf<'_> {
+        self.from_row(thread, self.rows(thread).start)
+    }
+
+    /// The slices of one thread from `first`, one of `rows(thread)`, on.
+    #[inline]
+    pub fn from_row(&self, thread: ThreadId, first: usize) -> SlicesOf<'_> {
         let rows = self.rows(thread);
-        let last = rows.end;
-        rows.map(move |row| self.get(thread, row, last))
+        let rows = first.clamp(rows.start, rows.end)..rows.end;
+        SlicesOf { slices: self, thread, end: rows.end, entry: self.blocked.rows.before(rows.start), rows }
     }
 
     /// When each slice of one thread began, in time order; the first is that of row `rows(thread).start`.
@@ -263,11 +320,21 @@ impl Slices {
 
     #[inline]
     fn get(&self, thread: ThreadId, row: usize, rows_end: usize) -> Slice {
+        self.filled(thread, row, rows_end, self.blocked.get(row))
+    }
+
+    #[inline(always)]
+    fn filled(
+        &self,
+        thread: ThreadId,
+        row: usize,
+        rows_end: usize,
+        (wait, stack, stack_every): (WaitId, StackId, u16),
+    ) -> Slice {
         let next = row + 1;
         let end = if next < rows_end { self.start[next] } else { self.thread_end[thread.index()] };
         let start = self.start[row];
         let (state, cpu, end) = (self.state[row], self.cpu[row], end.max(start));
-        let (wait, stack, stack_every) = self.blocked.get(row);
         Slice { thread, start, end, state, cpu, wait, stack, stack_every }
     }
 

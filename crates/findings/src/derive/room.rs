@@ -182,11 +182,16 @@ impl Room {
             before.get(whole).copied().unwrap_or(sum) + part
         };
         let mut stall = Stall { saved_ns, ..Stall::default() };
-        for slice in charge.slices(trace) {
-            let (from, to) = self.places(&slice);
-            let ns = (until(to) - until(from)) * self.step.0 as f64;
-            stall.credit(slice.thread, ns);
-            stall.idle_ns += ns;
+        for thread in trace.target_threads() {
+            let mut own = 0.0;
+            for slice in charge.slices_of(trace, thread) {
+                let (from, to) = self.places(&slice);
+                own += (until(to) - until(from)) * self.step.0 as f64;
+            }
+            if own != 0.0 {
+                stall.credit(thread, own);
+                stall.idle_ns += own;
+            }
         }
         stall
     }

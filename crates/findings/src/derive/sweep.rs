@@ -152,8 +152,7 @@ impl<'a> Sweep<'a> {
         let rows = self.trace.slices.rows(id);
         let first = self.trace.slices.covering(id, from).unwrap_or(rows.start);
         let mut last = Doing::Absent;
-        for row in first..rows.end {
-            let slice = self.trace.slices.at(id, row);
+        for slice in self.trace.slices.from_row(id, first) {
             if slice.start >= to {
                 return;
             }

@@ -1,7 +1,8 @@
 //! What each CPU ran when: the running slices of all threads, by CPU.
 
 use std::ops::Range;
-use std::sync::Mutex;
+use std::slice::IterMut;
+use std::sync::{Mutex, PoisonError};
 
 use holdup_events::tables::{Slice, ThreadState, partition_point_near};
 use holdup_events::{CpuId, Duration, ThreadId, Timestamp, Trace};
@@ -21,6 +22,9 @@ pub struct Stretch {
 const OWN: u32 = 1 << 31;
 
 impl Stretch {
+    /// A place for one.
+    const NONE: Stretch = Stretch { start: Timestamp(0), length_ns: 0, who: 0 };
+
     /// `thread`, a thread of the traced program if `own`, ran from `start` for `length_ns`.
     pub fn new(start: Timestamp, length_ns: u32, thread: ThreadId, own: bool) -> Stretch {
         Stretch { start, length_ns, who: thread.0 & !OWN | if own { OWN } else { 0 } }
@@ -71,8 +75,8 @@ const STRIDE: usize = 16;
 
 impl Timeline {
     fn new(mut stretches: Vec<Stretch>) -> Timeline {
-        // Which thread's rows came first depends on the workers: the order may not.
-        stretches.sort_unstable_by_key(|stretch| (stretch.start, stretch.length_ns, stretch.who));
+        // They come thread by thread, each in the order of time: a sort that merges such runs has little to do.
+        stretches.sort_by_key(|stretch| (stretch.start, stretch.length_ns, stretch.who));
         for index in 1..stretches.len() {
             let next = stretches[index].start;
             stretches[index - 1].cut(next);
@@ -193,12 +197,25 @@ impl Timelines {
         let counts = parallel::map(groups.len(), |group| count_by_cpu(trace, groups[group].clone()));
         let cpus = counts.iter().map(Vec::len).max().unwrap_or(0);
         // Each list is made once, in its final size: with tens of millions of rows, growing is what costs.
-        let mut by_cpu: Vec<Mutex<Vec<Stretch>>> = Vec::with_capacity(cpus);
-        for cpu in 0..cpus {
-            let rows = counts.iter().filter_map(|count| count.get(cpu)).sum();
-            by_cpu.push(Vec::with_capacity(rows).into());
+        let rows = |cpu: usize| counts.iter().filter_map(|count| count.get(cpu)).sum();
+        let mut by_cpu: Vec<Vec<Stretch>> = (0..cpus).map(|cpu| vec![Stretch::NONE; rows(cpu)]).collect();
+        let mut parts: Vec<Mutex<Vec<IterMut<Stretch>>>> = counts.iter().map(|_| Mutex::default()).collect();
+        for (cpu, mut rest) in by_cpu.iter_mut().map(Vec::as_mut_slice).enumerate() {
+            for (count, part) in counts.iter().zip(&mut parts) {
+                let (own, others) = rest.split_at_mut(count.get(cpu).copied().unwrap_or(0).min(rest.len()));
+                part.get_mut().unwrap_or_else(PoisonError::into_inner).push(own.iter_mut());
+                rest = others;
+            }
         }
-        parallel::map(groups.len(), |group| collect(trace, groups[group].clone(), &by_cpu));
+        parallel::map(groups.len(), |group| {
+            fill(
+                trace,
+                groups[group].clone(),
+                &mut parts[group].lock().unwrap_or_else(PoisonError::into_inner),
+            );
+        });
+        drop(parts);
+        let by_cpu: Vec<Mutex<Vec<Stretch>>> = by_cpu.into_iter().map(Mutex::new).collect();
         let take =
             |cpu: usize| by_cpu[cpu].lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
         Timelines { cpus: parallel::map(cpus, |cpu| Timeline::new(take(cpu))) }
@@ -254,26 +271,12 @@ fn count_by_cpu(trace: &Trace, threads: Range<u32>) -> Vec<usize> {
     counts
 }
 
-/// Rows handed to a CPU's list at a time: few enough to stay in the cache, enough to outweigh the lock.
-const BATCH: usize = 1024;
-
-fn collect(trace: &Trace, threads: Range<u32>, by_cpu: &[Mutex<Vec<Stretch>>]) {
-    let mut batches: Vec<Vec<Stretch>> = vec![Vec::new(); by_cpu.len()];
-    let hand_over = |cpu: usize, batch: &mut Vec<Stretch>| {
-        if let Ok(mut all) = by_cpu[cpu].lock() {
-            all.append(batch);
+/// Puts the runs of `threads` in their places, by CPU.
+fn fill(trace: &Trace, threads: Range<u32>, places: &mut [IterMut<Stretch>]) {
+    for (cpu, stretch) in threads.flat_map(|thread| running(trace, ThreadId(thread))) {
+        if let Some(place) = places.get_mut(cpu).and_then(Iterator::next) {
+            *place = stretch;
         }
-    };
-    for thread in threads.map(ThreadId) {
-        for (cpu, stretch) in running(trace, thread) {
-            batches[cpu].push(stretch);
-            if batches[cpu].len() >= BATCH {
-                hand_over(cpu, &mut batches[cpu]);
-            }
-        }
-    }
-    for (cpu, mut batch) in batches.into_iter().enumerate() {
-        hand_over(cpu, &mut batch);
     }
 }
 

@@ -30,10 +30,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use holdup_events::tables::ThreadState;
-use holdup_events::{ProcessId, Trace};
+use holdup_events::{ProcessId, ThreadId, Trace};
 
 use super::{ChargedVerdict, Info};
 use crate::derive::kernel_threads::is_kernel_thread;
+use crate::derive::parallel;
 use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
@@ -42,9 +43,6 @@ use crate::wording::{percent, time};
 
 pub(super) const INFO: Info =
     Info { name: "noisy-neighbour", summary: "Other programs take CPUs that the program's threads wait for" };
-
-/// Stretches looked at to share out the blame: 20 million take about a tenth of a second.
-const STRETCHES_MAX: usize = 20_000_000;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_other_programs()?;
@@ -74,6 +72,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     // Who had the CPU of a thread that may run on no other is known; the room on all CPUs together does not tell.
     let most = scene.of_wall(others_ns as f64);
     let gain = scene.gain(&scene.derived.occupancy.others, |_, waited| waited);
+    let charge = scene.queues(false);
     let finding = Finding {
         rule: INFO.name,
         subject: process(scene.trace, worst),
@@ -81,7 +80,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         cost_ns: others_ns,
         gain: Gain { low: gain.low.min(most), high: gain.high.min(most) },
         confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest_queues(false),
+        evidence: scene.longest_queues(&charge),
         advice: vec![
             format!(
                 "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
@@ -90,21 +89,40 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             "Or leave it room: one thread fewer than there are CPUs".into(),
         ],
     };
-    Ok(vec![Charged { finding, charge: scene.queues(false) }])
+    Ok(vec![Charged { finding, charge }])
 }
 
 /// Which foreign processes ran while target threads waited for that CPU (ns), the longest first.
 fn blame(trace: &Trace, timelines: &Timelines) -> Vec<(ProcessId, u64)> {
-    let mut by_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
-    let mut budget = STRETCHES_MAX;
-    let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
-    for slice in slices.filter(|slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled) {
-        let Some(timeline) = timelines.of(slice.cpu) else { continue };
-        let stretches = timeline.between(slice.start, slice.end);
-        if stretches.len() > budget {
-            break;
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let mut by_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
+        for thread in groups[group].clone().map(ThreadId) {
+            if trace.threads[thread.index()].target {
+                add_blame(trace, timelines, thread, &mut by_process);
+            }
         }
-        budget -= stretches.len();
+        by_process
+    });
+    let mut by_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
+    for (process, ns) in parts.into_iter().flatten() {
+        *by_process.entry(process).or_default() += ns;
+    }
+    let mut ranked: Vec<(ProcessId, u64)> = by_process.into_iter().collect();
+    ranked.sort_by_key(|(process, ns)| (Reverse(*ns), *process));
+    ranked
+}
+
+fn add_blame(trace: &Trace, timelines: &Timelines, thread: ThreadId, sums: &mut BTreeMap<ProcessId, u64>) {
+    let mut cursors = vec![0; timelines.len()];
+    let waits = trace.slices.of(thread);
+    for slice in waits.filter(|slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled) {
+        let (Some(timeline), Some(near)) =
+            (timelines.of(slice.cpu), cursors.get_mut(usize::from(slice.cpu.0)))
+        else {
+            continue;
+        };
+        let stretches = timeline.between_near(slice.start, slice.end, near);
         for stretch in stretches.iter().filter(|stretch| !stretch.own()) {
             let ns = stretch.end().min(slice.end).since(stretch.start().max(slice.start)).0;
             let process = trace.threads[stretch.thread().index()].process;
@@ -112,12 +130,9 @@ fn blame(trace: &Trace, timelines: &Timelines) -> Vec<(ProcessId, u64)> {
             if pid != 0 && pid == trace.manifest.recorder_pid {
                 continue; // what recording costs is said at the top of the report
             }
-            *by_process.entry(process).or_default() += ns;
+            *sums.entry(process).or_default() += ns;
         }
     }
-    let mut ranked: Vec<(ProcessId, u64)> = by_process.into_iter().collect();
-    ranked.sort_by_key(|(process, ns)| (Reverse(*ns), *process));
-    ranked
 }
 
 fn process(trace: &Trace, id: ProcessId) -> String {

@@ -82,6 +82,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
                 .into(),
         );
     }
+    let charge = scene.queues(true);
     let confidence = if coupled { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,
@@ -90,13 +91,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         cost_ns: own_ns,
         gain: Gain { low, high },
         confidence: scene.confidence(confidence),
-        evidence: scene.longest_queues(true),
+        evidence: scene.longest_queues(&charge),
         advice: vec![
             format!("Use {} or fewer", count(u64::from(occupancy.cpus), "thread")),
             "Give threads that wait for each other a blocking wait in place of a spinning one".into(),
         ],
     };
-    Ok(vec![Charged { finding, charge: scene.queues(true) }])
+    Ok(vec![Charged { finding, charge }])
 }
 
 fn threads(scene: &Scene) -> String {

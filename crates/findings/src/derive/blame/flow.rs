@@ -94,6 +94,7 @@ struct Gathered {
 impl Gathered {
     fn thread(&mut self, facts: Facts, thread: ThreadId, (from, to): (Timestamp, Timestamp)) {
         let mut edges: BTreeMap<(ThreadId, HoldKind), (u64, u64)> = BTreeMap::new();
+        let mut waking: BTreeMap<Subject, u64> = BTreeMap::new();
         let life = &facts.trace.threads[thread.index()];
         for hold in facts.holders.of(thread) {
             let slice = facts.trace.slices.at(thread, hold.row as usize);
@@ -104,8 +105,8 @@ impl Gathered {
             }
             let length = end.since(start).0;
             let lock = facts.locks.of(slice.wait).filter(|_| hold.kind == HoldKind::Lock);
-            let waits =
-                self.subjects.entry(lock.map_or(Subject::Kind(hold.kind), Subject::Lock)).or_default();
+            let subject = lock.map_or(Subject::Kind(hold.kind), Subject::Lock);
+            let waits = self.subjects.entry(subject).or_default();
             waits.count += u64::from(!hold.false_wakeup);
             waits.false_wakeups += u64::from(hold.false_wakeup);
             waits.total_ns += length;
@@ -116,12 +117,15 @@ impl Gathered {
                 }
                 None => *waits.ends.entry(end_of(thread, &hold)).or_default() += woken.since(start).0,
             }
-            let waking = End { class: EndClass::Waking, thread: Some(thread), occupant: None };
-            *waits.ends.entry(waking).or_default() += end.since(woken).0;
+            *waking.entry(subject).or_default() += end.since(woken).0;
             if let Some(holder) = hold.holder {
                 let sums = edges.entry((holder, hold.kind)).or_default();
                 *sums = (sums.0 + length, sums.1 + u64::from(!hold.false_wakeup));
             }
+        }
+        let end = End { class: EndClass::Waking, thread: Some(thread), occupant: None };
+        for (subject, ns) in waking {
+            *self.subjects.entry(subject).or_default().ends.entry(end).or_default() += ns;
         }
         let edge = |((holder, kind), (ns, waits))| Edge { waiter: thread, holder, kind, ns, waits };
         self.edges.extend(edges.into_iter().map(edge));
