@@ -6,9 +6,9 @@ use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
-    blame, bottle, calls, children, cpus, critical_path, gc, holders, ledger, lines, lock_holding, locks,
-    occupancy, parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin, syscall_rates,
-    syscalls, timelines,
+    blame, bottle, calls, children, clocked, cpus, critical_path, gc, holders, ledger, lines, lock_holding,
+    locks, occupancy, parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin,
+    syscall_rates, syscalls, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -58,6 +58,8 @@ pub struct Derived {
     pub critical_path: critical_path::CriticalPath,
     /// Each thread's part of the run's length, the greatest first.
     pub bottles: Vec<bottle::Bottle>,
+    /// Waits that a clock ended, by thread.
+    pub clocked: Vec<clocked::Clocked>,
     /// What the code of runtimes and libraries is for, sample by sample and wait by wait.
     pub roles: roles::Roles,
     /// The same as sums, runtime by runtime.
@@ -134,6 +136,7 @@ pub fn complete(
         lock_holding,
         waits: blame::by_kind(trace, &blame),
         children: children::derive(trace, &ledger, &blame),
+        clocked: clocked::derive(trace),
         blame,
         critical_path,
         bottles,

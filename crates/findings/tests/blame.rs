@@ -103,7 +103,7 @@ fn two_that_wait_for_each_other_are_a_cycle() {
     let (_, mut trace) = trace_of_lanes("@cpus 4\nA  0mmmmmmm\nB  1nnnnnnn\n");
     let tids: Vec<u32> = trace.threads.iter().map(|thread| thread.tid).collect();
     let of_lock =
-        |thread: u32| trace.slices.of(holdup_events::ThreadId(thread)).last().expect("it waits").wait;
+        |thread: u32| trace.slices.of(holdup_events::ThreadId(thread)).next_back().expect("it waits").wait;
     for (waiter, other) in [(0, 1), (1, 0)] {
         let wait = of_lock(waiter);
         trace.waits[wait.index()].owner_tid = tids[other];

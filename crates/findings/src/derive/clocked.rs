@@ -153,10 +153,9 @@ fn of_thread(trace: &Trace, thread: ThreadId) -> Clocked {
 /// A sleep, or a wait for something whose time-out ended it.
 fn is_clocked(trace: &Trace, slice: &Slice, wakeups: &mut &[holdup_events::tables::Wakeup]) -> bool {
     use WaitReason::*;
-    let by_timer = woken_by_timer(slice, wakeups);
     match trace.wait(slice.wait).reason {
         Sleep => true,
-        Multiplex | Park | EventFd | Signal | Ipc => by_timer,
+        Multiplex | Park | EventFd | Signal | Ipc => woken_by_timer(slice, wakeups),
         _ => false,
     }
 }

@@ -136,8 +136,9 @@ impl Room {
     fn waiting(&self, trace: &Trace, charge: &Charge) -> Vec<f64> {
         let count = self.steps.len();
         let (mut part, mut begun) = (vec![0.0; count], vec![0.0; count + 1]);
+        let places = self.places();
         for slice in charge.slices(trace) {
-            let (from, to) = self.places(&slice);
+            let (from, to) = places.of(&slice);
             let (first, last) = (from as usize, to as usize);
             if last >= count {
                 continue;
@@ -160,11 +161,9 @@ impl Room {
         part.into_iter().zip(begun).map(sum).collect()
     }
 
-    /// Where a slice begins and ends, in steps.
-    fn places(&self, slice: &Slice) -> (f64, f64) {
-        let place = |at: Timestamp| at.since(self.start).0 as f64 / self.step.0 as f64;
+    fn places(&self) -> Places {
         let end = (self.steps.len() as f64 - 1e-9).max(0.0);
-        (place(slice.start).min(end), place(slice.end).min(end))
+        Places { start: self.start, per_ns: 1.0 / self.step.0.max(1) as f64, end }
     }
 
     /// Credits each thread with its charged time, weighed by what each step counts.
@@ -181,11 +180,12 @@ impl Room {
             let part = (place - whole as f64) * weights.get(whole).copied().unwrap_or(0.0);
             before.get(whole).copied().unwrap_or(sum) + part
         };
+        let places = self.places();
         let mut stall = Stall { saved_ns, ..Stall::default() };
         for thread in trace.target_threads() {
             let mut own = 0.0;
             for slice in charge.slices_of(trace, thread) {
-                let (from, to) = self.places(&slice);
+                let (from, to) = places.of(&slice);
                 own += (until(to) - until(from)) * self.step.0 as f64;
             }
             if own != 0.0 {
@@ -194,6 +194,23 @@ impl Room {
             }
         }
         stall
+    }
+}
+
+/// Turns moments into places among the steps, without a division for each: there are as many as switches.
+#[derive(Clone, Copy)]
+struct Places {
+    start: Timestamp,
+    per_ns: f64,
+    end: f64,
+}
+
+impl Places {
+    /// Where a slice begins and ends, in steps.
+    #[inline]
+    fn of(self, slice: &Slice) -> (f64, f64) {
+        let place = |at: Timestamp| (at.since(self.start).0 as f64 * self.per_ns).min(self.end);
+        (place(slice.start), place(slice.end))
     }
 }
 

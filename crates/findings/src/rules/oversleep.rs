@@ -50,7 +50,7 @@ const LATE_SHARE_MIN: f64 = 0.25;
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let often = |one: &Clocked| one.sleeps >= SLEEPS_MIN && !poll_loop::is_it(one);
-    let sleeping: Vec<Clocked> = clocked::derive(scene.trace).into_iter().filter(often).collect();
+    let sleeping: Vec<Clocked> = scene.derived.clocked.iter().copied().filter(often).collect();
     let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
     let charge = clocked::charge(scene.trace, sleeps);
     let stall = scene.stall_quiet(&charge);

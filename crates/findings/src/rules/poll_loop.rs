@@ -62,7 +62,7 @@ pub(super) fn is_it(one: &Clocked) -> bool {
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    let polling: Vec<Clocked> = clocked::derive(scene.trace).into_iter().filter(is_it).collect();
+    let polling: Vec<Clocked> = scene.derived.clocked.iter().copied().filter(is_it).collect();
     let Some(most) = polling.iter().max_by_key(|one| (one.look_ns, std::cmp::Reverse(one.thread))) else {
         return Ok(Vec::new());
     };
