@@ -172,6 +172,15 @@ static __always_inline struct pt_regs *user_registers(struct task_struct *task)
 	return (struct pt_regs *)bpf_task_pt_regs(task);
 }
 
+#define SYS_CLONE 56
+#define SYS_CLONE3 435
+
+/* A thread that was not in user mode yet: where its creator called clone(2), on a stack that nobody wrote to. */
+static __always_inline bool is_newborn(const struct pt_regs *regs)
+{
+	return !regs->ax && (regs->orig_ax == SYS_CLONE || regs->orig_ax == SYS_CLONE3);
+}
+
 static __always_inline __u32 kernel_stack(void *ctx, struct stack_scratch *stack)
 {
 	long bytes = bpf_get_stack(ctx, stack->addresses, KERNEL_FRAMES_MAX * 8, 0);
@@ -322,6 +331,10 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 		leaf.sp = regs->sp;
 		leaf.bp = regs->bp;
 		id = walk_user(stack, slot, &leaf, id);
+		if (stack->head.header.flags == WIRE_END_UNREADABLE && is_newborn(regs)) {
+			stack->head.header.flags = WIRE_END_ROOT;
+			id = mix(id, WIRE_END_ROOT);
+		}
 		if (stack->head.header.flags == WIRE_END_NO_TABLES ||
 		    stack->head.header.flags == WIRE_END_UNKNOWN_MAPPING) {
 			raw = send_raw(stack, slot, &leaf, at_ns);

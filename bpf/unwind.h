@@ -54,6 +54,7 @@ struct unwind_mapping {
 struct unwind_process {
 	wire_u32 count;
 	wire_u32 generation; /* never 0; another one for other mappings: tells whether a row that was found still holds */
+	unwind_row lent;     /* of a binary that lends frames to code without rows of others (GHC's runtime); 0: none does */
 	struct unwind_mapping mappings[UNWIND_MAPPINGS_MAX];
 };
 
@@ -583,6 +584,8 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 	case UNWIND_STOP:
 		return WIRE_END_ROOT;
 	case UNWIND_GAP:
+		if (process->lent && !unwind_by_lent_frame(state, process, scratch, process->lent))
+			return 0;
 		return unwind_by_frame_pointer(state, process);
 	default:
 		return WIRE_END_NO_RULE;

@@ -15,6 +15,7 @@ use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use super::budget::Budget;
 use super::calls::Calls;
+use super::launcher::Launcher;
 use super::roots::Roots;
 use super::runtime_events::RingFeed;
 use super::stack_tables::StackTables;
@@ -39,6 +40,7 @@ struct Loop {
     mappings: Option<MappingFeed>,
     stack_tables: StackTables,
     targets: BTreeSet<u32>,
+    launcher: Launcher,
     /// Processes that ran before the recording and belong to it.
     taken: BTreeSet<u32>,
     roots: Roots,
@@ -76,6 +78,10 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         decoder: WireDecoder::default(),
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
+        launcher: Launcher::new(match &subject {
+            Subject::Run(held, _) => Some(held.pid()),
+            _ => None,
+        }),
         taken: BTreeSet::new(),
         roots: Roots::default(),
         journal: recorder.journal,
@@ -242,12 +248,25 @@ impl Loop {
     /// Definitions and mappings are few and come in rings of their own: merged into the records by time, so
     /// that the journal stays nearly sorted even when the recorder was kept from its CPU for long.
     fn drain(&mut self) -> usize {
-        let Loop { session, decoder, mappings, targets, roots, journal, tally, bad_records, .. } = self;
+        let Loop {
+            session,
+            decoder,
+            mappings,
+            targets,
+            launcher,
+            roots,
+            journal,
+            tally,
+            bad_records,
+            ..
+        } = self;
         let mut early = Vec::new();
         let mut drained = session.drain_definitions(&mut |record| {
-            let taken = decoder.decode(record, &mut |event| {
+            let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
-                early.push(event);
+                if launcher.pass(&mut event) {
+                    early.push(event);
+                }
             });
             *bad_records += u64::from(taken.is_err());
         });
@@ -277,11 +296,14 @@ impl Loop {
 
     /// What every thread is and does now. `with_stacks`: also where those that are blocked already are.
     fn snapshot(&mut self, with_stacks: bool) -> Result<()> {
-        let Loop { session, decoder, targets, journal, bad_records, .. } = self;
+        let Loop { session, decoder, targets, launcher, journal, bad_records, .. } = self;
         let mut stacks = BTreeSet::new();
         if with_stacks {
             session.blocked_stacks(&mut |record| {
-                let taken = decoder.decode(record, &mut |event| {
+                let taken = decoder.decode(record, &mut |mut event| {
+                    if !launcher.pass(&mut event) {
+                        return;
+                    }
                     if let Event::Stack(stack) = &event {
                         stacks.insert(stack.id);
                     }

@@ -6,6 +6,7 @@ mod calls;
 pub mod disk_cache;
 mod files;
 pub mod finish;
+mod launcher;
 mod lower;
 pub mod place;
 mod roots;

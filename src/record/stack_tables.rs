@@ -13,7 +13,7 @@ use holdup_capture::bpf::{MappedRows, ROWS_PENDING, UnwindTables};
 use holdup_capture::mappings::{own_vdso, read_maps};
 use holdup_capture::privileges;
 use holdup_decode::symbols::is_jitdump;
-use holdup_decode::unwind::{Segment, Table, build_id, kept, needed};
+use holdup_decode::unwind::{Row, Segment, Table, build_id, kept, needed};
 use holdup_events::event::RawMapping;
 use object::{ReadCache, ReadRef};
 
@@ -41,8 +41,14 @@ impl StackTables {
     pub fn start(tables: UnwindTables) -> StackTables {
         let (sender, receiver) = channel();
         let cache = DiskCache::own("binaries");
-        let mut maker =
-            Maker { tables, cache, binaries: HashMap::new(), problems: Vec::new(), kept: Vec::new() };
+        let mut maker = Maker {
+            tables,
+            cache,
+            binaries: HashMap::new(),
+            problems: Vec::new(),
+            kept: Vec::new(),
+            lends: false,
+        };
         let worker = std::thread::spawn(move || {
             privileges::run_like_others();
             maker.warm_up();
@@ -127,6 +133,8 @@ struct Binary {
     base: u64,
     first_row: u32,
     rows: u32,
+    /// [`Table::lent`], as the kernel programs read it; 0: none.
+    lent: u64,
 }
 
 struct Maker {
@@ -136,6 +144,8 @@ struct Maker {
     problems: Vec<String>,
     /// Files that were mapped: should they be replaced before they are named.
     kept: Vec<KeptFile>,
+    /// Any of the binaries lends frames.
+    lends: bool,
 }
 
 impl Maker {
@@ -201,10 +211,10 @@ impl Maker {
             }
         });
         let known: Vec<MappedRows> = known.collect();
-        self.tell(tgid, &known);
+        self.tell(tgid, mappings, &known);
         if pending {
             let all: Vec<MappedRows> = mappings.iter().map(|mapping| self.rows_of(tgid, mapping)).collect();
-            self.tell(tgid, &all);
+            self.tell(tgid, mappings, &all);
         }
     }
 
@@ -216,14 +226,23 @@ impl Maker {
         }
     }
 
-    fn tell(&mut self, tgid: u32, mapped: &[MappedRows]) {
-        match self.tables.set_process(tgid, mapped) {
+    fn tell(&mut self, tgid: u32, mappings: &[RawMapping], mapped: &[MappedRows]) {
+        match self.tables.set_process(tgid, mapped, self.lent(tgid, mappings)) {
             Ok(true) => {}
             Ok(false) => {
                 self.problem(format!("process {tgid} has more executable mappings than are followed"));
             }
             Err(error) => self.problem(format!("process {tgid}: {error}")),
         }
+    }
+
+    /// On what frame code without rows may run in this process; 0: on none.
+    fn lent(&self, tgid: u32, mappings: &[RawMapping]) -> u64 {
+        if !self.lends {
+            return 0;
+        }
+        let binary = |mapping| self.binaries.get(&identify(tgid, mapping)?)?.as_ref();
+        mappings.iter().filter_map(binary).map(|binary| binary.lent).find(|lent| *lent != 0).unwrap_or(0)
     }
 
     fn rows_of(&mut self, tgid: u32, mapping: &RawMapping) -> MappedRows {
@@ -288,7 +307,9 @@ impl Maker {
             self.problem(format!("{path}: no room left for its {rows} rows"));
             return None;
         };
-        let binary = Binary { segments: table.segments, base: table.base, first_row, rows };
+        let lent = table.lent().map_or(0, Row::pack);
+        self.lends |= lent != 0;
+        let binary = Binary { segments: table.segments, base: table.base, first_row, rows, lent };
         if !table.build_id.is_empty() {
             // The same file may be met with its build id and without it.
             self.binaries.insert(Identity::BuildId(table.build_id), Some(binary.clone()));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use holdup_decode::unwind::{Code, Registers, Walked, walk};
+use holdup_decode::unwind::{Code, Kind, Registers, Row, Walked, walk};
 use holdup_events::tables::{FrameVia, StackEnd};
 use holdup_testkit::bpf_host::{FRAMES_MAX, HostMapping, HostProcess, HostWalk};
 use holdup_testkit::stopped::{NotStopped, Stopped};
@@ -31,6 +31,8 @@ struct Place {
     stopped: Stopped,
     mappings: Vec<HostMapping>,
     host: HostProcess,
+    /// Where the code on a lent frame is in another binary.
+    lent: Option<Row>,
     /// Return addresses, the innermost first; without the leaf, which a walk finds in the registers.
     callers: Vec<u64>,
     /// Names of all frames.
@@ -75,7 +77,7 @@ impl Place {
         let host = HostProcess::new(&mappings);
         let callers = frames.iter().skip(1).map(|frame| frame.0).collect();
         let names = frames.into_iter().map(|frame| frame.1).collect();
-        Some(Place { stopped, mappings, host, callers, names })
+        Some(Place { stopped, mappings, host, lent: None, callers, names })
     }
 
     fn walk(&self) -> HostWalk {
@@ -89,7 +91,8 @@ impl Place {
             let Some(mapping) = self.mappings.iter().find(holds) else { return Code::Unmapped };
             let pc = address - mapping.base;
             let behind = mapping.rows.partition_point(|row| u64::from(row.pc) <= pc);
-            behind.checked_sub(1).map_or(Code::Bare, |last| Code::Row(mapping.rows[last]))
+            let code = behind.checked_sub(1).map_or(Code::Bare, |last| Code::Row(mapping.rows[last]));
+            code.on_frame(self.lent)
         })
     }
 
@@ -203,9 +206,8 @@ fn code_without_a_description_is_walked_by_frame_pointer_or_by_guess() {
     }
 }
 
-#[test]
-fn code_on_a_lent_frame_has_the_callers_of_who_lent_it() {
-    let Some(mut place) = Place::stop_in(LENDER.as_deref(), "", |_| {}) else { return };
+/// Steps through the code that runs on a lent frame: both walkers find the callers of who lent it.
+fn step_through_lent(mut place: Place) {
     let (mut called, mut exact) = (0, 0);
     // Through the call's return, and the code itself up to its end.
     while place.stopped.registers().ip != place.callers[0] {
@@ -226,6 +228,29 @@ fn code_on_a_lent_frame_has_the_callers_of_who_lent_it() {
         place.stopped.step().expect("it goes on");
     }
     assert!(called > 0 && exact > 0, "{called} in what it calls, {exact} in itself");
+}
+
+#[test]
+fn code_on_a_lent_frame_has_the_callers_of_who_lent_it() {
+    if let Some(place) = Place::stop_in(LENDER.as_deref(), "", |_| {}) {
+        step_through_lent(place);
+    }
+}
+
+/// As GHC's shared libraries do on the frame of the runtime's.
+#[test]
+fn the_code_may_be_in_another_binary_than_who_lends_the_frame() {
+    let Some(mut place) = Place::stop_in(LENDER.as_deref(), "", |_| {}) else { return };
+    let mut rows = place.mappings.iter_mut().flat_map(|mapping| &mut mapping.rows);
+    let mut lent = None;
+    rows.by_ref().filter(|row| row.kind == Kind::Lent).for_each(|row| {
+        lent = Some(*row);
+        *row = Row::plain(row.pc, Kind::Gap);
+    });
+    assert!(lent.is_some());
+    place.host = HostProcess::new(&place.mappings).lending(lent);
+    place.lent = lent;
+    step_through_lent(place);
 }
 
 /// No place is walked more often.

@@ -18,6 +18,7 @@ struct World {
     mappings: Vec<HostMapping>,
     words: Vec<u64>,
     registers: Registers,
+    lent: Option<Row>,
 }
 
 impl World {
@@ -44,7 +45,9 @@ impl World {
             sp: STACK + 8 * random.within(1, 8),
             bp: word(random, &mappings, 0, count),
         };
-        World { mappings, words, registers }
+        let cfa = random.within(0, 60) as i16;
+        let lent = random.once_in(4).then_some(Row { pc: 0, kind: Kind::Lent, cfa, bp: 0 });
+        World { mappings, words, registers, lent }
     }
 
     fn word(&self, address: u64) -> Option<u64> {
@@ -69,7 +72,7 @@ impl World {
         let Some(mapping) = self.mappings.iter().find(holds) else { return Code::Unmapped };
         let pc = address - mapping.base;
         let row = mapping.rows.iter().rev().find(|row| u64::from(row.pc) <= pc);
-        row.map_or(Code::Bare, |row| Code::Row(*row))
+        row.map_or(Code::Bare, |row| Code::Row(*row)).on_frame(self.lent)
     }
 
     /// A scan from here meets memory that cannot be read before it gives up.
@@ -130,7 +133,7 @@ fn on_random_rows_stacks_and_registers() {
     let (mut ends, mut vias) = (BTreeMap::new(), BTreeMap::new());
     for seed in 0..worlds {
         let world = World::random(&mut Random::new(seed));
-        let host = HostProcess::new(&world.mappings);
+        let host = HostProcess::new(&world.mappings).lending(world.lent);
         let c = host.walk(world.registers, &mut |address, to| world.read(address, to));
         let rust = walk(world.registers, &|address| world.word(address), &mut |address| world.code(address));
         // From a guessed frame on the twin, which does not guess, is out of it.

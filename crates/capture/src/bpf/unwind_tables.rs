@@ -42,6 +42,7 @@ pub struct UnwindTables {
 // The mapping belongs to this value alone; the kernel only reads what `processes` points it to.
 unsafe impl Send for UnwindTables {}
 
+const HEAD_BYTES: usize = 16;
 const MAPPING_BYTES: usize = 32;
 
 impl UnwindTables {
@@ -94,8 +95,14 @@ impl UnwindTables {
     }
 
     /// Tells all executable mappings of a process, in any order; replaces what was told before. Beyond
-    /// [`MAPPINGS_MAX`] those with rows stay. `false`: some did not fit.
-    pub fn set_process(&mut self, tgid: u32, mappings: &[MappedRows]) -> Result<bool, CaptureError> {
+    /// [`MAPPINGS_MAX`] those with rows stay. `lent`: the row that says on what frame code without rows may run; 0: none
+    /// does. `false`: some did not fit.
+    pub fn set_process(
+        &mut self,
+        tgid: u32,
+        mappings: &[MappedRows],
+        lent: u64,
+    ) -> Result<bool, CaptureError> {
         let mut kept = mappings.to_vec();
         if kept.len() > MAPPINGS_MAX {
             kept.sort_by_key(|mapping| mapping.rows == 0);
@@ -107,6 +114,7 @@ impl UnwindTables {
         // 0 is none; the walker takes a row that it found under another generation for another process's.
         self.generation = self.generation.checked_add(1).unwrap_or(1);
         self.value.extend(self.generation.to_ne_bytes());
+        self.value.extend(lent.to_ne_bytes());
         for mapping in &kept {
             for word in [mapping.start, mapping.end, mapping.base] {
                 self.value.extend(word.to_ne_bytes());
@@ -114,7 +122,7 @@ impl UnwindTables {
             self.value.extend(mapping.first_row.to_ne_bytes());
             self.value.extend(mapping.rows.to_ne_bytes());
         }
-        self.value.resize(8 + MAPPINGS_MAX * MAPPING_BYTES, 0);
+        self.value.resize(HEAD_BYTES + MAPPINGS_MAX * MAPPING_BYTES, 0);
         self.processes
             .update(&tgid.to_ne_bytes(), &self.value, MapFlags::ANY)
             .map_err(|error| CaptureError::Refused { reason: messages::reason(&error) })?;

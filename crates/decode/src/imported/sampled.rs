@@ -11,13 +11,17 @@ use super::{Record, Records, Sampled, StackIds};
 use crate::readers::ReadError;
 use crate::reorder::Reorder;
 
+/// Samples come early or late, and others may have had the CPU meanwhile: what a thread's samples stand for beyond what there
+/// was room for is owed to it, up to so many periods, and told where there is room before a later one.
+const OWED_MAX: u64 = 8;
+
 /// Tells the records in the order of time: a run begins before its sample.
 pub(super) fn tell(
     records: &dyn Records,
     survey: &Survey,
     sink: &mut dyn FnMut(Event),
 ) -> Result<(), ReadError> {
-    let mut order = Reorder::new(Duration(survey.period_max_ns().saturating_add(1)));
+    let mut order = Reorder::new(Duration(survey.period_max_ns().saturating_mul(OWED_MAX + 1).saturating_add(1)));
     let mut teller = Teller {
         survey,
         stacks: StackIds::default(),
@@ -44,6 +48,8 @@ struct Life {
     tgid: u32,
     name: String,
     ran_ns: u64,
+    /// See [`OWED_MAX`].
+    owed_ns: u64,
     /// Told up to here.
     until: Timestamp,
 }
@@ -113,7 +119,7 @@ impl Teller<'_> {
     }
 
     fn begin(&mut self, at: Timestamp, (tid, tgid): (u32, u32), name: &str) {
-        self.lives.insert(tid, Life { tgid, name: name.to_owned(), ran_ns: 0, until: at });
+        self.lives.insert(tid, Life { tgid, name: name.to_owned(), ran_ns: 0, owed_ns: 0, until: at });
     }
 
     fn sample(&mut self, mut sampled: Sampled, sink: &mut dyn FnMut(Event)) {
@@ -126,16 +132,19 @@ impl Teller<'_> {
         let free = self.ran_until.get(&cpu).copied().filter(|_| cpu != CpuId::NONE).unwrap_or(start);
         self.ran_until.insert(cpu, at.max(free));
         // A sample may come after the thread's exit, and of threads that are not the program's.
-        let Some(life) = self.lives.get(&tid) else { return };
-        let from = (at - period).max(life.until).max(free);
-        if period == Duration::ZERO || from >= at {
+        let Some(life) = self.lives.get_mut(&tid) else { return };
+        let due_ns = period.0.saturating_add(life.owed_ns);
+        let from = (at - Duration(due_ns)).max(life.until).max(free).min(at);
+        let told_ns = at.since(from).0;
+        life.owed_ns = due_ns.saturating_sub(told_ns).min(period.0.saturating_mul(OWED_MAX));
+        if told_ns == 0 {
             return;
         }
         if from > life.until {
             self.look(from, tid, SnapshotState::Untracked, sink);
         }
         if let Some(life) = self.lives.get_mut(&tid) {
-            life.ran_ns = life.ran_ns.saturating_add(at.since(from).0);
+            life.ran_ns = life.ran_ns.saturating_add(told_ns);
         }
         self.look(at, tid, SnapshotState::Running(cpu), sink);
     }

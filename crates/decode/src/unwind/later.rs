@@ -7,6 +7,7 @@ use holdup_events::tables::Mapping;
 use holdup_events::{ProcessId, Timestamp};
 
 use super::kept;
+use super::row::{Kind, Row};
 use super::table::{Table, build_id};
 use super::walk::{Code, Registers, walk};
 use crate::states::Catalogue;
@@ -27,7 +28,7 @@ pub fn walk_raw_stacks(catalogue: &mut Catalogue, files: &dyn Files) {
     for mapping in &catalogue.mappings {
         by_process.entry(mapping.process).or_default().push(mapping);
     }
-    let mut tables = Tables { files, by_file: HashMap::new() };
+    let mut tables = Tables { files, by_file: HashMap::new(), lent: HashMap::new() };
     for stack in catalogue.stacks.iter_mut().flatten() {
         let Some(raw) = stack.raw.take() else { continue };
         let known = processes.get(&stack.tgid).and_then(|process| by_process.get(process));
@@ -46,6 +47,8 @@ type FileKey = (String, Vec<u8>, u32);
 struct Tables<'a> {
     files: &'a dyn Files,
     by_file: HashMap<FileKey, Option<Table>>,
+    /// By process: see [`Table::lent`].
+    lent: HashMap<u32, Option<Row>>,
 }
 
 impl Tables<'_> {
@@ -59,19 +62,35 @@ impl Tables<'_> {
         let registers = Registers { ip: raw.ip, sp: raw.sp, bp: raw.bp };
         let walked = walk(registers, &word, &mut |address| match holding(mappings, address, at) {
             None => Code::Unmapped,
-            Some(mapping) => self.code(pid, mapping, address).unwrap_or(Code::Bare),
+            Some(mapping) => match self.code(pid, mapping, address).unwrap_or(Code::Bare) {
+                code @ Code::Row(row) if row.kind != Kind::Gap => code,
+                code => code.on_frame(self.lent(pid, mappings)),
+            },
         });
         stack.addresses.extend(walked.addresses);
         stack.vias = walked.vias;
         stack.end = walked.end;
     }
 
-    fn code(&mut self, pid: u32, mapping: &Mapping, address: u64) -> Option<Code> {
+    /// Asked only where code without a row is met: it takes the tables of all that the process has mapped.
+    fn lent(&mut self, pid: u32, mappings: &[&Mapping]) -> Option<Row> {
+        if let Some(known) = self.lent.get(&pid) {
+            return *known;
+        }
+        let found = mappings.iter().find_map(|mapping| self.table(pid, mapping)?.lent());
+        self.lent.insert(pid, found);
+        found
+    }
+
+    fn table(&mut self, pid: u32, mapping: &Mapping) -> Option<&Table> {
         let files = self.files;
         let whose = if mapping.build_id.is_empty() { pid } else { 0 };
         let key = (mapping.path.clone(), mapping.build_id.clone(), whose);
-        let table = self.by_file.entry(key).or_insert_with(|| table_of(files, pid, mapping));
-        let table = table.as_ref()?;
+        self.by_file.entry(key).or_insert_with(|| table_of(files, pid, mapping)).as_ref()
+    }
+
+    fn code(&mut self, pid: u32, mapping: &Mapping, address: u64) -> Option<Code> {
+        let table = self.table(pid, mapping)?;
         let length = mapping.end.checked_sub(mapping.start)?;
         let base = table.base_when_mapped(mapping.start, length, mapping.file_offset)?;
         let pc = u32::try_from(address.checked_sub(base)?).ok()?;

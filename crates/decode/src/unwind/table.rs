@@ -7,7 +7,7 @@ use object::{Endianness, Object, ObjectSection, ReadRef};
 
 use super::frames::Rows;
 use super::go;
-use super::row::Row;
+use super::row::{Kind, Row};
 
 /// More rows than any binary seen has (150 MB of code: 1.2 M); hostile ones end here.
 const ROWS_MAX: usize = 1 << 23;
@@ -96,6 +96,12 @@ impl Table {
         let broken = rows.broken;
         let build_id = file.build_id().ok().flatten().map(<[u8]>::to_vec).unwrap_or_default();
         Ok(Table { rows: rows.finish(), base, segments, build_id, broken })
+    }
+
+    /// The row of code that runs on a frame which a function of this binary makes for it, if one does. Such code may be
+    /// in other binaries (GHC's shared libraries, on the frame of the runtime's `StgRun`).
+    pub fn lent(&self) -> Option<Row> {
+        self.rows.iter().find(|row| row.kind == Kind::Lent).copied()
     }
 
     /// What to take off an address to get a row's pc, where the file is mapped from `file_offset` on at

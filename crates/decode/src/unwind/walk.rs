@@ -27,6 +27,16 @@ pub enum Code {
     Row(Row),
 }
 
+impl Code {
+    /// The same in a process in which code without a row may run on a frame like this (`Table::lent`).
+    pub fn on_frame(self, lent: Option<Row>) -> Code {
+        match (self, lent) {
+            (Code::Bare | Code::Row(Row { kind: Kind::Gap, .. }), Some(lent)) => Code::Row(lent),
+            (code, _) => code,
+        }
+    }
+}
+
 /// A walked stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {

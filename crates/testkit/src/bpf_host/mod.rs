@@ -65,6 +65,7 @@ struct Mapping {
 struct Process {
     count: u32,
     generation: u32,
+    lent: u64,
     mappings: [Mapping; MAPPINGS_MAX],
 }
 
@@ -105,7 +106,7 @@ impl HostProcess {
         static GENERATION: AtomicU32 = AtomicU32::new(1);
         let generation = GENERATION.fetch_add(1, Ordering::Relaxed);
         let mappings_of_it = [Mapping::default(); MAPPINGS_MAX];
-        let mut process = Box::new(Process { count: 0, generation, mappings: mappings_of_it });
+        let mut process = Box::new(Process { count: 0, generation, lent: 0, mappings: mappings_of_it });
         let mut rows = Vec::new();
         for (slot, mapping) in process.mappings.iter_mut().zip(mappings) {
             let (first_row, count) = (rows.len() as u32, mapping.rows.len() as u32);
@@ -115,6 +116,12 @@ impl HostProcess {
         }
         process.count = mappings.len().min(MAPPINGS_MAX) as u32;
         HostProcess { process, rows }
+    }
+
+    /// The same process, whose code without rows may run on a frame like this.
+    pub fn lending(mut self, lent: Option<Row>) -> HostProcess {
+        self.process.lent = lent.map_or(0, Row::pack);
+        self
     }
 
     /// Walks from `registers`, as the kernel programs do.
