@@ -11,17 +11,18 @@ fn thread<'a>(name: &str, body: impl FnOnce() + Send + 'a) -> Body<'a> {
     (name.to_owned(), Box::new(body))
 }
 
-/// A thread holds the lock while it computes, on a CPU that a hog wants, too; others wait on the other CPU.
+/// A thread of low priority holds the lock while it computes, for longer than the kernel lets it run beside a hog on its
+/// CPU; others wait on the other CPU.
 pub fn holder_preempted(mut plan: Plan) -> std::io::Result<Truth> {
     let lock = Mutex::new();
-    let (held, free, short) = (plan.draw(2000, 4000), plan.draw(50, 150), plan.draw(50, 150));
+    let (held, free, short) = (plan.draw(4000, 6000), plan.draw(50, 150), plan.draw(50, 150));
     let (plan, lock_ref) = (&plan, &lock);
     let holder = thread("holder", move || {
         tools::bind(tools::VICTIMS);
+        tools::be_nice();
         while plan.goes_on() {
             lock_ref.hold(|| tools::compute(held));
             tools::compute(free);
-            std::thread::yield_now();
         }
     });
     let waiter = |name| {
