@@ -376,6 +376,8 @@ impl Walk<'_> {
                     Holding::Queues
                 }
                 Activity::Throttled => Holding::Throttled,
+                // Woken to have it, and not on a run queue yet: another CPU had to be told, or to leave its idle state.
+                Activity::Wakes if arriving => Holding::Arrives,
                 Activity::Waits(hold) => self.waits_for(hold.kind, arriving, piece.slice),
                 _ => Holding::Unknown,
             };

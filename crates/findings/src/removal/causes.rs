@@ -53,7 +53,7 @@ pub(super) fn waits_for_locks(facts: Facts, charge: &Charge) -> Removal {
 
 /// Holders that have no CPU: they keep theirs until they let the lock go.
 pub(super) fn holders_queues(trace: &Trace, charge: &Charge) -> Removal {
-    Removal::exact(vec![Change::WithoutSlices(within(trace, charge, |_, slice| slice.state.waits_for_cpu()))])
+    Removal::exact(vec![Change::KeptCpus(within(trace, charge, |_, slice| slice.state.waits_for_cpu()))])
 }
 
 /// A lock that is handed from sleeper to sleeper: whoever is given it runs at once, and the kernel is not asked; at the
@@ -124,8 +124,8 @@ pub fn herd_calls(trace: &Trace, derived: &Derived, charge: &Charge) -> Speed {
     })
 }
 
-/// Wakeups in vain: what the woken did until they slept again; at the most the calls that woke them and sent them to
-/// sleep, too, and the queue for a lock that is mostly theirs.
+/// Wakeups in vain: what the woken did until they slept again, and the calls that woke them and sent them to sleep; at the
+/// most the queue for a lock that is mostly theirs, too.
 pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &LockCalls) -> Removal {
     let trace = facts.trace;
     let mut locks: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
@@ -139,9 +139,8 @@ pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &Loc
             }
         }
     }
-    let least = vec![Change::WithoutSlices(charge.clone())];
+    let least = vec![Change::WithoutSlices(charge.clone()), ran(herd_calls(trace, derived, charge))];
     let mut most = least.clone();
-    most.push(ran(herd_calls(trace, derived, charge)));
     for (number, [vain, all]) in locks {
         if vain as f64 >= HERDS_LOCK_MIN * all as f64 {
             most.extend(lock(calls, trace, number).least);

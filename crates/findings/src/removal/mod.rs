@@ -15,6 +15,7 @@ use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::lock_calls::LockCalls;
+use crate::derive::occupancy::FAIR_PART;
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
 use crate::finding::{Finding, Gain};
 use crate::merging::Charged;
@@ -177,11 +178,13 @@ fn part_of_calls(derived: &Derived, finding: &Finding, name: &str) -> f64 {
 }
 
 /// What fewer threads may gain at the most: the same work on the same CPUs takes as long as these need for it, but what
-/// was spun and what they idled.
+/// was spun and what they idled; other programs stay, and leave their part of a CPU.
 fn with_fewer_threads(trace: &Trace, derived: &Derived) -> f64 {
     let ledger = &derived.ledger;
     let work = ledger.running_ns().saturating_sub(ledger.of(Class::Spin)) as f64;
-    let capacity = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
+    let others: u64 = derived.cpus.iter().map(|cpu| cpu.others_ns).sum();
+    let all = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
+    let capacity = (all - (1.0 - FAIR_PART) * others as f64).max(all * FAIR_PART);
     (1.0 - work / capacity).max(0.0)
 }
 

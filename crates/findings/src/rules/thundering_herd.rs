@@ -11,8 +11,8 @@
 //! ## How it decides
 //! A wakeup is in vain if its thread runs less than 10 µs (as long again for each lock that it waits for to look) and
 //! waits for the same thing again, and if the same waker woke another thread for that thing at the same time. It fires if there are many.
-//! The gain is that of the same run replayed: at the least, without what these threads do until they sleep again; at the most,
-//! nobody queues for a lock at which mostly they queue, and nobody is in the kernel to wake them, or to send them to sleep.
+//! The gain is that of the same run replayed: at the least, without what these threads do until they sleep again, and nobody
+//! is in the kernel to wake them; at the most, nobody queues for a lock at which mostly they queue, either.
 //!
 //! ## What to do
 //! Wake one: `pthread_cond_signal` or `notify_one` in place of broadcast; `EPOLLEXCLUSIVE` or `EPOLLONESHOT`, or

@@ -7,6 +7,7 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{CpuId, ThreadId, Trace, WaitReason};
 
 use super::change::Edit;
+use super::kept_cpus::KeptCpus;
 use super::lag::Idle;
 use super::steps::{Kind, Model, Step};
 use crate::derive::class::Class;
@@ -65,7 +66,7 @@ pub fn build(facts: Facts, edit: &Edit) -> Model {
     };
     model.meetings = std::mem::take(&mut links.meetings);
     if !edit.without_others && !edit.no_preempt && !edit.queueless {
-        model.others = others(facts, edit.without_kernel_threads);
+        model.others = others(facts, edit);
     }
     if edit.queueless {
         model.cpus = trace.threads.len() as u32;
@@ -114,11 +115,12 @@ fn quantum_ns(trace: &Trace) -> u64 {
 }
 
 /// When other programs ran on CPUs that the program may use.
-fn others(facts: Facts, without_kernel: bool) -> Vec<(u64, u64)> {
-    let start = facts.trace.start().0;
+fn others(facts: Facts, edit: &Edit) -> Vec<(u64, u64)> {
+    let (start, without_kernel) = (facts.trace.start().0, edit.without_kernel_threads);
+    let kept = KeptCpus::new(facts.trace, &edit.kept_cpus);
     let all = facts.timelines.iter().count() as u32 <= facts.cpus;
     let mut others = Vec::new();
-    for (_, timeline) in facts.timelines.iter() {
+    for (cpu, timeline) in facts.timelines.iter() {
         if all || timeline.stretches().iter().any(|stretch| stretch.own()) {
             let counts = |thread: ThreadId| {
                 let process = facts.trace.threads.get(thread.index()).map(|thread| thread.process);
@@ -126,9 +128,10 @@ fn others(facts: Facts, without_kernel: bool) -> Vec<(u64, u64)> {
             };
             let foreign =
                 timeline.stretches().iter().filter(|stretch| !stretch.own() && counts(stretch.thread()));
-            others.extend(
-                foreign.map(|run| (run.start().0.saturating_sub(start), run.end().since(run.start()).0)),
-            );
+            for run in foreign {
+                let left = kept.left_of(cpu, (run.start(), run.end()));
+                others.extend(left.map(|(from, to)| (from.0.saturating_sub(start), to.since(from).0)));
+            }
         }
     }
     others.sort_unstable();

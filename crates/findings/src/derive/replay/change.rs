@@ -19,6 +19,8 @@ pub enum Change {
     WithoutClass(Class),
     /// These slices take no time, whether threads wait in them or run.
     WithoutSlices(Charge),
+    /// The same of waits for a CPU, whose threads keep theirs: what ran there instead does not run then.
+    KeptCpus(Charge),
     /// Running time is as much shorter as samples say.
     Ran(Arc<Speed>),
     /// A function takes so many times less time, with its callees.
@@ -39,6 +41,7 @@ pub struct Edit {
     pub(super) locks: BTreeSet<u32>,
     pub(super) classes: BTreeSet<Class>,
     pub(super) slices: Vec<Charge>,
+    pub(super) kept_cpus: Vec<Charge>,
     pub(super) speeds: Vec<Arc<Speed>>,
     pub(super) cpus: Option<u32>,
     pub(super) no_preempt: bool,
@@ -66,7 +69,7 @@ impl Edit {
 
     /// Whether that slice is left out.
     pub(super) fn has(&self, row: usize) -> bool {
-        self.slices.iter().any(|charge| charge.has(row))
+        self.slices.iter().chain(&self.kept_cpus).any(|charge| charge.has(row))
     }
 
     /// How long what ran in `from..to` of a thread would run there, and how long more on other CPUs (ns).

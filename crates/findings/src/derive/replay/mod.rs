@@ -12,6 +12,7 @@ mod build;
 mod change;
 mod engine;
 mod forecast;
+mod kept_cpus;
 mod lag;
 mod speed;
 mod steps;

@@ -11,17 +11,18 @@ fn thread<'a>(name: &str, body: impl FnOnce() + Send + 'a) -> Body<'a> {
     (name.to_owned(), Box::new(body))
 }
 
-/// A thread holds the lock while it computes, on a CPU that a hog wants, too; others wait on the other CPU.
+/// A thread of low priority holds the lock while it computes, for longer than the kernel lets it run beside a hog on its
+/// CPU; others wait on the other CPU.
 pub fn holder_preempted(mut plan: Plan) -> std::io::Result<Truth> {
     let lock = Mutex::new();
-    let (held, free, short) = (plan.draw(2000, 4000), plan.draw(50, 150), plan.draw(50, 150));
+    let (held, free, short) = (plan.draw(4000, 6000), plan.draw(50, 150), plan.draw(50, 150));
     let (plan, lock_ref) = (&plan, &lock);
     let holder = thread("holder", move || {
         tools::bind(tools::VICTIMS);
+        tools::be_nice();
         while plan.goes_on() {
             lock_ref.hold(|| tools::compute(held));
             tools::compute(free);
-            std::thread::yield_now();
         }
     });
     let waiter = |name| {
@@ -60,10 +61,11 @@ pub fn holder_asleep(mut plan: Plan) -> std::io::Result<Truth> {
     Ok(Truth { rules: &["blocked-lock-holder"], names: vec!["sleeper".into(), lock.address()] })
 }
 
-/// A lock that is handed on in order, held for a moment by each of several threads.
+/// A lock that is handed on in order, held for a moment by each of several threads, and for longer than they are without
+/// it: two that run are enough for a queue.
 pub fn convoy(mut plan: Plan) -> std::io::Result<Truth> {
     let lock = Mutex::inheriting();
-    let (held, free) = (plan.draw(2, 8), plan.draw(2, 8));
+    let (held, free) = (plan.draw(5, 10), plan.draw(2, 5));
     let threads = plan.random.within(3, 6);
     let (plan, lock_ref) = (&plan, &lock);
     let worker = |number| {
@@ -124,10 +126,11 @@ pub fn priority_inversion(mut plan: Plan) -> std::io::Result<Truth> {
 }
 
 /// Three locks: the holder of the first waits for the second, whose holder waits for the third, under which two threads
-/// compute in turn: without it they would do so side by side.
+/// compute in turn: without it they would do so side by side. Who comes by the other locks comes now and then, so that a
+/// CPU is idle meanwhile.
 pub fn chain(mut plan: Plan) -> std::io::Result<Truth> {
     let locks = [Mutex::new(), Mutex::new(), Mutex::new()];
-    let (long, short) = (plan.draw(2000, 5000), plan.draw(50, 200));
+    let (long, short, think) = (plan.draw(2000, 5000), plan.draw(50, 200), plan.draw(500, 1500));
     let (plan, [first, second, third]) = (&plan, &locks);
     let last = |name| {
         thread(name, move || {
@@ -137,24 +140,21 @@ pub fn chain(mut plan: Plan) -> std::io::Result<Truth> {
             }
         })
     };
-    let middle = thread("middle", move || {
-        while plan.goes_on() {
-            second.hold(|| third.hold(|| tools::compute(short)));
-            tools::compute(short);
-        }
-    });
-    let front = thread("front", move || {
-        while plan.goes_on() {
-            first.hold(|| second.hold(|| tools::compute(short)));
-            tools::compute(short);
-        }
-    });
-    let client = thread("client", move || {
-        while plan.goes_on() {
-            first.hold(|| tools::compute(short));
-            tools::compute(short);
-        }
-    });
-    tools::together(vec![last("last-1"), last("last-2"), middle, front, client])?;
+    let comes = |name, body: fn(&dyn Fn(), [&Mutex; 3])| {
+        thread(name, move || {
+            while plan.goes_on() {
+                body(&|| tools::compute(short), [first, second, third]);
+                std::thread::sleep(think);
+            }
+        })
+    };
+    let bodies = vec![
+        last("last-1"),
+        last("last-2"),
+        comes("middle", |work, [_, second, third]| second.hold(|| third.hold(work))),
+        comes("front", |work, [first, second, _]| first.hold(|| second.hold(work))),
+        comes("client", |work, [first, ..]| first.hold(work)),
+    ];
+    tools::together(bodies)?;
     Ok(Truth { rules: &["lock-contention"], names: vec![third.address()] })
 }
