@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{CpuId, ThreadId, Trace, WaitReason};
+use holdup_events::{CpuId, ThreadId, Timestamp, Trace, WaitReason};
 
 use super::change::Edit;
+use super::endings::{self, Endings};
 use super::lag::Idle;
-use super::steps::{Kind, Model, Step};
+use super::steps::{Follower, Kind, Model, Step, Timed};
 use crate::derive::class::Class;
 use crate::derive::kernel_threads::is_kernel_thread;
 use crate::derive::locks::LockIndex;
@@ -50,15 +51,18 @@ enum End {
 /// Something that a running thread does for others.
 type Mark = (ThreadId, u64, Kind, u32);
 
-/// The model of a trace with changes.
-pub fn build(facts: Facts, edit: &Edit) -> Model {
+/// The model of a trace with changes, in which threads end as `endings` says.
+pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
     let trace = facts.trace;
     let mut links = Links::new(facts);
+    let timed = timed(facts, edit, endings);
+    let followers = links.follow(trace, endings, &timed);
     let marks = links.marks();
     let idle = Idle::new(trace, facts.timelines, facts.cpus);
     let mut model = Model {
         signals: links.signals,
         locks: facts.locks.locks.len() as u32,
+        followers,
         cpus: edit.cpus.unwrap_or(facts.cpus).max(1),
         quantum_ns: if edit.no_preempt { u64::MAX } else { quantum_ns(trace) },
         ..Model::default()
@@ -81,18 +85,43 @@ pub fn build(facts: Facts, edit: &Edit) -> Model {
             let ends = links.ends.get(&thread).map(Vec::as_slice).unwrap_or_default();
             let steps = &mut model.steps;
             let sums = Sums::default();
-            let mut writer = Writer { facts, edit, idle: &idle, steps, marks: own, ends, sums };
+            let sleeps_for = timed.get(&thread).copied();
+            let mut writer = Writer { facts, edit, idle: &idle, steps, marks: own, ends, sleeps_for, sums };
             writer.thread(thread, links.births.get(&thread).copied());
             let sums = writer.sums;
             last_run = last_run.max(sums.last_run);
             model.taken_ns += sums.taken_ns;
             model.cut_ns += sums.cut_ns;
-            model.work_ns += sums.work_ns;
+            let is_fixed = model.followers.get(thread.index()).is_none_or(|follower| follower.is_none());
+            model.work_ns += if is_fixed { sums.work_ns } else { 0 };
+            model.timed.extend(endings.is_timed(&timed, thread).then(|| Timed {
+                thread: thread.0,
+                end: trace.threads[thread.index()].end.since(trace.start()).0,
+                taken_ns: sums.taken_ns,
+            }));
         }
     }
     model.of_thread.push(model.steps.len() as u32);
-    model.tail_ns = trace.end().0.saturating_sub(last_run.max(trace.start().0));
+    let last = model.when_timed_ended().map_or(last_run.max(trace.start().0), |ns| trace.start().0 + ns);
+    model.tail_ns = trace.end().0.saturating_sub(last);
     model
+}
+
+/// Until when each thread sleeps that lets others work until a timer ends, if the change is not about its own sleep.
+fn timed(facts: Facts, edit: &Edit, endings: &Endings) -> BTreeMap<ThreadId, Timestamp> {
+    let trace = facts.trace;
+    let drops = |thread: ThreadId| {
+        trace.slices.rows(thread).any(|row| {
+            let slice = trace.slices.at(thread, row);
+            endings::is_timer(trace, &slice) && edit.drops(row, class(facts, &slice), None)
+        })
+    };
+    let until = |thread: ThreadId, timed: &[ThreadId]| {
+        let told = timed.iter().filter_map(|timed| endings.told.get(timed)).map(|told| told.at);
+        told.max().map(|at| (thread, at))
+    };
+    let sleepers = endings.timed.iter().filter(|(thread, _)| !drops(**thread));
+    sleepers.filter_map(|(thread, timed)| until(*thread, timed)).collect()
 }
 
 /// The mean length of runs that others ended.
@@ -200,6 +229,29 @@ impl Links {
         self.ends.entry(link.wakee).or_default().push((link.row, end));
     }
 
+    /// Threads that go on until they are told do not go on before; who does until a timer ends has its work to do.
+    fn follow(
+        &mut self,
+        trace: &Trace,
+        endings: &Endings,
+        timed: &BTreeMap<ThreadId, Timestamp>,
+    ) -> Vec<Option<Follower>> {
+        let mut followers = Vec::new();
+        for (thread, told) in &endings.told {
+            if endings.is_timed(timed, *thread) {
+                continue;
+            }
+            let signal = self.signal((told.by, told.at.0));
+            self.sent.push((*thread, told.at.0, Kind::Await, signal));
+            followers.resize(trace.threads.len(), None);
+            followers[thread.index()] = Some(Follower {
+                until: told.at.since(trace.start()).0,
+                deciders: told.deciders.iter().map(|decider| decider.0).collect(),
+            });
+        }
+        followers
+    }
+
     /// A thread's life begins when its parent makes it.
     fn birth(&mut self, trace: &Trace, child: ThreadId) {
         let thread = &trace.threads[child.index()];
@@ -283,6 +335,8 @@ struct Writer<'a> {
     steps: &'a mut Vec<Step>,
     marks: &'a [Mark],
     ends: &'a [(u32, End)],
+    /// Until then its sleeps are there for others to work.
+    sleeps_for: Option<Timestamp>,
     sums: Sums,
 }
 
@@ -397,6 +451,8 @@ impl Writer<'_> {
                 self.push((Kind::Take, class), lock, slice.start.0);
             }
             None if is_last => {}
+            None if self.sleeps_for.is_some_and(|until| slice.end <= until)
+                && endings::is_timer(self.facts.trace, slice) => {}
             None => self.lasts((Kind::Away, class), slice.start.0, slice.duration().0),
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::build::{Facts, build};
 use super::change::{Change, Edit};
+use super::endings::Endings;
 use super::engine::{Grants, Outcome, run};
 use super::speed::Speed;
 use super::steps::Model;
@@ -42,17 +43,24 @@ impl Forecast {
 }
 
 /// The replays of one trace with nothing changed: what forecasts are compared with.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Replays {
     recorded: Outcome,
     fifo: Outcome,
+    endings: Endings,
 }
 
 impl Replays {
     /// Replays the trace as it was.
     pub fn new(facts: Facts) -> Replays {
-        let (recorded, fifo) = both(facts, &Edit::default());
-        Replays { recorded, fifo }
+        let endings = Endings::new(facts);
+        let (recorded, fifo) = both(&build(facts, &Edit::default(), &endings));
+        Replays { recorded, fifo, endings }
+    }
+
+    /// How its threads come to their ends.
+    pub fn endings(&self) -> &Endings {
+        &self.endings
     }
 
     /// How long the replay in the recorded order took (ns).
@@ -66,11 +74,7 @@ impl Replays {
     }
 }
 
-fn both(facts: Facts, edit: &Edit) -> (Outcome, Outcome) {
-    of_model(&build(facts, edit))
-}
-
-fn of_model(model: &Model) -> (Outcome, Outcome) {
+fn both(model: &Model) -> (Outcome, Outcome) {
     let rules = [Grants::Recorded, Grants::Fifo];
     let outcomes = parallel::map(rules.len(), |rule| run(model, rules[rule]));
     (outcomes[0], outcomes[1])
@@ -95,8 +99,8 @@ const SURE: f64 = 2.0;
 /// Forecasts the run with changes. `unchanged` is the replay of the same trace as it was.
 pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Forecast {
     let edit = edit(facts, changes);
-    let model = build(facts, &edit);
-    let (recorded, fifo) = of_model(&model);
+    let model = build(facts, &edit, &unchanged.endings);
+    let (recorded, fifo) = both(&model);
     let wall = facts.trace.wall().0;
     let shortest = shortest_ns(&model, &edit, wall) as f64;
     let scaled = |changed: Outcome, before: Outcome| {
