@@ -86,7 +86,9 @@ pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
             let steps = &mut model.steps;
             let sums = Sums::default();
             let sleeps_for = timed.get(&thread).copied();
-            let mut writer = Writer { facts, edit, idle: &idle, steps, marks: own, ends, sleeps_for, sums };
+            let meetings = &mut model.meetings;
+            let mut writer =
+                Writer { facts, edit, idle: &idle, steps, meetings, marks: own, ends, sleeps_for, sums };
             writer.thread(thread, links.births.get(&thread).copied());
             let sums = writer.sums;
             last_run = last_run.max(sums.last_run);
@@ -333,6 +335,8 @@ struct Writer<'a> {
     edit: &'a Edit,
     idle: &'a Idle,
     steps: &'a mut Vec<Step>,
+    /// Parties of each meeting.
+    meetings: &'a mut [u32],
     marks: &'a [Mark],
     ends: &'a [(u32, End)],
     /// Until then its sleeps are there for others to work.
@@ -366,7 +370,12 @@ impl Writer<'_> {
         for row in rows.clone() {
             let slice = trace.slices.at(thread, row);
             match slice.state {
-                ThreadState::Running => self.running(&slice, row),
+                ThreadState::Running => {
+                    if row + 1 < rows.end && self.edit.has(row + 1) && self.loses_cpu(thread, row + 1) {
+                        self.push((Kind::Keep, Class::Useful), 0, slice.start.0);
+                    }
+                    self.running(&slice, row);
+                }
                 ThreadState::Blocked => self.blocked(&slice, row, row + 1 == rows.end),
                 state if state.waits_for_cpu() => self.queues(&slice, row),
                 _ if row + 1 == rows.end => {}
@@ -403,6 +412,12 @@ impl Writer<'_> {
         self.lasts((Kind::Run, Class::Useful), from, ns);
     }
 
+    /// What comes next is that it has lost its CPU.
+    fn loses_cpu(&self, thread: ThreadId, row: usize) -> bool {
+        let state = self.facts.trace.slices.at(thread, row).state;
+        matches!(state, ThreadState::Preempted | ThreadState::Yielded)
+    }
+
     fn queues(&mut self, slice: &Slice, row: usize) {
         if self.edit.queueless {
             return;
@@ -410,6 +425,9 @@ impl Writer<'_> {
         let is_dropped = std::mem::take(&mut self.sums.is_dropped) && slice.state == ThreadState::Runnable;
         if is_dropped || self.edit.drops(row, Class::RunQueue, None) {
             self.sums.taken_ns += slice.duration().0;
+            if self.edit.has(row) {
+                self.push((Kind::Keep, Class::RunQueue), 0, slice.start.0);
+            }
             return;
         }
         if slice.state == ThreadState::Throttled {
@@ -441,6 +459,10 @@ impl Writer<'_> {
         if self.edit.drops(row, class, lock) {
             self.sums.is_dropped = true;
             self.sums.taken_ns += slice.duration().0;
+            // Who does not wait there is no party: the others do not wait for it, either.
+            if let Some(End::Meeting(meeting)) = end {
+                self.meetings[meeting as usize] -= 1;
+            }
             return;
         }
         match end {

@@ -55,7 +55,7 @@ pub(super) struct Told {
 pub struct Endings {
     /// Threads that go on until they are told.
     pub(super) told: BTreeMap<ThreadId, Told>,
-    /// Those of them that are told when a timer ends, of each thread that waits for it.
+    /// Those of them that are told by a thread that slept in the meantime, by that thread.
     pub(super) timed: BTreeMap<ThreadId, Vec<ThreadId>>,
 }
 
@@ -110,7 +110,7 @@ impl Endings {
         told.is_some_and(|told| self.timed.get(&told.by).is_some_and(|timed| timed.contains(&thread)))
     }
 
-    /// How many threads go on until they are told to stop, and how many of them until a timer ends.
+    /// How many threads go on until they are told to stop, and how many of them while who tells them sleeps.
     pub fn count(&self) -> (usize, usize) {
         (self.told.len(), self.timed.values().map(Vec::len).sum())
     }

@@ -53,6 +53,8 @@ pub(super) struct Thread {
     /// Since when it runs, queues or waits.
     since: u64,
     on_cpu: bool,
+    /// It comes first, and makes no room, until it waits.
+    keeps: bool,
 }
 
 struct Lock {
@@ -253,7 +255,7 @@ impl<'a> Engine<'a> {
 
     /// Makes room if somebody else comes first.
     fn slice_ends(&mut self, who: u32) {
-        if self.must_yield(self.recorded(who)) {
+        if !self.threads[who as usize].keeps && self.must_yield(self.turn(who)) {
             self.release(who);
             self.queue(who);
         } else {
@@ -276,6 +278,11 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// When it is a thread's turn: who keeps up with others comes behind them, and not before because it is behind.
+    fn turn(&self, who: u32) -> u64 {
+        self.recorded(who).max(self.pace(who).map_or(0, |pace| pace + 1))
+    }
+
     /// The class of the step that a thread is in.
     fn class(&self, who: u32) -> Class {
         self.model.steps[self.threads[who as usize].next as usize - 1].class
@@ -290,12 +297,13 @@ impl<'a> Engine<'a> {
 
     fn queue(&mut self, who: u32) {
         self.threads[who as usize].since = self.now;
-        let rank = self.rank(self.recorded(who));
+        let rank = if self.threads[who as usize].keeps { 0 } else { self.rank(self.turn(who)) };
         self.ready.push(Reverse((rank, who)));
     }
 
     fn release(&mut self, who: u32) {
         let thread = &mut self.threads[who as usize];
+        thread.keeps = false;
         if std::mem::take(&mut thread.on_cpu) {
             self.idle += 1;
         }
@@ -341,6 +349,7 @@ impl<'a> Engine<'a> {
                 self.due.push(Reverse((self.now + u64::from(step.arg), who)));
                 return false;
             }
+            Kind::Keep => self.threads[who as usize].keeps = true,
             Kind::Requeue => self.release(who),
             Kind::AwaitLock if self.grants == Grants::Fifo => {}
             Kind::Await | Kind::AwaitLock => {

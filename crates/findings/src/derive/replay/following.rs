@@ -4,18 +4,31 @@
 use super::engine::{Engine, Grants};
 use super::steps::{Kind, Step};
 
+/// Who is behind by less than this part of the recording is not: nothing is left out because steps come in a slightly
+/// other order.
+const BEHIND_MIN: u64 = 50;
+
 impl Engine<'_> {
     /// How far those are in the recording whom a thread keeps up with (ns since its start); `None` if it has its own work.
-    fn pace(&self, who: u32) -> Option<u64> {
+    pub(super) fn pace(&self, who: u32) -> Option<u64> {
         let follower = self.model.followers.get(who as usize)?.as_ref()?;
         let far = follower.deciders.iter().map(|decider| self.recorded(*decider)).max()?;
         Some(far.min(follower.until))
     }
 
+    /// The same, if the thread is well behind that.
+    fn pace_if_behind(&self, who: u32, at: u64) -> Option<u64> {
+        let pace = self.pace(who)?;
+        let is_told = self.model.followers[who as usize].as_ref().is_some_and(|one| pace == one.until);
+        let slack = if is_told { 0 } else { pace / BEHIND_MIN };
+        (pace > at + slack).then_some(pace)
+    }
+
     /// The next step of a thread, or what is left of it. What it left out has been told to those who wait for it.
     pub(super) fn next_step(&mut self, who: u32) -> Step {
         let mut next = self.threads[who as usize].next;
-        let Some(pace) = self.pace(who) else { return self.model.steps[next as usize] };
+        let step = self.model.steps[next as usize];
+        let Some(pace) = self.pace_if_behind(who, step.at) else { return step };
         loop {
             let step = self.model.steps[next as usize];
             let behind = self.step_ends(who, next);
@@ -36,11 +49,11 @@ impl Engine<'_> {
 
     /// A thread that runs leaves out what it did not come to.
     pub(super) fn catch_up_run(&mut self, who: u32) {
-        let Some(pace) = self.pace(who) else { return };
+        let Some(pace) = self.pace_if_behind(who, self.recorded(who)) else { return };
         let number = self.threads[who as usize].next - 1;
         let Some(behind) = self.step_ends(who, number) else { return };
         let step = self.model.steps[number as usize];
-        if step.kind == Kind::Run && pace > self.recorded(who) {
+        if step.kind == Kind::Run {
             let thread = &mut self.threads[who as usize];
             thread.left = thread.left.min(u64::from(rest(step, pace, behind).arg));
             thread.done = pace.min(behind) - step.at;

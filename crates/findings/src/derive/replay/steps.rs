@@ -12,6 +12,8 @@ pub(super) enum Kind {
     Away,
     /// Waits for `arg` ns before it can have a CPU, unless it has one: the kernel's own delays.
     Lag,
+    /// Comes first where it wants a CPU, and keeps it, until it waits.
+    Keep,
     /// Gives up its CPU and queues for one.
     Requeue,
     /// Waits for signal `arg`, unless it was sent.
