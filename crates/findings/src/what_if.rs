@@ -99,7 +99,7 @@ fn endings((told, timed): (usize, usize)) -> Option<String> {
     let threads =
         |count: usize| if count == 1 { "1 thread goes".to_owned() } else { format!("{count} threads go") };
     match (told, timed) {
-        (0, _) => None,
+        (0, 0) => None,
         (told, 0) => Some(format!(
             "{} on until told to stop, and can do so earlier: how much they do follows from how long the others take.",
             threads(told)

@@ -52,7 +52,10 @@ const FORECAST: [&str; 18] = [
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
-const COMPUTED: [&str; 2] = ["load-imbalance", "poll-loop"];
+const COMPUTED: [&str; 5] = ["load-imbalance", "poll-loop", "delayed-ack", "cpu-throttled", "pinned-together"];
+
+/// What is said of a gain where threads work until a timer ends.
+const BY_TIMER: &str = "The run ends when a timer does: the gain is more work per second, not a shorter run.";
 
 /// Changes that remove a cause.
 #[derive(Clone, Debug, Default)]
@@ -153,8 +156,11 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let Some(removal) = of_finding(facts, derived, (finding, charge), &calls) else { continue };
         let unchanged = unchanged.get_or_insert_with(|| Replays::new(facts));
         let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
-        let is_told = unchanged.endings().count().0 > 0;
-        finding.gain = merged((facts.trace, derived), (finding, is_told), &forecast);
+        let (told, timed) = unchanged.endings().count();
+        finding.gain = merged((facts.trace, derived), (finding, told + timed > 0), &forecast);
+        if timed > 0 {
+            finding.summary.push(BY_TIMER.to_owned());
+        }
     }
 }
 

@@ -30,6 +30,8 @@ const TAIL_MAX_ROUNDLESS: f64 = 0.03;
 const EDGE: f64 = 0.05;
 /// A maker that sleeps for this part of a thread's life has a timer decide.
 const TIMED_MIN: f64 = 0.8;
+/// Who sleeps for this part of it at a time does so for time to go by.
+const LONG_MIN: f64 = 0.1;
 /// What is in so many of a thread's stacks is what it is for …
 const MOSTLY: f64 = 0.8;
 /// … and who has it in so many of its own does the same work.
@@ -57,6 +59,8 @@ pub struct Endings {
     pub(super) told: BTreeMap<ThreadId, Told>,
     /// Those of them that are told by a thread that slept in the meantime, by that thread.
     pub(super) timed: BTreeMap<ThreadId, Vec<ThreadId>>,
+    /// So many of the latter are told by a timer: their teller slept long, it did not look again and again.
+    by_timer: usize,
 }
 
 /// A wait for the end of a thread.
@@ -91,6 +95,7 @@ impl Endings {
         for (child, told) in &candidates {
             if sleeps_meanwhile(trace, told, *child) && !has_others_end(trace, told, *child) {
                 endings.timed.entry(told.by).or_default().push(*child);
+                endings.by_timer += usize::from(sleeps_long(trace, told, *child));
             }
         }
         let mut works = Works { trace, known: BTreeMap::new() };
@@ -110,9 +115,10 @@ impl Endings {
         told.is_some_and(|told| self.timed.get(&told.by).is_some_and(|timed| timed.contains(&thread)))
     }
 
-    /// How many threads go on until they are told to stop, and how many of them while who tells them sleeps.
+    /// How many threads go on until they are told to stop, and how many more until a timer ends.
     pub fn count(&self) -> (usize, usize) {
-        (self.told.len(), self.timed.values().map(Vec::len).sum())
+        let asleep: usize = self.timed.values().map(Vec::len).sum();
+        (self.told.len() - asleep, self.by_timer)
     }
 }
 
@@ -200,6 +206,14 @@ fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, Told>) {
 fn sleeps_meanwhile(trace: &Trace, told: &Told, child: ThreadId) -> bool {
     let from = trace.threads[child.index()].start;
     timer_ns(trace, told.by, (from, told.at)) as f64 >= TIMED_MIN * told.at.since(from).0 as f64
+}
+
+/// … for long at a time: it waited for time to go by. Who sleeps shortly looks whether something is done.
+fn sleeps_long(trace: &Trace, told: &Told, child: ThreadId) -> bool {
+    let life = &trace.threads[child.index()];
+    let long = told.at.since(life.start).0 as f64 * LONG_MIN;
+    let timers = trace.slices.of(told.by).filter(|slice| slice.end > life.start && is_timer(trace, slice));
+    timers.map(|slice| slice.duration().0).max().is_some_and(|ns| ns as f64 >= long)
 }
 
 /// Others that were made with it ended before anybody told them: they were through with their work, and so may it be.
