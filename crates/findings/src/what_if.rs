@@ -84,12 +84,32 @@ pub fn what_if(trace: &Trace, ask: &Ask) -> Result<WhatIf, String> {
     }
     removal.least.extend(changes.iter().cloned());
     removal.most.extend(changes);
-    answer.forecast = forecast_between(facts, &removal.least, &removal.most, &Replays::new(facts));
+    let unchanged = Replays::new(facts);
+    answer.forecast = forecast_between(facts, &removal.least, &removal.most, &unchanged);
+    answer.assumed.extend(endings(unchanged.endings().count()));
     answer.assumed.push(
         "Waits that nobody had in the recording are not foreseen: a lock or a queue may be the next to hold it up."
             .to_owned(),
     );
     Ok(answer)
+}
+
+/// What threads that go on until they are told to stop mean for the answer.
+fn endings((told, timed): (usize, usize)) -> Option<String> {
+    let threads =
+        |count: usize| if count == 1 { "1 thread goes".to_owned() } else { format!("{count} threads go") };
+    match (told, timed) {
+        (0, 0) => None,
+        (told, 0) => Some(format!(
+            "{} on until told to stop, and can do so earlier: how much they do follows from how long the others take.",
+            threads(told)
+        )),
+        (_, timed) => Some(format!(
+            "{} on until a timer ends, which it will all the same: what is forecast is how long the same work would take, a \
+             gain in work per second.",
+            threads(timed)
+        )),
+    }
 }
 
 fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Removal, String> {

@@ -116,7 +116,8 @@ fn cpu_throttled_fires_on_pauses_of_the_group() {
          B  111111tttt\n",
     );
     let gain = analysis.findings[0].gain;
-    assert!((gain.low - 0.4).abs() < 0.01 && (gain.high - 0.4).abs() < 0.01, "{gain:?}");
+    // Four tenths, and what cannot be foreseen.
+    assert!((0.32..=0.4).contains(&gain.low) && (0.4..=0.48).contains(&gain.high), "{gain:?}");
 }
 
 #[test]
@@ -226,7 +227,8 @@ fn pinned_together_fires_beside_an_idle_cpu() {
         \x20      ^^  pinned-together holder=A\n",
     );
     assert_eq!(analysis.findings[0].rule, "pinned-together", "{:#?}", analysis.findings);
-    assert!((analysis.findings[0].gain.high - 0.5).abs() < 0.02, "{:#?}", analysis.findings[0].gain);
+    // Half of the time, and what cannot be foreseen.
+    assert!((0.5..=0.6).contains(&analysis.findings[0].gain.high), "{:#?}", analysis.findings[0].gain);
 }
 
 /// Two threads on one CPU of two, which might run on so many.

@@ -115,6 +115,11 @@ fn forecasts_are_the_simulators() {
             let lockless = program.clone().without(|op| matches!(op, Op::Lock(_) | Op::Unlock(_)));
             Some((vec![Change::WithoutClass(Class::LockWait)], lockless))
         }),
+        score("without barriers", |program, _| {
+            let changed = program.clone().without(|op| matches!(op, Op::Meet(_)));
+            let meets = changed != *program;
+            meets.then(|| (vec![Change::WithoutClass(Class::JoinWait)], changed))
+        }),
         score("without disk", |program, _| {
             let changed = program.clone().without(|op| matches!(op, Op::Disk(_)));
             Some((vec![Change::WithoutClass(Class::IoWait)], changed))

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{CpuId, ThreadId, Trace, WaitReason};
+use holdup_events::{CpuId, ThreadId, Timestamp, Trace, WaitReason};
 
 use super::change::Edit;
+use super::endings::{self, Endings};
 use super::kept_cpus::KeptCpus;
 use super::lag::Idle;
-use super::steps::{Kind, Model, Step};
+use super::steps::{Follower, Kind, Model, Step, Timed};
 use crate::derive::class::Class;
 use crate::derive::kernel_threads::is_kernel_thread;
 use crate::derive::locks::LockIndex;
@@ -51,15 +52,18 @@ enum End {
 /// Something that a running thread does for others.
 type Mark = (ThreadId, u64, Kind, u32);
 
-/// The model of a trace with changes.
-pub fn build(facts: Facts, edit: &Edit) -> Model {
+/// The model of a trace with changes, in which threads end as `endings` says.
+pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
     let trace = facts.trace;
     let mut links = Links::new(facts);
+    let timed = timed(facts, edit, endings);
+    let followers = links.follow(trace, endings, &timed);
     let marks = links.marks();
     let idle = Idle::new(trace, facts.timelines, facts.cpus);
     let mut model = Model {
         signals: links.signals,
         locks: facts.locks.locks.len() as u32,
+        followers,
         cpus: edit.cpus.unwrap_or(facts.cpus).max(1),
         quantum_ns: if edit.no_preempt { u64::MAX } else { quantum_ns(trace) },
         ..Model::default()
@@ -82,18 +86,45 @@ pub fn build(facts: Facts, edit: &Edit) -> Model {
             let ends = links.ends.get(&thread).map(Vec::as_slice).unwrap_or_default();
             let steps = &mut model.steps;
             let sums = Sums::default();
-            let mut writer = Writer { facts, edit, idle: &idle, steps, marks: own, ends, sums };
+            let sleeps_for = timed.get(&thread).copied();
+            let meetings = &mut model.meetings;
+            let mut writer =
+                Writer { facts, edit, idle: &idle, steps, meetings, marks: own, ends, sleeps_for, sums };
             writer.thread(thread, links.births.get(&thread).copied());
             let sums = writer.sums;
             last_run = last_run.max(sums.last_run);
             model.taken_ns += sums.taken_ns;
             model.cut_ns += sums.cut_ns;
-            model.work_ns += sums.work_ns;
+            let is_fixed = model.followers.get(thread.index()).is_none_or(|follower| follower.is_none());
+            model.work_ns += if is_fixed { sums.work_ns } else { 0 };
+            model.timed.extend(endings.is_timed(&timed, thread).then(|| Timed {
+                thread: thread.0,
+                end: trace.threads[thread.index()].end.since(trace.start()).0,
+                taken_ns: sums.taken_ns,
+            }));
         }
     }
     model.of_thread.push(model.steps.len() as u32);
-    model.tail_ns = trace.end().0.saturating_sub(last_run.max(trace.start().0));
+    let last = model.when_timed_ended().map_or(last_run.max(trace.start().0), |ns| trace.start().0 + ns);
+    model.tail_ns = trace.end().0.saturating_sub(last);
     model
+}
+
+/// Until when each thread sleeps that lets others work until a timer ends, if the change is not about its own sleep.
+fn timed(facts: Facts, edit: &Edit, endings: &Endings) -> BTreeMap<ThreadId, Timestamp> {
+    let trace = facts.trace;
+    let drops = |thread: ThreadId| {
+        trace.slices.rows(thread).any(|row| {
+            let slice = trace.slices.at(thread, row);
+            endings::is_timer(trace, &slice) && edit.drops(row, class(facts, &slice), None)
+        })
+    };
+    let until = |thread: ThreadId, timed: &[ThreadId]| {
+        let told = timed.iter().filter_map(|timed| endings.told.get(timed)).map(|told| told.at);
+        told.max().map(|at| (thread, at))
+    };
+    let sleepers = endings.timed.iter().filter(|(thread, _)| !drops(**thread));
+    sleepers.filter_map(|(thread, timed)| until(*thread, timed)).collect()
 }
 
 /// The mean length of runs that others ended.
@@ -203,6 +234,29 @@ impl Links {
         self.ends.entry(link.wakee).or_default().push((link.row, end));
     }
 
+    /// Threads that go on until they are told do not go on before; who does until a timer ends has its work to do.
+    fn follow(
+        &mut self,
+        trace: &Trace,
+        endings: &Endings,
+        timed: &BTreeMap<ThreadId, Timestamp>,
+    ) -> Vec<Option<Follower>> {
+        let mut followers = Vec::new();
+        for (thread, told) in &endings.told {
+            if endings.is_timed(timed, *thread) {
+                continue;
+            }
+            let signal = self.signal((told.by, told.at.0));
+            self.sent.push((*thread, told.at.0, Kind::Await, signal));
+            followers.resize(trace.threads.len(), None);
+            followers[thread.index()] = Some(Follower {
+                until: told.at.since(trace.start()).0,
+                deciders: told.deciders.iter().map(|decider| decider.0).collect(),
+            });
+        }
+        followers
+    }
+
     /// A thread's life begins when its parent makes it.
     fn birth(&mut self, trace: &Trace, child: ThreadId) {
         let thread = &trace.threads[child.index()];
@@ -284,8 +338,12 @@ struct Writer<'a> {
     edit: &'a Edit,
     idle: &'a Idle,
     steps: &'a mut Vec<Step>,
+    /// Parties of each meeting.
+    meetings: &'a mut [u32],
     marks: &'a [Mark],
     ends: &'a [(u32, End)],
+    /// Until then its sleeps are there for others to work.
+    sleeps_for: Option<Timestamp>,
     sums: Sums,
 }
 
@@ -315,7 +373,12 @@ impl Writer<'_> {
         for row in rows.clone() {
             let slice = trace.slices.at(thread, row);
             match slice.state {
-                ThreadState::Running => self.running(&slice, row),
+                ThreadState::Running => {
+                    if row + 1 < rows.end && self.edit.has(row + 1) && self.loses_cpu(thread, row + 1) {
+                        self.push((Kind::Keep, Class::Useful), 0, slice.start.0);
+                    }
+                    self.running(&slice, row);
+                }
                 ThreadState::Blocked => self.blocked(&slice, row, row + 1 == rows.end),
                 state if state.waits_for_cpu() => self.queues(&slice, row),
                 _ if row + 1 == rows.end => {}
@@ -352,6 +415,12 @@ impl Writer<'_> {
         self.lasts((Kind::Run, Class::Useful), from, ns);
     }
 
+    /// What comes next is that it has lost its CPU.
+    fn loses_cpu(&self, thread: ThreadId, row: usize) -> bool {
+        let state = self.facts.trace.slices.at(thread, row).state;
+        matches!(state, ThreadState::Preempted | ThreadState::Yielded)
+    }
+
     fn queues(&mut self, slice: &Slice, row: usize) {
         if self.edit.queueless {
             return;
@@ -359,6 +428,9 @@ impl Writer<'_> {
         let is_dropped = std::mem::take(&mut self.sums.is_dropped) && slice.state == ThreadState::Runnable;
         if is_dropped || self.edit.drops(row, Class::RunQueue, None) {
             self.sums.taken_ns += slice.duration().0;
+            if self.edit.has(row) {
+                self.push((Kind::Keep, Class::RunQueue), 0, slice.start.0);
+            }
             return;
         }
         if slice.state == ThreadState::Throttled {
@@ -390,6 +462,10 @@ impl Writer<'_> {
         if self.edit.drops(row, class, lock) {
             self.sums.is_dropped = true;
             self.sums.taken_ns += slice.duration().0;
+            // Who does not wait there is no party: the others do not wait for it, either.
+            if let Some(End::Meeting(meeting)) = end {
+                self.meetings[meeting as usize] -= 1;
+            }
             return;
         }
         match end {
@@ -400,6 +476,8 @@ impl Writer<'_> {
                 self.push((Kind::Take, class), lock, slice.start.0);
             }
             None if is_last => {}
+            None if self.sleeps_for.is_some_and(|until| slice.end <= until)
+                && endings::is_timer(self.facts.trace, slice) => {}
             None => self.lasts((Kind::Away, class), slice.start.0, slice.duration().0),
         }
     }

@@ -30,7 +30,8 @@ pub struct Outcome {
 pub fn run(model: &Model, grants: Grants) -> Outcome {
     let mut engine = Engine::new(model, grants);
     engine.run();
-    Outcome { wall_ns: engine.last + model.tail_ns, classes: engine.classes, forced: engine.forced }
+    let last = model.when_timed_end(&engine.ended).unwrap_or(engine.last);
+    Outcome { wall_ns: last + model.tail_ns, classes: engine.classes, forced: engine.forced }
 }
 
 const NOBODY: u32 = u32::MAX;
@@ -42,16 +43,18 @@ const OTHERS: u32 = 1 << 31;
 const OTHERS_QUANTUM_NS: u64 = 3_000_000;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Thread {
+pub(super) struct Thread {
     /// The next step.
-    next: u32,
-    end: u32,
+    pub(super) next: u32,
+    pub(super) end: u32,
     /// What is left of the run that it is in, and what is done of it (ns).
-    left: u64,
-    done: u64,
+    pub(super) left: u64,
+    pub(super) done: u64,
     /// Since when it runs, queues or waits.
     since: u64,
     on_cpu: bool,
+    /// It comes first, and makes no room, until it waits.
+    keeps: bool,
 }
 
 struct Lock {
@@ -59,13 +62,15 @@ struct Lock {
     queue: VecDeque<u32>,
 }
 
-struct Engine<'a> {
-    model: &'a Model,
-    grants: Grants,
+pub(super) struct Engine<'a> {
+    pub(super) model: &'a Model,
+    pub(super) grants: Grants,
     now: u64,
     /// When a run last ended.
     last: u64,
-    threads: Vec<Thread>,
+    /// When each thread was through.
+    ended: Vec<u64>,
+    pub(super) threads: Vec<Thread>,
     /// Threads that are not through, and those of them that only another thread lets go on.
     alive: u32,
     blocked: u32,
@@ -106,6 +111,7 @@ impl<'a> Engine<'a> {
             grants,
             now: 0,
             last: 0,
+            ended: vec![0; threads.len()],
             alive: woken.len() as u32,
             blocked: 0,
             came_before: vec![NOBODY; threads.len()],
@@ -163,6 +169,7 @@ impl<'a> Engine<'a> {
             } else {
                 self.spent(who, Class::RunQueue);
                 self.threads[who as usize].on_cpu = true;
+                self.catch_up_run(who);
                 self.piece(who);
             }
         }
@@ -229,10 +236,10 @@ impl<'a> Engine<'a> {
             let ran = self.now - thread.since;
             thread.left -= ran;
             thread.done += ran;
-            let is_through = thread.left == 0;
             self.last = self.now;
             self.spent(who, Class::Useful);
-            if !is_through {
+            self.catch_up_run(who);
+            if self.threads[who as usize].left > 0 {
                 return self.slice_ends(who);
             }
         } else {
@@ -248,7 +255,7 @@ impl<'a> Engine<'a> {
 
     /// Makes room if somebody else comes first.
     fn slice_ends(&mut self, who: u32) {
-        if self.must_yield(self.recorded(who)) {
+        if !self.threads[who as usize].keeps && self.must_yield(self.turn(who)) {
             self.release(who);
             self.queue(who);
         } else {
@@ -263,9 +270,17 @@ impl<'a> Engine<'a> {
     }
 
     /// When in the recording a thread did what it is about to do.
-    fn recorded(&self, who: u32) -> u64 {
+    pub(super) fn recorded(&self, who: u32) -> u64 {
         let thread = &self.threads[who as usize];
-        self.model.steps[thread.next as usize - 1].at + thread.done
+        match thread.next as usize {
+            next if next == self.model.of(who).start => 0,
+            next => self.model.steps[next - 1].at + thread.done,
+        }
+    }
+
+    /// When it is a thread's turn: who keeps up with others comes behind them, and not before because it is behind.
+    fn turn(&self, who: u32) -> u64 {
+        self.recorded(who).max(self.pace(who).map_or(0, |pace| pace + 1))
     }
 
     /// The class of the step that a thread is in.
@@ -282,12 +297,13 @@ impl<'a> Engine<'a> {
 
     fn queue(&mut self, who: u32) {
         self.threads[who as usize].since = self.now;
-        let rank = self.rank(self.recorded(who));
+        let rank = if self.threads[who as usize].keeps { 0 } else { self.rank(self.turn(who)) };
         self.ready.push(Reverse((rank, who)));
     }
 
     fn release(&mut self, who: u32) {
         let thread = &mut self.threads[who as usize];
+        thread.keeps = false;
         if std::mem::take(&mut thread.on_cpu) {
             self.idle += 1;
         }
@@ -300,10 +316,12 @@ impl<'a> Engine<'a> {
             if thread.next == thread.end {
                 self.release(who);
                 self.alive -= 1;
+                self.ended[who as usize] = self.now;
                 return;
             }
-            let step = self.model.steps[thread.next as usize];
-            thread.next += 1;
+            let step = self.next_step(who);
+            let thread = &mut self.threads[who as usize];
+            (thread.next, thread.done) = (thread.next + 1, 0);
             if !self.take(who, step) {
                 return;
             }
@@ -315,7 +333,8 @@ impl<'a> Engine<'a> {
         match step.kind {
             Kind::Run => {
                 let thread = &mut self.threads[who as usize];
-                (thread.left, thread.done) = (u64::from(step.arg), 0);
+                let skipped = step.at - self.model.steps[thread.next as usize - 1].at;
+                (thread.left, thread.done) = (u64::from(step.arg), skipped);
                 if thread.on_cpu {
                     self.piece(who)
                 } else {
@@ -330,6 +349,7 @@ impl<'a> Engine<'a> {
                 self.due.push(Reverse((self.now + u64::from(step.arg), who)));
                 return false;
             }
+            Kind::Keep => self.threads[who as usize].keeps = true,
             Kind::Requeue => self.release(who),
             Kind::AwaitLock if self.grants == Grants::Fifo => {}
             Kind::Await | Kind::AwaitLock => {
@@ -339,10 +359,7 @@ impl<'a> Engine<'a> {
                     return self.block(who);
                 }
             }
-            Kind::Signal => {
-                let waiter = std::mem::replace(&mut self.signals[step.arg as usize], SENT);
-                self.wake(waiter);
-            }
+            Kind::Signal => self.send(step.arg),
             Kind::Meet => return self.meet(who, step.arg as usize),
             Kind::Take | Kind::Give if self.grants == Grants::Recorded => {}
             Kind::Take => {
@@ -353,16 +370,23 @@ impl<'a> Engine<'a> {
                 }
                 lock.owner = who;
             }
-            Kind::Give => {
-                let lock = &mut self.locks[step.arg as usize];
-                if lock.owner == who {
-                    lock.owner = lock.queue.pop_front().unwrap_or(NOBODY);
-                    let heir = lock.owner;
-                    self.wake(heir);
-                }
-            }
+            Kind::Give => self.let_go(who, step.arg),
         }
         true
+    }
+
+    pub(super) fn send(&mut self, signal: u32) {
+        let waiter = std::mem::replace(&mut self.signals[signal as usize], SENT);
+        self.wake(waiter);
+    }
+
+    pub(super) fn let_go(&mut self, who: u32, lock: u32) {
+        let lock = &mut self.locks[lock as usize];
+        if lock.owner == who {
+            lock.owner = lock.queue.pop_front().unwrap_or(NOBODY);
+            let heir = lock.owner;
+            self.wake(heir);
+        }
     }
 
     fn meet(&mut self, who: u32, meeting: usize) -> bool {

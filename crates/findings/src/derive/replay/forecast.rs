@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::build::{Facts, build};
 use super::change::{Change, Edit};
+use super::endings::Endings;
 use super::engine::{Grants, Outcome, run};
 use super::speed::Speed;
 use super::steps::Model;
@@ -42,17 +43,31 @@ impl Forecast {
 }
 
 /// The replays of one trace with nothing changed: what forecasts are compared with.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Replays {
     recorded: Outcome,
     fifo: Outcome,
+    endings: Endings,
 }
 
 impl Replays {
     /// Replays the trace as it was.
     pub fn new(facts: Facts) -> Replays {
-        let (recorded, fifo) = both(facts, &Edit::default());
-        Replays { recorded, fifo }
+        let endings = Endings::new(facts);
+        let (recorded, fifo) = both(&build(facts, &Edit::default(), &endings));
+        Replays { recorded, fifo, endings }
+    }
+
+    /// How its threads come to their ends.
+    pub fn endings(&self) -> &Endings {
+        &self.endings
+    }
+
+    /// First come, first served takes about as long as what was recorded. Else threads do not come in that order here
+    /// (priorities, pinned threads, locks that are barged into), and what it makes of a change tells nothing.
+    fn is_fifo_alike(&self) -> bool {
+        let ratio = self.fifo.wall_ns as f64 / self.recorded.wall_ns.max(1) as f64;
+        (ratio - 1.0).abs() <= ALIKE
     }
 
     /// How long the replay in the recorded order took (ns).
@@ -66,11 +81,7 @@ impl Replays {
     }
 }
 
-fn both(facts: Facts, edit: &Edit) -> (Outcome, Outcome) {
-    of_model(&build(facts, edit))
-}
-
-fn of_model(model: &Model) -> (Outcome, Outcome) {
+fn both(model: &Model) -> (Outcome, Outcome) {
     let rules = [Grants::Recorded, Grants::Fifo];
     let outcomes = parallel::map(rules.len(), |rule| run(model, rules[rule]));
     (outcomes[0], outcomes[1])
@@ -89,20 +100,27 @@ pub fn unforeseen(gain: f64) -> f64 {
     UNFORESEEN * gain + (SMALL * gain).min(ORDER)
 }
 
+/// Two replays that differ by no more than this part are of one program.
+const ALIKE: f64 = 0.1;
+
 /// Two standard errors.
 const SURE: f64 = 2.0;
 
 /// Forecasts the run with changes. `unchanged` is the replay of the same trace as it was.
 pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Forecast {
     let edit = edit(facts, changes);
-    let model = build(facts, &edit);
-    let (recorded, fifo) = of_model(&model);
+    let model = build(facts, &edit, &unchanged.endings);
+    let (recorded, fifo) = both(&model);
     let wall = facts.trace.wall().0;
     let shortest = shortest_ns(&model, &edit, wall) as f64;
     let scaled = |changed: Outcome, before: Outcome| {
         (changed.wall_ns as f64 / before.wall_ns.max(1) as f64 * wall as f64).max(shortest)
     };
-    let by_rules = [scaled(recorded, unchanged.recorded), scaled(fifo, unchanged.fifo)];
+    let by_recorded = scaled(recorded, unchanged.recorded);
+    let by_rules = match unchanged.is_fifo_alike() {
+        true => [by_recorded, scaled(fifo, unchanged.fifo)],
+        false => [by_recorded, by_recorded],
+    };
     let middle = f64::midpoint(by_rules[0], by_rules[1]);
     let change = by_rules.iter().map(|ns| (wall as f64 - ns).abs()).fold(0.0, f64::max);
     // What the replay does not get right of the run as it was, it may not get right of the changed one.

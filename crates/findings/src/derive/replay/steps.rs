@@ -12,6 +12,8 @@ pub(super) enum Kind {
     Away,
     /// Waits for `arg` ns before it can have a CPU, unless it has one: the kernel's own delays.
     Lag,
+    /// Comes first where it wants a CPU, and keeps it, until it waits.
+    Keep,
     /// Gives up its CPU and queues for one.
     Requeue,
     /// Waits for signal `arg`, unless it was sent.
@@ -41,6 +43,26 @@ pub(super) struct Step {
     pub class: Class,
 }
 
+/// A thread that goes on until it is told to stop: what it did until the others were where they are is all that it does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Follower {
+    /// When it was told (ns since the start of the recording).
+    pub until: u64,
+    /// Whose progress it keeps up with.
+    pub deciders: Vec<u32>,
+}
+
+/// A thread that worked until a timer ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Timed {
+    /// Which.
+    pub thread: u32,
+    /// When it ended in the recording (ns since its start).
+    pub end: u64,
+    /// What the changes take away of its time (ns).
+    pub taken_ns: u64,
+}
+
 /// A program that can be replayed.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
@@ -55,6 +77,10 @@ pub struct Model {
     pub(super) locks: u32,
     /// When other programs wanted a CPU, and for how long (ns), in time order.
     pub(super) others: Vec<(u64, u64)>,
+    /// By thread, those that go on until they are told; empty if there are none.
+    pub(super) followers: Vec<Option<Follower>>,
+    /// Threads that worked until a timer ended: how long they take for that work is how long the run takes.
+    pub(super) timed: Vec<Timed>,
     /// CPUs; as many as there are threads if nobody ever queues.
     pub(super) cpus: u32,
     /// A thread that has run for so long makes room for others (ns).
@@ -81,6 +107,26 @@ impl Model {
     /// How many threads there are, foreign ones included.
     pub(super) fn threads(&self) -> u32 {
         self.of_thread.len().saturating_sub(1) as u32
+    }
+
+    /// When threads that worked until a timer ended are through, if there are any; whom the changes concern most counts
+    /// most.
+    pub(super) fn when_timed_end(&self, ended: &[u64]) -> Option<u64> {
+        let known = |timed: &Timed| ended.get(timed.thread as usize).copied().unwrap_or(timed.end);
+        self.of_timed(known)
+    }
+
+    /// The same of what was recorded.
+    pub(super) fn when_timed_ended(&self) -> Option<u64> {
+        self.of_timed(|timed| timed.end)
+    }
+
+    fn of_timed(&self, end: impl Fn(&Timed) -> u64) -> Option<u64> {
+        let all: u64 = self.timed.iter().map(|timed| timed.taken_ns).sum();
+        let weight = |timed: &Timed| if all == 0 { 1.0 } else { timed.taken_ns as f64 / all as f64 };
+        let weights: f64 = self.timed.iter().map(weight).sum();
+        let sum: f64 = self.timed.iter().map(|timed| weight(timed) * end(timed) as f64).sum();
+        (!self.timed.is_empty()).then(|| (sum / weights) as u64)
     }
 
     /// How many steps there are.

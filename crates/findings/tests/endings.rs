@@ -1,0 +1,122 @@
+//! Forecasts of programs whose threads go on until they are told to stop, on pictures.
+
+use holdup_findings::derive::locks::LockIndex;
+use holdup_findings::derive::replay::{Change, Facts, Forecast, Replays, forecast};
+use holdup_findings::derive::roles::Roles;
+use holdup_findings::derive::timelines::Timelines;
+use holdup_testkit::{assemble, drawing, lanes};
+
+/// What there is to say of a picture without the lock that most is waited for.
+struct Answer {
+    /// How many threads go on until they are told, and how many more until a timer ends.
+    told: (usize, usize),
+    forecast: Forecast,
+}
+
+fn without_lock(picture: &str) -> Answer {
+    let drawing = drawing::draw(&lanes::parse(picture));
+    let trace = assemble(drawing.events, drawing.manifest);
+    let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
+    let locks = LockIndex::new(&trace, &roles);
+    let facts = Facts { trace: &trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: 3 };
+    let unchanged = Replays::new(facts);
+    let off = unchanged.wall_ns() as f64 / trace.wall().0 as f64 - 1.0;
+    assert!(off.abs() <= 0.01, "the replay with nothing changed is off by {off}");
+    Answer {
+        told: unchanged.endings().count(),
+        forecast: forecast(facts, &[Change::WithoutLock(0)], &unchanged),
+    }
+}
+
+/// A cleaner that has the lock most of the time, and a forwarder that has its packets to forward; the one that started both
+/// waits for the forwarder's end, and then for the cleaner's. Their functions are given.
+fn cleaner_and_forwarder(cleans: &str, forwards: &str) -> String {
+    format!(
+        "@cpus 3\n\
+         main       2{}2k2\n\
+         forwarder  .{}0...\n\
+         cleaner    .1sss111111{}ss1.\n\
+         @j join\n@k join\n@s sleep\n\
+         @samples forwarder 0..320 user start;{forwards}\n\
+         @samples cleaner 0..320 user start;{cleans}\n",
+        "j".repeat(301),
+        "0000mmmmmm".repeat(30),
+        "ssss111111".repeat(29),
+    )
+}
+
+#[test]
+fn who_cleans_up_until_it_is_told_to_stop_does_not_hold_up_the_end() {
+    let answer = without_lock(&cleaner_and_forwarder("clean", "forward"));
+    assert_eq!(answer.told, (1, 0));
+    // The forwarder runs for 121 ms.
+    let ms = answer.forecast.wall_ns as f64 / 1e6;
+    assert!((118.0..=132.0).contains(&ms), "{ms} ms");
+}
+
+#[test]
+fn who_does_the_same_work_as_who_is_waited_for_has_it_to_do() {
+    let answer = without_lock(&cleaner_and_forwarder("work", "work"));
+    assert_eq!(answer.told, (0, 0));
+    assert!(answer.forecast.wall_ns > 290_000_000, "{} ns", answer.forecast.wall_ns);
+    // Nor is it known of who was not seen.
+    let unseen = cleaner_and_forwarder("clean", "forward").replace("@samples cleaner", "# ");
+    assert_eq!(without_lock(&unseen).told, (0, 0));
+}
+
+#[test]
+fn who_is_fed_by_others_has_work_to_do() {
+    // The cleaner sleeps until the forwarder has something for it.
+    let fed = cleaner_and_forwarder("clean", "forward").replace("@s sleep", "@s park");
+    assert_eq!(without_lock(&fed).told, (0, 0));
+}
+
+/// Two threads that queue for a lock; who started them sleeps for `sleeps` ms, and waits for their ends, which come after 240.
+fn contenders(sleeps: usize) -> String {
+    format!(
+        "@cpus 3\n\
+         main  2{}2{}222\n\
+         A     .{}00...\n\
+         B     .1mmm1111{}mm1..\n\
+         @k join\n@s sleep\n",
+        "s".repeat(sleeps),
+        "k".repeat(241 - sleeps),
+        "0000mmmm".repeat(30),
+        "mmmm1111".repeat(29),
+    )
+}
+
+#[test]
+fn until_a_timer_ends_the_gain_is_work_per_second() {
+    let answer = without_lock(&contenders(238));
+    assert_eq!(answer.told, (0, 2));
+    // Either runs for half of the time.
+    let share = answer.forecast.wall_ns as f64 / answer.forecast.recorded_ns as f64;
+    assert!((0.48..=0.54).contains(&share), "{share}");
+}
+
+#[test]
+fn a_sleep_after_which_the_work_goes_on_does_not_end_it() {
+    let answer = without_lock(&contenders(160));
+    assert_eq!(answer.told, (0, 0));
+    // The sleep is over before the work would be.
+    let ms = answer.forecast.wall_ns as f64 / 1e6;
+    assert!((158.0..=172.0).contains(&ms), "{ms} ms");
+}
+
+#[test]
+fn who_was_through_before_anybody_asked_had_its_work_to_do() {
+    let early = format!(
+        "@cpus 3\n\
+         main  2{}2kkk22\n\
+         A     .{}0000.........\n\
+         B     .1mmm1111{}111..\n\
+         @k join\n@s sleep\n",
+        "s".repeat(239),
+        "0000mmmm".repeat(29),
+        "mmmm1111".repeat(29),
+    );
+    let answer = without_lock(&early);
+    assert_eq!(answer.told, (0, 0));
+    assert!(answer.forecast.wall_ns > 225_000_000, "{} ns", answer.forecast.wall_ns);
+}
