@@ -249,16 +249,7 @@ impl Loop {
     /// that the journal stays nearly sorted even when the recorder was kept from its CPU for long.
     fn drain(&mut self) -> usize {
         let Loop {
-            session,
-            decoder,
-            mappings,
-            targets,
-            launcher,
-            roots,
-            journal,
-            tally,
-            bad_records,
-            ..
+            session, decoder, mappings, targets, launcher, roots, journal, tally, bad_records, ..
         } = self;
         let mut early = Vec::new();
         let mut drained = session.drain_definitions(&mut |record| {

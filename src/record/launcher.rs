@@ -38,8 +38,8 @@ impl Launcher {
 
 #[cfg(test)]
 mod tests {
-    use holdup_events::event::{Lifecycle, RawStack};
     use holdup_events::Timestamp;
+    use holdup_events::event::{Lifecycle, RawStack};
 
     use super::*;
 

@@ -21,7 +21,8 @@ pub(super) fn tell(
     survey: &Survey,
     sink: &mut dyn FnMut(Event),
 ) -> Result<(), ReadError> {
-    let mut order = Reorder::new(Duration(survey.period_max_ns().saturating_mul(OWED_MAX + 1).saturating_add(1)));
+    let mut order =
+        Reorder::new(Duration(survey.period_max_ns().saturating_mul(OWED_MAX + 1).saturating_add(1)));
     let mut teller = Teller {
         survey,
         stacks: StackIds::default(),
