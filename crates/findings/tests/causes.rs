@@ -180,6 +180,21 @@ fn thundering_herd_fires_where_all_but_one_sleep_again() {
 }
 
 #[test]
+fn a_herd_is_sure_where_nearly_all_wake_in_vain_all_the_time() {
+    let herd = |repeat: u32| {
+        check_lanes(&format!(
+            "@cpus 4\n@tick 5000\n@c park\n@repeat {repeat}\n\
+             A  00000000000000000000  holds c 0..20\n\
+             B  ccccc1111111111ccccc\n\
+             C  ccccc2cccccccccccccc\n\
+             D  ccccc3cccccccccccccc\n"
+        ))
+    };
+    assert_eq!(confidence(&herd(1000), "thundering-herd"), Some(Confidence::High));
+    assert_eq!(confidence(&herd(200), "thundering-herd"), Some(Confidence::Medium));
+}
+
+#[test]
 fn waking_one_or_workers_that_all_work_is_no_herd() {
     check_lanes(
         "@cpus 4\n@tick 5000\n@c park\n@repeat 200\n@silent thundering-herd\n\

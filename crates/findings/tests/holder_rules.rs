@@ -34,6 +34,22 @@ fn preempted_lock_holder_names_holder_and_hog() {
 }
 
 #[test]
+fn a_preempted_holder_costs_as_much_where_other_programs_have_the_other_cpus() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n\
+         A      00rrrrrr0mmm  holds m 0..9\n\
+        \x20        ^^^^^^        preempted-lock-holder holder=A cost=120\n\
+         B      mmmmmmmmm111  holds m 9..12\n\
+         ~hog   ..000000....\n\
+         ~other 111111111...\n",
+    );
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "preempted-lock-holder").unwrap();
+    // The program needs six of the 24 ticks of two CPUs, the other program nine: 15 ticks are 7.5 of each CPU's twelve.
+    assert!(finding.gain.low >= 0.2, "{:#?}", finding.gain);
+    assert!((finding.gain.high - 0.375).abs() < 0.01, "{:#?}", finding.gain);
+}
+
+#[test]
 fn priority_inversion_names_the_thread_that_runs_instead() {
     check_lanes(
         "@cpus 2\n@repeat 20\n\

@@ -10,7 +10,8 @@
 //!
 //! ## How it decides
 //! A wakeup is in vain if its thread runs less than 10 µs (as long again for each lock that it waits for to look) and
-//! waits for the same thing again, and if the same waker woke another thread for that thing at the same time. It fires if there are many.
+//! waits for the same thing again, and if the same waker woke another thread for that thing at the same time. It fires if there are many,
+//! and is sure if there are a thousand, and most end so.
 //! The gain is that of the same run replayed: at the least, without what these threads do until they sleep again, and nobody
 //! is in the kernel to wake them; at the most, nobody queues for a lock at which mostly they queue, either.
 //!
@@ -51,6 +52,9 @@ const VAIN_MIN: u64 = 100;
 /// Of the wakeups of such threads, this share is in vain; else each mostly gets work.
 const VAIN_SHARE_MIN: f64 = 0.3;
 
+/// So many wakeups in vain, and of all this share, are no habit of threads that look for work before they sleep.
+const SURE: (u64, f64) = (1000, 0.5);
+
 /// What wakeups in vain cost.
 #[derive(Default)]
 struct Vain {
@@ -89,6 +93,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let most = vain.threads.iter().max_by_key(|(id, times)| (**times, std::cmp::Reverse(**id)));
+    let is_sure = vain.count >= SURE.0 && vain.count as f64 >= SURE.1 * vain.waits as f64;
     let finding = Finding {
         rule: INFO.name,
         subject: format!(
@@ -106,7 +111,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         )],
         cost_ns: charge.ns(),
         gain: Gain { low: 0.0, high },
-        confidence: scene.confidence(Confidence::Medium),
+        confidence: scene.confidence(if is_sure { Confidence::High } else { Confidence::Medium }),
         evidence: scene.longest_of(&charge, |_| "woken in vain, together with others".to_owned()),
         advice: vec![
             "Wake one thread for one piece of work (signal, notify_one, EPOLLEXCLUSIVE), not all".into(),

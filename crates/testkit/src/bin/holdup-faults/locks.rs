@@ -15,7 +15,7 @@ fn thread<'a>(name: &str, body: impl FnOnce() + Send + 'a) -> Body<'a> {
 /// CPU; others wait on the other CPU.
 pub fn holder_preempted(mut plan: Plan) -> std::io::Result<Truth> {
     let lock = Mutex::new();
-    let (held, free, short) = (plan.draw(4000, 6000), plan.draw(50, 150), plan.draw(50, 150));
+    let (held, free, short) = (plan.draw(8000, 12_000), plan.draw(50, 150), plan.draw(50, 150));
     let (plan, lock_ref) = (&plan, &lock);
     let holder = thread("holder", move || {
         tools::bind(tools::VICTIMS);
