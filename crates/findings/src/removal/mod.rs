@@ -53,7 +53,8 @@ const FORECAST: [&str; 18] = [
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
-const COMPUTED: [&str; 5] = ["load-imbalance", "poll-loop", "delayed-ack", "cpu-throttled", "pinned-together"];
+const COMPUTED: [&str; 5] =
+    ["load-imbalance", "poll-loop", "delayed-ack", "cpu-throttled", "pinned-together"];
 
 /// What is said of a gain where threads work until a timer ends.
 const BY_TIMER: &str = "The run ends when a timer does: the gain is more work per second, not a shorter run.";
