@@ -389,15 +389,18 @@ fn a_wrapper_and_children_side_by_side_are_no_child_wait() {
         ),
         None
     );
-    // A script: steps that are short, and one that is all of it.
+    // A script: steps that are short, and one that is most of it, or all.
     let short: String =
         (1..5).map(|nth| format!("s{nth}      {}1  holds w {nth}..{}\n", ".".repeat(nth), nth + 1)).collect();
-    let lanes = format!(
-        "@cpus 4\n@w child\nparent  0{}\n{short}pack    .....{}  holds w 5..400\n",
-        "w".repeat(400),
-        "1".repeat(395)
-    );
-    assert_eq!(told(&lanes, 5), None);
+    for long in [30, 395] {
+        let lanes = format!(
+            "@cpus 4\n@w child\nparent  0{}\n{short}pack    .....{}  holds w 5..{}\n",
+            "w".repeat(long + 4),
+            "1".repeat(long),
+            long + 5
+        );
+        assert_eq!(told(&lanes, 5), None);
+    }
 }
 
 #[test]

@@ -44,9 +44,9 @@ fn a_preempted_holder_costs_as_much_where_other_programs_have_the_other_cpus() {
          ~other 111111111...\n",
     );
     let finding = analysis.findings.iter().find(|finding| finding.rule == "preempted-lock-holder").unwrap();
-    // The program needs six of the 24 ticks of two CPUs, the other program nine: 15 ticks are 7.5 of each CPU's twelve.
-    assert!(finding.gain.low >= 0.2, "{:#?}", finding.gain);
-    assert!((finding.gain.high - 0.375).abs() < 0.01, "{:#?}", finding.gain);
+    // The holder keeps its CPU, and hands it on with the lock: six of twelve ticks, with the other program beside them.
+    assert!(finding.gain.low >= 0.4, "{:#?}", finding.gain);
+    assert!((finding.gain.high - 0.5).abs() < 0.01, "{:#?}", finding.gain);
 }
 
 #[test]

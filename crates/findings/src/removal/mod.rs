@@ -158,8 +158,8 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let Some(removal) = of_finding(facts, derived, (finding, charge), &calls) else { continue };
         let unchanged = unchanged.get_or_insert_with(|| Replays::new(facts));
         let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
-        let (told, timed) = unchanged.endings().count();
-        finding.gain = merged((facts.trace, derived), (finding, told + timed > 0), &forecast);
+        let (_, timed) = unchanged.endings().count();
+        finding.gain = merged((facts.trace, derived), finding, &forecast);
         if timed > 0 {
             finding.summary.push(BY_TIMER.to_owned());
         }
@@ -196,12 +196,7 @@ fn with_fewer_threads(trace: &Trace, derived: &Derived) -> f64 {
     (1.0 - work / capacity).max(0.0)
 }
 
-/// `is_told`: there are threads that go on until they are told. The rules' own estimates know nothing of them.
-fn merged(
-    (trace, derived): (&Trace, &Derived),
-    (finding, is_told): (&Finding, bool),
-    forecast: &Forecast,
-) -> Gain {
+fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Forecast) -> Gain {
     let (_, low, high) = forecast.gain();
     let forecast = Gain { low: low.clamp(0.0, 1.0), high: high.clamp(0.0, 1.0) };
     let own = finding.gain;
@@ -209,8 +204,7 @@ fn merged(
     let most = (finding.cost_ns as f64 / trace.wall().0.max(1) as f64).min(1.0);
     let narrowed = Gain { low: own.low.max(forecast.low), high: own.high.min(forecast.high).min(most) };
     let gain = match finding.rule {
-        "preempted-lock-holder" if is_told => return forecast,
-        "noisy-neighbour" | "preempted-lock-holder" => narrowed,
+        "noisy-neighbour" => narrowed,
         // A remedy may do less than leave the cause out: fewer threads are not more CPUs, and waits for the disk may
         // only be overlapped. What that gains is the rule's.
         "oversubscription" => {

@@ -9,8 +9,9 @@
 //! does nothing of its own, though it may have something to do.
 //!
 //! ## How it decides
-//! It fires for a process four or more of whose children live one after the other, or that has work of its own as well. The upper end of
-//! the gain is that the waiting had gone on beside other work on CPUs that were idle: as many children at a time as
+//! It fires for a process four or more of whose children live one after the other, none of them for more than a third of the
+//! waiting (the steps of a script are one long child and some short ones, and mostly need each other), or that has work of its
+//! own as well. The upper end of the gain is that the waiting had gone on beside other work on CPUs that were idle: as many children at a time as
 //! there are CPUs, though no less than the longest of them takes, or the parent's own work beside its child. The lower end is 0: a child may need what the one before it
 //! made. A parent that does nothing but wait for one child (a wrapper, a shell) is silent: what is slow is in the child,
 //! and is judged there.
@@ -44,6 +45,8 @@ pub(super) const INFO: Info = Info {
 
 /// From so many children on, one after the other, it is a habit; fewer are steps of a script.
 const CHILDREN_MIN: u64 = 4;
+/// A child that takes more of the waiting than this is a step of its own, not one of many alike.
+const LONGEST_MAX: f64 = 1.0 / 3.0;
 /// Children of which more than this live side by side are not waited for one by one.
 const SIDE_BY_SIDE_MAX: f64 = 1.3;
 /// A parent that runs for less than this share of the run does nothing else.
@@ -62,6 +65,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(found)
 }
 
+/// Many children alike, one after the other.
+fn is_habit(parent: &Parent) -> bool {
+    parent.children >= CHILDREN_MIN && parent.longest_ns as f64 <= LONGEST_MAX * parent.wait_ns as f64
+}
+
 /// The share of the waiting that could have gone on beside something else; 0 if nothing tells so.
 fn avoidable(scene: &Scene, parent: &Parent) -> f64 {
     if parent.side_by_side() > SIDE_BY_SIDE_MAX || parent.children == 0 {
@@ -71,7 +79,7 @@ fn avoidable(scene: &Scene, parent: &Parent) -> f64 {
     // However many at a time, the longest of them is waited for.
     let longest = parent.longest_ns as f64 / parent.wait_ns.max(1) as f64;
     let remaining = longest.clamp(1.0 / at_a_time.max(1) as f64, 1.0);
-    let children = if parent.children >= CHILDREN_MIN { 1.0 - remaining } else { 0.0 };
+    let children = if is_habit(parent) { 1.0 - remaining } else { 0.0 };
     let works = scene.of_wall(parent.own_running_ns as f64) >= OWN_WORK_MIN;
     let own = if works { parent.own_running_ns as f64 / parent.wait_ns.max(1) as f64 } else { 0.0 };
     children.max(own).min(1.0)
@@ -92,7 +100,7 @@ fn finding(scene: &Scene, parent: &Parent) -> Option<Charged> {
     if high < GAIN_MIN {
         return None;
     }
-    let confidence = if parent.children >= CHILDREN_MIN { Confidence::Medium } else { Confidence::Low };
+    let confidence = if is_habit(parent) { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,
         subject: subject(scene, parent),

@@ -33,6 +33,7 @@ use holdup_events::{Duration, ThreadId, Timestamp, Trace, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::class::Class;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -74,6 +75,10 @@ fn fork_of(
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let trace = scene.trace;
+    // Waits for an address space are in this class, and no stall saves more than was waited.
+    if scene.of_wall(scene.derived.ledger.of(Class::FaultWait) as f64) < GAIN_MIN {
+        return Ok(Vec::new());
+    }
     let births = births(trace);
     if births.is_empty() {
         return Ok(Vec::new());

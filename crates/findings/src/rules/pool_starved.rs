@@ -76,7 +76,7 @@ fn pools(scene: &Scene) -> BTreeSet<Vec<ThreadId>> {
     for id in trace.target_threads() {
         let mut by_wait: BTreeMap<WaitId, u64> = BTreeMap::new();
         for slice in trace.slices.of(id).filter(|slice| slice.state == ThreadState::Blocked) {
-            if scene.class(&slice) == Some(Class::WorkWait) && is_shared(trace.wait(slice.wait).object_kind) {
+            if is_shared(trace.wait(slice.wait).object_kind) && scene.class(&slice) == Some(Class::WorkWait) {
                 *by_wait.entry(slice.wait).or_default() += slice.duration().0;
             }
         }
