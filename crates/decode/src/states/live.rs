@@ -273,8 +273,11 @@ impl Live {
         }
         let arrived = arrived.max(earliest);
         let waited = arrived.since(self.open.start);
-        let agrees = !self.open.state.waits_for_cpu() || waited.0.abs_diff(queued.0) <= slack.0;
-        agrees.then_some(arrived)
+        // A wait that the counter begins may have begun earlier than was seen.
+        let earlier =
+            if self.is_begun_by_counter(&self.open) { self.unaccounted.left } else { Duration::ZERO };
+        let agrees = waited.0 <= queued.0 + slack.0 && queued.0 <= waited.0 + slack.0 + earlier.0;
+        (agrees || !self.open.state.waits_for_cpu()).then_some(arrived)
     }
 
     /// It is seen to leave `cpu`, so it ran there, though its arrival was not seen: since the beginning

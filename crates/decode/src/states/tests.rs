@@ -262,6 +262,29 @@ fn an_arrival_that_was_hidden_follows_from_the_counters() {
 }
 
 #[test]
+fn a_hidden_arrival_may_end_a_wait_that_began_before_its_switch() {
+    use ThreadState::*;
+    let us = |us: u64| us * 1000;
+    // 400 µs of the run up to 1 ms were not accounted; by the counter, 300 of them belong to the wait.
+    let trace = assemble(
+        vec![
+            found(1, SnapshotState::Running(CpuId(0))),
+            counted(switch(us(1), 1, 2, Outcome::Preempted), us(1), 0),
+            Event::Switch(switch(us(2), 2, 1, Outcome::Untracked)),
+            counted(switch(us(1002), 1, 68, Outcome::Preempted), us(601), us(1)),
+            // The switch from 68 back to 1 is not seen.
+            counted(switch(us(2002), 1, 0, Outcome::Dead), us(1301), us(601)),
+        ],
+        Manifest { end_ns: us(2002), ..Manifest::default() },
+    );
+    let last = states(&trace, 0).split_off(2);
+    assert_eq!(
+        last,
+        [(Running, us(2), us(702)), (Preempted, us(702), us(1302)), (Running, us(1302), us(2002))]
+    );
+}
+
+#[test]
 fn a_later_look_tells_what_a_wait_is_for() {
     let unknown = Outcome::Blocked(Box::new(RawWait { syscall: i32::MIN, ..RawWait::default() }));
     let seen = SnapshotState::Blocked(Box::new(RawWait { state: 1, syscall: 230, ..RawWait::default() }));
