@@ -44,6 +44,10 @@ use crate::wording::{percent, time};
 pub(super) const INFO: Info =
     Info { name: "noisy-neighbour", summary: "Other programs take CPUs that the program's threads wait for" };
 
+/// Stretches looked at to share out the blame, by all groups of threads together: 20 million take about a tenth of a
+/// second. Many threads may wait for one CPU at a time, and each looks at all that it ran meanwhile.
+const STRETCHES_MAX: usize = 20_000_000;
+
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_other_programs()?;
     let others_ns = scene.derived.ledger.run_queue.others_ns;
@@ -97,9 +101,10 @@ fn blame(trace: &Trace, timelines: &Timelines) -> Vec<(ProcessId, u64)> {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let mut by_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
+        let mut budget = STRETCHES_MAX / groups.len();
         for thread in groups[group].clone().map(ThreadId) {
             if trace.threads[thread.index()].target {
-                add_blame(trace, timelines, thread, &mut by_process);
+                add_blame((trace, timelines), thread, &mut budget, &mut by_process);
             }
         }
         by_process
@@ -113,7 +118,12 @@ fn blame(trace: &Trace, timelines: &Timelines) -> Vec<(ProcessId, u64)> {
     ranked
 }
 
-fn add_blame(trace: &Trace, timelines: &Timelines, thread: ThreadId, sums: &mut BTreeMap<ProcessId, u64>) {
+fn add_blame(
+    (trace, timelines): (&Trace, &Timelines),
+    thread: ThreadId,
+    budget: &mut usize,
+    sums: &mut BTreeMap<ProcessId, u64>,
+) {
     let mut cursors = vec![0; timelines.len()];
     let waits = trace.slices.of(thread);
     for slice in waits.filter(|slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled) {
@@ -123,6 +133,10 @@ fn add_blame(trace: &Trace, timelines: &Timelines, thread: ThreadId, sums: &mut 
             continue;
         };
         let stretches = timeline.between_near(slice.start, slice.end, near);
+        if stretches.len() > *budget {
+            return;
+        }
+        *budget -= stretches.len();
         for stretch in stretches.iter().filter(|stretch| !stretch.own()) {
             let ns = stretch.end().min(slice.end).since(stretch.start().max(slice.start)).0;
             let process = trace.threads[stretch.thread().index()].process;
