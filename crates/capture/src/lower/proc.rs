@@ -18,8 +18,11 @@ use crate::mappings::{AddressSpaces, read_maps};
 const INTERVAL_MIN_NS: u64 = 10_000_000;
 /// … and at most this, however many threads there are (ns).
 const INTERVAL_MAX_NS: u64 = 500_000_000;
-/// A poll that costs c is followed by a pause of this times c: own cost ≤ 2 % of one CPU.
+/// The pause between polls is this times what a poll costs in the mean: own cost ≤ 2 % of one CPU.
 const COST_FACTOR: u64 = 50;
+/// A poll's part in the mean cost is one of so many. One dear poll (cold pages, many new mappings) is so paid for over
+/// the next ones; a pause of its own, a blind spot of its own size, would hide what threads change meanwhile.
+const COST_WEIGHT: u64 = 8;
 /// A poll that comes after so many intervals is late: what threads did meanwhile is not known.
 const LATE_INTERVALS: u64 = 4;
 /// New child processes are looked for this often (ns).
@@ -35,6 +38,7 @@ pub struct ProcRung {
     spaces: AddressSpaces,
     /// The first poll: what is there was there before.
     first: bool,
+    cost_ns: u64,
     interval_ns: u64,
     polled_at: Timestamp,
     poll_due: Timestamp,
@@ -76,6 +80,7 @@ impl ProcRung {
             threads: BTreeMap::new(),
             spaces: AddressSpaces::default(),
             first: true,
+            cost_ns: 0,
             interval_ns: INTERVAL_MIN_NS,
             polled_at: now(),
             poll_due: Timestamp(0),
@@ -123,11 +128,15 @@ impl ProcRung {
         }
         self.bury_missing(&alive, sink);
         self.first = false;
-        let cost_ns = thread_cpu_ns().saturating_sub(cost_start);
-        let wanted_ns = cost_ns.saturating_mul(COST_FACTOR).clamp(INTERVAL_MIN_NS, INTERVAL_MAX_NS);
-        // Follow a dear poll at once, a cheap one slowly: the mean stays under the limit.
-        self.interval_ns = wanted_ns.max((self.interval_ns * 7 + wanted_ns) / 8);
+        self.pause_for(thread_cpu_ns().saturating_sub(cost_start));
         self.poll_due = Timestamp(now().0 + self.interval_ns);
+    }
+
+    /// Sets the pause between polls after one that cost `cost_ns`.
+    fn pause_for(&mut self, cost_ns: u64) {
+        self.cost_ns = (self.cost_ns * (COST_WEIGHT - 1) + cost_ns) / COST_WEIGHT;
+        let wanted_ns = self.cost_ns.saturating_mul(COST_FACTOR);
+        self.interval_ns = wanted_ns.clamp(INTERVAL_MIN_NS, INTERVAL_MAX_NS);
     }
 
     /// Looks that were not taken in time are a loss.
@@ -400,6 +409,24 @@ mod tests {
             });
             assert_eq!(told, missed.map(|missed| (Timestamp(at), missed)));
         }
+    }
+
+    #[test]
+    fn one_dear_poll_is_no_blind_spot_and_many_are_paid_for() {
+        let target = Target { pid: std::process::id(), mode: Mode::Attach, sample_hz: 0 };
+        let mut rung = ProcRung::open(&target).unwrap();
+        rung.pause_for(8_000_000);
+        assert_eq!(rung.interval_ns, 50_000_000);
+        for _ in 0..8 {
+            rung.pause_for(100_000);
+        }
+        assert!(rung.interval_ns < 25_000_000, "{}", rung.interval_ns);
+        for _ in 0..60 {
+            rung.pause_for(4_000_000);
+        }
+        assert!((190_000_000..=200_000_000).contains(&rung.interval_ns), "{}", rung.interval_ns);
+        rung.pause_for(u64::MAX / 100);
+        assert_eq!(rung.interval_ns, INTERVAL_MAX_NS);
     }
 
     #[test]
