@@ -9,10 +9,12 @@
 mod flow;
 mod kinds;
 mod steps;
+mod sums;
+mod windows;
 
 pub use kinds::{KindBlame, by_kind};
 
-pub(in crate::derive) use flow::divide;
+pub(in crate::derive) use sums::divide;
 
 use std::collections::BTreeMap;
 
@@ -248,5 +250,5 @@ pub fn derive(facts: Facts) -> Blame {
 
 /// Derives the blame for the waiting in `from..to`.
 pub fn within(facts: Facts, from: Timestamp, to: Timestamp) -> Blame {
-    flow::derive(facts, from, to)
+    windows::derive(facts, from, to)
 }

@@ -296,6 +296,12 @@ impl Holders {
         self.entries(thread).map(|index| self.entry(index))
     }
 
+    /// The waits of one thread from row `first` of the slice table on.
+    pub fn from_row(&self, thread: ThreadId, first: usize) -> impl Iterator<Item = Hold> + '_ {
+        let entries = self.entries(thread);
+        (self.rows.before(first).max(entries.start)..entries.end).map(|index| self.entry(index))
+    }
+
     /// The wait of a slice; `None` if it is not blocked, or no thread of the program.
     #[inline]
     pub fn at(&self, thread: ThreadId, row: usize) -> Option<Hold> {
