@@ -124,42 +124,47 @@ pub fn complete(
     let holders = holders::Holders::derive(trace, &occupancy.locks, &roles);
     let index = &occupancy.locks;
     let facts = blame::Facts { trace, timelines, locks: index, holders: &holders };
-    let length = || critical_path::derive(trace, &roles, &holders);
     let meetings = || rendezvous::derive(trace, roles.sample_classes(), (timelines, &roles));
-    let blamed = || parallel::both(|| blame::derive(facts), length);
-    let ((blame, critical_path), rendezvous) = parallel::both(blamed, meetings);
-    let mut lock_uses = locks::derive_with(trace, &roles);
-    locks::add_holders(&mut lock_uses, trace, index, &blame);
-    let lock_holding = lock_holding::derive_worst(trace, (index, &holders), &lock_uses);
+    // A path can only be walked alone: everything else is done meanwhile.
+    let path = || critical_path::derive(trace, &roles, &holders);
+    let (critical_path, others) = parallel::both(path, || {
+        let (blame, rendezvous) = parallel::both(|| blame::derive(facts), meetings);
+        let mut lock_uses = locks::derive_with(trace, &roles);
+        locks::add_holders(&mut lock_uses, trace, index, &blame);
+        Derived {
+            gc: gc::derive(trace, &roles),
+            lock_holding: lock_holding::derive_worst(trace, (index, &holders), &lock_uses),
+            waits: blame::by_kind(trace, &blame),
+            children: children::derive(trace, &ledger, &blame),
+            clocked: clocked::derive(trace),
+            blame,
+            cpus: cpus::derive_with(trace, timelines),
+            locks: lock_uses,
+            syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
+            calls: calls::derive(trace),
+            services: services::derive(trace, &ledger, (&roles, timelines)),
+            lines: lines::derive(trace, &ledger, (&roles, timelines)),
+            spins: spin::derive(
+                trace,
+                &ledger,
+                &spin::Facts { classes: roles.sample_classes(), timelines, rendezvous: &rendezvous },
+            ),
+            rendezvous,
+            runtimes: runtimes::derive(trace, &roles, &ledger),
+            told: runtimes::told(trace),
+            ..Derived::default()
+        }
+    });
     let derived = Derived {
-        gc: gc::derive(trace, &roles),
-        lock_holding,
-        waits: blame::by_kind(trace, &blame),
-        children: children::derive(trace, &ledger, &blame),
-        clocked: clocked::derive(trace),
-        blame,
         critical_path,
         bottles,
-        cpus: cpus::derive_with(trace, timelines),
-        locks: lock_uses,
-        syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
         syscall_rates,
-        calls: calls::derive(trace),
-        services: services::derive(trace, &ledger, (&roles, timelines)),
-        lines: lines::derive(trace, &ledger, (&roles, timelines)),
-        spins: spin::derive(
-            trace,
-            &ledger,
-            &spin::Facts { classes: roles.sample_classes(), timelines, rendezvous: &rendezvous },
-        ),
-        rendezvous,
-        runtimes: runtimes::derive(trace, &roles, &ledger),
-        told: runtimes::told(trace),
         roles,
         ledger,
         parallelism,
         occupancy,
         holders,
+        ..others
     };
     let facts = replay::Facts {
         trace,

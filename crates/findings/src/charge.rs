@@ -1,8 +1,10 @@
 //! Which slices a finding charges: the rows that its cost is made of. Two findings that charge the same
 //! rows speak of the same lost time.
 
+use std::ops::Range;
+
 use holdup_events::tables::Slice;
-use holdup_events::{ThreadId, Trace};
+use holdup_events::{ThreadId, Timestamp, Trace};
 
 use crate::derive::parallel;
 
@@ -86,6 +88,16 @@ impl Charge {
         self.rows(rows.start, rows.end).map(move |row| trace.slices.at(thread, row))
     }
 
+    /// The rows of its slices of one thread, and when each begins and ends: all that sums need.
+    pub fn spans_of<'a>(
+        &'a self,
+        trace: &'a Trace,
+        thread: ThreadId,
+    ) -> impl Iterator<Item = (usize, Range<Timestamp>)> + 'a {
+        let rows = trace.slices.rows(thread);
+        self.rows(rows.start, rows.end).map(move |row| (row, trace.slices.span(thread, row)))
+    }
+
     /// Whether it has the slice of that row.
     pub fn has(&self, row: usize) -> bool {
         self.words.get(row / BITS).is_some_and(|word| word & (1 << (row % BITS)) != 0)
@@ -113,7 +125,8 @@ impl Charge {
     /// Length of the slices whose bits `select` leaves of each word in turn (ns).
     fn sum(&self, trace: &Trace, mut select: impl FnMut(u64) -> u64) -> u64 {
         let picked = Charge { words: self.words.iter().map(|word| select(*word)).collect(), ns: 0 };
-        picked.slices(trace).map(|slice| slice.duration().0).sum()
+        let spans = trace.target_threads().flat_map(|thread| picked.spans_of(trace, thread));
+        spans.map(|(_, span)| span.end.since(span.start).0).sum()
     }
 }
 

@@ -169,9 +169,11 @@ impl<'a> Scene<'a> {
     /// The longest charged slices, as evidence.
     pub fn longest_of(&self, charge: &Charge, note: impl Fn(&Slice) -> String) -> Vec<Evidence> {
         let (mut best, mut enough) = (Vec::new(), Duration(0));
-        for slice in charge.slices(self.trace) {
-            if slice.duration() >= enough {
-                enough = enough.max(add_longest(&mut best, slice));
+        for thread in self.trace.target_threads() {
+            for (row, span) in charge.spans_of(self.trace, thread) {
+                if span.end.since(span.start) >= enough {
+                    enough = enough.max(add_longest(&mut best, self.trace.slices.at(thread, row)));
+                }
             }
         }
         keep_longest(&mut best);

@@ -318,6 +318,20 @@ impl Slices {
         self.get(thread, row, self.rows(thread).end)
     }
 
+    /// When one slice begins and ends; `row` as in [`Slices::at`].
+    #[inline]
+    pub fn span(&self, thread: ThreadId, row: usize) -> Range<Timestamp> {
+        self.span_in(thread, row, self.rows(thread).end)
+    }
+
+    #[inline(always)]
+    fn span_in(&self, thread: ThreadId, row: usize, rows_end: usize) -> Range<Timestamp> {
+        let next = row + 1;
+        let end = if next < rows_end { self.start[next] } else { self.thread_end[thread.index()] };
+        let start = self.start[row];
+        start..end.max(start)
+    }
+
     #[inline]
     fn get(&self, thread: ThreadId, row: usize, rows_end: usize) -> Slice {
         self.filled(thread, row, rows_end, self.blocked.get(row))
@@ -331,10 +345,8 @@ impl Slices {
         rows_end: usize,
         (wait, stack, stack_every): (WaitId, StackId, u16),
     ) -> Slice {
-        let next = row + 1;
-        let end = if next < rows_end { self.start[next] } else { self.thread_end[thread.index()] };
-        let start = self.start[row];
-        let (state, cpu, end) = (self.state[row], self.cpu[row], end.max(start));
+        let Range { start, end } = self.span_in(thread, row, rows_end);
+        let (state, cpu) = (self.state[row], self.cpu[row]);
         Slice { thread, start, end, state, cpu, wait, stack, stack_every }
     }
 

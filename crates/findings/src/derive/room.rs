@@ -3,7 +3,8 @@
 //! In equal steps, so that any set of waits can be weighed without another walk through time: what the
 //! waiting would have cost less if the waiters had run on CPUs that were idle. It judges nothing.
 
-use holdup_events::tables::Slice;
+use std::ops::Range;
+
 use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 
 use super::occupancy::{FAIR_PART, Stall};
@@ -137,8 +138,9 @@ impl Room {
         let count = self.steps.len();
         let (mut part, mut begun) = (vec![0.0; count], vec![0.0; count + 1]);
         let places = self.places();
-        for slice in charge.slices(trace) {
-            let (from, to) = places.of(&slice);
+        let spans = trace.target_threads().flat_map(|thread| charge.spans_of(trace, thread));
+        for (_, span) in spans {
+            let (from, to) = places.of(&span);
             let (first, last) = (from as usize, to as usize);
             if last >= count {
                 continue;
@@ -184,8 +186,8 @@ impl Room {
         let mut stall = Stall { saved_ns, ..Stall::default() };
         for thread in trace.target_threads() {
             let mut own = 0.0;
-            for slice in charge.slices_of(trace, thread) {
-                let (from, to) = places.of(&slice);
+            for (_, span) in charge.spans_of(trace, thread) {
+                let (from, to) = places.of(&span);
                 own += (until(to) - until(from)) * self.step.0 as f64;
             }
             if own != 0.0 {
@@ -208,7 +210,7 @@ struct Places {
 impl Places {
     /// Where a slice begins and ends, in steps.
     #[inline]
-    fn of(self, slice: &Slice) -> (f64, f64) {
+    fn of(self, slice: &Range<Timestamp>) -> (f64, f64) {
         let place = |at: Timestamp| (at.since(self.start).0 as f64 * self.per_ns).min(self.end);
         (place(slice.start), place(slice.end))
     }

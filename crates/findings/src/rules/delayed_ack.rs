@@ -57,6 +57,9 @@ const BESIDE_MAX: f64 = 0.1;
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let trace = scene.trace;
+    if !trace.waits.iter().any(|wait| may_be_network(wait.reason)) {
+        return Ok(Vec::new());
+    }
     let charge =
         Charge::of(trace, |slice| DELAY_NS.contains(&slice.duration().0) && is_network(trace, slice));
     if charge.count() < WAITS_MIN || scene.of_wall(charge.ns() as f64) < GAIN_MIN {
@@ -104,8 +107,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 /// A wait for a peer that no thread of this machine ended by itself.
 fn is_network(trace: &Trace, slice: &Slice) -> bool {
     let reason = trace.wait(slice.wait).reason;
-    let candidate = slice.state == holdup_events::tables::ThreadState::Blocked
-        && (Class::of_wait(reason) == Class::NetWait || reason == WaitReason::Multiplex);
+    let candidate = slice.state == holdup_events::tables::ThreadState::Blocked && may_be_network(reason);
     let ended_by = |slice: &Slice| trace.ended_by(slice).map(|wakeup| wakeup.context);
     // A time-out that the program asked for.
     let timed_out = || trace.due(slice).is_some_and(|due| slice.end >= due);
@@ -116,4 +118,8 @@ fn is_network(trace: &Trace, slice: &Slice) -> bool {
             Some(WakeContext::SoftIrq | WakeContext::Irq) => !timed_out(),
             _ => false,
         }
+}
+
+fn may_be_network(reason: WaitReason) -> bool {
+    Class::of_wait(reason) == Class::NetWait || reason == WaitReason::Multiplex
 }
