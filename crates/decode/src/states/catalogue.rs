@@ -191,6 +191,13 @@ impl Names {
         }
     }
 
+    /// Its life begins no earlier than that.
+    pub(super) fn let_go(&mut self, id: ThreadId, at: Timestamp) {
+        if let Some(thread) = self.threads.get_mut(id.index()) {
+            thread.start = thread.start.max(at);
+        }
+    }
+
     pub(super) fn end(&mut self, id: ThreadId, at: Timestamp, alive: bool) {
         let Some(thread) = self.threads.get_mut(id.index()) else { return };
         thread.end = at.max(thread.start);

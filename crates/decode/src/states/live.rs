@@ -71,6 +71,10 @@ pub struct Live {
     pub(super) queued_ahead: Duration,
     /// Wall time of its last run that the kernel accounted neither to it nor, as far as is known, to its wait for a CPU.
     unaccounted: Unaccounted,
+    /// It has not run yet.
+    newborn: bool,
+    /// When the kernel first let it run, as its counter told when that was over.
+    pub(super) let_go_at: Option<Timestamp>,
 }
 
 /// What a run took longer than the kernel accounted: stolen, or the beginning of the wait that followed it.
@@ -124,6 +128,8 @@ impl Live {
             polled_at: None,
             queued_ahead: Duration::ZERO,
             unaccounted: Unaccounted::default(),
+            newborn: false,
+            let_go_at: None,
         }
     }
 
@@ -132,6 +138,7 @@ impl Live {
         self.exec_ns = Some(0);
         self.queue_ns = Some(0);
         self.polled_at = Some(at);
+        self.newborn = true;
         if target {
             self.open.state = ThreadState::Runnable;
         }
@@ -221,10 +228,15 @@ impl Live {
         if behind > CLOCK_BEHIND_MAX { Duration(0) } else { behind }
     }
 
-    /// Its beginning is not settled when the thread arrives: it lost its CPU while it could run on, and the kernel's
-    /// counter will tell since when it waited.
+    /// Its beginning is not settled when the thread arrives: it lost its CPU while it could run on, or has just been
+    /// forked, and the kernel's counter will tell since when it waited.
     fn is_begun_by_counter(&self, row: &SliceRow) -> bool {
-        self.queue_ns.is_some() && matches!(row.state, ThreadState::Preempted | ThreadState::Yielded)
+        let by_counter = match row.state {
+            ThreadState::Preempted | ThreadState::Yielded => true,
+            ThreadState::Runnable => self.newborn,
+            _ => false,
+        };
+        by_counter && self.queue_ns.is_some()
     }
 
     /// It arrived on an idle CPU, of which `idle` tells since when that was so.
@@ -342,6 +354,7 @@ impl Live {
         self.queue_ns = queue_ns;
         self.woken_at = None;
         self.doubt = None;
+        self.newborn = false;
         self.now = Now::Off;
     }
 
@@ -401,6 +414,9 @@ impl Live {
     fn settle_before(&mut self, queue_ns: Option<u64>, sink: &mut dyn TableSink) {
         let before = self.before.take();
         match before {
+            Some(row) if self.is_begun_by_counter(&row) && self.newborn => {
+                self.settle_newborn(row, queue_ns, sink)
+            }
             Some(row) if self.is_begun_by_counter(&row) => self.settle_preempted(row, queue_ns, sink),
             Some(row) if row.state == ThreadState::Blocked => self.settle_woken(row, queue_ns, sink),
             _ => {}
@@ -417,6 +433,21 @@ impl Live {
             start = start - self.unaccounted.give(queued.saturating_sub(self.open.start.since(row.start)));
         }
         sink.slice(SliceRow { start, ..row });
+    }
+
+    /// Between the fork and the moment at which the kernel puts the new thread on a run queue it is the parent that
+    /// works (`kernel_clone` in kernel/fork.c): the thread's life begins after that.
+    fn settle_newborn(&mut self, row: SliceRow, queue_ns: Option<u64>, sink: &mut dyn TableSink) {
+        self.newborn = false;
+        let mut start = row.start;
+        if let (Some(now), Some(before)) = (queue_ns, self.queue_ns) {
+            let queued = Duration(now.saturating_sub(before));
+            start = (self.open.start - queued).clamp(row.start, self.open.start.max(row.start));
+            self.let_go_at = Some(start);
+        }
+        if start < self.open.start {
+            sink.slice(SliceRow { start, ..row });
+        }
     }
 
     fn settle_woken(&mut self, before: SliceRow, queue_ns: Option<u64>, sink: &mut dyn TableSink) {

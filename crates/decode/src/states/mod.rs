@@ -181,6 +181,9 @@ impl<'a> Builder<'a> {
             None => live.arrive_unseen(switch.cpu, seen_before.is_none(), at, sink),
         }
         live.leave(at, switch.exec_ns, switch.queue_ns, sink);
+        if let Some(let_go_at) = live.let_go_at.take() {
+            self.names.let_go(live.id, let_go_at);
+        }
         live.become_after(&switch.outcome, wait, at, sink);
         live.tell_deadline(&switch.outcome, sink);
         if live.now == Now::Gone {

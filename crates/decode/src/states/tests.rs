@@ -99,6 +99,33 @@ fn a_preempting_wakeup_counts_from_the_kernels_moment() {
 }
 
 #[test]
+fn a_new_threads_life_begins_when_the_kernel_lets_it_go() {
+    use ThreadState::*;
+    let forked = |tid| {
+        let (change, name) = (LifecycleChange::Fork { parent_tid: 1 }, String::new());
+        Event::Lifecycle(Lifecycle { at: Timestamp(100), change, tid, tgid: 1, name, target: true })
+    };
+    let of_new = |queued| {
+        let trace = trace(vec![
+            found(1, SnapshotState::Running(CpuId(1))),
+            forked(2),
+            Event::Switch(switch(300, 0, 2, Outcome::Untracked)),
+            counted(switch(500, 2, 0, Outcome::Preempted), 200, queued),
+            Event::Switch(switch(600, 0, 2, Outcome::Untracked)),
+            counted(switch(700, 2, 0, Outcome::Dead), 300, queued + 100),
+        ]);
+        (trace.threads[1].start.0, states(&trace, 1))
+    };
+    let then = |first: (ThreadState, u64, u64)| {
+        vec![first, (Running, 300, 500), (Preempted, 500, 600), (Running, 600, 700)]
+    };
+    assert_eq!(of_new(180), (120, then((Runnable, 120, 300))));
+    // No earlier than the fork, whatever a counter says; and it may have gone at once.
+    assert_eq!(of_new(400), (100, then((Runnable, 100, 300))));
+    assert_eq!(of_new(0), (300, then((Runnable, 300, 300)).split_off(1)));
+}
+
+#[test]
 fn a_switch_long_after_the_preempting_wakeup_is_queueing_as_far_as_the_counter_says() {
     use ThreadState::*;
     // It ran to 4 ms by its account, its CPU was another's from 9 ms on, and it is back at 12 ms. By the counter it
