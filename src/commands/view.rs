@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use holdup_events::recording;
+use holdup_events::recording::{self, SliceStarts};
+use holdup_findings::derive::zoom::first_look::{self, Stretch};
 use holdup_findings::descriptors::Descriptors;
 use holdup_report::viewer::gate::Gate;
 use holdup_report::viewer::page::Asset;
@@ -23,6 +24,9 @@ static ASSETS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/viewer_ass
 
 /// How often it is looked whether there are new answers to keep.
 const KEEPING: Duration = Duration::from_secs(5);
+
+/// Shorter recordings are read within a second.
+const FIRST_LOOK_FROM_SWITCHES: u64 = 1_000_000;
 
 /// Serves a recording, or writes it as one page.
 pub fn execute(args: &ViewArgs) -> Result<ExitCode> {
@@ -115,6 +119,7 @@ fn serve(
     } else if !args.no_open {
         open_browser(&address);
     }
+    opening.show_first(known.is_none().then(|| first_look(path, switches)).flatten());
     let (_, trace) = locate::open(Some(path))?;
     opening.has_read();
     let begun = holdup_findings::analysis::begin(&trace, descriptors);
@@ -135,6 +140,19 @@ fn serve(
             kept.write(&answers);
         }
     }
+}
+
+/// What a page shows while a long recording is read; of a short one, all is there as soon.
+fn first_look(path: &Path, switches: u64) -> Option<String> {
+    if switches < FIRST_LOOK_FROM_SWITCHES {
+        return None;
+    }
+    let starts = SliceStarts::open(path).ok()?;
+    let visit = |group, to: &mut Stretch<'_>| {
+        starts.visit(group, |slice| to.push(slice.thread, slice.at, slice.state))
+    };
+    let look = first_look::derive(&starts.trace, starts.groups(), visit)?;
+    Some(holdup_report::viewer::first_look::answer(&starts.trace, &look))
 }
 
 /// Begins to answer, in a thread of its own, for as long as the process lives; gives the address.

@@ -13,9 +13,24 @@ const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 /** What is answered once the findings are there, and not before. */
 const LATE = /^(slice|path|search|tables\/.*)$/;
 
+/** What threads did, before there are classes. */
+function firstLook(recording) {
+  const ask = (path, words) => answer(recording, path, new URLSearchParams(words));
+  const all = ask("summary", "");
+  const classes = [["running", "running"], ["run-queue", "queue"], ["waiting", "wait"], ["unknown", "unknown"]];
+  const doing = (one) => Math.max(0, classes.findIndex(([, kind]) => kind === all.classes[one]?.kind));
+  const summary = { ...all, pending: true, first_look: true, findings: [], classes: classes.map(([name, kind], rank) => ({ name, kind, rank })) };
+  const out = { api: 1, summary, "counters/0/0": ask("counters", "level=0&tile=0") };
+  for (const { id } of all.threads) {
+    const [lane] = ask("lanes", `level=0&tile=0&threads=${id}`).lanes;
+    out[`lanes/${id}/0/0`] = { ...lane, class: lane.class.map(doing), mix: lane.mix.map(() => null), row: lane.row.map(() => -1) };
+  }
+  return out;
+}
+
 /**
  * Starts; resolves with the address, a function that ends it, and one that lets the opening go on by a stage. With `stages`
- * the opening takes its time: it is at `reading`, then at `findings`, until it is let go on.
+ * the opening takes its time: it is at `reading`, then there is a first `look`, then it is at `findings`, until it is let go on.
  */
 export async function serve(recording, stages = []) {
   const server = createServer((request, response) => {
@@ -27,7 +42,10 @@ export async function serve(recording, stages = []) {
     if (url.pathname.startsWith("/token/api/")) {
       const path = url.pathname.slice("/token/api/".length);
       const isLate = LATE.test(path) || url.searchParams.has("complete");
-      if (stages[0] === "reading" || (stages[0] === "findings" && isLate)) {
+      if (path === "first-look" && stages[0] !== "reading") {
+        return send(200, "application/json", JSON.stringify(stages[0] === "look" ? firstLook(recording) : null));
+      }
+      if (stages[0] === "reading" || stages[0] === "look" || (stages[0] === "findings" && isLate)) {
         return send(202, "application/json", JSON.stringify({ stage: stages[0], sentence: `it is at its ${stages[0]}`, switches: 12_345_678 }));
       }
       let found = answer(recording, path, url.searchParams);

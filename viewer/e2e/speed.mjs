@@ -38,6 +38,8 @@ async function opened(what) {
   const page = await browser.open(served.url, errors, watchTasks, false);
   figures.push([`${what}-page`, since(), "s"]);
   await page.waitForSelector("canvas[data-idle=true]", { timeout: PATIENCE_MS });
+  figures.push([`${what}-picture`, since(), "s"]);
+  await page.waitForSelector(".page:not([data-look=first]) canvas[data-idle=true]", { timeout: PATIENCE_MS });
   await drawn(page);
   figures.push([`${what}-lanes`, since(), "s"]);
   await page.waitForSelector(".findings[aria-busy=false]", { timeout: PATIENCE_MS });

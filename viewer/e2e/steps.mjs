@@ -271,12 +271,25 @@ const slow = {
     await eventually("nothing is said", async () => /12.345.678 switches.*at its reading/.test((await page.locator("[role=status]").first().textContent()) ?? ""));
     await assertAccessible(page, "while it is opened");
   },
-  "shows lanes before there are findings, and says that these are on their way": async (page, goOn) => {
+  "shows what threads did while the recording is read, and says that what for comes later": async (page, goOn) => {
     goOn();
     await drawn(page);
     await coloured(page, "canvas[data-idle]");
-    assert.match((await page.locator(".findings [role=status]").textContent()) ?? "", /being worked out/);
+    assert.match((await page.locator(".findings [role=status]").textContent()) ?? "", /This first look shows/);
+    assert.match((await page.locator(".ledger").textContent()) ?? "", /running.*run-queue.*waiting/);
+    await assertAccessible(page, "the first look");
     await timeline(page).focus();
+    await page.keyboard.press("t");
+  },
+  "shows lanes before there are findings, and says that these are on their way": async (page, goOn) => {
+    goOn();
+    await page.waitForSelector(".page:not([data-look=first])");
+    await drawn(page);
+    await coloured(page, "canvas[data-idle]");
+    assert.match((await page.locator(".findings [role=status]").textContent()) ?? "", /being worked out/);
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark", "the theme that was chosen meanwhile");
+    await timeline(page).focus();
+    await page.keyboard.press("t");
     await page.keyboard.press("w");
     await drawn(page);
     await tab(page, "Stacks").click();
@@ -320,7 +333,7 @@ const compares = {
 
 /** Made-up recordings. */
 export const MADE_UP = {
-  "a recording that takes its time": { recording: { threads: 4 }, stages: ["reading", "findings"], steps: slow },
+  "a recording that takes its time": { recording: { threads: 4 }, stages: ["reading", "look", "findings"], steps: slow },
   "a recording whose findings take their time": { recording: { threads: 4 }, stages: ["findings"], steps: untouched },
   "two recordings": { recording: { threads: 4, compared: true }, steps: compares },
   "a busy recording": { recording: { threads: 4 }, steps: { ...opens, ...moves, ...follows, ...shows, ...sandwich, ...calls, ...links, ...accessible, ...labelled, ...hostile } },

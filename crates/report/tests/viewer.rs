@@ -6,7 +6,9 @@ use base64::Engine;
 use holdup_events::tables::{Process, SliceRow, Slices, Thread, ThreadState};
 use holdup_events::{CpuId, Loss, ProcessId, ThreadId, Timestamp, Trace};
 use holdup_findings::analyse;
+use holdup_findings::derive::zoom::first_look::{self, Stretch};
 use holdup_findings::descriptors::Descriptors;
+use holdup_report::viewer::first_look::answer as answer_first_look;
 use holdup_report::viewer::gate::{Gate, Request};
 use holdup_report::viewer::page::Asset;
 use holdup_report::viewer::{Opening, Refusal, Stage, Viewer, bundle, respond};
@@ -430,6 +432,75 @@ fn while_it_is_opened_it_says_how_far_that_is() {
     assert_eq!(early["ledger"], all["ledger"]);
     assert_eq!(lanes, opening.answer("lanes", "level=0&tile=0&threads=0"));
     assert_eq!(all, ask(&busy(), "summary"));
+}
+
+/// As it is read from a recording: group by group.
+fn first_look_of(trace: &Trace) -> Value {
+    let threads: Vec<ThreadId> = (0..trace.threads.len() as u32).map(ThreadId).collect();
+    let visit = |group: usize, to: &mut Stretch<'_>| {
+        for thread in &threads {
+            let slices: Vec<_> = trace.slices.of(*thread).collect();
+            let half = slices.len() / 2;
+            let part = if group == 0 { &slices[..half] } else { &slices[half..] };
+            part.iter().for_each(|slice| to.push(*thread, slice.start, slice.state));
+        }
+        true
+    };
+    let look = first_look::derive(trace, 2, visit).expect("all was visited");
+    serde_json::from_str(&answer_first_look(trace, &look)).expect("JSON")
+}
+
+#[test]
+fn a_first_look_tells_what_the_whole_trace_tells() {
+    let trace = trace_of_lanes(BUSY).1;
+    let (look, viewer) = (first_look_of(&trace), busy());
+    let summary = ask(&viewer, "summary");
+    for same in ["command", "wall_ns", "zoom", "host", "tables", "flames", "processes", "rung"] {
+        assert_eq!(look["summary"][same], summary[same], "{same}");
+    }
+    let of_kind = |summary: &Value, kind: &str| -> u64 {
+        let classes = summary["classes"].as_array().expect("classes").iter();
+        let ns = summary["ledger"]["classes"].as_array().expect("times").iter();
+        classes.zip(ns).filter(|(class, _)| class["kind"] == kind).map(|(_, ns)| number(ns)).sum()
+    };
+    for kind in ["running", "queue", "wait", "unknown"] {
+        assert_eq!(of_kind(&look["summary"], kind), of_kind(&summary, kind), "{kind}");
+    }
+    for thread in look["summary"]["threads"].as_array().expect("threads") {
+        let life = number(&thread["end_ns"]) - number(&thread["start_ns"]);
+        for level in ["0", "1"] {
+            let lanes = look.as_object().expect("answers").iter();
+            let own = lanes.filter(|(key, _)| key.starts_with(&format!("lanes/{}/{level}/", thread["id"])));
+            let mixes = own.flat_map(|(_, lane)| lane["mix"].as_array().expect("mixes"));
+            let ns = mixes.flat_map(|mix| mix.as_array().expect("a mix").iter().skip(2).step_by(2));
+            assert_eq!(ns.map(number).sum::<u64>(), life, "{thread} {level}");
+        }
+    }
+    let (ours, theirs) = (&look["counters/0/0"], ask(&viewer, "counters?level=0&tile=0"));
+    assert_eq!(ours["series"][0], theirs["series"][0], "how many ran");
+    assert_eq!(ours["series"][1], theirs["series"][1], "how many wanted to");
+}
+
+#[test]
+fn a_first_look_at_thousands_fills_a_screen_and_no_more() {
+    let look = first_look_of(&crowd(5000));
+    assert_eq!(look["summary"]["threads"].as_array().expect("threads").len(), 60);
+    assert!(look.to_string().len() < 16 << 20, "{} bytes", look.to_string().len());
+    let nobody = first_look_of(&Trace::default());
+    assert_eq!(nobody["summary"]["threads"], Value::Array(vec![]));
+}
+
+#[test]
+fn a_first_look_is_told_until_there_is_more() {
+    let opening = Opening::new(7, None);
+    assert_eq!(opening.answer("first-look", ""), Err(Refusal::Later(Stage::Reading)));
+    opening.show_first(Some("{}".to_owned()));
+    assert_eq!(opening.answer("first-look", ""), Ok("{}".to_owned()));
+    opening.put(busy());
+    assert_eq!(opening.answer("first-look", ""), Ok("null".to_owned()));
+    let short = Opening::new(7, None);
+    short.show_first(None);
+    assert_eq!(short.answer("first-look", ""), Ok("null".to_owned()));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 // Asks the server of `holdup view`, at addresses relative to the page.
 
+import type { Bundle } from "./bundle";
 import type { Range } from "../model/view";
 import type { Named, NamedSpans, SliceAsk, Source, TileKey } from "./source";
 import type {
@@ -24,6 +25,11 @@ export class Server implements Source {
 
   summary(complete: boolean): Promise<Summary> {
     return ask("summary", complete ? { complete: 1 } : {}, complete ? undefined : this.told);
+  }
+
+  /** What there is to show before the recording was read; null if that will be soon. */
+  firstLook(): Promise<Bundle | null> {
+    return ask("first-look", {}, this.told);
   }
 
   async lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]> {

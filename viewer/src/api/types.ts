@@ -91,6 +91,8 @@ export interface Zoom {
 
 export interface Summary {
   readonly api: number;
+  /** It tells what threads did, and not yet what for. */
+  readonly first_look?: boolean;
   /** The findings are still being worked out. */
   readonly pending?: boolean;
   readonly command: readonly string[];

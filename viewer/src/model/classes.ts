@@ -44,7 +44,13 @@ export const CLASSES: readonly ClassLook[] = [
   look("unknown", "not known: no source can tell", "open", "#dcdfe3", "#333b44"),
 ];
 
-const BY_NAME: ReadonlyMap<string, ClassLook> = new Map(CLASSES.map((one) => [one.name, one]));
+/** What threads did, where nothing else is known yet. */
+const FIRST_LOOK: readonly ClassLook[] = [
+  look("running", "running: on a CPU", "plain", "#4f7f96", "#7aa7bd"),
+  look("waiting", "waiting: what for is being read", "dots", "#c3cad2", "#454f5b"),
+];
+
+const BY_NAME: ReadonlyMap<string, ClassLook> = new Map([...CLASSES, ...FIRST_LOOK].map((one) => [one.name, one]));
 const STRANGER = look("unknown", "a class that this viewer does not know", "open", "#dcdfe3", "#333b44");
 
 /** The look of a class; one that is new to this viewer is drawn as unknown, under its own name. */

@@ -41,7 +41,7 @@ function Page() {
   }, [viewer]);
   const [below, setBelow] = useState(270);
   return (
-    <div class="page">
+    <div class="page" data-look={viewer.catalogue.summary.first_look ? "first" : "all"}>
       <Header />
       <LedgerBar />
       <main class="middle">

@@ -10,11 +10,16 @@ import { useSelected, useViewer } from "./hooks";
 export function Findings() {
   const viewer = useViewer();
   const open = useSelected((state) => state.finding);
-  const { findings, skipped, pending } = viewer.catalogue.summary;
+  const { findings, skipped, pending, first_look } = viewer.catalogue.summary;
   return (
     <aside class="findings" aria-label="findings" aria-busy={pending === true}>
       <h2>What holds it up</h2>
-      {pending && <p class="none pending" role="status">The findings are being worked out … The timeline, the flame graphs and the ledger can be used meanwhile.</p>}
+      {first_look && (
+        <p class="none pending" role="status">
+          The recording is being read … This first look shows when threads ran, waited for a CPU and waited; what for, and why, comes in a moment.
+        </p>
+      )}
+      {pending && !first_look && <p class="none pending" role="status">The findings are being worked out … The timeline, the flame graphs and the ledger can be used meanwhile.</p>}
       {!pending && findings.length === 0 && <p class="none">No rule found a cause worth naming. The colours beside still tell where the time went.</p>}
       <ol>
         {findings.map((one, at) => (

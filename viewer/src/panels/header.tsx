@@ -32,6 +32,7 @@ export function Header() {
 function Trust() {
   const { summary } = useViewer().catalogue;
   const { loss, cost } = summary;
+  if (summary.first_look) return <span class="facts">being read …</span>;
   const lost = loss.events + loss.uncounted > 0;
   const notes: string[] = [];
   if (summary.rung !== "bpf") notes.push(`recorded without BPF (${summary.rung}): ${visible(summary.rung_reason)}`);

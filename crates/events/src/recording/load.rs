@@ -5,6 +5,7 @@ mod long;
 mod packed;
 mod small;
 mod sound;
+mod starts;
 mod told;
 
 use std::fs;
@@ -16,6 +17,7 @@ use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::{CpuId, Loss, Timestamp, Trace};
 
 pub use packed::pack;
+pub use starts::{SliceStart, SliceStarts};
 
 /// Where the files of a recording are.
 enum Place<'a> {

@@ -8,10 +8,14 @@ use holdup_events::{ThreadId, Trace};
 /// More workers than this gain nothing: the tables' memory is the limit.
 const WORKERS_MAX: usize = 16;
 
+/// How many work at a time, where there is enough to do.
+pub fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get()).min(WORKERS_MAX)
+}
+
 /// `run(0), run(1), …, run(tasks - 1)`, in that order, computed side by side.
 pub fn map<T: Send>(tasks: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
-    let workers = cpus.min(tasks).min(WORKERS_MAX);
+    let workers = workers().min(tasks);
     if workers <= 1 {
         return (0..tasks).map(run).collect();
     }

@@ -6,6 +6,7 @@
 mod ask;
 pub mod bundle;
 mod counters;
+pub mod first_look;
 mod flame;
 pub mod gate;
 mod lanes;
@@ -216,7 +217,7 @@ impl Viewer {
 
     /// The names of all questions but the tables.
     pub fn questions() -> impl Iterator<Item = &'static str> {
-        ENDPOINTS.iter().map(|endpoint| endpoint.name)
+        ENDPOINTS.iter().map(|endpoint| endpoint.name).chain([opening::FIRST_LOOK])
     }
 
     /// The JSON that answers `path` (below `api/`) with `query`.

@@ -55,6 +55,9 @@ const KEPT_MAX_BYTES: usize = 24 << 20;
 /// What only this machine of today can tell, or nobody asks for in the same words again.
 const NEVER_KEPT: &[&str] = &["annotate", "search"];
 
+/// The question for what there is to show first.
+pub(super) const FIRST_LOOK: &str = "first-look";
+
 /// Answers by question.
 #[derive(Default)]
 struct Kept {
@@ -69,6 +72,8 @@ pub struct Opening {
     pub switches: u64,
     stage: AtomicU8,
     viewer: OnceLock<Viewer>,
+    /// The answer of `first_look`, if there is one.
+    first_look: OnceLock<Option<String>>,
     kept: Mutex<Kept>,
 }
 
@@ -81,8 +86,14 @@ impl Opening {
             switches,
             stage: AtomicU8::new(Stage::Reading as u8),
             viewer: OnceLock::new(),
+            first_look: OnceLock::new(),
             kept: Mutex::new(Kept { answers, bytes, changed: false }),
         }
+    }
+
+    /// What can be shown until the recording was read, or that there is nothing.
+    pub fn show_first(&self, look: Option<String>) {
+        let _ = self.first_look.set(look);
     }
 
     /// The recording was read.
@@ -105,6 +116,9 @@ impl Opening {
     /// # Errors
     /// Likewise; [`Refusal::Later`] if nobody knows yet.
     pub fn answer(&self, path: &str, query: &str) -> Result<String, Refusal> {
+        if path == FIRST_LOOK {
+            return self.first_look();
+        }
         let question = question(path, query);
         let all = self.viewer.get().filter(|viewer| viewer.is_complete());
         if all.is_none()
@@ -119,6 +133,15 @@ impl Opening {
             self.keep(question, &answer);
         }
         Ok(answer)
+    }
+
+    /// `null` where the rest is there, or will be so soon that nothing was made.
+    fn first_look(&self) -> Result<String, Refusal> {
+        match self.first_look.get() {
+            Some(Some(look)) if self.viewer.get().is_none() => Ok(look.clone()),
+            None if self.viewer.get().is_none() => Err(Refusal::Later(self.stage())),
+            _ => Ok("null".to_owned()),
+        }
     }
 
     fn stage(&self) -> Stage {

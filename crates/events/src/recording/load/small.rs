@@ -40,6 +40,13 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
     load("loss", &mut |table| losses(table).map(|rows| trace.losses = rows));
 }
 
+/// Reads who takes part, and no more.
+pub fn read_threads(place: &Place<'_>, trace: &mut Trace) -> Result<()> {
+    trace.processes = processes(&place.table("processes")?)?;
+    trace.threads = threads(&place.table("threads")?)?;
+    Ok(())
+}
+
 pub(super) fn optional(id: i32) -> Option<u32> {
     (id >= 0).then_some(id as u32)
 }

@@ -1,6 +1,6 @@
 //! Making of the sums.
 
-use holdup_events::tables::{SampleRow, Slice, Steal, ThreadState, Wakeup};
+use holdup_events::tables::{SampleRow, Slice, Steal, ThreadState, Wakeup, partition_point_near};
 use holdup_events::{ThreadId, Trace};
 
 use super::{AWAKE, Mark, NO_CLASS, STRIDE, Zoom};
@@ -121,8 +121,9 @@ impl<'a> Colours<'a> {
 
     fn of_running(&mut self, slice: &Slice) -> Class {
         let stolen = ledger::stolen(&mut self.steals, slice.start);
-        let skipped = self.samples.partition_point(|sample| sample.at < slice.start);
-        let inside = self.samples[skipped..].partition_point(|sample| sample.at < slice.end);
+        // What was asked before is cut off: the next samples are near.
+        let skipped = partition_point_near(self.samples, 0, |sample| sample.at < slice.start);
+        let inside = partition_point_near(&self.samples[skipped..], 0, |sample| sample.at < slice.end);
         let (inside, rest) = self.samples[skipped..].split_at(inside);
         self.samples = rest;
         if stolen > slice.duration().0 / 2 {

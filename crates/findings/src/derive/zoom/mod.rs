@@ -3,9 +3,10 @@
 //! Sums stand before each [`STRIDE`]th slice of a thread: what it did in a range is the difference of two sums, each
 //! completed by a walk over fewer than [`STRIDE`] slices. So no level of detail is stored: each is exact, at a cost that
 //! does not depend on the range. [`tiles`] cuts time into tiles and cells; [`lanes`], [`cpus`],
-//! [`spans`] and [`overview`] fill them.
+//! [`spans`] and [`overview`] fill them. [`first_look`] does with less than a trace.
 
 pub mod cpus;
+pub mod first_look;
 mod index;
 pub mod lanes;
 pub mod overview;

@@ -1,0 +1,257 @@
+//! When threads ran, waited for a CPU, and waited, cell by cell: what can be told of slices that are seen once, in the order in
+//! which they are stored, and kept by nobody. What for, and why, takes the whole trace.
+
+use holdup_events::tables::{Thread, ThreadState};
+use holdup_events::{Duration, ThreadId, Timestamp, Trace};
+
+use super::tiles::{CELLS, Tiling};
+use crate::derive::parallel;
+
+/// What a first look tells apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It was on a CPU.
+    Running,
+    /// It could have run, had there been a CPU.
+    RunQueue,
+    /// It was blocked, or stopped.
+    Waiting,
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// How many there are.
+pub const DOINGS: usize = 4;
+
+impl Doing {
+    /// All, in the order of [`ByDoing`].
+    pub const ALL: [Doing; DOINGS] = [Doing::Running, Doing::RunQueue, Doing::Waiting, Doing::Unknown];
+
+    fn of(state: ThreadState) -> Doing {
+        match state {
+            ThreadState::Running => Doing::Running,
+            state if state.waits_for_cpu() => Doing::RunQueue,
+            ThreadState::Unknown => Doing::Unknown,
+            _ => Doing::Waiting,
+        }
+    }
+}
+
+/// Time (ns) by [`Doing`].
+pub type ByDoing = [u64; DOINGS];
+
+/// The finest level of detail; cells of the level above are sums of two.
+const LEVEL: u32 = 1;
+/// More would gain little, and each has sums of its own.
+const WORKERS_MAX: usize = 8;
+/// Of more threads than this has room for, cells are coarser.
+const BYTES_MAX: usize = 64 << 20;
+
+/// One thread of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadLook {
+    /// In all.
+    pub total: ByDoing,
+    /// How many slices it has.
+    pub slices: u64,
+    /// In each cell, with how many slices begin there.
+    pub cells: Vec<(ByDoing, u32)>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FirstLook {
+    /// How long a cell is: of the tile of level 0, a power of two.
+    pub cell: Duration,
+    /// By row of the trace's threads; without cells of those that are not the program's.
+    pub threads: Vec<ThreadLook>,
+}
+
+impl FirstLook {
+    /// Nothing was seen yet of these threads.
+    fn begin(trace: &Trace) -> FirstLook {
+        let targets = trace.threads.iter().filter(|thread| thread.target).count().max(1);
+        let cell_max = Tiling::of(trace).base_ns() / CELLS as u64;
+        let mut cell = Duration((cell_max >> LEVEL).max(1));
+        let cells = |cell: Duration| trace.wall().0.max(1).div_ceil(cell.0) as usize;
+        let bytes = targets * size_of::<(ByDoing, u32)>();
+        while cells(cell) * bytes > BYTES_MAX && cells(cell) > 1 {
+            cell = Duration(cell.0 * 2);
+        }
+        let look = |thread: &Thread| match thread.target {
+            true => ThreadLook { cells: vec![Default::default(); cells(cell)], ..ThreadLook::default() },
+            false => ThreadLook::default(),
+        };
+        FirstLook { cell, threads: trace.threads.iter().map(look).collect() }
+    }
+
+    /// Adds what another saw of the same threads.
+    fn join(&mut self, other: &FirstLook) {
+        for (to, from) in self.threads.iter_mut().zip(&other.threads) {
+            to.slices += from.slices;
+            add(&mut to.total, &from.total);
+            for (to, from) in to.cells.iter_mut().zip(&from.cells) {
+                add(&mut to.0, &from.0);
+                to.1 += from.1;
+            }
+        }
+    }
+
+    /// A slice of that thread; times are cut to its life.
+    fn add(&mut self, trace: &Trace, thread: usize, (from, to, state): (Timestamp, Timestamp, ThreadState)) {
+        let (Some(life), Some(look)) = (trace.threads.get(thread), self.threads.get_mut(thread)) else {
+            return;
+        };
+        let doing = Doing::of(state) as usize;
+        let begin = from.clamp(life.start, life.end).since(trace.start()).0;
+        let end = to.clamp(life.start, life.end).since(trace.start()).0.max(begin);
+        look.total[doing] += end - begin;
+        look.slices += 1;
+        // The length is a power of two.
+        let shift = self.cell.0.ilog2();
+        let (first, last) = ((begin >> shift) as usize, (end >> shift) as usize);
+        if let Some(cell) = look.cells.get_mut(first) {
+            cell.1 += 1;
+            cell.0[doing] += end.min((first as u64 + 1) << shift) - begin;
+        }
+        for place in first + 1..=last.min(look.cells.len().saturating_sub(1)) {
+            let start = (place as u64) << shift;
+            look.cells[place].0[doing] += end.min(start + self.cell.0) - start;
+        }
+    }
+}
+
+fn add(to: &mut ByDoing, from: &ByDoing) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+}
+
+/// Takes slices as they are stored: each lasts until the next of its thread begins.
+pub struct Stretch<'a> {
+    trace: &'a Trace,
+    look: &'a mut FirstLook,
+    /// By thread: the first slice's start, and the last slice, of which nobody has seen the end.
+    ends: Vec<Option<(Timestamp, Timestamp, ThreadState)>>,
+}
+
+impl Stretch<'_> {
+    /// The next slice of a thread.
+    #[inline]
+    pub fn push(&mut self, thread: ThreadId, at: Timestamp, state: ThreadState) {
+        match self.ends.get_mut(thread.index()) {
+            Some(Some((_, last, before))) => {
+                let whole = (*last, at, *before);
+                (*last, *before) = (at, state);
+                self.look.add(self.trace, thread.index(), whole);
+            }
+            Some(none) => *none = Some((at, at, state)),
+            None => {}
+        }
+    }
+}
+
+/// Looks at `groups` groups of slices, each of which holds a part of every thread's, in their order; `visit` hands out a group's,
+/// and says whether it could. `None`: it could not.
+pub fn derive(
+    trace: &Trace,
+    groups: usize,
+    visit: impl Fn(usize, &mut Stretch<'_>) -> bool + Sync,
+) -> Option<FirstLook> {
+    let workers = parallel::workers().min(groups).clamp(1, WORKERS_MAX);
+    let parts = parallel::map(workers, |worker| {
+        let mut look = FirstLook::begin(trace);
+        let mut ends = Vec::new();
+        for group in (worker..groups).step_by(workers) {
+            let none = vec![None; trace.threads.len()];
+            let mut stretch = Stretch { trace, look: &mut look, ends: none };
+            if !visit(group, &mut stretch) {
+                return None;
+            }
+            ends.push((group, stretch.ends));
+        }
+        Some((look, ends))
+    });
+    let (looks, ends): (Vec<_>, Vec<_>) = parts.into_iter().collect::<Option<Vec<_>>>()?.into_iter().unzip();
+    let mut ends: Vec<_> = ends.into_iter().flatten().collect();
+    ends.sort_unstable_by_key(|(group, _)| *group);
+    let mut look = looks.into_iter().reduce(|mut all, one| {
+        all.join(&one);
+        all
+    })?;
+    // What was open at the end of a group ends where the next one goes on, at last with its thread.
+    for (thread, life) in trace.threads.iter().enumerate() {
+        let mut parts = ends.iter().filter_map(|(_, ends)| ends[thread]).peekable();
+        while let Some((_, at, state)) = parts.next() {
+            let end = parts.peek().map_or(life.end, |(next, ..)| *next);
+            look.add(trace, thread, (at, end, state));
+        }
+    }
+    Some(look)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(lives: &[(u64, u64, bool)]) -> Trace {
+        let mut trace = Trace::default();
+        (trace.manifest.start_ns, trace.manifest.end_ns) = (1000, 1000 + 4096);
+        let thread = |(start, end, target): &(u64, u64, bool)| Thread {
+            start: Timestamp(1000 + start),
+            end: Timestamp(1000 + end),
+            target: *target,
+            ..Thread::default()
+        };
+        trace.threads = lives.iter().map(thread).collect();
+        trace
+    }
+
+    type Row = (u32, u64, ThreadState);
+
+    fn look(trace: &Trace, groups: &[&[Row]]) -> FirstLook {
+        let visit = |group: usize, to: &mut Stretch| {
+            let rows = groups[group].iter();
+            rows.for_each(|(thread, at, state)| to.push(ThreadId(*thread), Timestamp(1000 + at), *state));
+            true
+        };
+        derive(trace, groups.len(), visit).expect("all groups are there")
+    }
+
+    #[test]
+    fn slices_are_the_same_however_they_are_stored() {
+        use ThreadState::{Blocked, Preempted, Running};
+        let trace = trace(&[(0, 4096, true), (100, 3000, true), (0, 4096, false)]);
+        let rows = [
+            (0, 0, Running),
+            (1, 100, Running),
+            (2, 0, Running),
+            (0, 7, Blocked),
+            (0, 900, Running),
+            (1, 2000, Preempted),
+            (0, 4000, Blocked),
+            (1, 2500, Running),
+            (0, 4001, Running),
+        ];
+        let whole = look(&trace, &[&rows]);
+        assert_eq!(whole.threads[0].total, [7 + 3100 + 95, 0, 893 + 1, 0]);
+        assert_eq!(whole.threads[1].total, [1900 + 500, 500, 0, 0]);
+        for at in 0..=rows.len() {
+            assert_eq!(look(&trace, &[&rows[..at], &[], &rows[at..]]), whole, "cut at {at}");
+        }
+        for (thread, life) in [(0, 4096), (1, 2900)] {
+            let cells = whole.threads[thread].cells.iter();
+            assert_eq!(cells.clone().flat_map(|(ns, _)| ns).sum::<u64>(), life);
+            assert_eq!(cells.map(|(_, begin)| u64::from(*begin)).sum::<u64>(), whole.threads[thread].slices);
+        }
+        assert!(whole.threads[2].cells.is_empty(), "nobody asks for lanes of others");
+    }
+
+    #[test]
+    fn damage_is_cut_to_lives() {
+        let trace = trace(&[(100, 200, true)]);
+        let rows =
+            [(0, 0, ThreadState::Running), (7, 5, ThreadState::Running), (0, 9000, ThreadState::Blocked)];
+        assert_eq!(look(&trace, &[&rows]).threads[0].total, [100, 0, 0, 0]);
+        assert_eq!(derive(&trace, 3, |group, _| group != 1), None);
+        assert_eq!(derive(&trace, 0, |_, _| true).map(|look| look.threads[0].total), Some([0; DOINGS]));
+    }
+}

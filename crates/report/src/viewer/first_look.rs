@@ -1,0 +1,227 @@
+//! `api/first-look`: what a page shows while a long recording is read, told in the form of a file without a server: a summary,
+//! and tiles of the first levels. Its classes are what threads did, no more; they are not the ledger's.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use holdup_events::Trace;
+use holdup_events::tables::Thread;
+use holdup_findings::derive::zoom::first_look::{ByDoing, Doing, FirstLook, ThreadLook};
+use holdup_findings::derive::zoom::{CELLS, Tile, Tiling};
+use serde_json::{Value, json};
+
+use super::{API_VERSION, flame, tables, to_text};
+use crate::{figures, json};
+
+/// More lanes than this fill no screen.
+const LANES_MAX: usize = 60;
+/// Levels of which there are tiles; where cells are longer than theirs, rows are, too.
+const LEVELS: u32 = 2;
+
+/// The answer; `trace` needs its manifest, processes and threads only.
+pub fn answer(trace: &Trace, look: &FirstLook) -> String {
+    let tiling = Tiling::of(trace);
+    let shown = shown(trace, look);
+    let mut out: BTreeMap<String, Value> = BTreeMap::new();
+    out.insert("api".to_owned(), API_VERSION.into());
+    out.insert("summary".to_owned(), summary(trace, look, &shown));
+    for level in 0..LEVELS.min(tiling.level_max() + 1) {
+        for tile in (0..tiling.tiles(level)).filter_map(|index| tiling.tile(level, index)) {
+            for thread in &shown {
+                let key = format!("lanes/{thread}/{level}/{}", tile.index);
+                out.insert(key, lane(trace, look, *thread, &tile));
+            }
+            out.insert(format!("counters/{level}/{}", tile.index), counters(trace, look, &tile));
+        }
+    }
+    to_text(&out)
+}
+
+/// The program's threads that wanted a CPU longest.
+fn shown(trace: &Trace, look: &FirstLook) -> Vec<usize> {
+    let wanted = |total: &ByDoing| total[Doing::Running as usize] + total[Doing::RunQueue as usize];
+    let own = trace.threads.iter().zip(&look.threads).enumerate().filter(|(_, (thread, _))| thread.target);
+    let mut own: Vec<(usize, u64)> = own.map(|(id, (_, look))| (id, wanted(&look.total))).collect();
+    own.sort_by_key(|(id, ns)| (Reverse(*ns), *id));
+    own.into_iter().take(LANES_MAX).map(|(id, _)| id).collect()
+}
+
+fn summary(trace: &Trace, look: &FirstLook, shown: &[usize]) -> Value {
+    let (manifest, tiling) = (&trace.manifest, Tiling::of(trace));
+    let own = trace.threads.iter().zip(&look.threads).filter(|(thread, _)| thread.target);
+    let mut classes = ByDoing::default();
+    own.for_each(|(_, look)| classes.iter_mut().zip(look.total).for_each(|(sum, ns)| *sum += ns));
+    let thread = |id: &usize| thread(trace, *id, &look.threads[*id]);
+    let process = |(id, process): (usize, &holdup_events::tables::Process)| {
+        json!({
+            "id": id,
+            "pid": process.pid,
+            "name": process.name,
+            "target": process.target,
+            "parent": process.parent.map(|parent| parent.0),
+        })
+    };
+    json!({
+        "api": API_VERSION,
+        "pending": true,
+        "first_look": true,
+        "holdup": manifest.holdup,
+        "command": manifest.command,
+        "mode": manifest.mode,
+        "exit_status": manifest.exit_status,
+        "host": manifest.host,
+        "start_unix_ns": manifest.start_unix_ns,
+        "wall_ns": trace.wall().0,
+        "rung": figures::rung_name(manifest.rung),
+        "rung_reason": manifest.rung_reason,
+        "recovered": manifest.recovered,
+        "zoom": {"base_ns": tiling.base_ns(), "cells": CELLS, "level_max": tiling.level_max()},
+        "classes": Doing::ALL.iter().enumerate().map(|(rank, doing)| class(*doing, rank)).collect::<Value>(),
+        "ledger": {
+            "total_ns": classes.iter().sum::<u64>(),
+            "classes": classes,
+            "run_queue": {"own_ns": 0, "others_ns": 0, "throttled_ns": 0, "idle_ns": 0},
+            "split_error_ns": 0,
+            "split_known": false,
+            "samples": 0,
+        },
+        "threads": shown.iter().map(thread).collect::<Value>(),
+        "processes": trace.processes.iter().enumerate().map(process).collect::<Value>(),
+        "cpus": [], "findings": [], "symptoms": [], "skipped": [], "losses": [], "thinned": [],
+        "loss": {"events": 0, "uncounted": 0},
+        "cost": json::cost(trace),
+        "sources": manifest.sources,
+        "tables": tables::list(),
+        "flames": flame::list(),
+        "parallelism": null, "against": null,
+    })
+}
+
+fn class(doing: Doing, rank: usize) -> Value {
+    let (name, kind) = match doing {
+        Doing::Running => ("running", "running"),
+        Doing::RunQueue => ("run-queue", "queue"),
+        Doing::Waiting => ("waiting", "wait"),
+        Doing::Unknown => ("unknown", "unknown"),
+    };
+    json!({"name": name, "kind": kind, "rank": rank})
+}
+
+fn thread(trace: &Trace, id: usize, look: &ThreadLook) -> Value {
+    let row = &trace.threads[id];
+    let since = |at| trace.start().0.max(at) - trace.start().0;
+    json!({
+        "id": id,
+        "tid": row.tid,
+        "name": row.name,
+        "process": row.process.0,
+        "target": row.target,
+        "start_ns": since(row.start.0),
+        "end_ns": since(row.end.0),
+        "slices": look.slices,
+        "classes": look.total,
+    })
+}
+
+/// Cells of a tile, as rows: those of one doing that follow each other are one.
+fn lane(trace: &Trace, look: &FirstLook, id: usize, tile: &Tile) -> Value {
+    let mut rows: Vec<(u64, u64, ByDoing, u64)> = Vec::new();
+    for (span, doings, begun) in cells(trace, look, &look.threads[id], tile) {
+        let life = of_life(trace, &trace.threads[id], span);
+        if doings.iter().all(|ns| *ns == 0) {
+            continue;
+        }
+        match rows.last_mut().filter(|(_, end, before, _)| {
+            *end == life.0 && alone(before).is_some_and(|one| alone(&doings) == Some(one))
+        }) {
+            Some((_, end, sums, slices)) => {
+                *end = life.1;
+                sums.iter_mut().zip(doings).for_each(|(sum, ns)| *sum += ns);
+                *slices += begun;
+            }
+            None => rows.push((life.0, life.1, doings, begun)),
+        }
+    }
+    let mix = |(_, _, doings, slices): &(u64, u64, ByDoing, u64)| {
+        let mut mix = vec![*slices];
+        let there = doings.iter().enumerate().filter(|(_, ns)| **ns > 0);
+        there.for_each(|(class, ns)| mix.extend([class as u64, *ns]));
+        mix
+    };
+    let most =
+        |(_, _, doings, _): &(u64, u64, ByDoing, u64)| (0..doings.len()).rev().max_by_key(|one| doings[*one]);
+    json!({
+        "thread": id,
+        "complete": false,
+        "start": rows.iter().map(|row| row.0).collect::<Vec<_>>(),
+        "end": rows.iter().map(|row| row.1).collect::<Vec<_>>(),
+        "class": rows.iter().map(most).collect::<Vec<_>>(),
+        "row": vec![-1; rows.len()],
+        "cpu": vec![-1; rows.len()],
+        "mix": rows.iter().map(mix).collect::<Vec<_>>(),
+    })
+}
+
+/// The only thing that was done, if there is one.
+fn alone(doings: &ByDoing) -> Option<usize> {
+    let mut there = (0..doings.len()).filter(|one| doings[*one] > 0);
+    there.next().filter(|_| there.next().is_none())
+}
+
+/// A cell's part of a thread's life.
+fn of_life(trace: &Trace, thread: &Thread, (from, to): (u64, u64)) -> (u64, u64) {
+    let (start, end) = (thread.start.since(trace.start()).0, thread.end.since(trace.start()).0);
+    (from.clamp(start, end), to.clamp(start, end))
+}
+
+/// Sums of a tile's cells, or of longer ones where there are no others: from when to when, what was done, how many slices begin.
+fn cells<'a>(
+    trace: &Trace,
+    look: &'a FirstLook,
+    thread: &'a ThreadLook,
+    tile: &Tile,
+) -> impl Iterator<Item = ((u64, u64), ByDoing, u64)> + 'a {
+    let wide = (tile.cell.0 / look.cell.0).max(1) as usize;
+    let (cell_ns, wall) = (look.cell.0, trace.wall().0);
+    let first = (tile.start.since(trace.start()).0 / cell_ns) as usize;
+    let behind = (tile.end.since(trace.start()).0.div_ceil(cell_ns) as usize).min(thread.cells.len());
+    (first..behind).step_by(wide).map(move |from| {
+        let to = (from + wide).min(behind);
+        let mut sums = ByDoing::default();
+        let mut begun = 0;
+        for (doings, slices) in &thread.cells[from..to] {
+            sums.iter_mut().zip(doings).for_each(|(sum, ns)| *sum += ns);
+            begun += u64::from(*slices);
+        }
+        ((from as u64 * cell_ns, (to as u64 * cell_ns).min(wall)), sums, begun)
+    })
+}
+
+/// How many threads ran and wanted to.
+fn counters(trace: &Trace, look: &FirstLook, tile: &Tile) -> Value {
+    let cell_ns = tile.cell.0.max(look.cell.0);
+    let mut sums: Vec<(u64, ByDoing)> = Vec::new();
+    for thread in &look.threads {
+        for (place, ((from, to), doings, _)) in cells(trace, look, thread, tile).enumerate() {
+            if sums.len() <= place {
+                sums.push((to - from, ByDoing::default()));
+            }
+            sums[place].1.iter_mut().zip(doings).for_each(|(sum, ns)| *sum += ns);
+        }
+    }
+    let mean = |doing: Doing| -> Vec<f64> {
+        let mean = |(length, sum): &(u64, ByDoing)| sum[doing as usize] as f64 / (*length).max(1) as f64;
+        sums.iter().map(|cell| (mean(cell) * 1000.0).round() / 1000.0).collect()
+    };
+    json!({
+        "level": tile.level,
+        "tile": tile.index,
+        "start_ns": tile.start.since(trace.start()).0,
+        "end_ns": tile.end.since(trace.start()).0,
+        "cell_ns": cell_ns,
+        "series": [
+            {"name": "running", "unit": "threads", "values": mean(Doing::Running)},
+            {"name": "run-queue", "unit": "threads", "values": mean(Doing::RunQueue)},
+        ],
+    })
+}

@@ -1,0 +1,42 @@
+// A long recording while it is read: what was told of it first, in the form of a file's answers. Everything else is asked of the
+// server, which answers when it can.
+
+import { type Bundle, BundleSource } from "./bundle";
+import { Server } from "./server";
+import type { Named, NamedSpans, TileKey } from "./source";
+import type { CounterTile, CpuRows, LaneRows, SampleRows, Summary, ThreadId } from "./types";
+
+/** See the module. */
+export class FirstLook extends Server {
+  private readonly own: BundleSource;
+
+  constructor(private readonly bundle: Bundle) {
+    super();
+    this.own = new BundleSource(bundle);
+  }
+
+  /** What is known so far. */
+  get known(): Summary {
+    return this.bundle.summary;
+  }
+
+  override lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]> {
+    return this.own.lanes(key, threads);
+  }
+
+  override counters(key: TileKey): Promise<CounterTile> {
+    return this.own.counters(key).catch(() => ({ start_ns: 0, end_ns: 0, cell_ns: 1, series: [] }));
+  }
+
+  override cpus(): Promise<readonly CpuRows[]> {
+    return Promise.resolve([]);
+  }
+
+  override samples(): Promise<Named<SampleRows>> {
+    return Promise.resolve({ names: [], lanes: [] });
+  }
+
+  override spans(): Promise<NamedSpans> {
+    return Promise.resolve({ names: [], kinds: [], lanes: [] });
+  }
+}
