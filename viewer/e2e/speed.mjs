@@ -63,6 +63,7 @@ const blocked = () => page.evaluate(() => Math.max(0, ...window.blockedMs.splice
 figures.push(["blocked-while-opening", await blocked(), "ms"]);
 await page.locator("canvas[data-idle]").focus();
 const waits = [];
+await page.evaluate(() => performance.clearResourceTimings());
 for (const key of MOVES) {
   const start = performance.now();
   await page.keyboard.press(key);
@@ -71,6 +72,10 @@ for (const key of MOVES) {
 }
 waits.sort((a, b) => a - b);
 figures.push(["move-median", waits[waits.length >> 1], "ms"], ["move-longest", waits.at(-1), "ms"], ["blocked-while-moving", await blocked(), "ms"]);
+// What the server took to answer what those moves asked, as the page saw it.
+const answers = await page.evaluate(() => performance.getEntriesByType("resource").filter((one) => one.name.includes("/api/")).map((one) => one.responseEnd - one.requestStart));
+answers.sort((a, b) => a - b);
+figures.push(["answers-asked", answers.length, "answers"], ["answer-median", answers[answers.length >> 1] ?? 0, "ms"], ["answer-longest", answers.at(-1) ?? 0, "ms"]);
 const session = await page.context().newCDPSession(page);
 await session.send("HeapProfiler.collectGarbage");
 const { usedSize } = await session.send("Runtime.getHeapUsage");

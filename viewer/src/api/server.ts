@@ -29,7 +29,7 @@ export class Server implements Source {
 
   /** What there is to show before the recording was read; null if that will be soon. */
   firstLook(): Promise<Bundle | null> {
-    return ask("first-look", {}, this.told);
+    return ask("first-look", {}, this.told, SOON_MS);
   }
 
   async lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]> {
@@ -100,8 +100,10 @@ function rounded(range: Range): { from: number; to: number } {
 
 /** Whoever was told "not yet" asks again after so long, then a little longer. */
 const AGAIN_MS = [100, 150, 200, 300];
+/** Of what is there within a second, or never. */
+const SOON_MS = [40];
 
-async function ask<T>(what: string, parameters: Parameters, told?: (progress: Progress) => void): Promise<T> {
+async function ask<T>(what: string, parameters: Parameters, told?: (progress: Progress) => void, againMs = AGAIN_MS): Promise<T> {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) if (value !== undefined) query.set(name, String(value));
   const text = query.toString();
@@ -113,7 +115,7 @@ async function ask<T>(what: string, parameters: Parameters, told?: (progress: Pr
     const switches = body !== null && typeof body === "object" && "switches" in body ? Number(body.switches) : 0;
     told?.({ sentence: textOf(body, "sentence") ?? "", switches, seconds: (performance.now() - start) / 1000 });
     // Out of turn: other questions may have an answer already.
-    await new Promise((done) => setTimeout(done, AGAIN_MS[Math.min(times, AGAIN_MS.length - 1)]));
+    await new Promise((done) => setTimeout(done, againMs[Math.min(times, againMs.length - 1)]));
   }
 }
 

@@ -1,5 +1,6 @@
 // Carries out draw commands on a canvas. Thin: everything worth testing happened in layout.
 
+import { classLook } from "../model/classes";
 import type { Draw, Fill, Ink } from "./log";
 import { Textures } from "./textures";
 import { INKS, type ThemeName, changeColour, classColour, textOn } from "./theme";
@@ -129,8 +130,18 @@ export class Painter {
     if (text === "") return;
     pen.textBaseline = "middle";
     pen.textAlign = draw.align ?? "left";
+    if (draw.on !== undefined && classLook(draw.on).texture !== "plain") this.plate(text, draw, classColour(draw.on, this.theme));
+    if (draw.plate) this.plate(text, draw, this.ink("ground"));
     pen.fillStyle = draw.onChange ? "#000000" : draw.on === undefined ? this.ink(draw.ink) : textOn(classColour(draw.on, this.theme));
     pen.fillText(text, draw.x, draw.y);
+  }
+
+  /** Words on a texture stand on a plate of the plain colour: the lines would run through the letters. */
+  private plate(text: string, draw: Extract<Draw, { op: "text" }>, colour: string): void {
+    const [w, h] = [this.width(text) + 4, draw.small ? 9 : 15];
+    const left = draw.align === "right" ? draw.x - w + 2 : draw.align === "center" ? draw.x - w / 2 : draw.x - 2;
+    this.pen.fillStyle = colour;
+    this.rect(left, draw.y - h / 2, w, h);
   }
 
   /** The text, cut where it is too wide. Widths are remembered: measuring is what costs. */

@@ -33,6 +33,8 @@ export type Draw =
       readonly small?: boolean;
       /** Drawn on a class's colour: black or white, whichever reads better. */
       readonly on?: string;
+      /** Drawn over a picture: it stands on a plate of the page's ground. */
+      readonly plate?: boolean;
       /** Drawn on the colour of a change: those are all bright. */
       readonly onChange?: boolean;
     }

@@ -22,7 +22,7 @@ export function labelOf(catalogue: Catalogue, row: Row, finding: Finding | undef
     case "counter":
       return { text: visible(row.id.replace(/^runtime\//, "")), detail: "", strong: false };
     case "cpu":
-      return { text: row.why ? `↳ CPU ${row.id}, which it waited for` : `CPU ${row.id}`, detail: "", strong: false };
+      return { text: row.why ? `↳ CPU ${row.id} meanwhile` : `CPU ${row.id}`, detail: "", strong: false };
     case "thread": {
       const thread = catalogue.threads.get(row.id);
       const named = finding?.evidence.some((one) => one.thread === row.id) === true;
