@@ -29,8 +29,8 @@ export async function servedByHoldup(holdup, recording, { env = {}, before } = {
 }
 
 /** Makes a recording from another tool's; resolves with its path. */
-export async function imported(holdup, file, folder) {
-  const recording = join(folder, "imported.holdup");
+export async function imported(holdup, file, folder, name = "imported.holdup") {
+  const recording = join(folder, name);
   await rm(recording, { recursive: true, force: true });
   await run(holdup, ["import", file, "-o", recording]);
   return recording;

@@ -7,6 +7,7 @@ import { mkdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { synthetic } from "../test/synthetic.mjs";
 import { findBrowser, startBrowser } from "./browser.mjs";
+import { CUT_SHORT, NAMES, SECOND, cutShort, hostileNames, withoutWebGl } from "./bad_input.mjs";
 import { imported, servedByHoldup, stoppedDomains, writtenByHoldup } from "./holdup.mjs";
 import { serve } from "./serve.mjs";
 import { MADE_UP, NEWCOMER, REAL } from "./steps.mjs";
@@ -46,6 +47,25 @@ async function walk(browser, name, { url, goOn, isSlow }, steps, before) {
   await page.close();
 }
 
+/** Real recordings in bad shape, and two viewers of one. */
+async function badInput(browser, holdup) {
+  const good = await imported(holdup, FIXTURE, OUT, "good.holdup");
+  const tries = {
+    "a recording that is cut short": { recording: await cutShort(good, OUT), steps: CUT_SHORT },
+    "a recording with hostile names": { recording: await hostileNames(holdup, OUT), steps: NAMES },
+    "a second viewer of the same recording": { recording: good, steps: SECOND },
+    "a browser without WebGL": { recording: good, steps: SECOND, before: withoutWebGl },
+  };
+  const first = await servedByHoldup(holdup, good);
+  for (const [name, { recording, steps, before }] of Object.entries(tries)) {
+    const served = await servedByHoldup(holdup, recording);
+    await walk(browser, name, served, steps, before);
+    served.end();
+  }
+  await walk(browser, "the first viewer of two", first, SECOND);
+  first.end();
+}
+
 const executable = findBrowser();
 if (!executable) {
   console.log("case viewer in a browser: skipped: no Chromium on this machine (apt-get install chromium), so the viewer was not tried in a browser");
@@ -68,6 +88,7 @@ if (!executable) {
     const file = await writtenByHoldup(HOLDUP, RECORDING, OUT);
     await walk(browser, "a real recording in a file", { url: file }, REAL.file);
   }
+  if (HOLDUP) await badInput(browser, HOLDUP);
   if (HOLDUP) {
     const name = "a file of stopped domains";
     const stopped = process.env.STOPPED ?? (await stoppedDomains(HOLDUP, OUT).catch((error) => {
