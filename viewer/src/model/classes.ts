@@ -1,5 +1,5 @@
 // The ledger's classes: their words, colours and textures. Colours come from the palettes of Okabe and Ito,
-// and of Tol, so that they stay apart for colour-blind readers; every wait has a texture as well, running has none,
+// and of Tol, moved until those of one texture stay apart for colour-blind eyes (`test/theme.test.ts` computes it); every wait has a texture, running has none,
 // so that nothing is told by colour alone. No texture has upright lines: those would read as the edges of slices. What a class means is decided in Rust (`findings/derive/class.rs`).
 
 /** How an area is filled besides its colour. */
@@ -24,17 +24,17 @@ function look(name: string, words: string, texture: Texture, light: string, dark
 /** Every class that a server may send, in the order of reports. */
 export const CLASSES: readonly ClassLook[] = [
   look("useful", "running the program's own code", "plain", "#1f9d76", "#2bb58a"),
-  look("kernel", "running in the kernel: a syscall, fault or interrupt", "plain", "#2b6ca8", "#5b9bd6"),
-  look("gc-work", "running the garbage collector", "plain", "#8f62b8", "#b58ad9"),
+  look("kernel", "running in the kernel: a syscall, fault or interrupt", "plain", "#23609c", "#3f83c4"),
+  look("gc-work", "running the garbage collector", "plain", "#b98ae0", "#c9a3ea"),
   look("spin", "running, but only waiting in a loop", "plain", "#c05f2b", "#e08750"),
   look("lock-wait", "waits for a lock", "rise", "#d1495b", "#e8707f"),
   look("gc-wait", "waits for the garbage collector", "rise", "#a06cc8", "#bd93dd"),
   look("join-wait", "waits for another thread to end, or at a barrier", "fall", "#b8568f", "#d884b4"),
-  look("work-wait", "has nothing to do: waits for work", "dots", "#b9c0c9", "#4d5763"),
+  look("work-wait", "has nothing to do: waits for work", "dots", "#a3adb9", "#5d6876"),
   look("io-wait", "waits for the disk", "lines", "#56a6d8", "#6fb8e6"),
-  look("net-wait", "waits for the network", "lines", "#3fb5b0", "#58c9c4"),
+  look("net-wait", "waits for the network", "lines", "#23827e", "#2b938f"),
   look("pipe-wait", "waits for a pipe", "lines", "#8db35a", "#a3c773"),
-  look("sleep", "sleeps: a timer it asked for", "dots", "#ced4db", "#3d4651"),
+  look("sleep", "sleeps: a timer it asked for", "dots", "#e6e2d0", "#3d4651"),
   look("child-wait", "waits for a child process", "dots", "#c9b68f", "#8a7a55"),
   look("fault-wait", "waits for memory to be brought in", "plus", "#c98a6b", "#d89f82"),
   look("kernel-wait", "waits inside the kernel", "plus", "#8fa3bd", "#7d90a8"),
