@@ -291,6 +291,9 @@ function overview(out: Draw[], input: TimelineInput): void {
   out.push({ op: "frame", x: from, y: 1, w: Math.max(3, to - from), h: OVERVIEW_H - 2, ink: "accent", thick: 2 });
 }
 
+/** What the words of a tick take at the most, mostly. */
+const TICK_WORDS_W = 56;
+
 function timeRuler(out: Draw[], input: TimelineInput): void {
   const width = input.size.width - LABEL_W;
   const { step, ticks } = ruler(input.view.from, input.view.to, width, 90);
@@ -298,7 +301,8 @@ function timeRuler(out: Draw[], input: TimelineInput): void {
   for (const at of ticks) {
     const x = Math.round(toX(at, input.view, LABEL_W, width)) + 0.5;
     out.push({ op: "line", points: [x, OVERVIEW_H + RULER_H - 5, x, OVERVIEW_H + RULER_H], ink: "muted", thick: 1 });
-    out.push({ op: "text", x: x + 4, y, text: moment(at, step), ink: "muted", width: 100 });
+    // Cut by the edge, a time would read as another one.
+    if (x + TICK_WORDS_W < input.size.width) out.push({ op: "text", x: x + 4, y, text: moment(at, step), ink: "muted", width: 100 });
   }
   if (input.range) {
     const from = toX(input.range.from, input.view, LABEL_W, width);
