@@ -169,6 +169,14 @@ impl Watched {
         }
     }
 
+    /// Sleeps so long, or until a program of ours ends.
+    fn pause(&self, pause: Duration) {
+        match self {
+            Watched::Child(child) => child.sleep_beside(pause),
+            Watched::Process(_) | Watched::Machine => std::thread::sleep(pause),
+        }
+    }
+
     /// The user may stop an attached recording; a program of ours decides itself what a signal means.
     fn stopped(&self) -> bool {
         !matches!(self, Watched::Child(_)) && launch::asked_to_stop()
