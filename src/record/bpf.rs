@@ -301,17 +301,14 @@ impl Loop {
         let Loop { session, decoder, targets, launcher, journal, bad_records, .. } = self;
         let mut stacks = BTreeSet::new();
         if with_stacks {
-            session.blocked_stacks(&mut |record| {
-                let taken = decoder.decode(record, &mut |mut event| {
-                    if !launcher.pass(&mut event) {
-                        return;
-                    }
-                    if let Event::Stack(stack) = &event {
-                        stacks.insert(stack.id);
-                    }
-                    journal.push(&event);
-                });
-                *bad_records += u64::from(taken.is_err());
+            *bad_records += super::blocked::stacks(session, decoder, &mut |mut event| {
+                if !launcher.pass(&mut event) {
+                    return;
+                }
+                if let Event::Stack(stack) = &event {
+                    stacks.insert(stack.id);
+                }
+                journal.push(&event);
             })?;
         }
         session.snapshot(&mut |record| {

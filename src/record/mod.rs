@@ -1,5 +1,6 @@
 //! Recording: from a target to a finished recording on disk. Wiring of capture, decode and events.
 
+mod blocked;
 mod bpf;
 mod budget;
 mod calls;

@@ -6,8 +6,8 @@ use super::bytes::{CodecError, Input};
 use super::foretold::Memory;
 use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Affinity, CallSums, Event, Lifecycle, LifecycleChange, ObjectName, RawMapping, RawMemory,
-    RawStack, RawWait, Registers, Sample, Snapshot, SnapshotState, SyscallCount, Tell, Timeout, Told,
+    Affinity, CallSums, Event, Lifecycle, LifecycleChange, ObjectName, RawMapping, RawMemory, RawStack,
+    RawWait, Registers, Sample, Snapshot, SnapshotState, SyscallCount, Tell, Timeout, Told,
 };
 use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
@@ -54,11 +54,7 @@ impl<'a> Decoder<'a> {
         Ok(CpuId(self.input.varint()? as u16))
     }
 
-    pub(super) fn counters(
-        &mut self,
-        tid: u32,
-        flags: u8,
-    ) -> Result<(Option<u64>, Option<u64>), CodecError> {
+    pub(super) fn counters(&mut self, tid: u32, flags: u8) -> Result<(Option<u64>, Option<u64>), CodecError> {
         let last = self.memory.of(tid);
         let mut read = (None, None);
         if flags & outcome::HAS_EXEC != 0 {

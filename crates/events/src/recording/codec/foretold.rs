@@ -183,7 +183,8 @@ fn put_wait(event: &RawWait, at: Timestamp, before: &mut RawWait, out: &mut Vec<
         out.push(event.object_kind as u8);
         put_varint(out, u64::from(event.state));
         put_difference(out, event.syscall as i64 as u64, 0);
-        for number in [event.object, u64::from(event.op), u64::from(event.value), u64::from(event.owner_tid)] {
+        for number in [event.object, u64::from(event.op), u64::from(event.value), u64::from(event.owner_tid)]
+        {
             put_varint(out, number);
         }
     }

@@ -14,8 +14,8 @@ use crate::{CpuId, Event, Loss, Timestamp};
 
 /// Encoded bytes that make a chunk.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Fastest level: the recorder shares the machine with what it records.
-const ZSTD_LEVEL: i32 = 1;
+/// Fast: the recorder shares the machine with what it records, and events are dense already.
+const ZSTD_LEVEL: i32 = -1;
 
 /// Appends events to a journal. After a write error (a full disk) it writes no more, and counts.
 pub struct JournalWriter {
