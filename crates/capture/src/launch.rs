@@ -223,6 +223,10 @@ impl Child {
         };
         // SAFETY: one descriptor that we own, and a time; the kernel writes one number.
         unsafe { libc::ppoll(&mut wanted, 1, &time, std::ptr::null()) };
+        // A debugger may keep its end from us.
+        if wanted.revents != 0 && !self.has_ended(libc::WNOHANG) {
+            std::thread::sleep(pause.min(Duration::from_millis(1)));
+        }
     }
 
     /// Waits for its end.
