@@ -55,6 +55,14 @@ struct {
 	__type(value, struct snapshot_stack);
 } snapshot_scratch SEC(".maps");
 
+/* How much of each stack was copied before: it is read part by part. User space sets it between the readings. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} snapshot_skip SEC(".maps");
+
 /*
  * Stacks of targets that are blocked already, copied to be walked later: it is another's memory, which only a
  * program that may sleep can read.
@@ -66,13 +74,14 @@ int on_blocked_stacks(struct bpf_iter__task *ctx)
 	struct snapshot_stack *stack;
 	struct per_cpu *cpu = this_cpu();
 	struct pt_regs *regs;
-	__u32 zero = 0, bytes = 0;
+	__u32 zero = 0, bytes = 0, *skip;
 
 	if (!task || !cpu || !task->mm || !task->__state || task->on_cpu || (task->flags & PF_KTHREAD) ||
 	    !is_target(task, cpu))
 		return 0;
 	stack = bpf_map_lookup_elem(&snapshot_scratch, &zero);
-	if (!stack)
+	skip = bpf_map_lookup_elem(&snapshot_skip, &zero);
+	if (!stack || !skip)
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	__builtin_memset(&stack->head, 0, sizeof(stack->head));
@@ -86,10 +95,12 @@ int on_blocked_stacks(struct bpf_iter__task *ctx)
 	stack->head.bp = regs->bp;
 	for (__u32 chunk = 0; chunk < SNAPSHOT_CHUNKS; chunk++) {
 		if (bpf_copy_from_user_task(&stack->memory[chunk * SNAPSHOT_CHUNK], SNAPSHOT_CHUNK,
-					    (void *)(stack->head.sp + chunk * SNAPSHOT_CHUNK), task, 0))
+					    (void *)(stack->head.sp + *skip + chunk * SNAPSHOT_CHUNK), task, 0))
 			break;
 		bytes += SNAPSHOT_CHUNK;
 	}
+	if (*skip && !bytes)
+		return 0; /* the stack ended before */
 	stack->head.bytes = bytes;
 	bpf_seq_write(ctx->meta->seq, stack, sizeof(*stack));
 	return 0;

@@ -25,10 +25,13 @@ use crate::cli::StackChoice;
 
 /// How long the rings fill between two looks. The main ring holds more than a second of the worst rate seen.
 const PAUSE: Duration = Duration::from_millis(10);
+/// While nothing new is mapped: a recorder that wakes up seldom does more at once, and with warm caches.
+const LONG_PAUSE: Duration = Duration::from_millis(25);
 /// A ring that is so full is drained again without a pause.
 const FILL_TO_GO_ON: f64 = 1.0 / 64.0;
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
 const MAPPING_SPELL: Duration = Duration::from_millis(50);
+const SETTLED: Duration = Duration::from_secs(1);
 /// Looks for processes below an attached one, until no more are found.
 const TREE_PASSES_MAX: u32 = 5;
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
@@ -221,10 +224,18 @@ impl Loop {
                 flushed = Instant::now();
             }
             if self.session.fill() < FILL_TO_GO_ON {
-                // Where one binary was mapped, more follow: stacks through them need their tables.
-                let pause = if mapped.elapsed() < MAPPING_SPELL { SHORT_PAUSE } else { PAUSE };
-                std::thread::sleep(self.syscalls.pause(pause));
+                watched.pause(self.syscalls.pause(self.pause(mapped.elapsed())));
             }
+        }
+    }
+
+    /// How long to sleep, when something was mapped so long ago.
+    fn pause(&self, since_mapped: Duration) -> Duration {
+        match since_mapped {
+            // Where one binary was mapped, more follow: stacks through them need their tables.
+            spell if spell < MAPPING_SPELL => SHORT_PAUSE,
+            settled if settled >= SETTLED && !self.rings.has_any() => LONG_PAUSE,
+            _ => PAUSE,
         }
     }
 
@@ -290,17 +301,14 @@ impl Loop {
         let Loop { session, decoder, targets, launcher, journal, bad_records, .. } = self;
         let mut stacks = BTreeSet::new();
         if with_stacks {
-            session.blocked_stacks(&mut |record| {
-                let taken = decoder.decode(record, &mut |mut event| {
-                    if !launcher.pass(&mut event) {
-                        return;
-                    }
-                    if let Event::Stack(stack) = &event {
-                        stacks.insert(stack.id);
-                    }
-                    journal.push(&event);
-                });
-                *bad_records += u64::from(taken.is_err());
+            *bad_records += super::blocked::stacks(session, decoder, &mut |mut event| {
+                if !launcher.pass(&mut event) {
+                    return;
+                }
+                if let Event::Stack(stack) = &event {
+                    stacks.insert(stack.id);
+                }
+                journal.push(&event);
             })?;
         }
         session.snapshot(&mut |record| {

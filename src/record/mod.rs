@@ -1,5 +1,6 @@
 //! Recording: from a target to a finished recording on disk. Wiring of capture, decode and events.
 
+mod blocked;
 mod bpf;
 mod budget;
 mod calls;
@@ -166,6 +167,14 @@ impl Watched {
             Watched::Child(child) => child.try_wait().map(Some),
             Watched::Process(pid) => (!process_exists(*pid)).then_some(None),
             Watched::Machine => None,
+        }
+    }
+
+    /// Sleeps so long, or until a program of ours ends.
+    fn pause(&self, pause: Duration) {
+        match self {
+            Watched::Child(child) => child.sleep_beside(pause),
+            Watched::Process(_) | Watched::Machine => std::thread::sleep(pause),
         }
     }
 

@@ -146,6 +146,11 @@ impl RingFeed {
         }
     }
 
+    /// Whether there is a ring to be read.
+    pub fn has_any(&self) -> bool {
+        !self.rings.is_empty()
+    }
+
     fn poll(&mut self, sink: &mut dyn FnMut(Event)) {
         let span = Span { from: self.from, until: lower::now() + AHEAD };
         for rings in self.rings.values_mut() {

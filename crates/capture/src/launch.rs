@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use crate::error::CaptureError;
 use canary::Canary;
@@ -32,6 +33,8 @@ pub struct Held {
 pub struct Child {
     pid: u32,
     ended: Option<Ending>,
+    /// Tells when it ends (pidfd_open(2), Linux 5.3).
+    life: Option<OwnedFd>,
 }
 
 /// How the program ended.
@@ -177,7 +180,7 @@ impl Held {
     /// Lets it become the program; returns once it has, or could not.
     pub fn release(mut self) -> Result<Child, CaptureError> {
         signals::forward_to(self.pid, self.canary)?;
-        let mut child = Child { pid: self.pid, ended: None };
+        let mut child = Child { pid: self.pid, ended: None, life: life_of(self.pid) };
         let failed = |source| CaptureError::Command { command: self.command.clone(), source };
         self.go.write_all(&[1]).map_err(failed)?;
         let mut told = [0u8; 5];
@@ -208,6 +211,22 @@ impl Child {
     /// How it ended, if it has.
     pub fn try_wait(&mut self) -> Option<Ending> {
         self.reap(libc::WNOHANG)
+    }
+
+    /// Sleeps so long, or until it ends, or a signal comes.
+    pub fn sleep_beside(&self, pause: Duration) {
+        let Some(life) = &self.life else { return std::thread::sleep(pause) };
+        let mut wanted = libc::pollfd { fd: life.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let time = libc::timespec {
+            tv_sec: pause.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(pause.subsec_nanos()),
+        };
+        // SAFETY: one descriptor that we own, and a time; the kernel writes one number.
+        unsafe { libc::ppoll(&mut wanted, 1, &time, std::ptr::null()) };
+        // A debugger may keep its end from us.
+        if wanted.revents != 0 && !self.has_ended(libc::WNOHANG) {
+            std::thread::sleep(pause.min(Duration::from_millis(1)));
+        }
     }
 
     /// Waits for its end.
@@ -248,6 +267,14 @@ impl Child {
     }
 }
 
+fn life_of(pid: u32) -> Option<OwnedFd> {
+    // SAFETY: plain numbers; what it returns nobody else owns.
+    unsafe {
+        let descriptor = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
+        (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor as libc::c_int))
+    }
+}
+
 /// Ends this process the way the program ended, so that our caller sees the same.
 pub fn end_like(ending: Ending) -> ! {
     if let Ending::Killed(signal) = ending {
@@ -282,6 +309,16 @@ mod tests {
         assert_eq!(run(&["sh", "-c", "exit 3"]).unwrap(), Ending::Exited(3));
         assert_eq!(run(&["sh", "-c", "kill -9 $$"]).unwrap(), Ending::Killed(9));
         assert_eq!(Ending::Killed(9).shell_status(), 137);
+    }
+
+    #[test]
+    fn a_sleep_beside_a_program_ends_with_it() {
+        let words = ["sh", "-c", "exit 5"].map(OsString::from);
+        let mut child = hold(&words).unwrap().release().unwrap();
+        while child.try_wait().is_none() {
+            child.sleep_beside(Duration::from_secs(3600));
+        }
+        assert_eq!(child.wait(), Ending::Exited(5));
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! exact number, and lies between two records that we have.
 
 use std::array;
-use std::collections::BTreeMap;
 
 use holdup_events::event::{
     Affinity, Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack, RawWait, Sample, Snapshot,
@@ -191,7 +190,8 @@ impl Sequence {
 /// Decodes records and watches their sequence numbers.
 #[derive(Default)]
 pub struct WireDecoder {
-    sequences: BTreeMap<(u16, u8), Sequence>,
+    /// By CPU.
+    sequences: Vec<[Sequence; STREAMS.len()]>,
     lost: [u64; STREAMS.len()],
 }
 
@@ -219,7 +219,11 @@ impl WireDecoder {
     }
 
     fn gap(&mut self, fields: &Fields<'_>, stream: u8) -> Option<Loss> {
-        let sequence = self.sequences.entry((fields.cpu().0, stream)).or_default();
+        let cpu = usize::from(fields.cpu().0);
+        if cpu >= self.sequences.len() {
+            self.sequences.resize_with(cpu + 1, Default::default);
+        }
+        let sequence = self.sequences.get_mut(cpu)?.get_mut(usize::from(stream))?;
         let gap = sequence.take(fields.u32(8), fields.at())?;
         let source = STREAMS.get(usize::from(stream))?;
         if let Some(lost) = self.lost.get_mut(usize::from(stream)) {

@@ -15,6 +15,6 @@ mod unwind_tables;
 
 pub use calls::{CALL_MAPS, CallEntry, CountFrom, EntrySink};
 pub use probe_cost::ProbeCost;
-pub use session::{Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
+pub use session::{BLOCKED_STACK_BYTES, Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
 pub use syscall_windows::{CallCost, SyscallCounts};
 pub use unwind_tables::{MAPPINGS_MAX, MappedRows, ROWS_PENDING, UnwindTables};

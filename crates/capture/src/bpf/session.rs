@@ -56,6 +56,9 @@ pub struct Options {
 /// The window in which stacks are rationed, as in `bpf/stacks.h`.
 pub const STACK_WINDOW: std::time::Duration = std::time::Duration::from_millis(10);
 
+/// How much of a stack [`Session::blocked_stacks`] copies at a time, as in `bpf/snapshot.h`.
+pub const BLOCKED_STACK_BYTES: u32 = 30 * 1024;
+
 /// The streams of `enum wire_stream`, by number: what they carry.
 pub const STREAMS: [&str; 4] = ["sched", "cpu-samples", "definitions", "cpu-samples"];
 
@@ -160,13 +163,21 @@ impl Session {
     }
 
     /// Passes on one `wire_raw_stack` for each thread of the targets that is blocked now; its id is the
-    /// thread's number. Nothing if the kernel cannot.
-    pub fn blocked_stacks(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
-        const STACK_BYTES: usize = 56 + 30 * 1024;
+    /// thread's number. Its memory is [`BLOCKED_STACK_BYTES`] from `skip` bytes behind the stack pointer on, or less where
+    /// the stack ends: nothing is told then of who has none so far behind. Nothing at all if the kernel cannot.
+    pub fn blocked_stacks(&mut self, skip: u32, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
+        const STACK_BYTES: usize = 56 + BLOCKED_STACK_BYTES as usize;
         if self.missing.iter().any(|source| source.programs.contains(&"on_blocked_stacks")) {
             return Ok(());
         }
-        self.iterate("on_blocked_stacks", STACK_BYTES, sink)
+        let map = self.object.maps().find(|map| map.name() == "snapshot_skip");
+        let told = map.map(|map| map.update(&0u32.to_ne_bytes(), &skip.to_ne_bytes(), MapFlags::ANY));
+        match told {
+            Some(Ok(())) => self.iterate("on_blocked_stacks", STACK_BYTES, sink),
+            // What is behind is not to be had; what is at the front is.
+            _ if skip > 0 => Ok(()),
+            _ => self.iterate("on_blocked_stacks", STACK_BYTES, sink),
+        }
     }
 
     /// Runs an iterator program over all threads; it writes records of one size.

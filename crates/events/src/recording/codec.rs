@@ -1,11 +1,12 @@
 //! Events as few bytes: the payload of the journal's chunks.
 //!
 //! Integers are LEB128 varints, signed ones zigzag; times are deltas to the event before, counters
-//! deltas to the same thread's last. All state begins anew with each chunk, so a chunk decodes alone.
+//! deltas to the same thread's last; what events before foretell takes a bit (`foretold.rs`). All state begins anew with each chunk, so a chunk decodes alone.
 
 mod bytes;
 mod decode;
 mod encode;
+mod foretold;
 
 pub use bytes::CodecError;
 pub use decode::Decoder;
@@ -13,8 +14,9 @@ pub use encode::Encoder;
 
 /// First byte of an event.
 mod tag {
-    pub const SWITCH: u8 = 1;
-    pub const WAKING: u8 = 2;
+    // 1 and 2 were longer ones of these two.
+    pub const SWITCH: u8 = 14;
+    pub const WAKING: u8 = 15;
     pub const SAMPLE: u8 = 3;
     pub const STACK: u8 = 4;
     pub const LIFECYCLE: u8 = 5;
@@ -48,9 +50,6 @@ mod wait_flag {
     pub const TIMEOUT_SHIFT: u8 = 2;
 }
 
-/// Beside a waking's context: `stack_every` follows.
-const WAKING_HAS_EVERY: u8 = 0x80;
-
 /// Beside whether a sample is in the kernel: registers follow.
 const SAMPLE_HAS_REGISTERS: u8 = 0x80;
 
@@ -74,29 +73,6 @@ mod state {
     pub const BLOCKED: u8 = 2;
     pub const DEAD: u8 = 3;
     pub const UNTRACKED: u8 = 4;
-}
-
-/// Last counters of threads, in a small direct-mapped table: a collision only costs bytes.
-struct Counters {
-    slots: Vec<(u32, u64, u64)>,
-}
-
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters { slots: vec![(0, 0, 0); 256] }
-    }
-}
-
-impl Counters {
-    /// The last (exec, queue) of `tid`, to be read and replaced.
-    fn of(&mut self, tid: u32) -> &mut (u32, u64, u64) {
-        let slot = tid as usize % self.slots.len();
-        let last = &mut self.slots[slot];
-        if last.0 != tid {
-            *last = (tid, 0, 0);
-        }
-        last
-    }
 }
 
 #[cfg(test)]

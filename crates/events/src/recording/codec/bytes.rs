@@ -70,6 +70,14 @@ impl<'a> Input<'a> {
         Err(CodecError::Unknown { what: "varint", value, offset: self.offset })
     }
 
+    /// Eight bytes: of numbers that are random.
+    pub fn word(&mut self) -> Result<u64, CodecError> {
+        let word = self.bytes.get(self.offset..).and_then(|rest| rest.first_chunk());
+        let word = word.ok_or(CodecError::Short(self.offset))?;
+        self.offset += word.len();
+        Ok(u64::from_le_bytes(*word))
+    }
+
     pub fn difference(&mut self, from: u64) -> Result<u64, CodecError> {
         let zigzag = self.varint()?;
         let difference = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);

@@ -3,27 +3,27 @@
 use std::sync::Arc;
 
 use super::bytes::{CodecError, Input};
-use super::{Counters, SAMPLE_HAS_REGISTERS, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
+use super::foretold::Memory;
+use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Affinity, CallSums, Event, Lifecycle, LifecycleChange, ObjectName, Outcome, RawMapping, RawMemory,
-    RawStack, RawWait, Registers, Sample, Snapshot, SnapshotState, Switch, SyscallCount, Tell, Timeout, Told,
-    WakeContext, Waking,
+    Affinity, CallSums, Event, Lifecycle, LifecycleChange, ObjectName, RawMapping, RawMemory, RawStack,
+    RawWait, Registers, Sample, Snapshot, SnapshotState, SyscallCount, Tell, Timeout, Told,
 };
 use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
 
 /// Decodes the events of one chunk, in order.
 pub struct Decoder<'a> {
-    input: Input<'a>,
+    pub(super) input: Input<'a>,
     last_at: u64,
-    counters: Counters,
+    pub(super) memory: Memory,
     texts: Vec<Arc<str>>,
 }
 
 impl<'a> Decoder<'a> {
     /// Of the bytes of one chunk.
     pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
-        Decoder { input: Input::new(bytes), last_at: 0, counters: Counters::default(), texts: Vec::new() }
+        Decoder { input: Input::new(bytes), last_at: 0, memory: Memory::default(), texts: Vec::new() }
     }
 
     fn event(&mut self) -> Result<Event, CodecError> {
@@ -45,45 +45,27 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn at(&mut self) -> Result<Timestamp, CodecError> {
+    pub(super) fn at(&mut self) -> Result<Timestamp, CodecError> {
         self.last_at = self.input.difference(self.last_at)?;
         Ok(Timestamp(self.last_at))
     }
 
-    fn cpu(&mut self) -> Result<CpuId, CodecError> {
+    pub(super) fn cpu(&mut self) -> Result<CpuId, CodecError> {
         Ok(CpuId(self.input.varint()? as u16))
     }
 
-    fn counters(&mut self, tid: u32, flags: u8) -> Result<(Option<u64>, Option<u64>), CodecError> {
-        let last = self.counters.of(tid);
+    pub(super) fn counters(&mut self, tid: u32, flags: u8) -> Result<(Option<u64>, Option<u64>), CodecError> {
+        let last = self.memory.of(tid);
         let mut read = (None, None);
         if flags & outcome::HAS_EXEC != 0 {
-            last.1 = self.input.difference(last.1)?;
-            read.0 = Some(last.1);
+            last.exec_ns = self.input.difference(last.exec_ns)?;
+            read.0 = Some(last.exec_ns);
         }
         if flags & outcome::HAS_QUEUE != 0 {
-            last.2 = self.input.difference(last.2)?;
-            read.1 = Some(last.2);
+            last.queue_ns = self.input.difference(last.queue_ns)?;
+            read.1 = Some(last.queue_ns);
         }
         Ok(read)
-    }
-
-    fn switch(&mut self) -> Result<Switch, CodecError> {
-        let flags = self.input.byte()?;
-        let at = self.at()?;
-        let cpu = self.cpu()?;
-        let (prev_tid, next_tid, prev_tgid) = (self.input.u32()?, self.input.u32()?, self.input.u32()?);
-        let (exec_ns, queue_ns) = self.counters(prev_tid, flags)?;
-        let outcome = match flags & outcome::MASK {
-            outcome::UNTRACKED => Outcome::Untracked,
-            outcome::PREEMPTED => Outcome::Preempted,
-            outcome::YIELDED => Outcome::Yielded,
-            outcome::THROTTLED => Outcome::Throttled,
-            outcome::BLOCKED => Outcome::Blocked(Box::new(self.wait()?)),
-            outcome::DEAD => Outcome::Dead,
-            other => return Err(self.input.unknown("outcome", other)),
-        };
-        Ok(Switch { at, cpu, prev_tid, next_tid, prev_tgid, outcome, exec_ns, queue_ns })
     }
 
     fn wait(&mut self) -> Result<RawWait, CodecError> {
@@ -113,22 +95,6 @@ impl<'a> Decoder<'a> {
 
     fn affinity(&mut self) -> Result<Affinity, CodecError> {
         Ok(Affinity { at: self.at()?, tid: self.input.u32()?, cpus: self.input.u32()? })
-    }
-
-    fn waking(&mut self) -> Result<Waking, CodecError> {
-        let first = self.input.byte()?;
-        let context = first & !WAKING_HAS_EVERY;
-        Ok(Waking {
-            context: WakeContext::from_code(context).ok_or_else(|| self.input.unknown("context", context))?,
-            at: self.at()?,
-            cpu: self.cpu()?,
-            wakee_tid: self.input.u32()?,
-            waker_tid: self.input.u32()?,
-            waker_syscall: self.input.i32()?,
-            waker_object: self.input.varint()?,
-            stack: self.input.varint()?,
-            stack_every: if first == context { 0 } else { self.input.u32()? },
-        })
     }
 
     fn sample(&mut self) -> Result<Sample, CodecError> {

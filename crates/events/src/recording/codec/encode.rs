@@ -4,15 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::bytes::{put_difference, put_text, put_varint};
-use super::{Counters, SAMPLE_HAS_REGISTERS, WAKING_HAS_EVERY, outcome, state, tag, told, wait_flag};
-use crate::event::{CallSums, Event, LifecycleChange, Outcome, RawWait, SnapshotState, Tell, Timeout, Told};
+use super::foretold::Memory;
+use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
+use crate::event::{CallSums, Event, LifecycleChange, RawWait, SnapshotState, Tell, Timeout, Told};
 use crate::{Loss, Timestamp};
 
 /// Encodes the events of one chunk.
 #[derive(Default)]
 pub struct Encoder {
     last_at: u64,
-    counters: Counters,
+    pub(super) memory: Memory,
     /// Texts that were written out in this chunk, by their number.
     texts: HashMap<Arc<str>, u64>,
 }
@@ -47,58 +48,26 @@ impl Encoder {
         }
     }
 
-    fn at(&mut self, at: Timestamp, out: &mut Vec<u8>) {
+    pub(super) fn at(&mut self, at: Timestamp, out: &mut Vec<u8>) {
         put_difference(out, at.0, self.last_at);
         self.last_at = at.0;
     }
 
-    fn switch(&mut self, switch: &crate::event::Switch, out: &mut Vec<u8>) {
-        let mut flags = match &switch.outcome {
-            Outcome::Untracked => outcome::UNTRACKED,
-            Outcome::Preempted => outcome::PREEMPTED,
-            Outcome::Yielded => outcome::YIELDED,
-            Outcome::Throttled => outcome::THROTTLED,
-            Outcome::Blocked(_) => outcome::BLOCKED,
-            Outcome::Dead => outcome::DEAD,
-        };
-        flags |= if switch.exec_ns.is_some() { outcome::HAS_EXEC } else { 0 };
-        flags |= if switch.queue_ns.is_some() { outcome::HAS_QUEUE } else { 0 };
-        out.extend_from_slice(&[tag::SWITCH, flags]);
-        self.at(switch.at, out);
-        put_varint(out, u64::from(switch.cpu.0));
-        for number in [switch.prev_tid, switch.next_tid, switch.prev_tgid] {
-            put_varint(out, u64::from(number));
-        }
-        self.counters(switch.prev_tid, switch.exec_ns, switch.queue_ns, out);
-        if let Outcome::Blocked(wait) = &switch.outcome {
-            put_wait(wait, out);
-        }
-    }
-
-    fn counters(&mut self, tid: u32, exec_ns: Option<u64>, queue_ns: Option<u64>, out: &mut Vec<u8>) {
-        let last = self.counters.of(tid);
+    pub(super) fn counters(
+        &mut self,
+        tid: u32,
+        exec_ns: Option<u64>,
+        queue_ns: Option<u64>,
+        out: &mut Vec<u8>,
+    ) {
+        let last = self.memory.of(tid);
         if let Some(exec) = exec_ns {
-            put_difference(out, exec, last.1);
-            last.1 = exec;
+            put_difference(out, exec, last.exec_ns);
+            last.exec_ns = exec;
         }
         if let Some(queue) = queue_ns {
-            put_difference(out, queue, last.2);
-            last.2 = queue;
-        }
-    }
-
-    fn waking(&mut self, waking: &crate::event::Waking, out: &mut Vec<u8>) {
-        let drawn = if waking.stack_every > 0 { WAKING_HAS_EVERY } else { 0 };
-        out.extend_from_slice(&[tag::WAKING, waking.context as u8 | drawn]);
-        self.at(waking.at, out);
-        for number in [u64::from(waking.cpu.0), u64::from(waking.wakee_tid), u64::from(waking.waker_tid)] {
-            put_varint(out, number);
-        }
-        put_difference(out, waking.waker_syscall as i64 as u64, 0);
-        put_varint(out, waking.waker_object);
-        put_varint(out, waking.stack);
-        if drawn != 0 {
-            put_varint(out, u64::from(waking.stack_every));
+            put_difference(out, queue, last.queue_ns);
+            last.queue_ns = queue;
         }
     }
 

@@ -4,16 +4,18 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use zstd::bulk::Compressor;
+
 use super::JOURNAL;
-use super::chunk::{Header, Kind};
+use super::chunk::{HEADER, Header, Kind};
 use crate::recording::codec::Encoder;
 use crate::recording::{Manifest, RecordingError};
 use crate::{CpuId, Event, Loss, Timestamp};
 
 /// Encoded bytes that make a chunk.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Fastest level: the recorder shares the machine with what it records.
-const ZSTD_LEVEL: i32 = 1;
+/// Fast: the recorder shares the machine with what it records, and events are dense already.
+const ZSTD_LEVEL: i32 = -1;
 
 /// Appends events to a journal. After a write error (a full disk) it writes no more, and counts.
 pub struct JournalWriter {
@@ -21,6 +23,9 @@ pub struct JournalWriter {
     path: PathBuf,
     encoder: Encoder,
     encoded: Vec<u8>,
+    compressor: Compressor<'static>,
+    /// What is written at once: a chunk, compressed.
+    stored: Vec<u8>,
     events: u32,
     bytes: u64,
     /// First and last event of the chunk that is being filled.
@@ -40,6 +45,8 @@ impl JournalWriter {
             path: path.clone(),
             encoder: Encoder::default(),
             encoded: Vec::with_capacity(CHUNK_BYTES * 2),
+            compressor: Compressor::new(ZSTD_LEVEL).map_err(RecordingError::io(&path))?,
+            stored: Vec::new(),
             events: 0,
             bytes: 0,
             span: (Timestamp(0), Timestamp(0)),
@@ -90,13 +97,17 @@ impl JournalWriter {
     }
 
     fn chunk(&mut self, kind: Kind, raw: &[u8], events: u32) -> std::io::Result<()> {
-        let stored = zstd::bulk::compress(raw, ZSTD_LEVEL)?;
-        let header = Header { kind, stored: stored.len() as u32, raw: raw.len() as u32, events };
+        // Room for the header, too: one call writes both.
+        self.stored.clear();
+        self.stored.resize(HEADER + zstd::zstd_safe::compress_bound(raw.len()), 0);
+        let (head, payload) = self.stored.split_at_mut(HEADER);
+        let length = self.compressor.compress_to_buffer(raw, payload)?;
+        let header = Header { kind, stored: length as u32, raw: raw.len() as u32, events };
+        head.copy_from_slice(&header.encode(&payload[..length]));
         let before = self.bytes;
-        let written =
-            self.file.write_all(&header.encode(&stored)).and_then(|()| self.file.write_all(&stored));
+        let written = self.file.write_all(&self.stored[..HEADER + length]);
         match written {
-            Ok(()) => self.bytes += (super::chunk::HEADER + stored.len()) as u64,
+            Ok(()) => self.bytes += (HEADER + length) as u64,
             // Half a chunk is of no use to anybody.
             Err(_) => self.file.set_len(before)?,
         }

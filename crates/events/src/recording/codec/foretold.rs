@@ -1,0 +1,298 @@
+//! Switches and wakeups, of which a recording has most: what can be foretold from the events before takes a bit.
+//!
+//! Who leaves a CPU is who came last, its process and what it waits for are mostly what they were, and threads that were
+//! seen lately have a number of one byte. Both sides keep the same memory, which begins anew with each chunk.
+
+use super::bytes::{CodecError, Input, put_difference, put_varint};
+use super::decode::Decoder;
+use super::encode::Encoder;
+use super::outcome;
+use crate::event::{Outcome, RawWait, Switch, Timeout, WakeContext, Waking};
+use crate::{Duration, ObjectKind, Timestamp};
+
+/// Threads and CPUs that are remembered, each in the place of its number: who shares one only costs bytes.
+const THREADS: usize = 256;
+const CPUS: usize = 64;
+
+/// Beside a switch's outcome.
+mod switch {
+    pub const PREV_FORETOLD: u8 = 0x20;
+    pub const NEXT_KNOWN: u8 = 0x40;
+    pub const NEXT_IDLE: u8 = 0x80;
+}
+
+/// Beside a waking's context.
+mod waking {
+    pub const CONTEXT: u8 = 0x07;
+    pub const WAKER_FORETOLD: u8 = 0x08;
+    pub const WAKEE_KNOWN: u8 = 0x10;
+    pub const HAS_CALL: u8 = 0x20;
+    pub const HAS_STACK: u8 = 0x40;
+    pub const HAS_EVERY: u8 = 0x80;
+}
+
+/// A wait's first byte; above them the code of its [`Timeout`].
+mod wait {
+    pub const AS_BEFORE: u8 = 0x01;
+    pub const HAS_STACK: u8 = 0x02;
+    pub const EVERY_AS_BEFORE: u8 = 0x04;
+    pub const IN_IOWAIT: u8 = 0x08;
+    pub const MMAP_LOCK: u8 = 0x10;
+    pub const TIMEOUT_SHIFT: u8 = 5;
+}
+
+/// What was told of a thread last.
+#[derive(Clone, Default)]
+pub struct Known {
+    tid: u32,
+    tgid: u32,
+    pub exec_ns: u64,
+    pub queue_ns: u64,
+    wait: RawWait,
+}
+
+/// What both sides remember.
+pub struct Memory {
+    threads: Vec<Known>,
+    /// Who came last, by CPU.
+    running: [u32; CPUS],
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory { threads: vec![Known::default(); THREADS], running: [0; CPUS] }
+    }
+}
+
+impl Memory {
+    /// What is known of `tid`, to be read and replaced.
+    pub fn of(&mut self, tid: u32) -> &mut Known {
+        let known = &mut self.threads[tid as usize % THREADS];
+        if known.tid != tid {
+            *known = Known { tid, ..Known::default() };
+        }
+        known
+    }
+
+    /// The number of a thread that is remembered.
+    fn place(&self, tid: u32) -> Option<u8> {
+        let place = tid as usize % THREADS;
+        (self.threads[place].tid == tid).then_some(place as u8)
+    }
+
+    fn at(&self, place: u8) -> &Known {
+        &self.threads[usize::from(place)]
+    }
+
+    fn running(&mut self, cpu: u16) -> &mut u32 {
+        &mut self.running[usize::from(cpu) % CPUS]
+    }
+}
+
+impl Encoder {
+    pub(super) fn switch(&mut self, event: &Switch, out: &mut Vec<u8>) {
+        let mut flags = match &event.outcome {
+            Outcome::Untracked => outcome::UNTRACKED,
+            Outcome::Preempted => outcome::PREEMPTED,
+            Outcome::Yielded => outcome::YIELDED,
+            Outcome::Throttled => outcome::THROTTLED,
+            Outcome::Blocked(_) => outcome::BLOCKED,
+            Outcome::Dead => outcome::DEAD,
+        };
+        flags |= if event.exec_ns.is_some() { outcome::HAS_EXEC } else { 0 };
+        flags |= if event.queue_ns.is_some() { outcome::HAS_QUEUE } else { 0 };
+        let came = std::mem::replace(self.memory.running(event.cpu.0), event.next_tid);
+        let prev = self.memory.of(event.prev_tid);
+        let foretold = came == event.prev_tid && prev.tgid == event.prev_tgid;
+        prev.tgid = event.prev_tgid;
+        let next = self.memory.place(event.next_tid);
+        flags |= if foretold { switch::PREV_FORETOLD } else { 0 };
+        flags |= match next {
+            _ if event.next_tid == 0 => switch::NEXT_IDLE,
+            Some(_) => switch::NEXT_KNOWN,
+            None => 0,
+        };
+        out.extend_from_slice(&[super::tag::SWITCH, flags]);
+        self.at(event.at, out);
+        put_varint(out, u64::from(event.cpu.0));
+        if !foretold {
+            put_varint(out, u64::from(event.prev_tid));
+            put_varint(out, u64::from(event.prev_tgid));
+        }
+        match next {
+            _ if event.next_tid == 0 => {}
+            Some(place) => out.push(place),
+            None => put_varint(out, u64::from(event.next_tid)),
+        }
+        self.counters(event.prev_tid, event.exec_ns, event.queue_ns, out);
+        if let Outcome::Blocked(wait) = &event.outcome {
+            put_wait(wait, event.at, &mut self.memory.of(event.prev_tid).wait, out);
+        }
+    }
+
+    pub(super) fn waking(&mut self, event: &Waking, out: &mut Vec<u8>) {
+        let (foretold, wakee) =
+            (*self.memory.running(event.cpu.0) == event.waker_tid, self.memory.place(event.wakee_tid));
+        let called = event.waker_syscall != -1 || event.waker_object != 0;
+        let mut flags = event.context as u8;
+        flags |= if foretold { waking::WAKER_FORETOLD } else { 0 };
+        flags |= if wakee.is_some() { waking::WAKEE_KNOWN } else { 0 };
+        flags |= if called { waking::HAS_CALL } else { 0 };
+        flags |= if event.stack != 0 { waking::HAS_STACK } else { 0 };
+        flags |= if event.stack_every != 0 { waking::HAS_EVERY } else { 0 };
+        out.extend_from_slice(&[super::tag::WAKING, flags]);
+        self.at(event.at, out);
+        put_varint(out, u64::from(event.cpu.0));
+        match wakee {
+            Some(place) => out.push(place),
+            None => put_varint(out, u64::from(event.wakee_tid)),
+        }
+        if !foretold {
+            put_varint(out, u64::from(event.waker_tid));
+        }
+        if called {
+            put_difference(out, event.waker_syscall as i64 as u64, 0);
+            put_varint(out, event.waker_object);
+        }
+        if event.stack != 0 {
+            out.extend_from_slice(&event.stack.to_le_bytes());
+        }
+        if event.stack_every != 0 {
+            put_varint(out, u64::from(event.stack_every));
+        }
+    }
+}
+
+/// `at`: when it began; `before`: the thread's last wait, which this one replaces.
+fn put_wait(event: &RawWait, at: Timestamp, before: &mut RawWait, out: &mut Vec<u8>) {
+    let (code, length_ns, from_ns) = match event.timeout {
+        Timeout::None => (0, 0, 0),
+        Timeout::After(length) => (1, length.0, length_before(before.timeout)),
+        Timeout::Until(moment) => (2, moment.0, at.0),
+        Timeout::UntilDate(date_ns) => (3, date_ns, length_before(before.timeout)),
+    };
+    let (same, every_same) = (is_same(event, before), event.stack_every == before.stack_every);
+    let mut flags = code << wait::TIMEOUT_SHIFT;
+    flags |= if same { wait::AS_BEFORE } else { 0 };
+    flags |= if event.stack != 0 { wait::HAS_STACK } else { 0 };
+    flags |= if every_same { wait::EVERY_AS_BEFORE } else { 0 };
+    flags |= if event.in_iowait { wait::IN_IOWAIT } else { 0 };
+    flags |= if event.mmap_lock { wait::MMAP_LOCK } else { 0 };
+    out.push(flags);
+    if !same {
+        out.push(event.object_kind as u8);
+        put_varint(out, u64::from(event.state));
+        put_difference(out, event.syscall as i64 as u64, 0);
+        for number in [event.object, u64::from(event.op), u64::from(event.value), u64::from(event.owner_tid)]
+        {
+            put_varint(out, number);
+        }
+    }
+    if event.stack != 0 {
+        out.extend_from_slice(&event.stack.to_le_bytes());
+    }
+    if !every_same {
+        put_varint(out, u64::from(event.stack_every));
+    }
+    if code != 0 {
+        put_difference(out, length_ns, from_ns);
+    }
+    before.clone_from(event);
+}
+
+/// Whether two waits are for the same, however long and from wherever.
+fn is_same(one: &RawWait, other: &RawWait) -> bool {
+    one.object == other.object
+        && one.op == other.op
+        && one.value == other.value
+        && one.owner_tid == other.owner_tid
+        && one.syscall == other.syscall
+        && one.state == other.state
+        && one.object_kind == other.object_kind
+}
+
+fn length_before(timeout: Timeout) -> u64 {
+    match timeout {
+        Timeout::After(length) => length.0,
+        Timeout::UntilDate(date_ns) => date_ns,
+        Timeout::None | Timeout::Until(_) => 0,
+    }
+}
+
+impl Decoder<'_> {
+    pub(super) fn switch(&mut self) -> Result<Switch, CodecError> {
+        let flags = self.input.byte()?;
+        let at = self.at()?;
+        let cpu = self.cpu()?;
+        let came = *self.memory.running(cpu.0);
+        let foretold = flags & switch::PREV_FORETOLD != 0;
+        let prev_tid = if foretold { came } else { self.input.u32()? };
+        let prev_tgid = if foretold { self.memory.of(prev_tid).tgid } else { self.input.u32()? };
+        self.memory.of(prev_tid).tgid = prev_tgid;
+        let next_tid = match flags & (switch::NEXT_IDLE | switch::NEXT_KNOWN) {
+            0 => self.input.u32()?,
+            switch::NEXT_KNOWN => self.memory.at(self.input.byte()?).tid,
+            _ => 0,
+        };
+        *self.memory.running(cpu.0) = next_tid;
+        let (exec_ns, queue_ns) = self.counters(prev_tid, flags)?;
+        let outcome = match flags & outcome::MASK {
+            outcome::UNTRACKED => Outcome::Untracked,
+            outcome::PREEMPTED => Outcome::Preempted,
+            outcome::YIELDED => Outcome::Yielded,
+            outcome::THROTTLED => Outcome::Throttled,
+            outcome::BLOCKED => {
+                let wait = take_wait(&mut self.input, at, &mut self.memory.of(prev_tid).wait)?;
+                Outcome::Blocked(Box::new(wait))
+            }
+            outcome::DEAD => Outcome::Dead,
+            other => return Err(self.input.unknown("outcome", other)),
+        };
+        Ok(Switch { at, cpu, prev_tid, next_tid, prev_tgid, outcome, exec_ns, queue_ns })
+    }
+
+    pub(super) fn waking(&mut self) -> Result<Waking, CodecError> {
+        let flags = self.input.byte()?;
+        let code = flags & waking::CONTEXT;
+        let context = WakeContext::from_code(code).ok_or_else(|| self.input.unknown("context", code))?;
+        let at = self.at()?;
+        let cpu = self.cpu()?;
+        let wakee_tid = match flags & waking::WAKEE_KNOWN {
+            0 => self.input.u32()?,
+            _ => self.memory.at(self.input.byte()?).tid,
+        };
+        let foretold = flags & waking::WAKER_FORETOLD != 0;
+        let waker_tid = if foretold { *self.memory.running(cpu.0) } else { self.input.u32()? };
+        let (waker_syscall, waker_object) =
+            if flags & waking::HAS_CALL != 0 { (self.input.i32()?, self.input.varint()?) } else { (-1, 0) };
+        let stack = if flags & waking::HAS_STACK != 0 { self.input.word()? } else { 0 };
+        let stack_every = if flags & waking::HAS_EVERY != 0 { self.input.u32()? } else { 0 };
+        Ok(Waking { at, cpu, wakee_tid, waker_tid, context, waker_syscall, waker_object, stack, stack_every })
+    }
+}
+
+fn take_wait(input: &mut Input<'_>, at: Timestamp, before: &mut RawWait) -> Result<RawWait, CodecError> {
+    let flags = input.byte()?;
+    let mut event = before.clone();
+    event.in_iowait = flags & wait::IN_IOWAIT != 0;
+    event.mmap_lock = flags & wait::MMAP_LOCK != 0;
+    if flags & wait::AS_BEFORE == 0 {
+        let kind = input.byte()?;
+        event.object_kind = ObjectKind::from_code(kind).ok_or_else(|| input.unknown("object", kind))?;
+        (event.state, event.syscall, event.object) = (input.u32()?, input.i32()?, input.varint()?);
+        (event.op, event.value, event.owner_tid) = (input.u32()?, input.u32()?, input.u32()?);
+    }
+    event.stack = if flags & wait::HAS_STACK != 0 { input.word()? } else { 0 };
+    if flags & wait::EVERY_AS_BEFORE == 0 {
+        event.stack_every = input.u32()?;
+    }
+    event.timeout = match flags >> wait::TIMEOUT_SHIFT {
+        0 => Timeout::None,
+        1 => Timeout::After(Duration(input.difference(length_before(before.timeout))?)),
+        2 => Timeout::Until(Timestamp(input.difference(at.0)?)),
+        3 => Timeout::UntilDate(input.difference(length_before(before.timeout))?),
+        other => return Err(input.unknown("time-out", other)),
+    };
+    before.clone_from(&event);
+    Ok(event)
+}
