@@ -162,3 +162,29 @@ def record(case, twin, out, directory, holdup):
         raise CaseError(f"holdup ended with {done.returncode} on the {twin} twin: {done.stderr.strip()[-400:]}")
     verdict = json.loads(report.read_text())
     return verdict, progress(case, twin, done)[0] / (verdict["wall_ns"] / 1e9)
+
+
+def keep(case, directory, folder, speeds):
+    """Keeps the recordings of both twins and how fast they were bare, for `kept`."""
+    own = folder / case["name"]
+    shutil.rmtree(own, ignore_errors=True)
+    own.mkdir(parents=True)
+    for twin in case["twins"]:
+        shutil.copytree(directory / f"{twin}.holdup", own / f"{twin}.holdup")
+    # Last: a folder that has it is whole.
+    (own / "speeds.json").write_text(json.dumps(speeds) + "\n")
+
+
+def kept(case, folder, holdup):
+    """Speeds and reports, made anew from recordings that were kept; none if there are none."""
+    own = folder / case["name"]
+    if not (own / "speeds.json").is_file():
+        return None
+    verdicts = {}
+    for twin in case["twins"]:
+        command = [holdup, "report", "--json", own / f"{twin}.holdup"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX)
+        if done.returncode != 0:
+            raise CaseError(f"holdup report ended with {done.returncode} on the {twin} twin: {done.stderr.strip()[-400:]}")
+        verdicts[twin] = json.loads(done.stdout)
+    return json.loads((own / "speeds.json").read_text()), verdicts
