@@ -4,6 +4,7 @@ use holdup_findings::Confidence;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::on_cpu::SampleClasses;
 use holdup_findings::derive::rendezvous::{self, MeetingKind};
+use holdup_findings::derive::replay::Endings;
 use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_testkit::check::{check_lanes, confidence};
@@ -158,6 +159,7 @@ fn meetings_of_random_programs_equal_the_truth() {
             &trace,
             &SampleClasses::new(&trace),
             (&Timelines::derive(&trace), &Roles::built_in(&trace)),
+            &Endings::default(),
         );
         let barriers: Vec<_> = found
             .uses

@@ -25,6 +25,7 @@ use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::on_cpu::SampleClasses;
 use super::own_places::{OwnFrames, Places};
+use super::replay::Endings;
 use super::roles::Roles;
 use super::timelines::Timelines;
 pub use causes::Causes;
@@ -187,11 +188,13 @@ impl Rendezvous {
     }
 }
 
-/// Derives all meetings that slices, wakeups and samples show.
+/// Derives all meetings that slices, wakeups and samples show. Threads that `endings` knows to go on until they are told to
+/// stop are no party of the join at which they are told.
 pub fn derive(
     trace: &Trace,
     classes: &SampleClasses,
     (timelines, roles): (&Timelines, &Roles),
+    endings: &Endings,
 ) -> Rendezvous {
     let mut rendezvous = Rendezvous::default();
     let spinners = spinners::Spinners::collect(trace, classes);
@@ -199,11 +202,12 @@ pub fn derive(
     let mut places = Places::new(trace, &own);
     releases::add(trace, &spinners, (&mut places, &mut rendezvous));
     spinners::add(trace, &spinners, (&mut places, &mut rendezvous));
-    joins::add(trace, &mut rendezvous);
+    joins::add(trace, endings, &mut rendezvous);
     stops::add(trace, &mut rendezvous);
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
     rendezvous.follow_on();
-    let look = causes::Look { trace, classes, timelines, roles };
+    let strangers = causes::Strangers::new(timelines);
+    let look = causes::Look { trace, classes, timelines, roles, strangers: &strangers };
     rendezvous.uses = summary::derive(trace, &rendezvous, look);
     rendezvous.lates = lates::derive(&rendezvous, look);
     rendezvous
