@@ -111,6 +111,9 @@ const PARTS: [(&str, &str); 4] = [
     ("blocked-lock-holder", "lock-convoy"),
 ];
 
+/// Two sides of one meeting: who came last had more to do, or was held up. The one that promises more is told.
+const SIDES: [&str; 2] = ["load-imbalance", "barrier-straggler"];
+
 /// Who tells most of a cost gains this part of its end at the least.
 const GAIN_SHARE_MIN: f64 = 0.5;
 
@@ -168,7 +171,8 @@ fn root_of(trace: &Trace, found: &[Charged], index: usize) -> Option<(usize, f64
         if other == index || root.charge.is_empty() || !outweighs(root, symptom) {
             continue;
         }
-        let shared = explained(trace, root, symptom);
+        let shared =
+            explained(trace, root, symptom).or_else(|| seen_before(trace, &found[..index], other, symptom));
         if let Some(shared) = shared.filter(|shared| best.is_none_or(|(_, most)| *shared > most)) {
             best = Some((other, shared));
         }
@@ -198,6 +202,15 @@ fn explained(trace: &Trace, root: &Charged, symptom: &Charged) -> Option<f64> {
         && shares(symptom) >= PART_SHARED_MIN
         && middle(root) >= middle(symptom);
     is_part.then(|| shares(symptom))
+}
+
+/// The share of a finding's lost time that one which ranks before it has told from the other side.
+fn seen_before(trace: &Trace, before: &[Charged], other: usize, late: &Charged) -> Option<f64> {
+    let first = before.get(other)?;
+    let is_side = |one: &Charged| SIDES.contains(&one.finding.rule);
+    let both = late.charge.shared_ns(trace, &first.charge) as f64;
+    let shared = both / late.charge.ns().max(1) as f64;
+    (is_side(first) && is_side(late) && shared >= SHARED_MIN).then_some(shared)
 }
 
 /// What a finding promises.

@@ -17,7 +17,7 @@ use crate::derive::class::Class;
 use crate::derive::lock_calls::LockCalls;
 use crate::derive::occupancy::FAIR_PART;
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
-use crate::finding::{Finding, Gain};
+use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 
 pub use causes::{herd_calls, lock};
@@ -55,6 +55,10 @@ const FORECAST: [&str; 18] = [
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
 const COMPUTED: [&str; 5] =
     ["load-imbalance", "poll-loop", "delayed-ack", "cpu-throttled", "pinned-together"];
+
+/// What costs less than this part of all thread time, and may gain nothing, is a hint. What costs more is there, whether a
+/// replay knows what it is good for or not.
+const COSTS_LITTLE: f64 = 0.1;
 
 /// What is said of a gain where threads work until a timer ends.
 const BY_TIMER: &str = "The run ends when a timer does: the gain is more work per second, not a shorter run.";
@@ -160,6 +164,10 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
         let (_, timed) = unchanged.endings().count();
         finding.gain = merged((facts.trace, derived), finding, &forecast);
+        let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
+        if forecast.may_be_nothing() && cost < COSTS_LITTLE {
+            finding.confidence = Confidence::Low;
+        }
         if timed > 0 {
             finding.summary.push(BY_TIMER.to_owned());
         }

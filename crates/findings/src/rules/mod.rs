@@ -120,17 +120,6 @@ fn is_worth_it(finding: &Finding) -> bool {
     finding.gain.high >= GAIN_MIN || WRONG.contains(&finding.rule)
 }
 
-/// A gain of which the lower end is nothing, and the upper end is less, cannot be told from nothing: runs of one program differ
-/// as much.
-const NOTHING: f64 = 0.1;
-
-fn may_be_nothing(finding: &Finding) -> bool {
-    finding.gain.low < SURELY && finding.gain.high < NOTHING && !WRONG.contains(&finding.rule)
-}
-
-/// A lower end of less is none.
-const SURELY: f64 = 0.005;
-
 /// Judges every rule.
 ///
 /// Hints come last, whatever they promise. Otherwise the middle of the gain decides, less what of it is doubtful
@@ -146,9 +135,6 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
         }
     }
     removal::forecast_gains(facts, derived, &mut found);
-    for one in found.iter_mut().filter(|one| may_be_nothing(&one.finding)) {
-        one.finding.confidence = Confidence::Low;
-    }
     found.sort_by(|a, b| {
         let (a, b) = (&a.finding, &b.finding);
         is_hint(a)

@@ -16,7 +16,8 @@
 //! least half as long as it worked alone, waits to join, at barriers and for something to do must lead to it, down the
 //! chain of those who ended them (or have not ended with the recording). The upper end of the gain is that the serial
 //! work were spread over as many CPUs as there are active threads. The lower end is that a
-//! quarter of what they add is lost. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
+//! quarter of what they add is lost. Where threads are alone as often as each other, and not for a tenth of the run in all, these
+//! are the uneven ends of what all do: a hint. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
 //! those.
 //!
 //! ## What to do
@@ -91,7 +92,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if let Some(place) = &place {
         summary.push(format!("Meanwhile it was mostly in {place} ({} of its samples).", percent(share)));
     }
-    let confidence = if joins * 2 >= total { Confidence::High } else { Confidence::Medium };
+    let confidence = match joins * 2 >= total {
+        _ if is_anyones(serial, *lone_ns, scene.of_wall(total as f64)) => Confidence::Low,
+        true => Confidence::High,
+        false => Confidence::Medium,
+    };
     let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, *lone),
@@ -109,6 +114,19 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         ],
     };
     Ok(vec![Charged { finding, charge: charge(scene) }])
+}
+
+/// Others that worked alone for this part of the time for which the lone thread did, work alone as often as it.
+const AS_OFTEN: f64 = 0.5;
+
+/// Threads of one job never end at quite the same moment: so much of the run (0 to 1) is no section yet.
+const ENDS_MAX: f64 = 0.1;
+
+/// Now this thread is alone for a moment, now that one, and it is little in all: the uneven ends of what all do, and not a part
+/// that one does.
+fn is_anyones(serial: &Serial, lone_ns: u64, share: f64) -> bool {
+    let often = serial.by_thread.values().filter(|(ns, _)| *ns as f64 >= AS_OFTEN * lone_ns as f64);
+    share < ENDS_MAX && often.count() >= 2
 }
 
 /// A wait counts if so much of it was while another thread worked alone.

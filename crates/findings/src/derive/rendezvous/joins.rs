@@ -22,7 +22,9 @@ pub fn add(trace: &Trace, endings: &Endings, rendezvous: &mut Rendezvous) {
         let parent = thread.parent.filter(|parent| {
             trace.threads.get(parent.index()).is_some_and(|parent| parent.process == thread.process)
         });
-        if let Some(parent) = parent.filter(|_| !thread.began_before && !thread.alive_at_end && !endings.is_told(id)) {
+        if let Some(parent) =
+            parent.filter(|_| !thread.began_before && !thread.alive_at_end && !endings.is_told(id))
+        {
             children.entry(parent).or_default().push(id);
         }
     }

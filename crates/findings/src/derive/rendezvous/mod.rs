@@ -162,6 +162,11 @@ impl Rendezvous {
         self.sites.get(used.site as usize).is_some_and(|site| site.kind == MeetingKind::StopTheWorld)
     }
 
+    /// One thread waits there for the ends of others.
+    pub fn is_join(&self, used: &SiteUse) -> bool {
+        self.sites.get(used.site as usize).is_some_and(|site| site.kind == MeetingKind::Join)
+    }
+
     /// Appends a meeting of a site that is there. `members` may come in any order.
     pub fn append(&mut self, meeting: Meeting, mut members: Vec<Arrival>) {
         members.sort_by_key(|arrival| (arrival.at, arrival.thread));

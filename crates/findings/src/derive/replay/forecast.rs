@@ -42,6 +42,15 @@ impl Forecast {
     }
 }
 
+impl Forecast {
+    /// It cannot be told from no gain: the interval holds none, and another order of the same steps makes as much of a
+    /// difference.
+    pub fn may_be_nothing(&self) -> bool {
+        let (middle, low, _) = self.gain();
+        low <= 0.0 && middle < ORDER
+    }
+}
+
 /// The replays of one trace with nothing changed: what forecasts are compared with.
 #[derive(Clone, Debug, Default)]
 pub struct Replays {
