@@ -193,11 +193,15 @@ fn part_of_calls(derived: &Derived, finding: &Finding, name: &str) -> f64 {
     (finding.cost_ns as f64 / all.max(1) as f64).min(1.0)
 }
 
+/// Running time of all threads, but what was spun (ns).
+fn ledger_work(derived: &Derived) -> u64 {
+    derived.ledger.running_ns().saturating_sub(derived.ledger.of(Class::Spin))
+}
+
 /// What fewer threads may gain at the most: the same work on the same CPUs takes as long as these need for it, but what
 /// was spun and what they idled; other programs stay, and leave their part of a CPU.
 fn with_fewer_threads(trace: &Trace, derived: &Derived) -> f64 {
-    let ledger = &derived.ledger;
-    let work = ledger.running_ns().saturating_sub(ledger.of(Class::Spin)) as f64;
+    let work = ledger_work(derived) as f64;
     let others: u64 = derived.cpus.iter().map(|cpu| cpu.others_ns).sum();
     let all = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
     let capacity = (all - (1.0 - FAIR_PART) * others as f64).max(all * FAIR_PART);
@@ -220,6 +224,11 @@ fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Fo
             Gain { low: own.low, high: narrowed.high.min(most).max(own.low) }
         }
         "blocking-io" => Gain { low: own.low, ..narrowed },
+        // What was spun for may be that others work: at the least nobody works beside another.
+        "spin-wait" => {
+            let work = ledger_work(derived) as f64 / trace.wall().0.max(1) as f64;
+            return Gain { low: forecast.low.min((1.0 - work).max(0.0)), ..forecast };
+        }
         _ => return forecast,
     };
     if gain.low <= gain.high {

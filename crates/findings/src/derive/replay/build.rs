@@ -11,6 +11,7 @@ use super::endings::{self, Endings};
 use super::kept_cpus::KeptCpus;
 use super::lag::Idle;
 use super::steps::{Follower, Kind, Model, Step, Timed};
+use super::strangers::Strangers;
 use crate::derive::class::Class;
 use crate::derive::kernel_threads::is_kernel_thread;
 use crate::derive::locks::LockIndex;
@@ -37,6 +38,11 @@ const MEETING_NS: u64 = 1_000_000;
 
 /// Time slice where nobody was ever preempted: what current kernels give (ns).
 const QUANTUM_NS: u64 = 3_000_000;
+
+/// A thread that waits for a CPU as long as this (ns) while another was idle for this part of it may not go there (its
+/// affinity, or its class): it goes on when it did, whatever the others' CPUs do.
+const BOUND_MIN_NS: u64 = 4_000_000;
+const BOUND_IDLE_MIN: f64 = 0.1;
 
 /// Steps hold lengths of 32 bits.
 const LENGTH_MAX: u64 = u32::MAX as u64;
@@ -145,10 +151,11 @@ fn quantum_ns(trace: &Trace) -> u64 {
     if runs < 10 { QUANTUM_NS } else { (ns / runs).clamp(1_000, QUANTUM_NS) }
 }
 
-/// When other programs ran on CPUs that the program may use.
+/// When other programs ran on CPUs that the program may use, and would if it wanted these.
 fn others(facts: Facts, edit: &Edit) -> Vec<(u64, u64)> {
     let (start, without_kernel) = (facts.trace.start().0, edit.without_kernel_threads);
     let kept = KeptCpus::new(facts.trace, &edit.kept_cpus);
+    let strangers = Strangers::new(facts.trace, facts.timelines);
     let all = facts.timelines.iter().count() as u32 <= facts.cpus;
     let mut others = Vec::new();
     for (cpu, timeline) in facts.timelines.iter() {
@@ -161,7 +168,8 @@ fn others(facts: Facts, edit: &Edit) -> Vec<(u64, u64)> {
                 timeline.stretches().iter().filter(|stretch| !stretch.own() && counts(stretch.thread()));
             for run in foreign {
                 let left = kept.left_of(cpu, (run.start(), run.end()));
-                others.extend(left.map(|(from, to)| (from.0.saturating_sub(start), to.since(from).0)));
+                let pieces = left.flat_map(|span| strangers.pieces(span));
+                others.extend(pieces.map(|(from, ns)| (from.0.saturating_sub(start), ns)));
             }
         }
     }
@@ -449,6 +457,10 @@ impl Writer<'_> {
                 .of(slice.cpu)
                 .map_or((0, 0), |cpu| cpu.ran(slice.start, slice.end, &mut 0));
             lag = lag.saturating_sub(ran.1);
+        }
+        let is_long = slice.duration().0 >= BOUND_MIN_NS;
+        if is_long && lag as f64 >= BOUND_IDLE_MIN * slice.duration().0 as f64 && !self.edit.without_others {
+            lag = slice.duration().0;
         }
         self.lasts((Kind::Lag, Class::RunQueue), slice.start.0, lag);
     }
