@@ -31,7 +31,7 @@ const SLICES_SOME: usize = 2_000_000;
 const SOME: usize = 3;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 18] = [
+const FORECAST: [&str; 19] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -50,11 +50,11 @@ const FORECAST: [&str; 18] = [
     "preempted-lock-holder",
     "lock-convoy",
     "thundering-herd",
+    "delayed-ack",
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
-const COMPUTED: [&str; 5] =
-    ["load-imbalance", "poll-loop", "delayed-ack", "cpu-throttled", "pinned-together"];
+const COMPUTED: [&str; 4] = ["load-imbalance", "poll-loop", "cpu-throttled", "pinned-together"];
 
 /// What costs less than this part of all thread time, and may gain nothing, is a hint. What costs more is there, whether a
 /// replay knows what it is good for or not.
@@ -227,7 +227,8 @@ fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Fo
         // What was spun for may be that others work: at the least nobody works beside another.
         "spin-wait" => {
             let work = ledger_work(derived) as f64 / trace.wall().0.max(1) as f64;
-            return Gain { low: forecast.low.min((1.0 - work).max(0.0)), ..forecast };
+            let serial = widened(Gain { low: (1.0 - work).max(0.0), high: 1.0 });
+            return Gain { low: forecast.low.min(serial.low), ..forecast };
         }
         _ => return forecast,
     };

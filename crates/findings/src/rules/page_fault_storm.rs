@@ -29,6 +29,8 @@
 use holdup_events::tables::FrameKind;
 
 use super::{Info, Verdict};
+use crate::charge::Charge;
+use crate::derive::class::Class;
 use crate::derive::services::{Service, ServiceUse};
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
@@ -80,7 +82,12 @@ fn gets_it_again(scene: &Scene, finding: &mut Finding, (faults, returns): (&Serv
         time(returns.ns),
         time(returns.error_ns),
     ));
-    finding.cost_ns += returns.ns;
-    finding.gain.high = (finding.gain.high + scene.gain(&returns.stall, |_, ns| ns).high).min(1.0);
+    // Faults of one address space wait for each other, and for those who give back.
+    let waits = Charge::of(scene.trace, |slice| scene.class(slice) == Some(Class::FaultWait));
+    let (giving, waiting) =
+        (scene.gain(&returns.stall, |_, ns| ns), scene.gain(&scene.stall(&waits), |_, ns| ns));
+    finding.cost_ns += returns.ns + waits.ns();
+    finding.gain.low = giving.low;
+    finding.gain.high = (finding.gain.high + giving.high + waiting.high).min(1.0);
     finding.confidence = scene.confidence(Confidence::Medium);
 }

@@ -30,12 +30,12 @@
 //! McKenney: Is parallel programming hard (chapter "Counting"). Boyd-Wickizer et al.: An analysis of Linux
 //! scalability to many cores (2010).
 
-use holdup_events::ThreadId;
+use holdup_events::{ThreadId, WaitReason};
 
 use super::{Info, Verdict};
 use crate::derive::class::Class;
-use crate::derive::lines::{SharedData, Sharing};
-use crate::scene::Scene;
+use crate::derive::lines::{LINE_BYTES, SharedData, Sharing};
+use crate::scene::{GAIN_MIN, Scene};
 use crate::sharing;
 
 pub(super) const INFO: Info = Info {
@@ -51,11 +51,22 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let is_true = |data: &&SharedData| {
         sharing::is_costly(scene, data)
             && (data.sharing == Sharing::True || data.is_waited_on)
+            && !holds_contended_lock(scene, data)
             && (data.atomic * 2 >= data.samples && !data.is_waited_on || !is_locked(scene, data))
     };
     let shared = scene.derived.lines.iter().filter(is_true);
     let finding = |data| sharing::finding(scene, data, (INFO.name, "the same bytes", advice()));
     Ok(shared.take(sharing::NAMED_MAX).map(finding).collect())
+}
+
+/// A lock that threads wait for lies in it: that they touch its word, and what it guards beside it, is lock-contention's to tell.
+fn holds_contended_lock(scene: &Scene, data: &SharedData) -> bool {
+    scene.derived.locks.iter().any(|lock| {
+        lock.reason == WaitReason::Lock
+            && lock.process == data.process
+            && data.lines.contains(&(lock.object / LINE_BYTES * LINE_BYTES))
+            && scene.of_wall(lock.wait_ns as f64) >= GAIN_MIN
+    })
 }
 
 /// Its threads wait for locks for a good part of their time.
