@@ -197,11 +197,13 @@ fn explained(trace: &Trace, root: &Charged, symptom: &Charged) -> Option<f64> {
         };
         return is_cause.then(|| shares(symptom));
     }
+    // Of one lock, what its holders' absences cost is a part of what is waited for it.
+    let is_same = symptom.finding.subject.starts_with(&root.finding.subject);
     let is_part = PARTS.contains(&(names.1, names.0))
         && !is_whole(root, symptom)
-        && shares(symptom) >= PART_SHARED_MIN
+        && (is_same || shares(symptom) >= PART_SHARED_MIN)
         && middle(root) >= middle(symptom);
-    is_part.then(|| shares(symptom))
+    is_part.then(|| if is_same { 1.0 } else { shares(symptom) })
 }
 
 /// The share of a finding's lost time that one which ranks before it has told from the other side.

@@ -53,6 +53,21 @@ fn barrier_straggler_names_who_had_the_cpu() {
 }
 
 #[test]
+fn who_queues_behind_its_own_kind_because_a_stranger_has_the_other_cpu_is_held_up_by_that() {
+    let beside = |stranger: &str| {
+        let analysis = check_lanes(&format!(
+            "@cpus 2\n@b barrier\n@repeat 20\n@silent load-imbalance\n\
+             A       0000bbbb\n\
+             B       rrrr0001  holds b 0..8\n\
+             ~backup {stranger}\n"
+        ));
+        confidence(&analysis, "barrier-straggler")
+    };
+    assert_eq!(beside("1111111."), Some(Confidence::Low));
+    assert_eq!(beside("1......."), Some(Confidence::High));
+}
+
+#[test]
 fn barrier_straggler_names_a_wait_for_the_disk() {
     let analysis = check_lanes(
         "@cpus 4\n@b barrier\n@d disk\n@repeat 20\n@silent load-imbalance\n\
