@@ -13,7 +13,8 @@
 //! function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went, and
 //! the calls that give memory back; the lower end is 0, since memory that is used must be got once.
 //! It is a hint, and comes behind what is surely lost, as long as nobody knows whether the work is needed. If the program
-//! gives memory back all the time, too, and faults are a quarter of its running time, it gets the same memory again and again.
+//! gives memory back all the time, too, and faults are a quarter of its running time, it gets the same memory again and again:
+//! then the lower end is what goes by in giving it back, and the upper one counts the waits of faults for each other, too.
 //!
 //! ## What to do
 //! Keep memory and use it again in place of giving it back (`MALLOC_TRIM_THRESHOLD_`, `M_MMAP_THRESHOLD`, an arena, a pool of

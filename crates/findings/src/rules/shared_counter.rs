@@ -13,7 +13,8 @@
 //! As false-sharing does, but at least a fifth of the accesses are to bytes that several threads touch, or threads sleep until
 //! a word there changes: then it is a lock's or a queue's, whoever touches which of its fields. That is left to the rules for
 //! locks if its threads wait for locks for a tenth of their time or more; so is memory that is touched without atomic
-//! instructions by such threads, since a lock puts these accesses in order. The time is the sampled time at these accesses, with its error.
+//! instructions by such threads, since a lock puts these accesses in order, and a line in which a lock lies that is waited for
+//! for a fiftieth of the run. The time is the sampled time at these accesses, with its error.
 //! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
 //! the accesses took a smaller share of these, the difference is what sharing costs. Without such moments the lower end of the gain is 0,
 //! and the finding is likely at most. Where most of a function's time goes by at the accesses, what stands behind them may wait
