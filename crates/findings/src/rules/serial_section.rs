@@ -129,18 +129,25 @@ fn is_anyones(serial: &Serial, lone_ns: u64, share: f64) -> bool {
     share < ENDS_MAX && often.count() >= 2
 }
 
-/// A wait counts if so much of it was while another thread worked alone.
-const ALONE_SHARE_MIN: f64 = 0.5;
+/// A wait counts if so much of it was while another thread worked alone: who waits for the end of all that others do waits for
+/// more than that, and counts, by the second, only if nobody else waits.
+const ALONE_SHARES_MIN: [f64; 2] = [0.8, 0.5];
 
 /// The waits for threads while one worked alone; when that was is known in steps.
 fn charge(scene: &Scene) -> Charge {
     let alone = AloneUntil::new(&scene.derived.occupancy.serial);
+    let charges = ALONE_SHARES_MIN.map(|share_min| charge_from(scene, &alone, share_min));
+    let [surely, mostly] = charges;
+    if surely.is_empty() { mostly } else { surely }
+}
+
+fn charge_from(scene: &Scene, alone: &AloneUntil, share_min: f64) -> Charge {
     let start = scene.trace.start();
     Charge::of(scene.trace, |slice| {
         let within = alone.at(slice.end.since(start).0) - alone.at(slice.start.since(start).0);
         // While threads wait for a lock nobody counts as working alone.
         let waits = |class: Class| class.waits_for_threads() && class != Class::LockWait;
-        scene.class(slice).is_some_and(waits) && within >= ALONE_SHARE_MIN * slice.duration().0 as f64
+        scene.class(slice).is_some_and(waits) && within >= share_min * slice.duration().0 as f64
     })
 }
 
