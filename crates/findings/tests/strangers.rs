@@ -72,7 +72,11 @@ fn who_works_alone_at_the_end_because_a_stranger_had_its_cpu_is_no_serial_sectio
          ~backup  .11.11.11.11.........\n",
     );
     assert_eq!(confidence(&analysis, "barrier-straggler"), Some(Confidence::Low), "{:#?}", analysis.findings);
-    assert!(analysis.findings.iter().all(|finding| finding.rule != "serial-section"), "{:#?}", analysis.findings);
+    assert!(
+        analysis.findings.iter().all(|finding| finding.rule != "serial-section"),
+        "{:#?}",
+        analysis.findings
+    );
 }
 
 #[test]
