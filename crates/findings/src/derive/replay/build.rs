@@ -169,7 +169,10 @@ fn quantum_ns(trace: &Trace) -> u64 {
 fn others(facts: Facts, edit: &Edit) -> Vec<(u64, u64)> {
     let (start, without_kernel) = (facts.trace.start().0, edit.without_kernel_threads);
     let kept = KeptCpus::new(facts.trace, &edit.kept_cpus);
-    let strangers = Strangers::new(facts.trace, facts.timelines);
+    let strangers = match edit.strangers_stay {
+        true => Strangers::staying(),
+        false => Strangers::new(facts.trace, facts.timelines),
+    };
     let all = facts.timelines.iter().count() as u32 <= facts.cpus;
     let mut others = Vec::new();
     for (cpu, timeline) in facts.timelines.iter() {

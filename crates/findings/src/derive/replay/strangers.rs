@@ -17,6 +17,12 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
+    /// They have all that they had.
+    pub(super) fn staying() -> Strangers {
+        Strangers { queues: Vec::new(), part: 1.0 }
+    }
+
+    /// As they did where they met the program.
     pub(super) fn new(trace: &Trace, timelines: &Timelines) -> Strangers {
         let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
         let mut own_ns = 0;
