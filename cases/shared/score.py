@@ -5,6 +5,7 @@ import json
 # What is said of the machine, not of the program. Where a case does not expect it, it has no rank, and is told apart.
 MACHINE = ("noisy-neighbour", "cpu-stolen")
 DISTURBED_MIN = 0.05
+HALF_PERCENT = 0.005
 # A hint is not a claim: what is innocent may get one of low confidence.
 CLAIMS = ("medium", "high")
 
@@ -66,7 +67,9 @@ def score_pair(case, speeds, verdicts):
         "findings": [describe(one) for one in findings],
     }
     if found and score["measured"] is not None:
-        score["covered"] = found["gain"]["low"] <= measured <= found["gain"]["high"]
+        # A report says whole percents.
+        low, high = found["gain"]["low"] - HALF_PERCENT, found["gain"]["high"] + HALF_PERCENT
+        score["covered"] = low <= measured <= high
     return score
 
 

@@ -124,7 +124,11 @@ pub fn complete(
     let holders = holders::Holders::derive(trace, &occupancy.locks, &roles);
     let index = &occupancy.locks;
     let facts = blame::Facts { trace, timelines, locks: index, holders: &holders };
-    let meetings = || rendezvous::derive(trace, roles.sample_classes(), (timelines, &roles));
+    let whole = replay::Facts { trace, timelines, roles: &roles, locks: index, cpus: occupancy.cpus };
+    let meetings = || {
+        let endings = replay::Endings::new(whole);
+        rendezvous::derive(trace, roles.sample_classes(), (timelines, &roles), &endings)
+    };
     // A path can only be walked alone: everything else is done meanwhile.
     let path = || critical_path::derive(trace, &roles, &holders);
     let (critical_path, others) = parallel::both(path, || {

@@ -214,13 +214,17 @@ fn evidence(scene: &Scene, used: &SiteUse) -> Vec<Evidence> {
     rows.take(EVIDENCE_MAX).collect()
 }
 
-/// The slices in which members waited for the others at this place, sleeping or spinning.
+/// The slices in which members, or who joins them, waited for the others at this place, sleeping or spinning.
 fn charge(scene: &Scene, used: &SiteUse) -> Charge {
     let rendezvous = &scene.derived.rendezvous;
     let mut spans: BTreeMap<ThreadId, Vec<(u64, u64)>> = BTreeMap::new();
     for meeting in rendezvous.meetings.iter().filter(|meeting| meeting.site == used.site) {
         for arrival in rendezvous.members(meeting).iter().filter(|one| Some(one.thread) != meeting.last) {
             spans.entry(arrival.thread).or_default().push((arrival.at.0, meeting.release.0));
+        }
+        // Threads that are joined are gone by then: who waits for their ends waits on.
+        if let Some(waiter) = meeting.leader.filter(|_| rendezvous.is_join(used)) {
+            spans.entry(waiter).or_default().push((meeting.asked.0, meeting.release.0));
         }
     }
     Charge::of_rows(scene.trace, |thread, take| {

@@ -102,6 +102,24 @@ const RELATIONS: &[(&str, &str)] = &[
 /// A symptom's lost time must be the root's by this share; the rest would not be explained.
 const SHARED_MIN: f64 = 0.6;
 
+/// Causes of which a lock may have others beside: where the first does not tell most of what the second costs and what its end
+/// would gain, it is a part of it.
+const PARTS: [(&str, &str); 4] = [
+    ("preempted-lock-holder", "lock-contention"),
+    ("preempted-lock-holder", "lock-convoy"),
+    ("blocked-lock-holder", "lock-contention"),
+    ("blocked-lock-holder", "lock-convoy"),
+];
+
+/// Two sides of one meeting: who came last had more to do, or was held up. The one that promises more is told.
+const SIDES: [&str; 2] = ["load-imbalance", "barrier-straggler"];
+
+/// Who tells most of a cost gains this part of its end at the least.
+const GAIN_SHARE_MIN: f64 = 0.5;
+
+/// A part shares so much with the whole: what the holder itself waited is of its own.
+const PART_SHARED_MIN: f64 = 0.3;
+
 /// Findings, each of which is a cause of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Merged {
@@ -150,16 +168,56 @@ fn root_of(trace: &Trace, found: &[Charged], index: usize) -> Option<(usize, f64
     }
     let mut best: Option<(usize, f64)> = None;
     for (other, root) in found.iter().enumerate() {
-        let related = RELATIONS.contains(&(root.finding.rule, symptom.finding.rule));
-        if other == index || !related || root.charge.is_empty() || !outweighs(root, symptom) {
+        if other == index || root.charge.is_empty() || !outweighs(root, symptom) {
             continue;
         }
-        let shared = symptom.charge.shared_ns(trace, &root.charge) as f64 / symptom.charge.ns() as f64;
-        if shared >= SHARED_MIN && best.is_none_or(|(_, most)| shared > most) {
+        let shared =
+            explained(trace, root, symptom).or_else(|| seen_before(trace, &found[..index], other, symptom));
+        if let Some(shared) = shared.filter(|shared| best.is_none_or(|(_, most)| *shared > most)) {
             best = Some((other, shared));
         }
     }
     best
+}
+
+/// The share of the symptom's lost time that is the root's, if that one explains it.
+fn explained(trace: &Trace, root: &Charged, symptom: &Charged) -> Option<f64> {
+    let names = (root.finding.rule, symptom.finding.rule);
+    let shares = |of: &Charged| {
+        let both = symptom.charge.shared_ns(trace, &root.charge) as f64;
+        both / of.charge.ns().max(1) as f64
+    };
+    let is_whole = |whole: &Charged, part: &Charged| {
+        shares(whole) >= SHARED_MIN && middle(part) >= GAIN_SHARE_MIN * middle(whole)
+    };
+    if RELATIONS.contains(&names) {
+        let is_cause = match PARTS.contains(&names) {
+            true => is_whole(symptom, root),
+            false => shares(symptom) >= SHARED_MIN,
+        };
+        return is_cause.then(|| shares(symptom));
+    }
+    // Of one lock, what its holders' absences cost is a part of what is waited for it.
+    let is_same = symptom.finding.subject.starts_with(&root.finding.subject);
+    let is_part = PARTS.contains(&(names.1, names.0))
+        && !is_whole(root, symptom)
+        && (is_same || shares(symptom) >= PART_SHARED_MIN)
+        && middle(root) >= middle(symptom);
+    is_part.then(|| if is_same { 1.0 } else { shares(symptom) })
+}
+
+/// The share of a finding's lost time that one which ranks before it has told from the other side.
+fn seen_before(trace: &Trace, before: &[Charged], other: usize, late: &Charged) -> Option<f64> {
+    let first = before.get(other)?;
+    let is_side = |one: &Charged| SIDES.contains(&one.finding.rule);
+    let both = late.charge.shared_ns(trace, &first.charge) as f64;
+    let shared = both / late.charge.ns().max(1) as f64;
+    (is_side(first) && is_side(late) && shared >= SHARED_MIN).then_some(shared)
+}
+
+/// What a finding promises.
+fn middle(charged: &Charged) -> f64 {
+    f64::midpoint(charged.finding.gain.low, charged.finding.gain.high)
 }
 
 /// Rules whose hints are sure of what happened: only whose fault it is is another program's.

@@ -183,11 +183,11 @@ fn thundering_herd_fires_where_all_but_one_sleep_again() {
 fn a_herd_is_sure_where_nearly_all_wake_in_vain_all_the_time() {
     let herd = |repeat: u32| {
         check_lanes(&format!(
-            "@cpus 4\n@tick 5000\n@c park\n@repeat {repeat}\n\
-             A  00000000000000000000  holds c 0..20\n\
+            "@cpus 2\n@tick 5000\n@c park\n@repeat {repeat}\n\
+             A  00000rr0000000000000  holds c 0..20\n\
              B  ccccc1111111111ccccc\n\
-             C  ccccc2cccccccccccccc\n\
-             D  ccccc3cccccccccccccc\n"
+             C  ccccc0cccccccccccccc\n\
+             D  cccccr0ccccccccccccc\n"
         ))
     };
     assert_eq!(confidence(&herd(1000), "thundering-herd"), Some(Confidence::High));

@@ -71,6 +71,16 @@ fn who_is_fed_by_others_has_work_to_do() {
     assert_eq!(without_lock(&fed).told, (0, 0));
 }
 
+#[test]
+fn the_disk_ties_nobody_to_whom_the_kernel_let_it_answer_by() {
+    let answered = |wait: &str| {
+        let picture = cleaner_and_forwarder("clean", "forward").replace("@s sleep", wait);
+        without_lock(&picture.replace("0...\n", "0...  holds s 0..320\n")).told
+    };
+    assert_eq!(answered("@s disk"), (1, 0));
+    assert_eq!(answered("@s park"), (0, 0));
+}
+
 /// Two threads that queue for a lock; who started them sleeps for `sleeps` ms, and waits for their ends, which come after 240.
 fn contenders(sleeps: usize) -> String {
     format!(

@@ -142,3 +142,17 @@ fn of_a_chain_of_locks_the_last_is_the_cause() {
     assert_eq!(analysis.findings.iter().filter(|finding| finding.rule == "lock-contention").count(), 1);
     assert_eq!(symptoms(&analysis), [("lock-contention", "lock-contention")]);
 }
+
+#[test]
+fn a_holder_that_is_off_its_cpu_for_a_part_is_a_part_of_the_contention() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n\
+         A       0000mmmm0000mmmmm  holds m 0..17\n\
+        \x20                   ^^^^^     lock-contention waiter=A\n\
+         B       mmmm1111mmmm1rrr1  holds m 0..17\n\
+         ~backup .............111.\n",
+    );
+    let symptoms = analysis.symptoms.iter().map(|symptom| symptom.finding.rule);
+    assert!(symptoms.into_iter().any(|rule| rule == "preempted-lock-holder"), "{:#?}", analysis.findings);
+    assert!(analysis.findings.iter().all(|finding| finding.rule != "preempted-lock-holder"));
+}

@@ -322,8 +322,8 @@ fn spin_wait_names_the_loop_and_who_worked() {
     );
     let finding = &analysis.findings[0];
     assert_eq!(confidence(&analysis, "spin-wait"), Some(Confidence::High));
-    // Samples tell the time, so there is an error on both sides of a half.
-    assert!((0.3..0.5).contains(&finding.gain.low) && (0.5..0.7).contains(&finding.gain.high), "{finding:?}");
+    // Both may work side by side, but for what samples err; or one may wait for what the other does, and nothing is gained.
+    assert!(finding.gain.low == 0.0 && (0.5..0.7).contains(&finding.gain.high), "{finding:?}");
     let spin = &analysis.derived.spins[0];
     assert_eq!(spin.meanwhile.worked.iter().map(|(_, times)| *times).collect::<Vec<_>>(), [80, 80]);
     assert_eq!((spin.meanwhile.starved, spin.meanwhile.nobody), (0, 0));

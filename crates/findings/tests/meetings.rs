@@ -4,6 +4,7 @@ use holdup_findings::Confidence;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::on_cpu::SampleClasses;
 use holdup_findings::derive::rendezvous::{self, MeetingKind};
+use holdup_findings::derive::replay::Endings;
 use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_testkit::check::{check_lanes, confidence};
@@ -49,6 +50,21 @@ fn barrier_straggler_names_who_had_the_cpu() {
     assert_eq!((used.causes.others_ns, used.causes.running_ns), (40_000_000, 20_000_000));
     // It is the other program's doing.
     assert_eq!(confidence(&analysis, "barrier-straggler"), Some(Confidence::Low));
+}
+
+#[test]
+fn who_queues_behind_its_own_kind_because_a_stranger_has_the_other_cpu_is_held_up_by_that() {
+    let beside = |stranger: &str| {
+        let analysis = check_lanes(&format!(
+            "@cpus 2\n@b barrier\n@repeat 20\n@silent load-imbalance\n\
+             A       0000bbbb\n\
+             B       rrrr0001  holds b 0..8\n\
+             ~backup {stranger}\n"
+        ));
+        confidence(&analysis, "barrier-straggler")
+    };
+    assert_eq!(beside("1111111."), Some(Confidence::Low));
+    assert_eq!(beside("1......."), Some(Confidence::High));
 }
 
 #[test]
@@ -158,6 +174,7 @@ fn meetings_of_random_programs_equal_the_truth() {
             &trace,
             &SampleClasses::new(&trace),
             (&Timelines::derive(&trace), &Roles::built_in(&trace)),
+            &Endings::default(),
         );
         let barriers: Vec<_> = found
             .uses

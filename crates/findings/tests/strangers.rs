@@ -1,5 +1,9 @@
 //! A CPU that another program has is not lost to the program: a thread that wanted it would get its part.
 
+use holdup_findings::derive::locks::LockIndex;
+use holdup_findings::derive::replay::{Facts, Replays};
+use holdup_findings::derive::roles::Roles;
+use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::{Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
@@ -55,4 +59,65 @@ fn threads_bound_to_one_cpu_are_told_though_a_stranger_has_the_other() {
     };
     assert_eq!(with(1), Some(Confidence::High));
     assert_eq!(with(0), None, "a scheduler may leave them there: the other CPU is not idle");
+}
+
+#[test]
+fn who_works_alone_at_the_end_because_a_stranger_had_its_cpu_is_no_serial_section() {
+    // Both have eleven ticks of work; a stranger had B's CPU for eight.
+    let analysis = check_lanes(
+        "@cpus 2\n@j join\n@k join\n\
+         main     0jjjjjjjjjjj0kkkkkkk0\n\
+         A        .00000000000.........  holds j 1..12\n\
+         B        .rr1rr1rr1rr11111111.  holds k 1..20\n\
+         ~backup  .11.11.11.11.........\n",
+    );
+    assert_eq!(confidence(&analysis, "barrier-straggler"), Some(Confidence::Low), "{:#?}", analysis.findings);
+    assert!(
+        analysis.findings.iter().all(|finding| finding.rule != "serial-section"),
+        "{:#?}",
+        analysis.findings
+    );
+}
+
+#[test]
+fn two_threads_on_one_cpu_are_not_too_many_where_a_stranger_has_the_other() {
+    let picture = "@cpus 2\n@repeat 20\n\
+         A        000rrr000mmm\n\
+         B        rrr000rrr000  holds m 9..12\n";
+    check_lanes(&format!("{picture}@silent oversubscription\n~backup  111111111111\n"));
+    assert!(confidence(&check_lanes(&picture.replace("@cpus 2", "@cpus 1")), "oversubscription").is_some());
+}
+
+#[test]
+fn now_this_one_and_now_that_one_alone_is_no_section_of_one() {
+    let with = |first: &str, second: &str| {
+        let (both, more) = ("0".repeat(30), "1".repeat(30));
+        let analysis = check_lanes(&format!(
+            "@cpus 2\n@c park\n@d park\n@repeat 20\n\
+             A  {both}{first}  holds d 0..40\n\
+             B  {more}{second}  holds c 0..40\n"
+        ));
+        confidence(&analysis, "serial-section")
+    };
+    assert!(with("0000000cc0", "1111d11111").is_none_or(|sure| sure == Confidence::Low));
+    assert!(with("000000ccc0", "1111111111").is_some_and(|sure| sure > Confidence::Low));
+}
+
+#[test]
+fn who_is_kept_from_other_cpus_goes_on_when_it_did() {
+    // The holder of the lock may only use the first CPU, where another has more to say; a stranger leaves gaps on the other.
+    let (waits, queues) = ("m".repeat(200), "r".repeat(200));
+    let (runs, stranger) = ("0".repeat(200), "1111111.11".repeat(20));
+    let (_, trace) = trace_of_lanes(&format!(
+        "@cpus 2\n\
+         low      00{queues}000\n\
+         high     rr{runs}rrr\n\
+         waiter   11{waits}m11\n\
+         ~other   ..{stranger}...\n"
+    ));
+    let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
+    let locks = LockIndex::new(&trace, &roles);
+    let facts = Facts { trace: &trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: 2 };
+    let off = Replays::new(facts).wall_ns() as f64 / trace.wall().0 as f64 - 1.0;
+    assert!(off.abs() <= 0.01, "the replay with nothing changed is off by {off}");
 }

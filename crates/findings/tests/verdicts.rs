@@ -164,7 +164,8 @@ fn memory_that_is_given_back_and_got_again_is_more_than_a_hint() {
     let (_, analysis) = faulting("11 start_thread;main;free;unmap_page_range");
     assert_eq!(confidence(&analysis, "page-fault-storm"), Some(Confidence::Medium));
     let finding = of_rule(&analysis, "page-fault-storm").unwrap();
-    assert!(finding.gain.high > 0.95 && finding.gain.low == 0.0, "{finding:#?}");
+    // What goes by in giving it back is a quarter.
+    assert!(finding.gain.high > 0.95 && (0.2..0.3).contains(&finding.gain.low), "{finding:#?}");
 }
 
 #[test]

@@ -31,6 +31,12 @@ impl Parallelism {
         mean(&self.running_ns)
     }
 
+    /// Thread time for which more target threads ran or waited for a CPU than there are (ns).
+    pub fn beyond_ns(&self, cpus: u32) -> u64 {
+        let beyond = |(count, ns): (usize, &u64)| (count as u64).saturating_sub(u64::from(cpus)) * ns;
+        self.wanting_ns.iter().enumerate().map(beyond).sum()
+    }
+
     /// Mean number of target threads that ran or waited for a CPU.
     pub fn wanting_mean(&self) -> f64 {
         mean(&self.wanting_ns)

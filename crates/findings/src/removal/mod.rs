@@ -17,7 +17,7 @@ use crate::derive::class::Class;
 use crate::derive::lock_calls::LockCalls;
 use crate::derive::occupancy::FAIR_PART;
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
-use crate::finding::{Finding, Gain};
+use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 
 pub use causes::{herd_calls, lock};
@@ -31,7 +31,7 @@ const SLICES_SOME: usize = 2_000_000;
 const SOME: usize = 3;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 18] = [
+const FORECAST: [&str; 19] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -50,11 +50,15 @@ const FORECAST: [&str; 18] = [
     "preempted-lock-holder",
     "lock-convoy",
     "thundering-herd",
+    "delayed-ack",
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
-const COMPUTED: [&str; 5] =
-    ["load-imbalance", "poll-loop", "delayed-ack", "cpu-throttled", "pinned-together"];
+const COMPUTED: [&str; 4] = ["load-imbalance", "poll-loop", "cpu-throttled", "pinned-together"];
+
+/// What costs less than this part of all thread time, and may gain nothing, is a hint. What costs more is there, whether a
+/// replay knows what it is good for or not.
+const COSTS_LITTLE: f64 = 0.1;
 
 /// What is said of a gain where threads work until a timer ends.
 const BY_TIMER: &str = "The run ends when a timer does: the gain is more work per second, not a shorter run.";
@@ -160,6 +164,10 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
         let (_, timed) = unchanged.endings().count();
         finding.gain = merged((facts.trace, derived), finding, &forecast);
+        let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
+        if forecast.may_be_nothing() && cost < COSTS_LITTLE {
+            finding.confidence = Confidence::Low;
+        }
         if timed > 0 {
             finding.summary.push(BY_TIMER.to_owned());
         }
@@ -185,11 +193,15 @@ fn part_of_calls(derived: &Derived, finding: &Finding, name: &str) -> f64 {
     (finding.cost_ns as f64 / all.max(1) as f64).min(1.0)
 }
 
+/// Running time of all threads, but what was spun (ns).
+fn ledger_work(derived: &Derived) -> u64 {
+    derived.ledger.running_ns().saturating_sub(derived.ledger.of(Class::Spin))
+}
+
 /// What fewer threads may gain at the most: the same work on the same CPUs takes as long as these need for it, but what
 /// was spun and what they idled; other programs stay, and leave their part of a CPU.
 fn with_fewer_threads(trace: &Trace, derived: &Derived) -> f64 {
-    let ledger = &derived.ledger;
-    let work = ledger.running_ns().saturating_sub(ledger.of(Class::Spin)) as f64;
+    let work = ledger_work(derived) as f64;
     let others: u64 = derived.cpus.iter().map(|cpu| cpu.others_ns).sum();
     let all = f64::from(derived.occupancy.cpus.max(1)) * trace.wall().0.max(1) as f64;
     let capacity = (all - (1.0 - FAIR_PART) * others as f64).max(all * FAIR_PART);
@@ -212,6 +224,12 @@ fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Fo
             Gain { low: own.low, high: narrowed.high.min(most).max(own.low) }
         }
         "blocking-io" => Gain { low: own.low, ..narrowed },
+        // What was spun for may be that others work: at the least nobody works beside another.
+        "spin-wait" => {
+            let work = ledger_work(derived) as f64 / trace.wall().0.max(1) as f64;
+            let serial = widened(Gain { low: (1.0 - work).max(0.0), high: 1.0 });
+            return Gain { low: forecast.low.min(serial.low), ..forecast };
+        }
         _ => return forecast,
     };
     if gain.low <= gain.high {

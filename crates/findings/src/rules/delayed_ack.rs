@@ -12,8 +12,8 @@
 //! ## How it decides
 //! It counts waits of 39 to 46 ms, and those that are a little shorter. It fires if there are many of the first and hardly
 //! any of the others: waits for work or for a slow peer are not that regular, and nothing but the delay is that long at
-//! least. (Those a little longer may be the delay and some work of the peer.) The gain is that these waits had not been, as
-//! far as CPUs were free.
+//! least. (Those a little longer may be the delay and some work of the peer.) The gain is that of the same run replayed without
+//! these waits; of recordings too long to replay, as far as CPUs were free.
 //!
 //! ## What to do
 //! Write a message with one call (`writev`, a buffer, `MSG_MORE` or `TCP_CORK`), or set `TCP_NODELAY`. On the

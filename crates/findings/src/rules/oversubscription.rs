@@ -9,7 +9,8 @@
 //! spins on the CPU that it needs.
 //!
 //! ## How it decides
-//! It fires where threads spent a fair share of their time waiting for a CPU behind their own kind. The
+//! It fires where threads spent a fair share of their time waiting for a CPU behind their own kind, while more of them
+//! wanted to run than there are CPUs: two that share a CPU because a stranger has the other are not too many. The
 //! lower end of the gain is the direct cost of the switches that preemption forced. The upper end is what
 //! the run would be shorter if each of these threads had had a CPU at once: as many CPUs as threads, or,
 //! with fewer threads, if what kept the CPUs was spinning for those that waited; at the most what these idled and
@@ -54,14 +55,16 @@ const COUPLED_MIN: f64 = 0.02;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let (ledger, occupancy) = (&scene.derived.ledger, &scene.derived.occupancy);
-    let own_ns = ledger.run_queue.own_ns;
+    let own_ns = ledger.run_queue.own_ns.min(scene.derived.parallelism.beyond_ns(occupancy.cpus));
+    // Behind its own kind a thread queues also where a stranger has the other CPUs: that is not for too many threads.
+    let part = own_ns as f64 / ledger.run_queue.own_ns.max(1) as f64;
     let wanting = scene.derived.parallelism.wanting_mean();
     if scene.of_thread_time(own_ns) < QUEUE_SHARE_MIN {
         return Ok(Vec::new());
     }
     let preempted: u64 = ledger.threads.iter().map(|thread| thread.preempted).sum();
     let cpus = f64::from(occupancy.cpus);
-    let high = scene.of_wall(occupancy.own.saved_ns).clamp(0.0, 1.0);
+    let high = scene.of_wall(part * occupancy.own.saved_ns).clamp(0.0, 1.0);
     let low = scene.of_wall(preempted as f64 * SWITCH_NS / cpus).min(high);
     let coupled = coupled(scene);
     let mut summary = vec![

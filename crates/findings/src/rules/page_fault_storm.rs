@@ -13,7 +13,8 @@
 //! function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went, and
 //! the calls that give memory back; the lower end is 0, since memory that is used must be got once.
 //! It is a hint, and comes behind what is surely lost, as long as nobody knows whether the work is needed. If the program
-//! gives memory back all the time, too, and faults are a quarter of its running time, it gets the same memory again and again.
+//! gives memory back all the time, too, and faults are a quarter of its running time, it gets the same memory again and again:
+//! then the lower end is what goes by in giving it back, and the upper one counts the waits of faults for each other, too.
 //!
 //! ## What to do
 //! Keep memory and use it again in place of giving it back (`MALLOC_TRIM_THRESHOLD_`, `M_MMAP_THRESHOLD`, an arena, a pool of
@@ -29,6 +30,8 @@
 use holdup_events::tables::FrameKind;
 
 use super::{Info, Verdict};
+use crate::charge::Charge;
+use crate::derive::class::Class;
 use crate::derive::services::{Service, ServiceUse};
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
@@ -80,7 +83,12 @@ fn gets_it_again(scene: &Scene, finding: &mut Finding, (faults, returns): (&Serv
         time(returns.ns),
         time(returns.error_ns),
     ));
-    finding.cost_ns += returns.ns;
-    finding.gain.high = (finding.gain.high + scene.gain(&returns.stall, |_, ns| ns).high).min(1.0);
+    // Faults of one address space wait for each other, and for those who give back.
+    let waits = Charge::of(scene.trace, |slice| scene.class(slice) == Some(Class::FaultWait));
+    let (giving, waiting) =
+        (scene.gain(&returns.stall, |_, ns| ns), scene.gain(&scene.stall(&waits), |_, ns| ns));
+    finding.cost_ns += returns.ns + waits.ns();
+    finding.gain.low = giving.low;
+    finding.gain.high = (finding.gain.high + giving.high + waiting.high).min(1.0);
     finding.confidence = scene.confidence(Confidence::Medium);
 }

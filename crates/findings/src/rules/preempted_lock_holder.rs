@@ -14,7 +14,8 @@
 //! others waited for the lock; time on the way from a wakeup to the first run is not counted (lock-convoy judges
 //! that), nor is time in which the group's quota was used up (cpu-throttled). The upper end of the gain is that
 //! time, as far as waiters could have used idle CPUs; the lower end is what the active thread that waited least
-//! would have saved.
+//! would have saved. Where that is less than half of what the lock's end would gain, or of what is waited for it, it is told as a
+//! part of lock-contention.
 //!
 //! ## What to do
 //! Keep the other program off these CPUs; start no more busy threads than there are CPUs; hold the lock for less

@@ -16,7 +16,8 @@
 //! least half as long as it worked alone, waits to join, at barriers and for something to do must lead to it, down the
 //! chain of those who ended them (or have not ended with the recording). The upper end of the gain is that the serial
 //! work were spread over as many CPUs as there are active threads. The lower end is that a
-//! quarter of what they add is lost. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
+//! quarter of what they add is lost. Where threads are alone as often as each other, and not for a tenth of the run in all, these
+//! are the uneven ends of what all do: a hint. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
 //! those.
 //!
 //! ## What to do
@@ -91,7 +92,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if let Some(place) = &place {
         summary.push(format!("Meanwhile it was mostly in {place} ({} of its samples).", percent(share)));
     }
-    let confidence = if joins * 2 >= total { Confidence::High } else { Confidence::Medium };
+    let confidence = match joins * 2 >= total {
+        _ if is_anyones(serial, *lone_ns, scene.of_wall(total as f64)) => Confidence::Low,
+        true => Confidence::High,
+        false => Confidence::Medium,
+    };
     let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, *lone),
@@ -111,18 +116,38 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge: charge(scene) }])
 }
 
-/// A wait counts if so much of it was while another thread worked alone.
-const ALONE_SHARE_MIN: f64 = 0.5;
+/// Others that worked alone for this part of the time for which the lone thread did, work alone as often as it.
+const AS_OFTEN: f64 = 0.5;
+
+/// Threads of one job never end at quite the same moment: so much of the run (0 to 1) is no section yet.
+const ENDS_MAX: f64 = 0.1;
+
+/// Now this thread is alone for a moment, now that one, and it is little in all: the uneven ends of what all do, and not a part
+/// that one does.
+fn is_anyones(serial: &Serial, lone_ns: u64, share: f64) -> bool {
+    let often = serial.by_thread.values().filter(|(ns, _)| *ns as f64 >= AS_OFTEN * lone_ns as f64);
+    share < ENDS_MAX && often.count() >= 2
+}
+
+/// A wait counts if so much of it was while another thread worked alone: who waits for the end of all that others do waits for
+/// more than that, and counts, by the second, only if nobody else waits.
+const ALONE_SHARES_MIN: [f64; 2] = [0.8, 0.5];
 
 /// The waits for threads while one worked alone; when that was is known in steps.
 fn charge(scene: &Scene) -> Charge {
     let alone = AloneUntil::new(&scene.derived.occupancy.serial);
+    let charges = ALONE_SHARES_MIN.map(|share_min| charge_from(scene, &alone, share_min));
+    let [surely, mostly] = charges;
+    if surely.is_empty() { mostly } else { surely }
+}
+
+fn charge_from(scene: &Scene, alone: &AloneUntil, share_min: f64) -> Charge {
     let start = scene.trace.start();
     Charge::of(scene.trace, |slice| {
         let within = alone.at(slice.end.since(start).0) - alone.at(slice.start.since(start).0);
         // While threads wait for a lock nobody counts as working alone.
         let waits = |class: Class| class.waits_for_threads() && class != Class::LockWait;
-        scene.class(slice).is_some_and(waits) && within >= ALONE_SHARE_MIN * slice.duration().0 as f64
+        scene.class(slice).is_some_and(waits) && within >= share_min * slice.duration().0 as f64
     })
 }
 

@@ -13,7 +13,8 @@
 //! As false-sharing does, but at least a fifth of the accesses are to bytes that several threads touch, or threads sleep until
 //! a word there changes: then it is a lock's or a queue's, whoever touches which of its fields. That is left to the rules for
 //! locks if its threads wait for locks for a tenth of their time or more; so is memory that is touched without atomic
-//! instructions by such threads, since a lock puts these accesses in order. The time is the sampled time at these accesses, with its error.
+//! instructions by such threads, since a lock puts these accesses in order, and a line in which a lock lies that is waited for
+//! for a tenth of the run. The time is the sampled time at these accesses, with its error.
 //! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
 //! the accesses took a smaller share of these, the difference is what sharing costs. Without such moments the lower end of the gain is 0,
 //! and the finding is likely at most. Where most of a function's time goes by at the accesses, what stands behind them may wait
@@ -30,11 +31,11 @@
 //! McKenney: Is parallel programming hard (chapter "Counting"). Boyd-Wickizer et al.: An analysis of Linux
 //! scalability to many cores (2010).
 
-use holdup_events::ThreadId;
+use holdup_events::{ThreadId, WaitReason};
 
 use super::{Info, Verdict};
 use crate::derive::class::Class;
-use crate::derive::lines::{SharedData, Sharing};
+use crate::derive::lines::{LINE_BYTES, SharedData, Sharing};
 use crate::scene::Scene;
 use crate::sharing;
 
@@ -43,7 +44,8 @@ pub(super) const INFO: Info = Info {
     summary: "Threads write to the same memory all the time, and wait for its cache line",
 };
 
-/// Threads that wait for locks for more than this share of their time are put in order by these.
+/// Threads that wait for locks for more than this share of their time, or for one for this share of the run, are put in order by
+/// these.
 const LOCKED: f64 = 0.1;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
@@ -51,11 +53,22 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let is_true = |data: &&SharedData| {
         sharing::is_costly(scene, data)
             && (data.sharing == Sharing::True || data.is_waited_on)
+            && !holds_contended_lock(scene, data)
             && (data.atomic * 2 >= data.samples && !data.is_waited_on || !is_locked(scene, data))
     };
     let shared = scene.derived.lines.iter().filter(is_true);
     let finding = |data| sharing::finding(scene, data, (INFO.name, "the same bytes", advice()));
     Ok(shared.take(sharing::NAMED_MAX).map(finding).collect())
+}
+
+/// A lock that threads wait for lies in it: that they touch its word, and what it guards beside it, is lock-contention's to tell.
+fn holds_contended_lock(scene: &Scene, data: &SharedData) -> bool {
+    scene.derived.locks.iter().any(|lock| {
+        lock.reason == WaitReason::Lock
+            && lock.process == data.process
+            && data.lines.contains(&(lock.object / LINE_BYTES * LINE_BYTES))
+            && scene.of_wall(lock.wait_ns as f64) > LOCKED
+    })
 }
 
 /// Its threads wait for locks for a good part of their time.

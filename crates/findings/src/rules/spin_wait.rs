@@ -13,7 +13,8 @@
 //! Whether a loop only waits is told from its instructions, not from names: a round of it must leave nothing behind but a
 //! counter, must read what the round before read, and what it reads must decide whether it goes on; or it holds a `pause`.
 //! A search or a sum moves on and is work. The time is the sampled share of the running time, with its error.
-//! The gain is that of the same run replayed without the spinning, widened by the samples' error. Of recordings too long to
+//! The gain is that of the same run replayed without the spinning, widened by the samples' error; at the least, what was spun
+//! for is that others work, and all work is done one after another. Of recordings too long to
 //! replay it lies between the time of the thread that spun least and what even work in place of all spinning would save. Spinning that is
 //! a meeting's, at which others wait for the last to come, is left to load-imbalance and barrier-straggler.
 //!

@@ -18,7 +18,7 @@ pub struct Causes {
     pub running_ns: u64,
     /// It waited for a CPU that threads of the program had.
     pub own_ns: u64,
-    /// It waited for a CPU that others had.
+    /// It waited for a CPU that others had, or while others had the CPU to which it would have gone.
     pub others_ns: u64,
     /// It might not run: its group's CPU bandwidth was used up.
     pub throttled_ns: u64,
@@ -91,7 +91,10 @@ impl Causes {
             left -= ns;
             *self.occupants.entry(stretch.thread()).or_default() += ns;
             if stretch.own() {
-                self.own_ns += ns;
+                let (from, to) = (stretch.start().max(slice.start), stretch.end().min(slice.end));
+                let displaced = look.strangers.between(from, to).min(ns);
+                self.others_ns += displaced;
+                self.own_ns += ns - displaced;
             } else {
                 self.others_ns += ns;
             }
@@ -112,6 +115,48 @@ pub(super) struct Look<'a> {
     pub classes: &'a SampleClasses,
     pub timelines: &'a Timelines,
     pub roles: &'a Roles,
+    pub strangers: &'a Strangers,
+}
+
+/// When another program had one of the program's CPUs. A thread that queues behind one of its own program meanwhile would
+/// have had that CPU.
+#[derive(Default)]
+pub(super) struct Strangers {
+    /// Spans in time order, apart from each other, with how long those before took (ns).
+    spans: Vec<(Timestamp, Timestamp, u64)>,
+}
+
+impl Strangers {
+    /// On CPUs that the program was seen to use.
+    pub(super) fn new(timelines: &Timelines) -> Strangers {
+        let used = timelines.iter().filter(|(_, line)| line.stretches().iter().any(|stretch| stretch.own()));
+        let foreign = used.flat_map(|(_, line)| line.stretches().iter().filter(|stretch| !stretch.own()));
+        let mut runs: Vec<(Timestamp, Timestamp)> =
+            foreign.map(|stretch| (stretch.start(), stretch.end())).collect();
+        runs.sort_unstable();
+        let mut spans: Vec<(Timestamp, Timestamp, u64)> = Vec::new();
+        for (from, to) in runs {
+            match spans.last_mut() {
+                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                last => {
+                    let before = last.map_or(0, |(from, to, before)| *before + to.since(*from).0);
+                    spans.push((from, to, before));
+                }
+            }
+        }
+        Strangers { spans }
+    }
+
+    /// How long between two moments (ns).
+    fn between(&self, from: Timestamp, to: Timestamp) -> u64 {
+        self.until(to).saturating_sub(self.until(from))
+    }
+
+    fn until(&self, at: Timestamp) -> u64 {
+        let behind = self.spans.partition_point(|(from, ..)| *from <= at);
+        let last = behind.checked_sub(1).and_then(|place| self.spans.get(place));
+        last.map_or(0, |(from, to, before)| before + at.min(*to).since(*from).0)
+    }
 }
 
 impl Look<'_> {

@@ -6,21 +6,25 @@ use holdup_events::tables::ThreadState;
 use holdup_events::{ThreadId, Timestamp, Trace, WaitReason};
 
 use super::{Arrival, Meeting, MeetingKind, Rendezvous, Site};
+use crate::derive::replay::Endings;
 
 /// Fewer threads have nothing to be even with.
 const CHILDREN_MIN: usize = 2;
 /// Threads that are started for one job are started within this part of the shortest one's life.
 const START_SPREAD: f64 = 0.5;
 
-/// Adds a meeting for each group of threads that one thread started together and waited for.
-pub fn add(trace: &Trace, rendezvous: &mut Rendezvous) {
+/// Adds a meeting for each group of threads that one thread started together and waited for. Who goes on until it is told
+/// to stop has nothing to be done by then.
+pub fn add(trace: &Trace, endings: &Endings, rendezvous: &mut Rendezvous) {
     let mut children: BTreeMap<ThreadId, Vec<ThreadId>> = BTreeMap::new();
     for id in trace.target_threads() {
         let thread = &trace.threads[id.index()];
         let parent = thread.parent.filter(|parent| {
             trace.threads.get(parent.index()).is_some_and(|parent| parent.process == thread.process)
         });
-        if let Some(parent) = parent.filter(|_| !thread.began_before && !thread.alive_at_end) {
+        if let Some(parent) =
+            parent.filter(|_| !thread.began_before && !thread.alive_at_end && !endings.is_told(id))
+        {
             children.entry(parent).or_default().push(id);
         }
     }

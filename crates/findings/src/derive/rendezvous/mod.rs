@@ -25,6 +25,7 @@ use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::on_cpu::SampleClasses;
 use super::own_places::{OwnFrames, Places};
+use super::replay::Endings;
 use super::roles::Roles;
 use super::timelines::Timelines;
 pub use causes::Causes;
@@ -161,6 +162,11 @@ impl Rendezvous {
         self.sites.get(used.site as usize).is_some_and(|site| site.kind == MeetingKind::StopTheWorld)
     }
 
+    /// One thread waits there for the ends of others.
+    pub fn is_join(&self, used: &SiteUse) -> bool {
+        self.sites.get(used.site as usize).is_some_and(|site| site.kind == MeetingKind::Join)
+    }
+
     /// Appends a meeting of a site that is there. `members` may come in any order.
     pub fn append(&mut self, meeting: Meeting, mut members: Vec<Arrival>) {
         members.sort_by_key(|arrival| (arrival.at, arrival.thread));
@@ -187,11 +193,13 @@ impl Rendezvous {
     }
 }
 
-/// Derives all meetings that slices, wakeups and samples show.
+/// Derives all meetings that slices, wakeups and samples show. Threads that `endings` knows to go on until they are told to
+/// stop are no party of the join at which they are told.
 pub fn derive(
     trace: &Trace,
     classes: &SampleClasses,
     (timelines, roles): (&Timelines, &Roles),
+    endings: &Endings,
 ) -> Rendezvous {
     let mut rendezvous = Rendezvous::default();
     let spinners = spinners::Spinners::collect(trace, classes);
@@ -199,11 +207,12 @@ pub fn derive(
     let mut places = Places::new(trace, &own);
     releases::add(trace, &spinners, (&mut places, &mut rendezvous));
     spinners::add(trace, &spinners, (&mut places, &mut rendezvous));
-    joins::add(trace, &mut rendezvous);
+    joins::add(trace, endings, &mut rendezvous);
     stops::add(trace, &mut rendezvous);
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
     rendezvous.follow_on();
-    let look = causes::Look { trace, classes, timelines, roles };
+    let strangers = causes::Strangers::new(timelines);
+    let look = causes::Look { trace, classes, timelines, roles, strangers: &strangers };
     rendezvous.uses = summary::derive(trace, &rendezvous, look);
     rendezvous.lates = lates::derive(&rendezvous, look);
     rendezvous

@@ -11,6 +11,7 @@ use super::endings::{self, Endings};
 use super::kept_cpus::KeptCpus;
 use super::lag::Idle;
 use super::steps::{Follower, Kind, Model, Step, Timed};
+use super::strangers::Strangers;
 use crate::derive::class::Class;
 use crate::derive::kernel_threads::is_kernel_thread;
 use crate::derive::locks::LockIndex;
@@ -37,6 +38,13 @@ const MEETING_NS: u64 = 1_000_000;
 
 /// Time slice where nobody was ever preempted: what current kernels give (ns).
 const QUANTUM_NS: u64 = 3_000_000;
+
+/// A thread that waits for a CPU as long as this (ns) while one was idle for this part of it may not go there.
+const BOUND_MIN_NS: u64 = 4_000_000;
+const BOUND_IDLE_MIN: f64 = 0.1;
+
+/// Who is not given a CPU for so many rounds of time slices counts for less than those who are.
+const STARVED_ROUNDS: u64 = 10;
 
 /// Steps hold lengths of 32 bits.
 const LENGTH_MAX: u64 = u32::MAX as u64;
@@ -75,6 +83,8 @@ pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
     if edit.queueless {
         model.cpus = trace.threads.len() as u32;
     }
+    let threads = trace.target_threads().count() as u64;
+    let round_ns = QUANTUM_NS * threads.div_ceil(u64::from(facts.cpus.max(1)));
     let mut last_run = 0;
     let mut marks = marks.as_slice();
     for thread in (0..trace.threads.len() as u32).map(ThreadId) {
@@ -88,8 +98,18 @@ pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
             let sums = Sums::default();
             let sleeps_for = timed.get(&thread).copied();
             let meetings = &mut model.meetings;
-            let mut writer =
-                Writer { facts, edit, idle: &idle, steps, meetings, marks: own, ends, sleeps_for, sums };
+            let mut writer = Writer {
+                facts,
+                edit,
+                idle: &idle,
+                steps,
+                meetings,
+                marks: own,
+                ends,
+                sleeps_for,
+                round_ns,
+                sums,
+            };
             writer.thread(thread, links.births.get(&thread).copied());
             let sums = writer.sums;
             last_run = last_run.max(sums.last_run);
@@ -145,10 +165,14 @@ fn quantum_ns(trace: &Trace) -> u64 {
     if runs < 10 { QUANTUM_NS } else { (ns / runs).clamp(1_000, QUANTUM_NS) }
 }
 
-/// When other programs ran on CPUs that the program may use.
+/// When other programs ran on CPUs that the program may use, and would if it wanted these.
 fn others(facts: Facts, edit: &Edit) -> Vec<(u64, u64)> {
     let (start, without_kernel) = (facts.trace.start().0, edit.without_kernel_threads);
     let kept = KeptCpus::new(facts.trace, &edit.kept_cpus);
+    let strangers = match edit.strangers_stay {
+        true => Strangers::staying(),
+        false => Strangers::new(facts.trace, facts.timelines),
+    };
     let all = facts.timelines.iter().count() as u32 <= facts.cpus;
     let mut others = Vec::new();
     for (cpu, timeline) in facts.timelines.iter() {
@@ -161,7 +185,8 @@ fn others(facts: Facts, edit: &Edit) -> Vec<(u64, u64)> {
                 timeline.stretches().iter().filter(|stretch| !stretch.own() && counts(stretch.thread()));
             for run in foreign {
                 let left = kept.left_of(cpu, (run.start(), run.end()));
-                others.extend(left.map(|(from, to)| (from.0.saturating_sub(start), to.since(from).0)));
+                let pieces = left.flat_map(|span| strangers.pieces(span));
+                others.extend(pieces.map(|(from, ns)| (from.0.saturating_sub(start), ns)));
             }
         }
     }
@@ -344,6 +369,8 @@ struct Writer<'a> {
     ends: &'a [(u32, End)],
     /// Until then its sleeps are there for others to work.
     sleeps_for: Option<Timestamp>,
+    /// How long it takes until each thread of the program has had a CPU for a time slice.
+    round_ns: u64,
     sums: Sums,
 }
 
@@ -421,6 +448,13 @@ impl Writer<'_> {
         matches!(state, ThreadState::Preempted | ThreadState::Yielded)
     }
 
+    /// That wait for a CPU is not for want of one: affinity or priority kept the thread from it. It goes on when it did.
+    fn is_bound(&self, slice: &Slice, idle_ns: u64) -> bool {
+        let ns = slice.duration().0;
+        let is_passed = ns >= BOUND_MIN_NS && idle_ns as f64 >= BOUND_IDLE_MIN * ns as f64;
+        is_passed || ns >= STARVED_ROUNDS * self.round_ns
+    }
+
     fn queues(&mut self, slice: &Slice, row: usize) {
         if self.edit.queueless {
             return;
@@ -442,6 +476,9 @@ impl Writer<'_> {
             self.push((Kind::Requeue, Class::RunQueue), 0, slice.start.0);
         }
         let mut lag = self.idle.within(slice.start, slice.end);
+        if self.is_bound(slice, lag) {
+            lag = slice.duration().0;
+        }
         if self.edit.without_others && slice.cpu != CpuId::NONE {
             let ran = self
                 .facts

@@ -48,6 +48,8 @@ pub struct Edit {
     pub(super) without_others: bool,
     pub(super) without_kernel_threads: bool,
     pub(super) queueless: bool,
+    /// Other programs have what they had, though nobody queued for it.
+    pub(super) strangers_stay: bool,
 }
 
 impl Edit {

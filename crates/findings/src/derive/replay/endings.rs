@@ -17,6 +17,7 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{StackId, ThreadId, Timestamp, Trace, WaitReason};
 
 use super::build::Facts;
+use crate::derive::class::Class;
 use crate::derive::samples_of;
 
 /// Who is told to stop looks for it once a round: it ends within so many of its longest …
@@ -115,6 +116,11 @@ impl Endings {
         told.is_some_and(|told| self.timed.get(&told.by).is_some_and(|timed| timed.contains(&thread)))
     }
 
+    /// That thread goes on until it is told to stop.
+    pub fn is_told(&self, thread: ThreadId) -> bool {
+        self.told.contains_key(&thread)
+    }
+
     /// How many threads go on until they are told to stop, and how many more until a timer ends.
     pub fn count(&self) -> (usize, usize) {
         let asleep: usize = self.timed.values().map(Vec::len).sum();
@@ -187,7 +193,7 @@ fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, Told>) {
         for slice in trace.slices.of(wakee).filter(|slice| slice.state == ThreadState::Blocked) {
             let Some(wakeup) = trace.ended_by_near(&slice, &mut near) else { continue };
             let by_thread = wakeup.context == WakeContext::Thread && wakeup.waker != wakee;
-            if !by_thread || facts.locks.of(slice.wait).is_some() {
+            if !by_thread || facts.locks.of(slice.wait).is_some() || is_kernels(facts, &slice) {
                 continue;
             }
             for (end, other) in [(wakee, wakeup.waker), (wakeup.waker, wakee)] {
@@ -200,6 +206,14 @@ fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, Told>) {
     for thread in tied {
         candidates.remove(&thread);
     }
+}
+
+/// A wait for what the kernel does, whichever thread it happens to do it on.
+fn is_kernels(facts: Facts, slice: &Slice) -> bool {
+    matches!(
+        facts.roles.class_of_wait(facts.trace, slice),
+        Class::IoWait | Class::FaultWait | Class::KernelWait | Class::Sleep | Class::Stopped
+    )
 }
 
 /// Who told it slept until then.

@@ -42,11 +42,22 @@ impl Forecast {
     }
 }
 
+impl Forecast {
+    /// It cannot be told from no gain: the interval holds none, and another order of the same steps makes as much of a
+    /// difference.
+    pub fn may_be_nothing(&self) -> bool {
+        let (middle, low, _) = self.gain();
+        low <= 0.0 && middle < ORDER
+    }
+}
+
 /// The replays of one trace with nothing changed: what forecasts are compared with.
 #[derive(Clone, Debug, Default)]
 pub struct Replays {
     recorded: Outcome,
     fifo: Outcome,
+    /// In the recorded order, with strangers where they were, whether anybody queued for their CPUs or not.
+    as_it_was: Outcome,
     endings: Endings,
 }
 
@@ -55,7 +66,9 @@ impl Replays {
     pub fn new(facts: Facts) -> Replays {
         let endings = Endings::new(facts);
         let (recorded, fifo) = both(&build(facts, &Edit::default(), &endings));
-        Replays { recorded, fifo, endings }
+        let stay = Edit { strangers_stay: true, ..Edit::default() };
+        let as_it_was = run(&build(facts, &stay, &endings), Grants::Recorded);
+        Replays { recorded, fifo, as_it_was, endings }
     }
 
     /// How its threads come to their ends.
@@ -72,7 +85,7 @@ impl Replays {
 
     /// How long the replay in the recorded order took (ns).
     pub fn wall_ns(&self) -> u64 {
-        self.recorded.wall_ns
+        self.as_it_was.wall_ns
     }
 
     /// The same, first come, first served (ns).
@@ -124,7 +137,7 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
     let middle = f64::midpoint(by_rules[0], by_rules[1]);
     let change = by_rules.iter().map(|ns| (wall as f64 - ns).abs()).fold(0.0, f64::max);
     // What the replay does not get right of the run as it was, it may not get right of the changed one.
-    let off = (unchanged.recorded.wall_ns as f64 / wall.max(1) as f64 - 1.0).abs();
+    let off = (unchanged.wall_ns() as f64 / wall.max(1) as f64 - 1.0).abs();
     // What goes may be on nobody's way, and still others may meet in another order without it.
     let moved = if edit.only_takes() { (model.taken_ns as f64).max(change) } else { wall as f64 };
     let unforeseen = UNFORESEEN * change + (SMALL * moved).min(ORDER * wall as f64);
@@ -137,7 +150,7 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
         low_ns: low.max(shortest - if is_sampled(&edit) { error } else { 0.0 }) as u64,
         high_ns: high as u64,
         by_grants: by_rules,
-        unchanged: unchanged.recorded.wall_ns as f64 / wall.max(1) as f64,
+        unchanged: unchanged.wall_ns() as f64 / wall.max(1) as f64,
         classes_before: unchanged.recorded.classes,
         classes: recorded.classes,
         forced: recorded.forced + fifo.forced,

@@ -21,6 +21,7 @@ mod kept_cpus;
 mod lag;
 mod speed;
 mod steps;
+mod strangers;
 
 pub use build::{Facts, build};
 pub use change::{Change, Edit};
