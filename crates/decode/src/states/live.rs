@@ -289,7 +289,13 @@ impl Live {
         let earlier =
             if self.is_begun_by_counter(&self.open) { self.unaccounted.left } else { Duration::ZERO };
         let agrees = waited.0 <= queued.0 + slack.0 && queued.0 <= waited.0 + slack.0 + earlier.0;
-        (agrees || !self.open.state.waits_for_cpu()).then_some(arrived)
+        if agrees || !self.open.state.waits_for_cpu() {
+            return Some(arrived);
+        }
+        // It left no CPU meanwhile, for that would have been seen in its own context: what the kernel accounted neither
+        // to it nor to its wait was taken from it while it ran. More than that must not be made of it.
+        let stolen = waited.saturating_sub(queued);
+        (waited > queued && stolen <= ran).then(|| (self.open.start + queued).max(earliest))
     }
 
     /// It is seen to leave `cpu`, so it ran there, though its arrival was not seen: since the beginning

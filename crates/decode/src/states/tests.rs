@@ -276,15 +276,20 @@ fn an_arrival_that_was_hidden_follows_from_the_counters() {
             counted(switch(us(1000), 1, 0, Outcome::Preempted), us(100 + exec), us(queue)),
         ];
         let trace = assemble(events, Manifest { end_ns: us(1000), ..Manifest::default() });
-        (states(&trace, 0), states(&trace, 1))
+        let stolen: u64 = trace.steals.iter().map(|steal| steal.stolen.0).sum();
+        (states(&trace, 0), states(&trace, 1), stolen)
     };
-    let (target, foreign) = run(700, 200);
+    let (target, foreign, stolen) = run(700, 200);
     assert_eq!(target, [(Running, 0, us(100)), (Preempted, us(100), us(300)), (Running, us(300), us(1000))]);
     assert_eq!(
         foreign,
         [(Untracked, 0, us(100)), (Running, us(100), us(300)), (Untracked, us(300), us(1000))]
     );
-    let (target, _) = run(300, 200);
+    assert_eq!(stolen, 0);
+    let (target, _, stolen) = run(500, 200);
+    assert_eq!(target, [(Running, 0, us(100)), (Preempted, us(100), us(300)), (Running, us(300), us(1000))]);
+    assert_eq!(stolen, us(200), "what is neither run nor waiting was taken from the run");
+    let (target, _, _) = run(300, 200);
     assert_eq!(target, [(Running, 0, us(100)), (Unknown, us(100), us(1000))], "the counters do not add up");
 }
 
