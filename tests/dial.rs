@@ -89,11 +89,13 @@ fn agrees(report: &Value, dial: &Value, tells: &dyn Fn(&str) -> bool) {
     // Of what was lost, and of what a lower rung cannot see, the ledger says how much it does not know. What threads
     // do before the dial's clocks begin (exec, libraries, faults) a rung that only looks now and then may guess wrong.
     let complete = report["rung"] == "bpf" && report["loss"]["events"] == 0;
+    // What the hypervisor takes the dial cannot tell from waiting.
+    let stolen = ledger.get("stolen").copied().unwrap_or(0) as f64;
     let unknown = if complete {
-        0.0
+        stolen
     } else {
         let dialled = truth.values().sum::<u64>() as f64;
-        ledger.get("unknown").copied().unwrap_or(0) as f64 + (total - dialled).max(0.0)
+        ledger.get("unknown").copied().unwrap_or(0) as f64 + (total - dialled).max(stolen)
     };
     let unknown = unknown / total;
     for (class, ns) in truth {

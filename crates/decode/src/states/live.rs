@@ -17,8 +17,9 @@ const STEAL_NOISE_SHARE: u64 = 100;
 /// the switch that it causes); more is taken for stolen time.
 const CLOCK_BEHIND_MAX: Duration = Duration(300_000);
 
-/// The way out of idle never takes longer than this.
-const IDLE_EXIT_MAX: Duration = Duration(100_000);
+/// The way out of idle never takes longer than this: some microseconds, but a virtual CPU that halted may have to wait
+/// for its own turn first.
+const IDLE_EXIT_MAX: Duration = Duration(10_000_000);
 
 /// What is known of a wait: interned, with its stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -171,7 +172,7 @@ impl Live {
             SnapshotState::Blocked(_) if self.open.state == ThreadState::Untracked && self.target => {
                 self.block(waited)
             }
-            SnapshotState::Running(_) if matches!(self.now, Now::Running { .. }) => {
+            SnapshotState::Running(_) if matches!(self.now, Now::Running { .. }) && !self.newborn => {
                 self.settle_before(snapshot.queue_ns, sink);
             }
             _ => {}
