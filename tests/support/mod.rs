@@ -46,6 +46,15 @@ pub fn stderr(output: &Output) -> String {
 
 /// Records `command` and gives back the report as JSON.
 pub fn record_json(scratch: &Scratch, options: &[&str], command: &[&str]) -> serde_json::Value {
+    try_record_json(scratch, options, command).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The same; what was said, if the command or holdup fails.
+pub fn try_record_json(
+    scratch: &Scratch,
+    options: &[&str],
+    command: &[&str],
+) -> Result<serde_json::Value, String> {
     let recording = scratch.join("t.holdup");
     let _ = std::fs::remove_dir_all(&recording);
     let output = holdup(scratch)
@@ -58,8 +67,10 @@ pub fn record_json(scratch: &Scratch, options: &[&str], command: &[&str]) -> ser
         .stdout(Stdio::null())
         .output()
         .expect("holdup starts");
-    assert!(output.status.success(), "{command:?}: {:?}\n{}", output.status, stderr(&output));
-    report_json(scratch, &recording)
+    if !output.status.success() {
+        return Err(format!("{command:?}: {:?}\n{}", output.status, stderr(&output)));
+    }
+    Ok(report_json(scratch, &recording))
 }
 
 pub fn report_json(scratch: &Scratch, recording: &Path) -> serde_json::Value {
