@@ -45,7 +45,7 @@ struct pt_regs {
 	unsigned long ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
 };
 struct sched_entity { __u64 sum_exec_runtime; };
-struct sched_info { unsigned long long run_delay; };
+struct sched_info { unsigned long long run_delay, last_arrival; };
 struct rw_semaphore {};
 struct mm_struct { struct rw_semaphore mmap_lock; };
 struct super_block { unsigned long s_magic; };
@@ -95,8 +95,9 @@ struct bpf_iter__task { struct bpf_iter_meta *meta; struct task_struct *task; };
 
 /* Fields that only some kernels have. */
 struct task_struct___throttled { bool throttled; } __attribute__((preserve_access_index));
-struct cfs_rq___throttle { int throttle_count; } __attribute__((preserve_access_index));
-struct sched_entity___cfs { struct cfs_rq___throttle *cfs_rq; } __attribute__((preserve_access_index));
+struct rq___clock { __u64 clock; } __attribute__((preserve_access_index));
+struct cfs_rq___some { int throttle_count; struct rq___clock *rq; } __attribute__((preserve_access_index));
+struct sched_entity___cfs { struct cfs_rq___some *cfs_rq; } __attribute__((preserve_access_index));
 struct task_struct___cfs { struct sched_entity___cfs se; } __attribute__((preserve_access_index));
 
 struct bpf_perf_event_data { struct { unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8,

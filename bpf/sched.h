@@ -40,25 +40,40 @@ static __always_inline void fill_switch(struct wire_switch *sw, struct task_stru
 	sw->prev_tgid = prev->tgid;
 }
 
+/* What the kernel takes for the length of prev's run: sched_info_depart, _enqueue and _arrive (kernel/sched/stats.h) take
+ * the run queue's clock, which was read some time before; a wakeup that preempts has it read even before the switch. */
+static __always_inline __u64 ran_by_clock(struct task_struct *prev)
+{
+	struct task_struct___cfs *task = (void *)prev;
+
+	if (!bpf_core_field_exists(prev->sched_info) || !bpf_core_field_exists(prev->sched_info.last_arrival) ||
+	    !bpf_core_field_exists(task->se.cfs_rq) || !bpf_core_field_exists(struct cfs_rq___some, rq) ||
+	    !bpf_core_field_exists(struct rq___clock, clock))
+		return 0;
+	return task->se.cfs_rq->rq->clock - prev->sched_info.last_arrival;
+}
+
 static __always_inline void fill_counters(struct wire_switch_out *out, struct task_struct *prev)
 {
 	out->exec_ns = prev->se.sum_exec_runtime;
 	out->queue_ns = bpf_core_field_exists(prev->sched_info) ? prev->sched_info.run_delay : ~0ULL;
+	out->clock_ran_ns = ran_by_clock(prev);
 }
 
 static __always_inline int foreign_switch(struct per_cpu *cpu, struct task_struct *prev,
 					  struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
 {
-	struct wire_switch *sw = reserve_record(sizeof(*sw), false);
+	struct wire_switch_foreign *out = reserve_record(sizeof(*out), false);
 
-	if (!sw) {
+	if (!out) {
 		count_lost(cpu, WIRE_STREAM_SCHED);
 		return 0;
 	}
-	fill_switch_header(&sw->header, cpu, WIRE_SWITCH, now);
-	sw->header.flags = flags;
-	fill_switch(sw, prev, next, state);
-	submit_record(sw);
+	fill_switch_header(&out->sw.header, cpu, WIRE_SWITCH, now);
+	out->sw.header.flags = flags;
+	fill_switch(&out->sw, prev, next, state);
+	out->clock_ran_ns = prev->pid ? ran_by_clock(prev) : 0;
+	submit_record(out);
 	return 0;
 }
 

@@ -34,7 +34,7 @@ typedef int64_t wire_s64;
 #endif
 
 enum wire_kind {
-	WIRE_SWITCH = 1,         /* struct wire_switch: prev is not a target */
+	WIRE_SWITCH = 1,         /* struct wire_switch_foreign: prev is not a target */
 	WIRE_SWITCH_OUT = 2,     /* struct wire_switch_out: target prev stays runnable or dies */
 	WIRE_SWITCH_BLOCKED = 3, /* struct wire_switch_blocked: target prev blocks */
 	WIRE_WAKING = 4,         /* struct wire_waking */
@@ -99,10 +99,18 @@ struct wire_switch {
 	wire_u32 prev_tgid;
 };
 
+struct wire_switch_foreign {
+	struct wire_switch sw;
+	wire_u64 clock_ran_ns; /* as in wire_switch_out; 0 of the idle thread */
+};
+
 struct wire_switch_out {
 	struct wire_switch sw;
 	wire_u64 exec_ns;  /* se.sum_exec_runtime of prev: excludes stolen time */
 	wire_u64 queue_ns; /* sched_info.run_delay of prev; ~0 if the kernel lacks it */
+	/* Length of prev's run by its run queue's clock, up to when that was last read before the switch; 0 if the kernel
+	 * does not tell. */
+	wire_u64 clock_ran_ns;
 };
 
 /* How long the thread asked to wait at the most. */

@@ -27,8 +27,7 @@ pub fn stacks(session: &mut Session, decoder: &mut WireDecoder, sink: &mut dyn F
                     long.insert(stack.id, stack);
                 }
                 Event::Stack(stack) if part > 0 => came |= append(&mut long, stack, skip),
-                event if part == 0 => sink(event),
-                _ => {}
+                event => sink(event),
             });
             bad_records += u64::from(taken.is_err());
         })?;

@@ -4,6 +4,7 @@
 //! exact number, and lies between two records that we have.
 
 use std::array;
+use std::num::NonZeroU64;
 
 use holdup_events::event::{
     Affinity, Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack, RawWait, Sample, Snapshot,
@@ -18,8 +19,10 @@ pub mod size {
     pub const HEADER: usize = 16;
     /// `struct wire_switch`
     pub const SWITCH: usize = 32;
+    /// `struct wire_switch_foreign`
+    pub const SWITCH_FOREIGN: usize = SWITCH + 8;
     /// `struct wire_switch_out`
-    pub const SWITCH_OUT: usize = 48;
+    pub const SWITCH_OUT: usize = 56;
     /// `struct wire_wait`
     pub const WAIT: usize = 48;
     /// `struct wire_switch_blocked`
@@ -251,7 +254,7 @@ fn stream(kind: u8) -> u8 {
 
 fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
     let least = match kind {
-        KIND_SWITCH => size::SWITCH,
+        KIND_SWITCH => size::SWITCH_FOREIGN,
         KIND_SWITCH_OUT => size::SWITCH_OUT,
         KIND_SWITCH_BLOCKED => size::SWITCH_BLOCKED,
         KIND_WAKING => size::WAKING,
@@ -303,6 +306,7 @@ fn switch(fields: &Fields<'_>, kind: u8) -> Switch {
         outcome,
         exec_ns: counters.then(|| fields.u64(32)),
         queue_ns: counters.then(|| fields.u64(40)).filter(|queue| *queue != u64::MAX),
+        clock_ran_ns: NonZeroU64::new(fields.u64(if counters { 48 } else { 32 })),
     }
 }
 

@@ -21,9 +21,13 @@ fn decode_all(records: &[Vec<u8>]) -> Vec<Event> {
 
 #[test]
 fn a_gap_in_the_numbers_is_a_loss_between_its_neighbours() {
-    let events = decode_all(&[record(1, 0, 0, 100, 32), record(1, 1, 0, 150, 32), record(1, 0, 9, 200, 32)]);
+    let events = decode_all(&[
+        record(1, 0, 0, 100, size::SWITCH_FOREIGN),
+        record(1, 1, 0, 150, size::SWITCH_FOREIGN),
+        record(1, 0, 9, 200, size::SWITCH_FOREIGN),
+    ]);
     let short: Vec<Vec<u8>> =
-        (0..9u32).filter(|seq| *seq != 2).map(|seq| record(1, 0, seq, 10, 32)).collect();
+        (0..9u32).filter(|seq| *seq != 2).map(|seq| record(1, 0, seq, 10, size::SWITCH_FOREIGN)).collect();
     let lost_one = decode_all(&short).iter().filter(|event| matches!(event, Event::Loss(_))).count();
     assert_eq!(lost_one, 1, "a short gap that does not fill");
     let losses: Vec<&Loss> = events
@@ -92,11 +96,27 @@ fn the_outcome_of_a_switch() {
 }
 
 #[test]
+fn the_run_queues_clock_is_told_where_the_kernel_tells_it() {
+    let clock_ran = |kind: u8, place: usize, ran: u8| {
+        let mut bytes = record(kind, 0, 0, 1, size::SWITCH_BLOCKED);
+        bytes[place - 8] = ran;
+        match decode_all(&[bytes]).remove(0) {
+            Event::Switch(switch) => switch.clock_ran_ns.map(NonZeroU64::get),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(clock_ran(2, size::SWITCH_OUT, 200), Some(200));
+    assert_eq!(clock_ran(3, size::SWITCH_OUT, 201), Some(201));
+    assert_eq!(clock_ran(1, size::SWITCH_FOREIGN, 202), Some(202));
+    assert_eq!(clock_ran(2, size::SWITCH_OUT, 0), None);
+}
+
+#[test]
 fn a_time_out_has_its_meaning_in_its_highest_bits() {
     let timeout = |raw: u64| {
         let mut bytes = record(3, 0, 0, 1, size::SWITCH_BLOCKED);
         bytes[24] = 1;
-        bytes[88..96].copy_from_slice(&raw.to_le_bytes());
+        bytes[size::SWITCH_BLOCKED - 8..].copy_from_slice(&raw.to_le_bytes());
         match decode_all(&[bytes]).remove(0) {
             Event::Switch(Switch { outcome: Outcome::Blocked(wait), .. }) => wait.timeout,
             other => panic!("{other:?}"),
@@ -128,7 +148,7 @@ fn short_and_unknown_records_are_errors() {
             let _ = decoder.decode(&bytes, &mut |_| ());
         }
     }
-    assert_eq!(decoder.decode(&record(1, 0, 0, 1, 31), &mut |_| ()), Err(WireError { kind: 1, length: 31 }));
+    assert_eq!(decoder.decode(&record(1, 0, 0, 1, 39), &mut |_| ()), Err(WireError { kind: 1, length: 39 }));
     assert_eq!(
         decoder.decode(&record(99, 0, 0, 1, 64), &mut |_| ()),
         Err(WireError { kind: 99, length: 64 })

@@ -148,6 +148,7 @@ fn switches() -> Vec<Event> {
             outcome,
             exec_ns: counters.0,
             queue_ns: counters.1,
+            clock_ran_ns: None,
         }));
     }
     events

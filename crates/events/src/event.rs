@@ -2,6 +2,7 @@
 //!
 //! Events refer to threads by the kernel's `tid`; dense ids are given when the tables are built.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
@@ -58,6 +59,9 @@ pub struct Switch {
     pub exec_ns: Option<u64>,
     /// Time that `prev_tid` has spent runnable on a run queue in its life, before this (ns).
     pub queue_ns: Option<u64>,
+    /// How long `prev_tid` ran by its run queue's clock, which is what the kernel goes by: up to when that was read last,
+    /// some time before `at` (ns, stolen time included).
+    pub clock_ran_ns: Option<NonZeroU64>,
 }
 
 /// A tid that a source cannot tell.

@@ -29,7 +29,15 @@ impl Occupants {
         if slot >= self.touched.len() {
             self.touched.resize(slot + 1, None);
         }
-        self.touched.get_mut(slot).and_then(|touched| touched.replace(at))
+        let touched = self.touched.get_mut(slot)?;
+        let before = *touched;
+        *touched = before.max(Some(at));
+        before
+    }
+
+    /// When something was last seen on `cpu`.
+    pub fn touched(&self, cpu: CpuId) -> Option<Timestamp> {
+        self.touched.get(usize::from(cpu.0)).copied().flatten()
     }
 
     /// Nobody runs on `cpu` now; returns who was there.

@@ -17,6 +17,13 @@ const STEAL_NOISE_SHARE: u64 = 100;
 /// the switch that it causes); more is taken for stolen time.
 const CLOCK_BEHIND_MAX: Duration = Duration(300_000);
 
+/// A run queue's clock and that of the events drift apart by less than this share of time (1/10,000; the kernel's
+/// clock is slewed by 500 ppm at the most while it is set, and by some 10 ppm else).
+const CLOCK_DRIFT_SHARE: u64 = 10_000;
+
+/// Two switches differ by no more in how long after the clock was read they are seen, but where the later one is late.
+const SWITCH_AHEAD_MAX: Duration = Duration(1_000);
+
 /// The way out of idle never takes longer than this: some microseconds, but a virtual CPU that halted may have to wait
 /// for its own turn first.
 const IDLE_EXIT_MAX: Duration = Duration(10_000_000);
@@ -209,24 +216,42 @@ impl Live {
         self.now = Now::Running { cpu, seen: true };
     }
 
-    /// How long before `switch`, which takes its CPU from it, the kernel ceased to account to it.
+    /// When it left its CPU by the kernel's account, if `switch` is what takes that from it.
     ///
-    /// A wakeup that preempts does not update the run queue's clock a second time in the switch
-    /// (`rq_clock_skip_update` in kernel/sched/core.c): by the kernel's account the one thread stopped and the
-    /// other started at the wakeup, some hundred nanoseconds before. Taking its moment, running and run-queue
-    /// times are those of `schedstat`.
-    pub fn preempted_before(&self, switch: &Switch) -> Duration {
-        let (Now::Running { cpu, seen: true }, Some(now), Some(before)) =
-            (self.now, switch.exec_ns, self.exec_ns)
-        else {
-            return Duration(0);
-        };
+    /// The kernel goes by its run queue's clock, which is read some hundred nanoseconds before the tracepoint; a wakeup
+    /// that preempts has it read then, and not a second time in the switch (`rq_clock_skip_update` in
+    /// kernel/sched/core.c). Taking that moment, running and run-queue times are those of `schedstat`. Only lengths by
+    /// that clock are known: what follows another run on the same CPU hangs together with it.
+    pub fn left_at(&self, switch: &Switch) -> Timestamp {
+        let Now::Running { cpu, seen: true } = self.now else { return switch.at };
         if cpu != switch.cpu || self.doubt.is_some() {
-            return Duration(0);
+            return switch.at;
         }
-        let wall = switch.at.since(self.open.start);
-        let behind = wall.saturating_sub(Duration(now.saturating_sub(before)));
-        if behind > CLOCK_BEHIND_MAX { Duration(0) } else { behind }
+        match (switch.clock_ran_ns, switch.exec_ns, self.exec_ns) {
+            (Some(ran), ..) => self.left_after(Duration(ran.get()), switch.at),
+            (None, Some(now), Some(before)) => self.left_when_accounted(now.saturating_sub(before), switch),
+            _ => switch.at,
+        }
+    }
+
+    fn left_after(&self, ran: Duration, seen: Timestamp) -> Timestamp {
+        let left = Timestamp(self.open.start.0.saturating_add(ran.0));
+        // The two clocks do not go at quite the same rate.
+        let drift = Duration(ran.0 / CLOCK_DRIFT_SHARE);
+        if left <= seen {
+            return (left + drift).min(seen);
+        }
+        // It arrived in sight when it had long run: it came out of idle.
+        let is_ahead = left.since(seen) <= SWITCH_AHEAD_MAX;
+        if is_ahead { (left - drift).max(seen) } else { seen }
+    }
+
+    /// Without that clock, the CPU time accounted to it stands in for what it ran; time that interrupt handlers and the
+    /// hypervisor took from it then counts as waiting.
+    fn left_when_accounted(&self, accounted_ns: u64, switch: &Switch) -> Timestamp {
+        let behind = switch.at.since(self.open.start).saturating_sub(Duration(accounted_ns));
+        let is_preempted = matches!(switch.outcome, Outcome::Preempted | Outcome::Yielded);
+        if is_preempted && behind <= CLOCK_BEHIND_MAX { switch.at - behind } else { switch.at }
     }
 
     /// Its beginning is not settled when the thread arrives: it lost its CPU while it could run on, or has just been
@@ -336,19 +361,14 @@ impl Live {
     }
 
     /// It stops running at `at`: its running row is complete, and what came before it is known exactly.
-    pub fn leave(
-        &mut self,
-        at: Timestamp,
-        exec_ns: Option<u64>,
-        queue_ns: Option<u64>,
-        sink: &mut dyn TableSink,
-    ) {
+    pub fn leave(&mut self, at: Timestamp, switch: &Switch, sink: &mut dyn TableSink) {
+        let Switch { exec_ns, queue_ns, clock_ran_ns, .. } = *switch;
         let ran = match (exec_ns, self.exec_ns) {
             (Some(now), Some(before)) => Some(Duration(now.saturating_sub(before))),
             _ => None,
         };
         self.settle_doubt(at, ran, sink);
-        self.begin_at_the_kernels_moment(at, ran);
+        self.begin_at_the_kernels_moment(at, clock_ran_ns.map(|ran| Duration(ran.get())).or(ran));
         self.settle_before(queue_ns, sink);
         if let (Now::Running { seen: true, .. }, Some(ran)) = (self.now, ran) {
             let wall = at.since(self.open.start);

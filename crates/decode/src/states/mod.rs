@@ -20,7 +20,7 @@ use holdup_events::event::{
     Lifecycle, LifecycleChange, Outcome, Sample, Snapshot, SnapshotState, Switch, TID_UNKNOWN, Waking,
 };
 use holdup_events::tables::{SampleRow, TableSink, Wakeup};
-use holdup_events::{CpuId, Duration, Event, Timestamp};
+use holdup_events::{CpuId, Event, Timestamp};
 
 use crate::accesses::Accesses;
 use crate::symbols::Files;
@@ -123,7 +123,7 @@ impl<'a> Builder<'a> {
     }
 
     fn switch(&mut self, switch: &Switch, sink: &mut dyn TableSink) {
-        let at = (switch.at - self.lateness(switch)).max(self.start);
+        let at = self.kernels_moment(switch);
         self.switches += 1;
         let mut idle_since = None;
         if switch.prev_tid != 0 && switch.prev_tid != TID_UNKNOWN {
@@ -140,14 +140,16 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// How much later than by the kernel's own clock the switch was seen; see [`Live::preempted_before`].
-    fn lateness(&mut self, switch: &Switch) -> Duration {
-        if !matches!(switch.outcome, Outcome::Preempted | Outcome::Yielded) {
-            return Duration(0);
-        }
-        match self.names.find(switch.prev_tid) {
-            Some(index) => self.live.at(index).preempted_before(switch),
-            None => Duration(0),
+    /// When `switch` was by the kernel's account, see [`Live::left_at`]: not before anything else that is known of this
+    /// CPU and of the thread that leaves it, each of which may have been seen quicker.
+    fn kernels_moment(&mut self, switch: &Switch) -> Timestamp {
+        let earliest = self.occupants.touched(switch.cpu).unwrap_or(self.start).max(self.start);
+        match self.names.find(switch.prev_tid).filter(|_| switch.prev_tid != 0) {
+            Some(index) => {
+                let live = self.live.at(index);
+                live.left_at(switch).max(live.open.start).max(earliest)
+            }
+            None => switch.at.max(earliest),
         }
     }
 
@@ -180,7 +182,7 @@ impl<'a> Builder<'a> {
             }
             None => live.arrive_unseen(switch.cpu, seen_before.is_none(), at, sink),
         }
-        live.leave(at, switch.exec_ns, switch.queue_ns, sink);
+        live.leave(at, switch, sink);
         if let Some(let_go_at) = live.let_go_at.take() {
             self.names.let_go(live.id, let_go_at);
         }

@@ -1,5 +1,7 @@
 //! The state machine, on events by hand and on any events at all.
 
+use std::num::NonZeroU64;
+
 use super::*;
 use crate::assemble;
 use holdup_events::event::RawWait;
@@ -96,6 +98,48 @@ fn a_preempting_wakeup_counts_from_the_kernels_moment() {
     let of_1 = states(&trace, 0);
     assert_eq!(of_1[1..4], [(Running, 100, 460), (Preempted, 460, 900), (Running, 900, 950)]);
     assert_eq!(states(&trace, 1)[..2], [(Blocked, 0, 460), (Running, 460, 900)]);
+}
+
+#[test]
+fn the_run_queues_own_clock_says_when_a_run_ended_whatever_interrupted_it() {
+    use ThreadState::*;
+    // As above, but 30 of the run went to interrupt handlers: not accounted to the thread, and no waiting either.
+    let ran_by_clock = |switch: Switch, ran, exec, queue| {
+        counted(Switch { clock_ran_ns: NonZeroU64::new(ran), ..switch }, exec, queue)
+    };
+    let left_at = |clock_ran_ns, queued| {
+        let trace = trace(vec![
+            found(1, SnapshotState::Blocked(Box::default())),
+            found(2, SnapshotState::Blocked(Box::default())),
+            Event::Switch(switch(100, 0, 1, Outcome::Untracked)),
+            ran_by_clock(switch(500, 1, 2, Outcome::Preempted), clock_ran_ns, 330, 0),
+            ran_by_clock(switch(900, 2, 1, blocked()), 410, 410, 0),
+            counted(switch(950, 1, 0, blocked()), 380, queued),
+        ]);
+        let left = states(&trace, 0)[2].1;
+        let back = left + 410;
+        assert_eq!(states(&trace, 0)[1..3], [(Running, 100, left), (Preempted, left, back)]);
+        assert_eq!(states(&trace, 1)[1], (Running, left, back));
+        left
+    };
+    assert_eq!(left_at(360, 410), 460, "and it is back 30 before that was seen");
+    assert_eq!(left_at(420, 410), 520, "the tracepoint came quicker than when it arrived");
+    assert_eq!(left_at(0, 470), 430, "no such clock: by the time that was accounted");
+}
+
+#[test]
+fn a_thread_that_arrives_long_after_its_turn_began_has_left_when_it_was_seen_to() {
+    use ThreadState::*;
+    // Out of idle: 5 µs of what the run queue's clock counts lie before the arrival.
+    let ran = Switch { clock_ran_ns: NonZeroU64::new(9_000), ..switch(14_000, 1, 0, blocked()) };
+    let events = vec![
+        found(1, SnapshotState::Blocked(Box::default())),
+        counted(switch(1_000, 1, 0, blocked()), 0, 0),
+        Event::Switch(switch(10_000, 0, 1, Outcome::Untracked)),
+        counted(ran, 8_900, 0),
+    ];
+    let trace = assemble(events, Manifest { start_ns: 0, end_ns: 15_000, ..Manifest::default() });
+    assert_eq!(states(&trace, 0)[2..], [(Running, 5_000, 14_000), (Blocked, 14_000, 15_000)]);
 }
 
 #[test]
@@ -461,12 +505,15 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
 fn any_event() -> impl Strategy<Value = Event> {
     let tid = 0..6u32;
     let counter = proptest::option::of(0..2000u64);
+    let ran = (0..2000u64).prop_map(NonZeroU64::new);
     prop_oneof![
-        6 => (0..END + 100, 0..3u16, tid.clone(), tid.clone(), any_outcome(), counter.clone(), counter).prop_map(
-            |(at, cpu, prev_tid, next_tid, outcome, exec_ns, queue_ns)| Event::Switch(Switch {
-                at: Timestamp(at), cpu: CpuId(cpu), prev_tid, next_tid, prev_tgid: prev_tid, outcome, exec_ns, queue_ns,
-            })
-        ),
+        6 => (0..END + 100, 0..3u16, (tid.clone(), tid.clone()), any_outcome(), (counter.clone(), counter), ran)
+            .prop_map(|(at, cpu, (prev_tid, next_tid), outcome, (exec_ns, queue_ns), clock_ran_ns)| {
+                Event::Switch(Switch {
+                    at: Timestamp(at), cpu: CpuId(cpu), prev_tid, next_tid, prev_tgid: prev_tid, outcome,
+                    exec_ns, queue_ns, clock_ran_ns,
+                })
+            }),
         2 => (0..END, tid.clone()).prop_map(|(at, tid)| waking(at, tid)),
         1 => (0..END, tid.clone()).prop_map(|(at, tid)| Event::Lifecycle(Lifecycle {
             at: Timestamp(at), change: LifecycleChange::Fork { parent_tid: 1 }, tid, tgid: tid,

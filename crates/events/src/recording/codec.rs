@@ -38,6 +38,10 @@ mod outcome {
     pub const THROTTLED: u8 = 3;
     pub const BLOCKED: u8 = 4;
     pub const DEAD: u8 = 5;
+    /// Blocked; by its run queue's clock it ran as long as was accounted to it.
+    pub const BLOCKED_CLOCK_FORETOLD: u8 = 6;
+    /// Not followed; its run queue's clock is told.
+    pub const UNTRACKED_WITH_CLOCK: u8 = 7;
     pub const MASK: u8 = 7;
     pub const HAS_EXEC: u8 = 8;
     pub const HAS_QUEUE: u8 = 16;

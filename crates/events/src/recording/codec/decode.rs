@@ -20,6 +20,14 @@ pub struct Decoder<'a> {
     texts: Vec<Arc<str>>,
 }
 
+/// A thread's counters; how far the first has come since it was told last.
+#[derive(Default)]
+pub struct Counters {
+    pub exec_ns: Option<u64>,
+    pub queue_ns: Option<u64>,
+    pub ran_ns: u64,
+}
+
 impl<'a> Decoder<'a> {
     /// Of the bytes of one chunk.
     pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
@@ -54,16 +62,18 @@ impl<'a> Decoder<'a> {
         Ok(CpuId(self.input.varint()? as u16))
     }
 
-    pub(super) fn counters(&mut self, tid: u32, flags: u8) -> Result<(Option<u64>, Option<u64>), CodecError> {
+    pub(super) fn counters(&mut self, tid: u32, flags: u8) -> Result<Counters, CodecError> {
         let last = self.memory.of(tid);
-        let mut read = (None, None);
+        let mut read = Counters::default();
         if flags & outcome::HAS_EXEC != 0 {
-            last.exec_ns = self.input.difference(last.exec_ns)?;
-            read.0 = Some(last.exec_ns);
+            let exec_ns = self.input.difference(last.exec_ns)?;
+            read.ran_ns = exec_ns.wrapping_sub(last.exec_ns);
+            last.exec_ns = exec_ns;
+            read.exec_ns = Some(exec_ns);
         }
         if flags & outcome::HAS_QUEUE != 0 {
             last.queue_ns = self.input.difference(last.queue_ns)?;
-            read.1 = Some(last.queue_ns);
+            read.queue_ns = Some(last.queue_ns);
         }
         Ok(read)
     }
@@ -174,7 +184,7 @@ impl<'a> Decoder<'a> {
         let at = self.at()?;
         let (tid, tgid, parent_tgid) = (self.input.u32()?, self.input.u32()?, self.input.u32()?);
         let name = self.input.string()?;
-        let (exec_ns, queue_ns) = self.counters(tid, code)?;
+        let Counters { exec_ns, queue_ns, .. } = self.counters(tid, code)?;
         let state = match code & outcome::MASK {
             state::RUNNING => SnapshotState::Running(self.cpu()?),
             state::RUNNABLE => SnapshotState::Runnable,

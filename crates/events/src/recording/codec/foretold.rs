@@ -3,8 +3,10 @@
 //! Who leaves a CPU is who came last, its process and what it waits for are mostly what they were, and threads that were
 //! seen lately have a number of one byte. Both sides keep the same memory, which begins anew with each chunk.
 
+use std::num::NonZeroU64;
+
 use super::bytes::{CodecError, Input, put_difference, put_varint};
-use super::decode::Decoder;
+use super::decode::{Counters, Decoder};
 use super::encode::Encoder;
 use super::outcome;
 use crate::event::{Outcome, RawWait, Switch, Timeout, WakeContext, Waking};
@@ -91,11 +93,15 @@ impl Memory {
 
 impl Encoder {
     pub(super) fn switch(&mut self, event: &Switch, out: &mut Vec<u8>) {
+        let ran_ns = event.exec_ns.map(|exec| exec.wrapping_sub(self.memory.of(event.prev_tid).exec_ns));
+        let clock_foretold = event.clock_ran_ns.map(NonZeroU64::get) == ran_ns;
         let mut flags = match &event.outcome {
-            Outcome::Untracked => outcome::UNTRACKED,
+            Outcome::Untracked if event.clock_ran_ns.is_none() => outcome::UNTRACKED,
+            Outcome::Untracked => outcome::UNTRACKED_WITH_CLOCK,
             Outcome::Preempted => outcome::PREEMPTED,
             Outcome::Yielded => outcome::YIELDED,
             Outcome::Throttled => outcome::THROTTLED,
+            Outcome::Blocked(_) if clock_foretold => outcome::BLOCKED_CLOCK_FORETOLD,
             Outcome::Blocked(_) => outcome::BLOCKED,
             Outcome::Dead => outcome::DEAD,
         };
@@ -125,6 +131,9 @@ impl Encoder {
             None => put_varint(out, u64::from(event.next_tid)),
         }
         self.counters(event.prev_tid, event.exec_ns, event.queue_ns, out);
+        if !matches!(flags & outcome::MASK, outcome::UNTRACKED | outcome::BLOCKED_CLOCK_FORETOLD) {
+            put_difference(out, event.clock_ran_ns.map_or(0, NonZeroU64::get), ran_ns.unwrap_or(0));
+        }
         if let Outcome::Blocked(wait) = &event.outcome {
             put_wait(wait, event.at, &mut self.memory.of(event.prev_tid).wait, out);
         }
@@ -235,20 +244,25 @@ impl Decoder<'_> {
             _ => 0,
         };
         *self.memory.running(cpu.0) = next_tid;
-        let (exec_ns, queue_ns) = self.counters(prev_tid, flags)?;
+        let Counters { exec_ns, queue_ns, ran_ns } = self.counters(prev_tid, flags)?;
+        let clock_ran_ns = match flags & outcome::MASK {
+            outcome::UNTRACKED => None,
+            outcome::BLOCKED_CLOCK_FORETOLD => NonZeroU64::new(ran_ns),
+            _ => NonZeroU64::new(self.input.difference(ran_ns)?),
+        };
         let outcome = match flags & outcome::MASK {
-            outcome::UNTRACKED => Outcome::Untracked,
+            outcome::UNTRACKED | outcome::UNTRACKED_WITH_CLOCK => Outcome::Untracked,
             outcome::PREEMPTED => Outcome::Preempted,
             outcome::YIELDED => Outcome::Yielded,
             outcome::THROTTLED => Outcome::Throttled,
-            outcome::BLOCKED => {
+            outcome::BLOCKED | outcome::BLOCKED_CLOCK_FORETOLD => {
                 let wait = take_wait(&mut self.input, at, &mut self.memory.of(prev_tid).wait)?;
                 Outcome::Blocked(Box::new(wait))
             }
             outcome::DEAD => Outcome::Dead,
             other => return Err(self.input.unknown("outcome", other)),
         };
-        Ok(Switch { at, cpu, prev_tid, next_tid, prev_tgid, outcome, exec_ns, queue_ns })
+        Ok(Switch { at, cpu, prev_tid, next_tid, prev_tgid, outcome, exec_ns, queue_ns, clock_ran_ns })
     }
 
     pub(super) fn waking(&mut self) -> Result<Waking, CodecError> {

@@ -1,5 +1,7 @@
 //! Any events there and back; any bytes without harm.
 
+use std::num::NonZeroU64;
+
 use super::*;
 use crate::event::*;
 use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
@@ -54,14 +56,16 @@ fn switch() -> impl Strategy<Value = Event> {
         Just(Outcome::Dead),
         wait().prop_map(|wait| Outcome::Blocked(Box::new(wait))),
     ];
-    (time(), 0..70u16, (tid(), tid(), tid()), outcome, any::<Option<u64>>(), any::<Option<u64>>()).prop_map(
-        |(at, cpu, (prev_tid, next_tid, prev_tgid), outcome, exec_ns, queue_ns)| {
+    let counters = (any::<Option<u64>>(), any::<Option<u64>>(), any::<Option<NonZeroU64>>());
+    (time(), 0..70u16, (tid(), tid(), tid()), outcome, counters).prop_map(
+        |(at, cpu, (prev_tid, next_tid, prev_tgid), outcome, (exec_ns, queue_ns, clock_ran_ns))| {
             Event::Switch(Switch {
                 at,
                 cpu: CpuId(cpu),
                 prev_tid,
                 next_tid,
                 prev_tgid,
+                clock_ran_ns,
                 outcome,
                 exec_ns,
                 queue_ns,
@@ -256,6 +260,7 @@ fn a_block(number: u64) -> [Event; 3] {
             outcome,
             exec_ns,
             queue_ns: known.then_some(77),
+            clock_ran_ns: NonZeroU64::new(50 * 180).filter(|_| known),
         })
     };
     [
