@@ -87,11 +87,11 @@ fn agrees(report: &Value, dial: &Value, tells: &dyn Fn(&str) -> bool) {
     let (ledger, truth) = (ledger_of(report), truth_of(dial));
     let total = report["ledger"]["total_ns"].as_u64().expect("total") as f64;
     let share = |class: &str| ledger.get(class).copied().unwrap_or(0) as f64 / total;
-    // Of what was lost, and of what a lower rung cannot see, the ledger says how much it does not know. What threads
-    // do before the dial's clocks begin (exec, libraries, faults) a rung that only looks now and then may guess wrong.
-    let complete = report["rung"] == "bpf" && report["loss"]["events"] == 0;
+    // What threads do outside of the dial's clocks (exec, libraries, exit) can be of any class; on a busy machine they wait
+    // for a CPU then. Of what was lost, and of what a lower rung cannot see, the ledger says how much it does not know.
     let dialled = truth.values().sum::<u64>() as f64 / total;
-    let unseen = if complete { 0.0 } else { share("unknown") + (1.0 - dialled).max(0.0) };
+    let complete = report["rung"] == "bpf" && report["loss"]["events"] == 0;
+    let unseen = (1.0 - dialled).max(0.0) + if complete { 0.0 } else { share("unknown") };
     for (class, ns) in truth {
         if !tells(class) {
             continue;

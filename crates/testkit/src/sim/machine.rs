@@ -475,6 +475,7 @@ impl Machine {
             outcome,
             exec_ns: None,
             queue_ns: None,
+            clock_ran_ns: None,
         }));
     }
 
