@@ -111,6 +111,10 @@ const PARTS: [(&str, &str); 4] = [
     ("blocked-lock-holder", "lock-convoy"),
 ];
 
+/// Causes in which waiters wait in turn however fast the holder is: what the holder itself waited is not theirs, and without
+/// that they would wait all the same.
+const TURNS: [(&str, &str); 1] = [("interpreter-lock", "preempted-lock-holder")];
+
 /// Two sides of one meeting: who came last had more to do, or was held up. The one that promises more is told.
 const SIDES: [&str; 2] = ["load-imbalance", "barrier-straggler"];
 
@@ -193,6 +197,7 @@ fn explained(trace: &Trace, root: &Charged, symptom: &Charged) -> Option<f64> {
     if RELATIONS.contains(&names) {
         let is_cause = match PARTS.contains(&names) {
             true => is_whole(symptom, root),
+            false if TURNS.contains(&names) => shares(symptom) >= PART_SHARED_MIN,
             false => shares(symptom) >= SHARED_MIN,
         };
         return is_cause.then(|| shares(symptom));

@@ -1,8 +1,13 @@
 //! Rules on what the holder of a lock does while others wait for it, on pictures; and which finding is told as
 //! another one's symptom.
 
+use holdup_events::WaitReason;
+use holdup_events::tables::Slice;
+use holdup_findings::charge::Charge;
+use holdup_findings::finding::{Finding, Gain};
+use holdup_findings::merging::{Charged, merge};
 use holdup_findings::{Analysis, Confidence};
-use holdup_testkit::check::{check_lanes, confidence};
+use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
 fn symptoms(analysis: &Analysis) -> Vec<(&str, &str)> {
     let names = |symptom: &holdup_findings::merging::Symptom| {
@@ -47,6 +52,46 @@ fn a_preempted_holder_costs_as_much_where_other_programs_have_the_other_cpus() {
     // The holder keeps its CPU, and hands it on with the lock: six of twelve ticks, with the other program beside them.
     assert!(finding.gain.low >= 0.4, "{:#?}", finding.gain);
     assert!((finding.gain.high - 0.5).abs() < 0.01, "{:#?}", finding.gain);
+}
+
+/// What is kept of two findings: that threads wait for a lock (as `rule` tells it), and that its holder had no CPU meanwhile.
+/// `alone` ticks the holder queues while nobody waits.
+fn kept_of(rule: &'static str, alone: usize) -> Vec<&'static str> {
+    let gap = "r".repeat(alone);
+    let busy = "1".repeat(alone);
+    let (_, trace) = trace_of_lanes(&format!(
+        "@cpus 2\n@repeat 5\nA  0rrr{gap}0m\nB  mmmm{busy}m1\n~hog  .000{}..\n",
+        "0".repeat(alone)
+    ));
+    let is = |slice: &Slice, name: &str| trace.threads[slice.thread.index()].name == name;
+    let (queued, waited) = (
+        Charge::of(&trace, |slice| is(slice, "A") && slice.state.waits_for_cpu()),
+        Charge::of(&trace, |slice| is(slice, "B") && trace.wait(slice.wait).reason == WaitReason::Lock),
+    );
+    let finding = |rule, gain| Finding {
+        rule,
+        subject: "lock".into(),
+        summary: Vec::new(),
+        cost_ns: 1,
+        gain: Gain { low: gain, high: gain },
+        confidence: Confidence::High,
+        evidence: Vec::new(),
+        advice: Vec::new(),
+    };
+    let preempted =
+        Charged { finding: finding("preempted-lock-holder", 0.3), charge: queued.and(&trace, &waited) };
+    let root = Charged { finding: finding(rule, 0.1), charge: waited };
+    merge(&trace, vec![preempted, root]).findings.iter().map(|finding| finding.rule).collect()
+}
+
+#[test]
+fn who_waits_in_turn_would_wait_though_the_holder_kept_its_cpu() {
+    // The holder's own queueing is half of what the finding charges.
+    assert_eq!(kept_of("interpreter-lock", 0), ["interpreter-lock"]);
+    // Of another lock it is the cause.
+    assert_eq!(kept_of("lock-contention", 0).first(), Some(&"preempted-lock-holder"));
+    // Most of what the holder lost was nobody's wait for the lock.
+    assert_eq!(kept_of("interpreter-lock", 30), ["preempted-lock-holder", "interpreter-lock"]);
 }
 
 #[test]
