@@ -13,7 +13,10 @@ fn fixture(name: &str) -> PathBuf {
 
 /// Patterns of functions and of variables.
 fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
-    let of_rules = runtime.rules.iter().flat_map(|rule| rule.leaf.iter().chain(&rule.any).chain(&rule.futex));
+    let of_rules = runtime
+        .rules
+        .iter()
+        .flat_map(|rule| rule.leaf.iter().chain(&rule.any).chain(&rule.within).chain(&rule.futex));
     of_rules.chain(&runtime.function_marks).map(String::as_str).collect()
 }
 
@@ -72,7 +75,7 @@ fn every_descriptor_recognises_its_runtime_by_the_recorded_names() {
         let marked = runtime.function_marks.iter().any(|mark| names().any(|name| matches(mark, &name)));
         assert!(marked || !runtime.module_marks.is_empty(), "{}", runtime.name);
         let rules = runtime.rules.iter().filter(|rule| {
-            let mut asked = rule.leaf.iter().chain(&rule.any).chain(&rule.futex);
+            let mut asked = rule.leaf.iter().chain(&rule.any).chain(&rule.within).chain(&rule.futex);
             asked.any(|pattern| names().any(|name| matches(pattern, &name)))
         });
         let by_other_means = |runtime: &Runtime| {
