@@ -1,8 +1,7 @@
 //! Rules on what the holder of a lock does while others wait for it, on pictures; and which finding is told as
 //! another one's symptom.
 
-use holdup_events::WaitReason;
-use holdup_events::tables::Slice;
+use holdup_events::tables::{Slice, ThreadState};
 use holdup_findings::charge::Charge;
 use holdup_findings::finding::{Finding, Gain};
 use holdup_findings::merging::{Charged, merge};
@@ -54,23 +53,19 @@ fn a_preempted_holder_costs_as_much_where_other_programs_have_the_other_cpus() {
     assert!((finding.gain.high - 0.5).abs() < 0.01, "{:#?}", finding.gain);
 }
 
-/// What is kept of two findings: that threads wait for a lock (as `rule` tells it), and that its holder had no CPU meanwhile.
-/// `alone` ticks the holder queues while nobody waits.
-fn kept_of(rule: &'static str, alone: usize) -> Vec<&'static str> {
-    let gap = "r".repeat(alone);
-    let busy = "1".repeat(alone);
-    let (_, trace) = trace_of_lanes(&format!(
-        "@cpus 2\n@repeat 5\nA  0rrr{gap}0m\nB  mmmm{busy}m1\n~hog  .000{}..\n",
-        "0".repeat(alone)
-    ));
-    let is = |slice: &Slice, name: &str| trace.threads[slice.thread.index()].name == name;
-    let (queued, waited) = (
-        Charge::of(&trace, |slice| is(slice, "A") && slice.state.waits_for_cpu()),
-        Charge::of(&trace, |slice| is(slice, "B") && trace.wait(slice.wait).reason == WaitReason::Lock),
+/// What is kept of two findings: that threads wait for a lock (as `rule` tells it of the waits of `who`), and that the holder of the
+/// lock for which B waits had no CPU meanwhile.
+fn kept_of(rule: &'static str, who: &str) -> Vec<&'static str> {
+    let (_, trace) = trace_of_lanes(
+        "@cpus 3\n@n lock\n@repeat 5\nA  0rrrrrrrr0m\nB  1111111mmm1\nC  nnnnnnnnn2n\n~hog  .00000000..\n",
     );
+    let is = |slice: &Slice, name: &str| trace.threads[slice.thread.index()].name == name;
+    let waits =
+        |name: &str| Charge::of(&trace, |slice| is(slice, name) && slice.state == ThreadState::Blocked);
+    let queued = Charge::of(&trace, |slice| is(slice, "A") && slice.state.waits_for_cpu());
     let finding = |rule, gain| Finding {
         rule,
-        subject: "lock".into(),
+        subject: format!("lock of {who}"),
         summary: Vec::new(),
         cost_ns: 1,
         gain: Gain { low: gain, high: gain },
@@ -79,19 +74,19 @@ fn kept_of(rule: &'static str, alone: usize) -> Vec<&'static str> {
         advice: Vec::new(),
     };
     let preempted =
-        Charged { finding: finding("preempted-lock-holder", 0.3), charge: queued.and(&trace, &waited) };
-    let root = Charged { finding: finding(rule, 0.1), charge: waited };
+        Charged { finding: finding("preempted-lock-holder", 0.3), charge: queued.and(&trace, &waits("B")) };
+    let root = Charged { finding: finding(rule, 0.1), charge: waits(who) };
     merge(&trace, vec![preempted, root]).findings.iter().map(|finding| finding.rule).collect()
 }
 
 #[test]
 fn who_waits_in_turn_would_wait_though_the_holder_kept_its_cpu() {
-    // The holder's own queueing is half of what the finding charges.
-    assert_eq!(kept_of("interpreter-lock", 0), ["interpreter-lock"]);
-    // Of another lock it is the cause.
-    assert_eq!(kept_of("lock-contention", 0).first(), Some(&"preempted-lock-holder"));
-    // Most of what the holder lost was nobody's wait for the lock.
-    assert_eq!(kept_of("interpreter-lock", 30), ["preempted-lock-holder", "interpreter-lock"]);
+    // The holder's own queueing is most of what the finding charges.
+    assert_eq!(kept_of("interpreter-lock", "B"), ["interpreter-lock"]);
+    // Of a lock without turns it is the cause.
+    assert_eq!(kept_of("lock-contention", "B").first(), Some(&"preempted-lock-holder"));
+    // Another lock is another matter.
+    assert_eq!(kept_of("interpreter-lock", "C"), ["preempted-lock-holder", "interpreter-lock"]);
 }
 
 #[test]

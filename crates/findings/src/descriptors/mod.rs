@@ -238,6 +238,7 @@ descriptors! {
     "rayon",
     "tokio",
     "ocaml5",
+    "ocaml4",
     "go",
     "hotspot",
     "ghc",
