@@ -77,7 +77,7 @@ struct per_cpu {
 	__u64 calls_uncounted;    /* for want of room */
 	__u64 call_began_ns;      /* when `call_tid`, which runs here, began its syscall (calls.h) */
 	__u32 call_tid;
-	__u32 pad;
+	__u32 births_left;        /* stacks of newborn threads that this window may still have */
 	struct known_target known_targets[KNOWN_TARGETS];
 	__u64 sent_lately[1 << SENT_LATELY_BITS]; /* ids of stacks, by their highest bits */
 };

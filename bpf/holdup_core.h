@@ -81,6 +81,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct sched_entity se;
 	struct sched_info sched_info;
+	unsigned long nvcsw;
 	__u64 start_boottime;
 	unsigned int in_iowait : 1;
 	char comm[16];

@@ -104,7 +104,7 @@ static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct
 					  struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
 {
 	bool take;
-	__u32 every = draw_stack(cpu, DRAW_BLOCKED, now, &take);
+	__u32 every = draw_blocked_stack(cpu, prev, now, &take);
 	struct wire_switch_blocked *out;
 	__u64 stack = 0, began;
 

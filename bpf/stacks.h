@@ -362,6 +362,11 @@ static __always_inline __u32 stacks_per_window(__u32 draw)
 	return found && *found ? *found : 1;
 }
 
+/* Of the stacks that a window may have, newborn threads have one in so many before the others draw. */
+#define BIRTHS_PART 4
+/* A thread is newborn in its first blocks. */
+#define BIRTH_BLOCKS 2
+
 /*
  * Whether this block or wakeup gets a stack: with probability 1/every, where `every` follows their
  * rate in the last window, so that about as many are taken as the budget allows. 0: no.
@@ -388,6 +393,8 @@ static __always_inline __u32 draw_stack(struct per_cpu *cpu, enum stack_draw kin
 		draw->every = every > 65535 ? 65535 : every ? every : 1;
 		draw->below = ~0u / draw->every;
 		draw->window_start_ns = at_ns;
+		if (kind == DRAW_BLOCKED)
+			cpu->births_left = wanted / BIRTHS_PART + 1;
 		draw->seen_in_window = 0;
 	}
 	draw->seen_in_window++;
@@ -403,6 +410,22 @@ static __always_inline __u32 draw_stack(struct per_cpu *cpu, enum stack_draw kin
 	random ^= random << 5;
 	draw->random = random;
 	*take = random <= draw->below;
+	return every;
+}
+
+/*
+ * The same of a block of this thread. Its first ones do not draw: they tell for what it was started, and whoever blocks once
+ * for life would else be known by nothing. What they are taken for is decided before they are seen, so each stands for itself.
+ */
+static __always_inline __u32 draw_blocked_stack(struct per_cpu *cpu, struct task_struct *task, __u64 at_ns, bool *take)
+{
+	__u32 every = draw_stack(cpu, DRAW_BLOCKED, at_ns, take);
+
+	if (every > 1 && task->nvcsw <= BIRTH_BLOCKS && cpu->births_left) {
+		cpu->births_left--;
+		*take = true;
+		return 1;
+	}
 	return every;
 }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use holdup_decode::assemble;
 use holdup_decode::readers::{self, Facts, Wanted};
-use holdup_decode::runtime_events::{Rings, Span};
+use holdup_decode::runtime_events::{Rings, Span, Version, is_ocaml};
 use holdup_events::event::{Lifecycle, LifecycleChange, Outcome, Snapshot, SnapshotState, Switch};
 use holdup_events::recording::Manifest;
 use holdup_events::{CpuId, Event, Timestamp, Trace};
@@ -19,7 +19,11 @@ fn folder(name: &str) -> String {
 }
 
 fn fixture(name: &str) -> Vec<u8> {
-    let file = std::fs::File::open(folder(&format!("ocaml53-{name}.events.gz"))).unwrap();
+    unpacked(&format!("ocaml53-{name}.events.gz"))
+}
+
+fn unpacked(file: &str) -> Vec<u8> {
+    let file = std::fs::File::open(folder(file)).unwrap();
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
     bytes
@@ -172,6 +176,21 @@ fn known(tid: u32, at: Timestamp) -> Event {
     }
     let change = LifecycleChange::Fork { parent_tid: tgid };
     Event::Lifecycle(Lifecycle { at, change, tid, tgid, name, target })
+}
+
+/// A program of OCaml 4 tells nothing, and is not asked to; one that names 5 without its events is not of 5, either.
+#[test]
+fn a_program_of_ocaml_4_has_no_events() {
+    let mut program = unpacked("ocaml414-strings.gz");
+    program.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = 0);
+    assert!(program.windows(8).any(|text| text == b"\x004.14.0\0"));
+    assert!(!is_ocaml(&program));
+    assert_eq!(Version::of_binary(&program), None);
+    program.extend(b"5.3.0\0");
+    assert_eq!(Version::of_binary(&program), None);
+    // With what switches events on it is one of 5, and of that version.
+    program.extend(b"OCAML_RUNTIME_EVENTS_START\0");
+    assert_eq!(Version::of_binary(&program).map(|version| version.text).as_deref(), Some("5.3.0"));
 }
 
 #[test]

@@ -151,7 +151,7 @@ pub fn complete(
             spins: spin::derive(
                 trace,
                 &ledger,
-                &spin::Facts { classes: roles.sample_classes(), timelines, rendezvous: &rendezvous },
+                &spin::Facts { roles: &roles, timelines, rendezvous: &rendezvous },
             ),
             rendezvous,
             runtimes: runtimes::derive(trace, &roles, &ledger),

@@ -4,6 +4,7 @@
 //! most of the symptom's lost time must be the root's, too.
 
 use holdup_events::Trace;
+use holdup_events::tables::ThreadState;
 
 use crate::charge::Charge;
 use crate::finding::{Confidence, Finding};
@@ -111,6 +112,10 @@ const PARTS: [(&str, &str); 4] = [
     ("blocked-lock-holder", "lock-convoy"),
 ];
 
+/// Causes in which waiters wait in turn however fast the holder is: what the holder itself waited is not theirs, and without
+/// that they would wait all the same.
+const TURNS: [(&str, &str); 1] = [("interpreter-lock", "preempted-lock-holder")];
+
 /// Two sides of one meeting: who came last had more to do, or was held up. The one that promises more is told.
 const SIDES: [&str; 2] = ["load-imbalance", "barrier-straggler"];
 
@@ -193,6 +198,7 @@ fn explained(trace: &Trace, root: &Charged, symptom: &Charged) -> Option<f64> {
     if RELATIONS.contains(&names) {
         let is_cause = match PARTS.contains(&names) {
             true => is_whole(symptom, root),
+            false if TURNS.contains(&names) => shared_waits(trace, root, symptom) >= SHARED_MIN,
             false => shares(symptom) >= SHARED_MIN,
         };
         return is_cause.then(|| shares(symptom));
@@ -204,6 +210,17 @@ fn explained(trace: &Trace, root: &Charged, symptom: &Charged) -> Option<f64> {
         && (is_same || shares(symptom) >= PART_SHARED_MIN)
         && middle(root) >= middle(symptom);
     is_part.then(|| if is_same { 1.0 } else { shares(symptom) })
+}
+
+/// The share of the symptom's blocked time that the root charges, too.
+fn shared_waits(trace: &Trace, root: &Charged, symptom: &Charged) -> f64 {
+    let blocked: u64 = symptom
+        .charge
+        .slices(trace)
+        .filter(|slice| slice.state == ThreadState::Blocked)
+        .map(|slice| slice.duration().0)
+        .sum();
+    symptom.charge.shared_ns(trace, &root.charge) as f64 / blocked.max(1) as f64
 }
 
 /// The share of a finding's lost time that one which ranks before it has told from the other side.

@@ -13,7 +13,10 @@ fn fixture(name: &str) -> PathBuf {
 
 /// Patterns of functions and of variables.
 fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
-    let of_rules = runtime.rules.iter().flat_map(|rule| rule.leaf.iter().chain(&rule.any).chain(&rule.futex));
+    let of_rules = runtime
+        .rules
+        .iter()
+        .flat_map(|rule| rule.leaf.iter().chain(&rule.any).chain(&rule.within).chain(&rule.futex));
     of_rules.chain(&runtime.function_marks).map(String::as_str).collect()
 }
 
@@ -72,7 +75,7 @@ fn every_descriptor_recognises_its_runtime_by_the_recorded_names() {
         let marked = runtime.function_marks.iter().any(|mark| names().any(|name| matches(mark, &name)));
         assert!(marked || !runtime.module_marks.is_empty(), "{}", runtime.name);
         let rules = runtime.rules.iter().filter(|rule| {
-            let mut asked = rule.leaf.iter().chain(&rule.any).chain(&rule.futex);
+            let mut asked = rule.leaf.iter().chain(&rule.any).chain(&rule.within).chain(&rule.futex);
             asked.any(|pattern| names().any(|name| matches(pattern, &name)))
         });
         let by_other_means = |runtime: &Runtime| {
@@ -86,4 +89,22 @@ fn every_descriptor_recognises_its_runtime_by_the_recorded_names() {
         let live = rules.count() + by_other_means(runtime);
         assert!(live * 2 >= runtime.rules.len(), "{}: {live} of {} rules", runtime.name, runtime.rules.len());
     }
+}
+
+/// Many names stayed from version to version: what tells that a runtime is there must be of that one alone.
+#[test]
+fn ocaml_4_is_not_taken_for_5() {
+    let known =
+        |name: &str| Descriptors::built_in().runtimes().iter().find(|one| one.name == name).cloned().unwrap();
+    let marked = |runtime: &Runtime, file: &str| {
+        let text = std::fs::read_to_string(fixture(file)).unwrap();
+        let names: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let of = |mark: &&String| names.iter().any(|name| matches(mark, name));
+        runtime.function_marks.iter().filter(of).cloned().collect::<Vec<_>>()
+    };
+    let (old, new) = (known("ocaml4"), known("ocaml5"));
+    // All functions of the runtime in a program of 4.14.
+    assert_eq!(marked(&new, "ocaml414-all"), Vec::<String>::new());
+    assert!(marked(&old, "ocaml414-all").len() > 4);
+    assert_eq!(marked(&old, "ocaml5"), Vec::<String>::new());
 }

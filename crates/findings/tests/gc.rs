@@ -2,10 +2,12 @@
 
 use holdup_events::recording::{Host, Manifest};
 use holdup_events::tables::{
-    CounterRow, Lane, MarkRow, Process, SliceRow, Slices, SpanKind, SpanRow, Spans, TellName, Thread,
-    ThreadState, Wakeup, Wakeups,
+    CounterRow, Frame, FrameKind, FrameSpin, Lane, MarkRow, Process, SampleRow, SliceRow, Slices, SpanKind,
+    SpanRow, Spans, StackRow, Stacks, TellName, Thread, ThreadState, Wakeup, Wakeups,
 };
-use holdup_events::{CpuId, ProcessId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
+use holdup_events::{
+    CpuId, FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason,
+};
 use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::ledger;
 use holdup_findings::derive::roles::Roles;
@@ -207,6 +209,57 @@ fn the_ledger_has_what_the_runtime_told() {
     // A's own 400 µs, and B's 300 and 5.
     assert_eq!((us(Class::Useful), us(Class::RunQueue)), (705, 490));
     assert_eq!(ledger.classes.iter().sum::<u64>(), ledger.total_ns);
+}
+
+/// `late`, with a sample in each minor collection of each domain, and one of A's own work; every second one of A's collection is in
+/// a loop that waits if `spins`.
+fn sampled(spins: bool) -> Trace {
+    let mut trace = trace(&late());
+    let frame = |function: &str, spin| Frame {
+        kind: FrameKind::User,
+        function: function.into(),
+        module: "/bin/program".into(),
+        spin,
+        ..Frame::default()
+    };
+    trace.frames = vec![frame("work", FrameSpin::No), frame("wait_for_header", FrameSpin::Pauses)];
+    let row = |frame| StackRow { frame: FrameId(frame), ..StackRow::default() };
+    trace.stacks = Stacks::from_rows(vec![StackRow::default(), row(0), row(1)]);
+    let at = |thread, round: u64, us: u64, stack| SampleRow {
+        thread,
+        at: Timestamp(round * ROUND + us * 1000),
+        stack: StackId(stack),
+        ..SampleRow::default()
+    };
+    let inside = |round: u64| if spins && round.is_multiple_of(2) { 2 } else { 1 };
+    let of_a = (0..ROUNDS).flat_map(|round| [at(A, round, 50, 1), at(A, round, 850, inside(round))]);
+    trace.samples = of_a.chain((0..ROUNDS).map(|round| at(B, round, 850, 1))).collect();
+    trace
+}
+
+#[test]
+fn who_waits_awake_in_a_phase_of_work_spins() {
+    let analysis = analyse(&sampled(true));
+    let us = |ns: u64| ns / 1000 / ROUNDS;
+    let (ledger, lanes) = (&analysis.derived.ledger, &analysis.derived.gc.lanes);
+    let of = |class| us(ledger.of(class));
+    // Half of A's 110.
+    assert_eq!((of(Class::Spin), of(Class::GcWork), of(Class::GcWait)), (55, 55 + 204, 491));
+    assert_eq!(ledger.classes.iter().sum::<u64>(), ledger.total_ns);
+    let [work, spin] = [Class::GcWork, Class::Spin].map(|class| ledger.error_ns(class));
+    assert!(spin > 0 && work == spin, "{work} {spin}");
+    assert_eq!((us(lanes[0].times.work_ns), us(lanes[0].times.spin_ns)), (55, 55));
+    assert_eq!((us(lanes[1].times.work_ns), us(lanes[1].times.spin_ns)), (204, 0));
+    assert!(lanes[0].times.spin_error_ns > 0 && lanes[1].times.spin_error_ns == 0);
+}
+
+#[test]
+fn where_nobody_waits_awake_what_is_told_is_exact() {
+    let analysis = analyse(&sampled(false));
+    let ledger = &analysis.derived.ledger;
+    assert_eq!(ledger.of(Class::GcWork) / 1000 / ROUNDS, 110 + 204);
+    assert_eq!((ledger.of(Class::Spin), ledger.error_ns(Class::GcWork)), (0, 0));
+    assert_eq!(analysis.derived.gc.all.spin_ns, 0);
 }
 
 #[test]

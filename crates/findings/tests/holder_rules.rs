@@ -1,8 +1,12 @@
 //! Rules on what the holder of a lock does while others wait for it, on pictures; and which finding is told as
 //! another one's symptom.
 
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_findings::charge::Charge;
+use holdup_findings::finding::{Finding, Gain};
+use holdup_findings::merging::{Charged, merge};
 use holdup_findings::{Analysis, Confidence};
-use holdup_testkit::check::{check_lanes, confidence};
+use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
 fn symptoms(analysis: &Analysis) -> Vec<(&str, &str)> {
     let names = |symptom: &holdup_findings::merging::Symptom| {
@@ -47,6 +51,42 @@ fn a_preempted_holder_costs_as_much_where_other_programs_have_the_other_cpus() {
     // The holder keeps its CPU, and hands it on with the lock: six of twelve ticks, with the other program beside them.
     assert!(finding.gain.low >= 0.4, "{:#?}", finding.gain);
     assert!((finding.gain.high - 0.5).abs() < 0.01, "{:#?}", finding.gain);
+}
+
+/// What is kept of two findings: that threads wait for a lock (as `rule` tells it of the waits of `who`), and that the holder of the
+/// lock for which B waits had no CPU meanwhile.
+fn kept_of(rule: &'static str, who: &str) -> Vec<&'static str> {
+    let (_, trace) = trace_of_lanes(
+        "@cpus 3\n@n lock\n@repeat 5\nA  0rrrrrrrr0m\nB  1111111mmm1\nC  nnnnnnnnn2n\n~hog  .00000000..\n",
+    );
+    let is = |slice: &Slice, name: &str| trace.threads[slice.thread.index()].name == name;
+    let waits =
+        |name: &str| Charge::of(&trace, |slice| is(slice, name) && slice.state == ThreadState::Blocked);
+    let queued = Charge::of(&trace, |slice| is(slice, "A") && slice.state.waits_for_cpu());
+    let finding = |rule, gain| Finding {
+        rule,
+        subject: format!("lock of {who}"),
+        summary: Vec::new(),
+        cost_ns: 1,
+        gain: Gain { low: gain, high: gain },
+        confidence: Confidence::High,
+        evidence: Vec::new(),
+        advice: Vec::new(),
+    };
+    let preempted =
+        Charged { finding: finding("preempted-lock-holder", 0.3), charge: queued.and(&trace, &waits("B")) };
+    let root = Charged { finding: finding(rule, 0.1), charge: waits(who) };
+    merge(&trace, vec![preempted, root]).findings.iter().map(|finding| finding.rule).collect()
+}
+
+#[test]
+fn who_waits_in_turn_would_wait_though_the_holder_kept_its_cpu() {
+    // The holder's own queueing is most of what the finding charges.
+    assert_eq!(kept_of("interpreter-lock", "B"), ["interpreter-lock"]);
+    // Of a lock without turns it is the cause.
+    assert_eq!(kept_of("lock-contention", "B").first(), Some(&"preempted-lock-holder"));
+    // Another lock is another matter.
+    assert_eq!(kept_of("interpreter-lock", "C"), ["preempted-lock-holder", "interpreter-lock"]);
 }
 
 #[test]

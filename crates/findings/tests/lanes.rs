@@ -329,6 +329,32 @@ fn spin_wait_names_the_loop_and_who_worked() {
     assert_eq!((spin.meanwhile.starved, spin.meanwhile.nobody), (0, 0));
 }
 
+/// Two loops, in which `first` and `second` are the functions that wait there.
+fn two_loops(first: &str, second: &str) -> holdup_findings::Analysis {
+    check_lanes(&format!(
+        "@cpus 2\n@repeat 20\n\
+         @samples A 0..4 user scheduleWorker;work\n@samples A 4..8 user scheduleWorker;{first};ask~\n\
+         @samples B 0..4 user scheduleWorker;{second};ask_again~\n@samples B 4..8 user scheduleWorker;work\n\
+         A  00000000\n\
+        \x20       ^^^^   spin-wait\n\
+         B  11111111\n",
+    ))
+}
+
+#[test]
+fn loops_in_which_a_runtime_waits_for_one_thing_are_one() {
+    let analysis = two_loops("GarbageCollect", "gcWorkerThread");
+    let spins = &analysis.derived.spins;
+    assert_eq!(spins.iter().map(|spin| spin.samples).collect::<Vec<_>>(), [160]);
+    let finding = &analysis.findings[0];
+    assert_eq!(finding.subject, "GHC runtime: GC threads wait for each other awake");
+    assert!(finding.advice.iter().any(|advice| advice.contains("+RTS -qg")), "{finding:?}");
+    // Loops of the program's own stay two, in the words of its functions.
+    let analysis = two_loops("take", "look");
+    assert_eq!(analysis.derived.spins.len(), 2);
+    assert!(analysis.derived.spins.iter().all(|spin| spin.purpose.is_none()));
+}
+
 #[test]
 fn spin_wait_says_that_who_was_waited_for_had_no_cpu() {
     let analysis = check_lanes(

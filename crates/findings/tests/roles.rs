@@ -138,6 +138,38 @@ fn a_runtime_that_is_not_in_the_process_changes_nothing() {
 }
 
 #[test]
+fn a_rule_within_another_function_asks_for_both() {
+    let rule = |within: &str| {
+        format!(
+            "[runtime]\nname = \"pool\"\ntitle = \"Pool\"\nfunction = [\"pool_main\"]\n[[rule]]\nrole = \"join-wait\"\n\
+             on = \"off\"\nany = [\"pool_idle\"]\nwithin = [\"{within}\"]\n[[rule]]\nrole = \"work-wait\"\non = \"off\"\n\
+             any = [\"pool_idle\"]\n"
+        )
+    };
+    let judged = |within: &str| {
+        let descriptors = Descriptors::none().with(&[rule(within)]).unwrap();
+        ledger(&trace("w", vec![blocked(0, 1, 1)], vec![wait(WaitReason::Lock, 0x10)]), &descriptors)
+    };
+    assert_eq!(judged("pool_main").of(Class::JoinWait), 1000);
+    // It is not on the stack: the next rule decides.
+    assert_eq!(judged("pool_collect").of(Class::WorkWait), 1000);
+}
+
+#[test]
+fn what_a_thread_began_with_speaks_for_its_other_waits() {
+    let rows = || vec![blocked(0, 1, 1), blocked(300, 2, 0), blocked(600, 3, 2)];
+    let waits = || [0x10, 0x20, 0x30].map(|word| wait(WaitReason::Lock, word)).to_vec();
+    let begins = POOL.replacen("any = [\"pool_idle\"]", "start = true\nany = [\"pool_idle\"]", 1);
+    let begins = Descriptors::none().with(&[begins]).unwrap();
+    let judged = ledger(&trace("w", rows(), waits()), &begins);
+    // What has a stack of its own is judged by that.
+    assert_eq!((judged.of(Class::WorkWait), judged.of(Class::LockWait)), (600, 400));
+    // Another function may be called from anywhere: it speaks for nothing but itself.
+    let judged = ledger(&trace("w", rows(), waits()), &pool());
+    assert_eq!((judged.of(Class::WorkWait), judged.of(Class::LockWait)), (300, 700));
+}
+
+#[test]
 fn what_the_kernel_knows_for_sure_stays() {
     let rows = vec![blocked(0, 1, 1), blocked(500, 2, 2)];
     let waits = vec![wait(WaitReason::Fault, 0), wait(WaitReason::Disk, 7)];

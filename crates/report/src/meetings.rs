@@ -70,6 +70,8 @@ pub(crate) fn spin(trace: &Trace, spin: &SpinUse) -> Value {
         "caller": spin.caller,
         "watches": spin.watches,
         "how": spin.how.name(),
+        "runtime": spin.purpose.as_ref().map(|purpose| purpose.runtime.as_str()),
+        "what": spin.purpose.as_ref().map(|purpose| purpose.what.as_str()),
         "process": trace.process_name(spin.process),
         "pid": pid(trace, spin.process),
         "samples": spin.samples,

@@ -8,7 +8,7 @@ mod words;
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdup_events::tables::{SpanKind, SpanRow, ThreadState};
+use holdup_events::tables::{SampleRow, SpanKind, SpanRow, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
 use super::class::Class;
@@ -52,7 +52,7 @@ pub struct Gc {
 /// Time in collections, by what the thread did there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GcTimes {
-    /// Ran in the collector's work, or the runtime's own around it (ns, exact).
+    /// Ran in the collector's work, or the runtime's own around it (ns, exact but for the retry loops that samples show there).
     pub work_ns: u64,
     /// Ran at a barrier: waited for others without sleeping (ns, exact).
     pub wait_running_ns: u64,
@@ -62,7 +62,7 @@ pub struct GcTimes {
     pub queue_ns: u64,
     /// Slept elsewhere in a collection, or what it did is not known (ns).
     pub other_ns: u64,
-    /// Ran in a loop that only retries, outside of any span (ns, sampled).
+    /// Ran in a loop that only retries, outside of any span or in one of work (ns, sampled).
     pub spin_ns: u64,
     /// Half the width of the 95 % interval of `spin_ns`.
     pub spin_error_ns: u64,
@@ -204,7 +204,7 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Gc {
     let mut gc = Gc::default();
     let mut pauses = Vec::new();
     for (lane, threads) in told {
-        gc.lanes.extend(lane_account(trace, lane, &threads, &mut pauses));
+        gc.lanes.extend(lane_account((trace, roles), lane, &threads, &mut pauses));
     }
     add_counters(trace, &mut gc.lanes);
     for lane in &mut gc.lanes {
@@ -227,7 +227,7 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Gc {
 }
 
 fn lane_account(
-    trace: &Trace,
+    (trace, roles): (&Trace, &Roles),
     lane: u32,
     threads: &BTreeMap<ThreadId, Vec<SpanRow>>,
     pauses: &mut Vec<Pause>,
@@ -244,7 +244,9 @@ fn lane_account(
     };
     let mut lengths = Vec::new();
     for (thread, spans) in threads {
-        let times = over_slices(trace, *thread, &phases::flat(trace, spans));
+        let flat = phases::flat(trace, spans);
+        let mut times = over_slices(trace, *thread, &flat);
+        take_retries(roles, super::samples_of(trace, *thread), &flat, &mut times);
         let name = |span: &&SpanRow| trace.told_name(span.name).text.as_str();
         let is_young =
             |span: &&SpanRow| words::generation(&row.runtime, name(span)) == Some(Generation::Young);
@@ -332,6 +334,22 @@ fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
     }
 }
 
+/// Takes from a thread's work what it retried there, by the samples in its phases of work.
+fn take_retries(roles: &Roles, samples: &[SampleRow], phases: &[Phase], times: &mut GcTimes) {
+    let (mut spun, mut all) = (0, 0);
+    for sample in samples {
+        let works = phase_at(phases, sample.at).is_some_and(|phase| phase.kind != SpanKind::GcWait);
+        all += u64::from(works);
+        spun += u64::from(works && roles.class_of_sample(sample) == Class::Spin);
+    }
+    if spun > 0 {
+        let spin_ns = (times.work_ns as f64 * (spun as f64 / all as f64)).round() as u64;
+        times.spin_error_ns = (times.work_ns as f64 * share_error(spun, all)).round() as u64;
+        times.spin_ns = spin_ns;
+        times.work_ns -= spin_ns;
+    }
+}
+
 /// Running time outside of the spans, by the samples that are in a loop that only waits.
 fn add_spin(trace: &Trace, roles: &Roles, lane: &mut LaneGc) {
     for thread in &lane.threads {
@@ -341,8 +359,7 @@ fn add_spin(trace: &Trace, roles: &Roles, lane: &mut LaneGc) {
         let ran: u64 = running.map(|slice| slice.duration().0).sum();
         let outside = ran.saturating_sub(told.work_ns + told.wait_running_ns);
         let (mut spun, mut all) = (0, 0);
-        let from = trace.samples.partition_point(|sample| sample.thread < *thread);
-        for sample in trace.samples[from..].iter().take_while(|sample| sample.thread == *thread) {
+        for sample in super::samples_of(trace, *thread) {
             if covers(&phases, sample.at) {
                 continue;
             }
@@ -367,8 +384,12 @@ pub fn has_retries(trace: &Trace) -> bool {
 
 /// Whether a phase holds at that moment.
 pub fn covers(phases: &[Phase], at: Timestamp) -> bool {
+    phase_at(phases, at).is_some()
+}
+
+fn phase_at(phases: &[Phase], at: Timestamp) -> Option<&Phase> {
     let behind = phases.partition_point(|phase| phase.start <= at);
-    behind.checked_sub(1).and_then(|place| phases.get(place)).is_some_and(|phase| at < phase.end)
+    behind.checked_sub(1).and_then(|place| phases.get(place)).filter(|phase| at < phase.end)
 }
 
 /// Collections, each counted once: of the young generation, and of the old one. Where several threads take part, the

@@ -218,7 +218,7 @@ fn waits(trace: &Trace, roles: &Roles) -> BTreeMap<ThreadId, ByRule> {
                 let sums = by_rule.entry(rule).or_default();
                 sums.waits += 1;
                 sums.blocked_ns += slice.duration().0;
-                sums.inferred_ns += if basis == Basis::Word { slice.duration().0 } else { 0 };
+                sums.inferred_ns += if basis == Basis::Others { slice.duration().0 } else { 0 };
             }
             (thread, by_rule)
         };

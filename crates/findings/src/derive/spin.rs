@@ -15,8 +15,10 @@ use super::occupancy::Stall;
 use super::on_cpu::SampleClasses;
 use super::own_places::{OwnFrames, Places};
 use super::rendezvous::Rendezvous;
+use super::roles::Roles;
 use super::split::share_error;
 use super::timelines::Timelines;
+use crate::descriptors::RuleId;
 
 /// One loop that waits: a place of one process.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,8 @@ pub struct SpinUse {
     pub watches: String,
     /// How it waits.
     pub how: FrameSpin,
+    /// What for, if it is a loop of a runtime that a descriptor knows.
+    pub purpose: Option<Purpose>,
     /// Whose.
     pub process: ProcessId,
     /// Samples in it.
@@ -49,6 +53,17 @@ pub struct SpinUse {
     pub stacks: BTreeSet<StackId>,
     /// Samples in it, the first of each of the longest uninterrupted rows: thread, first, last.
     pub longest: Vec<(ThreadId, Timestamp, Timestamp)>,
+}
+
+/// What threads wait for in a loop of a runtime's, by its descriptor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purpose {
+    /// The runtime, for people.
+    pub runtime: String,
+    /// What for, for people.
+    pub what: String,
+    /// What makes it less; may be empty.
+    pub advice: String,
 }
 
 /// Of the samples in one loop, what others did at that moment.
@@ -75,14 +90,23 @@ const MOMENTS_MAX: usize = 20_000;
 /// Threads that are looked at in each.
 const THREADS_MAX: usize = 256;
 
-/// Which loop a sample is in: place, caller's place, and process.
-type Key = (ProcessId, FrameId, Option<FrameId>);
+/// Which loop a sample is in.
+type Key = (ProcessId, Place);
+
+/// Where a loop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    /// One of the loops in which a runtime waits for one thing.
+    Runtimes(RuleId),
+    /// Its place and its caller's.
+    Code(FrameId, Option<FrameId>),
+}
 
 /// What is looked at besides the trace and its ledger.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
-    /// What samples show.
-    pub classes: &'a SampleClasses,
+    /// What samples show, and what runtimes' code is for.
+    pub roles: &'a Roles,
     /// What each CPU ran.
     pub timelines: &'a Timelines,
     /// Where threads met.
@@ -91,15 +115,16 @@ pub struct Facts<'a> {
 
 /// Derives every loop, the costliest first.
 pub fn derive(trace: &Trace, ledger: &Ledger, facts: &Facts) -> Vec<SpinUse> {
-    let Facts { classes, timelines, rendezvous } = *facts;
+    let Facts { roles, timelines, rendezvous } = *facts;
     let met = Met::of(rendezvous);
-    let found = Spins::collect(trace, ledger, classes);
+    let found = Spins::collect(trace, ledger, roles);
     let moments: usize = found.loops.values().map(|one| one.samples.len()).sum();
     let every = moments.div_ceil(MOMENTS_MAX).max(1);
-    let mut around = Around::new(trace, ledger, classes);
+    let mut around = Around::new(trace, ledger, roles.sample_classes());
     let mut spins = Vec::new();
     for (key, one) in found.loops {
         let mut spin = one.finish(trace, key, ledger);
+        spin.purpose = purpose(roles, key.1);
         spin.meanwhile = around.meanwhile(one.samples.iter().step_by(every).map(|(sample, _)| sample));
         spin.met = met.sums(&one.samples);
         for (sample, ns) in &one.samples {
@@ -115,6 +140,8 @@ pub fn derive(trace: &Trace, ledger: &Ledger, facts: &Facts) -> Vec<SpinUse> {
 #[derive(Default)]
 struct Loop {
     frame: Option<FrameId>,
+    /// How many samples at each place, and its caller's.
+    places: BTreeMap<(FrameId, Option<FrameId>), u64>,
     samples: Vec<(SampleRow, f64)>,
     how: FrameSpin,
 }
@@ -155,7 +182,8 @@ struct Spins {
 }
 
 impl Spins {
-    fn collect(trace: &Trace, ledger: &Ledger, classes: &SampleClasses) -> Spins {
+    fn collect(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Spins {
+        let (classes, mut loop_code) = (roles.sample_classes(), None);
         let own = OwnFrames::new(trace);
         let mut places = Places::new(trace, &own);
         let mut functions = Functions::default();
@@ -171,8 +199,12 @@ impl Spins {
             let process = trace.threads[thread.thread.index()].process;
             for sample in spinning {
                 let Some(frame) = user_leaf(trace, sample) else { continue };
-                let key = (process, functions.of(trace, frame), places.of(sample.stack));
-                let one = loops.entry(key).or_default();
+                let place = (functions.of(trace, frame), places.of(sample.stack));
+                let loop_code = loop_code.get_or_insert_with(|| roles.loop_code(trace));
+                let known = roles.of_loop(trace, loop_code, sample).filter(|rule| says_what(roles, *rule));
+                let key = known.map_or(Place::Code(place.0, place.1), Place::Runtimes);
+                let one = loops.entry((process, key)).or_default();
+                *one.places.entry(place).or_default() += 1;
                 one.frame = one.frame.or(Some(frame).filter(|frame| is_named(trace, *frame)));
                 one.how = one.how.max(classes.spin(sample));
                 one.samples.push((*sample, each));
@@ -180,6 +212,16 @@ impl Spins {
         }
         Spins { loops }
     }
+}
+
+fn says_what(roles: &Roles, rule: RuleId) -> bool {
+    roles.descriptors.rule(rule).is_some_and(|(_, rule)| !rule.what.is_empty())
+}
+
+fn purpose(roles: &Roles, place: Place) -> Option<Purpose> {
+    let Place::Runtimes(rule) = place else { return None };
+    let (runtime, rule) = roles.descriptors.rule(rule)?;
+    Some(Purpose { runtime: runtime.title.clone(), what: rule.what.clone(), advice: rule.advice.clone() })
 }
 
 /// A function has as many frames as places in it were seen: the first stands for all.
@@ -214,7 +256,9 @@ fn is_named(trace: &Trace, id: FrameId) -> bool {
 }
 
 impl Loop {
-    fn finish(&self, trace: &Trace, (process, place, caller): Key, ledger: &Ledger) -> SpinUse {
+    fn finish(&self, trace: &Trace, (process, _): Key, ledger: &Ledger) -> SpinUse {
+        let most = self.places.iter().max_by_key(|(place, samples)| (**samples, std::cmp::Reverse(**place)));
+        let (place, caller) = most.map(|(place, _)| *place).unwrap_or_default();
         let ns: f64 = self.samples.iter().map(|(_, ns)| ns).sum();
         let share = share_error(self.samples.len() as u64, ledger.samples);
         let mut by_thread: BTreeMap<ThreadId, f64> = BTreeMap::new();

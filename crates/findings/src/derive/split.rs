@@ -14,6 +14,10 @@ pub const SAMPLES_ENOUGH: u64 = 30;
 /// How many classes running time splits into.
 pub const PARTS: usize = Class::ON_CPU.len();
 
+/// The place of [`Class::Spin`] there.
+const SPIN: usize = 3;
+const _: () = assert!(matches!(Class::ON_CPU[SPIN], Class::Spin));
+
 /// Running time (ns) of each class of [`Class::ON_CPU`].
 pub type Parts = [u64; PARTS];
 
@@ -65,8 +69,8 @@ pub struct SplitErrors {
     pub error_ns: Parts,
 }
 
-/// Splits the running time of thread after thread.
-pub struct Split {
+/// Samples by thread, process and in all, and what dividing by them leaves in doubt.
+struct Pool {
     threads: Vec<Counts>,
     processes: Vec<Counts>,
     program: Counts,
@@ -76,44 +80,37 @@ pub struct Split {
     borrowed_ns: u64,
 }
 
-impl Split {
-    /// Counts the samples of time that no runtime told of.
-    pub fn new(trace: &Trace, roles: &Roles) -> Split {
-        Split::counting(trace, roles, |_| true)
-    }
-
-    /// Counts some of the samples.
-    pub fn counting(trace: &Trace, roles: &Roles, counts: impl Fn(&SampleRow) -> bool) -> Split {
-        let mut split = Split {
+impl Pool {
+    fn new(trace: &Trace) -> Pool {
+        Pool {
             threads: vec![Counts::default(); trace.threads.len()],
             processes: vec![Counts::default(); trace.processes.len()],
             program: Counts::default(),
             variance: [0.0; PARTS],
             borrowed_ns: 0,
-        };
-        for sample in trace.samples.iter().filter(|sample| counts(sample)) {
-            if roles.told.class_of_sample(sample).is_some() {
-                continue;
-            }
-            let class = roles.class_of_sample(sample);
-            if let Some(counts) = split.threads.get_mut(sample.thread.index()) {
-                let parts = std::array::from_fn(|part| u64::from(Class::ON_CPU[part] == class));
-                counts.add(Counts { all: 1, parts });
-            }
         }
-        for (thread, counts) in trace.threads.iter().zip(&split.threads) {
+    }
+
+    fn add(&mut self, sample: &SampleRow, class: Class) {
+        if let Some(counts) = self.threads.get_mut(sample.thread.index()) {
+            let parts = std::array::from_fn(|part| u64::from(Class::ON_CPU[part] == class));
+            counts.add(Counts { all: 1, parts });
+        }
+    }
+
+    fn sum(&mut self, trace: &Trace) {
+        for (thread, counts) in trace.threads.iter().zip(&self.threads) {
             if thread.target {
-                split.program.add(*counts);
-                if let Some(process) = split.processes.get_mut(thread.process.index()) {
+                self.program.add(*counts);
+                if let Some(process) = self.processes.get_mut(thread.process.index()) {
                     process.add(*counts);
                 }
             }
         }
-        split
     }
 
-    /// A thread's `running_ns` by class; all of it is the first if there are no samples at all.
-    pub fn parts_ns(&mut self, trace: &Trace, thread: ThreadId, running_ns: u64) -> Parts {
+    /// Some of a thread's running time by class; all of it is the first if there are no samples at all.
+    fn parts_ns(&mut self, trace: &Trace, thread: ThreadId, running_ns: u64) -> Parts {
         let mut parts = [0; PARTS];
         if self.program.all == 0 {
             self.borrowed_ns += running_ns;
@@ -141,6 +138,44 @@ impl Split {
         parts
     }
 
+    /// The square of the error of one class (ns²).
+    fn squared_error(&self, part: usize) -> f64 {
+        // Threads that borrow their shares err together, not independently.
+        let share = share_error(self.program.parts[part], self.program.all);
+        self.variance[part] + (self.borrowed_ns as f64 * share).powi(2)
+    }
+}
+
+/// Splits the running time of thread after thread.
+pub struct Split {
+    /// Time of which no runtime told.
+    rest: Pool,
+    /// Time in which a runtime said that it worked, where samples show threads waiting awake; else there is nothing to divide.
+    told: Option<Pool>,
+}
+
+impl Split {
+    /// Counts the samples.
+    pub fn new(trace: &Trace, roles: &Roles) -> Split {
+        Split::counting(trace, roles, |_| true)
+    }
+
+    /// Counts some of the samples.
+    pub fn counting(trace: &Trace, roles: &Roles, counts: impl Fn(&SampleRow) -> bool) -> Split {
+        let (mut rest, mut told) = (Pool::new(trace), Pool::new(trace));
+        for sample in trace.samples.iter().filter(|sample| counts(sample)) {
+            match roles.told.class_of_sample(sample) {
+                None => rest.add(sample, roles.class_of_sample(sample)),
+                Some(Class::GcWork) => told.add(sample, roles.class_of_sample(sample)),
+                Some(_) => {}
+            }
+        }
+        rest.sum(trace);
+        told.sum(trace);
+        let waits = told.program.parts[SPIN] > 0;
+        Split { rest, told: waits.then_some(told) }
+    }
+
     /// A thread's running time in a range by class: what its runtime told, and the rest by samples.
     pub fn classes_ns(
         &mut self,
@@ -151,27 +186,29 @@ impl Split {
         let [work, wait] = roles.told.ran(thread, range);
         let work = work.min(running_ns);
         let wait = wait.min(running_ns - work);
-        let parts = self.parts_ns(trace, thread, running_ns - work - wait);
-        Class::ON_CPU.into_iter().zip(parts).chain(RAN.into_iter().zip([work, wait]))
+        let spun = self.told.as_mut().map_or(0, |told| told.parts_ns(trace, thread, work)[SPIN]);
+        let parts = self.rest.parts_ns(trace, thread, running_ns - work - wait);
+        let told = RAN.into_iter().zip([work - spun, wait]).chain([(Class::Spin, spun)]);
+        Class::ON_CPU.into_iter().zip(parts).chain(told)
     }
 
     /// The errors of it all.
     pub fn finish(self) -> SplitErrors {
-        if self.program.all == 0 {
-            return SplitErrors { samples: 0, error_ns: [self.borrowed_ns; PARTS] };
+        let rest = &self.rest;
+        if rest.program.all == 0 {
+            return SplitErrors { samples: 0, error_ns: [rest.borrowed_ns; PARTS] };
         }
         let error = |part: usize| {
             // Most programs collect no garbage and do not spin: where no sample is of it, there is no doubt to show.
-            if self.program.parts[part] == 0 && !matches!(Class::ON_CPU[part], Class::Useful | Class::Kernel)
-            {
-                return 0;
-            }
-            // Threads that borrow their shares err together, not independently.
-            let share = share_error(self.program.parts[part], self.program.all);
-            let borrowed = self.borrowed_ns as f64 * share;
-            (self.variance[part] + borrowed * borrowed).sqrt().round() as u64
+            let is_seen =
+                rest.program.parts[part] > 0 || matches!(Class::ON_CPU[part], Class::Useful | Class::Kernel);
+            let outside = if is_seen { rest.squared_error(part) } else { 0.0 };
+            // What is not waiting is work: the one errs as the other does.
+            let divided = matches!(Class::ON_CPU[part], Class::Spin | Class::GcWork);
+            let told = self.told.as_ref().filter(|_| divided).map_or(0.0, |told| told.squared_error(SPIN));
+            (outside + told).sqrt().round() as u64
         };
-        SplitErrors { samples: self.program.all, error_ns: std::array::from_fn(error) }
+        SplitErrors { samples: rest.program.all, error_ns: std::array::from_fn(error) }
     }
 }
 

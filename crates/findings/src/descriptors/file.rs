@@ -71,6 +71,8 @@ struct RuleEntry {
     #[serde(default)]
     any: Vec<String>,
     #[serde(default)]
+    within: Vec<String>,
+    #[serde(default)]
     leaf_module: Vec<String>,
     #[serde(default)]
     module: Vec<String>,
@@ -78,6 +80,8 @@ struct RuleEntry {
     futex: Vec<String>,
     #[serde(default)]
     thread: Vec<String>,
+    #[serde(default)]
+    start: bool,
     #[serde(default)]
     lock: String,
     #[serde(default)]
@@ -90,6 +94,8 @@ struct RuleEntry {
     contended: bool,
     #[serde(default)]
     what: String,
+    #[serde(default)]
+    advice: String,
 }
 
 /// Reads one.
@@ -123,22 +129,26 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         on: entry.on,
         leaf: entry.leaf,
         any: entry.any,
+        within: entry.within,
         leaf_module: entry.leaf_module,
         module: entry.module,
         futex: entry.futex,
         thread: entry.thread,
+        start: entry.start,
         lock: entry.lock,
         one_lock: entry.one_lock,
         lock_bytes: entry.lock_bytes,
         shared: entry.shared,
         contended: entry.contended,
         what: entry.what,
+        advice: entry.advice,
     };
     if !rule.reads_stack() && rule.futex.is_empty() && rule.thread.is_empty() {
         return Err(DescriptorError::Empty(number));
     }
     // Stars stand for parts of names, which are not plain by themselves.
-    for pattern in rule.leaf.iter().chain(&rule.any).filter(|pattern| !pattern.contains('*')) {
+    let functions = rule.leaf.iter().chain(&rule.any).chain(&rule.within);
+    for pattern in functions.filter(|pattern| !pattern.contains('*')) {
         let plain = plain_name(pattern);
         if plain != pattern.as_str() {
             return Err(DescriptorError::NotPlain {

@@ -129,6 +129,8 @@ pub enum On {
     Off,
     /// Of a thread that wakes another: it tells what the woken one, or a task that it now runs, waited for.
     Waker,
+    /// Of a thread in a loop that only waits, as the loop's instructions tell: what it waits for there.
+    Spin,
     /// Of both.
     #[default]
     Any,
@@ -146,6 +148,8 @@ pub struct Rule {
     pub leaf: Vec<String>,
     /// Function of any user frame.
     pub any: Vec<String>,
+    /// If there are any: functions of which one must be on the stack, too.
+    pub within: Vec<String>,
     /// File name of the innermost user frame's binary.
     pub leaf_module: Vec<String>,
     /// File name of any user frame's binary.
@@ -154,6 +158,8 @@ pub struct Rule {
     pub futex: Vec<String>,
     /// The thread's name.
     pub thread: Vec<String>,
+    /// Of blocked threads: the functions are those that such threads are started with, and do nothing else in.
+    pub start: bool,
     /// Of a lock: what it is called; empty if nothing is to be said.
     pub lock: String,
     /// All such waits of a process are for one lock, whatever word they wait on.
@@ -166,6 +172,8 @@ pub struct Rule {
     pub contended: bool,
     /// For people: what it is, a few words; may be empty.
     pub what: String,
+    /// What makes it less, as advice; may be empty.
+    pub advice: String,
 }
 
 impl Rule {
@@ -230,6 +238,7 @@ descriptors! {
     "rayon",
     "tokio",
     "ocaml5",
+    "ocaml4",
     "go",
     "hotspot",
     "ghc",

@@ -18,6 +18,8 @@
 //! replay it lies between the time of the thread that spun least and what even work in place of all spinning would save. Spinning that is
 //! a meeting's, at which others wait for the last to come, is left to load-imbalance and barrier-straggler.
 //!
+//! Loops in which a runtime waits for one and the same thing are told as one, in the words of its descriptor.
+//!
 //! ## What to do
 //! If the thread that is waited for ran meanwhile: make what it does shorter, or split what it guards. If it had no
 //! CPU: use no more spinning threads than CPUs, or let them sleep (a mutex or condition variable in place of a spin lock,
@@ -101,6 +103,9 @@ fn finding(scene: &Scene, spin: &SpinUse) -> Finding {
 }
 
 pub(super) fn subject(spin: &SpinUse) -> String {
+    if let Some(purpose) = &spin.purpose {
+        return format!("{}: {}", purpose.runtime, purpose.what);
+    }
     match (spin.caller.as_str(), spin.watches.as_str()) {
         ("", "") => spin.function.clone(),
         ("", watches) => format!("{} in {}", watches, spin.function),
@@ -128,6 +133,9 @@ fn summary(scene: &Scene, spin: &SpinUse) -> Vec<String> {
         percent(spin.ns as f64 / scene.derived.ledger.running_ns().max(1) as f64),
         whom.join(", "),
     )];
+    if spin.purpose.is_some() {
+        lines.push(format!("Mostly in {}.", spin.function));
+    }
     if !spin.watches.is_empty() {
         lines.push(format!("What they asked is {}.", spin.watches));
     }
@@ -185,7 +193,8 @@ fn advice(scene: &Scene, spin: &SpinUse) -> Vec<String> {
             "Use fewer of these threads than CPUs: they keep those from running that they wait for".into(),
         );
     }
-    advice.push("Let them sleep until there is something: a mutex, condition variable or semaphore in place of the loop; for OpenMP OMP_WAIT_POLICY=passive".into());
+    let known = spin.purpose.as_ref().map(|purpose| purpose.advice.as_str()).filter(|text| !text.is_empty());
+    advice.push(known.unwrap_or("Let them sleep until there is something: a mutex, condition variable or semaphore in place of the loop; for OpenMP OMP_WAIT_POLICY=passive").into());
     if !spin.meanwhile.worked.is_empty() {
         advice.push("Make what is waited for shorter, or divide it: who worked meanwhile shows where".into());
     }

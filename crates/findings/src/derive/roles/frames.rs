@@ -15,6 +15,8 @@ pub(super) struct Matched {
     pub leaf: Vec<u16>,
     /// Wherever it is.
     pub any: Vec<u16>,
+    /// Those that ask for it beside what they match.
+    pub within: Vec<u16>,
 }
 
 /// What each frame matches.
@@ -22,13 +24,16 @@ pub(super) struct FrameRules {
     /// Row of `sets` by frame; 0 matches nothing.
     of_frame: Vec<u32>,
     sets: Vec<Matched>,
+    /// By rule: it asks for another function beside what it matches.
+    asks_more: Vec<bool>,
 }
 
 impl FrameRules {
     /// Asks of each distinct name once.
     pub fn new(trace: &Trace, descriptors: &Descriptors) -> FrameRules {
-        let functions = Patterns::new(descriptors, |rule| (&rule.leaf, &rule.any));
-        let modules = Patterns::new(descriptors, |rule| (&rule.leaf_module, &rule.module));
+        let functions = Patterns::new(descriptors, |rule| [&rule.leaf, &rule.any, &rule.within]);
+        let modules = Patterns::new(descriptors, |rule| [&rule.leaf_module, &rule.module, &NO_PATTERNS]);
+        let asks_more = descriptors.rules().map(|(_, rule)| !rule.within.is_empty()).collect();
         let mut of_function: HashMap<&str, Matched> = HashMap::new();
         let mut of_module: HashMap<&str, Matched> = HashMap::new();
         let mut sets = vec![Matched::default()];
@@ -49,12 +54,17 @@ impl FrameRules {
             })
         });
         let of_frame = of_frame.collect();
-        FrameRules { of_frame, sets }
+        FrameRules { of_frame, sets, asks_more }
     }
 
     /// What a frame matches.
     pub fn of(&self, frame: usize) -> &Matched {
         &self.sets[self.of_frame.get(frame).copied().unwrap_or(0) as usize]
+    }
+
+    /// Whether a rule matches only where [`Matched::within`] has it, too.
+    pub fn asks_more(&self, rule: u16) -> bool {
+        self.asks_more.get(usize::from(rule)).copied().unwrap_or(false)
     }
 }
 
@@ -63,29 +73,36 @@ impl Matched {
         let both = |a: &[u16], b: &[u16]| -> Vec<u16> {
             a.iter().chain(b).copied().collect::<BTreeSet<u16>>().into_iter().collect()
         };
-        Matched { leaf: both(&self.leaf, &other.leaf), any: both(&self.any, &other.any) }
+        Matched {
+            leaf: both(&self.leaf, &other.leaf),
+            any: both(&self.any, &other.any),
+            within: both(&self.within, &other.within),
+        }
     }
 }
 
-/// Patterns of all rules over one kind of name: those without a star by a look into a table.
+/// A rule has none of that kind.
+static NO_PATTERNS: Vec<String> = Vec::new();
+
+/// Patterns of all rules over one kind of name: those without a star by a look into a table. With each its rule, and
+/// which of the rule's lists it is in: leaf, any, within.
 struct Patterns<'a> {
-    literal: HashMap<&'a str, Vec<(u16, bool)>>,
-    starred: Vec<(&'a str, u16, bool)>,
+    literal: HashMap<&'a str, Vec<(u16, usize)>>,
+    starred: Vec<(&'a str, u16, usize)>,
 }
 
 impl<'a> Patterns<'a> {
     fn new(
         descriptors: &'a Descriptors,
-        lists: impl Fn(&'a crate::descriptors::Rule) -> (&'a Vec<String>, &'a Vec<String>),
+        lists: impl Fn(&'a crate::descriptors::Rule) -> [&'a Vec<String>; 3],
     ) -> Patterns<'a> {
         let mut patterns = Patterns { literal: HashMap::new(), starred: Vec::new() };
         for (id, (_, rule)) in descriptors.rules().enumerate() {
-            let (leaf, any) = lists(rule);
-            let both = leaf.iter().map(|text| (text, true)).chain(any.iter().map(|text| (text, false)));
-            for (text, is_leaf) in both {
+            let all = lists(rule).into_iter().enumerate();
+            for (text, list) in all.flat_map(|(list, texts)| texts.iter().map(move |text| (text, list))) {
                 match text.contains('*') {
-                    true => patterns.starred.push((text, id as u16, is_leaf)),
-                    false => patterns.literal.entry(text).or_default().push((id as u16, is_leaf)),
+                    true => patterns.starred.push((text, id as u16, list)),
+                    false => patterns.literal.entry(text).or_default().push((id as u16, list)),
                 }
             }
         }
@@ -98,9 +115,10 @@ impl<'a> Patterns<'a> {
         }
         let literal = self.literal.get(name).into_iter().flatten().copied();
         let starred = self.starred.iter().filter(|(pattern, ..)| matches(pattern, name));
-        let all: BTreeSet<(u16, bool)> = literal.chain(starred.map(|(_, id, leaf)| (*id, *leaf))).collect();
-        let only = |wanted: bool| all.iter().filter(|(_, leaf)| *leaf == wanted).map(|(id, _)| *id).collect();
-        Matched { leaf: only(true), any: only(false) }
+        let all: BTreeSet<(u16, usize)> = literal.chain(starred.map(|(_, id, list)| (*id, *list))).collect();
+        let only =
+            |wanted: usize| all.iter().filter(|(_, list)| *list == wanted).map(|(id, _)| *id).collect();
+        Matched { leaf: only(0), any: only(1), within: only(2) }
     }
 }
 

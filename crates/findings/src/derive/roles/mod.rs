@@ -2,7 +2,8 @@
 //!
 //! Rules about stacks are decided once for each stack; those about threads' names and futex words need no stack. A
 //! blocked slice of which no stack was taken, or one that was cut short, has the role that three quarters of the waits
-//! (by time) on the very same futex word or instance of epoll have, of which stacks tell; if they do not agree, none. Runtimes are those of
+//! (by time) on the very same futex word or instance of epoll have, of which stacks tell; if they do not agree, none. A thread that began with a
+//! function which is all that such threads do has that function's role. Runtimes are those of
 //! which code or files are in the process: a program's name says nothing.
 
 mod devices;
@@ -36,8 +37,8 @@ const AGREE: f64 = 0.75;
 pub enum Basis {
     /// Its own stack, its thread's name, or its futex word's symbol.
     Own,
-    /// The stacks of other waits on the same futex word.
-    Word,
+    /// The stacks of other waits on the same futex word, or of the same thread, which has but one purpose.
+    Others,
 }
 
 /// The roles of samples and waits.
@@ -58,8 +59,17 @@ pub struct Roles {
     lock_words: Vec<u16>,
     /// By wait: the rule about the futex word's symbol.
     word_is: Vec<u16>,
+    /// By thread: the rule about the function that it began with, which speaks for its waits without a stack.
+    began_with: Vec<u16>,
     /// By wait: it is for a ring's answers, and a disk gives them. Empty if there is no ring.
     disk_answers: Vec<bool>,
+}
+
+/// What [`Roles::of_loop`] asks.
+pub struct LoopCode {
+    rules: FrameRules,
+    /// Rules with `on = "spin"`, a bit each.
+    asked: Vec<u64>,
 }
 
 impl Roles {
@@ -101,6 +111,7 @@ impl Roles {
         });
         (roles.running, roles.blocked) = parts.into_iter().unzip();
         roles.vote(trace);
+        roles.began_with = roles.beginnings(trace);
         roles
     }
 
@@ -125,14 +136,25 @@ impl Roles {
             .min(self.parties.named(party, On::Off))
             .min(self.word_is.get(wait).copied().unwrap_or(NONE));
         let told = by_stack != CUT && slice.stack != StackId::NONE;
-        let word = if told { NONE } else { self.word_says.get(wait).copied().unwrap_or(NONE) };
-        if word < own { Some((RuleId(word), Basis::Word)) } else { found(own).map(|rule| (rule, Basis::Own)) }
+        let said = |rules: &[u16], row: usize| rules.get(row).copied().unwrap_or(NONE);
+        let others = match told {
+            true => NONE,
+            false => said(&self.word_says, wait).min(said(&self.began_with, slice.thread.index())),
+        };
+        if others < own {
+            Some((RuleId(others), Basis::Others))
+        } else {
+            found(own).map(|rule| (rule, Basis::Own))
+        }
     }
 
     /// The class of a sample.
     pub fn class_of_sample(&self, sample: &SampleRow) -> Class {
-        if let Some(class) = self.told.class_of_sample(sample) {
-            return class;
+        match self.told.class_of_sample(sample) {
+            // A phase of work says that it lasts, not that the thread works in it: it may wait for another one there.
+            Some(Class::GcWork) if self.waits_awake(sample) => return Class::Spin,
+            Some(class) => return class,
+            None => {}
         }
         let class = self.on_cpu.of(sample);
         if class != Class::Useful {
@@ -140,6 +162,16 @@ impl Roles {
         }
         let role = self.of_sample(sample).and_then(|id| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
         role.and_then(|role| role.class_running()).unwrap_or(Class::Useful)
+    }
+
+    /// Whether its code only waits, by its instructions or by its runtime's descriptor.
+    fn waits_awake(&self, sample: &SampleRow) -> bool {
+        let role = self.of_sample(sample).and_then(|id| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
+        match self.on_cpu.of(sample) {
+            Class::Spin => true,
+            Class::Useful => role.and_then(Role::class_running) == Some(Class::Spin),
+            _ => false,
+        }
     }
 
     /// The class of a blocked slice; one that a timer ended may be a [`Class::Sleep`] nevertheless.
@@ -188,6 +220,25 @@ impl Roles {
         let rules = FrameRules::new(trace, &self.descriptors);
         let of_rule = |rule: &u16| wanted.get(usize::from(*rule)).copied().unwrap_or(false);
         (0..trace.frames.len()).map(|frame| rules.of(frame).any.iter().any(of_rule)).collect()
+    }
+
+    /// The rules about loops that only wait, ready to be asked.
+    pub fn loop_code(&self, trace: &Trace) -> LoopCode {
+        let mut asked = vec![0; self.descriptors.rules().count().div_ceil(64)];
+        for (id, _) in self.descriptors.rules().enumerate().filter(|(_, (_, rule))| rule.on == On::Spin) {
+            asked[id / 64] |= 1 << (id % 64);
+        }
+        LoopCode { rules: FrameRules::new(trace, &self.descriptors), asked }
+    }
+
+    /// What a thread waits for in a loop that only waits, as its runtime knows it.
+    pub fn of_loop(&self, trace: &Trace, code: &LoopCode, sample: &SampleRow) -> Option<RuleId> {
+        let by_code = stack_rule(verdict(trace, &code.rules, &code.asked, sample.stack));
+        let waits = |rule: &RuleId| {
+            let role = self.descriptors.rule(*rule).map(|(_, rule)| rule.role);
+            matches!(role, Some(Role::Spin | Role::GcWait))
+        };
+        found(by_code).or_else(|| self.of_sample(sample).filter(waits))
     }
 
     /// Runtimes of a process: rows of [`Descriptors::runtimes`], ascending.
@@ -270,6 +321,25 @@ impl Roles {
         self.lock_words = words.iter().map(|word| of_word(word).1).collect();
     }
 
+    /// Of each thread, the rule about the function that it began with, as any of its stacks tells.
+    fn beginnings(&self, trace: &Trace) -> Vec<u16> {
+        let wanted: Vec<bool> = self.descriptors.rules().map(|(_, rule)| rule.start).collect();
+        let is_one = |rule: &u16| wanted.get(usize::from(*rule)).copied().unwrap_or(false);
+        let of = |thread: ThreadId| {
+            let party = self.parties.of(thread)?;
+            let stacks = trace.slices.of(thread).map(|slice| slice.stack);
+            stacks.map(|stack| stack_rule(at(&self.blocked, party, stack))).find(is_one)
+        };
+        let groups = parallel::thread_groups(trace);
+        let part = |group: usize| -> Vec<u16> {
+            groups[group].clone().map(|thread| of(ThreadId(thread)).unwrap_or(NONE)).collect()
+        };
+        match wanted.contains(&true) {
+            true => parallel::map(groups.len(), part).concat(),
+            false => Vec::new(),
+        }
+    }
+
     /// The verdict that enough of the waits agree on.
     fn agreed(&self, votes: &BTreeMap<u16, u64>) -> u16 {
         let all: f64 = votes.values().map(|weight| *weight as f64).sum();
@@ -323,17 +393,28 @@ fn verdict(trace: &Trace, rules: &FrameRules, allowed: &[u64], stack: StackId) -
         allowed.get(rule / 64).is_some_and(|word| word & (1 << (rule % 64)) != 0)
     };
     let (mut best, mut innermost) = (NONE, true);
+    // Rules that ask for another function beside: those that match so far, and those whose other one is there.
+    let (mut pending, mut beside) = (Vec::new(), Vec::new());
     for id in trace.stack_frames(stack) {
         let Some(frame) = trace.frames.get(id.index()) else { continue };
         if frame.kind == FrameKind::Kernel {
             continue;
         }
         let matched = rules.of(id.index());
-        let leaf = if innermost { matched.leaf.iter().find(is_allowed) } else { None };
-        let any = matched.any.iter().find(is_allowed);
-        best = leaf.into_iter().chain(any).copied().fold(best, u16::min);
+        let leaf: &[u16] = if innermost { &matched.leaf } else { &[] };
+        for list in [leaf, &matched.any] {
+            let mut allowed = list.iter().filter(is_allowed);
+            let sure = allowed.find(|rule| {
+                let more = rules.asks_more(**rule);
+                pending.extend(more.then_some(**rule));
+                !more
+            });
+            best = sure.copied().unwrap_or(NONE).min(best);
+        }
+        beside.extend(&matched.within);
         innermost &= frame.inlined;
     }
+    best = pending.into_iter().filter(|rule| beside.contains(rule)).fold(best, u16::min);
     let cut = || !matches!(trace.stacks.end(stack), StackEnd::Root | StackEnd::Unknown);
     if best == NONE && cut() { CUT } else { best }
 }

@@ -97,7 +97,7 @@ impl Party {
         for id in rules {
             let rule = all[usize::from(*id)];
             for (side, other) in [(0, On::Off), (1, On::Cpu)] {
-                if rule.on == other || rule.on == On::Waker {
+                if rule.on == other || matches!(rule.on, On::Waker | On::Spin) {
                     continue;
                 }
                 if rule.reads_stack() {
