@@ -455,8 +455,13 @@ fn a_first_look_tells_what_the_whole_trace_tells() {
     let trace = trace_of_lanes(BUSY).1;
     let (look, viewer) = (first_look_of(&trace), busy());
     let summary = ask(&viewer, "summary");
-    for same in ["command", "wall_ns", "zoom", "host", "tables", "flames", "processes", "rung"] {
+    for same in
+        ["command", "wall_ns", "zoom", "host", "tables", "flames", "processes", "rung", "losses", "loss"]
+    {
         assert_eq!(look["summary"][same], summary[same], "{same}");
+    }
+    for unknown in ["run_queue", "split_error_ns", "samples"] {
+        assert_eq!(look["summary"]["ledger"][unknown], Value::Null, "{unknown} is not told as zero");
     }
     let of_kind = |summary: &Value, kind: &str| -> u64 {
         let classes = summary["classes"].as_array().expect("classes").iter();
@@ -479,6 +484,14 @@ fn a_first_look_tells_what_the_whole_trace_tells() {
     let (ours, theirs) = (&look["counters/0/0"], ask(&viewer, "counters?level=0&tile=0"));
     assert_eq!(ours["series"][0], theirs["series"][0], "how many ran");
     assert_eq!(ours["series"][1], theirs["series"][1], "how many wanted to");
+}
+
+#[test]
+fn a_first_look_tells_what_was_lost() {
+    let trace = trace_of_lanes(&format!("@loss 3..5 17\n{BUSY}")).1;
+    let look = first_look_of(&trace);
+    assert_eq!(look["summary"]["loss"]["events"], 17);
+    assert_eq!(look["summary"]["losses"], ask(&viewer(trace), "summary")["losses"]);
 }
 
 #[test]

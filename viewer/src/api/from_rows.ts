@@ -18,8 +18,8 @@ export function rangeLedger(bundle: Bundle, range: Range, threads: readonly Thre
   const lost = (list: readonly number[]): number => list.reduce((all, ns, at) => (summary.classes[at]?.kind === "running" ? all : all + ns), 0);
   each.sort((a, b) => lost(b.classes) - lost(a.classes) || a.id - b.id);
   return {
-    total_ns, classes, threads: each.slice(0, 50), split_error_ns: 0, split_known: summary.ledger.split_known, samples: 0,
-    run_queue: { own_ns: 0, others_ns: 0, throttled_ns: 0, idle_ns: 0 },
+    total_ns, classes, threads: each.slice(0, 50), split_error_ns: null, split_known: summary.ledger.split_known, samples: null,
+    run_queue: null,
   };
 }
 
