@@ -138,6 +138,10 @@ describe("a file with the answers inside", () => {
     const found = await source.search("WORKER");
     expect(found.map((one) => one.name)).toEqual(["worker 1", "worker 2"]);
     expect((await source.search("count_")).map((one) => one.kind)).toEqual(["function"]);
+    const [span, ...others] = await source.search("REQUEST");
+    expect(others).toEqual([]);
+    expect(span).toMatchObject({ kind: "span", name: "request", thread: 1 });
+    expect((span?.end_ns ?? 0) - (span?.start_ns ?? 0)).toBeCloseTo((RECORDING.wall / 20) * 0.8, -1);
   });
 });
 

@@ -309,7 +309,7 @@ export interface Table {
 }
 
 export interface SearchResult {
-  readonly kind: "thread" | "function" | "process" | "lock" | "finding";
+  readonly kind: "thread" | "function" | "span" | "process" | "lock" | "finding";
   readonly name: string;
   readonly detail: string;
   readonly thread: ThreadId;
