@@ -207,6 +207,9 @@ impl<'a> Packer<'a> {
                 let Some(row) = finding.evidence.get(round).filter(|_| self.has_room()) else { continue };
                 let margin = Duration(row.duration.0.max(1000) * 2);
                 self.around(row.thread, (row.start - margin, row.start + row.duration + margin))?;
+                if let Some((slice, ..)) = row.slice(&viewer.trace) {
+                    self.slice(row.thread, slice)?;
+                }
             }
         }
         Ok(())
