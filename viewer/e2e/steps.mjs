@@ -85,6 +85,11 @@ const moves = {
     await page.mouse.up();
     await page.keyboard.up("Shift");
     await eventually("nothing was selected", async () => /of the selected/.test((await page.locator(".ledger h2").textContent()) ?? ""));
+    await tab(page, "Threads").click();
+    await page.getByLabel("only in the selected").check();
+    await page.getByLabel("only in the selected").uncheck();
+    await tab(page, "Why").click();
+    await timeline(page).focus();
     await page.keyboard.press("Escape");
     await eventually("Escape did not clear it", async () => /of the whole run/.test((await page.locator(".ledger h2").textContent()) ?? ""));
   },

@@ -8,7 +8,7 @@ use fxprof_processed_profile as fx;
 use holdup_events::{ProcessId, ThreadId, Trace};
 use holdup_findings::Analysis;
 use holdup_findings::derive::class::{CLASSES, Class};
-use holdup_findings::derive::stacks::{Basis, Folding, Observation, Timeline};
+use holdup_findings::derive::stacks::{Folding, Observation, Timeline};
 use serde_json::Value;
 
 use super::{Exporter, Info, Options};
@@ -96,9 +96,10 @@ impl<'a> Writer<'a> {
             let frame = self.profile.intern_frame(thread, frame);
             stack = Some(self.profile.intern_stack(thread, stack, frame));
         }
-        let cpu = match seen.basis {
-            Basis::Samples => self.cpu(seen.thread, seen.weight_ns),
-            _ => fx::CpuDelta::ZERO,
+        // Of a thread that ran too short for a sample, too.
+        let cpu = match seen.class.on_cpu() {
+            true => self.cpu(seen.thread, seen.weight_ns),
+            false => fx::CpuDelta::ZERO,
         };
         // Lent stacks and time without one are of no moment: they stand within the thread's life.
         let life = &self.trace.threads[seen.thread.index()];
@@ -219,5 +220,23 @@ mod tests {
         let thread = file["threads"].as_array().unwrap().iter().find(|thread| thread["name"] == "A").unwrap();
         let deltas = thread["samples"]["threadCPUDelta"].as_array().unwrap();
         assert_eq!(deltas.iter().map(|delta| delta.as_u64().unwrap()).sum::<u64>(), 8 * 1999 / 1000);
+    }
+
+    #[test]
+    fn a_thread_that_ran_without_a_sample_has_cpu_time_too() {
+        let (_, trace) =
+            trace_of_lanes("@samples A 0..4 user main;work\nA  0000mmmm\nB  mmmm1111  holds m 4..8\n");
+        let mut out = Vec::new();
+        Format.write(&trace, &Analysis::default(), &Options::default(), &mut out).unwrap();
+        let file: Value = serde_json::from_slice(&out).unwrap();
+        for thread in file["threads"].as_array().unwrap() {
+            let deltas = thread["samples"]["threadCPUDelta"].as_array().unwrap();
+            assert_eq!(
+                deltas.iter().map(|delta| delta.as_u64().unwrap()).sum::<u64>(),
+                4000,
+                "{}",
+                thread["name"]
+            );
+        }
     }
 }
