@@ -42,9 +42,12 @@ export async function startBrowser(executablePath) {
   };
 }
 
+/** What a machine that is busy with other things may take. */
+const PATIENCE_MS = 120_000;
+
 /** Waits until the timeline has drawn everything that its view needs. */
 export async function drawn(page) {
-  await page.waitForSelector("canvas[data-idle=true]", { timeout: 30_000 });
+  await page.waitForSelector("canvas[data-idle=true]", { timeout: PATIENCE_MS });
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  await page.waitForSelector("canvas[data-idle=true]", { timeout: 30_000 });
+  await page.waitForSelector("canvas[data-idle=true]", { timeout: PATIENCE_MS });
 }

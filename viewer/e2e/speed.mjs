@@ -11,6 +11,28 @@ const MOVES = ["w", "w", "d", "w", "w", "a", "w", "w", "d", "w", "s", "s", "a", 
 /** A recording as long as one can be is open after this. */
 const PATIENCE_MS = 240_000;
 
+/**
+ * Gives a function that tells the CPU time of the longest task of a page's main thread since it was asked last (ms). A task blocks
+ * for so long where it has a CPU; the rest of what a page notes is time in which others had that.
+ */
+async function longestTasks(session) {
+  const events = [];
+  const collect = ({ value }) => events.push(...value);
+  session.on("Tracing.dataCollected", collect);
+  const begin = () => session.send("Tracing.start", { transferMode: "ReportEvents", traceConfig: { includedCategories: ["toplevel", "__metadata"], excludedCategories: ["*"] } });
+  await begin();
+  return async () => {
+    const ended = new Promise((done) => session.once("Tracing.tracingComplete", done));
+    await session.send("Tracing.end");
+    await ended;
+    const main = new Set(events.filter((one) => one.name === "thread_name" && one.args.name === "CrRendererMain").map((one) => `${one.pid}/${one.tid}`));
+    const own = events.filter((one) => one.ph === "X" && main.has(`${one.pid}/${one.tid}`));
+    events.length = 0;
+    await begin();
+    return own.reduce((longest, one) => Math.max(longest, (one.tdur ?? 0) / 1000), 0);
+  };
+}
+
 /** Notes, in the page, every task that blocks its main thread for 50 ms or more. */
 function watchTasks() {
   window.blockedMs = [];
@@ -28,6 +50,9 @@ const cache = await mkdtemp(join(tmpdir(), "holdup-speed-"));
 const browser = await startBrowser(executable);
 const errors = [];
 const figures = [];
+
+const watcher = await browser.open("about:blank", errors, undefined, false);
+const longestTask = await longestTasks(await watcher.context().newCDPSession(watcher));
 
 /** Opens it, and says how long after the command was given there was what. */
 async function opened(what) {
@@ -60,7 +85,7 @@ async function kept() {
 
 const { served, page } = await opened("first");
 const blocked = () => page.evaluate(() => Math.max(0, ...window.blockedMs.splice(0)));
-figures.push(["blocked-while-opening", await blocked(), "ms"]);
+figures.push(["blocked-while-opening", await blocked(), "ms"], ["longest-task-opening", await longestTask(), "ms"]);
 await page.locator("canvas[data-idle]").focus();
 const waits = [];
 await page.evaluate(() => performance.clearResourceTimings());
@@ -72,6 +97,7 @@ for (const key of MOVES) {
 }
 waits.sort((a, b) => a - b);
 figures.push(["move-median", waits[waits.length >> 1], "ms"], ["move-longest", waits.at(-1), "ms"], ["blocked-while-moving", await blocked(), "ms"]);
+figures.push(["longest-task-moving", await longestTask(), "ms"]);
 // What the server took to answer what those moves asked, as the page saw it.
 const answers = await page.evaluate(() => performance.getEntriesByType("resource").filter((one) => one.name.includes("/api/")).map((one) => one.responseEnd - one.requestStart));
 answers.sort((a, b) => a - b);

@@ -85,6 +85,11 @@ const moves = {
     await page.mouse.up();
     await page.keyboard.up("Shift");
     await eventually("nothing was selected", async () => /of the selected/.test((await page.locator(".ledger h2").textContent()) ?? ""));
+    await tab(page, "Threads").click();
+    await page.getByLabel("only in the selected").check();
+    await page.getByLabel("only in the selected").uncheck();
+    await tab(page, "Why").click();
+    await timeline(page).focus();
     await page.keyboard.press("Escape");
     await eventually("Escape did not clear it", async () => /of the whole run/.test((await page.locator(".ledger h2").textContent()) ?? ""));
   },
@@ -95,6 +100,13 @@ const moves = {
     await eventually("N did not step", async () => (await words.textContent()) !== before);
     await page.keyboard.press("p");
     await eventually("P did not step back", async () => (await words.textContent()) === before);
+    const places = page.locator(".places button");
+    await places.last().click();
+    await eventually("the last place of the list was not opened", async () => (await words.textContent()) === `place ${await places.count()} of ${await places.count()}`);
+    assert.equal(await places.last().getAttribute("aria-current"), "location");
+    await places.first().click();
+    await eventually("the first place of the list was not opened", async () => (await words.textContent()) === before);
+    await timeline(page).focus();
   },
 };
 
@@ -145,6 +157,20 @@ const shows = {
     await page.keyboard.press("Escape");
     await eventually("the help stayed open", async () => (await page.locator("dialog.help").count()) === 0);
     await tab(page, "Why").click();
+  },
+};
+
+const spans = {
+  "finds a span by name, and goes to the longest": async (page) => {
+    await page.keyboard.press("0");
+    const before = await status(page);
+    await page.keyboard.press("/");
+    await page.keyboard.type("request");
+    await page.waitForSelector(".results [role=option]");
+    assert.match((await page.locator(".results [role=option]").first().textContent()) ?? "", /span\s*request/);
+    await page.keyboard.press("Enter");
+    await eventually("it did not go there", async () => (await status(page)) !== before);
+    await page.waitForSelector(".why-head h2");
   },
 };
 
@@ -336,7 +362,7 @@ export const MADE_UP = {
   "a recording that takes its time": { recording: { threads: 4 }, stages: ["reading", "look", "findings"], steps: slow },
   "a recording whose findings take their time": { recording: { threads: 4 }, stages: ["findings"], steps: untouched },
   "two recordings": { recording: { threads: 4, compared: true }, steps: compares },
-  "a busy recording": { recording: { threads: 4 }, steps: { ...opens, ...moves, ...follows, ...shows, ...sandwich, ...calls, ...links, ...accessible, ...labelled, ...hostile } },
+  "a busy recording": { recording: { threads: 4 }, steps: { ...opens, ...moves, ...follows, ...shows, ...sandwich, ...spans, ...calls, ...links, ...accessible, ...labelled, ...hostile } },
   "a recording with no threads": {
     recording: { threads: 0 },
     steps: {
@@ -396,6 +422,19 @@ const opensAny = {
   },
 };
 
+const path = {
+  "lights the critical path of the whole run": async (page) => {
+    await timeline(page).focus();
+    await page.keyboard.press("0");
+    await page.keyboard.press("x");
+    await eventually("no words about the path", async () => /critical path of what is shown.*\d %/.test((await page.locator(".path-words").textContent().catch(() => "")) ?? ""));
+    await drawn(page);
+    await timeline(page).focus();
+    await page.keyboard.press("x");
+    await eventually("it stays lit", async () => (await page.locator(".path-words").count()) === 0);
+  },
+};
+
 const clicks = {
   "tells of the slice that was clicked": async (page) => {
     await page.keyboard.press("0");
@@ -416,8 +455,8 @@ const { "shows callers and callees of a function, and its instructions": _sandwi
 
 /** A real recording, whatever it holds: served by holdup, and as a file. */
 export const REAL = {
-  served: { ...opensAny, ...movesAny, ...clicks, ...showsAny, ...tablesAny, ...accessible },
-  file: { ...opensAny, ...movesAny, ...clicks, ...showsAny, ...tablesAny },
+  served: { ...opensAny, ...path, ...movesAny, ...clicks, ...showsAny, ...tablesAny, ...accessible },
+  file: { ...opensAny, ...path, ...movesAny, ...clicks, ...showsAny, ...tablesAny },
 };
 
 /** What somebody sees in the first minute who was sent a file of a program whose threads stop each other. */

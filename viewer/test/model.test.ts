@@ -3,6 +3,7 @@
 import { describe, expect, it } from "vitest";
 import { formatAddress, parseAddress } from "../src/model/address";
 import { shortened, tsvRow, visible } from "../src/model/text";
+import { where, withoutRepeats } from "../src/model/frames";
 import { bytes, count, duration, moment, percent, ruler } from "../src/model/time";
 import { framed, inside, panned, toNs, toX, zoomed } from "../src/model/view";
 
@@ -27,6 +28,7 @@ describe("times", () => {
   it("counts, sizes and shares", () => {
     expect(count(1234567)).toBe("1\u202f234\u202f567");
     expect(bytes(1536)).toBe("1.5 KiB");
+    expect([percent(0.9949), percent(0.996), percent(0.99999), percent(1)]).toEqual(["99 %", "99.6 %", "99.9 %", "100 %"]);
     expect([percent(0.314), percent(0.0041), percent(0), percent(Number.NaN)]).toEqual(["31 %", "0.4 %", "0 %", "–"]);
   });
   it("rules lines at 1, 2 or 5, never closer than asked", () => {
@@ -72,4 +74,13 @@ describe("addresses", () => {
   });
   it.each(["#t=x", "#t=-1", "#t=1e9", "#thread=1.5", "#view=2,1", "#view=1", "#range=1,2,3", "#tab=<b>", "#%%%", ""])("leave %s alone", (hash) =>
     expect(parseAddress(hash)).toEqual({}));
+});
+
+describe("frames", () => {
+  const frame = (name: string, line: number) => ({ name, module: "/bin/words", file: "/src/map.ml", line, kind: "user" as const });
+  it("that repeat are one line, as long as they are in one place", () => {
+    const stack = [frame("hash", 12), ...Array.from({ length: 14 }, () => frame("cardinal", 1495)), frame("cardinal", 1496), frame("main", 3)];
+    expect(withoutRepeats(stack).map(({ frame: { name }, times }) => [name, times])).toEqual([["hash", 1], ["cardinal", 14], ["cardinal", 1], ["main", 1]]);
+    expect(where(frame("cardinal", 1495))).toBe(" map.ml:1495");
+  });
 });

@@ -253,8 +253,13 @@ export function answer(recording, path, query) {
     case "tables": return table(recording, path.split("/")[1]);
     case "search": {
       const needle = (query.get("q") ?? "").toLowerCase();
-      const found = summary(recording).threads.filter((one) => one.name.toLowerCase().includes(needle));
-      return { results: found.map((one) => ({ kind: "thread", name: one.name, detail: `tid ${one.tid}`, thread: one.id, start_ns: one.start_ns, end_ns: one.end_ns })) };
+      const holds = (name) => name.toLowerCase().includes(needle);
+      const found = summary(recording).threads.filter((one) => holds(one.name));
+      const { start, end } = spans(recording, 1);
+      return { results: [
+        ...found.map((one) => ({ kind: "thread", name: one.name, detail: `tid ${one.tid}`, thread: one.id, start_ns: one.start_ns, end_ns: one.end_ns })),
+        ...(holds("request") ? [{ kind: "span", name: "request", detail: `${start.length} spans`, thread: 1, start_ns: start[0], end_ns: end[0] }] : []),
+      ] };
     }
     case "annotate": return { function: query.get("function"), module: "/usr/bin/words", total_ns: 1e9, instructions: [
       { address: 4096, text: "mov (%rdi),%rax", branch_to: null, own_ns: 0, samples: 0, file: null, line: null, below_ns: 0 },
@@ -273,6 +278,7 @@ export function bundle(recording) {
       out[`counters/${level}/${tile}`] = counters(recording, level, tile);
     }
   }
+  if (recording.lives.length > 1) out["spans/1/0/0"] = { names: ["request", HOSTILE], kinds: ["user", "gc-work"], lanes: [spans(recording, 1)] };
   for (const name of ["threads", "locks", "calls"]) out[`tables/${name}`] = table(recording, name);
   out["flames/on-cpu"] = flame("on-cpu");
   for (const { thread, start_ns } of out.summary.findings.flatMap((one) => one.evidence)) {

@@ -102,12 +102,17 @@ describe("tables", () => {
   const catalogue = new Catalogue(summary(RECORDING));
   const threads = table(RECORDING, "threads");
   it("filter by words and sort by columns, both ways, unknown last", () => {
-    expect(chosenRows(catalogue, threads, "WORKER 1001", { column: null, descending: true })).toEqual([1]);
-    const by = (descending: boolean): number[] => chosenRows(catalogue, threads, "", { column: 1, descending });
+    expect(chosenRows(catalogue, threads, { words: "WORKER 1001", range: null }, { column: null, descending: true })).toEqual([1]);
+    const by = (descending: boolean): number[] => chosenRows(catalogue, threads, { words: "", range: null }, { column: 1, descending });
     expect(by(true)).toEqual([...by(false)].reverse());
     const holes = { ...threads, rows: threads.rows.map((row, at) => (at === 0 ? [row[0] ?? null, null, null] : row)) };
-    expect(chosenRows(catalogue, holes, "", { column: 1, descending: true }).at(-1)).toBe(0);
-    expect(chosenRows(catalogue, holes, "", { column: 1, descending: false }).at(-1)).toBe(0);
+    expect(chosenRows(catalogue, holes, { words: "", range: null }, { column: 1, descending: true }).at(-1)).toBe(0);
+    expect(chosenRows(catalogue, holes, { words: "", range: null }, { column: 1, descending: false }).at(-1)).toBe(0);
+  });
+  it("narrow to the rows that have a place in a range", () => {
+    const places = threads.rows.map((_, at) => (at === 0 ? null : { thread: at, start_ns: at * 100, end_ns: at * 100 + 100 }));
+    const inRange = (from: number, to: number) => chosenRows(catalogue, { ...threads, places }, { words: "", range: { from, to } }, { column: null, descending: true });
+    expect([inRange(0, 100), inRange(150, 250), inRange(299, 300)]).toEqual([[], [1, 2], [2]]);
   });
   it("are copied as plain numbers, one line a row whatever the names hold", () => {
     const lines = asTsv(catalogue, threads, [0, 3]).split("\n");
@@ -138,6 +143,10 @@ describe("a file with the answers inside", () => {
     const found = await source.search("WORKER");
     expect(found.map((one) => one.name)).toEqual(["worker 1", "worker 2"]);
     expect((await source.search("count_")).map((one) => one.kind)).toEqual(["function"]);
+    const [span, ...others] = await source.search("REQUEST");
+    expect(others).toEqual([]);
+    expect(span).toMatchObject({ kind: "span", name: "request", thread: 1 });
+    expect((span?.end_ns ?? 0) - (span?.start_ns ?? 0)).toBeCloseTo((RECORDING.wall / 20) * 0.8, -1);
   });
 });
 

@@ -1,6 +1,6 @@
 //! A finding: one cause of lost time, with its evidence.
 
-use holdup_events::{Duration, ThreadId, Timestamp};
+use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 use serde::Serialize;
 
 /// What a rule found.
@@ -63,6 +63,36 @@ pub struct Evidence {
     pub note: String,
 }
 
+/// Evidence of more slices than this is about none of them.
+const SLICES_MAX: usize = 1000;
+
+impl Evidence {
+    /// The slice that takes up most of it, and how long of it (the first of several; of a moment, the slice around it): its row.
+    /// A latecomer's evidence, say, begins in the slice in which it was called, and is about the one that kept it.
+    pub fn slice(&self, trace: &Trace) -> Option<(usize, Timestamp, Duration)> {
+        let first = trace.slices.covering(self.thread, self.start)?;
+        let end = self.start + self.duration;
+        let mut best: Option<(usize, Timestamp, Duration)> = None;
+        for (place, slice) in trace.slices.from_row(self.thread, first).enumerate() {
+            if place > 0 && slice.start >= end {
+                break;
+            }
+            if place == SLICES_MAX {
+                return trace
+                    .slices
+                    .covering(self.thread, self.start)
+                    .map(|row| (row, self.start, self.duration));
+            }
+            let from = slice.start.max(self.start);
+            let inside = slice.end.min(end).since(from);
+            if best.is_none_or(|(.., most)| inside > most) {
+                best = Some((first + place, from, inside));
+            }
+        }
+        best
+    }
+}
+
 fn thread_number<S: serde::Serializer>(id: &ThreadId, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u32(id.0)
 }
@@ -73,4 +103,42 @@ fn at_ns<S: serde::Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error>
 
 fn length_ns<S: serde::Serializer>(length: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(length.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdup_events::tables::{SliceRow, Slices};
+
+    use super::*;
+
+    /// A thread with slices that begin at these times; the last ends at 100,000.
+    fn trace(starts: &[u64]) -> Trace {
+        let row = |start: &u64| SliceRow { start: Timestamp(*start), ..SliceRow::default() };
+        let slices = Slices::freeze(&[starts.iter().map(row).collect()], vec![Timestamp(100_000)]);
+        Trace { slices, ..Trace::default() }
+    }
+
+    fn evidence(start: u64, duration: u64) -> Evidence {
+        let (start, duration) = (Timestamp(start), Duration(duration));
+        Evidence { table: "slices", thread: ThreadId(0), start, duration, note: String::new() }
+    }
+
+    #[test]
+    fn evidence_is_about_the_slice_that_takes_up_most_of_it() {
+        let trace = trace(&[0, 100, 500, 700]);
+        let about = |start, duration| evidence(start, duration).slice(&trace);
+        assert_eq!(about(99, 402), Some((1, Timestamp(100), Duration(400))));
+        assert_eq!(about(150, 10), Some((1, Timestamp(150), Duration(10))));
+        assert_eq!(about(400, 200), Some((1, Timestamp(400), Duration(100))), "the first of equals");
+        assert_eq!(about(500, 0), Some((2, Timestamp(500), Duration(0))), "a moment");
+        assert_eq!(about(650, 99), Some((2, Timestamp(650), Duration(50))));
+        assert_eq!(about(200_000, 5), None, "nobody was there any more");
+    }
+
+    #[test]
+    fn evidence_of_very_many_slices_is_about_none_of_them() {
+        let starts: Vec<u64> = (0..2 * SLICES_MAX as u64).map(|n| 10 * n).collect();
+        let trace = trace(&starts);
+        assert_eq!(evidence(5, 50_000).slice(&trace), Some((0, Timestamp(5), Duration(50_000))));
+    }
 }

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use base64::Engine;
-use holdup_events::tables::{Process, SliceRow, Slices, Thread, ThreadState};
+use holdup_events::tables::{Mapping, Process, SliceRow, Slices, Thread, ThreadState};
 use holdup_events::{CpuId, Loss, ProcessId, ThreadId, Timestamp, Trace};
 use holdup_findings::analyse;
 use holdup_findings::derive::zoom::first_look::{self, Stretch};
@@ -174,6 +174,41 @@ fn told() -> Viewer {
         name("heap words", SpanKind::User),
     ];
     viewer(trace)
+}
+
+#[test]
+fn spans_are_found_by_name_at_the_longest_of_them() {
+    let viewer = told();
+    let found = |text: &str| -> Vec<Value> {
+        let answer = ask(&viewer, &format!("search?q={text}"));
+        let results = answer["results"].as_array().expect("results").iter();
+        results.filter(|one| one["kind"] == "span").cloned().collect()
+    };
+    let both = found("m%69nor");
+    assert_eq!(both.len(), 1, "{both:?}");
+    assert_eq!((&both[0]["name"], &both[0]["thread"]), (&Value::from("minor"), &Value::from(0)));
+    assert_eq!(both[0]["detail"], "2 spans, the longest 100 ns");
+    assert_eq!((number(&both[0]["start_ns"]), number(&both[0]["end_ns"])), (2_000_000, 2_000_100));
+    let names: Vec<Value> = found("m").iter().map(|one| one["name"].clone()).collect();
+    assert_eq!(names, ["major", "minor"], "the longest first");
+    assert!(found("heap").is_empty(), "the name of a counter is no span");
+}
+
+#[test]
+fn allocation_is_the_running_time_in_allocators() {
+    let picture = "@samples A 0..3 user main;parse;malloc\n@samples A 3..8 user main;parse\nA  00000000\n";
+    let mut trace = trace_of_lanes(picture).1;
+    let whole = |trace: &Trace| ask(&viewer(trace.clone()), "flame?kind=allocation&min=0");
+    assert_eq!(whole(&trace)["total_ns"], 0, "nothing tells that this malloc is one");
+    let libc =
+        Mapping { path: "/usr/lib/libc.so.6".into(), start: 0x1000, end: 0x2000, ..Mapping::default() };
+    trace.mappings.push(libc);
+    let flame = whole(&trace);
+    assert_eq!((&flame["total_ns"], &flame["samples"]), (&Value::from(3_000_000), &Value::from(3)));
+    assert_eq!(flame["names"], serde_json::json!(["main", "parse", "malloc"]));
+    assert!(number(&flame["error_ns"]) > 0, "three of eight samples");
+    let on_cpu = ask(&viewer(trace), "flame?kind=on-cpu&min=0");
+    assert_eq!((&on_cpu["total_ns"], &on_cpu["samples"]), (&Value::from(8_000_000), &Value::from(8)));
 }
 
 #[test]
@@ -360,6 +395,7 @@ fn one_file_holds_the_answers_and_loads_nothing() {
     summary["thinned"] = serde_json::json!(page.thinned);
     assert_eq!(answers["summary"], summary);
     assert_eq!(answers["tables/threads"], ask(&viewer, "tables/threads"));
+    assert_eq!(answers["path"], ask(&viewer, "path"));
     let lanes = ask(&viewer, "lanes?level=0&tile=0&threads=0");
     assert_eq!(answers["lanes/0/0/0"], lanes["lanes"][0]);
     let evidence = &summary["findings"][0]["evidence"][0];
@@ -455,8 +491,13 @@ fn a_first_look_tells_what_the_whole_trace_tells() {
     let trace = trace_of_lanes(BUSY).1;
     let (look, viewer) = (first_look_of(&trace), busy());
     let summary = ask(&viewer, "summary");
-    for same in ["command", "wall_ns", "zoom", "host", "tables", "flames", "processes", "rung"] {
+    for same in
+        ["command", "wall_ns", "zoom", "host", "tables", "flames", "processes", "rung", "losses", "loss"]
+    {
         assert_eq!(look["summary"][same], summary[same], "{same}");
+    }
+    for unknown in ["run_queue", "split_error_ns", "samples"] {
+        assert_eq!(look["summary"]["ledger"][unknown], Value::Null, "{unknown} is not told as zero");
     }
     let of_kind = |summary: &Value, kind: &str| -> u64 {
         let classes = summary["classes"].as_array().expect("classes").iter();
@@ -479,6 +520,14 @@ fn a_first_look_tells_what_the_whole_trace_tells() {
     let (ours, theirs) = (&look["counters/0/0"], ask(&viewer, "counters?level=0&tile=0"));
     assert_eq!(ours["series"][0], theirs["series"][0], "how many ran");
     assert_eq!(ours["series"][1], theirs["series"][1], "how many wanted to");
+}
+
+#[test]
+fn a_first_look_tells_what_was_lost() {
+    let trace = trace_of_lanes(&format!("@loss 3..5 17\n{BUSY}")).1;
+    let look = first_look_of(&trace);
+    assert_eq!(look["summary"]["loss"]["events"], 17);
+    assert_eq!(look["summary"]["losses"], ask(&viewer(trace), "summary")["losses"]);
 }
 
 #[test]

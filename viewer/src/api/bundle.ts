@@ -116,8 +116,11 @@ export class BundleSource implements Source {
     return missing("source and instructions are");
   }
 
-  path(): Promise<CriticalPath> {
-    return missing();
+  path(range: Range): Promise<CriticalPath> {
+    const whole = range.from <= 0 && range.to >= this.bundle.summary.wall_ns;
+    // The path of a part is not a part of the whole's: it begins with what ended the part.
+    const found = whole ? held<CriticalPath>(this.bundle, "path") : null;
+    return found ? Promise.resolve(found) : missing(whole ? "the critical path is" : "the critical path of a part of the run is");
   }
 
   /** Row of the slice at a moment, from the deepest tile that holds it. */

@@ -1,7 +1,9 @@
 // What a page without a server works out by itself from the rows that it has: a range's ledger, wakeups, a search. Pure.
 
 import type { Range } from "../model/view";
+import { duration } from "../model/time";
 import { type Bundle, allHeld, held } from "./bundle";
+import type { NamedSpans } from "./source";
 import type { Flame, LaneRows, RangeLedger, SearchResult, SliceAnswer, ThreadId, Wakeups } from "./types";
 
 const RESULTS_OF_A_KIND = 20;
@@ -18,8 +20,8 @@ export function rangeLedger(bundle: Bundle, range: Range, threads: readonly Thre
   const lost = (list: readonly number[]): number => list.reduce((all, ns, at) => (summary.classes[at]?.kind === "running" ? all : all + ns), 0);
   each.sort((a, b) => lost(b.classes) - lost(a.classes) || a.id - b.id);
   return {
-    total_ns, classes, threads: each.slice(0, 50), split_error_ns: 0, split_known: summary.ledger.split_known, samples: 0,
-    run_queue: { own_ns: 0, others_ns: 0, throttled_ns: 0, idle_ns: 0 },
+    total_ns, classes, threads: each.slice(0, 50), split_error_ns: null, split_known: summary.ledger.split_known, samples: null,
+    run_queue: null,
   };
 }
 
@@ -86,7 +88,7 @@ export function wakeupsOf(slices: readonly SliceAnswer[], range: Range, threads:
   };
 }
 
-/** Threads, processes, findings and functions whose name holds the text. */
+/** Threads, functions, spans, processes and findings whose name holds the text. */
 export function searchSummary(bundle: Bundle, text: string): SearchResult[] {
   const { summary } = bundle;
   const needle = text.toLowerCase();
@@ -98,12 +100,32 @@ export function searchSummary(bundle: Bundle, text: string): SearchResult[] {
       kind: "thread", name: one.name, detail: `tid ${one.tid}`, thread: one.id, start_ns: one.start_ns, end_ns: one.end_ns,
     })),
     names.filter(holds).map((name) => ({ kind: "function", name, detail: "", thread: -1, ...whole })),
+    longestSpans(bundle, holds),
     summary.processes.filter((one) => holds(one.name)).map((one) => ({ kind: "process", name: one.name, detail: `pid ${one.pid}`, thread: -1, ...whole })),
     summary.findings.filter((one) => holds(one.rule) || holds(one.subject)).map((one) => ({
       kind: "finding", name: one.rule, detail: one.subject, thread: one.evidence[0]?.thread ?? -1, ...whole,
     })),
   ];
   return lists.flatMap((list) => list.slice(0, RESULTS_OF_A_KIND));
+}
+
+/** Of each name, the longest span that the file holds; merged ones have no name. */
+function longestSpans(bundle: Bundle, holds: (name: string) => boolean): SearchResult[] {
+  const longest = new Map<string, SearchResult>();
+  for (const { names, lanes } of allHeld<NamedSpans>(bundle, "spans")) {
+    if (!names.some(holds)) continue;
+    for (const { thread, start, end, name: of } of lanes) {
+      of.forEach((index, at) => {
+        const name = names[index];
+        if (name === undefined || !holds(name)) return;
+        const [start_ns, end_ns] = [start[at] ?? 0, end[at] ?? 0];
+        const known = longest.get(name);
+        if (known && known.end_ns - known.start_ns >= end_ns - start_ns) return;
+        longest.set(name, { kind: "span", name, detail: `the longest in this file ${duration(end_ns - start_ns)}`, thread, start_ns, end_ns });
+      });
+    }
+  }
+  return [...longest.values()].sort((a, b) => b.end_ns - b.start_ns - (a.end_ns - a.start_ns) || (a.name < b.name ? -1 : 1));
 }
 
 /** A slice of which the file has the times and the class only, from the lanes' rows. */

@@ -20,13 +20,14 @@ export interface RunQueue {
   readonly idle_ns: Ns;
 }
 
+/** Null: not known to whoever answered. */
 export interface Ledger {
   readonly total_ns: Ns;
   readonly classes: readonly Ns[];
-  readonly run_queue: RunQueue;
-  readonly split_error_ns: Ns;
+  readonly run_queue: RunQueue | null;
+  readonly split_error_ns: Ns | null;
   readonly split_known: boolean;
-  readonly samples: number;
+  readonly samples: number | null;
 }
 
 export interface RangeLedger extends Ledger {
@@ -308,7 +309,7 @@ export interface Table {
 }
 
 export interface SearchResult {
-  readonly kind: "thread" | "function" | "process" | "lock" | "finding";
+  readonly kind: "thread" | "function" | "span" | "process" | "lock" | "finding";
   readonly name: string;
   readonly detail: string;
   readonly thread: ThreadId;

@@ -328,8 +328,8 @@ function counters(out: Draw[], input: TimelineInput): void {
   }
   const y = box.y + box.h - (input.cpuCount / most) * box.h;
   const cpus = `${input.cpuCount} CPU${input.cpuCount === 1 ? "" : "s"}`;
-  out.push({ op: "text", x: input.size.width - 4, y: y < top + 12 ? y + 7 : y - 6, text: cpus, ink: "muted", width: 60, align: "right", small: true, plate: true });
   out.push({ op: "line", points: [LABEL_W, y, input.size.width, y], ink: "muted", thick: 1, dash: true });
+  out.push({ op: "text", x: input.size.width - 4, y: y < top + 12 ? y + 7 : y - 6, text: cpus, ink: "muted", width: 60, align: "right", small: true, plate: true });
   out.push({ op: "unclip" });
 }
 

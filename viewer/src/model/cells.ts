@@ -1,10 +1,11 @@
 // Cells of tables: as text, for sorting, for copying.
 
-import type { Cell, Column, Table } from "../api/types";
+import type { Cell, Column, Place, Table } from "../api/types";
 import { histogramPlain, histogramUnit, histogramWords, quantile } from "./histogram";
 import { tsvRow, visible } from "./text";
 import type { Catalogue } from "./threads";
 import { bytes, count, duration, moment, percent } from "./time";
+import type { Range } from "./view";
 
 /** A cell as people read it. `null` is "not known". */
 export function cellText(catalogue: Catalogue, column: Column, cell: Cell): string {
@@ -56,15 +57,24 @@ export interface Sorting {
   readonly descending: boolean;
 }
 
+/** Which rows are wanted. */
+export interface Filter {
+  readonly words: string;
+  /** Only rows whose place has a part in it. */
+  readonly range: Range | null;
+}
+
 /** Row numbers that hold every word of the filter, sorted. What is not known comes last. */
-export function chosenRows(catalogue: Catalogue, table: Table, filter: string, sorting: Sorting): number[] {
-  const words = filter.toLowerCase().split(/\s+/).filter((one) => one !== "");
+export function chosenRows(catalogue: Catalogue, table: Table, filter: Filter, sorting: Sorting): number[] {
+  const words = filter.words.toLowerCase().split(/\s+/).filter((one) => one !== "");
   const holds = (row: readonly Cell[]): boolean => {
     if (words.length === 0) return true;
     const text = row.map((cell, at) => cellText(catalogue, table.columns[at] ?? { name: "", label: "", unit: "text" }, cell)).join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   };
-  const rows = table.rows.flatMap((row, at) => (holds(row) ? [at] : []));
+  const { range } = filter;
+  const lies = (place: Place | null | undefined): boolean => range === null || (place != null && place.start_ns < range.to && place.end_ns > range.from);
+  const rows = table.rows.flatMap((row, at) => (lies(table.places[at]) && holds(row) ? [at] : []));
   const column = sorting.column === null ? undefined : table.columns[sorting.column];
   if (sorting.column === null || !column) return rows;
   const at = sorting.column;

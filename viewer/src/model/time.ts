@@ -25,10 +25,11 @@ export function moment(ns: Ns, step: Ns = 1e3): string {
   return `${(ns / 1e9).toFixed(digits)} s`;
 }
 
-/** Share as per cent, short: `31 %`, `0.4 %`. */
+/** Share as per cent, short: `31 %`, `0.4 %`; `100 %` is all of it. */
 export function percent(share: number): string {
   const value = share * 100;
   if (!Number.isFinite(value)) return "–";
+  if (value >= 99.5 && value < 100) return `${Math.min(99.9, value).toFixed(1)} %`;
   return `${value >= 9.95 || value === 0 ? Math.round(value) : value.toFixed(1)} %`;
 }
 

@@ -93,6 +93,28 @@ function Details({ finding, index }: { finding: Finding; index: number }) {
           <ul>{finding.advice.map((one, at) => <li key={at}>{visible(one)}</li>)}</ul>
         </>
       )}
+      {places > 1 && <Places finding={finding} index={index} occurrence={occurrence} />}
     </div>
+  );
+}
+
+/** The places of a finding, each a way to go there. */
+function Places({ finding, index, occurrence }: { finding: Finding; index: number; occurrence: number }) {
+  const viewer = useViewer();
+  return (
+    <>
+      <h3>Where, the worst first</h3>
+      <ol class="places">
+        {finding.evidence.map((one, at) => (
+          <li key={at}>
+            <button class="link" aria-current={at === occurrence ? "location" : undefined} title={visible(one.note)} onClick={() => viewer.openFinding(index, at)}>
+              <span>{moment(one.start_ns, 1e5)}</span>
+              <span class="who">{viewer.catalogue.threadName(one.thread)}</span>
+              <span class="amount">{duration(one.duration_ns)}</span>
+            </button>
+          </li>
+        ))}
+      </ol>
+    </>
   );
 }

@@ -32,8 +32,17 @@ export function Header() {
 function Trust() {
   const { summary } = useViewer().catalogue;
   const { loss, cost } = summary;
-  if (summary.first_look) return <span class="facts">being read …</span>;
   const lost = loss.events + loss.uncounted > 0;
+  const lostWords = `lost ${count(loss.events)} events${loss.uncounted > 0 ? ` and ${count(loss.uncounted)} stretches` : ""}`;
+  // That nothing was lost is known once all is read.
+  if (summary.first_look) {
+    return (
+      <>
+        {lost && <span class="facts bad">{lostWords}</span>}
+        <span class="facts">being read …</span>
+      </>
+    );
+  }
   const notes: string[] = [];
   if (summary.rung !== "bpf") notes.push(`recorded without BPF (${summary.rung}): ${visible(summary.rung_reason)}`);
   if (summary.recovered) notes.push("the recorder did not end in order: this is what its journal held");
@@ -43,7 +52,7 @@ function Trust() {
   return (
     <>
       <span class={lost ? "facts bad" : "facts"}>
-        {lost ? `lost ${count(loss.events)} events${loss.uncounted > 0 ? ` and ${count(loss.uncounted)} stretches` : ""}` : "lost nothing"}
+        {lost ? lostWords : "lost nothing"}
       </span>
       {typeof cost.percent === "number" && <span class="facts">{`recording cost ${percent(cost.percent / 100)}`}</span>}
       {warning !== "" && (

@@ -9,7 +9,7 @@ import { Swatch } from "./swatch";
 const POINTER: readonly [string, string][] = [
   ["click", "choose a slice, and see why"],
   ["drag a lane", "move in time, and up and down"],
-  ["drag the ruler, or Shift and drag", "select a range: it gets its own ledger, stacks and tables"],
+  ["drag the ruler, or Shift and drag", "select a range: it gets its own ledger and stacks, and tables can be narrowed to it"],
   ["drag the top strip", "go anywhere in the run"],
   ["wheel", "zoom; where lanes do not fit it scrolls, and Ctrl and wheel (or a pinch) zooms"],
   ["wheel sideways, or Shift and wheel", "move in time"],

@@ -1,4 +1,4 @@
-// Search for threads, functions, processes, locks and findings.
+// Search for threads, functions, spans, processes, locks and findings.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { SearchResult } from "../api/types";
@@ -43,10 +43,10 @@ export function Search() {
         id={SEARCH_ID}
         ref={input}
         type="text"
-        placeholder="/ search threads, functions, locks"
+        placeholder="/ search threads, functions, spans"
         role="combobox"
         aria-autocomplete="list"
-        aria-label="search threads, functions, processes, locks, findings"
+        aria-label="search threads, functions, spans, processes, locks, findings"
         aria-expanded={shown}
         aria-controls="search-results"
         {...(shown && results.length > 0 ? { "aria-activedescendant": `result-${at}` } : {})}

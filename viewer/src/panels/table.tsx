@@ -4,9 +4,9 @@ import { useState } from "preact/hooks";
 import type { Histogram, Table } from "../api/types";
 import { type Sorting, asTsv, cellText, chosenRows, isNumeric } from "../model/cells";
 import { histogramBars, histogramLines, histogramUnit } from "../model/histogram";
-import { count } from "../model/time";
+import { count, duration } from "../model/time";
 import { visible } from "../model/text";
-import { useAnswer, useViewer } from "./hooks";
+import { useAnswer, useSelected, useViewer } from "./hooks";
 
 /** More rows than this are not put on the page at once. */
 const ROWS_SHOWN = 500;
@@ -26,7 +26,10 @@ function Rows({ table }: { table: Table }) {
   const [filter, setFilter] = useState("");
   const [sorting, setSorting] = useState<Sorting>({ column: null, descending: true });
   const [copied, setCopied] = useState("");
-  const rows = chosenRows(viewer.catalogue, table, filter, sorting);
+  const range = useSelected((state) => state.range);
+  const [narrowed, setNarrowed] = useState(false);
+  const canNarrow = range !== null && table.places.some((one) => one !== null);
+  const rows = chosenRows(viewer.catalogue, table, { words: filter, range: narrowed && canNarrow ? range : null }, sorting);
   const sortBy = (at: number): void => {
     const column = table.columns[at];
     const first = column ? isNumeric(column) || histogramUnit(column.unit) !== null : true;
@@ -42,6 +45,11 @@ function Rows({ table }: { table: Table }) {
     <div class="table-view">
       <div class="tools">
         <input type="search" aria-label="rows that hold these words" placeholder="filter rows …" value={filter} onInput={(event) => setFilter(event.currentTarget.value)} />
+        {canNarrow && (
+          <label title="rows whose place has a part in the selected range; their figures are still those of the whole run">
+            <input type="checkbox" checked={narrowed} onChange={(event) => setNarrowed(event.currentTarget.checked)} />{` only in the selected ${duration(range.to - range.from)}`}
+          </label>
+        )}
         <span class="muted" role="status">{rows.length === table.rows.length ? `${count(rows.length)} rows` : `${count(rows.length)} of ${count(table.rows.length)} rows`}</span>
         <button onClick={copy}>copy as TSV</button>
         <span class="muted" role="status">{copied}</span>

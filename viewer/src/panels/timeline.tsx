@@ -87,12 +87,14 @@ function useWakeups(drawn: { readonly current: TimelineCanvas | null }): void {
 }
 
 const PATH_CLASSES = 5;
+/** Classes below this share of the path are not named. */
+const LISTED = 0.001;
 
 /** What the critical path of the view consists of: only shortening these makes the run shorter. */
 function PathWords({ path }: { path: CriticalPath }) {
   const { catalogue } = useViewer();
   const total = path.classes.reduce((sum, ns) => sum + ns, 0);
-  const most = path.classes.map((ns, at) => ({ ns, name: catalogue.className(at) })).filter((one) => one.ns > 0).sort((a, b) => b.ns - a.ns);
+  const most = path.classes.map((ns, at) => ({ ns, name: catalogue.className(at) })).filter((one) => one.ns > 0 && one.ns >= total * LISTED).sort((a, b) => b.ns - a.ns);
   return (
     <div class="path-words" role="status">
       <b>critical path of what is shown</b>

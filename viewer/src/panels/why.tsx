@@ -2,7 +2,8 @@
 
 import type { Frame, SliceAnswer, WhyLink } from "../api/types";
 import { classLook } from "../model/classes";
-import { basename, visible } from "../model/text";
+import { where, withoutRepeats } from "../model/frames";
+import { visible } from "../model/text";
 import { count, duration, moment, percent } from "../model/time";
 import { useSelected, useViewer } from "./hooks";
 import { Swatch } from "./swatch";
@@ -193,19 +194,13 @@ function Stack({ label, frames }: { label: string; frames: readonly Frame[] }) {
       <h3>{label}</h3>
       {frames.length === 0 && <p class="muted">No stack was taken of this slice: stacks are a sample, so that recording stays cheap.</p>}
       <ol class="stack">
-        {frames.map((frame, at) => (
+        {withoutRepeats(frames).map(({ frame, times }, at) => (
           <li key={at} class={frame.kind}>
             <button class="link" onClick={() => viewer.openFunction(frame.name)} title="its flame graph">{visible(frame.name)}</button>
-            <span class="muted">{where(frame)}</span>
+            <span class="muted">{`${where(frame)}${times > 1 ? ` × ${count(times)}` : ""}`}</span>
           </li>
         ))}
       </ol>
     </section>
   );
-}
-
-function where(frame: Frame): string {
-  const inlined = frame.inlined ? " (inlined)" : "";
-  if (frame.file) return ` ${visible(basename(frame.file))}${frame.line ? `:${count(frame.line)}` : ""}${inlined}`;
-  return frame.kind === "kernel" ? " kernel" : ` ${visible(basename(frame.module))}${inlined}`;
 }

@@ -8,7 +8,7 @@ use fxprof_processed_profile as fx;
 use holdup_events::{ProcessId, ThreadId, Trace};
 use holdup_findings::Analysis;
 use holdup_findings::derive::class::{CLASSES, Class};
-use holdup_findings::derive::stacks::{Basis, Folding, Observation, Timeline};
+use holdup_findings::derive::stacks::{Folding, Observation, Timeline};
 use serde_json::Value;
 
 use super::{Exporter, Info, Options};
@@ -46,6 +46,8 @@ struct Writer<'a> {
     categories: [fx::CategoryHandle; CLASSES],
     processes: BTreeMap<ProcessId, fx::ProcessHandle>,
     threads: BTreeMap<ThreadId, fx::ThreadHandle>,
+    /// CPU time (ns) of each thread that its samples do not tell yet: the format takes whole microseconds.
+    untold_ns: BTreeMap<ThreadId, u64>,
     /// The library takes whole weights; each sample is given its row here, and gets its weight afterwards.
     weights_ms: Vec<f64>,
 }
@@ -69,6 +71,7 @@ impl<'a> Writer<'a> {
             categories,
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
+            untold_ns: BTreeMap::new(),
             weights_ms: Vec::new(),
         }
     }
@@ -93,9 +96,10 @@ impl<'a> Writer<'a> {
             let frame = self.profile.intern_frame(thread, frame);
             stack = Some(self.profile.intern_stack(thread, stack, frame));
         }
-        let cpu = match seen.basis {
-            Basis::Samples => fx::CpuDelta::from_nanos(seen.weight_ns),
-            _ => fx::CpuDelta::ZERO,
+        // Of a thread that ran too short for a sample, too.
+        let cpu = match seen.class.on_cpu() {
+            true => self.cpu(seen.thread, seen.weight_ns),
+            false => fx::CpuDelta::ZERO,
         };
         // Lent stacks and time without one are of no moment: they stand within the thread's life.
         let life = &self.trace.threads[seen.thread.index()];
@@ -103,6 +107,15 @@ impl<'a> Writer<'a> {
         let Ok(row) = i32::try_from(self.weights_ms.len()) else { return };
         self.weights_ms.push(seen.weight_ns as f64 / 1e6);
         self.profile.add_sample(thread, at, stack, cpu, row);
+    }
+
+    /// The whole microseconds of a sample's CPU time; what is left is told by the thread's next sample. Cut off each time, a
+    /// thread of short slices would lack a thousandth of its time.
+    fn cpu(&mut self, thread: ThreadId, ns: u64) -> fx::CpuDelta {
+        let untold = self.untold_ns.entry(thread).or_default();
+        let all = *untold + ns;
+        *untold = all % 1000;
+        fx::CpuDelta::from_micros(all / 1000)
     }
 
     fn thread(&mut self, id: ThreadId) -> fx::ThreadHandle {
@@ -196,5 +209,34 @@ mod tests {
         }
         let wanted = [("lock-wait".to_owned(), 8.0), ("useful".to_owned(), 8.0)];
         assert_eq!(sums.into_iter().collect::<Vec<_>>(), wanted);
+    }
+    #[test]
+    fn cpu_time_that_is_no_whole_microsecond_is_told_by_the_next_sample() {
+        let picture = "@tick 1999\n@samples A 0..16 user main;work\nA  0m0m0m0m0m0m0m0m\nB  1111111111111111  holds m 0..16\n";
+        let (_, trace) = trace_of_lanes(picture);
+        let mut out = Vec::new();
+        Format.write(&trace, &Analysis::default(), &Options::default(), &mut out).unwrap();
+        let file: Value = serde_json::from_slice(&out).unwrap();
+        let thread = file["threads"].as_array().unwrap().iter().find(|thread| thread["name"] == "A").unwrap();
+        let deltas = thread["samples"]["threadCPUDelta"].as_array().unwrap();
+        assert_eq!(deltas.iter().map(|delta| delta.as_u64().unwrap()).sum::<u64>(), 8 * 1999 / 1000);
+    }
+
+    #[test]
+    fn a_thread_that_ran_without_a_sample_has_cpu_time_too() {
+        let (_, trace) =
+            trace_of_lanes("@samples A 0..4 user main;work\nA  0000mmmm\nB  mmmm1111  holds m 4..8\n");
+        let mut out = Vec::new();
+        Format.write(&trace, &Analysis::default(), &Options::default(), &mut out).unwrap();
+        let file: Value = serde_json::from_slice(&out).unwrap();
+        for thread in file["threads"].as_array().unwrap() {
+            let deltas = thread["samples"]["threadCPUDelta"].as_array().unwrap();
+            assert_eq!(
+                deltas.iter().map(|delta| delta.as_u64().unwrap()).sum::<u64>(),
+                4000,
+                "{}",
+                thread["name"]
+            );
+        }
     }
 }

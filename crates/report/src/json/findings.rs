@@ -18,9 +18,9 @@ pub(super) fn in_report(trace: &Trace, finding: &Finding) -> Value {
 /// As `docs/viewer-api.md` has it.
 pub(crate) fn in_viewer(trace: &Trace, finding: &Finding) -> Value {
     with(finding, |row| {
-        let slice = trace.slices.covering(row.thread, row.start);
+        let slice = row.slice(trace);
         let mut out = evidence(row, Timestamp(row.start.since(trace.start()).0));
-        out["row"] = json!(slice.map_or(-1, |row| row as i64));
+        out["row"] = json!(slice.map_or(-1, |(row, ..)| row as i64));
         out
     })
 }

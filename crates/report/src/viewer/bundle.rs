@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use super::page::{Asset, find};
 use super::samples::Names;
 use super::{
-    API_VERSION, Ask, Viewer, counters, flame, lanes, samples, slice, spans, summary, tables, to_text,
+    API_VERSION, Ask, Viewer, counters, flame, lanes, path, samples, slice, spans, summary, tables, to_text,
 };
 use crate::numbers::{count, counted, duration};
 
@@ -128,7 +128,7 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
-    /// Tables and flame graphs of the whole run.
+    /// Tables, flame graphs and the critical path of the whole run.
     fn whole(&mut self) -> std::io::Result<()> {
         for name in tables::names() {
             if let Ok(answer) = tables::answer(self.viewer, name) {
@@ -144,6 +144,9 @@ impl<'a> Packer<'a> {
                     self.put(key, || answer)?;
                 }
             }
+        }
+        if let Ok(answer) = Ask::parse("", &[]).and_then(|ask| path::answer(self.viewer, &ask)) {
+            self.put("path".to_owned(), || answer)?;
         }
         Ok(())
     }
@@ -204,6 +207,9 @@ impl<'a> Packer<'a> {
                 let Some(row) = finding.evidence.get(round).filter(|_| self.has_room()) else { continue };
                 let margin = Duration(row.duration.0.max(1000) * 2);
                 self.around(row.thread, (row.start - margin, row.start + row.duration + margin))?;
+                if let Some((slice, ..)) = row.slice(&viewer.trace) {
+                    self.slice(row.thread, slice)?;
+                }
             }
         }
         Ok(())

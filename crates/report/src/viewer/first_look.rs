@@ -4,21 +4,20 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use holdup_events::Trace;
 use holdup_events::tables::Thread;
+use holdup_events::{ThreadId, Trace};
 use holdup_findings::derive::zoom::first_look::{ByDoing, Doing, FirstLook, ThreadLook};
-use holdup_findings::derive::zoom::{CELLS, Tile, Tiling};
+use holdup_findings::derive::zoom::{Tile, Tiling};
 use serde_json::{Value, json};
 
-use super::{API_VERSION, flame, tables, to_text};
-use crate::{figures, json};
+use super::{API_VERSION, summary, to_text};
 
 /// More lanes than this fill no screen.
 const LANES_MAX: usize = 60;
 /// Levels of which there are tiles; where cells are longer than theirs, rows are, too.
 const LEVELS: u32 = 2;
 
-/// The answer; `trace` needs its manifest, processes and threads only.
+/// The answer; `trace` needs its manifest, processes, threads and losses only.
 pub fn answer(trace: &Trace, look: &FirstLook) -> String {
     let tiling = Tiling::of(trace);
     let shown = shown(trace, look);
@@ -46,55 +45,34 @@ fn shown(trace: &Trace, look: &FirstLook) -> Vec<usize> {
     own.into_iter().take(LANES_MAX).map(|(id, _)| id).collect()
 }
 
+/// What is not known yet is null; losses are those that the recorder knew of.
 fn summary(trace: &Trace, look: &FirstLook, shown: &[usize]) -> Value {
-    let (manifest, tiling) = (&trace.manifest, Tiling::of(trace));
     let own = trace.threads.iter().zip(&look.threads).filter(|(thread, _)| thread.target);
     let mut classes = ByDoing::default();
     own.for_each(|(_, look)| classes.iter_mut().zip(look.total).for_each(|(sum, ns)| *sum += ns));
     let thread = |id: &usize| thread(trace, *id, &look.threads[*id]);
-    let process = |(id, process): (usize, &holdup_events::tables::Process)| {
-        json!({
-            "id": id,
-            "pid": process.pid,
-            "name": process.name,
-            "target": process.target,
-            "parent": process.parent.map(|parent| parent.0),
-        })
-    };
-    json!({
-        "api": API_VERSION,
-        "pending": true,
-        "first_look": true,
-        "holdup": manifest.holdup,
-        "command": manifest.command,
-        "mode": manifest.mode,
-        "exit_status": manifest.exit_status,
-        "host": manifest.host,
-        "start_unix_ns": manifest.start_unix_ns,
-        "wall_ns": trace.wall().0,
-        "rung": figures::rung_name(manifest.rung),
-        "rung_reason": manifest.rung_reason,
-        "recovered": manifest.recovered,
-        "zoom": {"base_ns": tiling.base_ns(), "cells": CELLS, "level_max": tiling.level_max()},
-        "classes": Doing::ALL.iter().enumerate().map(|(rank, doing)| class(*doing, rank)).collect::<Value>(),
-        "ledger": {
-            "total_ns": classes.iter().sum::<u64>(),
-            "classes": classes,
-            "run_queue": {"own_ns": 0, "others_ns": 0, "throttled_ns": 0, "idle_ns": 0},
-            "split_error_ns": 0,
-            "split_known": false,
-            "samples": 0,
-        },
-        "threads": shown.iter().map(thread).collect::<Value>(),
-        "processes": trace.processes.iter().enumerate().map(process).collect::<Value>(),
-        "cpus": [], "findings": [], "symptoms": [], "skipped": [], "losses": [], "thinned": [],
-        "loss": {"events": 0, "uncounted": 0},
-        "cost": json::cost(trace),
-        "sources": manifest.sources,
-        "tables": tables::list(),
-        "flames": flame::list(),
-        "parallelism": null, "against": null,
-    })
+    let mut out = summary::of_recording(trace, &Tiling::of(trace));
+    out.extend([
+        ("pending", true.into()),
+        ("first_look", true.into()),
+        ("classes", Doing::ALL.iter().enumerate().map(|(rank, doing)| class(*doing, rank)).collect()),
+        (
+            "ledger",
+            json!({
+                "total_ns": classes.iter().sum::<u64>(),
+                "classes": classes,
+                "run_queue": null,
+                "split_error_ns": null,
+                "split_known": false,
+                "samples": null,
+            }),
+        ),
+        ("threads", shown.iter().map(thread).collect()),
+        ("parallelism", Value::Null),
+        ("against", Value::Null),
+    ]);
+    out.extend(["cpus", "findings", "symptoms", "skipped", "thinned"].map(|list| (list, json!([]))));
+    json!(out)
 }
 
 fn class(doing: Doing, rank: usize) -> Value {
@@ -108,19 +86,9 @@ fn class(doing: Doing, rank: usize) -> Value {
 }
 
 fn thread(trace: &Trace, id: usize, look: &ThreadLook) -> Value {
-    let row = &trace.threads[id];
-    let since = |at| trace.start().0.max(at) - trace.start().0;
-    json!({
-        "id": id,
-        "tid": row.tid,
-        "name": row.name,
-        "process": row.process.0,
-        "target": row.target,
-        "start_ns": since(row.start.0),
-        "end_ns": since(row.end.0),
-        "slices": look.slices,
-        "classes": look.total,
-    })
+    let mut out = summary::of_thread(trace, ThreadId(id as u32), look.slices);
+    out.insert("classes", json!(look.total));
+    json!(out)
 }
 
 /// Cells of a tile, as rows: those of one doing that follow each other are one.

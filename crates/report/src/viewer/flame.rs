@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use holdup_events::Trace;
-use holdup_events::tables::FrameKind;
+use holdup_events::tables::{FrameKind, SampleRow};
 use holdup_findings::derive::class::Class;
+use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::stacks::{Direction, Folding, Place, Profile, Selection, Tree, wakers};
+use holdup_findings::descriptors::Role;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -21,8 +23,12 @@ const KINDS: &[(&str, &str)] = &[
     ("off-cpu", "Off CPU"),
     ("wakers", "Waits and who ended them"),
     ("lock-wait", "Lock waits"),
+    (ALLOCATION, "Allocation (on CPU)"),
     ("all", "All time"),
 ];
+
+/// Running time in functions that, as the runtimes' descriptors know, hand out memory or take it back.
+const ALLOCATION: &str = "allocation";
 
 /// Nodes below this share of all are left out if nothing is said.
 const SHARE_MIN: f64 = 0.0005;
@@ -69,8 +75,10 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let kind = ask.text("kind").ok_or_else(|| Refusal::bad("kind is missing"))?;
     let mut selection = match kind {
         "wakers" => Selection::all().only(Class::is_wait),
+        ALLOCATION => parse_classes("on-cpu").map_err(Refusal::Bad)?,
         kind => parse_classes(kind).map_err(Refusal::Bad)?,
     };
+    selection.descriptors = viewer.roles.descriptors.clone();
     (selection.from, selection.to) = viewer.range(ask)?;
     selection.threads = viewer.threads(ask)?;
     let min: f64 = match ask.text("min").map(str::parse) {
@@ -79,7 +87,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
         Some(_) => return Err(Refusal::bad("min wants a share from 0 to 1")),
     };
     let key = format!("{kind} {:?} {:?} {:?}", selection.from, selection.to, selection.threads);
-    let profile = kept(viewer, &key, || fold(&viewer.trace, kind, &selection));
+    let profile = kept(viewer, &key, || fold(&viewer.trace, kind, &selection, || viewer.roles.clone()));
     let focus = ask.text("function").map(|name| profile.find(name));
     if focus.as_ref().is_some_and(std::collections::BTreeSet::is_empty) {
         return Err(Refusal::not_there("no stack goes through a function of that name"));
@@ -106,8 +114,10 @@ fn before_profile(
         return Err(Refusal::not_there("there is no other recording to compare with"));
     };
     let Some(trace) = against.trace.get() else { return Err(Refusal::Later(Stage::Other)) };
-    let selection = Selection { classes: selection.classes, ..Selection::all() };
-    Ok(kept(viewer, &format!("before {kind}"), || fold(trace, kind, &selection)))
+    let (classes, descriptors) = (selection.classes, selection.descriptors.clone());
+    let selection = Selection { classes, descriptors, ..Selection::all() };
+    let roles = || Roles::derive(trace, &selection.descriptors);
+    Ok(kept(viewer, &format!("before {kind}"), || fold(trace, kind, &selection, roles)))
 }
 
 /// Nodes of the other recording's tree, found by what they are called below their parents.
@@ -147,12 +157,22 @@ impl<'a> Before<'a> {
     }
 }
 
-fn fold(trace: &Trace, kind: &str, selection: &Selection) -> Profile {
+/// `roles` are those of the trace.
+fn fold(trace: &Trace, kind: &str, selection: &Selection, roles: impl FnOnce() -> Roles) -> Profile {
     let folding = Folding::built_in();
-    match kind {
-        "wakers" => wakers::derive(trace, selection, &folding),
-        _ => Profile::derive(trace, selection, &folding),
+    if kind == "wakers" {
+        return wakers::derive(trace, selection, &folding);
     }
+    let mut profile = Profile::derive(trace, selection, &folding);
+    if kind == ALLOCATION {
+        let roles = roles();
+        profile.keep(|seen| {
+            let sample = SampleRow { thread: seen.thread, stack: seen.stack, ..SampleRow::default() };
+            let rule = roles.of_sample(&sample).and_then(|rule| roles.descriptors.rule(rule));
+            rule.is_some_and(|(_, rule)| rule.role == Role::Allocator)
+        });
+    }
+    profile
 }
 
 /// What was made under this key before, or is made now.
@@ -183,12 +203,12 @@ fn columns<'a>(
 ) -> Flame {
     let total_ns: u64 = tree.roots.iter().map(|root| tree.nodes[*root].cumulated.ns).sum();
     let least = (total_ns as f64 * min) as u64;
-    let observed = &profile.observed;
+    let (observed, kept) = (&profile.observed, profile.kept());
     let mut flame = Flame {
         kind: kind.to_owned(),
         total_ns,
-        error_ns: profile.all.error_ns(&profile.all),
-        samples: observed.samples,
+        error_ns: kept.error_ns(&profile.all),
+        samples: kept.samples,
         slices: observed.slices,
         slices_with_stack: observed.slices_with_stack,
         before_ns: before.map(|_| Vec::new()),

@@ -1,12 +1,15 @@
-//! `api/search`: threads, functions, processes, locks and findings by a part of their name.
+//! `api/search`: threads, functions, spans, processes, locks and findings by a part of their name.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::ThreadId;
+use holdup_events::tables::SpanRow;
 use serde_json::{Value, json};
 
 use super::summary::ranked_threads;
 use super::{Ask, Refusal, Viewer, to_text};
+use crate::numbers::{counted, duration};
 
 /// Results of each kind.
 const RESULTS_MAX: usize = 20;
@@ -21,6 +24,7 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     results.extend(findings(viewer, &is_wanted).into_iter().take(RESULTS_MAX));
     results.extend(threads(viewer, &is_wanted).into_iter().take(RESULTS_MAX));
     results.extend(functions(viewer, &is_wanted));
+    results.extend(spans(viewer, &is_wanted));
     results.extend(processes(viewer, &is_wanted).into_iter().take(RESULTS_MAX));
     results.extend(locks(viewer, &is_wanted).into_iter().take(RESULTS_MAX));
     Ok(to_text(&json!({"results": results})))
@@ -78,6 +82,48 @@ fn functions(viewer: &Viewer, is_wanted: &dyn Fn(&str) -> bool) -> Vec<Value> {
     ranked.sort_by_key(|(name, module)| (name.len(), *name, *module));
     let row = |(name, module): (&str, &str)| result("function", name, module, whole(viewer));
     ranked.into_iter().take(RESULTS_MAX).map(row).collect()
+}
+
+/// What the spans of a name have in common.
+#[derive(Clone, Copy, Default)]
+struct SpanUse {
+    count: u64,
+    longest: SpanRow,
+}
+
+/// Each name once, with its longest span; the one of the longest first.
+fn spans(viewer: &Viewer, is_wanted: &dyn Fn(&str) -> bool) -> Vec<Value> {
+    let names = &viewer.trace.names;
+    // A name is told once by each lane: they are one.
+    let mut wanted: BTreeMap<&str, SpanUse> = BTreeMap::new();
+    let texts: Vec<Option<&str>> =
+        names.iter().map(|name| Some(name.text.as_str()).filter(|text| is_wanted(text))).collect();
+    if texts.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    for span in viewer.trace.spans.rows() {
+        let Some(text) = texts.get(span.name as usize).copied().flatten() else { continue };
+        let found = wanted.entry(text).or_default();
+        if found.count == 0 || length(&found.longest) < length(span) {
+            found.longest = *span;
+        }
+        found.count += 1;
+    }
+    let mut found: Vec<(&str, SpanUse)> = wanted.into_iter().collect();
+    found.sort_by_key(|(text, found)| (Reverse(length(&found.longest)), *text));
+    let row = |(text, found): (&str, SpanUse)| {
+        let SpanRow { thread, start, end, .. } = found.longest;
+        let detail = match found.count {
+            1 => duration(length(&found.longest)),
+            many => format!("{}, the longest {}", counted(many, "span"), duration(length(&found.longest))),
+        };
+        result("span", text, &detail, (i64::from(thread.0), viewer.since(start), viewer.since(end)))
+    };
+    found.into_iter().take(RESULTS_MAX).map(row).collect()
+}
+
+fn length(span: &SpanRow) -> u64 {
+    span.end.since(span.start).0
 }
 
 fn processes(viewer: &Viewer, is_wanted: &dyn Fn(&str) -> bool) -> Vec<Value> {

@@ -4,17 +4,18 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use holdup_events::tables::Process;
-use holdup_events::{Loss, ProcessId, ThreadId};
+use holdup_events::{Loss, ProcessId, ThreadId, Trace};
 use holdup_findings::Finding;
+use holdup_findings::analysis::Analysis;
 use holdup_findings::derive::class::{CLASSES, Class};
 use holdup_findings::derive::cpus::CpuUse;
 use holdup_findings::derive::ledger::{ByClass, ThreadLedger};
-use holdup_findings::derive::zoom::CELLS;
+use holdup_findings::derive::zoom::{CELLS, Tiling};
 use holdup_findings::merging::Symptom;
 use serde_json::{Value, json};
 
 use super::lanes::cpu_number;
-use super::{API_VERSION, Ask, Refusal, Viewer, flame, tables, to_text};
+use super::{API_VERSION, Against, Ask, Refusal, Viewer, flame, tables, to_text};
 use crate::{figures, json};
 
 pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
@@ -33,66 +34,97 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
         Some(all) => (&all.findings, &all.symptoms, &all.skipped),
         None => (&[], &[], &[]),
     };
+    let mut out = of_recording(trace, &viewer.tiling);
+    out.extend([
+        ("pending", all.is_none().into()),
+        ("classes", classes()),
+        (
+            "ledger",
+            json!({
+                "total_ns": ledger.total_ns,
+                "classes": ledger.classes,
+                "run_queue": json::run_queue(&ledger.run_queue),
+                "split_error_ns": ledger.split_error_ns.into_iter().max(),
+                "split_known": ledger.split_known,
+                "samples": ledger.samples,
+            }),
+        ),
+        ("threads", threads(viewer)),
+        ("cpus", viewer.cpus.iter().map(cpu).collect()),
+        ("findings", findings.iter().map(|one| json::findings::in_viewer(trace, one)).collect()),
+        ("symptoms", symptoms.iter().map(symptom).collect()),
+        ("skipped", skipped.iter().map(|(rule, reason)| json!({"rule": rule, "reason": reason})).collect()),
+        ("parallelism", all.map_or(Value::Null, parallelism)),
+        ("against", viewer.against.as_ref().map_or(Value::Null, against)),
+        ("thinned", json!(thinned)),
+    ]);
+    json!(out)
+}
+
+/// What is said of a recording that needs its small tables only: manifest, processes and losses.
+pub(super) fn of_recording(trace: &Trace, tiling: &Tiling) -> BTreeMap<&'static str, Value> {
     let manifest = &trace.manifest;
     let loss = figures::loss(trace);
+    BTreeMap::from([
+        ("api", API_VERSION.into()),
+        ("holdup", json!(manifest.holdup)),
+        ("command", json!(manifest.command)),
+        ("mode", json!(manifest.mode)),
+        ("exit_status", json!(manifest.exit_status)),
+        ("host", json!(manifest.host)),
+        ("start_unix_ns", manifest.start_unix_ns.into()),
+        ("wall_ns", trace.wall().0.into()),
+        ("rung", figures::rung_name(manifest.rung).into()),
+        ("rung_reason", json!(manifest.rung_reason)),
+        ("recovered", manifest.recovered.into()),
+        ("zoom", json!({"base_ns": tiling.base_ns(), "cells": CELLS, "level_max": tiling.level_max()})),
+        ("processes", processes(trace)),
+        ("losses", losses(trace)),
+        ("loss", json!({"events": loss.events, "uncounted": loss.uncounted})),
+        ("cost", json::cost(trace)),
+        ("sources", json!(manifest.sources)),
+        ("tables", json!(tables::list())),
+        ("flames", json!(flame::list())),
+    ])
+}
+
+/// What is said of a thread that needs its row only.
+pub(super) fn of_thread(trace: &Trace, id: ThreadId, slices: u64) -> BTreeMap<&'static str, Value> {
+    let row = trace.threads.get(id.index()).cloned().unwrap_or_default();
+    BTreeMap::from([
+        ("id", id.0.into()),
+        ("tid", row.tid.into()),
+        ("name", json!(row.name)),
+        ("process", row.process.0.into()),
+        ("target", row.target.into()),
+        ("start_ns", row.start.since(trace.start()).0.into()),
+        ("end_ns", row.end.since(trace.start()).0.into()),
+        ("slices", slices.into()),
+    ])
+}
+
+fn symptom(symptom: &Symptom) -> Value {
     json!({
-        "api": API_VERSION,
-        "pending": all.is_none(),
-        "holdup": manifest.holdup,
-        "command": manifest.command,
-        "mode": manifest.mode,
-        "exit_status": manifest.exit_status,
-        "host": manifest.host,
-        "start_unix_ns": manifest.start_unix_ns,
-        "wall_ns": trace.wall().0,
-        "rung": figures::rung_name(manifest.rung),
-        "rung_reason": manifest.rung_reason,
-        "recovered": manifest.recovered,
-        "zoom": {
-            "base_ns": viewer.tiling.base_ns(),
-            "cells": CELLS,
-            "level_max": viewer.tiling.level_max(),
-        },
-        "classes": classes(),
-        "ledger": {
-            "total_ns": ledger.total_ns,
-            "classes": ledger.classes,
-            "run_queue": json::run_queue(&ledger.run_queue),
-            "split_error_ns": ledger.split_error_ns.into_iter().max(),
-            "split_known": ledger.split_known,
-            "samples": ledger.samples,
-        },
-        "threads": threads(viewer),
-        "processes": processes(viewer),
-        "cpus": viewer.cpus.iter().map(cpu).collect::<Value>(),
-        "findings": findings.iter().map(|one| json::findings::in_viewer(trace, one)).collect::<Value>(),
-        "symptoms": symptoms.iter().map(|symptom| json!({
-            "of": symptom.root,
-            "rule": symptom.finding.rule,
-            "subject": symptom.finding.subject,
-            "summary": symptom.finding.summary,
-        })).collect::<Value>(),
-        "skipped": skipped.iter()
-            .map(|(rule, reason)| json!({"rule": rule, "reason": reason})).collect::<Value>(),
-        "losses": losses(viewer),
-        "loss": {"events": loss.events, "uncounted": loss.uncounted},
-        "cost": json::cost(trace),
-        "sources": manifest.sources,
-        "parallelism": all.map(|all| json!({
-            "running_mean": all.derived.parallelism.running_mean(),
-            "wanting_mean": all.derived.parallelism.wanting_mean(),
-        })),
-        "tables": tables::list(),
-        "flames": flame::list(),
-        "against": viewer.against.as_ref().map(|other| json!({
-            "command": other.manifest.command,
-            "wall_ns": other.manifest.end_ns.saturating_sub(other.manifest.start_ns),
-        })),
-        "thinned": thinned,
+        "of": symptom.root,
+        "rule": symptom.finding.rule,
+        "subject": symptom.finding.subject,
+        "summary": symptom.finding.summary,
     })
 }
 
-fn processes(viewer: &Viewer) -> Value {
+fn parallelism(all: &Analysis) -> Value {
+    let parallelism = &all.derived.parallelism;
+    json!({"running_mean": parallelism.running_mean(), "wanting_mean": parallelism.wanting_mean()})
+}
+
+fn against(other: &Against) -> Value {
+    json!({
+        "command": other.manifest.command,
+        "wall_ns": other.manifest.end_ns.saturating_sub(other.manifest.start_ns),
+    })
+}
+
+fn processes(trace: &Trace) -> Value {
     let process = |(id, process): (usize, &Process)| {
         json!({
             "id": id,
@@ -102,21 +134,21 @@ fn processes(viewer: &Viewer) -> Value {
             "parent": process.parent.map(|parent| parent.0),
         })
     };
-    viewer.trace.processes.iter().enumerate().map(process).collect()
+    trace.processes.iter().enumerate().map(process).collect()
 }
 
-fn losses(viewer: &Viewer) -> Value {
+fn losses(trace: &Trace) -> Value {
     let loss = |loss: &Loss| {
         json!({
             "source": loss.source,
             "reason": loss.reason,
             "cpu": cpu_number(loss.cpu),
-            "start_ns": viewer.since(loss.start),
-            "end_ns": viewer.since(loss.end),
+            "start_ns": loss.start.since(trace.start()).0,
+            "end_ns": loss.end.since(trace.start()).0,
             "events": loss.events,
         })
     };
-    viewer.trace.losses.iter().map(loss).collect()
+    trace.losses.iter().map(loss).collect()
 }
 
 /// By code, which is what answers hold; `rank` is the place in reports.
@@ -180,25 +212,17 @@ fn threads(viewer: &Viewer) -> Value {
 }
 
 fn thread(viewer: &Viewer, id: ThreadId, ledger: Option<&ThreadLedger>) -> Value {
-    let row = viewer.trace.threads.get(id.index()).cloned().unwrap_or_default();
-    let mut out = json!({
-        "id": id.0,
-        "tid": row.tid,
-        "name": row.name,
-        "process": row.process.0,
-        "target": row.target,
-        "start_ns": viewer.since(row.start),
-        "end_ns": viewer.since(row.end),
-        "slices": viewer.trace.slices.rows(id).len(),
-    });
-    if let (Some(ledger), Some(map)) = (ledger, out.as_object_mut()) {
-        map.insert("classes".to_owned(), json!(ledger.classes));
-        map.insert("run_queue".to_owned(), json::run_queue(&ledger.run_queue));
-        map.insert("blocked".to_owned(), ledger.blocked.into());
-        map.insert("preempted".to_owned(), ledger.preempted.into());
-        map.insert("migrations".to_owned(), ledger.migrations.into());
+    let mut out = of_thread(&viewer.trace, id, viewer.trace.slices.rows(id).len() as u64);
+    if let Some(ledger) = ledger {
+        out.extend([
+            ("classes", json!(ledger.classes)),
+            ("run_queue", json::run_queue(&ledger.run_queue)),
+            ("blocked", ledger.blocked.into()),
+            ("preempted", ledger.preempted.into()),
+            ("migrations", ledger.migrations.into()),
+        ]);
     }
-    out
+    json!(out)
 }
 
 fn cpu(cpu: &CpuUse) -> Value {

@@ -40,10 +40,11 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
     load("loss", &mut |table| losses(table).map(|rows| trace.losses = rows));
 }
 
-/// Reads who takes part, and no more.
+/// Reads who takes part and what was lost, and no more.
 pub fn read_threads(place: &Place<'_>, trace: &mut Trace) -> Result<()> {
     trace.processes = processes(&place.table("processes")?)?;
     trace.threads = threads(&place.table("threads")?)?;
+    trace.losses = losses(&place.table("loss")?)?;
     Ok(())
 }
 

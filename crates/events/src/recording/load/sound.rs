@@ -50,17 +50,22 @@ pub(super) fn make_sound(trace: &mut Trace) {
     trace.mappings.retain(|mapping| mapping.process.index() < processes);
     trace.variables.retain(|variable| variable.process.index() < processes);
     calls(trace);
-    for loss in &mut trace.losses {
-        loss.events = loss.events.min(COUNT_MAX);
-        loss.end = loss.end.max(loss.start);
-    }
+    losses(trace);
 }
 
-/// The same of who takes part alone; what had to be changed is not told.
+/// The same of who takes part and of losses alone; what had to be changed is not told.
 pub(super) fn make_threads_sound(trace: &mut Trace) {
     manifest(trace);
     processes(trace);
     threads(trace);
+    losses(trace);
+}
+
+fn losses(trace: &mut Trace) {
+    for loss in &mut trace.losses {
+        loss.events = loss.events.min(COUNT_MAX);
+        loss.end = loss.end.max(loss.start);
+    }
 }
 
 /// Puts what `mended` makes of a value in its place; 1 if that changes it.

@@ -13,7 +13,7 @@ use crate::{ThreadId, Timestamp, Trace};
 /// A recording whose slices are visited, not kept.
 pub struct SliceStarts<'a> {
     place: Place<'a>,
-    /// Manifest, processes and threads; every other table is empty.
+    /// Manifest, processes, threads and losses; every other table is empty.
     pub trace: Trace,
     groups: Vec<usize>,
 }
@@ -86,5 +86,77 @@ impl<'a> SliceStarts<'a> {
             left -= count;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Manifest, RecordingWriter, SmallTables};
+    use crate::tables::{Process, SliceRow, TableSink, Thread};
+    use crate::{CpuId, Loss, ProcessId};
+
+    /// A process of one thread that ran and blocked, and a loss.
+    fn whole() -> Trace {
+        let (start, end) = (Timestamp(1000), Timestamp(5000));
+        let manifest = Manifest { start_ns: start.0, end_ns: end.0, ..Manifest::default() };
+        let thread = Thread { process: ProcessId(0), target: true, start, end, ..Thread::default() };
+        let loss = Loss {
+            source: "switches".to_owned(),
+            reason: "full".to_owned(),
+            cpu: CpuId(1),
+            start: Timestamp(2000),
+            end: Timestamp(3000),
+            events: 17,
+        };
+        Trace {
+            manifest,
+            processes: vec![Process { target: true, ..Process::default() }],
+            threads: vec![thread],
+            losses: vec![loss],
+            ..Trace::default()
+        }
+    }
+
+    fn write(dir: &Path, trace: &Trace) {
+        let mut writer = RecordingWriter::create(dir).expect("tables");
+        for (start, state) in [(1000, ThreadState::Running), (2500, ThreadState::Blocked)] {
+            writer.slice(SliceRow { start: Timestamp(start), state, ..SliceRow::default() });
+        }
+        let small = SmallTables {
+            processes: &trace.processes,
+            threads: &trace.threads,
+            waits: &trace.waits,
+            stacks: &trace.stacks,
+            frames: &trace.frames,
+            mappings: &trace.mappings,
+            variables: &trace.variables,
+            syscalls: &trace.syscalls,
+            calls: &trace.calls,
+            lanes: &trace.lanes,
+            names: &trace.names,
+            losses: &trace.losses,
+        };
+        writer.finish(&small, &mut trace.manifest.clone()).expect("written");
+    }
+
+    #[test]
+    fn what_was_lost_is_known_before_slices_are() {
+        let dir = std::env::temp_dir().join(format!("holdup-starts-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        write(&dir, &whole());
+        let (starts, all) = (SliceStarts::open(&dir), crate::recording::open(&dir));
+        let starts = starts.expect("it opens");
+        let mut seen = Vec::new();
+        assert!(
+            (0..starts.groups())
+                .all(|group| starts.visit(group, |slice| seen.push((slice.at.0, slice.state))))
+        );
+        assert_eq!(seen, [(1000, ThreadState::Running), (2500, ThreadState::Blocked)]);
+        assert_eq!(starts.trace.losses, whole().losses);
+        assert_eq!(starts.trace.losses, all.expect("it opens").losses);
+        std::fs::write(dir.join("loss.parquet"), "damaged").expect("written");
+        assert!(SliceStarts::open(&dir).is_err(), "what was lost is not known, so nothing is shown first");
+        let _ = std::fs::remove_dir_all(&dir);
     }
 }

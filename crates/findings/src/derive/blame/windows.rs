@@ -15,9 +15,9 @@ use crate::derive::holders::{Hold, HoldKind};
 use crate::derive::parallel;
 
 /// About so many slices are in a window.
-const ROWS_PER_WINDOW: usize = 1 << 17;
+const ROWS_PER_WINDOW: u128 = 1 << 17;
 /// More windows than this gain nothing.
-const WINDOWS_MAX: u64 = 256;
+const WINDOWS_MAX: u128 = 256;
 
 pub(super) fn derive(facts: Facts, from: Timestamp, to: Timestamp) -> Blame {
     let cuts = cuts(facts.trace, from, to);
@@ -50,15 +50,15 @@ pub(super) fn derive(facts: Facts, from: Timestamp, to: Timestamp) -> Blame {
     blame
 }
 
-/// Where the windows of `from..to` begin, and where the last one ends.
+/// Where the windows of `from..to` begin, and where the last one ends. How many there are follows from the part of the
+/// recording that they are of: each is searched for in every thread.
 fn cuts(trace: &Trace, from: Timestamp, to: Timestamp) -> Vec<Timestamp> {
-    let start = trace.start().max(from);
-    let length_ns = trace.end().min(to).since(start).0;
-    let windows = ((trace.slices.len() / ROWS_PER_WINDOW) as u64 + 1).min(WINDOWS_MAX);
-    let inner = (1..windows).map(|index| {
-        let ns = u128::from(length_ns) * u128::from(index) / u128::from(windows);
-        Timestamp(start.0 + ns as u64)
-    });
+    let (start, end) = (trace.start().max(from), trace.end().min(to));
+    let length_ns = u128::from(end.since(start).0);
+    let rows = trace.slices.len() as u128 * length_ns / u128::from(trace.wall().0.max(1));
+    let windows = (rows / ROWS_PER_WINDOW + 1).min(WINDOWS_MAX);
+    // A range beyond the recording's end has no length, and one window.
+    let inner = (1..windows).map(|index| Timestamp(start.0 + (length_ns * index / windows) as u64).min(to));
     let mut cuts: Vec<Timestamp> = [from].into_iter().chain(inner).chain([to]).collect();
     cuts.dedup();
     if cuts.len() < 2 { vec![from, to] } else { cuts }
@@ -140,5 +140,52 @@ impl<'a> Window<'a> {
             (subject, sums)
         });
         (followed.collect(), self.edges)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdup_events::tables::{SliceRow, Slices, ThreadState};
+
+    use super::*;
+
+    /// One thread that ran and waited by turns, 2^20 slices of 2 ns each from 1000 on.
+    fn trace() -> Trace {
+        const SLICES: u64 = 1 << 20;
+        let mut trace = Trace::default();
+        (trace.manifest.start_ns, trace.manifest.end_ns) = (1000, 1000 + 2 * SLICES);
+        let life = Thread { target: true, start: trace.start(), end: trace.end(), ..Thread::default() };
+        trace.threads.push(life);
+        let state = |n: u64| if n.is_multiple_of(2) { ThreadState::Running } else { ThreadState::Blocked };
+        let row =
+            |n: u64| SliceRow { start: Timestamp(1000 + 2 * n), state: state(n), ..SliceRow::default() };
+        trace.slices = Slices::freeze(&[(0..SLICES).map(row).collect()], vec![trace.end()]);
+        trace
+    }
+
+    #[test]
+    fn windows_follow_the_rows_of_the_range() {
+        let trace = trace();
+        let cuts = |from: u64, to: u64| cuts(&trace, Timestamp(from), Timestamp(to));
+        let all = cuts(0, u64::MAX);
+        assert_eq!(all.len(), 1 + 9, "2^20 rows by 2^17, and one more");
+        assert_eq!((all[0], all[9]), (Timestamp(0), Timestamp(u64::MAX)));
+        assert_eq!(all[1], Timestamp(1000 + (2 << 20) / 9));
+        assert_eq!(cuts(1000, 1000 + (1 << 20)).len(), 1 + 5, "half of it");
+        assert_eq!(cuts(5000, 9000), [Timestamp(5000), Timestamp(9000)], "few rows are one window");
+    }
+
+    #[test]
+    fn windows_lie_in_the_range_wherever_that_is() {
+        let trace = trace();
+        let end = trace.end().0;
+        for (from, to) in
+            [(0, 10), (0, 1000), (end, end + 5), (end + 5, u64::MAX), (7, 7), (2000, 1500), (900, end + 9)]
+        {
+            let cuts = cuts(&trace, Timestamp(from), Timestamp(to));
+            assert_eq!((cuts[0], cuts[cuts.len() - 1]), (Timestamp(from), Timestamp(to)));
+            let inner = &cuts[1..cuts.len() - 1];
+            assert!(inner.iter().all(|cut| from <= cut.0 && cut.0 <= to), "{from}..{to}: {cuts:?}");
+        }
     }
 }

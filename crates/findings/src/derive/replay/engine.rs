@@ -53,6 +53,8 @@ pub(super) struct Thread {
     /// Since when it runs, queues or waits.
     since: u64,
     on_cpu: bool,
+    /// Only another thread lets it go on.
+    blocked: bool,
     /// It comes first, and makes no room, until it waits.
     keeps: bool,
 }
@@ -407,7 +409,9 @@ impl<'a> Engine<'a> {
 
     fn block(&mut self, who: u32) -> bool {
         self.release(who);
-        self.threads[who as usize].since = self.now;
+        let thread = &mut self.threads[who as usize];
+        thread.since = self.now;
+        thread.blocked = true;
         self.blocked += 1;
         false
     }
@@ -415,6 +419,7 @@ impl<'a> Engine<'a> {
     fn wake(&mut self, who: u32) {
         if who < SENT {
             self.spent(who, self.class(who));
+            self.threads[who as usize].blocked = false;
             self.blocked -= 1;
             self.woken.push(who);
         }
@@ -422,12 +427,8 @@ impl<'a> Engine<'a> {
 
     /// Nobody can go on: the wait that was first in the recording is over.
     fn force(&mut self) {
-        let threads = 0..self.threads.len() as u32;
-        let alive = threads.filter(|who| {
-            let thread = &self.threads[*who as usize];
-            thread.next < thread.end || self.is_waiting(*who)
-        });
-        let first = alive.filter(|who| self.is_waiting(*who)).min_by_key(|who| (self.recorded(*who), *who));
+        let blocked = (0..self.threads.len() as u32).filter(|who| self.threads[*who as usize].blocked);
+        let first = blocked.min_by_key(|who| (self.recorded(*who), *who));
         let Some(who) = first else {
             // Cannot be; the replay ends rather than never.
             self.alive = 0;
@@ -453,32 +454,5 @@ impl<'a> Engine<'a> {
             self.wake(next);
             next = before;
         }
-    }
-
-    /// Only another thread lets it go on.
-    fn is_waiting(&self, who: u32) -> bool {
-        let thread = &self.threads[who as usize];
-        let Some(last) = (thread.next as usize).checked_sub(1).filter(|_| !self.model.of(who).is_empty())
-        else {
-            return false;
-        };
-        let step = self.model.steps[last];
-        match step.kind {
-            Kind::Await | Kind::AwaitLock => self.signals[step.arg as usize] == who,
-            Kind::Take => self.locks[step.arg as usize].queue.contains(&who),
-            Kind::Meet => self.at_meeting(step.arg as usize, who),
-            _ => false,
-        }
-    }
-
-    fn at_meeting(&self, meeting: usize, who: u32) -> bool {
-        let mut next = self.meetings[meeting].1;
-        while next != NOBODY {
-            if next == who {
-                return true;
-            }
-            next = self.came_before[next as usize];
-        }
-        false
     }
 }

@@ -85,6 +85,18 @@ impl Profile {
         profile
     }
 
+    /// The same without the stacks that are not wanted. `all` stays what was known of the whole: what is left is a part of it.
+    pub fn keep(&mut self, wanted: impl Fn(&StackUse) -> bool) {
+        self.stacks.retain(wanted);
+    }
+
+    /// What its stacks stand for together.
+    pub fn kept(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.stacks.iter().for_each(|stack| sum.merge(&stack.tally));
+        sum
+    }
+
     /// A place.
     pub fn place(&self, id: PlaceId) -> &Place {
         &self.places[id.index()]

@@ -63,7 +63,8 @@ fn one(view: &View, number: usize, finding: &Finding) -> Vec<String> {
 fn seen_at(view: &View, finding: &Finding) -> Option<String> {
     let name = view.recording?;
     let worst = finding.evidence.first()?;
-    let moment = moment_in(worst.start.since(view.trace.start()).0, worst.duration.0);
+    let (_, start, length) = worst.slice(view.trace).unwrap_or((0, worst.start, worst.duration));
+    let moment = moment_in(start.since(view.trace.start()).0, length.0);
     let place = quoted(&format!("{}#t={moment}&thread={}", clean(name), worst.thread.0));
     Some(format!("{:INDENT$}{} holdup view {place}", "", view.style.paint(Tint::Accent, "See:")))
 }
