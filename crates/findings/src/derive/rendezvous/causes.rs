@@ -6,6 +6,7 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{CpuId, StackId, ThreadId, Timestamp, Trace};
 
 use crate::derive::class::{CLASSES, Class};
+use crate::derive::cover::Cover;
 use crate::derive::on_cpu::SampleClasses;
 use crate::derive::roles::Roles;
 use crate::derive::samples_of;
@@ -92,7 +93,7 @@ impl Causes {
             *self.occupants.entry(stretch.thread()).or_default() += ns;
             if stretch.own() {
                 let (from, to) = (stretch.start().max(slice.start), stretch.end().min(slice.end));
-                let displaced = look.strangers.between(from, to).min(ns);
+                let displaced = look.displaced.between(from, to).min(ns);
                 self.others_ns += displaced;
                 self.own_ns += ns - displaced;
             } else {
@@ -115,36 +116,30 @@ pub(super) struct Look<'a> {
     pub classes: &'a SampleClasses,
     pub timelines: &'a Timelines,
     pub roles: &'a Roles,
-    pub strangers: &'a Strangers,
+    pub displaced: &'a Displaced,
 }
 
 /// When another program had one of the program's CPUs. A thread that queues behind one of its own program meanwhile would
 /// have had that CPU.
 #[derive(Default)]
-pub(super) struct Strangers {
+pub(super) struct Displaced {
     /// Spans in time order, apart from each other, with how long those before took (ns).
     spans: Vec<(Timestamp, Timestamp, u64)>,
 }
 
-impl Strangers {
+impl Displaced {
     /// On CPUs that the program was seen to use.
-    pub(super) fn new(timelines: &Timelines) -> Strangers {
+    pub(super) fn new(timelines: &Timelines) -> Displaced {
         let used = timelines.iter().filter(|(_, line)| line.stretches().iter().any(|stretch| stretch.own()));
         let foreign = used.flat_map(|(_, line)| line.stretches().iter().filter(|stretch| !stretch.own()));
-        let mut runs: Vec<(Timestamp, Timestamp)> =
-            foreign.map(|stretch| (stretch.start(), stretch.end())).collect();
-        runs.sort_unstable();
-        let mut spans: Vec<(Timestamp, Timestamp, u64)> = Vec::new();
-        for (from, to) in runs {
-            match spans.last_mut() {
-                Some(last) if from <= last.1 => last.1 = last.1.max(to),
-                last => {
-                    let before = last.map_or(0, |(from, to, before)| *before + to.since(*from).0);
-                    spans.push((from, to, before));
-                }
-            }
+        let cover = Cover::of(foreign.map(|stretch| (stretch.start(), stretch.end())).collect());
+        let mut before_ns = 0;
+        let mut spans = Vec::with_capacity(cover.spans().len());
+        for (from, to) in cover.spans() {
+            spans.push((*from, *to, before_ns));
+            before_ns += to.since(*from).0;
         }
-        Strangers { spans }
+        Displaced { spans }
     }
 
     /// How long between two moments (ns).

@@ -211,8 +211,8 @@ pub fn derive(
     stops::add(trace, &mut rendezvous);
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
     rendezvous.follow_on();
-    let strangers = causes::Strangers::new(timelines);
-    let look = causes::Look { trace, classes, timelines, roles, strangers: &strangers };
+    let displaced = causes::Displaced::new(timelines);
+    let look = causes::Look { trace, classes, timelines, roles, displaced: &displaced };
     rendezvous.uses = summary::derive(trace, &rendezvous, look);
     rendezvous.lates = lates::derive(&rendezvous, look);
     rendezvous

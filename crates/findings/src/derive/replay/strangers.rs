@@ -6,12 +6,12 @@
 use holdup_events::tables::ThreadState;
 use holdup_events::{Timestamp, Trace};
 
+use crate::derive::cover::{Cover, Span};
 use crate::derive::timelines::Timelines;
 
 /// When threads of the program queued, and what strangers take where they meet the program.
 pub(super) struct Strangers {
-    /// In time order, apart from each other.
-    queues: Vec<(Timestamp, Timestamp)>,
+    queues: Cover,
     /// Of a CPU that both want (0 to 1).
     part: f64,
 }
@@ -19,14 +19,14 @@ pub(super) struct Strangers {
 impl Strangers {
     /// They have all that they had.
     pub(super) fn staying() -> Strangers {
-        Strangers { queues: Vec::new(), part: 1.0 }
+        Strangers { queues: Cover::default(), part: 1.0 }
     }
 
     /// As they did where they met the program.
     pub(super) fn new(trace: &Trace, timelines: &Timelines) -> Strangers {
         let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
         let mut own_ns = 0;
-        let mut waits: Vec<(Timestamp, Timestamp)> = Vec::new();
+        let mut waits: Vec<Span> = Vec::new();
         for slice in slices {
             match slice.state {
                 ThreadState::Running => own_ns += slice.duration().0,
@@ -35,15 +35,7 @@ impl Strangers {
                 _ => {}
             }
         }
-        waits.sort_unstable();
-        let mut queues: Vec<(Timestamp, Timestamp)> = Vec::new();
-        for (from, to) in waits {
-            match queues.last_mut() {
-                Some(last) if from <= last.1 => last.1 = last.1.max(to),
-                _ => queues.push((from, to)),
-            }
-        }
-        let mut strangers = Strangers { queues, part: 1.0 };
+        let mut strangers = Strangers { queues: Cover::of(waits), part: 1.0 };
         let foreign = timelines.iter().flat_map(|(_, line)| line.stretches()).filter(|run| !run.own());
         let met_ns: u64 = foreign.map(|run| strangers.met_ns((run.start(), run.end()))).sum();
         strangers.part = met_ns as f64 / (met_ns + own_ns).max(1) as f64;
@@ -51,24 +43,16 @@ impl Strangers {
     }
 
     /// How long somebody queued within that run (ns).
-    fn met_ns(&self, span: (Timestamp, Timestamp)) -> u64 {
-        self.met(span).map(|(from, to)| to.since(from).0).sum()
-    }
-
-    /// The parts of a run in which somebody queued.
-    fn met(&self, (from, to): (Timestamp, Timestamp)) -> impl Iterator<Item = (Timestamp, Timestamp)> + '_ {
-        let first = self.queues.partition_point(|(_, end)| *end <= from);
-        let within =
-            self.queues.get(first..).unwrap_or_default().iter().take_while(move |(start, _)| *start < to);
-        within.map(move |(start, end)| ((*start).max(from), (*end).min(to)))
+    fn met_ns(&self, run: Span) -> u64 {
+        self.queues.within(run).map(|(from, to)| to.since(from).0).sum()
     }
 
     /// What a run would be: where it begins, and how long it is (ns).
-    pub(super) fn pieces(&self, (from, to): (Timestamp, Timestamp)) -> Vec<(Timestamp, u64)> {
+    pub(super) fn pieces(&self, (from, to): Span) -> Vec<(Timestamp, u64)> {
         let mut pieces = Vec::new();
         let mut at = from;
         let free = |at: Timestamp, until: Timestamp| (at, (until.since(at).0 as f64 * self.part) as u64);
-        for (start, end) in self.met((from, to)) {
+        for (start, end) in self.queues.within((from, to)) {
             pieces.push(free(at, start));
             pieces.push((start, end.since(start).0));
             at = end;
@@ -86,7 +70,7 @@ mod tests {
     #[test]
     fn what_nobody_queued_for_is_shared_and_the_rest_stays() {
         let at = Timestamp;
-        let strangers = Strangers { queues: vec![(at(10), at(20)), (at(30), at(40))], part: 0.5 };
+        let strangers = Strangers { queues: Cover::of(vec![(at(10), at(20)), (at(30), at(40))]), part: 0.5 };
         assert_eq!(strangers.met_ns((at(15), at(35))), 10);
         assert_eq!(strangers.pieces((at(0), at(36))), [(at(0), 5), (at(10), 10), (at(20), 5), (at(30), 6)]);
         assert_eq!(strangers.pieces((at(12), at(18))), [(at(12), 6)]);
