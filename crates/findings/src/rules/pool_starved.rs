@@ -58,6 +58,9 @@ const WORKERS_MIN: usize = 2;
 /// To look whether there is something takes so long (ns); to read it, and to ask for more, takes longer.
 const LOOK_MAX_NS: u64 = 4_000;
 
+/// Of the time that workers wait in the middle of their work, so much may end in a way that does not tell by whom.
+const UNKNOWN_MAX: f64 = 0.05;
+
 type Span = (Timestamp, Timestamp);
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -166,20 +169,18 @@ fn slow_waits(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
 fn answering(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
     let trace = scene.trace;
     let process = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
-    let mut answer = Some(BTreeSet::new());
+    let (mut answer, mut all_ns, mut unknown_ns) = (BTreeSet::new(), 0, 0);
     for slice in workers.iter().flat_map(|id| trace.slices.of(*id)).filter(|slice| is_slow(scene, slice)) {
+        all_ns += slice.duration().0;
         match trace.ended_by(&slice) {
-            Some(wakeup) if wakeup.context == WakeContext::Thread => {
-                answer.iter_mut().for_each(|known| known.extend(process(wakeup.waker)))
-            }
+            Some(wakeup) if wakeup.context == WakeContext::Thread => answer.extend(process(wakeup.waker)),
             Some(wakeup) if wakeup.context == WakeContext::Timer => {}
-            _ => answer = None,
+            _ => unknown_ns += slice.duration().0,
         }
     }
+    let is_known = unknown_ns as f64 <= UNKNOWN_MAX * all_ns as f64;
     let runs = scene.timelines.iter().flat_map(|(_, line)| line.stretches()).filter(|run| !run.own());
-    let may = |thread: ThreadId| {
-        answer.as_ref().is_none_or(|known| process(thread).is_none_or(|of| known.contains(&of)))
-    };
+    let may = |thread: ThreadId| !is_known || process(thread).is_none_or(|of| answer.contains(&of));
     runs.filter(|run| may(run.thread())).map(|run| (run.start(), run.end())).collect()
 }
 
