@@ -140,7 +140,7 @@ fn the_way_to_a_cpu_takes_its_time_in_a_replay_too() {
         context: WakeContext::Thread,
         ..*wakeup
     };
-    let wakeups = trace.wakeups.iter().map(|wakeup| on_its_way(wakeup)).collect();
+    let wakeups = trace.wakeups.iter().map(on_its_way).collect();
     trace.wakeups = Wakeups::freeze(wakeups, trace.threads.len());
     let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
     let locks = LockIndex::new(&trace, &roles);
