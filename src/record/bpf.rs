@@ -121,7 +121,8 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let before = super::own_cost();
     let over = super::start_clock(length);
     let ending = recording.run(&mut watched, &over, &mut budget);
-    recording.finish(start_ns, ending, (&before, &mappings_missing))
+    let outcome = recording.finish(start_ns, ending, (&before, &mappings_missing))?;
+    Ok(Outcome { memory: watched.memory(), ..outcome })
 }
 
 /// What the kernel programs are to do.
@@ -372,7 +373,7 @@ impl Loop {
             });
         }
         let dropped = self.journal.dropped().cloned();
-        Ok(Outcome { start_ns, end_ns, ending, cost, sources, dropped, roots: self.roots })
+        Ok(Outcome { start_ns, end_ns, ending, memory: None, cost, sources, dropped, roots: self.roots })
     }
 
     /// Records lost behind the last one received leave no gap: the kernel's own count tells.

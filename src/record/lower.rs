@@ -83,5 +83,6 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
     }];
     sources.extend(rings);
     let dropped = journal.dropped().cloned();
-    Ok(Outcome { start_ns, end_ns, ending, cost, sources, dropped, roots: Roots::default() })
+    let memory = watched.memory();
+    Ok(Outcome { start_ns, end_ns, ending, memory, cost, sources, dropped, roots: Roots::default() })
 }

@@ -24,7 +24,7 @@ use anyhow::Result;
 use holdup_capture::launch::{Child, Ending};
 use holdup_capture::ring_files::RingDirectory;
 use holdup_capture::{doctor, host, launch, lower as lower_rungs};
-use holdup_events::recording::{Cost, JournalWriter, Manifest, Rung, SourceState};
+use holdup_events::recording::{Cost, JournalWriter, Manifest, MemoryUse, Rung, SourceState};
 use holdup_events::{Event, Loss, Timestamp};
 
 use crate::cli::{RecordArgs, RungChoice, StackChoice};
@@ -72,6 +72,8 @@ struct Outcome {
     start_ns: u64,
     end_ns: u64,
     ending: Option<Ending>,
+    /// Of a command that ended.
+    memory: Option<MemoryUse>,
     cost: Cost,
     sources: Vec<SourceState>,
     /// What the journal had no room for.
@@ -120,6 +122,7 @@ pub fn record(
         unix_ns().saturating_sub(holdup_capture::lower::now().0.saturating_sub(outcome.start_ns));
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
     manifest.cost = outcome.cost;
+    manifest.memory = outcome.memory;
     manifest.sources = outcome.sources;
     if options.syscalls && rung != Rung::Bpf {
         let missing = "syscalls are counted by BPF programs only".to_owned();
@@ -167,6 +170,14 @@ impl Watched {
             Watched::Child(child) => child.try_wait().map(Some),
             Watched::Process(pid) => (!process_exists(*pid)).then_some(None),
             Watched::Machine => None,
+        }
+    }
+
+    /// What memory a program of ours took, if it has ended.
+    fn memory(&self) -> Option<MemoryUse> {
+        match self {
+            Watched::Child(child) => child.memory(),
+            Watched::Process(_) | Watched::Machine => None,
         }
     }
 

@@ -8,6 +8,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use holdup_events::recording::MemoryUse;
+
 use crate::error::CaptureError;
 use canary::Canary;
 use signals::FORWARDED;
@@ -33,6 +35,7 @@ pub struct Held {
 pub struct Child {
     pid: u32,
     ended: Option<Ending>,
+    memory: Option<MemoryUse>,
     /// Tells when it ends (pidfd_open(2), Linux 5.3).
     life: Option<OwnedFd>,
 }
@@ -180,7 +183,7 @@ impl Held {
     /// Lets it become the program; returns once it has, or could not.
     pub fn release(mut self) -> Result<Child, CaptureError> {
         signals::forward_to(self.pid, self.canary)?;
-        let mut child = Child { pid: self.pid, ended: None, life: life_of(self.pid) };
+        let mut child = Child { pid: self.pid, ended: None, memory: None, life: life_of(self.pid) };
         let failed = |source| CaptureError::Command { command: self.command.clone(), source };
         self.go.write_all(&[1]).map_err(failed)?;
         let mut told = [0u8; 5];
@@ -206,6 +209,11 @@ impl Child {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// What memory it took, once it has ended.
+    pub fn memory(&self) -> Option<MemoryUse> {
+        self.memory
     }
 
     /// How it ended, if it has.
@@ -242,8 +250,12 @@ impl Child {
         if self.ended.is_none() && self.has_ended(flags) {
             signals::stop_forwarding(self.pid);
             let mut status = 0;
-            // SAFETY: waits for our own child; writes one integer.
-            let pid = unsafe { libc::waitpid(self.pid as i32, &mut status, 0) };
+            // SAFETY: waits for our own child; writes one integer, and one struct of plain numbers.
+            let (pid, used) = unsafe {
+                let mut used: libc::rusage = std::mem::zeroed();
+                (libc::wait4(self.pid as i32, &mut status, 0, &mut used), used)
+            };
+            self.memory = (pid == self.pid as i32).then(|| memory(&used));
             self.ended = Some(match pid == self.pid as i32 {
                 true if libc::WIFSIGNALED(status) => Ending::Killed(libc::WTERMSIG(status)),
                 true => Ending::Exited(libc::WEXITSTATUS(status)),
@@ -264,6 +276,17 @@ impl Child {
                 _ => io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD),
             }
         }
+    }
+}
+
+/// The kernel gives the peak in KiB.
+fn memory(used: &libc::rusage) -> MemoryUse {
+    // SAFETY: asks for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    MemoryUse {
+        minor_faults: used.ru_minflt as u64,
+        peak_bytes: used.ru_maxrss as u64 * 1024,
+        page_bytes: page.max(0) as u64,
     }
 }
 

@@ -288,6 +288,49 @@ fn pool_starved_fires_where_all_workers_wait_in_the_middle_of_work() {
     assert!((starved.gain.high - 8.0 / 12.0).abs() < 0.03, "{starved:#?}");
 }
 
+/// Two workers ask a server until the work that M handed out is done, for which M waits. `answer` says when who asks `at` is
+/// answered, if the server has answered those before at `free`; all in ticks.
+fn pool_that_asks(answer: impl Fn(usize, usize, usize) -> usize) -> holdup_findings::Analysis {
+    const TICKS: usize = 3000;
+    let mut lanes = ["cc0".to_owned(), "cc1".to_owned()];
+    let mut free = 0;
+    let mut random = 42u64;
+    loop {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let who = usize::from(lanes[1].len() < lanes[0].len());
+        let at = lanes[who].len();
+        let to = answer(at, free, 9 + (random >> 33) as usize % 5);
+        if to + 1 >= TICKS {
+            break;
+        }
+        free = free.max(to);
+        lanes[who] += &format!("{}{who}", "n".repeat(to - at));
+    }
+    // B does the last of it, and wakes M.
+    let filled = |worker: usize, tick: &str| {
+        let lane = &lanes[worker];
+        format!("{lane}{}", tick.repeat(TICKS - lane.len()))
+    };
+    check_lanes(&format!(
+        "@cpus 3\n@n socket\n@c park\n@d park\n@repeat 2\n\
+         M  222{}2  holds c 0..{TICKS}\nB  {}  holds d 0..{TICKS}\nC  {}\n",
+        "d".repeat(TICKS - 4),
+        filled(0, "0"),
+        filled(1, "c")
+    ))
+}
+
+#[test]
+fn a_pool_gains_for_sure_where_waits_go_on_side_by_side() {
+    let gain = |analysis: &holdup_findings::Analysis| {
+        analysis.findings.iter().find(|finding| finding.rule == "pool-starved").unwrap().gain
+    };
+    let any_number = gain(&pool_that_asks(|at, _, ticks| at + ticks));
+    assert!(any_number.low > 0.3 && any_number.high > 0.6, "{any_number:?}");
+    let one_at_a_time = gain(&pool_that_asks(|at, free, ticks| at.max(free) + ticks));
+    assert!(one_at_a_time.low == 0.0 && one_at_a_time.high > 0.6, "{one_at_a_time:?}");
+}
+
 #[test]
 fn a_pool_with_an_idle_worker_is_not_starved() {
     check_lanes(

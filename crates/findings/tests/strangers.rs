@@ -1,7 +1,11 @@
 //! A CPU that another program has is not lost to the program: a thread that wanted it would get its part.
 
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{ThreadState, Wakeup, Wakeups};
+use holdup_events::{ThreadId, Timestamp};
+use holdup_findings::charge::Charge;
 use holdup_findings::derive::locks::LockIndex;
-use holdup_findings::derive::replay::{Facts, Replays};
+use holdup_findings::derive::replay::{Change, Facts, Replays, forecast};
 use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::{Confidence, analyse};
@@ -120,4 +124,32 @@ fn who_is_kept_from_other_cpus_goes_on_when_it_did() {
     let facts = Facts { trace: &trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: 2 };
     let off = Replays::new(facts).wall_ns() as f64 / trace.wall().0 as f64 - 1.0;
     assert!(off.abs() <= 0.01, "the replay with nothing changed is off by {off}");
+}
+
+#[test]
+fn the_way_to_a_cpu_takes_its_time_in_a_replay_too() {
+    // Each is woken a tick before it reaches a run queue: the other CPU hears of it no sooner.
+    let (_, mut trace) = trace_of_lanes("@cpus 2\n@c park\n@d park\n@repeat 40\nA  00cccc\nB  ddd11d\n");
+    let tick = 1_000_000;
+    let of =
+        |name: &str| ThreadId(trace.threads.iter().position(|thread| thread.name == name).unwrap() as u32);
+    let (a, b) = (of("A"), of("B"));
+    let on_its_way = |wakeup: &Wakeup| Wakeup {
+        at: Timestamp(wakeup.at.0 - tick),
+        waker: if wakeup.wakee == a { b } else { a },
+        context: WakeContext::Thread,
+        ..*wakeup
+    };
+    let wakeups = trace.wakeups.iter().map(on_its_way).collect();
+    trace.wakeups = Wakeups::freeze(wakeups, trace.threads.len());
+    let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
+    let locks = LockIndex::new(&trace, &roles);
+    let facts = Facts { trace: &trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: 2 };
+    let replays = Replays::new(facts);
+    let off = replays.wall_ns() as f64 / trace.wall().0 as f64 - 1.0;
+    assert!(off.abs() <= 0.01, "the replay with nothing changed is off by {off}");
+    // Who runs as soon as it is woken needs no way: that is a third of the run.
+    let waits = Charge::of(&trace, |slice| slice.state == ThreadState::Blocked);
+    let (gain, ..) = forecast(facts, &[Change::AtOnce(waits)], &replays).gain();
+    assert!((gain - 1.0 / 3.0).abs() < 0.02, "{gain}");
 }

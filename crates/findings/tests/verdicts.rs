@@ -1,6 +1,7 @@
 //! Verdicts that are easily mistaken for each other: pictures that differ in the one thing that decides.
 
 use holdup_events::Trace;
+use holdup_events::recording::MemoryUse;
 use holdup_events::tables::FrameKind;
 use holdup_findings::derive::class::Class;
 use holdup_findings::{Analysis, Confidence, Finding, analyse};
@@ -164,8 +165,23 @@ fn memory_that_is_given_back_and_got_again_is_more_than_a_hint() {
     let (_, analysis) = faulting("11 start_thread;main;free;unmap_page_range");
     assert_eq!(confidence(&analysis, "page-fault-storm"), Some(Confidence::Medium));
     let finding = of_rule(&analysis, "page-fault-storm").unwrap();
-    // What goes by in giving it back is a quarter.
-    assert!(finding.gain.high > 0.95 && (0.2..0.3).contains(&finding.gain.low), "{finding:#?}");
+    // What goes by in giving it back is a quarter; a forecast of that may be off by 5.5 points.
+    assert!(finding.gain.high > 0.95 && (0.18..0.22).contains(&finding.gain.low), "{finding:#?}");
+}
+
+#[test]
+fn what_a_command_took_beyond_its_peak_it_took_again() {
+    let low = |peak_bytes: u64| {
+        let (mut trace, _) = faulting("11 start_thread;main;free;unmap_page_range");
+        let memory = MemoryUse { minor_faults: 1000, peak_bytes, page_bytes: 4096 };
+        trace.manifest.memory = Some(memory);
+        of_rule(&analyse(&trace), "page-fault-storm").unwrap().gain.low
+    };
+    assert!(low(40_960) > 0.8, "{}", low(40_960));
+    // All that it took it had at one time; a larger page may be more than was counted.
+    for peak_bytes in [4_096_000, 10_000_000] {
+        assert!((0.18..0.22).contains(&low(peak_bytes)), "{}", low(peak_bytes));
+    }
 }
 
 #[test]

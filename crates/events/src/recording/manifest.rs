@@ -34,6 +34,9 @@ pub struct Manifest {
     pub sources: Vec<SourceState>,
     /// What the recording itself cost.
     pub cost: Cost,
+    /// What memory the command took, if it was run and ended.
+    #[serde(default)]
+    pub memory: Option<MemoryUse>,
     /// The recorder's own process; 0 if not known.
     #[serde(default)]
     pub recorder_pid: u32,
@@ -43,6 +46,17 @@ pub struct Manifest {
     pub sample_period_ns: u64,
     /// How stacks of blocked threads were taken: `all`, `sampled`, `none`.
     pub stacks: String,
+}
+
+/// What memory a command took: its process, and those that it waited for (exact, wait4(2)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// Page faults for which the kernel did not read from a disk.
+    pub minor_faults: u64,
+    /// The most that one of the processes had in memory at a time (bytes).
+    pub peak_bytes: u64,
+    /// The smallest page, which is the least that a fault gives (bytes).
+    pub page_bytes: u64,
 }
 
 /// The machine that was recorded.

@@ -15,6 +15,6 @@ pub use codec::{CodecError, Decoder, Encoder};
 pub use error::RecordingError;
 pub use journal::{JournalReader, JournalWriter};
 pub use load::{SliceStart, SliceStarts, has_only_journal, manifest, open, pack};
-pub use manifest::{Cost, FORMAT_VERSION, Host, Manifest, Rung, SourceState};
+pub use manifest::{Cost, FORMAT_VERSION, Host, Manifest, MemoryUse, Rung, SourceState};
 pub use parquet::{Kind, Schema, TABLES};
 pub use save::{RecordingWriter, SmallTables};

@@ -32,6 +32,7 @@ pub mod roles;
 pub mod room;
 pub mod runtimes;
 pub mod services;
+pub mod side_by_side;
 pub mod spin;
 pub mod split;
 pub mod stacks;

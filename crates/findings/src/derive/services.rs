@@ -81,6 +81,17 @@ pub fn derive(
     sums.into_iter().map(|(service, sums)| (service, sums.finish(trace, ledger))).collect()
 }
 
+/// The part (0 to 1) of the memory that a program took by page faults which it surely took more than once; `None` if that
+/// was not counted. Each fault gives a page at the least, and all of them stay below the peak where each is taken once. With
+/// several processes it is not known: each takes its own.
+pub fn taken_again(trace: &Trace) -> Option<f64> {
+    let memory = trace.manifest.memory.filter(|memory| memory.minor_faults > 0 && memory.page_bytes > 0)?;
+    let mut processes = trace.target_threads().map(|id| trace.threads[id.index()].process);
+    let first = processes.next()?;
+    let taken = memory.minor_faults as f64 * memory.page_bytes as f64;
+    processes.all(|other| other == first).then(|| (1.0 - memory.peak_bytes as f64 / taken).max(0.0))
+}
+
 /// Which frames are the kernel's way into a page fault.
 pub(super) struct Faulting {
     frames: Vec<bool>,

@@ -60,19 +60,12 @@ pub(super) fn holders_queues(trace: &Trace, charge: &Charge) -> Removal {
 /// most it is taken so seldom, or so shortly, that nobody queues for it.
 pub(super) fn lock_handovers(facts: Facts, calls: &LockCalls, lock: u32) -> Removal {
     let trace = facts.trace;
-    let arrivals = Charge::of_rows(trace, |id, take| {
-        let mut was_given = false;
-        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
-            match slice.state {
-                ThreadState::Blocked => was_given = facts.locks.of(slice.wait) == Some(lock),
-                ThreadState::Runnable if was_given => take(row),
-                _ => was_given = false,
-            }
-        }
+    let waits = Charge::of(trace, |slice| {
+        slice.state == ThreadState::Blocked && facts.locks.of(slice.wait) == Some(lock)
     });
     let calls = ran(Speed::weighed(trace, calls.shares(lock, Calls::Contended)));
     Removal {
-        least: vec![Change::WithoutSlices(arrivals), calls.clone()],
+        least: vec![Change::AtOnce(waits), calls.clone()],
         most: vec![Change::WithoutLock(lock), calls],
     }
 }
@@ -239,16 +232,9 @@ pub(super) fn handovers(trace: &Trace, charge: &Charge) -> Removal {
     let hands = |sample: &SampleRow| {
         sample.in_kernel && HANDING.contains(&sample.syscall) && has(&pair, sample.thread)
     };
-    let woken = Charge::of_rows(trace, |id, take| {
-        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
-            if slice.state == ThreadState::Runnable && row > 0 && charge.has(row - 1) {
-                take(row);
-            }
-        }
-    });
     let calls = Arc::new(Speed::new(trace, 0.0, hands));
     Removal {
-        least: vec![Change::WithoutSlices(woken), Change::Ran(calls.clone())],
+        least: vec![Change::AtOnce(charge.clone()), Change::Ran(calls.clone())],
         most: vec![Change::WithoutSlices(charge.clone()), Change::Ran(calls)],
     }
 }

@@ -15,6 +15,8 @@
 //! It is a hint, and comes behind what is surely lost, as long as nobody knows whether the work is needed. If the program
 //! gives memory back all the time, too, and faults are a quarter of its running time, it gets the same memory again and again:
 //! then the lower end is what goes by in giving it back, and the upper one counts the waits of faults for each other, too.
+//! How many faults a command had, and how much memory at the most, the kernel says when it ends: what it took beyond its peak it
+//! surely took again, and that part of the faults counts for the lower end, too. Both ends are widened as forecasts are.
 //!
 //! ## What to do
 //! Keep memory and use it again in place of giving it back (`MALLOC_TRIM_THRESHOLD_`, `M_MMAP_THRESHOLD`, an arena, a pool of
@@ -22,7 +24,8 @@
 //!
 //! ## Blind spots
 //! Names of the kernel's functions are needed: as an ordinary user they are hidden (`kernel.kptr_restrict`). How many faults
-//! there were is not counted. Faults inside syscalls count as the syscall's.
+//! there were is known of commands that were run, not of programs that were attached to, and with several processes it does not
+//! tell what was taken again. Faults inside syscalls count as the syscall's.
 //!
 //! ## References
 //! Gorman: Understanding the Linux virtual memory manager. mallopt(3), madvise(2).
@@ -32,11 +35,12 @@ use holdup_events::tables::FrameKind;
 use super::{Info, Verdict};
 use crate::charge::Charge;
 use crate::derive::class::Class;
-use crate::derive::services::{Service, ServiceUse};
+use crate::derive::occupancy::Stall;
+use crate::derive::services::{Service, ServiceUse, taken_again};
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
 use crate::served::{self, Words};
-use crate::wording::time;
+use crate::wording::{percent, time};
 
 pub(super) const INFO: Info = Info {
     name: "page-fault-storm",
@@ -85,10 +89,14 @@ fn gets_it_again(scene: &Scene, finding: &mut Finding, (faults, returns): (&Serv
     ));
     // Faults of one address space wait for each other, and for those who give back.
     let waits = Charge::of(scene.trace, |slice| scene.class(slice) == Some(Class::FaultWait));
-    let (giving, waiting) =
-        (scene.gain(&returns.stall, |_, ns| ns), scene.gain(&scene.stall(&waits), |_, ns| ns));
+    let of = |stall: &Stall| scene.gain(stall, |_, ns| ns);
+    let (taking, giving, waiting) = (of(&faults.stall), of(&returns.stall), of(&scene.stall(&waits)));
+    let again = taken_again(scene.trace);
+    finding.summary.extend(again.map(|again| {
+        format!("{} of all that was taken was taken more than once (counted by the kernel).", percent(again))
+    }));
     finding.cost_ns += returns.ns + waits.ns();
-    finding.gain.low = giving.low;
+    finding.gain.low = giving.low + taking.low * again.unwrap_or(0.0);
     finding.gain.high = (finding.gain.high + giving.high + waiting.high).min(1.0);
     finding.confidence = scene.confidence(Confidence::Medium);
 }

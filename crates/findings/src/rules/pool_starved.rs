@@ -11,7 +11,11 @@
 //! ## How it decides
 //! There is work left if the workers hardly ever wait for some. It adds up the time in which all workers of a pool
 //! are blocked, none of them for work. The upper end of the gain is all of that: more workers would have gone on.
-//! The lower end is 0: the disk or the peer may be what is slow.
+//! The lower end is 0, since the disk or the peer may be what is slow, unless two things are seen. The waits of several workers
+//! go on side by side: who asks while others wait waits no longer, and answers come close to each other. And those who
+//! hand out the work wait for the workers meanwhile: then what is done until they go on was all there. It is done as if there
+//! were a worker for each wait: it takes as long as the longest of them, or as all of them one after another for the
+//! part that may not go on side by side (with 95 % certainty), or as the CPUs need for those who answer.
 //!
 //! ## What to do
 //! Give work that waits a pool of its own, wider than the machine; use asynchronous I/O; do not wait for one
@@ -19,19 +23,22 @@
 //!
 //! ## Blind spots
 //! A pool that never had a moment without work shows no common place, and is not known to be one. Workers that
-//! wait for a lock are lock-contention's.
+//! wait for a lock are lock-contention's. A piece of work that waits several times is taken for several pieces.
 //!
 //! ## References
 //! Goetz et al.: Java Concurrency in Practice, 8.1 and 8.2 (2006).
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{Duration, ObjectKind, ProcessId, ThreadId, Timestamp, WaitId, WaitReason};
+use holdup_events::{ObjectKind, ProcessId, ThreadId, Timestamp, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::replay::unforeseen;
+use crate::derive::side_by_side::exclusive_part;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -47,6 +54,14 @@ const IDLE_MAX: f64 = 0.1;
 
 /// Fewer workers are no pool.
 const WORKERS_MIN: usize = 2;
+
+/// To look whether there is something takes so long (ns); to read it, and to ask for more, takes longer.
+const LOOK_MAX_NS: u64 = 4_000;
+
+/// Of the time that workers wait in the middle of their work, so much may end in a way that does not tell by whom.
+const UNKNOWN_MAX: f64 = 0.05;
+
+type Span = (Timestamp, Timestamp);
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
@@ -102,21 +117,16 @@ fn pools(scene: &Scene) -> BTreeSet<Vec<ThreadId>> {
         .collect()
 }
 
-/// When all workers were blocked in the middle of their work: how long in all, and the longest stretch.
-fn all_blocked(scene: &Scene, workers: &[ThreadId]) -> (u64, Duration) {
-    let mut changes: Vec<(Timestamp, bool)> = Vec::new();
-    for slice in workers.iter().flat_map(|id| scene.trace.slices.of(*id)) {
-        if slice.state == ThreadState::Blocked && slice.end > slice.start && is_slow(scene, &slice) {
-            changes.extend([(slice.start, true), (slice.end, false)]);
-        }
-    }
+/// When all workers were blocked in the middle of their work, in time order.
+fn all_blocked(waits: &[Span], workers: usize) -> Vec<Span> {
+    let mut changes: Vec<(Timestamp, bool)> =
+        waits.iter().flat_map(|(from, to)| [(*from, true), (*to, false)]).collect();
     // Ends before beginnings of the same moment.
     changes.sort_unstable();
-    let (mut blocked, mut since, mut total, mut longest) = (0, Timestamp(0), 0, Duration(0));
+    let (mut blocked, mut since, mut spans) = (0, Timestamp(0), Vec::new());
     for (at, begins) in changes {
-        if blocked == workers.len() && !begins {
-            total += at.since(since).0;
-            longest = longest.max(at.since(since));
+        if blocked == workers && !begins {
+            spans.push((since, at));
         }
         if begins {
             blocked += 1
@@ -125,11 +135,138 @@ fn all_blocked(scene: &Scene, workers: &[ThreadId]) -> (u64, Duration) {
         }
         since = at;
     }
-    (total, longest)
+    spans
+}
+
+/// The waits of workers in the middle of their work. Who is woken and waits for the same again has only looked: a socket wakes
+/// its reader when what it sent is read, too.
+fn slow_waits(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
+    let mut waits: Vec<Span> = Vec::new();
+    for worker in workers {
+        let mut last: Option<(WaitId, u64)> = None;
+        for slice in scene.trace.slices.of(*worker).filter(|slice| slice.end > slice.start) {
+            match slice.state {
+                ThreadState::Blocked if is_slow(scene, &slice) => {
+                    let goes_on =
+                        last.is_some_and(|(wait, ran_ns)| wait == slice.wait && ran_ns <= LOOK_MAX_NS);
+                    match waits.last_mut().filter(|_| goes_on) {
+                        Some((_, to)) => *to = slice.end,
+                        None => waits.push((slice.start, slice.end)),
+                    }
+                    last = Some((slice.wait, 0));
+                }
+                ThreadState::Running => last.iter_mut().for_each(|(_, ns)| *ns += slice.duration().0),
+                state if state.waits_for_cpu() => {}
+                _ => last = None,
+            }
+        }
+    }
+    waits
+}
+
+/// When others than the program ran who may be those that workers wait for, on each CPU: the processes that end their waits,
+/// if threads do; else it may be anybody.
+fn answering(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
+    let trace = scene.trace;
+    let process = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
+    let (mut answer, mut all_ns, mut unknown_ns) = (BTreeSet::new(), 0, 0);
+    for slice in workers.iter().flat_map(|id| trace.slices.of(*id)).filter(|slice| is_slow(scene, slice)) {
+        all_ns += slice.duration().0;
+        match trace.ended_by(&slice) {
+            Some(wakeup) if wakeup.context == WakeContext::Thread => answer.extend(process(wakeup.waker)),
+            Some(wakeup) if wakeup.context == WakeContext::Timer => {}
+            _ => unknown_ns += slice.duration().0,
+        }
+    }
+    let is_known = unknown_ns as f64 <= UNKNOWN_MAX * all_ns as f64;
+    let runs = scene.timelines.iter().flat_map(|(_, line)| line.stretches()).filter(|run| !run.own());
+    let may = |thread: ThreadId| !is_known || process(thread).is_none_or(|of| answer.contains(&of));
+    runs.filter(|run| may(run.thread())).map(|run| (run.start(), run.end())).collect()
+}
+
+/// When all who hand out the work waited for the workers, in time order; none where somebody does who is not known.
+fn handed_out(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
+    let trace = scene.trace;
+    let waker = |slice: &Slice| {
+        let wakeup = trace.ended_by(slice).filter(|wakeup| wakeup.context == WakeContext::Thread)?;
+        trace.threads.get(wakeup.waker.index()).is_some_and(|waker| waker.target).then_some(wakeup.waker)
+    };
+    let mut givers = BTreeSet::new();
+    for slice in workers.iter().flat_map(|id| trace.slices.of(*id)) {
+        // What lasts until the thread ends, nobody handed out.
+        let has_ended = slice.end < trace.threads[slice.thread.index()].end;
+        if has_ended && scene.class(&slice) == Some(Class::WorkWait) {
+            let Some(giver) = waker(&slice) else { return Vec::new() };
+            givers.extend((!workers.contains(&giver)).then_some(giver));
+        }
+    }
+    let waits = |giver: ThreadId| -> Vec<Span> {
+        let slices = trace.slices.of(giver).filter(|slice| slice.state == ThreadState::Blocked);
+        let for_workers = slices.filter(|slice| waker(slice).is_some_and(|waker| workers.contains(&waker)));
+        for_workers.map(|slice| (slice.start, slice.end)).collect()
+    };
+    let all = givers.into_iter().map(waits).reduce(|one, other| met(&one, &other));
+    all.unwrap_or_default()
+}
+
+/// What two lists of spans have in common; each in time order, apart from each other.
+fn met(one: &[Span], other: &[Span]) -> Vec<Span> {
+    let within = |(from, to): &Span| {
+        let first = other.partition_point(|(_, end)| end <= from);
+        let (from, to) = (*from, *to);
+        let near = other[first..].iter().take_while(move |(start, _)| *start < to);
+        near.map(move |(start, end)| (from.max(*start), to.min(*end)))
+    };
+    one.iter().flat_map(within).collect()
+}
+
+fn ns(spans: &[Span]) -> u64 {
+    spans.iter().map(|(from, to)| to.since(*from).0).sum()
+}
+
+/// What happened until those who hand out the work went on.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    /// All waits of workers (ns).
+    waited: u64,
+    longest: u64,
+    /// All runs of those who may answer them (ns).
+    answering: u64,
+}
+
+/// How much of the time in which all were blocked a worker for each wait would surely have saved (ns).
+fn saved_ns(scene: &Scene, workers: &[ThreadId], (waits, blocked): (Vec<Span>, &[Span])) -> f64 {
+    let handed_out = handed_out(scene, workers);
+    if handed_out.is_empty() {
+        return 0.0;
+    }
+    let mut rounds = vec![Round::default(); handed_out.len()];
+    let mut each_part = |spans: &[Span], add: &dyn Fn(&mut Round, u64)| {
+        for span in spans {
+            let first = handed_out.partition_point(|(_, end)| *end <= span.0);
+            let near = handed_out[first..].iter().take_while(|(start, _)| *start < span.1);
+            for (round, of) in rounds[first..].iter_mut().zip(near) {
+                add(round, ns(&met(&[*span], &[*of])));
+            }
+        }
+    };
+    each_part(&waits, &|round, ns| {
+        (round.waited, round.longest) = (round.waited + ns, round.longest.max(ns))
+    });
+    each_part(&answering(scene, workers), &|round, ns| round.answering += ns);
+    let (exclusive, cpus) = (exclusive_part(waits), f64::from(scene.derived.occupancy.cpus.max(1)));
+    let saved = |(of, round): (&Span, &Round)| {
+        let answers = (exclusive * round.waited as f64).max(round.answering as f64 / cpus);
+        (ns(&met(&[*of], blocked)) as f64 - answers.max(round.longest as f64)).max(0.0)
+    };
+    handed_out.iter().zip(&rounds).map(saved).sum()
 }
 
 fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
-    let (total, longest) = all_blocked(scene, workers);
+    let waits = slow_waits(scene, workers);
+    let blocked = all_blocked(&waits, workers.len());
+    let total = ns(&blocked);
+    let longest = blocked.iter().map(|(from, to)| to.since(*from)).max().unwrap_or_default();
     let high = scene.of_wall(total as f64).clamp(0.0, 1.0);
     if high < GAIN_MIN {
         return None;
@@ -140,6 +277,7 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
     for slice in charge.slices(scene.trace) {
         *kinds.entry(scene.trace.wait(slice.wait).reason).or_default() += slice.duration().0;
     }
+    let saved = scene.of_wall(saved_ns(scene, workers, (waits, &blocked)));
     let (kind, kind_ns) = kinds.into_iter().max_by_key(|(kind, ns)| (*ns, std::cmp::Reverse(*kind)))?;
     let first = &scene.trace.threads[workers[0].index()];
     let finding = Finding {
@@ -154,7 +292,7 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
             kind.name(),
         )],
         cost_ns: charge.ns(),
-        gain: Gain { low: 0.0, high },
+        gain: Gain { low: (saved - unforeseen(saved)).clamp(0.0, high), high },
         confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&charge, |slice| {
             format!("a worker waits ({})", scene.trace.wait(slice.wait).reason.name())

@@ -57,6 +57,15 @@ enum End {
     Meeting(u32),
 }
 
+/// How a wait ends, and how long after that the thread was still on its way to a queue (ns): who wakes another asks its
+/// CPU to queue it, and an idle CPU takes its time to hear that.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    row: u32,
+    end: End,
+    transit_ns: u64,
+}
+
 /// Something that a running thread does for others.
 type Mark = (ThreadId, u64, Kind, u32);
 
@@ -200,7 +209,7 @@ struct Links {
     signals: u32,
     meetings: Vec<u32>,
     /// Of each thread, by row.
-    ends: BTreeMap<ThreadId, Vec<(u32, End)>>,
+    ends: BTreeMap<ThreadId, Vec<Ended>>,
     births: BTreeMap<ThreadId, u32>,
     sent: Vec<Mark>,
 }
@@ -212,6 +221,7 @@ struct Link {
     waker: ThreadId,
     at: u64,
     began: u64,
+    transit_ns: u64,
 }
 
 impl Links {
@@ -244,7 +254,7 @@ impl Links {
         for (lock, waits) in at_locks {
             links.hold(lock, waits);
         }
-        links.ends.values_mut().for_each(|ends| ends.sort_unstable_by_key(|(row, _)| *row));
+        links.ends.values_mut().for_each(|ends| ends.sort_unstable_by_key(|ended| ended.row));
         links
     }
 
@@ -256,7 +266,8 @@ impl Links {
     }
 
     fn end(&mut self, link: &Link, end: End) {
-        self.ends.entry(link.wakee).or_default().push((link.row, end));
+        let ended = Ended { row: link.row, end, transit_ns: link.transit_ns };
+        self.ends.entry(link.wakee).or_default().push(ended);
     }
 
     /// Threads that go on until they are told do not go on before; who does until a timer ends has its work to do.
@@ -354,6 +365,7 @@ fn link(trace: &Trace, slice: &Slice, row: usize) -> Option<Link> {
         waker: wakeup.waker,
         at: wakeup.at.0,
         began: slice.start.0,
+        transit_ns: slice.end.0.saturating_sub(wakeup.at.0.max(slice.start.0)),
     })
 }
 
@@ -366,7 +378,7 @@ struct Writer<'a> {
     /// Parties of each meeting.
     meetings: &'a mut [u32],
     marks: &'a [Mark],
-    ends: &'a [(u32, End)],
+    ends: &'a [Ended],
     /// Until then its sleeps are there for others to work.
     sleeps_for: Option<Timestamp>,
     /// How long it takes until each thread of the program has had a CPU for a time slice.
@@ -383,6 +395,8 @@ struct Sums {
     work_ns: u64,
     /// The wait before was left out: so is being woken from it.
     is_dropped: bool,
+    /// Whoever is woken from the wait before has a CPU at once.
+    is_at_once: bool,
 }
 
 impl Writer<'_> {
@@ -459,10 +473,12 @@ impl Writer<'_> {
         if self.edit.queueless {
             return;
         }
-        let is_dropped = std::mem::take(&mut self.sums.is_dropped) && slice.state == ThreadState::Runnable;
-        if is_dropped || self.edit.drops(row, Class::RunQueue, None) {
+        let is_woken = slice.state == ThreadState::Runnable;
+        let is_dropped = std::mem::take(&mut self.sums.is_dropped) && is_woken;
+        let is_at_once = std::mem::take(&mut self.sums.is_at_once) && is_woken;
+        if is_dropped || is_at_once || self.edit.drops(row, Class::RunQueue, None) {
             self.sums.taken_ns += slice.duration().0;
-            if self.edit.has(row) {
+            if is_at_once || self.edit.has(row) {
                 self.push((Kind::Keep, Class::RunQueue), 0, slice.start.0);
             }
             return;
@@ -491,9 +507,10 @@ impl Writer<'_> {
     }
 
     fn blocked(&mut self, slice: &Slice, row: usize, is_last: bool) {
-        self.sums.is_dropped = false;
-        let end = self.ends.partition_point(|(known, _)| (*known as usize) < row);
-        let end = self.ends.get(end).filter(|(known, _)| *known as usize == row).map(|(_, end)| *end);
+        (self.sums.is_dropped, self.sums.is_at_once) = (false, false);
+        let ended = self.ends.partition_point(|ended| (ended.row as usize) < row);
+        let ended = self.ends.get(ended).filter(|ended| ended.row as usize == row);
+        let end = ended.map(|ended| ended.end);
         let lock = self.facts.locks.of(slice.wait);
         let class = class(self.facts, slice);
         if self.edit.drops(row, class, lock) {
@@ -516,6 +533,15 @@ impl Writer<'_> {
             None if self.sleeps_for.is_some_and(|until| slice.end <= until)
                 && endings::is_timer(self.facts.trace, slice) => {}
             None => self.lasts((Kind::Away, class), slice.start.0, slice.duration().0),
+        }
+        let transit_ns = ended.filter(|_| !self.edit.queueless).map_or(0, |ended| ended.transit_ns);
+        if self.edit.is_at_once(row) {
+            self.sums.is_at_once = true;
+            self.sums.taken_ns += transit_ns;
+        } else if transit_ns > 0 {
+            let woken = Timestamp(slice.end.0 - transit_ns);
+            // While all CPUs are busy it waits for one of these, as in a queue.
+            self.lasts((Kind::Lag, class), woken.0, self.idle.within(woken, slice.end));
         }
     }
 

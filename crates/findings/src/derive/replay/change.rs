@@ -21,6 +21,8 @@ pub enum Change {
     WithoutSlices(Charge),
     /// The same of waits for a CPU, whose threads keep theirs: what ran there instead does not run then.
     KeptCpus(Charge),
+    /// Whoever waits in these slices runs, and keeps its CPU, the moment that it is woken.
+    AtOnce(Charge),
     /// Running time is as much shorter as samples say.
     Ran(Arc<Speed>),
     /// A function takes so many times less time, with its callees.
@@ -42,6 +44,7 @@ pub struct Edit {
     pub(super) classes: BTreeSet<Class>,
     pub(super) slices: Vec<Charge>,
     pub(super) kept_cpus: Vec<Charge>,
+    pub(super) at_once: Vec<Charge>,
     pub(super) speeds: Vec<Arc<Speed>>,
     pub(super) cpus: Option<u32>,
     pub(super) no_preempt: bool,
@@ -72,6 +75,11 @@ impl Edit {
     /// Whether that slice is left out.
     pub(super) fn has(&self, row: usize) -> bool {
         self.slices.iter().chain(&self.kept_cpus).any(|charge| charge.has(row))
+    }
+
+    /// Whether whoever waits in that slice runs the moment that it is woken.
+    pub(super) fn is_at_once(&self, row: usize) -> bool {
+        self.at_once.iter().any(|charge| charge.has(row))
     }
 
     /// How long what ran in `from..to` of a thread would run there, and how long more on other CPUs (ns).

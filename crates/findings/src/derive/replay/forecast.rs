@@ -206,6 +206,7 @@ fn edit(facts: Facts, changes: &[Change]) -> Edit {
             Change::WithoutLock(lock) => drop(edit.locks.insert(*lock)),
             Change::WithoutSlices(charge) => edit.slices.push(charge.clone()),
             Change::KeptCpus(charge) => edit.kept_cpus.push(charge.clone()),
+            Change::AtOnce(charge) => edit.at_once.push(charge.clone()),
             Change::Ran(speed) => edit.speeds.push(speed.clone()),
             Change::Faster(function, times) => {
                 edit.speeds.push(Arc::new(Speed::of_function(trace, function, 1.0 / times)))

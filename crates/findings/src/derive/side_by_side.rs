@@ -1,0 +1,108 @@
+//! Whether waits of several threads for something outside go on side by side, or one after another.
+//!
+//! Who asks a server that takes one request at a time waits longer, by as much as who asked before still has to wait.
+//! Who asks one that takes any number waits as long as ever. A line through all waits tells which it is. And a server that
+//! takes one at a time answers in its own time: two answers never come in a moment.
+
+use holdup_events::Timestamp;
+
+/// Fewer waits tell nothing.
+const WAITS_MIN: usize = 30;
+/// Standard errors on the safe side.
+const SURE: f64 = 2.0;
+/// Of the times between two answers, the one below which so many are: single answers may come together by chance.
+const SHORT_GAPS: f64 = 0.05;
+
+/// The part (0 to 1) of a wait for which nobody else's may go on, at the most; 1 if it is not known. `waits` are begins and
+/// ends of threads that ask the same.
+pub fn exclusive_part(mut waits: Vec<(Timestamp, Timestamp)>) -> f64 {
+    if waits.len() < WAITS_MIN {
+        return 1.0;
+    }
+    waits.sort_unstable();
+    let mean_ns = waits.iter().map(|(from, to)| to.since(*from).0 as f64).sum::<f64>() / waits.len() as f64;
+    by_slope(&waits).max(by_gaps(&waits) / mean_ns.max(1.0)).min(1.0)
+}
+
+/// A line through all waits: how much longer one is for each ns that who asked last still had to wait. If two threads ask at any
+/// time, and the first part `q` of what they wait for is exclusive, its slope is 3 q² - 2 q³; if more do, it is steeper. From
+/// the steepest slope that the points allow, that gives the part.
+fn by_slope(waits: &[(Timestamp, Timestamp)]) -> f64 {
+    let points: Vec<(f64, f64)> = left_of_last(waits);
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (left, length) = (mean(|point| point.0), mean(|point| point.1));
+    let squares: f64 = points.iter().map(|point| (point.0 - left).powi(2)).sum();
+    if squares <= 0.0 {
+        return 1.0;
+    }
+    let slope = points.iter().map(|point| (point.0 - left) * (point.1 - length)).sum::<f64>() / squares;
+    let residue = |point: &(f64, f64)| (point.1 - length - slope * (point.0 - left)).powi(2);
+    let error = (points.iter().map(residue).sum::<f64>() / (count - 2.0) / squares).sqrt();
+    let slope = (slope + SURE * error).clamp(0.0, 1.0);
+    0.5 - ((1.0 - 2.0 * slope).asin() / 3.0).sin()
+}
+
+/// Of each wait: how long who asked last before still had to wait when it began, and its own length (ns).
+fn left_of_last(waits: &[(Timestamp, Timestamp)]) -> Vec<(f64, f64)> {
+    let mut asked: Vec<Timestamp> = Vec::new();
+    let mut points = Vec::with_capacity(waits.len());
+    for (from, to) in waits {
+        // Who is answered does not come back: each is taken out once.
+        asked.retain(|end| end > from);
+        let left = asked.last().map_or(0, |end| end.since(*from).0);
+        points.push((left as f64, to.since(*from).0 as f64));
+        asked.push(*to);
+    }
+    points
+}
+
+/// A short time between two answers (ns).
+fn by_gaps(waits: &[(Timestamp, Timestamp)]) -> f64 {
+    let mut ends: Vec<Timestamp> = waits.iter().map(|(_, to)| *to).collect();
+    ends.sort_unstable();
+    let mut gaps: Vec<u64> = ends.windows(2).map(|pair| pair[1].since(pair[0]).0).collect();
+    gaps.sort_unstable();
+    gaps.get((gaps.len() as f64 * SHORT_GAPS) as usize).map_or(f64::INFINITY, |gap| *gap as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three threads that ask again as soon as they are answered. `answer(at, free)` says when an answer comes to who asks
+    /// `at`, and the server has answered all before it at `free`.
+    fn asked(answer: impl Fn(u64, u64, u64) -> u64) -> Vec<(Timestamp, Timestamp)> {
+        let mut at = [0, 400, 900];
+        let (mut waits, mut free) = (Vec::new(), 0);
+        for number in 0..300u64 {
+            let who = (0..at.len()).min_by_key(|who| at[*who]).unwrap();
+            let to = answer(at[who], free, 1000 + number * 7919 % 500);
+            waits.push((Timestamp(at[who]), Timestamp(to)));
+            free = free.max(to);
+            at[who] = to + 10;
+        }
+        waits
+    }
+
+    #[test]
+    fn a_server_that_takes_any_number_has_little_that_is_exclusive() {
+        let part = exclusive_part(asked(|at, _, ns| at + ns));
+        assert!(part < 0.4, "{part}");
+    }
+
+    #[test]
+    fn a_server_that_takes_one_at_a_time_is_told_by_how_long_others_wait() {
+        let part = exclusive_part(asked(|at, free, ns| at.max(free) + ns));
+        assert!(part > 0.9, "{part}");
+        // Its answers always take the same: every wait is as long, too. Then the gaps tell.
+        let part = exclusive_part(asked(|at, free, _| at.max(free) + 1000));
+        assert!(part > 0.3, "{part}");
+    }
+
+    #[test]
+    fn few_waits_tell_nothing() {
+        let few = asked(|at, _, ns| at + ns).into_iter().take(WAITS_MIN - 1).collect();
+        assert_eq!(exclusive_part(few), 1.0);
+    }
+}
