@@ -5,6 +5,11 @@ use holdup_events::Timestamp;
 /// From, to.
 pub type Span = (Timestamp, Timestamp);
 
+/// How much two spans have in common (ns).
+pub fn common_ns(one: Span, other: Span) -> u64 {
+    one.1.min(other.1).since(one.0.max(other.0)).0
+}
+
 /// Spans in time order, apart from each other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cover {

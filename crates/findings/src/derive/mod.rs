@@ -6,7 +6,7 @@ pub mod calls;
 pub mod children;
 pub mod class;
 pub mod clocked;
-mod cover;
+pub mod cover;
 pub mod cpus;
 pub mod critical_path;
 pub mod gc;

@@ -37,6 +37,7 @@ use holdup_events::{ObjectKind, ProcessId, ThreadId, Timestamp, WaitId, WaitReas
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::cover::{Cover, Span, common_ns};
 use crate::derive::replay::unforeseen;
 use crate::derive::side_by_side::exclusive_part;
 use crate::finding::{Confidence, Finding, Gain};
@@ -60,8 +61,6 @@ const LOOK_MAX_NS: u64 = 4_000;
 
 /// Of the time that workers wait in the middle of their work, so much may end in a way that does not tell by whom.
 const UNKNOWN_MAX: f64 = 0.05;
-
-type Span = (Timestamp, Timestamp);
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
@@ -205,23 +204,15 @@ fn handed_out(scene: &Scene, workers: &[ThreadId]) -> Vec<Span> {
         let for_workers = slices.filter(|slice| waker(slice).is_some_and(|waker| workers.contains(&waker)));
         for_workers.map(|slice| (slice.start, slice.end)).collect()
     };
-    let all = givers.into_iter().map(waits).reduce(|one, other| met(&one, &other));
-    all.unwrap_or_default()
-}
-
-/// What two lists of spans have in common; each in time order, apart from each other.
-fn met(one: &[Span], other: &[Span]) -> Vec<Span> {
-    let within = |(from, to): &Span| {
-        let first = other.partition_point(|(_, end)| end <= from);
-        let (from, to) = (*from, *to);
-        let near = other[first..].iter().take_while(move |(start, _)| *start < to);
-        near.map(move |(start, end)| (from.max(*start), to.min(*end)))
+    let met = |one: Vec<Span>, other: Vec<Span>| {
+        let other = Cover::of(other);
+        one.into_iter().flat_map(|span| other.within(span).collect::<Vec<Span>>()).collect()
     };
-    one.iter().flat_map(within).collect()
+    givers.into_iter().map(waits).reduce(met).unwrap_or_default()
 }
 
-fn ns(spans: &[Span]) -> u64 {
-    spans.iter().map(|(from, to)| to.since(*from).0).sum()
+fn ns(spans: impl Iterator<Item = Span>) -> u64 {
+    spans.map(|(from, to)| to.since(from).0).sum()
 }
 
 /// What happened until those who hand out the work went on.
@@ -246,7 +237,7 @@ fn saved_ns(scene: &Scene, workers: &[ThreadId], (waits, blocked): (Vec<Span>, &
             let first = handed_out.partition_point(|(_, end)| *end <= span.0);
             let near = handed_out[first..].iter().take_while(|(start, _)| *start < span.1);
             for (round, of) in rounds[first..].iter_mut().zip(near) {
-                add(round, ns(&met(&[*span], &[*of])));
+                add(round, common_ns(*span, *of));
             }
         }
     };
@@ -254,10 +245,11 @@ fn saved_ns(scene: &Scene, workers: &[ThreadId], (waits, blocked): (Vec<Span>, &
         (round.waited, round.longest) = (round.waited + ns, round.longest.max(ns))
     });
     each_part(&answering(scene, workers), &|round, ns| round.answering += ns);
+    let blocked = Cover::of(blocked.to_vec());
     let (exclusive, cpus) = (exclusive_part(waits), f64::from(scene.derived.occupancy.cpus.max(1)));
     let saved = |(of, round): (&Span, &Round)| {
         let answers = (exclusive * round.waited as f64).max(round.answering as f64 / cpus);
-        (ns(&met(&[*of], blocked)) as f64 - answers.max(round.longest as f64)).max(0.0)
+        (ns(blocked.within(*of)) as f64 - answers.max(round.longest as f64)).max(0.0)
     };
     handed_out.iter().zip(&rounds).map(saved).sum()
 }
@@ -265,7 +257,7 @@ fn saved_ns(scene: &Scene, workers: &[ThreadId], (waits, blocked): (Vec<Span>, &
 fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
     let waits = slow_waits(scene, workers);
     let blocked = all_blocked(&waits, workers.len());
-    let total = ns(&blocked);
+    let total = ns(blocked.iter().copied());
     let longest = blocked.iter().map(|(from, to)| to.since(*from)).max().unwrap_or_default();
     let high = scene.of_wall(total as f64).clamp(0.0, 1.0);
     if high < GAIN_MIN {
