@@ -96,6 +96,10 @@ pub(super) struct Engine<'a> {
     locks: Vec<Lock>,
     classes: [u64; CLASSES],
     forced: u64,
+    /// (recorded, who): only another thread lets it go on, or did; since the first time that nobody could.
+    stuck: Option<BinaryHeap<Reverse<(u64, u32)>>>,
+    /// Who has come to that since.
+    newly_stuck: Vec<u32>,
 }
 
 impl<'a> Engine<'a> {
@@ -130,6 +134,8 @@ impl<'a> Engine<'a> {
             locks: (0..model.locks).map(|_| Lock { owner: NOBODY, queue: VecDeque::new() }).collect(),
             classes: [0; CLASSES],
             forced: 0,
+            stuck: None,
+            newly_stuck: Vec::new(),
         }
     }
 
@@ -413,6 +419,9 @@ impl<'a> Engine<'a> {
         thread.since = self.now;
         thread.blocked = true;
         self.blocked += 1;
+        if self.stuck.is_some() {
+            self.newly_stuck.push(who);
+        }
         false
     }
 
@@ -427,9 +436,7 @@ impl<'a> Engine<'a> {
 
     /// Nobody can go on: the wait that was first in the recording is over.
     fn force(&mut self) {
-        let blocked = (0..self.threads.len() as u32).filter(|who| self.threads[*who as usize].blocked);
-        let first = blocked.min_by_key(|who| (self.recorded(*who), *who));
-        let Some(who) = first else {
+        let Some(who) = self.first_stuck() else {
             // Cannot be; the replay ends rather than never.
             self.alive = 0;
             return;
@@ -443,6 +450,23 @@ impl<'a> Engine<'a> {
         }
         self.forced += 1;
         self.wake(who);
+    }
+
+    /// Of those whom only another thread lets go on, who waited first in the recording.
+    fn first_stuck(&mut self) -> Option<u32> {
+        let mut stuck = self.stuck.take().unwrap_or_else(|| {
+            self.newly_stuck = (0..self.threads.len() as u32).collect();
+            BinaryHeap::new()
+        });
+        for who in std::mem::take(&mut self.newly_stuck) {
+            if self.threads[who as usize].blocked {
+                stuck.push(Reverse((self.recorded(who), who)));
+            }
+        }
+        let still = |(at, who): (u64, u32)| self.threads[who as usize].blocked && self.recorded(who) == at;
+        let first = std::iter::from_fn(|| stuck.pop()).find(|Reverse(entry)| still(*entry));
+        self.stuck = Some(stuck);
+        first.map(|Reverse((_, who))| who)
     }
 
     /// All who are there go on.
