@@ -21,6 +21,7 @@ fn start(scratch: &Scratch, rung: Option<&str>, script: &str) -> (Child, u32) {
             command
         }
     };
+    support::heed_interrupts(&mut command);
     let command = command.args(["-c", script]).process_group(0);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
     let mut first = String::new();

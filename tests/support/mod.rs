@@ -4,6 +4,7 @@
 pub mod ocaml;
 pub mod pty;
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -33,7 +34,19 @@ impl Drop for Scratch {
 pub fn holdup(scratch: &Scratch) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdup"));
     command.env("XDG_STATE_HOME", scratch.join("state")).env("NO_COLOR", "1").stdin(Stdio::null());
+    heed_interrupts(&mut command);
     command
+}
+
+/// What a job in the background starts ignores SIGINT, and so does all that that starts: the tests may run in one.
+pub fn heed_interrupts(command: &mut Command) {
+    let heed = || {
+        // SAFETY: async-signal-safe; changes the new process only.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: see there.
+    unsafe { command.pre_exec(heed) };
 }
 
 pub fn stdout(output: &Output) -> String {

@@ -24,6 +24,7 @@ impl Terminal {
     /// Starts `command` with this terminal as standard input, output, error and controlling terminal.
     pub fn start(mut command: Command) -> Terminal {
         let (master, slave) = open();
+        super::heed_interrupts(&mut command);
         command.stdin(slave.try_clone().expect("dup"));
         command.stdout(slave.try_clone().expect("dup")).stderr(slave);
         // SAFETY: only async-signal-safe calls between fork and exec.
