@@ -58,8 +58,9 @@ fn the_program_sees_no_difference_in_its_surroundings() {
     let scratch = Scratch::new("surroundings");
     let script = "umask; ulimit -n; grep -E 'SigBlk|SigIgn|SigCgt|CapEff|NoNewPrivs|Seccomp:' /proc/self/status; \
                   ls /proc/self/fd | sort -n | head -4; env | grep -v -E '^(_|XDG_STATE_HOME|NO_COLOR)=' | sort; pwd";
-    let alone =
-        std::process::Command::new("sh").args(["-c", script]).stdin(Stdio::null()).output().expect("sh");
+    let mut alone = std::process::Command::new("sh");
+    support::heed_interrupts(&mut alone);
+    let alone = alone.args(["-c", script]).stdin(Stdio::null()).output().expect("sh");
     for rung in rungs(&scratch) {
         let recorded = holdup(&scratch)
             .args(["--quiet", "--rung", rung, "--", "sh", "-c", script])
