@@ -78,10 +78,7 @@ impl Evidence {
                 break;
             }
             if place == SLICES_MAX {
-                return trace
-                    .slices
-                    .covering(self.thread, self.start)
-                    .map(|row| (row, self.start, self.duration));
+                return Some((first, self.start, self.duration));
             }
             let from = slice.start.max(self.start);
             let inside = slice.end.min(end).since(from);
