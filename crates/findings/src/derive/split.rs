@@ -1,5 +1,6 @@
 //! How running time splits into user code, kernel, spinning and garbage collection: by samples, with the error said.
 
+use holdup_events::recording::Rung;
 use holdup_events::tables::SampleRow;
 use holdup_events::{ThreadId, Timestamp, Trace};
 
@@ -39,9 +40,9 @@ impl Counts {
     }
 
     /// The shares; where the samples are few, drawn towards `prior` as if they were filled up
-    /// to [`SAMPLES_ENOUGH`] with samples of these shares.
-    fn shares(self, prior: [f64; PARTS]) -> [f64; PARTS] {
-        let lacking = SAMPLES_ENOUGH.saturating_sub(self.all) as f64;
+    /// to `enough` with samples of these shares.
+    fn shares(self, enough: u64, prior: [f64; PARTS]) -> [f64; PARTS] {
+        let lacking = enough.saturating_sub(self.all) as f64;
         let filled = self.all as f64 + lacking;
         std::array::from_fn(|part| (self.parts[part] as f64 + lacking * prior[part]) / filled)
     }
@@ -74,6 +75,8 @@ struct Pool {
     threads: Vec<Counts>,
     processes: Vec<Counts>,
     program: Counts,
+    /// So many speak for a thread or process alone.
+    enough: u64,
     /// Sum of squared errors of threads that speak for themselves (ns²), by class.
     variance: [f64; PARTS],
     /// Running time of the threads whose shares are borrowed (ns).
@@ -86,6 +89,8 @@ impl Pool {
             threads: vec![Counts::default(); trace.threads.len()],
             processes: vec![Counts::default(); trace.processes.len()],
             program: Counts::default(),
+            // The running times are the samples' own there: to borrow from others would move what was counted.
+            enough: if trace.manifest.rung == Rung::Proc { 1 } else { SAMPLES_ENOUGH },
             variance: [0.0; PARTS],
             borrowed_ns: 0,
         }
@@ -118,7 +123,7 @@ impl Pool {
             return parts;
         }
         let own = self.threads[thread.index()];
-        if own.all >= SAMPLES_ENOUGH {
+        if own.all >= self.enough {
             for (sum, hits) in self.variance.iter_mut().zip(own.parts) {
                 *sum += (running_ns as f64 * share_error(hits, own.all)).powi(2);
             }
@@ -127,8 +132,9 @@ impl Pool {
         }
         let program = self.program.parts.map(|hits| hits as f64 / self.program.all as f64);
         let process = trace.threads[thread.index()].process;
-        let process = self.processes.get(process.index()).map_or(program, |counts| counts.shares(program));
-        let shares = own.shares(process);
+        let process = self.processes.get(process.index());
+        let process = process.map_or(program, |counts| counts.shares(self.enough, program));
+        let shares = own.shares(self.enough, process);
         let mut left = running_ns;
         for (part, share) in parts.iter_mut().zip(shares).skip(1) {
             *part = ((running_ns as f64 * share).round() as u64).min(left);
@@ -218,9 +224,10 @@ mod tests {
 
     #[test]
     fn few_samples_are_drawn_to_the_prior() {
-        let shares = |all, parts, prior| Counts { all, parts }.shares(prior);
+        let shares = |all, parts, prior| Counts { all, parts }.shares(SAMPLES_ENOUGH, prior);
         assert_eq!(shares(0, [0; 4], [0.5, 0.25, 0.25, 0.0]), [0.5, 0.25, 0.25, 0.0]);
         assert_eq!(shares(15, [0, 15, 0, 0], [1.0, 0.0, 0.0, 0.0]), [0.5, 0.5, 0.0, 0.0]);
+        assert_eq!(Counts { all: 2, parts: [1, 1, 0, 0] }.shares(1, [1.0, 0.0, 0.0, 0.0]), [0.5, 0.5, 0.0, 0.0]);
         assert_eq!(shares(40, [20, 10, 0, 10], [0.0, 0.9, 0.0, 0.1]), [0.5, 0.25, 0.0, 0.25]);
     }
 
