@@ -20,7 +20,7 @@ use super::roots::Roots;
 use super::runtime_events::RingFeed;
 use super::stack_tables::StackTables;
 use super::syscall_windows::SyscallWindows;
-use super::{Outcome, Recorder, Subject, Tally, Watched};
+use super::{Other, Outcome, Recorder, Subject, Tally, Watched};
 use crate::cli::StackChoice;
 
 /// How long the rings fill between two looks. The main ring holds more than a second of the worst rate seen.
@@ -111,7 +111,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.calls.begin(&recording.session, matches!(subject, Subject::Run(..)));
     let mut watched = match subject {
         Subject::Run(held, _) => Watched::Child(held.release()?),
-        Subject::Attach { pid, .. } => Watched::Process(pid),
+        Subject::Attach { pid, .. } => Watched::Process(Other::new(pid)),
         Subject::All => Watched::Machine,
     };
     if !matches!(watched, Watched::Child(_)) {

@@ -11,7 +11,7 @@ use holdup_events::recording::{Rung, SourceState};
 
 use super::roots::Roots;
 use super::runtime_events::RingFeed;
-use super::{Outcome, Recorder, Subject, Tally, Watched};
+use super::{Other, Outcome, Recorder, Subject, Tally, Watched};
 
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
@@ -37,7 +37,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
     let start_ns = lower::now().0;
     let mut watched = match subject {
         Subject::Run(held, _) => Watched::Child(held.release()?),
-        _ => Watched::Process(pid),
+        _ => Watched::Process(Other::new(pid)),
     };
     if !matches!(watched, Watched::Child(_)) {
         launch::watch_signals()?;

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use holdup_capture::launch::{Child, Ending};
+use holdup_capture::launch::{Child, Ending, Life};
 use holdup_capture::ring_files::RingDirectory;
 use holdup_capture::{doctor, host, launch, lower as lower_rungs};
 use holdup_events::recording::{Cost, JournalWriter, Manifest, MemoryUse, Rung, SourceState};
@@ -159,7 +159,7 @@ fn start_clock(length: Option<Duration>) -> impl Fn() -> bool {
 /// Whom we wait for.
 enum Watched {
     Child(Child),
-    Process(u32),
+    Process(Other),
     Machine,
 }
 
@@ -168,7 +168,7 @@ impl Watched {
     fn ended(&mut self) -> Option<Option<Ending>> {
         match self {
             Watched::Child(child) => child.try_wait().map(Some),
-            Watched::Process(pid) => (!process_exists(*pid)).then_some(None),
+            Watched::Process(other) => other.is_over().then_some(None),
             Watched::Machine => None,
         }
     }
@@ -181,10 +181,13 @@ impl Watched {
         }
     }
 
-    /// Sleeps so long, or until a program of ours ends.
+    /// Sleeps so long, or until a process that we watch ends.
     fn pause(&self, pause: Duration) {
         match self {
             Watched::Child(child) => child.sleep_beside(pause),
+            Watched::Process(Other { life: Some(life), .. }) => {
+                life.sleep_beside(pause);
+            }
             Watched::Process(_) | Watched::Machine => std::thread::sleep(pause),
         }
     }
@@ -192,6 +195,23 @@ impl Watched {
     /// The user may stop an attached recording; a program of ours decides itself what a signal means.
     fn stopped(&self) -> bool {
         !matches!(self, Watched::Child(_)) && launch::asked_to_stop()
+    }
+}
+
+/// A process that is not our child.
+struct Other {
+    pid: u32,
+    /// Where there is none, /proc is asked.
+    life: Option<Life>,
+}
+
+impl Other {
+    fn new(pid: u32) -> Other {
+        Other { pid, life: Life::of(pid) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.life.as_ref().map_or_else(|| !process_exists(self.pid), Life::is_over)
     }
 }
 

@@ -16,9 +16,11 @@ use signals::FORWARDED;
 
 mod canary;
 mod conditions;
+mod life;
 mod signals;
 
 pub use conditions::Conditions;
+pub use life::Life;
 pub use signals::{asked_to_stop, watch_signals};
 
 /// A child that waits for [`Held::release`] before it becomes the program.
@@ -36,8 +38,7 @@ pub struct Child {
     pid: u32,
     ended: Option<Ending>,
     memory: Option<MemoryUse>,
-    /// Tells when it ends (pidfd_open(2), Linux 5.3).
-    life: Option<OwnedFd>,
+    life: Option<Life>,
 }
 
 /// How the program ended.
@@ -183,7 +184,7 @@ impl Held {
     /// Lets it become the program; returns once it has, or could not.
     pub fn release(mut self) -> Result<Child, CaptureError> {
         signals::forward_to(self.pid, self.canary)?;
-        let mut child = Child { pid: self.pid, ended: None, memory: None, life: life_of(self.pid) };
+        let mut child = Child { pid: self.pid, ended: None, memory: None, life: Life::of(self.pid) };
         let failed = |source| CaptureError::Command { command: self.command.clone(), source };
         self.go.write_all(&[1]).map_err(failed)?;
         let mut told = [0u8; 5];
@@ -224,15 +225,8 @@ impl Child {
     /// Sleeps so long, or until it ends, or a signal comes.
     pub fn sleep_beside(&self, pause: Duration) {
         let Some(life) = &self.life else { return std::thread::sleep(pause) };
-        let mut wanted = libc::pollfd { fd: life.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let time = libc::timespec {
-            tv_sec: pause.as_secs() as libc::time_t,
-            tv_nsec: libc::c_long::from(pause.subsec_nanos()),
-        };
-        // SAFETY: one descriptor that we own, and a time; the kernel writes one number.
-        unsafe { libc::ppoll(&mut wanted, 1, &time, std::ptr::null()) };
         // A debugger may keep its end from us.
-        if wanted.revents != 0 && !self.has_ended(libc::WNOHANG) {
+        if life.sleep_beside(pause) && !self.has_ended(libc::WNOHANG) {
             std::thread::sleep(pause.min(Duration::from_millis(1)));
         }
     }
@@ -287,14 +281,6 @@ fn memory(used: &libc::rusage) -> MemoryUse {
         minor_faults: used.ru_minflt as u64,
         peak_bytes: used.ru_maxrss as u64 * 1024,
         page_bytes: page.max(0) as u64,
-    }
-}
-
-fn life_of(pid: u32) -> Option<OwnedFd> {
-    // SAFETY: plain numbers; what it returns nobody else owns.
-    unsafe {
-        let descriptor = libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0);
-        (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor as libc::c_int))
     }
 }
 

@@ -227,7 +227,10 @@ mod tests {
         let shares = |all, parts, prior| Counts { all, parts }.shares(SAMPLES_ENOUGH, prior);
         assert_eq!(shares(0, [0; 4], [0.5, 0.25, 0.25, 0.0]), [0.5, 0.25, 0.25, 0.0]);
         assert_eq!(shares(15, [0, 15, 0, 0], [1.0, 0.0, 0.0, 0.0]), [0.5, 0.5, 0.0, 0.0]);
-        assert_eq!(Counts { all: 2, parts: [1, 1, 0, 0] }.shares(1, [1.0, 0.0, 0.0, 0.0]), [0.5, 0.5, 0.0, 0.0]);
+        assert_eq!(
+            Counts { all: 2, parts: [1, 1, 0, 0] }.shares(1, [1.0, 0.0, 0.0, 0.0]),
+            [0.5, 0.5, 0.0, 0.0]
+        );
         assert_eq!(shares(40, [20, 10, 0, 10], [0.0, 0.9, 0.0, 0.1]), [0.5, 0.25, 0.0, 0.25]);
     }
 
