@@ -16,6 +16,7 @@ use holdup_events::{CpuId, Event, Loss, Timestamp};
 use super::budget::Budget;
 use super::calls::Calls;
 use super::launcher::Launcher;
+use super::naps::{Found, Naps};
 use super::roots::Roots;
 use super::runtime_events::RingFeed;
 use super::stack_tables::StackTables;
@@ -23,15 +24,8 @@ use super::syscall_windows::SyscallWindows;
 use super::{Other, Outcome, Recorder, Subject, Tally, Watched};
 use crate::cli::StackChoice;
 
-/// How long the rings fill between two looks. The main ring holds more than a second of the worst rate seen.
-const PAUSE: Duration = Duration::from_millis(10);
-/// While nothing new is mapped: a recorder that wakes up seldom does more at once, and with warm caches.
-const LONG_PAUSE: Duration = Duration::from_millis(25);
 /// A ring that is so full is drained again without a pause.
 const FILL_TO_GO_ON: f64 = 1.0 / 64.0;
-const SHORT_PAUSE: Duration = Duration::from_millis(1);
-const MAPPING_SPELL: Duration = Duration::from_millis(50);
-const SETTLED: Duration = Duration::from_secs(1);
 /// Looks for processes below an attached one, until no more are found.
 const TREE_PASSES_MAX: u32 = 5;
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
@@ -119,8 +113,8 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     }
     recording.syscalls.begin();
     let before = super::own_cost();
-    let over = super::start_clock(length);
-    let ending = recording.run(&mut watched, &over, &mut budget);
+    let left = super::start_clock(length);
+    let ending = recording.run(&mut watched, &left, &mut budget);
     let outcome = recording.finish(start_ns, ending, (&before, &mappings_missing))?;
     Ok(Outcome { memory: watched.memory(), ..outcome })
 }
@@ -195,25 +189,28 @@ impl Loop {
     fn run(
         &mut self,
         watched: &mut Watched,
-        over: &dyn Fn() -> bool,
+        left: &dyn Fn() -> Duration,
         budget: &mut Budget,
     ) -> Option<launch::Ending> {
         let mut flushed = Instant::now();
         let mut mapped = Instant::now();
+        let (mut naps, mut feed_woke) = (Naps::default(), false);
         loop {
             let ended = watched.ended();
-            self.keep_up();
+            let fill = self.session.fill();
+            self.keep_up(fill);
             self.drain();
             self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
             self.calls.step(&self.session, &mut |event| self.journal.push(&event));
-            if self.tell_stack_tables() {
+            let changed = self.tell_stack_tables();
+            if changed {
                 mapped = Instant::now();
             }
             if let Some(ending) = ended {
                 return ending;
             }
-            if over() || watched.stopped() {
+            if left().is_zero() || watched.stopped() {
                 return None;
             }
             if budget.is_due() {
@@ -224,25 +221,25 @@ impl Loop {
                 self.journal.flush();
                 flushed = Instant::now();
             }
+            let noise = feed_woke && !changed;
+            let (since_mapped, runtimes) = (mapped.elapsed(), self.rings.has_any());
+            let nap = naps.next(Found { fill, since_mapped, runtimes, noise }).min(left());
             if self.session.fill() < FILL_TO_GO_ON {
-                watched.pause(self.syscalls.pause(self.pause(mapped.elapsed())));
+                feed_woke = self.nap(watched, nap, noise);
             }
         }
     }
 
-    /// How long to sleep, when something was mapped so long ago.
-    fn pause(&self, since_mapped: Duration) -> Duration {
-        match since_mapped {
-            // Where one binary was mapped, more follow: stacks through them need their tables.
-            spell if spell < MAPPING_SPELL => SHORT_PAUSE,
-            settled if settled >= SETTLED && !self.rings.has_any() => LONG_PAUSE,
-            _ => PAUSE,
-        }
+    /// Sleeps until there is something to do; whether new mappings ended that.
+    fn nap(&self, watched: &Watched, nap: Duration, noise: bool) -> bool {
+        let feed = self.mappings.as_ref().filter(|_| !noise);
+        let descriptors: Vec<_> = feed.into_iter().flat_map(MappingFeed::descriptors).collect();
+        watched.pause(self.syscalls.pause(nap), &descriptors)
     }
 
     /// Runs before everybody while the ring is filling up, until it is nearly empty.
-    fn keep_up(&mut self) {
-        let urgent = self.session.fill() > if self.urgent { 1.0 / 32.0 } else { 0.25 };
+    fn keep_up(&mut self, fill: f64) {
+        let urgent = fill > if self.urgent { 1.0 / 32.0 } else { 0.25 };
         if urgent != self.urgent {
             self.urgent = urgent;
             privileges::run_at_once(urgent);

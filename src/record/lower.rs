@@ -48,21 +48,21 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         journal.push(&event);
     };
     let before = super::own_cost();
-    let over = super::start_clock(length);
+    let left = super::start_clock(length);
     let ending = loop {
         source.drain(&mut |event| take(event, &mut journal));
         rings.step(&processes, &mut |event| journal.push(&event));
         if let Some(ending) = watched.ended() {
             break ending;
         }
-        if over() || watched.stopped() {
+        if left().is_zero() || watched.stopped() {
             break None;
         }
         if flushed.elapsed() >= FLUSH_EVERY {
             journal.flush();
             flushed = Instant::now();
         }
-        std::thread::sleep(source.interval());
+        std::thread::sleep(source.interval().min(left()));
     };
     source.finish(&mut |event| take(event, &mut journal));
     let rings = rings.finish(&processes, &mut |event| journal.push(&event));

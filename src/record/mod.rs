@@ -9,6 +9,7 @@ mod files;
 pub mod finish;
 mod launcher;
 mod lower;
+mod naps;
 pub mod place;
 mod roots;
 pub mod runtime_events;
@@ -17,6 +18,7 @@ mod stack_tables;
 mod syscall_windows;
 
 use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -150,10 +152,10 @@ struct Recorder {
     rings: Option<RingDirectory>,
 }
 
-/// Starts the clock: tells from then on whether `length`, if there is one, is over.
-fn start_clock(length: Option<Duration>) -> impl Fn() -> bool {
+/// Starts the clock: tells from then on how much of `length`, if there is one, is left.
+fn start_clock(length: Option<Duration>) -> impl Fn() -> Duration {
     let started = Instant::now();
-    move || length.is_some_and(|length| started.elapsed() >= length)
+    move || length.map_or(Duration::MAX, |length| length.saturating_sub(started.elapsed()))
 }
 
 /// Whom we wait for.
@@ -181,14 +183,12 @@ impl Watched {
         }
     }
 
-    /// Sleeps so long, or until a process that we watch ends.
-    fn pause(&self, pause: Duration) {
+    /// Sleeps so long, or until a process that we watch ends or one of the `others` can be read; whether one can.
+    fn pause(&self, pause: Duration, others: &[BorrowedFd<'_>]) -> bool {
         match self {
-            Watched::Child(child) => child.sleep_beside(pause),
-            Watched::Process(Other { life: Some(life), .. }) => {
-                life.sleep_beside(pause);
-            }
-            Watched::Process(_) | Watched::Machine => std::thread::sleep(pause),
+            Watched::Child(child) => child.sleep_beside(pause, others),
+            Watched::Process(other) => launch::sleep(pause, other.life.as_ref(), others).other,
+            Watched::Machine => launch::sleep(pause, None, others).other,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ mod life;
 mod signals;
 
 pub use conditions::Conditions;
-pub use life::Life;
+pub use life::{Life, Woken, sleep};
 pub use signals::{asked_to_stop, watch_signals};
 
 /// A child that waits for [`Held::release`] before it becomes the program.
@@ -222,13 +222,14 @@ impl Child {
         self.reap(libc::WNOHANG)
     }
 
-    /// Sleeps so long, or until it ends, or a signal comes.
-    pub fn sleep_beside(&self, pause: Duration) {
-        let Some(life) = &self.life else { return std::thread::sleep(pause) };
+    /// Sleeps so long, or until it ends, one of the `others` can be read, or a signal comes; whether one of them can.
+    pub fn sleep_beside(&self, pause: Duration, others: &[BorrowedFd<'_>]) -> bool {
+        let woken = sleep(pause, self.life.as_ref(), others);
         // A debugger may keep its end from us.
-        if life.sleep_beside(pause) && !self.has_ended(libc::WNOHANG) {
+        if woken.over && !self.has_ended(libc::WNOHANG) {
             std::thread::sleep(pause.min(Duration::from_millis(1)));
         }
+        woken.other
     }
 
     /// Waits for its end.
@@ -325,7 +326,7 @@ mod tests {
         let words = ["sh", "-c", "exit 5"].map(OsString::from);
         let mut child = hold(&words).unwrap().release().unwrap();
         while child.try_wait().is_none() {
-            child.sleep_beside(Duration::from_secs(3600));
+            child.sleep_beside(Duration::from_secs(3600), &[]);
         }
         assert_eq!(child.wait(), Ending::Exited(5));
     }

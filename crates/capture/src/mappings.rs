@@ -4,6 +4,7 @@
 //! machine as it happens. Neither reads the files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::{fs, io};
 
 use holdup_events::event::RawMapping;
@@ -137,7 +138,8 @@ impl MappingFeed {
     pub fn open(cpus: &[u16]) -> io::Result<MappingFeed> {
         let attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_DUMMY)
             .carrying(SAMPLE_TYPE)
-            .with(flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::SAMPLE_ID_ALL);
+            .with(flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::SAMPLE_ID_ALL)
+            .waking_at(1);
         let mut rings = Vec::with_capacity(cpus.len());
         for &cpu in cpus {
             let fd = perf_ring::open_build_ids(&attr, -1, i32::from(cpu))?;
@@ -146,6 +148,11 @@ impl MappingFeed {
         let drained = crate::lower::now();
         let (spaces, children, changed) = (AddressSpaces::default(), BTreeSet::new(), BTreeSet::new());
         Ok(MappingFeed { rings, spaces, children, changed, drained, bytes: Vec::new() })
+    }
+
+    /// Can be read when something was mapped anywhere on the machine since they were last asked.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(|(_, ring)| ring.as_fd())
     }
 
     /// Tells the feed what a process had mapped before (see [`read_maps`]), so that a fork copies it.

@@ -58,6 +58,12 @@ impl Ring {
         Ok(Ring { consumer, producer, page, size })
     }
 
+    /// How full it is, from 0 to 1.
+    pub fn fill(&self) -> f64 {
+        let waiting = self.produced().saturating_sub(self.consumed().load(Ordering::Relaxed));
+        waiting as f64 / self.size as f64
+    }
+
     /// Passes on what is there now: not what comes meanwhile, because a busy producer would never let a reader
     /// catch up. What is being written when we come to it, and all behind it, waits for the next call.
     /// Returns how many records.

@@ -151,9 +151,9 @@ impl Session {
         self.records.drain(sink)
     }
 
-    /// How full the main ring is, from 0 to 1: that of the CPU that has the most waiting.
+    /// How full the fullest ring is, from 0 to 1: of the main ring that of the CPU that has the most waiting.
     pub fn fill(&self) -> f64 {
-        self.records.fill()
+        self.records.fill().max(self.definitions.fill())
     }
 
     /// Passes on one `wire_snapshot` for each thread of the machine.

@@ -1,6 +1,6 @@
 //! Whether a process lives, without asking for it by name each time.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Holds on to a process: tells when it ends (pidfd_open(2), Linux 5.3), never by a successor of the same number.
@@ -19,24 +19,41 @@ impl Life {
 
     /// Whether all its threads have ended.
     pub fn is_over(&self) -> bool {
-        self.sleep_beside(Duration::ZERO)
+        sleep(Duration::ZERO, Some(self), &[]).over
     }
+}
 
-    /// Sleeps so long, or until it ends, or a signal comes; whether it has ended.
-    pub fn sleep_beside(&self, pause: Duration) -> bool {
-        let mut wanted = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let time = libc::timespec {
-            tv_sec: pause.as_secs() as libc::time_t,
-            tv_nsec: libc::c_long::from(pause.subsec_nanos()),
-        };
-        // SAFETY: one descriptor that we own, and a time; the kernel writes one number.
-        unsafe { libc::ppoll(&mut wanted, 1, &time, std::ptr::null()) };
-        wanted.revents != 0
-    }
+/// What ended a [`sleep`]; nothing of it: its time, or a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Woken {
+    /// The process has ended.
+    pub over: bool,
+    /// One of the others has something.
+    pub other: bool,
+}
+
+/// Sleeps so long, or until `life` ends, one of the `others` can be read, or a signal comes.
+pub fn sleep(pause: Duration, life: Option<&Life>, others: &[BorrowedFd<'_>]) -> Woken {
+    let wanted = |fd: &dyn AsRawFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let lives = usize::from(life.is_some());
+    let mut all: Vec<libc::pollfd> = life.map(|life| wanted(&life.0)).into_iter().collect();
+    all.extend(others.iter().map(|other| wanted(other)));
+    let time = libc::timespec {
+        tv_sec: pause.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(pause.subsec_nanos()),
+    };
+    // SAFETY: descriptors that are open, as many as are told, and a time; the kernel writes one number for each.
+    unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as libc::nfds_t, &time, std::ptr::null()) };
+    let any = |some: &[libc::pollfd]| some.iter().any(|one| one.revents != 0);
+    let (life, others) = all.split_at(lives);
+    Woken { over: any(life), other: any(others) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+
     use super::*;
 
     #[test]
@@ -46,10 +63,22 @@ mod tests {
         let life = Life::of(child.id()).expect("Linux 5.3 has pidfd_open");
         assert!(!life.is_over());
         drop(child.stdin.take());
-        while !life.sleep_beside(Duration::from_secs(1)) {}
+        while !sleep(Duration::from_secs(1), Some(&life), &[]).over {}
         assert!(life.is_over());
         child.wait().unwrap();
         assert!(life.is_over());
         assert!(Life::of(u32::MAX / 4).is_none());
+    }
+
+    #[test]
+    fn what_another_has_to_tell_ends_a_sleep() {
+        let (mut told, mut teller) = std::io::pipe().unwrap();
+        let life = Life::of(std::process::id());
+        teller.write_all(b"x").unwrap();
+        let woken = sleep(Duration::from_secs(3600), life.as_ref(), &[told.as_fd()]);
+        assert_eq!(woken, Woken { over: false, other: true });
+        told.read_exact(&mut [0]).unwrap();
+        let woken = sleep(Duration::from_millis(1), life.as_ref(), &[told.as_fd()]);
+        assert_eq!(woken, Woken { over: false, other: false });
     }
 }

@@ -1,0 +1,101 @@
+//! How long the recorder sleeps between two looks at its rings: as long as they allow.
+//!
+//! Each wakeup costs a switch there and back with cold caches, far more than what it finds in a quiet ring. What must
+//! not wait (something is mapped, the program ends) wakes it.
+
+use std::time::Duration;
+
+/// Once nothing new is mapped.
+const LONGEST: Duration = Duration::from_millis(100);
+/// At first, and where the rings of runtimes are read, which are small.
+const USUAL: Duration = Duration::from_millis(10);
+const SHORTEST: Duration = Duration::from_millis(1);
+/// Where one binary was mapped, more follow: stacks through them need their tables.
+const MAPPING_SPELL: Duration = Duration::from_millis(50);
+const SETTLED: Duration = Duration::from_secs(1);
+/// After others' mappings woke us, which is of no use: on a machine that starts programs all the time.
+const AFTER_NOISE: Duration = Duration::from_millis(25);
+/// Fuller rings than this at a look: the next one comes sooner. A recorder that is kept from its CPU for many naps loses
+/// nothing.
+const FILL_HIGH: f64 = 1.0 / 32.0;
+const FILL_LOW: f64 = 1.0 / 128.0;
+
+/// The length of naps, by what the last looks found.
+pub struct Naps {
+    longest: Duration,
+}
+
+/// What decides on the next nap.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// How full the rings were, from 0 to 1.
+    pub fill: f64,
+    /// Since something of the program's was mapped.
+    pub since_mapped: Duration,
+    /// There are rings of runtimes.
+    pub runtimes: bool,
+    /// Mappings woke us, and were of others.
+    pub noise: bool,
+}
+
+impl Default for Naps {
+    fn default() -> Naps {
+        Naps { longest: USUAL }
+    }
+}
+
+impl Naps {
+    /// How long to sleep now.
+    pub fn next(&mut self, found: Found) -> Duration {
+        if found.fill > FILL_HIGH {
+            self.longest = (self.longest / 2).max(SHORTEST);
+        } else if found.fill < FILL_LOW {
+            self.longest = (self.longest * 2).min(LONGEST);
+        }
+        let most = match found {
+            Found { since_mapped, .. } if since_mapped < MAPPING_SPELL => SHORTEST,
+            Found { since_mapped, runtimes, .. } if since_mapped < SETTLED || runtimes => USUAL,
+            Found { noise: true, .. } => AFTER_NOISE,
+            _ => LONGEST,
+        };
+        self.longest.min(most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Found =
+        Found { fill: 0.0, since_mapped: Duration::from_secs(9), runtimes: false, noise: false };
+
+    fn settled() -> Naps {
+        let mut naps = Naps::default();
+        for _ in 0..10 {
+            naps.next(QUIET);
+        }
+        naps
+    }
+
+    #[test]
+    fn quiet_rings_are_left_alone_for_long() {
+        assert_eq!(Naps::default().next(QUIET), USUAL * 2);
+        assert_eq!(settled().next(QUIET), LONGEST);
+        assert_eq!(settled().next(Found { noise: true, ..QUIET }), AFTER_NOISE);
+        assert_eq!(settled().next(Found { runtimes: true, ..QUIET }), USUAL);
+        assert_eq!(settled().next(Found { since_mapped: Duration::from_millis(30), ..QUIET }), SHORTEST);
+    }
+
+    /// Whatever the rate, up to a full ring in 20 ms: no nap fills a ring by more than a tenth once the first looks are over.
+    #[test]
+    fn rings_that_fill_are_looked_at_sooner() {
+        for full_in_ms in [20.0, 100.0, 700.0, 3_000.0, 60_000.0] {
+            let (mut naps, mut fill) = (settled(), 0.0);
+            for turn in 0..50 {
+                let nap = naps.next(Found { fill, ..QUIET });
+                fill = nap.as_secs_f64() * 1e3 / full_in_ms;
+                assert!(turn < 8 || fill < 0.1, "{full_in_ms}: {nap:?}");
+            }
+        }
+    }
+}
