@@ -28,10 +28,18 @@ struct {
 } targets SEC(".maps");
 
 /* Small and separate from the main ring (ring.h): a flood of switches cannot lose names and stacks. */
+#define DEFINITIONS_BYTES (8 * 1024 * 1024)
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 * 1024 * 1024);
+	__uint(max_entries, DEFINITIONS_BYTES);
 } definitions SEC(".maps");
+
+/* For what is long: user space, which looks seldom, is woken before the ring is full. */
+static __always_inline __u64 definitions_wakeup(void)
+{
+	return bpf_ringbuf_query(&definitions, BPF_RB_AVAIL_DATA) > DEFINITIONS_BYTES / 4 ? BPF_RB_FORCE_WAKEUP
+											   : BPF_RB_NO_WAKEUP;
+}
 
 /* What the programs cost: one run in TIMED_EVERY is timed (crates/capture/src/bpf/probe_cost.rs). */
 enum { PROBE_SWITCH = 0, PROBE_WAKING = 1, PROBE_SAMPLE = 2, PROBE_CONTEXT = 3, PROBE_LIFECYCLE = 4,

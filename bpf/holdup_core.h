@@ -28,6 +28,7 @@ typedef _Bool bool;
 #define BPF_F_USER_STACK (1ULL << 8)
 #define BPF_RB_NO_WAKEUP 1
 #define BPF_RB_FORCE_WAKEUP 2
+#define BPF_RB_AVAIL_DATA 0
 
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,

@@ -268,7 +268,7 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 	barrier_var(total);
 	if (total > sizeof(*raw))
 		return 0;
-	if (bpf_ringbuf_output(&definitions, raw, total, BPF_RB_NO_WAKEUP)) {
+	if (bpf_ringbuf_output(&definitions, raw, total, definitions_wakeup())) {
 		__sync_fetch_and_add(&cpu->lost[WIRE_STREAM_DEFS], 1);
 		return 0;
 	}
@@ -295,7 +295,7 @@ static __always_inline __u64 send_stack(struct per_cpu *cpu, struct stack_scratc
 	barrier_var(bytes);
 	if (bytes > sizeof(*stack))
 		return 0;
-	if (bpf_ringbuf_output(&definitions, stack, bytes, BPF_RB_NO_WAKEUP)) {
+	if (bpf_ringbuf_output(&definitions, stack, bytes, definitions_wakeup())) {
 		__sync_fetch_and_add(&cpu->lost[WIRE_STREAM_DEFS], 1);
 		return 0;
 	}

@@ -194,7 +194,7 @@ impl Loop {
     ) -> Option<launch::Ending> {
         let mut flushed = Instant::now();
         let mut mapped = Instant::now();
-        let (mut naps, mut feed_woke) = (Naps::default(), false);
+        let mut naps = Naps::default();
         loop {
             let ended = watched.ended();
             let fill = self.session.fill();
@@ -221,20 +221,20 @@ impl Loop {
                 self.journal.flush();
                 flushed = Instant::now();
             }
-            let noise = feed_woke && !changed;
+            let noise = self.mappings.as_ref().is_some_and(MappingFeed::heard) && !changed;
             let (since_mapped, runtimes) = (mapped.elapsed(), self.rings.has_any());
             let nap = naps.next(Found { fill, since_mapped, runtimes, noise }).min(left());
             if self.session.fill() < FILL_TO_GO_ON {
-                feed_woke = self.nap(watched, nap, noise);
+                self.nap(watched, nap, noise);
             }
         }
     }
 
-    /// Sleeps until there is something to do; whether new mappings ended that.
-    fn nap(&self, watched: &Watched, nap: Duration, noise: bool) -> bool {
-        let feed = self.mappings.as_ref().filter(|_| !noise);
-        let descriptors: Vec<_> = feed.into_iter().flat_map(MappingFeed::descriptors).collect();
-        watched.pause(self.syscalls.pause(nap), &descriptors)
+    /// Sleeps until there is something to do. Among noise others' mappings would end that at once.
+    fn nap(&self, watched: &Watched, nap: Duration, noise: bool) {
+        let feed = self.mappings.as_ref().filter(|_| !noise).into_iter().flat_map(MappingFeed::descriptors);
+        let descriptors: Vec<_> = self.session.descriptor().into_iter().chain(feed).collect();
+        watched.pause(self.syscalls.pause(nap), &descriptors);
     }
 
     /// Runs before everybody while the ring is filling up, until it is nearly empty.

@@ -183,12 +183,16 @@ impl Watched {
         }
     }
 
-    /// Sleeps so long, or until a process that we watch ends or one of the `others` can be read; whether one can.
-    fn pause(&self, pause: Duration, others: &[BorrowedFd<'_>]) -> bool {
+    /// Sleeps so long, or until a process that we watch ends, one of the `others` can be read, or a signal comes.
+    fn pause(&self, pause: Duration, others: &[BorrowedFd<'_>]) {
         match self {
             Watched::Child(child) => child.sleep_beside(pause, others),
-            Watched::Process(other) => launch::sleep(pause, other.life.as_ref(), others).other,
-            Watched::Machine => launch::sleep(pause, None, others).other,
+            Watched::Process(Other { life, .. }) => {
+                launch::sleep(pause, life.as_ref(), others);
+            }
+            Watched::Machine => {
+                launch::sleep(pause, None, others);
+            }
         }
     }
 

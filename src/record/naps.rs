@@ -13,7 +13,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// Where one binary was mapped, more follow: stacks through them need their tables.
 const MAPPING_SPELL: Duration = Duration::from_millis(50);
 const SETTLED: Duration = Duration::from_secs(1);
-/// After others' mappings woke us, which is of no use: on a machine that starts programs all the time.
+/// On a machine that starts programs all the time, whose mappings would wake us to no use: so they do not.
 const AFTER_NOISE: Duration = Duration::from_millis(25);
 /// Fuller rings than this at a look: the next one comes sooner. A recorder that is kept from its CPU for many naps loses
 /// nothing.
@@ -34,7 +34,7 @@ pub struct Found {
     pub since_mapped: Duration,
     /// There are rings of runtimes.
     pub runtimes: bool,
-    /// Mappings woke us, and were of others.
+    /// Something was mapped, by others.
     pub noise: bool,
 }
 

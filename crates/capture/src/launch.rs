@@ -20,7 +20,7 @@ mod life;
 mod signals;
 
 pub use conditions::Conditions;
-pub use life::{Life, Woken, sleep};
+pub use life::{Life, sleep};
 pub use signals::{asked_to_stop, watch_signals};
 
 /// A child that waits for [`Held::release`] before it becomes the program.
@@ -222,14 +222,12 @@ impl Child {
         self.reap(libc::WNOHANG)
     }
 
-    /// Sleeps so long, or until it ends, one of the `others` can be read, or a signal comes; whether one of them can.
-    pub fn sleep_beside(&self, pause: Duration, others: &[BorrowedFd<'_>]) -> bool {
-        let woken = sleep(pause, self.life.as_ref(), others);
+    /// Sleeps so long, or until it ends, one of the `others` can be read, or a signal comes.
+    pub fn sleep_beside(&self, pause: Duration, others: &[BorrowedFd<'_>]) {
         // A debugger may keep its end from us.
-        if woken.over && !self.has_ended(libc::WNOHANG) {
+        if sleep(pause, self.life.as_ref(), others) && !self.has_ended(libc::WNOHANG) {
             std::thread::sleep(pause.min(Duration::from_millis(1)));
         }
-        woken.other
     }
 
     /// Waits for its end.

@@ -130,6 +130,7 @@ pub struct MappingFeed {
     /// Processes whose mappings are others than [`MappingFeed::take_changed`] told last.
     changed: BTreeSet<u32>,
     drained: Timestamp,
+    heard: bool,
     bytes: Vec<u8>,
 }
 
@@ -147,7 +148,7 @@ impl MappingFeed {
         }
         let drained = crate::lower::now();
         let (spaces, children, changed) = (AddressSpaces::default(), BTreeSet::new(), BTreeSet::new());
-        Ok(MappingFeed { rings, spaces, children, changed, drained, bytes: Vec::new() })
+        Ok(MappingFeed { rings, spaces, children, changed, drained, heard: false, bytes: Vec::new() })
     }
 
     /// Can be read when something was mapped anywhere on the machine since they were last asked.
@@ -187,10 +188,14 @@ impl MappingFeed {
             }
         }
         batch.sort_by_key(|parsed| parsed.origin.at_ns);
-        for parsed in batch {
-            self.take(parsed, seen, wanted, sink);
-        }
         self.drained = seen;
+        self.heard = !batch.is_empty();
+        batch.into_iter().for_each(|parsed| self.take(parsed, seen, wanted, sink));
+    }
+
+    /// Whether the last look found anything, of whatever process.
+    pub fn heard(&self) -> bool {
+        self.heard
     }
 
     fn take(

@@ -1,7 +1,7 @@
 //! One recording by BPF: load, attach, drain, snapshot, finish.
 
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 
@@ -154,6 +154,13 @@ impl Session {
     /// How full the fullest ring is, from 0 to 1: of the main ring that of the CPU that has the most waiting.
     pub fn fill(&self) -> f64 {
         self.records.fill().max(self.definitions.fill())
+    }
+
+    /// Can be read when the ring of definitions has something; who polls it is woken once it fills up.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let map = self.object.maps().find(|map| map.name() == "definitions")?;
+        // SAFETY: the object, which lives as long as `self`, keeps the map open.
+        Some(unsafe { BorrowedFd::borrow_raw(map.as_fd().as_raw_fd()) })
     }
 
     /// Passes on one `wire_snapshot` for each thread of the machine.

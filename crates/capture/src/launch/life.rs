@@ -19,34 +19,22 @@ impl Life {
 
     /// Whether all its threads have ended.
     pub fn is_over(&self) -> bool {
-        sleep(Duration::ZERO, Some(self), &[]).over
+        sleep(Duration::ZERO, Some(self), &[])
     }
 }
 
-/// What ended a [`sleep`]; nothing of it: its time, or a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Woken {
-    /// The process has ended.
-    pub over: bool,
-    /// One of the others has something.
-    pub other: bool,
-}
-
-/// Sleeps so long, or until `life` ends, one of the `others` can be read, or a signal comes.
-pub fn sleep(pause: Duration, life: Option<&Life>, others: &[BorrowedFd<'_>]) -> Woken {
+/// Sleeps so long, or until `life` ends, one of the `others` can be read, or a signal comes. Whether it has ended.
+pub fn sleep(pause: Duration, life: Option<&Life>, others: &[BorrowedFd<'_>]) -> bool {
     let wanted = |fd: &dyn AsRawFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let lives = usize::from(life.is_some());
-    let mut all: Vec<libc::pollfd> = life.map(|life| wanted(&life.0)).into_iter().collect();
-    all.extend(others.iter().map(|other| wanted(other)));
+    let mut all: Vec<libc::pollfd> = others.iter().map(|other| wanted(other)).collect();
+    all.extend(life.map(|life| wanted(&life.0)));
     let time = libc::timespec {
         tv_sec: pause.as_secs() as libc::time_t,
         tv_nsec: libc::c_long::from(pause.subsec_nanos()),
     };
     // SAFETY: descriptors that are open, as many as are told, and a time; the kernel writes one number for each.
     unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as libc::nfds_t, &time, std::ptr::null()) };
-    let any = |some: &[libc::pollfd]| some.iter().any(|one| one.revents != 0);
-    let (life, others) = all.split_at(lives);
-    Woken { over: any(life), other: any(others) }
+    life.is_some() && all.last().is_some_and(|life| life.revents != 0)
 }
 
 #[cfg(test)]
@@ -63,7 +51,7 @@ mod tests {
         let life = Life::of(child.id()).expect("Linux 5.3 has pidfd_open");
         assert!(!life.is_over());
         drop(child.stdin.take());
-        while !sleep(Duration::from_secs(1), Some(&life), &[]).over {}
+        while !sleep(Duration::from_secs(1), Some(&life), &[]) {}
         assert!(life.is_over());
         child.wait().unwrap();
         assert!(life.is_over());
@@ -75,10 +63,8 @@ mod tests {
         let (mut told, mut teller) = std::io::pipe().unwrap();
         let life = Life::of(std::process::id());
         teller.write_all(b"x").unwrap();
-        let woken = sleep(Duration::from_secs(3600), life.as_ref(), &[told.as_fd()]);
-        assert_eq!(woken, Woken { over: false, other: true });
+        assert!(!sleep(Duration::from_secs(3600), life.as_ref(), &[told.as_fd()]));
         told.read_exact(&mut [0]).unwrap();
-        let woken = sleep(Duration::from_millis(1), life.as_ref(), &[told.as_fd()]);
-        assert_eq!(woken, Woken { over: false, other: false });
+        assert!(!sleep(Duration::from_millis(1), life.as_ref(), &[told.as_fd()]));
     }
 }
