@@ -153,6 +153,12 @@ pub struct RunArgs {
     /// Record nothing: only write how long the program took, in nanoseconds
     #[arg(long, value_name = "FILE", hide = true)]
     pub unrecorded: Option<PathBuf>,
+    /// Count calls of a function or a probe, for `--counted`
+    #[arg(long, value_name = "WHAT", hide = true, requires = "counted")]
+    pub count: Option<String>,
+    /// Where to write how many there were
+    #[arg(long, value_name = "FILE", hide = true, requires = "count")]
+    pub counted: Option<PathBuf>,
     /// A variable of the program's environment, not of the recorder's
     #[arg(long, value_name = "NAME=VALUE", hide = true)]
     pub set_env: Vec<String>,

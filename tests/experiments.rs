@@ -82,7 +82,7 @@ fn progress_is_read_from_the_output() {
     assert_eq!(value["settings"][1]["mean"], 200.0);
     let none = of("finished ([0-9]+)");
     assert!(!none.status.success() && stderr(&none).contains("nothing that matches"), "{}", stderr(&none));
-    for (wrong, why) in [("done", "one group"), ("(", "--progress"), ("function:f", "not counted yet")] {
+    for (wrong, why) in [("done", "one group"), ("(", "--progress"), ("function:", "function:NAME")] {
         let output = of(wrong);
         assert!(stderr(&output).contains(why), "{wrong}: {}", stderr(&output));
     }

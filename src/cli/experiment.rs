@@ -26,7 +26,7 @@ pub struct RunsArgs {
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = parse_share)]
     pub matters: f64,
     /// Judge a run by a number in the program's output (a regular expression with one group), or by how often it calls a
-    /// syscall (`syscall:NAME`) [default: by its length]
+    /// syscall (`syscall:NAME`), a function (`function:NAME`) or a probe (`usdt:PROVIDER:NAME`) [default: by its length]
     #[arg(long, value_name = "REGEX")]
     pub progress: Option<String>,
     /// What that number is

@@ -9,6 +9,7 @@ use holdup_events::recording;
 
 use super::locate;
 use crate::cli::{RecordArgs, RunArgs};
+use crate::experiment::counted::{Counted, Counting};
 use crate::record::{self, Recorded, Subject, runtime_events};
 
 /// Runs, records, reports, and ends as the program ended.
@@ -26,10 +27,16 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
     }
     let conditions = launch::Conditions::parse(&args.under).map_err(anyhow::Error::msg)?;
     let held = launch::hold_under(&args.command, &changes, &conditions)?;
+    let count = count(&args)?;
     if let Some(file) = &args.unrecorded {
-        return time(held, file);
+        let ending = time(held, file)?;
+        count.write()?;
+        launch::end_like(ending);
     }
     let recorded = record::record(Subject::Run(held, rings), command, None, &args.record)?;
+    if let Err(error) = count.write() {
+        eprintln!("holdup: {error:#}");
+    }
     // The program has run: whatever goes wrong in reporting must not change its status.
     if let Err(error) = report(&recorded, &args.record) {
         eprintln!("holdup: {error:#}");
@@ -41,12 +48,31 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
 }
 
 /// Runs it without a recording, and writes how long it took (ns).
-fn time(held: launch::Held, file: &std::path::Path) -> Result<ExitCode> {
+fn time(held: launch::Held, file: &std::path::Path) -> Result<launch::Ending> {
     let started = std::time::Instant::now();
     let ending = held.release()?.wait();
     let took_ns = started.elapsed().as_nanos().to_string();
     std::fs::write(file, took_ns).with_context(|| format!("writing {}", file.display()))?;
-    launch::end_like(ending)
+    Ok(ending)
+}
+
+/// What `--count` asks for, and where it goes.
+struct Count<'a>(Option<(Counting, &'a std::path::Path)>);
+
+/// Begins to count.
+fn count(args: &RunArgs) -> Result<Count<'_>> {
+    let (Some(what), Some(file)) = (&args.count, &args.counted) else { return Ok(Count(None)) };
+    let counted = Counted::parse(what).with_context(|| format!("--count {what}: not known"))??;
+    let program = args.command.first().context("no command")?;
+    Ok(Count(Some((counted.begin(program)?, file))))
+}
+
+impl Count<'_> {
+    fn write(&self) -> Result<()> {
+        let Some((counting, file)) = &self.0 else { return Ok(()) };
+        std::fs::write(file, counting.read()?.to_string())
+            .with_context(|| format!("writing {}", file.display()))
+    }
 }
 
 /// Prints the report of a new recording where the options say.

@@ -1,6 +1,7 @@
 //! Running a program several times: the runner that `diff`, `scale`, `sweep` and `try` share. What the runs mean is
 //! decided in `holdup_findings::experiment`.
 
+pub mod counted;
 pub mod csv;
 pub mod drift;
 pub mod knobs;

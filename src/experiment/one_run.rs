@@ -13,7 +13,7 @@ use holdup_findings::experiment::{Run, RunFacts, facts};
 use super::drift::Moment;
 use super::knobs::Prepared;
 use super::preload;
-use super::progress::Progress;
+use super::progress::{Progress, Seen};
 use crate::cli::experiment::RecordChoice;
 
 /// How often a run that is waited for is looked at.
@@ -22,6 +22,10 @@ const POLL: Duration = Duration::from_millis(2);
 const GRACE: Duration = Duration::from_secs(3);
 /// So much of the end of what a failed run said is kept (bytes).
 const SAID_MAX: usize = 400;
+
+/// Files of the set's folder in which a run leaves its length (ns) and its calls.
+const TOOK: &str = "took";
+const COUNTED: &str = "counted";
 
 /// The same for every run of an experiment.
 pub struct How<'a> {
@@ -69,8 +73,7 @@ pub fn make(prepared: &Prepared, name: &str, how: &How) -> Result<Option<Run>> {
         Waited::TooLong => run.failure = "it took longer than --timeout".to_owned(),
         Waited::Ended(status) => judge(&mut run, status, &errors, how),
     }
-    let took = std::fs::read_to_string(how.folder.join("took")).ok().and_then(|text| text.parse().ok());
-    run.wall_ns = took.unwrap_or(elapsed.as_nanos() as u64);
+    run.wall_ns = number_in(&how.folder.join(TOOK)).unwrap_or(elapsed.as_nanos() as u64);
     if recording.is_dir() {
         read(&mut run, &recording, name);
     } else if how.record != RecordChoice::None && run.is_good() {
@@ -80,12 +83,13 @@ pub fn make(prepared: &Prepared, name: &str, how: &How) -> Result<Option<Run>> {
         // Of what was printed on either stream.
         let said = [&output, &errors].map(|file| std::fs::read(file).unwrap_or_default());
         let said = said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-        match how.progress.of(&said, run.facts.as_ref()) {
+        let counted = number_in(&how.folder.join(COUNTED));
+        match how.progress.of(Seen { output: &said, facts: run.facts.as_ref(), counted }) {
             Ok(progress) => run.progress = progress,
             Err(why) => run.failure = why,
         }
     }
-    for file in [output, errors, how.folder.join("took")] {
+    for file in [output, errors, how.folder.join(TOOK), how.folder.join(COUNTED)] {
         let _ = std::fs::remove_file(file);
     }
     Ok(Some(run))
@@ -97,7 +101,7 @@ fn command(prepared: &Prepared, recording: &Path, how: &How) -> Result<Command> 
     command.args(["run", "--quiet"]);
     match how.record {
         RecordChoice::None => {
-            command.arg("--unrecorded").arg(how.folder.join("took"));
+            command.arg("--unrecorded").arg(how.folder.join(TOOK));
         }
         RecordChoice::Light => {
             command.args(["--freq", "199", "--budget", "1"]).arg("-o").arg(recording);
@@ -105,6 +109,9 @@ fn command(prepared: &Prepared, recording: &Path, how: &How) -> Result<Command> 
         RecordChoice::Full => {
             command.arg("-o").arg(recording);
         }
+    }
+    if let Progress::Calls(what) = how.progress {
+        command.arg("--count").arg(what).arg("--counted").arg(how.folder.join(COUNTED));
     }
     for text in &prepared.under {
         command.arg("--under").arg(text);
@@ -175,6 +182,10 @@ fn end_of(errors: &Path) -> String {
     let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(SAID_MAX)..]).into_owned();
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(3)..].join(" / ")
+}
+
+fn number_in(file: &Path) -> Option<u64> {
+    std::fs::read_to_string(file).ok()?.parse().ok()
 }
 
 fn read(run: &mut Run, recording: &Path, name: &str) {

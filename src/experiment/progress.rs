@@ -1,9 +1,10 @@
-//! What a run is judged by: its length, a number in its output, or how often it calls a syscall.
+//! What a run is judged by: its length, a number in its output, or how often it calls a syscall or a function.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use holdup_findings::experiment::{Goal, RunFacts, Table};
 use regex_lite::Regex;
 
+use super::counted::Counted;
 use crate::cli::experiment::{ProgressKind, RecordChoice, RunsArgs};
 
 /// What is looked at.
@@ -15,6 +16,19 @@ pub enum Progress {
     Output(Regex),
     /// Calls of a syscall, counted in windows of the recording.
     Syscall(String),
+    /// Calls that the kernel counts, as [`Counted`] reads it.
+    Calls(String),
+}
+
+/// What there is of a run to judge it by.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// What it printed.
+    pub output: &'a str,
+    /// What its recording says.
+    pub facts: Option<&'a RunFacts>,
+    /// Calls that were counted.
+    pub counted: Option<u64>,
 }
 
 impl Progress {
@@ -32,11 +46,9 @@ impl Progress {
             }
             return Ok((Progress::Syscall(name.to_owned()), goal));
         }
-        if let Some((kind, _)) = text.split_once(':').filter(|(kind, _)| ["function", "usdt"].contains(kind))
-        {
-            bail!(
-                "calls of a {kind} are not counted yet; a number in the output or syscall:NAME can be used"
-            );
+        if let Some(counted) = Counted::parse(text) {
+            counted.context("--progress")?;
+            return Ok((Progress::Calls(text.clone()), goal));
         }
         let regex = Regex::new(text).map_err(|error| anyhow::anyhow!("--progress: {error}"))?;
         if regex.captures_len() != 2 {
@@ -51,10 +63,16 @@ impl Progress {
     }
 
     /// The number of a run, or why there is none.
-    pub fn of(&self, output: &str, facts: Option<&RunFacts>) -> std::result::Result<Option<f64>, String> {
+    pub fn of(&self, seen: Seen<'_>) -> std::result::Result<Option<f64>, String> {
+        let Seen { output, facts, counted } = seen;
         match self {
             Progress::Wall => Ok(None),
             Progress::Output(regex) => last_number(regex, output).map(Some),
+            Progress::Calls(what) => match counted {
+                Some(count) if count > 0 => Ok(Some(count as f64)),
+                Some(_) => Err(format!("{what} was never called")),
+                None => Err(format!("calls of {what} were not counted")),
+            },
             Progress::Syscall(name) => {
                 let rows = facts.map_or(&[][..], |facts| &facts.rows);
                 let row = rows.iter().find(|row| row.table == Table::Syscall && row.name == *name);

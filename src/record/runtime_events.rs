@@ -67,7 +67,7 @@ fn names_ocaml(command: &[OsString]) -> bool {
 }
 
 /// The file that a word would run.
-fn resolve(word: &OsStr) -> Option<PathBuf> {
+pub fn resolve(word: &OsStr) -> Option<PathBuf> {
     let is_program = |path: &Path| {
         std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };

@@ -11,5 +11,6 @@ pub mod lower;
 pub mod mappings;
 pub mod perf_ring;
 pub mod privileges;
+pub mod probe_count;
 pub mod ring_files;
 pub mod sources;

@@ -4,7 +4,7 @@
 
 mod binary;
 mod cache;
-mod demangle;
+pub(crate) mod demangle;
 mod dwarf;
 mod elf;
 mod files;
