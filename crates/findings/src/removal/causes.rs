@@ -38,10 +38,21 @@ fn ran(speed: Speed) -> Change {
     Change::Ran(Arc::new(speed))
 }
 
-/// A lock: what it guards runs side by side.
-pub fn lock(calls: &LockCalls, trace: &Trace, lock: u32) -> Removal {
-    let with =
-        |which: Calls| vec![Change::WithoutLock(lock), ran(Speed::weighed(trace, calls.shares(lock, which)))];
+/// A lock: what it guards runs side by side. Who spins meanwhile waits for what the others do, and does so for as much less
+/// as these take less.
+pub fn lock(calls: &LockCalls, facts: Facts, lock: u32) -> Removal {
+    let trace = facts.trace;
+    let spins = |sample: &SampleRow| facts.roles.class_of_sample(sample) == Class::Spin;
+    let spun = Speed::new(trace, 0.0, spins).taken();
+    let with = |which: Calls| {
+        let speed = Speed::weighed(trace, calls.shares(lock, which));
+        let left = 1.0 - (speed.taken() / (1.0 - spun).max(f64::MIN_POSITIVE)).min(1.0);
+        let mut changes = vec![Change::WithoutLock(lock), ran(speed)];
+        if spun > 0.0 && left < 1.0 {
+            changes.push(ran(Speed::new(trace, left, spins)));
+        }
+        changes
+    };
     Removal { least: with(Calls::Contended), most: with(Calls::Whole) }
 }
 
@@ -136,7 +147,7 @@ pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &Loc
     let mut most = least.clone();
     for (number, [vain, all]) in locks {
         if vain as f64 >= HERDS_LOCK_MIN * all as f64 {
-            most.extend(lock(calls, trace, number).least);
+            most.extend(lock(calls, facts, number).least);
         }
     }
     Removal { least, most }

@@ -113,7 +113,7 @@ pub fn of_finding<'a>(
             let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks, facts.roles));
             Some(match finding.rule {
                 "lock-convoy" => causes::lock_handovers(facts, calls, number),
-                _ => causes::lock(calls, facts.trace, number),
+                _ => causes::lock(calls, facts, number),
             })
         }
         "spin-wait" => causes::spin(facts, derived, finding),
