@@ -128,7 +128,7 @@ pub fn of_finding<'a>(
         }
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
-        "wakeup-ping-pong" => Some(causes::handovers(facts.trace, charge)),
+        "wakeup-ping-pong" => Some(causes::handovers(facts, charge)),
         "interpreter-lock" => Some(causes::interpreter(facts.trace, charge)),
         "blocked-lock-holder" => Some(causes::waits_for_locks(facts, charge)),
         "preempted-lock-holder" => Some(causes::holders_queues(facts.trace, charge)),
