@@ -175,7 +175,7 @@ fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal
     for lock in named {
         let Some(number) = number(lock) else { continue };
         answer.changes.push(format!("without lock {}", lock.name));
-        let of_lock = removal::lock(&calls, facts.trace, number as u32);
+        let of_lock = removal::lock(&calls, facts, number as u32);
         removal.least.extend(of_lock.least);
         removal.most.extend(of_lock.most);
     }

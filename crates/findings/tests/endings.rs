@@ -1,5 +1,6 @@
-//! Forecasts of programs whose threads go on until they are told to stop, on pictures.
+//! Forecasts of programs whose threads go on until they are told to stop, and of the moments at which threads are made, on pictures.
 
+use holdup_events::{ThreadId, Timestamp};
 use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::replay::{Change, Facts, Forecast, Replays, forecast};
 use holdup_findings::derive::roles::Roles;
@@ -129,4 +130,20 @@ fn who_was_through_before_anybody_asked_had_its_work_to_do() {
     let answer = without_lock(&early);
     assert_eq!(answer.told, (0, 0));
     assert!(answer.forecast.wall_ns > 225_000_000, "{} ns", answer.forecast.wall_ns);
+}
+
+#[test]
+fn who_is_made_just_before_its_maker_waits_is_made_though_the_wait_seems_to_come_first() {
+    let picture = "@cpus 2\n@w park\nmaker  0wwww0\nmade   .1111.  holds w 1..5\n";
+    let drawing = drawing::draw(&lanes::parse(picture));
+    let mut trace = assemble(drawing.events, drawing.manifest);
+    // The kernel's moment of the maker's wait lies before that at which the tracepoint of its last act was passed.
+    trace.threads[1].parent = Some(ThreadId(0));
+    trace.threads[1].start = Timestamp(trace.threads[1].start.0 + 20_000);
+    let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
+    let locks = LockIndex::new(&trace, &roles);
+    let facts = Facts { trace: &trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: 2 };
+    let forecast = forecast(facts, &[Change::NoPreempt], &Replays::new(facts));
+    assert_eq!(forecast.forced, 0);
+    assert!((forecast.unchanged - 1.0).abs() < 0.01, "{forecast:?}");
 }

@@ -3,15 +3,17 @@
 //! A lock that nobody waits for is taken without the kernel, in some nanoseconds. One that is waited for is paid with
 //! futex(2) for each sleep and each wakeup, and with cache lines that go to and fro. Samples in such a call count for
 //! the locks that threads were seen to wait for, or to wake others from, at the same place of the program; where that
-//! is several, each has its part of the waits. Which functions are such calls, descriptors say (role `lock`, on a CPU).
+//! is several, each has its part of the waits. Which functions are such calls, descriptors say (role `lock`, on a CPU);
+//! what they do at the lock's word is seen without (`lock_lines`).
 
 use std::collections::{BTreeMap, HashMap};
 
 use holdup_events::tables::{SampleRow, ThreadState};
 use holdup_events::{FrameId, StackId, Trace, WaitReason};
 
+use super::lock_lines::LockLines;
 use super::locks::LockIndex;
-use super::own_places::{OwnFrames, Places};
+use super::own_places::OwnFrames;
 use super::roles::Roles;
 use super::syscall_names::FUTEX;
 
@@ -25,6 +27,8 @@ pub struct LockCalls<'a> {
     places: BTreeMap<FrameId, Counts>,
     /// The same of all places.
     all: Counts,
+    /// What the locks' words cost.
+    lines: LockLines,
 }
 
 /// Waits on futexes.
@@ -50,7 +54,8 @@ impl Counts {
 /// Which samples count for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Calls {
-    /// In the kernel, and in functions that are called for no other end: a lock that nobody waits for never goes there.
+    /// In the kernel, and in functions that are called for no other end: a lock that nobody waits for never goes there. And
+    /// the way of the lock's word from another CPU.
     Contended,
     /// And in the functions that take it and let it go.
     Whole,
@@ -60,10 +65,13 @@ impl<'a> LockCalls<'a> {
     /// Looks at all waits on futexes.
     pub fn new(trace: &'a Trace, locks: &LockIndex, roles: &Roles) -> LockCalls<'a> {
         let calls = |contended| if contended { Calls::Contended } else { Calls::Whole };
-        let code = roles.lock_code(trace).into_iter().map(|contended| contended.map(calls)).collect();
+        let code: Vec<Option<Calls>> =
+            roles.lock_code(trace).into_iter().map(|contended| contended.map(calls)).collect();
         let own = OwnFrames::new(trace);
         let (mut places, mut all) = (BTreeMap::<FrameId, Counts>::new(), Counts::default());
-        let mut known = Places::new(trace, &own);
+        let mut known: HashMap<StackId, Option<FrameId>> = HashMap::new();
+        let mut place_of =
+            |stack| *known.entry(stack).or_insert_with(|| place(trace, (&own, &code), stack).0);
         for slice in trace.target_threads().flat_map(|thread| trace.slices.of(thread)) {
             let wait = trace.wait(slice.wait);
             if slice.state != ThreadState::Blocked || wait.syscall != FUTEX {
@@ -71,50 +79,64 @@ impl<'a> LockCalls<'a> {
             }
             let lock = locks.of(slice.wait).filter(|_| wait.reason != WaitReason::MmapLock);
             all.add(lock, 1);
-            if let Some(place) = known.of(slice.stack) {
+            if let Some(place) = place_of(slice.stack) {
                 places.entry(place).or_default().add(lock, u64::from(slice.stack_every.max(1)));
             }
             let wakeup = trace.ended_by(&slice);
-            if let Some((place, wakeup)) = wakeup.and_then(|wakeup| Some((known.of(wakeup.stack)?, wakeup))) {
+            if let Some((place, wakeup)) = wakeup.and_then(|wakeup| Some((place_of(wakeup.stack)?, wakeup))) {
                 places.entry(place).or_default().add(lock, u64::from(wakeup.stack_every.max(1)));
             }
         }
-        drop(known);
-        LockCalls { trace, own, code, places, all }
+        LockCalls { trace, own, code, places, all, lines: LockLines::new(trace, locks) }
     }
 
-    /// Of each sample, which share (0 to 1) of it is in calls for that lock.
+    /// Of each sample, which share (0 to 1) of it is for that lock.
     pub fn shares(&self, lock: u32, calls: Calls) -> impl Fn(&SampleRow) -> f64 + '_ {
         let mut of_stack: HashMap<StackId, (Option<FrameId>, Option<Calls>)> = HashMap::new();
         for sample in &self.trace.samples {
-            of_stack.entry(sample.stack).or_insert_with(|| self.place(sample.stack));
+            let place = || place(self.trace, (&self.own, &self.code), sample.stack);
+            of_stack.entry(sample.stack).or_insert_with(place);
         }
         move |sample| {
-            let in_futex = sample.in_kernel && sample.syscall == FUTEX;
-            let (place, reached) = of_stack.get(&sample.stack).copied().unwrap_or((None, None));
-            if !in_futex && reached.is_none_or(|reached| reached > calls) {
-                return 0.0;
-            }
-            match place.and_then(|place| self.places.get(&place)) {
-                Some(counts) => counts.share(lock),
-                // It is in futex(2), and no stack says for what.
-                None if in_futex && place.is_none() => self.all.share(lock),
-                None => 0.0,
-            }
+            let found = of_stack.get(&sample.stack).copied().unwrap_or((None, None));
+            self.in_calls(sample, found, (lock, calls)).max(self.lines.share(self.trace, lock, sample))
         }
     }
 
-    /// Where in the program a stack is, and whether it is in a function there that takes or lets go a lock: which set of
-    /// calls is the first to have it.
-    fn place(&self, stack: StackId) -> (Option<FrameId>, Option<Calls>) {
-        let mut reached: Option<Calls> = None;
-        for id in self.trace.stack_frames(stack) {
-            if let Some(place) = self.own.of(id) {
-                return (Some(place), reached);
-            }
-            let calls = self.code.get(id.index()).copied().flatten();
-            reached = [reached, calls].into_iter().flatten().min();
+    /// Which share (0 to 1) of a sample at that place is in calls for a lock.
+    fn in_calls(
+        &self,
+        sample: &SampleRow,
+        (place, reached): (Option<FrameId>, Option<Calls>),
+        (lock, calls): (u32, Calls),
+    ) -> f64 {
+        let in_futex = sample.in_kernel && sample.syscall == FUTEX;
+        if !in_futex && reached.is_none_or(|reached| reached > calls) {
+            return 0.0;
         }
-        (None, reached)
+        match place.and_then(|place| self.places.get(&place)) {
+            Some(counts) => counts.share(lock),
+            // It is in futex(2), and no stack says for what.
+            None if in_futex && place.is_none() => self.all.share(lock),
+            None => 0.0,
+        }
     }
+}
+
+/// Where in the program a stack is, and whether it is in a function there that takes or lets go a lock: which set of
+/// calls is the first to have it. Such a function is no place, though it may be in the program's own file.
+fn place(
+    trace: &Trace,
+    (own, code): (&OwnFrames, &[Option<Calls>]),
+    stack: StackId,
+) -> (Option<FrameId>, Option<Calls>) {
+    let mut reached: Option<Calls> = None;
+    for id in trace.stack_frames(stack) {
+        let calls = code.get(id.index()).copied().flatten();
+        if let Some(place) = own.of(id).filter(|_| calls.is_none()) {
+            return (Some(place), reached);
+        }
+        reached = [reached, calls].into_iter().flatten().min();
+    }
+    (None, reached)
 }

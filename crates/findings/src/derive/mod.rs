@@ -19,6 +19,7 @@ mod ledger_tests;
 pub mod lines;
 pub mod lock_calls;
 pub mod lock_holding;
+mod lock_lines;
 pub mod locks;
 pub mod occupancy;
 pub mod on_cpu;

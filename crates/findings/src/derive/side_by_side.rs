@@ -10,18 +10,31 @@ use holdup_events::Timestamp;
 const WAITS_MIN: usize = 30;
 /// Standard errors on the safe side.
 const SURE: f64 = 2.0;
+/// Who waits for less than this part of what is usual only looked, or asked for something else.
+const LOOK_MAX: f64 = 0.1;
 /// Of the times between two answers, the one below which so many are: single answers may come together by chance.
 const SHORT_GAPS: f64 = 0.05;
 
 /// The part (0 to 1) of a wait for which nobody else's may go on, at the most; 1 if it is not known. `waits` are begins and
 /// ends of threads that ask the same.
 pub fn exclusive_part(mut waits: Vec<(Timestamp, Timestamp)>) -> f64 {
+    drop_looks(&mut waits);
     if waits.len() < WAITS_MIN {
         return 1.0;
     }
     waits.sort_unstable();
     let mean_ns = waits.iter().map(|(from, to)| to.since(*from).0 as f64).sum::<f64>() / waits.len() as f64;
     by_slope(&waits).max(by_gaps(&waits) / mean_ns.max(1.0)).min(1.0)
+}
+
+/// Leaves out waits that are much shorter than most: on a line through all, they would make the others long.
+fn drop_looks(waits: &mut Vec<(Timestamp, Timestamp)>) {
+    let ns = |(from, to): &(Timestamp, Timestamp)| to.since(*from).0;
+    let mut lengths: Vec<u64> = waits.iter().map(ns).collect();
+    lengths.sort_unstable();
+    if let Some(median) = lengths.get(lengths.len() / 2) {
+        waits.retain(|wait| ns(wait) as f64 >= LOOK_MAX * *median as f64);
+    }
 }
 
 /// A line through all waits: how much longer one is for each ns that who asked last still had to wait. If two threads ask at any
@@ -98,6 +111,21 @@ mod tests {
         // Its answers always take the same: every wait is as long, too. Then the gaps tell.
         let part = exclusive_part(asked(|at, free, _| at.max(free) + 1000));
         assert!(part > 0.3, "{part}");
+    }
+
+    #[test]
+    fn who_only_looked_does_not_make_the_others_wait_for_each_other() {
+        let mut waits = asked(|at, _, ns| at + ns);
+        let alone = exclusive_part(waits.clone());
+        // Some are woken for nothing just after they asked, while another has long to wait.
+        let looks: Vec<_> = waits.iter().step_by(4).map(|(from, _)| (*from, Timestamp(from.0 + 4))).collect();
+        waits.extend(looks);
+        let part = exclusive_part(waits);
+        assert!((part - alone).abs() < 0.05, "{part} {alone}");
+        // A server that takes one at a time is told all the same.
+        let mut waits = asked(|at, free, ns| at.max(free) + ns);
+        waits.push((Timestamp(5), Timestamp(9)));
+        assert!(exclusive_part(waits) > 0.9);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdup_events::tables::{SampleRow, ThreadState};
-use holdup_events::{ProcessId, ThreadId, Trace};
+use holdup_events::{ProcessId, StackId, ThreadId, Trace};
 
 use super::Removal;
 use crate::analysis::Derived;
@@ -38,10 +38,21 @@ fn ran(speed: Speed) -> Change {
     Change::Ran(Arc::new(speed))
 }
 
-/// A lock: what it guards runs side by side.
-pub fn lock(calls: &LockCalls, trace: &Trace, lock: u32) -> Removal {
-    let with =
-        |which: Calls| vec![Change::WithoutLock(lock), ran(Speed::weighed(trace, calls.shares(lock, which)))];
+/// A lock: what it guards runs side by side. Who spins meanwhile waits for what the others do, and does so for as much less
+/// as these take less.
+pub fn lock(calls: &LockCalls, facts: Facts, lock: u32) -> Removal {
+    let trace = facts.trace;
+    let spins = |sample: &SampleRow| facts.roles.class_of_sample(sample) == Class::Spin;
+    let spun = Speed::new(trace, 0.0, spins).taken();
+    let with = |which: Calls| {
+        let speed = Speed::weighed(trace, calls.shares(lock, which));
+        let left = 1.0 - (speed.taken() / (1.0 - spun).max(f64::MIN_POSITIVE)).min(1.0);
+        let mut changes = vec![Change::WithoutLock(lock), ran(speed)];
+        if spun > 0.0 && left < 1.0 {
+            changes.push(ran(Speed::new(trace, left, spins)));
+        }
+        changes
+    };
     Removal { least: with(Calls::Contended), most: with(Calls::Whole) }
 }
 
@@ -136,7 +147,7 @@ pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &Loc
     let mut most = least.clone();
     for (number, [vain, all]) in locks {
         if vain as f64 >= HERDS_LOCK_MIN * all as f64 {
-            most.extend(lock(calls, trace, number).least);
+            most.extend(lock(calls, facts, number).least);
         }
     }
     Removal { least, most }
@@ -226,16 +237,28 @@ pub(super) fn children(trace: &Trace, charge: &Charge) -> Option<Removal> {
     (!parents.is_empty()).then_some(Removal { least, most })
 }
 
-/// Waits of two threads for each other: no time goes into handing over; at the most both work side by side.
-pub(super) fn handovers(trace: &Trace, charge: &Charge) -> Removal {
+/// Waits of two threads for each other: no time goes into handing over, neither in the kernel nor in the functions that enter
+/// it only where somebody sleeps or is woken; at the most both work side by side, and take no locks to hand over.
+pub(super) fn handovers(facts: Facts, charge: &Charge) -> Removal {
+    let trace = facts.trace;
     let pair = threads_of(trace, charge);
-    let hands = |sample: &SampleRow| {
-        sample.in_kernel && HANDING.contains(&sample.syscall) && has(&pair, sample.thread)
+    let code = facts.roles.lock_code(trace);
+    let contended = |stack: StackId| {
+        trace.stack_frames(stack).filter_map(|frame| code.get(frame.index()).copied().flatten()).max()
     };
-    let calls = Arc::new(Speed::new(trace, 0.0, hands));
+    let mut of_stack: BTreeMap<StackId, Option<bool>> = BTreeMap::new();
+    for sample in &trace.samples {
+        of_stack.entry(sample.stack).or_insert_with(|| contended(sample.stack));
+    }
+    let hands = |sample: &SampleRow, with_locks: bool| {
+        let in_code = of_stack.get(&sample.stack).copied().flatten();
+        let in_call = sample.in_kernel && HANDING.contains(&sample.syscall);
+        (in_call || in_code.is_some_and(|contended| contended || with_locks)) && has(&pair, sample.thread)
+    };
+    let speed = |with_locks: bool| ran(Speed::new(trace, 0.0, |sample| hands(sample, with_locks)));
     Removal {
-        least: vec![Change::AtOnce(charge.clone()), Change::Ran(calls.clone())],
-        most: vec![Change::WithoutSlices(charge.clone()), Change::Ran(calls)],
+        least: vec![Change::AtOnce(charge.clone()), speed(false)],
+        most: vec![Change::WithoutSlices(charge.clone()), speed(true)],
     }
 }
 

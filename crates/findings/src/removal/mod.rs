@@ -113,7 +113,7 @@ pub fn of_finding<'a>(
             let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks, facts.roles));
             Some(match finding.rule {
                 "lock-convoy" => causes::lock_handovers(facts, calls, number),
-                _ => causes::lock(calls, facts.trace, number),
+                _ => causes::lock(calls, facts, number),
             })
         }
         "spin-wait" => causes::spin(facts, derived, finding),
@@ -128,7 +128,7 @@ pub fn of_finding<'a>(
         }
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
-        "wakeup-ping-pong" => Some(causes::handovers(facts.trace, charge)),
+        "wakeup-ping-pong" => Some(causes::handovers(facts, charge)),
         "interpreter-lock" => Some(causes::interpreter(facts.trace, charge)),
         "blocked-lock-holder" => Some(causes::waits_for_locks(facts, charge)),
         "preempted-lock-holder" => Some(causes::holders_queues(facts.trace, charge)),
@@ -166,13 +166,21 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let (_, timed) = unchanged.endings().count();
         finding.gain = merged((facts.trace, derived), finding, &forecast);
         let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
-        if forecast.may_be_nothing() && cost < COSTS_LITTLE {
+        if forecast.may_be_nothing() && cost < COSTS_LITTLE
+            || finding.rule == "lock-contention" && is_only_taken(finding.gain, finding.confidence, cost)
+        {
             finding.confidence = Confidence::Low;
         }
         if timed > 0 {
             finding.summary.push(BY_TIMER.to_owned());
         }
     }
+}
+
+/// A lock of which nothing surely goes with its waiting: what it may gain is that nobody takes it, which is not contention.
+/// `cost` is its part of all thread time; few waits cost what they do by chance.
+fn is_only_taken(gain: Gain, confidence: Confidence, cost: f64) -> bool {
+    gain.low <= 0.0 && (cost < COSTS_LITTLE || confidence < Confidence::High)
 }
 
 /// What the last of the `count` findings promises that promise most, of those that can be forecast.
@@ -239,4 +247,18 @@ fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Fo
     // They contradict each other: neither is sure.
     let high = own.high.max(forecast.high).min(most);
     Gain { low: own.low.min(forecast.low).min(high), high }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_taken_often_and_waited_for_seldom_is_a_hint() {
+        let gain = |low| Gain { low, high: 0.2 };
+        assert!(is_only_taken(gain(0.0), Confidence::High, 0.02));
+        assert!(is_only_taken(gain(0.0), Confidence::Medium, 0.2), "waited for once");
+        assert!(!is_only_taken(gain(0.0), Confidence::High, 0.2), "much is waited");
+        assert!(!is_only_taken(gain(0.01), Confidence::High, 0.02), "some of it surely goes");
+    }
 }

@@ -30,6 +30,10 @@ const CALLERS_MAX: usize = 3;
 /// Accesses that are not slower than this beside the rest of the code, in terms of how slow they are alone, are not what
 /// the rest could wait for.
 const SLOWER: f64 = 1.5;
+/// Where less of the moments alone than this is beside the accesses, the rest passes behind them, and is no measure.
+const REST_MIN: f64 = 0.1;
+/// A share that is less sure than this tells nothing by being like another.
+const ERROR_MAX: f64 = 0.1;
 
 /// Samples in the functions that touch the memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,11 +48,21 @@ impl Seen {
         let error = if self.all == 0 { 1.0 } else { share_error(self.at_accesses, self.all) };
         (self.at_accesses as f64 / self.all.max(1) as f64, error)
     }
+
+    /// There is enough beside the accesses to measure them by.
+    fn rest_tells(self) -> bool {
+        self.share().0 <= 1.0 - REST_MIN
+    }
+
+    /// Moments alone are enough to tell.
+    fn tell(self) -> bool {
+        self.rest_tells() && self.share().1 <= ERROR_MAX
+    }
 }
 
 /// What would not be needed if nobody else touched the memory, from and to, in terms of the time at these accesses (1 is
-/// all of that; more is time of what waits behind them).
-pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
+/// all of that; more is time of what waits behind them). And whether the moments alone are enough to tell.
+pub fn saved(trace: &Trace, touches: &[&Touch]) -> ((f64, f64), bool) {
     let mut same = Functions::default();
     let mut functions: HashSet<FrameId> = HashSet::new();
     let mut threads: BTreeSet<ThreadId> = BTreeSet::new();
@@ -79,7 +93,7 @@ pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
             seen.at_accesses += u64::from(at_accesses.contains(&(*thread, sample.at)));
         }
     }
-    part(alone, shared, if behind <= shared.all { behind } else { 0 })
+    (part(alone, shared, if behind <= shared.all { behind } else { 0 }), alone.tell())
 }
 
 /// The functions that call those which touch the memory, most of the times, and those that call them.
@@ -107,7 +121,7 @@ fn runs(trace: &Trace, thread: ThreadId, at: Timestamp) -> bool {
 fn part(alone: Seen, shared: Seen, behind: u64) -> (f64, f64) {
     let touched = (alone.at_accesses + shared.at_accesses).max(1) as f64;
     let (p1, error1) = shared.share();
-    let (p0, error0) = alone.share();
+    let (p0, error0) = if alone.rest_tells() { alone.share() } else { Seen::default().share() };
     // Samples that would not be taken, for each share alone that is possible.
     let saved = |p0: f64, p1: f64| {
         let kept = ((1.0 - p1) / (1.0 - p0).max(f64::MIN_POSITIVE)).min(1.0);
@@ -144,6 +158,9 @@ mod tests {
         // The same either way: nothing to gain.
         let (low, high) = part(seen(1_000, 300), seen(1_000, 300), 0);
         assert!(low == 0.0 && high < 0.3, "{low} {high}");
+        // Alone there is nothing but the accesses: how long these take does not show beside the rest.
+        let (low, high) = part(seen(78, 75), seen(1_452, 1_312), 0);
+        assert!(low == 0.0 && high >= 0.9, "{low} {high}");
         // Never alone: anything is possible.
         let (low, high) = part(seen(0, 0), seen(1_000, 300), 0);
         assert!(low == 0.0 && (0.99..=1.0).contains(&high), "{low} {high}");

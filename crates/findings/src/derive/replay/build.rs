@@ -75,7 +75,7 @@ pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
     let mut links = Links::new(facts);
     let timed = timed(facts, edit, endings);
     let followers = links.follow(trace, endings, &timed);
-    let marks = links.marks();
+    let marks = links.marks(trace);
     let idle = Idle::new(trace, facts.timelines, facts.cpus);
     let mut model = Model {
         signals: links.signals,
@@ -343,11 +343,35 @@ impl Links {
     }
 
     /// What each thread does for others, by thread, then time.
-    fn marks(&mut self) -> Vec<Mark> {
+    fn marks(&mut self, trace: &Trace) -> Vec<Mark> {
         let mut marks = std::mem::take(&mut self.sent);
+        for (thread, at, kind, _) in &mut marks {
+            if matches!(kind, Kind::Signal | Kind::Meet) {
+                *at = ran_at(trace, *thread, *at);
+            }
+        }
         // At one moment: first what is taken, then what is told, then what is let go.
         marks.sort_by_key(|(thread, at, kind, arg)| (*thread, *at, *kind != Kind::Take, *arg));
         marks
+    }
+}
+
+/// When a thread ran that did something at that moment: then, or just before or after. The moment of a switch is the
+/// kernel's, that of what it did may be the tracepoint's, which comes later: what was done before a wait must not come
+/// behind it, where others wait for it.
+fn ran_at(trace: &Trace, thread: ThreadId, at: u64) -> u64 {
+    let Some(row) = trace.slices.covering(thread, Timestamp(at)) else { return at };
+    let runs = |row: &usize| trace.slices.at(thread, *row).state == ThreadState::Running;
+    let rows = trace.slices.rows(thread);
+    if runs(&row) {
+        return at;
+    }
+    let before = (rows.start..row).rev().find(runs).map(|row| trace.slices.at(thread, row).end.0);
+    let after = (row + 1..rows.end).find(runs).map(|row| trace.slices.at(thread, row).start.0);
+    match (before, after) {
+        (Some(before), Some(after)) if after - at < at - before => after,
+        (Some(before), _) => before,
+        (None, after) => after.unwrap_or(at),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use holdup_events::Trace;
+
 use super::build::{Facts, build};
 use super::change::{Change, Edit};
 use super::endings::Endings;
@@ -124,10 +126,12 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
     let edit = edit(facts, changes);
     let model = build(facts, &edit, &unchanged.endings);
     let (recorded, fifo) = both(&model);
-    let wall = facts.trace.wall().0;
+    let after = after_ns(facts.trace);
+    let wall = facts.trace.wall().0 - after;
     let shortest = shortest_ns(&model, &edit, wall) as f64;
     let scaled = |changed: Outcome, before: Outcome| {
-        (changed.wall_ns as f64 / before.wall_ns.max(1) as f64 * wall as f64).max(shortest)
+        let [changed, before] = [changed, before].map(|outcome| outcome.wall_ns.saturating_sub(after).max(1));
+        (changed as f64 / before as f64 * wall as f64).max(shortest)
     };
     let by_recorded = scaled(recorded, unchanged.recorded);
     let by_rules = match unchanged.is_fifo_alike() {
@@ -137,7 +141,8 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
     let middle = f64::midpoint(by_rules[0], by_rules[1]);
     let change = by_rules.iter().map(|ns| (wall as f64 - ns).abs()).fold(0.0, f64::max);
     // What the replay does not get right of the run as it was, it may not get right of the changed one.
-    let off = (unchanged.wall_ns() as f64 / wall.max(1) as f64 - 1.0).abs();
+    let unchanged_ratio = unchanged.wall_ns() as f64 / facts.trace.wall().0.max(1) as f64;
+    let off = (unchanged_ratio - 1.0).abs();
     // What goes may be on nobody's way, and still others may meet in another order without it.
     let moved = if edit.only_takes() { (model.taken_ns as f64).max(change) } else { wall as f64 };
     let unforeseen = UNFORESEEN * change + (SMALL * moved).min(ORDER * wall as f64);
@@ -150,11 +155,20 @@ pub fn forecast(facts: Facts, changes: &[Change], unchanged: &Replays) -> Foreca
         low_ns: low.max(shortest - if is_sampled(&edit) { error } else { 0.0 }) as u64,
         high_ns: high as u64,
         by_grants: by_rules,
-        unchanged: unchanged.wall_ns() as f64 / wall.max(1) as f64,
+        unchanged: unchanged_ratio,
         classes_before: unchanged.recorded.classes,
         classes: recorded.classes,
         forced: recorded.forced + fifo.forced,
     }
+}
+
+/// How long the recording goes on after the last thread of the program has ended (ns): the recorder takes its time to hear of
+/// that, which nothing would shorten. None if the program goes on.
+fn after_ns(trace: &Trace) -> u64 {
+    let threads = || trace.target_threads().map(|thread| &trace.threads[thread.index()]);
+    let last = threads().map(|thread| thread.end).max();
+    let has_ended = !threads().any(|thread| thread.alive_at_end);
+    last.filter(|last| has_ended && *last > trace.start()).map_or(0, |last| trace.end().since(last).0)
 }
 
 /// The run is one chain of what threads do: without so much of that, it is shorter by no more. And what is left of the

@@ -1,5 +1,7 @@
 //! Faults of those who hold locks.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::tools::{self, Mutex};
@@ -12,11 +14,12 @@ fn thread<'a>(name: &str, body: impl FnOnce() + Send + 'a) -> Body<'a> {
 }
 
 /// A thread of low priority holds the lock while it computes, for longer than the kernel lets it run beside a hog on its
-/// CPU; others wait on the other CPU.
+/// CPU; others wait on the other CPU, for as long as there is a holder: what it computes after the last of them has gone
+/// would be the hog's fault alone.
 pub fn holder_preempted(mut plan: Plan) -> std::io::Result<Truth> {
-    let lock = Mutex::new();
+    let (lock, holds) = (Mutex::new(), AtomicBool::new(true));
     let (held, free, short) = (plan.draw(8000, 12_000), plan.draw(50, 150), plan.draw(50, 150));
-    let (plan, lock_ref) = (&plan, &lock);
+    let (plan, lock_ref, holds) = (&plan, &lock, &holds);
     let holder = thread("holder", move || {
         tools::bind(tools::VICTIMS);
         tools::be_nice();
@@ -24,11 +27,12 @@ pub fn holder_preempted(mut plan: Plan) -> std::io::Result<Truth> {
             lock_ref.hold(|| tools::compute(held));
             tools::compute(free);
         }
+        holds.store(false, Relaxed);
     });
     let waiter = |name| {
         thread(name, move || {
             tools::bind(tools::OTHERS);
-            while plan.goes_on() {
+            while holds.load(Relaxed) {
                 lock_ref.hold(|| tools::compute(short));
                 tools::compute(short);
             }
