@@ -52,12 +52,8 @@ pub fn finding(
     (rule, what, advice): (&'static str, &str, Vec<String>),
 ) -> Finding {
     let (low, high) = data.saved;
-    // That the line is shared is seen; what that costs here is known only if it was touched alone, too.
-    let sure = if data.samples >= SAMPLES_SURE && data.cost_less_alone {
-        Confidence::High
-    } else {
-        Confidence::Medium
-    };
+    // That the line is shared is seen; that it costs something is known only if it was touched alone, too.
+    let sure = if data.samples >= SAMPLES_SURE && low > 0.0 { Confidence::High } else { Confidence::Medium };
     let most = scene.gain(&data.stall, |_, ns| ns);
     Finding {
         rule,

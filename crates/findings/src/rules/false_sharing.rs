@@ -16,8 +16,7 @@
 //! touches, and no thread ever slept until a word there changed: a lock and what it guards are one thing that threads share. The time is the sampled time at these accesses, with its error.
 //! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
 //! the accesses took a smaller share of these, the difference is what sharing costs; where little but the accesses is seen
-//! then, the rest passes behind them and is no measure. Without enough of such moments the lower end of the gain is what is known
-//! of all CPUs: an access for whose line two take turns costs three times what it does alone, or four if it is not atomic;
+//! then, the rest passes behind them and is no measure. Without such moments the lower end of the gain is 0,
 //! and the finding is likely at most. Where most of a function's time goes by at the accesses, what stands behind them may wait
 //! with them: the upper end takes that, too, unless the accesses are as slow beside the rest when alone.
 //!

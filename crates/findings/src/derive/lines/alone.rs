@@ -32,9 +32,6 @@ const CALLERS_MAX: usize = 3;
 const SLOWER: f64 = 1.5;
 /// Where less of the moments alone than this is beside the accesses, the rest passes behind them, and is no measure.
 const REST_MIN: f64 = 0.1;
-/// A share that is less sure than this tells nothing by being like another.
-const ERROR_MAX: f64 = 0.1;
-
 /// Samples in the functions that touch the memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
@@ -53,16 +50,11 @@ impl Seen {
     fn rest_tells(self) -> bool {
         self.share().0 <= 1.0 - REST_MIN
     }
-
-    /// Moments alone are enough to tell.
-    fn tell(self) -> bool {
-        self.rest_tells() && self.share().1 <= ERROR_MAX
-    }
 }
 
 /// What would not be needed if nobody else touched the memory, from and to, in terms of the time at these accesses (1 is
-/// all of that; more is time of what waits behind them). And whether the moments alone are enough to tell.
-pub fn saved(trace: &Trace, touches: &[&Touch]) -> ((f64, f64), bool) {
+/// all of that; more is time of what waits behind them).
+pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
     let mut same = Functions::default();
     let mut functions: HashSet<FrameId> = HashSet::new();
     let mut threads: BTreeSet<ThreadId> = BTreeSet::new();
@@ -93,7 +85,7 @@ pub fn saved(trace: &Trace, touches: &[&Touch]) -> ((f64, f64), bool) {
             seen.at_accesses += u64::from(at_accesses.contains(&(*thread, sample.at)));
         }
     }
-    (part(alone, shared, if behind <= shared.all { behind } else { 0 }), alone.tell())
+    part(alone, shared, if behind <= shared.all { behind } else { 0 })
 }
 
 /// The functions that call those which touch the memory, most of the times, and those that call them.

@@ -70,8 +70,6 @@ pub struct SharedData {
     /// What of that, from and to, would not be needed if nobody else touched the memory (0 to 1; above 1 is what waits behind
     /// the accesses); of all but the costliest it is not known (0 to 1).
     pub saved: (f64, f64),
-    /// Some of the accesses were seen alone, too, and cost less then.
-    pub cost_less_alone: bool,
     /// Some turns: who, when, which address.
     pub turned: Vec<(ThreadId, Timestamp, u64)>,
 }
@@ -102,26 +100,11 @@ const COMMON_MIN: f64 = 0.2;
 const TURNED_MAX: usize = 10;
 /// Fewer turns on a line may be chance.
 pub const TURNS_MIN: u64 = 3;
-/// What is left of an atomic access (0 to 1), and of another, once no other CPU takes the line away. Measured with two CPUs
-/// that do nothing else, and so keep the line for several accesses: 5.5 of 16 ns of an atomic addition, 0.3 of 1.2 ns and
-/// more of a plain one. Where they do something in between, or are farther apart, less is left.
-const ALONE_LEFT: [f64; 2] = [0.35, 0.25];
-/// Where two threads take a line by chance, every second sample is the other's; fewer turns are less of it.
-const TURNS_BY_CHANCE: f64 = 0.5;
 /// Where fewer of a line's samples are turns, its threads used it one after the other.
 const TURNS_SHARE: u64 = 20;
 
 /// Of so many, the costliest, it is asked what they would cost unshared: for each, all samples of its threads are looked at.
 const ALONE_MAX: usize = 32;
-
-/// Which part of the accesses to a line (0 to 1) is its way from another CPU at the least, if so many of them are turns, and
-/// so many atomic.
-pub fn way_part(accesses: u64, turns: u64, atomic: u64) -> f64 {
-    let all = accesses.max(1) as f64;
-    let left = |of: usize, count: u64| ALONE_LEFT[of] * count as f64 / all;
-    let in_turns = (turns as f64 / (all * TURNS_BY_CHANCE)).min(1.0);
-    in_turns * (1.0 - left(0, atomic) - left(1, accesses.saturating_sub(atomic)))
-}
 
 /// One access that was sampled.
 struct Touch {
@@ -136,14 +119,11 @@ pub fn derive(trace: &Trace, ledger: &Ledger, (roles, timelines): (&Roles, &Time
     let mut groups = groups(trace, ledger, roles.sample_classes());
     groups.sort_by(|a, b| b.ns().total_cmp(&a.ns()).then_with(|| a.first().cmp(&b.first())));
     let describe = |(rank, group): (usize, Group)| {
-        let (saved, alone_tells) = match rank {
+        let saved = match rank {
             0..ALONE_MAX => alone::saved(trace, &group.touches().collect::<Vec<_>>()),
-            _ => ((0.0, 1.0), true),
+            _ => (0.0, 1.0),
         };
-        let shared = describe(trace, ledger, group, (&words, timelines));
-        let way = if alone_tells { 0.0 } else { way_part(shared.samples, shared.turns, shared.atomic) };
-        let least = saved.0.max(way).min(saved.1);
-        SharedData { saved: (least, saved.1), cost_less_alone: saved.0 > 0.0, ..shared }
+        SharedData { saved, ..describe(trace, ledger, group, (&words, timelines)) }
     };
     groups.into_iter().enumerate().map(describe).collect()
 }
@@ -283,7 +263,6 @@ fn describe(
         is_waited_on: group.lines.keys().any(holds_word),
         stall,
         saved: (0.0, 1.0),
-        cost_less_alone: false,
         turned: turned
             .take(TURNED_MAX)
             .map(|touch| (touch.sample.thread, touch.sample.at, touch.sample.data.address))
