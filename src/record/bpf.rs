@@ -235,7 +235,7 @@ impl Loop {
         match since_mapped {
             // Where one binary was mapped, more follow: stacks through them need their tables.
             spell if spell < MAPPING_SPELL => SHORT_PAUSE,
-            settled if settled >= SETTLED && !self.rings.has_any() => LONG_PAUSE,
+            settled if settled >= SETTLED && !self.rings.hurries() => LONG_PAUSE,
             _ => PAUSE,
         }
     }

@@ -16,8 +16,10 @@ use holdup_events::{Event, Timestamp};
 use super::process_exists;
 use crate::cli::RuntimeEvents;
 
-/// How often rings are read: they hold many times what is told meanwhile.
+/// How often rings are read at the most.
 const POLL_EVERY: Duration = Duration::from_millis(10);
+/// A ring of which more than this part was filled since it was read last is read again as soon as may be.
+const FILL_TO_HURRY: f64 = 1.0 / 32.0;
 /// How often new rings are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A process's maps are asked so often for a ring: it is there before the program's first line.
@@ -146,9 +148,9 @@ impl RingFeed {
         }
     }
 
-    /// Whether there is a ring to be read.
-    pub fn has_any(&self) -> bool {
-        !self.rings.is_empty()
+    /// Whether a ring fills so fast that it should not wait long.
+    pub fn hurries(&self) -> bool {
+        self.rings.values().any(|rings| rings.filled() > FILL_TO_HURRY)
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event)) {

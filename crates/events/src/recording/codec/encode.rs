@@ -16,6 +16,25 @@ pub struct Encoder {
     pub(super) memory: Memory,
     /// Texts that were written out in this chunk, by their number.
     texts: HashMap<Arc<str>, u64>,
+    /// Some of them by where they are, which those keep them at: a runtime tells few names very often.
+    places: Places,
+}
+
+/// Where texts are, with their numbers; each has one place at which it may be.
+struct Places([(usize, u64); 128]);
+
+impl Default for Places {
+    fn default() -> Places {
+        Places([(0, 0); 128])
+    }
+}
+
+impl Places {
+    fn of(&mut self, address: usize) -> &mut (usize, u64) {
+        let count = self.0.len();
+        // Two counters stand before the bytes, so that texts are 16 bytes apart at least.
+        &mut self.0[address / 16 % count]
+    }
 }
 
 impl Encoder {
@@ -227,10 +246,20 @@ impl Encoder {
 
     /// Written out the first time, by its number from then on.
     fn text(&mut self, text: &Arc<str>, out: &mut Vec<u8>) {
-        if let Some(number) = self.texts.get(text) {
+        let address = text.as_ptr().addr();
+        let place = self.places.of(address);
+        if place.0 == address {
+            return put_varint(out, place.1);
+        }
+        if let Some((kept, number)) = self.texts.get_key_value(text) {
+            // Another of the same text may go, and another text come to where it was.
+            if Arc::ptr_eq(kept, text) {
+                *place = (address, *number);
+            }
             return put_varint(out, *number);
         }
         let number = self.texts.len() as u64;
+        *place = (address, number);
         put_varint(out, number);
         put_text(out, text.as_bytes());
         self.texts.insert(text.clone(), number);
