@@ -14,6 +14,8 @@ use crate::{Loss, Timestamp};
 pub struct Encoder {
     last_at: u64,
     pub(super) memory: Memory,
+    /// Process, thread and lane of the last [`Tell`].
+    teller: Option<[u32; 3]>,
     /// Texts that were written out in this chunk, by their number.
     texts: HashMap<Arc<str>, u64>,
     /// Some of them by where they are, which those keep them at: a runtime tells few names very often.
@@ -228,10 +230,13 @@ impl Encoder {
             Told::Counter(_) => told::COUNTER,
             Told::Mark { .. } => told::MARK,
         };
-        out.extend_from_slice(&[tag::TELL, code]);
+        let teller = [tell.tgid, tell.tid, tell.lane];
+        let again = self.teller == Some(teller);
+        out.extend_from_slice(&[tag::TELL, code | if again { told::AGAIN } else { 0 }]);
         self.at(tell.at, out);
-        for number in [tell.tgid, tell.tid, tell.lane] {
-            put_varint(out, u64::from(number));
+        if !again {
+            teller.iter().for_each(|number| put_varint(out, u64::from(*number)));
+            self.teller = Some(teller);
         }
         self.text(&tell.name, out);
         match &tell.what {
