@@ -246,6 +246,21 @@ fn gc_heavy_fires_where_a_thread_collects_much_of_its_time() {
     assert!(found(9).is_none() && found(0).is_none());
 }
 
+#[test]
+fn the_kernel_runs_for_those_who_only_wait_too() {
+    let text = format!("{POOL}\n[[rule]]\nrole = \"spin\"\non = \"cpu\"\nleaf = [\"work\"]\n");
+    let mut trace = collecting(50);
+    trace.samples.iter_mut().for_each(|sample| sample.in_kernel = sample.at.0 % 20 == 0);
+    let roles = Roles::derive(&trace, &Descriptors::none().with(&[text]).unwrap());
+    let waits = |sample: &&SampleRow| roles.is_kernel_for_waiting(sample);
+    // Every second one is in the kernel, and the later half of these in the loop; what collects works.
+    let stacks: Vec<StackId> = trace.samples.iter().filter(waits).map(|sample| sample.stack).collect();
+    assert_eq!(stacks, [StackId(4); 25]);
+    // Without the rule it is work.
+    let roles = Roles::derive(&trace, &pool());
+    assert!(!trace.samples.iter().any(|sample| roles.is_kernel_for_waiting(sample)));
+}
+
 /// Two threads that take turns at one CPU; of the second's samples some are in the pool's code, if `both`.
 fn crowded(both: bool) -> Trace {
     let mut trace = collecting(50);
