@@ -222,8 +222,8 @@ impl Loop {
                 flushed = Instant::now();
             }
             let noise = self.mappings.as_ref().is_some_and(MappingFeed::heard) && !changed;
-            let (since_mapped, runtimes) = (mapped.elapsed(), self.rings.has_any());
-            let nap = naps.next(Found { fill, since_mapped, runtimes, noise }).min(left());
+            let found = Found { fill, since_mapped: mapped.elapsed(), runtimes: self.rings.fill(), noise };
+            let nap = naps.next(found).min(left());
             if self.session.fill() < FILL_TO_GO_ON {
                 self.nap(watched, nap, noise);
             }

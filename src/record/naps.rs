@@ -7,14 +7,15 @@ use std::time::Duration;
 
 /// Once nothing new is mapped.
 const LONGEST: Duration = Duration::from_millis(100);
-/// At first, and where the rings of runtimes are read, which are small.
+/// At first, and where a ring of a runtime's fills fast.
 const USUAL: Duration = Duration::from_millis(10);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// Where one binary was mapped, more follow: stacks through them need their tables.
 const MAPPING_SPELL: Duration = Duration::from_millis(50);
 const SETTLED: Duration = Duration::from_secs(1);
-/// On a machine that starts programs all the time, whose mappings would wake us to no use: so they do not.
-const AFTER_NOISE: Duration = Duration::from_millis(25);
+/// On a machine that starts programs all the time, whose mappings would wake us to no use: so they do not. And where there
+/// are rings of runtimes, which are small: it is a third of one of theirs at 700,000 words a second.
+const SHORTER: Duration = Duration::from_millis(25);
 /// Fuller rings than this at a look: the next one comes sooner. A recorder that is kept from its CPU for many naps loses
 /// nothing.
 const FILL_HIGH: f64 = 1.0 / 32.0;
@@ -32,8 +33,8 @@ pub struct Found {
     pub fill: f64,
     /// Since something of the program's was mapped.
     pub since_mapped: Duration,
-    /// There are rings of runtimes.
-    pub runtimes: bool,
+    /// How full the runtimes' rings were, if there are any.
+    pub runtimes: Option<f64>,
     /// Something was mapped, by others.
     pub noise: bool,
 }
@@ -54,8 +55,9 @@ impl Naps {
         }
         let most = match found {
             Found { since_mapped, .. } if since_mapped < MAPPING_SPELL => SHORTEST,
-            Found { since_mapped, runtimes, .. } if since_mapped < SETTLED || runtimes => USUAL,
-            Found { noise: true, .. } => AFTER_NOISE,
+            Found { since_mapped, .. } if since_mapped < SETTLED => USUAL,
+            Found { runtimes: Some(fill), .. } if fill > FILL_HIGH => USUAL,
+            Found { runtimes: Some(_), .. } | Found { noise: true, .. } => SHORTER,
             _ => LONGEST,
         };
         self.longest.min(most)
@@ -67,7 +69,7 @@ mod tests {
     use super::*;
 
     const QUIET: Found =
-        Found { fill: 0.0, since_mapped: Duration::from_secs(9), runtimes: false, noise: false };
+        Found { fill: 0.0, since_mapped: Duration::from_secs(9), runtimes: None, noise: false };
 
     fn settled() -> Naps {
         let mut naps = Naps::default();
@@ -81,8 +83,9 @@ mod tests {
     fn quiet_rings_are_left_alone_for_long() {
         assert_eq!(Naps::default().next(QUIET), USUAL * 2);
         assert_eq!(settled().next(QUIET), LONGEST);
-        assert_eq!(settled().next(Found { noise: true, ..QUIET }), AFTER_NOISE);
-        assert_eq!(settled().next(Found { runtimes: true, ..QUIET }), USUAL);
+        assert_eq!(settled().next(Found { noise: true, ..QUIET }), SHORTER);
+        assert_eq!(settled().next(Found { runtimes: Some(0.01), ..QUIET }), SHORTER);
+        assert_eq!(settled().next(Found { runtimes: Some(0.1), ..QUIET }), USUAL);
         assert_eq!(settled().next(Found { since_mapped: Duration::from_millis(30), ..QUIET }), SHORTEST);
     }
 

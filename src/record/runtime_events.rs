@@ -16,7 +16,7 @@ use holdup_events::{Event, Timestamp};
 use super::process_exists;
 use crate::cli::RuntimeEvents;
 
-/// How often rings are read: they hold many times what is told meanwhile.
+/// How often rings are read at the most.
 const POLL_EVERY: Duration = Duration::from_millis(10);
 /// How often new rings are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -146,9 +146,9 @@ impl RingFeed {
         }
     }
 
-    /// Whether there is a ring to be read.
-    pub fn has_any(&self) -> bool {
-        !self.rings.is_empty()
+    /// Which part of the fullest ring (0 to 1) was filled between the last two looks; `None` if there is none.
+    pub fn fill(&self) -> Option<f64> {
+        self.rings.values().map(|rings| rings.filled()).reduce(f64::max)
     }
 
     fn poll(&mut self, sink: &mut dyn FnMut(Event)) {

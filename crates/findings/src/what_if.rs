@@ -1,16 +1,18 @@
 //! What people ask of a replay, and what it answers: `holdup whatif`.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use holdup_events::Trace;
 use holdup_events::recording::Rung;
+use holdup_events::tables::SampleRow;
 
 use crate::analysis::analyse;
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::gc;
 use crate::derive::lock_calls::LockCalls;
 use crate::derive::locks::{self, LockIndex};
-use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between};
+use crate::derive::replay::{Change, Facts, Forecast, Replays, Speed, forecast_between};
 use crate::derive::roles::Roles;
 use crate::derive::stacks::folding;
 use crate::derive::sweep::Sweep;
@@ -124,7 +126,7 @@ fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Removal, 
         return Ok(Removal::exact(vec![Change::WithoutOthers]));
     }
     if subject == "gc" {
-        return Ok(without_gc(facts.trace, answer));
+        return Ok(without_gc(facts, answer));
     }
     let Some(class) = Class::named(subject) else {
         let classes: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
@@ -148,11 +150,13 @@ fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Removal, 
 }
 
 /// At the least nobody waits for others to collect, as processes of their own would not; at the most nobody collects.
-fn without_gc(trace: &Trace, answer: &mut WhatIf) -> Removal {
+fn without_gc(facts: Facts, answer: &mut WhatIf) -> Removal {
     answer.changes.push("without gc".to_owned());
     let mut least = vec![Change::WithoutClass(Class::GcWait)];
-    if gc::has_retries(trace) {
+    if gc::has_retries(facts.trace) {
+        let of_retries = |sample: &SampleRow| facts.roles.is_kernel_for_waiting(sample);
         least.push(Change::WithoutClass(Class::Spin));
+        least.push(Change::Ran(Arc::new(Speed::new(facts.trace, 0.0, of_retries))));
         answer.assumed.push("All spinning is that of threads which want to collect.".to_owned());
     }
     answer.assumed.push(

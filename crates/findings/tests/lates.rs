@@ -39,6 +39,8 @@ struct Picture {
     samples: &'static [(u64, u32)],
     /// When the other program ran on B's CPU.
     other: Option<(u64, u64)>,
+    /// A comes to the barrier at the very moment of B, and goes on before B does.
+    together: bool,
 }
 
 const END: u64 = 2000;
@@ -69,7 +71,7 @@ fn slices(picture: &Picture) -> Slices {
     Slices::freeze(&[rows], vec![at(END); 3])
 }
 
-fn spans() -> Spans {
+fn spans(together: bool) -> Spans {
     let span = |thread: ThreadId, from, to, name| SpanRow {
         thread,
         start: at(from),
@@ -77,13 +79,14 @@ fn spans() -> Spans {
         lane: thread.0,
         name,
     };
+    let (came, went_on) = if together { ((1400, 1400), (1401, 1402)) } else { ((400, 1400), (1400, 1401)) };
     Spans::freeze(vec![
         span(A, 400, 1900, 1),
-        span(A, 400, 1400, 2),
-        span(A, 1400, 1800, 3),
+        span(A, came.0, went_on.0, 2),
+        span(A, went_on.0, 1800, 3),
         span(B, 1399, 1900, 4),
-        span(B, 1400, 1401, 2),
-        span(B, 1401, 1800, 3),
+        span(B, came.1, went_on.1, 2),
+        span(B, went_on.1, 1800, 3),
     ])
 }
 
@@ -171,7 +174,7 @@ fn trace(picture: &Picture) -> Trace {
         samples: picture.samples.iter().map(sample).collect(),
         frames,
         stacks,
-        spans: spans(),
+        spans: spans(picture.together),
         lanes: vec![lane(0), lane(1)],
         names: vec![
             name(SpanKind::User, ""),
@@ -191,7 +194,8 @@ fn late(picture: &Picture) -> (Late, String) {
     let [late] = rendezvous.lates[..] else { panic!("{:?}", rendezvous.lates) };
     let meeting = &rendezvous.meetings[late.meeting as usize];
     assert_eq!((meeting.asked, meeting.release), (at(400), at(1400)));
-    assert_eq!((meeting.leader, meeting.last), (Some(A), Some(B)));
+    let last = if picture.together { A } else { B };
+    assert_eq!((meeting.leader, meeting.last), (Some(A), Some(last)));
     let place = late.place.map_or_else(String::new, |place| trace.frame_name(place));
     (late, place)
 }
@@ -227,6 +231,12 @@ fn who_slept_in_a_call_was_not() {
     let slices = &[(0, Blocked, ASLEEP, IN_LOOP), (1390, Running, 0, 0)];
     let (late, place) = late(&Picture { slices, ..Picture::default() });
     assert_eq!((late.cause, late.cause_ns, place.as_str()), (LateCause::Slept, 990_000, "own_loop"));
+}
+
+#[test]
+fn of_two_that_come_at_one_moment_who_goes_on_first_was_last() {
+    let picture = Picture { slices: &[(0, Running, 0, 0)], together: true, ..Picture::default() };
+    assert_eq!(late(&picture).0.cause, LateCause::RanOn);
 }
 
 #[test]

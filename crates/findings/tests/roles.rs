@@ -1,6 +1,7 @@
 //! Runtimes' roles on recordings made by hand: what they change, and what they must leave alone.
 
 use holdup_events::event::WakeContext;
+use holdup_events::recording::Host;
 use holdup_events::tables::*;
 use holdup_events::{
     CpuId, FrameId, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason,
@@ -19,6 +20,7 @@ const POOL: &str = r#"
 name = "pool"
 title = "Pool"
 fewer_collections = "POOL_HEAP=2G"
+fewer_threads = "POOL_THREADS=1"
 function = ["pool_main"]
 
 [[rule]]
@@ -242,6 +244,61 @@ fn gc_heavy_fires_where_a_thread_collects_much_of_its_time() {
     assert_eq!(heavy.advice[0], "POOL_HEAP=2G", "the descriptor knows what helps");
     // Less than a tenth of the time is what collections cost everywhere.
     assert!(found(9).is_none() && found(0).is_none());
+}
+
+#[test]
+fn the_kernel_runs_for_those_who_only_wait_too() {
+    let text = format!("{POOL}\n[[rule]]\nrole = \"spin\"\non = \"cpu\"\nleaf = [\"work\"]\n");
+    let mut trace = collecting(50);
+    trace.samples.iter_mut().for_each(|sample| sample.in_kernel = sample.at.0 % 20 == 0);
+    let roles = Roles::derive(&trace, &Descriptors::none().with(&[text]).unwrap());
+    let waits = |sample: &&SampleRow| roles.is_kernel_for_waiting(sample);
+    // Every second one is in the kernel, and the later half of these in the loop; what collects works.
+    let stacks: Vec<StackId> = trace.samples.iter().filter(waits).map(|sample| sample.stack).collect();
+    assert_eq!(stacks, [StackId(4); 25]);
+    // Without the rule it is work.
+    let roles = Roles::derive(&trace, &pool());
+    assert!(!trace.samples.iter().any(|sample| roles.is_kernel_for_waiting(sample)));
+}
+
+/// Two threads that take turns at one CPU; of the second's samples some are in the pool's code, if `both`.
+fn crowded(both: bool) -> Trace {
+    let mut trace = collecting(50);
+    let second = Thread { tid: 2, ..trace.threads[0].clone() };
+    trace.threads.push(second);
+    trace.manifest.host = Host { cpus: 1, cpus_allowed: 1, ..Host::default() };
+    let turns = |thread: u32| {
+        (0..100).map(move |turn| SliceRow {
+            thread: ThreadId(thread),
+            start: Timestamp(turn * 10),
+            state: if turn % 2 == u64::from(thread) { ThreadState::Running } else { ThreadState::Preempted },
+            cpu: CpuId(0),
+            ..SliceRow::default()
+        })
+    };
+    trace.slices = Slices::freeze(&[turns(0).chain(turns(1)).collect()], vec![Timestamp(1000); 2]);
+    trace.wakeups = Wakeups::freeze(Vec::new(), 2);
+    let of_second = |sample: &SampleRow| SampleRow {
+        thread: ThreadId(1),
+        stack: if both { sample.stack } else { StackId(4) },
+        ..*sample
+    };
+    let second: Vec<SampleRow> = trace.samples.iter().map(of_second).collect();
+    trace.samples.extend(second);
+    trace
+}
+
+#[test]
+fn a_runtime_whose_threads_are_too_many_is_named() {
+    let found = |both: bool| {
+        let analysis = analyse_with(&crowded(both), &pool());
+        let finding = analysis.findings.into_iter().find(|finding| finding.rule == "oversubscription");
+        finding.map(|finding| (finding.subject, finding.advice[0].clone()))
+    };
+    let said = |subject: &str, advice: &str| Some((subject.to_owned(), advice.to_owned()));
+    assert_eq!(found(true), said("2 busy threads of Pool for 1 CPU", "POOL_THREADS=1"));
+    // Of half of them it is not known what they are.
+    assert_eq!(found(false), said("2 busy threads for 1 CPU", "Use 1 thread or fewer"));
 }
 
 #[test]

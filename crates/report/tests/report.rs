@@ -294,6 +294,7 @@ fn a_runtime() -> RuntimeUse {
         name: "go".into(),
         title: "Go".into(),
         fewer_collections: String::new(),
+        fewer_threads: String::new(),
         processes: 1,
         roles: vec![used],
         rules: 2,

@@ -42,9 +42,10 @@ pub struct Teller {
     version: Version,
     runtime: Name,
     slots: Vec<Slot>,
-    phases: HashMap<u16, (Name, SpanKind)>,
-    counters: HashMap<u16, Name>,
-    customs: HashMap<u16, Name>,
+    // By id, of which a message has room for 8192.
+    phases: Vec<Option<(Name, SpanKind)>>,
+    counters: Vec<Option<Name>>,
+    customs: Vec<Option<Name>>,
     texts: HashMap<Vec<u8>, Name>,
     none: Name,
 }
@@ -57,9 +58,9 @@ impl Teller {
             runtime: format!("ocaml {}", version.text).into(),
             version,
             slots: vec![Slot::default(); slots],
-            phases: HashMap::new(),
-            counters: HashMap::new(),
-            customs: HashMap::new(),
+            phases: Vec::new(),
+            counters: Vec::new(),
+            customs: Vec::new(),
             texts: HashMap::new(),
             none: "".into(),
         }
@@ -157,32 +158,26 @@ impl Teller {
 
     fn phase(&mut self, id: u16) -> (Name, SpanKind) {
         let numbering = self.version.numbering;
-        let known = self.phases.entry(id).or_insert_with(|| match tables::phase(numbering, id) {
+        known(&mut self.phases, id, || match tables::phase(numbering, id) {
             Some(name) => (name.into(), tables::phase_kind(name)),
             None => (format!("phase_{id}").into(), SpanKind::GcWork),
-        });
-        known.clone()
+        })
     }
 
     fn counter(&mut self, id: u16) -> Name {
-        let known = self.counters.entry(id).or_insert_with(|| match tables::counter(id) {
+        known(&mut self.counters, id, || match tables::counter(id) {
             Some(name) => name.into(),
             None => format!("counter_{id}").into(),
-        });
-        known.clone()
+        })
     }
 
     /// A name is written before it is used, but not always seen as soon.
     fn custom(&mut self, id: u16, names: &mut dyn FnMut(u16) -> Option<String>) -> Name {
-        if let Some(name) = self.customs.get(&id) {
+        if let Some(Some(name)) = self.customs.get(usize::from(id)) {
             return name.clone();
         }
         match names(id) {
-            Some(name) => {
-                let name: Name = name.into();
-                self.customs.insert(id, name.clone());
-                name
-            }
+            Some(name) => known(&mut self.customs, id, || name.into()),
             None => format!("user_{id}").into(),
         }
     }
@@ -199,6 +194,18 @@ impl Teller {
             self.texts.insert(bytes.to_vec(), text.clone());
         }
         text
+    }
+}
+
+/// What is kept for an id, made the first time.
+fn known<T: Clone>(all: &mut Vec<Option<T>>, id: u16, make: impl FnOnce() -> T) -> T {
+    let place = usize::from(id);
+    if all.len() <= place {
+        all.resize(place + 1, None);
+    }
+    match all.get_mut(place) {
+        Some(kept) => kept.get_or_insert_with(make).clone(),
+        None => make(),
     }
 }
 

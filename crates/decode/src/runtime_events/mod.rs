@@ -86,6 +86,8 @@ pub struct Rings<R> {
     positions: Vec<u64>,
     teller: Teller,
     tally: Tally,
+    /// Words that the last look found in the fullest ring.
+    found: u64,
     scratch: Vec<u8>,
 }
 
@@ -103,6 +105,7 @@ impl<R: ReadAt> Rings<R> {
             layout,
             positions: vec![0; slots],
             tally: Tally::default(),
+            found: 0,
             scratch: Vec::new(),
         };
         let version = version.unwrap_or_else(|| rings.survey());
@@ -127,6 +130,11 @@ impl<R: ReadAt> Rings<R> {
         self.tally
     }
 
+    /// Which part of the fullest ring was new when it was read last, 1 if more than fits.
+    pub fn filled(&self) -> f64 {
+        self.found.min(self.layout.words) as f64 / self.layout.words as f64
+    }
+
     /// What the events so far say of the version.
     fn survey(&mut self) -> Version {
         let mut evidence = version::Evidence::new(self.layout.customs_offset.is_some());
@@ -149,7 +157,10 @@ impl<R: ReadAt> Rings<R> {
     /// Passes on what is new, the events of each domain in order.
     pub fn poll(&mut self, span: Span, sink: &mut dyn FnMut(Event)) {
         let rings = self.layout.rings(&self.file, &mut self.scratch);
+        self.found = 0;
         for (slot, ring) in rings {
+            let before = self.positions.get(slot as usize).copied().unwrap_or(0);
+            self.found = self.found.max(ring.tail.saturating_sub(before));
             self.poll_ring(slot, ring, span, sink);
         }
     }

@@ -126,8 +126,10 @@ fn what_is_overwritten_before_it_is_read_is_a_loss() {
     let mut rings = Rings::open(&file, 1, version()).unwrap();
     file.write(0, &counter(1, 1));
     assert_eq!(poll(&mut rings), (vec![1], 0));
+    assert_eq!(rings.filled(), 3.0 / WORDS as f64);
     (0..100).for_each(|n| file.write(0, &counter(10 + n, n)));
     let (values, losses) = poll(&mut rings);
+    assert_eq!(rings.filled(), 1.0);
     assert_eq!((values.last(), losses), (Some(&99), 1));
     assert!(values.windows(2).all(|pair| pair[1] == pair[0] + 1), "{values:?}");
     assert!(rings.tally().words_lost > 200);

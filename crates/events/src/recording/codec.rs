@@ -68,6 +68,8 @@ mod told {
     pub const GAP: u8 = 6;
     pub const MASK: u8 = 7;
     pub const KIND_SHIFT: u8 = 3;
+    /// Who tells is who told last in this chunk.
+    pub const AGAIN: u8 = 1 << 7;
 }
 
 /// Code of a snapshot's state.

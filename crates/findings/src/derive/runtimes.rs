@@ -23,6 +23,8 @@ pub struct RuntimeUse {
     pub title: String,
     /// As in its descriptor.
     pub fewer_collections: String,
+    /// As in its descriptor.
+    pub fewer_threads: String,
     /// Processes of the program that have it.
     pub processes: u32,
     /// What it did, the costliest first.
@@ -197,6 +199,7 @@ fn present(trace: &Trace, roles: &Roles) -> BTreeMap<usize, RuntimeUse> {
                 name: described.name.clone(),
                 title: described.title.clone(),
                 fewer_collections: described.fewer_collections.clone(),
+                fewer_threads: described.fewer_threads.clone(),
                 rules: described.rules.len() as u32,
                 ..RuntimeUse::default()
             });

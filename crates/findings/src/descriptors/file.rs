@@ -55,6 +55,8 @@ struct Head {
     #[serde(default)]
     fewer_collections: String,
     #[serde(default)]
+    fewer_threads: String,
+    #[serde(default)]
     function: Vec<String>,
     #[serde(default)]
     module: Vec<String>,
@@ -117,6 +119,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         name: head.name,
         title: head.title,
         fewer_collections: head.fewer_collections,
+        fewer_threads: head.fewer_threads,
         function_marks: head.function,
         module_marks: head.module,
         rules: rules.collect::<Result<_, _>>()?,

@@ -209,6 +209,8 @@ pub struct Runtime {
     pub title: String,
     /// What makes its collector run less often, as advice; may be empty.
     pub fewer_collections: String,
+    /// What gives it as many threads as there are CPUs, as advice; may be empty.
+    pub fewer_threads: String,
     /// A function of this name in a binary: the runtime is in it.
     pub function_marks: Vec<String>,
     /// A mapped file of this name: the runtime is there.

@@ -21,7 +21,7 @@
 //! ## What to do
 //! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count,
 //! not the machine's size), and do not stack pools on each other (a pool per library, each as wide as the
-//! machine).
+//! machine). Where a runtime's threads are most of the busy ones, it is named, with the option that sets their number.
 //!
 //! ## Blind spots
 //! A thread that spins looks like one that works, so the gain of fewer threads lies between two ends far
@@ -34,6 +34,7 @@ use holdup_events::tables::ThreadState;
 
 use super::{ChargedVerdict, Info};
 use crate::derive::class::Class;
+use crate::derive::runtimes::RuntimeUse;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::Scene;
@@ -66,7 +67,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let cpus = f64::from(occupancy.cpus);
     let high = scene.of_wall(part * occupancy.own.saved_ns).clamp(0.0, 1.0);
     let low = scene.of_wall(preempted as f64 * SWITCH_NS / cpus).min(high);
-    let coupled = coupled(scene);
+    let (coupled, runtime) = (coupled(scene), whose(scene));
     let mut summary = vec![
         format!(
             "Threads spent {} ({} of their time) waiting for a CPU that another thread of the program had.",
@@ -89,22 +90,37 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let confidence = if coupled { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("{} for {}", threads(scene), count(u64::from(occupancy.cpus), "CPU")),
+        subject: format!("{} for {}", threads(scene, runtime), count(u64::from(occupancy.cpus), "CPU")),
         summary,
         cost_ns: own_ns,
         gain: Gain { low, high },
         confidence: scene.confidence(confidence),
         evidence: scene.longest_queues(&charge),
         advice: vec![
-            format!("Use {} or fewer", count(u64::from(occupancy.cpus), "thread")),
+            match runtime {
+                Some(runtime) => runtime.fewer_threads.clone(),
+                None => format!("Use {} or fewer", count(u64::from(occupancy.cpus), "thread")),
+            },
             "Give threads that wait for each other a blocking wait in place of a spinning one".into(),
         ],
     };
     Ok(vec![Charged { finding, charge }])
 }
 
-fn threads(scene: &Scene) -> String {
-    count(scene.active(|_| 0.0).len() as u64, "busy thread")
+fn threads(scene: &Scene, runtime: Option<&RuntimeUse>) -> String {
+    let threads = count(scene.active(|_| 0.0).len() as u64, "busy thread");
+    runtime.map_or(threads.clone(), |runtime| format!("{threads} of {}", runtime.title))
+}
+
+/// The runtime that says how many threads there are: its code was seen to run in most of those that are busy.
+fn whose<'a>(scene: &'a Scene) -> Option<&'a RuntimeUse> {
+    let busy = scene.active(|_| 0.0).len() as u64;
+    let seen_at = |used: &RuntimeUse| {
+        let ran = used.roles.iter().filter(|role| role.samples > 0);
+        ran.map(|role| u64::from(role.threads)).max().unwrap_or(0)
+    };
+    let all = scene.derived.runtimes.iter().filter(|used| !used.fewer_threads.is_empty());
+    all.filter(|used| 2 * seen_at(used) > busy).max_by_key(|used| seen_at(used))
 }
 
 /// Whether the active threads wait for each other, or hand the CPU on themselves.

@@ -18,6 +18,8 @@ pub struct Decoder<'a> {
     last_at: u64,
     pub(super) memory: Memory,
     texts: Vec<Arc<str>>,
+    /// Process, thread and lane of the last [`Tell`].
+    teller: [u32; 3],
 }
 
 /// A thread's counters; how far the first has come since it was told last.
@@ -31,7 +33,13 @@ pub struct Counters {
 impl<'a> Decoder<'a> {
     /// Of the bytes of one chunk.
     pub fn new(bytes: &'a [u8]) -> Decoder<'a> {
-        Decoder { input: Input::new(bytes), last_at: 0, memory: Memory::default(), texts: Vec::new() }
+        Decoder {
+            input: Input::new(bytes),
+            last_at: 0,
+            memory: Memory::default(),
+            texts: Vec::new(),
+            teller: [0; 3],
+        }
     }
 
     fn event(&mut self) -> Result<Event, CodecError> {
@@ -266,13 +274,19 @@ impl<'a> Decoder<'a> {
     fn tell(&mut self) -> Result<Tell, CodecError> {
         let code = self.input.byte()?;
         let at = self.at()?;
-        let (tgid, tid, lane) = (self.input.u32()?, self.input.u32()?, self.input.u32()?);
+        if code & told::AGAIN == 0 {
+            self.teller = [self.input.u32()?, self.input.u32()?, self.input.u32()?];
+        }
+        let [tgid, tid, lane] = self.teller;
         let name = self.text()?;
         let what = match code & told::MASK {
             told::LANE_START => Told::LaneStart,
             told::LANE_END => Told::LaneEnd,
             told::GAP => Told::Gap,
-            told::BEGIN => Told::Begin(SpanKind::from_code(code >> told::KIND_SHIFT).unwrap_or_default()),
+            told::BEGIN => {
+                let kind = (code & !told::AGAIN) >> told::KIND_SHIFT;
+                Told::Begin(SpanKind::from_code(kind).unwrap_or_default())
+            }
             told::END => Told::End,
             told::COUNTER => Told::Counter(self.input.varint()?),
             told::MARK => Told::Mark { value: self.input.varint()?, text: self.text()? },

@@ -14,8 +14,29 @@ use crate::{Loss, Timestamp};
 pub struct Encoder {
     last_at: u64,
     pub(super) memory: Memory,
+    /// Process, thread and lane of the last [`Tell`].
+    teller: Option<[u32; 3]>,
     /// Texts that were written out in this chunk, by their number.
     texts: HashMap<Arc<str>, u64>,
+    /// Some of them by where they are, which those keep them at: a runtime tells few names very often.
+    places: Places,
+}
+
+/// Where texts are, with their numbers; each has one place at which it may be.
+struct Places([(usize, u64); 128]);
+
+impl Default for Places {
+    fn default() -> Places {
+        Places([(0, 0); 128])
+    }
+}
+
+impl Places {
+    fn of(&mut self, address: usize) -> &mut (usize, u64) {
+        let count = self.0.len();
+        // Two counters stand before the bytes, so that texts are 16 bytes apart at least.
+        &mut self.0[address / 16 % count]
+    }
 }
 
 impl Encoder {
@@ -209,10 +230,13 @@ impl Encoder {
             Told::Counter(_) => told::COUNTER,
             Told::Mark { .. } => told::MARK,
         };
-        out.extend_from_slice(&[tag::TELL, code]);
+        let teller = [tell.tgid, tell.tid, tell.lane];
+        let again = self.teller == Some(teller);
+        out.extend_from_slice(&[tag::TELL, code | if again { told::AGAIN } else { 0 }]);
         self.at(tell.at, out);
-        for number in [tell.tgid, tell.tid, tell.lane] {
-            put_varint(out, u64::from(number));
+        if !again {
+            teller.iter().for_each(|number| put_varint(out, u64::from(*number)));
+            self.teller = Some(teller);
         }
         self.text(&tell.name, out);
         match &tell.what {
@@ -227,10 +251,20 @@ impl Encoder {
 
     /// Written out the first time, by its number from then on.
     fn text(&mut self, text: &Arc<str>, out: &mut Vec<u8>) {
-        if let Some(number) = self.texts.get(text) {
+        let address = text.as_ptr().addr();
+        let place = self.places.of(address);
+        if place.0 == address {
+            return put_varint(out, place.1);
+        }
+        if let Some((kept, number)) = self.texts.get_key_value(text) {
+            // Another of the same text may go, and another text come to where it was.
+            if Arc::ptr_eq(kept, text) {
+                *place = (address, *number);
+            }
             return put_varint(out, *number);
         }
         let number = self.texts.len() as u64;
+        *place = (address, number);
         put_varint(out, number);
         put_text(out, text.as_bytes());
         self.texts.insert(text.clone(), number);

@@ -287,6 +287,20 @@ fn a_block_takes_few_bytes() {
     assert!(bytes.len() <= 2_000 * 27, "{}", bytes.len() as f64 / 2_000.0);
 }
 
+#[test]
+fn a_text_is_known_by_what_it_says_wherever_it_is() {
+    let tell = |name: &str| {
+        let name = name.into();
+        Event::Tell(Tell { at: Timestamp(1), tgid: 1, tid: 0, lane: 0, what: Told::End, name })
+    };
+    let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
+    // Each is gone when the next is made, so that one may come to where another was.
+    let names = ["minor", "minor", "major", "minor", "", "minor", "", "sweep", "major"].repeat(50);
+    names.iter().for_each(|name| encoder.encode(&tell(name), &mut bytes));
+    let decoded: Result<Vec<Event>, CodecError> = Decoder::new(&bytes).collect();
+    assert_eq!(decoded.unwrap(), names.iter().map(|name| tell(name)).collect::<Vec<_>>());
+}
+
 proptest! {
     #[test]
     fn what_is_encoded_is_decoded(events in proptest::collection::vec(event(), 0..30)) {

@@ -4,6 +4,7 @@
 //! (`stw_api_barrier`) when it has come. Before 5.3 the leader has no such span: it is there when it asks. Imported
 //! logs of GHC and HotSpot tell as much in their own words; HotSpot names those threads alone that it had to wait for.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::tables::SpanRow;
@@ -78,9 +79,9 @@ fn add_process(site: u32, leaders: &[SpanRow], barriers: &[SpanRow], rendezvous:
             let (thread, at) = (leader.thread, leader.start);
             arrivals.push(Arrival { thread, at, resumed: leader.start, spun: false });
         }
-        let Some(last) = arrivals.iter().max_by_key(|arrival| (arrival.at, arrival.thread)).copied() else {
-            continue;
-        };
+        // Of two that came at one moment, who goes on first did not wait for the other.
+        let lateness = |arrival: &&Arrival| (arrival.at, Reverse(arrival.resumed), arrival.thread);
+        let Some(last) = arrivals.iter().max_by_key(lateness).copied() else { continue };
         if arrivals.len() < 2 {
             continue;
         }

@@ -164,6 +164,13 @@ impl Roles {
         role.and_then(|role| role.class_running()).unwrap_or(Class::Useful)
     }
 
+    /// Whether the kernel ran because of code that only waits: it interrupted it, or was called by it.
+    pub fn is_kernel_for_waiting(&self, sample: &SampleRow) -> bool {
+        let role = self.of_sample(sample).and_then(|id| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
+        self.class_of_sample(sample) == Class::Kernel
+            && role.and_then(Role::class_running) == Some(Class::Spin)
+    }
+
     /// Whether its code only waits, by its instructions or by its runtime's descriptor.
     fn waits_awake(&self, sample: &SampleRow) -> bool {
         let role = self.of_sample(sample).and_then(|id| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
