@@ -22,20 +22,23 @@ fn main() {
     }
     list.push_str("]\n");
     std::fs::write(out.join("viewer_assets.rs"), list).expect("OUT_DIR can be written");
-    build_preload(&manifest.join("preload/preload.c"), &out.join("libholdup_preload.so"));
+    println!("cargo::rerun-if-changed=preload");
+    build_library(&manifest.join("preload/preload.c"), &out.join("libholdup_preload.so"));
+    build_library(&manifest.join("preload/allocs.c"), &out.join("libholdup_allocs.so"));
 }
 
-/// The library that `holdup sweep` loads into programs; empty where it cannot be built, which `sweep` then says.
-fn build_preload(source: &Path, library: &Path) {
-    println!("cargo::rerun-if-changed=preload");
+/// A library that is loaded into programs; empty where it cannot be built, which whoever wants it then says.
+fn build_library(source: &Path, library: &Path) {
     let compiler = cc::Build::new().opt_level(2).warnings(true).cargo_metadata(false).try_get_compiler();
     let built = compiler.is_ok_and(|compiler| {
         let mut command = compiler.to_command();
-        command.args(["-shared", "-fPIC", "-o"]).arg(library).arg(source).args(["-ldl", "-lpthread"]);
+        // No builtins: what stands in for malloc is not to be made of calls to it. Bound at once: while it is loaded.
+        command.args(["-shared", "-fPIC", "-fno-builtin", "-Wl,-z,now", "-Wl,--build-id", "-o"]);
+        command.arg(library).arg(source).args(["-ldl", "-lpthread"]);
         command.status().is_ok_and(|status| status.success())
     });
     if !built {
-        println!("cargo::warning=preload.c cannot be compiled: `sweep` will not pad memory or pin threads");
+        println!("cargo::warning={} cannot be compiled: what needs it will say so", source.display());
         std::fs::write(library, []).expect("OUT_DIR can be written");
     }
 }

@@ -44,7 +44,7 @@ static __always_inline __u64 definitions_wakeup(void)
 /* What the programs cost: one run in TIMED_EVERY is timed (crates/capture/src/bpf/probe_cost.rs). */
 enum { PROBE_SWITCH = 0, PROBE_WAKING = 1, PROBE_SAMPLE = 2, PROBE_CONTEXT = 3, PROBE_LIFECYCLE = 4,
        PROBE_SYSCALL = 5, PROBE_STACK = 6, /* a part of PROBE_SWITCH */ PROBE_WAKER_STACK = 7, /* of PROBE_WAKING */
-       PROBES = 8 };
+       PROBE_ALLOC = 8, PROBES = 9 };
 #define TIMED_EVERY 32
 
 struct probe_time {
@@ -88,11 +88,14 @@ struct per_cpu {
 	__u32 births_left;        /* stacks of newborn threads that this window may still have */
 	struct known_target known_targets[KNOWN_TARGETS];
 	__u64 sent_lately[1 << SENT_LATELY_BITS]; /* ids of stacks, by their highest bits */
+	__u64 alloc_raw_window_start_ns; /* those of allocations apart */
+	__u32 alloc_raw_in_window;
+	__u32 alloc_raw_total;
 };
 
 /* As crates/capture/src/bpf/session.rs reads it. */
 _Static_assert(__builtin_offsetof(struct per_cpu, lost) == 24, "LOST_AT");
-_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 128, "PROBES_AT");
+_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 136, "PROBES_AT");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -14,5 +14,6 @@
 #include "samples.h"
 #include "snapshot.h"
 #include "calls.h"
+#include "allocs.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

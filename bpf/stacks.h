@@ -56,8 +56,11 @@ struct stack_scratch {
 	__u64 addresses[KERNEL_FRAMES_MAX + USER_FRAMES_MAX];
 };
 
-/* One slot for switches (interrupts off), one for samples (an interrupt), one for wakers (interrupts as they are), one for syscalls. */
-enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCH_WAKER = 2, SCRATCH_CALL = 3, SCRATCHES = 4 };
+/*
+ * One slot for switches (interrupts off), one for samples (an interrupt), one for wakers (interrupts as they are), one for
+ * syscalls, one for probes of user code.
+ */
+enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCH_WAKER = 2, SCRATCH_CALL = 3, SCRATCH_ALLOC = 4, SCRATCHES = 5 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -66,7 +69,7 @@ struct {
 	__type(value, struct stack_scratch);
 } scratch SEC(".maps");
 
-/* As many: none of the four is interrupted by its like. */
+/* As many: none of the five is interrupted by its like. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRATCHES);
@@ -206,6 +209,12 @@ static __noinline __u64 hash_kernel(struct stack_scratch *stack, __u32 count)
 #define RAW_CHUNKS 60 /* a per-CPU value has at most 32 KiB */
 #define RAW_PER_WINDOW 48
 #define RAW_TOTAL_MAX 4096
+/*
+ * Of allocations more, and shorter ones, so that they do not fill the ring: while a program begins its tables are not there
+ * yet, and a site whose first stacks were missing would seem smaller than it is.
+ */
+#define ALLOC_RAW_CHUNKS 4
+#define ALLOC_RAW_PER_WINDOW 96
 
 struct raw_scratch {
 	struct wire_raw_stack head;
@@ -221,8 +230,15 @@ struct {
 	__type(value, struct raw_scratch);
 } raw_scratches SEC(".maps");
 
-static __always_inline bool may_send_raw(struct per_cpu *cpu, __u64 at_ns)
+static __always_inline bool may_send_raw(struct per_cpu *cpu, __u32 slot, __u64 at_ns)
 {
+	if (slot == SCRATCH_ALLOC) {
+		if (at_ns - cpu->alloc_raw_window_start_ns > WINDOW_NS) {
+			cpu->alloc_raw_window_start_ns = at_ns;
+			cpu->alloc_raw_in_window = 0;
+		}
+		return cpu->alloc_raw_in_window++ < ALLOC_RAW_PER_WINDOW && cpu->alloc_raw_total++ < RAW_TOTAL_MAX;
+	}
 	if (at_ns - cpu->raw_window_start_ns > WINDOW_NS) {
 		cpu->raw_window_start_ns = at_ns;
 		cpu->raw_in_window = 0;
@@ -241,7 +257,7 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 	__u32 kernel_frames, bytes = 0, total;
 	__u8 *memory;
 
-	if (!raw || !cpu || !stack || !leaf || !may_send_raw(cpu, at_ns))
+	if (!raw || !cpu || !stack || !leaf || !may_send_raw(cpu, slot, at_ns))
 		return 0;
 	kernel_frames = stack->head.kernel_frames;
 	barrier_var(kernel_frames);
@@ -251,6 +267,8 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 		raw->addresses[i] = stack->addresses[i];
 	memory = (__u8 *)&raw->addresses[kernel_frames];
 	for (__u32 chunk = 0; chunk < RAW_CHUNKS; chunk++) {
+		if (slot == SCRATCH_ALLOC && chunk >= ALLOC_RAW_CHUNKS)
+			break;
 		if (bpf_probe_read_user(memory + chunk * RAW_CHUNK, RAW_CHUNK, (void *)(leaf->sp + chunk * RAW_CHUNK)))
 			break;
 		bytes += RAW_CHUNK;

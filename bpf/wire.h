@@ -48,6 +48,8 @@ enum wire_kind {
 	WIRE_RAW_STACK = 12,     /* struct wire_raw_stack + kernel addresses + stack memory */
 	WIRE_SNAPSHOT_STACK = 13, /* the same, from the task iterator: not numbered */
 	WIRE_SAMPLE_USER = 14,   /* struct wire_sample_user: a sample in user mode */
+	WIRE_ALLOCATED = 15,     /* struct wire_allocated */
+	WIRE_FREED = 16,         /* struct wire_freed */
 };
 
 /* Streams: one sequence per CPU for each. */
@@ -56,7 +58,8 @@ enum wire_stream {
 	WIRE_STREAM_SAMPLES = 1, /* with registers, in the small ring */
 	WIRE_STREAM_DEFS = 2,    /* stacks and thread life cycle, in the small ring */
 	WIRE_STREAM_PLAIN_SAMPLES = 3, /* without, in the main ring: the two rings are not read in one order */
-	WIRE_STREAMS = 4,
+	WIRE_STREAM_ALLOCS = 4,  /* in the small ring */
+	WIRE_STREAMS = 5,
 };
 
 struct wire_header {
@@ -247,6 +250,22 @@ struct wire_thread {
 	char name[16];       /* comm, zero-padded */
 	wire_u32 cpus_allowed; /* on how many CPUs it may run */
 	wire_u32 pad;
+};
+
+/* An allocation that was drawn is freed. */
+struct wire_freed {
+	struct wire_header header;
+	wire_u32 tid;      /* who freed it */
+	wire_u32 tgid;
+	wire_u64 address;
+};
+
+/* An allocation was drawn. */
+struct wire_allocated {
+	struct wire_freed freed; /* the same of who allocates, and of where it lies */
+	wire_u64 bytes;          /* as asked for */
+	wire_u64 every_bytes;    /* one byte in so many is drawn */
+	wire_u64 stack;          /* id of a WIRE_STACK record, 0 none */
 };
 
 struct wire_snapshot {

@@ -147,6 +147,11 @@ pub struct RunArgs {
     /// names such a program
     #[arg(long, value_enum, default_value_t = RuntimeEvents::Auto)]
     pub runtime_events: RuntimeEvents,
+    /// Draw a sample of the bytes that the program allocates, one in BYTES (docs/allocations.md): a library is loaded into
+    /// it, so it must be dynamically linked
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "512k",
+          value_parser = parse_bytes)]
+    pub allocs: Option<u64>,
     /// A condition of the program, not of the recorder: `cpus=0`, `policy=batch`, `nice=5`, `aslr=off`, `thp=off`
     #[arg(long, value_name = "NAME=VALUE", hide = true)]
     pub under: Vec<String>,
@@ -217,7 +222,10 @@ pub struct ReportArgs {
     /// Print everything as JSON (docs/json.md)
     #[arg(long)]
     pub json: bool,
-    /// Which stacks; any of these options asks for the section `stacks`
+    /// How many operations the program did: the section `allocs` says bytes and objects of one
+    #[arg(long, value_name = "N")]
+    pub operations: Option<std::num::NonZeroU32>,
+    /// Which stacks, or allocations; any of these options asks for the section `stacks` unless it is for `allocs`
     #[command(flatten)]
     pub stacks: StackArgs,
 }
@@ -436,6 +444,20 @@ pub(crate) fn parse_percent(text: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
         _ => Err("a percentage is wanted, such as 2%".to_owned()),
+    }
+}
+
+/// `65536`, `64k`, `2M`.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.trim().char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text.trim()[..at], 1 << 10),
+        Some((at, 'm' | 'M')) => (&text.trim()[..at], 1 << 20),
+        Some((at, 'g' | 'G')) => (&text.trim()[..at], 1 << 30),
+        _ => (text.trim(), 1u64),
+    };
+    match digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)) {
+        Some(bytes) if (1..=1 << 40).contains(&bytes) => Ok(bytes),
+        _ => Err("a number of bytes is wanted, such as 512k".to_owned()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use holdup_report::StackAsk;
 
 use super::locate;
 use crate::cli::ReportArgs;
@@ -21,11 +22,14 @@ pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
         return super::experiment::reopen(set)?.print(&results);
     }
     let asks_for_stacks = super::stacks::asks(&args.stacks);
-    if asks_for_stacks && !sections.iter().any(|name| name == "stacks") {
+    if asks_for_stacks && !sections.iter().any(|name| name == "stacks" || name == "allocs") {
         sections.push("stacks".to_owned());
     }
     let (path, trace) = locate::open(recording.as_deref())?;
-    let stacks = super::stacks::ask(&trace, &args.stacks)?;
+    let stacks = StackAsk {
+        operations: args.operations.map(|number| u64::from(number.get())),
+        ..super::stacks::ask(&trace, &args.stacks)?
+    };
     let analysis = holdup_findings::analyse_with(&trace, &stacks.selection.descriptors);
     if args.json {
         return super::print_json(&holdup_report::to_json_with(&trace, &analysis, &stacks));

@@ -10,7 +10,8 @@ use holdup_events::recording;
 use super::locate;
 use crate::cli::{RecordArgs, RunArgs};
 use crate::experiment::counted::{Counted, Counting};
-use crate::record::{self, Recorded, Subject, runtime_events};
+use crate::record::allocations::Sampler;
+use crate::record::{self, Beside, Recorded, Subject, runtime_events};
 
 /// Runs, records, reports, and ends as the program ended.
 pub fn execute(args: RunArgs) -> Result<ExitCode> {
@@ -20,6 +21,13 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
     let rings = runtime_events::prepare(&args.command, args.runtime_events);
     let changes = rings.as_ref().map(|rings| rings.environment(|name| std::env::var_os(name)));
     let mut changes = changes.unwrap_or_default();
+    let sampler = args.allocs.map(|every_bytes| Sampler::prepare(every_bytes, &args.command)).transpose()?;
+    if let Some(sampler) = &sampler {
+        changes.extend(sampler.environment(std::env::var_os("LD_PRELOAD")));
+        if !sampler.missing().is_empty() {
+            eprintln!("holdup: --allocs: {}", sampler.missing());
+        }
+    }
     for text in &args.set_env {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         changes.retain(|(changed, _)| changed != name);
@@ -33,7 +41,12 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
         count.write()?;
         launch::end_like(ending);
     }
-    let recorded = record::record(Subject::Run(held, rings), command, None, &args.record)?;
+    let recorded = record::record(
+        Subject::Run(held, Beside { rings, allocations: sampler }),
+        command,
+        None,
+        &args.record,
+    )?;
     if let Err(error) = count.write() {
         eprintln!("holdup: {error:#}");
     }

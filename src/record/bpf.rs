@@ -1,18 +1,20 @@
 //! The highest rung: the loop that drains BPF's rings into the journal.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use holdup_capture::bpf::{Counters, Options, STREAMS, Session, Stacks, Target};
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::{MappingFeed, read_maps};
-use holdup_capture::{host, launch, lower, privileges};
+use holdup_capture::{host, launch, lower, privileges, sources};
 use holdup_decode::wire::WireDecoder;
 use holdup_events::event::{LifecycleChange, SnapshotState};
 use holdup_events::recording::{Cost, JournalWriter, SourceState};
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
+use super::allocations::Sampler;
 use super::budget::Budget;
 use super::calls::Calls;
 use super::launcher::Launcher;
@@ -46,6 +48,8 @@ struct Loop {
     bad_records: u64,
     syscalls: SyscallWindows,
     calls: Calls,
+    /// What is said of the source of allocations: wanted, and why there are none.
+    allocations: Option<String>,
     rings: RingFeed,
     /// What the recording may cost; 0 where stacks are not drawn to keep to it.
     budget_percent: f64,
@@ -69,6 +73,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         // Where all are counted there is nothing to extrapolate.
         syscalls: SyscallWindows::new(if options.syscalls { 0.0 } else { recorder.options.budget }, cpus),
         calls: Calls::new(options.syscalls, &session),
+        allocations: recorder.allocations.as_ref().map(|sampler| sampler.missing().to_owned()),
         rings: RingFeed::new(recorder.rings, !matches!(subject, Subject::Run(..)), lower::now()),
         session,
         stack_tables,
@@ -93,6 +98,9 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.know_mappings(&subject)?;
     if let Some(program) = recorder.program.as_deref() {
         recording.stack_tables.expect(program);
+    }
+    if let Some(library) = recorder.allocations.as_deref().and_then(Sampler::library) {
+        recording.stack_tables.expect(library.as_os_str());
     }
     recording.stack_tables.flush();
     let mut budget = Budget::new(recorder.options.budget, cpus);
@@ -136,6 +144,7 @@ fn options(subject: &Subject, recorder: &Recorder) -> Options {
         },
         ring_bytes: recorder.options.buffer << 20,
         syscalls: recorder.options.syscalls,
+        allocations: recorder.allocations.as_ref().and_then(|sampler| sampler.library().map(Path::to_owned)),
     }
 }
 
@@ -346,6 +355,7 @@ impl Loop {
         cost.budget_percent = self.budget_percent;
         cost.switches = self.tally.switches;
         let mut sources = recorded_streams(&counters);
+        self.tell_of_allocations(&mut sources);
         sources.push(SourceState {
             name: "mappings".to_owned(),
             active: self.mappings.is_some(),
@@ -371,6 +381,22 @@ impl Loop {
         }
         let dropped = self.journal.dropped().cloned();
         Ok(Outcome { start_ns, end_ns, ending, memory: None, cost, sources, dropped, roots: self.roots })
+    }
+
+    /// The stream of allocations is a source only where they are wanted.
+    fn tell_of_allocations(&self, sources: &mut Vec<SourceState>) {
+        let name = sources::ALLOCATIONS;
+        match &self.allocations {
+            None => sources.retain(|source| source.name != name),
+            Some(missing) => {
+                let refused = self.session.allocations_missing();
+                let missing = if missing.is_empty() { refused } else { missing };
+                for source in sources.iter_mut().filter(|source| source.name == name) {
+                    source.active = missing.is_empty();
+                    missing.clone_into(&mut source.missing);
+                }
+            }
+        }
     }
 
     /// Records lost behind the last one received leave no gap: the kernel's own count tells.

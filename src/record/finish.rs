@@ -138,6 +138,7 @@ fn write_small(
         variables: &catalogue.variables,
         syscalls: &catalogue.syscalls,
         calls: &catalogue.calls,
+        allocations: &catalogue.allocations,
         lanes: &catalogue.lanes,
         names: &catalogue.names,
         losses: &catalogue.losses,

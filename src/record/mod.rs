@@ -1,5 +1,6 @@
 //! Recording: from a target to a finished recording on disk. Wiring of capture, decode and events.
 
+pub mod allocations;
 mod blocked;
 mod bpf;
 mod budget;
@@ -20,12 +21,13 @@ mod syscall_windows;
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use holdup_capture::launch::{Child, Ending, Life};
 use holdup_capture::ring_files::RingDirectory;
-use holdup_capture::{doctor, host, launch, lower as lower_rungs};
+use holdup_capture::{doctor, host, launch, lower as lower_rungs, sources};
 use holdup_events::recording::{Cost, JournalWriter, Manifest, MemoryUse, Rung, SourceState};
 use holdup_events::{Event, Loss, Timestamp};
 
@@ -33,8 +35,8 @@ use crate::cli::{RecordArgs, RungChoice, StackChoice};
 
 /// Whom to record.
 pub enum Subject {
-    /// A program that is started for it, held until everything is ready; and where it may tell of its runtime.
-    Run(launch::Held, Option<RingDirectory>),
+    /// A program that is started for it, held until everything is ready.
+    Run(launch::Held, Beside),
     /// A process that runs already, with those that it has started and will start.
     Attach {
         /// Which.
@@ -44,6 +46,15 @@ pub enum Subject {
     },
     /// The whole machine.
     All,
+}
+
+/// What was made ready beside a program that is started.
+#[derive(Default)]
+pub struct Beside {
+    /// Where it may tell of its runtime.
+    pub rings: Option<RingDirectory>,
+    /// What draws its allocations, if that is wanted.
+    pub allocations: Option<allocations::Sampler>,
 }
 
 /// A finished recording.
@@ -101,11 +112,15 @@ pub fn record(
     let path = place::make(options.output.as_deref(), command.first().map_or("", String::as_str))?;
     let mut manifest = manifest(&subject, command, options, (rung, rung_reason));
     let journal = JournalWriter::create(&path, &manifest)?;
-    let rings = match &mut subject {
-        Subject::Run(_, rings) => rings.take(),
-        _ => None,
+    let beside = match &mut subject {
+        Subject::Run(_, beside) => std::mem::take(beside),
+        _ => Beside::default(),
     };
-    let recorder = Recorder { journal, options: options.clone(), length, program, rings };
+    let Beside { rings, allocations } = beside;
+    // The library stays where it is until stacks through it are walked and named.
+    let sampler = allocations.map(Rc::new);
+    let allocations = sampler.clone();
+    let recorder = Recorder { journal, options: options.clone(), length, program, rings, allocations };
     let outcome = match rung {
         Rung::Bpf => bpf::record(subject, recorder),
         Rung::Perf | Rung::Proc => lower::record(subject, rung, recorder),
@@ -126,9 +141,13 @@ pub fn record(
     manifest.cost = outcome.cost;
     manifest.memory = outcome.memory;
     manifest.sources = outcome.sources;
-    if options.syscalls && rung != Rung::Bpf {
-        let missing = "syscalls are counted by BPF programs only".to_owned();
-        manifest.sources.push(SourceState { name: "syscalls".to_owned(), missing, ..SourceState::default() });
+    let lacking = [
+        (options.syscalls, "syscalls", "syscalls are counted by BPF programs only"),
+        (sampler.is_some(), sources::ALLOCATIONS, "allocations are told to BPF programs only"),
+    ];
+    for (_, name, missing) in lacking.into_iter().filter(|lacking| lacking.0 && rung != Rung::Bpf) {
+        let (name, missing) = (name.to_owned(), missing.to_owned());
+        manifest.sources.push(SourceState { name, missing, ..SourceState::default() });
     }
     // From then on nothing was written.
     let dropped = outcome.dropped.map(|loss| Loss { end: Timestamp(manifest.end_ns), ..loss });
@@ -150,6 +169,8 @@ struct Recorder {
     program: Option<OsString>,
     /// Where it may tell of its runtime.
     rings: Option<RingDirectory>,
+    /// What draws its allocations.
+    allocations: Option<Rc<allocations::Sampler>>,
 }
 
 /// Starts the clock: tells from then on how much of `length`, if there is one, is left.

@@ -100,7 +100,7 @@ const KEPT_MAX: usize = 128;
 const EXPECTED_MAX: usize = 100;
 
 /// As the shell would find it.
-fn find_program(command: &OsStr) -> Option<PathBuf> {
+pub fn find_program(command: &OsStr) -> Option<PathBuf> {
     let path = Path::new(command);
     if path.components().count() > 1 {
         return Some(path.to_owned());

@@ -153,6 +153,7 @@ fn label(event: &Event) -> String {
         Event::Tell(_) => "tell".to_owned(),
         Event::Affinity(affinity) => format!("affinity {}", affinity.cpus),
         Event::Calls(_) | Event::ObjectName(_) => "calls".to_owned(),
+        Event::Allocated(_) | Event::Freed(_) => "allocation".to_owned(),
         Event::SyscallCount(_) => "syscall count".to_owned(),
         Event::Waking(_) => "waking".to_owned(),
     }

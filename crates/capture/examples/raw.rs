@@ -13,6 +13,7 @@ fn main() {
         stacks: Stacks::All,
         ring_bytes: 64 << 20,
         syscalls: false,
+        allocations: None,
     };
     let mut session = Session::load(&options).expect("BPF");
     session.begin().expect("BPF");

@@ -40,6 +40,7 @@ pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> 
         variables: catalogue.variables,
         syscalls: catalogue.syscalls,
         calls: catalogue.calls,
+        allocations: catalogue.allocations,
         spans: Spans::freeze(rows.spans),
         counters: rows.counters,
         marks: rows.marks,

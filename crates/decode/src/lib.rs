@@ -7,6 +7,7 @@ pub mod calls;
 pub mod code;
 mod fields;
 mod imported;
+pub mod loading;
 pub mod probes;
 pub mod readers;
 pub mod reorder;

@@ -7,8 +7,8 @@ use std::array;
 use std::num::NonZeroU64;
 
 use holdup_events::event::{
-    Affinity, Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack, RawWait, Sample, Snapshot,
-    SnapshotState, Switch, Timeout, WakeContext, Waking,
+    Affinity, Allocated, Freed, Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack, RawWait, Sample,
+    Snapshot, SnapshotState, Switch, Timeout, WakeContext, Waking,
 };
 use holdup_events::tables::{FrameVia, StackEnd};
 use holdup_events::{CpuId, Duration, Event, Loss, ObjectKind, Timestamp};
@@ -41,6 +41,10 @@ pub mod size {
     pub const THREAD: usize = 56;
     /// `struct wire_snapshot`
     pub const SNAPSHOT: usize = 136;
+    /// `struct wire_freed`
+    pub const FREED: usize = HEADER + 16;
+    /// `struct wire_allocated`
+    pub const ALLOCATED: usize = FREED + 24;
 }
 
 const KIND_SWITCH: u8 = 1;
@@ -57,6 +61,8 @@ const KIND_SNAPSHOT: u8 = 11;
 const KIND_RAW_STACK: u8 = 12;
 const KIND_SNAPSHOT_STACK: u8 = 13;
 const KIND_SAMPLE_USER: u8 = 14;
+const KIND_ALLOCATED: u8 = 15;
+const KIND_FREED: u8 = 16;
 
 const FLAG_PREEMPT: u8 = 0x01;
 const FLAG_THROTTLED: u8 = 0x02;
@@ -126,7 +132,7 @@ impl Fields<'_> {
 const PATIENCE: u32 = 4;
 
 /// The streams of `enum wire_stream`, by number: what they carry.
-const STREAMS: [&str; 4] = ["sched", "cpu-samples", "definitions", "cpu-samples"];
+const STREAMS: [&str; 5] = ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations"];
 
 /// What is known of one CPU's stream.
 #[derive(Clone, Default)]
@@ -248,6 +254,7 @@ fn stream(kind: u8) -> u8 {
         KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED | KIND_WAKING => 0,
         KIND_SAMPLE_USER => 1,
         KIND_SAMPLE => 3,
+        KIND_ALLOCATED | KIND_FREED => 4,
         _ => 2,
     }
 }
@@ -264,6 +271,8 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
         KIND_RAW_STACK | KIND_SNAPSHOT_STACK => size::RAW_STACK,
         KIND_FORK | KIND_EXEC | KIND_RENAME | KIND_EXIT => size::THREAD,
         KIND_SNAPSHOT => size::SNAPSHOT,
+        KIND_ALLOCATED => size::ALLOCATED,
+        KIND_FREED => size::FREED,
         _ => return None,
     };
     if fields.0.len() < least {
@@ -276,6 +285,8 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
         KIND_STACK => Event::Stack(stack(fields)?),
         KIND_RAW_STACK | KIND_SNAPSHOT_STACK => Event::Stack(raw_stack(fields)?),
         KIND_SNAPSHOT => Event::Snapshot(snapshot(fields)),
+        KIND_ALLOCATED => Event::Allocated(allocated(fields)),
+        KIND_FREED => Event::Freed(freed(fields)),
         _ => Event::Lifecycle(lifecycle(fields, kind)),
     })
 }
@@ -437,6 +448,22 @@ fn via(code: u8) -> FrameVia {
         4 => FrameVia::Scan,
         5 => FrameVia::LentFrame,
         _ => FrameVia::Unknown,
+    }
+}
+
+fn freed(fields: &Fields<'_>) -> Freed {
+    Freed { at: fields.at(), tid: fields.u32(16), tgid: fields.u32(20), address: fields.u64(24) }
+}
+
+fn allocated(fields: &Fields<'_>) -> Allocated {
+    Allocated {
+        at: fields.at(),
+        tid: fields.u32(16),
+        tgid: fields.u32(20),
+        address: fields.u64(24),
+        bytes: fields.u64(32),
+        every_bytes: fields.u64(40),
+        stack: fields.u64(48),
     }
 }
 

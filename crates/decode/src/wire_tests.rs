@@ -177,3 +177,22 @@ fn a_waking_has_its_wakers_stack_with_its_probability() {
     assert_eq!((waking.wakee_tid, waking.waker_tid, waking.waker_syscall), (7, 8, 202));
     assert_eq!((waking.stack, waking.stack_every), (9, 16));
 }
+
+#[test]
+fn drawn_allocations_and_their_ends_have_a_stream_of_their_own() {
+    let mut allocated = record(15, 0, 0, 10, size::ALLOCATED);
+    for (at, value) in [(24, 0x1000u64), (32, 48), (40, 512), (48, 7)] {
+        allocated[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    allocated[16..20].copy_from_slice(&5u32.to_le_bytes());
+    let mut freed = record(16, 0, 1, 20, size::FREED);
+    freed[24..32].copy_from_slice(&0x1000u64.to_le_bytes());
+    let events = decode_all(&[allocated.clone(), freed, record(1, 0, 0, 30, size::SWITCH_FOREIGN)]);
+    assert_eq!(events.len(), 3, "{events:?}");
+    let Event::Allocated(told) = events[0] else { panic!("{events:?}") };
+    assert_eq!((told.tid, told.address, told.bytes, told.every_bytes, told.stack), (5, 0x1000, 48, 512, 7));
+    assert!(matches!(events[1], Event::Freed(told) if told.address == 0x1000 && told.at == Timestamp(20)));
+    let lost = decode_all(&[record(16, 0, 9, 20, size::FREED)]);
+    assert!(matches!(&lost[0], Event::Loss(loss) if loss.source == "allocations" && loss.events == 9));
+    assert!(decode_all(&[allocated[..size::ALLOCATED - 1].to_vec()]).is_empty());
+}

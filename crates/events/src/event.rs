@@ -32,6 +32,10 @@ pub enum Event {
     Calls(Box<CallSums>),
     /// What an object of syscalls is called.
     ObjectName(ObjectName),
+    /// An allocation was drawn of all that the program makes.
+    Allocated(Allocated),
+    /// One that was drawn is freed.
+    Freed(Freed),
     /// The program or its runtime tells something about itself.
     Tell(Tell),
     /// On how many CPUs a thread may run.
@@ -421,6 +425,38 @@ pub struct ObjectName {
     pub name: String,
 }
 
+/// See [`Event::Allocated`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocated {
+    /// When.
+    pub at: Timestamp,
+    /// Who allocated.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Where the block lies.
+    pub address: u64,
+    /// How many bytes were asked for.
+    pub bytes: u64,
+    /// One byte in so many is drawn, each by itself ([`crate::tables::AllocationRow::probability`]).
+    pub every_bytes: u64,
+    /// Id of an [`Event::Stack`], 0 for none.
+    pub stack: u64,
+}
+
+/// See [`Event::Freed`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Freed {
+    /// When.
+    pub at: Timestamp,
+    /// Who freed.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Where the block lay.
+    pub address: u64,
+}
+
 /// See [`Event::Tell`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tell {
@@ -476,6 +512,8 @@ impl Event {
             Event::SyscallCount(count) => count.until,
             Event::Calls(calls) => calls.until,
             Event::ObjectName(name) => name.at,
+            Event::Allocated(allocated) => allocated.at,
+            Event::Freed(freed) => freed.at,
             Event::Tell(tell) => tell.at,
             Event::Affinity(affinity) => affinity.at,
             Event::Loss(loss) => loss.start,

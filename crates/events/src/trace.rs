@@ -3,9 +3,9 @@
 use crate::event::WakeContext;
 use crate::recording::Manifest;
 use crate::tables::{
-    Calls, CounterRow, Deadline, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes, Samples, Slice,
-    Slices, Spans, Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Variable, Waits, Wakeup,
-    Wakeups, partition_point_near,
+    AllocationRow, Calls, CounterRow, Deadline, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes,
+    Samples, Slice, Slices, Spans, Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Variable,
+    Waits, Wakeup, Wakeups, partition_point_near,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
@@ -38,6 +38,8 @@ pub struct Trace {
     pub syscalls: Vec<SyscallRow>,
     /// Syscalls that were all counted.
     pub calls: Calls,
+    /// Allocations that were drawn, in the order of time.
+    pub allocations: Vec<AllocationRow>,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
     /// Names of memory that several threads were seen to touch, sorted by process, then address.

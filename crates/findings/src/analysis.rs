@@ -7,7 +7,7 @@ use holdup_events::Trace;
 use crate::charge::Charge;
 use crate::derive::{
     blame, bottle, calls, children, clocked, cpus, critical_path, gc, holders, ledger, lines, lock_holding,
-    locks, occupancy, parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin,
+    locks, occupancy, parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin, stacks,
     syscall_rates, syscalls, timelines,
 };
 use crate::descriptors::Descriptors;
@@ -36,6 +36,8 @@ pub struct Derived {
     pub spins: Vec<spin::SpinUse>,
     /// Memory that threads took from each other, the costliest first.
     pub lines: Vec<lines::SharedData>,
+    /// What memory was allocated where, if that was recorded.
+    pub allocated: stacks::Allocated,
     /// What was done for the program's functions: copying, formatting, page faults.
     pub services: BTreeMap<services::Service, services::ServiceUse>,
     /// What collections cost, where a runtime told of them.
@@ -113,6 +115,11 @@ pub fn begin(trace: &Trace, descriptors: &Descriptors) -> Begun {
     Begun { timelines, roles, ledger }
 }
 
+fn allocated(trace: &Trace, roles: &roles::Roles) -> stacks::Allocated {
+    let whole = stacks::Selection { descriptors: roles.descriptors.clone(), ..stacks::Selection::all() };
+    stacks::Allocated::derive(trace, &whole, &stacks::Folding::built_in())
+}
+
 /// The rest: why, and what to do. `timelines`, `roles` and `ledger` are those of [`begin`].
 pub fn complete(
     trace: &Trace,
@@ -146,6 +153,7 @@ pub fn complete(
             locks: lock_uses,
             syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
             calls: calls::derive(trace),
+            allocated: allocated(trace, &roles),
             services: services::derive(trace, &ledger, (&roles, timelines)),
             lines: lines::derive(trace, &ledger, (&roles, timelines)),
             spins: spin::derive(

@@ -1,4 +1,4 @@
-//! What copy-heavy, format-heavy and page-fault-storm have in common: work that is done for the program's functions.
+//! What copy-heavy, format-heavy, allocation-hotspot and page-fault-storm have in common: work that is done for the program's functions.
 
 use holdup_events::Duration;
 

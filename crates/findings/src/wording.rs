@@ -87,6 +87,22 @@ fn scaled(value: f64, unit: &str) -> String {
     format!("{value:.digits$} {unit}")
 }
 
+/// Bytes, in powers of 1024.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
 /// `noun` after its count, with thousands apart.
 pub fn count(number: u64, noun: &str) -> String {
     let digits = number.to_string();

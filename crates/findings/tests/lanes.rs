@@ -432,3 +432,28 @@ fn a_program_with_its_own_text_is_silent() {
          A  00000000\n",
     );
 }
+
+#[test]
+fn allocating_counts_for_who_asked_for_it() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n@samples A 0..3 user start_thread;main;compare;malloc;_int_malloc\n\
+         @samples A 3..5 user start_thread;main;compare;free;_int_free\n\
+         @samples A 5..8 user start_thread;main;parse\n\
+         A  00000000\n\
+        \x20   ^^^^^        allocation-hotspot holder=compare\n",
+    );
+    assert_eq!(confidence(&analysis, "allocation-hotspot"), Some(Confidence::Low));
+    let advice = &analysis.findings.iter().find(|one| one.rule == "allocation-hotspot").unwrap().advice;
+    assert!(advice[1].contains("run --allocs"), "{advice:?}");
+}
+
+#[test]
+fn a_little_allocating_and_a_pool_of_ones_own_are_silent() {
+    // The program's own pool is the program: what it is called makes no allocator of it.
+    check_lanes(
+        "@cpus 2\n@repeat 40\n@silent allocation-hotspot\n\
+         @samples A 0..1 user start_thread;main;compare;malloc;_int_malloc\n\
+         @samples A 1..20 user start_thread;main;compare;pool_take\n\
+         A  00000000000000000000\n",
+    );
+}

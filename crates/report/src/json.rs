@@ -1,6 +1,7 @@
 //! The report as JSON. Keys are stable and documented in `docs/json.md`; times are whole nanoseconds.
 //! Decides nothing: every figure is the analysis's or the manifest's.
 
+mod allocs;
 mod calls;
 pub(crate) mod findings;
 mod gc;
@@ -72,6 +73,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
             .collect::<Value>(),
         "spins": derived.spins.iter().map(|one| meetings::spin(trace, one)).collect::<Value>(),
         "lines": derived.lines.iter().map(|one| lines::to_json(trace, one)).collect::<Value>(),
+        "allocations": allocs::to_json(trace, stacks),
         "gc": gc::to_json(trace, &derived.gc, &derived.rendezvous),
         "syscalls": derived.syscalls.iter().map(|call| json!({
             "number": call.number,

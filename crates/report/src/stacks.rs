@@ -39,6 +39,8 @@ pub struct StackAsk {
     pub shape: Shape,
     /// Rows below this share (0 to 1) are left out.
     pub share_min: f64,
+    /// How much the program did, if allocations are to be divided by it.
+    pub operations: Option<u64>,
 }
 
 /// [`StackAsk::share_min`] if nothing is said.
@@ -54,6 +56,7 @@ impl Default for StackAsk {
             wakers: false,
             shape: Shape::Flat,
             share_min: SHARE_MIN,
+            operations: None,
         }
     }
 }

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use holdup_events::recording::{Cost, Rung, SourceState};
-use holdup_events::{CpuId, Loss, ThreadId, Timestamp, Trace};
+use holdup_events::tables::AllocationRow;
+use holdup_events::{CpuId, Duration, Loss, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::gc::{Gc, LaneGc, Pause, Pauses};
@@ -102,6 +103,56 @@ fn every_section() {
     golden("waits", &render(&trace, &analysis, &sections(&names), &Style::default()).unwrap());
     let names = ["threads", "cpus", "syscalls", "sched", "losses", "sources"];
     golden("sections", &render(&trace, &analysis, &sections(&names), &Style::default()).unwrap());
+}
+
+fn a_loss(start: Timestamp) -> Loss {
+    let (source, reason) = ("sched".into(), "late".into());
+    Loss { source, reason, cpu: CpuId::NONE, start, end: start, events: 1 }
+}
+
+/// Drawn at two places: small ones that another thread frees, a large one that stays.
+fn add_allocations(trace: &mut Trace) {
+    let stacks = [0, 1].map(|thread| {
+        let sample = trace.samples.iter().find(|sample| sample.thread == ThreadId(thread));
+        sample.map(|sample| sample.stack).unwrap_or_default()
+    });
+    for number in 0..40u64 {
+        let at = trace.start() + Duration(number * 1_000_000);
+        let is_large = number % 20 == 0;
+        trace.allocations.push(AllocationRow {
+            thread: ThreadId(u32::from(is_large)),
+            at,
+            address: 4096 * number,
+            bytes: if is_large { 3 << 20 } else { 96 },
+            every_bytes: 65_536,
+            stack: stacks[usize::from(is_large)],
+            freed: (!is_large).then_some(at + Duration(5_000)),
+            freed_by: (!is_large).then_some(ThreadId(u32::from(number % 2 == 0))),
+        });
+    }
+    let source =
+        SourceState { name: "allocations".into(), active: true, events: 78, ..SourceState::default() };
+    trace.manifest.sources.push(source);
+}
+
+#[test]
+fn allocations_by_site_and_around_a_function() {
+    let (mut trace, analysis) = busy();
+    let said = |trace: &Trace, ask: &StackAsk| {
+        render_with(trace, &analysis, (&sections(&["allocs"]), ask), &Style::default()).unwrap()
+    };
+    assert!(said(&trace, &StackAsk::default()).contains("holdup run --allocs"));
+    add_allocations(&mut trace);
+    let ask = StackAsk { operations: Some(1_000), ..StackAsk::default() };
+    golden("allocs", &said(&trace, &ask));
+    golden("allocs-function", &said(&trace, &StackAsk { function: Some("work".into()), ..ask.clone() }));
+    let none = said(&trace, &StackAsk { function: Some("nosuch".into()), ..ask.clone() });
+    assert!(none.contains("Nothing was allocated through that function."));
+    let mut before = ask;
+    before.selection.to = trace.start() + Duration(1);
+    assert!(said(&trace, &before).contains("1 allocation drawn"), "{}", said(&trace, &before));
+    trace.allocations.clear();
+    assert!(said(&trace, &StackAsk::default()).contains("No allocation was drawn"));
 }
 
 #[test]
@@ -337,14 +388,8 @@ fn add_a_late_stop(rendezvous: &mut Rendezvous, thread: ThreadId) {
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (mut trace, mut analysis) = busy();
-    trace.losses.push(Loss {
-        source: "sched".into(),
-        reason: "late".into(),
-        cpu: CpuId::NONE,
-        start: trace.start(),
-        end: trace.end(),
-        events: 1,
-    });
+    add_allocations(&mut trace);
+    trace.losses.push(Loss { end: trace.end(), ..a_loss(trace.start()) });
     analysis.skipped.push(("spin-wait", "no samples".into()));
     let lock = analysis.derived.locks.first_mut().unwrap();
     lock.waiting_at.push(("work".into(), 1));

@@ -4,11 +4,13 @@
 //! What the kernel spends to call a program (a trampoline, some ten nanoseconds) is not in it.
 
 /// Kinds of programs, as `enum` in `bpf/common.h`.
-pub(super) const PROBES: usize = 8;
+pub(super) const PROBES: usize = 9;
 /// Counting syscalls.
 pub(super) const SYSCALL_PROBE: usize = 5;
 /// Taking stacks of threads that block, a part of what switches cost; behind it those of wakers, of wakeups.
 pub(super) const STACK_PROBE: usize = 6;
+/// How many are parts of others.
+const STACK_PROBES: usize = 2;
 
 /// CPU time of the kernel programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -43,7 +45,8 @@ const ERRORS_95: f64 = 1.96;
 pub(super) fn estimate(probes: &[ProbeTime; PROBES]) -> ProbeCost {
     let (mut total, mut variance) = (0.0, 0.0);
     let (others, stacks) = probes.split_at(STACK_PROBE);
-    for probe in others.iter().filter(|probe| probe.timed_runs > 0) {
+    let (stacks, behind) = stacks.split_at(STACK_PROBES);
+    for probe in others.iter().chain(behind).filter(|probe| probe.timed_runs > 0) {
         let (runs, timed) = (probe.runs as f64, probe.timed_runs as f64);
         let mean = probe.timed_ns as f64 / timed;
         let spread = (probe.timed_sq_ns2 as f64 / timed - mean * mean).max(0.0);

@@ -1,6 +1,8 @@
 //! Loading and attaching the programs.
 
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use std::path::Path;
+
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, UprobeOpts};
 
 use super::kernel_types::KernelTypes;
 use super::messages;
@@ -58,6 +60,7 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             "on_switch" => hands_over_state,
             "on_switch_before_5_18" => !hands_over_state,
             "on_blocked_stacks" => types.has_function("bpf_copy_from_user_task"), // 5.18
+            "on_allocated" | "on_freed" => options.allocations.is_some(),
             "on_call_begin" => options.syscalls && types.has_tracepoint(&section),
             _ => is_required(&name) || types.has_tracepoint(&section),
         };
@@ -99,7 +102,9 @@ pub fn attach(object: &Object, options: &Options) -> Result<(Vec<Link>, Vec<&'st
             }
             continue;
         }
-        if source.attached == Attached::OnDemand && !options.syscalls {
+        if source.attached == Attached::OnDemand && !options.syscalls
+            || source.attached == Attached::AtMarkers
+        {
             continue;
         }
         if !program.autoload() && source.required() {
@@ -122,6 +127,20 @@ pub fn attach_one(object: &Object, name: &str) -> Result<Link, CaptureError> {
     program.attach().map_err(|error| refused(&error))
 }
 
+/// Puts probes on the functions by which `library`, wherever it is loaded, tells of allocations.
+pub fn attach_markers(object: &Object, library: &Path) -> Result<Vec<Link>, CaptureError> {
+    const EVERY_PROCESS: i32 = -1;
+    let markers = [("on_allocated", "holdup_allocated"), ("on_freed", "holdup_freed")];
+    let attach = |(name, function): (&str, &str)| {
+        let program = object.progs_mut().find(|program| program.name() == name);
+        let program =
+            program.ok_or_else(|| CaptureError::Refused { reason: format!("no program {name}") })?;
+        let at = UprobeOpts { func_name: Some(function.to_owned()), ..UprobeOpts::default() };
+        program.attach_uprobe_with_opts(EVERY_PROCESS, library, 0, at).map_err(|error| refused(&error))
+    };
+    markers.into_iter().map(attach).collect()
+}
+
 /// Makes a process a target.
 pub fn add_target(object: &Object, tgid: u32) -> Result<(), CaptureError> {
     let targets = object.maps().find(|map| map.name() == "targets");
@@ -141,6 +160,7 @@ mod tests {
             stacks: Stacks::All,
             ring_bytes: 4096,
             syscalls: true,
+            allocations: Some("/no/library".into()),
         };
         if let Err(error) = crate::doctor::bpf_ready() {
             return println!("skipped: BPF is not allowed here: {error}");

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::PathBuf;
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 
@@ -39,7 +40,7 @@ pub enum Stacks {
 }
 
 /// How to record.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Whom.
     pub target: Target,
@@ -51,6 +52,8 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Whether every syscall is counted, throughout.
     pub syscalls: bool,
+    /// The library in the program that draws allocations (`preload/allocs.c`), if they are wanted.
+    pub allocations: Option<PathBuf>,
 }
 
 /// The window in which stacks are rationed, as in `bpf/stacks.h`.
@@ -60,7 +63,7 @@ pub const STACK_WINDOW: std::time::Duration = std::time::Duration::from_millis(1
 pub const BLOCKED_STACK_BYTES: u32 = 30 * 1024;
 
 /// The streams of `enum wire_stream`, by number: what they carry.
-pub const STREAMS: [&str; 4] = ["sched", "cpu-samples", "definitions", "cpu-samples"];
+pub const STREAMS: [&str; 5] = ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations"];
 
 /// What the programs counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +82,7 @@ pub struct Session {
     records: SlotRing,
     definitions: Ring,
     missing: Vec<&'static Source>,
+    allocations_missing: String,
     options: Options,
     object: Object,
 }
@@ -86,7 +90,8 @@ pub struct Session {
 const DEFINITIONS_BYTES: usize = 8 << 20;
 
 impl Session {
-    /// Loads the programs. Nothing is recorded before [`Session::begin`].
+    /// Loads the programs. Nothing is recorded before [`Session::begin`] but what the program itself does with its memory:
+    /// those probes take a right that the others do without, and that is given up before.
     pub fn load(options: &Options) -> Result<Session, CaptureError> {
         let layout = Layout::of_machine(options.ring_bytes);
         let object = programs::load(options, layout)?;
@@ -99,22 +104,30 @@ impl Session {
         };
         let records = SlotRing::open(&object, layout)?;
         let definitions = ring("definitions", DEFINITIONS_BYTES)?;
+        let markers = options.allocations.as_ref().map(|library| programs::attach_markers(&object, library));
+        let (links, allocations_missing) = match markers.transpose() {
+            Ok(links) => (links.unwrap_or_default(), String::new()),
+            Err(error) => (Vec::new(), error.to_string()),
+        };
         messages::take();
         Ok(Session {
             sampler: None,
-            links: Vec::new(),
+            links,
             window: None,
             records,
             definitions,
             missing: Vec::new(),
-            options: *options,
+            allocations_missing,
+            options: options.clone(),
             object,
         })
     }
 
     /// Attaches the programs. From its return on, every event of the target is recorded.
     pub fn begin(&mut self) -> Result<(), CaptureError> {
-        (self.links, self.missing) = programs::attach(&self.object, &self.options)?;
+        let links;
+        (links, self.missing) = programs::attach(&self.object, &self.options)?;
+        self.links.extend(links);
         if self.options.sample_hz > 0 {
             self.sampler = Some(sampler::start(&self.object, self.options.sample_hz)?);
         }
@@ -133,6 +146,11 @@ impl Session {
     /// Where the walker of user stacks finds its tables. Once.
     pub fn unwind_tables(&self) -> Result<UnwindTables, CaptureError> {
         UnwindTables::open(&self.object)
+    }
+
+    /// Why no allocations are told though they are wanted; empty if they are.
+    pub fn allocations_missing(&self) -> &str {
+        &self.allocations_missing
     }
 
     /// Sources that this kernel has no place for.
@@ -290,7 +308,7 @@ impl Session {
 
 /// Where `struct per_cpu` (`bpf/common.h`) has its counts of lost records and its times.
 const LOST_AT: usize = 24;
-const PROBES_AT: usize = 128;
+const PROBES_AT: usize = 136;
 const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
 
 /// `struct per_cpu` of every CPU, as bytes.

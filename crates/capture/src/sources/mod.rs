@@ -24,6 +24,8 @@ pub enum Attached {
     Throughout,
     /// The same, if the user asks for it.
     OnDemand,
+    /// At functions of a library that is loaded into the program, if the user asks for it.
+    AtMarkers,
     /// By the session itself: on perf events, once for a snapshot, or for short windows.
     BySession,
 }
@@ -54,7 +56,11 @@ sources! {
     blocked_stacks,
     syscall_windows,
     syscalls,
+    allocations,
 }
+
+/// The name of the source of allocations.
+pub const ALLOCATIONS: &str = allocations::SOURCE.name;
 
 /// The source that a kernel program belongs to.
 pub fn of_program(program: &str) -> Option<&'static Source> {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use holdup_events::event::{Affinity, CallSums, ObjectName, RawMapping, RawStack, RawWait, SyscallCount};
 use holdup_events::tables::{
-    CallObject, CallPartKind, CallPartRow, CallRow, Calls, Lane, Mapping, Process, Processes, SyscallRow,
-    TellName, Thread, Threads, Variable, Waits,
+    AllocationRow, CallObject, CallPartKind, CallPartRow, CallRow, Calls, Lane, Mapping, Process, Processes,
+    SyscallRow, TellName, Thread, Threads, Variable, Waits,
 };
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
@@ -36,6 +36,8 @@ pub struct Catalogue {
     pub syscalls: Vec<SyscallRow>,
     /// Syscalls that were all counted.
     pub calls: Calls,
+    /// Allocations that were drawn, in the order of time.
+    pub allocations: Vec<AllocationRow>,
     /// Who told spans, counters and marks.
     pub lanes: Vec<Lane>,
     /// Their names.
@@ -357,6 +359,7 @@ impl Names {
             variables: Vec::new(),
             syscalls: self.syscalls,
             calls: self.calls,
+            allocations: Vec::new(),
             losses: self.losses,
             lanes: Vec::new(),
             names: Vec::new(),

@@ -8,6 +8,7 @@
 //! long it had waited, but we read it only when it is switched out again: so the row "waits for a
 //! CPU" is written then, before the row "running", and a preempted thread's begins where the counter says.
 
+mod allocations;
 mod catalogue;
 mod cpus;
 mod live;
@@ -17,13 +18,15 @@ mod polled;
 mod told;
 
 use holdup_events::event::{
-    Lifecycle, LifecycleChange, Outcome, Sample, Snapshot, SnapshotState, Switch, TID_UNKNOWN, Waking,
+    Allocated, Lifecycle, LifecycleChange, Outcome, Sample, Snapshot, SnapshotState, Switch, TID_UNKNOWN,
+    Waking,
 };
 use holdup_events::tables::{SampleRow, TableSink, Wakeup};
 use holdup_events::{CpuId, Event, Timestamp};
 
 use crate::accesses::Accesses;
 use crate::symbols::Files;
+use allocations::Allocations;
 pub use catalogue::Catalogue;
 use catalogue::Names;
 use cpus::Occupants;
@@ -43,6 +46,7 @@ pub struct Builder<'a> {
     occupants: Occupants,
     lanes: Lanes,
     accesses: Accesses<'a>,
+    allocations: Allocations,
     switches: u64,
 }
 
@@ -59,6 +63,7 @@ impl<'a> Builder<'a> {
             occupants: Occupants::default(),
             lanes: Lanes::default(),
             accesses: Accesses::new(files),
+            allocations: Allocations::default(),
             switches: 0,
         }
     }
@@ -79,6 +84,11 @@ impl<'a> Builder<'a> {
             Event::SyscallCount(count) => self.names.count(&count),
             Event::Calls(sums) => self.names.count_calls(&sums),
             Event::ObjectName(name) => self.names.name_object(name),
+            Event::Allocated(told) => self.allocated(&told),
+            Event::Freed(told) => {
+                let thread = self.names.find(told.tid).map(|index| self.live.at(index).id);
+                self.allocations.freed(&told, thread);
+            }
             Event::Tell(tell) => self.tell(&tell, sink),
             Event::Affinity(affinity) => self.names.may_run_on(&affinity),
             Event::Loss(loss) => {
@@ -102,6 +112,7 @@ impl<'a> Builder<'a> {
             lanes,
             names,
             variables: self.accesses.shared(),
+            allocations: self.allocations.finish(),
             ..self.names.finish(self.start, end, self.switches)
         }
     }
@@ -273,6 +284,15 @@ impl<'a> Builder<'a> {
         });
     }
 
+    fn allocated(&mut self, told: &Allocated) {
+        let index = match self.names.find(told.tid) {
+            Some(index) => index,
+            None => self.thread(told.tid, told.tgid),
+        };
+        let (thread, stack) = (self.live.at(index).id, self.names.intern_stack(told.stack));
+        self.allocations.allocated(&Allocated { at: told.at.max(self.start), ..*told }, thread, stack);
+    }
+
     fn lifecycle(&mut self, change: Lifecycle, sink: &mut dyn TableSink) {
         let at = change.at.max(self.start);
         let index = match change.change {
@@ -298,6 +318,9 @@ impl<'a> Builder<'a> {
             },
         };
         self.names.belongs_to(index, change.tgid);
+        if change.change == LifecycleChange::Exec {
+            self.allocations.forget(change.tgid);
+        }
         if change.target {
             self.follow(index);
         }

@@ -28,6 +28,8 @@ mod tag {
     pub const AFFINITY: u8 = 11;
     pub const CALLS: u8 = 12;
     pub const OBJECT_NAME: u8 = 13;
+    pub const ALLOCATED: u8 = 16;
+    pub const FREED: u8 = 17;
 }
 
 /// Code of an [`crate::event::Outcome`], in the low bits of a switch's flags.

@@ -10,8 +10,8 @@ use super::journal::JOURNAL;
 use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::Loss;
 use crate::tables::{
-    Calls, CounterRow, Deadline, Frames, Lane, Mapping, MarkRow, Processes, SampleRow, SliceRow, SpanRow,
-    Stacks, Steal, SyscallRow, TableSink, TellName, Threads, Variable, Waits, Wakeup,
+    AllocationRow, Calls, CounterRow, Deadline, Frames, Lane, Mapping, MarkRow, Processes, SampleRow,
+    SliceRow, SpanRow, Stacks, Steal, SyscallRow, TableSink, TellName, Threads, Variable, Waits, Wakeup,
 };
 use rows::RowTable;
 
@@ -38,6 +38,8 @@ pub struct SmallTables<'a> {
     pub syscalls: &'a [SyscallRow],
     /// Syscalls that were all counted.
     pub calls: &'a Calls,
+    /// Allocations that were drawn.
+    pub allocations: &'a [AllocationRow],
     /// Who told spans, counters and marks.
     pub lanes: &'a [Lane],
     /// Their names.

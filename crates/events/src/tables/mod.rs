@@ -1,6 +1,7 @@
 //! The column tables of a trace. Tables *append* while they are built, then are *frozen* in a
 //! [`crate::Trace`]. A table with many rows keeps its columns apart (structure of arrays).
 
+mod allocations;
 mod calls;
 mod catalogue;
 mod near;
@@ -13,6 +14,7 @@ mod stacks;
 mod syscalls;
 mod wakeups;
 
+pub use allocations::{ALLOCATION_OWN_BYTES, AllocationRow};
 pub use calls::{CallObject, CallPartKind, CallPartRow, CallRow, Calls};
 pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Variable, Waits};
 pub use near::partition_point_near;

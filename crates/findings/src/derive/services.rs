@@ -1,4 +1,4 @@
-//! What others do for the program's functions while these run: copying, formatting, page faults; and for which of them.
+//! What others do for the program's functions while these run: copying, formatting, allocating, page faults; and for which of them.
 //!
 //! Sampled. A sample counts for the program's own function nearest to the leaf that does not belong to the service itself
 //! (which may be linked into the program).
@@ -24,6 +24,8 @@ pub enum Service {
     Copy,
     /// Values are turned into text, or text into values.
     Format,
+    /// Memory is allocated or freed.
+    Allocate,
     /// The kernel gives memory that was touched for the first time, or anew.
     Fault,
     /// The program gives memory back to the kernel.
@@ -129,6 +131,7 @@ fn service(
     match roles.descriptors.rule(rule)?.1.role {
         Role::Copy => Some((Service::Copy, Some(rule))),
         Role::Format => Some((Service::Format, Some(rule))),
+        Role::Allocator => Some((Service::Allocate, Some(rule))),
         _ => None,
     }
 }

@@ -94,6 +94,7 @@ rules! {
     shared_counter,
     copy_heavy,
     format_heavy,
+    allocation_hotspot,
     page_fault_storm,
     fork_pause,
     data_race,

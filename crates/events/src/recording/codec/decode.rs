@@ -6,8 +6,9 @@ use super::bytes::{CodecError, Input};
 use super::foretold::Memory;
 use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Affinity, CallSums, Event, Lifecycle, LifecycleChange, ObjectName, RawMapping, RawMemory, RawStack,
-    RawWait, Registers, Sample, Snapshot, SnapshotState, SyscallCount, Tell, Timeout, Told,
+    Affinity, Allocated, CallSums, Event, Freed, Lifecycle, LifecycleChange, ObjectName, RawMapping,
+    RawMemory, RawStack, RawWait, Registers, Sample, Snapshot, SnapshotState, SyscallCount, Tell, Timeout,
+    Told,
 };
 use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
@@ -53,6 +54,8 @@ impl<'a> Decoder<'a> {
             tag::MAPPING => Event::Mapping(self.mapping()?),
             tag::CALLS => Event::Calls(Box::new(self.calls()?)),
             tag::OBJECT_NAME => Event::ObjectName(self.object_name()?),
+            tag::ALLOCATED => Event::Allocated(self.allocated()?),
+            tag::FREED => Event::Freed(self.freed()?),
             tag::TELL => Event::Tell(self.tell()?),
             tag::AFFINITY => Event::Affinity(self.affinity()?),
             tag::LOSS => Event::Loss(self.loss()?),
@@ -239,6 +242,28 @@ impl<'a> Decoder<'a> {
             at: self.at()?,
             object: self.input.varint()?,
             name: self.input.string()?,
+        })
+    }
+
+    fn freed(&mut self) -> Result<Freed, CodecError> {
+        Ok(Freed {
+            at: self.at()?,
+            tid: self.input.u32()?,
+            tgid: self.input.u32()?,
+            address: self.input.varint()?,
+        })
+    }
+
+    fn allocated(&mut self) -> Result<Allocated, CodecError> {
+        let Freed { at, tid, tgid, address } = self.freed()?;
+        Ok(Allocated {
+            at,
+            tid,
+            tgid,
+            address,
+            bytes: self.input.varint()?,
+            every_bytes: self.input.varint()?,
+            stack: self.input.varint()?,
         })
     }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::bytes::{put_difference, put_text, put_varint};
 use super::foretold::Memory;
 use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
-use crate::event::{CallSums, Event, LifecycleChange, RawWait, SnapshotState, Tell, Timeout, Told};
+use crate::event::{
+    Allocated, CallSums, Event, LifecycleChange, RawWait, SnapshotState, Tell, Timeout, Told,
+};
 use crate::{Loss, Timestamp};
 
 /// Encodes the events of one chunk.
@@ -57,6 +59,14 @@ impl Encoder {
                 self.at(name.at, out);
                 put_varint(out, name.object);
                 put_text(out, name.name.as_bytes());
+            }
+            Event::Allocated(allocated) => self.allocated(allocated, out),
+            Event::Freed(freed) => {
+                out.push(tag::FREED);
+                self.at(freed.at, out);
+                for number in [u64::from(freed.tid), u64::from(freed.tgid), freed.address] {
+                    put_varint(out, number);
+                }
             }
             Event::Tell(tell) => self.tell(tell, out),
             Event::Affinity(affinity) => {
@@ -217,6 +227,17 @@ impl Encoder {
             out.push(*what as u8);
             put_varint(out, *key);
             put_varint(out, *count);
+        }
+    }
+
+    fn allocated(&mut self, allocated: &Allocated, out: &mut Vec<u8>) {
+        out.push(tag::ALLOCATED);
+        self.at(allocated.at, out);
+        for number in [u64::from(allocated.tid), u64::from(allocated.tgid), allocated.address] {
+            put_varint(out, number);
+        }
+        for number in [allocated.bytes, allocated.every_bytes, allocated.stack] {
+            put_varint(out, number);
         }
     }
 

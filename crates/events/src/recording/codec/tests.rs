@@ -159,6 +159,18 @@ fn tell() -> impl Strategy<Value = Event> {
     })
 }
 
+fn allocated() -> impl Strategy<Value = Event> {
+    (time(), tid(), tid(), any::<[u64; 4]>()).prop_map(|(at, tid, tgid, numbers)| {
+        let [address, bytes, every_bytes, stack] = numbers;
+        Event::Allocated(Allocated { at, tid, tgid, address, bytes, every_bytes, stack })
+    })
+}
+
+fn freed() -> impl Strategy<Value = Event> {
+    (time(), tid(), tid(), any::<u64>())
+        .prop_map(|(at, tid, tgid, address)| Event::Freed(Freed { at, tid, tgid, address }))
+}
+
 fn loss() -> impl Strategy<Value = Event> {
     (time(), time(), any::<u16>(), any::<u64>(), "[a-z-]{0,9}", "[a-z-]{0,9}").prop_map(
         |(start, end, cpu, events, source, reason)| {
@@ -170,6 +182,8 @@ fn loss() -> impl Strategy<Value = Event> {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         switch(),
+        allocated(),
+        freed(),
         snapshot(),
         lifecycle(),
         (time(), any::<[u32; 2]>()).prop_map(|(at, [tid, cpus])| Event::Affinity(Affinity { at, tid, cpus })),

@@ -6,8 +6,8 @@ use super::{Place, calls, contained};
 use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
 use crate::tables::{
-    Frame, FrameKind, FrameSpin, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks, SyscallRow, Thread,
-    Variable,
+    AllocationRow, Frame, FrameKind, FrameSpin, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks,
+    SyscallRow, Thread, Variable,
 };
 use crate::{
     CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason,
@@ -36,6 +36,9 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
         load("calls", &mut |table| calls::rows(table).map(|rows| trace.calls.rows = rows));
         load("call_parts", &mut |table| calls::parts(table).map(|rows| trace.calls.parts = rows));
         load("call_objects", &mut |table| calls::objects(table).map(|rows| trace.calls.objects = rows));
+    }
+    if place.has("allocations") {
+        load("allocations", &mut |table| allocations(table).map(|rows| trace.allocations = rows));
     }
     load("loss", &mut |table| losses(table).map(|rows| trace.losses = rows));
 }
@@ -233,6 +236,28 @@ fn syscalls(table: &TableReader) -> Result<Vec<SyscallRow>> {
             cost_ns: next(&mut costs),
         })
         .collect())
+}
+
+fn allocations(table: &TableReader) -> Result<Vec<AllocationRow>> {
+    let mut moments = table.all_u64("at_ns")?.into_iter();
+    let mut addresses = table.all_u64("address")?.into_iter();
+    let mut bytes = table.all_u64("bytes")?.into_iter();
+    let mut every = table.all_u64("every_bytes")?.into_iter();
+    let mut stacks = table.all_u32("stack")?.into_iter();
+    let mut freed = table.all_u32("freed")?.into_iter();
+    let mut freed_at = table.all_u64("freed_ns")?.into_iter();
+    let mut freed_by = table.all_i32("freed_by")?.into_iter();
+    let row = |thread| AllocationRow {
+        thread: ThreadId(thread),
+        at: Timestamp(next(&mut moments)),
+        address: next(&mut addresses),
+        bytes: next(&mut bytes),
+        every_bytes: next(&mut every),
+        stack: StackId(next(&mut stacks)),
+        freed: Some(Timestamp(next(&mut freed_at))).filter(|_| next(&mut freed) != 0),
+        freed_by: optional(next(&mut freed_by)).map(ThreadId),
+    };
+    Ok(table.all_u32("thread")?.into_iter().map(row).collect())
 }
 
 fn losses(table: &TableReader) -> Result<Vec<Loss>> {

@@ -50,6 +50,7 @@ pub(super) fn make_sound(trace: &mut Trace) {
     trace.mappings.retain(|mapping| mapping.process.index() < processes);
     trace.variables.retain(|variable| variable.process.index() < processes);
     calls(trace);
+    allocations(trace);
     losses(trace);
 }
 
@@ -115,6 +116,19 @@ fn calls(trace: &mut Trace) {
     calls.parts.retain(|part| (part.call as usize) < rows);
     calls.parts.retain(|part| part.what != CallPartKind::Stack || part.key < stacks);
     calls.parts.iter_mut().for_each(|part| part.count = part.count.min(COUNT_MAX));
+}
+
+/// Of threads and stacks that are there; sums of their bytes that do not overflow.
+fn allocations(trace: &mut Trace) {
+    let (threads, stacks) = (trace.threads.len(), trace.stacks.rows().len());
+    trace.allocations.retain(|row| row.thread.index() < threads);
+    for row in &mut trace.allocations {
+        row.stack = if row.stack.index() < stacks { row.stack } else { StackId::NONE };
+        row.freed_by = row.freed_by.filter(|thread| thread.index() < threads);
+        row.freed = row.freed.map(|freed| freed.max(row.at));
+        row.bytes = row.bytes.min(COUNT_MAX);
+        row.every_bytes = row.every_bytes.min(COUNT_MAX);
+    }
 }
 
 fn processes(trace: &mut Trace) -> u64 {

@@ -133,6 +133,7 @@ mod tests {
             variables: &trace.variables,
             syscalls: &trace.syscalls,
             calls: &trace.calls,
+            allocations: &trace.allocations,
             lanes: &trace.lanes,
             names: &trace.names,
             losses: &trace.losses,

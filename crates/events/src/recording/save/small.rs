@@ -20,6 +20,7 @@ pub fn write(dir: &Path, tables: &SmallTables<'_>) -> Result<(), RecordingError>
     table(dir, "calls", calls(tables))?;
     table(dir, "call_parts", call_parts(tables))?;
     table(dir, "call_objects", call_objects(tables))?;
+    table(dir, "allocations", allocations(tables))?;
     table(dir, "lanes", lanes(tables))?;
     table(dir, "names", names(tables))?;
     table(dir, "loss", losses(tables))
@@ -183,6 +184,21 @@ fn call_parts(tables: &SmallTables<'_>) -> Vec<Values> {
 fn call_objects(tables: &SmallTables<'_>) -> Vec<Values> {
     let rows = &tables.calls.objects;
     vec![narrow(rows, |row| row.kind as u32), wide(rows, |row| row.object), text(rows, |row| &row.name)]
+}
+
+fn allocations(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.allocations;
+    vec![
+        narrow(rows, |row| row.thread.0),
+        wide(rows, |row| row.at.0),
+        wide(rows, |row| row.address),
+        wide(rows, |row| row.bytes),
+        wide(rows, |row| row.every_bytes),
+        narrow(rows, |row| row.stack.0),
+        narrow(rows, |row| u32::from(row.freed.is_some())),
+        wide(rows, |row| row.freed.map_or(0, |at| at.0)),
+        narrow(rows, |row| optional(row.freed_by.map(|thread| thread.0))),
+    ]
 }
 
 fn lanes(tables: &SmallTables<'_>) -> Vec<Values> {

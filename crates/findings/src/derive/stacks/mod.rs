@@ -4,6 +4,7 @@
 //! wants to see, [`profile`] adds up; [`wakers`] lets each wait's stack go on with those who ended it. Frames are grouped by module and function, never by address.
 
 pub mod addresses;
+pub mod allocated;
 pub mod completeness;
 pub mod folding;
 pub mod observations;
@@ -14,6 +15,7 @@ pub mod tree;
 pub mod wakers;
 
 pub use addresses::{FunctionCost, Spot, derive as function_costs};
+pub use allocated::{Allocated, Around, Handed, Site};
 pub use completeness::{Completeness, Ends};
 pub use folding::{Folding, Rule};
 pub use observations::{Basis, Observation, Observed, Selection, observe};

@@ -61,7 +61,7 @@ impl Selection {
         self.classes[class as usize]
     }
 
-    fn has_thread(&self, trace: &Trace, thread: ThreadId) -> bool {
+    pub(super) fn has_thread(&self, trace: &Trace, thread: ThreadId) -> bool {
         trace.threads[thread.index()].target
             && self.threads.as_ref().is_none_or(|threads| threads.contains(&thread))
     }

@@ -1,9 +1,11 @@
 //! Frames as a reader groups them: by module and function, without a symbol by module and offset.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use holdup_events::tables::{FrameKind, StackEnd};
 use holdup_events::{FrameId, StackId, Trace};
+
+use super::folding::matches;
 
 /// A row of a profile's places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +34,26 @@ impl Place {
     pub fn file(&self) -> &str {
         self.module.rsplit('/').next().unwrap_or(&self.module)
     }
+}
+
+/// Of the places that were `seen`, those that a user means by `pattern`: those of that very name; else those that match it with
+/// its `*`; else those whose name holds it.
+pub(super) fn find<'a>(
+    places: &[Place],
+    seen: impl Iterator<Item = &'a PlaceId>,
+    pattern: &str,
+) -> BTreeSet<PlaceId> {
+    let seen: BTreeSet<PlaceId> = seen.copied().collect();
+    let means: [&dyn Fn(&str) -> bool; 3] =
+        [&|name| name == pattern, &|name| matches(pattern, name), &|name| name.contains(pattern)];
+    for meant in means {
+        let is_meant = |id: &&PlaceId| places.get(id.index()).is_some_and(|place| meant(&place.name));
+        let found: BTreeSet<PlaceId> = seen.iter().filter(is_meant).copied().collect();
+        if !found.is_empty() {
+            return found;
+        }
+    }
+    BTreeSet::new()
 }
 
 /// Interned places, and the place of each frame.

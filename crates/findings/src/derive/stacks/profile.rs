@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdup_events::{StackId, ThreadId, Trace, WaitReason};
 
-use super::folding::{Folder, Folding, matches};
+use super::folding::{Folder, Folding};
 use super::observations::{Observation, Observed, Selection, observe};
-use super::places::{Place, PlaceId, Places};
+use super::places::{Place, PlaceId, Places, find};
 use super::tally::Tally;
 use crate::derive::class::{CLASSES, Class};
 
@@ -131,17 +131,7 @@ impl Profile {
     /// Functions that a user means by `pattern`: those of that very name; else those that match it with its `*`;
     /// else those whose name holds it.
     pub fn find(&self, pattern: &str) -> BTreeSet<PlaceId> {
-        let seen: BTreeSet<PlaceId> = self.paths.iter().flatten().copied().collect();
-        let means: [&dyn Fn(&str) -> bool; 3] =
-            [&|name| name == pattern, &|name| matches(pattern, name), &|name| name.contains(pattern)];
-        for meant in means {
-            let found: BTreeSet<PlaceId> =
-                seen.iter().filter(|id| meant(&self.place(**id).name)).copied().collect();
-            if !found.is_empty() {
-                return found;
-            }
-        }
-        BTreeSet::new()
+        find(&self.places, self.paths.iter().flatten(), pattern)
     }
 
     /// Callers and callees of a function (or of several, taken as one).

@@ -38,6 +38,7 @@ sections! {
     barriers,
     gc,
     lines,
+    allocs,
     syscalls,
     sched,
     runtimes,

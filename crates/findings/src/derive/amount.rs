@@ -1,0 +1,122 @@
+//! Bytes and objects that drawn allocations stand for, and how far that can be off.
+
+use holdup_events::tables::AllocationRow;
+
+use super::split::ERRORS_95;
+
+/// A sum over drawn allocations, each of which stands for as many like it as its probability says (Horvitz and Thompson,
+/// JASA 1952): unbiased, whatever the sizes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Amount {
+    /// Drawn allocations in it.
+    pub drawn: u64,
+    bytes: f64,
+    objects: f64,
+    bytes_variance: f64,
+    objects_variance: f64,
+}
+
+impl Amount {
+    /// Counts one in.
+    pub fn add(&mut self, row: &AllocationRow) {
+        let (probability, bytes) = (row.probability(), row.bytes as f64);
+        let missed = 1.0 - probability;
+        self.drawn += 1;
+        self.bytes += bytes / probability;
+        self.objects += 1.0 / probability;
+        self.bytes_variance += bytes * bytes * missed / (probability * probability);
+        self.objects_variance += missed / (probability * probability);
+    }
+
+    /// Counts another sum in.
+    pub fn merge(&mut self, other: &Amount) {
+        self.drawn += other.drawn;
+        self.bytes += other.bytes;
+        self.objects += other.objects;
+        self.bytes_variance += other.bytes_variance;
+        self.objects_variance += other.objects_variance;
+    }
+
+    /// How many bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.round() as u64
+    }
+
+    /// How many objects.
+    pub fn objects(&self) -> u64 {
+        self.objects.round() as u64
+    }
+
+    /// Half the width of the 95 % interval of [`Amount::bytes`].
+    pub fn bytes_error(&self) -> u64 {
+        self.error(self.bytes, self.bytes_variance)
+    }
+
+    /// Half the width of the 95 % interval of [`Amount::objects`].
+    pub fn objects_error(&self) -> u64 {
+        self.error(self.objects, self.objects_variance)
+    }
+
+    /// Bytes of an object on average; 0 without one.
+    pub fn mean_bytes(&self) -> u64 {
+        (self.bytes / self.objects.max(1.0)).round() as u64
+    }
+
+    /// The half width that holds the truth on both sides: the upper end of the score interval of a count,
+    /// in units of what one drawn allocation stands for. A sum that happens to be low has few terms, so that its variance
+    /// alone would say too little; with few drawn, the truth lies inside more often than 95 times of 100.
+    fn error(&self, sum: f64, variance: f64) -> u64 {
+        let one = variance / sum.max(f64::MIN_POSITIVE);
+        let half = ERRORS_95 * one / 2.0;
+        (ERRORS_95 * half + ERRORS_95 * (variance + half * half).sqrt()).round() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::random::Random;
+
+    const EVERY: u64 = 524_288;
+
+    /// What is drawn of so many objects of this size, as the library does it, but object by object.
+    fn drawn(random: &mut Random, objects: u64, bytes: u64) -> Amount {
+        let row = AllocationRow { bytes, every_bytes: EVERY, ..AllocationRow::default() };
+        let mut amount = Amount::default();
+        // Objects up to the next one that is drawn: geometric, by inversion.
+        let (mut at, step) = (0.0, (1.0 - row.probability()).ln());
+        loop {
+            at += ((1.0 - random.unit()).ln() / step).floor() + 1.0;
+            if at > objects as f64 {
+                return amount;
+            }
+            amount.add(&row);
+        }
+    }
+
+    #[test]
+    fn the_truth_lies_inside_in_95_of_100_cases_however_few_are_drawn() {
+        let mut random = Random::new(7);
+        for (objects, bytes) in
+            [(30_000u64, 64u64), (60_000, 64), (400_000, 64), (200, 40_000), (40, 600_000)]
+        {
+            let (mut inside, mut sum) = (0, 0.0);
+            for _ in 0..2_000 {
+                let amount = drawn(&mut random, objects, bytes);
+                let truth = objects * bytes;
+                inside += u32::from(amount.bytes().abs_diff(truth) <= amount.bytes_error());
+                sum += amount.bytes / truth as f64;
+            }
+            assert!((sum / 2_000.0 - 1.0).abs() < 0.03, "{objects} x {bytes}: biased, {sum}");
+            assert!(inside >= 1_900, "{objects} x {bytes}: {inside} of 2000");
+        }
+    }
+
+    #[test]
+    fn what_is_always_drawn_is_exact() {
+        let mut amount = Amount::default();
+        amount.add(&AllocationRow { bytes: 1 << 30, every_bytes: EVERY, ..AllocationRow::default() });
+        assert_eq!((amount.bytes(), amount.bytes_error(), amount.objects()), (1 << 30, 0, 1));
+        assert_eq!(Amount::default().mean_bytes(), 0);
+    }
+}

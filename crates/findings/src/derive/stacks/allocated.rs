@@ -1,0 +1,267 @@
+//! Where memory was allocated: by site, around a function, by thread; what still lives, and who freed it.
+//!
+//! From drawn allocations (`allocations` of the trace), so every figure carries its error. A **site** is the program's own
+//! function nearest to the allocator.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use holdup_events::tables::AllocationRow;
+use holdup_events::{FrameId, StackId, ThreadId, Trace};
+
+use super::folding::Folding;
+use super::observations::Selection;
+use super::places::{Place, PlaceId, find};
+use super::profile::Paths;
+use crate::derive::amount::Amount;
+use crate::derive::class::Class;
+use crate::derive::own_places::OwnFrames;
+use crate::derive::stacks::folding::matches;
+use crate::descriptors::{Descriptors, Role, plain_name};
+
+/// The library that draws: its frames say nothing of the program.
+pub const LIBRARY: &str = "libholdup_allocs.so";
+
+/// One function that allocates.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Site {
+    /// Its name; `module+0xstart` without symbols.
+    pub function: String,
+    /// Path of its binary.
+    pub module: String,
+    /// Source file of the line that allocates most; empty if not known.
+    pub file: String,
+    /// That line, 0 if not known.
+    pub line: u32,
+    /// All that it allocated.
+    pub all: Amount,
+    /// What of it was not freed.
+    pub live: Amount,
+    /// What of it another thread freed than the one that allocated it.
+    pub freed_by_others: Amount,
+}
+
+/// What one thread allocated and another one freed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Handed {
+    /// Who allocated.
+    pub from: ThreadId,
+    /// Who freed.
+    pub to: ThreadId,
+    /// What.
+    pub amount: Amount,
+}
+
+/// Neighbours of a function, each with what was allocated through it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Around {
+    /// Through the function, all in all.
+    pub all: Amount,
+    /// Its callers; `None` where it is the root.
+    pub callers: Vec<(Option<PlaceId>, Amount)>,
+    /// What it calls; `None`: it allocates itself.
+    pub callees: Vec<(Option<PlaceId>, Amount)>,
+}
+
+/// All of it, over a part of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Allocated {
+    /// One byte in so many was drawn; 0 if none was.
+    pub every_bytes: u64,
+    /// Everything.
+    pub all: Amount,
+    /// What was not freed, to the end of the part.
+    pub live: Amount,
+    /// What another thread freed than the one that allocated it.
+    pub freed_by_others: Amount,
+    /// The site of the most bytes first.
+    pub sites: Vec<Site>,
+    /// The thread that allocated the most bytes first.
+    pub threads: Vec<(ThreadId, Amount)>,
+    /// The most bytes first.
+    pub handed: Vec<Handed>,
+    /// Row = [`PlaceId`].
+    pub places: Vec<Place>,
+    /// Distinct folded stacks, root first, with what was allocated there.
+    pub paths: Vec<(Vec<PlaceId>, Amount)>,
+}
+
+impl Allocated {
+    /// What was allocated in a part of the recording by its threads; classes of time do not matter.
+    pub fn derive(trace: &Trace, selection: &Selection, folding: &Folding) -> Allocated {
+        let mut sums = Sums::new(trace, folding, &selection.descriptors);
+        let rows = trace.allocations.iter().filter(|row| selection.from <= row.at && row.at < selection.to);
+        for row in rows.filter(|row| selection.has_thread(trace, row.thread)) {
+            sums.add(row, row.freed.filter(|freed| *freed < selection.to).is_some());
+        }
+        sums.finish()
+    }
+
+    /// Functions that a user means by `pattern`.
+    pub fn find(&self, pattern: &str) -> BTreeSet<PlaceId> {
+        find(&self.places, self.paths.iter().flat_map(|(path, _)| path), pattern)
+    }
+
+    /// Callers and callees of a function (or of several, taken as one).
+    pub fn around(&self, of: &BTreeSet<PlaceId>) -> Around {
+        let mut around = Around::default();
+        let mut callers: BTreeMap<Option<PlaceId>, Amount> = BTreeMap::new();
+        let mut callees: BTreeMap<Option<PlaceId>, Amount> = BTreeMap::new();
+        for (path, amount) in &self.paths {
+            let Some(at) = path.iter().position(|place| of.contains(place)) else { continue };
+            let caller = at.checked_sub(1).and_then(|before| path.get(before)).copied();
+            around.all.merge(amount);
+            callers.entry(caller).or_default().merge(amount);
+            callees.entry(path.get(at + 1).copied()).or_default().merge(amount);
+        }
+        (around.callers, around.callees) = (most_first(callers), most_first(callees));
+        around
+    }
+}
+
+/// The most bytes first; what is equal by its key.
+fn most_first<K: Ord + Copy>(sums: BTreeMap<K, Amount>) -> Vec<(K, Amount)> {
+    let mut rows: Vec<(K, Amount)> = sums.into_iter().collect();
+    rows.sort_by_key(|(key, amount)| (std::cmp::Reverse(amount.bytes()), *key));
+    rows
+}
+
+/// A site while it is summed up: by the frame that allocates, so that the line with the most is known.
+#[derive(Default)]
+struct Growing {
+    all: Amount,
+    live: Amount,
+    freed_by_others: Amount,
+    frames: BTreeMap<FrameId, Amount>,
+}
+
+struct Sums<'a> {
+    trace: &'a Trace,
+    own: OwnFrames,
+    allocates: Vec<bool>,
+    /// By stack: the site's frame, and the one that stands for its function.
+    site_of: HashMap<StackId, Option<(FrameId, FrameId)>>,
+    sites: BTreeMap<Option<FrameId>, Growing>,
+    threads: BTreeMap<ThreadId, Amount>,
+    handed: BTreeMap<(ThreadId, ThreadId), Amount>,
+    paths: Paths<'a>,
+    by_path: BTreeMap<usize, Amount>,
+    done: Allocated,
+}
+
+impl<'a> Sums<'a> {
+    fn new(trace: &'a Trace, folding: &'a Folding, descriptors: &Descriptors) -> Sums<'a> {
+        Sums {
+            trace,
+            own: OwnFrames::new(trace),
+            allocates: allocates(trace, descriptors),
+            site_of: HashMap::new(),
+            sites: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            handed: BTreeMap::new(),
+            paths: Paths::new(trace, folding),
+            by_path: BTreeMap::new(),
+            done: Allocated::default(),
+        }
+    }
+
+    fn add(&mut self, row: &AllocationRow, is_freed: bool) {
+        let by_other = row.freed_by.filter(|by| is_freed && *by != row.thread);
+        let site = self.site(row.stack);
+        let growing = self.sites.entry(site.map(|(_, stands_for)| stands_for)).or_default();
+        if let Some((frame, _)) = site {
+            growing.frames.entry(frame).or_default().add(row);
+        }
+        self.done.every_bytes = self.done.every_bytes.max(row.every_bytes);
+        for (sum, counts) in [
+            (&mut growing.all, true),
+            (&mut growing.live, !is_freed),
+            (&mut growing.freed_by_others, by_other.is_some()),
+            (&mut self.done.all, true),
+            (&mut self.done.live, !is_freed),
+            (&mut self.done.freed_by_others, by_other.is_some()),
+        ] {
+            if counts {
+                sum.add(row);
+            }
+        }
+        self.threads.entry(row.thread).or_default().add(row);
+        if let Some(other) = by_other {
+            self.handed.entry((row.thread, other)).or_default().add(row);
+        }
+        let path = self.path(row.stack);
+        self.by_path.entry(path).or_default().add(row);
+    }
+
+    /// The program's own function nearest to the allocator; else the nearest of anybody.
+    fn site(&mut self, stack: StackId) -> Option<(FrameId, FrameId)> {
+        let Sums { trace, own, allocates, site_of, .. } = self;
+        *site_of.entry(stack).or_insert_with(|| {
+            let frames = || trace.stack_frames(stack).filter(|frame| !allocates[frame.index()]);
+            let program = frames().find_map(|frame| Some((frame, own.of(frame)?)));
+            program.or_else(|| frames().next().map(|frame| (frame, frame)))
+        })
+    }
+
+    /// The stack as folded, without the library that drew it.
+    fn path(&mut self, stack: StackId) -> usize {
+        let path = self.paths.of(stack, Class::Useful);
+        let mut shown = self.paths.list.get(path).cloned().unwrap_or_default();
+        let before = shown.len();
+        while shown.len() > 1
+            && shown.last().is_some_and(|last| self.paths.places.get(*last).file() == LIBRARY)
+        {
+            shown.pop();
+        }
+        if shown.len() == before { path } else { self.paths.intern(shown) }
+    }
+
+    fn finish(self) -> Allocated {
+        let trace = self.trace;
+        let mut done = self.done;
+        done.sites = self.sites.into_iter().map(|(frame, growing)| growing.finish(trace, frame)).collect();
+        done.sites
+            .sort_by(|a, b| b.all.bytes().cmp(&a.all.bytes()).then_with(|| a.function.cmp(&b.function)));
+        done.threads = most_first(self.threads);
+        let handed = most_first(self.handed).into_iter();
+        done.handed = handed.map(|((from, to), amount)| Handed { from, to, amount }).collect();
+        let list = &self.paths.list;
+        let path = |(row, amount): (usize, Amount)| (list.get(row).cloned().unwrap_or_default(), amount);
+        done.paths = self.by_path.into_iter().map(path).collect();
+        done.places = self.paths.places.finish();
+        done
+    }
+}
+
+impl Growing {
+    fn finish(self, trace: &Trace, stands_for: Option<FrameId>) -> Site {
+        let frame = stands_for.and_then(|id| trace.frames.get(id.index()));
+        let worst = most_first(self.frames).into_iter().next();
+        let line = worst.and_then(|(id, _)| trace.frames.get(id.index()));
+        Site {
+            function: stands_for.map_or_else(|| "(no stack)".to_owned(), |id| trace.frame_name(id)),
+            module: frame.map(|frame| frame.module.clone()).unwrap_or_default(),
+            file: line.map(|frame| frame.file.clone()).unwrap_or_default(),
+            line: line.map_or(0, |frame| frame.line),
+            all: self.all,
+            live: self.live,
+            freed_by_others: self.freed_by_others,
+        }
+    }
+}
+
+/// Which frames are an allocator's, as descriptors tell, or of the library that draws.
+fn allocates(trace: &Trace, descriptors: &Descriptors) -> Vec<bool> {
+    let rules: Vec<_> =
+        descriptors.rules().map(|(_, rule)| rule).filter(|rule| rule.role == Role::Allocator).collect();
+    let mut known: HashMap<&str, bool> = HashMap::new();
+    let of = trace.frames.iter().map(|frame| {
+        let is_library = frame.module.ends_with(LIBRARY);
+        let by_name = *known.entry(&frame.function).or_insert_with(|| {
+            let name = plain_name(&frame.function);
+            let patterns = rules.iter().flat_map(|rule| rule.leaf.iter().chain(&rule.any));
+            !name.is_empty() && patterns.into_iter().any(|pattern| matches(pattern, &name))
+        });
+        is_library || by_name
+    });
+    of.collect()
+}
