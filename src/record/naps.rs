@@ -5,14 +5,13 @@
 
 use std::time::Duration;
 
-/// Once nothing new is mapped.
+/// In quiet.
 const LONGEST: Duration = Duration::from_millis(100);
-/// At first, and where a ring of a runtime's fills fast.
+/// At first, after each mapping, and where a ring of a runtime's fills fast.
 const USUAL: Duration = Duration::from_millis(10);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// Where one binary was mapped, more follow: stacks through them need their tables.
 const MAPPING_SPELL: Duration = Duration::from_millis(50);
-const SETTLED: Duration = Duration::from_secs(1);
 /// On a machine that starts programs all the time, whose mappings would wake us to no use: so they do not. And where there
 /// are rings of runtimes, which are small: it is a third of one of theirs at 700,000 words a second.
 const SHORTER: Duration = Duration::from_millis(25);
@@ -54,8 +53,10 @@ impl Naps {
             self.longest = (self.longest * 2).min(LONGEST);
         }
         let most = match found {
-            Found { since_mapped, .. } if since_mapped < MAPPING_SPELL => SHORTEST,
-            Found { since_mapped, .. } if since_mapped < SETTLED => USUAL,
+            Found { since_mapped, .. } if since_mapped < MAPPING_SPELL => {
+                self.longest = self.longest.min(USUAL);
+                SHORTEST
+            }
             Found { runtimes: Some(fill), .. } if fill > FILL_HIGH => USUAL,
             Found { runtimes: Some(_), .. } | Found { noise: true, .. } => SHORTER,
             _ => LONGEST,
@@ -86,7 +87,9 @@ mod tests {
         assert_eq!(settled().next(Found { noise: true, ..QUIET }), SHORTER);
         assert_eq!(settled().next(Found { runtimes: Some(0.01), ..QUIET }), SHORTER);
         assert_eq!(settled().next(Found { runtimes: Some(0.1), ..QUIET }), USUAL);
-        assert_eq!(settled().next(Found { since_mapped: Duration::from_millis(30), ..QUIET }), SHORTEST);
+        let mut naps = settled();
+        assert_eq!(naps.next(Found { since_mapped: Duration::from_millis(30), ..QUIET }), SHORTEST);
+        assert_eq!(naps.next(QUIET), USUAL * 2);
     }
 
     /// Whatever the rate, up to a full ring in 20 ms: no nap fills a ring by more than a tenth once the first looks are over.
