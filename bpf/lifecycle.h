@@ -29,7 +29,8 @@ static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u
 		bpf_probe_read_kernel_str(thread->name, sizeof(thread->name), name);
 	else
 		bpf_probe_read_kernel_str(thread->name, sizeof(thread->name), task->comm);
-	bpf_ringbuf_submit(thread, BPF_RB_NO_WAKEUP);
+	/* A new program brings new binaries, and user space sleeps long where nothing is new. */
+	bpf_ringbuf_submit(thread, kind == WIRE_EXEC && thread->target ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 	probe_end(cpu, PROBE_LIFECYCLE, began);
 }
 

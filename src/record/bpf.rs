@@ -230,20 +230,17 @@ impl Loop {
                 self.journal.flush();
                 flushed = Instant::now();
             }
-            let noise = self.mappings.as_ref().is_some_and(MappingFeed::heard) && !changed;
-            let found = Found { fill, since_mapped: mapped.elapsed(), runtimes: self.rings.fill(), noise };
+            let found = Found { fill, since_mapped: mapped.elapsed(), runtimes: self.rings.fill() };
             let nap = naps.next(found).min(left());
             if self.session.fill() < FILL_TO_GO_ON {
-                self.nap(watched, nap, noise);
+                self.nap(watched, nap);
             }
         }
     }
 
-    /// Sleeps until there is something to do. Among noise others' mappings would end that at once.
-    fn nap(&self, watched: &Watched, nap: Duration, noise: bool) {
-        let feed = self.mappings.as_ref().filter(|_| !noise).into_iter().flat_map(MappingFeed::descriptors);
-        let descriptors: Vec<_> = self.session.descriptor().into_iter().chain(feed).collect();
-        watched.pause(self.syscalls.pause(nap), &descriptors);
+    /// Sleeps until there is something to do.
+    fn nap(&self, watched: &Watched, nap: Duration) {
+        watched.pause(self.syscalls.pause(nap), self.session.descriptor());
     }
 
     /// Runs before everybody while the ring is filling up, until it is nearly empty.

@@ -204,15 +204,15 @@ impl Watched {
         }
     }
 
-    /// Sleeps so long, or until a process that we watch ends, one of the `others` can be read, or a signal comes.
-    fn pause(&self, pause: Duration, others: &[BorrowedFd<'_>]) {
+    /// Sleeps so long, or until a process that we watch ends, `readable` can be read, or a signal comes.
+    fn pause(&self, pause: Duration, readable: Option<BorrowedFd<'_>>) {
         match self {
-            Watched::Child(child) => child.sleep_beside(pause, others),
+            Watched::Child(child) => child.sleep_beside(pause, readable),
             Watched::Process(Other { life, .. }) => {
-                launch::sleep(pause, life.as_ref(), others);
+                launch::sleep(pause, life.as_ref(), readable);
             }
             Watched::Machine => {
-                launch::sleep(pause, None, others);
+                launch::sleep(pause, None, readable);
             }
         }
     }

@@ -1,19 +1,20 @@
 //! How long the recorder sleeps between two looks at its rings: as long as they allow.
 //!
 //! Each wakeup costs a switch there and back with cold caches, far more than what it finds in a quiet ring. What must
-//! not wait (something is mapped, the program ends) wakes it.
+//! not wait wakes it: a new program, long records that fill their ring, the program's end. (Not each mapping: a wakeup is an
+//! interrupt that a program sends itself, 18 µs on a virtual machine, and some map thousands of times a second.)
 
 use std::time::Duration;
 
 /// In quiet.
 const LONGEST: Duration = Duration::from_millis(100);
-/// At first, after each mapping, and where a ring of a runtime's fills fast.
+/// At first, and where a ring of a runtime's fills fast.
 const USUAL: Duration = Duration::from_millis(10);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// Where one binary was mapped, more follow: stacks through them need their tables.
 const MAPPING_SPELL: Duration = Duration::from_millis(50);
-/// On a machine that starts programs all the time, whose mappings would wake us to no use: so they do not. And where there
-/// are rings of runtimes, which are small: it is a third of one of theirs at 700,000 words a second.
+const SETTLED: Duration = Duration::from_secs(1);
+/// Where there are rings of runtimes, which are small: it is a third of one of theirs at 700,000 words a second.
 const SHORTER: Duration = Duration::from_millis(25);
 /// Fuller rings than this at a look: the next one comes sooner. A recorder that is kept from its CPU for many naps loses
 /// nothing.
@@ -34,8 +35,6 @@ pub struct Found {
     pub since_mapped: Duration,
     /// How full the runtimes' rings were, if there are any.
     pub runtimes: Option<f64>,
-    /// Something was mapped, by others.
-    pub noise: bool,
 }
 
 impl Default for Naps {
@@ -53,12 +52,10 @@ impl Naps {
             self.longest = (self.longest * 2).min(LONGEST);
         }
         let most = match found {
-            Found { since_mapped, .. } if since_mapped < MAPPING_SPELL => {
-                self.longest = self.longest.min(USUAL);
-                SHORTEST
-            }
+            Found { since_mapped, .. } if since_mapped < MAPPING_SPELL => SHORTEST,
+            Found { since_mapped, .. } if since_mapped < SETTLED => USUAL,
             Found { runtimes: Some(fill), .. } if fill > FILL_HIGH => USUAL,
-            Found { runtimes: Some(_), .. } | Found { noise: true, .. } => SHORTER,
+            Found { runtimes: Some(_), .. } => SHORTER,
             _ => LONGEST,
         };
         self.longest.min(most)
@@ -69,8 +66,7 @@ impl Naps {
 mod tests {
     use super::*;
 
-    const QUIET: Found =
-        Found { fill: 0.0, since_mapped: Duration::from_secs(9), runtimes: None, noise: false };
+    const QUIET: Found = Found { fill: 0.0, since_mapped: Duration::from_secs(9), runtimes: None };
 
     fn settled() -> Naps {
         let mut naps = Naps::default();
@@ -84,12 +80,10 @@ mod tests {
     fn quiet_rings_are_left_alone_for_long() {
         assert_eq!(Naps::default().next(QUIET), USUAL * 2);
         assert_eq!(settled().next(QUIET), LONGEST);
-        assert_eq!(settled().next(Found { noise: true, ..QUIET }), SHORTER);
         assert_eq!(settled().next(Found { runtimes: Some(0.01), ..QUIET }), SHORTER);
         assert_eq!(settled().next(Found { runtimes: Some(0.1), ..QUIET }), USUAL);
-        let mut naps = settled();
-        assert_eq!(naps.next(Found { since_mapped: Duration::from_millis(30), ..QUIET }), SHORTEST);
-        assert_eq!(naps.next(QUIET), USUAL * 2);
+        assert_eq!(settled().next(Found { since_mapped: Duration::from_millis(30), ..QUIET }), SHORTEST);
+        assert_eq!(settled().next(Found { since_mapped: Duration::from_millis(300), ..QUIET }), USUAL);
     }
 
     /// Whatever the rate, up to a full ring in 20 ms: no nap fills a ring by more than a tenth once the first looks are over.

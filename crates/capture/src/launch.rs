@@ -222,10 +222,10 @@ impl Child {
         self.reap(libc::WNOHANG)
     }
 
-    /// Sleeps so long, or until it ends, one of the `others` can be read, or a signal comes.
-    pub fn sleep_beside(&self, pause: Duration, others: &[BorrowedFd<'_>]) {
+    /// Sleeps so long, or until it ends, `other` can be read, or a signal comes.
+    pub fn sleep_beside(&self, pause: Duration, other: Option<BorrowedFd<'_>>) {
         // A debugger may keep its end from us.
-        if sleep(pause, self.life.as_ref(), others) && !self.has_ended(libc::WNOHANG) {
+        if sleep(pause, self.life.as_ref(), other) && !self.has_ended(libc::WNOHANG) {
             std::thread::sleep(pause.min(Duration::from_millis(1)));
         }
     }
@@ -324,7 +324,7 @@ mod tests {
         let words = ["sh", "-c", "exit 5"].map(OsString::from);
         let mut child = hold(&words).unwrap().release().unwrap();
         while child.try_wait().is_none() {
-            child.sleep_beside(Duration::from_secs(3600), &[]);
+            child.sleep_beside(Duration::from_secs(3600), None);
         }
         assert_eq!(child.wait(), Ending::Exited(5));
     }

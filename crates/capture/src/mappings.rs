@@ -4,7 +4,6 @@
 //! machine as it happens. Neither reads the files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::{fs, io};
 
 use holdup_events::event::RawMapping;
@@ -130,7 +129,6 @@ pub struct MappingFeed {
     /// Processes whose mappings are others than [`MappingFeed::take_changed`] told last.
     changed: BTreeSet<u32>,
     drained: Timestamp,
-    heard: bool,
     bytes: Vec<u8>,
 }
 
@@ -139,8 +137,7 @@ impl MappingFeed {
     pub fn open(cpus: &[u16]) -> io::Result<MappingFeed> {
         let attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_DUMMY)
             .carrying(SAMPLE_TYPE)
-            .with(flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::SAMPLE_ID_ALL)
-            .waking_at(1);
+            .with(flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::SAMPLE_ID_ALL);
         let mut rings = Vec::with_capacity(cpus.len());
         for &cpu in cpus {
             let fd = perf_ring::open_build_ids(&attr, -1, i32::from(cpu))?;
@@ -148,12 +145,7 @@ impl MappingFeed {
         }
         let drained = crate::lower::now();
         let (spaces, children, changed) = (AddressSpaces::default(), BTreeSet::new(), BTreeSet::new());
-        Ok(MappingFeed { rings, spaces, children, changed, drained, heard: false, bytes: Vec::new() })
-    }
-
-    /// Can be read when something was mapped anywhere on the machine since they were last asked.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(|(_, ring)| ring.as_fd())
+        Ok(MappingFeed { rings, spaces, children, changed, drained, bytes: Vec::new() })
     }
 
     /// Tells the feed what a process had mapped before (see [`read_maps`]), so that a fork copies it.
@@ -189,13 +181,7 @@ impl MappingFeed {
         }
         batch.sort_by_key(|parsed| parsed.origin.at_ns);
         self.drained = seen;
-        self.heard = !batch.is_empty();
         batch.into_iter().for_each(|parsed| self.take(parsed, seen, wanted, sink));
-    }
-
-    /// Whether the last look found anything, of whatever process.
-    pub fn heard(&self) -> bool {
-        self.heard
     }
 
     fn take(

@@ -6,7 +6,7 @@
 pub mod records;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -130,12 +130,6 @@ impl Attr {
         self
     }
 
-    /// The same event; who polls it is woken once its ring has so many new bytes.
-    pub fn waking_at(mut self, bytes: u32) -> Attr {
-        self.wakeup = bytes;
-        self.with(flag::WATERMARK)
-    }
-
     /// The same event with more flags.
     pub fn with(mut self, flags: u64) -> Attr {
         self.flags |= flags;
@@ -193,12 +187,6 @@ pub struct Ring {
     data_offset: usize,
     data_bytes: usize,
     tail: u64,
-}
-
-impl AsFd for Ring {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
 }
 
 // SAFETY: the mapping belongs to this value alone; the kernel side is synchronised by head and tail.

@@ -19,14 +19,14 @@ impl Life {
 
     /// Whether all its threads have ended.
     pub fn is_over(&self) -> bool {
-        sleep(Duration::ZERO, Some(self), &[])
+        sleep(Duration::ZERO, Some(self), None)
     }
 }
 
-/// Sleeps so long, or until `life` ends, one of the `others` can be read, or a signal comes. Whether it has ended.
-pub fn sleep(pause: Duration, life: Option<&Life>, others: &[BorrowedFd<'_>]) -> bool {
+/// Sleeps so long, or until `life` ends, `other` can be read, or a signal comes. Whether it has ended.
+pub fn sleep(pause: Duration, life: Option<&Life>, other: Option<BorrowedFd<'_>>) -> bool {
     let wanted = |fd: &dyn AsRawFd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let mut all: Vec<libc::pollfd> = others.iter().map(|other| wanted(other)).collect();
+    let mut all: Vec<libc::pollfd> = other.iter().map(|other| wanted(other)).collect();
     all.extend(life.map(|life| wanted(&life.0)));
     let time = libc::timespec {
         tv_sec: pause.as_secs() as libc::time_t,
@@ -51,7 +51,7 @@ mod tests {
         let life = Life::of(child.id()).expect("Linux 5.3 has pidfd_open");
         assert!(!life.is_over());
         drop(child.stdin.take());
-        while !sleep(Duration::from_secs(1), Some(&life), &[]) {}
+        while !sleep(Duration::from_secs(1), Some(&life), None) {}
         assert!(life.is_over());
         child.wait().unwrap();
         assert!(life.is_over());
@@ -63,8 +63,8 @@ mod tests {
         let (mut told, mut teller) = std::io::pipe().unwrap();
         let life = Life::of(std::process::id());
         teller.write_all(b"x").unwrap();
-        assert!(!sleep(Duration::from_secs(3600), life.as_ref(), &[told.as_fd()]));
+        assert!(!sleep(Duration::from_secs(3600), life.as_ref(), Some(told.as_fd())));
         told.read_exact(&mut [0]).unwrap();
-        assert!(!sleep(Duration::from_millis(1), life.as_ref(), &[told.as_fd()]));
+        assert!(!sleep(Duration::from_millis(1), life.as_ref(), Some(told.as_fd())));
     }
 }
