@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use holdup_capture::probe_count::ProbeCount;
 use holdup_decode::probes::{self, Site};
 
-use crate::record::runtime_events::resolve;
+use crate::record::program;
 
 /// More places than this are not one probe (each is an event of the kernel's).
 const SITES_MAX: usize = 64;
@@ -48,12 +48,12 @@ impl Counted {
         Some(Ok(Counted { file, what }))
     }
 
-    /// Counts from now on, wherever the file runs: `program`'s own, if no other was named.
-    pub fn begin(&self, program: &OsStr) -> Result<Counting> {
+    /// Counts from now on, wherever the file runs: that of the command, if no other was named.
+    pub fn begin(&self, command: &OsStr) -> Result<Counting> {
         let file = match &self.file {
             Some(file) => file.clone(),
-            None => resolve(program)
-                .with_context(|| format!("there is no program {}", program.to_string_lossy()))?,
+            None => program::find(command)
+                .with_context(|| format!("there is no program {}", command.to_string_lossy()))?,
         };
         let sites = self.sites(&file)?;
         let counts = sites.into_iter().map(|site| {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use holdup_decode::loading;
 
-use super::stack_tables::find_program;
+use super::program;
 
 /// As built from `preload/`; empty where no C compiler was there.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libholdup_allocs.so"));
@@ -36,7 +36,7 @@ impl Sampler {
             every_bytes,
             folder: None,
             library: PathBuf::new(),
-            missing: command.first().and_then(|program| why_not(program)).unwrap_or_default(),
+            missing: command.first().and_then(|command| why_not(command)).unwrap_or_default(),
         };
         if LIBRARY.is_empty() {
             "this holdup was built without the library that draws allocations"
@@ -134,8 +134,8 @@ fn may_execute(place: &str) -> bool {
 }
 
 /// Why a library cannot be loaded into a program, if it cannot.
-fn why_not(program: &OsStr) -> Option<String> {
-    let mut path = find_program(program)?;
+fn why_not(command: &OsStr) -> Option<String> {
+    let mut path = program::find(command)?;
     for _ in 0..SCRIPTS_MAX {
         match interpreter(&path) {
             Some(next) => path = next,
@@ -165,7 +165,7 @@ fn interpreter(script: &Path) -> Option<PathBuf> {
     let mut words = line.split_whitespace();
     let first = words.next()?;
     match first.ends_with("/env") {
-        true => find_program(OsStr::new(words.next()?)),
+        true => program::find(OsStr::new(words.next()?)),
         false => Some(first.into()),
     }
 }

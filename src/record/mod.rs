@@ -12,6 +12,7 @@ mod launcher;
 mod lower;
 mod naps;
 pub mod place;
+pub mod program;
 mod roots;
 pub mod runtime_events;
 mod shrunk;

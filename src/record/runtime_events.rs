@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use holdup_decode::runtime_events::{ReadAt, RingError, Rings, SOURCE, Span, Tall
 use holdup_events::recording::SourceState;
 use holdup_events::{Event, Timestamp};
 
-use super::process_exists;
+use super::{process_exists, program};
 use crate::cli::RuntimeEvents;
 
 /// How often rings are read at the most.
@@ -62,20 +62,8 @@ fn names_ocaml(command: &[OsString]) -> bool {
         parts.map(OsString::from).collect()
     };
     let words = command.iter().flat_map(|word| [vec![word.clone()], inner(word)].concat());
-    let files: BTreeSet<PathBuf> = words.take(WORDS_MAX).filter_map(|word| resolve(&word)).collect();
+    let files: BTreeSet<PathBuf> = words.take(WORDS_MAX).filter_map(|word| program::find(&word)).collect();
     files.iter().any(|file| is_ocaml_program(file, true))
-}
-
-/// The file that a word would run.
-pub fn resolve(word: &OsStr) -> Option<PathBuf> {
-    let is_program = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
-    if word.as_encoded_bytes().contains(&b'/') {
-        return Some(PathBuf::from(word)).filter(|path| is_program(path));
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(word)).find(|path| is_program(path))
 }
 
 fn is_ocaml_program(path: &Path, follow: bool) -> bool {
@@ -85,7 +73,7 @@ fn is_ocaml_program(path: &Path, follow: bool) -> bool {
             let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
             let line = String::from_utf8_lossy(line.get(..256).unwrap_or(line)).into_owned();
             line.split_ascii_whitespace()
-                .filter_map(|word| resolve(OsStr::new(word)))
+                .filter_map(|word| program::find(OsStr::new(word)))
                 .any(|file| is_ocaml_program(&file, false))
         }
         Some(_) => false,

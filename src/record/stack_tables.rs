@@ -69,7 +69,7 @@ impl StackTables {
     /// at its first instruction.
     pub fn expect(&self, command: &OsStr) {
         if let Some(sender) = &self.sender
-            && let Some(path) = find_program(command)
+            && let Some(path) = super::program::find(command)
         {
             let _ = sender.send(Work::Program(path));
         }
@@ -98,16 +98,6 @@ const KEPT_MAX: usize = 128;
 
 /// No more binaries are made ready for a program that has not started.
 const EXPECTED_MAX: usize = 100;
-
-/// As the shell would find it.
-pub fn find_program(command: &OsStr) -> Option<PathBuf> {
-    let path = Path::new(command);
-    if path.components().count() > 1 {
-        return Some(path.to_owned());
-    }
-    let search = std::env::var_os("PATH")?;
-    std::env::split_paths(&search).map(|folder| folder.join(path)).find(|path| path.is_file())
-}
 
 /// Where the loader finds a library, most often.
 fn find_library(name: &str) -> Option<PathBuf> {
