@@ -33,6 +33,25 @@ fn load_imbalance_names_who_has_the_most_work() {
     assert_eq!(analysis.findings[0].rule, "load-imbalance", "{:#?}", analysis.findings);
 }
 
+/// Even shares look so where one CPU is slower than the other.
+#[test]
+fn a_share_that_takes_hardly_longer_than_the_others_is_a_hint() {
+    let late_by = |waits: usize| {
+        let lane = |middle: &str| format!("{0}{1}{0}", "1".repeat(17), middle.repeat(waits));
+        let picture = format!(
+            "@cpus 2\n@b barrier\n@repeat 20\nA  {}  holds b 0..{}\nB  {}\n",
+            lane("1").replace('1', "0"),
+            34 + waits,
+            lane("b"),
+        );
+        let analysis = check_lanes(&picture);
+        assert_eq!(analysis.derived.rendezvous.uses[0].meetings, 20);
+        confidence(&analysis, "load-imbalance")
+    };
+    assert_eq!(late_by(4), Some(Confidence::Low));
+    assert_eq!(late_by(12), Some(Confidence::High));
+}
+
 #[test]
 fn barrier_straggler_names_who_had_the_cpu() {
     let analysis = check_lanes(
