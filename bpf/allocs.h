@@ -31,7 +31,7 @@ int on_allocated(struct pt_regs *ctx)
 	told->bytes = ctx->si;
 	told->every_bytes = ctx->dx;
 	told->stack = stack;
-	bpf_ringbuf_submit(told, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(told, definitions_wakeup());
 	probe_end(cpu, PROBE_ALLOC, began);
 	return 0;
 }
@@ -56,7 +56,7 @@ int on_freed(struct pt_regs *ctx)
 	told->tid = task->pid;
 	told->tgid = task->tgid;
 	told->address = ctx->di;
-	bpf_ringbuf_submit(told, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(told, definitions_wakeup());
 	probe_end(cpu, PROBE_ALLOC, began);
 	return 0;
 }

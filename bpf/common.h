@@ -34,7 +34,7 @@ struct {
 	__uint(max_entries, DEFINITIONS_BYTES);
 } definitions SEC(".maps");
 
-/* For what is long: user space, which looks seldom, is woken before the ring is full. */
+/* For what is long, or may come often: user space, which looks seldom, is woken before the ring is full. */
 static __always_inline __u64 definitions_wakeup(void)
 {
 	return bpf_ringbuf_query(&definitions, BPF_RB_AVAIL_DATA) > DEFINITIONS_BYTES / 4 ? BPF_RB_FORCE_WAKEUP
@@ -73,24 +73,27 @@ struct known_target {
 #define SENT_LATELY_BITS 6
 #define KNOWN_TARGETS 16 /* processes that hand a CPU back and forth are few; a power of two */
 
+/* How many raw stacks were sent. */
+struct raw_ration {
+	__u64 window_start_ns;
+	__u32 in_window;
+	__u32 total;
+};
+
 struct per_cpu {
 	__u32 next_seq[WIRE_STREAMS];
 	__u32 context;            /* nesting bits of interrupt handlers, CONTEXT_* */
 	__u64 lost[WIRE_STREAMS];
 	struct draw draws[STACK_DRAWS];
 	struct probe_time probes[PROBES];
-	__u64 raw_window_start_ns; /* raw stacks are rationed */
-	__u32 raw_in_window;
-	__u32 raw_total;
+	struct raw_ration raws;
 	__u64 calls_uncounted;    /* for want of room */
 	__u64 call_began_ns;      /* when `call_tid`, which runs here, began its syscall (calls.h) */
 	__u32 call_tid;
 	__u32 births_left;        /* stacks of newborn threads that this window may still have */
 	struct known_target known_targets[KNOWN_TARGETS];
 	__u64 sent_lately[1 << SENT_LATELY_BITS]; /* ids of stacks, by their highest bits */
-	__u64 alloc_raw_window_start_ns; /* those of allocations apart */
-	__u32 alloc_raw_in_window;
-	__u32 alloc_raw_total;
+	struct raw_ration alloc_raws;
 };
 
 /* As crates/capture/src/bpf/session.rs reads it. */

@@ -230,20 +230,13 @@ struct {
 	__type(value, struct raw_scratch);
 } raw_scratches SEC(".maps");
 
-static __always_inline bool may_send_raw(struct per_cpu *cpu, __u32 slot, __u64 at_ns)
+static __always_inline bool may_send_raw(struct raw_ration *ration, __u32 per_window, __u64 at_ns)
 {
-	if (slot == SCRATCH_ALLOC) {
-		if (at_ns - cpu->alloc_raw_window_start_ns > WINDOW_NS) {
-			cpu->alloc_raw_window_start_ns = at_ns;
-			cpu->alloc_raw_in_window = 0;
-		}
-		return cpu->alloc_raw_in_window++ < ALLOC_RAW_PER_WINDOW && cpu->alloc_raw_total++ < RAW_TOTAL_MAX;
+	if (at_ns - ration->window_start_ns > WINDOW_NS) {
+		ration->window_start_ns = at_ns;
+		ration->in_window = 0;
 	}
-	if (at_ns - cpu->raw_window_start_ns > WINDOW_NS) {
-		cpu->raw_window_start_ns = at_ns;
-		cpu->raw_in_window = 0;
-	}
-	return cpu->raw_in_window++ < RAW_PER_WINDOW && cpu->raw_total++ < RAW_TOTAL_MAX;
+	return ration->in_window++ < per_window && ration->total++ < RAW_TOTAL_MAX;
 }
 
 /*
@@ -257,7 +250,12 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 	__u32 kernel_frames, bytes = 0, total;
 	__u8 *memory;
 
-	if (!raw || !cpu || !stack || !leaf || !may_send_raw(cpu, slot, at_ns))
+	bool of_allocation = slot == SCRATCH_ALLOC;
+
+	if (!raw || !cpu || !stack || !leaf)
+		return 0;
+	if (!(of_allocation ? may_send_raw(&cpu->alloc_raws, ALLOC_RAW_PER_WINDOW, at_ns)
+			    : may_send_raw(&cpu->raws, RAW_PER_WINDOW, at_ns)))
 		return 0;
 	kernel_frames = stack->head.kernel_frames;
 	barrier_var(kernel_frames);
@@ -267,7 +265,7 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 		raw->addresses[i] = stack->addresses[i];
 	memory = (__u8 *)&raw->addresses[kernel_frames];
 	for (__u32 chunk = 0; chunk < RAW_CHUNKS; chunk++) {
-		if (slot == SCRATCH_ALLOC && chunk >= ALLOC_RAW_CHUNKS)
+		if (of_allocation && chunk >= ALLOC_RAW_CHUNKS)
 			break;
 		if (bpf_probe_read_user(memory + chunk * RAW_CHUNK, RAW_CHUNK, (void *)(leaf->sp + chunk * RAW_CHUNK)))
 			break;

@@ -164,6 +164,8 @@ fn import(name: &str, bytes: &[u8]) {
 /// Symbols and unwind tables of an ELF file, what its code touches, and the names of that.
 pub fn elf(bytes: &[u8]) {
     let _ = Table::compile(bytes);
+    let _ = holdup_decode::loading::why_not_preloaded(bytes);
+    let _ = (holdup_decode::probes::function(bytes, "main"), holdup_decode::probes::usdt(bytes, "a", "b"));
     let offsets = (0..bytes.len() as u64).step_by(997).chain([1 << 39]);
     name(Foreign { binary: Some(bytes.to_vec()), map: None }, offsets);
     touch(&Foreign { binary: Some(bytes.to_vec()), map: None }, (0..bytes.len() as u64).step_by(61));

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use holdup_decode::loading;
+use holdup_events::tables::ALLOCATION_LIBRARY;
 
 use super::program;
 
 /// As built from `preload/`; empty where no C compiler was there.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libholdup_allocs.so"));
-const NAME: &str = "libholdup_allocs.so";
 /// Where programs of other users may read and execute it, too.
 const PLACES: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 /// Scripts of scripts are followed so far.
@@ -44,7 +44,7 @@ impl Sampler {
         }
         if sampler.missing.is_empty() {
             let folder = place()?;
-            sampler.library = folder.join(NAME);
+            sampler.library = folder.join(ALLOCATION_LIBRARY);
             sampler.folder = Some(folder);
             let written = fs::write(&sampler.library, LIBRARY)
                 .and_then(|()| fs::set_permissions(&sampler.library, fs::Permissions::from_mode(0o755)));
@@ -182,9 +182,12 @@ mod tests {
         }
         let folder = sampler.folder.clone().expect("it is there");
         let changes = sampler.environment(Some("liba.so".into()));
-        assert_eq!(changes[0].1.to_string_lossy(), format!("{}/{NAME} liba.so", folder.display()));
+        assert_eq!(
+            changes[0].1.to_string_lossy(),
+            format!("{}/{ALLOCATION_LIBRARY} liba.so", folder.display())
+        );
         assert_eq!(changes[1], ("HOLDUP_ALLOCS".into(), "4096".into()));
-        assert!(folder.join(NAME).is_file());
+        assert!(folder.join(ALLOCATION_LIBRARY).is_file());
         drop(sampler);
         assert!(!folder.exists());
     }

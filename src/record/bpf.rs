@@ -240,7 +240,7 @@ impl Loop {
 
     /// Sleeps until there is something to do.
     fn nap(&self, watched: &Watched, nap: Duration) {
-        watched.pause(self.syscalls.pause(nap), self.session.descriptor());
+        watched.pause(self.syscalls.pause(nap), Some(self.session.bell()));
     }
 
     /// Runs before everybody while the ring is filling up, until it is nearly empty.

@@ -180,8 +180,10 @@ impl MappingFeed {
             }
         }
         batch.sort_by_key(|parsed| parsed.origin.at_ns);
+        for parsed in batch {
+            self.take(parsed, seen, wanted, sink);
+        }
         self.drained = seen;
-        batch.into_iter().for_each(|parsed| self.take(parsed, seen, wanted, sink));
     }
 
     fn take(

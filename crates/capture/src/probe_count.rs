@@ -6,7 +6,6 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -21,7 +20,7 @@ const SEMAPHORE_SHIFT: u32 = 32;
 ///
 /// Not in one process and its children alone: the kernel (up to 6.18 at least) reads the file's name anew for each thread that
 /// inherits such an event, from the memory of the process that starts it, and refuses the thread if it is not there.
-pub struct ProbeCount(Vec<OwnedFd>);
+pub struct ProbeCount(Vec<File>);
 
 impl ProbeCount {
     /// At byte `offset` of `file`; a `semaphore` (0: none) is at another offset.
@@ -35,16 +34,16 @@ impl ProbeCount {
         // The kernel reads the path while it opens the event.
         let attr = Attr { config1: path.as_ptr() as u64, config2: offset, ..Attr::new(kind, config) };
         let cpus = crate::host::online_cpus().into_iter();
-        let events = cpus.map(|cpu| perf_ring::open(&attr, -1, i32::from(cpu)));
+        let events = cpus.map(|cpu| perf_ring::open(&attr, -1, i32::from(cpu)).map(File::from));
         events.collect::<io::Result<_>>().map(ProbeCount)
     }
 
     /// How often so far.
     pub fn read(&self) -> io::Result<u64> {
         let mut all = 0;
-        for event in &self.0 {
+        for mut event in &self.0 {
             let mut count = [0; 8];
-            File::from(event.try_clone()?).read_exact(&mut count)?;
+            event.read_exact(&mut count)?;
             all += u64::from_ne_bytes(count);
         }
         Ok(all)

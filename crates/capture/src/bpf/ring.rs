@@ -6,7 +6,7 @@
 //! that a record never wraps. A record is an 8-byte header (u32 length with two flag bits, u32
 //! page offset) and the bytes, rounded up to 8.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::CaptureError;
@@ -17,6 +17,7 @@ const HEADER: u64 = 8;
 
 /// The consumer's side of one ring.
 pub struct Ring {
+    bell: Bell,
     consumer: *mut u8,
     producer: *mut u8,
     page: usize,
@@ -29,6 +30,7 @@ unsafe impl Send for Ring {}
 impl Ring {
     /// Maps the ring `map` of `size` bytes.
     pub fn open(map: BorrowedFd<'_>, size: usize) -> Result<Ring, CaptureError> {
+        let bell = Bell::of(map)?;
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let mapped = |length, protection, offset: usize| {
             let at = unsafe {
@@ -55,7 +57,7 @@ impl Ring {
                 return Err(error);
             }
         };
-        Ok(Ring { consumer, producer, page, size })
+        Ok(Ring { bell, consumer, producer, page, size })
     }
 
     /// How full it is, from 0 to 1.
@@ -68,6 +70,7 @@ impl Ring {
     /// catch up. What is being written when we come to it, and all behind it, waits for the next call.
     /// Returns how many records.
     pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
+        self.bell.silence();
         let mut position = self.consumed().load(Ordering::Relaxed);
         let end = self.produced();
         let mut records = 0;
@@ -92,12 +95,46 @@ impl Ring {
         records
     }
 
+    /// Can be read once a producer has asked for attention since the last [`Ring::drain`]; not for each record.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.0.as_fd()
+    }
+
     fn consumed(&self) -> &AtomicU64 {
         unsafe { &*self.consumer.cast::<AtomicU64>() }
     }
 
     fn produced(&self) -> u64 {
         unsafe { &*self.producer.cast::<AtomicU64>() }.load(Ordering::Acquire)
+    }
+}
+
+/// Tells that a producer woke its readers (`BPF_RB_FORCE_WAKEUP`). A poll of the ring itself ends at once where it holds
+/// anything, also what nobody need hurry for; an edge-triggered epoll(7) hears wakeups alone.
+struct Bell(OwnedFd);
+
+impl Bell {
+    fn of(ring: BorrowedFd<'_>) -> Result<Bell, CaptureError> {
+        // SAFETY: plain numbers; what it returns nobody else owns.
+        let bell = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if bell < 0 {
+            return Err(CaptureError::last("waiting for a ring buffer"));
+        }
+        let bell = unsafe { OwnedFd::from_raw_fd(bell) };
+        let mut wanted = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
+        // SAFETY: both descriptors are open; the kernel reads one event.
+        match unsafe { libc::epoll_ctl(bell.as_raw_fd(), libc::EPOLL_CTL_ADD, ring.as_raw_fd(), &mut wanted) }
+        {
+            0 => Ok(Bell(bell)),
+            _ => Err(CaptureError::last("waiting for a ring buffer")),
+        }
+    }
+
+    /// What rang is being looked at.
+    fn silence(&self) {
+        let mut rang = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: room for one event; no wait.
+        unsafe { libc::epoll_wait(self.0.as_raw_fd(), &mut rang, 1, 0) };
     }
 }
 

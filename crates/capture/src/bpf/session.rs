@@ -1,7 +1,7 @@
 //! One recording by BPF: load, attach, drain, snapshot, finish.
 
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
@@ -174,11 +174,9 @@ impl Session {
         self.records.fill().max(self.definitions.fill())
     }
 
-    /// Can be read when the ring of definitions has something; who polls it is woken once it fills up.
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let map = self.object.maps().find(|map| map.name() == "definitions")?;
-        // SAFETY: the object, which lives as long as `self`, keeps the map open.
-        Some(unsafe { BorrowedFd::borrow_raw(map.as_fd().as_raw_fd()) })
+    /// Can be read when definitions should be drained soon: a new program, or a ring that fills up.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.definitions.bell()
     }
 
     /// Passes on one `wire_snapshot` for each thread of the machine.

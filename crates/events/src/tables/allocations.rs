@@ -6,6 +6,9 @@ use crate::{StackId, ThreadId, Timestamp};
 /// too; as in `preload/allocs.c`.
 pub const ALLOCATION_OWN_BYTES: u64 = 32;
 
+/// The file name of the library that draws.
+pub const ALLOCATION_LIBRARY: &str = "libholdup_allocs.so";
+
 /// One of them. It was drawn with probability 1 - exp(-(bytes + [`ALLOCATION_OWN_BYTES`]) / every_bytes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationRow {

@@ -14,7 +14,7 @@ mod stacks;
 mod syscalls;
 mod wakeups;
 
-pub use allocations::{ALLOCATION_OWN_BYTES, AllocationRow};
+pub use allocations::{ALLOCATION_LIBRARY, ALLOCATION_OWN_BYTES, AllocationRow};
 pub use calls::{CallObject, CallPartKind, CallPartRow, CallRow, Calls};
 pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Variable, Waits};
 pub use near::partition_point_near;

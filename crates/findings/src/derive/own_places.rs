@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdup_events::tables::{Frame, FrameKind, Slice};
+use holdup_events::tables::{ALLOCATION_LIBRARY, Frame, FrameKind, Slice};
 use holdup_events::{FrameId, StackId, ThreadId, Trace};
 
 use super::parallel;
-use super::stacks::allocated::LIBRARY;
 
 /// For each frame, which one stands for its function; none if it is no place of the program.
 pub struct OwnFrames {
@@ -102,8 +101,17 @@ pub fn functions(trace: &Trace, own: &OwnFrames, stacks: &[(ThreadId, StackId, u
 }
 
 /// Libraries that a program blocks through; a frame of theirs does not say where in the program it is.
-const PLUMBING_FILES: [&str; 9] =
-    ["libc.", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libc++", "libgcc_s", LIBRARY];
+const PLUMBING_FILES: [&str; 9] = [
+    "libc.",
+    "libc-",
+    "libpthread",
+    "ld-linux",
+    "ld-musl",
+    "libstdc++",
+    "libc++",
+    "libgcc_s",
+    ALLOCATION_LIBRARY,
+];
 /// Sources of standard libraries: their inlined functions are in the program's own file.
 const PLUMBING_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
 /// The same, linked into the program.

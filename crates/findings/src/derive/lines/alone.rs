@@ -32,6 +32,7 @@ const CALLERS_MAX: usize = 3;
 const SLOWER: f64 = 1.5;
 /// Where less of the moments alone than this is beside the accesses, the rest passes behind them, and is no measure.
 const REST_MIN: f64 = 0.1;
+
 /// Samples in the functions that touch the memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {

@@ -160,23 +160,24 @@ impl Roles {
         if class != Class::Useful {
             return class;
         }
-        let role = self.of_sample(sample).and_then(|id| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
-        role.and_then(|role| role.class_running()).unwrap_or(Class::Useful)
+        self.class_running(sample).unwrap_or(Class::Useful)
     }
 
     /// Whether the kernel ran because of code that only waits: it interrupted it, or was called by it.
     pub fn is_kernel_for_waiting(&self, sample: &SampleRow) -> bool {
-        let role = self.of_sample(sample).and_then(|id| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
-        self.class_of_sample(sample) == Class::Kernel
-            && role.and_then(Role::class_running) == Some(Class::Spin)
+        self.class_of_sample(sample) == Class::Kernel && self.class_running(sample) == Some(Class::Spin)
+    }
+
+    /// The class of its code, if a descriptor says one.
+    fn class_running(&self, sample: &SampleRow) -> Option<Class> {
+        self.descriptors.rule(self.of_sample(sample)?)?.1.role.class_running()
     }
 
     /// Whether its code only waits, by its instructions or by its runtime's descriptor.
     fn waits_awake(&self, sample: &SampleRow) -> bool {
-        let role = self.of_sample(sample).and_then(|id| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
         match self.on_cpu.of(sample) {
             Class::Spin => true,
-            Class::Useful => role.and_then(Role::class_running) == Some(Class::Spin),
+            Class::Useful => self.class_running(sample) == Some(Class::Spin),
             _ => false,
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use holdup_events::tables::AllocationRow;
+use holdup_events::tables::{ALLOCATION_LIBRARY, AllocationRow};
 use holdup_events::{FrameId, StackId, ThreadId, Trace};
 
 use super::folding::Folding;
@@ -17,9 +17,6 @@ use crate::derive::class::Class;
 use crate::derive::own_places::OwnFrames;
 use crate::derive::stacks::folding::matches;
 use crate::descriptors::{Descriptors, Role, plain_name};
-
-/// The library that draws: its frames say nothing of the program.
-pub const LIBRARY: &str = "libholdup_allocs.so";
 
 /// One function that allocates.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -88,6 +85,9 @@ pub struct Allocated {
 impl Allocated {
     /// What was allocated in a part of the recording by its threads; classes of time do not matter.
     pub fn derive(trace: &Trace, selection: &Selection, folding: &Folding) -> Allocated {
+        if trace.allocations.is_empty() {
+            return Allocated::default();
+        }
         let mut sums = Sums::new(trace, folding, &selection.descriptors);
         let rows = trace.allocations.iter().filter(|row| selection.from <= row.at && row.at < selection.to);
         for row in rows.filter(|row| selection.has_thread(trace, row.thread)) {
@@ -208,7 +208,7 @@ impl<'a> Sums<'a> {
         let mut shown = self.paths.list.get(path).cloned().unwrap_or_default();
         let before = shown.len();
         while shown.len() > 1
-            && shown.last().is_some_and(|last| self.paths.places.get(*last).file() == LIBRARY)
+            && shown.last().is_some_and(|last| self.paths.places.get(*last).file() == ALLOCATION_LIBRARY)
         {
             shown.pop();
         }
@@ -255,7 +255,7 @@ fn allocates(trace: &Trace, descriptors: &Descriptors) -> Vec<bool> {
         descriptors.rules().map(|(_, rule)| rule).filter(|rule| rule.role == Role::Allocator).collect();
     let mut known: HashMap<&str, bool> = HashMap::new();
     let of = trace.frames.iter().map(|frame| {
-        let is_library = frame.module.ends_with(LIBRARY);
+        let is_library = frame.module.ends_with(ALLOCATION_LIBRARY);
         let by_name = *known.entry(&frame.function).or_insert_with(|| {
             let name = plain_name(&frame.function);
             let patterns = rules.iter().flat_map(|rule| rule.leaf.iter().chain(&rule.any));
