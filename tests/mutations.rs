@@ -312,6 +312,19 @@ fn races() {
 }
 
 #[test]
+fn profiles() {
+    drive("memtrace", &fixtures("profiles", &["ocaml53-words.ctf.gz"]));
+    drive("pprof", &fixtures("profiles", &["go126-heap.pb.gz", "go126-cpu.pb.gz"]));
+}
+
+#[test]
+fn what_perf_wrote() {
+    drive("perf_data", &fixtures("imports", &["samples.perf", "switches.perf", "sched.perf"]));
+    drive("perf_script", &fixtures("imports", &["sched.txt", "switches.txt"]));
+    drive("folded", &[b"main;work;inner 3000\nmain;read_[k] 1000\nmain 2\n".to_vec()]);
+}
+
+#[test]
 fn code_of_runtimes() {
     drive("generated_code", &generated_code());
 }

@@ -44,6 +44,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("thread_sanitizer", thread_sanitizer),
     ("valgrind_races", valgrind_races),
     ("go_race", go_race),
+    ("memtrace", memtrace),
+    ("pprof", pprof),
+    ("perf_data", perf_data),
+    ("perf_script", perf_script),
+    ("folded", folded),
 ];
 
 /// Files of a recording, in the order in which the first byte of [`recording`] chooses.
@@ -71,6 +76,7 @@ pub const FILES: &[&str] = &[
     "calls.parquet",
     "call_parts.parquet",
     "call_objects.parquet",
+    "allocations.parquet",
 ];
 
 /// A journal, and the tables that are made of its events.
@@ -149,6 +155,31 @@ pub fn valgrind_races(bytes: &[u8]) {
 /// Races that Go's detector reported.
 pub fn go_race(bytes: &[u8]) {
     import("go-race", bytes);
+}
+
+/// Allocations that memtrace drew.
+pub fn memtrace(bytes: &[u8]) {
+    import("memtrace", bytes);
+}
+
+/// A profile of pprof's, also packed.
+pub fn pprof(bytes: &[u8]) {
+    import("pprof", bytes);
+}
+
+/// What perf recorded.
+pub fn perf_data(bytes: &[u8]) {
+    import("perf-data", bytes);
+}
+
+/// What `perf script` printed.
+pub fn perf_script(bytes: &[u8]) {
+    import("perf-script", bytes);
+}
+
+/// Folded stacks.
+pub fn folded(bytes: &[u8]) {
+    import("folded", bytes);
 }
 
 /// What one reader makes of a file, whether it would recognise it or not.

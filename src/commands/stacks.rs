@@ -59,7 +59,8 @@ pub fn selection(trace: &Trace, args: &PartArgs, to: Option<std::time::Duration>
     if let Some(to) = to {
         selection.to = at(to);
     }
-    if selection.from >= selection.to || selection.from >= trace.end() {
+    // A recording without times, as of folded stacks, lasts no time, and is all there at its start.
+    if selection.from >= selection.to || selection.from > trace.start() && selection.from >= trace.end() {
         bail!("that is no part of the recording, which lasts {:.3} s", trace.wall().seconds());
     }
     if !args.thread.is_empty() {

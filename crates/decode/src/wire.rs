@@ -10,7 +10,7 @@ use holdup_events::event::{
     Affinity, Allocated, Freed, Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack, RawWait, Sample,
     Snapshot, SnapshotState, Switch, Timeout, WakeContext, Waking,
 };
-use holdup_events::tables::{FrameVia, StackEnd};
+use holdup_events::tables::{ALLOCATION_OWN_BYTES, FrameVia, StackEnd};
 use holdup_events::{CpuId, Duration, Event, Loss, ObjectKind, Timestamp};
 
 /// Sizes of the structs of `bpf/wire.h`, in bytes.
@@ -463,6 +463,7 @@ fn allocated(fields: &Fields<'_>) -> Allocated {
         address: fields.u64(24),
         bytes: fields.u64(32),
         every_bytes: fields.u64(40),
+        own_bytes: ALLOCATION_OWN_BYTES,
         stack: fields.u64(48),
     }
 }

@@ -440,6 +440,8 @@ pub struct Allocated {
     pub bytes: u64,
     /// One byte in so many is drawn, each by itself ([`crate::tables::AllocationRow::probability`]).
     pub every_bytes: u64,
+    /// So many bytes are added to each allocation when bytes are drawn.
+    pub own_bytes: u64,
     /// Id of an [`Event::Stack`], 0 for none.
     pub stack: u64,
 }

@@ -125,6 +125,7 @@ fn add_allocations(trace: &mut Trace) {
             address: 4096 * number,
             bytes: if is_large { 3 << 20 } else { 96 },
             every_bytes: 65_536,
+            own_bytes: 32,
             stack: stacks[usize::from(is_large)],
             freed: (!is_large).then_some(at + Duration(5_000)),
             freed_by: (!is_large).then_some(ThreadId(u32::from(number % 2 == 0))),

@@ -19,6 +19,11 @@ impl<'a> Bytes<'a> {
         Some(taken)
     }
 
+    /// The next byte.
+    pub fn u8(&mut self) -> Option<u8> {
+        self.take(1)?.first().copied()
+    }
+
     /// The next 2 bytes.
     pub fn u16(&mut self) -> Option<u16> {
         Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))

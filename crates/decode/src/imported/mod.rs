@@ -5,6 +5,8 @@
 //! else is unknown: told as snapshots, as if by polling.
 
 mod bytes;
+mod laid;
+mod lanes;
 mod names;
 pub(crate) mod races;
 mod sampled;
@@ -17,6 +19,8 @@ use holdup_events::{CpuId, Event, Timestamp};
 
 use crate::readers::{ReadError, Wanted};
 pub(crate) use bytes::Bytes;
+pub(crate) use laid::Laid;
+pub(crate) use lanes::LaneThread;
 pub use names::Names;
 use survey::Survey;
 pub(crate) use survey::{cpu, unknown_wait};

@@ -17,12 +17,16 @@ pub struct Names {
 impl Names {
     /// The place of a function of `module`.
     pub(crate) fn place(&mut self, function: &str, module: &str, in_kernel: bool) -> u64 {
-        let frame = Frame {
+        self.frame(Frame {
             kind: if in_kernel { FrameKind::Kernel } else { FrameKind::User },
             function: function.to_owned(),
             module: module.to_owned(),
             ..Frame::default()
-        };
+        })
+    }
+
+    /// The place of a frame.
+    pub(crate) fn frame(&mut self, frame: Frame) -> u64 {
         let next = self.frames.len() as u64;
         *self.places.entry(frame).or_insert_with_key(|frame| {
             self.frames.push(frame.clone());

@@ -1,14 +1,14 @@
 //! Folded stacks: `root;…;leaf count`, one stack a line, as flame graph tools exchange them.
 //!
-//! There is no time in them, no thread and no CPU: they become samples of one thread without a life. A count of more
+//! There is no time in them, no thread and no CPU: they become samples of one thread, one behind the other. A count of more
 //! than a million samples in all is scaled down, each stack keeping its share.
 
-use holdup_events::event::{RawStack, Sample, Snapshot, SnapshotState};
+use holdup_events::Event;
+use holdup_events::event::RawStack;
 use holdup_events::recording::{Rung, SourceState};
-use holdup_events::{CpuId, Event, Timestamp};
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
-use crate::imported::Names;
+use crate::imported::{Laid, Names};
 
 /// The format.
 pub struct Format;
@@ -17,8 +17,8 @@ pub struct Format;
 const SAMPLES_MAX: u64 = 1 << 20;
 /// Recognising asks this many lines.
 const LOOK_LINES: usize = 50;
-/// There is one thread; a number has to be given.
-const TID: u32 = 1;
+/// What a sample is shown as (ns): nothing tells what it stands for.
+const SAMPLE_NS: u64 = 1_000_000;
 
 impl Reader for Format {
     fn info(&self) -> Info {
@@ -41,8 +41,8 @@ impl Reader for Format {
         if total == 0 {
             return Err(ReadError::Empty);
         }
-        sink(Event::Snapshot(thread()));
-        let (mut id, mut seen, mut told, mut unreadable) = (0, 0u64, 0, 0);
+        let mut laid = Laid::new("folded", SAMPLE_NS, sink);
+        let (mut seen, mut told, mut unreadable) = (0u64, 0, 0);
         for line in lines(bytes) {
             let Some((stack, count)) = line else {
                 unreadable += 1;
@@ -50,27 +50,13 @@ impl Reader for Format {
             };
             seen = seen.saturating_add(count);
             let until = scaled(seen, total);
-            if until == told {
-                continue;
-            }
-            id += 1;
-            let stack = raw_stack(stack, id, &mut names);
-            let in_kernel = stack.kernel_frames > 0;
-            sink(Event::Stack(stack));
-            for _ in told..until {
-                sink(Event::Sample(Sample {
-                    cpu: CpuId::NONE,
-                    tid: TID,
-                    tgid: TID,
-                    in_kernel,
-                    syscall: if in_kernel { i32::MIN } else { -1 },
-                    stack: id,
-                    ..Sample::default()
-                }));
+            if until > told {
+                laid.add(raw_stack(stack, &mut names), until - told);
             }
             told = until;
         }
-        Ok(facts(names, (total, told), unreadable))
+        let span = laid.finish();
+        Ok(Facts { span, ..facts(names, (total, told), unreadable) })
     }
 }
 
@@ -81,9 +67,10 @@ fn facts(names: Names, (total, told): (u64, u64), unreadable: u64) -> Facts {
     };
     Facts {
         rung: Rung::Proc,
-        limits: "folded stacks: they have no times, threads or CPUs, so there is no ledger; only how often \
-                 each stack was seen"
+        limits: "folded stacks: they have no times, threads or CPUs; each sample is shown as 1 ms of one thread, one behind \
+                 the other: only their shares mean something"
             .to_owned(),
+        sample_period_ns: SAMPLE_NS,
         sources: vec![SourceState {
             name: "folded-stacks".to_owned(),
             active: true,
@@ -93,20 +80,6 @@ fn facts(names: Names, (total, told): (u64, u64), unreadable: u64) -> Facts {
         }],
         names: Some(names),
         ..Facts::default()
-    }
-}
-
-fn thread() -> Snapshot {
-    Snapshot {
-        at: Timestamp(0),
-        tid: TID,
-        tgid: TID,
-        parent_tgid: 0,
-        name: "folded".to_owned(),
-        target: true,
-        state: SnapshotState::Untracked,
-        exec_ns: None,
-        queue_ns: None,
     }
 }
 
@@ -127,7 +100,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = Option<(&str, u64)>> {
     })
 }
 
-fn raw_stack(stack: &str, id: u64, names: &mut Names) -> RawStack {
+fn raw_stack(stack: &str, names: &mut Names) -> RawStack {
     let mut addresses = Vec::new();
     let mut kernel_frames: u16 = 0;
     for frame in stack.split(';').rev() {
@@ -140,5 +113,5 @@ fn raw_stack(stack: &str, id: u64, names: &mut Names) -> RawStack {
         }
         addresses.push(names.place(function.trim(), "", in_kernel));
     }
-    RawStack { at: Timestamp(0), id, tgid: TID, kernel_frames, addresses, ..RawStack::default() }
+    RawStack { kernel_frames, addresses, ..RawStack::default() }
 }

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::event::{Lifecycle, LifecycleChange, Snapshot, SnapshotState, Tell, Told};
+use holdup_events::event::{SnapshotState, Tell, Told};
 use holdup_events::recording::{Rung, SourceState};
 use holdup_events::{Event, Timestamp};
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
+use crate::imported::LaneThread;
 use crate::runtime_events::{RingError, Rings, SOURCE, Span};
 
 /// The format.
@@ -91,8 +92,7 @@ fn pid_of(events: &[Event]) -> Option<u32> {
 
 /// A life of a domain, as a thread.
 struct Life {
-    tid: u32,
-    name: String,
+    thread: LaneThread,
     last: Timestamp,
 }
 
@@ -116,47 +116,19 @@ fn tell_lanes(mut told: Vec<Event>, pid: u32, span: (Timestamp, Timestamp), sink
         if tell.what == Told::LaneEnd
             && let Some(life) = lives.remove(&tell.lane)
         {
-            tell.tid = life.tid;
-            look(&life, pid, SnapshotState::Dead, sink);
+            tell.tid = life.thread.tid;
+            life.thread.look(life.last, SnapshotState::Dead, sink);
         } else {
             let life = lives.entry(tell.lane).or_insert_with(|| {
                 let tid = next_tid;
                 next_tid = next_tid.wrapping_add(1).max(1);
-                let life = Life { tid, name: format!("domain {}", tell.lane), last: tell.at };
-                begin(&life, pid, span.0, sink);
-                life
+                let thread = LaneThread { tid, pid, name: format!("domain {}", tell.lane) };
+                thread.begin(tell.at, span.0, sink);
+                Life { thread, last: tell.at }
             });
             life.last = tell.at;
-            tell.tid = life.tid;
+            tell.tid = life.thread.tid;
         }
         sink(Event::Tell(tell));
     }
-}
-
-fn begin(life: &Life, pid: u32, start: Timestamp, sink: &mut dyn FnMut(Event)) {
-    if life.last > start {
-        sink(Event::Lifecycle(Lifecycle {
-            at: life.last,
-            change: LifecycleChange::Fork { parent_tid: pid },
-            tid: life.tid,
-            tgid: pid,
-            name: life.name.clone(),
-            target: true,
-        }));
-    }
-    look(life, pid, SnapshotState::Untracked, sink);
-}
-
-fn look(life: &Life, pid: u32, state: SnapshotState, sink: &mut dyn FnMut(Event)) {
-    sink(Event::Snapshot(Snapshot {
-        at: life.last,
-        tid: life.tid,
-        tgid: pid,
-        parent_tgid: 0,
-        name: life.name.clone(),
-        target: true,
-        state,
-        exec_ns: None,
-        queue_ns: None,
-    }));
 }

@@ -25,6 +25,7 @@ impl Allocations {
             address: told.address,
             bytes: told.bytes,
             every_bytes: told.every_bytes,
+            own_bytes: told.own_bytes,
             stack,
             ..AllocationRow::default()
         });
@@ -56,7 +57,16 @@ mod tests {
     use super::*;
 
     fn allocated(at: u64, tgid: u32, address: u64) -> Allocated {
-        Allocated { at: Timestamp(at), tid: tgid, tgid, address, bytes: 8, every_bytes: 16, stack: 0 }
+        Allocated {
+            at: Timestamp(at),
+            tid: tgid,
+            tgid,
+            address,
+            bytes: 8,
+            every_bytes: 16,
+            own_bytes: 0,
+            stack: 0,
+        }
     }
 
     fn freed(at: u64, tgid: u32, address: u64) -> Freed {

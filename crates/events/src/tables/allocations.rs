@@ -2,14 +2,14 @@
 
 use crate::{StackId, ThreadId, Timestamp};
 
-/// Each allocation counts for so many bytes more than asked for when bytes are drawn, so that objects of a few bytes are seen,
-/// too; as in `preload/allocs.c`.
+/// With `--allocs`, each allocation counts for so many bytes more than asked for when bytes are drawn, so that objects of a few
+/// bytes are seen, too; as in `preload/allocs.c`.
 pub const ALLOCATION_OWN_BYTES: u64 = 32;
 
 /// The file name of the library that draws.
 pub const ALLOCATION_LIBRARY: &str = "libholdup_allocs.so";
 
-/// One of them. It was drawn with probability 1 - exp(-(bytes + [`ALLOCATION_OWN_BYTES`]) / every_bytes).
+/// One of them. It was drawn with probability 1 - exp(-(bytes + own_bytes) / every_bytes).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationRow {
     /// Who allocated.
@@ -22,6 +22,8 @@ pub struct AllocationRow {
     pub bytes: u64,
     /// One byte in so many is drawn.
     pub every_bytes: u64,
+    /// So many bytes are added to each allocation when bytes are drawn.
+    pub own_bytes: u64,
     /// With which stack.
     pub stack: StackId,
     /// When it was freed; `None` if it was not, to the end of the recording, of the process or of its program.
@@ -33,7 +35,7 @@ pub struct AllocationRow {
 impl AllocationRow {
     /// With which probability it was drawn; 1 where a damaged recording says nothing of use.
     pub fn probability(&self) -> f64 {
-        let part = (self.bytes as f64 + ALLOCATION_OWN_BYTES as f64) / self.every_bytes.max(1) as f64;
+        let part = (self.bytes as f64 + self.own_bytes as f64) / self.every_bytes.max(1) as f64;
         let probability = -(-part).exp_m1();
         if probability > 0.0 { probability } else { 1.0 }
     }
@@ -45,8 +47,9 @@ mod tests {
 
     #[test]
     fn large_ones_are_drawn_for_sure_and_small_ones_by_their_bytes() {
-        let of =
-            |bytes, every_bytes| AllocationRow { bytes, every_bytes, ..Default::default() }.probability();
+        let of = |bytes, every_bytes| {
+            AllocationRow { bytes, every_bytes, own_bytes: 32, ..Default::default() }.probability()
+        };
         assert!((of(64, 524_288) * 524_288.0 / 96.0 - 1.0).abs() < 1e-3);
         assert!((of(524_256, 524_288) - (1.0 - (-1.0f64).exp())).abs() < 1e-12);
         assert!(of(0, 524_288) > 0.0, "an object of no bytes is seen, too");

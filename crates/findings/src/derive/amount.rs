@@ -81,7 +81,7 @@ mod tests {
 
     /// What is drawn of so many objects of this size, as the library does it, but object by object.
     fn drawn(random: &mut Random, objects: u64, bytes: u64) -> Amount {
-        let row = AllocationRow { bytes, every_bytes: EVERY, ..AllocationRow::default() };
+        let row = AllocationRow { bytes, every_bytes: EVERY, own_bytes: 32, ..AllocationRow::default() };
         let mut amount = Amount::default();
         // Objects up to the next one that is drawn: geometric, by inversion.
         let (mut at, step) = (0.0, (1.0 - row.probability()).ln());
@@ -115,7 +115,12 @@ mod tests {
     #[test]
     fn what_is_always_drawn_is_exact() {
         let mut amount = Amount::default();
-        amount.add(&AllocationRow { bytes: 1 << 30, every_bytes: EVERY, ..AllocationRow::default() });
+        amount.add(&AllocationRow {
+            bytes: 1 << 30,
+            every_bytes: EVERY,
+            own_bytes: 32,
+            ..AllocationRow::default()
+        });
         assert_eq!((amount.bytes(), amount.bytes_error(), amount.objects()), (1 << 30, 0, 1));
         assert_eq!(Amount::default().mean_bytes(), 0);
     }

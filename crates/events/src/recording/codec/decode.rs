@@ -263,6 +263,7 @@ impl<'a> Decoder<'a> {
             address,
             bytes: self.input.varint()?,
             every_bytes: self.input.varint()?,
+            own_bytes: self.input.varint()?,
             stack: self.input.varint()?,
         })
     }

@@ -236,7 +236,7 @@ impl Encoder {
         for number in [u64::from(allocated.tid), u64::from(allocated.tgid), allocated.address] {
             put_varint(out, number);
         }
-        for number in [allocated.bytes, allocated.every_bytes, allocated.stack] {
+        for number in [allocated.bytes, allocated.every_bytes, allocated.own_bytes, allocated.stack] {
             put_varint(out, number);
         }
     }

@@ -160,9 +160,9 @@ fn tell() -> impl Strategy<Value = Event> {
 }
 
 fn allocated() -> impl Strategy<Value = Event> {
-    (time(), tid(), tid(), any::<[u64; 4]>()).prop_map(|(at, tid, tgid, numbers)| {
-        let [address, bytes, every_bytes, stack] = numbers;
-        Event::Allocated(Allocated { at, tid, tgid, address, bytes, every_bytes, stack })
+    (time(), tid(), tid(), any::<[u64; 5]>()).prop_map(|(at, tid, tgid, numbers)| {
+        let [address, bytes, every_bytes, own_bytes, stack] = numbers;
+        Event::Allocated(Allocated { at, tid, tgid, address, bytes, every_bytes, own_bytes, stack })
     })
 }
 

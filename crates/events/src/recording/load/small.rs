@@ -243,6 +243,7 @@ fn allocations(table: &TableReader) -> Result<Vec<AllocationRow>> {
     let mut addresses = table.all_u64("address")?.into_iter();
     let mut bytes = table.all_u64("bytes")?.into_iter();
     let mut every = table.all_u64("every_bytes")?.into_iter();
+    let mut own = table.all_u64("own_bytes")?.into_iter();
     let mut stacks = table.all_u32("stack")?.into_iter();
     let mut freed = table.all_u32("freed")?.into_iter();
     let mut freed_at = table.all_u64("freed_ns")?.into_iter();
@@ -253,6 +254,7 @@ fn allocations(table: &TableReader) -> Result<Vec<AllocationRow>> {
         address: next(&mut addresses),
         bytes: next(&mut bytes),
         every_bytes: next(&mut every),
+        own_bytes: next(&mut own),
         stack: StackId(next(&mut stacks)),
         freed: Some(Timestamp(next(&mut freed_at))).filter(|_| next(&mut freed) != 0),
         freed_by: optional(next(&mut freed_by)).map(ThreadId),

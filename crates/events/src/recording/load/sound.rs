@@ -128,6 +128,7 @@ fn allocations(trace: &mut Trace) {
         row.freed = row.freed.map(|freed| freed.max(row.at));
         row.bytes = row.bytes.min(COUNT_MAX);
         row.every_bytes = row.every_bytes.min(COUNT_MAX);
+        row.own_bytes = row.own_bytes.min(COUNT_MAX);
     }
 }
 

@@ -87,8 +87,8 @@ tables! {
     "call_parts" { "call" U32, "what" U32, "key" U64, "count" U64 }
     "call_objects" { "object_kind" U32, "object" U64, "name" Text }
     "allocations" {
-        "thread" U32, "at_ns" Time, "address" U64, "bytes" U64, "every_bytes" U64, "stack" U32, "freed" U32,
-        "freed_ns" Time, "freed_by" I32,
+        "thread" U32, "at_ns" Time, "address" U64, "bytes" U64, "every_bytes" U64, "own_bytes" U64, "stack" U32,
+        "freed" U32, "freed_ns" Time, "freed_by" I32,
     }
     "spans" { "thread" U32, "start_ns" Time, "end_ns" Time, "lane" U32, "name" U32 }
     "counters" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64 }

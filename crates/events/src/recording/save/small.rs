@@ -194,6 +194,7 @@ fn allocations(tables: &SmallTables<'_>) -> Vec<Values> {
         wide(rows, |row| row.address),
         wide(rows, |row| row.bytes),
         wide(rows, |row| row.every_bytes),
+        wide(rows, |row| row.own_bytes),
         narrow(rows, |row| row.stack.0),
         narrow(rows, |row| u32::from(row.freed.is_some())),
         wide(rows, |row| row.freed.map_or(0, |at| at.0)),

@@ -1,0 +1,74 @@
+//! CPU samples of files that say how often a stack was seen, but not when: they are laid one behind the other, so that shares
+//! are right and the order is made up.
+
+use holdup_events::event::{RawStack, Sample, Snapshot, SnapshotState};
+use holdup_events::{CpuId, Event, Timestamp};
+
+use super::LaneThread;
+
+/// Tells them, of one thread that runs all the time.
+pub(crate) struct Laid<'a> {
+    thread: LaneThread,
+    period_ns: u64,
+    told: u64,
+    stacks: u64,
+    sink: &'a mut dyn FnMut(Event),
+}
+
+impl<'a> Laid<'a> {
+    /// Of a thread of this name; each sample stands for `period_ns`.
+    pub fn new(name: &str, period_ns: u64, sink: &'a mut dyn FnMut(Event)) -> Laid<'a> {
+        let thread = LaneThread { tid: 1, pid: 1, name: name.to_owned() };
+        let mut laid = Laid { thread, period_ns, told: 0, stacks: 0, sink };
+        laid.look();
+        laid
+    }
+
+    /// The next `samples` are of this stack; its number is given here.
+    pub fn add(&mut self, mut stack: RawStack, samples: u64) {
+        let in_kernel = stack.kernel_frames > 0;
+        self.stacks += 1;
+        (stack.id, stack.tgid) = (self.stacks, self.thread.pid);
+        (self.sink)(Event::Stack(stack));
+        for _ in 0..samples {
+            let at = Timestamp(self.now() + self.period_ns / 2);
+            (self.sink)(Event::Sample(Sample {
+                at,
+                cpu: CpuId::NONE,
+                tid: self.thread.tid,
+                tgid: self.thread.pid,
+                in_kernel,
+                syscall: if in_kernel { i32::MIN } else { -1 },
+                stack: self.stacks,
+                ..Sample::default()
+            }));
+            self.told += 1;
+        }
+    }
+
+    /// First and last moment.
+    pub fn finish(mut self) -> (Timestamp, Timestamp) {
+        self.look();
+        (Timestamp(0), Timestamp(self.now()))
+    }
+
+    fn now(&self) -> u64 {
+        self.told.saturating_mul(self.period_ns)
+    }
+
+    /// It has run up to here.
+    fn look(&mut self) {
+        let now = self.now();
+        (self.sink)(Event::Snapshot(Snapshot {
+            at: Timestamp(now),
+            tid: self.thread.tid,
+            tgid: self.thread.pid,
+            parent_tgid: 0,
+            name: self.thread.name.clone(),
+            target: true,
+            state: SnapshotState::Running(CpuId::NONE),
+            exec_ns: Some(now),
+            queue_ns: Some(0),
+        }));
+    }
+}

@@ -1,0 +1,80 @@
+//! The stacks of a profile, each told once.
+
+use std::collections::HashMap;
+
+use holdup_events::event::RawStack;
+use holdup_events::tables::{Frame, FrameKind};
+
+use super::message::{Function, Location, Mapping, Profile};
+use crate::imported::Names;
+
+/// Frames of a stack that are kept, the leaf's side.
+const FRAMES_MAX: usize = 512;
+
+/// Places of the profile by their numbers.
+pub(super) struct Places<'a> {
+    texts: &'a [String],
+    mappings: HashMap<u64, &'a Mapping>,
+    functions: HashMap<u64, &'a Function>,
+    /// What stands for each location in stacks.
+    addresses: HashMap<u64, Vec<u64>>,
+    /// Distinct frames.
+    pub names: Names,
+}
+
+impl<'a> Places<'a> {
+    pub fn new(profile: &'a Profile) -> Places<'a> {
+        let mut places = Places {
+            texts: &profile.string_table,
+            mappings: profile.mapping.iter().map(|mapping| (mapping.id, mapping)).collect(),
+            functions: profile.function.iter().map(|function| (function.id, function)).collect(),
+            addresses: HashMap::new(),
+            names: Names::default(),
+        };
+        for location in &profile.location {
+            let frames = places.frames(location);
+            let addresses = frames.into_iter().map(|frame| places.names.frame(frame)).collect();
+            places.addresses.insert(location.id, addresses);
+        }
+        places
+    }
+
+    /// The stack of these locations, leaf first, without a number.
+    pub fn stack(&self, locations: &[u64]) -> RawStack {
+        let frames = locations.iter().filter_map(|location| self.addresses.get(location)).flatten();
+        let addresses = frames.take(FRAMES_MAX).copied().collect();
+        RawStack { addresses, ..RawStack::default() }
+    }
+
+    /// A text by its number.
+    pub fn text(&self, number: i64) -> &'a str {
+        usize::try_from(number).ok().and_then(|number| self.texts.get(number)).map_or("", String::as_str)
+    }
+
+    /// Innermost first.
+    fn frames(&self, location: &Location) -> Vec<Frame> {
+        let mapping = self.mappings.get(&location.mapping_id);
+        let module = mapping.map_or("", |mapping| self.text(mapping.filename));
+        let kind = if module == "[kernel.kallsyms]" { FrameKind::Kernel } else { FrameKind::User };
+        let (start, shift) = mapping.map_or((0, 0), |mapping| (mapping.memory_start, mapping.file_offset));
+        let base = Frame {
+            kind,
+            module: module.to_owned(),
+            offset: location.address.wrapping_sub(start).wrapping_add(shift),
+            ..Frame::default()
+        };
+        let last = location.line.len().saturating_sub(1);
+        let frame = |(index, line): (usize, &super::message::Line)| {
+            let function = self.functions.get(&line.function_id)?;
+            Some(Frame {
+                function: self.text(function.name).to_owned(),
+                file: self.text(function.filename).to_owned(),
+                line: u32::try_from(line.line).unwrap_or(0),
+                inlined: index < last,
+                ..base.clone()
+            })
+        };
+        let frames: Vec<Frame> = location.line.iter().enumerate().filter_map(frame).collect();
+        if frames.is_empty() { vec![base] } else { frames }
+    }
+}

@@ -1,0 +1,187 @@
+//! Profiles that runtimes and libraries write: what their own tools say of the same files (fixtures/profiles); whole, cut
+//! and broken.
+
+use std::collections::BTreeMap;
+
+use holdup_decode::Builder;
+use holdup_decode::readers::{self, Facts, ReadError, Wanted};
+use holdup_decode::symbols::NoFiles;
+use holdup_events::tables::{AllocationRow, Frames, Rows, Stacks};
+use holdup_events::{Event, StackId, Timestamp};
+use proptest::prelude::*;
+
+const ALL: &[(&str, &str)] =
+    &[("ocaml53-words.ctf.gz", "memtrace"), ("go126-heap.pb.gz", "pprof"), ("go126-cpu.pb.gz", "pprof")];
+
+fn path(name: &str) -> String {
+    format!("{}/../../fixtures/profiles/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    let packed = std::fs::read(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    readers::unpack(&packed, 1 << 24).unwrap().into_owned()
+}
+
+/// Figures of a tool's text, by what stands behind (or before) them; those below `# heading` if one is given.
+fn said(name: &str, heading: Option<&str>) -> BTreeMap<String, u64> {
+    let text = std::fs::read_to_string(path(name)).unwrap();
+    let part =
+        heading.map_or(&text[..], |heading| text.split("# ").find(|part| part.starts_with(heading)).unwrap());
+    let words = part.lines().filter_map(|line| line.split_once(' '));
+    let pairs = words.filter_map(|(left, right)| match (left.parse(), right.parse()) {
+        (Ok(figure), _) => Some((right.to_owned(), figure)),
+        (_, Ok(figure)) => Some((left.to_owned(), figure)),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+/// What a file tells, with its names.
+struct Profile {
+    allocations: Vec<AllocationRow>,
+    samples: Vec<StackId>,
+    stacks: Stacks,
+    frames: Frames,
+    facts: Facts,
+}
+
+impl Profile {
+    fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
+        let (mut builder, mut rows) = (Builder::new(Timestamp(0), true, &NoFiles), Rows::default());
+        let (mut last, mut sorted) = (Timestamp(0), true);
+        let mut take = |event: Event| {
+            if !matches!(event, Event::Stack(_)) {
+                sorted &= last <= event.at();
+                last = event.at();
+            }
+            builder.push(event, &mut rows);
+        };
+        let facts = readers::detect(bytes)?.read(bytes, &Wanted::default(), &mut take)?;
+        assert!(sorted, "not in the order of time");
+        let catalogue = builder.finish(facts.span.1, &mut rows);
+        let (stacks, frames) = facts.names.as_ref().unwrap().resolve(&catalogue);
+        let samples = rows.samples.iter().map(|sample| sample.stack).collect();
+        Ok(Profile { allocations: catalogue.allocations, samples, stacks, frames, facts })
+    }
+
+    fn of(name: &str) -> Profile {
+        Profile::read(&fixture(name)).unwrap()
+    }
+
+    /// The function that a stack ends in.
+    fn leaf(&self, stack: StackId) -> String {
+        self.frames[self.stacks.rows()[stack.index()].frame.index()].function.clone()
+    }
+
+    /// A sum over allocations, by the leaf's function.
+    fn by_leaf(&self, of: impl Fn(&AllocationRow) -> f64) -> BTreeMap<String, f64> {
+        let mut sums = BTreeMap::new();
+        for row in &self.allocations {
+            *sums.entry(self.leaf(row.stack)).or_default() += of(row);
+        }
+        sums
+    }
+}
+
+fn bytes(row: &AllocationRow) -> f64 {
+    row.bytes as f64 / row.probability()
+}
+
+#[test]
+fn each_is_told_from_its_content() {
+    for (name, reader) in ALL {
+        assert_eq!(readers::detect(&fixture(name)).unwrap().info().name, *reader, "{name}");
+    }
+}
+
+#[test]
+fn memtrace_is_read_as_by_its_own_library() {
+    let (profile, said) = (Profile::of("ocaml53-words.ctf.gz"), said("ocaml53-words.txt", None));
+    assert_eq!(profile.allocations.len() as u64, said["allocated"]);
+    let freed = profile.allocations.iter().filter(|row| row.freed.is_some()).count();
+    assert_eq!(freed as u64, said["collected"]);
+    let drawn = profile.by_leaf(|_| 1.0);
+    for name in ["Words.grow", "Words.table"] {
+        assert_eq!(drawn[name] as u64, said[name], "{drawn:?}");
+    }
+    assert_eq!(profile.facts.sources[0].lost, 0);
+    let tables = profile.allocations.iter().find(|row| profile.leaf(row.stack) == "Words.table").unwrap();
+    assert_eq!(tables.bytes, 8_008, "a thousand words, and the one before them");
+    let frame = profile.frames.iter().find(|frame| frame.function == "Words.table").unwrap();
+    assert_eq!((&*frame.file, frame.line), ("words.ml", 9));
+}
+
+#[test]
+fn memtrace_estimates_what_the_runtime_counted() {
+    let (profile, said) = (Profile::of("ocaml53-words.ctf.gz"), said("ocaml53-words.txt", None));
+    let estimate: f64 = profile.allocations.iter().map(bytes).sum();
+    let of = |row: &AllocationRow| (1.0 - row.probability()) * bytes(row).powi(2);
+    let deviation = profile.allocations.iter().map(of).sum::<f64>().sqrt();
+    let truth = said["bytes"] as f64;
+    assert!((estimate - truth).abs() < 3.0 * deviation, "{estimate} ± {deviation}, {truth} counted");
+    assert!(deviation < truth / 10.0);
+}
+
+#[test]
+fn a_heap_profile_is_what_pprof_makes_of_it() {
+    let profile = Profile::of("go126-heap.pb.gz");
+    let (all, kept) = (profile.by_leaf(bytes), |row: &AllocationRow| row.freed.map_or(bytes(row), |_| 0.0));
+    let kept = profile.by_leaf(kept);
+    for (heading, sums) in [("alloc_space", &all), ("inuse_space", &kept)] {
+        for (name, truth) in said("go126-top.txt", Some(heading)) {
+            // A row stands for whole objects, of a size that its interval of bytes is rounded for.
+            let off = (sums[&name] - truth as f64).abs();
+            assert!(off <= truth as f64 / 1000.0, "{heading} of {name}: {} for {truth}", sums[&name]);
+        }
+    }
+}
+
+#[test]
+fn a_cpu_profile_is_what_pprof_makes_of_it() {
+    let profile = Profile::of("go126-cpu.pb.gz");
+    let mut leaves: BTreeMap<String, u64> = BTreeMap::new();
+    for stack in &profile.samples {
+        *leaves.entry(profile.leaf(*stack)).or_default() += profile.facts.sample_period_ns / 1_000_000;
+    }
+    assert_eq!(leaves, said("go126-top.txt", Some("cpu")));
+    assert_eq!(profile.facts.span.1, Timestamp(570_000_000));
+}
+
+#[test]
+fn cut_files_say_so_or_are_errors() {
+    for (name, _) in ALL {
+        let bytes = fixture(name);
+        for cut in (0..bytes.len()).step_by(if cfg!(debug_assertions) { 13 } else { 1 }) {
+            let _ = Profile::read(&bytes[..cut]);
+        }
+    }
+    let bytes = fixture("ocaml53-words.ctf.gz");
+    let half = Profile::read(&bytes[..bytes.len() - 100]).unwrap();
+    assert_eq!(half.facts.sources[0].lost, 1);
+    assert!(half.allocations.len() > 400);
+}
+
+/// A fixture with some bytes changed.
+fn broken() -> impl Strategy<Value = Vec<u8>> {
+    let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20);
+    (0..ALL.len(), changes).prop_map(|(which, changes)| {
+        let mut bytes = fixture(ALL[which].0);
+        for (index, byte) in changes {
+            let index = index.index(bytes.len());
+            bytes[index] = byte;
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if std::env::var_os("HOLDUP_QUICK").is_some() { 32 } else { 300 }))]
+
+    #[test]
+    fn broken_files_do_no_harm(bytes in broken()) {
+        if let Ok(profile) = Profile::read(&bytes) {
+            prop_assert!(profile.facts.span.1.0 <= 30 * 24 * 3_600 * 1_000_000_000);
+            prop_assert!(profile.allocations.iter().all(|row| row.probability() > 0.0));
+        }
+    }
+}
