@@ -10,6 +10,7 @@ pub mod clocked;
 pub mod cover;
 pub mod cpus;
 pub mod critical_path;
+pub mod exchanges;
 pub mod gc;
 pub mod handovers;
 pub mod holders;

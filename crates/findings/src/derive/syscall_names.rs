@@ -20,6 +20,11 @@ pub fn moves_bytes(number: i32) -> bool {
     matches!(number, 0 | 1 | 17..=20 | 44..=47 | 295 | 296 | 327 | 328)
 }
 
+/// Of those that move bytes: to the descriptor. `write`, `pwrite64`, `writev`, `sendto`, `sendmsg`, `pwritev`, `pwritev2`.
+pub fn sends(number: i32) -> bool {
+    matches!(number, 1 | 18 | 20 | 44 | 46 | 296 | 328)
+}
+
 /// `futex`: sleeping and waking for locks, conditions and joins.
 pub const FUTEX: i32 = 202;
 

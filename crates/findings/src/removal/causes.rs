@@ -13,7 +13,7 @@ use crate::derive::class::Class;
 use crate::derive::lock_calls::{Calls, LockCalls};
 use crate::derive::replay::{Change, Facts, Speed};
 use crate::derive::spin::SpinUse;
-use crate::derive::syscall_names::{FUTEX, is_sync_call, syscall_name};
+use crate::derive::syscall_names::{FUTEX, is_sync_call};
 use crate::finding::Finding;
 use crate::rules;
 
@@ -204,12 +204,18 @@ pub(super) fn syncs(trace: &Trace) -> Option<Removal> {
     Some(Removal { least, most })
 }
 
-/// Calls that do little each: a few do the work of all. `part`: of the calls of that name so many, from 0 to 1, are meant.
-pub(super) fn calls(trace: &Trace, name: &str, part: f64) -> Option<Removal> {
-    let is_it = |sample: &SampleRow| sample.in_kernel && syscall_name(sample.syscall) == name;
-    let with = |left: f64| Speed::new(trace, 1.0 - (1.0 - left) * part, is_it);
+/// Calls that do little each: a few do the work of all. Of each syscall so many of its calls, from 0 to 1, are meant.
+pub(super) fn calls(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
+    let with = |left: f64| {
+        let speed = |(syscall, part): &(i32, f64)| {
+            let is_it = |sample: &SampleRow| sample.in_kernel && sample.syscall == *syscall;
+            Speed::new(trace, 1.0 - (1.0 - left) * part, is_it)
+        };
+        let speeds = meant.iter().map(speed).filter(|speed| !speed.is_empty());
+        speeds.map(ran).collect::<Vec<_>>()
+    };
     let most = with(0.0);
-    (!most.is_empty()).then(|| Removal { least: vec![ran(with(CALLS_LEFT))], most: vec![ran(most)] })
+    (!most.is_empty()).then(|| Removal { least: with(CALLS_LEFT), most })
 }
 
 /// Processes for single items: they are not begun and not ended; at the most they do not run at all.

@@ -19,6 +19,7 @@ use crate::derive::occupancy::FAIR_PART;
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
+use crate::rules;
 
 pub use causes::{herd_calls, lock};
 
@@ -122,9 +123,9 @@ pub fn of_finding<'a>(
         "noisy-neighbour" => Some(Removal::exact(vec![Change::WithoutOthers])),
         "blocking-io" => Some(Removal::exact(vec![Change::WithoutClass(Class::IoWait)])),
         "sync-per-item" => causes::syncs(facts.trace),
-        "syscall-storm" | "tiny-io" | "retry-storm" | "status-poll" => {
-            let name = finding.subject.split(' ').next().unwrap_or_default();
-            causes::calls(facts.trace, name, part_of_calls(derived, finding, name))
+        "tiny-io" => causes::calls(facts.trace, &rules::tiny_family(derived, first_word(finding))),
+        "syscall-storm" | "retry-storm" | "status-poll" => {
+            causes::calls(facts.trace, &[part_of_calls(derived, finding, first_word(finding))])
         }
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
@@ -196,10 +197,16 @@ fn widened(gain: Gain) -> Gain {
     Gain { low: low.max(0.0), high: high.min(1.0) }
 }
 
+/// The syscall that a finding is about.
+fn first_word(finding: &Finding) -> &str {
+    finding.subject.split(' ').next().unwrap_or_default()
+}
+
 /// Of the CPU time of all calls of that name, the part that a finding is about: all, if it is about more than these.
-fn part_of_calls(derived: &Derived, finding: &Finding, name: &str) -> f64 {
-    let all = derived.syscalls.iter().find(|call| call.name == name).map_or(0, |call| call.cpu_ns);
-    (finding.cost_ns as f64 / all.max(1) as f64).min(1.0)
+fn part_of_calls(derived: &Derived, finding: &Finding, name: &str) -> (i32, f64) {
+    let call = derived.syscalls.iter().find(|call| call.name == name);
+    let (number, all) = call.map_or((-1, 0), |call| (call.number, call.cpu_ns));
+    (number, (finding.cost_ns as f64 / all.max(1) as f64).min(1.0))
 }
 
 /// Running time of all threads, but what was spun (ns).

@@ -153,6 +153,11 @@ pub(crate) fn spin_subject(spin: &SpinUse) -> String {
     spin_wait::subject(spin)
 }
 
+/// What goes with tiny calls of this name: syscalls, each with the part of its calls.
+pub(crate) fn tiny_family(derived: &Derived, name: &str) -> Vec<(i32, f64)> {
+    tiny_io::family(&derived.calls, name)
+}
+
 /// How many CPUs could do what one thread did alone.
 pub(crate) fn spread_over(facts: Facts, derived: &Derived) -> f64 {
     serial_section::spread(&Scene::new(facts.trace, derived, facts.timelines))

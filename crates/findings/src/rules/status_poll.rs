@@ -11,7 +11,7 @@
 //! ## How it decides
 //! It fires for a syscall that only asks, if it is called at least 1,000 times a second and takes a tenth of the running time.
 //! Its time is the samples' in it. The gain is that of a replay in which these calls are left out; its lower end keeps a part
-//! of them.
+//! of them. Where the same pipe or socket is read or written in tiny pieces, tiny-io tells both.
 //!
 //! ## What to do
 //! Ask once and keep the answer for as long as it is good enough; count frames or bytes in place of looking at a
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 use holdup_events::ObjectKind;
 
-use super::{Info, Verdict};
+use super::{Info, Verdict, tiny_io};
 use crate::asked::{self, Asked};
 use crate::derive::calls::CallUse;
 use crate::finding::{Confidence, Finding};
@@ -53,9 +53,9 @@ fn only_asks(syscall: i32) -> bool {
 }
 
 /// `ioctl`s by device.
-type ByDevice = BTreeMap<(ObjectKind, u64), u64>;
+pub(super) type ByDevice = BTreeMap<(ObjectKind, u64), u64>;
 
-fn by_device(calls: &[CallUse]) -> ByDevice {
+pub(super) fn by_device(calls: &[CallUse]) -> ByDevice {
     let mut all = ByDevice::new();
     for used in calls.iter().filter(|used| used.syscall == IOCTL) {
         *all.entry((used.object_kind, used.object)).or_default() += used.count;
@@ -63,7 +63,7 @@ fn by_device(calls: &[CallUse]) -> ByDevice {
     all
 }
 
-fn asks(used: &CallUse, all: &ByDevice) -> u64 {
+pub(super) fn asks(used: &CallUse, all: &ByDevice) -> u64 {
     let of_device = || all.get(&(used.object_kind, used.object)).copied().unwrap_or(0);
     let again = || used.count as f64 >= REQUEST_SHARE_MIN * of_device() as f64;
     if only_asks(used.syscall) || used.syscall == IOCTL && again() { used.count } else { 0 }
@@ -80,7 +80,9 @@ pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
 }
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
-    let Some(worst) = worst(scene)? else { return Ok(Vec::new()) };
+    let Some(worst) = worst(scene)?.filter(|worst| !tiny_io::takes(scene, worst)) else {
+        return Ok(Vec::new());
+    };
     let request = worst.uses.first().filter(|used| used.syscall == IOCTL);
     let which =
         request.map_or("for the same thing".to_owned(), |used| format!("with request {:#x}", used.op));

@@ -13,6 +13,9 @@
 //! most calls that succeed are tiny) are at least 1,000 a second and take a tenth of the running time. Their time is
 //! the samples' in that syscall, by their part of the calls. The gain is that of a replay in which these calls are left out; its lower
 //! end keeps a part of them.
+//! What else is done with the same pipes, files or sockets in tiny pieces, and how often they are only asked how they stand
+//! (`ioctl`), goes with it: one cause, one finding.
+//! Messages are no pieces: calls on a socket, or on those of a service, on which as many pieces come as go, count for nothing.
 //!
 //! ## What to do
 //! Collect what is written, and read more than is wanted at once: a buffer (`setvbuf`, `BufWriter`, `bufio`), `readv`
@@ -21,18 +24,25 @@
 //!
 //! ## Blind spots
 //! What calls like `sendmsg` and `ioctl` were asked to move is not known, only what they returned. In windows, a program
-//! whose small calls come in bursts may be missed. Sizes are known to a power of two.
+//! whose small calls come in bursts may be missed. Sizes are known to a power of two. A client that could send many requests
+//! before it reads the answers (pipelining) is not told.
 //!
 //! ## References
 //! Soares, Stumm: FlexSC (OSDI 2010). `setvbuf(3)`, `eventfd(2)`.
 
-use super::{Info, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::ObjectKind;
+
+use super::{Info, Verdict, status_poll};
 use crate::asked::{self, Asked};
-use crate::derive::calls::CallUse;
+use crate::derive::calls::{CallUse, Calls};
+use crate::derive::exchanges::exchanges;
 use crate::derive::syscall_names::moves_bytes;
+use crate::derive::syscalls::SyscallUse;
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
-use crate::wording::percent;
+use crate::wording::{percent, time};
 
 pub(super) const INFO: Info =
     Info { name: "tiny-io", summary: "Data is read or written in tiny pieces, a syscall each" };
@@ -46,8 +56,11 @@ const TINY_SHARE_MIN: f64 = 0.5;
 /// Told if so many calls failed for now.
 const AGAIN_TOLD: f64 = 0.02;
 
-/// How many of a use's calls are tiny: none, if most are not.
-fn tiny(used: &CallUse) -> u64 {
+/// How many of a use's calls are tiny: none, if most are not, or if they are messages.
+fn tiny(used: &CallUse, exchanges: &BTreeSet<u64>) -> u64 {
+    if used.object_kind == ObjectKind::Socket && exchanges.contains(&used.object) {
+        return 0;
+    }
     let tiny = used.results.below(TINY_BITS);
     let most = tiny as f64 >= TINY_SHARE_MIN * used.results.total() as f64;
     if moves_bytes(used.syscall) && most && !super::retry_storm::is_it(used) { tiny } else { 0 }
@@ -55,7 +68,41 @@ fn tiny(used: &CallUse) -> u64 {
 
 /// The costliest of them, if the rule fires.
 fn worst<'a>(scene: &'a Scene) -> Result<Option<Asked<'a>>, String> {
-    Ok(asked::find(scene, tiny)?.into_iter().next())
+    let exchanges = exchanges(&scene.derived.calls);
+    Ok(asked::find(scene, |used| tiny(used, &exchanges))?.into_iter().next())
+}
+
+/// All that goes with tiny calls of this name: syscalls, each with the part of its calls that are tiny or only ask on the
+/// same objects.
+pub(super) fn family(calls: &Calls, name: &str) -> Vec<(i32, f64)> {
+    let (exchanges, devices) = (exchanges(calls), status_poll::by_device(&calls.by_object));
+    let is_tiny = |used: &&CallUse| used.name == name && tiny(used, &exchanges) > 0;
+    let object = |used: &CallUse| (used.object_kind, used.object);
+    let objects: BTreeSet<_> = calls.by_object.iter().filter(is_tiny).map(object).collect();
+    let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
+    for used in &calls.by_object {
+        let on_it = used.object_kind != ObjectKind::None && objects.contains(&object(used));
+        let count = match used.name == name {
+            true => tiny(used, &exchanges),
+            false if on_it => tiny(used, &exchanges).max(status_poll::asks(used, &devices)),
+            false => 0,
+        };
+        *counts.entry(used.syscall).or_default() += count;
+    }
+    let all =
+        |syscall| calls.by_syscall.iter().find(|used| used.syscall == syscall).map_or(0, |used| used.count);
+    let part = |(syscall, count): (i32, u64)| (syscall, count as f64 / all(syscall).max(1) as f64);
+    counts.into_iter().filter(|(_, count)| *count > 0).map(part).collect()
+}
+
+/// Whether these calls go with tiny ones that are told.
+pub(super) fn takes(scene: &Scene, others: &Asked) -> bool {
+    let Ok(Some(worst)) = worst(scene) else { return false };
+    let family = family(&scene.derived.calls, worst.name);
+    let on_it = |used: &&CallUse| {
+        worst.uses.iter().any(|of| (of.object_kind, of.object) == (used.object_kind, used.object))
+    };
+    family.iter().any(|(syscall, _)| *syscall == others.syscall) && others.uses.iter().all(on_it)
 }
 
 /// Whether the rule fires for this syscall.
@@ -66,12 +113,19 @@ pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let Some(worst) = worst(scene)? else { return Ok(Vec::new()) };
     let mut summary = vec![worst.said(scene, "for fewer than 128 bytes"), sizes(&worst)];
+    let family: Vec<(&SyscallUse, f64)> = family(&scene.derived.calls, worst.name)
+        .into_iter()
+        .filter_map(|(syscall, part)| {
+            Some((scene.derived.syscalls.iter().find(|of| of.number == syscall)?, part))
+        })
+        .collect();
+    summary.extend(beside(&family, &worst));
     summary.extend(worst.by_whom(scene));
     Ok(vec![Finding {
         rule: INFO.name,
         subject: format!("{} of few bytes", worst.name),
         summary,
-        cost_ns: worst.cpu_ns(scene),
+        cost_ns: family.iter().map(|(of, part)| (of.cpu_ns as f64 * part) as u64).sum(),
         gain: worst.gain(scene),
         confidence: scene.confidence(Confidence::High),
         evidence: worst.evidence(scene),
@@ -80,6 +134,15 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Where the bytes only wake somebody: an eventfd, and none while one is on its way".into(),
         ],
     }])
+}
+
+/// What else is done with the same objects.
+fn beside(family: &[(&SyscallUse, f64)], worst: &Asked) -> Option<String> {
+    let others = family.iter().filter(|(of, _)| of.number != worst.syscall);
+    let said: Vec<String> =
+        others.map(|(of, part)| format!("{} {}", of.name, time((of.cpu_ns as f64 * part) as u64))).collect();
+    (!said.is_empty())
+        .then(|| format!("On the same, in pieces as small or only to ask: {} of CPU time.", said.join(", ")))
 }
 
 /// How many bytes, and how many calls failed for now.

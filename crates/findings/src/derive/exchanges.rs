@@ -1,0 +1,99 @@
+//! Requests and answers: sockets on which as many pieces come as go. What is sent there is one message each, and no
+//! buffer makes fewer of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::ObjectKind;
+
+use super::calls::{CallUse, Calls};
+use super::syscall_names::{moves_bytes, sends};
+
+/// For each piece that goes, so many come at least. Of two pieces that one answer follows, one is too many.
+const ANSWERED_MIN: f64 = 0.8;
+
+/// One of a socket's ends, with its side: calls in short windows see most sockets too briefly to tell, but all of a
+/// service's sockets share an end.
+type End<'a> = (bool, &'a str);
+
+/// Sockets of exchanges, by their identity.
+pub fn exchanges(calls: &Calls) -> BTreeSet<u64> {
+    let mut sums: BTreeMap<End, (u64, u64)> = BTreeMap::new();
+    for used in sockets(calls) {
+        for end in ends(&used.object_name) {
+            let (sent, received) = sums.entry(end).or_default();
+            *(if sends(used.syscall) { sent } else { received }) += used.results.total();
+        }
+    }
+    let answered = |end: End| {
+        let (sent, received) = sums.get(&end).copied().unwrap_or_default();
+        sent > 0 && received as f64 >= ANSWERED_MIN * sent as f64
+    };
+    let of_exchange = |used: &&CallUse| ends(&used.object_name).into_iter().any(answered);
+    sockets(calls).filter(of_exchange).map(|used| used.object).collect()
+}
+
+fn sockets(calls: &Calls) -> impl Iterator<Item = &CallUse> {
+    calls.by_object.iter().filter(|used| used.object_kind == ObjectKind::Socket && moves_bytes(used.syscall))
+}
+
+/// Both ends of a socket; one without addresses has itself.
+fn ends(name: &str) -> Vec<End<'_>> {
+    match name.split_once(" → ") {
+        Some((local, remote)) => vec![(false, local), (true, remote)],
+        None => vec![(false, name)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::derive::calls::Histogram;
+
+    /// x86-64's write(2) and recvfrom(2).
+    const WRITE: i32 = 1;
+    const RECVFROM: i32 = 45;
+
+    fn used(syscall: i32, object: u64, name: &str, count: u64) -> CallUse {
+        CallUse {
+            syscall,
+            object_kind: ObjectKind::Socket,
+            object,
+            object_name: name.to_owned(),
+            results: Histogram([(6, count)].into()),
+            ..CallUse::default()
+        }
+    }
+
+    fn found(by_object: Vec<CallUse>) -> Vec<u64> {
+        exchanges(&Calls { by_object, ..Calls::default() }).into_iter().collect()
+    }
+
+    #[test]
+    fn a_service_whose_requests_are_answered_is_one_even_if_no_window_sees_both() {
+        let calls = vec![used(WRITE, 1, "a:1 → s:80", 1), used(RECVFROM, 2, "a:2 → s:80", 1)];
+        assert_eq!(found(calls), [1, 2]);
+    }
+
+    #[test]
+    fn pieces_of_one_request_are_none() {
+        assert!(
+            found(vec![used(WRITE, 1, "a:1 → s:80", 300), used(RECVFROM, 1, "a:1 → s:80", 100)]).is_empty()
+        );
+    }
+
+    #[test]
+    fn what_is_passed_on_to_somebody_else_is_none() {
+        let calls = vec![used(RECVFROM, 1, "a:1 → s:80", 100), used(WRITE, 2, "a:9 → t:90", 100)];
+        assert!(found(calls).is_empty());
+    }
+
+    #[test]
+    fn sockets_without_addresses_are_told_apart() {
+        let calls = vec![
+            used(WRITE, 1, "socket:[1] unix", 9),
+            used(RECVFROM, 1, "socket:[1] unix", 9),
+            used(WRITE, 2, "socket:[2] unix", 9),
+        ];
+        assert_eq!(found(calls), [1]);
+    }
+}
