@@ -32,11 +32,18 @@ fn two_commands_are_run_in_turn_kept_and_resumed() {
     let value = json(&run(&scratch, &words));
     assert_eq!(value["runs"].as_array().unwrap().len(), 6);
     assert_eq!(value["diff"]["change"]["runs"], 3);
-    let more = ["diff", "--resume", set, "-n", "5", "--json", "--csv", csv.to_str().unwrap()];
+    let page = scratch.join("answer.html");
+    let files = ["--table", csv.to_str().unwrap(), "--html", page.to_str().unwrap()];
+    let more = [&["diff", "--resume", set, "-n", "5", "--json"], &files[..]].concat();
     let more = json(&run(&scratch, &more));
     assert_eq!(more["runs"].as_array().unwrap().len(), 10);
     assert_eq!(more["runs"][0], value["runs"][0]);
     assert_eq!(std::fs::read_to_string(csv).unwrap().lines().count(), 11);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(
+        page.starts_with("<!doctype html>") && page.contains("sleep 0.01") && !page.contains("src="),
+        "{page}"
+    );
     // Reopened, it says the same.
     let report = json(&run(&scratch, &["report", set, "--json"]));
     assert_eq!(report["diff"]["change"], more["diff"]["change"]);

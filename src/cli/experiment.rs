@@ -59,9 +59,12 @@ pub struct ResultArgs {
     /// As Markdown, to put into a pull request
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Write every run as a row of comma-separated values
+    /// Write every run as a row: Parquet if FILE ends in .parquet, else comma-separated values
+    #[arg(long, value_name = "FILE", visible_alias = "csv")]
+    pub table: Option<PathBuf>,
+    /// Write the answer, with its picture, as one file for a browser
     #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
+    pub html: Option<PathBuf>,
 }
 
 /// See [`RunsArgs::progress_is`].

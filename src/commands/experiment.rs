@@ -12,7 +12,7 @@ use crate::cli::experiment::{ResultArgs, RunsArgs};
 use crate::experiment::progress::Progress;
 use crate::experiment::rounds::{self, Wanted};
 use crate::experiment::set::{Purpose, Set};
-use crate::experiment::{csv, knobs};
+use crate::experiment::{knobs, table};
 use crate::record;
 
 /// Rows of a table, and the number of workers that is foretold, where a set is reopened.
@@ -97,12 +97,14 @@ pub fn reopen(path: &Path) -> Result<Shown> {
 impl Shown {
     /// Prints it as it was asked for.
     pub fn print(&self, args: &ResultArgs) -> Result<ExitCode> {
-        if let Some(file) = &args.csv {
-            std::fs::write(file, csv::table(&self.experiment))
-                .with_context(|| format!("writing {}", file.display()))?;
+        if let Some(file) = &args.table {
+            table::write(&self.experiment, file)?;
         }
         let set = self.set.as_ref().map(|path| path.display().to_string());
         let report = Report { experiment: &self.experiment, set, answer: &self.answer };
+        if let Some(file) = &args.html {
+            std::fs::write(file, report.html()).with_context(|| format!("writing {}", file.display()))?;
+        }
         if args.json {
             return super::print_json(&report.json());
         }

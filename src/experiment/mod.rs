@@ -2,7 +2,6 @@
 //! decided in `holdup_findings::experiment`.
 
 pub mod counted;
-pub mod csv;
 pub mod drift;
 pub mod knobs;
 pub mod one_run;
@@ -10,4 +9,5 @@ pub mod preload;
 pub mod progress;
 pub mod rounds;
 pub mod set;
+pub mod table;
 pub mod words;

@@ -2,6 +2,7 @@
 
 mod diff;
 mod head;
+mod html;
 mod json;
 mod page;
 mod scale;
@@ -69,6 +70,11 @@ impl Shown<'_> {
     /// For a pull request.
     pub fn markdown(&self) -> String {
         self.page().for_markdown()
+    }
+
+    /// As one file for a browser.
+    pub fn html(&self) -> String {
+        html::page(self)
     }
 
     /// For programs (docs/json-experiments.md).
