@@ -47,6 +47,9 @@ pub struct ServiceUse {
     pub inside: Vec<(String, u64)>,
     /// What it costs the run.
     pub stall: Stall,
+    /// Of what is allocated: what the rest of those functions costs that are mostly about it. They write what they allocated, or go
+    /// through what they free.
+    pub around: Stall,
     /// Some of the samples: who, when.
     pub seen: Vec<(ThreadId, Timestamp)>,
 }
@@ -55,6 +58,11 @@ pub struct ServiceUse {
 pub const CALLERS_MAX: usize = 6;
 /// Rows in [`ServiceUse::seen`].
 const SEEN_MAX: usize = 10;
+/// To allocate a block and to free it takes some 20 to 100 ns; who takes ten times as long has it zeroed or got from the kernel, and
+/// it is larger than the smallest.
+const BLOCK_NS_MAX: f64 = 1_000.0;
+/// No allocator's blocks lie closer to each other than what malloc must align to on 64-bit machines.
+const BLOCK_BYTES_MIN: f64 = 16.0;
 /// How the kernel's way into a page fault is called, on x86-64 and aarch64.
 const FAULT_ENTRIES: [&str; 5] =
     ["asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_user_addr_fault", "do_page_fault"];
@@ -80,7 +88,60 @@ pub fn derive(
             sums.entry(service).or_default().add(trace, sample, (each, caller), timelines);
         }
     }
+    if let Some(allocating) = sums.get(&Service::Allocate) {
+        let around = around(trace, ledger, (roles, timelines), (allocating, &callers.own));
+        sums.entry(Service::Allocate).or_default().around = around;
+    }
     sums.into_iter().map(|(service, sums)| (service, sums.finish(trace, ledger))).collect()
+}
+
+/// Running time in the program's own functions that allocate, of those which do little else.
+fn around(
+    trace: &Trace,
+    ledger: &Ledger,
+    (roles, timelines): (&Roles, &Timelines),
+    (allocating, own): (&Sums, &OwnFrames),
+) -> Stall {
+    let mut itself: BTreeMap<FrameId, Vec<(&SampleRow, f64)>> = BTreeMap::new();
+    for thread in &ledger.threads {
+        let samples = super::samples_of(trace, thread.thread);
+        let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
+        for sample in samples.iter().filter(|sample| !sample.in_kernel) {
+            let leaf = trace.stack_frames(sample.stack).next().and_then(|leaf| own.of(leaf));
+            let caller = leaf.filter(|leaf| allocating.callers.contains_key(leaf));
+            if let Some(caller) = caller.filter(|_| is_in_no_service(roles, sample)) {
+                itself.entry(caller).or_default().push((sample, each));
+            }
+        }
+    }
+    let mut stall = Stall::default();
+    for (caller, samples) in itself {
+        let ns: f64 = samples.iter().map(|(_, ns)| ns).sum();
+        if ns <= allocating.callers[&caller] {
+            samples.into_iter().for_each(|(sample, ns)| stall.add_sample(sample, ns, timelines));
+        }
+    }
+    stall
+}
+
+fn is_in_no_service(roles: &Roles, sample: &SampleRow) -> bool {
+    let role =
+        roles.of_sample(sample).and_then(|rule| roles.descriptors.rule(rule)).map(|(_, rule)| rule.role);
+    !matches!(role, Some(Role::Copy | Role::Format | Role::Allocator))
+}
+
+/// The part (0 to 1) of the blocks that were allocated, in so much running time (ns) of the allocator, which surely lay where others
+/// had before; `None` if the kernel did not say how much memory there was at the most, or not of which process.
+pub fn blocks_taken_again(trace: &Trace, allocating_ns: f64) -> Option<f64> {
+    let memory = trace.manifest.memory.filter(|memory| memory.peak_bytes > 0)?;
+    let bytes = allocating_ns / BLOCK_NS_MAX * BLOCK_BYTES_MIN;
+    (is_one_process(trace) && bytes > 0.0).then(|| (1.0 - memory.peak_bytes as f64 / bytes).max(0.0))
+}
+
+fn is_one_process(trace: &Trace) -> bool {
+    let mut processes = trace.target_threads().map(|id| trace.threads[id.index()].process);
+    let first = processes.next();
+    processes.all(|other| Some(other) == first)
 }
 
 /// The part (0 to 1) of the memory that a program took by page faults which it surely took more than once; `None` if that
@@ -88,10 +149,8 @@ pub fn derive(
 /// several processes it is not known: each takes its own.
 pub fn taken_again(trace: &Trace) -> Option<f64> {
     let memory = trace.manifest.memory.filter(|memory| memory.minor_faults > 0 && memory.page_bytes > 0)?;
-    let mut processes = trace.target_threads().map(|id| trace.threads[id.index()].process);
-    let first = processes.next()?;
     let taken = memory.minor_faults as f64 * memory.page_bytes as f64;
-    processes.all(|other| other == first).then(|| (1.0 - memory.peak_bytes as f64 / taken).max(0.0))
+    is_one_process(trace).then(|| (1.0 - memory.peak_bytes as f64 / taken).max(0.0))
 }
 
 /// Which frames are the kernel's way into a page fault.
@@ -172,6 +231,7 @@ struct Sums {
     callers: BTreeMap<FrameId, f64>,
     inside: BTreeMap<String, u64>,
     stall: Stall,
+    around: Stall,
     seen: Vec<(ThreadId, Timestamp)>,
 }
 
@@ -210,6 +270,7 @@ impl Sums {
             callers: ranked(callers),
             inside: ranked(self.inside.into_iter().collect()),
             stall: self.stall,
+            around: self.around,
             seen: self.seen,
         }
     }

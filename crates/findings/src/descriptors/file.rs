@@ -95,6 +95,8 @@ struct RuleEntry {
     #[serde(default)]
     contended: bool,
     #[serde(default)]
+    handed_on: bool,
+    #[serde(default)]
     what: String,
     #[serde(default)]
     advice: String,
@@ -143,6 +145,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         lock_bytes: entry.lock_bytes,
         shared: entry.shared,
         contended: entry.contended,
+        handed_on: entry.handed_on,
         what: entry.what,
         advice: entry.advice,
     };

@@ -170,6 +170,9 @@ pub struct Rule {
     pub shared: bool,
     /// Of a lock, on a CPU: the function is called only where somebody waits for the lock.
     pub contended: bool,
+    /// Of a lock whose functions wait for other things, too: it holds where those who end the waits on a word have waited
+    /// for that word themselves.
+    pub handed_on: bool,
     /// For people: what it is, a few words; may be empty.
     pub what: String,
     /// What makes it less, as advice; may be empty.

@@ -55,8 +55,14 @@ const FORECAST: [&str; 19] = [
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
-const COMPUTED: [&str; 5] =
-    ["load-imbalance", "poll-loop", "cpu-throttled", "pinned-together", "page-fault-storm"];
+const COMPUTED: [&str; 6] = [
+    "load-imbalance",
+    "poll-loop",
+    "cpu-throttled",
+    "pinned-together",
+    "page-fault-storm",
+    "allocation-hotspot",
+];
 
 /// What costs less than this part of all thread time, and may gain nothing, is a hint. What costs more is there, whether a
 /// replay knows what it is good for or not.

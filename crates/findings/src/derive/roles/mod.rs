@@ -8,6 +8,7 @@
 
 mod devices;
 mod frames;
+mod handed_on;
 mod parties;
 
 use std::collections::{BTreeMap, HashMap};
@@ -59,6 +60,8 @@ pub struct Roles {
     lock_words: Vec<u16>,
     /// By wait: the rule about the futex word's symbol.
     word_is: Vec<u16>,
+    /// By wait: the rule by which its word is a lock, since threads hand it on. Empty if there is none.
+    handed_on: Vec<u16>,
     /// By thread: the rule about the function that it began with, which speaks for its waits without a stack.
     began_with: Vec<u16>,
     /// By wait: it is for a ring's answers, and a disk gives them. Empty if there is no ring.
@@ -111,6 +114,7 @@ impl Roles {
         });
         (roles.running, roles.blocked) = parts.into_iter().unzip();
         roles.vote(trace);
+        roles.handed_on = handed_on::rules(trace, &roles.parties, (&frame_rules, &blocked));
         roles.began_with = roles.beginnings(trace);
         roles
     }
@@ -134,7 +138,8 @@ impl Roles {
         let wait = slice.wait.index();
         let own = stack_rule(by_stack)
             .min(self.parties.named(party, On::Off))
-            .min(self.word_is.get(wait).copied().unwrap_or(NONE));
+            .min(self.word_is.get(wait).copied().unwrap_or(NONE))
+            .min(self.handed_on.get(wait).copied().unwrap_or(NONE));
         let told = by_stack != CUT && slice.stack != StackId::NONE;
         let said = |rules: &[u16], row: usize| rules.get(row).copied().unwrap_or(NONE);
         let others = match told {
@@ -199,7 +204,7 @@ impl Roles {
     /// Whether waits on this are, or some of them, for a lock: the rule that says so, if it is one of a runtime.
     pub fn lock(&self, trace: &Trace, wait: WaitId) -> Option<Option<RuleId>> {
         let row = |rules: &[u16]| rules.get(wait.index()).copied().unwrap_or(NONE);
-        let word = found(row(&self.word_says).min(row(&self.word_is)));
+        let word = found(row(&self.word_says).min(row(&self.word_is)).min(row(&self.handed_on)));
         let reason = trace.wait(wait).reason;
         let class_by = |id: RuleId| self.descriptors.rule(id)?.1.role.class_blocked(reason);
         match word.and_then(|id| Some((id, class_by(id)?))) {

@@ -27,6 +27,8 @@ pub(super) struct Parties {
 struct Party {
     /// Rules about stacks, a bit each: of running threads, of blocked ones.
     allowed: [Vec<u64>; 2],
+    /// Those about blocked threads which hold only of words that are handed on; empty if there is none.
+    handed_on: Vec<u64>,
     /// The first rule that asks for nothing but the thread's name.
     named: [u16; 2],
 }
@@ -78,6 +80,11 @@ impl Parties {
         &self.parties[party].allowed[usize::from(on == On::Off)]
     }
 
+    /// Rules about stacks of blocked threads that hold only of words which are handed on: a bit each; empty if there is none.
+    pub fn handed_on(&self, party: usize) -> &[u64] {
+        &self.parties[party].handed_on
+    }
+
     /// The first rule that its threads match by name alone.
     pub fn named(&self, party: usize, on: On) -> u16 {
         self.parties[party].named[usize::from(on == On::Off)]
@@ -93,9 +100,15 @@ impl Party {
     fn new(descriptors: &Descriptors, rules: &[u16]) -> Party {
         let all: Vec<&Rule> = descriptors.rules().map(|(_, rule)| rule).collect();
         let words = all.len().div_ceil(64);
-        let mut party = Party { allowed: [vec![0; words], vec![0; words]], named: [NONE; 2] };
+        let mut party = Party { allowed: [vec![0; words], vec![0; words]], ..Party::default() };
+        party.named = [NONE; 2];
         for id in rules {
             let rule = all[usize::from(*id)];
+            if rule.handed_on {
+                party.handed_on.resize(words, 0);
+                party.handed_on[usize::from(*id) / 64] |= 1 << (id % 64);
+                continue;
+            }
             for (side, other) in [(0, On::Off), (1, On::Cpu)] {
                 if rule.on == other || matches!(rule.on, On::Waker | On::Spin) {
                     continue;

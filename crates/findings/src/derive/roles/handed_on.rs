@@ -1,0 +1,126 @@
+//! Words on which threads wait in functions that serve as lock and as signal alike: a semaphore, a runtime's lock on top of
+//! one. Nothing in the call says which it is; who ends the waits does. A lock is handed on: whoever lets it go had it, and
+//! sooner or later had to wait for it, too. A signal is given by those who never wait for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{StackId, ThreadId, Trace};
+
+use super::frames::FrameRules;
+use super::parties::Parties;
+use super::{AGREE, CUT, NONE, verdict, words_of_waits};
+use crate::derive::parallel;
+
+/// Fewer waits that somebody ended may be handed on by chance.
+const RELEASES_MIN: usize = 4;
+
+/// What is known of one word.
+#[derive(Default)]
+struct Word {
+    /// Time waited (ns) by what the stacks say.
+    votes: BTreeMap<u16, u64>,
+    waiters: BTreeSet<ThreadId>,
+    /// Who ended waits on it, and how often.
+    releasers: BTreeMap<ThreadId, usize>,
+}
+
+impl Word {
+    fn merge(&mut self, other: Word) {
+        for (rule, ns) in other.votes {
+            *self.votes.entry(rule).or_default() += ns;
+        }
+        self.waiters.extend(other.waiters);
+        for (releaser, times) in other.releasers {
+            *self.releasers.entry(releaser).or_default() += times;
+        }
+    }
+
+    /// The rule by which it is a lock, else [`NONE`].
+    fn rule(&self) -> u16 {
+        let all: u64 = self.votes.values().sum();
+        let told = self.votes.iter().filter(|(rule, _)| **rule != NONE);
+        let Some((rule, ns)) = told.max_by_key(|(_, ns)| **ns) else { return NONE };
+        let releases: usize = self.releasers.values().sum();
+        let of_waiters = self.releasers.iter().filter(|(releaser, _)| self.waiters.contains(releaser));
+        let handed_on: usize = of_waiters.map(|(_, times)| times).sum();
+        let is_lock = releases >= RELEASES_MIN
+            && handed_on as f64 >= AGREE * releases as f64
+            && *ns as f64 >= AGREE * all as f64;
+        if is_lock { *rule } else { NONE }
+    }
+}
+
+/// The rule by which each wait is for a lock that is handed on, by wait; empty if no rule asks for that. `used`: which
+/// stacks blocked slices of each party have, a bit each.
+pub(super) fn rules(trace: &Trace, parties: &Parties, (code, used): (&FrameRules, &[Vec<u64>])) -> Vec<u16> {
+    let of_stack: Vec<Vec<u16>> = (0..parties.len())
+        .map(|party| verdicts(trace, code, (parties.handed_on(party), &used[party])))
+        .collect();
+    if of_stack.iter().flatten().all(|rule| *rule == NONE) {
+        return Vec::new();
+    }
+    let words = words_of_waits(trace);
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let mut found = BTreeMap::new();
+        for thread in groups[group].clone().map(ThreadId) {
+            let Some(party) = parties.of(thread) else { continue };
+            add_thread((trace, thread), &words, &of_stack[party], &mut found);
+        }
+        found
+    });
+    let mut merged: BTreeMap<u32, Word> = BTreeMap::new();
+    for (number, word) in parts.into_iter().flatten() {
+        merged.entry(number).or_default().merge(word);
+    }
+    let decided: BTreeMap<u32, u16> =
+        merged.into_iter().map(|(number, word)| (number, word.rule())).collect();
+    words.iter().map(|word| decided.get(word).copied().unwrap_or(NONE)).collect()
+}
+
+/// The first such rule that each stack matches.
+fn verdicts(trace: &Trace, code: &FrameRules, (allowed, used): (&[u64], &[u64])) -> Vec<u16> {
+    if allowed.is_empty() || used.is_empty() {
+        return Vec::new();
+    }
+    let of = |stack: usize| match used[stack / 64] & (1 << (stack % 64)) {
+        0 => NONE,
+        _ => match verdict(trace, code, allowed, StackId(stack as u32)) {
+            CUT => NONE,
+            rule => rule,
+        },
+    };
+    (0..trace.stacks.rows().len()).map(of).collect()
+}
+
+fn add_thread(
+    (trace, thread): (&Trace, ThreadId),
+    words: &[u32],
+    of_stack: &[u16],
+    found: &mut BTreeMap<u32, Word>,
+) {
+    let mut near = 0;
+    for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+        let number = words.get(slice.wait.index()).copied().unwrap_or(0);
+        if number == 0 {
+            continue;
+        }
+        let word = found.entry(number).or_default();
+        word.waiters.insert(thread);
+        if slice.stack != StackId::NONE {
+            let rule = of_stack.get(slice.stack.index()).copied().unwrap_or(NONE);
+            *word.votes.entry(rule).or_default() += slice.duration().0;
+        }
+        if let Some(releaser) = releaser(trace, &slice, &mut near) {
+            *word.releasers.entry(releaser).or_default() += 1;
+        }
+    }
+}
+
+/// The thread that ended a wait; none if a timer did, or it still lasts.
+fn releaser(trace: &Trace, slice: &Slice, near: &mut usize) -> Option<ThreadId> {
+    let wakeup = trace.ended_by_near(slice, near)?;
+    (wakeup.context == WakeContext::Thread && wakeup.waker != slice.thread).then_some(wakeup.waker)
+}

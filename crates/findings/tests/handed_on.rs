@@ -1,0 +1,145 @@
+//! Words that threads wait on in functions which serve as lock and as signal alike: who ends the waits tells which it is.
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::*;
+use holdup_events::{
+    CpuId, FrameId, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason,
+};
+use holdup_findings::derive::class::Class;
+use holdup_findings::derive::ledger;
+use holdup_findings::derive::locks::{self, LockUse};
+use holdup_findings::derive::roles::Roles;
+use holdup_findings::derive::timelines::Timelines;
+use holdup_findings::descriptors::Descriptors;
+
+const SEMAPHORES: &str = r#"
+[runtime]
+name = "semaphores"
+title = "Semaphores"
+function = ["take"]
+
+[[rule]]
+role = "lock"
+on = "off"
+lock = "semaphore"
+handed_on = true
+any = ["take"]
+
+[[rule]]
+role = "work-wait"
+on = "off"
+what = "semaphore"
+any = ["take"]
+"#;
+
+/// A wait of `waiter` on a word, in units of 100 ns, that `waker` ends.
+struct Waited {
+    waiter: u32,
+    from: u64,
+    to: u64,
+    waker: u32,
+}
+
+/// `threads` of one process, each on a CPU of its own, which wait on one word in the function `take`.
+fn trace(threads: u32, waits: &[Waited]) -> Trace {
+    let end = Timestamp(1000);
+    let mut trace = Trace::default();
+    trace.manifest.end_ns = end.0;
+    trace.threads =
+        (0..threads).map(|tid| Thread { tid: tid + 1, target: true, end, ..Thread::default() }).collect();
+    trace.processes = vec![Process { name: "app".into(), target: true, ..Process::default() }];
+    let frame = Frame {
+        kind: FrameKind::User,
+        function: "take".into(),
+        module: "/bin/app".into(),
+        ..Frame::default()
+    };
+    trace.frames = vec![frame];
+    let stack = StackRow { frame: FrameId(0), end: StackEnd::Root, ..StackRow::default() };
+    trace.stacks = Stacks::from_rows(vec![StackRow::default(), stack]);
+    trace.mappings =
+        vec![Mapping { path: "/bin/app".into(), start: 0x1000, end: 0x2000, ..Mapping::default() }];
+    let word = Wait {
+        reason: WaitReason::Park,
+        object: 0x7000,
+        object_kind: ObjectKind::Futex,
+        syscall: 202,
+        process: ProcessId(0),
+        ..Wait::default()
+    };
+    trace.waits = vec![Wait::default(), word];
+    let batches: Vec<Vec<SliceRow>> = (0..threads).map(|thread| slices(thread, waits)).collect();
+    trace.slices = Slices::freeze(&batches, vec![end; threads as usize]);
+    let wakeup = |waited: &Waited| Wakeup {
+        at: Timestamp(waited.to * 100),
+        wakee: ThreadId(waited.waiter),
+        waker: ThreadId(waited.waker),
+        cpu: CpuId(waited.waker as u16),
+        context: WakeContext::Thread,
+        stack: StackId::NONE,
+        stack_every: 0,
+        waker_object: 0x7000,
+    };
+    trace.wakeups = Wakeups::freeze(waits.iter().map(wakeup).collect(), threads as usize);
+    trace
+}
+
+fn slices(thread: u32, waits: &[Waited]) -> Vec<SliceRow> {
+    let running = |start: u64| SliceRow {
+        thread: ThreadId(thread),
+        start: Timestamp(start * 100),
+        state: ThreadState::Running,
+        cpu: CpuId(thread as u16),
+        ..SliceRow::default()
+    };
+    let blocked = |start: u64| SliceRow {
+        state: ThreadState::Blocked,
+        cpu: CpuId::NONE,
+        wait: WaitId(1),
+        stack: StackId(1),
+        stack_every: 1,
+        ..running(start)
+    };
+    let own = waits.iter().filter(|waited| waited.waiter == thread);
+    let both = own.flat_map(|waited| [blocked(waited.from), running(waited.to)]);
+    std::iter::once(running(0)).chain(both).collect()
+}
+
+/// The locks, the time waited for locks, and that waited for work (ns).
+fn told(trace: &Trace) -> (Vec<LockUse>, u64, u64) {
+    let roles = Roles::derive(trace, &Descriptors::none().with(&[SEMAPHORES.to_owned()]).unwrap());
+    let ledger = ledger::derive_with(trace, &Timelines::derive(trace), &roles);
+    (locks::derive_with(trace, &roles), ledger.of(Class::LockWait), ledger.of(Class::WorkWait))
+}
+
+fn waited(waiter: u32, from: u64, to: u64, waker: u32) -> Waited {
+    Waited { waiter, from, to, waker }
+}
+
+#[test]
+fn what_threads_hand_to_each_other_is_a_lock_with_its_holder() {
+    // The first to have it never waited before; from then on each lets it go for the next.
+    let waits = [waited(1, 1, 2, 0), waited(0, 3, 4, 1), waited(1, 5, 6, 0), waited(0, 7, 8, 1)];
+    let (locks, lock_ns, work_ns) = told(&trace(2, &waits));
+    assert_eq!((lock_ns, work_ns), (400, 0));
+    assert_eq!(locks.len(), 1);
+    assert_eq!((locks[0].waits, locks[0].waiters), (4, 2));
+    assert_eq!(locks[0].name, "semaphore 0x7000 in app");
+    assert_eq!(locks[0].releasers, [(ThreadId(0), 2), (ThreadId(1), 2)]);
+}
+
+#[test]
+fn what_others_give_is_work() {
+    // Two take turns to wait, and a third, which never waits, lets them go.
+    let waits = [waited(1, 1, 2, 2), waited(0, 3, 4, 2), waited(1, 5, 6, 2), waited(0, 7, 8, 2)];
+    let (locks, lock_ns, work_ns) = told(&trace(3, &waits));
+    assert_eq!((locks.len(), lock_ns, work_ns), (0, 0, 400));
+}
+
+#[test]
+fn every_second_handing_on_is_no_lock() {
+    // As in a queue whose idle workers wake each other to look, and go to sleep again.
+    let waits = [waited(1, 1, 2, 2), waited(0, 3, 4, 1), waited(1, 5, 6, 2), waited(0, 7, 8, 1)];
+    let (locks, lock_ns, _) = told(&trace(3, &waits));
+    assert_eq!((locks.len(), lock_ns), (0, 0));
+}
