@@ -7,8 +7,8 @@ use holdup_events::Trace;
 use crate::charge::Charge;
 use crate::derive::{
     blame, bottle, calls, children, clocked, cpus, critical_path, gc, holders, ledger, lines, lock_holding,
-    locks, occupancy, parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin, stacks,
-    syscall_rates, syscalls, timelines,
+    locks, occupancy, paging, parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin,
+    stacks, syscall_rates, syscalls, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -40,6 +40,8 @@ pub struct Derived {
     pub allocated: stacks::Allocated,
     /// What was done for the program's functions: copying, formatting, page faults.
     pub services: BTreeMap<services::Service, services::ServiceUse>,
+    /// Page faults and shootdowns.
+    pub paging: paging::Paging,
     /// What collections cost, where a runtime told of them.
     pub gc: gc::Gc,
     /// How many threads ran, over time.
@@ -154,6 +156,7 @@ pub fn complete(
             syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
             calls: calls::derive(trace),
             allocated: allocated(trace, &roles),
+            paging: paging::derive(trace, &ledger, timelines),
             services: services::derive(trace, &ledger, (&roles, timelines)),
             lines: lines::derive(trace, &ledger, (&roles, timelines)),
             spins: spin::derive(

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use holdup_events::recording::{Cost, Rung, SourceState};
-use holdup_events::tables::AllocationRow;
-use holdup_events::{CpuId, Duration, Loss, ThreadId, Timestamp, Trace};
+use holdup_events::tables::{AllocationRow, CountKind, FaultRow, KernelCountRow};
+use holdup_events::{CpuId, Duration, Loss, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::gc::{Gc, LaneGc, Pause, Pauses};
@@ -133,6 +133,54 @@ fn add_allocations(trace: &mut Trace) {
     let source =
         SourceState { name: "allocations".into(), active: true, events: 78, ..SourceState::default() };
     trace.manifest.sources.push(source);
+}
+
+/// Faults of two threads, and shootdowns that one sends to the other.
+fn add_faults(trace: &mut Trace) {
+    let stack = trace.samples.iter().find(|sample| sample.stack != StackId::NONE).map(|sample| sample.stack);
+    let counted = |thread: u32, what, count| KernelCountRow {
+        thread: Some(ThreadId(thread)),
+        cpu: CpuId::NONE,
+        what,
+        syscall: if what == CountKind::ShootdownsSent { 10 } else { 0 },
+        start: trace.start(),
+        end: trace.end(),
+        count,
+    };
+    let mut rows = vec![
+        counted(0, CountKind::MinorFaults, 12_000),
+        counted(0, CountKind::MajorFaults, 7),
+        counted(0, CountKind::ShootdownsSent, 400),
+        counted(1, CountKind::MinorFaults, 90),
+        counted(1, CountKind::ShootdownInterrupts, 380),
+        counted(1, CountKind::ShootdownInterruptNs, 600_000),
+        counted(0, CountKind::HugePages, 3),
+    ];
+    let of_cpu = |cpu: u16, count| KernelCountRow {
+        thread: None,
+        cpu: CpuId(cpu),
+        ..counted(0, CountKind::CpuShootdowns, count)
+    };
+    rows.extend([of_cpu(0, 20), of_cpu(1, 365)]);
+    trace.kernel_counts = rows;
+    let fault = |number: u64| FaultRow {
+        thread: ThreadId(0),
+        at: trace.start() + Duration(number * 1_000_000),
+        address: 4096 * number,
+        stands_for: 600,
+        stack: stack.unwrap_or_default(),
+        ..FaultRow::default()
+    };
+    trace.faults = (0..20).map(fault).collect();
+}
+
+#[test]
+fn faults_and_shootdowns_by_thread_and_place() {
+    let (_, mut trace) = trace_of_lanes(BUSY);
+    manifest(&mut trace);
+    add_faults(&mut trace);
+    let analysis = analyse(&trace);
+    golden("faults", &render(&trace, &analysis, &sections(&["faults"]), &Style::default()).unwrap());
 }
 
 #[test]
@@ -323,7 +371,8 @@ fn paths(value: &Value, at: &str, out: &mut BTreeSet<String>) {
 
 /// Those of experiments are on a page of their own; the commands' own tests hold that against what they print.
 fn documented() -> BTreeSet<String> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
+    let page = |name| std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR")));
+    let text = ["json.md", "json-memory.md"].map(|name| page(name).expect(name)).concat();
     let key = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
     text.lines().filter_map(key).collect()
 }
@@ -387,7 +436,10 @@ fn add_a_late_stop(rendezvous: &mut Rendezvous, thread: ThreadId) {
 
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
-    let (mut trace, mut analysis) = busy();
+    let (_, mut trace) = trace_of_lanes(BUSY);
+    manifest(&mut trace);
+    add_faults(&mut trace);
+    let mut analysis = analyse(&trace);
     add_allocations(&mut trace);
     trace.losses.push(Loss { end: trace.end(), ..a_loss(trace.start()) });
     analysis.skipped.push(("spin-wait", "no samples".into()));

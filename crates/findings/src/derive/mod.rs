@@ -25,6 +25,7 @@ pub mod locks;
 pub mod occupancy;
 pub mod on_cpu;
 pub mod own_places;
+pub mod paging;
 pub mod parallel;
 pub mod parallelism;
 pub mod phases;

@@ -31,7 +31,7 @@ const SLICES_SOME: usize = 2_000_000;
 const SOME: usize = 3;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 19] = [
+const FORECAST: [&str; 20] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -43,6 +43,7 @@ const FORECAST: [&str; 19] = [
     "tiny-io",
     "retry-storm",
     "status-poll",
+    "tlb-shootdown",
     "subprocess-per-item",
     "wakeup-ping-pong",
     "interpreter-lock",
@@ -126,6 +127,7 @@ pub fn of_finding<'a>(
             let name = finding.subject.split(' ').next().unwrap_or_default();
             causes::calls(facts.trace, name, part_of_calls(derived, finding, name))
         }
+        "tlb-shootdown" => causes::shootdowns(facts.trace, derived),
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
         "wakeup-ping-pong" => Some(causes::handovers(facts, charge)),
