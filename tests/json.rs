@@ -17,7 +17,7 @@ struct Key {
 
 /// The keys of the section whose heading names `command`.
 fn documented(command: &str) -> Vec<Key> {
-    let page: String = ["json.md", "json-memory.md", "json-experiments.md"]
+    let page: String = ["json.md", "json-memory.md", "json-over-time.md", "json-experiments.md"]
         .map(|name| {
             std::fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).expect(name)
         })

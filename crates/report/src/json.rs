@@ -7,6 +7,7 @@ mod faults;
 pub(crate) mod findings;
 mod gc;
 mod lines;
+mod over_time;
 mod waits;
 
 use holdup_events::{ProcessId, ThreadId, Trace};
@@ -67,6 +68,8 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "skipped": analysis.skipped.iter().map(|(rule, reason)| json!({"rule": rule, "reason": reason}))
             .collect::<Value>(),
         "cpus": derived.cpus.iter().map(|one| cpu(trace, one)).collect::<Value>(),
+        "cpu_times": over_time::cpus(trace, &derived.cpu_times),
+        "threads_over_time": over_time::threads(trace, stacks.over_time),
         "locks": derived.locks.iter().map(|one| lock(trace, one)).collect::<Value>(),
         "waits": waits::to_json(trace, derived),
         "critical_path": waits::critical_path(trace, derived),

@@ -162,6 +162,12 @@ fn add_faults(trace: &mut Trace) {
         ..counted(0, CountKind::CpuShootdowns, count)
     };
     rows.extend([of_cpu(0, 20), of_cpu(1, 365)]);
+    let half = trace.start() + Duration(trace.wall().0 / 2);
+    for (start, end, user) in [(trace.start(), half, 190_000_000), (half, trace.end(), 90_000_000)] {
+        let time = |cpu, what, count| KernelCountRow { what, start, end, ..of_cpu(cpu, count) };
+        rows.extend([time(0, CountKind::CpuUser, user), time(0, CountKind::CpuSystem, 80_000_000)]);
+        rows.extend([time(1, CountKind::CpuSteal, 10_000_000), time(1, CountKind::CpuIdle, 270_000_000)]);
+    }
     trace.kernel_counts = rows;
     let fault = |number: u64| FaultRow {
         thread: ThreadId(0),
@@ -175,11 +181,14 @@ fn add_faults(trace: &mut Trace) {
 }
 
 #[test]
-fn faults_and_shootdowns_by_thread_and_place() {
+fn faults_by_thread_and_place_and_how_times_went() {
     let (_, mut trace) = trace_of_lanes(BUSY);
     manifest(&mut trace);
     add_faults(&mut trace);
     let analysis = analyse(&trace);
+    let ask = StackAsk { over_time: true, ..StackAsk::default() };
+    let names = sections(&["cpus", "threads"]);
+    golden("over-time", &render_with(&trace, &analysis, (&names, &ask), &Style::default()).unwrap());
     golden("faults", &render(&trace, &analysis, &sections(&["faults"]), &Style::default()).unwrap());
 }
 
@@ -372,9 +381,14 @@ fn paths(value: &Value, at: &str, out: &mut BTreeSet<String>) {
 /// Those of experiments are on a page of their own; the commands' own tests hold that against what they print.
 fn documented() -> BTreeSet<String> {
     let page = |name| std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR")));
-    let text = ["json.md", "json-memory.md"].map(|name| page(name).expect(name)).concat();
+    let text =
+        ["json.md", "json-memory.md", "json-over-time.md"].map(|name| page(name).expect(name)).concat();
     let key = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
     text.lines().filter_map(key).collect()
+}
+
+fn an_empty_row() -> DoctorRow {
+    DoctorRow { name: String::new(), status: DoctorStatus::Ok, what: String::new(), remedy: String::new() }
 }
 
 fn a_runtime() -> RuntimeUse {
@@ -480,20 +494,19 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     analysis.derived.gc = Gc { lanes: vec![lane], pauses, slowest: vec![pause], ..Gc::default() };
     let finding = analysis.findings.first().expect("a finding").clone();
     analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
-    let row = DoctorRow {
-        name: String::new(),
-        status: DoctorStatus::Ok,
-        what: String::new(),
-        remedy: String::new(),
-    };
     let mut emitted = BTreeSet::new();
-    let ask = StackAsk { function: Some("work".into()), shape: Shape::Tree, ..StackAsk::default() };
+    let ask = StackAsk {
+        function: Some("work".into()),
+        shape: Shape::Tree,
+        over_time: true,
+        ..StackAsk::default()
+    };
     paths(&to_json_with(&trace, &analysis, &ask), "", &mut emitted);
     let annotated = annotated(|it| holdup_report::annotate::to_json(it).to_string());
     paths(&serde_json::from_str(&annotated).unwrap(), "", &mut emitted);
     let forecast = what_if(&trace, &what_if::Ask { cpus: Some(4), ..what_if::Ask::default() }).unwrap();
     paths(&holdup_report::what_if_json(&forecast), "", &mut emitted);
-    paths(&holdup_report::doctor_json(&[row], "bpf", ""), "", &mut emitted);
+    paths(&holdup_report::doctor_json(&[an_empty_row()], "bpf", ""), "", &mut emitted);
     paths(&list::to_json(&[list::Row::default()]), "", &mut emitted);
     paths(&holdup_report::explain::to_json(&holdup_findings::rules::all()), "", &mut emitted);
     emitted.remove("[]");
