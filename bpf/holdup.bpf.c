@@ -9,6 +9,7 @@
 #include "ring.h"
 #include "stacks.h"
 #include "waits.h"
+#include "paging.h"
 #include "sched.h"
 #include "lifecycle.h"
 #include "samples.h"

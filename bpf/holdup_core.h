@@ -82,7 +82,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct sched_entity se;
 	struct sched_info sched_info;
-	unsigned long nvcsw;
+	unsigned long nvcsw, min_flt, maj_flt;
 	__u64 start_boottime;
 	unsigned int in_iowait : 1;
 	char comm[16];
@@ -97,6 +97,7 @@ struct bpf_iter__task { struct bpf_iter_meta *meta; struct task_struct *task; };
 
 /* Fields that only some kernels have. */
 struct task_struct___throttled { bool throttled; } __attribute__((preserve_access_index));
+struct mm_struct___owner { struct task_struct *owner; } __attribute__((preserve_access_index));
 struct rq___clock { __u64 clock; } __attribute__((preserve_access_index));
 struct cfs_rq___some { int throttle_count; struct rq___clock *rq; } __attribute__((preserve_access_index));
 struct sched_entity___cfs { struct cfs_rq___some *cfs_rq; } __attribute__((preserve_access_index));

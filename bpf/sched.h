@@ -152,6 +152,14 @@ static __always_inline void leave_in_call(struct per_cpu *cpu, __u32 tid, unsign
 	cpu->call_tid = 0;
 }
 
+/* As is_target, of a thread that has no memory any more. */
+static __always_inline bool was_target(struct task_struct *task, struct per_cpu *cpu)
+{
+	if (configuration.follow_all)
+		return !(task->flags & PF_KTHREAD) && (__u32)task->tgid != configuration.recorder_tgid;
+	return is_target(task, cpu);
+}
+
 static __always_inline int switched(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
 				    unsigned int state)
 {
@@ -170,6 +178,8 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 		runnable_switch(cpu, prev, next, preempt && !(state & TASK_DEAD_BITS) ? 0 : state, now, flags);
 	else
 		blocked_switch(ctx, cpu, prev, next, state, now, flags);
+	if ((state & TASK_DEAD_BITS) && was_target(prev, cpu))
+		send_last_counts(cpu, prev, now);
 	probe_end(cpu, PROBE_SWITCH, began);
 	return 0;
 }

@@ -50,6 +50,8 @@ enum wire_kind {
 	WIRE_SAMPLE_USER = 14,   /* struct wire_sample_user: a sample in user mode */
 	WIRE_ALLOCATED = 15,     /* struct wire_allocated */
 	WIRE_FREED = 16,         /* struct wire_freed */
+	WIRE_THREAD_COUNTS = 17, /* struct wire_thread_counts; from the task iterator: not numbered */
+	WIRE_FAULT = 18,         /* struct wire_fault */
 };
 
 /* Streams: one sequence per CPU for each. */
@@ -59,7 +61,8 @@ enum wire_stream {
 	WIRE_STREAM_DEFS = 2,    /* stacks and thread life cycle, in the small ring */
 	WIRE_STREAM_PLAIN_SAMPLES = 3, /* without, in the main ring: the two rings are not read in one order */
 	WIRE_STREAM_ALLOCS = 4,  /* in the small ring */
-	WIRE_STREAMS = 5,
+	WIRE_STREAM_FAULTS = 5,  /* page faults and last counts, in the small ring */
+	WIRE_STREAMS = 6,
 };
 
 struct wire_header {
@@ -276,6 +279,52 @@ struct wire_snapshot {
 	wire_u32 state;            /* raw __state bits */
 	wire_u32 on_cpu;           /* 1: running on header.cpu at that moment */
 	struct wire_wait wait;
+};
+
+#define WIRE_COUNTS_LAST 0x01 /* the thread's last; else from the task iterator */
+
+/* What the kernel counted in the life of a thread. */
+struct wire_thread_counts {
+	struct wire_header header;
+	wire_u32 tid;
+	wire_u32 tgid;
+	wire_u64 start_ns;         /* CLOCK_BOOTTIME start of the thread: tells its bearers of a tid apart */
+	wire_u64 minor_faults;
+	wire_u64 major_faults;
+};
+
+#define WIRE_FAULT_MAJOR 0x01     /* its page came from a disk */
+#define WIRE_FAULT_IN_KERNEL 0x02 /* the kernel touched the page on the thread's behalf */
+
+/* A page fault that was drawn. */
+struct wire_fault {
+	struct wire_header header;
+	wire_u32 tid;
+	wire_u32 tgid;
+	wire_u64 address;    /* that was touched */
+	wire_u64 stands_for; /* so many faults of its CPU since the one drawn before, itself included */
+	wire_u64 stack;      /* id of a WIRE_STACK record, 0 none */
+};
+
+enum wire_paging {
+	WIRE_SHOOTDOWN_SENT = 1,      /* it asked other CPUs to forget translations, and waited for them */
+	WIRE_SHOOTDOWN_INTERRUPT = 2, /* it was interrupted to forget them; ns: how long the handler took */
+	WIRE_HUGE_PAGE = 3,           /* pages were put together into a huge one */
+};
+
+/* Read from a map, and in no ring. */
+struct wire_paging_key {
+	wire_u32 tid;
+	wire_u32 what;    /* enum wire_paging */
+	wire_s32 syscall; /* of WIRE_SHOOTDOWN_SENT: orig_ax, -1 none (a fault); else 0 */
+	wire_u32 pad;
+};
+
+struct wire_paging_sums {
+	wire_u64 count;
+	wire_u64 ns;
+	wire_u32 tgid;
+	wire_u32 pad;
 };
 
 /*

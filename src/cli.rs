@@ -225,6 +225,9 @@ pub struct ReportArgs {
     /// How many operations the program did: the section `allocs` says bytes and objects of one
     #[arg(long, value_name = "N")]
     pub operations: Option<std::num::NonZeroU32>,
+    /// What each thread did step by step, too, in the section `threads`
+    #[arg(long)]
+    pub over_time: bool,
     /// Which stacks, or allocations; any of these options asks for the section `stacks` unless it is for `allocs`
     #[command(flatten)]
     pub stacks: StackArgs,

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use support::{Scratch, holdup, stderr, stdout};
 
-/// A row of a table in docs/json.md or docs/json-experiments.md.
+/// A row of a table in docs/json.md, json-memory.md or json-experiments.md.
 struct Key {
     /// Steps from the top: a name, `[]` for every entry of an array, `*` for every name of an object.
     path: Vec<String>,
@@ -17,16 +17,15 @@ struct Key {
 
 /// The keys of the section whose heading names `command`.
 fn documented(command: &str) -> Vec<Key> {
-    let page: String = ["json.md", "json-experiments.md"]
+    let page: String = ["json.md", "json-memory.md", "json-over-time.md", "json-experiments.md"]
         .map(|name| {
             std::fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).expect(name)
         })
         .concat();
     let heading = format!("`holdup {command} --json`");
-    let section = page
-        .split("\n## ")
-        .find(|section| section.lines().next().is_some_and(|line| line.contains(&heading)));
-    let section = section.unwrap_or_else(|| panic!("the pages on JSON have no section on {heading}"));
+    let is_it = |section: &&str| section.lines().next().is_some_and(|line| line.contains(&heading));
+    let sections: Vec<&str> = page.split("\n## ").filter(is_it).collect();
+    assert!(!sections.is_empty(), "the pages on JSON have no section on {heading}");
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
         let path = cells.next()?.trim_end_matches('`').replace("[]", ".[]");
@@ -37,7 +36,7 @@ fn documented(command: &str) -> Vec<Key> {
         path.pop_if(|step| step == "[]");
         Some(Key { path, kind })
     };
-    let keys: Vec<Key> = section.lines().filter_map(row).collect();
+    let keys: Vec<Key> = sections.iter().flat_map(|section| section.lines()).filter_map(row).collect();
     assert!(!keys.is_empty(), "{heading}: no keys");
     keys
 }

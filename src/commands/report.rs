@@ -25,9 +25,13 @@ pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
     if asks_for_stacks && !sections.iter().any(|name| name == "stacks" || name == "allocs") {
         sections.push("stacks".to_owned());
     }
+    if args.over_time && !sections.iter().any(|name| name == "threads") {
+        sections.push("threads".to_owned());
+    }
     let (path, trace) = locate::open(recording.as_deref())?;
     let stacks = StackAsk {
         operations: args.operations.map(|number| u64::from(number.get())),
+        over_time: args.over_time,
         ..super::stacks::ask(&trace, &args.stacks)?
     };
     let analysis = holdup_findings::analyse_with(&trace, &stacks.selection.descriptors);

@@ -17,6 +17,7 @@ use holdup_events::{CpuId, Event, Loss, Timestamp};
 use super::allocations::Sampler;
 use super::budget::Budget;
 use super::calls::Calls;
+use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
 use super::naps::{Found, Naps};
 use super::roots::Roots;
@@ -48,6 +49,7 @@ struct Loop {
     bad_records: u64,
     syscalls: SyscallWindows,
     calls: Calls,
+    counts: KernelCounts,
     /// What is said of the source of allocations: wanted, and why there are none.
     allocations: Option<String>,
     rings: RingFeed,
@@ -73,6 +75,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         // Where all are counted there is nothing to extrapolate.
         syscalls: SyscallWindows::new(if options.syscalls { 0.0 } else { recorder.options.budget }, cpus),
         calls: Calls::new(options.syscalls, &session),
+        counts: KernelCounts::default(),
         allocations: recorder.allocations.as_ref().map(|sampler| sampler.missing().to_owned()),
         rings: RingFeed::new(recorder.rings, !matches!(subject, Subject::Run(..)), lower::now()),
         session,
@@ -110,6 +113,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.syscalls.prepare(&recording.session);
     recording.snapshot(!matches!(recorder.options.stacks, StackChoice::None))?;
     let start_ns = lower::now().0;
+    recording.counts.begin(&recording.session, &mut recording.decoder);
     recording.calls.begin(&recording.session, matches!(subject, Subject::Run(..)));
     let mut watched = match subject {
         Subject::Run(held, _) => Watched::Child(held.release()?),
@@ -212,6 +216,7 @@ impl Loop {
             self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
             self.calls.step(&self.session, &mut |event| self.journal.push(&event));
+            self.counts.step(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
             let changed = self.tell_stack_tables();
             if changed {
                 mapped = Instant::now();
@@ -335,6 +340,8 @@ impl Loop {
         let syscalls = self.syscalls.finish(&mut self.session, &mut |event| self.journal.push(&event));
         let rings = self.rings.finish(&self.targets, &mut |event| self.journal.push(&event));
         self.snapshot(false)?;
+        let counts =
+            self.counts.finish(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
         self.session.detach();
         let (calls, calls_cpu_ns) = self.calls.finish(&self.session, &mut |event| self.journal.push(&event));
         let end_ns = lower::now().0;
@@ -353,6 +360,8 @@ impl Loop {
         cost.switches = self.tally.switches;
         let mut sources = recorded_streams(&counters);
         self.tell_of_allocations(&mut sources);
+        let faults = sources.iter_mut().find(|source| source.name == sources::PAGE_FAULTS);
+        faults.into_iter().for_each(|source| source.missing = counts.clone());
         sources.push(SourceState {
             name: "mappings".to_owned(),
             active: self.mappings.is_some(),

@@ -139,6 +139,8 @@ fn write_small(
         syscalls: &catalogue.syscalls,
         calls: &catalogue.calls,
         allocations: &catalogue.allocations,
+        kernel_counts: &catalogue.kernel_counts,
+        faults: &catalogue.faults,
         lanes: &catalogue.lanes,
         names: &catalogue.names,
         losses: &catalogue.losses,

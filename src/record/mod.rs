@@ -8,6 +8,7 @@ mod calls;
 pub mod disk_cache;
 mod files;
 pub mod finish;
+mod kernel_counts;
 mod launcher;
 mod lower;
 mod naps;

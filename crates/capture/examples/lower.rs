@@ -154,6 +154,8 @@ fn label(event: &Event) -> String {
         Event::Affinity(affinity) => format!("affinity {}", affinity.cpus),
         Event::Calls(_) | Event::ObjectName(_) => "calls".to_owned(),
         Event::Allocated(_) | Event::Freed(_) => "allocation".to_owned(),
+        Event::Counted(counted) => format!("count {}", counted.what.name()),
+        Event::Fault(_) => "fault".to_owned(),
         Event::SyscallCount(_) => "syscall count".to_owned(),
         Event::Waking(_) => "waking".to_owned(),
     }

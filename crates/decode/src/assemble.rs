@@ -41,6 +41,8 @@ pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> 
         syscalls: catalogue.syscalls,
         calls: catalogue.calls,
         allocations: catalogue.allocations,
+        kernel_counts: catalogue.kernel_counts,
+        faults: catalogue.faults,
         spans: Spans::freeze(rows.spans),
         counters: rows.counters,
         marks: rows.marks,

@@ -5,6 +5,7 @@ mod accesses;
 pub mod assemble;
 pub mod calls;
 pub mod code;
+pub mod counts;
 mod fields;
 mod imported;
 pub mod loading;

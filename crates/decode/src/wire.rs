@@ -7,11 +7,13 @@ use std::array;
 use std::num::NonZeroU64;
 
 use holdup_events::event::{
-    Affinity, Allocated, Freed, Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack, RawWait, Sample,
-    Snapshot, SnapshotState, Switch, Timeout, WakeContext, Waking,
+    Affinity, Allocated, FaultSample, Freed, Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack,
+    RawWait, Sample, Snapshot, SnapshotState, Switch, Timeout, WakeContext, Waking,
 };
 use holdup_events::tables::{ALLOCATION_OWN_BYTES, FrameVia, StackEnd};
 use holdup_events::{CpuId, Duration, Event, Loss, ObjectKind, Timestamp};
+
+use crate::counts::{Counts, ThreadCounts};
 
 /// Sizes of the structs of `bpf/wire.h`, in bytes.
 pub mod size {
@@ -45,6 +47,10 @@ pub mod size {
     pub const FREED: usize = HEADER + 16;
     /// `struct wire_allocated`
     pub const ALLOCATED: usize = FREED + 24;
+    /// `struct wire_thread_counts`
+    pub const THREAD_COUNTS: usize = HEADER + 32;
+    /// `struct wire_fault`
+    pub const FAULT: usize = HEADER + 32;
 }
 
 const KIND_SWITCH: u8 = 1;
@@ -63,6 +69,8 @@ const KIND_SNAPSHOT_STACK: u8 = 13;
 const KIND_SAMPLE_USER: u8 = 14;
 const KIND_ALLOCATED: u8 = 15;
 const KIND_FREED: u8 = 16;
+const KIND_THREAD_COUNTS: u8 = 17;
+const KIND_FAULT: u8 = 18;
 
 const FLAG_PREEMPT: u8 = 0x01;
 const FLAG_THROTTLED: u8 = 0x02;
@@ -70,6 +78,9 @@ const FLAG_IN_IOWAIT: u8 = 0x04;
 const FLAG_MMAP_LOCK: u8 = 0x08;
 const FLAG_YIELD: u8 = 0x20;
 const FLAG_SAMPLE_KERNEL: u8 = 0x01;
+const FLAG_COUNTS_LAST: u8 = 0x01;
+const FLAG_FAULT_MAJOR: u8 = 0x01;
+const FLAG_FAULT_IN_KERNEL: u8 = 0x02;
 
 /// EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD (include/linux/sched.h).
 const STATE_DEAD: u32 = 0x10 | 0x20 | 0x80;
@@ -132,7 +143,8 @@ impl Fields<'_> {
 const PATIENCE: u32 = 4;
 
 /// The streams of `enum wire_stream`, by number: what they carry.
-const STREAMS: [&str; 5] = ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations"];
+const STREAMS: [&str; 6] =
+    ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults"];
 
 /// What is known of one CPU's stream.
 #[derive(Clone, Default)]
@@ -202,6 +214,7 @@ pub struct WireDecoder {
     /// By CPU.
     sequences: Vec<[Sequence; STREAMS.len()]>,
     lost: [u64; STREAMS.len()],
+    counts: Counts,
 }
 
 impl WireDecoder {
@@ -209,13 +222,23 @@ impl WireDecoder {
     pub fn decode(&mut self, record: &[u8], sink: &mut dyn FnMut(Event)) -> Result<(), WireError> {
         let fields = Fields(record);
         let kind = fields.u8(14);
-        let event = event(&fields, kind).ok_or(WireError { kind, length: record.len() })?;
+        let bad = WireError { kind, length: record.len() };
+        let event = match kind {
+            KIND_THREAD_COUNTS if record.len() >= size::THREAD_COUNTS => None,
+            _ => Some(event(&fields, kind).ok_or(bad)?),
+        };
+        let counts = thread_counts(&fields);
+        let iterated = kind == KIND_THREAD_COUNTS && !counts.last;
         if !matches!(kind, KIND_SNAPSHOT | KIND_SNAPSHOT_STACK)
+            && !iterated
             && let Some(loss) = self.gap(&fields, stream(kind))
         {
             sink(Event::Loss(loss));
         }
-        sink(event);
+        match event {
+            Some(event) => sink(event),
+            None => self.counts.thread(&counts, sink),
+        }
         if let Some(affinity) = affinity(&fields, kind) {
             sink(Event::Affinity(affinity));
         }
@@ -255,6 +278,7 @@ fn stream(kind: u8) -> u8 {
         KIND_SAMPLE_USER => 1,
         KIND_SAMPLE => 3,
         KIND_ALLOCATED | KIND_FREED => 4,
+        KIND_THREAD_COUNTS | KIND_FAULT => 5,
         _ => 2,
     }
 }
@@ -273,6 +297,7 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
         KIND_SNAPSHOT => size::SNAPSHOT,
         KIND_ALLOCATED => size::ALLOCATED,
         KIND_FREED => size::FREED,
+        KIND_FAULT => size::FAULT,
         _ => return None,
     };
     if fields.0.len() < least {
@@ -287,6 +312,7 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
         KIND_SNAPSHOT => Event::Snapshot(snapshot(fields)),
         KIND_ALLOCATED => Event::Allocated(allocated(fields)),
         KIND_FREED => Event::Freed(freed(fields)),
+        KIND_FAULT => Event::Fault(fault(fields)),
         _ => Event::Lifecycle(lifecycle(fields, kind)),
     })
 }
@@ -453,6 +479,31 @@ fn via(code: u8) -> FrameVia {
 
 fn freed(fields: &Fields<'_>) -> Freed {
     Freed { at: fields.at(), tid: fields.u32(16), tgid: fields.u32(20), address: fields.u64(24) }
+}
+
+fn thread_counts(fields: &Fields<'_>) -> ThreadCounts {
+    ThreadCounts {
+        at: fields.at(),
+        tid: fields.u32(16),
+        tgid: fields.u32(20),
+        born_ns: fields.u64(24),
+        minor: fields.u64(32),
+        major: fields.u64(40),
+        last: fields.flags() & FLAG_COUNTS_LAST != 0,
+    }
+}
+
+fn fault(fields: &Fields<'_>) -> FaultSample {
+    FaultSample {
+        at: fields.at(),
+        tid: fields.u32(16),
+        tgid: fields.u32(20),
+        address: fields.u64(24),
+        stands_for: fields.u64(32),
+        major: fields.flags() & FLAG_FAULT_MAJOR != 0,
+        in_kernel: fields.flags() & FLAG_FAULT_IN_KERNEL != 0,
+        stack: fields.u64(40),
+    }
 }
 
 fn allocated(fields: &Fields<'_>) -> Allocated {

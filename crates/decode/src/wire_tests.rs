@@ -196,3 +196,28 @@ fn drawn_allocations_and_their_ends_have_a_stream_of_their_own() {
     assert!(matches!(&lost[0], Event::Loss(loss) if loss.source == "allocations" && loss.events == 9));
     assert!(decode_all(&[allocated[..size::ALLOCATED - 1].to_vec()]).is_empty());
 }
+
+/// A thread's counts are told by how much they grew; only its last are numbered. Faults keep what they stand for.
+#[test]
+fn faults_and_counts_of_threads() {
+    let counts = |flags: u8, seq: u32, minor: u64| {
+        let mut bytes = record(17, 0, seq, 10 + minor, size::THREAD_COUNTS);
+        bytes[15] = flags;
+        bytes[16..20].copy_from_slice(&5u32.to_le_bytes());
+        bytes[32..40].copy_from_slice(&minor.to_le_bytes());
+        bytes
+    };
+    let mut fault = record(18, 0, 0, 12, size::FAULT);
+    fault[15] = 3;
+    fault[32..40].copy_from_slice(&77u64.to_le_bytes());
+    let events = decode_all(&[counts(0, 9, 4), fault.clone(), counts(1, 1, 6)]);
+    assert_eq!(events.len(), 3, "no loss: {events:?}");
+    let grown = |event: &Event| match event {
+        Event::Counted(counted) => (counted.tid, counted.at.0, counted.until.0, counted.count),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((grown(&events[0]), grown(&events[2])), ((5, 0, 14, 4), (5, 14, 16, 2)));
+    let Event::Fault(told) = &events[1] else { panic!("{events:?}") };
+    assert!(told.major && told.in_kernel && told.stands_for == 77, "{told:?}");
+    assert!(decode_all(&[fault[..size::FAULT - 1].to_vec(), counts(1, 0, 1)[..40].to_vec()]).is_empty());
+}

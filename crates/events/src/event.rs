@@ -5,7 +5,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
+use crate::tables::{CallPartKind, CountKind, FrameVia, SpanKind, StackEnd};
 use crate::wait::{ObjectKind, WaitReason};
 use crate::{CpuId, Duration, Loss, Timestamp};
 
@@ -36,6 +36,10 @@ pub enum Event {
     Allocated(Allocated),
     /// One that was drawn is freed.
     Freed(Freed),
+    /// A count of the kernel grew.
+    Counted(Counted),
+    /// A page fault was drawn of all that the program has.
+    Fault(FaultSample),
     /// The program or its runtime tells something about itself.
     Tell(Tell),
     /// On how many CPUs a thread may run.
@@ -459,6 +463,48 @@ pub struct Freed {
     pub address: u64,
 }
 
+/// See [`Event::Counted`], and [`crate::tables::KernelCountRow`] for the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// When the stretch began; 0: with the thread, or the recording.
+    pub at: Timestamp,
+    /// When it ended.
+    pub until: Timestamp,
+    /// Whose; 0: of a CPU.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Which CPU's; [`CpuId::NONE`]: a thread's.
+    pub cpu: CpuId,
+    /// What.
+    pub what: CountKind,
+    /// See [`crate::tables::KernelCountRow::syscall`].
+    pub syscall: i32,
+    /// By how much it grew.
+    pub count: u64,
+}
+
+/// See [`Event::Fault`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultSample {
+    /// When.
+    pub at: Timestamp,
+    /// Who touched the page.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Which address.
+    pub address: u64,
+    /// For how many faults it stands.
+    pub stands_for: u64,
+    /// A disk was read for it.
+    pub major: bool,
+    /// The kernel touched the page on the thread's behalf.
+    pub in_kernel: bool,
+    /// Id of an [`Event::Stack`], 0 for none.
+    pub stack: u64,
+}
+
 /// See [`Event::Tell`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tell {
@@ -501,7 +547,7 @@ pub enum Told {
 }
 
 impl Event {
-    /// When it happened; for a loss, when it began; for a count, when its window ended.
+    /// When it happened; for a loss, when it began; for a count, when its window or stretch ended.
     pub fn at(&self) -> Timestamp {
         match self {
             Event::Switch(switch) => switch.at,
@@ -516,6 +562,8 @@ impl Event {
             Event::ObjectName(name) => name.at,
             Event::Allocated(allocated) => allocated.at,
             Event::Freed(freed) => freed.at,
+            Event::Counted(counted) => counted.until,
+            Event::Fault(fault) => fault.at,
             Event::Tell(tell) => tell.at,
             Event::Affinity(affinity) => affinity.at,
             Event::Loss(loss) => loss.start,

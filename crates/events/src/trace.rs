@@ -3,9 +3,9 @@
 use crate::event::WakeContext;
 use crate::recording::Manifest;
 use crate::tables::{
-    AllocationRow, Calls, CounterRow, Deadline, Frames, LEAVING_MAX, Lane, Mapping, MarkRow, Processes,
-    Samples, Slice, Slices, Spans, Stacks, Steal, SyscallRow, TellName, ThreadState, Threads, Variable,
-    Waits, Wakeup, Wakeups, partition_point_near,
+    AllocationRow, Calls, CounterRow, Deadline, FaultRow, Frames, KernelCountRow, LEAVING_MAX, Lane, Mapping,
+    MarkRow, Processes, Samples, Slice, Slices, Spans, Stacks, Steal, SyscallRow, TellName, ThreadState,
+    Threads, Variable, Waits, Wakeup, Wakeups, partition_point_near,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
@@ -40,6 +40,10 @@ pub struct Trace {
     pub calls: Calls,
     /// Allocations that were drawn, in the order of time.
     pub allocations: Vec<AllocationRow>,
+    /// What the kernel counts of threads and CPUs, in the order of the stretches' ends.
+    pub kernel_counts: Vec<KernelCountRow>,
+    /// Page faults that were drawn, in the order of time.
+    pub faults: Vec<FaultRow>,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
     /// Names of memory that several threads were seen to touch, sorted by process, then address.

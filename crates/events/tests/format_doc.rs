@@ -2,7 +2,7 @@
 
 use holdup_events::event::WakeContext;
 use holdup_events::recording::TABLES;
-use holdup_events::tables::{CallPartKind, FrameKind, FrameSpin, SpanKind, ThreadState};
+use holdup_events::tables::{CallPartKind, CountKind, FrameKind, FrameSpin, SpanKind, ThreadState};
 use holdup_events::{ObjectKind, WaitReason};
 
 const PAGE: &str = include_str!("../../../docs/format.md");
@@ -30,6 +30,7 @@ fn every_code_is_documented() {
         ("WakeContext", WakeContext::ALL.iter().map(|value| (*value as u8, value.name())).collect()),
         ("FrameSpin", FrameSpin::ALL.iter().map(|value| (*value as u8, value.name())).collect()),
         ("CallPartKind", CallPartKind::ALL.iter().map(|value| (*value as u8, value.name())).collect()),
+        ("CountKind", CountKind::ALL.iter().map(|value| (*value as u8, value.name())).collect()),
         ("SpanKind", SpanKind::ALL.iter().map(|value| (*value as u8, value.name())).collect()),
         ("FrameKind", FrameKind::ALL.iter().map(|value| (*value as u8, value.name())).collect()),
     ];

@@ -6,9 +6,9 @@ use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
-    blame, bottle, calls, children, clocked, cpus, critical_path, gc, holders, ledger, lines, lock_holding,
-    locks, occupancy, parallel, parallelism, rendezvous, replay, roles, runtimes, services, spin, stacks,
-    syscall_rates, syscalls, timelines,
+    blame, bottle, calls, children, clocked, cpu_times, cpus, critical_path, gc, holders, ledger, lines,
+    lock_holding, locks, occupancy, paging, parallel, parallelism, rendezvous, replay, roles, runtimes,
+    services, spin, stacks, syscall_rates, syscalls, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -22,6 +22,8 @@ pub struct Derived {
     pub ledger: ledger::Ledger,
     /// What each CPU did.
     pub cpus: Vec<cpus::CpuUse>,
+    /// How each CPU spent its time by the kernel's account, over time.
+    pub cpu_times: cpu_times::CpuTimes,
     /// Each lock that somebody waited for, the costliest first.
     pub locks: Vec<locks::LockUse>,
     /// Syscalls by running time (sampled) and blocked time (exact), the costliest first.
@@ -40,6 +42,8 @@ pub struct Derived {
     pub allocated: stacks::Allocated,
     /// What was done for the program's functions: copying, formatting, page faults.
     pub services: BTreeMap<services::Service, services::ServiceUse>,
+    /// Page faults and shootdowns.
+    pub paging: paging::Paging,
     /// What collections cost, where a runtime told of them.
     pub gc: gc::Gc,
     /// How many threads ran, over time.
@@ -149,11 +153,13 @@ pub fn complete(
             children: children::derive(trace, &ledger, &blame),
             clocked: clocked::derive(trace),
             blame,
+            cpu_times: cpu_times::derive(trace, timelines),
             cpus: cpus::derive_with(trace, timelines),
             locks: lock_uses,
             syscalls: syscalls::derive_with(trace, &ledger, &syscall_rates),
             calls: calls::derive(trace),
             allocated: allocated(trace, &roles),
+            paging: paging::derive(trace, &ledger, timelines),
             services: services::derive(trace, &ledger, (&roles, timelines)),
             lines: lines::derive(trace, &ledger, (&roles, timelines)),
             spins: spin::derive(

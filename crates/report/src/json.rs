@@ -3,9 +3,11 @@
 
 mod allocs;
 mod calls;
+mod faults;
 pub(crate) mod findings;
 mod gc;
 mod lines;
+mod over_time;
 mod waits;
 
 use holdup_events::{ProcessId, ThreadId, Trace};
@@ -16,6 +18,7 @@ use holdup_findings::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger};
 use holdup_findings::derive::locks::LockUse;
 use holdup_findings::derive::parallelism::Parallelism;
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse};
+use holdup_findings::derive::syscalls::SyscallUse;
 use serde_json::{Map, Value, json};
 
 use crate::figures;
@@ -65,6 +68,8 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "skipped": analysis.skipped.iter().map(|(rule, reason)| json!({"rule": rule, "reason": reason}))
             .collect::<Value>(),
         "cpus": derived.cpus.iter().map(|one| cpu(trace, one)).collect::<Value>(),
+        "cpu_times": over_time::cpus(trace, &derived.cpu_times),
+        "threads_over_time": over_time::threads(trace, stacks.over_time),
         "locks": derived.locks.iter().map(|one| lock(trace, one)).collect::<Value>(),
         "waits": waits::to_json(trace, derived),
         "critical_path": waits::critical_path(trace, derived),
@@ -73,22 +78,10 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
             .collect::<Value>(),
         "spins": derived.spins.iter().map(|one| meetings::spin(trace, one)).collect::<Value>(),
         "lines": derived.lines.iter().map(|one| lines::to_json(trace, one)).collect::<Value>(),
+        "faults": faults::to_json(&derived.paging),
         "allocations": allocs::to_json(trace, stacks),
         "gc": gc::to_json(trace, &derived.gc, &derived.rendezvous),
-        "syscalls": derived.syscalls.iter().map(|call| json!({
-            "number": call.number,
-            "name": call.name,
-            "samples": call.samples,
-            "cpu_ns": call.cpu_ns,
-            "cpu_error_ns": call.cpu_error_ns,
-            "blocked": call.blocked,
-            "blocked_ns": call.blocked_ns,
-            "counted": call.rate.map(|rate| rate.counted),
-            "per_second": call.rate.map(|rate| rate.per_second),
-            "error_per_second": call.rate.and_then(|rate| rate.error_per_second),
-            "cpu_per_call_ns": call.call.map(|call| call.cpu_ns),
-            "cpu_per_call_error_ns": call.call.and_then(|call| call.error_ns),
-        })).collect::<Value>(),
+        "syscalls": derived.syscalls.iter().map(syscall).collect::<Value>(),
         "syscall_windows": {
             "count": derived.syscall_rates.windows,
             "total_ns": derived.syscall_rates.windows_ns,
@@ -101,6 +94,23 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "loss": {"events": loss.events, "uncounted": loss.uncounted, "by_source": loss.by_source},
         "cost": cost(trace),
         "sources": manifest.sources,
+    })
+}
+
+fn syscall(call: &SyscallUse) -> Value {
+    json!({
+        "number": call.number,
+        "name": call.name,
+        "samples": call.samples,
+        "cpu_ns": call.cpu_ns,
+        "cpu_error_ns": call.cpu_error_ns,
+        "blocked": call.blocked,
+        "blocked_ns": call.blocked_ns,
+        "counted": call.rate.map(|rate| rate.counted),
+        "per_second": call.rate.map(|rate| rate.per_second),
+        "error_per_second": call.rate.and_then(|rate| rate.error_per_second),
+        "cpu_per_call_ns": call.call.map(|call| call.cpu_ns),
+        "cpu_per_call_error_ns": call.call.and_then(|call| call.error_ns),
     })
 }
 

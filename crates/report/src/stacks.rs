@@ -41,6 +41,8 @@ pub struct StackAsk {
     pub share_min: f64,
     /// How much the program did, if allocations are to be divided by it.
     pub operations: Option<u64>,
+    /// What threads did is wanted step by step, too.
+    pub over_time: bool,
 }
 
 /// [`StackAsk::share_min`] if nothing is said.
@@ -54,6 +56,7 @@ impl Default for StackAsk {
             folding: Folding::built_in(),
             function: None,
             wakers: false,
+            over_time: false,
             shape: Shape::Flat,
             share_min: SHARE_MIN,
             operations: None,

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use holdup_events::recording::{Cost, Rung, SourceState};
-use holdup_events::tables::AllocationRow;
-use holdup_events::{CpuId, Duration, Loss, ThreadId, Timestamp, Trace};
+use holdup_events::tables::{AllocationRow, CountKind, FaultRow, KernelCountRow};
+use holdup_events::{CpuId, Duration, Loss, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::gc::{Gc, LaneGc, Pause, Pauses};
@@ -134,6 +134,63 @@ fn add_allocations(trace: &mut Trace) {
     let source =
         SourceState { name: "allocations".into(), active: true, events: 78, ..SourceState::default() };
     trace.manifest.sources.push(source);
+}
+
+/// Faults of two threads, and shootdowns that one sends to the other.
+fn add_faults(trace: &mut Trace) {
+    let stack = trace.samples.iter().find(|sample| sample.stack != StackId::NONE).map(|sample| sample.stack);
+    let counted = |thread: u32, what, count| KernelCountRow {
+        thread: Some(ThreadId(thread)),
+        cpu: CpuId::NONE,
+        what,
+        syscall: if what == CountKind::ShootdownsSent { 10 } else { 0 },
+        start: trace.start(),
+        end: trace.end(),
+        count,
+    };
+    let mut rows = vec![
+        counted(0, CountKind::MinorFaults, 12_000),
+        counted(0, CountKind::MajorFaults, 7),
+        counted(0, CountKind::ShootdownsSent, 400),
+        counted(1, CountKind::MinorFaults, 90),
+        counted(1, CountKind::ShootdownInterrupts, 380),
+        counted(1, CountKind::ShootdownInterruptNs, 600_000),
+        counted(0, CountKind::HugePages, 3),
+    ];
+    let of_cpu = |cpu: u16, count| KernelCountRow {
+        thread: None,
+        cpu: CpuId(cpu),
+        ..counted(0, CountKind::CpuShootdowns, count)
+    };
+    rows.extend([of_cpu(0, 20), of_cpu(1, 365)]);
+    let half = trace.start() + Duration(trace.wall().0 / 2);
+    for (start, end, user) in [(trace.start(), half, 190_000_000), (half, trace.end(), 90_000_000)] {
+        let time = |cpu, what, count| KernelCountRow { what, start, end, ..of_cpu(cpu, count) };
+        rows.extend([time(0, CountKind::CpuUser, user), time(0, CountKind::CpuSystem, 80_000_000)]);
+        rows.extend([time(1, CountKind::CpuSteal, 10_000_000), time(1, CountKind::CpuIdle, 270_000_000)]);
+    }
+    trace.kernel_counts = rows;
+    let fault = |number: u64| FaultRow {
+        thread: ThreadId(0),
+        at: trace.start() + Duration(number * 1_000_000),
+        address: 4096 * number,
+        stands_for: 600,
+        stack: stack.unwrap_or_default(),
+        ..FaultRow::default()
+    };
+    trace.faults = (0..20).map(fault).collect();
+}
+
+#[test]
+fn faults_by_thread_and_place_and_how_times_went() {
+    let (_, mut trace) = trace_of_lanes(BUSY);
+    manifest(&mut trace);
+    add_faults(&mut trace);
+    let analysis = analyse(&trace);
+    let ask = StackAsk { over_time: true, ..StackAsk::default() };
+    let names = sections(&["cpus", "threads"]);
+    golden("over-time", &render_with(&trace, &analysis, (&names, &ask), &Style::default()).unwrap());
+    golden("faults", &render(&trace, &analysis, &sections(&["faults"]), &Style::default()).unwrap());
 }
 
 #[test]
@@ -324,9 +381,15 @@ fn paths(value: &Value, at: &str, out: &mut BTreeSet<String>) {
 
 /// Those of experiments are on a page of their own; the commands' own tests hold that against what they print.
 fn documented() -> BTreeSet<String> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
+    let page = |name| std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR")));
+    let text =
+        ["json.md", "json-memory.md", "json-over-time.md"].map(|name| page(name).expect(name)).concat();
     let key = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
     text.lines().filter_map(key).collect()
+}
+
+fn an_empty_row() -> DoctorRow {
+    DoctorRow { name: String::new(), status: DoctorStatus::Ok, what: String::new(), remedy: String::new() }
 }
 
 fn a_runtime() -> RuntimeUse {
@@ -388,7 +451,10 @@ fn add_a_late_stop(rendezvous: &mut Rendezvous, thread: ThreadId) {
 
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
-    let (mut trace, mut analysis) = busy();
+    let (_, mut trace) = trace_of_lanes(BUSY);
+    manifest(&mut trace);
+    add_faults(&mut trace);
+    let mut analysis = analyse(&trace);
     add_allocations(&mut trace);
     trace.losses.push(Loss { end: trace.end(), ..a_loss(trace.start()) });
     analysis.skipped.push(("spin-wait", "no samples".into()));
@@ -429,20 +495,19 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     analysis.derived.gc = Gc { lanes: vec![lane], pauses, slowest: vec![pause], ..Gc::default() };
     let finding = analysis.findings.first().expect("a finding").clone();
     analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
-    let row = DoctorRow {
-        name: String::new(),
-        status: DoctorStatus::Ok,
-        what: String::new(),
-        remedy: String::new(),
-    };
     let mut emitted = BTreeSet::new();
-    let ask = StackAsk { function: Some("work".into()), shape: Shape::Tree, ..StackAsk::default() };
+    let ask = StackAsk {
+        function: Some("work".into()),
+        shape: Shape::Tree,
+        over_time: true,
+        ..StackAsk::default()
+    };
     paths(&to_json_with(&trace, &analysis, &ask), "", &mut emitted);
     let annotated = annotated(|it| holdup_report::annotate::to_json(it).to_string());
     paths(&serde_json::from_str(&annotated).unwrap(), "", &mut emitted);
     let forecast = what_if(&trace, &what_if::Ask { cpus: Some(4), ..what_if::Ask::default() }).unwrap();
     paths(&holdup_report::what_if_json(&forecast), "", &mut emitted);
-    paths(&holdup_report::doctor_json(&[row], "bpf", ""), "", &mut emitted);
+    paths(&holdup_report::doctor_json(&[an_empty_row()], "bpf", ""), "", &mut emitted);
     paths(&list::to_json(&[list::Row::default()]), "", &mut emitted);
     paths(&holdup_report::explain::to_json(&holdup_findings::rules::all()), "", &mut emitted);
     emitted.remove("[]");

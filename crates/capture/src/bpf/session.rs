@@ -63,7 +63,8 @@ pub const STACK_WINDOW: std::time::Duration = std::time::Duration::from_millis(1
 pub const BLOCKED_STACK_BYTES: u32 = 30 * 1024;
 
 /// The streams of `enum wire_stream`, by number: what they carry.
-pub const STREAMS: [&str; 5] = ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations"];
+pub const STREAMS: [&str; 6] =
+    ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults"];
 
 /// What the programs counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,12 +78,14 @@ pub struct Counters {
 /// A recording that runs. Dropping it detaches everything; so does the death of this process.
 pub struct Session {
     sampler: Option<Sampler>,
+    faults: Option<Sampler>,
     links: Vec<Link>,
     window: Option<Window>,
     records: SlotRing,
     definitions: Ring,
     missing: Vec<&'static Source>,
     allocations_missing: String,
+    faults_missing: String,
     options: Options,
     object: Object,
 }
@@ -112,12 +115,14 @@ impl Session {
         messages::take();
         Ok(Session {
             sampler: None,
+            faults: None,
             links,
             window: None,
             records,
             definitions,
             missing: Vec::new(),
             allocations_missing,
+            faults_missing: String::new(),
             options: options.clone(),
             object,
         })
@@ -130,6 +135,13 @@ impl Session {
         self.links.extend(links);
         if self.options.sample_hz > 0 {
             self.sampler = Some(sampler::start(&self.object, self.options.sample_hz)?);
+        }
+        // Without it, page faults are counted all the same.
+        if self.options.sample_hz > 0 {
+            match sampler::start_faults(&self.object) {
+                Ok(faults) => self.faults = Some(faults),
+                Err(error) => self.faults_missing = format!("no stacks of page faults: {error}"),
+            }
         }
         if self.options.syscalls {
             self.links.push(programs::attach_one(&self.object, "on_call_end")?);
@@ -151,6 +163,11 @@ impl Session {
     /// Why no allocations are told though they are wanted; empty if they are.
     pub fn allocations_missing(&self) -> &str {
         &self.allocations_missing
+    }
+
+    /// Why no stacks of page faults are told; empty if they are.
+    pub fn faults_missing(&self) -> &str {
+        &self.faults_missing
     }
 
     /// Sources that this kernel has no place for.
@@ -183,6 +200,22 @@ impl Session {
     pub fn snapshot(&mut self, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
         const SNAPSHOT_BYTES: usize = 136;
         self.iterate("on_snapshot", SNAPSHOT_BYTES, sink)
+    }
+
+    /// Passes on one `wire_thread_counts` for each thread of the targets; nothing if the kernel cannot.
+    pub fn thread_counts(&self, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
+        const COUNTS_BYTES: usize = 48;
+        if self.missing.iter().any(|source| source.programs.contains(&"on_counts")) {
+            return Ok(());
+        }
+        self.iterate("on_counts", COUNTS_BYTES, sink)
+    }
+
+    /// Passes on every entry of the sums of `bpf/paging.h`: its key, and its value.
+    pub fn paging(&self, sink: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), CaptureError> {
+        calls::read(&self.object, "paging", &mut |key, values| {
+            values.iter().for_each(|value| sink(key, value));
+        })
     }
 
     /// Passes on one `wire_raw_stack` for each thread of the targets that is blocked now; its id is the
@@ -279,6 +312,11 @@ impl Session {
         syscall_windows::fastest_call_ns()
     }
 
+    /// Shootdowns that were not counted for want of room.
+    pub fn paging_uncounted(&self) -> u64 {
+        per_cpu(&self.object).iter().map(|cpu| number(cpu, PAGING_UNCOUNTED_AT, 8)).sum()
+    }
+
     /// Calls that were not counted for want of room.
     pub fn calls_uncounted(&self) -> u64 {
         per_cpu(&self.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT, 8)).sum()
@@ -287,6 +325,7 @@ impl Session {
     /// Stops the programs. Records that wait can still be drained.
     pub fn detach(&mut self) {
         self.sampler = None;
+        self.faults = None;
         self.window = None;
         self.links.clear();
     }
@@ -305,9 +344,10 @@ impl Session {
 }
 
 /// Where `struct per_cpu` (`bpf/common.h`) has its counts of lost records and its times.
-const LOST_AT: usize = 24;
-const PROBES_AT: usize = 136;
+const LOST_AT: usize = 32;
+const PROBES_AT: usize = 152;
 const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
+const PAGING_UNCOUNTED_AT: usize = UNCOUNTED_AT + 8;
 
 /// `struct per_cpu` of every CPU, as bytes.
 fn per_cpu(object: &Object) -> Vec<Vec<u8>> {

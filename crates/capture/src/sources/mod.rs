@@ -54,6 +54,9 @@ sources! {
     cpu_samples,
     snapshot,
     blocked_stacks,
+    page_faults,
+    shootdowns,
+    huge_pages,
     syscall_windows,
     syscalls,
     allocations,
@@ -61,6 +64,9 @@ sources! {
 
 /// The name of the source of allocations.
 pub const ALLOCATIONS: &str = allocations::SOURCE.name;
+
+/// The name of the source of page faults.
+pub const PAGE_FAULTS: &str = page_faults::SOURCE.name;
 
 /// The source that a kernel program belongs to.
 pub fn of_program(program: &str) -> Option<&'static Source> {

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use holdup_events::event::{Affinity, CallSums, ObjectName, RawMapping, RawStack, RawWait, SyscallCount};
+use holdup_events::event::{
+    Affinity, CallSums, Counted, ObjectName, RawMapping, RawStack, RawWait, SyscallCount,
+};
 use holdup_events::tables::{
-    AllocationRow, CallObject, CallPartKind, CallPartRow, CallRow, Calls, Lane, Mapping, Process, Processes,
-    SyscallRow, TellName, Thread, Threads, Variable, Waits,
+    AllocationRow, CallObject, CallPartKind, CallPartRow, CallRow, Calls, FaultRow, KernelCountRow, Lane,
+    Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Variable, Waits,
 };
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
@@ -38,6 +40,10 @@ pub struct Catalogue {
     pub calls: Calls,
     /// Allocations that were drawn, in the order of time.
     pub allocations: Vec<AllocationRow>,
+    /// What the kernel counts of threads and CPUs, in the order of the stretches' ends.
+    pub kernel_counts: Vec<KernelCountRow>,
+    /// Page faults that were drawn, in the order of time.
+    pub faults: Vec<FaultRow>,
     /// Who told spans, counters and marks.
     pub lanes: Vec<Lane>,
     /// Their names.
@@ -62,6 +68,8 @@ pub(super) struct Names {
     pub(super) mappings: Vec<Mapping>,
     syscalls: Vec<SyscallRow>,
     calls: Calls,
+    kernel_counts: Vec<KernelCountRow>,
+    pub(super) faults: Vec<FaultRow>,
     pub(super) losses: Vec<Loss>,
 }
 
@@ -79,6 +87,8 @@ impl Default for Names {
             mappings: Vec::new(),
             syscalls: Vec::new(),
             calls: Calls::default(),
+            kernel_counts: Vec::new(),
+            faults: Vec::new(),
             losses: Vec::new(),
         }
     }
@@ -331,6 +341,22 @@ impl Names {
         }
     }
 
+    /// As for calls. A stretch does not begin before its thread, nor before the recording.
+    pub(super) fn counted(&mut self, counted: &Counted, start: Timestamp) {
+        let thread = (counted.tid != 0).then(|| self.find(counted.tid)).flatten();
+        let began = thread.and_then(|index| self.threads.get(index)).map_or(start, |thread| thread.start);
+        let from = counted.at.max(began).max(start);
+        self.kernel_counts.push(KernelCountRow {
+            thread: thread.map(|index| ThreadId(index as u32)),
+            cpu: counted.cpu,
+            what: counted.what,
+            syscall: counted.syscall,
+            start: from,
+            end: counted.until.max(from),
+            count: counted.count,
+        });
+    }
+
     /// The last name of an object is kept.
     pub(super) fn name_object(&mut self, name: ObjectName) {
         let row = CallObject { kind: name.kind, object: name.object, name: name.name };
@@ -360,6 +386,8 @@ impl Names {
             syscalls: self.syscalls,
             calls: self.calls,
             allocations: Vec::new(),
+            kernel_counts: self.kernel_counts,
+            faults: self.faults,
             losses: self.losses,
             lanes: Vec::new(),
             names: Vec::new(),

@@ -18,10 +18,10 @@ mod polled;
 mod told;
 
 use holdup_events::event::{
-    Allocated, Lifecycle, LifecycleChange, Outcome, Sample, Snapshot, SnapshotState, Switch, TID_UNKNOWN,
-    Waking,
+    Allocated, FaultSample, Lifecycle, LifecycleChange, Outcome, Sample, Snapshot, SnapshotState, Switch,
+    TID_UNKNOWN, Waking,
 };
-use holdup_events::tables::{SampleRow, TableSink, Wakeup};
+use holdup_events::tables::{FaultRow, SampleRow, TableSink, Wakeup};
 use holdup_events::{CpuId, Event, Timestamp};
 
 use crate::accesses::Accesses;
@@ -89,6 +89,8 @@ impl<'a> Builder<'a> {
                 let thread = self.names.find(told.tid).map(|index| self.live.at(index).id);
                 self.allocations.freed(&told, thread);
             }
+            Event::Counted(counted) => self.names.counted(&counted, self.start),
+            Event::Fault(fault) => self.fault(&fault),
             Event::Tell(tell) => self.tell(&tell, sink),
             Event::Affinity(affinity) => self.names.may_run_on(&affinity),
             Event::Loss(loss) => {
@@ -291,6 +293,17 @@ impl<'a> Builder<'a> {
         };
         let (thread, stack) = (self.live.at(index).id, self.names.intern_stack(told.stack));
         self.allocations.allocated(&Allocated { at: told.at.max(self.start), ..*told }, thread, stack);
+    }
+
+    fn fault(&mut self, told: &FaultSample) {
+        let index = match self.names.find(told.tid) {
+            Some(index) => index,
+            None => self.thread(told.tid, told.tgid),
+        };
+        let (thread, stack) = (self.live.at(index).id, self.names.intern_stack(told.stack));
+        let FaultSample { address, stands_for, major, in_kernel, .. } = *told;
+        let at = told.at.max(self.start);
+        self.names.faults.push(FaultRow { thread, at, address, stands_for, major, in_kernel, stack });
     }
 
     fn lifecycle(&mut self, change: Lifecycle, sink: &mut dyn TableSink) {

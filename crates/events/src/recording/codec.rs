@@ -30,6 +30,8 @@ mod tag {
     pub const OBJECT_NAME: u8 = 13;
     pub const ALLOCATED: u8 = 16;
     pub const FREED: u8 = 17;
+    pub const COUNTED: u8 = 18;
+    pub const FAULT: u8 = 19;
 }
 
 /// Code of an [`crate::event::Outcome`], in the low bits of a switch's flags.

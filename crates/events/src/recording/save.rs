@@ -10,8 +10,9 @@ use super::journal::JOURNAL;
 use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::Loss;
 use crate::tables::{
-    AllocationRow, Calls, CounterRow, Deadline, Frames, Lane, Mapping, MarkRow, Processes, SampleRow,
-    SliceRow, SpanRow, Stacks, Steal, SyscallRow, TableSink, TellName, Threads, Variable, Waits, Wakeup,
+    AllocationRow, Calls, CounterRow, Deadline, FaultRow, Frames, KernelCountRow, Lane, Mapping, MarkRow,
+    Processes, SampleRow, SliceRow, SpanRow, Stacks, Steal, SyscallRow, TableSink, TellName, Threads,
+    Variable, Waits, Wakeup,
 };
 use rows::RowTable;
 
@@ -40,6 +41,10 @@ pub struct SmallTables<'a> {
     pub calls: &'a Calls,
     /// Allocations that were drawn.
     pub allocations: &'a [AllocationRow],
+    /// What the kernel counts of threads and CPUs.
+    pub kernel_counts: &'a [KernelCountRow],
+    /// Page faults that were drawn.
+    pub faults: &'a [FaultRow],
     /// Who told spans, counters and marks.
     pub lanes: &'a [Lane],
     /// Their names.

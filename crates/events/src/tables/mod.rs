@@ -4,6 +4,7 @@
 mod allocations;
 mod calls;
 mod catalogue;
+mod kernel_counts;
 mod near;
 mod row_set;
 mod samples;
@@ -17,6 +18,7 @@ mod wakeups;
 pub use allocations::{ALLOCATION_LIBRARY, ALLOCATION_OWN_BYTES, AllocationRow};
 pub use calls::{CallObject, CallPartKind, CallPartRow, CallRow, Calls};
 pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Variable, Waits};
+pub use kernel_counts::{CountKind, FaultRow, KernelCountRow};
 pub use near::partition_point_near;
 pub use row_set::RowSet;
 pub use samples::{AccessKind, DataAccess, SampleRow, Samples};

@@ -11,6 +11,7 @@ use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::lock_calls::{Calls, LockCalls};
+use crate::derive::paging::Flushing;
 use crate::derive::replay::{Change, Facts, Speed};
 use crate::derive::spin::SpinUse;
 use crate::derive::syscall_names::{FUTEX, is_sync_call};
@@ -216,6 +217,33 @@ pub(super) fn calls(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
     };
     let most = with(0.0);
     (!most.is_empty()).then(|| Removal { least: with(CALLS_LEFT), most })
+}
+
+/// Shootdowns: nobody sends them and waits, and nobody is interrupted; at the most the syscalls in which they were sent are not
+/// made, either.
+pub(super) fn shootdowns(trace: &Trace, derived: &Derived) -> Option<Removal> {
+    let paging = &derived.paging;
+    let flushing = Flushing::new(trace);
+    // An interrupt's handler is not sampled: it is as much of each moment of the thread that was interrupted.
+    let of_thread: BTreeMap<ThreadId, f64> = paging
+        .threads
+        .iter()
+        .filter_map(|(id, counts)| {
+            let ledger = derived.ledger.threads.iter().find(|thread| thread.thread == *id)?;
+            Some((*id, counts.interrupt_ns as f64 / ledger.running_ns().max(1) as f64))
+        })
+        .collect();
+    let interrupts = |sample: &SampleRow| of_thread.get(&sample.thread).copied().unwrap_or(0.0);
+    let sends = |sample: &SampleRow| paging.sent_in.iter().any(|(call, _)| *call == sample.syscall);
+    let least = Speed::weighed(trace, |sample| match flushing.holds(sample) {
+        true => 1.0,
+        false => interrupts(sample),
+    });
+    let most = Speed::weighed(trace, |sample| {
+        let call = sample.in_kernel && sample.syscall >= 0 && sends(sample);
+        if call || flushing.holds(sample) { 1.0 } else { interrupts(sample) }
+    });
+    (!least.is_empty()).then(|| Removal { least: vec![ran(least)], most: vec![ran(most)] })
 }
 
 /// Processes for single items: they are not begun and not ended; at the most they do not run at all.

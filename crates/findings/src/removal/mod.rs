@@ -32,7 +32,7 @@ const SLICES_SOME: usize = 2_000_000;
 const SOME: usize = 3;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 19] = [
+const FORECAST: [&str; 20] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -44,6 +44,7 @@ const FORECAST: [&str; 19] = [
     "tiny-io",
     "retry-storm",
     "status-poll",
+    "tlb-shootdown",
     "subprocess-per-item",
     "wakeup-ping-pong",
     "interpreter-lock",
@@ -133,6 +134,7 @@ pub fn of_finding<'a>(
         "syscall-storm" | "retry-storm" | "status-poll" => {
             causes::calls(facts.trace, &[part_of_calls(derived, finding, first_word(finding))])
         }
+        "tlb-shootdown" => causes::shootdowns(facts.trace, derived),
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
         "wakeup-ping-pong" => Some(causes::handovers(facts, charge)),

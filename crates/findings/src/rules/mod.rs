@@ -96,6 +96,7 @@ rules! {
     format_heavy,
     allocation_hotspot,
     page_fault_storm,
+    tlb_shootdown,
     fork_pause,
     data_race,
 }

@@ -23,9 +23,9 @@
 //! buffers); use huge pages where much is touched (`madvise(MADV_HUGEPAGE)`); fill memory in advance (`MAP_POPULATE`).
 //!
 //! ## Blind spots
-//! Names of the kernel's functions are needed: as an ordinary user they are hidden (`kernel.kptr_restrict`). How many faults
-//! there were is known of commands that were run, not of programs that were attached to, and with several processes it does not
-//! tell what was taken again. Faults inside syscalls count as the syscall's.
+//! Names of the kernel's functions are needed: as an ordinary user they are hidden (`kernel.kptr_restrict`). What was
+//! taken again is known of commands that were run, not of programs that were attached to, and not with several processes. Samples
+//! of faults inside syscalls count as the syscall's; the kernel's count has them.
 //!
 //! ## References
 //! Gorman: Understanding the Linux virtual memory manager. mallopt(3), madvise(2).
@@ -36,11 +36,12 @@ use super::{Info, Verdict};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::occupancy::Stall;
+use crate::derive::paging::FaultSite;
 use crate::derive::services::{Service, ServiceUse, taken_again};
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
 use crate::served::{self, Words};
-use crate::wording::{percent, time};
+use crate::wording::{percent, rounded, time};
 
 pub(super) const INFO: Info = Info {
     name: "page-fault-storm",
@@ -51,6 +52,8 @@ pub(super) const INFO: Info = Info {
 const RETURNS_MIN: f64 = 0.05;
 /// With so much of the running time in faults, what else is done can hardly be what the memory is for.
 const FAULTS_MUCH: f64 = 0.25;
+/// Functions that are named with the count.
+const SITES_MAX: usize = 2;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let kernel = || scene.trace.frames.iter().filter(|frame| frame.kind == FrameKind::Kernel);
@@ -66,6 +69,9 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         ],
     };
     let mut findings = served::judge(scene, Service::Fault, words)?;
+    for finding in &mut findings {
+        finding.summary.extend(counted(scene));
+    }
     let used = |service: Service| scene.derived.services.get(&service);
     if let (Some(faults), Some(returns)) = (used(Service::Fault), used(Service::Return)) {
         for finding in &mut findings {
@@ -73,6 +79,21 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         }
     }
     Ok(findings)
+}
+
+/// How many there were, and where most of them come from.
+fn counted(scene: &Scene) -> Option<String> {
+    let paging = &scene.derived.paging;
+    if !paging.counted {
+        return None;
+    }
+    let site = |site: &FaultSite| {
+        format!("{} {} ± {}", site.function, percent(site.share), percent(site.share_error))
+    };
+    let sites: Vec<String> = paging.sites.iter().take(SITES_MAX).map(site).collect();
+    let at = if sites.is_empty() { String::new() } else { format!("; in {}", sites.join(", ")) };
+    let (all, major) = (rounded(paging.all.faults() as f64), rounded(paging.all.major as f64));
+    Some(format!("{all} page faults, {major} of them from a disk (counted by the kernel){at}."))
 }
 
 /// The program gives memory back, and takes it again.

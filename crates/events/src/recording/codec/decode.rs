@@ -6,11 +6,11 @@ use super::bytes::{CodecError, Input};
 use super::foretold::Memory;
 use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Affinity, Allocated, CallSums, Event, Freed, Lifecycle, LifecycleChange, ObjectName, RawMapping,
-    RawMemory, RawStack, RawWait, Registers, Sample, Snapshot, SnapshotState, SyscallCount, Tell, Timeout,
-    Told,
+    Affinity, Allocated, CallSums, Counted, Event, FaultSample, Freed, Lifecycle, LifecycleChange,
+    ObjectName, RawMapping, RawMemory, RawStack, RawWait, Registers, Sample, Snapshot, SnapshotState,
+    SyscallCount, Tell, Timeout, Told,
 };
-use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
+use crate::tables::{CallPartKind, CountKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
 
 /// Decodes the events of one chunk, in order.
@@ -56,6 +56,8 @@ impl<'a> Decoder<'a> {
             tag::OBJECT_NAME => Event::ObjectName(self.object_name()?),
             tag::ALLOCATED => Event::Allocated(self.allocated()?),
             tag::FREED => Event::Freed(self.freed()?),
+            tag::COUNTED => Event::Counted(self.counted()?),
+            tag::FAULT => Event::Fault(self.fault()?),
             tag::TELL => Event::Tell(self.tell()?),
             tag::AFFINITY => Event::Affinity(self.affinity()?),
             tag::LOSS => Event::Loss(self.loss()?),
@@ -264,6 +266,36 @@ impl<'a> Decoder<'a> {
             bytes: self.input.varint()?,
             every_bytes: self.input.varint()?,
             own_bytes: self.input.varint()?,
+            stack: self.input.varint()?,
+        })
+    }
+
+    fn counted(&mut self) -> Result<Counted, CodecError> {
+        let code = self.input.byte()?;
+        let what = CountKind::from_code(code).ok_or_else(|| self.input.unknown("count", code))?;
+        let until = self.at()?;
+        Ok(Counted {
+            what,
+            until,
+            at: Timestamp(self.input.difference(until.0)?),
+            syscall: self.input.i32()?,
+            tid: self.input.u32()?,
+            tgid: self.input.u32()?,
+            cpu: self.cpu()?,
+            count: self.input.varint()?,
+        })
+    }
+
+    fn fault(&mut self) -> Result<FaultSample, CodecError> {
+        let flags = self.input.byte()?;
+        Ok(FaultSample {
+            major: flags & 1 != 0,
+            in_kernel: flags & 2 != 0,
+            at: self.at()?,
+            tid: self.input.u32()?,
+            tgid: self.input.u32()?,
+            address: self.input.varint()?,
+            stands_for: self.input.varint()?,
             stack: self.input.varint()?,
         })
     }

@@ -7,7 +7,8 @@ use super::bytes::{put_difference, put_text, put_varint};
 use super::foretold::Memory;
 use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Allocated, CallSums, Event, LifecycleChange, RawWait, SnapshotState, Tell, Timeout, Told,
+    Allocated, CallSums, Counted, Event, FaultSample, LifecycleChange, RawWait, SnapshotState, Tell, Timeout,
+    Told,
 };
 use crate::{Loss, Timestamp};
 
@@ -68,6 +69,8 @@ impl Encoder {
                     put_varint(out, number);
                 }
             }
+            Event::Counted(counted) => self.counted(counted, out),
+            Event::Fault(fault) => self.fault(fault, out),
             Event::Tell(tell) => self.tell(tell, out),
             Event::Affinity(affinity) => {
                 out.push(tag::AFFINITY);
@@ -237,6 +240,28 @@ impl Encoder {
             put_varint(out, number);
         }
         for number in [allocated.bytes, allocated.every_bytes, allocated.own_bytes, allocated.stack] {
+            put_varint(out, number);
+        }
+    }
+
+    fn counted(&mut self, counted: &Counted, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[tag::COUNTED, counted.what as u8]);
+        self.at(counted.until, out);
+        put_difference(out, counted.at.0, counted.until.0);
+        put_difference(out, counted.syscall as i64 as u64, 0);
+        for number in
+            [u64::from(counted.tid), u64::from(counted.tgid), u64::from(counted.cpu.0), counted.count]
+        {
+            put_varint(out, number);
+        }
+    }
+
+    fn fault(&mut self, fault: &FaultSample, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[tag::FAULT, u8::from(fault.major) | u8::from(fault.in_kernel) << 1]);
+        self.at(fault.at, out);
+        for number in
+            [u64::from(fault.tid), u64::from(fault.tgid), fault.address, fault.stands_for, fault.stack]
+        {
             put_varint(out, number);
         }
     }

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use super::*;
 use crate::event::*;
-use crate::tables::{CallPartKind, FrameVia, SpanKind, StackEnd};
+use crate::tables::{CallPartKind, CountKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
 use proptest::prelude::*;
 
@@ -171,6 +171,28 @@ fn freed() -> impl Strategy<Value = Event> {
         .prop_map(|(at, tid, tgid, address)| Event::Freed(Freed { at, tid, tgid, address }))
 }
 
+fn counted() -> impl Strategy<Value = Event> {
+    (time(), time(), tid(), tid(), (any::<u16>(), 0..15u8, -1..400i32), any::<u64>()).prop_map(
+        |(at, until, tid, tgid, (cpu, what, syscall), count)| {
+            let what = CountKind::from_code(what).unwrap_or_default();
+            Event::Counted(Counted { at, until, tid, tgid, cpu: CpuId(cpu), what, syscall, count })
+        },
+    )
+}
+
+fn fault() -> impl Strategy<Value = Event> {
+    (time(), tid(), tid(), any::<[bool; 2]>(), any::<[u64; 3]>()).prop_map(
+        |(at, tid, tgid, [major, in_kernel], [address, stands_for, stack])| {
+            Event::Fault(FaultSample { at, tid, tgid, address, stands_for, major, in_kernel, stack })
+        },
+    )
+}
+
+/// What comes of the kernel's own counts.
+fn kernels() -> impl Strategy<Value = Event> {
+    prop_oneof![counted(), fault()]
+}
+
 fn loss() -> impl Strategy<Value = Event> {
     (time(), time(), any::<u16>(), any::<u64>(), "[a-z-]{0,9}", "[a-z-]{0,9}").prop_map(
         |(start, end, cpu, events, source, reason)| {
@@ -184,6 +206,7 @@ fn event() -> impl Strategy<Value = Event> {
         switch(),
         allocated(),
         freed(),
+        kernels(),
         snapshot(),
         lifecycle(),
         (time(), any::<[u32; 2]>()).prop_map(|(at, [tid, cpus])| Event::Affinity(Affinity { at, tid, cpus })),

@@ -6,8 +6,8 @@ use super::{Place, calls, contained};
 use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
 use crate::tables::{
-    AllocationRow, Frame, FrameKind, FrameSpin, FrameVia, Mapping, Process, StackEnd, StackRow, Stacks,
-    SyscallRow, Thread, Variable,
+    AllocationRow, CountKind, FaultRow, Frame, FrameKind, FrameSpin, FrameVia, KernelCountRow, Mapping,
+    Process, StackEnd, StackRow, Stacks, SyscallRow, Thread, Variable,
 };
 use crate::{
     CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason,
@@ -39,6 +39,12 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
     }
     if place.has("allocations") {
         load("allocations", &mut |table| allocations(table).map(|rows| trace.allocations = rows));
+    }
+    if place.has("kernel_counts") {
+        load("kernel_counts", &mut |table| kernel_counts(table).map(|rows| trace.kernel_counts = rows));
+    }
+    if place.has("faults") {
+        load("faults", &mut |table| faults(table).map(|rows| trace.faults = rows));
     }
     load("loss", &mut |table| losses(table).map(|rows| trace.losses = rows));
 }
@@ -258,6 +264,49 @@ fn allocations(table: &TableReader) -> Result<Vec<AllocationRow>> {
         stack: StackId(next(&mut stacks)),
         freed: Some(Timestamp(next(&mut freed_at))).filter(|_| next(&mut freed) != 0),
         freed_by: optional(next(&mut freed_by)).map(ThreadId),
+    };
+    Ok(table.all_u32("thread")?.into_iter().map(row).collect())
+}
+
+fn kernel_counts(table: &TableReader) -> Result<Vec<KernelCountRow>> {
+    let mut cpus = table.all_i32("cpu")?.into_iter();
+    let mut kinds = table.all_u32("what")?.into_iter();
+    let mut syscalls = table.all_i32("syscall")?.into_iter();
+    let mut starts = table.all_u64("start_ns")?.into_iter();
+    let mut ends = table.all_u64("end_ns")?.into_iter();
+    let mut counts = table.all_u64("count")?.into_iter();
+    let row = |thread| {
+        let what = u8::try_from(next(&mut kinds)).ok().and_then(CountKind::from_code);
+        let row = KernelCountRow {
+            thread: optional(thread).map(ThreadId),
+            cpu: optional(next(&mut cpus)).map_or(CpuId::NONE, |cpu| CpuId(cpu as u16)),
+            what: what.unwrap_or_default(),
+            syscall: next(&mut syscalls),
+            start: Timestamp(next(&mut starts)),
+            end: Timestamp(next(&mut ends)),
+            count: next(&mut counts),
+        };
+        // A kind of a later version is none of ours.
+        what.map(|_| row)
+    };
+    Ok(table.all_i32("thread")?.into_iter().filter_map(row).collect())
+}
+
+fn faults(table: &TableReader) -> Result<Vec<FaultRow>> {
+    let mut moments = table.all_u64("at_ns")?.into_iter();
+    let mut addresses = table.all_u64("address")?.into_iter();
+    let mut weights = table.all_u64("stands_for")?.into_iter();
+    let mut major = table.all_u32("major")?.into_iter();
+    let mut in_kernel = table.all_u32("in_kernel")?.into_iter();
+    let mut stacks = table.all_u32("stack")?.into_iter();
+    let row = |thread| FaultRow {
+        thread: ThreadId(thread),
+        at: Timestamp(next(&mut moments)),
+        address: next(&mut addresses),
+        stands_for: next(&mut weights),
+        major: next(&mut major) != 0,
+        in_kernel: next(&mut in_kernel) != 0,
+        stack: StackId(next(&mut stacks)),
     };
     Ok(table.all_u32("thread")?.into_iter().map(row).collect())
 }

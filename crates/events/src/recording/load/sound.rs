@@ -51,6 +51,7 @@ pub(super) fn make_sound(trace: &mut Trace) {
     trace.variables.retain(|variable| variable.process.index() < processes);
     calls(trace);
     allocations(trace);
+    kernel_counts(trace);
     losses(trace);
 }
 
@@ -129,6 +130,21 @@ fn allocations(trace: &mut Trace) {
         row.bytes = row.bytes.min(COUNT_MAX);
         row.every_bytes = row.every_bytes.min(COUNT_MAX);
         row.own_bytes = row.own_bytes.min(COUNT_MAX);
+    }
+}
+
+/// Of threads and stacks that are there; sums that do not overflow.
+fn kernel_counts(trace: &mut Trace) {
+    let (threads, stacks) = (trace.threads.len(), trace.stacks.rows().len());
+    for row in &mut trace.kernel_counts {
+        row.thread = row.thread.filter(|thread| thread.index() < threads);
+        row.end = row.end.max(row.start);
+        row.count = row.count.min(COUNT_MAX);
+    }
+    trace.faults.retain(|row| row.thread.index() < threads);
+    for row in &mut trace.faults {
+        row.stack = if row.stack.index() < stacks { row.stack } else { StackId::NONE };
+        row.stands_for = row.stands_for.min(COUNT_MAX);
     }
 }
 

@@ -134,6 +134,8 @@ mod tests {
             syscalls: &trace.syscalls,
             calls: &trace.calls,
             allocations: &trace.allocations,
+            kernel_counts: &trace.kernel_counts,
+            faults: &trace.faults,
             lanes: &trace.lanes,
             names: &trace.names,
             losses: &trace.losses,

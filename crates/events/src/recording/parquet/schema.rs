@@ -90,6 +90,12 @@ tables! {
         "thread" U32, "at_ns" Time, "address" U64, "bytes" U64, "every_bytes" U64, "own_bytes" U64, "stack" U32,
         "freed" U32, "freed_ns" Time, "freed_by" I32,
     }
+    "kernel_counts" {
+        "thread" I32, "cpu" I32, "what" U32, "syscall" I32, "start_ns" Time, "end_ns" Time, "count" U64,
+    }
+    "faults" {
+        "thread" U32, "at_ns" Time, "address" U64, "stands_for" U64, "major" U32, "in_kernel" U32, "stack" U32,
+    }
     "spans" { "thread" U32, "start_ns" Time, "end_ns" Time, "lane" U32, "name" U32 }
     "counters" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64 }
     "marks" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64, "text" U32 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::SmallTables;
 use super::rows::{narrow, wide};
+use crate::CpuId;
 use crate::recording::RecordingError;
 use crate::recording::parquet::{TableWriter, Values, schema};
 
@@ -21,6 +22,8 @@ pub fn write(dir: &Path, tables: &SmallTables<'_>) -> Result<(), RecordingError>
     table(dir, "call_parts", call_parts(tables))?;
     table(dir, "call_objects", call_objects(tables))?;
     table(dir, "allocations", allocations(tables))?;
+    table(dir, "kernel_counts", kernel_counts(tables))?;
+    table(dir, "faults", faults(tables))?;
     table(dir, "lanes", lanes(tables))?;
     table(dir, "names", names(tables))?;
     table(dir, "loss", losses(tables))
@@ -199,6 +202,32 @@ fn allocations(tables: &SmallTables<'_>) -> Vec<Values> {
         narrow(rows, |row| u32::from(row.freed.is_some())),
         wide(rows, |row| row.freed.map_or(0, |at| at.0)),
         narrow(rows, |row| optional(row.freed_by.map(|thread| thread.0))),
+    ]
+}
+
+fn kernel_counts(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.kernel_counts;
+    vec![
+        narrow(rows, |row| optional(row.thread.map(|thread| thread.0))),
+        narrow(rows, |row| optional((row.cpu != CpuId::NONE).then_some(u32::from(row.cpu.0)))),
+        narrow(rows, |row| row.what as u32),
+        narrow(rows, |row| row.syscall as u32),
+        wide(rows, |row| row.start.0),
+        wide(rows, |row| row.end.0),
+        wide(rows, |row| row.count),
+    ]
+}
+
+fn faults(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.faults;
+    vec![
+        narrow(rows, |row| row.thread.0),
+        wide(rows, |row| row.at.0),
+        wide(rows, |row| row.address),
+        wide(rows, |row| row.stands_for),
+        narrow(rows, |row| u32::from(row.major)),
+        narrow(rows, |row| u32::from(row.in_kernel)),
+        narrow(rows, |row| row.stack.0),
     ]
 }
 

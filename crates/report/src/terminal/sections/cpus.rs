@@ -1,13 +1,18 @@
 //! CPUS: what each CPU ran, and how many threads ran at once.
 
+use holdup_events::CpuId;
+use holdup_findings::derive::cpu_times::{CpuStep, Times};
 use holdup_findings::derive::cpus::CpuUse;
 
-use crate::numbers::{count, percent, share};
+use crate::numbers::{count, duration, percent, share};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 use crate::text::clean;
 
 pub(super) const SUMMARY: &str = "What each CPU ran, and how many threads ran at once";
+
+/// CPUs of which the kernel's account is shown.
+const CPUS_MAX: usize = 32;
 
 pub(super) fn lines(view: &View) -> Vec<String> {
     let derived = &view.analysis.derived;
@@ -32,7 +37,64 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         derived.parallelism.running_mean(),
         derived.parallelism.wanting_mean(),
     ));
+    lines.extend(account(view));
     lines
+}
+
+/// The kernel's own account of each CPU's time, and how it went.
+fn account(view: &View) -> Vec<String> {
+    let times = &view.analysis.derived.cpu_times;
+    if times.cpus.is_empty() {
+        return Vec::new();
+    }
+    let kinds = ["user", "system", "irq", "stolen", "disk", "idle"].map(Column::Figure);
+    let mut lines = vec![String::new()];
+    let columns: Vec<Column> = std::iter::once(Column::Figure("cpu")).chain(kinds).collect();
+    let cpu = |(cpu, times): &(CpuId, Times)| {
+        std::iter::once(cpu.0.to_string()).chain(cells(times)).collect::<Vec<String>>()
+    };
+    let rows: Vec<Vec<String>> = times.cpus.iter().take(CPUS_MAX).map(cpu).collect();
+    lines.extend(table::lines(&columns, &rows, view.style));
+    lines.push(super::nothing(
+        view,
+        "by the kernel's own account, whoever ran; in ticks: short times are coarse",
+    ));
+    if times.steps.len() < 2 {
+        return lines;
+    }
+    lines.push(String::new());
+    let columns: Vec<Column> = std::iter::once(Column::Figure("from"))
+        .chain(kinds)
+        .chain([Column::Text("who ran, of all CPUs")])
+        .collect();
+    let rows: Vec<Vec<String>> = times.steps.iter().map(|step| self::step(view, step)).collect();
+    lines.extend(table::lines(&columns, &rows, view.style));
+    lines.push(super::nothing(view, "all CPUs over time, from that moment of the recording on"));
+    lines
+}
+
+fn step(view: &View, step: &CpuStep) -> Vec<String> {
+    let wall = step.end.since(step.start).0 * step.cpus.len().max(1) as u64;
+    let who = step.who.iter().map(|(process, ns)| {
+        format!("{} {}", clean(view.trace.process_name(*process)), percent(share(*ns, wall)))
+    });
+    let from = duration(step.start.since(view.trace.start()).0);
+    std::iter::once(from)
+        .chain(cells(&Times::sum(&step.cpus)))
+        .chain([who.collect::<Vec<_>>().join(", ")])
+        .collect()
+}
+
+fn cells(times: &Times) -> [String; 6] {
+    let of = |ns: u64| if ns == 0 { "-".to_owned() } else { percent(share(ns, times.total())) };
+    [
+        of(times.user + times.nice),
+        of(times.system),
+        of(times.irq + times.softirq),
+        of(times.steal),
+        of(times.disk_wait),
+        of(times.idle),
+    ]
 }
 
 fn row(view: &View, cpu: &CpuUse) -> Vec<String> {

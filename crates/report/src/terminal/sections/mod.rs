@@ -38,6 +38,7 @@ sections! {
     barriers,
     gc,
     lines,
+    faults,
     allocs,
     syscalls,
     sched,

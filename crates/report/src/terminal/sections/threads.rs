@@ -1,8 +1,10 @@
 //! THREADS: each thread's life and the shares of it.
 
+use holdup_events::ThreadId;
 use holdup_events::recording::Rung;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::ledger::ThreadLedger;
+use holdup_findings::derive::thread_steps::{self, ThreadStep};
 
 use crate::numbers::{duration, percent, share};
 use crate::terminal::View;
@@ -35,7 +37,62 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         let text = format!("and {} more that lived {} in all", rest.len(), duration(life));
         lines.push(super::nothing(view, &text));
     }
+    if view.stacks.over_time {
+        lines.extend(over_time(view));
+    }
     lines
+}
+
+/// Steps, and threads of each that are shown: those that ran or waited for a CPU most.
+const STEPS: usize = 10;
+const THREADS_OF_STEP: usize = 6;
+
+fn over_time(view: &View) -> Vec<String> {
+    let all = thread_steps::derive(view.trace, STEPS);
+    let columns = [
+        Column::Figure("from"),
+        Column::Text("thread"),
+        Column::Figure("user"),
+        Column::Figure("kernel"),
+        Column::Figure("running"),
+        Column::Figure("run-queue"),
+        Column::Figure("blocked"),
+    ];
+    let mut rows = Vec::new();
+    for number in 0..STEPS {
+        let from = duration(all.step.0 * number as u64);
+        let mut active: Vec<(ThreadId, ThreadStep)> =
+            all.threads.iter().filter_map(|(id, steps)| Some((*id, *steps.get(number)?))).collect();
+        active.retain(|(_, step)| step.running_ns + step.queue_ns > 0);
+        active.sort_by_key(|(id, step)| (std::cmp::Reverse(step.running_ns + step.queue_ns), *id));
+        active.truncate(THREADS_OF_STEP);
+        rows.extend(active.iter().map(|(id, step)| step_row(view, (&from, *id), step, all.step.0)));
+    }
+    let mut lines = vec![String::new()];
+    lines.extend(table::lines(&columns, &rows, view.style));
+    let text = format!(
+        "over time, in steps of {}: shares of a step; user and kernel by samples",
+        duration(all.step.0)
+    );
+    lines.push(super::nothing(view, &text));
+    lines
+}
+
+fn step_row(view: &View, (from, id): (&str, ThreadId), step: &ThreadStep, whole_ns: u64) -> Vec<String> {
+    let of = |ns: u64| percent(share(ns, whole_ns));
+    let sampled = |samples: u64| match step.samples {
+        0 => "-".to_owned(),
+        all => of((step.running_ns as f64 * samples as f64 / all as f64) as u64),
+    };
+    vec![
+        from.to_owned(),
+        view.thread(id),
+        sampled(step.samples - step.in_kernel),
+        sampled(step.in_kernel),
+        of(step.running_ns),
+        if knows_queue(view) { of(step.queue_ns) } else { "not known".to_owned() },
+        of(step.blocked_ns),
+    ]
 }
 
 /// A file of samples alone does not tell who waits for a CPU.

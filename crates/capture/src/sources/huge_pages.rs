@@ -1,0 +1,12 @@
+//! Pages that the kernel puts together into huge ones (`bpf/paging.h`).
+
+use super::{Attached, Source};
+
+/// See the module.
+pub const SOURCE: Source = Source {
+    name: "huge-pages",
+    summary: "pages of a process that the kernel puts together into huge ones",
+    programs: &["on_huge_page"],
+    attached: Attached::Throughout,
+    without: "it is not known when pages become huge ones",
+};

@@ -1,0 +1,18 @@
+//! Shootdowns: CPUs that are interrupted to forget translations of addresses, and who asks for it (`bpf/paging.h`).
+
+use super::{Attached, Source};
+
+/// See the module.
+pub const SOURCE: Source = Source {
+    name: "shootdowns",
+    summary: "who has other CPUs forget translations of addresses, and who is interrupted for it",
+    programs: &[
+        "on_tlb_flush",
+        "on_call_interrupt",
+        "on_call_interrupt_end",
+        "on_single_call_interrupt",
+        "on_single_call_interrupt_end",
+    ],
+    attached: Attached::Throughout,
+    without: "shootdowns are not counted",
+};

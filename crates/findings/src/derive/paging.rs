@@ -1,0 +1,276 @@
+//! Page faults, and translations of addresses that CPUs were made to forget (shootdowns): by thread, as the kernel counted
+//! them; where faults come from, by those that were drawn; what shootdowns cost, by samples and by their handlers' times.
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdup_events::tables::{CountKind, Frame, FrameKind, SampleRow};
+use holdup_events::{CpuId, FrameId, StackId, ThreadId, Timestamp, Trace, WaitReason};
+
+use super::ledger::Ledger;
+use super::occupancy::Stall;
+use super::own_places::{OwnFrames, Places};
+use super::samples_of;
+use super::split::share_error;
+use super::timelines::Timelines;
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub struct Paging {
+    /// The kernel's counts were recorded.
+    pub counted: bool,
+    /// Sums over the program's threads.
+    pub all: Counts,
+    /// Those with something to tell, the most faults first.
+    pub threads: Vec<(ThreadId, Counts)>,
+    /// Shootdowns by the syscall in which they were sent, -1 a page fault; the most first.
+    pub sent_in: Vec<(i32, u64)>,
+    /// How often each CPU was interrupted for a shootdown, whoever asked.
+    pub cpus: Vec<(CpuId, u64)>,
+    /// Where faults come from, the most first.
+    pub sites: Vec<FaultSite>,
+    /// Faults that were drawn.
+    pub drawn: u64,
+    /// What it took to have other CPUs forget translations.
+    pub sending: Sending,
+}
+
+/// Of one thread, or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Page faults without a disk.
+    pub minor: u64,
+    /// Page faults for which a disk was read.
+    pub major: u64,
+    /// How often it had other CPUs forget translations.
+    pub sent: u64,
+    /// How often it was interrupted to forget some.
+    pub interrupts: u64,
+    /// Time in these interrupts' handlers (ns); what the CPU takes to get there and back is not in it.
+    pub interrupt_ns: u64,
+    /// Stretches of its process's pages that became huge ones.
+    pub huge_pages: u64,
+    /// How often it waited for its address space's lock.
+    pub lock_waits: u64,
+    /// How long (ns).
+    pub lock_wait_ns: u64,
+}
+
+impl Counts {
+    /// Page faults of both kinds.
+    pub fn faults(&self) -> u64 {
+        self.minor + self.major
+    }
+
+    fn add(&mut self, other: &Counts) {
+        self.minor += other.minor;
+        self.major += other.major;
+        self.sent += other.sent;
+        self.interrupts += other.interrupts;
+        self.interrupt_ns += other.interrupt_ns;
+        self.huge_pages += other.huge_pages;
+        self.lock_waits += other.lock_waits;
+        self.lock_wait_ns += other.lock_wait_ns;
+    }
+
+    fn count(&mut self, what: CountKind, by: u64) {
+        match what {
+            CountKind::MinorFaults => self.minor += by,
+            CountKind::MajorFaults => self.major += by,
+            CountKind::ShootdownsSent => self.sent += by,
+            CountKind::ShootdownInterrupts => self.interrupts += by,
+            CountKind::ShootdownInterruptNs => self.interrupt_ns += by,
+            CountKind::HugePages => self.huge_pages += by,
+            _ => {}
+        }
+    }
+}
+
+/// A function of the program that touches pages which are not there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FaultSite {
+    /// Its name; `module+0xstart` without symbols.
+    pub function: String,
+    /// Path of its binary.
+    pub module: String,
+    /// Its part of the program's faults (0 to 1), by those that were drawn.
+    pub share: f64,
+    /// Half the width of the 95 % interval of `share`.
+    pub share_error: f64,
+    /// Faults of the whole program, as counted, times `share`.
+    pub faults: u64,
+    /// Its part of those for which a disk was read.
+    pub major: u64,
+}
+
+/// What it took to have other CPUs forget translations, by samples in the kernel's functions that do it.
+#[derive(Clone, Debug, Default)]
+pub struct Sending {
+    /// Samples in them.
+    pub samples: u64,
+    /// Running time (ns, sampled).
+    pub ns: u64,
+    /// Half the width of its 95 % interval (ns).
+    pub error_ns: u64,
+    /// What it costs the run.
+    pub stall: Stall,
+    /// Some of the samples: who, when.
+    pub seen: Vec<(ThreadId, Timestamp)>,
+}
+
+/// Rows in [`Sending::seen`].
+const SEEN_MAX: usize = 10;
+
+/// The kernel's functions in which a CPU forgets translations: its own, or others', too.
+const FLUSHES: [&str; 3] = ["flush_tlb_mm_range", "arch_tlbbatch_flush", "flush_tlb_kernel_range"];
+/// Below these, those in which it asks others, and waits for them …
+const ASKS: [&str; 2] = ["on_each_cpu_cond_mask", "smp_call_function_many_cond"];
+/// … and those that do both.
+const ASKING_FLUSHES: [&str; 4] =
+    ["native_flush_tlb_multi", "kvm_flush_tlb_multi", "hyperv_flush_tlb_multi", "xen_flush_tlb_multi"];
+
+/// Derives it.
+pub fn derive(trace: &Trace, ledger: &Ledger, timelines: &Timelines) -> Paging {
+    let mut by_thread: BTreeMap<ThreadId, Counts> = BTreeMap::new();
+    let mut sent_in: BTreeMap<i32, u64> = BTreeMap::new();
+    let mut cpus: BTreeMap<CpuId, u64> = BTreeMap::new();
+    for row in &trace.kernel_counts {
+        match row.thread {
+            None if row.what == CountKind::CpuShootdowns => *cpus.entry(row.cpu).or_default() += row.count,
+            Some(id) if trace.threads[id.index()].target => {
+                by_thread.entry(id).or_default().count(row.what, row.count);
+                if row.what == CountKind::ShootdownsSent {
+                    *sent_in.entry(row.syscall).or_default() += row.count;
+                }
+            }
+            _ => {}
+        }
+    }
+    add_lock_waits(trace, &mut by_thread);
+    let mut all = Counts::default();
+    by_thread.values().for_each(|counts| all.add(counts));
+    let mut threads: Vec<(ThreadId, Counts)> = by_thread.into_iter().collect();
+    threads.sort_by_key(|(id, counts)| {
+        (std::cmp::Reverse(counts.faults() + counts.sent + counts.interrupts), *id)
+    });
+    let mut sent_in: Vec<(i32, u64)> = sent_in.into_iter().collect();
+    sent_in.sort_by_key(|(syscall, count)| (std::cmp::Reverse(*count), *syscall));
+    Paging {
+        counted: trace.kernel_counts.iter().any(|row| row.thread.is_some()),
+        threads,
+        sent_in,
+        cpus: cpus.into_iter().collect(),
+        sites: sites(trace, &all),
+        drawn: trace.faults.len() as u64,
+        sending: sending(trace, ledger, timelines),
+        all,
+    }
+}
+
+fn add_lock_waits(trace: &Trace, by_thread: &mut BTreeMap<ThreadId, Counts>) {
+    for id in trace.target_threads() {
+        let waits = trace.slices.of(id).filter(|slice| trace.wait(slice.wait).reason == WaitReason::MmapLock);
+        let (count, ns) = waits.fold((0, 0), |(count, ns), slice| (count + 1, ns + slice.duration().0));
+        if count > 0 {
+            let counts = by_thread.entry(id).or_default();
+            (counts.lock_waits, counts.lock_wait_ns) = (count, ns);
+        }
+    }
+}
+
+/// Each fault that was drawn stands for those of its CPU since the one before: a share is a sum of these.
+fn sites(trace: &Trace, all: &Counts) -> Vec<FaultSite> {
+    let own = OwnFrames::new(trace);
+    let mut places = Places::new(trace, &own);
+    let mut sums: BTreeMap<Option<FrameId>, [f64; 2]> = BTreeMap::new();
+    let (mut weight, mut squares, mut major) = (0.0, 0.0, 0.0);
+    for row in trace.faults.iter().filter(|row| trace.threads[row.thread.index()].target) {
+        let stands_for = row.stands_for.max(1) as f64;
+        let place = places.of(row.stack).or_else(|| trace.stack_frames(row.stack).next());
+        let sum = sums.entry(place).or_default();
+        sum[usize::from(row.major)] += stands_for;
+        weight += stands_for;
+        squares += stands_for * stands_for;
+        major += if row.major { stands_for } else { 0.0 };
+    }
+    // As many equal draws would tell as much (Kish, Survey Sampling, §11.7).
+    let draws = if squares > 0.0 { weight * weight / squares } else { 0.0 };
+    let site = |(frame, [minor, of_disk]): (Option<FrameId>, [f64; 2])| {
+        let share = (minor + of_disk) / weight.max(1.0);
+        let row = frame.and_then(|id| trace.frames.get(id.index()));
+        FaultSite {
+            function: frame.map_or_else(|| "(no stack)".to_owned(), |id| trace.frame_name(id)),
+            module: row.map(|frame| frame.module.clone()).unwrap_or_default(),
+            share,
+            share_error: share_error((share * draws).round() as u64, draws.round() as u64),
+            faults: (share * all.faults() as f64).round() as u64,
+            major: (of_disk / f64::max(major, 1.0) * all.major as f64).round() as u64,
+        }
+    };
+    let mut sites: Vec<FaultSite> = sums.into_iter().map(site).collect();
+    sites.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.function.cmp(&b.function)));
+    sites
+}
+
+/// Which stacks are within the kernel's functions that send shootdowns.
+pub struct Flushing<'a> {
+    trace: &'a Trace,
+    frames: Vec<FlushPart>,
+    of_stack: std::cell::RefCell<HashMap<StackId, bool>>,
+}
+
+/// What a frame does for a shootdown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FlushPart {
+    None,
+    Flushes,
+    Asks,
+    Both,
+}
+
+impl<'a> Flushing<'a> {
+    /// Looks at every frame once.
+    pub fn new(trace: &'a Trace) -> Flushing<'a> {
+        let part = |frame: &Frame| match frame.function.as_str() {
+            _ if frame.kind != FrameKind::Kernel => FlushPart::None,
+            name if FLUSHES.contains(&name) => FlushPart::Flushes,
+            name if ASKS.contains(&name) => FlushPart::Asks,
+            name if ASKING_FLUSHES.contains(&name) => FlushPart::Both,
+            _ => FlushPart::None,
+        };
+        Flushing { trace, frames: trace.frames.iter().map(part).collect(), of_stack: Default::default() }
+    }
+
+    /// Whether a sample is in one.
+    pub fn holds(&self, sample: &SampleRow) -> bool {
+        let look = || {
+            let part = |frame: FrameId| self.frames.get(frame.index()).copied().unwrap_or(FlushPart::None);
+            let has = |wanted: FlushPart| {
+                let frames = self.trace.stack_frames(sample.stack);
+                frames.map(part).any(|found| found == wanted || found == FlushPart::Both)
+            };
+            has(FlushPart::Flushes) && has(FlushPart::Asks)
+        };
+        sample.in_kernel && *self.of_stack.borrow_mut().entry(sample.stack).or_insert_with(look)
+    }
+}
+
+fn sending(trace: &Trace, ledger: &Ledger, timelines: &Timelines) -> Sending {
+    let flushing = Flushing::new(trace);
+    let (mut sending, mut ns) = (Sending::default(), 0.0);
+    for thread in &ledger.threads {
+        let samples = samples_of(trace, thread.thread);
+        let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
+        for sample in samples.iter().filter(|sample| flushing.holds(sample)) {
+            sending.samples += 1;
+            ns += each;
+            sending.stall.add_sample(sample, each, timelines);
+            if sending.seen.len() < SEEN_MAX {
+                sending.seen.push((sample.thread, sample.at));
+            }
+        }
+    }
+    sending.ns = ns.round() as u64;
+    let share = share_error(sending.samples, ledger.samples);
+    sending.error_ns = (share * ledger.running_ns() as f64).round() as u64;
+    sending
+}

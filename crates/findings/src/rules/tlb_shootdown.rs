@@ -1,0 +1,143 @@
+//! # tlb-shootdown: much time goes by having other CPUs forget translations of addresses
+//!
+//! ## What it sees
+//! How often each thread changed mappings so that other CPUs had to be interrupted for it, in which syscall, and how often each
+//! thread was interrupted (both counted by the kernel's tracepoint `tlb_flush`); how long the handlers of these interrupts took;
+//! and samples of the CPU in the kernel's functions that send them and wait for the answer.
+//!
+//! ## Why it hurts
+//! A CPU keeps translations of addresses at hand (TLB). When a thread takes memory back or makes it read-only (`munmap`,
+//! `madvise`, `mprotect`, a page copied after `fork`), each CPU that runs a thread of its process may have an old translation: all
+//! of them are interrupted, and the caller waits until the last has answered. It takes 1 to 20 µs, more on virtual machines and
+//! with more CPUs, and every thread pays, whatever it does.
+//!
+//! ## How it decides
+//! The time is what samples show of sending and waiting, and what the handlers took in those that were interrupted. From 5 % of
+//! the running time on it is told. Forecast by replay: at the least that time goes; at the most all of the syscalls in which
+//! shootdowns were sent, too, since the remedy is to make fewer of them.
+//!
+//! ## What to do
+//! Change mappings for many items at once; keep memory in place of giving it back (`MALLOC_TRIM_THRESHOLD_`, an arena, larger
+//! `M_MMAP_THRESHOLD`); `MADV_FREE` in place of `MADV_DONTNEED`; map code or tables a second time, writable, in place of changing
+//! protection to and fro; memory that is private to a process of its own; huge pages, which are fewer.
+//!
+//! ## Blind spots
+//! Names of the kernel's functions are needed (`kernel.kptr_restrict`). What an interrupt costs before and behind its handler, and
+//! what the interrupted thread pays to look translations up anew, is not counted. CPUs that were asked while idle are not
+//! interrupted threads. On aarch64 hardware does it without an interrupt.
+//!
+//! ## References
+//! Black et al.: Translation lookaside buffer consistency (ASPLOS 1989). Amit: Optimizing the TLB shootdown algorithm (USENIX ATC 2017).
+
+use holdup_events::Duration;
+use holdup_events::tables::FrameKind;
+
+use super::{Info, Verdict};
+use crate::derive::paging::Paging;
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::scene::{Scene, syscall_said};
+use crate::wording::{count, percent, rounded, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "tlb-shootdown",
+    summary: "Much time goes by having other CPUs forget translations of addresses",
+};
+
+/// So much of all running time is worth a word.
+const SHARE_MIN: f64 = 0.05;
+/// So few samples may be chance.
+const SAMPLES_MIN: u64 = 20;
+/// Syscalls that are named.
+const LISTED_MAX: usize = 3;
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    let paging = &scene.derived.paging;
+    if !paging.counted {
+        return Err("shootdowns were not counted".to_owned());
+    }
+    let kernel = || scene.trace.frames.iter().filter(|frame| frame.kind == FrameKind::Kernel);
+    if kernel().next().is_some() && kernel().all(|frame| frame.function.is_empty()) {
+        return Err("the kernel's functions have no names here (kernel.kptr_restrict)".to_owned());
+    }
+    let lost_ns = paging.sending.ns + paging.all.interrupt_ns;
+    let share = lost_ns as f64 / scene.derived.ledger.running_ns().max(1) as f64;
+    if paging.all.sent == 0 || paging.sending.samples < SAMPLES_MIN || share < SHARE_MIN {
+        return Ok(Vec::new());
+    }
+    Ok(vec![finding(scene, paging, lost_ns)])
+}
+
+fn finding(scene: &Scene, paging: &Paging, lost_ns: u64) -> Finding {
+    let call = paging.sent_in.first().map_or(-1, |(syscall, _)| *syscall);
+    let most = scene.gain(&paging.sending.stall, |_, ns| ns);
+    Finding {
+        rule: INFO.name,
+        subject: syscall_said(call).to_owned(),
+        summary: vec![sent(scene, paging), interrupted(scene, paging)],
+        cost_ns: lost_ns,
+        // Where no replay tells: nothing surely, since the others may not wait for who sends.
+        gain: Gain { low: 0.0, high: most.high },
+        confidence: scene.confidence(Confidence::High),
+        evidence: evidence(paging),
+        advice: vec![
+            format!(
+                "Fewer {}: for many items at once, and keep memory in place of giving it back",
+                said(call)
+            ),
+            "Where protection goes to and fro: a second, writable mapping of the same memory".into(),
+        ],
+    }
+}
+
+fn said(call: i32) -> String {
+    if call < 0 { "copied pages".to_owned() } else { format!("calls of {}", syscall_said(call)) }
+}
+
+/// Who sent how many, and what that took.
+fn sent(scene: &Scene, paging: &Paging) -> String {
+    let of_all = |count: u64| percent(count as f64 / paging.all.sent.max(1) as f64);
+    let calls = paging.sent_in.iter().take(LISTED_MAX);
+    let calls: Vec<String> =
+        calls.map(|(call, count)| format!("{} {}", syscall_said(*call), of_all(*count))).collect();
+    let sender = paging.threads.iter().max_by_key(|(_, counts)| counts.sent);
+    let sender = sender.map(|(id, counts)| format!("{} {}", thread(scene.trace, *id), of_all(counts.sent)));
+    format!(
+        "{} shootdowns were sent, from {} (by {}): {} ± {} went by sending and waiting.",
+        rounded(paging.all.sent as f64),
+        calls.join(", "),
+        sender.unwrap_or_default(),
+        time(paging.sending.ns),
+        time(paging.sending.error_ns),
+    )
+}
+
+/// Who was interrupted.
+fn interrupted(scene: &Scene, paging: &Paging) -> String {
+    let hit = paging.threads.iter().filter(|(_, counts)| counts.interrupts > 0);
+    let worst = hit.clone().max_by_key(|(_, counts)| counts.interrupts);
+    let worst = worst.map_or_else(String::new, |(id, counts)| {
+        let part = percent(counts.interrupts as f64 / paging.all.interrupts.max(1) as f64);
+        format!("; {} {part}", thread(scene.trace, *id))
+    });
+    format!(
+        "{} interrupted {} times for it, {} in the handlers alone{worst}.",
+        was(hit.count() as u64),
+        rounded(paging.all.interrupts as f64),
+        time(paging.all.interrupt_ns),
+    )
+}
+
+fn was(threads: u64) -> String {
+    format!("{} {}", count(threads, "thread"), if threads == 1 { "was" } else { "were" })
+}
+
+fn evidence(paging: &Paging) -> Vec<Evidence> {
+    let row = |(thread, at): &(holdup_events::ThreadId, holdup_events::Timestamp)| Evidence {
+        table: "samples",
+        thread: *thread,
+        start: *at,
+        duration: Duration(0),
+        note: "has other CPUs forget translations".to_owned(),
+    };
+    paging.sending.seen.iter().map(row).collect()
+}

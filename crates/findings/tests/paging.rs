@@ -1,0 +1,113 @@
+//! Page faults and shootdowns: sums, shares of what was drawn, and the rule.
+
+use holdup_events::tables::{CountKind, FaultRow, FrameKind, KernelCountRow};
+use holdup_events::{CpuId, StackId, ThreadId, Timestamp, Trace};
+use holdup_findings::{Analysis, Confidence, analyse};
+use holdup_testkit::check::{confidence, trace_of_lanes};
+
+const MPROTECT: i32 = 10;
+
+fn counted(thread: u32, what: CountKind, count: u64) -> KernelCountRow {
+    let syscall = if what == CountKind::ShootdownsSent { MPROTECT } else { 0 };
+    let thread = Some(ThreadId(thread));
+    KernelCountRow { thread, cpu: CpuId::NONE, what, syscall, count, ..KernelCountRow::default() }
+}
+
+/// A changes protection all the time and B computes beside it; of A's samples, `flushing` of ten have this kernel stack.
+fn sealing(stack: &str, flushing: u32) -> Trace {
+    let picture = format!(
+        "@cpus 2\n@repeat 40\n\
+         @samples A 0..{flushing} {MPROTECT} start_thread;change;{stack}\n\
+         @samples A {flushing}..10 user start_thread;change\n\
+         @samples B 0..10 user start_thread;look_up\n\
+         A  0000000000\n\
+         B  1111111111\n"
+    );
+    let (_, mut trace) = trace_of_lanes(&picture);
+    for frame in &mut trace.frames {
+        if stack.split(';').any(|name| name == frame.function) {
+            frame.kind = FrameKind::Kernel;
+        }
+    }
+    trace
+}
+
+fn with_shootdowns(mut trace: Trace, sent: u64) -> Analysis {
+    let tid = |name: &str| {
+        trace.threads.iter().position(|thread| thread.name == name).expect("a thread of that name") as u32
+    };
+    let (a, b) = (tid("A"), tid("B"));
+    trace.kernel_counts = vec![
+        counted(a, CountKind::MinorFaults, 3),
+        counted(a, CountKind::ShootdownsSent, sent),
+        counted(b, CountKind::ShootdownInterrupts, sent),
+        counted(b, CountKind::ShootdownInterruptNs, sent * 2_000),
+    ];
+    analyse(&trace)
+}
+
+const ASKING: &str = "do_mprotect_pkey;flush_tlb_mm_range;on_each_cpu_cond_mask;smp_call_function_many_cond";
+
+#[test]
+fn shootdowns_fire_where_others_are_asked_to_forget_and_waited_for() {
+    let analysis = with_shootdowns(sealing(ASKING, 6), 10_000);
+    assert_eq!(confidence(&analysis, "tlb-shootdown"), Some(Confidence::High), "{:#?}", analysis.skipped);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "tlb-shootdown").expect("it");
+    assert_eq!(finding.subject, "mprotect");
+    // A's 240 of 400 ms, and 20 ms in handlers of B's.
+    assert_eq!(finding.cost_ns, 240_000_000 + 20_000_000);
+    let paging = &analysis.derived.paging;
+    assert_eq!(
+        (paging.all.sent, paging.all.interrupts, paging.sent_in.clone()),
+        (10_000, 10_000, vec![(10, 10_000)])
+    );
+}
+
+#[test]
+fn who_forgets_alone_sends_nothing() {
+    // A CPU's own translations go by the same function.
+    let alone = "do_mprotect_pkey;flush_tlb_mm_range;flush_tlb_func";
+    assert_eq!(confidence(&with_shootdowns(sealing(alone, 6), 3), "tlb-shootdown"), None);
+}
+
+#[test]
+fn a_few_shootdowns_are_no_finding() {
+    assert_eq!(confidence(&with_shootdowns(sealing(ASKING, 0), 50), "tlb-shootdown"), None);
+}
+
+#[test]
+fn without_counts_the_rule_says_so() {
+    let analysis = analyse(&sealing(ASKING, 6));
+    assert!(analysis.skipped.iter().any(|(rule, _)| *rule == "tlb-shootdown"), "{:?}", analysis.skipped);
+}
+
+#[test]
+fn faults_that_were_drawn_divide_those_that_were_counted() {
+    let mut trace = sealing(ASKING, 6);
+    let stack_of = |name: &str| {
+        let rows = 1..trace.stacks.rows().len() as u32;
+        let leaf = |id: u32| trace.stacks.frames(StackId(id)).next().map(|frame| trace.frame_name(frame));
+        rows.map(StackId).find(|id| leaf(id.0).as_deref() == Some(name)).expect("a stack of that leaf")
+    };
+    let fault = |stack, stands_for, major| FaultRow {
+        thread: ThreadId(0),
+        at: Timestamp(1),
+        stands_for,
+        major,
+        stack,
+        ..FaultRow::default()
+    };
+    trace.faults = vec![
+        fault(stack_of("change"), 30, false),
+        fault(stack_of("look_up"), 60, false),
+        fault(stack_of("look_up"), 10, true),
+    ];
+    trace.threads[0].target = true;
+    trace.kernel_counts =
+        vec![counted(0, CountKind::MinorFaults, 990), counted(0, CountKind::MajorFaults, 10)];
+    let paging = analyse(&trace).derived.paging;
+    let sites: Vec<(&str, u64, u64)> =
+        paging.sites.iter().map(|site| (site.function.as_str(), site.faults, site.major)).collect();
+    assert_eq!(sites, [("look_up", 700, 10), ("change", 300, 0)]);
+    assert!(paging.sites.iter().all(|site| site.share_error > 0.0));
+}

@@ -1,0 +1,49 @@
+//! Page faults and shootdowns.
+
+use holdup_findings::derive::paging::{Counts, Paging};
+use holdup_findings::scene::syscall_said;
+use serde_json::{Value, json};
+
+pub(super) fn to_json(paging: &Paging) -> Value {
+    json!({
+        "counted": paging.counted,
+        "all": counts(&paging.all),
+        "threads": paging.threads.iter().map(|(thread, of)| json!({
+            "thread": thread.0,
+            "counts": counts(of),
+        })).collect::<Value>(),
+        "drawn": paging.drawn,
+        "sites": paging.sites.iter().map(|site| json!({
+            "function": site.function,
+            "module": site.module,
+            "share": site.share,
+            "share_error": site.share_error,
+            "faults": site.faults,
+            "major": site.major,
+        })).collect::<Value>(),
+        "sent_in": paging.sent_in.iter().map(|(number, sent)| json!({
+            "number": number,
+            "name": syscall_said(*number),
+            "sent": sent,
+        })).collect::<Value>(),
+        "sending_ns": paging.sending.ns,
+        "sending_error_ns": paging.sending.error_ns,
+        "cpus": paging.cpus.iter().map(|(cpu, interrupts)| json!({
+            "cpu": cpu.0,
+            "interrupts": interrupts,
+        })).collect::<Value>(),
+    })
+}
+
+fn counts(of: &Counts) -> Value {
+    json!({
+        "minor": of.minor,
+        "major": of.major,
+        "shootdowns_sent": of.sent,
+        "interrupts": of.interrupts,
+        "interrupt_ns": of.interrupt_ns,
+        "huge_pages": of.huge_pages,
+        "lock_waits": of.lock_waits,
+        "lock_wait_ns": of.lock_wait_ns,
+    })
+}

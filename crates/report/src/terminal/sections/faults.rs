@@ -1,0 +1,137 @@
+//! FAULTS: page faults and shootdowns by thread, and from where they come.
+
+use holdup_events::ThreadId;
+use holdup_findings::derive::paging::{Counts, FaultSite, Paging};
+use holdup_findings::scene::syscall_said;
+
+use crate::numbers::{count, counted, duration, percent, share};
+use crate::terminal::View;
+use crate::terminal::table::{self, Column};
+use crate::text::clean;
+
+pub(super) const SUMMARY: &str = "Page faults and shootdowns by thread, and where they come from";
+
+const ROWS_MAX: usize = 20;
+
+pub(super) fn lines(view: &View) -> Vec<String> {
+    let paging = &view.analysis.derived.paging;
+    let mut lines = view.heading("FAULTS");
+    if !paging.counted && paging.all == Counts::default() {
+        lines
+            .push(super::nothing(view, "Page faults and shootdowns were not counted: BPF programs do that."));
+        return lines;
+    }
+    if paging.counted {
+        lines.push(format!(
+            "  {} page faults, {} of them from a disk; {} shootdowns (the kernel's own counts: exact)",
+            count(paging.all.faults()),
+            count(paging.all.major),
+            count(paging.all.sent),
+        ));
+    }
+    lines.extend(threads(view, paging));
+    lines.extend(sites(view, paging));
+    lines.extend(shootdowns(paging));
+    lines
+}
+
+fn threads(view: &View, paging: &Paging) -> Vec<String> {
+    let columns = [
+        Column::Text("thread"),
+        Column::Figure("minor"),
+        Column::Figure("major"),
+        Column::Figure("shootdowns"),
+        Column::Figure("interrupted"),
+        Column::Figure("handlers"),
+        Column::Figure("lock waits"),
+        Column::Figure("waited"),
+    ];
+    let rows: Vec<Vec<String>> = paging.threads.iter().take(ROWS_MAX).map(|row| thread(view, row)).collect();
+    let mut lines = table::lines(&columns, &rows, view.style);
+    if let Some(rest) = paging.threads.get(ROWS_MAX..).filter(|rest| !rest.is_empty()) {
+        let faults: u64 = rest.iter().map(|(_, counts)| counts.faults()).sum();
+        let text =
+            format!("and {} with {} faults in all", counted(rest.len() as u64, "thread"), count(faults));
+        lines.push(super::nothing(view, &text));
+    }
+    let text = "interrupted: to forget translations; lock waits: for the lock of the address space";
+    lines.push(super::nothing(view, text));
+    lines
+}
+
+fn thread(view: &View, (id, counts): &(ThreadId, Counts)) -> Vec<String> {
+    let of = |number: u64, ns: u64| if number > 0 { duration(ns) } else { "-".to_owned() };
+    vec![
+        view.thread(*id),
+        count(counts.minor),
+        count(counts.major),
+        count(counts.sent),
+        count(counts.interrupts),
+        of(counts.interrupts, counts.interrupt_ns),
+        count(counts.lock_waits),
+        of(counts.lock_waits, counts.lock_wait_ns),
+    ]
+}
+
+fn sites(view: &View, paging: &Paging) -> Vec<String> {
+    if paging.sites.is_empty() {
+        return Vec::new();
+    }
+    let columns = [
+        Column::Figure("faults"),
+        Column::Figure("share"),
+        Column::Figure("±"),
+        Column::Figure("major"),
+        Column::Text("function · file"),
+    ];
+    let rows: Vec<Vec<String>> = paging.sites.iter().take(ROWS_MAX).map(site).collect();
+    let mut lines = vec![String::new()];
+    lines.extend(table::lines(&columns, &rows, view.style));
+    let text = format!("where: by {} of them; ±: 95 %", counted(paging.drawn, "drawn fault"));
+    lines.push(super::nothing(view, &text));
+    lines
+}
+
+fn site(site: &FaultSite) -> Vec<String> {
+    let file = site.module.rsplit('/').next().unwrap_or(&site.module);
+    vec![
+        count(site.faults),
+        percent(site.share),
+        percent(site.share_error),
+        count(site.major),
+        format!("{} · {}", clean(&site.function), clean(file)),
+    ]
+}
+
+/// In which syscalls they were sent, which CPUs they met, and what became huge.
+fn shootdowns(paging: &Paging) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !paging.sent_in.is_empty() {
+        let of = |part: u64| percent(share(part, paging.all.sent));
+        let calls: Vec<String> = paging
+            .sent_in
+            .iter()
+            .take(4)
+            .map(|(call, sent)| format!("{} {}", syscall_said(*call), of(*sent)))
+            .collect();
+        lines.push(String::new());
+        lines.push(format!("  shootdowns were sent from: {}", calls.join(", ")));
+        if paging.sending.samples > 0 {
+            let (ns, error) = (duration(paging.sending.ns), duration(paging.sending.error_ns));
+            lines.push(format!("  sending them and waiting for the answers took {ns} ± {error} (sampled)"));
+        }
+    }
+    let hit: Vec<String> = paging
+        .cpus
+        .iter()
+        .take(ROWS_MAX)
+        .map(|(cpu, interrupts)| format!("CPU {} {}", cpu.0, count(*interrupts)))
+        .collect();
+    if !hit.is_empty() {
+        lines.push(format!("  CPUs were interrupted for shootdowns, whoever asked: {}", hit.join(", ")));
+    }
+    if paging.all.huge_pages > 0 {
+        lines.push(format!("  {} put together of small ones", counted(paging.all.huge_pages, "huge page")));
+    }
+    lines
+}
