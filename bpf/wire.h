@@ -50,6 +50,7 @@ enum wire_kind {
 	WIRE_SAMPLE_USER = 14,   /* struct wire_sample_user: a sample in user mode */
 	WIRE_ALLOCATED = 15,     /* struct wire_allocated */
 	WIRE_FREED = 16,         /* struct wire_freed */
+	WIRE_PLACE = 17,         /* struct wire_place */
 };
 
 /* Streams: one sequence per CPU for each. */
@@ -59,7 +60,8 @@ enum wire_stream {
 	WIRE_STREAM_DEFS = 2,    /* stacks and thread life cycle, in the small ring */
 	WIRE_STREAM_PLAIN_SAMPLES = 3, /* without, in the main ring: the two rings are not read in one order */
 	WIRE_STREAM_ALLOCS = 4,  /* in the small ring */
-	WIRE_STREAMS = 5,
+	WIRE_STREAM_PLACES = 5,  /* in the small ring */
+	WIRE_STREAMS = 6,
 };
 
 struct wire_header {
@@ -266,6 +268,17 @@ struct wire_allocated {
 	wire_u64 bytes;          /* as asked for */
 	wire_u64 every_bytes;    /* one byte in so many is drawn */
 	wire_u64 stack;          /* id of a WIRE_STACK record, 0 none */
+};
+
+#define WIRE_PLACE_DISARMED 0x01 /* it is passed too often: this is the last that is told of it in this process */
+
+/* A thread passed a place at which spans of its runtime begin or end. */
+struct wire_place {
+	struct wire_header header;
+	wire_u32 tid;
+	wire_u32 tgid;
+	wire_u32 place; /* user space's number for it */
+	wire_u32 pad;
 };
 
 struct wire_snapshot {

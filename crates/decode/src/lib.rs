@@ -8,6 +8,7 @@ pub mod code;
 mod fields;
 mod imported;
 pub mod loading;
+pub mod probed;
 pub mod probes;
 pub mod readers;
 pub mod reorder;

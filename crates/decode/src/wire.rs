@@ -13,6 +13,8 @@ use holdup_events::event::{
 use holdup_events::tables::{FrameVia, StackEnd};
 use holdup_events::{CpuId, Duration, Event, Loss, ObjectKind, Timestamp};
 
+use crate::probed::{self, Hit, Probed};
+
 /// Sizes of the structs of `bpf/wire.h`, in bytes.
 pub mod size {
     /// `struct wire_header`
@@ -45,6 +47,8 @@ pub mod size {
     pub const FREED: usize = HEADER + 16;
     /// `struct wire_allocated`
     pub const ALLOCATED: usize = FREED + 24;
+    /// `struct wire_place`
+    pub const PLACE: usize = HEADER + 16;
 }
 
 const KIND_SWITCH: u8 = 1;
@@ -63,6 +67,7 @@ const KIND_SNAPSHOT_STACK: u8 = 13;
 const KIND_SAMPLE_USER: u8 = 14;
 const KIND_ALLOCATED: u8 = 15;
 const KIND_FREED: u8 = 16;
+const KIND_PLACE: u8 = 17;
 
 const FLAG_PREEMPT: u8 = 0x01;
 const FLAG_THROTTLED: u8 = 0x02;
@@ -70,6 +75,7 @@ const FLAG_IN_IOWAIT: u8 = 0x04;
 const FLAG_MMAP_LOCK: u8 = 0x08;
 const FLAG_YIELD: u8 = 0x20;
 const FLAG_SAMPLE_KERNEL: u8 = 0x01;
+const FLAG_PLACE_DISARMED: u8 = 0x01;
 
 /// EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD (include/linux/sched.h).
 const STATE_DEAD: u32 = 0x10 | 0x20 | 0x80;
@@ -132,7 +138,10 @@ impl Fields<'_> {
 const PATIENCE: u32 = 4;
 
 /// The streams of `enum wire_stream`, by number: what they carry.
-const STREAMS: [&str; 5] = ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations"];
+const STREAMS: [&str; 6] =
+    ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", probed::SOURCE];
+/// Of [`STREAMS`].
+const PLACES_STREAM: u8 = 5;
 
 /// What is known of one CPU's stream.
 #[derive(Clone, Default)]
@@ -202,6 +211,7 @@ pub struct WireDecoder {
     /// By CPU.
     sequences: Vec<[Sequence; STREAMS.len()]>,
     lost: [u64; STREAMS.len()],
+    probed: Probed,
 }
 
 impl WireDecoder {
@@ -209,7 +219,11 @@ impl WireDecoder {
     pub fn decode(&mut self, record: &[u8], sink: &mut dyn FnMut(Event)) -> Result<(), WireError> {
         let fields = Fields(record);
         let kind = fields.u8(14);
-        let event = event(&fields, kind).ok_or(WireError { kind, length: record.len() })?;
+        let broken = WireError { kind, length: record.len() };
+        if kind == KIND_PLACE {
+            return self.place(&fields, sink).ok_or(broken);
+        }
+        let event = event(&fields, kind).ok_or(broken)?;
         if !matches!(kind, KIND_SNAPSHOT | KIND_SNAPSHOT_STACK)
             && let Some(loss) = self.gap(&fields, stream(kind))
         {
@@ -225,6 +239,30 @@ impl WireDecoder {
     /// Records missing so far, by stream.
     pub fn lost(&self) -> [u64; STREAMS.len()] {
         self.lost
+    }
+
+    /// Spans by probes: what they mean is told before the first record of them comes.
+    pub fn probed(&mut self) -> &mut Probed {
+        &mut self.probed
+    }
+
+    fn place(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) -> Option<()> {
+        if fields.0.len() < size::PLACE {
+            return None;
+        }
+        if let Some(loss) = self.gap(fields, PLACES_STREAM) {
+            self.probed.lose(loss.end, sink);
+            sink(Event::Loss(loss));
+        }
+        let hit = Hit {
+            at: fields.at(),
+            tid: fields.u32(16),
+            tgid: fields.u32(20),
+            place: fields.u32(24),
+            disarmed: fields.flags() & FLAG_PLACE_DISARMED != 0,
+        };
+        self.probed.take(hit, sink);
+        Some(())
     }
 
     fn gap(&mut self, fields: &Fields<'_>, stream: u8) -> Option<Loss> {

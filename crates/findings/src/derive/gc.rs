@@ -303,9 +303,9 @@ fn over_slices(trace: &Trace, thread: ThreadId, phases: &[Phase]) -> GcTimes {
             }
             let ns = phase.end.min(slice.end).since(phase.start.max(slice.start)).0;
             let place = match (slice.state, phase.kind) {
-                (ThreadState::Running, SpanKind::GcWait) => &mut times.wait_running_ns,
+                (ThreadState::Running, SpanKind::GcWait | SpanKind::Stopped) => &mut times.wait_running_ns,
                 (ThreadState::Running, _) => &mut times.work_ns,
-                (ThreadState::Blocked, SpanKind::GcWait) => &mut times.wait_blocked_ns,
+                (ThreadState::Blocked, SpanKind::GcWait | SpanKind::Stopped) => &mut times.wait_blocked_ns,
                 (state, _) if state.waits_for_cpu() => &mut times.queue_ns,
                 _ => &mut times.other_ns,
             };
@@ -338,7 +338,8 @@ fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
 fn take_retries(roles: &Roles, samples: &[SampleRow], phases: &[Phase], times: &mut GcTimes) {
     let (mut spun, mut all) = (0, 0);
     for sample in samples {
-        let works = phase_at(phases, sample.at).is_some_and(|phase| phase.kind != SpanKind::GcWait);
+        let works = phase_at(phases, sample.at)
+            .is_some_and(|phase| !matches!(phase.kind, SpanKind::GcWait | SpanKind::Stopped));
         all += u64::from(works);
         spun += u64::from(works && roles.class_of_sample(sample) == Class::Spin);
     }
