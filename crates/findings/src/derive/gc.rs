@@ -39,6 +39,10 @@ pub struct Gc {
     pub minor: u64,
     /// Cycles of the old generation that were completed.
     pub major: u64,
+    /// Stops of all threads that were told whole, from being asked for to their end.
+    pub stops: u64,
+    /// How long they lasted in all (ns).
+    pub stopped_ns: u64,
     /// Pauses as the program felt them.
     pub pauses: Pauses,
     /// The longest of them.
@@ -202,6 +206,10 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Gc {
         }
     }
     let mut gc = Gc::default();
+    for span in trace.spans.rows().iter().filter(|span| stops_all(trace, span)) {
+        gc.stops += 1;
+        gc.stopped_ns += span.end.since(span.start).0;
+    }
     let mut pauses = Vec::new();
     for (lane, threads) in told {
         gc.lanes.extend(lane_account((trace, roles), lane, &threads, &mut pauses));
@@ -266,6 +274,10 @@ fn lane_account(
     }
     account.pauses = Pauses::of(lengths);
     Some(account)
+}
+
+fn stops_all(trace: &Trace, span: &SpanRow) -> bool {
+    trace.told_name(span.name).kind == SpanKind::StopsAll
 }
 
 /// Work beside the program stops nobody.
