@@ -44,7 +44,7 @@ static __always_inline __u64 definitions_wakeup(void)
 /* What the programs cost: one run in TIMED_EVERY is timed (crates/capture/src/bpf/probe_cost.rs). */
 enum { PROBE_SWITCH = 0, PROBE_WAKING = 1, PROBE_SAMPLE = 2, PROBE_CONTEXT = 3, PROBE_LIFECYCLE = 4,
        PROBE_SYSCALL = 5, PROBE_STACK = 6, /* a part of PROBE_SWITCH */ PROBE_WAKER_STACK = 7, /* of PROBE_WAKING */
-       PROBE_ALLOC = 8, PROBE_PAGING = 9, PROBES = 10 };
+       PROBE_ALLOC = 8, PROBE_PAGING = 9, PROBE_SPAN = 10, PROBES = 11 };
 #define TIMED_EVERY 32
 
 struct probe_time {
@@ -101,7 +101,7 @@ struct per_cpu {
 
 /* As crates/capture/src/bpf/session.rs reads it. */
 _Static_assert(__builtin_offsetof(struct per_cpu, lost) == 32, "LOST_AT");
-_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 152, "PROBES_AT");
+_Static_assert(__builtin_offsetof(struct per_cpu, probes) == 160, "PROBES_AT");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -16,5 +16,6 @@
 #include "snapshot.h"
 #include "calls.h"
 #include "allocs.h"
+#include "spans.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -52,6 +52,7 @@ enum wire_kind {
 	WIRE_FREED = 16,         /* struct wire_freed */
 	WIRE_THREAD_COUNTS = 17, /* struct wire_thread_counts; from the task iterator: not numbered */
 	WIRE_FAULT = 18,         /* struct wire_fault */
+	WIRE_PLACE = 19,         /* struct wire_place */
 };
 
 /* Streams: one sequence per CPU for each. */
@@ -62,7 +63,8 @@ enum wire_stream {
 	WIRE_STREAM_PLAIN_SAMPLES = 3, /* without, in the main ring: the two rings are not read in one order */
 	WIRE_STREAM_ALLOCS = 4,  /* in the small ring */
 	WIRE_STREAM_FAULTS = 5,  /* page faults and last counts, in the small ring */
-	WIRE_STREAMS = 6,
+	WIRE_STREAM_PLACES = 6,  /* in the small ring */
+	WIRE_STREAMS = 7,
 };
 
 struct wire_header {
@@ -269,6 +271,17 @@ struct wire_allocated {
 	wire_u64 bytes;          /* as asked for */
 	wire_u64 every_bytes;    /* one byte in so many is drawn */
 	wire_u64 stack;          /* id of a WIRE_STACK record, 0 none */
+};
+
+#define WIRE_PLACE_DISARMED 0x01 /* it is passed too often: this is the last that is told of it in this process */
+
+/* A thread passed a place at which spans of its runtime begin or end. */
+struct wire_place {
+	struct wire_header header;
+	wire_u32 tid;
+	wire_u32 tgid;
+	wire_u32 place; /* user space's number for it */
+	wire_u32 pad;
 };
 
 struct wire_snapshot {

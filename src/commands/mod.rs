@@ -3,7 +3,7 @@
 mod annotate;
 mod attach;
 mod catalogue;
-mod descriptors;
+pub mod descriptors;
 mod diff;
 mod doctor;
 mod experiment;

@@ -40,6 +40,7 @@ pub fn ask(trace: &Trace, args: &StackArgs) -> Result<StackAsk> {
         },
         share_min: args.min.unwrap_or(SHARE_MIN),
         operations: None,
+        over_time: false,
     })
 }
 

@@ -22,6 +22,7 @@ use super::launcher::Launcher;
 use super::naps::{Found, Naps};
 use super::roots::Roots;
 use super::runtime_events::RingFeed;
+use super::span_probes::SpanProbes;
 use super::stack_tables::StackTables;
 use super::syscall_windows::SyscallWindows;
 use super::{Other, Outcome, Recorder, Subject, Tally, Watched};
@@ -39,6 +40,7 @@ struct Loop {
     decoder: WireDecoder,
     mappings: Option<MappingFeed>,
     stack_tables: StackTables,
+    span_probes: SpanProbes,
     targets: BTreeSet<u32>,
     launcher: Launcher,
     /// Processes that ran before the recording and belong to it.
@@ -70,6 +72,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     // Before any thread is started: capabilities are a thread's own.
     privileges::drop_unneeded()?;
     let stack_tables = StackTables::start(session.unwind_tables()?);
+    let (span_probes, decoder) = SpanProbes::start(&recorder.descriptors);
     let cpus = host::online_cpus().len();
     let mut recording = Loop {
         // Where all are counted there is nothing to extrapolate.
@@ -80,7 +83,8 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         rings: RingFeed::new(recorder.rings, !matches!(subject, Subject::Run(..)), lower::now()),
         session,
         stack_tables,
-        decoder: WireDecoder::default(),
+        span_probes,
+        decoder,
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
         launcher: Launcher::new(match &subject {
@@ -213,6 +217,7 @@ impl Loop {
             let fill = self.session.fill();
             self.keep_up(fill);
             self.drain();
+            self.span_probes.step(&mut self.session, &mut self.decoder);
             self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
             self.calls.step(&self.session, &mut |event| self.journal.push(&event));
@@ -261,7 +266,10 @@ impl Loop {
     fn tell_stack_tables(&mut self) -> bool {
         let changed = self.mappings.as_mut().map(MappingFeed::take_changed).unwrap_or_default();
         let any = !changed.is_empty();
-        changed.into_iter().for_each(|(tgid, mappings)| self.stack_tables.process(tgid, mappings));
+        for (tgid, mappings) in changed {
+            self.span_probes.process(tgid, &mappings);
+            self.stack_tables.process(tgid, mappings);
+        }
         any
     }
 
@@ -362,6 +370,7 @@ impl Loop {
         self.tell_of_allocations(&mut sources);
         let faults = sources.iter_mut().find(|source| source.name == sources::PAGE_FAULTS);
         faults.into_iter().for_each(|source| source.missing = counts.clone());
+        self.span_probes.finish(&mut sources);
         sources.push(SourceState {
             name: "mappings".to_owned(),
             active: self.mappings.is_some(),

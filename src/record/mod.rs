@@ -17,6 +17,7 @@ pub mod program;
 mod roots;
 pub mod runtime_events;
 mod shrunk;
+mod span_probes;
 mod stack_tables;
 mod syscall_windows;
 
@@ -32,6 +33,7 @@ use holdup_capture::ring_files::RingDirectory;
 use holdup_capture::{doctor, host, launch, lower as lower_rungs, sources};
 use holdup_events::recording::{Cost, JournalWriter, Manifest, MemoryUse, Rung, SourceState};
 use holdup_events::{Event, Loss, Timestamp};
+use holdup_findings::descriptors::Descriptors;
 
 use crate::cli::{RecordArgs, RungChoice, StackChoice};
 
@@ -122,7 +124,9 @@ pub fn record(
     // The library stays where it is until stacks through it are walked and named.
     let sampler = allocations.map(Rc::new);
     let allocations = sampler.clone();
-    let recorder = Recorder { journal, options: options.clone(), length, program, rings, allocations };
+    let descriptors = crate::commands::descriptors::read(&options.descriptors)?;
+    let recorder =
+        Recorder { journal, options: options.clone(), length, program, rings, allocations, descriptors };
     let outcome = match rung {
         Rung::Bpf => bpf::record(subject, recorder),
         Rung::Perf | Rung::Proc => lower::record(subject, rung, recorder),
@@ -173,6 +177,8 @@ struct Recorder {
     rings: Option<RingDirectory>,
     /// What draws its allocations.
     allocations: Option<Rc<allocations::Sampler>>,
+    /// What runtimes may be met.
+    descriptors: Descriptors,
 }
 
 /// Starts the clock: tells from then on how much of `length`, if there is one, is left.

@@ -110,7 +110,7 @@ fn find_library(name: &str) -> Option<PathBuf> {
 
 /// What tells one binary from another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Identity {
+pub(super) enum Identity {
     BuildId(Vec<u8>),
     File { path: String, device: u64, inode: u64, modified_s: i64 },
     Vdso,
@@ -331,14 +331,14 @@ fn mapped(mapping: &RawMapping, binary: Option<&Binary>) -> MappedRows {
 }
 
 /// Where the file of a mapping can be had, the surest first: what is at its path now may be another one.
-fn places(tgid: u32, mapping: &RawMapping) -> Vec<PathBuf> {
+pub(super) fn places(tgid: u32, mapping: &RawMapping) -> Vec<PathBuf> {
     let mut places = living(tgid, (mapping.start, mapping.end), &mapping.path);
     places.push(PathBuf::from(format!("/proc/{tgid}/root{}", mapping.path)));
     places
 }
 
 /// `None` for code that is in no file: a just-in-time compiler's.
-fn identify(tgid: u32, mapping: &RawMapping) -> Option<Identity> {
+pub(super) fn identify(tgid: u32, mapping: &RawMapping) -> Option<Identity> {
     if mapping.path == "[vdso]" {
         return Some(Identity::Vdso);
     }

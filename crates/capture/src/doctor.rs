@@ -46,6 +46,7 @@ const CHECKS: &[(&str, Try)] = &[
     ("perf-own-processes", perf_own_processes),
     ("perf-kernel", perf_kernel),
     ("tracepoints", tracepoints),
+    ("runtime-probes", runtime_probes),
     ("hardware-counters", hardware_counters),
     ("hardware-watchpoints", hardware_watchpoints),
     ("scheduler-totals", scheduler_totals),
@@ -209,6 +210,22 @@ fn tracepoints(_: &Facts) -> Finding {
                 what.to_owned(),
                 "sudo mount -t tracefs -o mode=755 tracefs /sys/kernel/tracing".to_owned(),
             )
+        }
+    }
+}
+
+fn runtime_probes(facts: &Facts) -> Finding {
+    let lacking = "stops of Go and HotSpot are known from stacks alone";
+    match tries::function_probe() {
+        Ok(()) => good("functions of runtimes can be probed: stops of Go and HotSpot are told"),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let what =
+                format!("this kernel cannot probe functions of one process (Linux 6.6 can): {lacking}");
+            (State::Degraded, what, String::new())
+        }
+        Err(error) => {
+            let (_, what, remedy) = refused(facts, "probing a function", &error);
+            (State::Degraded, format!("{what}: {lacking}"), remedy)
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod counts;
 mod fields;
 mod imported;
 pub mod loading;
+pub mod probed;
 pub mod probes;
 pub mod readers;
 pub mod reorder;

@@ -4,11 +4,14 @@
 //! of `.stapsdt.base`, the address of a semaphore (0: none) that has to be raised for the probe's arguments to be prepared,
 //! and three texts (systemtap, UserSpaceProbeImplementation).
 
+mod spans;
+
 use object::elf::{FileHeader64, NoteType, PT_LOAD};
 use object::read::elf::{ElfFile, ProgramHeader, SectionHeader};
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
-use crate::symbols::demangle;
+use crate::symbols::demangle_symbol;
+pub use spans::{Functions, Prober};
 
 type Binary<'a> = ElfFile<'a, FileHeader64<LittleEndian>>;
 
@@ -32,7 +35,7 @@ pub fn function(bytes: &[u8], name: &str) -> Result<Vec<Site>, String> {
     for (symbol, address) in named {
         if symbol == name {
             exact.push(address);
-        } else if demangle::symbol(symbol) == name {
+        } else if demangle_symbol(symbol) == name {
             shown.push(address);
         }
     }

@@ -14,6 +14,7 @@ use holdup_events::tables::{ALLOCATION_OWN_BYTES, FrameVia, StackEnd};
 use holdup_events::{CpuId, Duration, Event, Loss, ObjectKind, Timestamp};
 
 use crate::counts::{Counts, ThreadCounts};
+use crate::probed::{self, Hit, Probed};
 
 /// Sizes of the structs of `bpf/wire.h`, in bytes.
 pub mod size {
@@ -51,6 +52,8 @@ pub mod size {
     pub const THREAD_COUNTS: usize = HEADER + 32;
     /// `struct wire_fault`
     pub const FAULT: usize = HEADER + 32;
+    /// `struct wire_place`
+    pub const PLACE: usize = HEADER + 16;
 }
 
 const KIND_SWITCH: u8 = 1;
@@ -71,6 +74,7 @@ const KIND_ALLOCATED: u8 = 15;
 const KIND_FREED: u8 = 16;
 const KIND_THREAD_COUNTS: u8 = 17;
 const KIND_FAULT: u8 = 18;
+const KIND_PLACE: u8 = 19;
 
 const FLAG_PREEMPT: u8 = 0x01;
 const FLAG_THROTTLED: u8 = 0x02;
@@ -81,6 +85,7 @@ const FLAG_SAMPLE_KERNEL: u8 = 0x01;
 const FLAG_COUNTS_LAST: u8 = 0x01;
 const FLAG_FAULT_MAJOR: u8 = 0x01;
 const FLAG_FAULT_IN_KERNEL: u8 = 0x02;
+const FLAG_PLACE_DISARMED: u8 = 0x01;
 
 /// EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD (include/linux/sched.h).
 const STATE_DEAD: u32 = 0x10 | 0x20 | 0x80;
@@ -143,8 +148,10 @@ impl Fields<'_> {
 const PATIENCE: u32 = 4;
 
 /// The streams of `enum wire_stream`, by number: what they carry.
-const STREAMS: [&str; 6] =
-    ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults"];
+const STREAMS: [&str; 7] =
+    ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults", probed::SOURCE];
+/// Of [`STREAMS`].
+const PLACES_STREAM: u8 = 6;
 
 /// What is known of one CPU's stream.
 #[derive(Clone, Default)]
@@ -215,6 +222,7 @@ pub struct WireDecoder {
     sequences: Vec<[Sequence; STREAMS.len()]>,
     lost: [u64; STREAMS.len()],
     counts: Counts,
+    probed: Probed,
 }
 
 impl WireDecoder {
@@ -223,6 +231,9 @@ impl WireDecoder {
         let fields = Fields(record);
         let kind = fields.u8(14);
         let bad = WireError { kind, length: record.len() };
+        if kind == KIND_PLACE {
+            return self.place(&fields, sink).ok_or(bad);
+        }
         let event = match kind {
             KIND_THREAD_COUNTS if record.len() >= size::THREAD_COUNTS => None,
             _ => Some(event(&fields, kind).ok_or(bad)?),
@@ -248,6 +259,30 @@ impl WireDecoder {
     /// Records missing so far, by stream.
     pub fn lost(&self) -> [u64; STREAMS.len()] {
         self.lost
+    }
+
+    /// Spans by probes: what they mean is told before the first record of them comes.
+    pub fn probed(&mut self) -> &mut Probed {
+        &mut self.probed
+    }
+
+    fn place(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) -> Option<()> {
+        if fields.0.len() < size::PLACE {
+            return None;
+        }
+        if let Some(loss) = self.gap(fields, PLACES_STREAM) {
+            self.probed.lose(loss.end, sink);
+            sink(Event::Loss(loss));
+        }
+        let hit = Hit {
+            at: fields.at(),
+            tid: fields.u32(16),
+            tgid: fields.u32(20),
+            place: fields.u32(24),
+            disarmed: fields.flags() & FLAG_PLACE_DISARMED != 0,
+        };
+        self.probed.take(hit, sink);
+        Some(())
     }
 
     fn gap(&mut self, fields: &Fields<'_>, stream: u8) -> Option<Loss> {

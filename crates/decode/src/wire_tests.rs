@@ -221,3 +221,32 @@ fn faults_and_counts_of_threads() {
     assert!(told.major && told.in_kernel && told.stands_for == 77, "{told:?}");
     assert!(decode_all(&[fault[..size::FAULT - 1].to_vec(), counts(1, 0, 1)[..40].to_vec()]).is_empty());
 }
+
+#[test]
+fn places_of_spans_mean_what_was_told_of_them() {
+    let mut place = record(19, 0, 0, 10, size::PLACE);
+    place[16..20].copy_from_slice(&5u32.to_le_bytes());
+    place[20..24].copy_from_slice(&4u32.to_le_bytes());
+    place[24..28].copy_from_slice(&3u32.to_le_bytes());
+    let (mut decoder, mut events) = (WireDecoder::default(), Vec::new());
+    let (runtime, name) = ("go".into(), "stop".into());
+    let kind = holdup_events::tables::SpanKind::StopsAll;
+    let span = decoder.probed().know(crate::probed::Meaning { runtime, name, kind, of_process: true });
+    decoder.probed().know_place(3, vec![crate::probed::Act { span, ends: false }]);
+    decoder.decode(&place, &mut |event| events.push(event)).unwrap();
+    assert!(
+        matches!(&events[1], Event::Tell(tell) if (tell.tid, tell.tgid, tell.lane) == (5, 4, 5)),
+        "{events:?}"
+    );
+    // Numbers that are missing: what is open may have ended.
+    place[8..12].copy_from_slice(&9u32.to_le_bytes());
+    events.clear();
+    decoder.decode(&place, &mut |event| events.push(event)).unwrap();
+    assert!(
+        matches!(&events[1], Event::Loss(loss) if loss.source == "runtime-probes" && loss.events == 8),
+        "{events:?}"
+    );
+    assert!(decoder.decode(&place[..size::PLACE - 1], &mut |_| panic!("too short")).is_err());
+    // Of a place that nobody told of nothing is said.
+    assert!(decode_all(&[record(19, 0, 0, 10, size::PLACE)]).is_empty());
+}

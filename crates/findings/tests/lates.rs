@@ -274,3 +274,38 @@ fn causes_add_up_to_what_each_pause_says() {
     assert_eq!(rendezvous.latest(10).len(), 1);
     assert!(rendezvous.late_causes(Some(99)).is_empty());
 }
+
+/// Spans by probes say by their kind what they are: A stops all from 400 on, and knows at 1400 that all have stopped. `late`: B
+/// comes behind that.
+fn probed(late: bool) -> Trace {
+    let mut trace = trace(&Picture { slices: &[(0, Running, 0, 0)], ..Picture::default() });
+    let kinds = [SpanKind::User, SpanKind::StopsAll, SpanKind::GcWait, SpanKind::Stopped];
+    trace.names = kinds.map(|kind| TellName { kind, text: kind.name().to_owned() }).into();
+    trace.lanes.iter_mut().for_each(|lane| lane.runtime = "any".to_owned());
+    let span = |thread: ThreadId, from, to, name| SpanRow {
+        thread,
+        start: at(from),
+        end: at(to),
+        lane: thread.0,
+        name,
+    };
+    let came = if late { 1401 } else { 1400 };
+    trace.spans = Spans::freeze(vec![span(A, 400, 1900, 1), span(A, 400, 1400, 2), span(B, came, 1900, 3)]);
+    trace
+}
+
+#[test]
+fn stops_of_any_runtime_are_known_by_the_kinds_of_spans() {
+    let rendezvous = analyse(&probed(false)).derived.rendezvous;
+    let [meeting] = &rendezvous.meetings[..] else { panic!("{:?}", rendezvous.meetings) };
+    assert_eq!((meeting.asked, meeting.release), (at(400), at(1400)));
+    assert_eq!((meeting.leader, meeting.last), (Some(A), Some(B)));
+    assert_eq!(rendezvous.lates[0].cause, LateCause::RanOn);
+    // The stop lasts on: nobody is kept from going on by a slow wakeup.
+    assert!(rendezvous.members(meeting).iter().all(|arrival| arrival.resumed == at(1400)));
+}
+
+#[test]
+fn who_comes_when_all_have_stopped_was_not_waited_for() {
+    assert!(analyse(&probed(true)).derived.rendezvous.meetings.is_empty());
+}

@@ -153,7 +153,7 @@ export interface SampleRows {
 }
 
 /** What a span is: of the program itself, or what its runtime does. */
-export type SpanKind = "user" | "gc-work" | "gc-wait" | "idle" | "stop" | "gc-beside";
+export type SpanKind = "user" | "gc-work" | "gc-wait" | "idle" | "stop" | "gc-beside" | "stops-all" | "stopped";
 
 /** Spans by depth, then time; those of one depth do not overlap. `name` -1: merged, `count` of them. */
 export interface SpanRows {

@@ -171,6 +171,8 @@ const SPAN_FILLS: Readonly<Record<SpanKind, Fill>> = {
   idle: { class: "work-wait" },
   stop: { ink: "mark" },
   "gc-beside": { class: "gc-work" },
+  "stops-all": { ink: "mark" },
+  stopped: { class: "gc-wait" },
 };
 
 /** Work that the program or its runtime named, one strip a depth, from `box.y` down. */

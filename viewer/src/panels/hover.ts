@@ -31,6 +31,7 @@ export function spanText(catalogue: Catalogue, rows: SpanRows & SpanWords, at: n
 const KIND_WORDS: Readonly<Record<SpanKind, string>> = {
   user: "", "gc-work": ", work of the garbage collector", "gc-wait": ", waits for the garbage collector", idle: ", idle", stop: ", stops the world",
   "gc-beside": ", work of the garbage collector beside the program",
+  "stops-all": ", stops all others", stopped: ", has stopped until all go on",
 };
 
 function mixLines(catalogue: Catalogue, mix: readonly number[]): string[] {

@@ -10,11 +10,13 @@ mod ring;
 mod sampler;
 mod session;
 mod slots;
+mod span_probes;
 mod syscall_windows;
 mod unwind_tables;
 
 pub use calls::{CALL_MAPS, CallEntry, CountFrom, EntrySink};
 pub use probe_cost::ProbeCost;
 pub use session::{BLOCKED_STACK_BYTES, Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
+pub use span_probes::SpanPlace;
 pub use syscall_windows::{CallCost, SyscallCounts};
 pub use unwind_tables::{MAPPINGS_MAX, MappedRows, ROWS_PENDING, UnwindTables};

@@ -4,7 +4,7 @@
 //! What the kernel spends to call a program (a trampoline, some ten nanoseconds) is not in it.
 
 /// Kinds of programs, as `enum` in `bpf/common.h`.
-pub(super) const PROBES: usize = 10;
+pub(super) const PROBES: usize = 11;
 /// Counting syscalls.
 pub(super) const SYSCALL_PROBE: usize = 5;
 /// Taking stacks of threads that block, a part of what switches cost; behind it those of wakers, of wakeups.

@@ -61,6 +61,7 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             "on_switch_before_5_18" => !hands_over_state,
             "on_blocked_stacks" => types.has_function("bpf_copy_from_user_task"), // 5.18
             "on_allocated" | "on_freed" => options.allocations.is_some(),
+            "on_place" => types.has_function("bpf_uprobe_multi_link_attach"), // 6.6
             "on_call_begin" => options.syscalls && types.has_tracepoint(&section),
             _ => is_required(&name) || types.has_tracepoint(&section),
         };
@@ -103,7 +104,7 @@ pub fn attach(object: &Object, options: &Options) -> Result<(Vec<Link>, Vec<&'st
             continue;
         }
         if source.attached == Attached::OnDemand && !options.syscalls
-            || source.attached == Attached::AtMarkers
+            || matches!(source.attached, Attached::AtMarkers | Attached::AtFunctions)
         {
             continue;
         }

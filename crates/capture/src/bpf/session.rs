@@ -11,6 +11,7 @@ use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
 use super::ring::Ring;
 use super::sampler::{self, Sampler};
 use super::slots::{Layout, SlotRing};
+use super::span_probes::{SpanPlace, SpanProbes};
 use super::syscall_windows::{self, CallCost, SyscallCounts, Window};
 use super::unwind_tables::UnwindTables;
 use super::{messages, programs};
@@ -63,8 +64,8 @@ pub const STACK_WINDOW: std::time::Duration = std::time::Duration::from_millis(1
 pub const BLOCKED_STACK_BYTES: u32 = 30 * 1024;
 
 /// The streams of `enum wire_stream`, by number: what they carry.
-pub const STREAMS: [&str; 6] =
-    ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults"];
+pub const STREAMS: [&str; 7] =
+    ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults", "runtime-probes"];
 
 /// What the programs counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +81,7 @@ pub struct Session {
     sampler: Option<Sampler>,
     faults: Option<Sampler>,
     links: Vec<Link>,
+    spans: SpanProbes,
     window: Option<Window>,
     records: SlotRing,
     definitions: Ring,
@@ -117,6 +119,7 @@ impl Session {
             sampler: None,
             faults: None,
             links,
+            spans: SpanProbes::default(),
             window: None,
             records,
             definitions,
@@ -322,11 +325,27 @@ impl Session {
         per_cpu(&self.object).iter().map(|cpu| number(cpu, UNCOUNTED_AT, 8)).sum()
     }
 
+    /// Tells from now on when a thread passes a place; an error says why that cannot be.
+    pub fn arm_place(&mut self, at: &SpanPlace<'_>) -> Result<(), CaptureError> {
+        self.spans.arm(&self.object, at)
+    }
+
+    /// Takes the probe of a process's place away.
+    pub fn disarm_place(&mut self, tgid: u32, place: u32) {
+        self.spans.disarm(&self.object, (tgid, place));
+    }
+
+    /// Takes away all probes of a process that is gone.
+    pub fn forget_places(&mut self, tgid: u32) {
+        self.spans.forget(&self.object, tgid);
+    }
+
     /// Stops the programs. Records that wait can still be drained.
     pub fn detach(&mut self) {
         self.sampler = None;
         self.faults = None;
         self.window = None;
+        self.spans.clear();
         self.links.clear();
     }
 
@@ -345,7 +364,7 @@ impl Session {
 
 /// Where `struct per_cpu` (`bpf/common.h`) has its counts of lost records and its times.
 const LOST_AT: usize = 32;
-const PROBES_AT: usize = 152;
+const PROBES_AT: usize = 160;
 const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
 const PAGING_UNCOUNTED_AT: usize = UNCOUNTED_AT + 8;
 

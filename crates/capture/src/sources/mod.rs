@@ -26,6 +26,8 @@ pub enum Attached {
     OnDemand,
     /// At functions of a library that is loaded into the program, if the user asks for it.
     AtMarkers,
+    /// At functions of the programs, as these are met.
+    AtFunctions,
     /// By the session itself: on perf events, once for a snapshot, or for short windows.
     BySession,
 }
@@ -60,10 +62,13 @@ sources! {
     syscall_windows,
     syscalls,
     allocations,
+    runtime_probes,
 }
 
 /// The name of the source of allocations.
 pub const ALLOCATIONS: &str = allocations::SOURCE.name;
+/// The name of the source of runtimes' spans.
+pub const RUNTIME_PROBES: &str = runtime_probes::SOURCE.name;
 
 /// The name of the source of page faults.
 pub const PAGE_FAULTS: &str = page_faults::SOURCE.name;

@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::elf::Elf;
 use super::place::{Call, Place};
@@ -100,6 +101,16 @@ impl<'a> FunctionTable<'a> {
         addresses.iter().filter_map(|address| Some((*address, self.place(*address)?))).collect()
     }
 
+    /// The functions that have a wanted name, each with the addresses of its code.
+    pub fn named(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<(String, Range<u64>)> {
+        let named = |index: usize| {
+            let (start, record) = self.entry(index)?;
+            let name = self.name(record)?;
+            wanted(&name).then_some((name, start..self.entry(index + 1)?.0))
+        };
+        (0..self.count).filter_map(named).collect()
+    }
+
     /// Entry address of function `index` and offset of its record; one more than there are says where all end.
     fn entry(&self, index: usize) -> Option<(u64, u64)> {
         if self.is_relative {
@@ -128,10 +139,8 @@ impl<'a> FunctionTable<'a> {
             return None;
         }
         let (start, record) = self.entry(index)?;
-        let record = self.functions.checked_add(usize::try_from(record).ok()?)?;
-        // A relative entry is 4 bytes, else 8.
-        let fields = record.checked_add(if self.is_relative { 4 } else { 8 })?;
-        let function = self.text_at(self.names, word(self.bytes, fields)? as usize)?;
+        let fields = self.fields(record)?;
+        let function = self.name(record)?;
         let distance = address - start;
         // Words behind the name: args, deferreturn, pcsp, pcfile, pcln, npcdata, cuOffset.
         let field = |number: usize| word(self.bytes, fields + 4 * number);
@@ -139,6 +148,17 @@ impl<'a> FunctionTable<'a> {
         let file =
             self.value(field(4)?, distance).and_then(|file| self.file(field(7)?, file)).unwrap_or_default();
         Some(Place { calls: vec![Call { function, file, line }], distance })
+    }
+
+    /// Where the fields of a record begin; its first is the name.
+    fn fields(&self, record: u64) -> Option<usize> {
+        let record = self.functions.checked_add(usize::try_from(record).ok()?)?;
+        // A relative entry is 4 bytes, else 8.
+        record.checked_add(if self.is_relative { 4 } else { 8 })
+    }
+
+    fn name(&self, record: u64) -> Option<String> {
+        self.text_at(self.names, word(self.bytes, self.fields(record)?)? as usize)
     }
 
     fn file(&self, unit: u32, number: i64) -> Option<String> {

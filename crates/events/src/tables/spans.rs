@@ -20,6 +20,10 @@ crate::wait::codes! {
         Stop = 4 "stop",
         /// The collector's work beside the program, which goes on meanwhile: no pause.
         GcBeside = 5 "gc-beside",
+        /// Asks all other threads to stop, and holds them until it ends.
+        StopsAll = 6 "stops-all",
+        /// Has come to such a stop, and waits for its end.
+        Stopped = 7 "stopped",
     }
 }
 

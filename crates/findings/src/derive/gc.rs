@@ -39,6 +39,10 @@ pub struct Gc {
     pub minor: u64,
     /// Cycles of the old generation that were completed.
     pub major: u64,
+    /// Stops of all threads that were told whole, from being asked for to their end.
+    pub stops: u64,
+    /// How long they lasted in all (ns).
+    pub stopped_ns: u64,
     /// Pauses as the program felt them.
     pub pauses: Pauses,
     /// The longest of them.
@@ -202,6 +206,10 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Gc {
         }
     }
     let mut gc = Gc::default();
+    for span in trace.spans.rows().iter().filter(|span| stops_all(trace, span)) {
+        gc.stops += 1;
+        gc.stopped_ns += span.end.since(span.start).0;
+    }
     let mut pauses = Vec::new();
     for (lane, threads) in told {
         gc.lanes.extend(lane_account((trace, roles), lane, &threads, &mut pauses));
@@ -268,6 +276,10 @@ fn lane_account(
     Some(account)
 }
 
+fn stops_all(trace: &Trace, span: &SpanRow) -> bool {
+    trace.told_name(span.name).kind == SpanKind::StopsAll
+}
+
 /// Work beside the program stops nobody.
 fn is_pause(trace: &Trace, span: &SpanRow) -> bool {
     trace.told_name(span.name).kind != SpanKind::GcBeside
@@ -303,9 +315,9 @@ fn over_slices(trace: &Trace, thread: ThreadId, phases: &[Phase]) -> GcTimes {
             }
             let ns = phase.end.min(slice.end).since(phase.start.max(slice.start)).0;
             let place = match (slice.state, phase.kind) {
-                (ThreadState::Running, SpanKind::GcWait) => &mut times.wait_running_ns,
+                (ThreadState::Running, SpanKind::GcWait | SpanKind::Stopped) => &mut times.wait_running_ns,
                 (ThreadState::Running, _) => &mut times.work_ns,
-                (ThreadState::Blocked, SpanKind::GcWait) => &mut times.wait_blocked_ns,
+                (ThreadState::Blocked, SpanKind::GcWait | SpanKind::Stopped) => &mut times.wait_blocked_ns,
                 (state, _) if state.waits_for_cpu() => &mut times.queue_ns,
                 _ => &mut times.other_ns,
             };
@@ -338,7 +350,8 @@ fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
 fn take_retries(roles: &Roles, samples: &[SampleRow], phases: &[Phase], times: &mut GcTimes) {
     let (mut spun, mut all) = (0, 0);
     for sample in samples {
-        let works = phase_at(phases, sample.at).is_some_and(|phase| phase.kind != SpanKind::GcWait);
+        let works = phase_at(phases, sample.at)
+            .is_some_and(|phase| !matches!(phase.kind, SpanKind::GcWait | SpanKind::Stopped));
         all += u64::from(works);
         spun += u64::from(works && roles.class_of_sample(sample) == Class::Spin);
     }

@@ -20,7 +20,7 @@ pub struct Phase {
 
 /// Of a collector, or of the runtime that stops threads for it.
 pub fn is_collectors(kind: SpanKind) -> bool {
-    matches!(kind, SpanKind::GcWork | SpanKind::GcBeside | SpanKind::GcWait | SpanKind::Stop)
+    !matches!(kind, SpanKind::User | SpanKind::Idle)
 }
 
 /// A lane of which less than this is matched to threads is not charged to any.

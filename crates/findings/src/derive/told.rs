@@ -65,7 +65,7 @@ impl Told {
     /// it waits for within the collector's work is not for the collector.
     pub fn class_of_wait(&self, slice: &Slice) -> Option<Class> {
         match self.of(slice.thread)?.at(slice.start)?.kind {
-            SpanKind::GcWait => Some(Class::GcWait),
+            SpanKind::GcWait | SpanKind::Stopped => Some(Class::GcWait),
             SpanKind::Idle => Some(Class::WorkWait),
             _ => None,
         }
@@ -82,8 +82,8 @@ impl Told {
 /// The place in [`Ran`] of a phase's running time.
 fn part(kind: SpanKind) -> Option<usize> {
     match kind {
-        SpanKind::GcWork | SpanKind::GcBeside | SpanKind::Stop => Some(0),
-        SpanKind::GcWait => Some(1),
+        SpanKind::GcWork | SpanKind::GcBeside | SpanKind::Stop | SpanKind::StopsAll => Some(0),
+        SpanKind::GcWait | SpanKind::Stopped => Some(1),
         SpanKind::User | SpanKind::Idle => None,
     }
 }

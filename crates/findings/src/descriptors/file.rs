@@ -4,7 +4,9 @@
 use serde::Deserialize;
 
 use super::pattern::plain_name;
-use super::{On, Role, Rule, Runtime};
+use holdup_events::tables::SpanKind;
+
+use super::{On, Role, Rule, Runtime, SpanProbe};
 
 /// A text that is no descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,22 +24,39 @@ pub enum DescriptorError {
     #[error("rule {0} matches nothing: give leaf, any, leaf_module, module, futex or thread")]
     Empty(usize),
     /// A function's name as it never is when rules are applied.
-    #[error("rule {rule}: `{pattern}` is never matched; write `{plain}`")]
+    #[error("{of}: `{pattern}` is never matched; write `{plain}`")]
     NotPlain {
-        /// Which rule, from 1.
-        rule: usize,
+        /// Which rule or span.
+        of: String,
         /// As written.
         pattern: String,
         /// As it should be.
         plain: String,
     },
     /// More than can be applied.
-    #[error("more than {RULES_MAX} rules")]
+    #[error("more than {RULES_MAX} rules or {SPANS_MAX} spans")]
     TooMany,
+    /// A span without a place where it begins.
+    #[error("span `{0}` never begins: give entry")]
+    NoEntry(String),
+    /// A span of a kind that there is not.
+    #[error("span `{name}` is of no known kind: `{kind}` is none of {}", kinds())]
+    SpanKind {
+        /// The span.
+        name: String,
+        /// As written.
+        kind: String,
+    },
 }
 
 /// Rules of one file.
 pub const RULES_MAX: usize = 1000;
+/// Spans of one file.
+pub const SPANS_MAX: usize = 32;
+
+fn kinds() -> String {
+    SpanKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,6 +64,8 @@ struct File {
     runtime: Head,
     #[serde(default)]
     rule: Vec<RuleEntry>,
+    #[serde(default)]
+    span: Vec<SpanEntry>,
 }
 
 #[derive(Deserialize)]
@@ -102,6 +123,19 @@ struct RuleEntry {
     advice: String,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpanEntry {
+    name: String,
+    kind: String,
+    #[serde(default)]
+    entry: Vec<String>,
+    #[serde(default)]
+    end: Vec<String>,
+    #[serde(default)]
+    per_second_max: u32,
+}
+
 /// Reads one.
 pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
     let file: File = toml::from_str(text).map_err(|error| DescriptorError::Toml(error.to_string()))?;
@@ -113,7 +147,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
     if head.function.is_empty() && head.module.is_empty() {
         return Err(DescriptorError::NoMark);
     }
-    if file.rule.len() > RULES_MAX {
+    if file.rule.len() > RULES_MAX || file.span.len() > SPANS_MAX {
         return Err(DescriptorError::TooMany);
     }
     let rules = file.rule.into_iter().enumerate().map(|(at, entry)| rule(at + 1, entry));
@@ -125,7 +159,21 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         function_marks: head.function,
         module_marks: head.module,
         rules: rules.collect::<Result<_, _>>()?,
+        spans: file.span.into_iter().map(span).collect::<Result<_, _>>()?,
     })
+}
+
+fn span(entry: SpanEntry) -> Result<SpanProbe, DescriptorError> {
+    let SpanEntry { name, kind, entry, end, per_second_max } = entry;
+    if name.is_empty() || entry.is_empty() {
+        return Err(DescriptorError::NoEntry(name));
+    }
+    let functions = entry.iter().chain(&end).filter(|name| !name.starts_with("usdt:"));
+    all_plain(&format!("span `{name}`"), functions)?;
+    match SpanKind::ALL.iter().find(|known| known.name() == kind) {
+        Some(&kind) => Ok(SpanProbe { name, kind, entry, end, per_second_max }),
+        None => Err(DescriptorError::SpanKind { name, kind }),
+    }
 }
 
 fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
@@ -154,15 +202,18 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
     }
     // Stars stand for parts of names, which are not plain by themselves.
     let functions = rule.leaf.iter().chain(&rule.any).chain(&rule.within);
-    for pattern in functions.filter(|pattern| !pattern.contains('*')) {
-        let plain = plain_name(pattern);
-        if plain != pattern.as_str() {
-            return Err(DescriptorError::NotPlain {
-                rule: number,
-                pattern: pattern.clone(),
-                plain: plain.into_owned(),
-            });
-        }
-    }
+    let names = functions.filter(|pattern| !pattern.contains('*'));
+    all_plain(&format!("rule {number}"), names)?;
     Ok(rule)
+}
+
+fn all_plain<'a>(of: &str, mut names: impl Iterator<Item = &'a String>) -> Result<(), DescriptorError> {
+    let not_plain = |pattern: &'a String| {
+        let plain = plain_name(pattern);
+        (plain != pattern.as_str()).then(|| (pattern.clone(), plain.into_owned()))
+    };
+    match names.find_map(not_plain) {
+        Some((pattern, plain)) => Err(DescriptorError::NotPlain { of: of.to_owned(), pattern, plain }),
+        None => Ok(()),
+    }
 }

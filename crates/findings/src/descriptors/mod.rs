@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use crate::derive::class::Class;
 use holdup_events::WaitReason;
+use holdup_events::tables::SpanKind;
 
 pub use file::DescriptorError;
 pub use pattern::plain_name;
@@ -203,6 +204,23 @@ impl Rule {
     }
 }
 
+/// A span that probes tell, of a runtime that does not tell it itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanProbe {
+    /// What it is called.
+    pub name: String,
+    /// What its time is.
+    pub kind: SpanKind,
+    /// It begins where the first of these that the binary has is entered: a function as [`plain_name`] gives it, or
+    /// `usdt:PROVIDER:NAME`.
+    pub entry: Vec<String>,
+    /// It ends for all threads of the process where the first of these is entered; if none is named, for its thread where the
+    /// function that began it returns.
+    pub end: Vec<String>,
+    /// More hits in a second are too dear; 0: as many as the places' cost allows.
+    pub per_second_max: u32,
+}
+
 /// One runtime or library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
@@ -220,6 +238,8 @@ pub struct Runtime {
     pub module_marks: Vec<String>,
     /// In the order in which they are asked.
     pub rules: Vec<Rule>,
+    /// Spans that probes tell.
+    pub spans: Vec<SpanProbe>,
 }
 
 /// Runtimes in the order in which they are asked: the particular before the general.

@@ -26,3 +26,28 @@ fn every_file_is_registered() {
     names.sort();
     assert_eq!(files, names);
 }
+
+const HEAD: &str = "[runtime]\nname = \"a\"\ntitle = \"A\"\nmodule = [\"a.so\"]\n[[span]]\n";
+
+#[test]
+fn a_span_is_read_with_its_kind() {
+    let text =
+        format!("{HEAD}name = \"stop\"\nkind = \"stops-all\"\nentry = [\"f\"]\nend = [\"usdt:p:n\"]\n");
+    let runtime = file::parse(&text).unwrap();
+    let [span] = &runtime.spans[..] else { panic!("{runtime:?}") };
+    assert_eq!((span.kind, span.per_second_max), (SpanKind::StopsAll, 0));
+    assert_eq!((&span.entry[..], &span.end[..]), (&["f".to_owned()][..], &["usdt:p:n".to_owned()][..]));
+}
+
+#[test]
+fn a_span_that_never_begins_or_of_no_kind_is_refused() {
+    let refused = |rest: &str| file::parse(&format!("{HEAD}name = \"x\"\n{rest}")).unwrap_err();
+    assert_eq!(refused("kind = \"user\"\n"), DescriptorError::NoEntry("x".to_owned()));
+    let kind = refused("kind = \"gc\"\nentry = [\"f\"]\n").to_string();
+    assert!(kind.contains("`gc` is none of user, gc-work"), "{kind}");
+    let plain = refused("kind = \"user\"\nentry = [\"f(int)\"]\n").to_string();
+    assert!(plain.contains("write `f`"), "{plain}");
+    let many = "[[span]]\nname = \"x\"\nkind = \"user\"\nentry = [\"f\"]\n".repeat(file::SPANS_MAX);
+    let text = format!("{HEAD}name = \"x\"\nkind = \"user\"\nentry = [\"f\"]\n{many}");
+    assert_eq!(file::parse(&text).unwrap_err(), DescriptorError::TooMany);
+}

@@ -39,7 +39,7 @@ pub(super) fn generation(runtime: &str, name: &str) -> Option<Generation> {
         ("ocaml", "major_gc_cycle_domains" | "major_gc/cycle_domains") => Some(Old),
         ("ghc", "gc generation 0") => Some(Young),
         ("ghc", name) if name.starts_with("gc generation ") => Some(Old),
-        ("go", "gc cycle") => Some(Old),
+        ("go", "gc cycle" | "mark termination") => Some(Old),
         ("v8", "Scavenge" | "MinorGC" | "Minor Mark-Sweep" | "Minor Mark-Compact") => Some(Young),
         ("v8", "Mark-Compact" | "Mark-sweep" | "Mark-Sweep" | "MajorGC") => Some(Old),
         ("hotspot", "Minor Collection") => Some(Young),

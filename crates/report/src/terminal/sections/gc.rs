@@ -25,12 +25,19 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     let mut runtimes: Vec<&str> = gc.lanes.iter().map(|lane| lane.runtime.as_str()).collect();
     runtimes.dedup();
-    lines.push(format!(
-        "  {}: {}, {} of the old generation.",
-        clean(&runtimes.join(", ")),
+    let runtimes = clean(&runtimes.join(", "));
+    let collections = format!(
+        "{}, {} of the old generation",
         counted(gc.minor, "minor collection"),
-        counted(gc.major, "cycle"),
-    ));
+        counted(gc.major, "cycle")
+    );
+    let stopped = format!("the world stopped {} times, {} in all", count(gc.stops), duration(gc.stopped_ns));
+    lines.push(match (gc.minor + gc.major, gc.stops) {
+        (_, 0) => format!("  {runtimes}: {collections}."),
+        // Probes at stops do not tell what each was for.
+        (0, _) => format!("  {runtimes}: {stopped}."),
+        _ => format!("  {runtimes}: {collections}; {stopped}."),
+    });
     lines.push(matched(view, gc));
     lines.extend(times(view, gc));
     lines.extend(memory(view, gc));
@@ -46,7 +53,9 @@ fn teller(gc: &Gc) -> &'static str {
     match () {
         () if is("ocaml") => "domain",
         () if is("ghc") => "capability",
-        () if is("go") => "goroutine",
+        () if is("go ") => "goroutine",
+        // Probes tell of threads.
+        () if gc.stops > 0 => "thread",
         () => "lane",
     }
 }
@@ -56,7 +65,7 @@ fn title(view: &View, lane: u32, thread: Option<ThreadId>) -> String {
     let number = view.trace.lanes.get(lane as usize).map_or_else(String::new, |lane| lane.number.to_string());
     let thread = thread.and_then(|thread| view.trace.threads.get(thread.index()));
     match (teller(&view.analysis.derived.gc), thread) {
-        ("goroutine", Some(thread)) => format!("{number} {}", clean(&thread.name)),
+        ("goroutine" | "thread", Some(thread)) => format!("{number} {}", clean(&thread.name)),
         ("lane", Some(thread)) => clean(&thread.name),
         _ => number,
     }
@@ -69,6 +78,9 @@ fn of_lane(view: &View, lane: &LaneGc) -> String {
 fn matched(view: &View, gc: &Gc) -> String {
     if view.trace.manifest.mode == "import" {
         return format!("  {} events, on the threads that the file names.", count(gc.events));
+    }
+    if gc.stops > 0 && gc.matched == gc.events {
+        return format!("  {} events, on the threads that passed a probe.", count(gc.events));
     }
     format!(
         "  {} of {} events happened while a thread of their domain ran.",

@@ -1,0 +1,316 @@
+//! Spans of runtimes that tell nothing by themselves: as descriptors name the functions (`[[span]]`), these are looked for in
+//! what the recorded processes map, and probed there, process by process, from when a binary was seen.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use holdup_capture::bpf::{Session, SpanPlace};
+use holdup_capture::{privileges, sources};
+use holdup_decode::probed::{Act, Meaning};
+use holdup_decode::probes::{Functions, Prober, Site};
+use holdup_decode::wire::WireDecoder;
+use holdup_events::event::RawMapping;
+use holdup_events::recording::SourceState;
+use holdup_findings::derive::stacks::folding::matches;
+use holdup_findings::descriptors::{Descriptors, SpanProbe, plain_name};
+
+use super::process_exists;
+use super::stack_tables::{Identity, identify, places};
+
+/// Passes of one place in one process and second that are allowed where each costs 0.4 µs, and where the kernel has to step
+/// over an instruction (14 µs on a virtual machine, 2 on bare metal): a CPU's 0.4 and 0.7 % at the most.
+const CHEAP_PER_SECOND: u32 = 10_000;
+const STEPPED_PER_SECOND: u32 = 500;
+/// So many processes have probes at the most.
+const PROCESSES_MAX: usize = 256;
+/// Reasons that are kept.
+const PROBLEMS_MAX: usize = 12;
+
+/// One span of one runtime.
+#[derive(Clone)]
+struct Wanted {
+    /// As records name it.
+    number: u32,
+    runtime: String,
+    /// In which files; empty: in any.
+    modules: Vec<String>,
+    span: SpanProbe,
+}
+
+/// Where spans begin and end in a binary.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    places: Vec<Place>,
+    problems: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    /// As records name it.
+    number: u32,
+    site: Site,
+    acts: Vec<Act>,
+    per_second_max: u32,
+}
+
+/// Probes to be put into a process; without a file: it is gone.
+struct Plan {
+    tgid: u32,
+    file: Option<PathBuf>,
+    found: Arc<Found>,
+}
+
+/// The probes of a recording.
+pub struct SpanProbes {
+    sender: Option<Sender<(u32, Vec<RawMapping>)>>,
+    plans: Receiver<Plan>,
+    worker: Option<JoinHandle<()>>,
+    armed: BTreeSet<u32>,
+    problems: Vec<String>,
+}
+
+impl SpanProbes {
+    /// For these runtimes, with the decoder that knows their spans. Binaries are read in a thread of its own.
+    pub fn start(descriptors: &Descriptors) -> (SpanProbes, WireDecoder) {
+        let mut decoder = WireDecoder::default();
+        let mut wanted = Vec::new();
+        for runtime in descriptors.runtimes() {
+            for span in &runtime.spans {
+                let number = decoder.probed().know(Meaning {
+                    runtime: runtime.name.as_str().into(),
+                    name: span.name.as_str().into(),
+                    kind: span.kind,
+                    of_process: !span.end.is_empty(),
+                });
+                let (modules, span) = (runtime.module_marks.clone(), span.clone());
+                wanted.push(Wanted { number, runtime: runtime.name.clone(), modules, span });
+            }
+        }
+        let (sender, receiver) = channel();
+        let (done, plans) = channel();
+        let worker = (!wanted.is_empty()).then(|| {
+            std::thread::spawn(move || {
+                privileges::run_like_others();
+                let binaries = HashMap::new();
+                let looker = Looker { wanted, binaries, seen: BTreeMap::new(), next: 0 };
+                looker.work(&receiver, &done);
+            })
+        });
+        let sender = worker.is_some().then_some(sender);
+        (SpanProbes { sender, plans, worker, armed: BTreeSet::new(), problems: Vec::new() }, decoder)
+    }
+
+    /// Tells what a process maps now; nothing if it is gone.
+    pub fn process(&self, tgid: u32, mappings: &[RawMapping]) {
+        if let Some(sender) = &self.sender {
+            let _ = sender.send((tgid, mappings.to_vec()));
+        }
+    }
+
+    /// Puts the probes of what was found since, and takes away those that are passed too often.
+    pub fn step(&mut self, session: &mut Session, decoder: &mut WireDecoder) {
+        while let Ok(plan) = self.plans.try_recv() {
+            self.put((session, decoder), plan);
+        }
+        for (tgid, place) in decoder.probed().take_useless() {
+            session.disarm_place(tgid, place);
+        }
+    }
+
+    fn put(&mut self, (session, decoder): (&mut Session, &mut WireDecoder), plan: Plan) {
+        let Plan { tgid, file, found } = plan;
+        found.problems.iter().for_each(|problem| self.problem(problem.clone()));
+        let Some(file) = file else {
+            decoder.probed().forget(tgid);
+            return session.forget_places(tgid);
+        };
+        if !self.armed.contains(&tgid) && self.armed.len() >= PROCESSES_MAX {
+            return self.problem(format!("more than {PROCESSES_MAX} processes have such runtimes"));
+        }
+        for place in &found.places {
+            let Place { number, site, per_second_max, .. } = *place;
+            decoder.probed().know_place(number, place.acts.clone());
+            let Site { offset, semaphore } = site;
+            let at = SpanPlace { tgid, place: number, file: &file, offset, semaphore, per_second_max };
+            match session.arm_place(&at) {
+                Ok(()) => {
+                    self.armed.insert(tgid);
+                }
+                // One that has ended meanwhile has nothing to tell.
+                Err(_) if !process_exists(tgid) => {}
+                Err(error) => return self.problem(error.to_string()),
+            }
+        }
+    }
+
+    fn problem(&mut self, what: String) {
+        if self.problems.len() < PROBLEMS_MAX && !self.problems.contains(&what) {
+            self.problems.push(what);
+        }
+    }
+
+    /// Ends it. `sources` has what came of it: nothing is said where no runtime was met.
+    pub fn finish(mut self, sources: &mut Vec<SourceState>) {
+        self.sender = None;
+        let _ = self.worker.take().map(JoinHandle::join);
+        let name = sources::RUNTIME_PROBES;
+        if self.armed.is_empty() && self.problems.is_empty() {
+            return sources.retain(|source| source.name != name);
+        }
+        for source in sources.iter_mut().filter(|source| source.name == name) {
+            source.active = !self.armed.is_empty();
+            source.missing = self.problems.join("; ");
+        }
+    }
+}
+
+/// Reads binaries.
+struct Looker {
+    wanted: Vec<Wanted>,
+    binaries: HashMap<Identity, Arc<Found>>,
+    /// What was looked at in each process.
+    seen: BTreeMap<u32, Vec<Identity>>,
+    /// The number of the next place.
+    next: u32,
+}
+
+impl Looker {
+    fn work(mut self, receiver: &Receiver<(u32, Vec<RawMapping>)>, done: &Sender<Plan>) {
+        while let Ok((tgid, mappings)) = receiver.recv() {
+            if mappings.is_empty() && self.seen.remove(&tgid).is_some() {
+                let _ = done.send(Plan { tgid, file: None, found: Arc::default() });
+            }
+            for mapping in &mappings {
+                if let Some(plan) = self.look(tgid, mapping)
+                    && done.send(plan).is_err()
+                {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What is to be probed in a mapping of a process, if it is seen for the first time.
+    fn look(&mut self, tgid: u32, mapping: &RawMapping) -> Option<Plan> {
+        let identity = identify(tgid, mapping).filter(|identity| *identity != Identity::Vdso)?;
+        let seen = self.seen.entry(tgid).or_default();
+        if seen.contains(&identity) {
+            return None;
+        }
+        seen.push(identity.clone());
+        if !self.wanted.iter().any(|wanted| is_in(wanted, &mapping.path)) {
+            return None;
+        }
+        let known = self.binaries.get(&identity).cloned();
+        let open = |place: &PathBuf| File::open(place).ok().map(|file| (place.clone(), file));
+        let (path, file) = places(tgid, mapping).iter().find_map(open)?;
+        let found = match known {
+            Some(found) => found,
+            None => Arc::new(self.read(&file, &mapping.path)),
+        };
+        self.binaries.insert(identity, found.clone());
+        let any = !found.places.is_empty() || !found.problems.is_empty();
+        any.then_some(Plan { tgid, file: Some(path), found })
+    }
+
+    fn read(&mut self, file: &File, path: &str) -> Found {
+        super::shrunk::read_as_zeros();
+        // SAFETY: the bytes are only ever read, as foreign ones; where the file is cut short, they turn to zeros.
+        let bytes = unsafe { memmap2::Mmap::map(file) };
+        let Ok(bytes) = bytes else { return Found::default() };
+        let Some(prober) = Prober::parse(&bytes) else { return Found::default() };
+        let wanted: Vec<&Wanted> = self.wanted.iter().filter(|one| is_in(one, path)).collect();
+        let names = wanted.iter().flat_map(|one| one.span.entry.iter().chain(&one.span.end));
+        let plain: &dyn Fn(&str) -> Cow<'_, str> = &plain_name;
+        let functions = prober.functions(&names.map(String::as_str).collect(), plain);
+        let (mut begins, mut ends, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+        for one in wanted {
+            match found_in(&prober, &functions, &one.span) {
+                Some(Ok((first, last))) => {
+                    let act = |ends| Act { span: one.number, ends };
+                    begins.extend(first.into_iter().map(|site| (site, act(false), limit(one, true))));
+                    ends.extend(
+                        last.into_iter().map(|site| (site, act(true), limit(one, !one.span.end.is_empty()))),
+                    );
+                }
+                Some(Err(why)) => {
+                    problems.push(format!("{}: {} in {path}: {why}", one.runtime, one.span.name));
+                }
+                None => {}
+            }
+        }
+        // Of spans that begin at one place the outer ones come first in a descriptor, of those that end there last.
+        ends.reverse();
+        Found { places: self.number(ends.into_iter().chain(begins)), problems }
+    }
+
+    /// One place for all that happens at one instruction.
+    fn number(&mut self, all: impl Iterator<Item = (Site, Act, u32)>) -> Vec<Place> {
+        let mut places: Vec<Place> = Vec::new();
+        for (site, act, per_second_max) in all {
+            match places.iter_mut().find(|place| place.site == site) {
+                Some(place) => {
+                    place.acts.push(act);
+                    place.per_second_max = place.per_second_max.min(per_second_max);
+                }
+                None => {
+                    places.push(Place { number: self.next, site, acts: vec![act], per_second_max });
+                    self.next += 1;
+                }
+            }
+        }
+        places
+    }
+}
+
+fn is_in(wanted: &Wanted, path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    wanted.modules.is_empty() || wanted.modules.iter().any(|mark| matches(mark, name))
+}
+
+/// How often in a second a place may be passed.
+fn limit(wanted: &Wanted, is_cheap: bool) -> u32 {
+    match wanted.span.per_second_max {
+        0 if is_cheap => CHEAP_PER_SECOND,
+        0 => STEPPED_PER_SECOND,
+        own => own,
+    }
+}
+
+/// Where a span begins and ends; `None` where the binary does not begin it, and why it cannot be probed where it does.
+fn found_in(
+    prober: &Prober<'_>,
+    functions: &Functions,
+    span: &SpanProbe,
+) -> Option<Result<(Vec<Site>, Vec<Site>), String>> {
+    let begins = entered(prober, functions, &span.entry)?;
+    let ends = || match span.end.is_empty() {
+        false => entered(prober, functions, &span.end)
+            .unwrap_or_else(|| Err("nothing that ends it is there".to_owned())),
+        true => match span.entry.iter().find_map(|name| functions.get(name)) {
+            Some(function) => prober.returns(function),
+            None => Err("a probe of its authors' does not return: name what ends it".to_owned()),
+        },
+    };
+    Some(begins.and_then(|begins| Ok((begins, ends()?))))
+}
+
+/// The places of the first of these that is there.
+fn entered(
+    prober: &Prober<'_>,
+    functions: &Functions,
+    names: &[String],
+) -> Option<Result<Vec<Site>, String>> {
+    names.iter().find_map(|name| match name.strip_prefix("usdt:") {
+        Some(probe) => {
+            let (provider, name) = probe.split_once(':')?;
+            prober.usdt(provider, name).ok().map(Ok)
+        }
+        None => functions.get(name).map(|function| prober.entries(function)),
+    })
+}
