@@ -39,8 +39,7 @@ pub fn ask(trace: &Trace, args: &StackArgs) -> Result<StackAsk> {
             _ => Shape::Flat,
         },
         share_min: args.min.unwrap_or(SHARE_MIN),
-        operations: None,
-        over_time: false,
+        ..StackAsk::default()
     })
 }
 

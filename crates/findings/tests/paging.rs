@@ -111,3 +111,30 @@ fn faults_that_were_drawn_divide_those_that_were_counted() {
     assert_eq!(sites, [("look_up", 700, 10), ("change", 300, 0)]);
     assert!(paging.sites.iter().all(|site| site.share_error > 0.0));
 }
+
+#[test]
+fn of_each_thread_what_was_drawn_divides_its_own_faults() {
+    let mut trace = sealing(ASKING, 6);
+    let ids: Vec<u32> = trace.target_threads().map(|id| id.0).collect();
+    let leaf = |name: &str| {
+        let found = trace.samples.iter().find(|sample| {
+            let leaf = trace.stacks.frames(sample.stack).next();
+            leaf.is_some_and(|frame| trace.frame_name(frame) == name)
+        });
+        found.expect("a sample of that leaf").stack
+    };
+    let fault = |thread: u32, stack| FaultRow {
+        thread: ThreadId(thread),
+        stands_for: 50,
+        stack,
+        ..FaultRow::default()
+    };
+    // As many were drawn of both, and one had nine times as many.
+    let faults = vec![fault(ids[0], leaf("change")), fault(ids[1], leaf("look_up"))];
+    trace.faults = faults;
+    trace.kernel_counts =
+        vec![counted(ids[0], CountKind::MinorFaults, 900), counted(ids[1], CountKind::MinorFaults, 100)];
+    let sites = analyse(&trace).derived.paging.sites;
+    let said: Vec<(&str, u64)> = sites.iter().map(|site| (site.function.as_str(), site.faults)).collect();
+    assert_eq!(said, [("change", 900), ("look_up", 100)]);
+}

@@ -156,10 +156,10 @@ pub fn derive(trace: &Trace, ledger: &Ledger, timelines: &Timelines) -> Paging {
     sent_in.sort_by_key(|(syscall, count)| (std::cmp::Reverse(*count), *syscall));
     Paging {
         counted: trace.kernel_counts.iter().any(|row| row.thread.is_some()),
+        sites: sites(trace, (&all, &threads)),
         threads,
         sent_in,
         cpus: cpus.into_iter().collect(),
-        sites: sites(trace, &all),
         drawn: trace.faults.len() as u64,
         sending: sending(trace, ledger, timelines),
         all,
@@ -177,14 +177,29 @@ fn add_lock_waits(trace: &Trace, by_thread: &mut BTreeMap<ThreadId, Counts>) {
     }
 }
 
+/// For how many faults of its thread one that was drawn stands: they only divide what the kernel counted of it.
+fn scales(trace: &Trace, by_thread: &[(ThreadId, Counts)]) -> BTreeMap<ThreadId, f64> {
+    let mut drawn: BTreeMap<ThreadId, f64> = BTreeMap::new();
+    for row in &trace.faults {
+        *drawn.entry(row.thread).or_default() += row.stands_for.max(1) as f64;
+    }
+    let counted = |id: &ThreadId| by_thread.iter().find(|(thread, _)| thread == id).map(|(_, counts)| counts);
+    let scale = |(id, drawn): (ThreadId, f64)| {
+        let faults = counted(&id).map_or(0, Counts::faults);
+        (id, if faults > 0 { faults as f64 / drawn } else { 1.0 })
+    };
+    drawn.into_iter().map(scale).collect()
+}
+
 /// Each fault that was drawn stands for those of its CPU since the one before: a share is a sum of these.
-fn sites(trace: &Trace, all: &Counts) -> Vec<FaultSite> {
+fn sites(trace: &Trace, (all, by_thread): (&Counts, &[(ThreadId, Counts)])) -> Vec<FaultSite> {
+    let scales = scales(trace, by_thread);
     let own = OwnFrames::new(trace);
     let mut places = Places::new(trace, &own);
     let mut sums: BTreeMap<Option<FrameId>, [f64; 2]> = BTreeMap::new();
     let (mut weight, mut squares, mut major) = (0.0, 0.0, 0.0);
     for row in trace.faults.iter().filter(|row| trace.threads[row.thread.index()].target) {
-        let stands_for = row.stands_for.max(1) as f64;
+        let stands_for = row.stands_for.max(1) as f64 * scales.get(&row.thread).copied().unwrap_or(1.0);
         let place = places.of(row.stack).or_else(|| trace.stack_frames(row.stack).next());
         let sum = sums.entry(place).or_default();
         sum[usize::from(row.major)] += stands_for;
