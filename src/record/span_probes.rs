@@ -282,12 +282,15 @@ fn limit(wanted: &Wanted, is_cheap: bool) -> u32 {
     }
 }
 
+/// Where a span begins, and where it ends.
+type BeginsAndEnds = (Vec<Site>, Vec<Site>);
+
 /// Where a span begins and ends; `None` where the binary does not begin it, and why it cannot be probed where it does.
 fn found_in(
     prober: &Prober<'_>,
     functions: &Functions,
     span: &SpanProbe,
-) -> Option<Result<(Vec<Site>, Vec<Site>), String>> {
+) -> Option<Result<BeginsAndEnds, String>> {
     let begins = entered(prober, functions, &span.entry)?;
     let ends = || match span.end.is_empty() {
         false => entered(prober, functions, &span.end)
