@@ -29,9 +29,13 @@ pub fn judge(scene: &Scene, service: Service, words: Words) -> Result<Vec<Findin
     if !scene.derived.ledger.split_known {
         return Err("there are no samples of what ran".to_owned());
     }
+    Ok(costly(scene, service).map(|used| finding(scene, used, words)).into_iter().collect())
+}
+
+/// The service, if it takes enough to be told.
+pub fn costly<'a>(scene: &'a Scene, service: Service) -> Option<&'a ServiceUse> {
     let used = scene.derived.services.get(&service);
-    let costly = |used: &&ServiceUse| used.samples >= SAMPLES_MIN && share(scene, used) >= SHARE_MIN;
-    Ok(used.filter(costly).map(|used| finding(scene, used, words)).into_iter().collect())
+    used.filter(|used| used.samples >= SAMPLES_MIN && share(scene, used) >= SHARE_MIN)
 }
 
 fn share(scene: &Scene, used: &ServiceUse) -> f64 {

@@ -1,5 +1,6 @@
 //! Facts derived from the trace. They judge nothing.
 
+pub mod allocators;
 pub mod amount;
 pub mod blame;
 pub mod bottle;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use holdup_events::tables::{Frame, FrameKind, SampleRow};
 use holdup_events::{FrameId, StackId, ThreadId, Timestamp, Trace};
 
+use super::allocators::Allocators;
 use super::ledger::Ledger;
 use super::occupancy::Stall;
 use super::own_places::OwnFrames;
@@ -26,6 +27,8 @@ pub enum Service {
     Format,
     /// Memory is allocated or freed.
     Allocate,
+    /// The same, with the syscalls that allocators make.
+    AllocateByKernel,
     /// The kernel gives memory that was touched for the first time, or anew.
     Fault,
     /// The program gives memory back to the kernel.
@@ -78,14 +81,23 @@ pub fn derive(
 ) -> BTreeMap<Service, ServiceUse> {
     let mut callers = Callers::new(trace, roles);
     let faulting = Faulting::new(trace);
+    let allocators = Allocators::new(trace, &roles.descriptors);
     let mut sums: BTreeMap<Service, Sums> = BTreeMap::new();
     for thread in &ledger.threads {
         let samples = super::samples_of(trace, thread.thread);
         let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
         for sample in samples {
-            let Some((service, rule)) = service(trace, sample, (roles, &faulting)) else { continue };
-            let caller = callers.of(sample.stack, rule);
-            sums.entry(service).or_default().add(trace, sample, (each, caller), timelines);
+            let done = service(trace, sample, (roles, &faulting));
+            let by_kernel = sample.in_kernel && sample.syscall >= 0;
+            let allocating = match done {
+                Some((Service::Allocate, rule)) => rule,
+                _ => allocators.of_stack(trace, sample.stack).filter(|_| by_kernel),
+            };
+            let also = allocating.map(|rule| (Service::AllocateByKernel, Some(rule)));
+            for (service, rule) in done.into_iter().chain(also) {
+                let caller = callers.of(sample.stack, rule);
+                sums.entry(service).or_default().add(trace, sample, (each, caller), timelines);
+            }
         }
     }
     if let Some(allocating) = sums.get(&Service::Allocate) {

@@ -11,7 +11,8 @@
 //!
 //! ## How it decides
 //! Descriptors say which functions allocate (role `allocator`, docs/descriptors.md); a sample counts for the program's own
-//! function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it
+//! function nearest to it. Syscalls that an allocator makes (to get memory, to give it back, to wait for its locks) count, too, where
+//! page-fault-storm does not tell them. From 8 % of the running time on it is told. The upper end of the gain is that all of it
 //! went, with the rest of the functions that are mostly about it; the lower end is 0, since some of it may be needed.
 //! It is a hint, and comes behind what is surely lost, as long as nobody knows whether the memory is needed. How much a command had at
 //! the most, the kernel says when it ends: blocks beyond that lay where others had been, which could have been kept. How many
@@ -65,7 +66,12 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             },
         ],
     };
-    let mut findings = served::judge(scene, Service::Allocate, words)?;
+    // What allocators ask of the kernel is told as page-fault-storm, where that is.
+    let service = match served::costly(scene, Service::Fault) {
+        Some(_) => Service::Allocate,
+        None => Service::AllocateByKernel,
+    };
+    let mut findings = served::judge(scene, service, words)?;
     let used = scene.derived.services.get(&Service::Allocate);
     for finding in &mut findings {
         finding.summary.extend(drawn(&scene.derived.allocated));

@@ -12,11 +12,11 @@ use super::folding::Folding;
 use super::observations::Selection;
 use super::places::{Place, PlaceId, find};
 use super::profile::Paths;
+use crate::derive::allocators::Allocators;
 use crate::derive::amount::Amount;
 use crate::derive::class::Class;
 use crate::derive::own_places::OwnFrames;
-use crate::derive::stacks::folding::matches;
-use crate::descriptors::{Descriptors, Role, plain_name};
+use crate::descriptors::Descriptors;
 
 /// One function that allocates.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -249,19 +249,11 @@ impl Growing {
     }
 }
 
-/// Which frames are an allocator's, as descriptors tell, or of the library that draws.
+/// Which frames are an allocator's, or of the library that draws.
 fn allocates(trace: &Trace, descriptors: &Descriptors) -> Vec<bool> {
-    let rules: Vec<_> =
-        descriptors.rules().map(|(_, rule)| rule).filter(|rule| rule.role == Role::Allocator).collect();
-    let mut known: HashMap<&str, bool> = HashMap::new();
-    let of = trace.frames.iter().map(|frame| {
-        let is_library = frame.module.ends_with(ALLOCATION_LIBRARY);
-        let by_name = *known.entry(&frame.function).or_insert_with(|| {
-            let name = plain_name(&frame.function);
-            let patterns = rules.iter().flat_map(|rule| rule.leaf.iter().chain(&rule.any));
-            !name.is_empty() && patterns.into_iter().any(|pattern| matches(pattern, &name))
-        });
-        is_library || by_name
-    });
-    of.collect()
+    let allocators = Allocators::new(trace, descriptors);
+    let frames = trace.frames.iter().zip((0..).map(FrameId));
+    frames
+        .map(|(frame, id)| frame.module.ends_with(ALLOCATION_LIBRARY) || allocators.rule(id).is_some())
+        .collect()
 }
