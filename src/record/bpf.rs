@@ -119,20 +119,24 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let start_ns = lower::now().0;
     recording.counts.begin(&recording.session, &mut recording.decoder);
     recording.calls.begin(&recording.session, matches!(subject, Subject::Run(..)));
-    let mut watched = match subject {
-        Subject::Run(held, _) => Watched::Child(held.release()?),
-        Subject::Attach { pid, .. } => Watched::Process(Other::new(pid)),
-        Subject::All => Watched::Machine,
-    };
-    if !matches!(watched, Watched::Child(_)) {
-        launch::watch_signals()?;
-    }
+    let mut watched = let_go(subject)?;
     recording.syscalls.begin();
     let before = super::own_cost();
     let left = super::start_clock(length);
     let ending = recording.run(&mut watched, &left, &mut budget);
     let outcome = recording.finish(start_ns, ending, (&before, &mappings_missing))?;
     Ok(Outcome { memory: watched.memory(), ..outcome })
+}
+
+/// A command begins; a recording of others ends by signals to this process.
+fn let_go(subject: Subject) -> Result<Watched> {
+    let watched = match subject {
+        Subject::Run(held, _) => return Ok(Watched::Child(held.release()?)),
+        Subject::Attach { pid, .. } => Watched::Process(Other::new(pid)),
+        Subject::All => Watched::Machine,
+    };
+    launch::watch_signals()?;
+    Ok(watched)
 }
 
 /// What the kernel programs are to do.
