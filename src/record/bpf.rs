@@ -33,6 +33,10 @@ const FILL_TO_GO_ON: f64 = 1.0 / 64.0;
 /// Looks for processes below an attached one, until no more are found.
 const TREE_PASSES_MAX: u32 = 5;
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
+/// Records may come so much too late, and four times that, before they are out of order ([`holdup_decode::reorder::HORIZON`]).
+const KEPT_LONG: Duration = Duration::from_millis(200);
+/// Where each drain takes as long, all of them are this process's own work.
+const DRAINS_MAX: u32 = 4;
 
 /// Everything that one recording needs while it runs.
 struct Loop {
@@ -220,7 +224,7 @@ impl Loop {
             let ended = watched.ended();
             let fill = self.session.fill();
             self.keep_up(fill);
-            self.drain();
+            self.drain_to_now();
             self.span_probes.step(&mut self.session, &mut self.decoder);
             self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
@@ -275,6 +279,18 @@ impl Loop {
             self.stack_tables.process(tgid, mappings);
         }
         any
+    }
+
+    /// What is looked at next is told as of now: what came before is told before, even if this process was kept from its CPU
+    /// while it drained.
+    fn drain_to_now(&mut self) {
+        for _ in 0..DRAINS_MAX {
+            let begun = Instant::now();
+            self.drain();
+            if begun.elapsed() < KEPT_LONG {
+                break;
+            }
+        }
     }
 
     /// Definitions and mappings are few and come in rings of their own: merged into the records by time, so
