@@ -32,6 +32,18 @@ pub fn exchanges(calls: &Calls) -> BTreeSet<u64> {
     sockets(calls).filter(of_exchange).map(|used| used.object).collect()
 }
 
+/// Of the calls of this number that were counted, the part (0 to 1) on sockets of exchanges.
+pub fn share(calls: &Calls, syscall: i32) -> f64 {
+    let exchanges = exchanges(calls);
+    let (mut of_exchange, mut all) = (0, 0);
+    for used in calls.by_object.iter().filter(|used| used.syscall == syscall) {
+        let is_one = used.object_kind == ObjectKind::Socket && exchanges.contains(&used.object);
+        of_exchange += if is_one { used.count } else { 0 };
+        all += used.count;
+    }
+    of_exchange as f64 / all.max(1) as f64
+}
+
 fn sockets(calls: &Calls) -> impl Iterator<Item = &CallUse> {
     calls.by_object.iter().filter(|used| used.object_kind == ObjectKind::Socket && moves_bytes(used.syscall))
 }
@@ -72,6 +84,18 @@ mod tests {
     fn a_service_whose_requests_are_answered_is_one_even_if_no_window_sees_both() {
         let calls = vec![used(WRITE, 1, "a:1 → s:80", 1), used(RECVFROM, 2, "a:2 → s:80", 1)];
         assert_eq!(found(calls), [1, 2]);
+    }
+
+    #[test]
+    fn the_share_is_of_all_calls_of_that_number() {
+        let counted = |used: CallUse| CallUse { count: used.results.total(), ..used };
+        let by_object = vec![
+            counted(used(WRITE, 1, "a:1 → s:80", 30)),
+            counted(used(RECVFROM, 1, "a:1 → s:80", 30)),
+            counted(used(WRITE, 2, "a:9 → t:90", 10)),
+        ];
+        let calls = Calls { by_object, ..Calls::default() };
+        assert_eq!((share(&calls, WRITE), share(&calls, 7)), (0.75, 0.0));
     }
 
     #[test]

@@ -19,6 +19,9 @@
 //! gain is that all this time were gone; the lower end is the part of the samples that are in the kernel's
 //! entry and exit code, where their names are known, else 0.
 //!
+//! Messages are not for a buffer: where most of the costliest calls are on sockets, or on those of a service, on which as many
+//! pieces come as go, the rule stays silent.
+//!
 //! Where it is known what is wrong with the calls (tiny-io, retry-storm, status-poll), that rule tells it.
 //!
 //! ## What to do
@@ -38,6 +41,7 @@
 use holdup_events::tables::{FrameKind, SampleRow};
 
 use super::{Info, Verdict, retry_storm, status_poll, tiny_io};
+use crate::derive::exchanges;
 use crate::derive::split::share_error;
 use crate::derive::syscalls::SyscallUse;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
@@ -77,6 +81,9 @@ const FUTEX: i32 = 202;
 /// … and of sched_yield(2).
 const SCHED_YIELD: i32 = 24;
 
+/// Where so many of the calls are messages of requests and answers, no buffer makes fewer of them.
+const MESSAGES_MAX: f64 = 0.5;
+
 /// What waiting costs: lock-contention and spin-wait count it.
 fn is_waiting(number: i32) -> bool {
     matches!(number, FUTEX | SCHED_YIELD)
@@ -107,6 +114,9 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let Some(worst) = ranked.first() else { return Ok(Vec::new()) };
     let told = [tiny_io::explains, retry_storm::explains, status_poll::explains];
     if told.iter().any(|explains| explains(scene, worst.number)) {
+        return Ok(Vec::new());
+    }
+    if exchanges::share(&scene.derived.calls, worst.number) >= MESSAGES_MAX {
         return Ok(Vec::new());
     }
     let short = short_by_count(worst);
