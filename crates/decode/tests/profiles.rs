@@ -156,6 +156,9 @@ fn cut_files_say_so_or_are_errors() {
         }
     }
     let bytes = fixture("ocaml53-words.ctf.gz");
+    let mut endless = bytes.clone();
+    endless[22] = 7;
+    assert!(Profile::read(&endless).unwrap().facts.span.1.0 < 1_000_000_000, "the first packet's end");
     let half = Profile::read(&bytes[..bytes.len() - 100]).unwrap();
     assert_eq!(half.facts.sources[0].lost, 1);
     assert!(half.allocations.len() > 400);

@@ -101,7 +101,8 @@ impl Course {
         Ok(Course {
             info,
             pid: header.pid,
-            span: header.moments,
+            // The first packet is of one moment; what else it says of its end is not believed.
+            span: (header.moments.0, header.moments.0),
             domains: BTreeMap::new(),
             places: HashMap::new(),
             stacks: Stacks::default(),

@@ -25,6 +25,8 @@ const TID: u32 = 1;
 const THREAD: &str = "all threads";
 /// More rows than this are thinned, each stack keeping its share.
 const ROWS_MAX: u64 = 1 << 20;
+/// More CPU time is a broken file's, not a program's (ns: 30 days).
+const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
 /// Makes it sure that an object is drawn, where all of them are.
 const SURELY: u64 = 64;
 /// What a profile may begin with: messages (fields 1 to 6 and 11) and numbers.
@@ -60,7 +62,7 @@ impl Reader for Format {
                 Heap { objects, bytes, live, every_bytes: u64::try_from(profile.period).unwrap_or(0).max(1) }
                     .tell(&profile, &places, sink)
             } else if let Some(time) = value("cpu", "nanoseconds") {
-                cpu(&profile, &places, time, sink)
+                cpu(&profile, &places, time, sink)?
             } else {
                 return Err(unsupported(&profile, &places));
             };
@@ -208,12 +210,20 @@ fn row(site: &Site, rows: f64, stack: u64) -> Allocated {
     }
 }
 
-fn cpu(profile: &Profile, places: &Places<'_>, column: usize, sink: &mut dyn FnMut(Event)) -> Told {
+fn cpu(
+    profile: &Profile,
+    places: &Places<'_>,
+    column: usize,
+    sink: &mut dyn FnMut(Event),
+) -> Result<Told, ReadError> {
     let time = |sample: &Sample| sample.value.get(column).map_or(0, |ns| u64::try_from(*ns).unwrap_or(0));
     let all_ns = profile.sample.iter().fold(0u64, |sum, sample| sum.saturating_add(time(sample)));
     let period =
         profile.period_type.filter(|of| places.text(of.unit) == "nanoseconds").map_or(0, |_| profile.period);
     let period_ns = u64::try_from(period).unwrap_or(0).max(1);
+    if all_ns > SPAN_MAX_NS {
+        return Err(ReadError::Broken { what: "its CPU time is more than 30 days", offset: 0 });
+    }
     let wanted = all_ns / period_ns;
     // Thinned samples stand for more time each.
     let period_ns = if wanted > ROWS_MAX { all_ns / ROWS_MAX } else { period_ns };
@@ -228,7 +238,7 @@ fn cpu(profile: &Profile, places: &Places<'_>, column: usize, sink: &mut dyn FnM
         told = until;
     }
     let span = laid.finish();
-    Told {
+    Ok(Told {
         source: "cpu-samples",
         limits: format!(
             "a CPU profile: it has sums by stack alone, no times and no threads; its samples, of {:.3} ms of CPU time each, are \
@@ -239,7 +249,7 @@ fn cpu(profile: &Profile, places: &Places<'_>, column: usize, sink: &mut dyn FnM
         wanted,
         period_ns,
         span,
-    }
+    })
 }
 
 #[cfg(test)]

@@ -52,6 +52,20 @@ fn a_profile_of_something_else_is_named() {
 }
 
 #[test]
+fn endless_cpu_time_is_an_error() {
+    let texts = ["", "cpu", "nanoseconds"];
+    let profile = Profile {
+        sample_type: vec![ValueType { kind: 1, unit: 2 }],
+        sample: vec![Sample { value: vec![i64::MAX], ..Sample::default() }],
+        string_table: texts.map(str::to_owned).to_vec(),
+        period: 1,
+        ..Profile::default()
+    };
+    let read = Format.read(&profile.encode_to_vec(), &Wanted::default(), &mut |_| {});
+    assert!(matches!(read, Err(ReadError::Broken { .. })));
+}
+
+#[test]
 fn where_all_was_drawn_all_is_exact() {
     let (rows, _) = rows(&heap(1, &[([50, 400, 80], 8)]));
     assert_eq!((rows.len(), rows.iter().filter(|row| row.freed.is_none()).count()), (50, 10));
