@@ -66,24 +66,29 @@ int BPF_PROG(on_tlb_flush, int reason, unsigned long pages)
 static __always_inline int call_interrupt_begins(void)
 {
 	struct per_cpu *cpu = this_cpu();
+	__u64 began;
 
-	if (cpu) {
-		cpu->call_interrupt_ns = bpf_ktime_get_ns();
-		cpu->call_interrupt_flushes = 0;
-	}
+	if (!cpu)
+		return 0;
+	began = probe_begin(cpu, PROBE_PAGING);
+	cpu->call_interrupt_ns = bpf_ktime_get_ns();
+	cpu->call_interrupt_flushes = 0;
+	probe_end(cpu, PROBE_PAGING, began);
 	return 0;
 }
 
 static __always_inline int call_interrupt_ends(void)
 {
 	struct per_cpu *cpu = this_cpu();
-	__u64 now;
+	__u64 began, now;
 
 	if (!cpu || !cpu->call_interrupt_flushes || !cpu->call_interrupt_ns)
 		return 0;
+	began = probe_begin(cpu, PROBE_PAGING);
 	now = bpf_ktime_get_ns();
 	add_paging(cpu, bpf_get_current_task_btf(), WIRE_SHOOTDOWN_INTERRUPT, 0, 0, now - cpu->call_interrupt_ns);
 	cpu->call_interrupt_flushes = 0;
+	probe_end(cpu, PROBE_PAGING, began);
 	return 0;
 }
 

@@ -63,6 +63,9 @@ int on_place(struct pt_regs *ctx)
 		return 0;
 	told = bpf_ringbuf_reserve(&definitions, sizeof(*told), 0);
 	if (!told) {
+		/* The next one says it: else the probe would stay. */
+		if (too_many)
+			guard->disarmed = 0;
 		count_lost(cpu, WIRE_STREAM_PLACES);
 		return 0;
 	}

@@ -91,7 +91,8 @@ pub fn derive(
             let by_kernel = sample.in_kernel && sample.syscall >= 0;
             let allocating = match done {
                 Some((Service::Allocate, rule)) => rule,
-                _ => allocators.of_stack(trace, sample.stack).filter(|_| by_kernel),
+                _ if by_kernel => allocators.of_stack(trace, sample.stack),
+                _ => None,
             };
             let also = allocating.map(|rule| (Service::AllocateByKernel, Some(rule)));
             for (service, rule) in done.into_iter().chain(also) {

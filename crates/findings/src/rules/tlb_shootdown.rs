@@ -49,6 +49,8 @@ const SHARE_MIN: f64 = 0.05;
 const SAMPLES_MIN: u64 = 20;
 /// Syscalls that are named.
 const LISTED_MAX: usize = 3;
+/// Syscalls that sent less than this of all are not.
+const LISTED_PART_MIN: f64 = 0.01;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let paging = &scene.derived.paging;
@@ -96,7 +98,8 @@ fn said(call: i32) -> String {
 /// Who sent how many, and what that took.
 fn sent(scene: &Scene, paging: &Paging) -> String {
     let of_all = |count: u64| percent(count as f64 / paging.all.sent.max(1) as f64);
-    let calls = paging.sent_in.iter().take(LISTED_MAX);
+    let worth_a_word = |count: u64| count as f64 >= LISTED_PART_MIN * paging.all.sent as f64;
+    let calls = paging.sent_in.iter().take(LISTED_MAX).filter(|(_, count)| worth_a_word(*count));
     let calls: Vec<String> =
         calls.map(|(call, count)| format!("{} {}", syscall_said(*call), of_all(*count))).collect();
     let sender = paging.threads.iter().max_by_key(|(_, counts)| counts.sent);
