@@ -95,6 +95,7 @@ struct per_cpu {
 	struct known_target known_targets[KNOWN_TARGETS];
 	__u64 sent_lately[1 << SENT_LATELY_BITS]; /* ids of stacks, by their highest bits */
 	struct raw_ration alloc_raws;
+	struct raw_ration birth_raws;
 	__u64 call_interrupt_ns;      /* when the interrupt began that another CPU asked for (paging.h) */
 	__u64 call_interrupt_flushes; /* it was for a shootdown */
 };
