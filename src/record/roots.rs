@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// Distinct roots that are kept open at most.
 const ROOTS_MAX: usize = 128;
@@ -26,6 +27,8 @@ pub struct KeptFile {
 /// Roots by process, and files.
 #[derive(Default)]
 pub struct Roots {
+    /// Ours; it does not change.
+    own: OnceLock<Option<Identity>>,
     open: BTreeMap<Identity, File>,
     by_pid: BTreeMap<u32, (Identity, u32)>,
     files: Vec<KeptFile>,
@@ -48,8 +51,9 @@ fn innermost_pid(pid: u32) -> Option<u32> {
 impl Roots {
     /// Looks at a process that lives; one whose files are ours needs nothing.
     pub fn note(&mut self, pid: u32) {
-        let (Some(its), Some(own)) = (identity(&pid.to_string()), identity("self")) else { return };
-        if its == own {
+        let own = self.own.get_or_init(|| identity("self")).as_ref();
+        let (Some(its), Some(own)) = (identity(&pid.to_string()), own) else { return };
+        if its == *own {
             self.by_pid.remove(&pid);
             return;
         }
