@@ -124,7 +124,7 @@ pub fn of_finding<'a>(
             let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks, facts.roles));
             Some(match finding.rule {
                 "lock-convoy" => causes::lock_handovers(facts, calls, number),
-                _ => causes::lock(calls, facts, number),
+                _ => causes::lock(calls, facts, &derived.lines, number),
             })
         }
         "spin-wait" => causes::spin(facts, derived, finding),
