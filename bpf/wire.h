@@ -315,7 +315,7 @@ struct wire_fault {
 	wire_u32 tid;
 	wire_u32 tgid;
 	wire_u64 address;    /* that was touched */
-	wire_u64 stands_for; /* so many faults of its CPU since the one drawn before, itself included */
+	wire_u64 stands_for; /* so many faults of its CPU since the one drawn before, itself included; in windows so many times more */
 	wire_u64 stack;      /* id of a WIRE_STACK record, 0 none */
 };
 
