@@ -343,6 +343,9 @@ struct wire_paging_sums {
 /*
  * Syscalls counted exactly (calls.h): user space reads these from maps; they are in no ring.
  */
+/* Operations of io_uring have numbers from here on: this plus the operation (enum io_uring_op). No syscall has. */
+#define WIRE_RING_OPERATION 0x1000
+
 struct wire_call_key {
 	wire_u32 tid;
 	wire_s32 syscall;
