@@ -196,6 +196,9 @@ pub struct AttachArgs {
     /// This process alone, without those that it has started and will start
     #[arg(long, requires = "pid")]
     pub only: bool,
+    /// What cannot be had of a process that runs already: said so
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub allocs: Option<String>,
     /// How long (10s, 500ms, 2m) [default: until it ends, or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub length: Option<std::time::Duration>,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use holdup_capture::bpf::{Counters, Options, STREAMS, Session, Stacks, Target};
+use holdup_capture::bpf::{Counters, Options, ProbeCost, STREAMS, Session, Stacks, Target};
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::{MappingFeed, read_maps};
 use holdup_capture::{host, launch, lower, privileges, sources};
@@ -17,6 +17,7 @@ use holdup_events::{CpuId, Event, Loss, Timestamp};
 use super::allocations::Sampler;
 use super::budget::Budget;
 use super::calls::Calls;
+use super::fault_windows::FaultWindows;
 use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
 use super::naps::{Found, Naps};
@@ -56,6 +57,7 @@ struct Loop {
     syscalls: SyscallWindows,
     calls: Calls,
     counts: KernelCounts,
+    faults: FaultWindows,
     /// What is said of the source of allocations: wanted, and why there are none.
     allocations: Option<String>,
     rings: RingFeed,
@@ -83,6 +85,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         syscalls: SyscallWindows::new(if options.syscalls { 0.0 } else { recorder.options.budget }, cpus),
         calls: Calls::new(options.syscalls, &session),
         counts: KernelCounts::default(),
+        faults: FaultWindows::new(recorder.options.budget),
         allocations: recorder.allocations.as_ref().map(|sampler| sampler.missing().to_owned()),
         rings: RingFeed::new(recorder.rings, !matches!(subject, Subject::Run(..)), lower::now()),
         session,
@@ -123,6 +126,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let start_ns = lower::now().0;
     recording.counts.begin(&recording.session, &mut recording.decoder);
     recording.calls.begin(&recording.session, matches!(subject, Subject::Run(..)));
+    recording.faults.begin(&mut recording.session);
     let mut watched = let_go(subject)?;
     recording.syscalls.begin();
     let before = super::own_cost();
@@ -228,6 +232,7 @@ impl Loop {
             self.span_probes.step(&mut self.session, &mut self.decoder);
             self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
+            self.faults.step(&mut self.session);
             self.calls.step(&self.session, &mut |event| self.journal.push(&event));
             self.counts.step(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
             let changed = self.tell_stack_tables();
@@ -242,7 +247,7 @@ impl Loop {
             }
             if budget.is_due() {
                 let spent = super::own_cost().recorder_cpu_ns;
-                self.session.allow_stacks(budget.adjust(self.session.cost(), spent));
+                self.session.allow_stacks(budget.adjust(self.probe_cost(), spent));
             }
             if flushed.elapsed() >= FLUSH_EVERY {
                 self.journal.flush();
@@ -256,9 +261,15 @@ impl Loop {
         }
     }
 
+    /// What the kernel programs cost so far, and what is done for them at each page fault.
+    fn probe_cost(&self) -> ProbeCost {
+        let probes = self.session.cost();
+        ProbeCost { total_ns: probes.total_ns + self.faults.cost_ns(&self.session), ..probes }
+    }
+
     /// Sleeps until there is something to do.
     fn nap(&self, watched: &Watched, nap: Duration) {
-        watched.pause(self.syscalls.pause(nap), Some(self.session.bell()));
+        watched.pause(self.faults.pause(self.syscalls.pause(nap)), Some(self.session.bell()));
     }
 
     /// Runs before everybody while the ring is filling up, until it is nearly empty.
@@ -375,7 +386,7 @@ impl Loop {
         let end_ns = lower::now().0;
         while self.drain() > 0 {}
         let counters = self.session.counters();
-        let probes = self.session.cost();
+        let probes = self.probe_cost();
         privileges::run_at_once(false);
         privileges::run_like_others();
         self.account_losses(&counters.lost, end_ns);
@@ -389,7 +400,9 @@ impl Loop {
         let mut sources = recorded_streams(&counters);
         self.tell_of_allocations(&mut sources);
         let faults = sources.iter_mut().find(|source| source.name == sources::PAGE_FAULTS);
-        faults.into_iter().for_each(|source| source.missing = counts.clone());
+        let missing = [counts.as_str(), self.faults.missing()];
+        let missing = missing.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+        faults.into_iter().for_each(|source| source.missing = missing.clone());
         self.span_probes.finish(&mut sources);
         sources.push(SourceState {
             name: "mappings".to_owned(),

@@ -439,7 +439,13 @@ fn some_calls(thread: ThreadId) -> Calls {
         ..CallUse::default()
     };
     let list = || vec![used.clone()];
-    Calls { by_syscall: list(), by_object: list(), by_thread: list(), ..Calls::default() }
+    Calls {
+        by_syscall: list(),
+        by_object: list(),
+        by_thread: list(),
+        ring_operations: list(),
+        ..Calls::default()
+    }
 }
 
 /// A pause whose last thread waited for a CPU.
