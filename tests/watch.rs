@@ -24,6 +24,15 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static sem_t go[WORKERS], held, done;
 static int holds[WORKERS];
 
+/* Holds the lock until it was waited for. */
+__attribute__((noinline)) void stall(void)
+{
+	sem_post(&held);
+	while (*(volatile int *)&lock.__data.__lock != 2)
+		usleep(1000);
+	usleep(60000);
+}
+
 static void *work(void *number)
 {
 	long i = (long)number;
@@ -31,12 +40,8 @@ static void *work(void *number)
 	for (;;) {
 		sem_wait(&go[i]);
 		pthread_mutex_lock(&lock);
-		if (holds[i]) {
-			sem_post(&held);
-			while (*(volatile int *)&lock.__data.__lock != 2)
-				usleep(1000);
-			usleep(60000);
-		}
+		if (holds[i])
+			stall();
 		pthread_mutex_unlock(&lock);
 		sem_post(&done);
 	}
@@ -235,6 +240,40 @@ fn lines_and_output_fire_and_the_output_is_unchanged() {
     assert_eq!(output, "stall 0 is over\nstall 1 is over\n");
     assert_eq!(saved(&scratch, 2)["fired"][0]["what"], "somebody wrote: request 17 was slow");
     assert!(!fifo.exists(), "made by holdup, and taken away");
+}
+
+/// Calls are told by whichever thread makes them; a function that is not there is said, and the others go on.
+#[test]
+fn functions_fire_in_any_thread() {
+    let scratch = Scratch::new("watch-functions");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    let options =
+        ["-t", "function:stall>40ms", "-t", "function:stallion>40ms", "--after", "0s", "--cooldown", "0s"];
+    let mut watched = Watched::start(&scratch, &options, &program);
+    let said = watched.until("stallion");
+    if said.contains("Linux 6.6") {
+        return println!("skipped: {said}");
+    }
+    assert!(said.contains("no file that the program has mapped so far has stallion"), "{said}");
+    for _ in 0..3 {
+        watched.stall();
+        watched.until("holdup: saved");
+    }
+    watched.end();
+    for number in 1..=3u32 {
+        let report = saved(&scratch, number);
+        assert_sound(&report);
+        let fired = &report["fired"][0];
+        assert_eq!(fired["thread"], format!("worker-{}", number - 1), "who was in it: {fired}");
+        assert!(fired["what"].as_str().unwrap().starts_with("was in stall for "), "{fired}");
+    }
+    let mut watched = Watched::start(&scratch, &["-t", "hit:function:stall", "--after", "0s"], &program);
+    // Until a segment is over the binary has been looked at.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    watched.stall();
+    watched.until("holdup: saved");
+    watched.end();
+    assert_eq!(saved(&scratch, 1)["fired"][0]["what"], "hit stall");
 }
 
 #[test]

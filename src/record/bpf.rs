@@ -44,7 +44,7 @@ pub(super) struct Loop {
     pub(super) decoder: WireDecoder,
     pub(super) mappings: Option<MappingFeed>,
     pub(super) stack_tables: StackTables,
-    span_probes: SpanProbes,
+    pub(super) span_probes: SpanProbes,
     targets: BTreeSet<u32>,
     launcher: Launcher,
     /// Processes that ran before the recording and belong to it.

@@ -12,7 +12,7 @@ use super::bpf::{Loop, recorded_streams};
 use super::output::Output;
 use super::{Beside, Recorder, Subject, bpf, choose_rung, manifest, unix_ns};
 use crate::cli::RecordArgs;
-use crate::watch::{Flight, Job, Mark, Plan};
+use crate::watch::{Flight, Job, Mark, Plan, triggers};
 
 /// Records `subject` until it ends or the user stops it, and keeps what the plan's triggers ask for. How a program of ours ended.
 pub fn watch(
@@ -37,6 +37,10 @@ pub fn watch(
         Subject::Run(_, beside) => std::mem::take(beside),
         _ => Beside::default(),
     };
+    let mut descriptors = crate::commands::descriptors::read(&options.descriptors)?;
+    if let Some(text) = triggers::descriptor(&plan.triggers) {
+        descriptors = descriptors.with(&[text])?;
+    }
     let recorder = Recorder {
         journal: Output::Flight(Box::new(Flight::new(plan, manifest, pid)?)),
         options: options.clone(),
@@ -44,7 +48,7 @@ pub fn watch(
         program,
         rings: beside.rings,
         allocations: None,
-        descriptors: crate::commands::descriptors::read(&options.descriptors)?,
+        descriptors,
     };
     Ok(bpf::record(subject, recorder)?.ending)
 }
@@ -89,8 +93,9 @@ impl Loop {
     }
 
     fn begin_segment(&mut self) {
-        let mark = self.mark();
+        let (mark, missing) = (self.mark(), self.span_probes.missing(triggers::RUNTIME));
         let Output::Flight(flight) = &mut self.journal else { return };
+        flight.say(missing);
         // Where that is refused, definitions go on taking room.
         if flight.begin_segment(mark) && self.session.tell_stacks_anew().is_ok() {
             flight.stacks_begin_anew();
@@ -122,6 +127,10 @@ impl Loop {
 
     /// Before the end: what has fired is saved with what there is.
     pub(super) fn save_last(&mut self, end: Timestamp) {
+        let missing = self.span_probes.missing(triggers::RUNTIME);
+        if let Output::Flight(flight) = &mut self.journal {
+            flight.say(missing);
+        }
         if matches!(&self.journal, Output::Flight(flight) if flight.is_pending()) {
             self.hand_over(end);
         }

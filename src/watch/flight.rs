@@ -135,6 +135,11 @@ impl Flight {
         self.ring.stacks_begin_anew();
     }
 
+    /// Says why triggers cannot fire, each reason once.
+    pub fn say(&self, reasons: Vec<String>) {
+        reasons.into_iter().for_each(|reason| self.saver.say_once(format!("--trigger: {reason}")));
+    }
+
     /// Something fired, and the time after it is over.
     pub fn is_ripe(&self, now: Timestamp) -> bool {
         let after = Duration(self.limits.after.as_nanos() as u64);

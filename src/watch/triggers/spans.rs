@@ -18,6 +18,7 @@ pub struct Ended {
     /// The thread that told it; 0 if that is not known.
     pub tid: u32,
     pub kind: SpanKind,
+    pub name: Arc<str>,
     pub length: Duration,
 }
 
@@ -46,8 +47,8 @@ impl OpenSpans {
             Told::End => {
                 let open = self.0.get_mut(&key)?;
                 let place = open.iter().rposition(|open| open.name == tell.name)?;
-                let Open { start, kind, .. } = open.remove(place);
-                Some(Ended { at: tell.at, tid: tell.tid, kind, length: tell.at.since(start) })
+                let Open { start, kind, name } = open.remove(place);
+                Some(Ended { at: tell.at, tid: tell.tid, kind, name, length: tell.at.since(start) })
             }
             Told::LaneStart | Told::LaneEnd | Told::Gap => {
                 self.0.remove(&key);
