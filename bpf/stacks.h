@@ -86,6 +86,9 @@ struct {
 	__type(value, __u8);
 } sent_stacks SEC(".maps");
 
+/* Part of every id: where user space raises it, all stacks are told anew. */
+__u32 stack_generation SEC(".data.generation") = 0;
+
 static __always_inline __u64 mix(__u64 hash, __u64 value)
 {
 	hash ^= value;
@@ -352,7 +355,7 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	stack->head.kernel_frames = kernel_frames;
 	stack->head.user_frames = 0;
 	stack->head.header.flags = WIRE_END_NONE;
-	id = mix(hash_kernel(stack, kernel_frames), stack->head.tgid);
+	id = mix(hash_kernel(stack, kernel_frames), stack->head.tgid | (__u64)stack_generation << 32);
 	if (task->mm && !(task->flags & PF_KTHREAD)) {
 		struct pt_regs *regs = user_registers(task);
 		struct unwind_state leaf = {};

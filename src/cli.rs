@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod experiment;
+pub mod watch;
 
 pub use experiment::{DiffArgs, ScaleArgs, SweepArgs, TryArgs};
+pub use watch::WatchArgs;
 
 /// Says why a program with many threads is slow or does not scale.
 #[derive(Debug, Parser)]
@@ -31,6 +33,8 @@ pub enum Command {
     Run(RunArgs),
     /// Record a process that already runs, or the whole machine
     Attach(AttachArgs),
+    /// Keep the last seconds of everything in memory, and save them when something happens
+    Watch(WatchArgs),
     /// Print the verdict of a recording, or chosen tables of it
     Report(ReportArgs),
     /// Look at a recording in the browser, or write it as one page

@@ -53,7 +53,8 @@ fn sees_nothing(recorded: &Recorded) -> Result<bool> {
     Ok(ledger.of(Class::Unknown) == ledger.total_ns)
 }
 
-fn command_of(pid: u32) -> Vec<String> {
+/// The command line of a process.
+pub fn command_of(pid: u32) -> Vec<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> = bytes
         .split(|byte| *byte == 0)

@@ -20,6 +20,7 @@ mod socket;
 mod stacks;
 mod sweep;
 mod view;
+mod watch;
 mod whatif;
 
 use std::io::{IsTerminal, Write};
@@ -35,6 +36,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(args) => run::execute(args),
         Command::Attach(args) => attach::execute(&args),
+        Command::Watch(args) => watch::execute(args),
         Command::Report(args) => report::execute(&args),
         Command::View(args) => view::execute(&args),
         Command::Export(args) => export::execute(&args),

@@ -90,6 +90,7 @@ pub struct Session {
     allocations_missing: String,
     faults_missing: String,
     options: Options,
+    stack_generation: u32,
     object: Object,
 }
 
@@ -128,6 +129,7 @@ impl Session {
             allocations_missing,
             faults_missing: String::new(),
             options: options.clone(),
+            stack_generation: 0,
             object,
         })
     }
@@ -293,6 +295,16 @@ impl Session {
             // A refused update leaves the budget that was.
             let _ = map.update(&draw.to_ne_bytes(), &number.max(1).to_ne_bytes(), MapFlags::ANY);
         }
+    }
+
+    /// From now on every stack is told anew, under another id, though it was told before.
+    pub fn tell_stacks_anew(&mut self) -> Result<(), CaptureError> {
+        let refused = |reason: String| CaptureError::Refused { reason };
+        let map = self.object.maps().find(|map| map.name().to_string_lossy().contains("generation"));
+        let map = map.ok_or_else(|| refused("no map of the stacks' generation".to_owned()))?;
+        self.stack_generation = self.stack_generation.wrapping_add(1);
+        map.update(&0u32.to_ne_bytes(), &self.stack_generation.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| refused(messages::reason(&error)))
     }
 
     /// By how much counting makes a syscall slower, as tried now; `None` if this kernel cannot count them.
