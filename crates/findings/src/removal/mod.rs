@@ -30,7 +30,7 @@ const SLICES_MAX: usize = 1_000_000;
 /// Up to so many slices, longer ones are replayed for those findings that promise most.
 const SLICES_SOME: usize = 2_000_000;
 /// How many findings these are.
-const SOME: usize = 3;
+const SOME: usize = 5;
 
 /// Rules whose gain is forecast.
 const FORECAST: [&str; 21] = [
@@ -69,7 +69,7 @@ const COMPUTED: [&str; 7] = [
 ];
 
 /// What costs less than this part of all thread time, and may gain nothing, is a hint. What costs more is there, whether a
-/// replay knows what it is good for or not.
+/// replay knows what it is good for or not. So is what is computed, gains less than this at the most, and may gain nothing.
 const COSTS_LITTLE: f64 = 0.1;
 
 /// What is said of a gain where threads work until a timer ends.
@@ -169,6 +169,9 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
     for Charged { finding, charge } in findings {
         if COMPUTED.contains(&finding.rule) {
             finding.gain = widened(finding.gain);
+            if finding.gain.low <= 0.0 && finding.gain.high < COSTS_LITTLE {
+                finding.confidence = Confidence::Low;
+            }
         }
         if !FORECAST.contains(&finding.rule) || finding.gain.high < enough {
             continue;
