@@ -13,6 +13,7 @@ mod import;
 mod kept_answers;
 mod locate;
 mod pack;
+mod query;
 mod report;
 mod run;
 mod scale;
@@ -41,6 +42,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Import(args) => import::execute(&args),
         Command::List(args) => catalogue::list(&args),
         Command::Pack(args) => pack::execute(&args),
+        Command::Query(args) => query::execute(&args),
         Command::Whatif(args) => whatif::execute(&args),
         Command::Diff(args) => diff::execute(&args),
         Command::Scale(args) => scale::execute(&args),
