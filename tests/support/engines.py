@@ -31,13 +31,13 @@ def main():
     for name, file in tables.items():
         engine.execute(f"CREATE VIEW {name} AS FROM '{file}'")
     for question, rows in answers:
-        theirs = engine.sql(question).fetchall()
+        theirs = engine.execute(question).fetchall()
         if not same(rows, theirs):
             print(f"DuckDB: {question}\n  holdup {rows}\n  DuckDB {theirs}")
     # Pandas: the same sums without SQL.
     frames = {name: pandas.read_parquet(file) for name, file in tables.items()}
     for name, frame in frames.items():
-        count = engine.sql(f"SELECT count(*) FROM {name}").fetchone()[0]
+        count = engine.execute(f"SELECT count(*) FROM {name}").fetchone()[0]
         if len(frame) != count:
             print(f"pandas: {name} has {len(frame)} rows, not {count}")
     ledger = frames["ledger"].groupby("class")["time_ns"].sum().to_dict()

@@ -11,7 +11,7 @@ use crate::error::QueryError;
 pub(crate) const STACK_BYTES: usize = 256 << 20;
 
 /// No question of a person's is longer (bytes); with this length, the deepest has stack enough.
-pub(crate) const SQL_BYTES_MAX: usize = 64 << 10;
+pub(crate) const SQL_BYTES_MAX: usize = 16 << 10;
 
 /// Does `work` on `threads` threads. A damaged table may make its reader panic: that is an error, too.
 ///
