@@ -244,6 +244,15 @@ static __always_inline void count_error(struct wire_call_sums *sums, const struc
 		bpf_map_update_elem(&call_errors, &other, &one, BPF_NOEXIST);
 }
 
+static __always_inline void count_result(struct wire_call_sums *sums, __u64 result)
+{
+	__u32 bucket = bucket_of(result, WIRE_SIZE_BUCKETS);
+
+	sums->returned += result;
+	if (bucket < WIRE_SIZE_BUCKETS)
+		sums->returns[bucket]++;
+}
+
 static __always_inline void count_sizes(struct wire_call_sums *sums, struct pt_regs *regs, __u8 shape, long result)
 {
 	__u32 bucket;
@@ -253,12 +262,8 @@ static __always_inline void count_sizes(struct wire_call_sums *sums, struct pt_r
 		if (bucket < WIRE_SIZE_BUCKETS)
 			sums->asked[bucket]++;
 	}
-	if ((shape & AMOUNT) && result >= 0) {
-		sums->returned += result;
-		bucket = bucket_of(result, WIRE_SIZE_BUCKETS);
-		if (bucket < WIRE_SIZE_BUCKETS)
-			sums->returns[bucket]++;
-	}
+	if ((shape & AMOUNT) && result >= 0)
+		count_result(sums, result);
 }
 
 /* When the call of the current thread began, 0 not known; forgotten now. */

@@ -15,6 +15,7 @@
 #include "samples.h"
 #include "snapshot.h"
 #include "calls.h"
+#include "ring_operations.h"
 #include "allocs.h"
 #include "spans.h"
 

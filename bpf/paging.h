@@ -4,6 +4,7 @@
  *
  * Faults are counted by the kernel in each task: its counts are read at a thread's end and by a look at all threads, so that
  * a fault costs nothing here. Stacks of faults come from the kernel's own software events, one in as many as their rate allows.
+ * These make each fault slower, drawn or not: where there are many, user space opens them in windows (src/record/fault_windows.rs).
  */
 #ifndef HOLDUP_PAGING_H
 #define HOLDUP_PAGING_H
@@ -170,17 +171,29 @@ int on_counts(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-static __always_inline int faulted(struct bpf_perf_event_data *ctx, __u8 flags)
+/* The window in which minor faults are drawn now (crates/capture/src/bpf/fault_draws.rs). */
+struct fault_window {
+	__u64 end_ns;     /* it may be closed later: what is drawn then does not count */
+	__u64 weight_256; /* each fault in it stands for so many 256ths of one */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fault_window);
+} fault_window SEC(".maps");
+
+static __always_inline int faulted(struct bpf_perf_event_data *ctx, __u8 flags, __u64 now, __u64 weight_256)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
 	struct wire_fault *fault;
-	__u64 began, now, stack;
+	__u64 began, stack;
 
 	if (!cpu || !is_target(task, cpu))
 		return 0;
 	began = probe_begin(cpu, PROBE_PAGING);
-	now = bpf_ktime_get_ns();
 	stack = take_stack(ctx, cpu, SCRATCH_FAULT, task, false, now);
 	fault = bpf_ringbuf_reserve(&definitions, sizeof(*fault), 0);
 	if (!fault) {
@@ -192,7 +205,7 @@ static __always_inline int faulted(struct bpf_perf_event_data *ctx, __u8 flags)
 	fault->tid = task->pid;
 	fault->tgid = task->tgid;
 	fault->address = ctx->addr;
-	fault->stands_for = ctx->sample_period;
+	fault->stands_for = (ctx->sample_period * weight_256 + 128) / 256;
 	fault->stack = stack;
 	bpf_ringbuf_submit(fault, definitions_wakeup());
 	probe_end(cpu, PROBE_PAGING, began);
@@ -200,9 +213,23 @@ static __always_inline int faulted(struct bpf_perf_event_data *ctx, __u8 flags)
 }
 
 SEC("perf_event")
-int on_minor_fault(struct bpf_perf_event_data *ctx) { return faulted(ctx, 0); }
+int on_minor_fault(struct bpf_perf_event_data *ctx)
+{
+	__u32 zero = 0;
+	struct fault_window *window = bpf_map_lookup_elem(&fault_window, &zero);
+	struct per_cpu *cpu = this_cpu();
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!window || !cpu)
+		return 0;
+	cpu->faults_counted += ctx->sample_period;
+	return now < window->end_ns ? faulted(ctx, 0, now, window->weight_256) : 0;
+}
 
 SEC("perf_event")
-int on_major_fault(struct bpf_perf_event_data *ctx) { return faulted(ctx, WIRE_FAULT_MAJOR); }
+int on_major_fault(struct bpf_perf_event_data *ctx)
+{
+	return faulted(ctx, WIRE_FAULT_MAJOR, bpf_ktime_get_ns(), 256);
+}
 
 #endif

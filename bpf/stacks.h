@@ -86,6 +86,9 @@ struct {
 	__type(value, __u8);
 } sent_stacks SEC(".maps");
 
+/* Part of every id: where user space raises it, all stacks are told anew. */
+__u32 stack_generation SEC(".data.generation") = 0;
+
 static __always_inline __u64 mix(__u64 hash, __u64 value)
 {
 	hash ^= value;
@@ -216,6 +219,11 @@ static __noinline __u64 hash_kernel(struct stack_scratch *stack, __u32 count)
  */
 #define ALLOC_RAW_CHUNKS 4
 #define ALLOC_RAW_PER_WINDOW 96
+/* Newborn threads have theirs: whoever blocks once for life, while a program begins, would else be known by nothing. */
+#define BIRTH_RAW_CHUNKS 8
+#define BIRTH_RAW_PER_WINDOW 48
+/* A thread is newborn in its first blocks. */
+#define BIRTH_BLOCKS 2
 
 struct raw_scratch {
 	struct wire_raw_stack head;
@@ -240,6 +248,16 @@ static __always_inline bool may_send_raw(struct raw_ration *ration, __u32 per_wi
 	return ration->in_window++ < per_window && ration->total++ < RAW_TOTAL_MAX;
 }
 
+/* Whether a raw stack may be sent, and how many chunks of it. */
+static __always_inline __u32 raw_chunks(struct per_cpu *cpu, __u32 slot, bool newborn, __u64 at_ns)
+{
+	if (slot == SCRATCH_ALLOC)
+		return may_send_raw(&cpu->alloc_raws, ALLOC_RAW_PER_WINDOW, at_ns) ? ALLOC_RAW_CHUNKS : 0;
+	if (may_send_raw(&cpu->raws, RAW_PER_WINDOW, at_ns))
+		return RAW_CHUNKS;
+	return newborn && may_send_raw(&cpu->birth_raws, BIRTH_RAW_PER_WINDOW, at_ns) ? BIRTH_RAW_CHUNKS : 0;
+}
+
 /*
  * Registers and stack memory, to be walked when the binaries are known. The memory follows the kernel's addresses
  * without a gap, so it is copied to where those end.
@@ -248,15 +266,14 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 {
 	struct raw_scratch *raw = bpf_map_lookup_elem(&raw_scratches, &slot);
 	struct per_cpu *cpu = this_cpu();
-	__u32 kernel_frames, bytes = 0, total;
+	__u32 kernel_frames, bytes = 0, total, chunks;
+	bool newborn = slot == SCRATCH_SWITCH && bpf_get_current_task_btf()->nvcsw <= BIRTH_BLOCKS;
 	__u8 *memory;
-
-	bool of_allocation = slot == SCRATCH_ALLOC;
 
 	if (!raw || !cpu || !stack || !leaf)
 		return 0;
-	if (!(of_allocation ? may_send_raw(&cpu->alloc_raws, ALLOC_RAW_PER_WINDOW, at_ns)
-			    : may_send_raw(&cpu->raws, RAW_PER_WINDOW, at_ns)))
+	chunks = raw_chunks(cpu, slot, newborn, at_ns);
+	if (!chunks)
 		return 0;
 	kernel_frames = stack->head.kernel_frames;
 	barrier_var(kernel_frames);
@@ -266,7 +283,7 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 		raw->addresses[i] = stack->addresses[i];
 	memory = (__u8 *)&raw->addresses[kernel_frames];
 	for (__u32 chunk = 0; chunk < RAW_CHUNKS; chunk++) {
-		if (of_allocation && chunk >= ALLOC_RAW_CHUNKS)
+		if (chunk >= chunks)
 			break;
 		if (bpf_probe_read_user(memory + chunk * RAW_CHUNK, RAW_CHUNK, (void *)(leaf->sp + chunk * RAW_CHUNK)))
 			break;
@@ -338,7 +355,7 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	stack->head.kernel_frames = kernel_frames;
 	stack->head.user_frames = 0;
 	stack->head.header.flags = WIRE_END_NONE;
-	id = mix(hash_kernel(stack, kernel_frames), stack->head.tgid);
+	id = mix(hash_kernel(stack, kernel_frames), stack->head.tgid | (__u64)stack_generation << 32);
 	if (task->mm && !(task->flags & PF_KTHREAD)) {
 		struct pt_regs *regs = user_registers(task);
 		struct unwind_state leaf = {};
@@ -381,8 +398,6 @@ static __always_inline __u32 stacks_per_window(__u32 draw)
 
 /* Of the stacks that a window may have, newborn threads have one in so many before the others draw. */
 #define BIRTHS_PART 4
-/* A thread is newborn in its first blocks. */
-#define BIRTH_BLOCKS 2
 
 /*
  * Whether this block or wakeup gets a stack: with probability 1/every, where `every` follows their

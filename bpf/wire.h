@@ -315,7 +315,7 @@ struct wire_fault {
 	wire_u32 tid;
 	wire_u32 tgid;
 	wire_u64 address;    /* that was touched */
-	wire_u64 stands_for; /* so many faults of its CPU since the one drawn before, itself included */
+	wire_u64 stands_for; /* so many faults of its CPU since the one drawn before, itself included; in windows so many times more */
 	wire_u64 stack;      /* id of a WIRE_STACK record, 0 none */
 };
 
@@ -343,6 +343,9 @@ struct wire_paging_sums {
 /*
  * Syscalls counted exactly (calls.h): user space reads these from maps; they are in no ring.
  */
+/* Operations of io_uring have numbers from here on: this plus the operation (enum io_uring_op). No syscall has. */
+#define WIRE_RING_OPERATION 0x1000
+
 struct wire_call_key {
 	wire_u32 tid;
 	wire_s32 syscall;

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod experiment;
+#[cfg(feature = "sql")]
 pub mod query;
+pub mod watch;
 
 pub use experiment::{DiffArgs, ScaleArgs, SweepArgs, TryArgs};
+pub use watch::WatchArgs;
 
 /// Says why a program with many threads is slow or does not scale.
 #[derive(Debug, Parser)]
@@ -32,6 +35,8 @@ pub enum Command {
     Run(RunArgs),
     /// Record a process that already runs, or the whole machine
     Attach(AttachArgs),
+    /// Keep the last seconds of everything in memory, and save them when something happens
+    Watch(WatchArgs),
     /// Print the verdict of a recording, or chosen tables of it
     Report(ReportArgs),
     /// Look at a recording in the browser, or write it as one page
@@ -45,6 +50,7 @@ pub enum Command {
     /// Make one file of a recording, to send or to keep
     Pack(PackArgs),
     /// Ask a recording in SQL: what threads did, who waited for whom, what was found
+    #[cfg(feature = "sql")]
     Query(query::QueryArgs),
     /// Say how long a recorded run would take with something changed
     Whatif(WhatifArgs),
@@ -199,6 +205,9 @@ pub struct AttachArgs {
     /// This process alone, without those that it has started and will start
     #[arg(long, requires = "pid")]
     pub only: bool,
+    /// What cannot be had of a process that runs already: said so
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub allocs: Option<String>,
     /// How long (10s, 500ms, 2m) [default: until it ends, or Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub length: Option<std::time::Duration>,

@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod experiment;
 mod record;
+mod watch;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

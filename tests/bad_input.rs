@@ -29,6 +29,8 @@ fn processes_that_cannot_be_attached_to() {
     fails_with(&scratch, &["attach", "4194304"], "4194304");
     fails_with(&scratch, &["attach", "0"], "0");
     fails_with(&scratch, &["attach"], "PID");
+    fails_with(&scratch, &["attach", "--allocs", "1"], "holdup run --allocs");
+    fails_with(&scratch, &["attach", "--allocs=64k", "1"], "holdup run --allocs");
 }
 
 #[test]

@@ -7,16 +7,14 @@ mod support;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{Scratch, bpf_or_skip, class_sum, have, holdup, report_json, rung_here, rungs, stderr, stdout};
-
-fn is_root() -> bool {
-    // SAFETY: asks for a number.
-    unsafe { libc::geteuid() == 0 }
-}
+use support::{
+    Scratch, as_nobody, bpf_or_skip, class_sum, have, holdup, is_root, place_of_nobody, report_json,
+    rung_here, rungs, stderr, stdout,
+};
 
 /// A small file system of the test's own, gone with it.
 struct SmallDisk(PathBuf);
@@ -124,31 +122,6 @@ fn a_limit_on_file_sizes_is_a_full_disk() {
         assert_eq!(stdout(&output), "done 600\n", "{rung}");
         adds_up(&report_json(&scratch, &recording), rung);
     }
-}
-
-/// A directory that user `nobody` can reach, with holdup in it.
-fn place_of_nobody(scratch: &Scratch) -> Option<PathBuf> {
-    if !is_root() {
-        println!("skipped: not root, so no other user can be had");
-        return None;
-    }
-    if !have("setpriv") {
-        return None;
-    }
-    use std::os::unix::fs::PermissionsExt;
-    let all = std::fs::Permissions::from_mode(0o777);
-    std::fs::set_permissions(&scratch.0, all).expect("chmod");
-    let program = scratch.join("holdup");
-    std::fs::copy(env!("CARGO_BIN_EXE_holdup"), &program).expect("copy");
-    Some(program)
-}
-
-fn as_nobody(program: &Path, scratch: &Scratch) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"]);
-    command.arg(program).env("XDG_STATE_HOME", scratch.join("state")).env("NO_COLOR", "1");
-    command.stdin(Stdio::null());
-    command
 }
 
 /// A process that must not outlive the test.

@@ -6,7 +6,7 @@ mod support;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{Scratch, holdup, stderr, stdout};
+use support::{Scratch, as_nobody, holdup, place_of_nobody, stderr, stdout};
 
 fn run(scratch: &Scratch, words: &[&str]) -> Output {
     holdup(scratch).args(words).output().expect("holdup starts")
@@ -142,9 +142,10 @@ fn what_cannot_be_meant_is_said_before_anything_runs() {
 #[test]
 fn scaling_gives_each_number_of_workers() {
     let scratch = Scratch::new("scale");
-    let picture = scratch.join("speedup.svg");
+    let [picture, dots] = ["speedup.svg", "speedup.png"].map(|name| scratch.join(name));
     let mut words =
         vec!["scale", "--workers", "2,1", "-n", "2", "--json", "--svg", picture.to_str().unwrap()];
+    words.extend(["--png", dots.to_str().unwrap()]);
     words.extend(QUICK);
     words.extend(["--", "sh", "-c", "test {} -ge 1"]);
     let value = json(&run(&scratch, &words));
@@ -157,6 +158,84 @@ fn scaling_gives_each_number_of_workers() {
     assert_eq!(workers, [1, 2]);
     assert_eq!(value["scale"]["points"][0]["speedup"], 1.0);
     assert!(std::fs::read_to_string(picture).unwrap().ends_with("</svg>\n"));
+    assert!(std::fs::read(dots).unwrap().starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn a_knob_that_needs_a_privilege_says_so_and_the_other_runs_are_kept() {
+    let scratch = Scratch::new("unprivileged");
+    let Some(program) = place_of_nobody(&scratch) else { return };
+    let set = scratch.join("x.holdup-set");
+    let mut words = vec!["sweep", "--set", "nice=0,-5", "-n", "4", "-o", set.to_str().unwrap()];
+    words.extend(QUICK);
+    words.extend(["--", "true"]);
+    let output = as_nobody(&program, &scratch).args(&words).output().expect("setpriv starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output).replace("\n  ", " ");
+    assert!(text.contains("'nice=-5' failed") && text.contains("CAP_SYS_NICE"), "{text}");
+    let value = json(&run(&scratch, &["report", set.to_str().unwrap(), "--json"]));
+    assert_eq!((&value["settings"][0]["runs"], &value["settings"][1]["runs"]), (&4.into(), &0.into()));
+    assert_eq!(value["sweep"]["best"], Value::Null);
+}
+
+#[test]
+fn no_repeat_is_refused_and_one_tells_nothing() {
+    let scratch = Scratch::new("repeats");
+    for (command, rest) in [
+        ("diff", &["--a", "true", "--b", "true"][..]),
+        ("sweep", &["--set", "A=1,2", "--", "true"]),
+        ("sweep", &["--layout", "--", "true"]),
+        ("sweep", &["--size", "n=1,2,3", "--", "true", "{n}"]),
+        ("scale", &["--workers", "1,2", "--", "true", "{}"]),
+    ] {
+        let with = |repeats: &str| run(&scratch, &[&[command, "-n", repeats], &QUICK[..], rest].concat());
+        let none = with("0");
+        assert_eq!(none.status.code(), Some(2), "{command}: {}", stdout(&none));
+        assert!(stderr(&none).contains("1..=10000"), "{command}: {}", stderr(&none));
+        let one = with("1");
+        assert!(one.status.success(), "{command}: {}", stderr(&one));
+        let text = stdout(&one);
+        assert!(!text.contains("NaN") && !text.contains("inf "), "{command}: {text}");
+    }
+    let words = [&["diff", "-n", "1", "--json", "--a", "true", "--b", "true"], &QUICK[..]].concat();
+    let change = &json(&run(&scratch, &words))["diff"]["change"];
+    assert_eq!((&change["verdict"], &change["low"]), (&"cannot-tell".into(), &Value::Null));
+    // A claim of one run is no claim: the condition does not hold.
+    let words =
+        [&["diff", "-n", "1", "--fail-if", "different", "--a", "true", "--b", "sleep 0.1"], &QUICK[..]];
+    assert!(run(&scratch, &words.concat()).status.success());
+}
+
+#[test]
+fn a_set_that_is_damaged_or_of_another_command_is_refused() {
+    let scratch = Scratch::new("damaged");
+    let set = scratch.join("x.holdup-set");
+    let path = set.to_str().unwrap();
+    let words = [&["diff", "-n", "2", "-o", path, "--a", "true", "--b", "true"], &QUICK[..]].concat();
+    assert!(run(&scratch, &words).status.success());
+    let file = set.join("set.json");
+    let whole = std::fs::read(&file).unwrap();
+    let other = run(&scratch, &["scale", "--resume", path]);
+    assert!(!other.status.success() && stderr(&other).contains("another command"), "{}", stderr(&other));
+    let text = String::from_utf8(whole.clone()).unwrap();
+    for damaged in [
+        whole[..whole.len() / 2].to_vec(),
+        Vec::new(),
+        b"{}".to_vec(),
+        text.replace("\"format\":1", "\"format\":99").into_bytes(),
+        text.replace("\"setting\":1", "\"setting\":7").into_bytes(),
+    ] {
+        std::fs::write(&file, &damaged).unwrap();
+        for words in [&["report", path][..], &["diff", path], &["diff", "--resume", path, "-n", "3"]] {
+            let output = run(&scratch, words);
+            let said = stderr(&output);
+            assert!(!output.status.success() && said.contains("x.holdup-set"), "{words:?}: {said}");
+            assert!(!said.contains("panicked"), "{words:?}: {said}");
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), damaged, "it was written to");
+    }
+    std::fs::write(&file, whole).unwrap();
+    assert!(run(&scratch, &["report", path]).status.success());
 }
 
 #[test]

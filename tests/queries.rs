@@ -1,5 +1,6 @@
 //! `holdup query`: the questions of docs/sql.md and their answers (`HOLDUP_BLESS=1` writes these anew), the report's own
 //! figures by SQL, and what is said where a question makes no sense.
+#![cfg(feature = "sql")]
 
 mod support;
 

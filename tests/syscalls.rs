@@ -110,3 +110,67 @@ fn counts_errors_and_sizes_are_those_of_strace() {
         .collect();
     assert_eq!(sizes, [(1, 1000), (2, 100), (4096, 500)]);
 }
+
+/// Reads of a file, and of what is no file, in batches of eight.
+const RING: &str = r#"
+#include "ring.h"
+
+static int taken(void)
+{
+	uint32_t head = atomic_load(word(completions, params.cq_off.head));
+	struct io_uring_cqe *all = (struct io_uring_cqe *)(completions + params.cq_off.cqes);
+	int result = all[head & *word(completions, params.cq_off.ring_mask)].res;
+
+	atomic_store(word(completions, params.cq_off.head), head + 1);
+	return result;
+}
+
+int main(int argc, char **argv)
+{
+	static _Alignas(BLOCK) char buffers[8][BLOCK];
+	int file = made_file(argv[1]);
+
+	if (!set_up())
+		return 77;
+	for (int batch = 0; batch < 50; batch++) {
+		for (int nth = 0; nth < 8; nth++)
+			prepare(nth < 6 ? file : -1, buffers[nth], nth, nth);
+		enter(8);
+		for (int nth = 0; nth < 8; nth++)
+			taken();
+	}
+	return 0;
+}
+"#;
+
+#[test]
+fn operations_of_io_uring_are_counted_apart_from_the_calls_that_submit_them() {
+    let scratch = Scratch::new("ring-operations");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    if !have("gcc") {
+        return println!("skipped: it takes gcc");
+    }
+    let (source, program) = (scratch.join("ring.c"), scratch.join("ring"));
+    std::fs::write(&source, RING).unwrap();
+    let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/shared");
+    let built =
+        Command::new("gcc").args(["-I", shared, "-w", "-o"]).arg(&program).arg(&source).status().unwrap();
+    assert!(built.success());
+    let blocks = scratch.join("blocks");
+    if Command::new(&program).arg(&blocks).status().unwrap().code() == Some(77) {
+        return println!("skipped: this machine has no io_uring");
+    }
+    let report =
+        record_json(&scratch, &["--syscalls"], &[program.to_str().unwrap(), blocks.to_str().unwrap()]);
+    let calls = &report["calls"];
+    let [reads] = &calls["ring_operations"].as_array().unwrap()[..] else { panic!("{calls}") };
+    let figure = |name: &str| reads[name].as_u64().unwrap();
+    assert_eq!((reads["name"].as_str(), figure("calls"), figure("failed")), (Some("read"), 400, 100));
+    assert_eq!(reads["errors"][0]["errno"], 9, "EBADF");
+    assert_eq!((figure("returned"), figure("timed")), (300 * 4096, 400));
+    assert_eq!(calls["requests_each"].as_f64(), Some(8.0));
+    let enters = calls["by_syscall"].as_array().unwrap().iter().find(|used| used["name"] == "io_uring_enter");
+    assert_eq!(enters.unwrap()["calls"], 50);
+}

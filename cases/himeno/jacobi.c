@@ -2,14 +2,12 @@
  * Jacobi iteration for the pressure in a box: each cell becomes the weighted mean of its neighbours, with coefficients for
  * each cell: fourteen large arrays are walked side by side.
  *
- * The argument is how many bytes lie between one array and the next beyond whole pages. With 0 all arrays begin at a page,
- * as a page-aligning allocator gives them: the same cell of all arrays falls into the same set of the cache.
+ * The argument is how many bytes later than the last each array begins in its allocation. With 0 all begin at the same place
+ * of a page, as malloc gives large blocks: the same cell of all arrays falls into the same set of the cache.
  */
-#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { X = 64, Y = 64, Z = 128, ARRAYS = 14 };
 
@@ -22,15 +20,13 @@ static array *arrays[ARRAYS];
 
 static int make_arrays(size_t padding)
 {
-	size_t each = (sizeof(array) + 4095) / 4096 * 4096 + padding;
-	char *memory = mmap(NULL, each * ARRAYS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (memory == MAP_FAILED)
-		return 0;
 	for (int i = 0; i < ARRAYS; i++) {
+		char *memory = malloc(sizeof(array) + i * padding);
 		float value = i == A + 3 ? 1.0f / 6 : i == BOUND || i == A || i == A + 1 || i == A + 2 || i >= C ? 1 : 0;
 
-		arrays[i] = (array *)(memory + i * each);
+		if (!memory)
+			return 0;
+		arrays[i] = (array *)(memory + i * padding);
 		for (float *cell = (float *)arrays[i]; cell < (float *)(arrays[i] + 1); cell++)
 			*cell = value;
 	}

@@ -14,7 +14,7 @@ RUN_SECONDS_MAX = 120
 TWINS = ("slow", "fixed")
 # A case without a slow twin is a near miss: an innocent program.
 KNOWN = {
-    "shows", "source", "tools", "needs", "check", "rule", "subject", "silent", "mute", "read", "compare", "quick",
+    "shows", "source", "tools", "needs", "check", "rule", "subject", "silent", "mute", "read", "compare", "quick", "experiment",
     *(f"{what}_{twin}" for what in ("build", "beside", "run") for twin in TWINS),
 }
 
@@ -186,6 +186,8 @@ def keep(case, directory, folder, speeds):
     own.mkdir(parents=True)
     for twin in case["twins"]:
         shutil.copytree(directory / f"{twin}.holdup", own / f"{twin}.holdup")
+        for answer in directory.glob(f"{twin}.experiment.json"):
+            shutil.copy(answer, own)
     # Last: a folder that has it is whole.
     (own / "speeds.json").write_text(json.dumps(speeds) + "\n")
 

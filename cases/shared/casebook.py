@@ -10,6 +10,7 @@ import re
 import tempfile
 
 import case as cases
+import experiment
 import score as scoring
 
 HOW_TO_READ = """
@@ -31,6 +32,8 @@ SOURCES = (".c", ".ml", ".rs", ".py")
 NO_PROOF = "Not by `holdup diff`: what runs beside the slow one does not run beside the other.\n"
 BLOCK = re.compile(r"```console\n(.*?)```\n", re.S)
 DIFF_RUNS = 3
+# Rules that an experiment raises.
+MANUALS_ELSEWHERE = {"layout-sensitive": "crates/findings/src/experiment/layout.rs"}
 # A page should show the culprit first; on a machine that others use it may take another run to see it so.
 TRIES = 3
 
@@ -61,7 +64,7 @@ def head_of(program):
 
 def manual_of(rule):
     """The sections of a rule's manual page, by heading."""
-    path = ROOT / "crates/findings/src/rules" / f"{rule.replace('-', '_')}.rs"
+    path = ROOT / MANUALS_ELSEWHERE.get(rule, f"crates/findings/src/rules/{rule.replace('-', '_')}.rs")
     if not path.is_file():
         return {}
     lines = [line[3:].strip() for line in path.read_text().splitlines() if line.startswith("//!")]
@@ -100,7 +103,7 @@ def words_of(case):
         lines += [f"Beside it runs `{case['beside_slow'].replace('$OUT', './' + case['name'] + '-slow')}`.", ""]
     lines += ["## The fix", ""]
     for _, manual in manuals[:1]:
-        lines += [manual.get("What to do", "No rule tells it yet: `holdup sweep` tries layouts."), ""]
+        lines += [manual.get("What to do", ""), ""]
     lines += [f"Here: `{command(case, 'fixed')}`, {built_from(case)}.", ""]
     lines += ["## The proof", ""]
     if "beside_slow" not in case:
@@ -122,6 +125,8 @@ def quoted(text):
 
 def report_on_slow(case, out_of, directory, holdup):
     """The report on the slow twin, as printed."""
+    if "experiment" in case:
+        return answer_on_slow(case, out_of, directory, holdup)
     recording, report = directory / "book.holdup", directory / "book.txt"
     with cases.beside(case, "slow", out_of["slow"], directory):
         line = f'"{holdup}" run --report "{report}" -o "{recording}" -- {case["run_slow"]}'
@@ -129,6 +134,15 @@ def report_on_slow(case, out_of, directory, holdup):
     if done.returncode != 0:
         raise cases.CaseError(f"holdup ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     return f"$ holdup -- {command(case, 'slow')}\n{report.read_text()}"
+
+
+def answer_on_slow(case, out_of, directory, holdup):
+    """What the case's experiment says of the slow twin, as printed."""
+    done = cases.shell(case, f'XDG_STATE_HOME="{directory}/state" {experiment.command(case, "slow", holdup)}', out_of["slow"], directory)
+    if done.returncode != 0:
+        raise cases.CaseError(f"{case['experiment']} ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    told = done.stdout.partition("\nKept in")[0]
+    return f"$ holdup {case['experiment']} -n {experiment.REPEATS} -- {command(case, 'slow')}\n{told}"
 
 
 def proof(case, out_of, directory, holdup):
@@ -242,6 +256,8 @@ def stale(folder):
 
 def tells(case, report, others_before=True):
     """True if a printed report's first finding is the case's; findings about others on the machine may stand before it."""
+    if "experiment" in case:
+        return any(f"{rule}:" in report for rule in scoring.rules_of(case))
     verdict = report.partition("WHAT HOLDS IT UP")[2]
     rules = [found.group(1) for found in re.finditer(r"^\s*\d+ ([a-z-]+) +gain", verdict, re.M)]
     wanted = scoring.rules_of(case)

@@ -66,7 +66,7 @@ def score_pair(case, speeds, verdicts):
         "cost_percent": verdicts["slow"]["cost"]["percent"],
         "findings": [describe(one) for one in findings],
     }
-    if found and score["measured"] is not None:
+    if found and found["gain"] and score["measured"] is not None:
         # A report says whole percents.
         low, high = found["gain"]["low"] - HALF_PERCENT, found["gain"]["high"] + HALF_PERCENT
         score["covered"] = low <= measured <= high

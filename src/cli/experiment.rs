@@ -130,9 +130,12 @@ pub struct ScaleArgs {
     /// Say what to expect with so many workers
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub at: u32,
-    /// Write the speed-up as a picture
+    /// Write the speed-up as a picture: SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// The same as PNG
+    #[arg(long, value_name = "FILE")]
+    pub png: Option<PathBuf>,
     /// How runs are made
     #[command(flatten)]
     pub runs: RunsArgs,

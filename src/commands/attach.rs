@@ -10,8 +10,17 @@ use holdup_findings::derive::class::Class;
 use crate::cli::AttachArgs;
 use crate::record::{self, Recorded, Subject, process_exists};
 
+/// A probe at `malloc` costs as much as ten to hundreds of calls of it (docs/kernel-notes.md), and its slow paths are no fair sample
+/// of what is allocated.
+const NO_ALLOCATIONS: &str = "allocations cannot be drawn in a process that runs already: a library does it, which is loaded when the \
+    program starts: holdup run --allocs -- CMD; without it, `report stacks` and the rule allocation-hotspot say which functions \
+    spend their time in the allocator";
+
 /// Records what already runs.
 pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
+    if args.allocs.is_some() {
+        bail!(NO_ALLOCATIONS);
+    }
     let (subject, command) = match args.pid {
         None => (Subject::All, vec!["(the whole machine)".to_owned()]),
         Some(pid) => {
@@ -44,7 +53,8 @@ fn sees_nothing(recorded: &Recorded) -> Result<bool> {
     Ok(ledger.of(Class::Unknown) == ledger.total_ns)
 }
 
-fn command_of(pid: u32) -> Vec<String> {
+/// The command line of a process.
+pub fn command_of(pid: u32) -> Vec<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> = bytes
         .split(|byte| *byte == 0)

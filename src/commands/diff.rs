@@ -43,8 +43,8 @@ fn commands(texts: [&String; 2], args: &DiffArgs) -> Result<Shown> {
         knobs: Vec::new(),
         command: words::split(text),
     };
-    let settings = ["A", "B"].into_iter().zip(texts).map(setting).collect();
-    let set = experiment::run(&args.runs, Purpose::Diff, Some(settings), rounds::against_baseline)?;
+    let settings: Vec<Setting> = ["A", "B"].into_iter().zip(texts).map(setting).collect();
+    let set = experiment::run(&args.runs, Purpose::Diff, Some(settings.into()), rounds::against_baseline)?;
     Ok(of_set(set, args))
 }
 

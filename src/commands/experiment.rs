@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use holdup_findings::experiment::compare::Question;
+use holdup_findings::experiment::trials::Trial;
 use holdup_findings::experiment::{Experiment, Setting};
 use holdup_report::experiment::{Answer, Shown as Report};
 
@@ -19,6 +20,20 @@ use crate::record;
 const ROWS: usize = 8;
 const AT: u32 = 24;
 
+/// What is to be run.
+pub struct Plan {
+    /// The settings, the baseline first.
+    pub settings: Vec<Setting>,
+    /// Of `try`: what each setting but the first tries.
+    pub trials: Vec<Trial>,
+}
+
+impl From<Vec<Setting>> for Plan {
+    fn from(settings: Vec<Setting>) -> Plan {
+        Plan { settings, trials: Vec::new() }
+    }
+}
+
 /// An experiment with its answer.
 pub struct Shown {
     /// What was run.
@@ -29,10 +44,10 @@ pub struct Shown {
     pub answer: Answer,
 }
 
-/// Makes the runs: of `settings`, or what a set that is resumed lacks.
-pub fn run(args: &RunsArgs, purpose: Purpose, settings: Option<Vec<Setting>>, wanted: Wanted) -> Result<Set> {
+/// Makes the runs: of a plan, or what a set that is resumed lacks.
+pub fn run(args: &RunsArgs, purpose: Purpose, plan: Option<Plan>, wanted: Wanted) -> Result<Set> {
     let mut args = args.clone();
-    let mut set = match (&args.resume, settings) {
+    let mut set = match (&args.resume, plan) {
         (Some(path), _) => {
             let set = Set::open(path)?;
             if set.file.purpose != purpose {
@@ -41,14 +56,7 @@ pub fn run(args: &RunsArgs, purpose: Purpose, settings: Option<Vec<Setting>>, wa
             resume(&set, &mut args);
             set
         }
-        (None, Some(settings)) => {
-            // What is wrong with a setting is said before anything is made.
-            settings.iter().try_for_each(|setting| knobs::Prepared::new(setting).map(drop))?;
-            let (_, goal) = Progress::new(&args)?;
-            let seed = args.seed.unwrap_or_else(|| record::unix_ns() / 1_000_000 % 1_000_000);
-            let experiment = Experiment { seed, goal, settings, runs: Vec::new() };
-            Set::create(args.output.as_deref(), purpose, experiment, args.progress.clone())?
-        }
+        (None, Some(plan)) => create(&args, purpose, plan)?,
         (None, None) => bail!("name a command behind --"),
     };
     let (progress, _) = Progress::new(&args)?;
@@ -64,6 +72,18 @@ pub fn run(args: &RunsArgs, purpose: Purpose, settings: Option<Vec<Setting>>, wa
     if holdup_capture::launch::asked_to_stop() {
         eprintln!("holdup: stopped; the runs made so far are kept: --resume {}", set.path.display());
     }
+    Ok(set)
+}
+
+fn create(args: &RunsArgs, purpose: Purpose, Plan { settings, trials }: Plan) -> Result<Set> {
+    // What is wrong with a setting is said before anything is made.
+    settings.iter().try_for_each(|setting| knobs::Prepared::new(setting).map(drop))?;
+    let (_, goal) = Progress::new(args)?;
+    let seed = args.seed.unwrap_or_else(|| record::unix_ns() / 1_000_000 % 1_000_000);
+    let experiment = Experiment { seed, goal, settings, runs: Vec::new() };
+    let mut set = Set::create(args.output.as_deref(), purpose, experiment, args.progress.clone())?;
+    // It is saved after each run: a set that is interrupted knows what its settings try.
+    set.file.trials = trials;
     Ok(set)
 }
 

@@ -90,6 +90,7 @@ impl Drop for Temporary {
 }
 
 /// A recording as files.
+#[cfg(feature = "sql")]
 pub struct Tables {
     /// The recording that was named.
     pub path: PathBuf,
@@ -101,6 +102,7 @@ pub struct Tables {
 
 /// The files of a recording, the newest if none is named. Of one that is packed, or was never finished, they are made in a
 /// temporary directory.
+#[cfg(feature = "sql")]
 pub fn tables(named: Option<&Path>) -> Result<Tables> {
     let path = find(named)?;
     let unfinished = recording::has_only_journal(&path);

@@ -13,6 +13,7 @@ mod import;
 mod kept_answers;
 mod locate;
 mod pack;
+#[cfg(feature = "sql")]
 mod query;
 mod report;
 mod run;
@@ -21,6 +22,7 @@ mod socket;
 mod stacks;
 mod sweep;
 mod view;
+mod watch;
 mod whatif;
 
 use std::io::{IsTerminal, Write};
@@ -36,12 +38,14 @@ pub fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(args) => run::execute(args),
         Command::Attach(args) => attach::execute(&args),
+        Command::Watch(args) => watch::execute(args),
         Command::Report(args) => report::execute(&args),
         Command::View(args) => view::execute(&args),
         Command::Export(args) => export::execute(&args),
         Command::Import(args) => import::execute(&args),
         Command::List(args) => catalogue::list(&args),
         Command::Pack(args) => pack::execute(&args),
+        #[cfg(feature = "sql")]
         Command::Query(args) => query::execute(&args),
         Command::Whatif(args) => whatif::execute(&args),
         Command::Diff(args) => diff::execute(&args),

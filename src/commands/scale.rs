@@ -1,12 +1,13 @@
 //! `holdup scale`: a program with 1..N workers.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use holdup_findings::experiment::compare::Question;
 use holdup_findings::experiment::scaling::{self, WORKERS};
 use holdup_findings::experiment::{Experiment, Setting};
-use holdup_report::experiment::{Answer, svg};
+use holdup_report::experiment::{Answer, Picture};
 
 use super::experiment::{self, Shown};
 use crate::cli::experiment::ScaleArgs;
@@ -20,18 +21,25 @@ const EACH_MAX: u32 = 8;
 pub fn execute(args: &ScaleArgs) -> Result<ExitCode> {
     let settings = match args.runs.resume {
         Some(_) => None,
-        None => Some(settings(args)?),
+        None => Some(settings(args)?.into()),
     };
     let set = experiment::run(&args.runs, Purpose::Scale, settings, wanted)?;
     let question = rounds::question(&args.runs, set.file.experiment.seed);
     let shown = answer(set, args.at, &question);
-    if let (Some(file), Answer::Scale(scaling)) = (&args.svg, &shown.answer) {
+    if let Answer::Scale(scaling) = &shown.answer {
         let title =
             shown.experiment.settings.first().map_or(String::new(), |setting| setting.command.join(" "));
-        std::fs::write(file, svg::speedup(scaling, &title))
-            .with_context(|| format!("writing {}", file.display()))?;
+        draw(args, &Picture::speedup(scaling, &title))?;
     }
     shown.print(&args.results)
+}
+
+fn draw(args: &ScaleArgs, picture: &Picture) -> Result<()> {
+    let write = |file: &Path, bytes: Vec<u8>| {
+        std::fs::write(file, bytes).with_context(|| format!("writing {}", file.display()))
+    };
+    args.svg.as_ref().map_or(Ok(()), |file| write(file, picture.svg().into_bytes()))?;
+    args.png.as_ref().map_or(Ok(()), |file| write(file, picture.png()))
 }
 
 /// Of a set.

@@ -44,7 +44,7 @@ pub fn execute(args: &SweepArgs) -> Result<ExitCode> {
     };
     let mut runs = args.runs.clone();
     runs.repeats = runs.repeats.or(default_rounds(&purpose));
-    let set = experiment::run(&runs, purpose, Some(settings), rounds::against_baseline)?;
+    let set = experiment::run(&runs, purpose, Some(settings.into()), rounds::against_baseline)?;
     answer(set, &rounds::question(&args.runs, 0)).print(&args.results)
 }
 
@@ -186,9 +186,8 @@ pub fn execute_try(args: &TryArgs) -> Result<ExitCode> {
     let mut settings =
         vec![Setting { name: AS_IT_WAS.to_owned(), knobs: Vec::new(), command: command.clone() }];
     settings.extend(trials.iter().map(setting));
-    let mut set = experiment::run(&args.runs, Purpose::Try, Some(settings), rounds::against_baseline)?;
-    set.file.trials = trials;
-    set.save()?;
+    let plan = experiment::Plan { settings, trials };
+    let set = experiment::run(&args.runs, Purpose::Try, Some(plan), rounds::against_baseline)?;
     answer(set, &rounds::question(&args.runs, 0)).print(&args.results)
 }
 

@@ -20,7 +20,7 @@ const PILOT: u32 = 10;
 /// A setting that fails so often in a row is left out.
 const FAILURES_MAX: usize = 3;
 
-/// How many rounds an experiment asks for, once the pilot is made; the seed of the next look is its own.
+/// How many rounds an experiment asks for, by the scatter of those that were made.
 pub type Wanted = fn(&Experiment, &Question) -> u32;
 
 /// Makes runs until there are enough, the time is over, or the user stops it.
@@ -34,7 +34,8 @@ pub fn make(set: &mut Set, args: &RunsArgs, progress: &Progress, wanted: Wanted)
     let mut round = rounds.next_round();
     let question = question(args, rounds.set.file.experiment.seed);
     loop {
-        if round >= goal && args.repeats.is_none() && round >= PILOT && goal == PILOT {
+        if round >= goal && args.repeats.is_none() {
+            // Asked again when they are made: the pilot may have fallen into a quiet time.
             goal = wanted(&rounds.set.file.experiment, &question).max(PILOT);
         }
         if round >= goal || !rounds.round(round, goal)? {

@@ -5,18 +5,19 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use holdup_capture::bpf::{Counters, Options, STREAMS, Session, Stacks, Target};
+use holdup_capture::bpf::{Counters, Options, ProbeCost, STREAMS, Session, Stacks, Target};
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::{MappingFeed, read_maps};
 use holdup_capture::{host, launch, lower, privileges, sources};
 use holdup_decode::wire::WireDecoder;
 use holdup_events::event::{LifecycleChange, SnapshotState};
-use holdup_events::recording::{Cost, JournalWriter, SourceState};
+use holdup_events::recording::{Cost, SourceState};
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use super::allocations::Sampler;
 use super::budget::Budget;
 use super::calls::Calls;
+use super::fault_windows::FaultWindows;
 use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
 use super::naps::{Found, Naps};
@@ -25,7 +26,7 @@ use super::runtime_events::RingFeed;
 use super::span_probes::SpanProbes;
 use super::stack_tables::StackTables;
 use super::syscall_windows::SyscallWindows;
-use super::{Other, Outcome, Recorder, Subject, Tally, Watched};
+use super::{Other, Outcome, Output, Recorder, Subject, Tally, Watched};
 use crate::cli::StackChoice;
 
 /// A ring that is so full is drained again without a pause.
@@ -39,28 +40,29 @@ const KEPT_LONG: Duration = Duration::from_millis(200);
 const DRAINS_MAX: u32 = 4;
 
 /// Everything that one recording needs while it runs.
-struct Loop {
-    session: Session,
-    decoder: WireDecoder,
-    mappings: Option<MappingFeed>,
-    stack_tables: StackTables,
-    span_probes: SpanProbes,
+pub(super) struct Loop {
+    pub(super) session: Session,
+    pub(super) decoder: WireDecoder,
+    pub(super) mappings: Option<MappingFeed>,
+    pub(super) stack_tables: StackTables,
+    pub(super) span_probes: SpanProbes,
     targets: BTreeSet<u32>,
     launcher: Launcher,
     /// Processes that ran before the recording and belong to it.
     taken: BTreeSet<u32>,
-    roots: Roots,
-    journal: JournalWriter,
-    tally: Tally,
+    pub(super) roots: Roots,
+    pub(super) journal: Output,
+    pub(super) tally: Tally,
     bad_records: u64,
     syscalls: SyscallWindows,
     calls: Calls,
-    counts: KernelCounts,
+    pub(super) counts: KernelCounts,
+    faults: FaultWindows,
     /// What is said of the source of allocations: wanted, and why there are none.
     allocations: Option<String>,
     rings: RingFeed,
     /// What the recording may cost; 0 where stacks are not drawn to keep to it.
-    budget_percent: f64,
+    pub(super) budget_percent: f64,
     /// See [`Loop::keep_up`].
     urgent: bool,
 }
@@ -83,6 +85,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         syscalls: SyscallWindows::new(if options.syscalls { 0.0 } else { recorder.options.budget }, cpus),
         calls: Calls::new(options.syscalls, &session),
         counts: KernelCounts::default(),
+        faults: FaultWindows::new(recorder.options.budget),
         allocations: recorder.allocations.as_ref().map(|sampler| sampler.missing().to_owned()),
         rings: RingFeed::new(recorder.rings, !matches!(subject, Subject::Run(..)), lower::now()),
         session,
@@ -123,13 +126,16 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let start_ns = lower::now().0;
     recording.counts.begin(&recording.session, &mut recording.decoder);
     recording.calls.begin(&recording.session, matches!(subject, Subject::Run(..)));
+    recording.faults.begin(&mut recording.session);
     let mut watched = let_go(subject)?;
     recording.syscalls.begin();
+    recording.begin_flight(start_ns);
     let before = super::own_cost();
     let left = super::start_clock(length);
     let ending = recording.run(&mut watched, &left, &mut budget);
     let outcome = recording.finish(start_ns, ending, (&before, &mappings_missing))?;
-    Ok(Outcome { memory: watched.memory(), ..outcome })
+    let ending = outcome.ending.or_else(|| watched.wait());
+    Ok(Outcome { ending, memory: watched.memory(), ..outcome })
 }
 
 /// A command begins; a recording of others ends by signals to this process.
@@ -228,6 +234,7 @@ impl Loop {
             self.span_probes.step(&mut self.session, &mut self.decoder);
             self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
+            self.faults.step(&mut self.session);
             self.calls.step(&self.session, &mut |event| self.journal.push(&event));
             self.counts.step(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
             let changed = self.tell_stack_tables();
@@ -237,12 +244,12 @@ impl Loop {
             if let Some(ending) = ended {
                 return ending;
             }
-            if left().is_zero() || watched.stopped() {
+            if left().is_zero() || watched.stopped() || !self.step_flight() {
                 return None;
             }
             if budget.is_due() {
                 let spent = super::own_cost().recorder_cpu_ns;
-                self.session.allow_stacks(budget.adjust(self.session.cost(), spent));
+                self.session.allow_stacks(budget.adjust(self.probe_cost(), spent));
             }
             if flushed.elapsed() >= FLUSH_EVERY {
                 self.journal.flush();
@@ -256,9 +263,15 @@ impl Loop {
         }
     }
 
+    /// What the kernel programs cost so far, and what is done for them at each page fault.
+    fn probe_cost(&self) -> ProbeCost {
+        let probes = self.session.cost();
+        ProbeCost { total_ns: probes.total_ns + self.faults.cost_ns(&self.session), ..probes }
+    }
+
     /// Sleeps until there is something to do.
     fn nap(&self, watched: &Watched, nap: Duration) {
-        watched.pause(self.syscalls.pause(nap), Some(self.session.bell()));
+        watched.pause(self.faults.pause(self.syscalls.pause(nap)), Some(self.session.bell()));
     }
 
     /// Runs before everybody while the ring is filling up, until it is nearly empty.
@@ -283,7 +296,7 @@ impl Loop {
 
     /// What is looked at next is told as of now: what came before is told before, even if this process was kept from its CPU
     /// while it drained.
-    fn drain_to_now(&mut self) {
+    pub(super) fn drain_to_now(&mut self) {
         for _ in 0..DRAINS_MAX {
             let begun = Instant::now();
             self.drain();
@@ -334,7 +347,7 @@ impl Loop {
     }
 
     /// What every thread is and does now. `with_stacks`: also where those that are blocked already are.
-    fn snapshot(&mut self, with_stacks: bool) -> Result<()> {
+    pub(super) fn snapshot(&mut self, with_stacks: bool) -> Result<()> {
         let Loop { session, decoder, targets, launcher, journal, bad_records, .. } = self;
         let mut stacks = BTreeSet::new();
         if with_stacks {
@@ -374,8 +387,9 @@ impl Loop {
         let (calls, calls_cpu_ns) = self.calls.finish(&self.session, &mut |event| self.journal.push(&event));
         let end_ns = lower::now().0;
         while self.drain() > 0 {}
+        self.save_last(Timestamp(end_ns));
         let counters = self.session.counters();
-        let probes = self.session.cost();
+        let probes = self.probe_cost();
         privileges::run_at_once(false);
         privileges::run_like_others();
         self.account_losses(&counters.lost, end_ns);
@@ -389,7 +403,9 @@ impl Loop {
         let mut sources = recorded_streams(&counters);
         self.tell_of_allocations(&mut sources);
         let faults = sources.iter_mut().find(|source| source.name == sources::PAGE_FAULTS);
-        faults.into_iter().for_each(|source| source.missing = counts.clone());
+        let missing = [counts.as_str(), self.faults.missing()];
+        let missing = missing.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+        faults.into_iter().for_each(|source| source.missing = missing.clone());
         self.span_probes.finish(&mut sources);
         sources.push(SourceState {
             name: "mappings".to_owned(),
@@ -415,7 +431,9 @@ impl Loop {
             });
         }
         let dropped = self.journal.dropped().cloned();
-        Ok(Outcome { start_ns, end_ns, ending, memory: None, cost, sources, dropped, roots: self.roots })
+        let roots = std::mem::take(&mut self.roots);
+        self.journal.land();
+        Ok(Outcome { start_ns, end_ns, ending, memory: None, cost, sources, dropped, roots })
     }
 
     /// The stream of allocations is a source only where they are wanted.
@@ -449,7 +467,7 @@ impl Loop {
 }
 
 /// What came by each source; one may have two streams.
-fn recorded_streams(counters: &Counters) -> Vec<SourceState> {
+pub(super) fn recorded_streams(counters: &Counters) -> Vec<SourceState> {
     let mut sources: Vec<SourceState> = Vec::new();
     for ((name, records), lost) in STREAMS.iter().zip(counters.records).zip(counters.lost) {
         let events = records.saturating_sub(lost);

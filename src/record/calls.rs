@@ -6,6 +6,7 @@ use holdup_capture::lower;
 use holdup_decode::calls::{CallDecoder, CallMap};
 use holdup_events::recording::SourceState;
 use holdup_events::{CpuId, Event, Loss, Timestamp};
+use holdup_findings::derive::syscall_names::is_ring_operation;
 
 const NAME: &str = "syscalls";
 const EVERY_NS: u64 = 1_000_000_000;
@@ -103,7 +104,9 @@ impl Calls {
         }
         let calls = &mut self.calls;
         self.decoder.tell((Timestamp(self.told_ns), Timestamp(now)), &mut |event| {
-            if let Event::Calls(sums) = &event {
+            if let Event::Calls(sums) = &event
+                && !is_ring_operation(sums.syscall)
+            {
                 *calls += sums.count;
             }
             sink(event);

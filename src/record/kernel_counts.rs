@@ -66,7 +66,8 @@ impl KernelCounts {
         missing.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    fn look(&mut self, session: &Session, decoder: &mut WireDecoder, sink: &mut dyn FnMut(Event)) {
+    /// Passes on what is new now.
+    pub fn look(&mut self, session: &Session, decoder: &mut WireDecoder, sink: &mut dyn FnMut(Event)) {
         let threads = session.thread_counts(&mut |record| {
             // Of one size and kind, by our own program.
             let _ = decoder.decode(record, sink);

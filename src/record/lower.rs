@@ -43,7 +43,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         launch::watch_signals()?;
     }
     let mut flushed = Instant::now();
-    let mut take = |event: Event, journal: &mut holdup_events::recording::JournalWriter| {
+    let mut take = |event: Event, journal: &mut super::Output| {
         tally.count(&event);
         journal.push(&event);
     };

@@ -6,24 +6,28 @@ mod bpf;
 mod budget;
 mod calls;
 pub mod disk_cache;
+mod fault_windows;
 mod files;
 pub mod finish;
 mod kernel_counts;
 mod launcher;
 mod lower;
 mod naps;
+mod output;
 pub mod place;
 pub mod program;
-mod roots;
+mod random;
+pub mod roots;
 pub mod runtime_events;
 mod shrunk;
 mod span_probes;
 mod stack_tables;
 mod syscall_windows;
+mod watching;
 
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +40,8 @@ use holdup_events::{Event, Loss, Timestamp};
 use holdup_findings::descriptors::Descriptors;
 
 use crate::cli::{RecordArgs, RungChoice, StackChoice};
+use output::Output;
+pub use watching::watch;
 
 /// Whom to record.
 pub enum Subject {
@@ -115,7 +121,7 @@ pub fn record(
     let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
     let path = place::make(options.output.as_deref(), command.first().map_or("", String::as_str))?;
     let mut manifest = manifest(&subject, command, options, (rung, rung_reason));
-    let journal = JournalWriter::create(&path, &manifest)?;
+    let journal = Output::Journal(Box::new(JournalWriter::create(&path, &manifest)?));
     let beside = match &mut subject {
         Subject::Run(_, beside) => std::mem::take(beside),
         _ => Beside::default(),
@@ -157,18 +163,24 @@ pub fn record(
     }
     // From then on nothing was written.
     let dropped = outcome.dropped.map(|loss| Loss { end: Timestamp(manifest.end_ns), ..loss });
-    let unfinished =
-        finish::finish(&path, &mut manifest, dropped.clone(), &outcome.roots).err().map(|error| {
-            let hint =
-                format!("the recording is kept as a journal; `holdup report {}` reads it", path.display());
-            Box::new(Unfinished { error: error.context(hint), manifest, dropped, roots: outcome.roots })
-        });
+    let failed = finish::finish(&path, &mut manifest, dropped.clone(), &outcome.roots).err();
+    let unfinished = failed.map(|error| unfinished(&path, error, (manifest, dropped, outcome.roots)));
     Ok(Recorded { path, unfinished, ending: outcome.ending })
+}
+
+/// What is known of a recording whose tables could not be written.
+pub fn unfinished(
+    path: &Path,
+    error: anyhow::Error,
+    (manifest, dropped, roots): (Manifest, Option<Loss>, roots::Roots),
+) -> Box<Unfinished> {
+    let hint = format!("the recording is kept as a journal; `holdup report {}` reads it", path.display());
+    Box::new(Unfinished { error: error.context(hint), manifest, dropped, roots })
 }
 
 /// What every rung's loop needs.
 struct Recorder {
-    journal: JournalWriter,
+    journal: Output,
     options: RecordArgs,
     length: Option<Duration>,
     /// What will be run.
@@ -201,6 +213,14 @@ impl Watched {
             Watched::Child(child) => child.try_wait().map(Some),
             Watched::Process(other) => other.is_over().then_some(None),
             Watched::Machine => None,
+        }
+    }
+
+    /// A recording may end before a program of ours does: waits for how that ends.
+    fn wait(&mut self) -> Option<Ending> {
+        match self {
+            Watched::Child(child) => Some(child.wait()),
+            Watched::Process(_) | Watched::Machine => None,
         }
     }
 

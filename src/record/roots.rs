@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 /// Distinct roots that are kept open at most.
 const ROOTS_MAX: usize = 128;
@@ -14,19 +15,22 @@ const ROOTS_MAX: usize = 128;
 type Identity = (PathBuf, PathBuf);
 
 /// A file that was mapped.
+#[derive(Clone)]
 pub struct KeptFile {
     /// As the process saw it.
     pub path: String,
     /// Empty if it has none.
     pub build_id: Vec<u8>,
     /// Open.
-    pub file: File,
+    pub file: Arc<File>,
 }
 
 /// Roots by process, and files.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Roots {
-    open: BTreeMap<Identity, File>,
+    /// Ours; it does not change.
+    own: OnceLock<Option<Identity>>,
+    open: BTreeMap<Identity, Arc<File>>,
     by_pid: BTreeMap<u32, (Identity, u32)>,
     files: Vec<KeptFile>,
 }
@@ -48,8 +52,9 @@ fn innermost_pid(pid: u32) -> Option<u32> {
 impl Roots {
     /// Looks at a process that lives; one whose files are ours needs nothing.
     pub fn note(&mut self, pid: u32) {
-        let (Some(its), Some(own)) = (identity(&pid.to_string()), identity("self")) else { return };
-        if its == own {
+        let own = self.own.get_or_init(|| identity("self")).as_ref();
+        let (Some(its), Some(own)) = (identity(&pid.to_string()), own) else { return };
+        if its == *own {
             self.by_pid.remove(&pid);
             return;
         }
@@ -59,7 +64,7 @@ impl Roots {
                 .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
                 .open(format!("/proc/{pid}/root"));
             let Ok(root) = root else { return };
-            self.open.insert(its.clone(), root);
+            self.open.insert(its.clone(), Arc::new(root));
         }
         self.by_pid.insert(pid, (its, innermost_pid(pid).unwrap_or(pid)));
     }
@@ -115,7 +120,7 @@ mod tests {
         roots.keep(vec![KeptFile {
             path: name.to_owned(),
             build_id: vec![1, 2],
-            file: File::open(&path).unwrap(),
+            file: Arc::new(File::open(&path).unwrap()),
         }]);
         fs::remove_file(&path).unwrap();
         fs::write(&path, "new").unwrap();

@@ -155,12 +155,17 @@ impl RingFeed {
         // Those who were not asked by us may tell all the same.
         for pid in processes {
             let tries = self.tries.entry(*pid).or_default();
-            if self.rings.contains_key(pid) || *tries >= TRIES_MAX {
+            if *tries >= TRIES_MAX || self.rings.contains_key(pid) {
                 continue;
             }
-            *tries += 1;
-            if let Some((_, path)) = ring_files::mapped(*pid) {
-                self.open(*pid, &path);
+            match ring_files::mapped(*pid) {
+                Ok(Some((_, path))) => {
+                    *tries += 1;
+                    self.open(*pid, &path);
+                }
+                Ok(None) => *tries += 1,
+                // It is gone, or may not be asked.
+                Err(_) => *tries = TRIES_MAX,
             }
         }
     }

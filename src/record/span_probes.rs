@@ -71,6 +71,9 @@ pub struct SpanProbes {
     plans: Receiver<Plan>,
     worker: Option<JoinHandle<()>>,
     armed: BTreeSet<u32>,
+    /// What is looked for, by its number, with the runtime whose it is; and what was found.
+    names: Vec<(String, String)>,
+    found: BTreeSet<u32>,
     problems: Vec<String>,
 }
 
@@ -79,14 +82,17 @@ impl SpanProbes {
     pub fn start(descriptors: &Descriptors) -> (SpanProbes, WireDecoder) {
         let mut decoder = WireDecoder::default();
         let mut wanted = Vec::new();
+        let mut names = Vec::new();
         for runtime in descriptors.runtimes() {
             for span in &runtime.spans {
                 let number = decoder.probed().know(Meaning {
                     runtime: runtime.name.as_str().into(),
                     name: span.name.as_str().into(),
                     kind: span.kind,
+                    is_mark: span.is_mark,
                     of_process: !span.end.is_empty(),
                 });
+                names.push((runtime.name.clone(), span.entry.join(", ")));
                 let (modules, span) = (runtime.module_marks.clone(), span.clone());
                 wanted.push(Wanted { number, runtime: runtime.name.clone(), modules, span });
             }
@@ -102,7 +108,8 @@ impl SpanProbes {
             })
         });
         let sender = worker.is_some().then_some(sender);
-        (SpanProbes { sender, plans, worker, armed: BTreeSet::new(), problems: Vec::new() }, decoder)
+        let (armed, found) = (BTreeSet::new(), BTreeSet::new());
+        (SpanProbes { sender, plans, worker, armed, names, found, problems: Vec::new() }, decoder)
     }
 
     /// Tells what a process maps now; nothing if it is gone.
@@ -140,12 +147,32 @@ impl SpanProbes {
             match session.arm_place(&at) {
                 Ok(()) => {
                     self.armed.insert(tgid);
+                    self.found.extend(place.acts.iter().map(|act| act.span));
                 }
                 // One that has ended meanwhile has nothing to tell.
                 Err(_) if !process_exists(tgid) => {}
                 Err(error) => return self.problem(error.to_string()),
             }
         }
+    }
+
+    /// What of a runtime is probed nowhere: nothing that was mapped has it, or why it could not be.
+    pub fn missing(&self, runtime: &str) -> Vec<String> {
+        let of_it =
+            |(number, (of, _)): &(u32, &(String, String))| of == runtime && !self.found.contains(number);
+        let names = (0u32..).zip(&self.names).filter(of_it).map(|(_, (_, name))| name);
+        names
+            .map(|name| {
+                match self
+                    .problems
+                    .iter()
+                    .find(|problem| problem.starts_with(runtime) && problem.contains(name))
+                {
+                    Some(problem) => problem.clone(),
+                    None => format!("no file that the program has mapped so far has {name}, or its symbols"),
+                }
+            })
+            .collect()
     }
 
     fn problem(&mut self, what: String) {
@@ -293,6 +320,7 @@ fn found_in(
 ) -> Option<Result<BeginsAndEnds, String>> {
     let begins = entered(prober, functions, &span.entry)?;
     let ends = || match span.end.is_empty() {
+        _ if span.is_mark => Ok(Vec::new()),
         false => entered(prober, functions, &span.end)
             .unwrap_or_else(|| Err("nothing that ends it is there".to_owned())),
         true => match span.entry.iter().find_map(|name| functions.get(name)) {

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use holdup_capture::bpf::{MappedRows, ROWS_PENDING, UnwindTables};
@@ -25,7 +26,11 @@ use super::roots::KeptFile;
 pub struct StackTables {
     sender: Option<Sender<Work>>,
     worker: Option<JoinHandle<Maker>>,
+    kept: Kept,
 }
+
+/// Files that were mapped: should they be replaced before they are named.
+type Kept = Arc<Mutex<Vec<KeptFile>>>;
 
 enum Work {
     /// A process and all that it maps now.
@@ -41,12 +46,13 @@ impl StackTables {
     pub fn start(tables: UnwindTables) -> StackTables {
         let (sender, receiver) = channel();
         let cache = DiskCache::own("binaries");
+        let kept = Kept::default();
         let mut maker = Maker {
             tables,
             cache,
             binaries: HashMap::new(),
             problems: Vec::new(),
-            kept: Vec::new(),
+            kept: kept.clone(),
             lends: false,
         };
         let worker = std::thread::spawn(move || {
@@ -55,7 +61,7 @@ impl StackTables {
             maker.work(&receiver);
             maker
         });
-        StackTables { sender: Some(sender), worker: Some(worker) }
+        StackTables { sender: Some(sender), worker: Some(worker), kept }
     }
 
     /// Tells what a process maps now.
@@ -85,11 +91,16 @@ impl StackTables {
         }
     }
 
+    /// The files that it has seen mapped so far.
+    pub fn kept(&self) -> Vec<KeptFile> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Ends the maker; what it could not make, and why, and the files that it saw mapped.
     pub fn finish(mut self) -> (Vec<String>, Vec<KeptFile>) {
         self.sender = None;
         let maker = self.worker.take().and_then(|worker| worker.join().ok());
-        maker.map_or_else(Default::default, |maker| (maker.problems, maker.kept))
+        (maker.map_or_else(Vec::new, |maker| maker.problems), self.kept())
     }
 }
 
@@ -132,8 +143,7 @@ struct Maker {
     cache: Option<DiskCache>,
     binaries: HashMap<Identity, Option<Binary>>,
     problems: Vec<String>,
-    /// Files that were mapped: should they be replaced before they are named.
-    kept: Vec<KeptFile>,
+    kept: Kept,
     /// Any of the binaries lends frames.
     lends: bool,
 }
@@ -284,10 +294,11 @@ impl Maker {
     }
 
     fn keep(&mut self, path: &str, build_id: Vec<u8>, file: std::io::Result<File>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(file) = file
-            && self.kept.len() < KEPT_MAX
+            && kept.len() < KEPT_MAX
         {
-            self.kept.push(KeptFile { path: path.to_owned(), build_id, file });
+            kept.push(KeptFile { path: path.to_owned(), build_id, file: Arc::new(file) });
         }
     }
 

@@ -16,6 +16,7 @@ use holdup_events::recording::SourceState;
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use super::calls::MAPS;
+use super::random::Random;
 
 const NAME: &str = "syscall-windows";
 /// Windows' share of the time.
@@ -250,7 +251,7 @@ struct Plan {
     rate: f64,
     /// What a call costs more in a window.
     call_ns: f64,
-    random: u64,
+    random: Random,
 }
 
 impl Plan {
@@ -266,7 +267,7 @@ impl Plan {
             behind_ns: 0,
             rate: 0.0,
             call_ns: 0.0,
-            random: seed | 1,
+            random: Random::new(seed),
         }
     }
 
@@ -294,7 +295,7 @@ impl Plan {
                 continue;
             }
             let room = stretch_ns.saturating_sub(length);
-            let at = start.saturating_add((room as f64 * self.draw()) as u64);
+            let at = start.saturating_add((room as f64 * self.random.draw()) as u64);
             return (at.max(now), length);
         }
     }
@@ -302,14 +303,6 @@ impl Plan {
     fn learn(&mut self, calls: u64, window_ns: u64, closing_ns: f64) {
         self.closing_ns = closing_ns;
         self.rate = calls as f64 / window_ns.max(1) as f64;
-    }
-
-    /// A number in 0..1 (Marsaglia, Xorshift RNGs, 2003).
-    fn draw(&mut self) -> f64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 

@@ -4,6 +4,7 @@
 pub mod ocaml;
 pub mod pty;
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -47,6 +48,35 @@ pub fn heed_interrupts(command: &mut Command) {
     };
     // SAFETY: see there.
     unsafe { command.pre_exec(heed) };
+}
+
+pub fn is_root() -> bool {
+    // SAFETY: asks for a number.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// A directory that user `nobody` can reach, with holdup in it.
+pub fn place_of_nobody(scratch: &Scratch) -> Option<PathBuf> {
+    if !is_root() {
+        println!("skipped: not root, so no other user can be had");
+        return None;
+    }
+    if !have("setpriv") {
+        return None;
+    }
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(&scratch.0, all).expect("chmod");
+    let program = scratch.join("holdup");
+    std::fs::copy(env!("CARGO_BIN_EXE_holdup"), &program).expect("copy");
+    Some(program)
+}
+
+pub fn as_nobody(program: &Path, scratch: &Scratch) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--inh-caps=-all", "--"]);
+    command.arg(program).env("XDG_STATE_HOME", scratch.join("state")).env("NO_COLOR", "1");
+    command.stdin(Stdio::null());
+    command
 }
 
 pub fn stdout(output: &Output) -> String {

@@ -21,7 +21,7 @@ mod signals;
 
 pub use conditions::Conditions;
 pub use life::{Life, sleep};
-pub use signals::{asked_to_stop, watch_signals};
+pub use signals::{asked_to_stop, keep_signal, times_received, watch_signals};
 
 /// A child that waits for [`Held::release`] before it becomes the program.
 pub struct Held {

@@ -68,6 +68,8 @@ pub fn drop_unneeded() -> Result<(), CaptureError> {
 
 /// How much before others the recorder runs while it records: a full ring loses what nobody can bring back.
 const RECORDER_NICE: libc::c_int = -10;
+/// How much behind others tables are made while the program goes on.
+const BACKGROUND_NICE: libc::c_int = 10;
 
 /// Lets this thread run before others, if it may (CAP_SYS_NICE). Threads that it starts inherit that.
 pub fn run_before_others() {
@@ -77,6 +79,11 @@ pub fn run_before_others() {
 /// Takes [`run_before_others`] back for this thread.
 pub fn run_like_others() {
     set_nice(0);
+}
+
+/// Lets this thread, and those that it starts, run behind others: what it does can wait.
+pub fn run_behind_others() {
+    set_nice(BACKGROUND_NICE);
 }
 
 /// Runs this thread before real-time threads, or like others again. A program of real-time threads would else keep

@@ -164,12 +164,18 @@ fn settings(
 }
 
 /// The ring that a process has mapped, wherever its user put it: the process's own number for itself, and the path.
-pub fn mapped(pid: u32) -> Option<(u32, PathBuf)> {
-    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
-    let path = ring_in_maps(&String::from_utf8_lossy(&maps))?;
-    let own_pid = pid_of(&path)?;
-    let below_root = Path::new(&format!("/proc/{pid}/root")).join(path.strip_prefix("/").ok()?);
-    Some((own_pid, below_root))
+///
+/// # Errors
+///
+/// Those of reading its `maps`: it has ended, or it is not ours to ask.
+pub fn mapped(pid: u32) -> io::Result<Option<(u32, PathBuf)>> {
+    let maps = fs::read(format!("/proc/{pid}/maps"))?;
+    let ring = || {
+        let path = ring_in_maps(&String::from_utf8_lossy(&maps))?;
+        let below_root = Path::new(&format!("/proc/{pid}/root")).join(path.strip_prefix("/").ok()?);
+        Some((pid_of(&path)?, below_root))
+    };
+    Ok(ring())
 }
 
 /// The first file in a `maps` text that is shared, writable and named like a ring.
@@ -198,6 +204,12 @@ mod tests {
         };
         let settings = settings(Path::new("/own"), 18, get);
         settings.iter().map(|(name, value)| format!("{}={}", name.display(), value.display())).collect()
+    }
+
+    #[test]
+    fn who_has_no_ring_is_told_from_who_is_gone() {
+        assert!(mapped(std::process::id()).unwrap().is_none());
+        assert!(mapped(u32::MAX).is_err());
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Meaning {
     pub name: Arc<str>,
     /// What its time is.
     pub kind: SpanKind,
+    /// It has no length: nothing ends it.
+    pub is_mark: bool,
     /// Any thread of the process ends it, for all threads.
     pub of_process: bool,
 }
@@ -105,11 +107,17 @@ impl Probed {
     }
 
     fn begin(&mut self, (hit, span): (Hit, u32), meaning: &Meaning, sink: &mut dyn FnMut(Event)) {
-        self.open.entry((hit.tgid, span)).or_default().insert(hit.tid);
+        if !meaning.is_mark {
+            self.open.entry((hit.tgid, span)).or_default().insert(hit.tid);
+        }
         if self.lanes.insert((hit.tgid, hit.tid)) {
             sink(tell(&hit, hit.tid, Told::LaneStart, &meaning.runtime));
         }
-        sink(tell(&hit, hit.tid, Told::Begin(meaning.kind), &meaning.name));
+        let what = match meaning.is_mark {
+            true => Told::Mark { value: 0, text: "".into() },
+            false => Told::Begin(meaning.kind),
+        };
+        sink(tell(&hit, hit.tid, what, &meaning.name));
     }
 
     fn end(&mut self, (hit, span): (Hit, u32), meaning: &Meaning, sink: &mut dyn FnMut(Event)) {
@@ -186,7 +194,7 @@ mod tests {
     fn spans() -> Probed {
         let mut probed = Probed::default();
         let mut know = |name: &str, kind, of_process| {
-            probed.know(Meaning { runtime: "go".into(), name: name.into(), kind, of_process })
+            probed.know(Meaning { runtime: "go".into(), name: name.into(), kind, is_mark: false, of_process })
         };
         assert_eq!([know("stop", SpanKind::StopsAll, true), know("call", SpanKind::GcWait, false)], [0, 1]);
         let act = |span, ends| Act { span, ends };

@@ -231,7 +231,13 @@ fn places_of_spans_mean_what_was_told_of_them() {
     let (mut decoder, mut events) = (WireDecoder::default(), Vec::new());
     let (runtime, name) = ("go".into(), "stop".into());
     let kind = holdup_events::tables::SpanKind::StopsAll;
-    let span = decoder.probed().know(crate::probed::Meaning { runtime, name, kind, of_process: true });
+    let span = decoder.probed().know(crate::probed::Meaning {
+        runtime,
+        name,
+        kind,
+        is_mark: false,
+        of_process: true,
+    });
     decoder.probed().know_place(3, vec![crate::probed::Act { span, ends: false }]);
     decoder.decode(&place, &mut |event| events.push(event)).unwrap();
     assert!(

@@ -547,6 +547,16 @@ pub enum Told {
 }
 
 impl Event {
+    /// When that began of which it tells: of a count its window or stretch; else [`Event::at`].
+    pub fn begin(&self) -> Timestamp {
+        match self {
+            Event::SyscallCount(count) => count.at,
+            Event::Calls(calls) => calls.at,
+            Event::Counted(counted) => counted.at,
+            _ => self.at(),
+        }
+    }
+
     /// When it happened; for a loss, when it began; for a count, when its window or stretch ended.
     pub fn at(&self) -> Timestamp {
         match self {

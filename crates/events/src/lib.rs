@@ -8,6 +8,7 @@ pub mod event;
 pub mod ids;
 pub mod loss;
 pub mod recording;
+pub mod standing;
 pub mod tables;
 pub mod time;
 pub mod trace;

@@ -14,6 +14,8 @@ use crate::scene::Scene;
 pub const ALLOCATES_MIN: f64 = 0.05;
 /// Who must be woken first is what pauses wait for, if it is so much of their lateness.
 const WOKEN_LATE_MIN: f64 = 0.1;
+/// Who has no CPU is what pauses wait for, if it is so much of what a domain waits in them.
+const QUEUED_MIN: f64 = 0.1;
 
 /// The domains of a process that have nothing to do while others collect, and hold these up.
 pub fn idle_domains(scene: &Scene, process: ProcessId) -> usize {
@@ -21,13 +23,29 @@ pub fn idle_domains(scene: &Scene, process: ProcessId) -> usize {
     let lanes = || gc.lanes.iter().filter(|lane| lane.process == process);
     let all: u64 = lanes().map(|lane| lane.allocated_bytes).sum();
     let allocates = |lane: &&LaneGc| lane.allocated_bytes as f64 >= ALLOCATES_MIN * all as f64;
-    let is_idle = |lane: &&LaneGc| !allocates(lane) && lane.answered.told_ns() > lane.times.told_ns();
-    if late_part(scene, process, LateCause::WokenLate) < WOKEN_LATE_MIN
-        || !lanes().any(|lane| allocates(&lane))
-    {
+    let woken_late = || late_part(scene, process, LateCause::WokenLate) >= WOKEN_LATE_MIN;
+    let queued = || {
+        let ns: u64 = lanes().filter(|lane| !allocates(lane)).map(|lane| lane.answered.queue_ns).sum();
+        ns > 0 && ns as f64 >= QUEUED_MIN * waited_most_ns(scene, process) as f64
+    };
+    if !lanes().any(|lane| allocates(&lane)) || !(woken_late() || queued()) {
         return 0;
     }
-    lanes().filter(is_idle).count()
+    lanes().filter(|lane| !allocates(lane) && answers(lane)).count()
+}
+
+/// Another thread answers for the domain, which is blocked, more than it takes part itself.
+fn answers(lane: &LaneGc) -> bool {
+    lane.answered.told_ns() > lane.times.told_ns()
+}
+
+/// How long those who answer for idle domains had no CPU in collections, beyond what any other worked there (ns): nobody
+/// could go on.
+pub fn idle_queued_ns(scene: &Scene, process: ProcessId) -> u64 {
+    let lanes = || scene.derived.gc.lanes.iter().filter(|lane| lane.process == process);
+    let queued: u64 = lanes().filter(|lane| answers(lane)).map(|lane| lane.answered.queue_ns).sum();
+    let work = lanes().map(|lane| lane.times.work_ns).max().unwrap_or(0);
+    queued.saturating_sub(work)
 }
 
 /// What other programs cost a domain in collections: while they had its CPU, or that of the domain for which it waited (ns).

@@ -94,6 +94,9 @@ const RELATIONS: &[(&str, &str)] = &[
     // The address space's lock is held because its holder forks.
     ("fork-pause", "lock-contention"),
     ("fork-pause", "lock-convoy"),
+    // Children that mostly take down the copy which the fork made.
+    ("fork-pause", "subprocess-per-item"),
+    ("fork-pause", "child-wait"),
     // A clock that all wait for.
     ("poll-loop", "oversleep"),
     ("oversleep", "serial-section"),

@@ -10,6 +10,8 @@ use holdup_events::tables::SampleRow;
 use crate::analysis::analyse;
 use crate::derive::class::{CLASSES, Class};
 use crate::derive::gc;
+use crate::derive::ledger;
+use crate::derive::lines;
 use crate::derive::lock_calls::LockCalls;
 use crate::derive::locks::{self, LockIndex};
 use crate::derive::replay::{Change, Facts, Forecast, Replays, Speed, forecast_between};
@@ -175,11 +177,13 @@ fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal
     let named =
         all.iter().filter(|lock| folding::matches(name, &lock.name) || format!("{:#x}", lock.object) == name);
     let calls = LockCalls::new(facts.trace, facts.locks, facts.roles);
+    let ledger = ledger::derive_with(facts.trace, facts.timelines, facts.roles);
+    let lines = lines::derive(facts.trace, &ledger, (facts.roles, facts.timelines));
     let mut removal = Removal::default();
     for lock in named {
         let Some(number) = number(lock) else { continue };
         answer.changes.push(format!("without lock {}", lock.name));
-        let of_lock = removal::lock(&calls, facts, number as u32);
+        let of_lock = removal::lock(&calls, facts, &lines, number as u32);
         removal.least.extend(of_lock.least);
         removal.most.extend(of_lock.most);
     }

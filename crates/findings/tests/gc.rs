@@ -329,11 +329,30 @@ fn a_domain_with_nothing_to_do_is_what_the_others_wait_for() {
     let late = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
     assert!(late.summary.join(" ").contains("1 domain with nothing to do"), "{late:#?}");
     // Of A, 410 µs at the first barrier and 140 at the second; its work is 50 and the leader's 10.
-    assert!((late.gain.high - 0.54).abs() < 0.02, "{:?}", late.gain);
+    assert!((0.54..0.7).contains(&late.gain.high), "{:?}", late.gain);
     assert_eq!(analysis.findings[0].rule, "stop-the-world-latecomer", "{:#?}", analysis.findings);
     // Of B, whose handler takes 200 of 1000 µs behind the first barrier.
     let pressure = of_rule(&analysis, "gc-pressure").expect("a finding").gain;
     assert!((pressure.high - 0.2).abs() < 0.02, "{pressure:?}");
+}
+
+#[test]
+fn a_domain_with_nothing_to_do_that_has_no_cpu_is_what_the_others_wait_for() {
+    let mut picture = answered(WOKEN + 5);
+    picture.slices.retain(|(thread, start, ..)| *thread != ANSWERS || *start <= WOKEN);
+    picture.slices.extend([
+        (ANSWERS, WOKEN + 5, Running, 0),
+        (ANSWERS, WOKEN + 10, Runnable, 0),
+        (ANSWERS, 790, Running, 0),
+        (ANSWERS, 799, Blocked, 0),
+    ]);
+    let analysis = analyse(&trace(&picture));
+    let late = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
+    assert!(late.summary.join(" ").contains("1 domain with nothing to do"), "{late:#?}");
+    assert!(late.advice[0].contains("idle threads end"), "{:?}", late.advice);
+    // It had no CPU for nearly all of the 390 µs that the others waited at the first barrier; they work 60 to 200.
+    assert!((0.1..0.4).contains(&late.gain.low), "{:?}", late.gain);
+    assert_eq!(analysis.findings[0].rule, "stop-the-world-latecomer", "{:#?}", analysis.findings);
 }
 
 #[test]

@@ -61,29 +61,32 @@ fn the_same_bytes_are_a_shared_counter() {
 /// The line in which lies the word of the lock `m`.
 const LINE_OF_M: u64 = (0x1000 + 16 * 'm' as u64) / 64 * 64;
 
-/// Own fields of something that has a lock, for which a thread waits for `waits` of 20 ticks.
-fn beside_a_lock(waits: usize) -> Analysis {
-    let (runs, waits) = (20 - waits, waits);
+/// Own fields of something that has a lock, for which a thread waits for `waits` of so many ticks.
+fn beside_a_lock(waits: usize, ticks: usize) -> Analysis {
     let picture = format!(
-        "@cpus 2\n@repeat 20\n@samples A 0..20 user main;work\n@samples B 0..20 user main;work\n\
-         A  {}{}\nB  {}  holds m 0..20\n",
-        "0".repeat(runs),
+        "@cpus 2\n@repeat 20\n@samples A 0..{ticks} user main;work\n@samples B 0..{ticks} user main;work\n\
+         A  {}{}\nB  {}  holds m 0..{ticks}\n",
+        "0".repeat(ticks - waits),
         "m".repeat(waits),
-        "1".repeat(20),
+        "1".repeat(ticks),
     );
     analysed(&picture, |who, _, _| Some((AccessKind::Update, LINE_OF_M + 8 * who as u64))).1
 }
 
 #[test]
 fn fields_beside_a_lock_are_one_thing_that_threads_share() {
-    let analysis = beside_a_lock(1);
+    let analysis = beside_a_lock(1, 100);
     assert_eq!(rules(&analysis), ["shared-counter"]);
     assert!(analysis.derived.lines[0].is_waited_on);
 }
 
 #[test]
 fn fields_beside_a_lock_that_is_waited_for_are_the_locks() {
-    assert_eq!(rules(&beside_a_lock(8)).len(), 0);
+    let analysis = beside_a_lock(2, 20);
+    assert_eq!(rules(&analysis).len(), 0);
+    // What the line costs is in that finding's upper end: a tenth is waited, all the rest is at the line.
+    let lock = analysis.findings.iter().find(|finding| finding.rule == "lock-contention").expect("it");
+    assert!(lock.gain.high > 0.5, "{:?}", lock.gain);
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
     let manifest = &trace.manifest;
     let derived = &analysis.derived;
     let loss = figures::loss(trace);
-    json!({
+    let mut report = json!({
         "schema_version": SCHEMA_VERSION,
         "holdup": manifest.holdup,
         "command": manifest.command,
@@ -94,7 +94,10 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "loss": {"events": loss.events, "uncounted": loss.uncounted, "by_source": loss.by_source},
         "cost": cost(trace),
         "sources": manifest.sources,
-    })
+    });
+    // One key more than the macro takes.
+    report["fired"] = json!(manifest.fired);
+    report
 }
 
 fn syscall(call: &SyscallUse) -> Value {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use holdup_events::recording::{Cost, Rung, SourceState};
+use holdup_events::recording::{Cost, Fired, Rung, SourceState};
 use holdup_events::tables::{AllocationRow, CountKind, FaultRow, KernelCountRow};
 use holdup_events::{CpuId, Duration, Loss, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
@@ -439,7 +439,13 @@ fn some_calls(thread: ThreadId) -> Calls {
         ..CallUse::default()
     };
     let list = || vec![used.clone()];
-    Calls { by_syscall: list(), by_object: list(), by_thread: list(), ..Calls::default() }
+    Calls {
+        by_syscall: list(),
+        by_object: list(),
+        by_thread: list(),
+        ring_operations: list(),
+        ..Calls::default()
+    }
 }
 
 /// A pause whose last thread waited for a CPU.
@@ -450,12 +456,36 @@ fn add_a_late_stop(rendezvous: &mut Rendezvous, thread: ThreadId) {
 }
 
 #[test]
+fn what_a_flight_recorder_saved_it_for_comes_first() {
+    let (_, mut trace) = trace_of_lanes(BUSY);
+    manifest(&mut trace);
+    let fired = |tid, what: &str| Fired {
+        trigger: "pause:lock>20ms".into(),
+        at_ns: trace.start().0 + 1_500_000,
+        tid,
+        thread: "worker\u{1b}[2J".into(),
+        what: what.into(),
+        length_ns: 0,
+    };
+    let all = vec![fired(7, "waited for a lock for 31.0 ms"), fired(0, "2"), fired(0, "3"), fired(0, "4")];
+    trace.manifest.fired = all;
+    let analysis = analyse(&trace);
+    let wide = Style { colour: false, width: 100, unicode: true };
+    let text = render(&trace, &analysis, &[], &wide).unwrap();
+    let lines: Vec<&str> = text.lines().take(5).collect();
+    assert!(lines[0].starts_with("Saved at 1.50 ms by pause:lock>20ms: thread 7 (worker"), "{lines:?}");
+    assert!(!text.contains('\u{1b}'), "names are foreign text");
+    assert_eq!(lines[3], "  and 1 more by the end");
+}
+
+#[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (_, mut trace) = trace_of_lanes(BUSY);
     manifest(&mut trace);
     add_faults(&mut trace);
     let mut analysis = analyse(&trace);
     add_allocations(&mut trace);
+    trace.manifest.fired.push(Fired::default());
     trace.losses.push(Loss { end: trace.end(), ..a_loss(trace.start()) });
     analysis.skipped.push(("spin-wait", "no samples".into()));
     let lock = analysis.derived.locks.first_mut().unwrap();

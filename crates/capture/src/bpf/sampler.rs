@@ -12,9 +12,6 @@ pub struct Sampler {
     _links: Vec<Link>,
 }
 
-/// So many page faults of each kind a second and CPU are drawn, at the most; no multiple of a tick's rate.
-const FAULTS_HZ: u64 = 199;
-
 /// The sampling interval for a rate (ns).
 pub fn period_ns(hz: u32) -> u64 {
     1_000_000_000 / u64::from(hz.max(1))
@@ -27,17 +24,31 @@ pub fn start(object: &Object, hz: u32) -> Result<Sampler, CaptureError> {
     Ok(Sampler { _links: on_each_cpu(object, "on_sample", &attr)? })
 }
 
-/// Starts drawing page faults: the kernel follows their rate, and says for how many each stands.
-pub fn start_faults(object: &Object) -> Result<Sampler, CaptureError> {
-    let mut links = Vec::new();
-    for (program, event) in
-        [("on_minor_fault", perf_ring::SW_MINOR_FAULTS), ("on_major_fault", perf_ring::SW_MAJOR_FAULTS)]
-    {
-        let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, event).with(flag::FREQ);
-        attr.sample_period = FAULTS_HZ;
-        links.extend(on_each_cpu(object, program, &attr)?);
+/// How many events of a kind are drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pace {
+    /// Up to so many a second and CPU: the kernel follows their rate, and says for how many each stands. It takes a second or so
+    /// to find it.
+    Hz(u32),
+    /// One in so many.
+    Every(u64),
+}
+
+/// Starts drawing a kind of software event.
+pub(super) fn start_draws(
+    object: &Object,
+    program: &str,
+    (event, pace): (u64, Pace),
+) -> Result<Sampler, CaptureError> {
+    let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, event);
+    match pace {
+        Pace::Hz(hz) => {
+            attr = attr.with(flag::FREQ);
+            attr.sample_period = u64::from(hz);
+        }
+        Pace::Every(number) => attr.sample_period = number.max(1),
     }
-    Ok(Sampler { _links: links })
+    Ok(Sampler { _links: on_each_cpu(object, program, &attr)? })
 }
 
 fn on_each_cpu(object: &Object, program: &str, attr: &Attr) -> Result<Vec<Link>, CaptureError> {

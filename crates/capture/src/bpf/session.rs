@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 
 use super::calls::{self, CountFrom, EntrySink};
+use super::fault_draws::{FaultDraws, FaultWindow};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
 use super::ring::Ring;
 use super::sampler::{self, Sampler};
@@ -79,7 +80,7 @@ pub struct Counters {
 /// A recording that runs. Dropping it detaches everything; so does the death of this process.
 pub struct Session {
     sampler: Option<Sampler>,
-    faults: Option<Sampler>,
+    faults: FaultDraws,
     links: Vec<Link>,
     spans: SpanProbes,
     window: Option<Window>,
@@ -89,6 +90,7 @@ pub struct Session {
     allocations_missing: String,
     faults_missing: String,
     options: Options,
+    stack_generation: u32,
     object: Object,
 }
 
@@ -117,7 +119,7 @@ impl Session {
         messages::take();
         Ok(Session {
             sampler: None,
-            faults: None,
+            faults: FaultDraws::default(),
             links,
             spans: SpanProbes::default(),
             window: None,
@@ -127,6 +129,7 @@ impl Session {
             allocations_missing,
             faults_missing: String::new(),
             options: options.clone(),
+            stack_generation: 0,
             object,
         })
     }
@@ -140,11 +143,10 @@ impl Session {
             self.sampler = Some(sampler::start(&self.object, self.options.sample_hz)?);
         }
         // Without it, page faults are counted all the same.
-        if self.options.sample_hz > 0 {
-            match sampler::start_faults(&self.object) {
-                Ok(faults) => self.faults = Some(faults),
-                Err(error) => self.faults_missing = format!("no stacks of page faults: {error}"),
-            }
+        if self.options.sample_hz > 0
+            && let Err(error) = self.faults.begin(&self.object)
+        {
+            self.faults_missing = format!("no stacks of page faults: {error}");
         }
         if self.options.syscalls {
             self.links.push(programs::attach_one(&self.object, "on_call_end")?);
@@ -171,6 +173,22 @@ impl Session {
     /// Why no stacks of page faults are told; empty if they are.
     pub fn faults_missing(&self) -> &str {
         &self.faults_missing
+    }
+
+    /// Draws minor page faults with their stacks from now on, in a window, or not at all. No samples: no faults drawn either.
+    pub fn draw_faults(&mut self, window: Option<FaultWindow>) -> Result<(), CaptureError> {
+        let wanted = self.options.sample_hz > 0 && self.faults_missing.is_empty();
+        self.faults.set(&self.object, window.filter(|_| wanted))
+    }
+
+    /// By how much drawing makes a minor page fault slower (ns), as tried now; nothing is drawn when it returns.
+    pub fn fault_cost_ns(&mut self) -> Result<Option<f64>, CaptureError> {
+        self.faults.cost_ns(&self.object)
+    }
+
+    /// Minor page faults that drawing made slower so far, on each CPU, whoever's.
+    pub fn faults_counted(&self) -> Vec<u64> {
+        per_cpu(&self.object).iter().map(|cpu| number(cpu, FAULTS_COUNTED_AT, 8)).collect()
     }
 
     /// Sources that this kernel has no place for.
@@ -279,6 +297,16 @@ impl Session {
         }
     }
 
+    /// From now on every stack is told anew, under another id, though it was told before.
+    pub fn tell_stacks_anew(&mut self) -> Result<(), CaptureError> {
+        let refused = |reason: String| CaptureError::Refused { reason };
+        let map = self.object.maps().find(|map| map.name().to_string_lossy().contains("generation"));
+        let map = map.ok_or_else(|| refused("no map of the stacks' generation".to_owned()))?;
+        self.stack_generation = self.stack_generation.wrapping_add(1);
+        map.update(&0u32.to_ne_bytes(), &self.stack_generation.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| refused(messages::reason(&error)))
+    }
+
     /// By how much counting makes a syscall slower, as tried now; `None` if this kernel cannot count them.
     pub fn syscall_cost(&self) -> Result<Option<CallCost>, CaptureError> {
         if self.missing.iter().any(|source| source.programs.contains(&"on_call_end")) {
@@ -343,7 +371,7 @@ impl Session {
     /// Stops the programs. Records that wait can still be drained.
     pub fn detach(&mut self) {
         self.sampler = None;
-        self.faults = None;
+        self.faults = FaultDraws::default();
         self.window = None;
         self.spans.clear();
         self.links.clear();
@@ -367,6 +395,7 @@ const LOST_AT: usize = 32;
 const PROBES_AT: usize = 160;
 const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
 const PAGING_UNCOUNTED_AT: usize = UNCOUNTED_AT + 8;
+const FAULTS_COUNTED_AT: usize = PAGING_UNCOUNTED_AT + 8;
 
 /// `struct per_cpu` of every CPU, as bytes.
 fn per_cpu(object: &Object) -> Vec<Vec<u8>> {

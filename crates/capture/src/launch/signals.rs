@@ -25,6 +25,12 @@ const SAME_NS: u64 = 200_000_000;
 
 /// Since handlers were installed, a bit for each signal.
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
+/// Signals that are meant for the recorder itself, a bit for each.
+static OWN: AtomicU64 = AtomicU64::new(0);
+/// How many of them came.
+static OWN_RECEIVED: [AtomicU64; SIGNALS] = [const { AtomicU64::new(0) }; SIGNALS];
+/// Signal numbers that are no real-time ones are below this.
+const SIGNALS: usize = 32;
 /// Where the handler tells what came; -1: nobody listens.
 static ARRIVALS: AtomicI32 = AtomicI32::new(-1);
 static ROUTE: Mutex<Option<Route>> = Mutex::new(None);
@@ -104,7 +110,11 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
         let listener: RawFd = ARRIVALS.load(Ordering::Relaxed);
         // A terminal (SI_KERNEL) signals the whole foreground group: the program has its own already.
         let from_a_process = (*info).si_code <= 0;
-        if listener >= 0 && from_a_process {
+        let is_own = OWN.load(Ordering::Relaxed) & 1 << signal != 0;
+        if is_own && let Some(count) = OWN_RECEIVED.get(signal as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        if listener >= 0 && from_a_process && !is_own {
             let errno = *libc::__errno_location();
             Arrival { signal, sender: (*info).si_pid(), at_ns: now().0 }.send(listener);
             *libc::__errno_location() = errno;
@@ -134,6 +144,18 @@ pub fn watch_signals() -> Result<(), CaptureError> {
         }
     }
     Ok(())
+}
+
+/// `SIGUSR1` or `SIGUSR2` to this process is meant for it from now on, and not handed on to the program.
+pub fn keep_signal(signal: i32) {
+    if matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
+        OWN.fetch_or(1 << signal, Ordering::Relaxed);
+    }
+}
+
+/// How often a signal has come that [`keep_signal`] was told of.
+pub fn times_received(signal: i32) -> u64 {
+    OWN_RECEIVED.get(signal as usize).map_or(0, |count| count.load(Ordering::Relaxed))
 }
 
 /// Whether the user asked to stop: SIGINT, SIGTERM or SIGHUP has come since [`watch_signals`].

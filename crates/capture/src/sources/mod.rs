@@ -61,6 +61,7 @@ sources! {
     huge_pages,
     syscall_windows,
     syscalls,
+    ring_operations,
     allocations,
     runtime_probes,
 }

@@ -5,9 +5,11 @@
 //! known. A reader takes every whole chunk and says what is missing between them.
 
 mod chunk;
+mod pack;
 mod read;
 mod write;
 
+pub(super) use pack::{Content, Packer};
 pub use read::JournalReader;
 pub use write::JournalWriter;
 

@@ -14,7 +14,7 @@ pub struct Manifest {
     pub holdup: String,
     /// The command, as given; for an attach, the target's own command line.
     pub command: Vec<String>,
-    /// `run`, `attach`, `all` or `import`.
+    /// `run`, `attach`, `all`, `watch` or `import`.
     pub mode: String,
     /// Exit status of the command as a shell would give it, if it was run and ended.
     pub exit_status: Option<i32>,
@@ -46,6 +46,26 @@ pub struct Manifest {
     pub sample_period_ns: u64,
     /// How stacks of blocked threads were taken: `all`, `sampled`, `none`.
     pub stacks: String,
+    /// Why a flight recorder saved it; empty of other recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fired: Vec<Fired>,
+}
+
+/// A trigger of a flight recorder that fired.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fired {
+    /// The trigger as it was given.
+    pub trigger: String,
+    /// When (ns, CLOCK_MONOTONIC).
+    pub at_ns: u64,
+    /// Which thread, by the kernel's number; 0: none.
+    pub tid: u32,
+    /// Its name.
+    pub thread: String,
+    /// What happened, in words.
+    pub what: String,
+    /// How long that took (ns); 0 if it has no length.
+    pub length_ns: u64,
 }
 
 /// What memory a command took: its process, and those that it waited for (exact, wait4(2)).

@@ -8,7 +8,7 @@ use holdup_events::tables::{CallPartKind, CallRow};
 use holdup_events::{ObjectKind, StackId, ThreadId, Trace};
 
 use super::own_places::{OwnFrames, Places};
-use super::syscall_names::syscall_name;
+use super::syscall_names::{IO_URING_ENTER, is_ring_operation, syscall_name};
 
 /// `errno` of a call that would have had to wait: EAGAIN, which is EWOULDBLOCK.
 pub const EAGAIN: u64 = 11;
@@ -28,6 +28,16 @@ pub struct Calls {
     pub by_object: Vec<CallUse>,
     /// The same by thread.
     pub by_thread: Vec<CallUse>,
+    /// Operations of io_uring, which are no syscalls: by what was done, the most first; times are from submission to completion.
+    pub ring_operations: Vec<CallUse>,
+}
+
+impl Calls {
+    /// How many requests were submitted with a call of `io_uring_enter`, on average: it returns their number.
+    pub fn requests_each(&self) -> Option<f64> {
+        let used = self.by_syscall.iter().find(|used| used.syscall == IO_URING_ENTER)?;
+        Some(used.returned as f64 / used.count.saturating_sub(used.errors).max(1) as f64)
+    }
 }
 
 /// Calls that have something in common.
@@ -143,18 +153,19 @@ struct Key {
 pub fn derive(trace: &Trace) -> Calls {
     let rows = &trace.calls.rows;
     let all = |row: &CallRow| Key { syscall: row.syscall, ..Key::default() };
+    let calls = |row: &CallRow| !is_ring_operation(row.syscall);
     let stretches: BTreeSet<_> = rows.iter().map(|row| (row.start, row.end)).collect();
     Calls {
         exact: !rows.is_empty() && trace.syscalls.is_empty(),
         counted_ns: stretches.iter().map(|(start, end)| end.since(*start).0).sum(),
-        by_syscall: group(trace, all),
-        by_object: group(trace, |row| Key {
-            op: row.op,
-            object_kind: row.object_kind,
-            object: row.object,
-            ..all(row)
-        }),
-        by_thread: group(trace, |row| Key { thread: row.thread, ..all(row) }),
+        by_syscall: group(trace, all, calls),
+        by_object: group(
+            trace,
+            |row| Key { op: row.op, object_kind: row.object_kind, object: row.object, ..all(row) },
+            calls,
+        ),
+        by_thread: group(trace, |row| Key { thread: row.thread, ..all(row) }, calls),
+        ring_operations: group(trace, all, |row| !calls(row)),
     }
 }
 
@@ -167,12 +178,16 @@ struct Sums {
     callers: BTreeMap<String, u64>,
 }
 
-fn group(trace: &Trace, key: impl Fn(&CallRow) -> Key) -> Vec<CallUse> {
+fn group(trace: &Trace, key: impl Fn(&CallRow) -> Key, is_wanted: impl Fn(&CallRow) -> bool) -> Vec<CallUse> {
     let own = OwnFrames::new(trace);
     let mut places = Places::new(trace, &own);
     let mut groups: BTreeMap<Key, Sums> = BTreeMap::new();
     let mut parts = trace.calls.parts.iter().peekable();
     for (number, row) in trace.calls.rows.iter().enumerate() {
+        if !is_wanted(row) {
+            while parts.next_if(|part| part.call as usize <= number).is_some() {}
+            continue;
+        }
         let sums = groups.entry(key(row)).or_default();
         add(sums, row);
         while let Some(part) = parts.next_if(|part| part.call as usize <= number) {
@@ -251,6 +266,7 @@ fn object_name(trace: &Trace, kind: ObjectKind, object: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::derive::syscall_names::RING_OPERATIONS;
     use holdup_events::Timestamp;
     use holdup_events::tables::CallPartRow;
 
@@ -301,5 +317,25 @@ mod tests {
         assert_eq!(write.results.quantile(0.5), Some((4096, 8192)));
         assert_eq!(Histogram::default().quantile(0.5), None);
         assert_eq!((bounds(0), bounds(1), bounds(11)), ((0, 1), (1, 2), (1024, 2048)));
+    }
+
+    #[test]
+    fn operations_of_io_uring_are_no_syscalls() {
+        let mut trace = trace();
+        let before = derive(&trace);
+        let (read, enter) = (RING_OPERATIONS + 22, IO_URING_ENTER);
+        let row =
+            |syscall, count, returned| CallRow { syscall, count, returned, errors: 0, ..trace.calls.rows[0] };
+        let rows = [row(read, 32, 4096 * 32), row(enter, 2, 32)];
+        let number = trace.calls.rows.len() as u32;
+        trace.calls.rows.extend(rows);
+        trace.calls.parts.push(CallPartRow { call: number, what: CallPartKind::Time, key: 12, count: 32 });
+        let calls = derive(&trace);
+        let [reads] = &calls.ring_operations[..] else { panic!("{:?}", calls.ring_operations) };
+        assert_eq!((reads.name, reads.count, reads.times.total()), ("read", 32, 32));
+        assert_eq!(calls.requests_each(), Some(16.0));
+        assert_eq!((before.ring_operations.len(), before.requests_each()), (0, None));
+        assert_eq!(calls.by_syscall.len(), before.by_syscall.len() + 1, "io_uring_enter alone");
+        assert!(calls.by_object.iter().chain(&calls.by_thread).all(|used| used.syscall < RING_OPERATIONS));
     }
 }

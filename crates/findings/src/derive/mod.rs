@@ -13,6 +13,7 @@ pub mod cpu_times;
 pub mod cpus;
 pub mod critical_path;
 pub mod exchanges;
+pub mod forks;
 pub mod gc;
 pub mod handovers;
 pub mod holders;

@@ -114,10 +114,12 @@ const PLUMBING_FILES: [&str; 9] = [
 ];
 /// Sources of standard libraries: their inlined functions are in the program's own file.
 const PLUMBING_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
-/// The same, linked into the program.
-const PLUMBING_FUNCTIONS: [&str; 9] = [
+/// The same, linked into the program, and OCaml's runtime in C.
+const PLUMBING_FUNCTIONS: [&str; 11] = [
     "std::",
     "core::",
+    "alloc::",
+    "caml_",
     "parking_lot",
     "lock_api::",
     "pthread_",
@@ -152,6 +154,8 @@ mod tests {
         };
         assert!(is_plumbing(&frame("__lll_lock_wait", "/usr/lib/libc.so.6")));
         assert!(is_plumbing(&frame("std::sys::sync::mutex::futex::Mutex::lock_contended", "/bin/app")));
+        assert!(is_plumbing(&frame("<alloc::sync::Arc<T,A> as core::ops::drop::Drop>::drop", "/bin/app")));
+        assert!(is_plumbing(&frame("caml_atomic_fetch_add", "/bin/app")));
         assert!(!is_plumbing(&frame("main", "/bin/app")));
         let inlined = Frame { file: "/usr/include/c++/12/mutex".into(), ..frame("lock", "/bin/app") };
         assert!(is_plumbing(&inlined));

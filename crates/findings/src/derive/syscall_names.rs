@@ -1,11 +1,16 @@
 //! Names of the x86-64 syscalls by number, from the kernel's stable ABI, and which of them are of a kind.
 
-/// The name of syscall `number`; `"exception"` for -1 (page fault, interrupt), `"?"` if there is none.
+/// The name of syscall `number`; `"exception"` for -1 (page fault, interrupt), `"?"` if there is none. Of an operation of io_uring
+/// ([`RING_OPERATIONS`]) its own.
 pub fn syscall_name(number: i32) -> &'static str {
     if number == -1 {
         return "exception";
     }
-    let low = usize::try_from(number).ok().and_then(|index| NAMES.get(index));
+    let (names, first) = match is_ring_operation(number) {
+        true => (&OPERATIONS[..], RING_OPERATIONS),
+        false => (&NAMES[..], 0),
+    };
+    let low = usize::try_from(number.wrapping_sub(first)).ok().and_then(|index| names.get(index));
     low.copied().filter(|name| !name.is_empty()).unwrap_or("?")
 }
 
@@ -30,6 +35,31 @@ pub const FUTEX: i32 = 202;
 
 /// `io_uring_enter`: hands requests to a ring, and waits for answers there.
 pub const IO_URING_ENTER: i32 = 426;
+
+/// Operations of io_uring have numbers from here on, in the order of `enum io_uring_op`.
+pub const RING_OPERATIONS: i32 = 0x1000;
+
+/// Whether a number is not a syscall's, but that of an operation of io_uring.
+pub fn is_ring_operation(number: i32) -> bool {
+    number >= RING_OPERATIONS
+}
+
+#[rustfmt::skip]
+static OPERATIONS: [&str; 65] = [
+    "nop", "readv", "writev", "fsync", "read_fixed",
+    "write_fixed", "poll_add", "poll_remove", "sync_file_range", "sendmsg",
+    "recvmsg", "timeout", "timeout_remove", "accept", "async_cancel",
+    "link_timeout", "connect", "fallocate", "openat", "close",
+    "files_update", "statx", "read", "write", "fadvise",
+    "madvise", "send", "recv", "openat2", "epoll_ctl",
+    "splice", "provide_buffers", "remove_buffers", "tee", "shutdown",
+    "renameat", "unlinkat", "mkdirat", "symlinkat", "linkat",
+    "msg_ring", "fsetxattr", "setxattr", "fgetxattr", "getxattr",
+    "socket", "uring_cmd", "send_zc", "sendmsg_zc", "read_multishot",
+    "waitid", "futex_wait", "futex_wake", "futex_waitv", "fixed_fd_install",
+    "ftruncate", "bind", "listen", "recv_zc", "epoll_wait",
+    "readv_fixed", "writev_fixed", "pipe", "nop128", "uring_cmd128",
+];
 
 /// Numbers 335 to 423 were left out when the architectures' numbering was unified at 424.
 #[rustfmt::skip]

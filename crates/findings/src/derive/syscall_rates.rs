@@ -12,6 +12,7 @@ use holdup_events::{ThreadId, Timestamp, Trace};
 
 use super::parallel;
 use super::split::ERRORS_95;
+use super::syscall_names::is_ring_operation;
 use crate::experiment::distributions::student_quantile;
 
 /// What counting costs is known to about this share: caches, and programs that wait for others, differ.
@@ -102,7 +103,7 @@ pub fn derive(trace: &Trace) -> SyscallRates {
 fn exact(trace: &Trace) -> SyscallRates {
     let seconds = trace.wall().0.max(1) as f64 / 1e9;
     let mut rates = SyscallRates::default();
-    for row in &trace.calls.rows {
+    for row in trace.calls.rows.iter().filter(|row| !is_ring_operation(row.syscall)) {
         rates.by_number.entry(row.syscall).or_default().counted += row.count;
     }
     for rate in rates.by_number.values_mut() {

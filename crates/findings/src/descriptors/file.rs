@@ -133,6 +133,8 @@ struct SpanEntry {
     #[serde(default)]
     end: Vec<String>,
     #[serde(default)]
+    mark: bool,
+    #[serde(default)]
     per_second_max: u32,
 }
 
@@ -164,14 +166,14 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
 }
 
 fn span(entry: SpanEntry) -> Result<SpanProbe, DescriptorError> {
-    let SpanEntry { name, kind, entry, end, per_second_max } = entry;
+    let SpanEntry { name, kind, entry, end, mark: is_mark, per_second_max } = entry;
     if name.is_empty() || entry.is_empty() {
         return Err(DescriptorError::NoEntry(name));
     }
     let functions = entry.iter().chain(&end).filter(|name| !name.starts_with("usdt:"));
     all_plain(&format!("span `{name}`"), functions)?;
     match SpanKind::ALL.iter().find(|known| known.name() == kind) {
-        Some(&kind) => Ok(SpanProbe { name, kind, entry, end, per_second_max }),
+        Some(&kind) => Ok(SpanProbe { name, kind, entry, end, is_mark, per_second_max }),
         None => Err(DescriptorError::SpanKind { name, kind }),
     }
 }

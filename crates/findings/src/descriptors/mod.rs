@@ -217,6 +217,8 @@ pub struct SpanProbe {
     /// It ends for all threads of the process where the first of these is entered; if none is named, for its thread where the
     /// function that began it returns.
     pub end: Vec<String>,
+    /// It has no length: only that its entry was passed is told.
+    pub is_mark: bool,
     /// More hits in a second are too dear; 0: as many as the places' cost allows.
     pub per_second_max: u32,
 }

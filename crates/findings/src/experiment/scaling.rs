@@ -5,6 +5,7 @@ use super::growth::{self, Growth, Point};
 use super::run::{Experiment, Goal, Run, Table};
 use super::speedup_stack::{self, SpeedupStack};
 use super::usl::{self, Usl};
+use crate::derive::class::Class;
 
 /// The knob that says how many workers there are.
 pub const WORKERS: &str = "workers";
@@ -12,13 +13,16 @@ pub const WORKERS: &str = "workers";
 const GROWING_MAX: usize = 12;
 /// A cost below this share of all CPU time at the greatest number is not looked at.
 const COST_SHARE_MIN: f64 = 0.005;
+/// More workers than CPUs do not share them as long as each could not run, for want of one, for less than this share of
+/// the run. Workers that compute without a pause lack one for a third of it as soon as there are three on two CPUs.
+const QUEUE_SHARE_MAX: f64 = 0.02;
 
 /// What runs with different numbers of workers say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaling {
     /// By number of workers.
     pub points: Vec<ScalePoint>,
-    /// The law, from the numbers of workers that the machine has CPUs for.
+    /// The law, from the numbers of workers that do not share CPUs.
     pub usl: Option<Usl>,
     /// Speed-up by the law at the number that was asked for: best, least, greatest.
     pub forecast: Option<(f64, f64, f64)>,
@@ -35,6 +39,8 @@ pub struct Scaling {
 pub struct ScalePoint {
     /// How many.
     pub workers: u32,
+    /// The machine has a CPU for each, or they hardly waited for one: what they lose is not for want of CPUs.
+    pub has_cpus: bool,
     /// Mean of what runs are judged by.
     pub value: f64,
     /// Speed-up against the least number of workers, with its interval.
@@ -52,7 +58,7 @@ pub struct Growing {
     pub name: String,
     /// Thread time for the same work at the least number of workers (ns).
     pub first_ns: f64,
-    /// At the greatest number that the machine has CPUs for (or the greatest of all).
+    /// At the greatest number of workers that do not share CPUs (or the greatest of all).
     pub last_ns: f64,
     /// The power with which it grows; its interval is wide where few points carry it.
     pub exponent: f64,
@@ -71,11 +77,14 @@ pub fn judge(experiment: &Experiment, (cpus, at): (u32, u32), question: &Questio
     }
     numbers.sort_unstable();
     let first = numbers.first().map_or(0, |first| first.1);
-    let points =
-        numbers.iter().map(|(workers, row)| point(experiment, (first, *row), *workers, question)).collect();
-    let runs: Vec<(f64, f64)> = numbers
+    let points: Vec<ScalePoint> = numbers
         .iter()
-        .filter(|(workers, _)| *workers <= cpus)
+        .map(|(workers, row)| point(experiment, (first, *row), (*workers, cpus), question))
+        .collect();
+    let not_sharing = numbers.iter().zip(&points).filter(|(_, point)| point.has_cpus);
+    let own: Vec<(u32, usize)> = not_sharing.map(|(number, _)| *number).collect();
+    let runs: Vec<(f64, f64)> = own
+        .iter()
         .flat_map(|(workers, row)| {
             throughputs(experiment, *row).into_iter().map(|x| (f64::from(*workers), x))
         })
@@ -85,8 +94,20 @@ pub fn judge(experiment: &Experiment, (cpus, at): (u32, u32), question: &Questio
         let (one, (low, high)) = (law.at(1.0), law.range_at(&runs, f64::from(at)));
         (law.at(f64::from(at)) / one, low / one, high / one)
     });
-    let growing = growing(experiment, &numbers, (cpus, at), question);
+    let used = if own.len() < 2 { &numbers } else { &own };
+    let growing = growing(experiment, used, at, question);
     Scaling { points, usl, forecast, at, cpus, growing }
+}
+
+/// See [`ScalePoint::has_cpus`]. Runs without a recording tell nothing of waiting.
+fn has_cpus(experiment: &Experiment, (workers, setting): (u32, usize), cpus: u32) -> bool {
+    let queued = |run: &Run| {
+        let capacity = f64::from(workers) * run.wall_ns.max(1) as f64;
+        Some(run.ns(Table::Ledger, Class::RunQueue.name())? as f64 / capacity)
+    };
+    let shares: Vec<f64> = experiment.runs_of(setting).filter_map(queued).collect();
+    let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+    workers <= cpus || (!shares.is_empty() && mean <= QUEUE_SHARE_MAX)
 }
 
 /// Work per time of each run, greater being better.
@@ -98,7 +119,12 @@ fn throughputs(experiment: &Experiment, setting: usize) -> Vec<f64> {
     }
 }
 
-fn point(experiment: &Experiment, pair: (usize, usize), workers: u32, question: &Question) -> ScalePoint {
+fn point(
+    experiment: &Experiment,
+    pair: (usize, usize),
+    (workers, cpus): (u32, u32),
+    question: &Question,
+) -> ScalePoint {
     let throughput = |run: &Run| {
         let value = run.value(experiment.goal)?;
         Some(if experiment.goal.more_is_better() { value } else { 1.0 / value })
@@ -107,21 +133,13 @@ fn point(experiment: &Experiment, pair: (usize, usize), workers: u32, question: 
     let speedup = compare::paired(&experiment.pairs(pair, throughput), &question);
     let values = experiment.values(pair.1);
     let value = values.iter().sum::<f64>() / values.len().max(1) as f64;
-    ScalePoint { workers, value, speedup, stack: speedup_stack::stack(experiment, pair, workers) }
+    let stack = speedup_stack::stack(experiment, pair, workers);
+    let has_cpus = has_cpus(experiment, (workers, pair.1), cpus);
+    ScalePoint { workers, has_cpus, value, speedup, stack }
 }
 
 /// Thread time of each class, lock, function and place of waiting, for the same work, against the number of workers.
-fn growing(
-    experiment: &Experiment,
-    numbers: &[(u32, usize)],
-    (cpus, at): (u32, u32),
-    question: &Question,
-) -> Vec<Growing> {
-    let mut used: Vec<(u32, usize)> =
-        numbers.iter().copied().filter(|(workers, _)| *workers <= cpus).collect();
-    if used.len() < 2 {
-        used = numbers.to_vec();
-    }
+fn growing(experiment: &Experiment, used: &[(u32, usize)], at: u32, question: &Question) -> Vec<Growing> {
     let (Some(first), Some(last)) = (used.first().copied(), used.last().copied()) else { return Vec::new() };
     let life = |run: &Run| run.facts.as_ref().map_or(0, |facts| facts.life_ns);
     let all = experiment.runs_of(last.1).map(life).max().unwrap_or(0) as f64;
@@ -137,7 +155,7 @@ fn growing(
     let mut growing: Vec<Growing> = keys
         .into_iter()
         .filter(|key| !(key.0 == Table::Ledger && key.1 == "useful"))
-        .filter_map(|key| grow(experiment, &key, (&used, first.0, last.0), (at, question.risk)))
+        .filter_map(|key| grow(experiment, &key, (used, first.0, last.0), (at, question.risk)))
         .collect();
     growing.retain(|one| one.exponent > 0.2 && one.forecast_ns > one.first_ns);
     growing.sort_by(|a, b| b.forecast_ns.total_cmp(&a.forecast_ns).then_with(|| a.name.cmp(&b.name)));
@@ -159,8 +177,11 @@ fn grow(
     let mut means: Vec<(u32, f64)> = Vec::new();
     for (workers, row) in used {
         let costs: Vec<f64> = experiment.runs_of(*row).filter_map(cost).collect();
-        means.push((*workers, costs.iter().sum::<f64>() / costs.len().max(1) as f64));
-        points.extend(costs.into_iter().map(|ns| Point { n: f64::from(*workers), ns, weight: 1.0 }));
+        let mean = costs.iter().sum::<f64>() / costs.len().max(1) as f64;
+        means.push((*workers, mean));
+        // Errors are relative to the mean of this number: a run that hardly waited would outweigh all others.
+        let point = |ns: f64| Point { n: f64::from(*workers), ns, weight: (ns / mean).powi(2) };
+        points.extend(costs.into_iter().map(point));
     }
     let of =
         |workers: u32| means.iter().find(|(number, _)| *number == workers).map_or(0.0, |(_, mean)| *mean);
@@ -182,4 +203,92 @@ fn grow(
     let forecast_ns = last_ns * ((f64::from(at) - shift) / to).powf(exponent);
     let interval = fitted.map(|growth| (growth.low, growth.high));
     Some(Growing { table: *table, name: name.clone(), first_ns, last_ns, exponent, interval, forecast_ns })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::random::Random;
+    use crate::experiment::run::{FactRow, RunFacts, Setting};
+
+    const CPUS: u32 = 2;
+    const QUESTION: Question =
+        Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: true, resamples: 500, trimmed: 0.2 };
+
+    /// Five rounds with 1 to 8 workers. The time goes by the law with σ = 0.05 and κ = 0.01, in three functions; so much
+    /// of each worker's time (a share) is spent without a CPU if there are more workers than CPUs.
+    fn experiment(seed: u64, queued: f64) -> Experiment {
+        let numbers = [1u32, 2, 3, 4, 6, 8];
+        let knobs = |workers: &u32| vec![(WORKERS.to_owned(), workers.to_string())];
+        let settings =
+            numbers.iter().map(|one| Setting { knobs: knobs(one), ..Setting::default() }).collect();
+        let mut random = Random::part(seed, 6);
+        let mut runs = Vec::new();
+        for round in 0..5 {
+            for (setting, workers) in numbers.iter().enumerate() {
+                let normal = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+                let n = f64::from(*workers);
+                let scatter = 1e9 * (0.02 * normal).exp();
+                let (parallel, serial, exchange) = (0.95 / n, 0.05, 0.01 * (n - 1.0));
+                let wall = (parallel + serial + exchange) * scatter;
+                let row = |table, name: &str, ns: f64| FactRow {
+                    table,
+                    name: name.to_owned(),
+                    ns: ns as u64,
+                    count: None,
+                };
+                let over = if *workers > CPUS { queued } else { 0.0 };
+                let rows = vec![
+                    row(Table::Ledger, Class::RunQueue.name(), n * wall * over),
+                    row(Table::Wait, "compute", n * parallel * scatter),
+                    row(Table::Wait, "alone", serial * scatter),
+                    row(Table::Wait, "exchange", n * exchange * scatter),
+                ];
+                let facts = Some(RunFacts { life_ns: (n * wall) as u64, rows, ..RunFacts::default() });
+                runs.push(Run { setting, round, wall_ns: wall as u64, facts, ..Run::default() });
+            }
+        }
+        Experiment { settings, runs, ..Experiment::default() }
+    }
+
+    #[test]
+    fn workers_that_share_cpus_do_not_carry_the_law_and_those_that_wait_for_each_other_do() {
+        let found = judge(&experiment(1, 0.3), (CPUS, 24), &QUESTION);
+        let own: Vec<u32> = found.points.iter().filter(|one| one.has_cpus).map(|one| one.workers).collect();
+        assert_eq!((own, found.usl), (vec![1, 2], None));
+        let found = judge(&experiment(1, 0.005), (CPUS, 24), &QUESTION);
+        assert!(found.points.iter().all(|one| one.has_cpus));
+        assert_eq!(found.usl.map(|law| law.points), Some(6));
+        // Without a recording nothing is known of waiting.
+        let mut bare = experiment(1, 0.0);
+        bare.runs.iter_mut().for_each(|run| run.facts = None);
+        assert_eq!(judge(&bare, (CPUS, 24), &QUESTION).usl, None);
+    }
+
+    #[test]
+    fn a_run_that_hardly_waited_does_not_bend_the_growth() {
+        let mut experiment = experiment(2, 0.0);
+        let run = experiment.runs.iter_mut().find(|run| run.setting == 1).unwrap();
+        let rows = &mut run.facts.as_mut().unwrap().rows;
+        rows.iter_mut().find(|row| row.name == "exchange").unwrap().ns = 1000;
+        let found = judge(&experiment, (CPUS, 24), &QUESTION);
+        // n·(n - 1) against n - 1: a power between one and two.
+        let growing = &found.growing[0];
+        assert_eq!(growing.name, "exchange");
+        assert!((1.0..2.0).contains(&growing.exponent), "{growing:?}");
+    }
+
+    #[test]
+    fn the_cost_that_grows_is_named_first_and_the_law_is_covered() {
+        let (mut held, mut named) = (0, 0);
+        for seed in 0..40 {
+            let found = judge(&experiment(seed, 0.0), (CPUS, 24), &QUESTION);
+            let law = found.usl.unwrap();
+            let inside = |of: usl::Coefficient, truth: f64| of.low <= truth && truth <= of.high;
+            held += u32::from(inside(law.sigma, 0.05) && inside(law.kappa, 0.01));
+            let first = found.growing.first().map(|one| one.name.as_str());
+            named += u32::from(first == Some("exchange"));
+        }
+        assert!(held >= 36 && named == 40, "{held} and {named} of 40");
+    }
 }

@@ -1,15 +1,16 @@
 //! What goes with each cause: waits that threads do not have, and running time that they do not need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdup_events::tables::{SampleRow, ThreadState};
+use holdup_events::tables::{AccessKind, SampleRow, ThreadState};
 use holdup_events::{ProcessId, StackId, ThreadId, Trace};
 
 use super::Removal;
 use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::lines::{LINE_BYTES, SharedData};
 use crate::derive::lock_calls::{Calls, LockCalls};
 use crate::derive::paging::Flushing;
 use crate::derive::replay::{Change, Facts, Speed};
@@ -40,13 +41,23 @@ fn ran(speed: Speed) -> Change {
 }
 
 /// A lock: what it guards runs side by side. Who spins meanwhile waits for what the others do, and does so for as much less
-/// as these take less.
-pub fn lock(calls: &LockCalls, facts: Facts, lock: u32) -> Removal {
+/// as these take less. At the most nobody takes memory from others that lies with its word, either.
+pub fn lock(calls: &LockCalls, facts: Facts, shared: &[SharedData], lock: u32) -> Removal {
     let trace = facts.trace;
+    let beside = lines_beside(facts, shared, lock);
+    let lies_there = |sample: &SampleRow| {
+        let told = sample.data.kind != AccessKind::None;
+        told && beside
+            .contains(&(trace.threads[sample.thread.index()].process, sample.data.address / LINE_BYTES))
+    };
     let spins = |sample: &SampleRow| facts.roles.class_of_sample(sample) == Class::Spin;
     let spun = Speed::new(trace, 0.0, spins).taken();
     let with = |which: Calls| {
-        let speed = Speed::weighed(trace, calls.shares(lock, which));
+        let shares = calls.shares(lock, which);
+        let speed = Speed::weighed(trace, |sample| match which == Calls::Whole && lies_there(sample) {
+            true => 1.0,
+            false => shares(sample),
+        });
         let left = 1.0 - (speed.taken() / (1.0 - spun).max(f64::MIN_POSITIVE)).min(1.0);
         let mut changes = vec![Change::WithoutLock(lock), ran(speed)];
         if spun > 0.0 && left < 1.0 {
@@ -55,6 +66,16 @@ pub fn lock(calls: &LockCalls, facts: Facts, lock: u32) -> Removal {
         changes
     };
     Removal { least: with(Calls::Contended), most: with(Calls::Whole) }
+}
+
+/// The lines of memory that threads take from each other together with the one in which the lock's word lies.
+fn lines_beside(facts: Facts, shared: &[SharedData], lock: u32) -> BTreeSet<(ProcessId, u64)> {
+    let Some((process, object, _)) = facts.locks.locks.get(lock as usize) else { return BTreeSet::new() };
+    let with_it = |data: &&SharedData| {
+        data.process == *process && data.lines.contains(&(object / LINE_BYTES * LINE_BYTES))
+    };
+    let lines = shared.iter().filter(with_it).flat_map(|data| &data.lines);
+    lines.map(|line| (*process, line / LINE_BYTES)).collect()
 }
 
 /// Waits for locks whose holders waited: the holders wait all the same, without the lock.
@@ -148,7 +169,7 @@ pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &Loc
     let mut most = least.clone();
     for (number, [vain, all]) in locks {
         if vain as f64 >= HERDS_LOCK_MIN * all as f64 {
-            most.extend(lock(calls, facts, number).least);
+            most.extend(lock(calls, facts, &derived.lines, number).least);
         }
     }
     Removal { least, most }

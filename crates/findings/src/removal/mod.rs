@@ -5,6 +5,7 @@
 //! functions that took it. The forecast lies between the two, each with its error.
 
 mod causes;
+mod forks;
 
 use std::cell::OnceCell;
 
@@ -32,7 +33,7 @@ const SLICES_SOME: usize = 2_000_000;
 const SOME: usize = 3;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 20] = [
+const FORECAST: [&str; 21] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -53,16 +54,18 @@ const FORECAST: [&str; 20] = [
     "lock-convoy",
     "thundering-herd",
     "delayed-ack",
+    "fork-pause",
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
-const COMPUTED: [&str; 6] = [
+const COMPUTED: [&str; 7] = [
     "load-imbalance",
     "poll-loop",
     "cpu-throttled",
     "pinned-together",
     "page-fault-storm",
     "allocation-hotspot",
+    "stop-the-world-latecomer",
 ];
 
 /// What costs less than this part of all thread time, and may gain nothing, is a hint. What costs more is there, whether a
@@ -121,7 +124,7 @@ pub fn of_finding<'a>(
             let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks, facts.roles));
             Some(match finding.rule {
                 "lock-convoy" => causes::lock_handovers(facts, calls, number),
-                _ => causes::lock(calls, facts, number),
+                _ => causes::lock(calls, facts, &derived.lines, number),
             })
         }
         "spin-wait" => causes::spin(facts, derived, finding),
@@ -138,6 +141,7 @@ pub fn of_finding<'a>(
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
         "wakeup-ping-pong" => Some(causes::handovers(facts, charge)),
+        "fork-pause" => Some(forks::copies(facts.trace, charge)),
         "interpreter-lock" => Some(causes::interpreter(facts.trace, charge)),
         "blocked-lock-holder" => Some(causes::waits_for_locks(facts, charge)),
         "preempted-lock-holder" => Some(causes::holders_queues(facts.trace, charge)),

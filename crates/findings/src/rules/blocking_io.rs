@@ -42,12 +42,6 @@ const WAITS_SURE: u64 = 10;
 /// So many requests at a time keep a disk busy.
 const BATCH_MIN: f64 = 8.0;
 
-/// How many requests are submitted with a call to io_uring_enter, where calls were counted: it returns their number.
-fn requests_each(scene: &Scene) -> Option<f64> {
-    let used = scene.derived.calls.by_syscall.iter().find(|used| used.syscall == IO_URING_ENTER)?;
-    Some(used.returned as f64 / used.count.saturating_sub(used.errors).max(1) as f64)
-}
-
 pub(super) fn judge(scene: &Scene) -> Verdict {
     scene.needs_wait_reasons()?;
     let stall = &scene.derived.occupancy.io;
@@ -67,7 +61,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         percent(worst.ns as f64 / total.max(1) as f64),
     )];
     summary.extend(scene.waits_come_from(|slice| scene.class(slice) == Some(Class::IoWait)));
-    let batch = (worst.number == IO_URING_ENTER).then(|| requests_each(scene)).flatten();
+    let batch = (worst.number == IO_URING_ENTER).then(|| scene.derived.calls.requests_each()).flatten();
     summary.extend(batch.map(|each| format!("With each {} go {each:.1} requests.", worst.name())));
     let confidence = match waits {
         // They overlap already.

@@ -7,12 +7,13 @@
 //! ## Why it hurts
 //! To fork, the kernel copies the page tables of the whole process and holds its `mmap_lock` meanwhile: some
 //! milliseconds a gigabyte of small pages. Threads that fault, map or unmap then wait. Behind it, each page that is written
-//! must be copied first.
+//! must be copied first, and a child that begins another program takes the copied tables down again, for which its parent waits.
 //!
 //! ## How it decides
 //! A wait for `mmap_lock` counts if the thread that ended it became the parent of a new process between the wait's
 //! start and some milliseconds behind its end: the kernel lets go of the lock just before. It fires if idle CPUs could have run the waiters
-//! for at least 2 % of the run.
+//! for at least 2 % of the run. Waits for children count, too, if these spend most of their lives on taking their copy down.
+//! Forecast by replay: nobody waits for the lock, and nothing is copied nor taken down, as far as samples say.
 //!
 //! ## What to do
 //! Start programs by `posix_spawn` or `vfork`, which copy no tables, or from a small helper process forked early. For a
@@ -34,6 +35,7 @@ use holdup_events::{Duration, ThreadId, Timestamp, Trace, WaitReason};
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::forks::{self, Births, Copying};
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -44,25 +46,11 @@ pub(super) const INFO: Info =
 
 /// Between letting go of the lock and the child's birth the kernel copies what is left.
 const BIRTH_AFTER_MAX: Duration = Duration(5_000_000);
-
-/// When each thread became the parent of a new process, in order.
-fn births(trace: &Trace) -> BTreeMap<ThreadId, BTreeSet<Timestamp>> {
-    let mut births: BTreeMap<ThreadId, BTreeSet<Timestamp>> = BTreeMap::new();
-    for child in trace.threads.iter().filter(|child| !child.began_before) {
-        let Some(parent) = child.parent else { continue };
-        if trace.threads.get(parent.index()).is_some_and(|parent| parent.process != child.process) {
-            births.entry(parent).or_default().insert(child.start);
-        }
-    }
-    births
-}
+/// Children that spend more than this part of their running time on their copies are waited for because of these.
+const MOSTLY: f64 = 0.5;
 
 /// Who forked, and when, if that is what the slice waited for.
-fn fork_of(
-    trace: &Trace,
-    births: &BTreeMap<ThreadId, BTreeSet<Timestamp>>,
-    slice: &Slice,
-) -> Option<(ThreadId, Timestamp)> {
+fn fork_of(trace: &Trace, births: &Births, slice: &Slice) -> Option<(ThreadId, Timestamp)> {
     let waits = slice.state == ThreadState::Blocked && trace.wait(slice.wait).reason == WaitReason::MmapLock;
     if !waits {
         return None;
@@ -79,49 +67,19 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if scene.of_wall(scene.derived.ledger.of(Class::FaultWait) as f64) < GAIN_MIN {
         return Ok(Vec::new());
     }
-    let births = births(trace);
-    if births.is_empty() {
-        return Ok(Vec::new());
-    }
+    let births = forks::births(trace);
     let charge = Charge::of(trace, |slice| fork_of(trace, &births, slice).is_some());
     let stall = scene.stall(&charge);
     if charge.is_empty() || scene.of_wall(stall.saved_ns) < GAIN_MIN {
         return Ok(Vec::new());
     }
-    let mut pauses: BTreeMap<(ThreadId, Timestamp), u64> = BTreeMap::new();
-    let mut waiters: BTreeSet<ThreadId> = BTreeSet::new();
-    for slice in charge.slices(trace) {
-        if let Some(fork) = fork_of(trace, &births, &slice) {
-            let longest = pauses.entry(fork).or_default();
-            *longest = slice.duration().0.max(*longest);
-            waiters.insert(slice.thread);
-        }
-    }
-    let mut lengths: Vec<u64> = pauses.values().copied().collect();
-    lengths.sort_unstable();
-    let (Some(longest), Some(((forks, _), _))) = (lengths.last(), pauses.iter().max_by_key(|(_, ns)| **ns))
-    else {
-        return Ok(Vec::new());
-    };
-    let middle = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
+    let Some(pauses) = Pauses::of(trace, &births, &charge) else { return Ok(Vec::new()) };
+    let copies = Copies::of(scene, pauses.forks);
+    let waits = copies.waits(scene, pauses.forks);
     let finding = Finding {
         rule: INFO.name,
-        subject: thread(trace, *forks),
-        summary: vec![
-            format!(
-                "{} forked, and {} of the process stood still for up to {} each time (median), {} at the most ({}).",
-                thread(trace, *forks),
-                count(waiters.len() as u64, "thread"),
-                time(middle),
-                time(*longest),
-                count(lengths.len() as u64, "fork"),
-            ),
-            format!(
-                "They waited {} for the lock of the address space, {} of all thread time.",
-                time(charge.ns()),
-                percent(scene.of_thread_time(charge.ns())),
-            ),
-        ],
+        subject: thread(trace, pauses.forks),
+        summary: said(scene, &pauses, &charge, &copies),
         cost_ns: charge.ns(),
         gain: scene.gain(&stall, |_, waited| waited),
         confidence: scene.confidence(Confidence::High),
@@ -131,5 +89,101 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             "For snapshots of memory: huge pages, and MADV_DONTFORK for what the child does not need".into(),
         ],
     };
+    let charge = waits.map_or_else(|| charge.clone(), |waits| charge.clone().and(trace, &waits));
     Ok(vec![Charged { finding, charge }])
+}
+
+fn said(scene: &Scene, pauses: &Pauses, charge: &Charge, copies: &Copies) -> Vec<String> {
+    let mut said = vec![
+        format!(
+            "{} forked, and {} of the process stood still for up to {} each time (median), {} at the most ({}).",
+            thread(scene.trace, pauses.forks),
+            count(pauses.waiters, "thread"),
+            time(pauses.median_ns),
+            time(pauses.longest_ns),
+            count(pauses.count, "fork"),
+        ),
+        format!(
+            "They waited {} for the lock of the address space, {} of all thread time.",
+            time(charge.ns()),
+            percent(scene.of_thread_time(charge.ns())),
+        ),
+    ];
+    if copies.made_ns > 0.0 {
+        said.push(format!(
+            "It ran {} to copy the tables of pages (sampled){}.",
+            time(copies.made_ns as u64),
+            match copies.dropped_ns > 0.0 {
+                true => format!(
+                    ", and its children {} to take the copies down before they began another program",
+                    time(copies.dropped_ns as u64)
+                ),
+                false => String::new(),
+            },
+        ));
+    }
+    said
+}
+
+/// How long the others stood still at each fork.
+struct Pauses {
+    /// Who forked when it was longest.
+    forks: ThreadId,
+    waiters: u64,
+    median_ns: u64,
+    longest_ns: u64,
+    count: u64,
+}
+
+impl Pauses {
+    fn of(trace: &Trace, births: &Births, charge: &Charge) -> Option<Pauses> {
+        let mut pauses: BTreeMap<(ThreadId, Timestamp), u64> = BTreeMap::new();
+        let mut waiters: BTreeSet<ThreadId> = BTreeSet::new();
+        for slice in charge.slices(trace) {
+            let Some(fork) = fork_of(trace, births, &slice) else { continue };
+            let longest = pauses.entry(fork).or_default();
+            *longest = slice.duration().0.max(*longest);
+            waiters.insert(slice.thread);
+        }
+        let ((forks, _), longest) = pauses.iter().max_by_key(|(_, ns)| **ns)?;
+        let mut lengths: Vec<u64> = pauses.values().copied().collect();
+        lengths.sort_unstable();
+        Some(Pauses {
+            forks: *forks,
+            waiters: waiters.len() as u64,
+            median_ns: lengths[lengths.len() / 2],
+            longest_ns: *longest,
+            count: lengths.len() as u64,
+        })
+    }
+}
+
+/// What the copies of the address space took, beside the waits for its lock.
+struct Copies {
+    /// Of the thread that forks (ns, by samples).
+    made_ns: f64,
+    /// Of its children (ns, by samples).
+    dropped_ns: f64,
+    /// How long these ran in all (ns).
+    children_ns: f64,
+}
+
+impl Copies {
+    fn of(scene: &Scene, forks: ThreadId) -> Copies {
+        let (trace, ledger) = (scene.trace, &scene.derived.ledger);
+        let copying = Copying::new(trace);
+        let is_child = |id: ThreadId| trace.threads[id.index()].parent == Some(forks);
+        let ran = ledger.threads.iter().filter(|one| is_child(one.thread)).map(|one| one.running_ns());
+        Copies {
+            made_ns: copying.of_threads(ledger, |id| id == forks),
+            dropped_ns: copying.of_threads(ledger, is_child),
+            children_ns: ran.sum::<u64>() as f64,
+        }
+    }
+
+    /// The waits for the children, if their copies are what these are for.
+    fn waits(&self, scene: &Scene, forks: ThreadId) -> Option<Charge> {
+        let is_wait = |slice: &Slice| slice.thread == forks && scene.class(slice) == Some(Class::ChildWait);
+        (self.dropped_ns > MOSTLY * self.children_ns).then(|| Charge::of(scene.trace, is_wait))
+    }
 }

@@ -13,8 +13,8 @@
 //! As false-sharing does, but at least a fifth of the accesses are to bytes that several threads touch, or threads sleep until
 //! a word there changes: then it is a lock's or a queue's, whoever touches which of its fields. That is left to the rules for
 //! locks if its threads wait for locks for a tenth of their time or more; so is memory that is touched without atomic
-//! instructions by such threads, since a lock puts these accesses in order, and a line in which a lock lies that is waited for
-//! for a tenth of the run. The time is the sampled time at these accesses, with its error.
+//! instructions by such threads, since a lock puts these accesses in order, and a line in which a lock lies whose waiting is worth
+//! a finding: what the line costs is then in that one's upper end. The time is the sampled time at these accesses, with its error.
 //! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
 //! the accesses took a smaller share of these, the difference is what sharing costs; where little but the accesses is seen
 //! then, the rest passes behind them and is no measure. Without such moments the lower end of the gain is 0,
@@ -37,7 +37,7 @@ use holdup_events::{ThreadId, WaitReason};
 use super::{Info, Verdict};
 use crate::derive::class::Class;
 use crate::derive::lines::{LINE_BYTES, SharedData, Sharing};
-use crate::scene::Scene;
+use crate::scene::{GAIN_MIN, Scene};
 use crate::sharing;
 
 pub(super) const INFO: Info = Info {
@@ -45,8 +45,7 @@ pub(super) const INFO: Info = Info {
     summary: "Threads write to the same memory all the time, and wait for its cache line",
 };
 
-/// Threads that wait for locks for more than this share of their time, or for one for this share of the run, are put in order by
-/// these.
+/// Threads that wait for locks for more than this share of their time are put in order by these.
 const LOCKED: f64 = 0.1;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
@@ -68,7 +67,7 @@ fn holds_contended_lock(scene: &Scene, data: &SharedData) -> bool {
         lock.reason == WaitReason::Lock
             && lock.process == data.process
             && data.lines.contains(&(lock.object / LINE_BYTES * LINE_BYTES))
-            && scene.of_wall(lock.wait_ns as f64) > LOCKED
+            && scene.of_wall(lock.wait_ns as f64) > GAIN_MIN
     })
 }
 

@@ -14,7 +14,8 @@
 //! counts only time in which the last was ready to run and did not, after all others had come. Waiting at the end of a
 //! collection, and retries of threads that want to stop the others at the same time, are in `holdup report gc`. They are
 //! in the upper end, with the time without a CPU, if there is a domain that hardly allocates, another thread answers for it,
-//! and a tenth of the lateness or more is that the last was woken first: such a domain is late at each step.
+//! and a tenth of the lateness or more is that the last was woken first, or it had no CPU for a tenth of what the others waited:
+//! such a domain is late at each step. How long it had none, beyond what others worked meanwhile, is then a lower end.
 //!
 //! Each pause has one cause, the one that took most of its lateness: the last waited for a CPU (and who had it); it slept
 //! with nothing to do, or answers for a thread that does, and was woken late; it ran on without looking whether somebody
@@ -85,7 +86,9 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     let confidence = if used.meetings >= PAUSES_SURE { Confidence::High } else { Confidence::Medium };
     let for_idle = for_idle_ns(scene, used);
     let high = scene.of_wall(waited_each(used).max(for_idle)).clamp(0.0, 1.0);
-    let low = scene.of_wall(used.straggle.low_ns as f64).clamp(0.0, high);
+    let queued = process(scene, used).filter(|_| for_idle > 0.0);
+    let queued = queued.map_or(0, |process| collecting::idle_queued_ns(scene, process));
+    let low = scene.of_wall(used.straggle.low_ns.max(queued) as f64).clamp(0.0, high);
     let mut summary = vec![format!(
         "{}; the last to stop was late by {} (median), {} (p99). The others waited {} in all.",
         count(used.meetings, "stop-the-world pause"),
@@ -112,20 +115,25 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
         gain: Gain { low, high },
         confidence,
         evidence: Vec::new(),
-        advice: advice(scene, &causes),
+        advice: advice(scene, &causes, for_idle > 0.0),
     };
     lateness::finding(scene, used, finding)
 }
 
 /// Causes of less than this part of the lateness get no advice.
 const ADVISED_MIN: f64 = 0.2;
+/// What helps against threads that only wait.
+const END_IDLE: &str = "Let idle threads end, or wait in fewer of them: each takes part in every pause";
 
-fn advice(scene: &Scene, causes: &[CauseUse]) -> Vec<String> {
+fn advice(scene: &Scene, causes: &[CauseUse], with_idle: bool) -> Vec<String> {
     let total: u64 = causes.iter().map(|used| used.late_ns).sum();
     let matters = |used: &&CauseUse| used.late_ns as f64 >= ADVISED_MIN * total as f64;
-    let mut advice: Vec<String> =
-        causes.iter().filter(matters).filter_map(|used| against(scene, used)).collect();
-    advice.dedup();
+    let mut advice: Vec<String> = with_idle.then(|| END_IDLE.to_owned()).into_iter().collect();
+    for line in causes.iter().filter(matters).filter_map(|used| against(scene, used)) {
+        if !advice.contains(&line) {
+            advice.push(line);
+        }
+    }
     advice
         .push("Collect less often: a larger minor heap (OCAMLRUNPARAM=s=1M words, then measure)".to_owned());
     advice
@@ -138,9 +146,7 @@ fn against(scene: &Scene, used: &CauseUse) -> Option<String> {
         LateCause::NoCpu | LateCause::AskedLate | LateCause::Throttled | LateCause::Stolen => {
             Some("Use fewer threads than CPUs, or keep other programs off these CPUs".to_owned())
         }
-        LateCause::WokenLate => {
-            Some("Let idle threads end, or wait in fewer of them: each takes part in every pause".to_owned())
-        }
+        LateCause::WokenLate => Some(END_IDLE.to_owned()),
         LateCause::RanOn => Some(format!(
             "Let {place} allocate or poll now and then; if it is C, let it release the runtime's lock"
         )),

@@ -1,7 +1,7 @@
 //! An answer as one file for a browser, which asks nobody for anything.
 
-use super::svg::{self, escape};
-use super::{Answer, Shown};
+use super::picture::escape;
+use super::{Answer, Picture, Shown};
 use crate::text::Style;
 
 /// Columns of the text.
@@ -11,7 +11,7 @@ const COLUMNS: usize = 110;
 pub(super) fn page(shown: &Shown<'_>) -> String {
     let title = shown.experiment.settings.first().map_or(String::new(), |setting| setting.command.join(" "));
     let picture = match shown.answer {
-        Answer::Scale(scaling) => svg::speedup(scaling, &title),
+        Answer::Scale(scaling) => Picture::speedup(scaling, &title).svg(),
         _ => String::new(),
     };
     let text = shown.render(&Style { width: COLUMNS, ..Style::default() });

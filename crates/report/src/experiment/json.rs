@@ -156,6 +156,7 @@ fn point(point: &ScalePoint) -> Value {
     let known = |value: f64| value.is_finite().then_some(1.0 + value);
     json!({
         "workers": point.workers,
+        "has_cpus": point.has_cpus,
         "value": point.value,
         "runs": point.speedup.runs,
         "speedup": 1.0 + point.speedup.relative,

@@ -5,8 +5,8 @@ mod head;
 mod html;
 mod json;
 mod page;
+mod picture;
 mod scale;
-pub mod svg;
 mod sweep;
 
 use holdup_findings::experiment::difference::Difference;
@@ -22,6 +22,7 @@ use serde_json::Value;
 use crate::numbers;
 use crate::text::Style;
 use page::Page;
+pub use picture::Picture;
 
 /// What there is to say of an experiment.
 pub enum Answer {

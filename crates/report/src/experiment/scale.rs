@@ -49,7 +49,7 @@ fn row(shown: &Shown, scaling: &Scaling, point: &ScalePoint) -> Vec<String> {
         true => format!("{:.2} to {:.2}", 1.0 + found.low, 1.0 + found.high),
         false => String::new(),
     };
-    let over = if point.workers > scaling.cpus { " *" } else { "" };
+    let over = if point.has_cpus { "" } else { " *" };
     let times = f64::from(point.workers) / first_workers(scaling);
     vec![
         format!("{}{over}", point.workers),
@@ -62,7 +62,7 @@ fn row(shown: &Shown, scaling: &Scaling, point: &ScalePoint) -> Vec<String> {
 }
 
 fn verdict(scaling: &Scaling, page: &mut Page) {
-    let within = scaling.points.iter().filter(|point| point.workers <= scaling.cpus);
+    let within = scaling.points.iter().filter(|point| point.has_cpus);
     let best = within.max_by(|a, b| a.speedup.relative.total_cmp(&b.speedup.relative));
     let Some(best) = best.or(scaling.points.first()) else { return };
     page.verdict(
@@ -77,7 +77,7 @@ fn verdict(scaling: &Scaling, page: &mut Page) {
             number(f64::from(best.workers) / first_workers(scaling)),
         ),
     );
-    if scaling.points.iter().any(|point| point.workers > scaling.cpus) {
+    if scaling.points.iter().any(|point| !point.has_cpus) {
         page.faint(format!(
             "* more workers than the {} of this machine: they share CPUs, which says nothing of more CPUs.",
             counted(u64::from(scaling.cpus), "CPU")
@@ -99,9 +99,7 @@ fn interval(point: &ScalePoint) -> String {
 fn plot(scaling: &Scaling) -> Vec<String> {
     let most = scaling.points.iter().map(|point| 1.0 + point.speedup.relative);
     let ideal = |point: &ScalePoint| f64::from(point.workers) / first_workers(scaling);
-    let most = most
-        .chain(scaling.points.iter().filter(|one| one.workers <= scaling.cpus).map(ideal))
-        .fold(1.0, f64::max);
+    let most = most.chain(scaling.points.iter().filter(|one| one.has_cpus).map(ideal)).fold(1.0, f64::max);
     let mut lines = vec![String::new()];
     for point in &scaling.points {
         let bar = crate::text::bar((1.0 + point.speedup.relative) / most, BAR_WIDTH);
@@ -122,7 +120,7 @@ fn law(scaling: &Scaling, page: &mut Page) {
     page.heading("THE LAW (Universal Scalability Law, joint 95 % intervals)");
     let Some(law) = &scaling.usl else {
         page.text(format!(
-            "Not fitted: it has three coefficients and takes {} numbers of workers, each within the {} of this machine.",
+            "Not fitted: it has three coefficients and takes {} numbers of workers that do not share the {} of this machine.",
             usl::POINTS_MIN,
             counted(u64::from(scaling.cpus), "CPU")
         ));
@@ -158,8 +156,13 @@ fn law(scaling: &Scaling, page: &mut Page) {
         page.text(format!("Beyond {peak:.0} workers more make it slower."));
     }
     if let Some((best, low, high)) = scaling.forecast {
-        let extrapolates =
-            if scaling.at > scaling.cpus { " This extrapolates: no such machine was seen." } else { "" };
+        let seen = scaling.points.iter().filter(|point| point.has_cpus).map(|point| point.workers).max();
+        let extrapolates = match seen {
+            Some(seen) if scaling.at > seen => {
+                format!(" This extrapolates: the law was seen to hold up to {seen}.")
+            }
+            _ => String::new(),
+        };
         page.text(format!(
             "At {} workers: {best:.1} times as fast as one ({low:.1} to {high:.1}).{extrapolates}",
             scaling.at

@@ -17,6 +17,8 @@ pub(super) fn to_json(trace: &Trace, calls: &Calls) -> Value {
         "by_syscall": list(&calls.by_syscall),
         "by_object": list(&calls.by_object),
         "by_thread": list(&calls.by_thread),
+        "ring_operations": list(&calls.ring_operations),
+        "requests_each": calls.requests_each(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The head of every report: what ran, where, for how long; what was lost, what the recording cost,
 //! and how much of the kernel it could see.
 
-use holdup_events::recording::Rung;
+use holdup_events::recording::{Fired, Rung};
 
 use crate::figures;
 use crate::numbers::{counted, duration, percent, rounded};
@@ -9,9 +9,13 @@ use crate::text::{Tint, clean, cut, wrap};
 
 use super::View;
 
+/// Triggers that are named.
+const FIRED_MAX: usize = 3;
+
 pub(super) fn lines(view: &View) -> Vec<String> {
     let columns = view.style.columns();
-    let mut lines = vec![command(view)];
+    let mut lines = fired(view);
+    lines.push(command(view));
     lines.extend(wrap(&ran(view), columns, 0));
     let (loss, whole) = loss(view);
     if whole {
@@ -28,6 +32,26 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         lines.extend(wrap(&text, columns, 2).iter().map(|line| view.style.paint(Tint::Warning, line)));
     }
     lines
+}
+
+/// Why a flight recorder saved it, the first time with where in the recording it happened.
+fn fired(view: &View) -> Vec<String> {
+    let manifest = &view.trace.manifest;
+    let line = |fired: &Fired| {
+        let who = match fired.tid {
+            0 => String::new(),
+            tid => format!("thread {tid} ({}) ", clean(&fired.thread)),
+        };
+        let at = duration(fired.at_ns.saturating_sub(manifest.start_ns));
+        let text = format!("Saved at {at} by {}: {who}{}.", clean(&fired.trigger), clean(&fired.what));
+        wrap(&text, view.style.columns(), 2)
+    };
+    let mut lines: Vec<String> = manifest.fired.iter().take(FIRED_MAX).flat_map(line).collect();
+    let more = manifest.fired.len().saturating_sub(FIRED_MAX);
+    if more > 0 {
+        lines.push(format!("  and {more} more by the end"));
+    }
+    lines.iter().map(|line| view.style.paint(Tint::Warning, line)).collect()
 }
 
 fn command(view: &View) -> String {

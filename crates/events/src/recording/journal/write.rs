@@ -4,32 +4,18 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use zstd::bulk::Compressor;
-
 use super::JOURNAL;
-use super::chunk::{HEADER, Header, Kind};
-use crate::recording::codec::Encoder;
+use super::chunk::Kind;
+use super::pack::{Content, Packer};
 use crate::recording::{Manifest, RecordingError};
-use crate::{CpuId, Event, Loss, Timestamp};
-
-/// Encoded bytes that make a chunk.
-const CHUNK_BYTES: usize = 256 << 10;
-/// Fast: the recorder shares the machine with what it records, and events are dense already.
-const ZSTD_LEVEL: i32 = -1;
+use crate::{CpuId, Event, Loss};
 
 /// Appends events to a journal. After a write error (a full disk) it writes no more, and counts.
 pub struct JournalWriter {
     file: File,
     path: PathBuf,
-    encoder: Encoder,
-    encoded: Vec<u8>,
-    compressor: Compressor<'static>,
-    /// What is written at once: a chunk, compressed.
-    stored: Vec<u8>,
-    events: u32,
+    packer: Packer,
     bytes: u64,
-    /// First and last event of the chunk that is being filled.
-    span: (Timestamp, Timestamp),
     dropped: Option<Loss>,
 }
 
@@ -37,81 +23,62 @@ impl JournalWriter {
     /// Begins the journal of the recording `dir`, which must be an existing directory.
     pub fn create(dir: &Path, manifest: &Manifest) -> Result<JournalWriter, RecordingError> {
         let path = dir.join(JOURNAL);
-        let file = File::create(&path).map_err(RecordingError::io(&path))?;
+        let mut file = File::create(&path).map_err(RecordingError::io(&path))?;
         // So that readers see that the recording goes on; a file system without locks does no harm.
         let _ = file.try_lock();
-        let mut writer = JournalWriter {
-            file,
-            path: path.clone(),
-            encoder: Encoder::default(),
-            encoded: Vec::with_capacity(CHUNK_BYTES * 2),
-            compressor: Compressor::new(ZSTD_LEVEL).map_err(RecordingError::io(&path))?,
-            stored: Vec::new(),
-            events: 0,
-            bytes: 0,
-            span: (Timestamp(0), Timestamp(0)),
-            dropped: None,
-        };
+        let mut packer = Packer::new().map_err(RecordingError::io(&path))?;
         let manifest = serde_json::to_vec(manifest)
             .map_err(|error| RecordingError::Manifest { path: path.clone(), reason: error.to_string() })?;
-        writer.chunk(Kind::Manifest, &manifest, 0).map_err(RecordingError::io(&path))?;
-        Ok(writer)
+        let mut bytes = 0;
+        let sealed = packer.seal(Kind::Manifest, &manifest).map_err(RecordingError::io(&path))?;
+        write(&mut file, sealed, &mut bytes).map_err(RecordingError::io(&path))?;
+        Ok(JournalWriter { file, path, packer, bytes, dropped: None })
     }
 
     /// Appends one event; written with its chunk.
     pub fn push(&mut self, event: &Event) {
-        let at = event.at();
-        self.span = if self.events == 0 { (at, at) } else { (self.span.0.min(at), self.span.1.max(at)) };
         if let Some(loss) = &mut self.dropped {
             loss.events += 1;
             loss.end = loss.end.max(event.at());
             return;
         }
-        self.encoder.encode(event, &mut self.encoded);
-        self.events += 1;
-        if self.encoded.len() >= CHUNK_BYTES {
+        if self.packer.push(event) {
             self.flush();
         }
     }
 
     /// Writes what has been pushed; call it now and then, so that a crash loses little.
     pub fn flush(&mut self) {
-        if self.events == 0 {
+        let content = self.packer.content();
+        if content.events == 0 {
             return;
         }
-        let encoded = std::mem::take(&mut self.encoded);
-        let events = std::mem::take(&mut self.events);
-        if self.chunk(Kind::Events, &encoded, events).is_err() {
-            self.dropped = Some(Loss {
-                source: "journal".to_owned(),
-                reason: "disk-full".to_owned(),
-                cpu: CpuId::NONE,
-                start: self.span.0,
-                end: self.span.1,
-                events: u64::from(events),
-            });
+        let sealed = self.packer.seal_events();
+        if sealed.and_then(|sealed| write(&mut self.file, sealed, &mut self.bytes)).is_err() {
+            self.drop_chunk(content);
         }
-        self.encoded = encoded;
-        self.encoded.clear();
-        self.encoder = Encoder::default();
     }
 
-    fn chunk(&mut self, kind: Kind, raw: &[u8], events: u32) -> std::io::Result<()> {
-        // Room for the header, too: one call writes both.
-        self.stored.clear();
-        self.stored.resize(HEADER + zstd::zstd_safe::compress_bound(raw.len()), 0);
-        let (head, payload) = self.stored.split_at_mut(HEADER);
-        let length = self.compressor.compress_to_buffer(raw, payload)?;
-        let header = Header { kind, stored: length as u32, raw: raw.len() as u32, events };
-        head.copy_from_slice(&header.encode(&payload[..length]));
-        let before = self.bytes;
-        let written = self.file.write_all(&self.stored[..HEADER + length]);
-        match written {
-            Ok(()) => self.bytes += (HEADER + length) as u64,
-            // Half a chunk is of no use to anybody.
-            Err(_) => self.file.set_len(before)?,
+    /// Appends a chunk that was made elsewhere, behind what has been pushed.
+    pub(in crate::recording) fn append(&mut self, chunk: &[u8], content: Content) {
+        self.flush();
+        if self.dropped.is_some() || write(&mut self.file, chunk, &mut self.bytes).is_err() {
+            self.drop_chunk(content);
         }
-        written
+    }
+
+    fn drop_chunk(&mut self, content: Content) {
+        let Content { events, span: (start, end) } = content;
+        let dropped = self.dropped.get_or_insert_with(|| Loss {
+            source: "journal".to_owned(),
+            reason: "disk-full".to_owned(),
+            cpu: CpuId::NONE,
+            start,
+            end,
+            events: 0,
+        });
+        dropped.events += u64::from(events);
+        dropped.end = dropped.end.max(end);
     }
 
     /// Bytes written so far.
@@ -128,4 +95,15 @@ impl JournalWriter {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Writes a chunk behind the first `bytes`.
+fn write(file: &mut File, sealed: &[u8], bytes: &mut u64) -> std::io::Result<()> {
+    let written = file.write_all(sealed);
+    match written {
+        Ok(()) => *bytes += sealed.len() as u64,
+        // Half a chunk is of no use to anybody.
+        Err(_) => file.set_len(*bytes)?,
+    }
+    written
 }

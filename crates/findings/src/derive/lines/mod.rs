@@ -17,8 +17,8 @@ use super::class::Class;
 use super::ledger::Ledger;
 use super::occupancy::Stall;
 use super::on_cpu::SampleClasses;
+use super::own_places::{self, OwnFrames};
 use super::roles::Roles;
-use super::spin::{Functions, user_leaf};
 use super::split::share_error;
 use super::timelines::Timelines;
 use line::Line;
@@ -115,7 +115,7 @@ struct Touch {
 
 /// Derives the memory that threads took from each other, the costliest first.
 pub fn derive(trace: &Trace, ledger: &Ledger, (roles, timelines): (&Roles, &Timelines)) -> Vec<SharedData> {
-    let words = words(trace);
+    let (words, own) = (words(trace), OwnFrames::new(trace));
     let mut groups = groups(trace, ledger, roles.sample_classes());
     groups.sort_by(|a, b| b.ns().total_cmp(&a.ns()).then_with(|| a.first().cmp(&b.first())));
     let describe = |(rank, group): (usize, Group)| {
@@ -123,7 +123,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, (roles, timelines): (&Roles, &Time
             0..ALONE_MAX => alone::saved(trace, &group.touches().collect::<Vec<_>>()),
             _ => (0.0, 1.0),
         };
-        SharedData { saved, ..describe(trace, ledger, group, (&words, timelines)) }
+        SharedData { saved, ..describe(trace, ledger, group, (&words, &own, timelines)) }
     };
     groups.into_iter().enumerate().map(describe).collect()
 }
@@ -220,7 +220,7 @@ fn describe(
     trace: &Trace,
     ledger: &Ledger,
     group: Group,
-    (words, timelines): (&BTreeMap<ProcessId, Vec<u64>>, &Timelines),
+    (words, own, timelines): (&BTreeMap<ProcessId, Vec<u64>>, &OwnFrames, &Timelines),
 ) -> SharedData {
     let words = words.get(&group.process).map(Vec::as_slice).unwrap_or_default();
     let holds_word = |line: &u64| {
@@ -259,7 +259,7 @@ fn describe(
         ns: group.ns().round() as u64,
         error_ns: error.round() as u64,
         threads,
-        functions: functions(trace, touches()),
+        functions: functions(trace, own, touches()),
         is_waited_on: group.lines.keys().any(holds_word),
         stall,
         saved: (0.0, 1.0),
@@ -286,17 +286,14 @@ fn touched_most<'a>(touches: impl Iterator<Item = &'a Touch>) -> BTreeMap<Thread
     most.into_iter().map(|(thread, (_, address))| (thread, address)).collect()
 }
 
-fn functions<'a>(trace: &Trace, touches: impl Iterator<Item = &'a Touch>) -> Vec<(String, u64)> {
-    let mut same = Functions::default();
-    let mut counts: BTreeMap<_, u64> = BTreeMap::new();
-    for touch in touches {
-        if let Some(frame) = user_leaf(trace, &touch.sample) {
-            *counts.entry(same.of(trace, frame)).or_default() += 1;
-        }
-    }
-    let mut named: Vec<(String, u64)> =
-        counts.into_iter().map(|(frame, count)| (trace.frame_name(frame), count)).collect();
-    named.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+/// The program's own functions that touch, or that call what does; where a stack has none, its leaf.
+fn functions<'a>(
+    trace: &Trace,
+    own: &OwnFrames,
+    touches: impl Iterator<Item = &'a Touch>,
+) -> Vec<(String, u64)> {
+    let stacks: Vec<_> = touches.map(|touch| (touch.sample.thread, touch.sample.stack, 1)).collect();
+    let mut named = own_places::functions(trace, own, &stacks);
     named.truncate(FUNCTIONS_MAX);
     named
 }

@@ -46,7 +46,12 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     let mut lines = vec![String::new()];
     if calls.exact {
-        lines.extend(times(view, calls));
+        lines.extend(times(view, &calls.by_syscall, "time in calls"));
+        lines.push(nothing(
+            view,
+            "calls: all counted; time: from entry to return, waiting included; <: to a power of two",
+        ));
+        lines.extend(ring_operations(view, calls));
         lines.push(String::new());
     }
     lines.extend(objects(view, calls));
@@ -57,12 +62,26 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines
 }
 
-/// Times from entry to return.
-fn times(view: &View, calls: &Calls) -> Vec<String> {
-    let mut ranked: Vec<&CallUse> = calls.by_syscall.iter().collect();
+/// What was done through io_uring.
+fn ring_operations(view: &View, calls: &Calls) -> Vec<String> {
+    if calls.ring_operations.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new()];
+    lines.extend(times(view, &calls.ring_operations, "io_uring"));
+    let each = calls
+        .requests_each()
+        .map_or_else(String::new, |each| format!("; {each:.1} requests a call of io_uring_enter"));
+    lines.push(nothing(view, &format!("from submission to completion{each}")));
+    lines
+}
+
+/// How long they took, the most time first.
+fn times(view: &View, uses: &[CallUse], title: &'static str) -> Vec<String> {
+    let mut ranked: Vec<&CallUse> = uses.iter().collect();
     ranked.sort_by_key(|used| (std::cmp::Reverse(used.time_ns), used.syscall));
     let figures = ["calls", "failed", "time", "mean", "median <", "99 % <", "longest"];
-    let mut columns = vec![Column::Text("time in calls")];
+    let mut columns = vec![Column::Text(title)];
     columns.extend(figures.map(Column::Figure));
     let below = |used: &CallUse, part| {
         used.times.quantile(part).map_or_else(|| "-".to_owned(), |(_, below)| duration(below))
@@ -80,12 +99,7 @@ fn times(view: &View, calls: &Calls) -> Vec<String> {
         ]
     };
     let rows: Vec<Vec<String>> = ranked.iter().take(ROWS_MAX).map(row).collect();
-    let mut lines = table::lines(&columns, &rows, view.style);
-    lines.push(nothing(
-        view,
-        "calls: all counted; time: from entry to return, waiting included; <: to a power of two",
-    ));
-    lines
+    table::lines(&columns, &rows, view.style)
 }
 
 fn objects(view: &View, calls: &Calls) -> Vec<String> {

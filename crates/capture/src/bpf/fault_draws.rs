@@ -1,0 +1,160 @@
+//! Drawing page faults, with their stacks (`bpf/paging.h`): all the time, or in windows. When, and for how long, is decided
+//! elsewhere.
+//!
+//! The kernel's software event makes every fault of the machine slower while it is open, drawn or not. Disabling the event
+//! leaves half of that; only what is closed costs nothing.
+
+use std::time::Instant;
+
+use libbpf_rs::{MapCore, MapFlags, Object};
+
+use super::sampler::{self, Pace, Sampler};
+use crate::error::CaptureError;
+use crate::perf_ring;
+
+/// So many page faults of a kind a second and CPU are drawn, at the most; no multiple of a tick's rate.
+const FAULTS_HZ: u32 = 199;
+
+/// A window in which minor faults are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FaultWindow {
+    /// When it ends (ns of CLOCK_MONOTONIC): faults after it do not count, even if it is closed later.
+    pub end_ns: u64,
+    /// For how many times as many faults each stands: the stretch in which the window was placed at random, over its length.
+    pub weight: f64,
+    /// One fault in so many is drawn; 0: as many a second as is usual.
+    pub every: u64,
+}
+
+impl FaultWindow {
+    /// Until it is closed.
+    pub const ALWAYS: FaultWindow = FaultWindow { end_ns: u64::MAX, weight: 1.0, every: 0 };
+
+    fn bytes(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.end_ns.to_ne_bytes());
+        bytes[8..].copy_from_slice(&((self.weight * 256.0).round() as u64).max(1).to_ne_bytes());
+        bytes
+    }
+}
+
+/// What is open. Dropping it closes all.
+#[derive(Default)]
+pub(super) struct FaultDraws {
+    /// Of faults for which a disk is read: their own events, so that they cost the others nothing.
+    major: Option<Sampler>,
+    minor: Option<Sampler>,
+}
+
+impl FaultDraws {
+    /// Draws major faults from now on.
+    pub fn begin(&mut self, object: &Object) -> Result<(), CaptureError> {
+        let event = (perf_ring::SW_MAJOR_FAULTS, Pace::Hz(FAULTS_HZ));
+        self.major = Some(sampler::start_draws(object, "on_major_fault", event)?);
+        Ok(())
+    }
+
+    /// Draws minor faults from now on, in a window, or not at all.
+    pub fn set(&mut self, object: &Object, window: Option<FaultWindow>) -> Result<(), CaptureError> {
+        self.minor = None;
+        let Some(window) = window else { return Ok(()) };
+        let map = object.maps().find(|map| map.name() == "fault_window");
+        let map = map.ok_or_else(|| CaptureError::Refused { reason: "no map fault_window".to_owned() })?;
+        map.update(&0u32.to_ne_bytes(), &window.bytes(), MapFlags::ANY)
+            .map_err(|error| CaptureError::Refused { reason: error.to_string() })?;
+        let pace = if window.every > 0 { Pace::Every(window.every) } else { Pace::Hz(FAULTS_HZ) };
+        self.minor =
+            Some(sampler::start_draws(object, "on_minor_fault", (perf_ring::SW_MINOR_FAULTS, pace))?);
+        Ok(())
+    }
+
+    /// By how much the event makes a fault slower (ns): tried on faults of this process, in turns, the fastest of several
+    /// rounds each way: what disturbs a round only makes it slower. `None` if nothing could be tried. Ends with it closed.
+    pub fn cost_ns(&mut self, object: &Object) -> Result<Option<f64>, CaptureError> {
+        const TURNS: usize = 4;
+        let Some(pages) = Pages::map() else { return Ok(None) };
+        let (mut with, mut without) = (f64::MAX, f64::MAX);
+        for _ in 0..TURNS {
+            self.set(object, None)?;
+            without = without.min(pages.fastest_fault_ns());
+            self.set(object, Some(FaultWindow::ALWAYS))?;
+            with = with.min(pages.fastest_fault_ns());
+        }
+        self.set(object, None)?;
+        Ok(Some((with - without).max(0.0)))
+    }
+}
+
+/// Memory of ours to fault on.
+struct Pages {
+    start: *mut u8,
+}
+
+impl Pages {
+    const COUNT: usize = 64;
+    const PAGE: usize = 4096;
+    const BYTES: usize = Pages::COUNT * Pages::PAGE;
+
+    fn map() -> Option<Pages> {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a mapping of its own, wherever there is room.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), Pages::BYTES, access, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        // Larger pages would make fewer faults. SAFETY: advice on that mapping.
+        unsafe { libc::madvise(start, Pages::BYTES, libc::MADV_NOHUGEPAGE) };
+        Some(Pages { start: start.cast() })
+    }
+
+    /// Mean time of a fault in the fastest of several rounds (ns).
+    fn fastest_fault_ns(&self) -> f64 {
+        const ROUNDS: usize = 12;
+        (0..ROUNDS).map(|_| self.a_round_ns()).fold(f64::MAX, f64::min)
+    }
+
+    fn a_round_ns(&self) -> f64 {
+        let began = Instant::now();
+        for page in 0..Pages::COUNT {
+            // SAFETY: within the mapping, which lives as long as `self`, and which nothing else knows.
+            unsafe { self.start.add(page * Pages::PAGE).write_volatile(1) };
+        }
+        let took_ns = began.elapsed().as_nanos() as f64;
+        // SAFETY: the mapping again; what was in it is not needed.
+        unsafe { libc::madvise(self.start.cast(), Pages::BYTES, libc::MADV_DONTNEED) };
+        took_ns / Pages::COUNT as f64
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and used by nobody any more.
+        unsafe { libc::munmap(self.start.cast(), Pages::BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_told_as_the_kernel_program_reads_it() {
+        let bytes = FaultWindow { end_ns: 7, weight: 16.5, every: 5 }.bytes();
+        assert_eq!(bytes[..8], 7u64.to_ne_bytes());
+        assert_eq!(bytes[8..], (16 * 256 + 128u64).to_ne_bytes());
+    }
+
+    #[test]
+    fn faults_on_our_own_pages_are_real_ones() {
+        let faults = || {
+            // SAFETY: zeroes are a value of it; the call fills it.
+            let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+            unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+            usage.ru_minflt
+        };
+        let pages = Pages::map().unwrap();
+        let before = faults();
+        assert!(pages.a_round_ns() > 0.0 && pages.a_round_ns() > 0.0);
+        assert!(faults() - before >= 2 * Pages::COUNT as i64, "{}", faults() - before);
+    }
+}

@@ -1,0 +1,201 @@
+//! A flight recorder's memory: the newest events, as the chunks that a journal has, bounded by time and by bytes.
+//!
+//! It is made of segments. Each begins with what stood then ([`Standing`]), so that it needs nothing of what was before it;
+//! the oldest is dropped as a whole. Stacks are told once, however often they are named later: their definitions are kept
+//! apart, too ([`stacks`]).
+
+mod cut;
+mod stacks;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+pub use cut::Cut;
+use stacks::Definitions;
+
+use super::RecordingError;
+use super::journal::{Content, Packer};
+use crate::standing::Standing;
+use crate::{Duration, Event, Timestamp};
+
+/// So many segments make up what is to be kept: it is up to one of them more.
+const SEGMENTS: u64 = 8;
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// At least so long, if `bytes` allow it.
+    pub time: Duration,
+    /// Chunks of no more than this together, of events and of stacks.
+    pub bytes: u64,
+}
+
+/// A chunk in memory, shared with what is being saved.
+#[derive(Clone, Debug)]
+pub(super) struct Chunk {
+    pub bytes: Arc<[u8]>,
+    pub content: Content,
+}
+
+struct Segment<M> {
+    begin: Timestamp,
+    standing: Standing,
+    chunks: Vec<Chunk>,
+    bytes: u64,
+    mark: M,
+}
+
+/// See the module. `M` is what the recorder wants to remember of each segment's beginning.
+pub struct EventRing<M> {
+    keep: Keep,
+    packer: Packer,
+    segments: VecDeque<Segment<M>>,
+    standing: Standing,
+    stacks: Definitions,
+    /// Bytes of all segments.
+    bytes: u64,
+    /// Segments were dropped that time alone would have kept.
+    is_short: bool,
+}
+
+impl<M: Clone> EventRing<M> {
+    /// An empty one, whose first segment begins with `mark`.
+    pub fn new(keep: Keep, mark: M) -> Result<EventRing<M>, RecordingError> {
+        let failed = |source| RecordingError::io(std::path::Path::new("(memory)"))(source);
+        let packer = Packer::new().map_err(failed)?;
+        let first = Segment {
+            begin: Timestamp(0),
+            standing: Standing::default(),
+            chunks: Vec::new(),
+            bytes: 0,
+            mark,
+        };
+        Ok(EventRing {
+            keep,
+            packer,
+            segments: VecDeque::from([first]),
+            standing: Standing::default(),
+            stacks: Definitions::new(keep.bytes / 4).map_err(failed)?,
+            bytes: 0,
+            is_short: false,
+        })
+    }
+
+    /// Takes one event.
+    pub fn push(&mut self, event: &Event) {
+        if let Event::Stack(stack) = event {
+            self.stacks.push(stack);
+        }
+        self.standing.fold(event);
+        if self.packer.push(event) {
+            self.seal();
+        }
+    }
+
+    /// The recording begins at `at`: what came before it tells what stood then.
+    pub fn begin_at(&mut self, at: Timestamp, mark: M) {
+        self.seal();
+        let standing = self.standing.clone();
+        self.segments = VecDeque::from([Segment { begin: at, standing, chunks: Vec::new(), bytes: 0, mark }]);
+        self.bytes = 0;
+    }
+
+    /// What holds now.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// It is time for [`EventRing::begin_segment`].
+    pub fn is_due(&self) -> bool {
+        let Some(last) = self.segments.back() else { return false };
+        let long = self.standing.newest().since(last.begin) >= Duration(self.keep.time.0 / SEGMENTS);
+        long || last.bytes >= self.event_bytes_max() / SEGMENTS
+    }
+
+    /// Begins a new segment: everything before it has been pushed. Drops the oldest ones, where they are too many; `true` if
+    /// the definitions of stacks take too much room, and all should be told anew from now on.
+    pub fn begin_segment(&mut self, mark: M) -> bool {
+        self.seal();
+        self.standing.purge();
+        let begin = self.standing.newest() + Duration(1);
+        self.segments.push_back(Segment {
+            begin,
+            standing: self.standing.clone(),
+            chunks: Vec::new(),
+            bytes: 0,
+            mark,
+        });
+        self.drop_oldest(begin);
+        self.stacks.is_full()
+    }
+
+    /// Stacks are told anew from now on.
+    pub fn stacks_begin_anew(&mut self) {
+        self.stacks.begin_anew(self.standing.newest());
+    }
+
+    /// How far back it reaches now.
+    pub fn begin(&self) -> Timestamp {
+        self.segments.front().map_or(Timestamp(0), |segment| segment.begin)
+    }
+
+    /// Bytes of chunks that it holds.
+    pub fn bytes(&self) -> u64 {
+        self.bytes + self.stacks.bytes()
+    }
+
+    /// Since the last call the room did not last for the time that was asked for.
+    pub fn take_short(&mut self) -> bool {
+        std::mem::take(&mut self.is_short)
+    }
+
+    /// All that it holds up to `end`, to be written while it goes on.
+    pub fn cut(&mut self, end: Timestamp) -> Option<Cut<M>> {
+        self.seal();
+        let first = self.segments.front()?;
+        Some(Cut {
+            start: first.begin,
+            end,
+            mark: first.mark.clone(),
+            standing: first.standing.clone(),
+            chunks: self.segments.iter().flat_map(|segment| segment.chunks.iter().cloned()).collect(),
+            stacks: self.stacks.cut(),
+        })
+    }
+
+    fn event_bytes_max(&self) -> u64 {
+        self.keep.bytes.saturating_sub(self.stacks.bytes()).max(self.keep.bytes / 2)
+    }
+
+    fn seal(&mut self) {
+        let content = self.packer.content();
+        if content.events == 0 {
+            return;
+        }
+        let Ok(sealed) = self.packer.seal_events() else { return };
+        let bytes: Arc<[u8]> = sealed.into();
+        if let Some(last) = self.segments.back_mut() {
+            self.bytes += bytes.len() as u64;
+            last.bytes += bytes.len() as u64;
+            last.chunks.push(Chunk { bytes, content });
+        }
+    }
+
+    fn drop_oldest(&mut self, now: Timestamp) {
+        while let Some(second) = self.segments.get(1).filter(|_| self.segments.len() > 2) {
+            let enough = now.since(second.begin) >= self.keep.time;
+            let too_large = self.bytes > self.event_bytes_max();
+            if !enough && !too_large {
+                break;
+            }
+            self.is_short |= !enough;
+            let dropped = self.segments.pop_front().map_or(0, |segment| segment.bytes);
+            self.bytes -= dropped;
+        }
+        let Some(first) = self.segments.front() else { return };
+        self.stacks.drop_before(first.begin, &first.standing);
+    }
+}
+
+#[cfg(test)]
+mod tests;

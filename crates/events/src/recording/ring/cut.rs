@@ -1,0 +1,78 @@
+//! What a ring held at a moment, as a journal that begins in the middle.
+
+use super::Chunk;
+use crate::recording::journal::{JournalReader, JournalWriter};
+use crate::standing::{Doing, Standing};
+use crate::{Event, Timestamp};
+
+/// See the module; it shares its chunks with the ring, and can be written while that goes on.
+pub struct Cut<M> {
+    /// First moment.
+    pub start: Timestamp,
+    /// Last moment.
+    pub end: Timestamp,
+    /// What the recorder remembered of the beginning.
+    pub mark: M,
+    pub(super) standing: Standing,
+    pub(super) chunks: Vec<Chunk>,
+    pub(super) stacks: Vec<Chunk>,
+}
+
+impl<M> Cut<M> {
+    /// Bytes of its chunks.
+    pub fn bytes(&self) -> u64 {
+        self.chunks.iter().chain(&self.stacks).map(|chunk| chunk.bytes.len() as u64).sum()
+    }
+
+    /// Writes it: what stood at the beginning, then what came until the end. Chunks that reach beyond either are taken apart:
+    /// some events come late, and what covers a stretch is left out where it began before.
+    pub fn write(mut self, journal: &mut JournalWriter) {
+        let known = self.standing.clone();
+        let whole = |chunk: &Chunk| chunk.content.span.0 >= self.start && chunk.content.span.1 <= self.end;
+        let mut parts: Vec<Result<Chunk, Vec<Event>>> = Vec::new();
+        for chunk in std::mem::take(&mut self.chunks) {
+            if whole(&chunk) {
+                parts.push(Ok(chunk));
+                continue;
+            }
+            let mut within = Vec::new();
+            for event in JournalReader::new(&chunk.bytes[..]) {
+                if event.at() < self.start {
+                    self.standing.fold(&event);
+                } else if event.at() <= self.end && !covers_earlier(&event, self.start, &known) {
+                    within.push(event);
+                }
+            }
+            parts.push(Err(within));
+        }
+        self.before().iter().for_each(|event| journal.push(event));
+        for part in parts {
+            match part {
+                Ok(chunk) => journal.append(&chunk.bytes, chunk.content),
+                Err(events) => events.iter().for_each(|event| journal.push(event)),
+            }
+        }
+        journal.flush();
+    }
+
+    /// What is known of the time before, in the order of time: what stood at the beginning, and stacks.
+    fn before(&self) -> Vec<Event> {
+        let stacks = self.stacks.iter().flat_map(|chunk| JournalReader::new(&chunk.bytes[..]));
+        let mut all: Vec<Event> = stacks.filter(|stack| stack.at() < self.start).collect();
+        self.standing.tell(self.start, &mut |event| all.push(event));
+        all.sort_by_key(Event::at);
+        all
+    }
+}
+
+/// Whether it tells of a stretch that began before `start`. One without a beginning began with its thread.
+fn covers_earlier(event: &Event, start: Timestamp, known: &Standing) -> bool {
+    match event {
+        Event::Counted(counted) if counted.at == Timestamp(0) => {
+            let thread = known.threads().get(counted.tid);
+            counted.tid == 0 || thread.is_some_and(|thread| thread.doing != Doing::Dead)
+        }
+        Event::Loss(_) => false,
+        event => event.begin() < start,
+    }
+}

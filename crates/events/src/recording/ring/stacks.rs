@@ -1,0 +1,88 @@
+//! Definitions of stacks. Who tells them tells each one once, so they outlive the segments that were there when they came. Where
+//! they take too much room, they are told anew from some moment on, and those of before go with the last segment that began
+//! before it: but for those with which threads still wait.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+use super::Chunk;
+use crate::event::RawStack;
+use crate::recording::journal::{JournalReader, Packer};
+use crate::standing::{Doing, Standing};
+use crate::{Event, Timestamp};
+
+/// See the module.
+pub struct Definitions {
+    packer: Packer,
+    chunks: Vec<Chunk>,
+    bytes: u64,
+    /// More are too much.
+    bytes_max: u64,
+    /// Those of before, and when they were told anew.
+    past: Option<(Timestamp, Vec<Chunk>)>,
+}
+
+impl Definitions {
+    pub fn new(bytes_max: u64) -> io::Result<Definitions> {
+        Ok(Definitions { packer: Packer::new()?, chunks: Vec::new(), bytes: 0, bytes_max, past: None })
+    }
+
+    pub fn push(&mut self, stack: &RawStack) {
+        if self.packer.push(&Event::Stack(stack.clone())) {
+            self.seal();
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        let of = |chunks: &[Chunk]| chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum::<u64>();
+        self.bytes + self.past.as_ref().map_or(0, |(_, chunks)| of(chunks))
+    }
+
+    /// Two generations at a time at the most: the next one waits until the last has gone.
+    pub fn is_full(&self) -> bool {
+        self.past.is_none() && self.bytes > self.bytes_max / 2
+    }
+
+    pub fn begin_anew(&mut self, at: Timestamp) {
+        self.seal();
+        self.bytes = 0;
+        self.past = Some((at, std::mem::take(&mut self.chunks)));
+    }
+
+    /// The oldest segment begins at `begin`, with what stood then.
+    pub fn drop_before(&mut self, begin: Timestamp, standing: &Standing) {
+        let Some((_, chunks)) = self.past.take_if(|(anew, _)| *anew < begin) else { return };
+        let wanted: BTreeSet<u64> = standing
+            .threads()
+            .iter()
+            .filter(|(_, thread)| thread.doing == Doing::Blocked && thread.wait.stack != 0)
+            .map(|(_, thread)| thread.wait.stack)
+            .collect();
+        for event in chunks.iter().flat_map(|chunk| JournalReader::new(&chunk.bytes[..])) {
+            if let Event::Stack(stack) = event
+                && wanted.contains(&stack.id)
+            {
+                self.push(&stack);
+            }
+        }
+    }
+
+    pub fn cut(&mut self) -> Vec<Chunk> {
+        self.seal();
+        let past = self.past.iter().flat_map(|(_, chunks)| chunks);
+        past.chain(&self.chunks).cloned().collect()
+    }
+
+    fn seal(&mut self) {
+        let content = self.packer.content();
+        if content.events == 0 {
+            return;
+        }
+        if let Ok(sealed) = self.packer.seal_events() {
+            let bytes: Arc<[u8]> = sealed.into();
+            self.bytes += bytes.len() as u64;
+            self.chunks.push(Chunk { bytes, content });
+        }
+    }
+}

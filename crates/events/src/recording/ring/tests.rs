@@ -1,0 +1,183 @@
+//! Rings that drop, and what is left of them.
+
+use super::*;
+use crate::event::{Outcome, RawStack, RawWait, Sample, Snapshot, SnapshotState, Switch};
+use crate::recording::{JournalReader, JournalWriter, Manifest};
+use crate::{CpuId, Loss};
+
+const MS: u64 = 1_000_000;
+
+fn keep(time_ms: u64, bytes: u64) -> Keep {
+    Keep { time: Duration(time_ms * MS), bytes }
+}
+
+fn written(cut: Cut<u32>, name: &str) -> Vec<Event> {
+    let dir = std::env::temp_dir().join(format!("holdup-ring-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let mut journal = JournalWriter::create(&dir, &Manifest::default()).unwrap();
+    cut.write(&mut journal);
+    let events = JournalReader::open(&dir).unwrap().collect();
+    std::fs::remove_dir_all(&dir).unwrap();
+    events
+}
+
+/// Thread 7 blocks at once with stack 3 and stays so; 8 comes and goes each millisecond.
+fn record(ring: &mut EventRing<u32>, from_ms: u64, to_ms: u64) {
+    for ms in from_ms..to_ms {
+        let at = Timestamp(ms * MS);
+        let blocked = |stack| Outcome::Blocked(Box::new(RawWait { stack, ..RawWait::default() }));
+        let base = Switch { at, cpu: CpuId(0), prev_tgid: 5, ..Switch::default() };
+        if ms == 0 {
+            ring.push(&Event::Stack(RawStack { id: 3, addresses: vec![1, 2], ..RawStack::default() }));
+            ring.push(&Event::Switch(Switch { prev_tid: 7, outcome: blocked(3), ..base.clone() }));
+        }
+        let (prev_tid, next_tid) = if ms % 2 == 0 { (0, 8) } else { (8, 0) };
+        let outcome = if prev_tid == 8 { blocked(4) } else { Outcome::Untracked };
+        ring.push(&Event::Switch(Switch { prev_tid, next_tid, outcome, ..base }));
+        if ring.is_due() && ring.begin_segment(ms as u32) {
+            ring.stacks_begin_anew();
+        }
+    }
+}
+
+#[test]
+fn it_reaches_back_as_far_as_asked_and_not_much_further() {
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0).unwrap();
+    record(&mut ring, 0, 10_000);
+    let reach = Duration(9_999 * MS).0 - ring.begin().0;
+    assert!((800 * MS..=1_000 * MS).contains(&reach), "{reach}");
+    assert!(!ring.take_short());
+}
+
+#[test]
+fn a_recording_begins_where_it_is_said_to() {
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0).unwrap();
+    record(&mut ring, 0, 10);
+    ring.begin_at(Timestamp(12 * MS), 7);
+    record(&mut ring, 10, 20);
+    let cut = ring.cut(Timestamp(19 * MS)).unwrap();
+    assert_eq!((cut.start, cut.mark), (Timestamp(12 * MS), 7));
+    let events = written(cut, "begins");
+    let first = events.iter().find(|event| matches!(event, Event::Switch(_))).map(Event::at);
+    assert_eq!(first, Some(Timestamp(12 * MS)), "the two before it are folded");
+}
+
+#[test]
+fn what_was_before_is_told_at_its_beginning() {
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0).unwrap();
+    record(&mut ring, 0, 5_000);
+    let cut = ring.cut(Timestamp(4_900 * MS)).unwrap();
+    let (start, mark) = (cut.start, cut.mark);
+    assert_eq!(start.0, u64::from(mark) * MS + 1);
+    let events = written(cut, "before");
+    let waits = events.iter().find_map(|event| match event {
+        Event::Snapshot(Snapshot { tid: 7, at, state: SnapshotState::Blocked(wait), .. }) => {
+            Some((*at, wait.stack))
+        }
+        _ => None,
+    });
+    assert_eq!(waits, Some((start, 3)));
+    assert!(events.iter().any(|event| matches!(event, Event::Stack(stack) if stack.addresses == [1, 2])));
+    assert!(events.is_sorted_by_key(Event::at));
+    let switches: Vec<u64> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Switch(switch) => Some(switch.at.0 / MS),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(switches, (u64::from(mark) + 1..=4_900).collect::<Vec<_>>(), "each once, in order");
+}
+
+#[test]
+fn what_comes_late_and_what_began_before_is_not_in_it() {
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0).unwrap();
+    record(&mut ring, 0, 5_000);
+    let start = ring.begin();
+    // Held up by its CPU for so long that the segment has begun: it says what thread 9 did at the beginning.
+    let late = Switch {
+        at: start - Duration(10),
+        cpu: CpuId(3),
+        prev_tid: 9,
+        prev_tgid: 5,
+        outcome: Outcome::Preempted,
+        ..Switch::default()
+    };
+    ring.push(&Event::Switch(late));
+    let loss = Loss {
+        source: "sched".to_owned(),
+        reason: "ring-full".to_owned(),
+        cpu: CpuId(9),
+        start: Timestamp(4_990 * MS),
+        end: Timestamp(4_995 * MS),
+        events: 3,
+    };
+    ring.push(&Event::Loss(loss));
+    for (at, tid) in [(start.0 - 5, 1), (start.0 + 5, 2), (0, 7), (0, 11)] {
+        ring.push(&Event::Counted(crate::event::Counted {
+            at: Timestamp(at),
+            until: Timestamp(4_999 * MS),
+            tid,
+            ..Default::default()
+        }));
+    }
+    let events = written(ring.cut(Timestamp(5_000 * MS)).unwrap(), "late");
+    assert!(events.iter().all(|event| event.at() >= start || matches!(event, Event::Stack(_))));
+    let state = events.iter().find_map(|event| match event {
+        Event::Snapshot(snapshot) if snapshot.tid == 9 => Some(snapshot.state.clone()),
+        _ => None,
+    });
+    assert_eq!(state, Some(SnapshotState::Runnable));
+    let counted: Vec<u32> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Counted(counted) => Some(counted.tid),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(counted, [2, 11], "7 was there before, 11 was born since");
+    assert!(events.iter().any(|event| matches!(event, Event::Loss(_))));
+}
+
+#[test]
+fn too_little_room_is_said_and_kept_to() {
+    let mut ring = EventRing::new(keep(60_000, 4_000), 0).unwrap();
+    for round in 0..50 {
+        // Of these no byte can be foretold.
+        for number in 0..100u64 {
+            let ip = (round << 16 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            ring.push(&Event::Sample(Sample { at: Timestamp(round * 1000 * MS), ip, ..Sample::default() }));
+        }
+        record(&mut ring, round * 1000, (round + 1) * 1000);
+        assert!(ring.bytes() < 20_000, "{}", ring.bytes());
+    }
+    assert!(ring.take_short());
+    assert!(!ring.take_short());
+    assert!(ring.begin() > Timestamp(1000 * MS));
+}
+
+/// However many stacks come, and one that a thread still waits with is never forgotten.
+#[test]
+fn stacks_that_are_told_anew_replace_the_old_ones() {
+    let mut ring = EventRing::new(keep(800, 200_000), 0).unwrap();
+    record(&mut ring, 0, 100);
+    let mut most = 0;
+    for round in 1..100u64 {
+        for id in 0..500 {
+            let addresses: Vec<u64> = (0..20u64)
+                .map(|frame| (round * 977 + id * 31 + frame).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+                .collect();
+            ring.push(&Event::Stack(RawStack {
+                id: round << 32 | id,
+                at: Timestamp(round * 1000 * MS),
+                addresses,
+                ..RawStack::default()
+            }));
+        }
+        record(&mut ring, round * 1000, round * 1000 + 1000);
+        most = most.max(ring.bytes());
+    }
+    assert!(most < 1_500_000, "of 8 MB that came: {most}");
+    let events = written(ring.cut(Timestamp(u64::MAX)).unwrap(), "anew");
+    assert!(events.iter().any(|event| matches!(event, Event::Stack(stack) if stack.id == 3)));
+}

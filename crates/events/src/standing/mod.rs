@@ -1,0 +1,110 @@
+//! What holds at a moment, of all that events before it have told: what each thread does, what processes have mapped, which
+//! spans are open. A recording that begins in the middle begins with it ([`Standing::tell`]).
+//!
+//! Events may come a little out of order: of two that tell the same thing the later one counts, whichever comes first.
+
+mod lanes;
+mod threads;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::event::{ObjectName, RawMapping};
+use crate::{Duration, Event, ObjectKind, Timestamp};
+
+use lanes::Lanes;
+pub use threads::{Doing, StandingThread, Threads};
+
+/// Who died is remembered for so long: what comes late must not bring it back to life.
+const DEAD_KEPT: Duration = Duration(2_000_000_000);
+/// Names of objects that are kept.
+const NAMES_MAX: usize = 1 << 16;
+/// Mappings of one process that are kept, the newest.
+const MAPPINGS_MAX: usize = 1 << 14;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    threads: Threads,
+    /// Of each process, in the order in which they came; shared with copies until they change.
+    mappings: BTreeMap<u32, Arc<Vec<RawMapping>>>,
+    lanes: Lanes,
+    names: BTreeMap<(ObjectKind, u64), ObjectName>,
+    newest: Timestamp,
+}
+
+impl Standing {
+    /// Takes the next event. Stacks and samples leave nothing behind.
+    pub fn fold(&mut self, event: &Event) {
+        self.newest = self.newest.max(event.at());
+        match event {
+            Event::Switch(switch) => self.threads.switch(switch),
+            Event::Waking(waking) => self.threads.waking(waking),
+            Event::Lifecycle(change) => self.threads.lifecycle(change),
+            Event::Snapshot(snapshot) => self.threads.snapshot(snapshot),
+            Event::Affinity(affinity) => self.threads.affinity(affinity),
+            Event::Loss(loss) => self.threads.doubt(loss),
+            Event::Mapping(mapping) => self.map(mapping),
+            Event::Tell(tell) => self.lanes.tell(tell),
+            Event::ObjectName(name) => self.name(name),
+            Event::Stack(_)
+            | Event::Sample(_)
+            | Event::SyscallCount(_)
+            | Event::Calls(_)
+            | Event::Allocated(_)
+            | Event::Freed(_)
+            | Event::Counted(_)
+            | Event::Fault(_) => {}
+        }
+    }
+
+    /// What each thread does.
+    pub fn threads(&self) -> &Threads {
+        &self.threads
+    }
+
+    /// The time of the newest event.
+    pub fn newest(&self) -> Timestamp {
+        self.newest
+    }
+
+    /// Forgets the dead, and what was theirs.
+    pub fn purge(&mut self) {
+        self.threads.forget_dead(self.newest - DEAD_KEPT);
+        let living = self.threads.processes();
+        self.mappings.retain(|tgid, _| living.contains(tgid));
+        self.lanes.retain(|tgid| living.contains(&tgid));
+    }
+
+    /// Passes on the events that tell it all, as of `at`.
+    pub fn tell(&self, at: Timestamp, sink: &mut dyn FnMut(Event)) {
+        let mut mappings: Vec<&RawMapping> =
+            self.mappings.values().flat_map(|mappings| mappings.iter()).collect();
+        mappings.sort_by_key(|mapping| mapping.at);
+        mappings.into_iter().for_each(|mapping| sink(Event::Mapping(mapping.clone())));
+        self.threads.tell(at, sink);
+        self.lanes.tell_open(at, sink);
+        self.names.values().for_each(|name| sink(Event::ObjectName(ObjectName { at, ..name.clone() })));
+    }
+
+    fn map(&mut self, new: &RawMapping) {
+        let mappings = Arc::make_mut(self.mappings.entry(new.tgid).or_default());
+        let is_hidden = |old: &RawMapping| old.at <= new.at && old.start >= new.start && old.end <= new.end;
+        mappings.retain(|old| !is_hidden(old));
+        if mappings.len() >= MAPPINGS_MAX {
+            mappings.remove(0);
+        }
+        mappings.push(new.clone());
+    }
+
+    fn name(&mut self, name: &ObjectName) {
+        let key = (name.kind, name.object);
+        if self.names.len() >= NAMES_MAX && !self.names.contains_key(&key) {
+            self.names.pop_first();
+        }
+        self.names.insert(key, name.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests;

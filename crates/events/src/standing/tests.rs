@@ -1,0 +1,155 @@
+//! What stands after events, in order and out of it.
+
+use super::*;
+use crate::event::{
+    Lifecycle, LifecycleChange, Outcome, RawWait, Snapshot, SnapshotState, Switch, Tell, Told, Waking,
+};
+use crate::tables::SpanKind;
+use crate::{CpuId, Loss};
+
+const CPU: CpuId = CpuId(1);
+
+fn switch(at: u64, prev_tid: u32, outcome: Outcome, next_tid: u32) -> Event {
+    let at = Timestamp(at);
+    let (prev_tgid, exec_ns) = (if prev_tid == 0 { 0 } else { 5 }, (prev_tid != 0).then_some(at.0));
+    Event::Switch(Switch {
+        at,
+        cpu: CPU,
+        prev_tid,
+        next_tid,
+        prev_tgid,
+        outcome,
+        exec_ns,
+        ..Switch::default()
+    })
+}
+
+fn blocked(stack: u64) -> Outcome {
+    Outcome::Blocked(Box::new(RawWait { syscall: 202, stack, ..RawWait::default() }))
+}
+
+fn waking(at: u64, wakee_tid: u32) -> Event {
+    Event::Waking(Waking { at: Timestamp(at), cpu: CPU, wakee_tid, ..Waking::default() })
+}
+
+fn told(events: &[Event]) -> Vec<Event> {
+    let mut standing = Standing::default();
+    events.iter().for_each(|event| standing.fold(event));
+    let mut all = Vec::new();
+    standing.tell(Timestamp(1000), &mut |event| all.push(event));
+    all
+}
+
+fn state_of(tid: u32, events: &[Event]) -> Option<(SnapshotState, Option<u64>)> {
+    told(events).into_iter().find_map(|event| match event {
+        Event::Snapshot(Snapshot { tid: of, state, exec_ns, .. }) if of == tid => Some((state, exec_ns)),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_last_event_of_a_thread_says_what_it_does() {
+    let events = [
+        switch(10, 0, Outcome::Untracked, 7),
+        switch(20, 7, blocked(3), 8),
+        waking(30, 7),
+        switch(40, 8, blocked(4), 7),
+    ];
+    let state = |count: usize| state_of(7, &events[..count]).unwrap();
+    assert_eq!(state(1).0, SnapshotState::Running(CPU));
+    assert!(matches!(state(2), (SnapshotState::Blocked(wait), Some(20)) if wait.stack == 3));
+    assert_eq!(state(3).0, SnapshotState::Runnable);
+    assert_eq!(state(4), (SnapshotState::Running(CPU), Some(20)), "counters are those of its last switch");
+}
+
+#[test]
+fn what_comes_late_does_not_undo_what_is_later() {
+    let mut events = vec![
+        switch(10, 0, Outcome::Untracked, 7),
+        switch(20, 7, blocked(3), 8),
+        waking(30, 7),
+        switch(40, 8, Outcome::Preempted, 7),
+    ];
+    let in_order = told(&events);
+    events.swap(1, 3);
+    assert_eq!(told(&events), in_order);
+    events.reverse();
+    assert_eq!(told(&events), in_order);
+}
+
+#[test]
+fn the_dead_are_not_told_and_a_number_given_again_begins_anew() {
+    let fork = |at| {
+        Event::Lifecycle(Lifecycle {
+            at: Timestamp(at),
+            change: LifecycleChange::Fork { parent_tid: 5 },
+            tid: 7,
+            tgid: 5,
+            name: "worker".to_owned(),
+            target: true,
+        })
+    };
+    let life = [fork(5), switch(10, 0, Outcome::Untracked, 7), switch(20, 7, Outcome::Dead, 0)];
+    assert_eq!(state_of(7, &life), None);
+    let again = [&life[..], &[fork(30)]].concat();
+    assert_eq!(state_of(7, &again), Some((SnapshotState::Runnable, Some(0))));
+}
+
+#[test]
+fn where_switches_are_missing_nobody_knows() {
+    let loss = Event::Loss(Loss {
+        source: "sched".to_owned(),
+        reason: "ring-full".to_owned(),
+        cpu: CPU,
+        start: Timestamp(21),
+        end: Timestamp(25),
+        events: 3,
+    });
+    let events = [switch(20, 7, blocked(3), 8), loss, switch(30, 0, Outcome::Untracked, 9)];
+    assert_eq!(state_of(7, &events).unwrap().0, SnapshotState::Untracked);
+    assert_eq!(state_of(9, &events).unwrap().0, SnapshotState::Running(CPU), "was seen since");
+}
+
+#[test]
+fn mappings_and_open_spans_are_told_again() {
+    let map = |at, start, end, path: &str| {
+        Event::Mapping(RawMapping {
+            at: Timestamp(at),
+            tgid: 5,
+            start,
+            end,
+            path: path.to_owned(),
+            ..RawMapping::default()
+        })
+    };
+    let tell = |at, what, name: &str| {
+        Event::Tell(Tell { at: Timestamp(at), tgid: 5, tid: 7, lane: 0, what, name: name.into() })
+    };
+    let events = [
+        switch(1, 7, blocked(0), 0),
+        map(1, 100, 200, "/old"),
+        map(2, 300, 400, "/other"),
+        map(3, 100, 200, "/new"),
+        tell(1, Told::LaneStart, "ocaml 5.3"),
+        tell(2, Told::Begin(SpanKind::GcWork), "minor"),
+        tell(3, Told::Begin(SpanKind::GcWork), "major"),
+        tell(4, Told::End, "major"),
+    ];
+    let told = told(&events);
+    let paths: Vec<&str> = told
+        .iter()
+        .filter_map(|event| match event {
+            Event::Mapping(mapping) => Some(mapping.path.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(paths, ["/other", "/new"]);
+    let names: Vec<(&str, u64)> = told
+        .iter()
+        .filter_map(|event| match event {
+            Event::Tell(tell) => Some((&*tell.name, tell.at.0)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(names, [("ocaml 5.3", 1000), ("minor", 1000)]);
+}

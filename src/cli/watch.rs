@@ -1,0 +1,58 @@
+//! The flags of `holdup watch`.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{RecordArgs, RuntimeEvents, parse_bytes, parse_duration};
+use crate::watch::triggers;
+
+/// What triggers there are, from their registry.
+fn triggers_help() -> String {
+    let rows: Vec<String> = triggers::KINDS.iter().map(|kind| format!("  {}", kind.help)).collect();
+    format!("Triggers (docs/watch.md):\n{}", rows.join("\n"))
+}
+
+/// `holdup watch`
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("target").required(true).args(["pid", "all", "command"]))]
+#[command(after_help = triggers_help())]
+pub struct WatchArgs {
+    /// The process with its threads, the processes that it has started and will start, and theirs
+    #[arg(value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Every process of the machine
+    #[arg(long)]
+    pub all: bool,
+    /// When to save; any number of them, see below
+    #[arg(short, long, required = true, value_name = "TRIGGER")]
+    pub trigger: Vec<String>,
+    /// How much time before the moment is saved
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_duration)]
+    pub keep: Duration,
+    /// How much time after it
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse_duration)]
+    pub after: Duration,
+    /// Memory for what is kept; where it is too little, less time is
+    #[arg(long, default_value = "128M", value_name = "BYTES", value_parser = parse_bytes)]
+    pub keep_bytes: u64,
+    /// Stop after so many recordings; a program goes on unrecorded
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_saves: u32,
+    /// After a recording nothing fires again for so long
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_duration)]
+    pub cooldown: Duration,
+    /// Disk that all recordings together may take
+    #[arg(long, default_value = "4G", value_name = "BYTES", value_parser = parse_bytes)]
+    pub quota: u64,
+    /// Have OCaml 5 programs tell what their garbage collector does, by their environment
+    #[arg(long, value_enum, default_value_t = RuntimeEvents::Auto)]
+    pub runtime_events: RuntimeEvents,
+    /// What is recorded and how; of `-o NAME.holdup` recordings are NAME-1.holdup, NAME-2.holdup, ...
+    #[command(flatten)]
+    pub record: RecordArgs,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}

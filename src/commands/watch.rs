@@ -1,0 +1,78 @@
+//! `holdup watch`
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use holdup_capture::launch;
+
+use crate::cli::WatchArgs;
+use crate::record::{self, Beside, Subject, process_exists, runtime_events};
+use crate::watch::triggers::output::{self, Pipes};
+use crate::watch::{Armed, Limits, Plan};
+
+/// Watches until the program ends, or the user stops it; ends as the program ended.
+pub fn execute(args: WatchArgs) -> Result<ExitCode> {
+    super::descriptors::read(&args.record.descriptors)?;
+    let triggers = arm(&args)?;
+    let (subject, command, pipes) = subject(&args, &triggers)?;
+    let (options, record) = (args.record.clone(), args.record);
+    let limits = Limits {
+        keep: args.keep,
+        after: args.after,
+        keep_bytes: args.keep_bytes,
+        max_saves: args.max_saves,
+        cooldown: args.cooldown,
+        quota: args.quota,
+        output: record.output.clone(),
+    };
+    let report = Box::new(move |recorded: &record::Recorded| super::run::report(recorded, &record));
+    let ending = record::watch(subject, command, &options, Plan { limits, triggers, report })?;
+    pipes.finish();
+    match ending {
+        Some(ending) => launch::end_like(ending),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Those that can be had: one that cannot says why, and the others go on.
+fn arm(args: &WatchArgs) -> Result<Vec<Armed>> {
+    let all: Vec<Armed> = args.trigger.iter().map(|text| Armed::parse(text)).collect::<Result<_>>()?;
+    let mut armed = Vec::new();
+    for mut trigger in all {
+        let needs_command = trigger.output().is_some() && args.command.is_empty();
+        let done = match needs_command {
+            true => Err(anyhow::anyhow!(
+                "only the output of a program that is started by `holdup watch -- CMD` is seen"
+            )),
+            false => trigger.arm(),
+        };
+        match done {
+            Ok(()) => armed.push(trigger),
+            Err(error) => eprintln!("holdup: --trigger {}: {error:#}", trigger.text),
+        }
+    }
+    if armed.is_empty() {
+        bail!("no trigger is left that could fire");
+    }
+    Ok(armed)
+}
+
+/// Whom to watch, what it is called, and the pipes through which it writes.
+fn subject(args: &WatchArgs, triggers: &[Armed]) -> Result<(Subject, Vec<String>, Pipes)> {
+    if args.all {
+        return Ok((Subject::All, vec!["(the whole machine)".to_owned()], Pipes::default()));
+    }
+    if let Some(pid) = args.pid {
+        if pid == std::process::id() || !process_exists(pid) {
+            bail!("there is no process {pid} to watch");
+        }
+        return Ok((Subject::Attach { pid, only: false }, super::attach::command_of(pid), Pipes::default()));
+    }
+    let rings = runtime_events::prepare(&args.command, args.runtime_events);
+    let changes = rings.as_ref().map(|rings| rings.environment(|name| std::env::var_os(name)));
+    let patterns: Vec<output::Pattern> = triggers.iter().filter_map(Armed::output).collect();
+    let (held, pipes) =
+        output::tapped(&patterns, || Ok(launch::hold_with(&args.command, &changes.unwrap_or_default())?))?;
+    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    Ok((Subject::Run(held, Beside { rings, allocations: None }), command, pipes))
+}

@@ -1,0 +1,249 @@
+//! When page faults are drawn, with their stacks: all the time, unless there are so many that this would make them slower by
+//! more than a part of the budget; then in windows, one at a random place in each stretch of half a second.
+//!
+//! Counts of faults do not come from here: the kernel keeps them anyway (`kernel_counts.rs`). A fault drawn in a window stands for
+//! as many times more as the stretch is longer than the window, so that busy and quiet times weigh what they are.
+
+use std::time::Duration;
+
+use holdup_capture::bpf::{FaultWindow, Session};
+use holdup_capture::lower;
+
+use super::random::Random;
+
+/// This part of the budget may go into drawing faults, on the CPU that has the most of them: who faults there pays for it.
+const BUDGET_PART: f64 = 0.2;
+/// By how much drawing makes a fault slower, before it was tried (ns); 90 to 130 on a virtual machine.
+const FAULT_NS: f64 = 110.0;
+const FIRST_LOOK_NS: u64 = 10_000_000;
+/// Between looks at how many there are, while they are drawn all the time.
+const LOOK_NS: u64 = 100_000_000;
+const STRETCH_NS: u64 = 500_000_000;
+/// A shorter window says too little for what opening it costs.
+const LENGTH_MIN_NS: u64 = 2_000_000;
+/// Faults drawn in a window on the CPU that has the most of them.
+const DRAWS: f64 = 100.0;
+/// Windows that would be this part of the time are open all of it.
+const ALWAYS_PART: f64 = 0.5;
+
+/// Opens and closes the windows of one recording.
+pub struct FaultWindows {
+    /// How much slower a CPU may become (0 to 1).
+    allowed: f64,
+    /// What drawing costs a fault (ns), and whether that was tried.
+    fault_ns: f64,
+    tried: bool,
+    state: State,
+    random: Random,
+    missing: String,
+}
+
+enum State {
+    /// Never, or no more.
+    Off,
+    /// Since `counted` was looked at; to be looked at again at `look_ns`.
+    Always { look_ns: u64, counted: Counted },
+    /// To be opened at `at_ns`, or for all the time if there is no window.
+    Shut { at_ns: u64, window: Option<Placed> },
+    /// Until the window's end; the stretch goes on for `rest_ns`.
+    Open { until_ns: u64, rest_ns: u64, counted: Counted },
+}
+
+/// Where a window lies in its stretch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Placed {
+    length_ns: u64,
+    /// Of the stretch behind it.
+    rest_ns: u64,
+    /// One fault in so many is to be drawn.
+    every: u64,
+}
+
+/// Faults on each CPU until a moment (ns).
+struct Counted {
+    at_ns: u64,
+    cpus: Vec<u64>,
+}
+
+impl Counted {
+    fn now(session: &Session) -> Counted {
+        Counted { at_ns: lower::now().0, cpus: session.faults_counted() }
+    }
+
+    /// Faults in a nanosecond since `before`, on the CPU that had the most.
+    fn rate_since(&self, before: &Counted) -> f64 {
+        let most = self.cpus.iter().zip(&before.cpus).map(|(now, then)| now.saturating_sub(*then)).max();
+        most.unwrap_or(0) as f64 / self.at_ns.saturating_sub(before.at_ns).max(1) as f64
+    }
+}
+
+impl FaultWindows {
+    /// For `budget` percent; nothing is drawn if it is 0.
+    pub fn new(budget: f64) -> FaultWindows {
+        FaultWindows {
+            allowed: budget / 100.0 * BUDGET_PART,
+            fault_ns: FAULT_NS,
+            tried: false,
+            state: State::Off,
+            random: Random::new(lower::now().0),
+            missing: String::new(),
+        }
+    }
+
+    /// The program begins to run now.
+    pub fn begin(&mut self, session: &mut Session) {
+        if self.allowed > 0.0 {
+            self.draw_always(session, FIRST_LOOK_NS);
+        }
+    }
+
+    /// Opens or closes a window if it is time to.
+    pub fn step(&mut self, session: &mut Session) {
+        let now = lower::now().0;
+        match std::mem::replace(&mut self.state, State::Off) {
+            State::Always { look_ns, counted } if now >= look_ns => self.look(session, &counted),
+            State::Shut { at_ns, window: None } if now >= at_ns => self.draw_always(session, LOOK_NS),
+            State::Shut { at_ns, window: Some(placed) } if now >= at_ns => self.open(session, placed),
+            State::Open { until_ns, rest_ns, counted } if now >= until_ns => {
+                let rate = Counted::now(session).rate_since(&counted);
+                self.set(session, None);
+                self.place(rate, (until_ns + rest_ns).max(lower::now().0));
+            }
+            waiting => self.state = waiting,
+        }
+    }
+
+    /// How long the recorder may sleep that would sleep for `pause`.
+    pub fn pause(&self, pause: Duration) -> Duration {
+        let next = match self.state {
+            State::Shut { at_ns, window: Some(_) } => at_ns,
+            State::Open { until_ns, .. } => until_ns,
+            // A little later will do.
+            _ => return pause,
+        };
+        pause.min(Duration::from_nanos(next.saturating_sub(lower::now().0)))
+    }
+
+    /// What drawing has cost the programs so far, beside the kernel program's own time (ns of CPU time).
+    pub fn cost_ns(&self, session: &Session) -> f64 {
+        session.faults_counted().iter().sum::<u64>() as f64 * self.fault_ns
+    }
+
+    /// Why none, or no more, were drawn; empty if they were.
+    pub fn missing(&self) -> &str {
+        &self.missing
+    }
+
+    fn look(&mut self, session: &mut Session, before: &Counted) {
+        let rate = Counted::now(session).rate_since(before);
+        if rate * self.fault_ns <= self.allowed {
+            let look_ns = lower::now().0 + LOOK_NS;
+            self.state = State::Always { look_ns, counted: Counted::now(session) };
+            return;
+        }
+        if !self.tried {
+            self.tried = true;
+            match session.fault_cost_ns() {
+                Ok(Some(ns)) => self.fault_ns = ns,
+                Ok(None) => {}
+                Err(error) => self.missing = format!("what drawing page faults costs is not known: {error}"),
+            }
+        }
+        self.set(session, None);
+        self.place(rate, lower::now().0);
+    }
+
+    /// Places the window of the stretch that begins at `start_ns`.
+    fn place(&mut self, rate: f64, start_ns: u64) {
+        let part = self.allowed / (rate * self.fault_ns).max(1e-12);
+        self.state = if part >= ALWAYS_PART {
+            State::Shut { at_ns: start_ns, window: None }
+        } else {
+            let (before_ns, placed) = placed((part, rate), self.random.draw());
+            State::Shut { at_ns: start_ns + before_ns, window: Some(placed) }
+        };
+    }
+
+    fn open(&mut self, session: &mut Session, placed: Placed) {
+        let counted = Counted::now(session);
+        let until_ns = lower::now().0 + placed.length_ns;
+        let weight = STRETCH_NS as f64 / placed.length_ns as f64;
+        if self.set(session, Some(FaultWindow { end_ns: until_ns, weight, every: placed.every })) {
+            self.state = State::Open { until_ns, rest_ns: placed.rest_ns, counted };
+        }
+    }
+
+    fn draw_always(&mut self, session: &mut Session, look_ns: u64) {
+        if self.set(session, Some(FaultWindow::ALWAYS)) {
+            let counted = Counted::now(session);
+            self.state = State::Always { look_ns: counted.at_ns + look_ns, counted };
+        }
+    }
+
+    /// Whether it could be done; if not, it is not tried again.
+    fn set(&mut self, session: &mut Session, window: Option<FaultWindow>) -> bool {
+        let done = session.draw_faults(window);
+        if let Err(error) = &done {
+            self.missing = format!("no stacks of page faults: {error}");
+        }
+        done.is_ok()
+    }
+}
+
+/// What lies before a window in its stretch (ns), and the window, which is `part` of it, for so many faults in a nanosecond;
+/// `random` is in 0..1.
+fn placed((part, rate): (f64, f64), random: f64) -> (u64, Placed) {
+    let length_ns = ((STRETCH_NS as f64 * part) as u64).clamp(LENGTH_MIN_NS, STRETCH_NS);
+    let room_ns = STRETCH_NS - length_ns;
+    let before_ns = ((room_ns as f64 * random) as u64).min(room_ns);
+    // Odd: what the program does in pairs is met in both halves.
+    let every = (rate * length_ns as f64 / DRAWS) as u64 | 1;
+    (before_ns, Placed { length_ns, rest_ns: room_ns - before_ns, every })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windows() -> FaultWindows {
+        let mut windows = FaultWindows::new(2.0);
+        windows.fault_ns = 100.0;
+        windows
+    }
+
+    #[test]
+    fn many_faults_are_drawn_in_windows_that_keep_to_their_part() {
+        // 600,000 faults a second would cost 6 %; 0.4 are allowed.
+        let mut windows = windows();
+        windows.place(0.0006, 1_000_000_000);
+        let State::Shut { at_ns, window: Some(placed) } = windows.state else { panic!("always") };
+        assert!((33_000_000..34_000_000).contains(&placed.length_ns), "{placed:?}");
+        assert_eq!(at_ns - 1_000_000_000 + placed.length_ns + placed.rest_ns, STRETCH_NS);
+    }
+
+    #[test]
+    fn few_faults_are_drawn_all_the_time() {
+        let mut windows = windows();
+        for rate in [0.0, 0.000_04] {
+            windows.place(rate, 5);
+            assert!(matches!(windows.state, State::Shut { at_ns: 5, window: None }), "{rate}");
+        }
+    }
+
+    #[test]
+    fn a_window_is_somewhere_in_its_stretch_and_no_shorter_than_is_of_use() {
+        for random in [0.0, 0.3, 0.999_999] {
+            let (before_ns, placed) = placed((1e-6, 0.5), random);
+            assert_eq!((placed.length_ns, placed.every), (LENGTH_MIN_NS, 10_001));
+            assert_eq!(before_ns + placed.length_ns + placed.rest_ns, STRETCH_NS);
+        }
+    }
+
+    #[test]
+    fn the_cpu_with_the_most_faults_decides() {
+        let before = Counted { at_ns: 1_000, cpus: vec![10, 20] };
+        let after = Counted { at_ns: 2_000, cpus: vec![510, 30] };
+        assert_eq!(after.rate_since(&before), 0.5);
+        assert_eq!(before.rate_since(&after), 0.0);
+    }
+}

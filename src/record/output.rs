@@ -1,0 +1,46 @@
+//! Where events go: to the journal of the recording, or round in a flight recorder's memory.
+
+use holdup_events::recording::JournalWriter;
+use holdup_events::{Event, Loss};
+
+use crate::watch::Flight;
+
+/// See the module.
+pub enum Output {
+    /// To disk, all of them.
+    Journal(Box<JournalWriter>),
+    /// To memory, until something happens.
+    Flight(Box<Flight>),
+}
+
+impl Output {
+    /// Takes one event.
+    pub fn push(&mut self, event: &Event) {
+        match self {
+            Output::Journal(journal) => journal.push(event),
+            Output::Flight(flight) => flight.push(event),
+        }
+    }
+
+    /// Writes what has been pushed, where that goes to disk.
+    pub fn flush(&mut self) {
+        if let Output::Journal(journal) = self {
+            journal.flush();
+        }
+    }
+
+    /// What could not be written.
+    pub fn dropped(&self) -> Option<&Loss> {
+        match self {
+            Output::Journal(journal) => journal.dropped(),
+            Output::Flight(_) => None,
+        }
+    }
+
+    /// The end: what a flight recorder has handed over is written.
+    pub fn land(self) {
+        if let Output::Flight(flight) = self {
+            flight.finish();
+        }
+    }
+}

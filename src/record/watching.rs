@@ -1,0 +1,154 @@
+//! Recording round in memory (`holdup watch`): the same loop, whose events go to a flight recorder, and what that asks of it.
+
+use std::ffi::OsString;
+
+use anyhow::{Result, bail};
+use holdup_capture::bpf::Counters;
+use holdup_capture::{launch, lower};
+use holdup_events::Timestamp;
+use holdup_events::recording::{Cost, Rung, SourceState};
+
+use super::bpf::{Loop, recorded_streams};
+use super::output::Output;
+use super::{Beside, Recorder, Subject, bpf, choose_rung, manifest, unix_ns};
+use crate::cli::RecordArgs;
+use crate::watch::{Flight, Job, Mark, Plan, triggers};
+
+/// Records `subject` until it ends or the user stops it, and keeps what the plan's triggers ask for. How a program of ours ended.
+pub fn watch(
+    mut subject: Subject,
+    command: Vec<String>,
+    options: &RecordArgs,
+    plan: Plan,
+) -> Result<Option<launch::Ending>> {
+    let (rung, reason) = choose_rung(options.rung, &subject)?;
+    if rung != Rung::Bpf {
+        bail!("a flight recorder needs BPF, which is not to be had here: {reason}. See `holdup doctor`");
+    }
+    let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
+    let mut manifest = manifest(&subject, command, options, (rung, reason));
+    "watch".clone_into(&mut manifest.mode);
+    let pid = match &subject {
+        Subject::Run(held, _) => held.pid(),
+        Subject::Attach { pid, .. } => *pid,
+        Subject::All => 1,
+    };
+    let beside = match &mut subject {
+        Subject::Run(_, beside) => std::mem::take(beside),
+        _ => Beside::default(),
+    };
+    let mut descriptors = crate::commands::descriptors::read(&options.descriptors)?;
+    if let Some(text) = triggers::descriptor(&plan.triggers) {
+        descriptors = descriptors.with(&[text])?;
+    }
+    let recorder = Recorder {
+        journal: Output::Flight(Box::new(Flight::new(plan, manifest, pid)?)),
+        options: options.clone(),
+        length: None,
+        program,
+        rings: beside.rings,
+        allocations: None,
+        descriptors,
+    };
+    Ok(bpf::record(subject, recorder)?.ending)
+}
+
+/// What was delivered and lost since `before`.
+fn since(now: &Counters, before: &Counters) -> Counters {
+    let mut new = now.clone();
+    let all = new.records.iter_mut().zip(&mut new.lost).zip(before.records.iter().zip(&before.lost));
+    for ((records, lost), (records_before, lost_before)) in all {
+        *records = records.saturating_sub(*records_before);
+        *lost = lost.saturating_sub(*lost_before);
+    }
+    new
+}
+
+impl Loop {
+    /// Looks at the triggers, where there are any; `false`: the last recording has been saved.
+    pub(super) fn step_flight(&mut self) -> bool {
+        let now = lower::now();
+        let Output::Flight(flight) = &mut self.journal else { return true };
+        let goes_on = flight.step(now);
+        let (ripe, due) = (flight.is_ripe(now), flight.is_due());
+        if due {
+            self.begin_segment();
+        }
+        if ripe {
+            self.save_flight();
+        }
+        goes_on
+    }
+
+    /// The recording begins at `start_ns`.
+    pub(super) fn begin_flight(&mut self, start_ns: u64) {
+        let mark = self.mark();
+        if let Output::Flight(flight) = &mut self.journal {
+            flight.begin_at(Timestamp(start_ns), mark);
+        }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { cost: self.spent(), counters: self.session.counters() }
+    }
+
+    fn begin_segment(&mut self) {
+        let (mark, missing) = (self.mark(), self.span_probes.missing(triggers::RUNTIME));
+        let Output::Flight(flight) = &mut self.journal else { return };
+        flight.say(missing);
+        // Where that is refused, definitions go on taking room.
+        if flight.begin_segment(mark) && self.session.tell_stacks_anew().is_ok() {
+            flight.stacks_begin_anew();
+        }
+    }
+
+    /// What it cost so far.
+    fn spent(&self) -> Cost {
+        let probes = self.session.cost();
+        Cost {
+            probes_cpu_ns: probes.total_ns as u64,
+            probes_cpu_error_ns: probes.error_ns as u64,
+            stacks_cpu_ns: (probes.stacks_ns + probes.waker_stacks_ns) as u64,
+            budget_percent: self.budget_percent,
+            switches: self.tally.switches,
+            ..super::own_cost()
+        }
+    }
+
+    /// Ends a recording here, as if it were the end, and goes on with the next.
+    fn save_flight(&mut self) {
+        self.counts.look(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
+        // What threads do and have run now makes the last rows exact; without it they are a little less so.
+        let _ = self.snapshot(false);
+        let end = lower::now();
+        self.drain_to_now();
+        self.hand_over(end);
+    }
+
+    /// Before the end: what has fired is saved with what there is.
+    pub(super) fn save_last(&mut self, end: Timestamp) {
+        let missing = self.span_probes.missing(triggers::RUNTIME);
+        if let Output::Flight(flight) = &mut self.journal {
+            flight.say(missing);
+        }
+        if matches!(&self.journal, Output::Flight(flight) if flight.is_pending()) {
+            self.hand_over(end);
+        }
+    }
+
+    fn hand_over(&mut self, end: Timestamp) {
+        let (cost, counters) = (self.spent(), self.session.counters());
+        let mut roots = self.roots.clone();
+        roots.keep(self.stack_tables.kept());
+        let Output::Flight(flight) = &mut self.journal else { return };
+        let Some((cut, fired)) = flight.cut(end) else { return };
+        let mut sources = recorded_streams(&since(&counters, &cut.mark.counters));
+        sources.push(SourceState {
+            name: "mappings".to_owned(),
+            active: self.mappings.is_some(),
+            ..SourceState::default()
+        });
+        let start_unix_ns = unix_ns().saturating_sub(lower::now().since(cut.start).0);
+        flight.save(Job { cut, fired, cost, sources, roots, start_unix_ns });
+    }
+}

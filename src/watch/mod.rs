@@ -1,0 +1,42 @@
+//! `holdup watch`: a flight recorder. What is recorded goes round in memory, and is saved as a recording when a trigger fires,
+//! with the time before and after it.
+
+mod flight;
+mod saver;
+pub mod triggers;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use flight::{Flight, Mark};
+pub use saver::{Job, Report};
+pub use triggers::Armed;
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Time before the moment at which a trigger fires.
+    pub keep: Duration,
+    /// Time after it.
+    pub after: Duration,
+    /// Memory for what goes round (bytes).
+    pub keep_bytes: u64,
+    /// Recordings to save at the most.
+    pub max_saves: u32,
+    /// So long after one nothing fires again.
+    pub cooldown: Duration,
+    /// Disk for all of them (bytes).
+    pub quota: u64,
+    /// Where they go: `NAME.holdup` becomes `NAME-1.holdup` and so on.
+    pub output: Option<PathBuf>,
+}
+
+/// What a flight recorder is made of.
+pub struct Plan {
+    /// How much is kept and saved.
+    pub limits: Limits,
+    /// When.
+    pub triggers: Vec<Armed>,
+    /// What to do with each recording.
+    pub report: Report,
+}

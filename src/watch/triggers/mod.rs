@@ -1,0 +1,183 @@
+//! What makes a flight recorder save: one file a kind, one line in [`KINDS`].
+
+mod cpu;
+mod function;
+mod hit;
+mod line;
+pub mod output;
+mod pause;
+mod signal;
+mod spans;
+
+use anyhow::{Result, bail};
+use holdup_events::recording::Fired;
+use holdup_events::standing::Standing;
+use holdup_events::{Event, Timestamp};
+
+/// Watches for one thing.
+pub trait Trigger {
+    /// Makes ready; an error says why it cannot fire here.
+    fn arm(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Looks at an event, before `standing` knows it.
+    fn event(&mut self, _: &Event, _: &Standing, _: &mut dyn FnMut(Fired)) {}
+
+    /// Looks at the rest, some ten times a second.
+    fn step(&mut self, _: Timestamp, _: &Standing, _: &mut dyn FnMut(Fired)) {}
+
+    /// The pattern that it wants to be looked for in the program's output.
+    fn output(&self) -> Option<output::Pattern> {
+        None
+    }
+
+    /// What is to be probed in the program for it.
+    fn probe(&self) -> Option<Probe> {
+        None
+    }
+
+    /// Why it never could fire, if that turned out meanwhile.
+    fn silence(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Something that is probed wherever it is mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// What its spans, or marks, are called.
+    pub name: String,
+    /// A function, or `usdt:PROVIDER:NAME`.
+    pub entry: String,
+    /// Only that it was passed is told.
+    pub is_mark: bool,
+}
+
+/// The runtime as which what triggers ask for is probed.
+pub const RUNTIME: &str = "holdup-watch";
+
+/// The descriptor (docs/descriptors.md) of all that is to be probed; none where nothing is.
+pub fn descriptor(all: &[Armed]) -> Option<String> {
+    let mut probes: Vec<Probe> = Vec::new();
+    for probe in all.iter().filter_map(|armed| armed.trigger.probe()) {
+        if !probes.contains(&probe) {
+            probes.push(probe);
+        }
+    }
+    let span = |Probe { name, entry, is_mark }: &Probe| {
+        format!("[[span]]\nname = {name:?}\nkind = \"user\"\nentry = [{entry:?}]\nmark = {is_mark}\n")
+    };
+    let head = format!("[runtime]\nname = \"{RUNTIME}\"\ntitle = \"triggers\"\nmodule = [\"*\"]\n");
+    (!probes.is_empty()).then(|| head + &probes.iter().map(span).collect::<String>())
+}
+
+/// A kind of trigger.
+pub struct Kind {
+    /// What it begins with.
+    prefix: &'static str,
+    /// How it is written, and what it means.
+    pub help: &'static str,
+    parse: fn(&str) -> Result<Box<dyn Trigger>, String>,
+}
+
+/// Every kind.
+pub const KINDS: &[Kind] = &[
+    Kind { prefix: "pause:", help: pause::HELP, parse: pause::parse },
+    Kind { prefix: "function:", help: function::HELP, parse: function::parse },
+    Kind { prefix: "hit:", help: hit::HELP, parse: hit::parse },
+    Kind { prefix: "signal:", help: signal::HELP, parse: signal::parse },
+    Kind { prefix: "line:", help: line::HELP, parse: line::parse },
+    Kind { prefix: "cpu", help: cpu::HELP, parse: cpu::parse },
+    Kind { prefix: "output:", help: output::HELP, parse: output::parse },
+];
+
+/// A trigger that watches, with the text it was given by.
+pub struct Armed {
+    /// As the user wrote it.
+    pub text: String,
+    trigger: Box<dyn Trigger>,
+}
+
+impl Armed {
+    /// # Errors
+    /// If it is no trigger.
+    pub fn parse(text: &str) -> Result<Armed> {
+        let Some((kind, rest)) = KINDS.iter().find_map(|kind| Some((kind, text.strip_prefix(kind.prefix)?)))
+        else {
+            let known: Vec<&str> = KINDS.iter().map(|kind| kind.prefix.trim_end_matches(':')).collect();
+            bail!("--trigger {text}: no such trigger; there are {}", known.join(", "));
+        };
+        match (kind.parse)(rest) {
+            Ok(trigger) => Ok(Armed { text: text.to_owned(), trigger }),
+            Err(why) => bail!("--trigger {text}: {why}"),
+        }
+    }
+
+    /// See [`Trigger::arm`].
+    pub fn arm(&mut self) -> Result<()> {
+        self.trigger.arm()
+    }
+
+    /// See [`Trigger::output`].
+    pub fn output(&self) -> Option<output::Pattern> {
+        self.trigger.output()
+    }
+
+    pub(super) fn event(&mut self, event: &Event, standing: &Standing, fired: &mut Vec<Fired>) {
+        let Armed { text, trigger } = self;
+        trigger.event(event, standing, &mut |one| fired.push(Fired { trigger: text.clone(), ..one }));
+    }
+
+    pub(super) fn step(&mut self, now: Timestamp, standing: &Standing, fired: &mut Vec<Fired>) {
+        let Armed { text, trigger } = self;
+        trigger.step(now, standing, &mut |one| fired.push(Fired { trigger: text.clone(), ..one }));
+    }
+
+    pub(super) fn silence(&self) -> Option<String> {
+        self.trigger.silence()
+    }
+}
+
+/// What happened to nobody in particular.
+fn happened(at: Timestamp, what: String) -> Fired {
+    Fired { at_ns: at.0, what, ..Fired::default() }
+}
+
+/// What happened to a thread, and how long it took (ns).
+fn happened_to(tid: u32, standing: &Standing, (at, what, length_ns): (Timestamp, String, u64)) -> Fired {
+    let thread = standing.threads().get(tid).map(|thread| thread.name.to_string()).unwrap_or_default();
+    Fired { at_ns: at.0, tid, thread, what, length_ns, ..Fired::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdup_findings::descriptors::Descriptors;
+
+    #[test]
+    fn what_is_no_trigger_says_what_is() {
+        let error = |text| Armed::parse(text).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(
+            error("pauses").contains("there are pause, function, hit, signal, line, cpu, output"),
+            "{}",
+            error("pauses")
+        );
+        assert!(error("pause:naps>1s").contains("naps"), "{}", error("pause:naps>1s"));
+        assert_eq!(error("pause:lock>20ms"), "");
+    }
+
+    #[test]
+    fn what_is_probed_is_a_descriptor() {
+        let texts = ["function:a::b>1ms", "function:a::b>p99", "hit:usdt:python:gc__start", "signal:USR1"];
+        let armed: Vec<Armed> = texts.iter().map(|text| Armed::parse(text).unwrap()).collect();
+        let text = descriptor(&armed).unwrap();
+        let read = Descriptors::none().with(&[text]).unwrap();
+        let spans = &read.runtimes()[0].spans;
+        let told: Vec<(&str, &str, bool)> =
+            spans.iter().map(|span| (span.name.as_str(), span.entry[0].as_str(), span.is_mark)).collect();
+        let probe = "usdt:python:gc__start";
+        assert_eq!(told, [("a::b", "a::b", false), ("hit usdt:python:gc__start", probe, true)]);
+        assert_eq!(descriptor(&armed[3..]), None);
+    }
+}

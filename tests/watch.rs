@@ -1,0 +1,314 @@
+//! `holdup watch`: what fires, and what is saved then.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use serde_json::Value;
+use support::{Scratch, bpf_or_skip, class_sum, have, holdup, report_json, stderr};
+
+/// For each line that it reads, one worker holds a lock until another has waited for it for 60 ms and more.
+const STALLS: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define WORKERS 4
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static sem_t go[WORKERS], held, done;
+static int holds[WORKERS];
+
+/* Holds the lock until it was waited for. */
+__attribute__((noinline)) void stall(void)
+{
+	sem_post(&held);
+	while (*(volatile int *)&lock.__data.__lock != 2)
+		usleep(1000);
+	usleep(60000);
+}
+
+static void *work(void *number)
+{
+	long i = (long)number;
+
+	for (;;) {
+		sem_wait(&go[i]);
+		pthread_mutex_lock(&lock);
+		if (holds[i])
+			stall();
+		pthread_mutex_unlock(&lock);
+		sem_post(&done);
+	}
+}
+
+int main(void)
+{
+	pthread_t threads[WORKERS];
+	char name[16], line[80];
+
+	sem_init(&held, 0, 0);
+	sem_init(&done, 0, 0);
+	for (long i = 0; i < WORKERS; i++) {
+		sem_init(&go[i], 0, 0);
+		pthread_create(&threads[i], 0, work, (void *)i);
+		snprintf(name, sizeof name, "worker-%ld", i);
+		pthread_setname_np(threads[i], name);
+	}
+	for (int round = 0; fgets(line, sizeof line, stdin); round++) {
+		int holder = round % WORKERS, waiter = (round + 1) % WORKERS;
+
+		holds[holder] = 1;
+		holds[waiter] = 0;
+		sem_post(&go[holder]);
+		sem_wait(&held);
+		sem_post(&go[waiter]);
+		sem_wait(&done);
+		sem_wait(&done);
+		printf("stall %d is over\n", round);
+		fflush(stdout);
+	}
+	_exit(7);
+}
+"#;
+
+fn compile(scratch: &Scratch) -> Option<PathBuf> {
+    if !have("cc") {
+        return None;
+    }
+    let (source, program) = (scratch.join("stalls.c"), scratch.join("stalls"));
+    std::fs::write(&source, STALLS).unwrap();
+    let done = Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(&source).status();
+    assert!(done.expect("cc runs").success());
+    Some(program)
+}
+
+/// `holdup watch` of the program, which stalls when it is told to.
+struct Watched {
+    holdup: Child,
+    said: BufReader<ChildStderr>,
+    lines: Vec<String>,
+}
+
+impl Watched {
+    fn start(scratch: &Scratch, options: &[&str], program: &Path) -> Watched {
+        let mut command = holdup(scratch);
+        command
+            .args(["watch", "--quiet", "-o"])
+            .arg(scratch.join("w.holdup"))
+            .args(options)
+            .arg("--")
+            .arg(program);
+        let mut holdup = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("holdup starts");
+        let said = BufReader::new(holdup.stderr.take().unwrap());
+        Watched { holdup, said, lines: Vec::new() }
+    }
+
+    fn stall(&mut self) {
+        self.holdup.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    /// Reads what holdup says until it says this.
+    fn until(&mut self, what: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let count = self.said.read_line(&mut line).unwrap();
+            assert!(count > 0, "'{what}' was not said: {:#?}", self.lines);
+            self.lines.push(line.clone());
+            if line.contains(what) {
+                return line;
+            }
+        }
+    }
+
+    /// The program ends: its output, and what holdup said.
+    fn end(mut self) -> (String, String) {
+        drop(self.holdup.stdin.take());
+        let (mut output, mut rest) = (String::new(), self.lines.concat());
+        self.said.read_to_string(&mut rest).unwrap();
+        self.holdup.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+        assert_eq!(self.holdup.wait().unwrap().code(), Some(7), "the program's own status: {rest}");
+        (output, rest)
+    }
+}
+
+fn saved(scratch: &Scratch, number: u32) -> Value {
+    report_json(scratch, &scratch.join(&format!("w-{number}.holdup")))
+}
+
+/// The invariants of every recording.
+fn assert_sound(report: &Value) {
+    let lives: u64 =
+        report["threads"].as_array().unwrap().iter().map(|thread| class_sum(&thread["classes"])).sum();
+    assert_eq!(class_sum(&report["ledger"]["classes"]), lives, "the ledger adds up");
+    assert_eq!(report["ledger"]["total_ns"].as_u64(), Some(lives));
+    assert_eq!(report["mode"], "watch");
+    let unknown = report["ledger"]["classes"]["unknown"].as_u64().unwrap();
+    assert!(unknown * 100 <= lives, "{unknown} of {lives} ns are unknown");
+}
+
+#[test]
+fn each_stall_of_a_worker_is_saved_with_the_time_before_it() {
+    let scratch = Scratch::new("watch-stalls");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    let options = ["-t", "pause:lock>40ms", "--keep", "300ms", "--after", "10ms", "--cooldown", "0s"];
+    let mut watched = Watched::start(&scratch, &options, &program);
+    const STALLS: u32 = 6;
+    for _ in 0..STALLS {
+        watched.stall();
+        watched.until("holdup: saved");
+    }
+    let (output, said) = watched.end();
+    assert_eq!(output.lines().count(), STALLS as usize);
+    assert!(said.contains("saved 6 recordings"), "{said}");
+    let mut first_start = None;
+    for number in 1..=STALLS {
+        let report = saved(&scratch, number);
+        assert_sound(&report);
+        let fired = &report["fired"][0];
+        assert_eq!(fired["trigger"], "pause:lock>40ms");
+        assert_eq!(fired["thread"], format!("worker-{}", number % 4), "who waited: {fired}");
+        assert!(fired["length_ns"].as_u64() >= Some(59_000_000), "{fired}");
+        let (start, at) = (report["start_ns"].as_u64().unwrap(), fired["at_ns"].as_u64().unwrap());
+        let first_start = *first_start.get_or_insert(start);
+        assert!(at - start >= (at - first_start).min(300_000_000), "the history that was asked for");
+        let rules: Vec<&str> =
+            report["findings"].as_array().unwrap().iter().filter_map(|one| one["rule"].as_str()).collect();
+        assert!(rules.iter().any(|rule| rule.contains("lock")), "{rules:?}");
+    }
+    let text = holdup(&scratch).arg("report").arg(scratch.join("w-2.holdup")).output().unwrap();
+    let text = support::stdout(&text);
+    assert!(text.starts_with("Saved at ") && text.contains("pause:lock>40ms: thread "), "{text}");
+}
+
+/// Threads that did nothing since long before what is kept are told as they are, with the stack they wait with.
+#[test]
+fn what_began_before_the_kept_time_is_known() {
+    let scratch = Scratch::new("watch-before");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    let options = ["-t", "signal:USR2", "--keep", "50ms", "--after", "0s", "--stacks", "all"];
+    let mut watched = Watched::start(&scratch, &options, &program);
+    watched.stall();
+    let mut output = BufReader::new(watched.holdup.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    // Longer than the ring keeps, its slack included.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let pid = watched.holdup.id().to_string();
+    assert!(Command::new("kill").args(["-USR2", &pid]).status().unwrap().success());
+    watched.until("holdup: saved");
+    watched.holdup.stdout = Some(output.into_inner());
+    watched.end();
+    let report = saved(&scratch, 1);
+    assert_sound(&report);
+    assert_eq!(report["fired"][0]["what"], "SIGUSR2 came");
+    let threads = report["threads"].as_array().unwrap();
+    let names: BTreeSet<&str> = threads.iter().filter_map(|thread| thread["name"].as_str()).collect();
+    for worker in ["worker-0", "worker-1", "worker-2", "worker-3"] {
+        assert!(names.contains(worker), "{names:?}");
+    }
+    let blocked = &report["stacks"]["completeness"]["blocked"];
+    assert!(blocked["stacks"].as_u64() >= Some(4), "{blocked}");
+    assert_eq!(report["ledger"]["classes"]["useful"], 0, "nothing ran in what was kept");
+}
+
+#[test]
+fn lines_and_output_fire_and_the_output_is_unchanged() {
+    let scratch = Scratch::new("watch-lines");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    let fifo = scratch.join("trigger");
+    let line = format!("line:{}", fifo.display());
+    let options = ["-t", &line, "-t", "output:stall [1-9] is", "--after", "0s", "--cooldown", "0s"];
+    let mut watched = Watched::start(&scratch, &options, &program);
+    watched.stall();
+    watched.stall();
+    watched.until("the program wrote: stall 1 is over");
+    watched.until("holdup: saved");
+    std::fs::OpenOptions::new().write(true).open(&fifo).unwrap().write_all(b"request 17 was slow\n").unwrap();
+    watched.until("somebody wrote: request 17 was slow");
+    watched.until("holdup: saved");
+    let (output, _) = watched.end();
+    assert_eq!(output, "stall 0 is over\nstall 1 is over\n");
+    assert_eq!(saved(&scratch, 2)["fired"][0]["what"], "somebody wrote: request 17 was slow");
+    assert!(!fifo.exists(), "made by holdup, and taken away");
+}
+
+/// Calls are told by whichever thread makes them; a function that is not there is said, and the others go on.
+#[test]
+fn functions_fire_in_any_thread() {
+    let scratch = Scratch::new("watch-functions");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    let options =
+        ["-t", "function:stall>40ms", "-t", "function:stallion>40ms", "--after", "0s", "--cooldown", "0s"];
+    let mut watched = Watched::start(&scratch, &options, &program);
+    let said = watched.until("stallion");
+    if said.contains("Linux 6.6") {
+        return println!("skipped: {said}");
+    }
+    assert!(said.contains("no file that the program has mapped so far has stallion"), "{said}");
+    for _ in 0..3 {
+        watched.stall();
+        watched.until("holdup: saved");
+    }
+    watched.end();
+    for number in 1..=3u32 {
+        let report = saved(&scratch, number);
+        assert_sound(&report);
+        let fired = &report["fired"][0];
+        assert_eq!(fired["thread"], format!("worker-{}", number - 1), "who was in it: {fired}");
+        assert!(fired["what"].as_str().unwrap().starts_with("was in stall for "), "{fired}");
+    }
+    let mut watched = Watched::start(&scratch, &["-t", "hit:function:stall", "--after", "0s"], &program);
+    // Until a segment is over the binary has been looked at.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    watched.stall();
+    watched.until("holdup: saved");
+    watched.end();
+    assert_eq!(saved(&scratch, 1)["fired"][0]["what"], "hit stall");
+}
+
+#[test]
+fn limits_are_kept_and_the_program_goes_on() {
+    let scratch = Scratch::new("watch-limits");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    let base = ["-t", "pause:lock>40ms", "--after", "0s", "--cooldown", "0s"];
+    let mut watched = Watched::start(&scratch, &[&base[..], &["--max-saves", "1"]].concat(), &program);
+    watched.stall();
+    watched.until("saved 1 recording");
+    watched.stall();
+    assert_eq!(watched.end().0.lines().count(), 2, "it went on unrecorded");
+    let mut watched = Watched::start(&scratch, &[&base[..], &["--quota", "1"]].concat(), &program);
+    watched.stall();
+    watched.until("not enough for the next recording");
+    assert!(watched.end().1.contains("saved 0 recordings"));
+}
+
+#[test]
+fn triggers_that_cannot_be_are_said_and_the_others_go_on() {
+    let scratch = Scratch::new("watch-bad");
+    let bad = |words: &[&str]| {
+        let output = holdup(&scratch).arg("watch").args(words).args(["--", "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        stderr(&output)
+    };
+    assert!(bad(&["-t", "pause:nap>1s"]).contains("'nap' is no kind of pause"));
+    assert!(bad(&["-t", "signal:KILL"]).contains("is not USR1 or USR2"));
+    assert!(bad(&["-t", "output:["]).contains("--trigger output:["));
+    assert!(bad(&["-t", "line:/no/such/folder/fifo"]).contains("no trigger is left"));
+    if bpf_or_skip(&scratch) {
+        let words =
+            ["watch", "-t", "line:/no/such/folder/fifo", "-t", "signal:USR1", "--", "sh", "-c", "exit 3"];
+        let output = holdup(&scratch).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        assert!(stderr(&output).contains("/no/such/folder/fifo"), "{}", stderr(&output));
+    }
+}
