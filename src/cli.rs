@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod experiment;
+#[cfg(feature = "sql")]
+pub mod query;
 pub mod watch;
 
 pub use experiment::{DiffArgs, ScaleArgs, SweepArgs, TryArgs};
@@ -47,6 +49,9 @@ pub enum Command {
     List(ListArgs),
     /// Make one file of a recording, to send or to keep
     Pack(PackArgs),
+    /// Ask a recording in SQL: what threads did, who waited for whom, what was found
+    #[cfg(feature = "sql")]
+    Query(query::QueryArgs),
     /// Say how long a recorded run would take with something changed
     Whatif(WhatifArgs),
     /// Compare two commands, run in turn, or two recordings: what changed, and whether it is real

@@ -194,6 +194,8 @@ fn every_command_prints_what_is_documented() {
     });
     test("list", &[], &|_| ());
     test("doctor", &[], &|_| ());
+    #[cfg(feature = "sql")]
+    test("query", &["SELECT class, sum(time_ns) AS time_ns FROM ledger GROUP BY class"], &|_| ());
     test("explain", &[], &|_| ());
     test("explain", &["lock-contention"], &|_| ());
 

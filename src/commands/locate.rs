@@ -1,6 +1,7 @@
 //! Finding and opening the recording that a command is about.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
 use holdup_events::Trace;
@@ -34,18 +35,20 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf> {
 pub fn open(named: Option<&Path>) -> Result<(PathBuf, Trace)> {
     let path = find(named)?;
     if recording::has_only_journal(&path) {
-        if journal::is_being_written(&path) {
-            bail!("{}: is being recorded right now; wait until that ends", path.display());
-        }
-        eprintln!(
-            "holdup: {} was not finished (its recorder was killed): reading its journal",
-            path.display()
-        );
+        say_unfinished(&path)?;
         let trace = recover(&path).with_context(|| format!("reading the journal of {}", path.display()))?;
         return Ok((path, trace));
     }
     let trace = recording::open(&path)?;
     Ok((path, trace))
+}
+
+fn say_unfinished(path: &Path) -> Result<()> {
+    if journal::is_being_written(path) {
+        bail!("{}: is being recorded right now; wait until that ends", path.display());
+    }
+    eprintln!("holdup: {} was not finished (its recorder was killed): reading its journal", path.display());
+    Ok(())
 }
 
 /// The trace of a journal that its own recorder could not finish where it is.
@@ -62,9 +65,60 @@ fn recover(path: &Path) -> Result<Trace> {
 
 /// The journal is kept: the tables are made in a temporary directory and thrown away.
 fn elsewhere(make_tables: impl FnOnce(&Path) -> Result<()>) -> Result<Trace> {
-    let temporary = std::env::temp_dir().join(format!("holdup-recover-{}", std::process::id()));
-    std::fs::create_dir(&temporary).with_context(|| format!("making {}", temporary.display()))?;
-    let trace = make_tables(&temporary).and_then(|()| Ok(recording::open(&temporary)?));
-    let _ = std::fs::remove_dir_all(&temporary);
-    trace
+    let temporary = Temporary::new()?;
+    make_tables(&temporary.0)?;
+    Ok(recording::open(&temporary.0)?)
+}
+
+/// A directory that goes when this does.
+pub struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new() -> Result<Temporary> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("holdup-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
+        Ok(Temporary(path))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A recording as files.
+#[cfg(feature = "sql")]
+pub struct Tables {
+    /// The recording that was named.
+    pub path: PathBuf,
+    /// Where its Parquet files are.
+    pub directory: PathBuf,
+    /// Keeps them, if they are not the recording's own.
+    pub _temporary: Option<Temporary>,
+}
+
+/// The files of a recording, the newest if none is named. Of one that is packed, or was never finished, they are made in a
+/// temporary directory.
+#[cfg(feature = "sql")]
+pub fn tables(named: Option<&Path>) -> Result<Tables> {
+    let path = find(named)?;
+    let unfinished = recording::has_only_journal(&path);
+    if !unfinished {
+        recording::manifest(&path)?;
+        if path.is_dir() {
+            return Ok(Tables { directory: path.clone(), path, _temporary: None });
+        }
+    }
+    let temporary = Temporary::new()?;
+    if unfinished {
+        say_unfinished(&path)?;
+        let damaged = || format!("reading the journal of {}", path.display());
+        finish::recover(&path, &temporary.0).with_context(damaged)?;
+    } else {
+        recording::unpack(&path, &temporary.0)?;
+    }
+    Ok(Tables { directory: temporary.0.clone(), path, _temporary: Some(temporary) })
 }

@@ -13,6 +13,8 @@ mod import;
 mod kept_answers;
 mod locate;
 mod pack;
+#[cfg(feature = "sql")]
+mod query;
 mod report;
 mod run;
 mod scale;
@@ -43,6 +45,8 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Import(args) => import::execute(&args),
         Command::List(args) => catalogue::list(&args),
         Command::Pack(args) => pack::execute(&args),
+        #[cfg(feature = "sql")]
+        Command::Query(args) => query::execute(&args),
         Command::Whatif(args) => whatif::execute(&args),
         Command::Diff(args) => diff::execute(&args),
         Command::Scale(args) => scale::execute(&args),

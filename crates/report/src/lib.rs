@@ -13,6 +13,7 @@ pub mod json;
 pub mod list;
 mod meetings;
 pub mod numbers;
+pub mod rows;
 pub mod stacks;
 pub mod terminal;
 pub mod text;

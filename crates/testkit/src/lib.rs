@@ -6,6 +6,7 @@ pub mod check;
 pub mod drawing;
 pub mod lanes;
 pub mod random;
+pub mod saved;
 pub mod sim;
 pub mod stopped;
 pub mod waits;

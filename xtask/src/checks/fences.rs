@@ -10,6 +10,7 @@ const FENCES: &[(&str, &[&str])] = &[
     ("decode", &["holdup-events"]),
     ("findings", &["holdup-events"]),
     ("report", &["holdup-events", "holdup-findings"]),
+    ("query", &["holdup-events", "holdup-findings"]),
 ];
 
 /// The kernel and privileges are capture's alone.

@@ -16,7 +16,7 @@ use super::save::MANIFEST;
 use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::{CpuId, Loss, Timestamp, Trace};
 
-pub use packed::pack;
+pub use packed::{pack, unpack};
 pub use starts::{SliceStart, SliceStarts};
 
 /// Where the files of a recording are.

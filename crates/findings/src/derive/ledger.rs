@@ -250,6 +250,17 @@ pub(super) fn class_of_blocked(
     if by_timer { Class::Sleep } else { class }
 }
 
+/// The class that all of a target thread's slice belongs to; `None` while it runs: samples divide that. `wakeups` are the
+/// thread's; those up to the slice's end are consumed.
+pub fn class_of_slice(facts: (&Trace, &Roles), slice: &Slice, wakeups: &mut &[Wakeup]) -> Option<Class> {
+    match slice.state {
+        ThreadState::Running => None,
+        state if state.waits_for_cpu() => Some(Class::RunQueue),
+        ThreadState::Blocked => Some(class_of_blocked(facts, slice, wakeups)),
+        _ => Some(Class::Unknown),
+    }
+}
+
 /// It waits for several descriptors, or for its timeout.
 pub(super) fn is_multiplex(trace: &Trace, slice: &Slice) -> bool {
     trace.wait(slice.wait).reason == WaitReason::Multiplex

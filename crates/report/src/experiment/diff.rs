@@ -149,7 +149,7 @@ fn rows(diff: &Diff, (table, title): (Table, &str), page: &mut Page) {
     }
 }
 
-fn columns(counts: bool) -> Vec<Column> {
+fn columns(counts: bool) -> Vec<Column<'static>> {
     let mut columns = vec![Column::Text(""), Column::Figure("A"), Column::Figure("B")];
     columns.push(Column::Figure("change"));
     match counts {

@@ -15,7 +15,7 @@ enum Part {
     Text(String),
     Faint(String),
     Heading(String),
-    Table(Vec<Column>, Vec<Vec<String>>),
+    Table(Vec<Column<'static>>, Vec<Vec<String>>),
     Gap,
     /// Lines as they are: a plot.
     Picture(Vec<String>),
@@ -43,7 +43,7 @@ impl Page {
     }
 
     /// Rows below headings; nothing if there is no row.
-    pub fn table(&mut self, columns: &[Column], rows: Vec<Vec<String>>) {
+    pub fn table(&mut self, columns: &[Column<'static>], rows: Vec<Vec<String>>) {
         let rows: Vec<Vec<String>> =
             rows.into_iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
         if !rows.is_empty() {

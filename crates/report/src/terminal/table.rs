@@ -4,11 +4,11 @@ use crate::text::{Style, Tint, cut, left, right, width};
 
 /// A column's heading and side.
 #[derive(Clone, Copy)]
-pub(crate) enum Column {
+pub(crate) enum Column<'a> {
     /// Text; the first such column gives way when space is short.
-    Text(&'static str),
+    Text(&'a str),
     /// A figure, to the right.
-    Figure(&'static str),
+    Figure(&'a str),
 }
 
 /// Between columns.
@@ -20,6 +20,16 @@ const TEXT_MIN: usize = 8;
 
 /// Heading and rows as lines. Rows must be free of control characters.
 pub(crate) fn lines(columns: &[Column], rows: &[Vec<String>], style: &Style) -> Vec<String> {
+    lines_within(columns, rows, style, style.columns())
+}
+
+/// The same, in lines of another length.
+pub(crate) fn lines_within(
+    columns: &[Column],
+    rows: &[Vec<String>],
+    style: &Style,
+    columns_max: usize,
+) -> Vec<String> {
     let heading = |column: &Column| match column {
         Column::Text(name) | Column::Figure(name) => (*name).to_owned(),
     };
@@ -30,10 +40,22 @@ pub(crate) fn lines(columns: &[Column], rows: &[Vec<String>], style: &Style) -> 
             *place = (*place).max(width(cell));
         }
     }
-    give_way(columns, &mut widths, style.columns());
-    let mut lines = vec![style.paint(Tint::Faint, &line(columns, &headings, &widths, style.columns()))];
-    lines.extend(rows.iter().map(|row| line(columns, row, &widths, style.columns())));
+    give_way(columns, &mut widths, columns_max);
+    let mut lines = vec![style.paint(Tint::Faint, &line(columns, &headings, &widths, columns_max))];
+    lines.extend(rows.iter().map(|row| line(columns, row, &widths, columns_max)));
     lines
+}
+
+/// The columns that the lines need at the least, if text is made as narrow as it may be.
+pub(crate) fn narrowest(columns: &[Column], rows: &[Vec<String>]) -> usize {
+    let of = |(index, column): (usize, &Column)| {
+        let cells = rows.iter().filter_map(|row| row.get(index)).map(|cell| width(cell)).max().unwrap_or(0);
+        match column {
+            Column::Text(name) => cells.max(width(name)).min(TEXT_MIN),
+            Column::Figure(name) => cells.max(width(name)),
+        }
+    };
+    INDENT + columns.iter().enumerate().map(of).map(|width| width + GAP).sum::<usize>()
 }
 
 fn give_way(columns: &[Column], widths: &mut [usize], columns_max: usize) {

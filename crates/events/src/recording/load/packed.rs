@@ -52,6 +52,20 @@ impl Packed {
     }
 }
 
+/// Puts the files of the packed recording `file` into `dir`, an existing directory: the manifest and the tables, under
+/// the names that a recording has.
+pub fn unpack(file: &Path, dir: &Path) -> Result<(), RecordingError> {
+    super::manifest(file)?;
+    let packed = Packed::open(file)?;
+    let tables = crate::recording::TABLES.iter().map(|table| format!("{}.parquet", table.name));
+    for name in tables.chain([super::MANIFEST.to_owned()]) {
+        let Some(bytes) = packed.file(&name) else { continue };
+        let path = dir.join(name);
+        fs::write(&path, bytes).map_err(RecordingError::io(&path))?;
+    }
+    Ok(())
+}
+
 /// Makes one file of the recording in `dir`. An existing `file` is not overwritten.
 pub fn pack(dir: &Path, file: &Path) -> Result<u64, RecordingError> {
     super::manifest(dir)?;

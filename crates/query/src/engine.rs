@@ -1,0 +1,130 @@
+//! Answering a query.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
+use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+
+use crate::catalogue::{Lazy, Load, Raw, Views};
+use crate::error::QueryError;
+use crate::functions;
+use crate::raw::Files;
+use crate::run::SQL_BYTES_MAX;
+
+/// A recording that a query is about.
+pub struct Subject {
+    /// What the column `recording` says of it.
+    pub name: String,
+    /// Where its Parquet files are.
+    pub directory: PathBuf,
+    /// Reads it into memory; called when a view of it is first asked for.
+    pub load: Load,
+}
+
+/// What a query may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Memory for sorting, grouping and joining (bytes); the recording itself, where a view needs it, comes on top.
+    pub memory_bytes: usize,
+    /// How many things are done at a time.
+    pub threads: usize,
+}
+
+/// Answers queries about some recordings.
+pub struct Engine {
+    context: SessionContext,
+}
+
+/// The rows of an answer, as they come.
+pub struct Answer {
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Its rows.
+    pub batches: SendableRecordBatchStream,
+    sql: String,
+}
+
+impl Engine {
+    /// Of these recordings; with several, each table has a column `recording` first.
+    ///
+    /// # Errors
+    /// If the engine cannot be set up.
+    pub fn new(subjects: Vec<Subject>, options: Options) -> Result<Engine, QueryError> {
+        let failed = |error: datafusion::common::DataFusionError| QueryError::new(&error, "");
+        let mut files = Vec::new();
+        let mut recordings = Vec::new();
+        for subject in subjects {
+            let name: Arc<str> = subject.name.into();
+            files.push(Files { name: Arc::clone(&name), directory: subject.directory });
+            recordings.push(Lazy::new(name, subject.load));
+        }
+        let runtime = RuntimeEnvBuilder::new().with_memory_limit(options.memory_bytes, 1.0);
+        let runtime = runtime.build_arc().map_err(failed)?;
+        let mut config = SessionConfig::new()
+            .with_target_partitions(options.threads)
+            .with_default_catalog_and_schema("holdup", "views")
+            .with_information_schema(true)
+            .with_create_default_catalog_and_schema(false);
+        config.options_mut().sql_parser.collect_spans = true;
+        let raw = Arc::new(Raw::new(files));
+        let catalogue = MemoryCatalogProvider::new();
+        let views = Views { recordings, raw: Arc::clone(&raw) };
+        catalogue.register_schema("views", Arc::new(views)).map_err(failed)?;
+        catalogue.register_schema("raw", raw).map_err(failed)?;
+        let state = SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(runtime)
+            .with_default_features()
+            .build();
+        let context = SessionContext::new_with_state(state);
+        context.register_catalog("holdup", Arc::new(catalogue));
+        functions::register(&context);
+        Ok(Engine { context })
+    }
+
+    /// Plans a query and begins to answer it.
+    ///
+    /// # Errors
+    /// If it makes no sense, with the place and the name that was meant.
+    pub async fn ask(&self, sql: &str) -> Result<Answer, QueryError> {
+        if sql.len() > SQL_BYTES_MAX {
+            return Err(QueryError::TooLong { bytes: sql.len() });
+        }
+        let failed = |error: datafusion::common::DataFusionError| QueryError::new(&error, sql);
+        let reading =
+            SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        let frame = self.context.sql_with_options(sql, reading).await.map_err(failed)?;
+        let batches = frame.execute_stream().await.map_err(failed)?;
+        Ok(Answer { schema: batches.schema(), batches, sql: sql.to_owned() })
+    }
+
+    /// The names of all functions, ours first.
+    pub fn functions(&self) -> Vec<String> {
+        let state = self.context.state();
+        let mut names: Vec<String> = state.scalar_functions().keys().cloned().collect();
+        names.extend(state.aggregate_functions().keys().cloned());
+        names.extend(state.window_functions().keys().cloned());
+        names.sort();
+        names.dedup();
+        names
+    }
+}
+
+impl Answer {
+    /// The next rows; `None` behind the last.
+    ///
+    /// # Errors
+    /// If the answer fails half-way: too little memory, a damaged table.
+    pub async fn next(&mut self) -> Result<Option<datafusion::arrow::array::RecordBatch>, QueryError> {
+        use futures::StreamExt;
+        match self.batches.next().await {
+            None => Ok(None),
+            Some(Ok(batch)) => Ok(Some(batch)),
+            Some(Err(error)) => Err(QueryError::new(&error, &self.sql)),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A recording's tables as they lie on disk.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::logical_expr::lit;
+use datafusion::prelude::{ParquetReadOptions, SessionContext};
+use holdup_events::recording::TABLES;
+
+use crate::source::RECORDING;
+
+/// Where a recording's Parquet files are, and what the column `recording` says of it.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The recording's name.
+    pub name: Arc<str>,
+    /// Its directory.
+    pub directory: PathBuf,
+}
+
+/// The names of all tables.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    TABLES.iter().map(|table| table.name)
+}
+
+/// The table of that name, of all recordings that have it.
+///
+/// # Errors
+/// If a file is no Parquet file, or none is there.
+pub async fn table(
+    reader: &SessionContext,
+    recordings: &[Files],
+    name: &str,
+) -> Result<Option<Arc<dyn TableProvider>>> {
+    if !names().any(|known| known == name) {
+        return Ok(None);
+    }
+    let mut all = None;
+    for recording in recordings {
+        let file = recording.directory.join(format!("{name}.parquet"));
+        if !file.is_file() {
+            continue;
+        }
+        let unreadable = |error: DataFusionError| {
+            error.context(format!("raw.{name} of {} cannot be read", recording.name))
+        };
+        let path = file.to_string_lossy().into_owned();
+        let one = reader.read_parquet(path, ParquetReadOptions::default()).await.map_err(unreadable)?;
+        let one = if recordings.len() > 1 { labelled(one, &recording.name)? } else { one };
+        all = Some(match all {
+            None => one,
+            Some(all) => datafusion::dataframe::DataFrame::union_by_name(all, one)?,
+        });
+    }
+    Ok(all.map(|frame| frame.into_view()))
+}
+
+/// With the recording's name in front.
+fn labelled(frame: datafusion::dataframe::DataFrame, name: &str) -> Result<datafusion::dataframe::DataFrame> {
+    let columns: Vec<String> = frame.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let mut chosen = vec![lit(name).alias(RECORDING)];
+    chosen.extend(columns.iter().map(datafusion::prelude::ident));
+    frame.select(chosen)
+}

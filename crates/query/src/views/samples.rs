@@ -1,0 +1,88 @@
+//! On-CPU samples, and stacks.
+
+use std::borrow::Cow;
+
+use holdup_events::tables::{AccessKind, FrameKind, SampleRow};
+use holdup_events::{FrameId, StackId};
+use holdup_findings::derive::syscall_names::syscall_name;
+
+use crate::facts::{Facts, cpu};
+use crate::view::{Table, columns, int, text, told};
+
+pub(super) fn samples() -> Table<SampleRow> {
+    Table {
+        name: "samples",
+        meaning: "a thread was seen on a CPU; sample_period_ns apart for each CPU, on average",
+        columns: columns! { facts, row: SampleRow;
+            Int "thread" "row in threads" = Some(i64::from(row.thread.0));
+            Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
+            Text "process_name" "name of its process" = facts.process_of(row.thread).and_then(|one| text(&one.name));
+            Flag "target" "the thread belongs to the traced program" = facts.thread(row.thread).map(|one| one.target);
+            Int "at_ns" "when (ns)" = int(row.at.0);
+            Real "at_s" "the same, seconds since the recording began" = Some(facts.at_s(row.at));
+            Int "cpu" "where" = cpu(row.cpu);
+            Text "class" "class of the ledger: useful, kernel, gc-work or spin"
+                = text(facts.begun().roles.class_of_sample(row).name());
+            Flag "in_kernel" "it was in kernel mode" = Some(row.in_kernel);
+            Text "syscall" "in which syscall" = (row.syscall != -1).then(|| Cow::Borrowed(syscall_name(row.syscall)));
+            Int "stack" "row in stacks" = Some(i64::from(row.stack.0)).filter(|id| *id > 0);
+            Text "function" "the leaf's function" = leaf(facts, row.stack);
+            Text "access" "what the instruction before did to memory" = access(row);
+            Int "period_ns" "time between samples of a CPU (ns)" = int(facts.trace.manifest.sample_period_ns);
+        },
+        places: |facts| facts.trace.samples.len(),
+        rows: |facts, places| facts.trace.samples.get(places).unwrap_or(&[]).to_vec(),
+    }
+}
+
+fn access(row: &SampleRow) -> Option<Cow<'static, str>> {
+    (row.data.kind != AccessKind::None).then(|| Cow::Borrowed(row.data.kind.name()))
+}
+
+fn leaf(facts: &Facts, stack: StackId) -> Option<Cow<'_, str>> {
+    facts.trace.stack_frames(stack).next().and_then(|frame| name(facts, frame))
+}
+
+fn name(facts: &Facts, frame: FrameId) -> Option<Cow<'_, str>> {
+    match facts.trace.frames.get(frame.index()) {
+        Some(row) if !row.function.is_empty() => text(&row.function),
+        _ => Some(Cow::Owned(facts.trace.frame_name(frame))),
+    }
+}
+
+pub(super) fn stacks() -> Table<StackId> {
+    Table {
+        name: "stacks",
+        meaning: "a stack, its leaf, and all of it as text",
+        columns: columns! { facts, row: StackId;
+            Int "stack" "its id in this recording" = Some(i64::from(row.0));
+            Text "function" "the leaf's function" = leaf(facts, *row);
+            Text "module" "the file that it is in"
+                = leaf_row(facts, *row).and_then(|frame| told(&frame.module));
+            Text "file" "its source file, as debug information names it" = leaf_row(facts, *row).and_then(|frame| told(&frame.file));
+            Int "line" "line in it" = leaf_row(facts, *row).map(|frame| i64::from(frame.line)).filter(|line| *line > 0);
+            Flag "in_kernel" "the leaf is the kernel's" = leaf_row(facts, *row).map(|frame| frame.kind == FrameKind::Kernel);
+            Int "depth" "how many frames" = Some(facts.trace.stack_frames(*row).count() as i64);
+            Int "parent" "the caller's stack" = parent(facts, *row);
+            Text "frames" "all functions, the root first, with ; between" = Some(Cow::Owned(whole(facts, *row)));
+        },
+        places: |facts| facts.trace.stacks.rows().len(),
+        rows: |_, places| places.filter(|row| *row > 0).map(|row| StackId(row as u32)).collect(),
+    }
+}
+
+fn leaf_row(facts: &Facts, stack: StackId) -> Option<&holdup_events::tables::Frame> {
+    facts.trace.stack_frames(stack).next().and_then(|frame| facts.trace.frames.get(frame.index()))
+}
+
+fn parent(facts: &Facts, stack: StackId) -> Option<i64> {
+    let row = facts.trace.stacks.rows().get(stack.index())?;
+    Some(i64::from(row.parent.0)).filter(|id| *id > 0)
+}
+
+fn whole(facts: &Facts, stack: StackId) -> String {
+    let mut names: Vec<Cow<'_, str>> =
+        facts.trace.stack_frames(stack).filter_map(|frame| name(facts, frame)).collect();
+    names.reverse();
+    names.join(";")
+}

@@ -1,0 +1,182 @@
+//! What was recorded, who took part, and where their time went.
+
+use std::borrow::Cow;
+
+use holdup_events::ThreadId;
+use holdup_events::recording::{Manifest, Rung};
+use holdup_events::tables::{Process, Thread};
+use holdup_findings::derive::class::{CLASSES, Class};
+use holdup_findings::derive::cpus::CpuUse;
+use holdup_findings::derive::ledger::ThreadLedger;
+
+use crate::facts::{Facts, cpu};
+use crate::view::{Table, columns, int, part, text, told};
+
+pub(super) fn recording() -> Table<Manifest> {
+    Table {
+        name: "recording",
+        meaning: "what was recorded, where and how: one row",
+        columns: columns! { facts, row: Manifest;
+            Text "command" "the command, its words apart by blanks" = Some(Cow::Owned(row.command.join(" ")));
+            Text "mode" "run, attach, all or import" = told(&row.mode);
+            Int "exit_status" "of the command, as a shell gives it" = row.exit_status.map(i64::from);
+            Text "host" "name of the machine" = told(&row.host.name);
+            Text "kernel" "kernel release" = told(&row.host.kernel);
+            Int "cpus" "CPUs online" = Some(i64::from(row.host.cpus));
+            Int "start_ns" "when it began (ns of CLOCK_MONOTONIC, as all times)" = int(row.start_ns);
+            Int "end_ns" "when it ended (ns)" = int(row.end_ns);
+            Int "wall_ns" "its length (ns)" = int(facts.trace.wall().0);
+            Int "start_unix_ns" "Unix time of start_ns (ns)" = int(row.start_unix_ns);
+            Text "rung" "how much of the kernel could be seen: bpf, perf or proc" = text(rung(row.rung));
+            Flag "recovered" "it was made from the journal of a recorder that did not end in order" = Some(row.recovered);
+            Int "format" "version of the recording's format" = Some(i64::from(row.format));
+            Text "holdup" "version of the holdup that wrote it" = told(&row.holdup);
+        },
+        places: |_| 1,
+        rows: |facts, places| part(vec![facts.trace.manifest.clone()], places),
+    }
+}
+
+fn rung(rung: Rung) -> &'static str {
+    match rung {
+        Rung::Bpf => "bpf",
+        Rung::Perf => "perf",
+        Rung::Proc => "proc",
+    }
+}
+
+pub(super) fn processes() -> Table<(u32, Process)> {
+    Table {
+        name: "processes",
+        meaning: "a process, of the program or another that had a CPU",
+        columns: columns! { facts, row: (u32, Process);
+            Int "process" "its id in this recording" = Some(i64::from(row.0));
+            Int "pid" "the kernel's number" = Some(i64::from(row.1.pid));
+            Text "name" "name of its main thread, or of its last program" = text(&row.1.name);
+            Flag "target" "it belongs to the traced program" = Some(row.1.target);
+            Int "parent" "the process that started it" = row.1.parent.map(|id| i64::from(id.0));
+        },
+        places: |facts| facts.trace.processes.len(),
+        rows: |facts, places| {
+            let rows = facts.trace.processes.get(places.clone()).unwrap_or(&[]);
+            places.map(|id| id as u32).zip(rows.iter().cloned()).collect()
+        },
+    }
+}
+
+/// A thread's row, and its part of the ledger if it is the program's.
+pub(super) struct ThreadRow {
+    id: ThreadId,
+    thread: Thread,
+    ledger: Option<ThreadLedger>,
+}
+
+impl ThreadRow {
+    /// Of target threads only.
+    fn of(&self, get: impl Fn(&ThreadLedger) -> u64) -> Option<i64> {
+        self.ledger.as_ref().and_then(|ledger| int(get(ledger)))
+    }
+}
+
+pub(super) fn threads() -> Table<ThreadRow> {
+    Table {
+        name: "threads",
+        meaning: "a thread; figures of the ledger are of the program's threads only",
+        columns: columns! { facts, row: ThreadRow;
+            Int "thread" "its id in this recording" = Some(i64::from(row.id.0));
+            Int "tid" "the kernel's number" = Some(i64::from(row.thread.tid));
+            Text "name" "its last name" = text(&row.thread.name);
+            Int "process" "row in processes" = Some(i64::from(row.thread.process.0));
+            Text "process_name" "name of its process" = facts.process_of(row.id).and_then(|one| text(&one.name));
+            Flag "target" "it belongs to the traced program" = Some(row.thread.target);
+            Int "start_ns" "birth, or beginning of the recording (ns)" = int(row.thread.start.0);
+            Int "end_ns" "death, or end of the recording (ns)" = int(row.thread.end.0);
+            Int "life_ns" "its life within the recording (ns)" = int(row.thread.end.since(row.thread.start).0);
+            Int "parent" "the thread that made it" = row.thread.parent.map(|id| i64::from(id.0));
+            Int "cpus_allowed" "on how many CPUs it might run, when last seen"
+                = Some(i64::from(row.thread.cpus_allowed)).filter(|cpus| *cpus > 0);
+            Int "running_ns" "time on a CPU, stolen time excluded (ns)" = row.of(ThreadLedger::running_ns);
+            Int "queued_ns" "time in which it could run and had no CPU (ns)"
+                = row.of(|one| one.classes[Class::RunQueue as usize]);
+            Int "queued_own_ns" "of it, behind threads of the program (ns)" = row.of(|one| one.run_queue.own_ns);
+            Int "queued_others_ns" "of it, behind other programs (ns)" = row.of(|one| one.run_queue.others_ns);
+            Int "throttled_ns" "of it, for its group's CPU bandwidth was used up (ns)"
+                = row.of(|one| one.run_queue.throttled_ns);
+            Int "queued_idle_ns" "of it, while the CPU was idle, or it is not known (ns)"
+                = row.of(|one| one.run_queue.idle_ns);
+            Int "stolen_ns" "time on a CPU that the hypervisor gave to others (ns)"
+                = row.of(|one| one.classes[Class::Stolen as usize]);
+            Int "blocked" "how often it left its CPU because it waited" = row.of(|one| one.blocked);
+            Int "preempted" "how often another thread took its CPU" = row.of(|one| one.preempted);
+            Int "migrations" "how often it came back on another CPU" = row.of(|one| one.migrations);
+        },
+        places: |facts| facts.trace.threads.len(),
+        rows: |facts, places| {
+            let mut ledgers = vec![None; facts.trace.threads.len()];
+            for one in &facts.begun().ledger.threads {
+                ledgers[one.thread.index()] = Some(one);
+            }
+            let row = |id: usize| {
+                let thread = facts.trace.threads[id].clone();
+                ThreadRow { id: ThreadId(id as u32), thread, ledger: ledgers[id].cloned() }
+            };
+            places.map(row).collect()
+        },
+    }
+}
+
+/// Time of one class of one thread.
+pub(super) struct ClassTime {
+    thread: ThreadId,
+    class: Class,
+    ns: u64,
+}
+
+pub(super) fn ledger() -> Table<ClassTime> {
+    Table {
+        name: "ledger",
+        meaning: "where a thread's time went: the time of one class; of a thread they sum to its life",
+        columns: columns! { facts, row: ClassTime;
+            Int "thread" "row in threads" = Some(i64::from(row.thread.0));
+            Int "tid" "the kernel's number" = facts.thread(row.thread).map(|one| i64::from(one.tid));
+            Text "thread_name" "its name" = facts.thread_name(row.thread).and_then(text);
+            Int "process" "row in processes" = facts.thread(row.thread).map(|one| i64::from(one.process.0));
+            Text "process_name" "name of its process" = facts.process_of(row.thread).and_then(|one| text(&one.name));
+            Text "class" "class of the ledger" = text(row.class.name());
+            Int "time_ns" "time of that class (ns)" = int(row.ns);
+            Flag "sampled" "it comes from samples; else it is exact" = Some(row.class.on_cpu());
+        },
+        places: |facts| facts.begun().ledger.threads.len() * CLASSES,
+        rows: |facts, places| {
+            let threads = &facts.begun().ledger.threads;
+            let row = |place: usize| {
+                let (one, class) = (&threads[place / CLASSES], Class::ALL[place % CLASSES]);
+                ClassTime { thread: one.thread, class, ns: one.classes[class as usize] }
+            };
+            places.map(row).filter(|row| row.ns > 0).collect()
+        },
+    }
+}
+
+pub(super) fn cpus() -> Table<CpuUse> {
+    Table {
+        name: "cpus",
+        meaning: "what a CPU did; its four times sum to the recording's length",
+        columns: columns! { facts, row: CpuUse;
+            Int "cpu" "the kernel's number" = cpu(row.cpu);
+            Int "target_ns" "ran threads of the program, stolen time excluded (ns)" = int(row.target_ns);
+            Int "others_ns" "ran others (ns)" = int(row.others_ns);
+            Int "stolen_ns" "the hypervisor had it while a thread of the program was on it (ns)" = int(row.stolen_ns);
+            Int "idle_ns" "neither: idle, or not known (ns)" = int(row.idle_ns);
+            Int "switches" "switches to threads" = int(row.switches);
+            Text "worst_other" "the other process that ran there longest" = worst_other(facts, row);
+        },
+        places: |facts| facts.analysis().derived.cpus.len(),
+        rows: |facts, places| facts.analysis().derived.cpus.get(places).unwrap_or(&[]).to_vec(),
+    }
+}
+
+fn worst_other<'a>(facts: &'a Facts, row: &CpuUse) -> Option<Cow<'a, str>> {
+    let (process, _) = row.others.first()?;
+    facts.process(*process).and_then(|one| told(&one.name))
+}
