@@ -89,7 +89,6 @@ struct per_cpu {
 	struct raw_ration raws;
 	__u64 calls_uncounted;    /* for want of room */
 	__u64 paging_uncounted;   /* the same of shootdowns (paging.h) */
-	__u64 faults_counted;     /* minor page faults that the kernel counted for us here, whoever's (paging.h) */
 	__u64 call_began_ns;      /* when `call_tid`, which runs here, began its syscall (calls.h) */
 	__u32 call_tid;
 	__u32 births_left;        /* stacks of newborn threads that this window may still have */
@@ -97,6 +96,8 @@ struct per_cpu {
 	__u64 sent_lately[1 << SENT_LATELY_BITS]; /* ids of stacks, by their highest bits */
 	struct raw_ration alloc_raws;
 	struct raw_ration birth_raws;
+	__u64 faults_at[2];      /* what the events of minor and of major faults had counted when the last was drawn (paging.h) */
+	__u64 faults_generation; /* of the event of minor faults */
 	__u64 call_interrupt_ns;      /* when the interrupt began that another CPU asked for (paging.h) */
 	__u64 call_interrupt_flushes; /* it was for a shootdown */
 };

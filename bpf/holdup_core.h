@@ -107,5 +107,6 @@ struct task_struct___cfs { struct sched_entity___cfs se; } __attribute__((preser
 
 struct bpf_perf_event_data { struct { unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8,
 	ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss; } regs; __u64 sample_period; __u64 addr; };
+struct bpf_perf_event_value { __u64 counter, enabled, running; };
 
 #endif

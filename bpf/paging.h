@@ -175,6 +175,7 @@ int on_counts(struct bpf_iter__task *ctx)
 struct fault_window {
 	__u64 end_ns;     /* it may be closed later: what is drawn then does not count */
 	__u64 weight_256; /* each fault in it stands for so many 256ths of one */
+	__u64 generation; /* of the event, which counts from 0 */
 };
 
 struct {
@@ -184,14 +185,34 @@ struct {
 	__type(value, struct fault_window);
 } fault_window SEC(".maps");
 
+enum { MINOR_FAULTS = 0, MAJOR_FAULTS = 1 };
+
+/*
+ * For how many faults this one stands: those that the event counted since the last. Its period does not say so: where the
+ * kernel follows their rate, it also cuts a period short that has become too long (perf_adjust_period in kernel/events/core.c).
+ */
+static __always_inline __u64 faults_since(struct bpf_perf_event_data *ctx, struct per_cpu *cpu, __u32 which)
+{
+	struct bpf_perf_event_value value = {};
+	__u64 last = cpu->faults_at[which];
+
+	if (bpf_perf_prog_read_value(ctx, &value, sizeof(value)) || value.counter <= last)
+		return ctx->sample_period;
+	cpu->faults_at[which] = value.counter;
+	return value.counter - last;
+}
+
 static __always_inline int faulted(struct bpf_perf_event_data *ctx, __u8 flags, __u64 now, __u64 weight_256)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
 	struct wire_fault *fault;
-	__u64 began, stack;
+	__u64 began, stack, count;
 
-	if (!cpu || !is_target(task, cpu))
+	if (!cpu)
+		return 0;
+	count = faults_since(ctx, cpu, flags & WIRE_FAULT_MAJOR ? MAJOR_FAULTS : MINOR_FAULTS);
+	if (!is_target(task, cpu))
 		return 0;
 	began = probe_begin(cpu, PROBE_PAGING);
 	stack = take_stack(ctx, cpu, SCRATCH_FAULT, task, false, now);
@@ -205,7 +226,7 @@ static __always_inline int faulted(struct bpf_perf_event_data *ctx, __u8 flags, 
 	fault->tid = task->pid;
 	fault->tgid = task->tgid;
 	fault->address = ctx->addr;
-	fault->stands_for = (ctx->sample_period * weight_256 + 128) / 256;
+	fault->stands_for = (count * weight_256 + 128) / 256;
 	fault->stack = stack;
 	bpf_ringbuf_submit(fault, definitions_wakeup());
 	probe_end(cpu, PROBE_PAGING, began);
@@ -222,7 +243,10 @@ int on_minor_fault(struct bpf_perf_event_data *ctx)
 
 	if (!window || !cpu)
 		return 0;
-	cpu->faults_counted += ctx->sample_period;
+	if (cpu->faults_generation != window->generation) {
+		cpu->faults_generation = window->generation;
+		cpu->faults_at[MINOR_FAULTS] = 0;
+	}
 	return now < window->end_ns ? faulted(ctx, 0, now, window->weight_256) : 0;
 }
 

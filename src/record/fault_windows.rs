@@ -15,6 +15,8 @@ use super::random::Random;
 const BUDGET_PART: f64 = 0.2;
 /// By how much drawing makes a fault slower, before it was tried (ns); 90 to 130 on a virtual machine.
 const FAULT_NS: f64 = 110.0;
+/// After so many of them it is tried: that takes some 3 ms, and they have taken more.
+const TRIED_FROM: u64 = 50_000;
 const FIRST_LOOK_NS: u64 = 10_000_000;
 /// Between looks at how many there are, while they are drawn all the time.
 const LOOK_NS: u64 = 100_000_000;
@@ -107,6 +109,7 @@ impl FaultWindows {
             State::Open { until_ns, rest_ns, counted } if now >= until_ns => {
                 let rate = Counted::now(session).rate_since(&counted);
                 self.set(session, None);
+                self.try_cost(session);
                 self.place(rate, (until_ns + rest_ns).max(lower::now().0));
             }
             waiting => self.state = waiting,
@@ -141,16 +144,23 @@ impl FaultWindows {
             self.state = State::Always { look_ns, counted: Counted::now(session) };
             return;
         }
-        if !self.tried {
-            self.tried = true;
-            match session.fault_cost_ns() {
-                Ok(Some(ns)) => self.fault_ns = ns,
-                Ok(None) => {}
-                Err(error) => self.missing = format!("what drawing page faults costs is not known: {error}"),
-            }
-        }
         self.set(session, None);
+        self.try_cost(session);
         self.place(rate, lower::now().0);
+    }
+
+    /// Tries what drawing costs here, once that is worth the trial.
+    fn try_cost(&mut self, session: &mut Session) {
+        let counted = session.faults_counted().iter().copied().max().unwrap_or(0);
+        if self.tried || counted < TRIED_FROM {
+            return;
+        }
+        self.tried = true;
+        match session.fault_cost_ns() {
+            Ok(Some(ns)) => self.fault_ns = ns,
+            Ok(None) => {}
+            Err(error) => self.missing = format!("what drawing page faults costs is not known: {error}"),
+        }
     }
 
     /// Places the window of the stretch that begins at `start_ns`.

@@ -39,6 +39,18 @@ fn retry_storm_fires_where_most_calls_fail_for_now() {
 }
 
 #[test]
+fn tries_on_a_pipe_that_is_read_in_tiny_pieces_go_with_these() {
+    // All @io lines are of one pipe: B's writes wait for A's reads of one byte.
+    let text = "@cpus 2\n@repeat 500\n@samples A 0..6 0 main;get\n@samples A 6..8 user main\n\
+                @samples B 0..6 1 main;put\n@samples B 6..8 user main\n\
+                @io 0..100 A 0 20000 1 0\n@io 0..100 B 1 20000 1 15000\n@silent retry-storm\n\
+                A  00000000\n   ^^^^^^^^  tiny-io waiter=A holder=pipe:[77]\nB  11111111\n";
+    let analysis = check_lanes(text);
+    assert!(analysis.findings[0].summary.join(" ").contains("write "), "{:?}", analysis.findings[0].summary);
+    assert!(analysis.findings[0].gain.high > 0.6, "{:?}", analysis.findings[0].gain);
+}
+
+#[test]
 fn retry_storm_is_silent_where_calls_mostly_succeed() {
     check_lanes(&picture("@io 0..100 A 1 20000 4096 6000", "@silent retry-storm"));
 }

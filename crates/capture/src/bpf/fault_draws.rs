@@ -30,10 +30,12 @@ impl FaultWindow {
     /// Until it is closed.
     pub const ALWAYS: FaultWindow = FaultWindow { end_ns: u64::MAX, weight: 1.0, every: 0 };
 
-    fn bytes(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
+    /// `struct fault_window` of the kernel program, with the number of the event.
+    fn bytes(&self, generation: u64) -> [u8; 24] {
+        let mut bytes = [0; 24];
         bytes[..8].copy_from_slice(&self.end_ns.to_ne_bytes());
-        bytes[8..].copy_from_slice(&((self.weight * 256.0).round() as u64).max(1).to_ne_bytes());
+        bytes[8..16].copy_from_slice(&((self.weight * 256.0).round() as u64).max(1).to_ne_bytes());
+        bytes[16..].copy_from_slice(&generation.to_ne_bytes());
         bytes
     }
 }
@@ -44,6 +46,10 @@ pub(super) struct FaultDraws {
     /// Of faults for which a disk is read: their own events, so that they cost the others nothing.
     major: Option<Sampler>,
     minor: Option<Sampler>,
+    /// What those of minor faults that are closed counted, by CPU.
+    counted: Vec<u64>,
+    /// How many of them there were.
+    generation: u64,
 }
 
 impl FaultDraws {
@@ -56,16 +62,26 @@ impl FaultDraws {
 
     /// Draws minor faults from now on, in a window, or not at all.
     pub fn set(&mut self, object: &Object, window: Option<FaultWindow>) -> Result<(), CaptureError> {
+        self.counted = self.counted();
         self.minor = None;
+        self.generation += 1;
         let Some(window) = window else { return Ok(()) };
         let map = object.maps().find(|map| map.name() == "fault_window");
         let map = map.ok_or_else(|| CaptureError::Refused { reason: "no map fault_window".to_owned() })?;
-        map.update(&0u32.to_ne_bytes(), &window.bytes(), MapFlags::ANY)
+        map.update(&0u32.to_ne_bytes(), &window.bytes(self.generation), MapFlags::ANY)
             .map_err(|error| CaptureError::Refused { reason: error.to_string() })?;
         let pace = if window.every > 0 { Pace::Every(window.every) } else { Pace::Hz(FAULTS_HZ) };
         self.minor =
             Some(sampler::start_draws(object, "on_minor_fault", (perf_ring::SW_MINOR_FAULTS, pace))?);
         Ok(())
+    }
+
+    /// Minor faults that the events have counted so far, on each CPU: those that it made slower.
+    pub fn counted(&self) -> Vec<u64> {
+        let open = self.minor.as_ref().map(Sampler::counts).unwrap_or_default();
+        let at = |counts: &[u64], cpu: usize| counts.get(cpu).copied().unwrap_or(0);
+        let cpus = open.len().max(self.counted.len());
+        (0..cpus).map(|cpu| at(&self.counted, cpu) + at(&open, cpu)).collect()
     }
 
     /// By how much the event makes a fault slower (ns): tried on faults of this process, in turns, the fastest of several
@@ -109,7 +125,7 @@ impl Pages {
 
     /// Mean time of a fault in the fastest of several rounds (ns).
     fn fastest_fault_ns(&self) -> f64 {
-        const ROUNDS: usize = 12;
+        const ROUNDS: usize = 4;
         (0..ROUNDS).map(|_| self.a_round_ns()).fold(f64::MAX, f64::min)
     }
 
@@ -139,9 +155,10 @@ mod tests {
 
     #[test]
     fn a_window_is_told_as_the_kernel_program_reads_it() {
-        let bytes = FaultWindow { end_ns: 7, weight: 16.5, every: 5 }.bytes();
+        let bytes = FaultWindow { end_ns: 7, weight: 16.5, every: 5 }.bytes(3);
         assert_eq!(bytes[..8], 7u64.to_ne_bytes());
-        assert_eq!(bytes[8..], (16 * 256 + 128u64).to_ne_bytes());
+        assert_eq!(bytes[8..16], (16 * 256 + 128u64).to_ne_bytes());
+        assert_eq!(bytes[16..], 3u64.to_ne_bytes());
     }
 
     #[test]

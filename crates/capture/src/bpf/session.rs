@@ -188,7 +188,7 @@ impl Session {
 
     /// Minor page faults that drawing made slower so far, on each CPU, whoever's.
     pub fn faults_counted(&self) -> Vec<u64> {
-        per_cpu(&self.object).iter().map(|cpu| number(cpu, FAULTS_COUNTED_AT, 8)).collect()
+        self.faults.counted()
     }
 
     /// Sources that this kernel has no place for.
@@ -395,7 +395,6 @@ const LOST_AT: usize = 32;
 const PROBES_AT: usize = 160;
 const UNCOUNTED_AT: usize = PROBES_AT + PROBES * 32 + 16;
 const PAGING_UNCOUNTED_AT: usize = UNCOUNTED_AT + 8;
-const FAULTS_COUNTED_AT: usize = PAGING_UNCOUNTED_AT + 8;
 
 /// `struct per_cpu` of every CPU, as bytes.
 fn per_cpu(object: &Object) -> Vec<Vec<u8>> {

@@ -47,6 +47,7 @@ use holdup_events::WaitReason;
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::blame::EndClass;
+use crate::derive::lines::{LINE_BYTES, SharedData};
 use crate::derive::lock_holding::{self, Holding};
 use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
@@ -79,9 +80,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         let Some(stall) = occupancy.locks_stall.get(number) else { continue };
         let is_it = |lock: &&LockUse| (lock.process, lock.object, lock.reason) == *key;
         let Some(lock) = scene.derived.locks.iter().find(is_it) else { continue };
-        let calls_ns = futex_cpu_ns(scene, lock);
-        if scene.of_wall(stall.saved_ns) + share_of_running(scene, calls_ns) >= GAIN_MIN {
-            findings.push((number as u32, finding(scene, lock, (number as u32, calls_ns), stall)));
+        let running = Running { calls_ns: futex_cpu_ns(scene, lock), line_ns: line_ns(scene, lock) };
+        if scene.of_wall(stall.saved_ns) + share_of_running(scene, running.ns()) >= GAIN_MIN {
+            findings.push((number as u32, finding(scene, lock, (number as u32, running), stall)));
         }
     }
     findings.sort_by(|a, b| b.1.gain.high.total_cmp(&a.1.gain.high));
@@ -113,24 +114,53 @@ fn futex_cpu_ns(scene: &Scene, lock: &LockUse) -> f64 {
     }
 }
 
+/// The memory that threads take from each other with this lock's word, if it is waited for long enough to be what puts them in
+/// order there.
+pub(super) fn shared_with<'a>(scene: &'a Scene, lock: &LockUse) -> Option<&'a SharedData> {
+    let line = lock.object / LINE_BYTES * LINE_BYTES;
+    let is_waited_for = lock.reason == WaitReason::Lock && scene.of_wall(lock.wait_ns as f64) > GAIN_MIN;
+    let lies_there = |data: &&SharedData| data.process == lock.process && data.lines.contains(&line);
+    scene.derived.lines.iter().filter(|_| is_waited_for).find(lies_there)
+}
+
+/// Running time at it (ns, sampled).
+fn line_ns(scene: &Scene, lock: &LockUse) -> f64 {
+    shared_with(scene, lock).map_or(0.0, |data| data.ns as f64)
+}
+
+/// Running time that a lock costs (ns, sampled).
+#[derive(Clone, Copy)]
+struct Running {
+    /// In the kernel, to sleep and to wake.
+    calls_ns: f64,
+    /// At the memory that lies with its word.
+    line_ns: f64,
+}
+
+impl Running {
+    fn ns(self) -> f64 {
+        self.calls_ns + self.line_ns
+    }
+}
+
 /// Share of the wall time that running less by `ns` would save at most.
 fn share_of_running(scene: &Scene, ns: f64) -> f64 {
     let any_ran: u64 = scene.derived.parallelism.running_ns.iter().skip(1).sum();
     ns / scene.derived.ledger.running_ns().max(1) as f64 * scene.of_wall(any_ran as f64)
 }
 
-fn finding(scene: &Scene, lock: &LockUse, (number, calls_ns): (u32, f64), stall: &Stall) -> Finding {
+fn finding(scene: &Scene, lock: &LockUse, (number, running): (u32, Running), stall: &Stall) -> Finding {
     let trace = scene.trace;
     let locks = &scene.derived.occupancy.locks;
     let confidence = if lock.waits >= WAITS_SURE { Confidence::High } else { Confidence::Medium };
     let note = format!("waits for {}", lock.name);
     let mut gain = scene.gain(stall, |_, waited| waited);
-    gain.high = (gain.high + share_of_running(scene, calls_ns)).min(1.0);
+    gain.high = (gain.high + share_of_running(scene, running.ns())).min(1.0);
     Finding {
         rule: INFO.name,
         subject: lock.name.clone(),
-        summary: summary(scene, lock, calls_ns),
-        cost_ns: lock.wait_ns + calls_ns as u64,
+        summary: summary(scene, lock, running),
+        cost_ns: lock.wait_ns + running.ns() as u64,
         gain,
         confidence: scene.confidence(confidence),
         evidence: scene.longest(
@@ -144,7 +174,7 @@ fn finding(scene: &Scene, lock: &LockUse, (number, calls_ns): (u32, f64), stall:
     }
 }
 
-fn summary(scene: &Scene, lock: &LockUse, calls_ns: f64) -> Vec<String> {
+fn summary(scene: &Scene, lock: &LockUse, running: Running) -> Vec<String> {
     let mut lines = vec![format!(
         "{} waited {} for it, {} in all ({} of all thread time); half of the waits took {} or less, the longest {}.",
         count(u64::from(lock.waiters), "thread"),
@@ -154,10 +184,16 @@ fn summary(scene: &Scene, lock: &LockUse, calls_ns: f64) -> Vec<String> {
         time(lock.p50_ns),
         time(lock.max_ns),
     )];
-    if calls_ns as u64 > lock.wait_ns / 10 {
+    if running.calls_ns as u64 > lock.wait_ns / 10 {
         lines.push(format!(
             "Sleeping and waking for it took {} of CPU time in futex (sampled).",
-            time(calls_ns as u64)
+            time(running.calls_ns as u64)
+        ));
+    }
+    if running.line_ns as u64 > lock.wait_ns / 10 {
+        lines.push(format!(
+            "CPUs take its memory from each other: {} went by at that (sampled).",
+            time(running.line_ns as u64)
         ));
     }
     let held = lock.held_by.iter().filter_map(|(id, ns)| {

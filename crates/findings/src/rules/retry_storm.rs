@@ -25,7 +25,7 @@
 //! ## References
 //! `epoll(7)`, `signal(7)`.
 
-use super::{Info, Verdict};
+use super::{Info, Verdict, tiny_io};
 use crate::asked::{self, Asked};
 use crate::derive::calls::{CallUse, EAGAIN};
 use crate::derive::syscall_names::FUTEX;
@@ -56,7 +56,9 @@ pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
 }
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
-    let Some(worst) = worst(scene)? else { return Ok(Vec::new()) };
+    let Some(worst) = worst(scene)?.filter(|worst| !tiny_io::takes(scene, worst)) else {
+        return Ok(Vec::new());
+    };
     let waits = worst.uses.iter().map(|used| used.failed_with(&[EAGAIN])).sum::<u64>() * 2 > worst.calls;
     let error = if waits { "EAGAIN" } else { "EINTR" };
     let mut summary = vec![

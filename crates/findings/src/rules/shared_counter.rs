@@ -32,12 +32,12 @@
 //! McKenney: Is parallel programming hard (chapter "Counting"). Boyd-Wickizer et al.: An analysis of Linux
 //! scalability to many cores (2010).
 
-use holdup_events::{ThreadId, WaitReason};
+use holdup_events::ThreadId;
 
-use super::{Info, Verdict};
+use super::{Info, Verdict, lock_contention};
 use crate::derive::class::Class;
-use crate::derive::lines::{LINE_BYTES, SharedData, Sharing};
-use crate::scene::{GAIN_MIN, Scene};
+use crate::derive::lines::{SharedData, Sharing};
+use crate::scene::Scene;
 use crate::sharing;
 
 pub(super) const INFO: Info = Info {
@@ -63,12 +63,10 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
 
 /// A lock that threads wait for lies in it: that they touch its word, and what it guards beside it, is lock-contention's to tell.
 fn holds_contended_lock(scene: &Scene, data: &SharedData) -> bool {
-    scene.derived.locks.iter().any(|lock| {
-        lock.reason == WaitReason::Lock
-            && lock.process == data.process
-            && data.lines.contains(&(lock.object / LINE_BYTES * LINE_BYTES))
-            && scene.of_wall(lock.wait_ns as f64) > GAIN_MIN
-    })
+    let locks = scene.derived.locks.iter();
+    locks
+        .filter_map(|lock| lock_contention::shared_with(scene, lock))
+        .any(|shared| std::ptr::eq(shared, data))
 }
 
 /// Its threads wait for locks for a good part of their time.

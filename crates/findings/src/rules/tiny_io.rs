@@ -14,7 +14,7 @@
 //! the samples' in that syscall, by their part of the calls. The gain is that of a replay in which these calls are left out; its lower
 //! end keeps a part of them.
 //! What else is done with the same pipes, files or sockets in tiny pieces, and how often they are only asked how they stand
-//! (`ioctl`), goes with it: one cause, one finding.
+//! (`ioctl`), goes with it, and so do calls on them that are made again and again until they succeed: one cause, one finding.
 //! Messages are no pieces: calls on a socket, or on those of a service, on which as many pieces come as go, count for nothing.
 //!
 //! ## What to do
@@ -66,6 +66,16 @@ fn tiny(used: &CallUse, exchanges: &BTreeSet<u64>) -> u64 {
     if moves_bytes(used.syscall) && most && !super::retry_storm::is_it(used) { tiny } else { 0 }
 }
 
+/// The same, with those that failed for now: what else is done with an object that is used in tiny pieces waits for these.
+fn tiny_or_again(used: &CallUse, exchanges: &BTreeSet<u64>) -> u64 {
+    let pieces = used.results.below(TINY_BITS);
+    let most = pieces as f64 >= TINY_SHARE_MIN * used.results.total() as f64;
+    match super::retry_storm::is_it(used) && moves_bytes(used.syscall) && most {
+        true => pieces + used.again(),
+        false => tiny(used, exchanges),
+    }
+}
+
 /// The costliest of them, if the rule fires.
 fn worst<'a>(scene: &'a Scene) -> Result<Option<Asked<'a>>, String> {
     let exchanges = exchanges(&scene.derived.calls);
@@ -84,7 +94,7 @@ pub(super) fn family(calls: &Calls, name: &str) -> Vec<(i32, f64)> {
         let on_it = used.object_kind != ObjectKind::None && objects.contains(&object(used));
         let count = match used.name == name {
             true => tiny(used, &exchanges),
-            false if on_it => tiny(used, &exchanges).max(status_poll::asks(used, &devices)),
+            false if on_it => tiny_or_again(used, &exchanges).max(status_poll::asks(used, &devices)),
             false => 0,
         };
         *counts.entry(used.syscall).or_default() += count;
