@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -132,6 +133,21 @@ fn commands_with_json(scratch: &Scratch) -> Vec<String> {
     found
 }
 
+/// Runs a command with words and options, and checks what it prints.
+type Test<'a> = &'a mut dyn FnMut(&str, &[&str], &dyn Fn(&mut Command));
+
+fn experiments(test: Test, recording: &Path) {
+    let quick =
+        ["-n", "2", "--warm-up", "0", "--", "sh", "-c", "i=0; while [ $i -lt {n} ]; do i=$((i+1)); done"];
+    test("sweep", &[&["--size", "n=1k,3k,10k"], &quick[..]].concat(), &|_| ());
+    test("sweep", &[&["--set", "n=10,20"], &quick[..]].concat(), &|_| ());
+    test("sweep", &["--layout", "-n", "2", "--warm-up", "0", "--record", "none", "--", "true"], &|_| ());
+    test("scale", &["--workers", "1,2", "-n", "2", "--warm-up", "0", "--", "true", "{}"], &|_| ());
+    test("try", &["-n", "2", "--warm-up", "0"], &|run| {
+        run.arg(recording);
+    });
+}
+
 #[test]
 fn every_command_prints_what_is_documented() {
     let scratch = Scratch::new("json");
@@ -183,15 +199,7 @@ fn every_command_prints_what_is_documented() {
     test("diff", &[], &|run| {
         run.arg(&recording).arg(&recording);
     });
-    let quick =
-        ["-n", "2", "--warm-up", "0", "--", "sh", "-c", "i=0; while [ $i -lt {n} ]; do i=$((i+1)); done"];
-    test("sweep", &[&["--size", "n=1k,3k,10k"], &quick[..]].concat(), &|_| ());
-    test("sweep", &[&["--set", "n=10,20"], &quick[..]].concat(), &|_| ());
-    test("sweep", &["--layout", "-n", "2", "--warm-up", "0", "--record", "none", "--", "true"], &|_| ());
-    test("scale", &["--workers", "1,2", "-n", "2", "--warm-up", "0", "--", "true", "{}"], &|_| ());
-    test("try", &["-n", "2", "--warm-up", "0"], &|run| {
-        run.arg(&recording);
-    });
+    experiments(&mut test, &recording);
     test("list", &[], &|_| ());
     test("doctor", &[], &|_| ());
     #[cfg(feature = "sql")]
