@@ -34,12 +34,15 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
             said.iter().for_each(|line| eprintln!("holdup: {line}"));
             Ok(ExitCode::SUCCESS)
         }
-        Err(QueryError::Interrupted) => Ok(ExitCode::from(EXIT_INTERRUPTED)),
         Err(error) => {
+            // Half an answer is none.
             if let Some(file) = &args.parquet {
                 let _ = std::fs::remove_file(file);
             }
-            Err(error.into())
+            match error {
+                QueryError::Interrupted => Ok(ExitCode::from(EXIT_INTERRUPTED)),
+                error => Err(error.into()),
+            }
         }
     }
 }

@@ -264,7 +264,7 @@ impl Loop {
     }
 
     /// What the kernel programs cost so far, and what is done for them at each page fault.
-    fn probe_cost(&self) -> ProbeCost {
+    pub(super) fn probe_cost(&self) -> ProbeCost {
         let probes = self.session.cost();
         ProbeCost { total_ns: probes.total_ns + self.faults.cost_ns(&self.session), ..probes }
     }

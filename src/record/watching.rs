@@ -104,7 +104,7 @@ impl Loop {
 
     /// What it cost so far.
     fn spent(&self) -> Cost {
-        let probes = self.session.cost();
+        let probes = self.probe_cost();
         Cost {
             probes_cpu_ns: probes.total_ns as u64,
             probes_cpu_error_ns: probes.error_ns as u64,

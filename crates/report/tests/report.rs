@@ -385,7 +385,9 @@ fn documented() -> BTreeSet<String> {
     let text =
         ["json.md", "json-memory.md", "json-over-time.md"].map(|name| page(name).expect(name)).concat();
     let key = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
-    text.lines().filter_map(key).collect()
+    // Answers to queries are another crate's, and tested with the program.
+    let is_ours = |section: &&str| !section.starts_with("`holdup query");
+    text.split("\n## ").filter(is_ours).flat_map(str::lines).filter_map(key).collect()
 }
 
 fn an_empty_row() -> DoctorRow {
