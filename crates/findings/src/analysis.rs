@@ -8,7 +8,7 @@ use crate::charge::Charge;
 use crate::derive::{
     blame, bottle, calls, children, clocked, cpu_times, cpus, critical_path, gc, holders, ledger, lines,
     lock_holding, locks, occupancy, paging, parallel, parallelism, rendezvous, replay, roles, runtimes,
-    services, spin, stacks, syscall_rates, syscalls, timelines,
+    services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -42,6 +42,8 @@ pub struct Derived {
     pub allocated: stacks::Allocated,
     /// What was done for the program's functions: copying, formatting, page faults.
     pub services: BTreeMap<services::Service, services::ServiceUse>,
+    /// Pools of threads, and what they do beside their tasks, the costliest first.
+    pub tasks: Vec<tasks::Handing>,
     /// Page faults and shootdowns.
     pub paging: paging::Paging,
     /// What collections cost, where a runtime told of them.
@@ -161,6 +163,7 @@ pub fn complete(
             allocated: allocated(trace, &roles),
             paging: paging::derive(trace, &ledger, timelines),
             services: services::derive(trace, &ledger, (&roles, timelines)),
+            tasks: tasks::derive(trace, &ledger, (&roles, timelines)),
             lines: lines::derive(trace, &ledger, (&roles, timelines)),
             spins: spin::derive(
                 trace,

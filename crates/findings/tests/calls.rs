@@ -51,6 +51,24 @@ fn tries_on_a_pipe_that_is_read_in_tiny_pieces_go_with_these() {
 }
 
 #[test]
+fn with_calls_goes_what_makes_them() {
+    // Of each 8 ms 4 in the call, 2 in the library's function that makes it, and 2 in this one of the program.
+    let gain = |place: &str| {
+        let text = format!(
+            "@cpus 2\n@repeat 500\n@samples A 0..4 1 main;put;core::write\n@samples A 4..6 user main;put;core::write\n\
+             @samples A 6..8 user {place}\n@io 0..100 A 1 20000 1 0\nA  00000000\n"
+        );
+        check_lanes(&text).findings[0].gain
+    };
+    // Surely the library's; an eighth of the calls is left.
+    let beside = gain("main;work");
+    assert!((0.5..0.68).contains(&beside.low) && (0.74..0.9).contains(&beside.high), "{beside:?}");
+    // At the most what else is in the function, which does little but call.
+    let around = gain("main;put");
+    assert!((around.low - beside.low).abs() < 0.01 && around.high > 0.97, "{around:?} {beside:?}");
+}
+
+#[test]
 fn retry_storm_is_silent_where_calls_mostly_succeed() {
     check_lanes(&picture("@io 0..100 A 1 20000 4096 6000", "@silent retry-storm"));
 }

@@ -9,7 +9,7 @@ use holdup_events::recording::Manifest;
 use holdup_events::tables::CallPartKind;
 use holdup_events::{CpuId, Loss, ObjectKind, Timestamp, WaitReason};
 
-use crate::lanes::{Lanes, SampleLine};
+use crate::lanes::Lanes;
 use crate::waits::raw_wait;
 
 /// First moment of every picture (ns).
@@ -106,6 +106,15 @@ impl Pen<'_> {
         wait
     }
 
+    fn wait_with_stack(&mut self, letter: char, tick: u64) -> RawWait {
+        let (lanes, at) = (self.lanes, self.at(tick));
+        let wait = self.wait(letter);
+        match lanes.stacks.get(&letter) {
+            Some(frames) => RawWait { stack: self.stack((frames, false), at), stack_every: 1, ..wait },
+            None => wait,
+        }
+    }
+
     fn begin(&mut self) {
         self.out.events.push(Event::Mapping(RawMapping {
             at: self.at(0),
@@ -177,7 +186,7 @@ impl Pen<'_> {
             '.' => Outcome::Dead,
             'y' => Outcome::Yielded,
             't' => Outcome::Throttled,
-            letter if is_wait(letter) => Outcome::Blocked(Box::new(self.wait(letter))),
+            letter if is_wait(letter) => Outcome::Blocked(Box::new(self.wait_with_stack(letter, tick))),
             _ => Outcome::Preempted,
         };
         if outcome == Outcome::Dead {
@@ -249,7 +258,7 @@ impl Pen<'_> {
             };
             let Some(cpu) = self.doing(lane, tick as i64).to_digit(10) else { continue };
             let at = self.at(tick) + holdup_events::Duration(lanes.tick_ns / 2);
-            let stack = self.stack(line, at);
+            let stack = self.stack((&line.frames, line.syscall.is_some()), at);
             self.out.events.push(Event::Sample(Sample {
                 at,
                 cpu: CpuId(cpu as u16),
@@ -265,9 +274,9 @@ impl Pen<'_> {
     }
 
     /// The id of a stack of user frames (and, in a syscall, one kernel frame on top).
-    fn stack(&mut self, line: &SampleLine, at: Timestamp) -> u64 {
+    fn stack(&mut self, (frames, in_syscall): (&[String], bool), at: Timestamp) -> u64 {
         let mut addresses: Vec<u64> = Vec::new();
-        for name in line.frames.iter().rev() {
+        for name in frames.iter().rev() {
             let functions = &mut self.out.functions;
             let number = functions.iter().position(|function| function == name).unwrap_or_else(|| {
                 functions.push(name.clone());
@@ -275,7 +284,7 @@ impl Pen<'_> {
             });
             addresses.push(PROGRAM_START + FUNCTION_BYTES * number as u64 + 0x10);
         }
-        let kernel_frames = u16::from(line.syscall.is_some());
+        let kernel_frames = u16::from(in_syscall);
         if kernel_frames > 0 {
             addresses.insert(0, KERNEL_START);
         }

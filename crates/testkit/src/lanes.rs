@@ -12,6 +12,7 @@
 //! ticks in all (rounded), `holder` must be named. `holds m 0..8`: it wakes who waits for `m` in these ticks.
 //! Lines that begin with `@`:
 //! - `@m REASON [SYSCALL]`: letter `m` is a wait of that reason ([`WaitReason`]'s name); `m` is a lock anyway
+//! - `@stack m FRAME;FRAME`: who goes to wait on `m` has this stack, root frame first
 //! - `@timeout m TICKS`: a wait on `m` asks to wait for so long at the most
 //! - `@cpus N`, `@tick NS` (1 ms if not said), `@repeat N`: the picture N times in a row
 //! - `@child A`: A is a process of its own, which the first thread forks
@@ -35,6 +36,8 @@ pub struct Lanes {
     pub threads: Vec<Lane>,
     /// Reason and syscall of each letter that was declared.
     pub waits: BTreeMap<char, (WaitReason, Option<i32>)>,
+    /// Stacks of those who go to wait on a letter, root first.
+    pub stacks: BTreeMap<char, Vec<String>>,
     /// Ticks after which a wait of that letter would end by itself.
     pub timeouts: BTreeMap<char, u64>,
     /// CPUs of the machine.
@@ -191,6 +194,9 @@ impl Lanes {
             "timeout" => {
                 self.timeouts.insert(words[1].chars().next().unwrap_or('?'), number(2));
             }
+            "stack" => {
+                self.stacks.insert(words[1].chars().next().unwrap_or('?'), frames_of(words[2]));
+            }
             "silent" => self.silent.push(words[1].to_owned()),
             "calls" => self.calls.push((range_of(words[1]), number(2) as i32, number(3))),
             "io" => self.io.push(IoLine {
@@ -206,7 +212,7 @@ impl Lanes {
                 thread: words[1].to_owned(),
                 ticks: range_of(words[2]),
                 syscall: words[3].parse().ok(),
-                frames: words[4].split(';').map(str::to_owned).collect(),
+                frames: frames_of(words[4]),
             }),
             letter if letter.chars().count() == 1 => {
                 let reason = WaitReason::ALL.iter().find(|reason| reason.name() == words[1]);
@@ -251,6 +257,10 @@ fn expected(line: &str, row: &Row) -> Expected {
         }
     }
     expected
+}
+
+fn frames_of(text: &str) -> Vec<String> {
+    text.split(';').map(str::to_owned).collect()
 }
 
 fn range_of(text: &str) -> Range<u64> {

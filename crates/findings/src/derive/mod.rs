@@ -47,6 +47,7 @@ pub mod sweep;
 pub mod syscall_names;
 pub mod syscall_rates;
 pub mod syscalls;
+pub mod tasks;
 pub mod thread_steps;
 pub mod timelines;
 pub mod told;

@@ -1,6 +1,6 @@
 //! Where in the program a stack is: its first frame that is not of a library through which programs block.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use holdup_events::tables::{ALLOCATION_LIBRARY, Frame, FrameKind, Slice};
 use holdup_events::{FrameId, StackId, ThreadId, Trace};
@@ -16,8 +16,9 @@ impl OwnFrames {
     /// Looks at every frame of the trace once.
     pub fn new(trace: &Trace) -> OwnFrames {
         let mut first: HashMap<(&str, &str, u64), FrameId> = HashMap::new();
+        let runtimes: HashSet<&str> = trace.frames.iter().filter_map(ocaml_runtime).collect();
         let stands_for = trace.frames.iter().enumerate().map(|(row, frame)| {
-            if is_plumbing(frame) {
+            if is_plumbing(frame) || folder(&frame.file).is_some_and(|folder| runtimes.contains(folder)) {
                 return None;
             }
             // Without a name the function's start tells; a name may have several starts (inlined).
@@ -114,12 +115,15 @@ const PLUMBING_FILES: [&str; 9] = [
 ];
 /// Sources of standard libraries: their inlined functions are in the program's own file.
 const PLUMBING_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
-/// The same, linked into the program, and OCaml's runtime in C.
-const PLUMBING_FUNCTIONS: [&str; 11] = [
+/// The same, linked into the program, and OCaml's runtime in C with what calls it to wait.
+const PLUMBING_FUNCTIONS: [&str; 14] = [
     "std::",
     "core::",
     "alloc::",
     "caml_",
+    "Stdlib.Condition.",
+    "Stdlib.Domain.",
+    "Stdlib.Mutex.",
     "parking_lot",
     "lock_api::",
     "pthread_",
@@ -128,6 +132,16 @@ const PLUMBING_FUNCTIONS: [&str; 11] = [
     "futex_",
     "__futex_",
 ];
+
+/// Where the sources of OCaml's runtime are, if this is one of its functions that say so: the others have any name.
+fn ocaml_runtime(frame: &Frame) -> Option<&str> {
+    let folder = folder(&frame.file).filter(|folder| folder.rsplit('/').next() == Some("runtime"));
+    folder.filter(|_| frame.function.starts_with("caml_"))
+}
+
+fn folder(file: &str) -> Option<&str> {
+    file.rsplit_once('/').map(|(folder, _)| folder)
+}
 
 fn is_plumbing(frame: &Frame) -> bool {
     let file = frame.module.rsplit('/').next().unwrap_or("");
@@ -160,6 +174,27 @@ mod tests {
         let inlined = Frame { file: "/usr/include/c++/12/mutex".into(), ..frame("lock", "/bin/app") };
         assert!(is_plumbing(&inlined));
         assert!(!is_plumbing(&frame("", "/bin/app")));
+    }
+
+    #[test]
+    fn the_runtime_of_ocaml_is_known_by_where_its_sources_are() {
+        let frame = |function: &str, file: &str| Frame {
+            kind: FrameKind::User,
+            function: function.into(),
+            module: "/bin/app".into(),
+            file: file.into(),
+            ..Frame::default()
+        };
+        let frames = vec![
+            frame("caml_ml_mutex_unlock", "/build/runtime/sync.c"),
+            frame("sync_mutex_unlock", "/build/runtime/sync_posix.h"),
+            frame("caml_pool_stub", "/app/stubs.c"),
+            frame("Pool.push", "/app/pool.ml"),
+            frame("park", "/app/runtime/park.c"),
+        ];
+        let own = OwnFrames::new(&Trace { frames, ..Trace::default() });
+        let is_own: Vec<bool> = (0..5).map(|row| own.of(FrameId(row)).is_some()).collect();
+        assert_eq!(is_own, [false, false, false, true, true]);
     }
 
     #[test]

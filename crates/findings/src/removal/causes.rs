@@ -22,9 +22,8 @@ use crate::rules;
 /// Where work is spread over CPUs, this part of what they add may be lost to cutting it, handing it out and uneven pieces.
 const SPREAD_LOST: f64 = 0.25;
 
-/// Who does several small items with one call, in place of one, hardly takes fewer than eight: at most this part of the
-/// calls is left.
-const CALLS_LEFT: f64 = 0.125;
+/// Where tasks are ten times as coarse, so much of the handing out is left.
+pub const TASKS_LEFT: f64 = 0.1;
 
 /// Syscalls through which threads hand work to each other: x86-64's numbers of read, write, poll, readv, writev, select,
 /// sendto, recvfrom, sendmsg, recvmsg, semop, msgsnd, msgrcv, futex, epoll_wait, pselect6, ppoll and epoll_pwait.
@@ -36,7 +35,7 @@ const CONNECTING: [i32; 3] = [42, 43, 288];
 /// … and those that begin, follow and end processes: clone, fork, vfork, execve, exit, wait4, exit_group, waitid, clone3.
 const PROCESSES: [i32; 9] = [56, 57, 58, 59, 60, 61, 231, 247, 435];
 
-fn ran(speed: Speed) -> Change {
+pub(super) fn ran(speed: Speed) -> Change {
     Change::Ran(Arc::new(speed))
 }
 
@@ -226,20 +225,6 @@ pub(super) fn syncs(trace: &Trace) -> Option<Removal> {
     Some(Removal { least, most })
 }
 
-/// Calls that do little each: a few do the work of all. Of each syscall so many of its calls, from 0 to 1, are meant.
-pub(super) fn calls(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
-    let with = |left: f64| {
-        let speed = |(syscall, part): &(i32, f64)| {
-            let is_it = |sample: &SampleRow| sample.in_kernel && sample.syscall == *syscall;
-            Speed::new(trace, 1.0 - (1.0 - left) * part, is_it)
-        };
-        let speeds = meant.iter().map(speed).filter(|speed| !speed.is_empty());
-        speeds.map(ran).collect::<Vec<_>>()
-    };
-    let most = with(0.0);
-    (!most.is_empty()).then(|| Removal { least: with(CALLS_LEFT), most })
-}
-
 /// Shootdowns: nobody sends them and waits, and nobody is interrupted; at the most the syscalls in which they were sent are not
 /// made, either.
 pub(super) fn shootdowns(trace: &Trace, derived: &Derived) -> Option<Removal> {
@@ -265,6 +250,25 @@ pub(super) fn shootdowns(trace: &Trace, derived: &Derived) -> Option<Removal> {
         if call || flushing.holds(sample) { 1.0 } else { interrupts(sample) }
     });
     (!least.is_empty()).then(|| Removal { least: vec![ran(least)], most: vec![ran(most)] })
+}
+
+/// Tasks that are handed out: coarser ones leave a part of it; at the most none is, nor are those collections made that what it allocates
+/// causes.
+pub(super) fn tasks(facts: Facts, derived: &Derived) -> Option<Removal> {
+    let pool = derived.tasks.first()?;
+    let part = pool.ns as f64 / (pool.ns + pool.task_ns).max(1) as f64;
+    let hands = |sample: &SampleRow| {
+        let class = facts.roles.class_of_sample(sample);
+        pool.stacks.contains(&sample.stack) && matches!(class, Class::Useful | Class::Kernel)
+    };
+    let least = Speed::new(facts.trace, TASKS_LEFT, hands);
+    let most = Speed::weighed(facts.trace, |sample| match facts.roles.class_of_sample(sample) {
+        Class::GcWork => part,
+        Class::Spin => 0.0,
+        _ if pool.stacks.contains(&sample.stack) || pool.helping.contains(&sample.stack) => 1.0,
+        _ => 0.0,
+    });
+    Some(Removal { least: vec![ran(least)], most: vec![ran(most)] })
 }
 
 /// Processes for single items: they are not begun and not ended; at the most they do not run at all.

@@ -4,6 +4,7 @@
 //! its least: threads do not wait for a lock, nor enter the kernel for it. What may go with it, too, is its most: the
 //! functions that took it. The forecast lies between the two, each with its error.
 
+mod calls;
 mod causes;
 mod forks;
 
@@ -22,7 +23,7 @@ use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::rules;
 
-pub use causes::{herd_calls, lock};
+pub use causes::{TASKS_LEFT, herd_calls, lock};
 
 /// Longer traces (in slices) are not replayed for each finding: that would take longer than all the rest. `holdup
 /// whatif` replays them.
@@ -33,7 +34,7 @@ const SLICES_SOME: usize = 2_000_000;
 const SOME: usize = 5;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 21] = [
+const FORECAST: [&str; 22] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -55,6 +56,7 @@ const FORECAST: [&str; 21] = [
     "thundering-herd",
     "delayed-ack",
     "fork-pause",
+    "fine-tasks",
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
@@ -69,8 +71,12 @@ const COMPUTED: [&str; 7] = [
 ];
 
 /// What costs less than this part of all thread time, and may gain nothing, is a hint. What costs more is there, whether a
-/// replay knows what it is good for or not. So is what is computed, gains less than this at the most, and may gain nothing.
+/// replay knows what it is good for or not.
 const COSTS_LITTLE: f64 = 0.1;
+
+/// Waits for what is outside of the program, which also one that is in order has now and then: a file that is read for the
+/// first time, the last sleep of a housekeeper.
+const OUTSIDE: [&str; 2] = ["blocking-io", "oversleep"];
 
 /// What is said of a gain where threads work until a timer ends.
 const BY_TIMER: &str = "The run ends when a timer does: the gain is more work per second, not a shorter run.";
@@ -133,11 +139,12 @@ pub fn of_finding<'a>(
         "noisy-neighbour" => Some(Removal::exact(vec![Change::WithoutOthers])),
         "blocking-io" => Some(Removal::exact(vec![Change::WithoutClass(Class::IoWait)])),
         "sync-per-item" => causes::syncs(facts.trace),
-        "tiny-io" => causes::calls(facts.trace, &rules::tiny_family(derived, first_word(finding))),
+        "tiny-io" => calls::fewer(facts.trace, &rules::tiny_family(derived, first_word(finding))),
         "syscall-storm" | "retry-storm" | "status-poll" => {
-            causes::calls(facts.trace, &[part_of_calls(derived, finding, first_word(finding))])
+            calls::fewer(facts.trace, &[part_of_calls(derived, finding, first_word(finding))])
         }
         "tlb-shootdown" => causes::shootdowns(facts.trace, derived),
+        "fine-tasks" => causes::tasks(facts, derived),
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
         "wakeup-ping-pong" => Some(causes::handovers(facts, charge)),
@@ -169,9 +176,6 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
     for Charged { finding, charge } in findings {
         if COMPUTED.contains(&finding.rule) {
             finding.gain = widened(finding.gain);
-            if finding.gain.low <= 0.0 && finding.gain.high < COSTS_LITTLE {
-                finding.confidence = Confidence::Low;
-            }
         }
         if !FORECAST.contains(&finding.rule) || finding.gain.high < enough {
             continue;
@@ -191,6 +195,12 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
             finding.summary.push(BY_TIMER.to_owned());
         }
     }
+}
+
+/// What is computed or waits for the outside, gains less than a tenth at the most, and may gain nothing.
+pub fn may_be_chance(finding: &Finding) -> bool {
+    let is_one = COMPUTED.contains(&finding.rule) || OUTSIDE.contains(&finding.rule);
+    is_one && finding.gain.low <= 0.0 && finding.gain.high < COSTS_LITTLE
 }
 
 /// A lock of which nothing surely goes with its waiting: what it may gain is that nobody takes it, which is not contention.

@@ -90,6 +90,7 @@ rules! {
     stop_the_world_latecomer,
     gc_pressure,
     gc_heavy,
+    fine_tasks,
     false_sharing,
     shared_counter,
     copy_heavy,
@@ -137,6 +138,9 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
         }
     }
     removal::forecast_gains(facts, derived, &mut found);
+    for one in found.iter_mut().filter(|one| removal::may_be_chance(&one.finding)) {
+        one.finding.confidence = Confidence::Low;
+    }
     found.sort_by(|a, b| {
         let (a, b) = (&a.finding, &b.finding);
         is_hint(a)

@@ -66,14 +66,12 @@ fn tiny(used: &CallUse, exchanges: &BTreeSet<u64>) -> u64 {
     if moves_bytes(used.syscall) && most && !super::retry_storm::is_it(used) { tiny } else { 0 }
 }
 
-/// The same, with those that failed for now: what else is done with an object that is used in tiny pieces waits for these.
+/// The same, with those that failed for now: who uses an object in tiny pieces asks it in vain because of these.
 fn tiny_or_again(used: &CallUse, exchanges: &BTreeSet<u64>) -> u64 {
     let pieces = used.results.below(TINY_BITS);
     let most = pieces as f64 >= TINY_SHARE_MIN * used.results.total() as f64;
-    match super::retry_storm::is_it(used) && moves_bytes(used.syscall) && most {
-        true => pieces + used.again(),
-        false => tiny(used, exchanges),
-    }
+    let exchanged = used.object_kind == ObjectKind::Socket && exchanges.contains(&used.object);
+    if moves_bytes(used.syscall) && most && !exchanged { pieces + used.again() } else { 0 }
 }
 
 /// The costliest of them, if the rule fires.
@@ -93,7 +91,8 @@ pub(super) fn family(calls: &Calls, name: &str) -> Vec<(i32, f64)> {
     for used in &calls.by_object {
         let on_it = used.object_kind != ObjectKind::None && objects.contains(&object(used));
         let count = match used.name == name {
-            true => tiny(used, &exchanges),
+            true if tiny(used, &exchanges) == 0 => 0,
+            true => tiny_or_again(used, &exchanges),
             false if on_it => tiny_or_again(used, &exchanges).max(status_poll::asks(used, &devices)),
             false => 0,
         };

@@ -1,0 +1,115 @@
+//! Calls that do little each: a few do the work of all.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use holdup_events::tables::{FrameKind, SampleRow};
+use holdup_events::{FrameId, StackId, Trace};
+
+use super::Removal;
+use super::causes::ran;
+use crate::derive::own_places::{OwnFrames, Places};
+use crate::derive::replay::Speed;
+
+/// Who does several small items with one call, in place of one, hardly takes fewer than eight: at most this part of the
+/// calls is left.
+const CALLS_LEFT: f64 = 0.125;
+
+/// Of each syscall so many of its calls, from 0 to 1, are meant. With them goes the time in the libraries' functions that make
+/// them; at the most that of the program's functions, too, which do little else.
+pub(super) fn fewer(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
+    let parts = meant.iter().copied().collect();
+    let code = Code::new(trace, &parts);
+    let with = |left: f64, most: bool| {
+        Speed::weighed(trace, |sample| {
+            let part = code.part(sample).max(if most { code.part_around(sample) } else { 0.0 });
+            (1.0 - left) * part
+        })
+    };
+    let most = with(0.0, true);
+    (!most.is_empty()).then(|| Removal { least: vec![ran(with(CALLS_LEFT, false))], most: vec![ran(most)] })
+}
+
+/// Samples in calls, and in all of a piece of code.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    meant: f64,
+    in_calls: f64,
+    beside: f64,
+}
+
+/// Which code makes the calls.
+struct Code<'a> {
+    parts: &'a BTreeMap<i32, f64>,
+    /// The function of a library by which each stack entered the kernel, or in which it is.
+    makers: HashMap<StackId, Option<Function<'a>>>,
+    of_maker: BTreeMap<Function<'a>, Seen>,
+    places: HashMap<StackId, Option<FrameId>>,
+    of_place: BTreeMap<FrameId, Seen>,
+}
+
+/// Module and name.
+type Function<'a> = (&'a str, &'a str);
+
+impl<'a> Code<'a> {
+    fn new(trace: &'a Trace, parts: &'a BTreeMap<i32, f64>) -> Code<'a> {
+        let own = OwnFrames::new(trace);
+        let mut places = Places::new(trace, &own);
+        let stacks: BTreeSet<StackId> = trace.samples.iter().map(|sample| sample.stack).collect();
+        let mut code = Code {
+            parts,
+            makers: stacks.iter().map(|stack| (*stack, maker(trace, &own, *stack))).collect(),
+            of_maker: BTreeMap::new(),
+            places: stacks.iter().map(|stack| (*stack, places.of(*stack))).collect(),
+            of_place: BTreeMap::new(),
+        };
+        for sample in &trace.samples {
+            code.add(sample);
+        }
+        code
+    }
+
+    fn add(&mut self, sample: &SampleRow) {
+        let meant = self.meant(sample);
+        let add = |seen: &mut Seen| {
+            seen.meant += meant;
+            *(if sample.in_kernel { &mut seen.in_calls } else { &mut seen.beside }) += 1.0;
+        };
+        if let Some(maker) = self.makers[&sample.stack] {
+            add(self.of_maker.entry(maker).or_default());
+        }
+        if let Some(place) = self.places[&sample.stack] {
+            add(self.of_place.entry(place).or_default());
+        }
+    }
+
+    fn meant(&self, sample: &SampleRow) -> f64 {
+        let part = self.parts.get(&sample.syscall).filter(|_| sample.in_kernel);
+        part.copied().unwrap_or(0.0)
+    }
+
+    /// Which part of a sample is of the calls: of one beside them, as much as of the calls that its function makes.
+    fn part(&self, sample: &SampleRow) -> f64 {
+        if sample.in_kernel {
+            return self.meant(sample);
+        }
+        let seen =
+            self.makers.get(&sample.stack).copied().flatten().and_then(|maker| self.of_maker.get(&maker));
+        seen.map_or(0.0, |seen| seen.meant / seen.in_calls.max(1.0))
+    }
+
+    /// The same of a function of the program that is mostly about calls.
+    fn part_around(&self, sample: &SampleRow) -> f64 {
+        let place = self.places.get(&sample.stack).copied().flatten().filter(|_| !sample.in_kernel);
+        let seen = place.and_then(|place| self.of_place.get(&place)).filter(|seen| seen.meant >= seen.beside);
+        seen.map_or(0.0, |seen| seen.meant / seen.in_calls.max(1.0))
+    }
+}
+
+/// The innermost function outside of the kernel, if it is one of a library.
+fn maker<'a>(trace: &'a Trace, own: &OwnFrames, stack: StackId) -> Option<Function<'a>> {
+    let outside =
+        |id: &FrameId| trace.frames.get(id.index()).is_some_and(|frame| frame.kind != FrameKind::Kernel);
+    let innermost = trace.stack_frames(stack).find(outside)?;
+    let frame = trace.frames.get(innermost.index()).filter(|_| own.of(innermost).is_none())?;
+    (!frame.function.is_empty()).then_some((frame.module.as_str(), frame.function.as_str()))
+}

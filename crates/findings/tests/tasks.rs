@@ -1,0 +1,56 @@
+//! Pools of threads, and whether their tasks are worth handing out.
+
+use holdup_findings::finding::Confidence;
+use holdup_testkit::check::check_lanes;
+
+/// Two workers of a pool in `Pool`; `A` and `B` are in these stacks for so many of each ten ticks, then wait for work.
+fn pool(stacks: &[(&str, u64)], expected: &str) -> holdup_findings::Analysis {
+    let mut picture = "@repeat 20\n@p park\n@stack p clone;Pool.work;Pool.sleep;__futex_wait\n".to_owned();
+    let mut from = 0;
+    for (stack, ticks) in stacks {
+        for thread in ["A", "B"] {
+            picture.push_str(&format!("@samples {thread} {from}..{} user {stack}\n", from + ticks));
+        }
+        from += ticks;
+    }
+    picture.push_str("A  0000000000p0\nB  11111111111p\n");
+    picture.push_str(expected);
+    check_lanes(&picture)
+}
+
+const GIVING: &str = "clone;Pool.work;Pool.run;Fib.task;Pool.push;__pthread_mutex_lock";
+const TAKING: &str = "clone;Pool.work;Pool.take";
+const TASK: &str = "clone;Pool.work;Pool.run;Fib.task;Fib.add";
+
+#[test]
+fn handing_out_takes_longer_than_the_tasks() {
+    let analysis = pool(&[(GIVING, 6), (TAKING, 3), (TASK, 1)], "");
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "fine-tasks").expect("a finding");
+    assert_eq!(finding.confidence, Confidence::Medium);
+    assert_eq!(finding.subject, "tasks through Pool.push");
+    // Nine tenths of the work, of which a tenth is left at the most; the rest, too, if the pool waits for nobody else.
+    assert!((0.6..0.82).contains(&finding.gain.low), "{:?}", finding.gain);
+    assert!((0.8..=1.0).contains(&finding.gain.high), "{:?}", finding.gain);
+    let pool = &analysis.derived.tasks[0];
+    assert_eq!((pool.unit.as_str(), pool.samples), ("Pool", 360));
+    // Of twelve ticks each thread runs for eleven, ten of which are sampled.
+    assert_eq!((pool.giving_ns, pool.task_ns), (264_000_000, 44_000_000));
+    assert_eq!(pool.tasks[0].0, "Fib.task");
+}
+
+#[test]
+fn tasks_that_work_are_worth_it() {
+    pool(&[(GIVING, 2), (TAKING, 2), (TASK, 6)], "@silent fine-tasks\n");
+}
+
+#[test]
+fn a_pool_that_looks_for_work_in_vain_has_no_tasks_too_many() {
+    pool(&[(TAKING, 9), (TASK, 1)], "@silent fine-tasks\n");
+}
+
+#[test]
+fn a_channel_calls_nobody() {
+    // Both threads are loops of the program, which ask the channel: what it calls is not a task.
+    let (give, take) = ("clone;Main.produce;Pool.push", "clone;Main.consume;Pool.take");
+    pool(&[(give, 5), (take, 4), ("clone;Main.consume", 1)], "@silent fine-tasks\n");
+}
