@@ -293,6 +293,23 @@ fn gc_pressure_says_which_heap_would_halve_the_collections() {
     assert!(finding.gain.low > 0.05 && (0.1..0.3).contains(&finding.gain.high), "{:?}", finding.gain);
 }
 
+#[test]
+fn a_minor_heap_that_no_cache_holds_need_not_be_larger() {
+    let mut trace = trace(&late());
+    for counter in &mut trace.counters {
+        let is_it = counter.name == name("minor_allocated");
+        counter.value *= if is_it { 16 } else { 1 };
+    }
+    let analysis = analyse(&trace);
+    let finding = of_rule(&analysis, "gc-pressure").expect("a finding");
+    assert_eq!(
+        (finding.gain.low, finding.confidence),
+        (0.0, holdup_findings::Confidence::Low),
+        "{finding:#?}"
+    );
+    assert!(!finding.advice.join(" ").contains("s="), "{:?}", finding.advice);
+}
+
 /// A asks and B comes at once; who answers for a third domain comes at `comes`.
 fn answered(comes: u64) -> Picture {
     Picture {

@@ -78,6 +78,9 @@ const COSTS_LITTLE: f64 = 0.1;
 /// first time, the last sleep of a housekeeper.
 const OUTSIDE: [&str; 2] = ["blocking-io", "oversleep"];
 
+/// What surely gains less than this gains nothing.
+const SURELY: f64 = 0.01;
+
 /// What is said of a gain where threads work until a timer ends.
 const BY_TIMER: &str = "The run ends when a timer does: the gain is more work per second, not a shorter run.";
 
@@ -200,7 +203,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
 /// What is computed or waits for the outside, gains less than a tenth at the most, and may gain nothing.
 pub fn may_be_chance(finding: &Finding) -> bool {
     let is_one = COMPUTED.contains(&finding.rule) || OUTSIDE.contains(&finding.rule);
-    is_one && finding.gain.low <= 0.0 && finding.gain.high < COSTS_LITTLE
+    is_one && finding.gain.low < SURELY && finding.gain.high < COSTS_LITTLE
 }
 
 /// A lock of which nothing surely goes with its waiting: what it may gain is that nobody takes it, which is not contention.

@@ -14,7 +14,8 @@
 //! same: of the domain that collections cost least, and without the time in which it had no CPU. Where domains with nothing
 //! to do hold up the others, what these wait is stop-the-world-latecomer's, and only their work counts here; and where another
 //! program has the CPU of a domain that the others wait for, it is noisy-neighbour's.
-//! The size that would halve them follows from what was allocated between two collections.
+//! The size that would halve them follows from what was allocated between two collections. If that is more than 8 MiB already, a larger
+//! one is not known to help: the lower end is 0, and it is a hint.
 //!
 //! ## What to do
 //! A larger minor heap (`OCAMLRUNPARAM=s=…`, in words a domain; try powers of two). Allocate less: holdup shows where, in
@@ -41,6 +42,9 @@ pub(super) const INFO: Info =
 const COLLECTIONS_MIN: u64 = 20;
 /// ... and this many are no chance.
 const COLLECTIONS_SURE: u64 = 100;
+/// Who fills more between two collections has a minor heap that no CPU's cache holds: twice the size means as much fresh memory for
+/// each collection that is saved. Four processes of 32 MiB each gained nothing by 64 or 128.
+const ROOMY_BYTES: u64 = 8 << 20;
 /// Less of a domain's time is what collections cost everywhere.
 const SHARE_MIN: f64 = 0.1;
 
@@ -64,20 +68,24 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         scene.of_wall(own_ns(lane).min(with_cpu) as f64 / 2.0).clamp(0.0, 1.0)
     };
     let high = domains.iter().map(cost).fold(0.0, f64::max);
-    let low = domains.iter().map(halved).fold(high, f64::min);
+    let low = if is_roomy(&domains) { 0.0 } else { domains.iter().map(halved).fold(high, f64::min) };
     if high < GAIN_MIN {
         return Ok(Vec::new());
     }
-    let sure = gc.minor >= COLLECTIONS_SURE && gc.matched == gc.events;
+    let confidence = match gc.minor {
+        _ if is_roomy(&domains) => Confidence::Low,
+        COLLECTIONS_SURE.. if gc.matched == gc.events => Confidence::High,
+        _ => Confidence::Medium,
+    };
     Ok(vec![Finding {
         rule: INFO.name,
         subject: count(gc.minor, "minor collection"),
         summary: summary(gc, &domains),
         cost_ns: domains.iter().map(|lane| lane.times.cost_ns()).sum(),
         gain: Gain { low, high },
-        confidence: scene.confidence(if sure { Confidence::High } else { Confidence::Medium }),
+        confidence: scene.confidence(confidence),
         evidence: evidence(gc),
-        advice: advice(gc, &domains),
+        advice: advice(&domains),
     }])
 }
 
@@ -112,7 +120,7 @@ fn summary(gc: &Gc, domains: &[&LaneGc]) -> Vec<String> {
         ),
         format!(
             "Each filled {} KiB between two collections; {} of it survived.",
-            filled_bytes(gc, domains) >> 10,
+            filled_bytes(domains) >> 10,
             percent(survived),
         ),
         format!(
@@ -124,10 +132,15 @@ fn summary(gc: &Gc, domains: &[&LaneGc]) -> Vec<String> {
     ]
 }
 
-/// What a domain allocated between two collections.
-fn filled_bytes(gc: &Gc, domains: &[&LaneGc]) -> u64 {
-    let allocated: u64 = domains.iter().map(|lane| lane.allocated_bytes).sum();
-    allocated / gc.minor.max(1) / (domains.len() as u64).max(1)
+/// What a domain allocated between two collections, each of its own process.
+fn filled_bytes(domains: &[&LaneGc]) -> u64 {
+    let sum = |of: fn(&LaneGc) -> u64| domains.iter().map(|lane| of(lane)).sum::<u64>();
+    sum(|lane| lane.allocated_bytes) / sum(|lane| lane.minor).max(1)
+}
+
+/// A larger minor heap is not known to help.
+fn is_roomy(domains: &[&LaneGc]) -> bool {
+    filled_bytes(domains) > ROOMY_BYTES
 }
 
 fn evidence(gc: &Gc) -> Vec<Evidence> {
@@ -141,14 +154,17 @@ fn evidence(gc: &Gc) -> Vec<Evidence> {
     rows.collect()
 }
 
-fn advice(gc: &Gc, domains: &[&LaneGc]) -> Vec<String> {
+fn advice(domains: &[&LaneGc]) -> Vec<String> {
     // A minor heap is filled nearly to its size by the domain that asks for the collection.
-    let words = (filled_bytes(gc, domains) / 8).max(1).next_power_of_two() * 2;
+    let words = (filled_bytes(domains) / 8).max(1).next_power_of_two() * 2;
     vec![
-        format!(
-            "A minor heap of twice the size makes half as many: OCAMLRUNPARAM=s={}k (words a domain)",
-            (words >> 10).max(1)
-        ),
+        match is_roomy(domains) {
+            true => "Keep less alive between two collections: the minor heap is large already".to_owned(),
+            false => format!(
+                "A minor heap of twice the size makes half as many: OCAMLRUNPARAM=s={}k (words a domain)",
+                (words >> 10).max(1)
+            ),
+        },
         "Allocate less in the loops that run most".to_owned(),
         "Use no more domains than CPUs; processes do not wait for each other's collections".to_owned(),
     ]
