@@ -8,7 +8,8 @@ use holdup_events::{FrameId, StackId, Trace};
 use super::Removal;
 use super::causes::ran;
 use crate::derive::own_places::{OwnFrames, Places};
-use crate::derive::replay::Speed;
+use crate::derive::replay::{Change, Speed};
+use crate::derive::syscall_names::IO_URING_ENTER;
 
 /// Who does several small items with one call, in place of one, hardly takes fewer than eight: at most this part of the
 /// calls is left.
@@ -27,6 +28,13 @@ pub(super) fn fewer(trace: &Trace, meant: &[(i32, f64)]) -> Option<Removal> {
     };
     let most = with(0.0, true);
     (!most.is_empty()).then(|| Removal { least: vec![ran(with(CALLS_LEFT, false))], most: vec![ran(most)] })
+}
+
+/// Waits in io_uring_enter go; at the most the calls, too.
+pub(super) fn with_waits(trace: &Trace, waits: Vec<Change>) -> Removal {
+    let mut most = waits.clone();
+    most.extend(fewer(trace, &[(IO_URING_ENTER, 1.0)]).map(|calls| calls.most).unwrap_or_default());
+    Removal { least: waits, most }
 }
 
 /// Samples in calls, and in all of a piece of code.

@@ -140,6 +140,9 @@ pub fn of_finding<'a>(
         "serial-section" => Some(causes::serial(facts, derived)),
         "oversubscription" => Some(Removal::exact(vec![Change::WithoutClass(Class::RunQueue)])),
         "noisy-neighbour" => Some(Removal::exact(vec![Change::WithoutOthers])),
+        "blocking-io" if rules::asks_one_by_one(derived, first_word(finding)) => {
+            Some(calls::with_waits(facts.trace, vec![Change::WithoutClass(Class::IoWait)]))
+        }
         "blocking-io" => Some(Removal::exact(vec![Change::WithoutClass(Class::IoWait)])),
         "sync-per-item" => causes::syncs(facts.trace),
         "tiny-io" => calls::fewer(facts.trace, &rules::tiny_family(derived, first_word(finding))),
@@ -266,6 +269,9 @@ fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Fo
         "oversubscription" => {
             let most = own.low + with_fewer_threads(trace, derived);
             Gain { low: own.low, high: narrowed.high.min(most).max(own.low) }
+        }
+        "blocking-io" if rules::asks_one_by_one(derived, first_word(finding)) => {
+            Gain { low: own.low, high: forecast.high.max(own.low) }
         }
         "blocking-io" => Gain { low: own.low, ..narrowed },
         // What was spun for may be that others work: at the least nobody works beside another.

@@ -13,7 +13,8 @@
 //! overlapped its waits with its own computing, counted for the thread for which that saves least. If most
 //! of the waiting is for many syncs with little work between them, it stays silent: sync-per-item judges those.
 //! A wait in io_uring_enter is one for the disk if that is where the process's requests are seen to go. With eight requests
-//! or more to a call they overlap already, and the finding is a hint.
+//! or more to a call they overlap already, and the finding is a hint; with fewer, the upper end takes the time of the calls, too: more
+//! requests at a time are fewer calls.
 //!
 //! ## What to do
 //! Read ahead, write behind, and do I/O on other threads or with io_uring, so that it overlaps with
@@ -27,6 +28,7 @@
 //! Linux `readahead(2)`, `posix_fadvise(2)`, `io_uring(7)`.
 
 use super::{Info, Verdict};
+use crate::analysis::Derived;
 use crate::derive::class::Class;
 use crate::derive::syscall_names::IO_URING_ENTER;
 use crate::finding::{Confidence, Finding};
@@ -41,6 +43,16 @@ const WAITS_SURE: u64 = 10;
 
 /// So many requests at a time keep a disk busy.
 const BATCH_MIN: f64 = 8.0;
+
+/// Requests that go with each call of this name, if it is one that takes several.
+fn batch(derived: &Derived, name: &str) -> Option<f64> {
+    (name == syscall_said(IO_URING_ENTER)).then(|| derived.calls.requests_each()).flatten()
+}
+
+/// Whether a call of this name takes fewer requests than keep a disk busy: with more, there would be fewer calls.
+pub(super) fn asks_one_by_one(derived: &Derived, name: &str) -> bool {
+    batch(derived, name).is_some_and(|each| each < BATCH_MIN)
+}
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     scene.needs_wait_reasons()?;
@@ -61,7 +73,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         percent(worst.ns as f64 / total.max(1) as f64),
     )];
     summary.extend(scene.waits_come_from(|slice| scene.class(slice) == Some(Class::IoWait)));
-    let batch = (worst.number == IO_URING_ENTER).then(|| scene.derived.calls.requests_each()).flatten();
+    let batch = batch(scene.derived, worst.name());
     summary.extend(batch.map(|each| format!("With each {} go {each:.1} requests.", worst.name())));
     let confidence = match waits {
         // They overlap already.

@@ -158,6 +158,11 @@ pub(crate) fn spin_subject(spin: &SpinUse) -> String {
     spin_wait::subject(spin)
 }
 
+/// See [`blocking_io::asks_one_by_one`].
+pub(crate) fn asks_one_by_one(derived: &Derived, name: &str) -> bool {
+    blocking_io::asks_one_by_one(derived, name)
+}
+
 /// What goes with tiny calls of this name: syscalls, each with the part of its calls.
 pub(crate) fn tiny_family(derived: &Derived, name: &str) -> Vec<(i32, f64)> {
     tiny_io::family(&derived.calls, name)
