@@ -93,7 +93,10 @@ impl SpanProbes {
                     of_process: !span.end.is_empty(),
                 });
                 names.push((runtime.name.clone(), span.entry.join(", ")));
-                let (modules, span) = (runtime.module_marks.clone(), span.clone());
+                // A runtime that is known by its functions may be linked into any program.
+                let is_anywhere = !runtime.function_marks.is_empty();
+                let modules = if is_anywhere { Vec::new() } else { runtime.module_marks.clone() };
+                let span = span.clone();
                 wanted.push(Wanted { number, runtime: runtime.name.clone(), modules, span });
             }
         }

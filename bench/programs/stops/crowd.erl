@@ -1,5 +1,6 @@
 %% Storms of processes that are born, say a word and die, and pairs that talk, on more schedulers than there are CPUs; the
-%% runtime's own account of its schedulers is printed.
+%% runtime's own account of its schedulers is printed. It begins
+%% when a line, or the end, of its input comes.
 -module(crowd).
 -export([main/0]).
 
@@ -19,6 +20,8 @@ talk(N, To) ->
     talk(N - 1, To).
 
 main() ->
+    io:format("ready~n"),
+    io:get_line(""),
     erlang:system_flag(microstate_accounting, true),
     Self = self(),
     [spawn(fun() -> storm(2000, 50), Self ! over end) || _ <- lists:seq(1, 8)],

@@ -1,4 +1,5 @@
-%% Two busy processes and idle schedulers; the runtime's own account of its schedulers is printed.
+%% Two busy processes and idle schedulers; the runtime's own account of its schedulers is printed. It begins
+%% when a line, or the end, of its input comes.
 -module(stops).
 -export([main/0]).
 
@@ -6,9 +7,11 @@ work(0, Sum) -> Sum;
 work(N, Sum) -> work(N - 1, lists:foldl(fun(X, S) -> (X + S) rem 1000003 end, Sum, lists:seq(1, 1000))).
 
 main() ->
+    io:format("ready~n"),
+    io:get_line(""),
     erlang:system_flag(microstate_accounting, true),
     Self = self(),
-    [spawn(fun() -> Self ! work(6000, Seed) end) || Seed <- [1, 2]],
+    [spawn(fun() -> Self ! work(60000, Seed) end) || Seed <- [1, 2]],
     [receive _ -> ok end || _ <- [1, 2]],
     Account = [T || T = #{type := scheduler} <- erlang:statistics(microstate_accounting)],
     Sum = fun(State) -> lists:sum([maps:get(State, C) || #{counters := C} <- Account]) end,

@@ -2,8 +2,8 @@
 
 use holdup_events::recording::{Host, Manifest};
 use holdup_events::tables::{
-    CounterRow, Frame, FrameKind, FrameSpin, Lane, MarkRow, Process, SampleRow, SliceRow, Slices, SpanKind,
-    SpanRow, Spans, StackRow, Stacks, TellName, Thread, ThreadState, Wakeup, Wakeups,
+    CounterRow, Frame, FrameKind, FrameSpin, Lane, Mapping, MarkRow, Process, SampleRow, Slice, SliceRow,
+    Slices, SpanKind, SpanRow, Spans, StackRow, Stacks, TellName, Thread, ThreadState, Wakeup, Wakeups,
 };
 use holdup_events::{
     CpuId, FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason,
@@ -387,6 +387,51 @@ fn prompt_and_cheap_collections_are_silent() {
     assert_eq!(analysis.derived.gc.minor, ROUNDS);
     assert!(of_rule(&analysis, "stop-the-world-latecomer").is_none(), "{:#?}", analysis.findings);
     assert!(of_rule(&analysis, "gc-pressure").is_none(), "{:#?}", analysis.findings);
+}
+
+/// A sleeps in its own collection from 410 to 800, in that function.
+fn sleeping_in(function: &str) -> Analysis {
+    let spans = vec![(A, 400, 1000, "minor")];
+    let mut trace = trace(&Picture { spans, ..late() });
+    let frame = |function: &str| Frame {
+        kind: FrameKind::User,
+        function: function.into(),
+        module: "/bin/node".into(),
+        ..Frame::default()
+    };
+    trace.frames = ["v8::internal::Isolate::Init", function].map(frame).into();
+    let row = |frame| StackRow { frame: FrameId(frame), ..StackRow::default() };
+    trace.stacks = Stacks::from_rows(vec![StackRow::default(), row(0), row(1)]);
+    let app = Mapping { path: "/bin/node".into(), start: 0x1000, end: 0x2000, ..Mapping::default() };
+    trace.mappings = vec![app];
+    let stack = |state| StackId(if state == Blocked { 2 } else { 0 });
+    let row = |slice: Slice| SliceRow {
+        thread: slice.thread,
+        start: slice.start,
+        state: slice.state,
+        cpu: slice.cpu,
+        wait: slice.wait,
+        stack: stack(slice.state),
+        ..SliceRow::default()
+    };
+    let rows =
+        [A, B, OTHER].into_iter().flat_map(|thread| trace.slices.of(thread).map(row).collect::<Vec<_>>());
+    let ends = trace.threads.iter().map(|thread| thread.end).collect();
+    trace.slices = Slices::freeze(&[rows.collect()], ends);
+    analyse(&trace)
+}
+
+#[test]
+fn who_sleeps_in_its_own_collection_until_its_helpers_are_done_waits_for_it() {
+    let us = |ns: u64| ns / 1000 / ROUNDS;
+    let times = |analysis: &Analysis| {
+        let times = analysis.derived.gc.lanes[0].times;
+        [times.work_ns, times.wait_blocked_ns, times.other_ns].map(us)
+    };
+    let (told, elsewhere) = (sleeping_in("v8::internal::Heap::CollectGarbage"), sleeping_in("fsync"));
+    assert_eq!(times(&told), [210, 390, 0]);
+    assert_eq!(us(told.derived.ledger.of(Class::GcWait)), 390);
+    assert_eq!(times(&elsewhere), [210, 0, 390], "what it sleeps for there is not the collection's");
 }
 
 #[test]

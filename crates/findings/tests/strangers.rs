@@ -153,3 +153,22 @@ fn the_way_to_a_cpu_takes_its_time_in_a_replay_too() {
     let (gain, ..) = forecast(facts, &[Change::AtOnce(waits)], &replays).gain();
     assert!((gain - 1.0 / 3.0).abs() < 0.02, "{gain}");
 }
+
+#[test]
+fn who_does_not_spin_does_not_lose_its_cpu_to_a_stranger_in_the_meantime() {
+    // Both programs want the one CPU in turns: all that A does there is to spin, or it did so before, when it was alone.
+    let gain = |own: &str, stranger: &str, spins: u32| {
+        let (_, trace) = trace_of_lanes(&format!(
+            "@cpus 1\n@samples A 0..{spins} user main;spin\n@samples A {spins}..40 user main;work\nA  {own}\n~s  {stranger}\n"
+        ));
+        let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
+        let locks = LockIndex::new(&trace, &roles);
+        let facts = Facts { trace: &trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: 1 };
+        let faster = Change::Faster("spin".to_owned(), 1e9);
+        forecast(facts, &[faster], &Replays::new(facts)).gain().0
+    };
+    let in_turns = gain(&"0r".repeat(20), &".0".repeat(20), 38);
+    assert!(in_turns > 0.9, "the waits for the CPU go with what was spun: {in_turns}");
+    let before = gain(&("0".repeat(20) + &"0r".repeat(10)), &(".".repeat(20) + &".0".repeat(10)), 20);
+    assert!((before - 0.5).abs() < 0.05, "work still has to queue: {before}");
+}

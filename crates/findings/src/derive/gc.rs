@@ -253,7 +253,7 @@ fn lane_account(
     let mut lengths = Vec::new();
     for (thread, spans) in threads {
         let flat = phases::flat(trace, spans);
-        let mut times = over_slices(trace, *thread, &flat);
+        let mut times = over_slices((trace, roles), *thread, &flat);
         take_retries(roles, super::samples_of(trace, *thread), &flat, &mut times);
         let name = |span: &&SpanRow| trace.told_name(span.name).text.as_str();
         let is_young =
@@ -304,8 +304,8 @@ fn answers_only(trace: &Trace, lane: u32, thread: ThreadId, spans: &[SpanRow]) -
     !began && !outer.any(|span| asks(name(span.name)))
 }
 
-/// What a thread did in its phases.
-fn over_slices(trace: &Trace, thread: ThreadId, phases: &[Phase]) -> GcTimes {
+/// What a thread did in its phases. Where it sleeps in its own work until others that work for it are done, stacks say so.
+fn over_slices((trace, roles): (&Trace, &Roles), thread: ThreadId, phases: &[Phase]) -> GcTimes {
     let mut times = GcTimes::default();
     let mut rest = phases;
     for slice in trace.slices.of(thread) {
@@ -314,10 +314,12 @@ fn over_slices(trace: &Trace, thread: ThreadId, phases: &[Phase]) -> GcTimes {
                 break;
             }
             let ns = phase.end.min(slice.end).since(phase.start.max(slice.start)).0;
+            let for_others = || roles.class_of_wait(trace, &slice) == Class::GcWait;
             let place = match (slice.state, phase.kind) {
                 (ThreadState::Running, SpanKind::GcWait | SpanKind::Stopped) => &mut times.wait_running_ns,
                 (ThreadState::Running, _) => &mut times.work_ns,
                 (ThreadState::Blocked, SpanKind::GcWait | SpanKind::Stopped) => &mut times.wait_blocked_ns,
+                (ThreadState::Blocked, _) if for_others() => &mut times.wait_blocked_ns,
                 (state, _) if state.waits_for_cpu() => &mut times.queue_ns,
                 _ => &mut times.other_ns,
             };
@@ -367,7 +369,7 @@ fn take_retries(roles: &Roles, samples: &[SampleRow], phases: &[Phase], times: &
 fn add_spin(trace: &Trace, roles: &Roles, lane: &mut LaneGc) {
     for thread in &lane.threads {
         let phases = phases::flat(trace, &phases::collectors(trace, *thread));
-        let told = over_slices(trace, *thread, &phases);
+        let told = over_slices((trace, roles), *thread, &phases);
         let running = trace.slices.of(*thread).filter(|slice| slice.state == ThreadState::Running);
         let ran: u64 = running.map(|slice| slice.duration().0).sum();
         let outside = ran.saturating_sub(told.work_ns + told.wait_running_ns);

@@ -124,6 +124,7 @@ pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
             last_run = last_run.max(sums.last_run);
             model.taken_ns += sums.taken_ns;
             model.cut_ns += sums.cut_ns;
+            model.queued_ns += sums.queued_ns;
             let is_fixed = model.followers.get(thread.index()).is_none_or(|follower| follower.is_none());
             model.work_ns += if is_fixed { sums.work_ns } else { 0 };
             model.timed.extend(endings.is_timed(&timed, thread).then(|| Timed {
@@ -416,6 +417,10 @@ struct Sums {
     last_run: u64,
     taken_ns: u64,
     cut_ns: u64,
+    /// Waits for a CPU of runs that are cut: who runs less is sent away less often.
+    queued_ns: u64,
+    /// The run before was cut.
+    is_cut: bool,
     work_ns: u64,
     /// The wait before was left out: so is being woken from it.
     is_dropped: bool,
@@ -461,6 +466,7 @@ impl Writer<'_> {
         let count = self.marks.partition_point(|mark| mark.1 <= slice.end.0);
         let (marks, later) = self.marks.split_at(count);
         self.marks = later;
+        let cut_before_ns = self.sums.cut_ns;
         let mut from = slice.start.0;
         for (_, at, kind, arg) in marks {
             let to = (*at).max(from);
@@ -469,6 +475,7 @@ impl Writer<'_> {
             from = to;
         }
         self.run((slice.thread, row), from, slice.end.0);
+        self.sums.is_cut = self.sums.cut_ns > cut_before_ns;
     }
 
     fn run(&mut self, (thread, row): (ThreadId, usize), from: u64, to: u64) {
@@ -512,6 +519,7 @@ impl Writer<'_> {
             return self.lasts((Kind::Away, Class::RunQueue), slice.start.0, slice.duration().0);
         }
         let gave_up = matches!(slice.state, ThreadState::Preempted | ThreadState::Yielded);
+        self.sums.queued_ns += if gave_up && self.sums.is_cut { slice.duration().0 } else { 0 };
         if gave_up && !self.edit.no_preempt {
             self.push((Kind::Requeue, Class::RunQueue), 0, slice.start.0);
         }

@@ -171,10 +171,11 @@ fn after_ns(trace: &Trace) -> u64 {
     last.filter(|last| has_ended && *last > trace.start()).map_or(0, |last| trace.end().since(last).0)
 }
 
-/// The run is one chain of what threads do: without so much of that, it is shorter by no more. And what is left of the
-/// work takes the CPUs their time.
+/// The run is one chain of what threads do: without so much of that, and of the waits for a CPU that go with it, it is
+/// shorter by no more. And what is left of the work takes the CPUs their time.
 fn shortest_ns(model: &Model, edit: &Edit, wall: u64) -> u64 {
-    let without_taken = if edit.only_takes() { wall.saturating_sub(model.taken_ns) } else { 0 };
+    let taken_ns = model.taken_ns + model.queued_ns;
+    let without_taken = if edit.only_takes() { wall.saturating_sub(taken_ns) } else { 0 };
     let work = model.work_ns / u64::from(model.cpus.max(1));
     // What runs unchanged may have been more than the CPUs that are counted can do.
     without_taken.max(work.min(wall))

@@ -91,6 +91,8 @@ pub struct Model {
     pub(super) taken_ns: u64,
     /// The part of it that samples tell (ns).
     pub(super) cut_ns: u64,
+    /// Waits for a CPU that may go with that (ns).
+    pub(super) queued_ns: u64,
     /// Running time of all threads, with what is done by other CPUs in their stead (ns).
     pub(super) work_ns: u64,
 }
