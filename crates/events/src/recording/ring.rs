@@ -163,6 +163,23 @@ impl<M: Clone> EventRing<M> {
         })
     }
 
+    /// What the segments hold that began at `from` or later and have ended, without stacks: who asks for one stretch after
+    /// the other knows these. `None` if there is none.
+    pub fn cut_ended_since(&self, from: Timestamp) -> Option<Cut<M>> {
+        let open = self.segments.len().checked_sub(1)?;
+        let mut ended = self.segments.iter().take(open).skip_while(|segment| segment.begin < from);
+        let first = ended.next()?;
+        let last_chunks = ended.flat_map(|segment| &segment.chunks);
+        Some(Cut {
+            start: first.begin,
+            end: Timestamp(self.segments.back()?.begin.0.saturating_sub(1)).max(first.begin),
+            mark: first.mark.clone(),
+            standing: first.standing.clone(),
+            chunks: first.chunks.iter().chain(last_chunks).cloned().collect(),
+            stacks: Vec::new(),
+        })
+    }
+
     fn event_bytes_max(&self) -> u64 {
         self.keep.bytes.saturating_sub(self.stacks.bytes()).max(self.keep.bytes / 2)
     }
