@@ -8,6 +8,7 @@ pub mod output;
 mod pause;
 mod signal;
 mod spans;
+mod tracepoint;
 
 use anyhow::{Result, bail};
 use holdup_events::recording::Fired;
@@ -112,6 +113,11 @@ impl Armed {
             Ok(trigger) => Ok(Armed { text: text.to_owned(), trigger }),
             Err(why) => bail!("--trigger {text}: {why}"),
         }
+    }
+
+    /// One of this program's own, which no text gives.
+    pub fn own(text: &str, trigger: Box<dyn Trigger>) -> Armed {
+        Armed { text: text.to_owned(), trigger }
     }
 
     /// See [`Trigger::arm`].

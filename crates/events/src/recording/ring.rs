@@ -115,9 +115,14 @@ impl<M: Clone> EventRing<M> {
     /// Begins a new segment: everything before it has been pushed. Drops the oldest ones, where they are too many; `true` if
     /// the definitions of stacks take too much room, and all should be told anew from now on.
     pub fn begin_segment(&mut self, mark: M) -> bool {
+        self.begin_segment_at(Timestamp(0), mark)
+    }
+
+    /// The same, no earlier than at `at`: nothing is known to come that was before it.
+    pub fn begin_segment_at(&mut self, at: Timestamp, mark: M) -> bool {
         self.seal();
         self.standing.purge();
-        let begin = self.standing.newest() + Duration(1);
+        let begin = (self.standing.newest() + Duration(1)).max(at);
         self.segments.push_back(Segment {
             begin,
             standing: self.standing.clone(),

@@ -4,12 +4,13 @@ use holdup_findings::glance::{CpuGlance, LockGlance, Now, Stranger, ThreadGlance
 use serde_json::{Value, json};
 
 use super::Moment;
-use crate::json::{classes, run_queue};
+use crate::json::{SCHEMA_VERSION, classes, run_queue};
 
 /// The whole of it.
 pub fn to_json(moment: &Moment) -> Value {
     let glance = &moment.glance;
     json!({
+        "schema_version": SCHEMA_VERSION,
         "start_ns": glance.start.0,
         "end_ns": glance.end.0,
         "end_unix_ns": moment.unix_ns,

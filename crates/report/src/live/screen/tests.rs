@@ -19,8 +19,11 @@ fn classes(parts: &[(Class, u64)]) -> [u64; CLASSES] {
     classes
 }
 
-fn moment() -> Moment {
-    let queue = WaitKey { class: Class::LockWait, reason: WaitReason::Lock, object: "queue_lock".to_owned() };
+fn queue() -> WaitKey {
+    WaitKey { class: Class::LockWait, reason: WaitReason::Lock, object: "queue_lock".to_owned() }
+}
+
+fn threads() -> Vec<ThreadGlance> {
     let thread = |tid, name: &str, parts: &[(Class, u64)], now| ThreadGlance {
         tid,
         name: name.to_owned(),
@@ -34,6 +37,14 @@ fn moment() -> Moment {
     let sleep = WaitKey { class: Class::Sleep, reason: WaitReason::Sleep, object: String::new() };
     let busy = [(Class::Useful, 600), (Class::Kernel, 100), (Class::RunQueue, 300)];
     let waits = [(Class::Useful, 200), (Class::LockWait, 700), (Class::RunQueue, 100)];
+    vec![
+        thread(4711, "server", &[(Class::Sleep, 1000)], Now::Waiting(sleep)),
+        thread(4712, "worker-1", &busy, Now::Running(CpuId(0))),
+        thread(4713, "worker-2\x1b[2J", &waits, Now::Waiting(queue())),
+    ]
+}
+
+fn moment() -> Moment {
     let all = [
         (Class::Useful, 800),
         (Class::Kernel, 100),
@@ -60,19 +71,14 @@ fn moment() -> Moment {
         releaser: "worker-1 (4712)".to_owned(),
         at: "push_job".to_owned(),
     };
-    let waited =
-        WaitGlance { key: queue.clone(), count: 120, wait_ns: 700 * MS, max_ns: 12 * MS, threads: 1 };
+    let waited = WaitGlance { key: queue(), count: 120, wait_ns: 700 * MS, max_ns: 12 * MS, threads: 1 };
     let glance = Glance {
         start: Timestamp(5_000 * MS),
         end: Timestamp(6_000 * MS),
         total_ns: 3_000 * MS,
         classes: classes(&all),
         split_known: true,
-        threads: vec![
-            thread(4711, "server", &[(Class::Sleep, 1000)], Now::Waiting(sleep)),
-            thread(4712, "worker-1", &busy, Now::Running(CpuId(0))),
-            thread(4713, "worker-2\x1b[2J", &waits, Now::Waiting(queue)),
-        ],
+        threads: threads(),
         cpus: vec![
             cpu(0, &[(Class::Useful, 600), (Class::Kernel, 100)], 300, 0),
             cpu(1, &[(Class::Useful, 200)], 100, 700),
