@@ -48,7 +48,7 @@ impl Lines {
         }
         let text = match self.as_json {
             true => format!("{}\n", live::moment_json(moment)),
-            false => live::lines(moment, &text::clock(moment.unix_ns), &self.style) + "\n",
+            false => live::lines(moment, &text::clock(moment.unix_ns), &self.style),
         };
         let written = self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush());
         self.left = self.left.map(|left| left - 1);

@@ -215,6 +215,9 @@ impl Flight {
             }
         }
         let kept = self.saver.finish();
+        if kept == 0 && self.triggers.iter().all(Armed::is_own) {
+            return;
+        }
         let more = match self.suppressed {
             0 => String::new(),
             more => format!("; triggers fired {more} times more: see --cooldown, --max-saves, --quota"),

@@ -39,7 +39,7 @@ impl Tracepoint {
     /// # Errors
     /// If there is none of that name, it may not be had, or the kernel does not understand the filter.
     pub fn open(category: &str, name: &str, filter: &str, cpus: &[u16]) -> Result<Tracepoint, CaptureError> {
-        let refused = |reason: String| CaptureError::Refused { reason };
+        let refused = |reason: String| CaptureError::Tracepoint { reason };
         let place = place(category, name)?;
         let id = std::fs::read_to_string(place.join("id")).ok().and_then(|id| id.trim().parse().ok());
         let id: u64 = id.ok_or_else(|| refused(format!("{}: no number", place.display())))?;
@@ -88,7 +88,7 @@ impl Tracepoint {
 
 /// Where the kernel shows a tracepoint.
 fn place(category: &str, name: &str) -> Result<PathBuf, CaptureError> {
-    let refused = |reason: String| CaptureError::Refused { reason };
+    let refused = |reason: String| CaptureError::Tracepoint { reason };
     let is_name = |text: &str| {
         !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')

@@ -41,17 +41,24 @@ fn head(moment: &Moment, clock: &str) -> String {
 }
 
 fn cpus(glance: &Glance, style: &Style) -> Vec<String> {
-    let headings =
-        ["user", "kernel", "gc", "spin", "stolen", "others", "idle", "switches"].map(Column::Figure);
-    let columns: Vec<Column> = [Column::Figure("cpu")]
-        .into_iter()
-        .chain(headings)
-        .chain([Column::Text("who of the others most")])
-        .collect();
+    let own = [
+        (Class::Useful, "user"),
+        (Class::Kernel, "kernel"),
+        (Class::GcWork, "gc"),
+        (Class::Spin, "spin"),
+        (Class::Stolen, "stolen"),
+    ];
+    // Most programs have none of the last three.
+    let has = |class: Class| glance.cpus.iter().any(|cpu| cpu.classes[class as usize] > 0);
+    let own =
+        own.into_iter().filter(|(class, _)| matches!(class, Class::Useful | Class::Kernel) || has(*class));
+    let (own, names): (Vec<Class>, Vec<&str>) = own.unzip();
+    let headings = names.into_iter().chain(["others", "idle", "switches"]).map(Column::Figure);
+    let columns: Vec<Column> =
+        [Column::Figure("cpu")].into_iter().chain(headings).chain([Column::Text("others, most")]).collect();
     let row = |cpu: &CpuGlance| {
         let of = |class: Class| cpu.classes[class as usize];
-        let own = [Class::Useful, Class::Kernel, Class::GcWork, Class::Spin, Class::Stolen].map(of);
-        let shares = own.into_iter().chain([cpu.others_ns, cpu.idle_ns]);
+        let shares = own.iter().map(|class| of(*class)).chain([cpu.others_ns, cpu.idle_ns]);
         let shares = shares.map(|ns| percent(share(ns, glance.length_ns())));
         let who =
             if cpu.most.ran_ns > 0 { panels::named(&cpu.most.name, cpu.most.pid) } else { String::new() };
@@ -71,9 +78,9 @@ fn threads(glance: &Glance, style: &Style) -> Vec<String> {
         Column::Figure("tid"),
         Column::Text("thread"),
         Column::Figure("running"),
-        Column::Figure("run-queue"),
+        Column::Figure("queue"),
         Column::Figure("lock"),
-        Column::Figure("other waits"),
+        Column::Figure("waits"),
         Column::Figure("blocked"),
         Column::Figure("preempted"),
         Column::Text("now"),

@@ -47,7 +47,7 @@ pub(super) fn own(moment: &Moment) -> String {
         percent(moment.own_share()),
         duration(moment.spent.kernel_cpu_ns),
         bytes(moment.spent.memory_bytes),
-        counted(moment.glance.lost, "record"),
+        count(moment.glance.lost),
     );
     if moment.skipped > 0 {
         text.push_str(&format!("; {} not looked at", counted(moment.skipped, "interval")));
