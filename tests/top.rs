@@ -169,7 +169,9 @@ fn metrics_grow_and_are_whole() {
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
-    child.kill().unwrap();
+    // The program gets it, too: a SIGKILL would leave that running.
+    // SAFETY: a signal to a child of ours that has not been waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) }, 0);
     child.wait().unwrap();
     let sum = |text: &str, family: &str| -> f64 {
         let rows = text.lines().filter(|line| line.starts_with(family));

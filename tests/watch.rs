@@ -276,10 +276,12 @@ fn the_program_outlives_its_recorder() {
     let mut watched = Watched::start(&scratch, &options, &program);
     watched.stall();
     watched.until("holdup: saved");
+    // To wait for a child closes its input, if that is still its own.
+    let mut input = watched.holdup.stdin.take().unwrap();
     watched.holdup.kill().unwrap();
     watched.holdup.wait().unwrap();
-    watched.stall();
-    drop(watched.holdup.stdin.take());
+    input.write_all(b"\n").unwrap();
+    drop(input);
     let mut output = String::new();
     watched.holdup.stdout.take().unwrap().read_to_string(&mut output).unwrap();
     assert_eq!(output, "stall 0 is over\nstall 1 is over\n");
