@@ -7,9 +7,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub mod experiment;
 #[cfg(feature = "sql")]
 pub mod query;
+pub mod top;
 pub mod watch;
 
 pub use experiment::{DiffArgs, ScaleArgs, SweepArgs, TryArgs};
+pub use top::TopArgs;
 pub use watch::WatchArgs;
 
 /// Says why a program with many threads is slow or does not scale.
@@ -37,6 +39,8 @@ pub enum Command {
     Attach(AttachArgs),
     /// Keep the last seconds of everything in memory, and save them when something happens
     Watch(WatchArgs),
+    /// See what threads and CPUs do now: classes of time, waits and locks, in the terminal or as lines
+    Top(TopArgs),
     /// Print the verdict of a recording, or chosen tables of it
     Report(ReportArgs),
     /// Look at a recording in the browser, or write it as one page

@@ -3,7 +3,9 @@
 mod cli;
 mod commands;
 mod experiment;
+mod live;
 mod record;
+mod top;
 mod watch;
 
 use std::io::IsTerminal;

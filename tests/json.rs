@@ -18,11 +18,12 @@ struct Key {
 
 /// The keys of the section whose heading names `command`.
 fn documented(command: &str) -> Vec<Key> {
-    let page: String = ["json.md", "json-memory.md", "json-over-time.md", "json-experiments.md"]
-        .map(|name| {
-            std::fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).expect(name)
-        })
-        .concat();
+    let page: String =
+        ["json.md", "json-memory.md", "json-over-time.md", "json-experiments.md", "json-live.md"]
+            .map(|name| {
+                std::fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).expect(name)
+            })
+            .concat();
     let heading = format!("`holdup {command} --json`");
     let is_it = |section: &&str| section.lines().next().is_some_and(|line| line.contains(&heading));
     let sections: Vec<&str> = page.split("\n## ").filter(is_it).collect();
@@ -148,6 +149,22 @@ fn experiments(test: Test, recording: &Path) {
     });
 }
 
+/// What keeps its recording in memory; the report goes to `file`.
+fn in_memory(test: Test, file: &Path, scratch: &Scratch) {
+    test("watch", &["-t", "output:here", "--after", "0s"], &|run| {
+        run.arg("--report").arg(file).arg("-o").arg(scratch.join("watched.holdup"));
+        run.args(["--", "sh", "-c", "echo here; sleep 0.3"]).stdout(std::process::Stdio::null());
+    });
+    test("top", &["-n", "1", "-d", "200ms"], &|run| {
+        run.arg("--report").arg(file).args([
+            "--",
+            "sh",
+            "-c",
+            "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done",
+        ]);
+    });
+}
+
 #[test]
 fn every_command_prints_what_is_documented() {
     let scratch = Scratch::new("json");
@@ -181,10 +198,7 @@ fn every_command_prints_what_is_documented() {
     other.kill().expect("kill");
     other.wait().expect("wait");
     if bpf_or_skip(&scratch) {
-        test("watch", &["-t", "output:here", "--after", "0s"], &|run| {
-            run.arg("--report").arg(&file).arg("-o").arg(scratch.join("watched.holdup"));
-            run.args(["--", "sh", "-c", "echo here; sleep 0.3"]).stdout(std::process::Stdio::null());
-        });
+        in_memory(&mut test, &file, &scratch);
     }
     test("report", &[], &|run| {
         run.arg(&recording);
@@ -210,6 +224,6 @@ fn every_command_prints_what_is_documented() {
     tested.sort();
     tested.dedup();
     let mut there = commands_with_json(&scratch);
-    there.retain(|command| command != "watch" || tested.contains(command));
+    there.retain(|command| !["top", "watch"].contains(&command.as_str()) || tested.contains(command));
     assert_eq!(tested, there, "commands with --json that are tested, and that there are");
 }

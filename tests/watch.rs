@@ -242,6 +242,52 @@ fn lines_and_output_fire_and_the_output_is_unchanged() {
     assert!(!fifo.exists(), "made by holdup, and taken away");
 }
 
+/// What the kernel's own filter lets through fires, and only that.
+#[test]
+fn syscalls_fire_with_a_condition_on_their_arguments() {
+    let scratch = Scratch::new("watch-syscalls");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    // It writes "stall 0 is over" and the end of the line.
+    let (small, large) = ("hit:syscall:write(count == 16)", "hit:syscall:write(count > 4096)");
+    let options = ["-t", small, "-t", large, "-t", "hit:syscall:no_such_call", "--after", "0s"];
+    let mut watched = Watched::start(&scratch, &options, &program);
+    let said = watched.until("no_such_call");
+    if !said.contains("this kernel has no tracepoint syscalls:sys_enter_no_such_call") {
+        return println!("skipped: {said}");
+    }
+    watched.stall();
+    watched.until("holdup: saved");
+    let (output, _) = watched.end();
+    assert_eq!(output, "stall 0 is over\n");
+    let report = saved(&scratch, 1);
+    assert_sound(&report);
+    let fired: BTreeSet<&str> =
+        report["fired"].as_array().unwrap().iter().filter_map(|one| one["trigger"].as_str()).collect();
+    assert_eq!(fired, BTreeSet::from([small]));
+    assert_eq!(report["fired"][0]["thread"], "stalls");
+}
+
+/// A recorder that is killed leaves the program as it was: it goes on, and ends with its own status.
+#[test]
+fn the_program_outlives_its_recorder() {
+    let scratch = Scratch::new("watch-killed");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    let options = ["-t", "pause:lock>40ms", "-t", "function:stall>40ms", "--after", "0s"];
+    let mut watched = Watched::start(&scratch, &options, &program);
+    watched.stall();
+    watched.until("holdup: saved");
+    // To wait for a child closes its input, if that is still its own.
+    let mut input = watched.holdup.stdin.take().unwrap();
+    watched.holdup.kill().unwrap();
+    watched.holdup.wait().unwrap();
+    input.write_all(b"\n").unwrap();
+    drop(input);
+    let mut output = String::new();
+    watched.holdup.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    assert_eq!(output, "stall 0 is over\nstall 1 is over\n");
+    assert_sound(&saved(&scratch, 1));
+}
+
 /// Calls are told by whichever thread makes them; a function that is not there is said, and the others go on.
 #[test]
 fn functions_fire_in_any_thread() {

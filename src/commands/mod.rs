@@ -18,9 +18,10 @@ mod query;
 mod report;
 mod run;
 mod scale;
-mod socket;
+pub mod socket;
 mod stacks;
 mod sweep;
+mod top;
 mod view;
 mod watch;
 mod whatif;
@@ -39,6 +40,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Run(args) => run::execute(args),
         Command::Attach(args) => attach::execute(&args),
         Command::Watch(args) => watch::execute(args),
+        Command::Top(args) => top::execute(args),
         Command::Report(args) => report::execute(&args),
         Command::View(args) => view::execute(&args),
         Command::Export(args) => export::execute(&args),

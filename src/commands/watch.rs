@@ -1,19 +1,25 @@
 //! `holdup watch`
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use holdup_capture::launch;
 
 use crate::cli::WatchArgs;
+use crate::live::{self, metrics};
 use crate::record::{self, Beside, Subject, process_exists, runtime_events};
 use crate::watch::triggers::output::{self, Pipes};
 use crate::watch::{Armed, Limits, Plan};
+
+/// Whoever asks for metrics does so every few seconds.
+const METRICS_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Watches until the program ends, or the user stops it; ends as the program ended.
 pub fn execute(args: WatchArgs) -> Result<ExitCode> {
     super::descriptors::read(&args.record.descriptors)?;
     let triggers = arm(&args)?;
+    let live = live(&args)?;
     let (subject, command, pipes) = subject(&args, &triggers)?;
     let (options, record) = (args.record.clone(), args.record);
     let limits = Limits {
@@ -26,12 +32,26 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
         output: record.output.clone(),
     };
     let report = Box::new(move |recorded: &record::Recorded| super::run::report(recorded, &record));
-    let ending = record::watch(subject, command, &options, Plan { limits, triggers, report })?;
+    let ending = record::watch(subject, command, &options, Plan { limits, triggers, report, live })?;
     pipes.finish();
     match ending {
         Some(ending) => launch::end_like(ending),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// What `--metrics` asks for.
+fn live(args: &WatchArgs) -> Result<Option<live::Plan>> {
+    let Some(address) = &args.metrics else { return Ok(None) };
+    let metrics = metrics::Shared::bind(address, args.metrics_open, &args.trigger)?;
+    let adds = metrics.clone();
+    Ok(Some(live::Plan {
+        every: METRICS_EVERY,
+        looks: vec![Box::new(move |moment| adds.with(|metrics| metrics.add(moment)))],
+        stop: Arc::default(),
+        metrics: Some(metrics),
+        descriptors: super::descriptors::read(&args.record.descriptors)?,
+    }))
 }
 
 /// Those that can be had: one that cannot says why, and the others go on.

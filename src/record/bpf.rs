@@ -65,6 +65,8 @@ pub(super) struct Loop {
     pub(super) budget_percent: f64,
     /// See [`Loop::keep_up`].
     urgent: bool,
+    /// All that came before was drained.
+    pub(super) drained: Timestamp,
 }
 
 /// Records by BPF.
@@ -108,6 +110,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
             Stacks::Budgeted | Stacks::None => recorder.options.budget,
         },
         urgent: false,
+        drained: Timestamp(0),
     };
     recording.know_mappings(&subject)?;
     if let Some(program) = recorder.program.as_deref() {
@@ -129,7 +132,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.faults.begin(&mut recording.session);
     let mut watched = let_go(subject)?;
     recording.syscalls.begin();
-    recording.begin_flight(start_ns);
+    recording.begin_flight(start_ns)?;
     let before = super::own_cost();
     let left = super::start_clock(length);
     let ending = recording.run(&mut watched, &left, &mut budget);
@@ -299,6 +302,7 @@ impl Loop {
     pub(super) fn drain_to_now(&mut self) {
         for _ in 0..DRAINS_MAX {
             let begun = Instant::now();
+            self.drained = lower::now();
             self.drain();
             if begun.elapsed() < KEPT_LONG {
                 break;

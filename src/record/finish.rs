@@ -100,8 +100,17 @@ pub fn name(
     files: &dyn Files,
     kallsyms: &str,
 ) -> (Stacks, Frames) {
+    name_with(catalogue, manifest, files, Symbols::new(files, kallsyms))
+}
+
+/// The same, with names as `symbols` gives them.
+pub fn name_with(
+    catalogue: &mut Catalogue,
+    manifest: &mut Manifest,
+    files: &dyn Files,
+    mut symbols: Symbols<'_>,
+) -> (Stacks, Frames) {
     walk_raw_stacks(catalogue, files);
-    let mut symbols = Symbols::new(files, kallsyms);
     let named = symbols.resolve(catalogue);
     symbols.name_words(catalogue);
     manifest.sources.retain(|source| source.name != SYMBOLS);

@@ -7,7 +7,7 @@ mod budget;
 mod calls;
 pub mod disk_cache;
 mod fault_windows;
-mod files;
+pub mod files;
 pub mod finish;
 mod kernel_counts;
 mod launcher;

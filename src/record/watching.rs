@@ -10,6 +10,7 @@ use holdup_events::recording::{Cost, Rung, SourceState};
 
 use super::bpf::{Loop, recorded_streams};
 use super::output::Output;
+use super::roots::Roots;
 use super::{Beside, Recorder, Subject, bpf, choose_rung, manifest, unix_ns};
 use crate::cli::RecordArgs;
 use crate::watch::{Flight, Job, Mark, Plan, triggers};
@@ -70,9 +71,12 @@ impl Loop {
         let now = lower::now();
         let Output::Flight(flight) = &mut self.journal else { return true };
         let goes_on = flight.step(now);
-        let (ripe, due) = (flight.is_ripe(now), flight.is_due());
-        if due {
-            self.begin_segment();
+        let (ripe, look) = (flight.is_ripe(now), flight.look_is_due(now));
+        if look || flight.is_due() {
+            self.begin_segment(look);
+        }
+        if look {
+            self.look(now);
         }
         if ripe {
             self.save_flight();
@@ -81,23 +85,42 @@ impl Loop {
     }
 
     /// The recording begins at `start_ns`.
-    pub(super) fn begin_flight(&mut self, start_ns: u64) {
+    pub(super) fn begin_flight(&mut self, start_ns: u64) -> Result<()> {
         let mark = self.mark();
-        if let Output::Flight(flight) = &mut self.journal {
-            flight.begin_at(Timestamp(start_ns), mark);
+        match &mut self.journal {
+            Output::Flight(flight) => flight.begin_at(Timestamp(start_ns), mark),
+            Output::Journal(_) => Ok(()),
         }
+    }
+
+    /// Shows what came since the last look to who watches.
+    fn look(&mut self, now: Timestamp) {
+        let spent = self.spent();
+        let roots = self.roots_so_far();
+        if let Output::Flight(flight) = &mut self.journal {
+            flight.look(now, spent, roots);
+        }
+    }
+
+    /// Roots, and files that ran.
+    fn roots_so_far(&self) -> Roots {
+        let mut roots = self.roots.clone();
+        roots.keep(self.stack_tables.kept());
+        roots
     }
 
     fn mark(&self) -> Mark {
         Mark { cost: self.spent(), counters: self.session.counters() }
     }
 
-    fn begin_segment(&mut self) {
+    /// `is_seen`: it begins where the last one is seen to end, though nothing may have happened since long.
+    fn begin_segment(&mut self, is_seen: bool) {
+        let at = if is_seen { self.drained } else { Timestamp(0) };
         let (mark, missing) = (self.mark(), self.span_probes.missing(triggers::RUNTIME));
         let Output::Flight(flight) = &mut self.journal else { return };
         flight.say(missing);
         // Where that is refused, definitions go on taking room.
-        if flight.begin_segment(mark) && self.session.tell_stacks_anew().is_ok() {
+        if flight.begin_segment(at, mark) && self.session.tell_stacks_anew().is_ok() {
             flight.stacks_begin_anew();
         }
     }
@@ -138,8 +161,7 @@ impl Loop {
 
     fn hand_over(&mut self, end: Timestamp) {
         let (cost, counters) = (self.spent(), self.session.counters());
-        let mut roots = self.roots.clone();
-        roots.keep(self.stack_tables.kept());
+        let roots = self.roots_so_far();
         let Output::Flight(flight) = &mut self.journal else { return };
         let Some((cut, fired)) = flight.cut(end) else { return };
         let mut sources = recorded_streams(&since(&counters, &cut.mark.counters));

@@ -9,6 +9,8 @@ use holdup_events::{Duration, Event, Timestamp};
 
 use super::saver::{Job, Saver};
 use super::{Armed, Limits, Plan};
+use crate::live::{Live, metrics};
+use crate::record::roots::Roots;
 
 /// A trigger is seen to fire so much later at the most: the recorder sleeps between its looks.
 const SLACK: std::time::Duration = std::time::Duration::from_secs(1);
@@ -48,12 +50,15 @@ pub struct Flight {
     saver: Saver,
     /// Whose marks those are that no thread made.
     pid: u32,
+    live: Option<Live>,
+    metrics: Option<metrics::Shared>,
 }
 
 impl Flight {
     /// `manifest`: what every recording's says. `pid`: the program.
     pub fn new(plan: Plan, manifest: Manifest, pid: u32) -> Result<Flight> {
-        let Plan { limits, triggers, report } = plan;
+        let Plan { limits, triggers, report, live } = plan;
+        let metrics = live.as_ref().and_then(|plan| plan.metrics.clone());
         let time = limits.keep + limits.after + SLACK;
         let keep = Keep { time: Duration(time.as_nanos() as u64), bytes: limits.keep_bytes };
         Ok(Flight {
@@ -64,6 +69,8 @@ impl Flight {
             last: None,
             saves: 0,
             suppressed: 0,
+            live: live.map(|plan| Live::new(plan, manifest.clone())),
+            metrics,
             saver: Saver::start(manifest, limits.output.clone(), limits.quota, report)?,
             limits,
             pid,
@@ -77,6 +84,9 @@ impl Flight {
             armed.event(event, ring.standing(), fresh);
         }
         ring.push(event);
+        if let (Some(live), Event::Stack(stack)) = (&mut self.live, event) {
+            live.stack(stack);
+        }
     }
 
     /// Looks at what fired. `false`: there is nothing more to wait for.
@@ -94,10 +104,14 @@ impl Flight {
                 now.since(self.ring.begin()).seconds()
             ));
         }
-        self.saves < self.limits.max_saves || self.pending.is_some()
+        let is_seen = self.live.as_ref().is_some_and(Live::is_over);
+        (self.saves < self.limits.max_saves && !is_seen) || self.pending.is_some()
     }
 
     fn note(&mut self, fired: Fired, now: Timestamp) {
+        if let Some(metrics) = &self.metrics {
+            metrics.with(|metrics| metrics.fired(&fired.trigger));
+        }
         if let Some(pending) = &mut self.pending {
             if pending.fired.len() < FIRED_MAX {
                 pending.fired.push(fired.clone());
@@ -116,8 +130,23 @@ impl Flight {
     }
 
     /// The recording begins at `at`.
-    pub fn begin_at(&mut self, at: Timestamp, mark: Mark) {
+    pub fn begin_at(&mut self, at: Timestamp, mark: Mark) -> Result<()> {
         self.ring.begin_at(at, mark);
+        self.live.as_mut().map_or(Ok(()), |live| live.begin(at))
+    }
+
+    /// Somebody looks at what there is, and it is time for that.
+    pub fn look_is_due(&self, now: Timestamp) -> bool {
+        self.live.as_ref().is_some_and(|live| live.is_due(now))
+    }
+
+    /// Shows what came since the last look; a segment has just begun.
+    pub fn look(&mut self, now: Timestamp, spent: Cost, roots: Roots) {
+        let Some(live) = &mut self.live else { return };
+        live.hand_over(now, (self.ring.cut_ended_since(live.from()), spent, roots));
+        if let Some(metrics) = &self.metrics {
+            metrics.with(|metrics| metrics.saved(u64::from(self.saver.kept())));
+        }
     }
 
     /// It is time for a new segment ([`EventRing::is_due`]).
@@ -125,14 +154,15 @@ impl Flight {
         self.ring.is_due()
     }
 
-    /// Begins one; `true` if all stacks should be told anew.
-    pub fn begin_segment(&mut self, mark: Mark) -> bool {
-        self.ring.begin_segment(mark)
+    /// Begins one, no earlier than at `at`; `true` if all stacks should be told anew.
+    pub fn begin_segment(&mut self, at: Timestamp, mark: Mark) -> bool {
+        self.ring.begin_segment_at(at, mark)
     }
 
     /// Stacks are told anew from now on.
     pub fn stacks_begin_anew(&mut self) {
         self.ring.stacks_begin_anew();
+        self.live.iter_mut().for_each(Live::stacks_begin_anew);
     }
 
     /// Says why triggers cannot fire, each reason once.
@@ -177,12 +207,17 @@ impl Flight {
 
     /// Waits until all is written, and says what came of it.
     pub fn finish(mut self) {
+        // Whose screen it is gives it back before anything is said.
+        self.live.iter_mut().for_each(Live::finish);
         for armed in &self.triggers {
             if let Some(why) = armed.silence() {
                 self.saver.say_once(format!("{}: {why}", armed.text));
             }
         }
         let kept = self.saver.finish();
+        if kept == 0 && self.triggers.iter().all(Armed::is_own) {
+            return;
+        }
         let more = match self.suppressed {
             0 => String::new(),
             more => format!("; triggers fired {more} times more: see --cooldown, --max-saves, --quota"),

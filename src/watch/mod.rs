@@ -8,6 +8,8 @@ pub mod triggers;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::live;
+
 pub use flight::{Flight, Mark};
 pub use saver::{Job, Report};
 pub use triggers::Armed;
@@ -39,4 +41,6 @@ pub struct Plan {
     pub triggers: Vec<Armed>,
     /// What to do with each recording.
     pub report: Report,
+    /// Who looks at it meanwhile, and how often.
+    pub live: Option<live::Plan>,
 }

@@ -94,6 +94,11 @@ impl Saver {
         room
     }
 
+    /// Recordings that are there.
+    pub fn kept(&self) -> u32 {
+        self.shared.kept.load(Ordering::Relaxed)
+    }
+
     /// Writes it as soon as those before are written.
     pub fn save(&self, job: Job) {
         let full = self.sender.as_ref().is_some_and(|sender| sender.try_send(job).is_err());
@@ -111,7 +116,7 @@ impl Saver {
     pub fn finish(&mut self) -> u32 {
         self.sender = None;
         let _ = self.thread.take().map(JoinHandle::join);
-        self.shared.kept.load(Ordering::Relaxed)
+        self.kept()
     }
 }
 

@@ -49,6 +49,19 @@ impl Terminal {
         Terminal { keyboard: master, seen, reader, child }
     }
 
+    /// Has so many columns and rows from now on.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: the kernel reads one struct of plain numbers.
+        assert_eq!(unsafe { libc::ioctl(self.keyboard.as_raw_fd(), libc::TIOCSWINSZ, &size) }, 0);
+    }
+
+    /// Sends a signal to what was started in it.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: a signal to a child of ours that has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
+    }
+
     /// Types.
     pub fn type_in(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("a terminal");

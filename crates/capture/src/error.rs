@@ -11,6 +11,12 @@ pub enum CaptureError {
         /// What libbpf and the verifier said.
         reason: String,
     },
+    /// A tracepoint cannot be had.
+    #[error("{reason}")]
+    Tracepoint {
+        /// Why.
+        reason: String,
+    },
     /// The command cannot be started.
     #[error("cannot run {command}: {source}")]
     Command {

@@ -1,22 +1,31 @@
 //! Events → a whole [`Trace`] in memory: for tests, imports and small recordings.
 
 use holdup_events::recording::{Manifest, Rung};
-use holdup_events::tables::{Rows, Slices, Spans, Wakeups};
+use holdup_events::tables::{Frames, Rows, Slices, Spans, Stacks, Wakeups};
 use holdup_events::{Event, Timestamp, Trace};
 
-use crate::states::Builder;
+use crate::states::{Builder, Catalogue};
 use crate::symbols::{NoFiles, Symbols};
 
 /// Builds the trace of `events` (in the order of time) for the time that `manifest` gives. Frames get
 /// their mapping and offset; nothing is read from disk.
 pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> Trace {
+    assemble_named(events, manifest, |catalogue, _| Symbols::new(&NoFiles, "").resolve(catalogue))
+}
+
+/// The same, with frames as `name` makes them of the addresses.
+pub fn assemble_named(
+    events: impl IntoIterator<Item = Event>,
+    mut manifest: Manifest,
+    name: impl FnOnce(&mut Catalogue, &mut Manifest) -> (Stacks, Frames),
+) -> Trace {
     let mut builder = Builder::new(Timestamp(manifest.start_ns), manifest.rung == Rung::Proc, &NoFiles);
     let mut rows = Rows::default();
     for event in events {
         builder.push(event, &mut rows);
     }
-    let catalogue = builder.finish(Timestamp(manifest.end_ns), &mut rows);
-    let (stacks, frames) = Symbols::new(&NoFiles, "").resolve(&catalogue);
+    let mut catalogue = builder.finish(Timestamp(manifest.end_ns), &mut rows);
+    let (stacks, frames) = name(&mut catalogue, &mut manifest);
     let ends = catalogue.threads.iter().map(|thread| thread.end).collect();
     let threads = catalogue.threads.len();
     rows.samples.sort_by_key(|sample| (sample.thread, sample.at));

@@ -22,5 +22,5 @@ pub mod unwind;
 pub mod wait_reason;
 pub mod wire;
 
-pub use assemble::assemble;
+pub use assemble::{assemble, assemble_named};
 pub use states::{Builder, Catalogue};

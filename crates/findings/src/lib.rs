@@ -9,6 +9,7 @@ pub mod derive;
 pub mod descriptors;
 pub mod experiment;
 pub mod finding;
+pub mod glance;
 mod lateness;
 pub mod merging;
 pub mod removal;

@@ -141,7 +141,7 @@ fn thread_keys(trace: &Trace, thread: Option<ThreadId>) -> Value {
     })
 }
 
-fn classes(by_class: &ByClass) -> Value {
+pub(crate) fn classes(by_class: &ByClass) -> Value {
     let entry = |class: Class| (class.name().to_owned(), Value::from(by_class[class as usize]));
     Value::Object(Class::ALL.into_iter().map(entry).collect::<Map<_, _>>())
 }

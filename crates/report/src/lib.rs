@@ -11,6 +11,7 @@ mod figures;
 mod flame;
 pub mod json;
 pub mod list;
+pub mod live;
 mod meetings;
 pub mod numbers;
 pub mod rows;

@@ -116,6 +116,12 @@ fn is_invisible(c: char) -> bool {
         | 0xe000..=0xf8ff | 0xe0000..=0xe0fff)
 }
 
+/// The time of day, UTC, of a moment of the calendar (ns since 1970).
+pub fn clock(unix_ns: u64) -> String {
+    let second = unix_ns / 1_000_000_000 % 86_400;
+    format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
 /// Columns that a character takes.
 fn char_width(c: char) -> usize {
     match c as u32 {
@@ -212,6 +218,14 @@ mod tests {
     fn names_are_shown_and_not_obeyed() {
         assert_eq!(clean("a\x1b[2J\u{9b}\u{202e}\tb\n"), "a\\x1b[2J\\x9b\\u{202e}\\tb\\n");
         assert_eq!(clean("λ 日本"), "λ 日本");
+    }
+
+    #[test]
+    fn the_clock_is_of_the_day() {
+        assert_eq!(
+            [0, 86_399_999_999_999, 1_700_000_000_000_000_000].map(clock),
+            ["00:00:00", "23:59:59", "22:13:20"]
+        );
     }
 
     #[test]

@@ -5,9 +5,10 @@ use holdup_events::event::Told;
 use holdup_events::recording::Fired;
 use holdup_events::standing::Standing;
 
-use super::{Probe, Trigger, happened_to};
+use super::{Probe, Trigger, happened_to, tracepoint};
 
-pub const HELP: &str = "hit:function:NAME, hit:usdt:PROVIDER:NAME  a thread enters it, or passes that probe";
+pub const HELP: &str = "hit:function:NAME, hit:usdt:PROVIDER:NAME, hit:syscall:NAME, hit:tracepoint:CATEGORY:NAME  a thread \
+                        enters it, or passes that probe; of the last two with (CONDITION) on their fields";
 
 struct Hit {
     probe: Probe,
@@ -15,10 +16,18 @@ struct Hit {
 }
 
 pub fn parse(rest: &str) -> Result<Box<dyn Trigger>, String> {
+    if let Some(parsed) = tracepoint::parse(rest) {
+        return parsed;
+    }
+    if rest.ends_with(')') && rest.starts_with("function:") && rest.contains(['<', '>', '=']) {
+        return Err("arguments of functions are not looked at; those of a syscall or tracepoint are: \
+                    hit:syscall:write(count > 4096)"
+            .to_owned());
+    }
     let name = match (rest.strip_prefix("function:"), rest.strip_prefix("usdt:")) {
         (Some(name), _) if !name.is_empty() => name,
         (_, Some(probe)) if probe.split(':').filter(|part| !part.is_empty()).count() == 2 => rest,
-        _ => return Err("write hit:function:NAME or hit:usdt:PROVIDER:NAME".to_owned()),
+        _ => return Err("write hit:function:NAME, hit:usdt:PROVIDER:NAME, hit:syscall:NAME or hit:tracepoint:CATEGORY:NAME".to_owned()),
     };
     // Not the function's name: its calls may be watched for their length, too.
     let probe = Probe { name: format!("hit {name}"), entry: name.to_owned(), is_mark: true };

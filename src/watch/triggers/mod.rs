@@ -8,6 +8,7 @@ pub mod output;
 mod pause;
 mod signal;
 mod spans;
+mod tracepoint;
 
 use anyhow::{Result, bail};
 use holdup_events::recording::Fired;
@@ -96,6 +97,7 @@ pub const KINDS: &[Kind] = &[
 pub struct Armed {
     /// As the user wrote it.
     pub text: String,
+    is_own: bool,
     trigger: Box<dyn Trigger>,
 }
 
@@ -109,9 +111,19 @@ impl Armed {
             bail!("--trigger {text}: no such trigger; there are {}", known.join(", "));
         };
         match (kind.parse)(rest) {
-            Ok(trigger) => Ok(Armed { text: text.to_owned(), trigger }),
+            Ok(trigger) => Ok(Armed { text: text.to_owned(), is_own: false, trigger }),
             Err(why) => bail!("--trigger {text}: {why}"),
         }
+    }
+
+    /// One of this program's own, which no text gives.
+    pub fn own(text: &str, trigger: Box<dyn Trigger>) -> Armed {
+        Armed { text: text.to_owned(), is_own: true, trigger }
+    }
+
+    /// It was made by [`Armed::own`].
+    pub fn is_own(&self) -> bool {
+        self.is_own
     }
 
     /// See [`Trigger::arm`].
@@ -125,12 +137,12 @@ impl Armed {
     }
 
     pub(super) fn event(&mut self, event: &Event, standing: &Standing, fired: &mut Vec<Fired>) {
-        let Armed { text, trigger } = self;
+        let Armed { text, trigger, .. } = self;
         trigger.event(event, standing, &mut |one| fired.push(Fired { trigger: text.clone(), ..one }));
     }
 
     pub(super) fn step(&mut self, now: Timestamp, standing: &Standing, fired: &mut Vec<Fired>) {
-        let Armed { text, trigger } = self;
+        let Armed { text, trigger, .. } = self;
         trigger.step(now, standing, &mut |one| fired.push(Fired { trigger: text.clone(), ..one }));
     }
 

@@ -10,6 +10,7 @@ mod elf;
 mod files;
 mod go;
 mod jitdump;
+mod kept;
 mod kernel;
 mod maps;
 mod perf_map;
@@ -19,6 +20,7 @@ mod spots;
 mod words;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use holdup_events::tables::{Frames, Stacks};
 
@@ -29,6 +31,7 @@ pub(crate) use demangle::{demangle, symbol as demangle_symbol};
 pub(crate) use elf::Elf;
 pub use files::{Bytes, DebugFile, Files, NoFiles};
 pub(crate) use go::FunctionTable as GoFunctions;
+pub use kept::KeptNames;
 use kernel::KernelSymbols;
 pub use maps::is_jitdump;
 use spots::Spots;
@@ -36,14 +39,20 @@ use spots::Spots;
 /// Resolves the stacks of one recording.
 pub struct Symbols<'a> {
     files: &'a dyn Files,
-    kernel: KernelSymbols,
+    kernel: Arc<KernelSymbols>,
     notes: Vec<String>,
+    kept: Option<&'a KeptNames>,
 }
 
 impl<'a> Symbols<'a> {
     /// With the text of /proc/kallsyms of the recorded kernel (empty: none).
     pub fn new(files: &'a dyn Files, kallsyms: &str) -> Symbols<'a> {
-        Symbols { files, kernel: KernelSymbols::parse(kallsyms), notes: Vec::new() }
+        Symbols { files, kernel: Arc::new(KernelSymbols::parse(kallsyms)), notes: Vec::new(), kept: None }
+    }
+
+    /// With what was found before, of the same machine; what is found now is kept there, too.
+    pub fn with_kept(files: &'a dyn Files, kept: &'a KeptNames) -> Symbols<'a> {
+        Symbols { files, kernel: kept.kernel.clone(), notes: Vec::new(), kept: Some(kept) }
     }
 
     /// The kernel's addresses are hidden from us (`kernel.kptr_restrict`), or none were given.
@@ -56,7 +65,7 @@ impl<'a> Symbols<'a> {
     pub fn resolve(&mut self, catalogue: &Catalogue) -> (Stacks, Frames) {
         let mut spots = Spots::of(catalogue);
         let in_kernel = spots.kernel_addresses();
-        let mut reasons = spots.look_up(self.files);
+        let mut reasons = spots.look_up(self.files, self.kept);
         if in_kernel > 0 && self.kernel_hidden() {
             let hidden = "hidden by kernel.kptr_restrict: be root, or `sysctl kernel.kptr_restrict=0`";
             reasons.insert(("[kernel]".to_owned(), hidden.to_owned()), in_kernel);
@@ -68,9 +77,9 @@ impl<'a> Symbols<'a> {
     /// Names the variables that threads waited on, and those that they shared.
     pub fn name_words(&self, catalogue: &mut Catalogue) {
         let Catalogue { waits, mappings, processes, variables, .. } = catalogue;
-        words::name(waits, mappings, processes, self.files);
+        words::name(waits, (mappings, processes), self.files, self.kept);
         let addresses = variables.iter().map(|variable| (variable.process, variable.address)).collect();
-        let mut found = words::variables(&addresses, mappings, processes, self.files);
+        let mut found = words::variables(&addresses, (mappings, processes), self.files, self.kept);
         for variable in variables {
             let (named, module) = found.remove(&(variable.process, variable.address)).unwrap_or_default();
             (variable.name, variable.part, variable.module) = (named.name, named.part, module);

@@ -12,6 +12,7 @@ use holdup_events::{ProcessId, Timestamp};
 
 use super::binary::{self, Answer, Unnamed, Wanted};
 use super::files::Files;
+use super::kept::KeptNames;
 use super::maps::Maps;
 use super::place::Place;
 use super::{Reasons, jitdump, perf_map};
@@ -150,8 +151,8 @@ impl<'a> Spots<'a> {
     }
 
     /// Looks everything up; gives why some of it has no name.
-    pub fn look_up(&mut self, files: &dyn Files) -> Reasons {
-        self.look_up_binaries(files);
+    pub fn look_up(&mut self, files: &dyn Files, kept: Option<&KeptNames>) -> Reasons {
+        self.look_up_binaries(files, kept);
         let mut reasons = self.look_up_generated(files);
         for binary in &self.binaries {
             if let Some(unnamed) = &binary.answer.unnamed {
@@ -162,7 +163,7 @@ impl<'a> Spots<'a> {
         reasons
     }
 
-    fn look_up_binaries(&mut self, files: &dyn Files) {
+    fn look_up_binaries(&mut self, files: &dyn Files, kept: Option<&KeptNames>) {
         let cpus = thread::available_parallelism().map_or(1, |count| count.get());
         let next = AtomicUsize::new(0);
         let answers: Mutex<Vec<(usize, Answer)>> = Mutex::new(Vec::new());
@@ -173,7 +174,7 @@ impl<'a> Spots<'a> {
                     while let Some((number, binary)) =
                         Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, binaries.get(n)?)))
                     {
-                        let answer = contained(files, binary, cpus);
+                        let answer = binary.look_up(files, kept, cpus);
                         answers.lock().unwrap_or_else(PoisonError::into_inner).push((number, answer));
                     }
                 });
@@ -305,12 +306,22 @@ fn is_file(path: &str) -> bool {
     path == "[vdso]" || (path.starts_with('/') && !path.starts_with("//"))
 }
 
+impl Binary<'_> {
+    fn look_up(&self, files: &dyn Files, kept: Option<&KeptNames>, threads: usize) -> Answer {
+        let ask = |offsets: &BTreeSet<u64>, leaves: &BTreeSet<u64>| {
+            let (offsets, leaves) = (offsets.iter().copied().collect(), leaves.iter().copied().collect());
+            contained(files, &Wanted { pid: self.pid, mapping: self.mapping, offsets, leaves }, threads)
+        };
+        let Some(kept) = kept else { return ask(&self.offsets, &self.leaves) };
+        let Mapping { path, build_id, .. } = self.mapping;
+        let whose = if build_id.is_empty() { self.pid } else { 0 };
+        kept.places((path, build_id, whose), (&self.offsets, &self.leaves), ask)
+    }
+}
+
 /// A library that panics on a broken file takes that file's names with it, nothing else.
-fn contained(files: &dyn Files, binary: &Binary<'_>, threads: usize) -> Answer {
-    let offsets: Vec<u64> = binary.offsets.iter().copied().collect();
-    let leaves = binary.leaves.iter().copied().collect();
-    let wanted = Wanted { pid: binary.pid, mapping: binary.mapping, offsets, leaves };
-    let looked_up = panic::catch_unwind(panic::AssertUnwindSafe(|| binary::look_up(files, &wanted, threads)));
+fn contained(files: &dyn Files, wanted: &Wanted<'_>, threads: usize) -> Answer {
+    let looked_up = panic::catch_unwind(panic::AssertUnwindSafe(|| binary::look_up(files, wanted, threads)));
     looked_up.unwrap_or_else(|_| Answer {
         unnamed: Some(Unnamed::Broken("reading it failed".to_owned())),
         ..Answer::default()

@@ -9,16 +9,22 @@ use holdup_events::{ObjectKind, ProcessId, Wait};
 
 use super::binary::{self, Variable};
 use super::files::Files;
+use super::kept::KeptNames;
 
 /// Each word that a process waits on, and the mappings below which it may lie.
 type Asked<'a> = BTreeMap<(ProcessId, &'a str), (&'a Mapping, BTreeSet<u64>)>;
 
 /// Names the futex words of all waits, as far as the binaries tell.
-pub fn name(waits: &mut Waits, mappings: &[Mapping], processes: &Processes, files: &dyn Files) {
+pub fn name(
+    waits: &mut Waits,
+    memory: (&[Mapping], &Processes),
+    files: &dyn Files,
+    kept: Option<&KeptNames>,
+) {
     let is_futex = |wait: &&mut Wait| wait.object_kind == ObjectKind::Futex;
     let words = waits.iter().filter(|wait| wait.object_kind == ObjectKind::Futex);
     let words = words.map(|wait| (wait.process, wait.object)).collect();
-    let found = variables(&words, mappings, processes, files);
+    let found = variables(&words, memory, files, kept);
     for wait in waits.iter_mut().filter(is_futex) {
         if let Some((variable, module)) = found.get(&(wait.process, wait.object)) {
             wait.symbol = format!("{}{}", variable.name, variable.part);
@@ -30,19 +36,24 @@ pub fn name(waits: &mut Waits, mappings: &[Mapping], processes: &Processes, file
 /// The variables that hold addresses of processes, and their modules; what lies in none is left out.
 pub fn variables(
     addresses: &BTreeSet<(ProcessId, u64)>,
-    mappings: &[Mapping],
-    processes: &Processes,
+    (mappings, processes): (&[Mapping], &Processes),
     files: &dyn Files,
+    kept: Option<&KeptNames>,
 ) -> BTreeMap<(ProcessId, u64), (Variable, String)> {
     let mut found = BTreeMap::new();
     for ((process, path), (mapping, addresses)) in asked(addresses, mappings) {
         let pid = processes.get(process.index()).map_or(0, |process| process.pid);
         let addresses: Vec<u64> = addresses.into_iter().collect();
-        // A library that panics on a broken file takes that file's names with it, nothing else.
-        let look_up = panic::AssertUnwindSafe(|| binary::variables(files, (pid, mapping), &addresses));
-        for (address, name) in panic::catch_unwind(look_up).unwrap_or_default() {
-            found.insert((process, address), (name, path.to_owned()));
-        }
+        let look_up = |addresses: &[u64]| {
+            // A library that panics on a broken file takes that file's names with it, nothing else.
+            let look_up = panic::AssertUnwindSafe(|| binary::variables(files, (pid, mapping), addresses));
+            panic::catch_unwind(look_up).unwrap_or_default()
+        };
+        let named = match kept {
+            None => look_up(&addresses),
+            Some(kept) => kept.variables((pid, path), &addresses, look_up),
+        };
+        found.extend(named.into_iter().map(|(address, name)| ((process, address), (name, path.to_owned()))));
     }
     found
 }

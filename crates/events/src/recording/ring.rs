@@ -115,9 +115,14 @@ impl<M: Clone> EventRing<M> {
     /// Begins a new segment: everything before it has been pushed. Drops the oldest ones, where they are too many; `true` if
     /// the definitions of stacks take too much room, and all should be told anew from now on.
     pub fn begin_segment(&mut self, mark: M) -> bool {
+        self.begin_segment_at(Timestamp(0), mark)
+    }
+
+    /// The same, no earlier than at `at`: nothing is known to come that was before it.
+    pub fn begin_segment_at(&mut self, at: Timestamp, mark: M) -> bool {
         self.seal();
         self.standing.purge();
-        let begin = self.standing.newest() + Duration(1);
+        let begin = (self.standing.newest() + Duration(1)).max(at);
         self.segments.push_back(Segment {
             begin,
             standing: self.standing.clone(),
@@ -160,6 +165,23 @@ impl<M: Clone> EventRing<M> {
             standing: first.standing.clone(),
             chunks: self.segments.iter().flat_map(|segment| segment.chunks.iter().cloned()).collect(),
             stacks: self.stacks.cut(),
+        })
+    }
+
+    /// What the segments hold that began at `from` or later and have ended, without stacks: who asks for one stretch after
+    /// the other knows these. `None` if there is none.
+    pub fn cut_ended_since(&self, from: Timestamp) -> Option<Cut<M>> {
+        let open = self.segments.len().checked_sub(1)?;
+        let mut ended = self.segments.iter().take(open).skip_while(|segment| segment.begin < from);
+        let first = ended.next()?;
+        let last_chunks = ended.flat_map(|segment| &segment.chunks);
+        Some(Cut {
+            start: first.begin,
+            end: Timestamp(self.segments.back()?.begin.0.saturating_sub(1)).max(first.begin),
+            mark: first.mark.clone(),
+            standing: first.standing.clone(),
+            chunks: first.chunks.iter().chain(last_chunks).cloned().collect(),
+            stacks: Vec::new(),
         })
     }
 

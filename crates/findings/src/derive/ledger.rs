@@ -96,7 +96,8 @@ impl Ledger {
 }
 
 impl RunQueueSplit {
-    pub(super) fn add(&mut self, other: RunQueueSplit) {
+    /// Adds another's.
+    pub fn add(&mut self, other: RunQueueSplit) {
         self.own_ns += other.own_ns;
         self.others_ns += other.others_ns;
         self.throttled_ns += other.throttled_ns;

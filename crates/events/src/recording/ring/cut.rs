@@ -5,6 +5,9 @@ use crate::recording::journal::{JournalReader, JournalWriter};
 use crate::standing::{Doing, Standing};
 use crate::{Event, Timestamp};
 
+/// A chunk as it is, or the events of one that was taken apart.
+type Part = Result<Chunk, Vec<Event>>;
+
 /// See the module; it shares its chunks with the ring, and can be written while that goes on.
 pub struct Cut<M> {
     /// First moment.
@@ -26,10 +29,35 @@ impl<M> Cut<M> {
 
     /// Writes it: what stood at the beginning, then what came until the end. Chunks that reach beyond either are taken apart:
     /// some events come late, and what covers a stretch is left out where it began before.
-    pub fn write(mut self, journal: &mut JournalWriter) {
+    pub fn write(self, journal: &mut JournalWriter) {
+        let (before, parts) = self.parts();
+        before.iter().for_each(|event| journal.push(event));
+        for part in parts {
+            match part {
+                Ok(chunk) => journal.append(&chunk.bytes, chunk.content),
+                Err(events) => events.iter().for_each(|event| journal.push(event)),
+            }
+        }
+        journal.flush();
+    }
+
+    /// The events that [`Cut::write`] writes, in the same order.
+    pub fn events(self) -> Vec<Event> {
+        let (mut all, parts) = self.parts();
+        for part in parts {
+            match part {
+                Ok(chunk) => all.extend(JournalReader::new(&chunk.bytes[..])),
+                Err(events) => all.extend(events),
+            }
+        }
+        all
+    }
+
+    /// What is known of the time before, and what came since.
+    fn parts(mut self) -> (Vec<Event>, Vec<Part>) {
         let known = self.standing.clone();
         let whole = |chunk: &Chunk| chunk.content.span.0 >= self.start && chunk.content.span.1 <= self.end;
-        let mut parts: Vec<Result<Chunk, Vec<Event>>> = Vec::new();
+        let mut parts: Vec<Part> = Vec::new();
         for chunk in std::mem::take(&mut self.chunks) {
             if whole(&chunk) {
                 parts.push(Ok(chunk));
@@ -45,14 +73,7 @@ impl<M> Cut<M> {
             }
             parts.push(Err(within));
         }
-        self.before().iter().for_each(|event| journal.push(event));
-        for part in parts {
-            match part {
-                Ok(chunk) => journal.append(&chunk.bytes, chunk.content),
-                Err(events) => events.iter().for_each(|event| journal.push(event)),
-            }
-        }
-        journal.flush();
+        (self.before(), parts)
     }
 
     /// What is known of the time before, in the order of time: what stood at the beginning, and stacks.

@@ -1,0 +1,62 @@
+//! The flags of `holdup top`.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{RecordArgs, RuntimeEvents, parse_bytes, parse_duration};
+
+/// Keys, for the help.
+const KEYS: &str =
+    "Keys: q ends, w saves the last seconds as a recording, f freezes, s sorts by the next column, / filters,
+arrows select a thread, Enter shows all of it, ? lists the keys (docs/top.md).";
+
+/// `holdup top`
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("target").args(["pid", "all", "command"]))]
+#[command(after_help = KEYS)]
+pub struct TopArgs {
+    /// The process with its threads, the processes that it has started and will start, and theirs
+    #[arg(value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Every process of the machine; so it is without PID or CMD
+    #[arg(long)]
+    pub all: bool,
+    /// Print plain lines, one block an interval, instead of a screen; with --json one object a line (docs/json.md)
+    #[arg(short, long)]
+    pub batch: bool,
+    /// Length of an interval, from 100ms to 60s
+    #[arg(short = 'd', long, default_value = "1s", value_name = "TIME", value_parser = parse_interval)]
+    pub interval: Duration,
+    /// End after so many intervals
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// How much time the key w saves
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_duration)]
+    pub keep: Duration,
+    /// Memory for it; where that is too little, less time is
+    #[arg(long, default_value = "64M", value_name = "BYTES", value_parser = parse_bytes)]
+    pub keep_bytes: u64,
+    /// Serve Prometheus metrics at this address, too (PORT: on 127.0.0.1)
+    #[arg(long, value_name = "IP:PORT")]
+    pub metrics: Option<String>,
+    /// Let --metrics be an address that other machines reach
+    #[arg(long, requires = "metrics")]
+    pub metrics_open: bool,
+    /// Have OCaml 5 programs tell what their garbage collector does, by their environment
+    #[arg(long, value_enum, default_value_t = RuntimeEvents::Auto)]
+    pub runtime_events: RuntimeEvents,
+    /// What is recorded and how; of `-o NAME.holdup` what is saved is NAME-1.holdup, NAME-2.holdup, ...
+    #[command(flatten)]
+    pub record: RecordArgs,
+    /// The program and its arguments; beside a screen what it writes is shown at the end
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let length = parse_duration(text)?;
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(60);
+    if allowed.contains(&length) { Ok(length) } else { Err("an interval is from 100ms to 60s".to_owned()) }
+}

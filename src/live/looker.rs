@@ -1,0 +1,120 @@
+//! From the events of an interval to what is seen of it: the same way that a recording's tables and report are made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_capture::host;
+use holdup_decode::assemble_named;
+use holdup_decode::reorder::{HORIZON, Reorder};
+use holdup_decode::symbols::{KeptNames, Symbols};
+use holdup_events::event::{Outcome, RawStack, SnapshotState};
+use holdup_events::recording::{Cost, Manifest};
+use holdup_events::{CpuId, Event, Trace};
+use holdup_findings::descriptors::Descriptors;
+use holdup_findings::glance::Glance;
+use holdup_report::live::{Moment, Spent};
+
+use super::Stretch;
+use crate::record::files::OwnFiles;
+use crate::record::roots::Roots;
+use crate::record::{finish, unix_ns};
+
+/// See the module.
+pub struct Looker {
+    manifest: Manifest,
+    descriptors: Descriptors,
+    online: Vec<CpuId>,
+    names: KeptNames,
+    /// Stacks by number, and those that were told before all were told anew.
+    stacks: BTreeMap<u64, RawStack>,
+    past: BTreeMap<u64, RawStack>,
+}
+
+impl Looker {
+    /// `manifest`: what the recordings say.
+    pub fn new(manifest: Manifest, descriptors: Descriptors) -> Looker {
+        let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        Looker {
+            manifest,
+            descriptors,
+            online: host::online_cpus().into_iter().map(CpuId).collect(),
+            names: KeptNames::new(&kallsyms),
+            stacks: BTreeMap::new(),
+            past: BTreeMap::new(),
+        }
+    }
+
+    /// Looks at one interval.
+    pub fn look(&mut self, stretch: Stretch) -> Moment {
+        if stretch.is_anew {
+            self.past = std::mem::take(&mut self.stacks);
+        }
+        self.stacks.extend(stretch.stacks.into_iter().map(|stack| (stack.id, stack)));
+        let before = stretch.cut.mark.cost.clone();
+        let (start, end) = (stretch.cut.start, stretch.cut.end);
+        let trace = self.trace(stretch.cut.events(), (start.0, end.0), &stretch.roots);
+        Moment {
+            glance: Glance::derive(&trace, &self.descriptors, &self.online),
+            unix_ns: unix_ns().saturating_sub(holdup_capture::lower::now().since(end).0),
+            spent: spent(&stretch.spent, &before),
+            skipped: stretch.skipped,
+        }
+    }
+
+    /// The tables of `events`, which come nearly in order.
+    pub fn trace(&mut self, events: Vec<Event>, (start_ns, end_ns): (u64, u64), roots: &Roots) -> Trace {
+        let mut ordered: Vec<Event> = self.known(&events);
+        let mut order = Reorder::new(HORIZON);
+        for event in events {
+            order.push(event, &mut |event| ordered.push(event));
+        }
+        order.finish(&mut |event| ordered.push(event));
+        let manifest = Manifest { start_ns, end_ns, ..self.manifest.clone() };
+        let files = OwnFiles::new(roots, &manifest);
+        let names = &self.names;
+        assemble_named(ordered, manifest.clone(), |catalogue, manifest| {
+            finish::name_with(catalogue, manifest, &files, Symbols::with_kept(&files, names))
+        })
+    }
+
+    /// Stacks that `events` name and do not tell: they were told before.
+    fn known(&self, events: &[Event]) -> Vec<Event> {
+        let mut named: BTreeSet<u64> = events.iter().filter_map(stack_of).collect();
+        for event in events {
+            if let Event::Stack(stack) = event {
+                named.remove(&stack.id);
+            }
+        }
+        let known = named.iter().filter_map(|id| self.stacks.get(id).or_else(|| self.past.get(id)));
+        let mut known: Vec<Event> = known.cloned().map(Event::Stack).collect();
+        known.sort_by_key(Event::at);
+        known
+    }
+}
+
+/// The stack that an event names.
+fn stack_of(event: &Event) -> Option<u64> {
+    let stack = match event {
+        Event::Switch(switch) => match &switch.outcome {
+            Outcome::Blocked(wait) => wait.stack,
+            _ => 0,
+        },
+        Event::Snapshot(snapshot) => match &snapshot.state {
+            SnapshotState::Blocked(wait) => wait.stack,
+            _ => 0,
+        },
+        Event::Waking(waking) => waking.stack,
+        Event::Sample(sample) => sample.stack,
+        Event::Allocated(allocated) => allocated.stack,
+        Event::Fault(fault) => fault.stack,
+        _ => 0,
+    };
+    (stack != 0).then_some(stack)
+}
+
+fn spent(now: &Cost, before: &Cost) -> Spent {
+    Spent {
+        recorder_cpu_ns: now.recorder_cpu_ns.saturating_sub(before.recorder_cpu_ns),
+        kernel_cpu_ns: now.probes_cpu_ns.saturating_sub(before.probes_cpu_ns),
+        memory_bytes: now.recorder_memory_bytes,
+    }
+}

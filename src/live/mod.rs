@@ -1,0 +1,172 @@
+//! Looking at what a flight recorder holds while it goes on: at the end of each interval what came in it is handed to a thread that
+//! makes a [`Moment`] of it, for a screen, lines or metrics. The recorder never waits for that thread.
+
+mod looker;
+pub mod metrics;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use holdup_capture::privileges;
+use holdup_events::event::RawStack;
+use holdup_events::recording::ring::Cut;
+use holdup_events::recording::{Cost, Manifest};
+use holdup_events::{Duration as Span, Timestamp};
+use holdup_findings::descriptors::Descriptors;
+use holdup_report::live::Moment;
+
+use crate::record::roots::Roots;
+use crate::watch::Mark;
+use looker::Looker;
+
+/// Takes each moment.
+pub type Look = Box<dyn FnMut(&Moment) + Send>;
+
+/// What is looked at, how often, and by whom.
+pub struct Plan {
+    /// Length of an interval.
+    pub every: Duration,
+    /// Those who look, in order.
+    pub looks: Vec<Look>,
+    /// One of them has seen enough.
+    pub stop: Arc<AtomicBool>,
+    /// Counts what fires and is saved, too.
+    pub metrics: Option<metrics::Shared>,
+    /// What runtimes' code is for.
+    pub descriptors: Descriptors,
+}
+
+/// One interval as the recorder hands it over.
+pub struct Stretch {
+    /// Its events.
+    pub cut: Cut<Mark>,
+    /// Stacks that were told since the last one.
+    pub stacks: Vec<RawStack>,
+    /// All stacks are told anew since then.
+    pub is_anew: bool,
+    /// What was spent up to its end, in all.
+    pub spent: Cost,
+    /// Where its processes' files are.
+    pub roots: Roots,
+    /// Intervals before it that nobody had time for.
+    pub skipped: u64,
+}
+
+/// The recorder's end.
+pub struct Live {
+    every: Span,
+    plan: Option<(Plan, Manifest)>,
+    sender: Option<SyncSender<Stretch>>,
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    /// Where the interval that goes on began.
+    from: Timestamp,
+    due: Timestamp,
+    stacks: Vec<RawStack>,
+    is_anew: bool,
+    skipped: u64,
+}
+
+impl Live {
+    /// `manifest`: what the recordings say. Nothing is looked at before [`Live::begin`].
+    pub fn new(plan: Plan, manifest: Manifest) -> Live {
+        Live {
+            every: Span(plan.every.as_nanos() as u64),
+            stop: plan.stop.clone(),
+            plan: Some((plan, manifest)),
+            sender: None,
+            thread: None,
+            from: Timestamp(0),
+            due: Timestamp(u64::MAX),
+            stacks: Vec::new(),
+            is_anew: false,
+            skipped: 0,
+        }
+    }
+
+    /// The first interval begins. Only now are there threads: they have no more privileges than the recorder then.
+    pub fn begin(&mut self, at: Timestamp) -> Result<()> {
+        (self.from, self.due) = (at, at + self.every);
+        let Some((plan, manifest)) = self.plan.take() else { return Ok(()) };
+        // One that waits while another is looked at: more would only be older.
+        let (sender, stretches) = sync_channel::<Stretch>(1);
+        let Plan { mut looks, descriptors, metrics, .. } = plan;
+        if let Some(metrics) = metrics {
+            metrics.serve()?;
+        }
+        let work = move || {
+            privileges::run_like_others();
+            let mut looker = Looker::new(manifest, descriptors);
+            while let Ok(stretch) = stretches.recv() {
+                let moment = looker.look(stretch);
+                looks.iter_mut().for_each(|look| look(&moment));
+            }
+        };
+        let thread = std::thread::Builder::new().name("looker".to_owned()).spawn(work);
+        self.thread = Some(thread.context("starting a thread")?);
+        self.sender = Some(sender);
+        Ok(())
+    }
+
+    /// Somebody has seen enough.
+    pub fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The interval is over.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        now >= self.due
+    }
+
+    /// Where the interval began.
+    pub fn from(&self) -> Timestamp {
+        self.from
+    }
+
+    /// Remembers a stack: it is told once, however long it is seen.
+    pub fn stack(&mut self, stack: &RawStack) {
+        self.stacks.push(stack.clone());
+    }
+
+    /// All stacks are told anew from now on.
+    pub fn stacks_begin_anew(&mut self) {
+        self.is_anew = true;
+    }
+
+    /// Hands over the interval that is over now, if there is one; the next begins behind it.
+    pub fn hand_over(&mut self, now: Timestamp, (cut, spent, roots): (Option<Cut<Mark>>, Cost, Roots)) {
+        while self.due <= now {
+            self.due = self.due + self.every;
+        }
+        let (Some(cut), Some(sender)) = (cut, &self.sender) else { return };
+        self.from = cut.end + Span(1);
+        let stretch = Stretch {
+            cut,
+            stacks: std::mem::take(&mut self.stacks),
+            is_anew: std::mem::take(&mut self.is_anew),
+            spent,
+            roots,
+            skipped: self.skipped,
+        };
+        match sender.try_send(stretch) {
+            Ok(()) => self.skipped = 0,
+            Err(TrySendError::Full(stretch) | TrySendError::Disconnected(stretch)) => {
+                self.skipped += 1;
+                (self.stacks, self.is_anew) = (stretch.stacks, stretch.is_anew);
+            }
+        }
+    }
+
+    /// Waits until what was handed over is seen, and all who look have ended.
+    pub fn finish(&mut self) {
+        self.plan = None;
+        self.sender = None;
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}

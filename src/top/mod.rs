@@ -1,0 +1,11 @@
+//! `holdup top`: a flight recorder that somebody looks at, on a screen or as lines.
+
+mod batch;
+mod request;
+mod screen;
+mod terminal;
+
+pub use batch::Lines;
+pub use request::Request;
+pub use screen::{Watcher, Wishes};
+pub use terminal::{HeldBack, without_input};
