@@ -12,6 +12,7 @@ pub mod finding;
 mod lateness;
 pub mod merging;
 pub mod removal;
+mod rings;
 pub mod rules;
 pub mod scene;
 mod served;
