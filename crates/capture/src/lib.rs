@@ -15,3 +15,4 @@ pub mod privileges;
 pub mod probe_count;
 pub mod ring_files;
 pub mod sources;
+pub mod watchpoints;

@@ -43,6 +43,7 @@ pub fn assemble(events: impl IntoIterator<Item = Event>, manifest: Manifest) -> 
         allocations: catalogue.allocations,
         kernel_counts: catalogue.kernel_counts,
         faults: catalogue.faults,
+        watchpoints: catalogue.watchpoints,
         spans: Spans::freeze(rows.spans),
         counters: rows.counters,
         marks: rows.marks,
