@@ -314,6 +314,7 @@ fn races() {
 #[test]
 fn profiles() {
     drive("memtrace", &fixtures("profiles", &["ocaml53-words.ctf.gz"]));
+    drive("jfr", &fixtures("profiles", &["jdk17-alloc.jfr.gz", "jdk17-tlab.jfr.gz"]));
     drive("pprof", &fixtures("profiles", &["go126-heap.pb.gz", "go126-cpu.pb.gz"]));
 }
 

@@ -27,6 +27,12 @@ fn assert_addresses(report: &Value) {
     assert!(skipped.iter().all(|one| one["rule"] != "shared-counter"), "no addresses: {skipped:?}");
 }
 
+/// Where watchpoints saw threads side by side, they saw the truth.
+fn assert_watched(line: &Value, sharing: &str) {
+    let watched = &line["watched"];
+    assert!(watched.is_null() || watched["sharing"].is_null() || watched["sharing"] == sharing, "{line}");
+}
+
 #[test]
 fn samples_tell_which_variable_threads_share() {
     let scratch = Scratch::new("shared-id");
@@ -35,6 +41,7 @@ fn samples_tell_which_variable_threads_share() {
     for line in report["lines"].as_array().expect("lines") {
         if line["name"] == "next_id" {
             assert_eq!(line["sharing"], "true", "{line}");
+            assert_watched(line, "true");
             assert_eq!(line["samples"], line["atomic_samples"], "{line}");
             assert_eq!(line["functions"][0]["function"], "number_records", "{line}");
         }
@@ -49,6 +56,7 @@ fn parts_of_an_array_are_named_by_their_types() {
     for line in report["lines"].as_array().expect("lines") {
         if line["name"] == "generators" {
             assert_eq!(line["sharing"], "false", "{line}");
+            assert_watched(line, "false");
             for thread in line["threads"].as_array().expect("threads") {
                 let part = thread["part"].as_str().expect("part");
                 assert!(part.starts_with('[') && part.contains("].s["), "{thread}");

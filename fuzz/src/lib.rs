@@ -46,6 +46,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("go_race", go_race),
     ("memtrace", memtrace),
     ("pprof", pprof),
+    ("jfr", jfr),
     ("perf_data", perf_data),
     ("perf_script", perf_script),
     ("folded", folded),
@@ -160,6 +161,11 @@ pub fn go_race(bytes: &[u8]) {
 /// Allocations that memtrace drew.
 pub fn memtrace(bytes: &[u8]) {
     import("memtrace", bytes);
+}
+
+/// A Java flight recording.
+pub fn jfr(bytes: &[u8]) {
+    import("jfr", bytes);
 }
 
 /// A profile of pprof's, also packed.

@@ -31,7 +31,7 @@ pub fn execute(args: &SweepArgs) -> Result<ExitCode> {
         let purpose = Set::open(path)?.file.purpose;
         let mut runs = args.runs.clone();
         runs.repeats = runs.repeats.or(default_rounds(&purpose));
-        let set = experiment::run(&runs, purpose, None, rounds::against_baseline)?;
+        let set = experiment::run(&runs, purpose, None, rounds::every_setting)?;
         return answer(set, &rounds::question(&args.runs, 0)).print(&args.results);
     }
     if args.command.is_empty() {
@@ -44,7 +44,7 @@ pub fn execute(args: &SweepArgs) -> Result<ExitCode> {
     };
     let mut runs = args.runs.clone();
     runs.repeats = runs.repeats.or(default_rounds(&purpose));
-    let set = experiment::run(&runs, purpose, Some(settings.into()), rounds::against_baseline)?;
+    let set = experiment::run(&runs, purpose, Some(settings.into()), rounds::every_setting)?;
     answer(set, &rounds::question(&args.runs, 0)).print(&args.results)
 }
 
@@ -153,7 +153,7 @@ fn one_at_a_time(knobs: &[(String, Vec<String>)]) -> Vec<Choice> {
 /// `holdup try`
 pub fn execute_try(args: &TryArgs) -> Result<ExitCode> {
     if args.runs.resume.is_some() {
-        let set = experiment::run(&args.runs, Purpose::Try, None, rounds::against_baseline)?;
+        let set = experiment::run(&args.runs, Purpose::Try, None, rounds::every_setting)?;
         return answer(set, &rounds::question(&args.runs, 0)).print(&args.results);
     }
     let (path, trace) = locate::open(args.recording.as_deref())?;
@@ -187,7 +187,7 @@ pub fn execute_try(args: &TryArgs) -> Result<ExitCode> {
         vec![Setting { name: AS_IT_WAS.to_owned(), knobs: Vec::new(), command: command.clone() }];
     settings.extend(trials.iter().map(setting));
     let plan = experiment::Plan { settings, trials };
-    let set = experiment::run(&args.runs, Purpose::Try, Some(plan), rounds::against_baseline)?;
+    let set = experiment::run(&args.runs, Purpose::Try, Some(plan), rounds::every_setting)?;
     answer(set, &rounds::question(&args.runs, 0)).print(&args.results)
 }
 

@@ -8,6 +8,7 @@ use holdup_capture::launch;
 use holdup_findings::experiment::Experiment;
 use holdup_findings::experiment::compare::Question;
 use holdup_findings::experiment::random::Random;
+use holdup_findings::experiment::sweep;
 
 use super::knobs::Prepared;
 use super::one_run::{self, How};
@@ -68,6 +69,11 @@ pub fn against_baseline(experiment: &Experiment, question: &Question) -> u32 {
         change.runs_wanted.unwrap_or(0)
     };
     (1..experiment.settings.len()).map(wanted).max().unwrap_or(0)
+}
+
+/// The same where there are many settings: each has to be told apart with all others looked at, too.
+pub fn every_setting(experiment: &Experiment, question: &Question) -> u32 {
+    sweep::judge(experiment, question).runs_wanted().unwrap_or(0)
 }
 
 struct Rounds<'a> {

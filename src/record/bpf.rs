@@ -20,6 +20,7 @@ use super::calls::Calls;
 use super::fault_windows::FaultWindows;
 use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
+use super::line_watch::LineWatch;
 use super::naps::{Found, Naps};
 use super::roots::Roots;
 use super::runtime_events::RingFeed;
@@ -46,6 +47,7 @@ pub(super) struct Loop {
     pub(super) mappings: Option<MappingFeed>,
     pub(super) stack_tables: StackTables,
     pub(super) span_probes: SpanProbes,
+    line_watch: LineWatch,
     targets: BTreeSet<u32>,
     launcher: Launcher,
     /// Processes that ran before the recording and belong to it.
@@ -93,6 +95,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         session,
         stack_tables,
         span_probes,
+        line_watch: LineWatch::start(recorder.options.budget, cpus),
         decoder,
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
@@ -235,6 +238,7 @@ impl Loop {
             self.keep_up(fill);
             self.drain_to_now();
             self.span_probes.step(&mut self.session, &mut self.decoder);
+            self.line_watch.step(&mut |event| self.journal.push(&event));
             self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
             self.faults.step(&mut self.session);
@@ -292,6 +296,7 @@ impl Loop {
         let any = !changed.is_empty();
         for (tgid, mappings) in changed {
             self.span_probes.process(tgid, &mappings);
+            self.line_watch.process(tgid, &mappings);
             self.stack_tables.process(tgid, mappings);
         }
         any
@@ -314,12 +319,23 @@ impl Loop {
     /// that the journal stays nearly sorted even when the recorder was kept from its CPU for long.
     fn drain(&mut self) -> usize {
         let Loop {
-            session, decoder, mappings, targets, launcher, roots, journal, tally, bad_records, ..
+            session,
+            decoder,
+            mappings,
+            line_watch,
+            targets,
+            launcher,
+            roots,
+            journal,
+            tally,
+            bad_records,
+            ..
         } = self;
         let mut early = Vec::new();
         let mut drained = session.drain_definitions(&mut |record| {
             let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
+                line_watch.note(&event);
                 if launcher.pass(&mut event) {
                     early.push(event);
                 }
@@ -383,6 +399,7 @@ impl Loop {
         (before, mappings_missing): (&Cost, &str),
     ) -> Result<Outcome> {
         let syscalls = self.syscalls.finish(&mut self.session, &mut |event| self.journal.push(&event));
+        let line_watch = self.line_watch.finish(&mut |event| self.journal.push(&event));
         let rings = self.rings.finish(&self.targets, &mut |event| self.journal.push(&event));
         self.snapshot(false)?;
         let counts =
@@ -426,7 +443,7 @@ impl Loop {
             ..SourceState::default()
         });
         sources.extend(syscalls.into_iter().chain(calls));
-        sources.extend(rings);
+        sources.extend(rings.into_iter().chain(line_watch));
         for missing in self.session.missing() {
             sources.push(SourceState {
                 name: missing.name.to_owned(),

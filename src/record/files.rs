@@ -147,6 +147,24 @@ impl Files for OwnFiles<'_> {
     }
 }
 
+/// Only what living processes have mapped, and no file that takes long to read: for what has to be known while they run.
+pub struct LiveFiles;
+
+/// Larger files are not read live (bytes).
+const LIVE_BYTES_MAX: u64 = 32 << 20;
+
+impl Files for LiveFiles {
+    fn binary(&self, pid: u32, mapping: &Mapping, take: &mut dyn FnMut(Bytes) -> bool) {
+        super::shrunk::read_as_zeros();
+        for link in living(pid, (mapping.start, mapping.end), &mapping.path) {
+            let is_small = |file: &File| file.metadata().is_ok_and(|file| file.len() <= LIVE_BYTES_MAX);
+            if open(&link).filter(is_small).and_then(|file| map(&file)).is_some_and(&mut *take) {
+                return;
+            }
+        }
+    }
+}
+
 /// What a living process has mapped as `path` at these addresses can be had though it was deleted or replaced.
 pub fn living(pid: u32, (start, end): (u64, u64), path: &str) -> Vec<PathBuf> {
     let mapped = format!("/proc/{pid}/map_files/{start:x}-{end:x}");

@@ -150,6 +150,7 @@ fn write_small(
         allocations: &catalogue.allocations,
         kernel_counts: &catalogue.kernel_counts,
         faults: &catalogue.faults,
+        watchpoints: &catalogue.watchpoints,
         lanes: &catalogue.lanes,
         names: &catalogue.names,
         losses: &catalogue.losses,

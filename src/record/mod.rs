@@ -11,6 +11,7 @@ pub mod files;
 pub mod finish;
 mod kernel_counts;
 mod launcher;
+mod line_watch;
 mod lower;
 mod naps;
 mod output;

@@ -156,6 +156,7 @@ fn label(event: &Event) -> String {
         Event::Allocated(_) | Event::Freed(_) => "allocation".to_owned(),
         Event::Counted(counted) => format!("count {}", counted.what.name()),
         Event::Fault(_) => "fault".to_owned(),
+        Event::Watched(_) => "watched".to_owned(),
         Event::SyscallCount(_) => "syscall count".to_owned(),
         Event::Waking(_) => "waking".to_owned(),
     }

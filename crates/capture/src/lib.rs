@@ -16,3 +16,4 @@ pub mod probe_count;
 pub mod ring_files;
 pub mod sources;
 pub mod tracepoints;
+pub mod watchpoints;

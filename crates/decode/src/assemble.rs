@@ -52,6 +52,7 @@ pub fn assemble_named(
         allocations: catalogue.allocations,
         kernel_counts: catalogue.kernel_counts,
         faults: catalogue.faults,
+        watchpoints: catalogue.watchpoints,
         spans: Spans::freeze(rows.spans),
         counters: rows.counters,
         marks: rows.marks,

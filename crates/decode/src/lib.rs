@@ -1,7 +1,7 @@
 //! Decode: bytes of any origin → events → tables; names of addresses. Alone meets hostile bytes and
 //! never panics: what it cannot read becomes a [`holdup_events::Loss`].
 
-mod accesses;
+pub mod accesses;
 pub mod assemble;
 pub mod calls;
 pub mod code;

@@ -10,8 +10,13 @@ use holdup_events::tables::{AllocationRow, Frames, Rows, Stacks};
 use holdup_events::{Event, StackId, Timestamp};
 use proptest::prelude::*;
 
-const ALL: &[(&str, &str)] =
-    &[("ocaml53-words.ctf.gz", "memtrace"), ("go126-heap.pb.gz", "pprof"), ("go126-cpu.pb.gz", "pprof")];
+const ALL: &[(&str, &str)] = &[
+    ("ocaml53-words.ctf.gz", "memtrace"),
+    ("go126-heap.pb.gz", "pprof"),
+    ("go126-cpu.pb.gz", "pprof"),
+    ("jdk17-alloc.jfr.gz", "jfr"),
+    ("jdk17-tlab.jfr.gz", "jfr"),
+];
 
 fn path(name: &str) -> String {
     format!("{}/../../fixtures/profiles/{name}", env!("CARGO_MANIFEST_DIR"))
@@ -39,6 +44,7 @@ fn said(name: &str, heading: Option<&str>) -> BTreeMap<String, u64> {
 /// What a file tells, with its names.
 struct Profile {
     allocations: Vec<AllocationRow>,
+    threads: Vec<String>,
     samples: Vec<StackId>,
     stacks: Stacks,
     frames: Frames,
@@ -61,15 +67,19 @@ impl Profile {
         let catalogue = builder.finish(facts.span.1, &mut rows);
         let (stacks, frames) = facts.names.as_ref().unwrap().resolve(&catalogue);
         let samples = rows.samples.iter().map(|sample| sample.stack).collect();
-        Ok(Profile { allocations: catalogue.allocations, samples, stacks, frames, facts })
+        let threads = catalogue.threads.iter().map(|thread| thread.name.clone()).collect();
+        Ok(Profile { allocations: catalogue.allocations, threads, samples, stacks, frames, facts })
     }
 
     fn of(name: &str) -> Profile {
         Profile::read(&fixture(name)).unwrap()
     }
 
-    /// The function that a stack ends in.
+    /// The function that a stack ends in; empty if there is no stack.
     fn leaf(&self, stack: StackId) -> String {
+        if stack == StackId::NONE {
+            return String::new();
+        }
         self.frames[self.stacks.rows()[stack.index()].frame.index()].function.clone()
     }
 
@@ -145,6 +155,48 @@ fn a_cpu_profile_is_what_pprof_makes_of_it() {
     }
     assert_eq!(leaves, said("go126-top.txt", Some("cpu")));
     assert_eq!(profile.facts.span.1, Timestamp(570_000_000));
+}
+
+#[test]
+fn a_flight_recording_is_what_the_jdk_makes_of_it() {
+    for name in ["jdk17-alloc", "jdk17-tlab"] {
+        let profile = Profile::of(&format!("{name}.jfr.gz"));
+        let text = format!("{name}.txt");
+        assert_eq!(profile.allocations.len() as u64, said(&text, None)["events"], "{name}");
+        assert!(profile.allocations.iter().all(AllocationRow::is_weight));
+        let whole = |sums: BTreeMap<String, f64>| -> BTreeMap<String, u64> {
+            sums.into_iter().map(|(name, bytes)| (name, bytes as u64)).collect()
+        };
+        let mut functions = said(&text, Some("functions"));
+        // A stack that is not there has no frame.
+        functions.remove("(none)");
+        let mut leaves = whole(profile.by_leaf(bytes));
+        leaves.remove("");
+        assert_eq!(leaves, functions, "{name}");
+        let mut threads = BTreeMap::new();
+        for row in &profile.allocations {
+            *threads.entry(profile.threads[row.thread.index()].clone()).or_insert(0) += row.bytes;
+        }
+        assert_eq!(threads, said(&text, Some("threads")), "{name}");
+        assert_eq!(profile.facts.sources[0].lost, 0);
+        let frame = profile.frames.iter().find(|frame| frame.function == "Alloc.pages").unwrap();
+        assert_eq!(frame.line, 19, "{name}");
+    }
+}
+
+#[test]
+fn chunks_of_a_flight_recording_are_one_course() {
+    let one = fixture("jdk17-tlab.jfr.gz");
+    let alone = Profile::read(&one).unwrap();
+    let twice = Profile::read(&[&one[..], &one].concat()).unwrap();
+    assert_eq!(twice.allocations.len(), 2 * alone.allocations.len());
+    assert_eq!(twice.threads.len(), alone.threads.len());
+    // The second one is cut: the first is whole, and it is said.
+    let cut = Profile::read(&[&one[..], &one[..one.len() / 2]].concat()).unwrap();
+    assert_eq!((cut.allocations.len(), cut.facts.sources[0].lost), (alone.allocations.len(), 1));
+    let mut unfinished = one.clone();
+    unfinished[8..16].fill(0);
+    assert!(matches!(Profile::read(&unfinished), Err(ReadError::Unsupported { .. })));
 }
 
 #[test]

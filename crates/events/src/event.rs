@@ -40,6 +40,8 @@ pub enum Event {
     Counted(Counted),
     /// A page fault was drawn of all that the program has.
     Fault(FaultSample),
+    /// A hardware watchpoint was on a few bytes for a while.
+    Watched(Watched),
     /// The program or its runtime tells something about itself.
     Tell(Tell),
     /// On how many CPUs a thread may run.
@@ -505,6 +507,27 @@ pub struct FaultSample {
     pub stack: u64,
 }
 
+/// See [`Event::Watched`], and [`crate::tables::WatchpointRow`] for the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// When watching began.
+    pub at: Timestamp,
+    /// When it ended.
+    pub until: Timestamp,
+    /// Whose accesses were watched.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// The first byte.
+    pub address: u64,
+    /// How many bytes.
+    pub bytes: u32,
+    /// How often the thread touched one of them.
+    pub hits: u64,
+    /// How long it ran meanwhile (ns).
+    pub ran_ns: u64,
+}
+
 /// See [`Event::Tell`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tell {
@@ -553,6 +576,7 @@ impl Event {
             Event::SyscallCount(count) => count.at,
             Event::Calls(calls) => calls.at,
             Event::Counted(counted) => counted.at,
+            Event::Watched(watched) => watched.at,
             _ => self.at(),
         }
     }
@@ -574,6 +598,7 @@ impl Event {
             Event::Freed(freed) => freed.at,
             Event::Counted(counted) => counted.until,
             Event::Fault(fault) => fault.at,
+            Event::Watched(watched) => watched.until,
             Event::Tell(tell) => tell.at,
             Event::Affinity(affinity) => affinity.at,
             Event::Loss(loss) => loss.start,

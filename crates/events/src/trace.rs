@@ -5,7 +5,7 @@ use crate::recording::Manifest;
 use crate::tables::{
     AllocationRow, Calls, CounterRow, Deadline, FaultRow, Frames, KernelCountRow, LEAVING_MAX, Lane, Mapping,
     MarkRow, Processes, Samples, Slice, Slices, Spans, Stacks, Steal, SyscallRow, TellName, ThreadState,
-    Threads, Variable, Waits, Wakeup, Wakeups, partition_point_near,
+    Threads, Variable, Waits, Wakeup, Wakeups, WatchpointRow, partition_point_near,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
@@ -44,6 +44,8 @@ pub struct Trace {
     pub kernel_counts: Vec<KernelCountRow>,
     /// Page faults that were drawn, in the order of time.
     pub faults: Vec<FaultRow>,
+    /// What hardware watchpoints saw, in the order of their ends.
+    pub watchpoints: Vec<WatchpointRow>,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
     /// Names of memory that several threads were seen to touch, sorted by process, then address.

@@ -13,6 +13,7 @@ pub mod glance;
 mod lateness;
 pub mod merging;
 pub mod removal;
+mod rings;
 pub mod rules;
 pub mod scene;
 mod served;

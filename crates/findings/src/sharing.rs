@@ -6,7 +6,7 @@ use holdup_events::Trace;
 use holdup_events::recording::Rung;
 use holdup_events::tables::AccessKind;
 
-use crate::derive::lines::{LINE_BYTES, LineThread, SharedData};
+use crate::derive::lines::{LINE_BYTES, LineThread, SharedData, Sharing, Watched};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
@@ -53,7 +53,8 @@ pub fn finding(
 ) -> Finding {
     let (low, high) = data.saved;
     // That the line is shared is seen; that it costs something is known only if it was touched alone, too.
-    let sure = if data.samples >= SAMPLES_SURE && low > 0.0 { Confidence::High } else { Confidence::Medium };
+    let seen = data.samples >= SAMPLES_SURE || is_confirmed(data);
+    let sure = if seen && low > 0.0 { Confidence::High } else { Confidence::Medium };
     let most = scene.gain(&data.stall, |_, ns| ns);
     Finding {
         rule,
@@ -89,7 +90,7 @@ fn summary(scene: &Scene, data: &SharedData, what: &str) -> Vec<String> {
     let threads: Vec<String> = data.threads.iter().take(LISTED_MAX).map(listed).collect();
     let functions: Vec<&str> =
         data.functions.iter().take(LISTED_MAX).map(|(function, _)| function.as_str()).collect();
-    vec![
+    let mut lines = vec![
         format!(
             "{} touch {what}: {} ± {} ({} of all running time) went by at that.",
             count(data.threads.len() as u64, "thread"),
@@ -110,7 +111,33 @@ fn summary(scene: &Scene, data: &SharedData, what: &str) -> Vec<String> {
             data.samples,
             functions.join(", ")
         ),
-    ]
+    ];
+    lines.extend(data.watched.as_ref().map(watched));
+    lines
+}
+
+/// Watchpoints saw what samples say.
+fn is_confirmed(data: &SharedData) -> bool {
+    data.watched.as_ref().is_some_and(|watched| watched.sharing == Some(data.sharing))
+}
+
+fn watched(watched: &Watched) -> String {
+    let how = match watched.sharing {
+        Some(Sharing::True) => {
+            format!(
+                "at bytes that several touch ({} of {})",
+                watched.common_places,
+                count(watched.places, "place")
+            )
+        }
+        Some(Sharing::False) => format!("at bytes of their own ({})", count(watched.places, "place")),
+        None => "which does not tell whose bytes they are".to_owned(),
+    };
+    format!(
+        "Hardware watchpoints stopped {} {}, {how}.",
+        count(watched.threads, "thread"),
+        count(watched.hits, "time")
+    )
 }
 
 /// What a thread touched most, by name, else by the bytes' distance from the first line's start.

@@ -1,7 +1,7 @@
 //! Memory that threads take from each other: pictures of who ran when, with what each sample touched.
 
-use holdup_events::tables::{AccessKind, DataAccess, SampleRow, Variable};
-use holdup_events::{ProcessId, Trace};
+use holdup_events::tables::{AccessKind, DataAccess, SampleRow, Variable, WatchpointRow};
+use holdup_events::{ProcessId, ThreadId, Trace};
 use holdup_findings::derive::lines::Sharing;
 use holdup_findings::{Analysis, Confidence, analyse};
 use holdup_testkit::check::trace_of_lanes;
@@ -56,6 +56,54 @@ fn the_same_bytes_are_a_shared_counter() {
     let (_, analysis) = analysed(SIDE_BY_SIDE, |_, _, _| Some((AccessKind::Atomic, 0x1000)));
     assert_eq!(rules(&analysis), ["shared-counter"]);
     assert_eq!(analysis.derived.lines[0].sharing, Sharing::True);
+}
+
+/// The first two threads with samples, and a watchpoint's row for each of these hits at an address.
+fn watch(trace: &mut Trace, hits: &[(usize, u64)]) {
+    let first = trace.samples.first().map_or(0, |sample| sample.thread.0);
+    let row = |(who, address): &(usize, u64)| WatchpointRow {
+        thread: ThreadId(first + *who as u32),
+        address: *address,
+        bytes: 8,
+        hits: 4,
+        ran_ns: 200_000,
+        ..WatchpointRow::default()
+    };
+    trace.watchpoints = hits.iter().map(row).collect();
+}
+
+#[test]
+fn what_watchpoints_saw_goes_before_what_samples_say() {
+    let own = |who: usize, _: usize, _: &SampleRow| Some((AccessKind::Update, 0x1000 + 8 * who as u64));
+    let (mut trace, _) = analysed(SIDE_BY_SIDE, own);
+    watch(&mut trace, &[(0, 0x1000), (1, 0x1008)]);
+    let same = analyse(&trace);
+    assert_eq!(rules(&same), ["false-sharing"]);
+    let text =
+        same.findings.iter().flat_map(|finding| &finding.summary).any(|line| line.contains("watchpoints"));
+    assert!(text, "it is said");
+    watch(&mut trace, &[(0, 0x1000), (1, 0x1000), (1, 0x1008)]);
+    assert_eq!(rules(&analyse(&trace)), ["shared-counter"]);
+    // Nobody but one thread came: nothing is known by that.
+    watch(&mut trace, &[(0, 0x1000)]);
+    let alone = analyse(&trace);
+    assert_eq!((rules(&alone), alone.derived.lines[0].watched.is_none()), (vec!["false-sharing"], true));
+}
+
+#[test]
+fn what_was_watched_of_a_small_part_does_not_decide() {
+    // Two lines of one variable; of the one with a tenth of the samples, watchpoints saw bytes in common.
+    let touch = |who: usize, n: usize, _: &SampleRow| {
+        let line = if n.is_multiple_of(10) { 0x1040 } else { 0x1000 };
+        Some((AccessKind::Update, line + 8 * who as u64))
+    };
+    let (mut trace, _) = analysed(SIDE_BY_SIDE, touch);
+    watch(&mut trace, &[(0, 0x1040), (1, 0x1040)]);
+    let analysis = analyse(&trace);
+    let data = &analysis.derived.lines[0];
+    assert_eq!((data.lines.len(), data.sharing), (2, Sharing::False));
+    let watched = data.watched.as_ref().expect("it is shown");
+    assert_eq!((watched.sharing, watched.hits), (Some(Sharing::True), 8));
 }
 
 /// The line in which lies the word of the lock `m`.

@@ -9,7 +9,7 @@ use holdup_events::{CpuId, Duration, Loss, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::gc::{Gc, LaneGc, Pause, Pauses};
-use holdup_findings::derive::lines::{LineThread, SharedData};
+use holdup_findings::derive::lines::{LineThread, SharedData, Watched};
 use holdup_findings::derive::rendezvous::{Causes, Late, Meeting, Rendezvous, SiteUse};
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse, Telling};
 use holdup_findings::derive::spin::{Meanwhile, SpinUse};
@@ -424,6 +424,7 @@ fn some_shared_data() -> SharedData {
         functions: vec![("work".into(), 1)],
         lines: vec![64],
         threads: vec![LineThread::default()],
+        watched: Some(Watched::default()),
         ..SharedData::default()
     }
 }

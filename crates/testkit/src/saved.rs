@@ -47,6 +47,7 @@ pub fn save(trace: &Trace, dir: &Path) -> Result<(), RecordingError> {
         allocations: &trace.allocations,
         kernel_counts: &trace.kernel_counts,
         faults: &trace.faults,
+        watchpoints: &trace.watchpoints,
         lanes: &trace.lanes,
         names: &trace.names,
         losses: &trace.losses,

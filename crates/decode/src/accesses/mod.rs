@@ -5,6 +5,7 @@
 //! registers that its address is made of, the memory is a thread's own by `fs` or `gs`, the code is in no file.
 
 mod program;
+pub mod suspects;
 mod touched;
 mod x86;
 

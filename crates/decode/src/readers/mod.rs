@@ -96,6 +96,7 @@ readers! {
     ocaml_events,
     chrome_trace,
     memtrace,
+    jfr,
     ghc_eventlog,
     go_trace,
     hotspot_log,

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use holdup_events::event::{
-    Affinity, CallSums, Counted, ObjectName, RawMapping, RawStack, RawWait, SyscallCount,
+    Affinity, CallSums, Counted, ObjectName, RawMapping, RawStack, RawWait, SyscallCount, Watched,
 };
 use holdup_events::tables::{
     AllocationRow, CallObject, CallPartKind, CallPartRow, CallRow, Calls, FaultRow, KernelCountRow, Lane,
-    Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Variable, Waits,
+    Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Variable, Waits, WatchpointRow,
 };
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
@@ -44,6 +44,8 @@ pub struct Catalogue {
     pub kernel_counts: Vec<KernelCountRow>,
     /// Page faults that were drawn, in the order of time.
     pub faults: Vec<FaultRow>,
+    /// What hardware watchpoints saw, in the order of their ends.
+    pub watchpoints: Vec<WatchpointRow>,
     /// Who told spans, counters and marks.
     pub lanes: Vec<Lane>,
     /// Their names.
@@ -70,6 +72,7 @@ pub(super) struct Names {
     calls: Calls,
     kernel_counts: Vec<KernelCountRow>,
     pub(super) faults: Vec<FaultRow>,
+    watchpoints: Vec<WatchpointRow>,
     pub(super) losses: Vec<Loss>,
 }
 
@@ -89,6 +92,7 @@ impl Default for Names {
             calls: Calls::default(),
             kernel_counts: Vec::new(),
             faults: Vec::new(),
+            watchpoints: Vec::new(),
             losses: Vec::new(),
         }
     }
@@ -357,6 +361,20 @@ impl Names {
         });
     }
 
+    /// Of a thread that is not known nothing is kept.
+    pub(super) fn watched(&mut self, watched: &Watched) {
+        let Some(thread) = self.find(watched.tid) else { return };
+        self.watchpoints.push(WatchpointRow {
+            thread: ThreadId(thread as u32),
+            start: watched.at,
+            end: watched.until.max(watched.at),
+            address: watched.address,
+            bytes: watched.bytes,
+            hits: watched.hits,
+            ran_ns: watched.ran_ns,
+        });
+    }
+
     /// The last name of an object is kept.
     pub(super) fn name_object(&mut self, name: ObjectName) {
         let row = CallObject { kind: name.kind, object: name.object, name: name.name };
@@ -388,6 +406,7 @@ impl Names {
             allocations: Vec::new(),
             kernel_counts: self.kernel_counts,
             faults: self.faults,
+            watchpoints: self.watchpoints,
             losses: self.losses,
             lanes: Vec::new(),
             names: Vec::new(),

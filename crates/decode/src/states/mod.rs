@@ -91,6 +91,7 @@ impl<'a> Builder<'a> {
             }
             Event::Counted(counted) => self.names.counted(&counted, self.start),
             Event::Fault(fault) => self.fault(&fault),
+            Event::Watched(watched) => self.names.watched(&watched),
             Event::Tell(tell) => self.tell(&tell, sink),
             Event::Affinity(affinity) => self.names.may_run_on(&affinity),
             Event::Loss(loss) => {

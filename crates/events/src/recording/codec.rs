@@ -32,6 +32,7 @@ mod tag {
     pub const FREED: u8 = 17;
     pub const COUNTED: u8 = 18;
     pub const FAULT: u8 = 19;
+    pub const WATCHED: u8 = 20;
 }
 
 /// Code of an [`crate::event::Outcome`], in the low bits of a switch's flags.

@@ -12,7 +12,7 @@ use crate::Loss;
 use crate::tables::{
     AllocationRow, Calls, CounterRow, Deadline, FaultRow, Frames, KernelCountRow, Lane, Mapping, MarkRow,
     Processes, SampleRow, SliceRow, SpanRow, Stacks, Steal, SyscallRow, TableSink, TellName, Threads,
-    Variable, Waits, Wakeup,
+    Variable, Waits, Wakeup, WatchpointRow,
 };
 use rows::RowTable;
 
@@ -45,6 +45,8 @@ pub struct SmallTables<'a> {
     pub kernel_counts: &'a [KernelCountRow],
     /// Page faults that were drawn.
     pub faults: &'a [FaultRow],
+    /// What hardware watchpoints saw.
+    pub watchpoints: &'a [WatchpointRow],
     /// Who told spans, counters and marks.
     pub lanes: &'a [Lane],
     /// Their names.

@@ -54,7 +54,8 @@ impl Standing {
             | Event::Allocated(_)
             | Event::Freed(_)
             | Event::Counted(_)
-            | Event::Fault(_) => {}
+            | Event::Fault(_)
+            | Event::Watched(_) => {}
         }
     }
 

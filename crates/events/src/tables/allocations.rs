@@ -9,7 +9,8 @@ pub const ALLOCATION_OWN_BYTES: u64 = 32;
 /// The file name of the library that draws.
 pub const ALLOCATION_LIBRARY: &str = "libholdup_allocs.so";
 
-/// One of them. It was drawn with probability 1 - exp(-(bytes + own_bytes) / every_bytes).
+/// One of them. It was drawn with probability 1 - exp(-(bytes + own_bytes) / every_bytes); or, if `every_bytes` is 0, it is a
+/// [weight](AllocationRow::is_weight).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationRow {
     /// Who allocated.
@@ -18,9 +19,9 @@ pub struct AllocationRow {
     pub at: Timestamp,
     /// Where the block lies.
     pub address: u64,
-    /// How many bytes were asked for.
+    /// How many bytes were asked for; of a weight, for how many it stands.
     pub bytes: u64,
-    /// One byte in so many is drawn.
+    /// One byte in so many is drawn; 0 of a weight.
     pub every_bytes: u64,
     /// So many bytes are added to each allocation when bytes are drawn.
     pub own_bytes: u64,
@@ -33,6 +34,11 @@ pub struct AllocationRow {
 }
 
 impl AllocationRow {
+    /// It stands for so many bytes of its thread, as a runtime tells that keeps no count of objects and no word of frees.
+    pub fn is_weight(&self) -> bool {
+        self.every_bytes == 0
+    }
+
     /// With which probability it was drawn; 1 where a damaged recording says nothing of use.
     pub fn probability(&self) -> f64 {
         let part = (self.bytes as f64 + self.own_bytes as f64) / self.every_bytes.max(1) as f64;

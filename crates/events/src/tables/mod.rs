@@ -14,6 +14,7 @@ mod spans;
 mod stacks;
 mod syscalls;
 mod wakeups;
+mod watchpoints;
 
 pub use allocations::{ALLOCATION_LIBRARY, ALLOCATION_OWN_BYTES, AllocationRow};
 pub use calls::{CallObject, CallPartKind, CallPartRow, CallRow, Calls};
@@ -28,3 +29,4 @@ pub use spans::{CounterRow, Lane, MarkRow, SpanKind, SpanRow, Spans, TellName};
 pub use stacks::{Frame, FrameKind, FrameSpin, FrameVia, Frames, StackEnd, StackRow, Stacks};
 pub use syscalls::SyscallRow;
 pub use wakeups::{LEAVING_MAX, Wakeup, Wakeups};
+pub use watchpoints::WatchpointRow;

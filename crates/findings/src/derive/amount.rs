@@ -12,6 +12,8 @@ pub struct Amount {
     pub drawn: u64,
     bytes: f64,
     objects: f64,
+    /// Of `drawn`, those that stand for nobody knows how many objects.
+    weights: u64,
     bytes_variance: f64,
     objects_variance: f64,
 }
@@ -19,9 +21,16 @@ pub struct Amount {
 impl Amount {
     /// Counts one in.
     pub fn add(&mut self, row: &AllocationRow) {
+        self.drawn += 1;
+        if row.is_weight() {
+            // One of so few moments that each may as well have fallen elsewhere: as below, for a probability near 0.
+            let bytes = row.bytes as f64;
+            (self.weights, self.bytes) = (self.weights + 1, self.bytes + bytes);
+            self.bytes_variance += bytes * bytes;
+            return;
+        }
         let (probability, bytes) = (row.probability(), row.bytes as f64);
         let missed = 1.0 - probability;
-        self.drawn += 1;
         self.bytes += bytes / probability;
         self.objects += 1.0 / probability;
         self.bytes_variance += bytes * bytes * missed / (probability * probability);
@@ -31,6 +40,7 @@ impl Amount {
     /// Counts another sum in.
     pub fn merge(&mut self, other: &Amount) {
         self.drawn += other.drawn;
+        self.weights += other.weights;
         self.bytes += other.bytes;
         self.objects += other.objects;
         self.bytes_variance += other.bytes_variance;
@@ -42,9 +52,9 @@ impl Amount {
         self.bytes.round() as u64
     }
 
-    /// How many objects.
-    pub fn objects(&self) -> u64 {
-        self.objects.round() as u64
+    /// How many objects; `None` where that was not counted.
+    pub fn objects(&self) -> Option<u64> {
+        (self.weights == 0).then_some(self.objects.round() as u64)
     }
 
     /// Half the width of the 95 % interval of [`Amount::bytes`].
@@ -53,13 +63,13 @@ impl Amount {
     }
 
     /// Half the width of the 95 % interval of [`Amount::objects`].
-    pub fn objects_error(&self) -> u64 {
-        self.error(self.objects, self.objects_variance)
+    pub fn objects_error(&self) -> Option<u64> {
+        self.objects().map(|_| self.error(self.objects, self.objects_variance))
     }
 
-    /// Bytes of an object on average; 0 without one.
-    pub fn mean_bytes(&self) -> u64 {
-        (self.bytes / self.objects.max(1.0)).round() as u64
+    /// Bytes of an object on average; 0 without one, `None` where they were not counted.
+    pub fn mean_bytes(&self) -> Option<u64> {
+        self.objects().map(|_| (self.bytes / self.objects.max(1.0)).round() as u64)
     }
 
     /// The half width that holds the truth on both sides: the upper end of the score interval of a count,
@@ -121,7 +131,21 @@ mod tests {
             own_bytes: 32,
             ..AllocationRow::default()
         });
-        assert_eq!((amount.bytes(), amount.bytes_error(), amount.objects()), (1 << 30, 0, 1));
-        assert_eq!(Amount::default().mean_bytes(), 0);
+        assert_eq!((amount.bytes(), amount.bytes_error(), amount.objects()), (1 << 30, 0, Some(1)));
+        assert_eq!(Amount::default().mean_bytes(), Some(0));
+    }
+
+    #[test]
+    fn weights_have_bytes_and_an_error_but_no_objects() {
+        let mut amount = Amount::default();
+        (0..100).for_each(|_| amount.add(&AllocationRow { bytes: 1 << 20, ..AllocationRow::default() }));
+        assert_eq!((amount.drawn, amount.bytes()), (100, 100 << 20));
+        assert_eq!((amount.objects(), amount.objects_error(), amount.mean_bytes()), (None, None, None));
+        // As of a hundred draws, 10 % to one sigma.
+        let relative = amount.bytes_error() as f64 / amount.bytes() as f64;
+        assert!((0.19..0.23).contains(&relative), "{relative}");
+        let mut sum = Amount::default();
+        sum.merge(&amount);
+        assert_eq!(sum.objects(), None);
     }
 }

@@ -30,7 +30,7 @@ pub struct Scaling {
     pub at: u32,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// What grows with the workers, the one that costs the most at `at` first.
+    /// What grows with the workers: what surely does first, of these the one that costs the most at `at`.
     pub growing: Vec<Growing>,
 }
 
@@ -66,6 +66,13 @@ pub struct Growing {
     pub interval: Option<(f64, f64)>,
     /// What it will cost at the number that was asked for (ns).
     pub forecast_ns: f64,
+}
+
+impl Growing {
+    /// By these runs it grows; else it may as well be chance.
+    pub fn is_sure(&self) -> bool {
+        self.interval.is_some_and(|(low, _)| low > 0.0)
+    }
 }
 
 /// Judges runs whose settings have the knob [`WORKERS`].
@@ -158,7 +165,10 @@ fn growing(experiment: &Experiment, used: &[(u32, usize)], at: u32, question: &Q
         .filter_map(|key| grow(experiment, &key, (used, first.0, last.0), (at, question.risk)))
         .collect();
     growing.retain(|one| one.exponent > 0.2 && one.forecast_ns > one.first_ns);
-    growing.sort_by(|a, b| b.forecast_ns.total_cmp(&a.forecast_ns).then_with(|| a.name.cmp(&b.name)));
+    growing.sort_by(|a, b| {
+        let surer = b.is_sure().cmp(&a.is_sure());
+        surer.then(b.forecast_ns.total_cmp(&a.forecast_ns)).then_with(|| a.name.cmp(&b.name))
+    });
     growing.truncate(GROWING_MAX);
     growing
 }
@@ -276,6 +286,23 @@ mod tests {
         let growing = &found.growing[0];
         assert_eq!(growing.name, "exchange");
         assert!((1.0..2.0).contains(&growing.exponent), "{growing:?}");
+    }
+
+    #[test]
+    fn what_may_not_grow_at_all_is_behind_what_does() {
+        let mut experiment = experiment(3, 0.0);
+        // Costlier than all else, and so different from run to run that its growth may be chance.
+        for run in &mut experiment.runs {
+            let workers = f64::from([1u32, 2, 3, 4, 6, 8][run.setting]);
+            let ns = (6e9 * workers.powf(0.35) * [0.05, 1.95, 0.05, 1.95, 1.0][run.round as usize]) as u64;
+            let rows = &mut run.facts.as_mut().unwrap().rows;
+            rows.push(FactRow { table: Table::Wait, name: "chance".to_owned(), ns, count: None });
+        }
+        let found = judge(&experiment, (CPUS, 24), &QUESTION);
+        let (first, chance) =
+            (&found.growing[0], found.growing.iter().find(|one| one.name == "chance").unwrap());
+        assert!(first.name == "exchange" && first.is_sure(), "{found:?}");
+        assert!(!chance.is_sure() && chance.forecast_ns > first.forecast_ns, "{chance:?}");
     }
 
     #[test]

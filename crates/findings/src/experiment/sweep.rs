@@ -14,6 +14,14 @@ pub struct Sweep {
     pub best: Option<usize>,
 }
 
+impl Sweep {
+    /// How many runs of each setting would find the smallest change that matters in every row that can be told at all, the correction
+    /// for many rows included.
+    pub fn runs_wanted(&self) -> Option<u32> {
+        self.rows.iter().filter_map(|row| row.change.runs_wanted).max()
+    }
+}
+
 /// One setting against the baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepRow {
@@ -87,6 +95,27 @@ mod tests {
             // 5 of 100 are allowed; 10 is two standard deviations more.
             assert!(claims <= 10, "one run in {disturbed}: {claims} of 100");
         }
+    }
+
+    #[test]
+    fn more_settings_want_more_runs_and_find_what_matters_with_them() {
+        let question = Question { matters: 0.05, ..QUESTION };
+        let many = experiment(5, &[0.0; 21], (10, 0));
+        let runs = many.runs.iter().filter(|run| run.setting < 2).cloned().collect();
+        let few = Experiment { settings: many.settings[..2].to_vec(), runs, ..many.clone() };
+        let wanted = |experiment| judge(experiment, &question).rows[0].change.runs_wanted.unwrap();
+        assert!(wanted(&many) > wanted(&few), "the same runs of the first two");
+        let mut effects = vec![0.0; 11];
+        effects[1] = 0.05;
+        let found = |seed: &u64| {
+            let pilot = judge(&experiment(*seed, &effects, (10, 0)), &question);
+            let rounds = pilot.runs_wanted().unwrap().max(10);
+            judge(&experiment(*seed, &effects, (rounds, 0)), &question).rows[0].change.verdict
+                == Verdict::Slower
+        };
+        let found = (0..100).filter(found).count();
+        assert!(found >= 80, "{found} of 100");
+        assert_eq!(Sweep { rows: Vec::new(), best: None }.runs_wanted(), None);
     }
 
     #[test]

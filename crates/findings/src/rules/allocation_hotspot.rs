@@ -115,14 +115,15 @@ fn drawn(allocated: &Allocated) -> Vec<String> {
     }
     let part = |amount: &Amount| amount.bytes() as f64 / all.bytes().max(1) as f64;
     let site = |site: &crate::derive::stacks::Site| {
-        format!("{} {} ({} each)", site.function, percent(part(&site.all)), bytes(site.all.mean_bytes()))
+        let each = site.all.mean_bytes().map_or(String::new(), |each| format!(" ({} each)", bytes(each)));
+        format!("{} {}{each}", site.function, percent(part(&site.all)))
     };
     let sites: Vec<String> = allocated.sites.iter().take(LISTED_MAX).map(site).collect();
     let mut said = vec![format!(
-        "Allocated: {} ± {} in {} objects: {}.",
+        "Allocated: {} ± {}{}: {}.",
         bytes(all.bytes()),
         bytes(all.bytes_error()),
-        rounded(all.objects() as f64),
+        all.objects().map_or(String::new(), |objects| format!(" in {} objects", rounded(objects as f64))),
         sites.join(", "),
     )];
     let others = part(&allocated.freed_by_others);

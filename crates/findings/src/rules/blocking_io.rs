@@ -32,6 +32,7 @@ use crate::analysis::Derived;
 use crate::derive::class::Class;
 use crate::derive::syscall_names::IO_URING_ENTER;
 use crate::finding::{Confidence, Finding};
+use crate::rings;
 use crate::scene::{GAIN_MIN, Scene, syscall_said};
 use crate::wording::{count, percent, time};
 
@@ -74,7 +75,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     )];
     summary.extend(scene.waits_come_from(|slice| scene.class(slice) == Some(Class::IoWait)));
     let batch = batch(scene.derived, worst.name());
-    summary.extend(batch.map(|each| format!("With each {} go {each:.1} requests.", worst.name())));
+    summary.extend(rings::said(&scene.derived.calls, worst.number));
     let confidence = match waits {
         // They overlap already.
         _ if batch.is_some_and(|each| each >= BATCH_MIN) => Confidence::Low,

@@ -13,7 +13,9 @@
 //! The address is computed from the instruction before the sample and its registers, since a CPU that waits for memory
 //! is sampled at the instruction behind it. A line counts if, of its samples in the order of time, many are by another
 //! thread on another CPU than the one before. It is false sharing if four in five accesses are to bytes that only one thread
-//! touches, and no thread ever slept until a word there changed: a lock and what it guards are one thing that threads share. The time is the sampled time at these accesses, with its error.
+//! touches, and no thread ever slept until a word there changed: a lock and what it guards are one thing that threads share. While
+//! the program runs, the most sampled lines are watched for a moment by the CPU's own watchpoints, a few accesses of each thread
+//! at each place: whose bytes they are is then what these saw, if they saw most of the memory. The time is the sampled time at these accesses, with its error.
 //! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
 //! the accesses took a smaller share of these, the difference is what sharing costs; where little but the accesses is seen
 //! then, the rest passes behind them and is no measure. Without such moments the lower end of the gain is 0,

@@ -22,6 +22,8 @@
 //! Messages are not for a buffer: where most of the costliest calls are on sockets, or on those of a service, on which as many
 //! pieces come as go, the rule stays silent.
 //!
+//! Of io_uring's `io_uring_enter` it says how many requests go with a call, and with `--syscalls` what these are and take.
+//!
 //! Where it is known what is wrong with the calls (tiny-io, retry-storm, status-poll), that rule tells it.
 //!
 //! ## What to do
@@ -43,8 +45,10 @@ use holdup_events::tables::{FrameKind, SampleRow};
 use super::{Info, Verdict, retry_storm, status_poll, tiny_io};
 use crate::derive::exchanges;
 use crate::derive::split::share_error;
+use crate::derive::syscall_names::IO_URING_ENTER;
 use crate::derive::syscalls::SyscallUse;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::rings;
 use crate::scene::{EVIDENCE_MAX, Scene};
 use crate::wording::{count, percent, rounded, time};
 
@@ -140,6 +144,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             )),
             Some(format!("By CPU time: {}.", by_time(&ranked))),
             by_count(scene, worst),
+            rings::said(&scene.derived.calls, worst.number),
         ]
         .into_iter()
         .flatten()
@@ -148,11 +153,18 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         gain: Gain { low: (pattern.entry_share().unwrap_or(0.0) * any_ran).min(high), high },
         confidence: scene.confidence(if sure { Confidence::High } else { Confidence::Medium }),
         evidence: evidence(scene, worst),
-        advice: vec![
-            format!("Do more with each {}: buffer, or use a call that takes many at once", worst.name),
-            "Ask once and keep the answer where it does not change".into(),
-        ],
+        advice: advice(worst),
     }])
+}
+
+fn advice(worst: &SyscallUse) -> Vec<String> {
+    let more = match worst.number {
+        IO_URING_ENTER => {
+            "Submit more requests with each io_uring_enter, and take their answers together".into()
+        }
+        _ => format!("Do more with each {}: buffer, or use a call that takes many at once", worst.name),
+    };
+    vec![more, "Ask once and keep the answer where it does not change".into()]
 }
 
 fn by_time(ranked: &[&SyscallUse]) -> String {

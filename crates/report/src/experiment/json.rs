@@ -145,6 +145,7 @@ fn of_scaling(scaling: &Scaling) -> Value {
             "first_ns": one.first_ns.round() as u64,
             "last_ns": one.last_ns.round() as u64,
             "exponent": one.exponent,
+            "sure": one.is_sure(),
             "low": one.interval.map(|ends| ends.0),
             "high": one.interval.map(|ends| ends.1),
             "forecast_ns": one.forecast_ns.round() as u64,

@@ -218,6 +218,7 @@ fn growing(scaling: &Scaling, page: &mut Page) {
             duration(one.last_ns.round() as u64),
             format!("{:.2}", one.exponent),
             interval,
+            if one.is_sure() { "yes" } else { "perhaps" }.to_owned(),
             duration(one.forecast_ns.round() as u64),
         ]
     };
@@ -228,8 +229,9 @@ fn growing(scaling: &Scaling, page: &mut Page) {
         Column::Figure("last"),
         Column::Figure("power"),
         Column::Figure("interval"),
+        Column::Text("grows"),
         Column::Figure("forecast"),
     ];
     page.table(&columns, scaling.growing.iter().map(row).collect());
-    page.faint(format!("forecast: at {} workers, if it goes on growing like that.", scaling.at));
+    page.faint(format!("forecast: at {} workers, if it goes on growing like that; perhaps: the runs do not show that it grows at all.", scaling.at));
 }

@@ -44,12 +44,14 @@ pub(super) fn settings(shown: &Shown, (sweep, trials): (&Sweep, &[Trial]), page:
         sweep.rows.len()
     ));
     if sweep.best.is_none() && sweep.rows.iter().any(|row| row.change.verdict == Verdict::Unclear) {
-        let wanted = sweep.rows.iter().filter_map(|row| row.change.runs_wanted).max();
-        if let Some(wanted) = wanted {
-            page.faint(format!(
-                "{wanted} runs of each would find the smallest change that matters (--resume, -n {wanted})."
-            ));
-        }
+        page.faint(match sweep.runs_wanted() {
+            Some(wanted) => {
+                format!("{wanted} runs of each would find the smallest change that matters (--resume, -n {wanted}).")
+            }
+            None => "So much do runs differ here that a thousand of each would not tell: a quieter machine, or longer \
+                     runs, would."
+                .to_owned(),
+        });
     }
     for (number, trial) in trials.iter().enumerate() {
         let Some(row) = sweep.rows.get(number) else { continue };

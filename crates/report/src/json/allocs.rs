@@ -18,6 +18,7 @@ pub(super) fn to_json(trace: &Trace, ask: &StackAsk) -> Value {
     };
     json!({
         "every_bytes": allocated.every_bytes,
+        "frees_known": allocated.frees_known,
         "operations": ask.operations,
         "all": amount(&allocated.all),
         "live": amount(&allocated.live),

@@ -13,10 +13,14 @@ pub(super) fn to_json(trace: &Trace, data: &SharedData) -> Value {
         "pid": pid(trace, data.process),
         "addresses": data.lines,
         "line_bytes": LINE_BYTES,
-        "sharing": match data.sharing {
-            Sharing::True => "true",
-            Sharing::False => "false",
-        },
+        "sharing": name(data.sharing),
+        "watched": data.watched.as_ref().map(|seen| json!({
+            "hits": seen.hits,
+            "threads": seen.threads,
+            "places": seen.places,
+            "common_places": seen.common_places,
+            "sharing": seen.sharing.map(name),
+        })),
         "samples": data.samples,
         "atomic_samples": data.atomic,
         "turns": data.turns,
@@ -36,4 +40,11 @@ pub(super) fn to_json(trace: &Trace, data: &SharedData) -> Value {
             "to_address": one.bytes.1,
         })).collect::<Value>(),
     })
+}
+
+fn name(sharing: Sharing) -> &'static str {
+    match sharing {
+        Sharing::True => "true",
+        Sharing::False => "false",
+    }
 }

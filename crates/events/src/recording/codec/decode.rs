@@ -8,7 +8,7 @@ use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
     Affinity, Allocated, CallSums, Counted, Event, FaultSample, Freed, Lifecycle, LifecycleChange,
     ObjectName, RawMapping, RawMemory, RawStack, RawWait, Registers, Sample, Snapshot, SnapshotState,
-    SyscallCount, Tell, Timeout, Told,
+    SyscallCount, Tell, Timeout, Told, Watched,
 };
 use crate::tables::{CallPartKind, CountKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
@@ -58,6 +58,7 @@ impl<'a> Decoder<'a> {
             tag::FREED => Event::Freed(self.freed()?),
             tag::COUNTED => Event::Counted(self.counted()?),
             tag::FAULT => Event::Fault(self.fault()?),
+            tag::WATCHED => Event::Watched(self.watched()?),
             tag::TELL => Event::Tell(self.tell()?),
             tag::AFFINITY => Event::Affinity(self.affinity()?),
             tag::LOSS => Event::Loss(self.loss()?),
@@ -297,6 +298,20 @@ impl<'a> Decoder<'a> {
             address: self.input.varint()?,
             stands_for: self.input.varint()?,
             stack: self.input.varint()?,
+        })
+    }
+
+    fn watched(&mut self) -> Result<Watched, CodecError> {
+        let until = self.at()?;
+        Ok(Watched {
+            until,
+            at: Timestamp(self.input.difference(until.0)?),
+            tid: self.input.u32()?,
+            tgid: self.input.u32()?,
+            address: self.input.varint()?,
+            bytes: self.input.u32()?,
+            hits: self.input.varint()?,
+            ran_ns: self.input.varint()?,
         })
     }
 

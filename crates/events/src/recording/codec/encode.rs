@@ -8,7 +8,7 @@ use super::foretold::Memory;
 use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
     Allocated, CallSums, Counted, Event, FaultSample, LifecycleChange, RawWait, SnapshotState, Tell, Timeout,
-    Told,
+    Told, Watched,
 };
 use crate::{Loss, Timestamp};
 
@@ -71,6 +71,7 @@ impl Encoder {
             }
             Event::Counted(counted) => self.counted(counted, out),
             Event::Fault(fault) => self.fault(fault, out),
+            Event::Watched(watched) => self.watched(watched, out),
             Event::Tell(tell) => self.tell(tell, out),
             Event::Affinity(affinity) => {
                 out.push(tag::AFFINITY);
@@ -262,6 +263,18 @@ impl Encoder {
         for number in
             [u64::from(fault.tid), u64::from(fault.tgid), fault.address, fault.stands_for, fault.stack]
         {
+            put_varint(out, number);
+        }
+    }
+
+    fn watched(&mut self, watched: &Watched, out: &mut Vec<u8>) {
+        out.push(tag::WATCHED);
+        self.at(watched.until, out);
+        put_difference(out, watched.at.0, watched.until.0);
+        for number in [u64::from(watched.tid), u64::from(watched.tgid), watched.address] {
+            put_varint(out, number);
+        }
+        for number in [u64::from(watched.bytes), watched.hits, watched.ran_ns] {
             put_varint(out, number);
         }
     }

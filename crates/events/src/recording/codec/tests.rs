@@ -188,9 +188,17 @@ fn fault() -> impl Strategy<Value = Event> {
     )
 }
 
+fn watched() -> impl Strategy<Value = Event> {
+    (time(), time(), tid(), tid(), any::<u32>(), any::<[u64; 3]>()).prop_map(
+        |(at, until, tid, tgid, bytes, [address, hits, ran_ns])| {
+            Event::Watched(Watched { at, until, tid, tgid, address, bytes, hits, ran_ns })
+        },
+    )
+}
+
 /// What comes of the kernel's own counts.
 fn kernels() -> impl Strategy<Value = Event> {
-    prop_oneof![counted(), fault()]
+    prop_oneof![counted(), fault(), watched()]
 }
 
 fn loss() -> impl Strategy<Value = Event> {

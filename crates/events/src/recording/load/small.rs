@@ -7,7 +7,7 @@ use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
 use crate::tables::{
     AllocationRow, CountKind, FaultRow, Frame, FrameKind, FrameSpin, FrameVia, KernelCountRow, Mapping,
-    Process, StackEnd, StackRow, Stacks, SyscallRow, Thread, Variable,
+    Process, StackEnd, StackRow, Stacks, SyscallRow, Thread, Variable, WatchpointRow,
 };
 use crate::{
     CpuId, FrameId, Loss, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason,
@@ -45,6 +45,9 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
     }
     if place.has("faults") {
         load("faults", &mut |table| faults(table).map(|rows| trace.faults = rows));
+    }
+    if place.has("watchpoints") {
+        load("watchpoints", &mut |table| watchpoints(table).map(|rows| trace.watchpoints = rows));
     }
     load("loss", &mut |table| losses(table).map(|rows| trace.losses = rows));
 }
@@ -307,6 +310,25 @@ fn faults(table: &TableReader) -> Result<Vec<FaultRow>> {
         major: next(&mut major) != 0,
         in_kernel: next(&mut in_kernel) != 0,
         stack: StackId(next(&mut stacks)),
+    };
+    Ok(table.all_u32("thread")?.into_iter().map(row).collect())
+}
+
+fn watchpoints(table: &TableReader) -> Result<Vec<WatchpointRow>> {
+    let mut starts = table.all_u64("start_ns")?.into_iter();
+    let mut ends = table.all_u64("end_ns")?.into_iter();
+    let mut addresses = table.all_u64("address")?.into_iter();
+    let mut bytes = table.all_u32("bytes")?.into_iter();
+    let mut hits = table.all_u64("hits")?.into_iter();
+    let mut ran = table.all_u64("ran_ns")?.into_iter();
+    let row = |thread| WatchpointRow {
+        thread: ThreadId(thread),
+        start: Timestamp(next(&mut starts)),
+        end: Timestamp(next(&mut ends)),
+        address: next(&mut addresses),
+        bytes: next(&mut bytes),
+        hits: next(&mut hits),
+        ran_ns: next(&mut ran),
     };
     Ok(table.all_u32("thread")?.into_iter().map(row).collect())
 }

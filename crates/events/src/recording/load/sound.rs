@@ -146,6 +146,11 @@ fn kernel_counts(trace: &mut Trace) {
         row.stack = if row.stack.index() < stacks { row.stack } else { StackId::NONE };
         row.stands_for = row.stands_for.min(COUNT_MAX);
     }
+    trace.watchpoints.retain(|row| row.thread.index() < threads);
+    for row in &mut trace.watchpoints {
+        row.end = row.end.max(row.start);
+        row.hits = row.hits.min(COUNT_MAX);
+    }
 }
 
 fn processes(trace: &mut Trace) -> u64 {

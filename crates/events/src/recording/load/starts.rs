@@ -136,6 +136,7 @@ mod tests {
             allocations: &trace.allocations,
             kernel_counts: &trace.kernel_counts,
             faults: &trace.faults,
+            watchpoints: &trace.watchpoints,
             lanes: &trace.lanes,
             names: &trace.names,
             losses: &trace.losses,

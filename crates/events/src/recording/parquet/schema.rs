@@ -96,6 +96,9 @@ tables! {
     "faults" {
         "thread" U32, "at_ns" Time, "address" U64, "stands_for" U64, "major" U32, "in_kernel" U32, "stack" U32,
     }
+    "watchpoints" {
+        "thread" U32, "start_ns" Time, "end_ns" Time, "address" U64, "bytes" U32, "hits" U64, "ran_ns" U64,
+    }
     "spans" { "thread" U32, "start_ns" Time, "end_ns" Time, "lane" U32, "name" U32 }
     "counters" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64 }
     "marks" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64, "text" U32 }

@@ -24,6 +24,7 @@ pub fn write(dir: &Path, tables: &SmallTables<'_>) -> Result<(), RecordingError>
     table(dir, "allocations", allocations(tables))?;
     table(dir, "kernel_counts", kernel_counts(tables))?;
     table(dir, "faults", faults(tables))?;
+    table(dir, "watchpoints", watchpoints(tables))?;
     table(dir, "lanes", lanes(tables))?;
     table(dir, "names", names(tables))?;
     table(dir, "loss", losses(tables))
@@ -228,6 +229,19 @@ fn faults(tables: &SmallTables<'_>) -> Vec<Values> {
         narrow(rows, |row| u32::from(row.major)),
         narrow(rows, |row| u32::from(row.in_kernel)),
         narrow(rows, |row| row.stack.0),
+    ]
+}
+
+fn watchpoints(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.watchpoints;
+    vec![
+        narrow(rows, |row| row.thread.0),
+        wide(rows, |row| row.start.0),
+        wide(rows, |row| row.end.0),
+        wide(rows, |row| row.address),
+        narrow(rows, |row| row.bytes),
+        wide(rows, |row| row.hits),
+        wide(rows, |row| row.ran_ns),
     ]
 }
 

@@ -7,6 +7,7 @@
 
 mod alone;
 mod line;
+mod watched;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,6 +23,7 @@ use super::roles::Roles;
 use super::split::share_error;
 use super::timelines::Timelines;
 use line::Line;
+pub use watched::Watched;
 
 /// Bytes of a line: those of all x86-64 CPUs.
 pub const LINE_BYTES: u64 = 64;
@@ -47,8 +49,10 @@ pub struct SharedData {
     pub process: ProcessId,
     /// Where each line begins, ascending.
     pub lines: Vec<u64>,
-    /// Whether the threads touched the same bytes.
+    /// Whether the threads touched the same bytes: as watchpoints saw it of most of it, else as samples did.
     pub sharing: Sharing,
+    /// What watchpoints saw.
+    pub watched: Option<Watched>,
     /// Samples at accesses to it.
     pub samples: u64,
     /// Those at accesses that are atomic.
@@ -246,13 +250,19 @@ fn describe(
     }
     let mut threads: Vec<LineThread> = threads.into_values().collect();
     threads.sort_by_key(|one| (std::cmp::Reverse(one.ns), one.thread));
+    let sampled = if common as f64 >= COMMON_MIN * samples as f64 { Sharing::True } else { Sharing::False };
+    let each_line: Vec<(u64, u64)> =
+        group.lines.iter().map(|(address, line)| (*address, line.touches.len() as u64)).collect();
+    let watched = watched::derive(trace, group.process, &each_line);
+    let confirmed = watched.as_ref().filter(|watched| watched.samples * 2 >= samples);
     let error = share_error(samples, ledger.samples) * ledger.running_ns() as f64;
     SharedData {
         name: group.variable.map_or(String::new(), |variable| variable.name.clone()),
         module: group.variable.map_or(String::new(), |variable| variable.module.clone()),
         process: group.process,
         lines: group.lines.keys().copied().collect(),
-        sharing: if common as f64 >= COMMON_MIN * samples as f64 { Sharing::True } else { Sharing::False },
+        sharing: confirmed.and_then(|watched| watched.sharing).unwrap_or(sampled),
+        watched,
         samples,
         atomic: touches().filter(|touch| touch.sample.data.kind == AccessKind::Atomic).count() as u64,
         turns: turned.clone().count() as u64,

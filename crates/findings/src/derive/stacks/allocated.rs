@@ -62,8 +62,10 @@ pub struct Around {
 /// All of it, over a part of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Allocated {
-    /// One byte in so many was drawn; 0 if none was.
+    /// One byte in so many was drawn; of weights, their mean; 0 if none was.
     pub every_bytes: u64,
+    /// Frees were told; not of weights.
+    pub frees_known: bool,
     /// Everything.
     pub all: Amount,
     /// What was not freed, to the end of the part.
@@ -160,7 +162,7 @@ impl<'a> Sums<'a> {
             handed: BTreeMap::new(),
             paths: Paths::new(trace, folding),
             by_path: BTreeMap::new(),
-            done: Allocated::default(),
+            done: Allocated { frees_known: true, ..Allocated::default() },
         }
     }
 
@@ -172,12 +174,14 @@ impl<'a> Sums<'a> {
             growing.frames.entry(frame).or_default().add(row);
         }
         self.done.every_bytes = self.done.every_bytes.max(row.every_bytes);
+        self.done.frees_known &= !row.is_weight();
+        let is_live = !is_freed && !row.is_weight();
         for (sum, counts) in [
             (&mut growing.all, true),
-            (&mut growing.live, !is_freed),
+            (&mut growing.live, is_live),
             (&mut growing.freed_by_others, by_other.is_some()),
             (&mut self.done.all, true),
-            (&mut self.done.live, !is_freed),
+            (&mut self.done.live, is_live),
             (&mut self.done.freed_by_others, by_other.is_some()),
         ] {
             if counts {
@@ -218,6 +222,9 @@ impl<'a> Sums<'a> {
     fn finish(self) -> Allocated {
         let trace = self.trace;
         let mut done = self.done;
+        if done.every_bytes == 0 {
+            done.every_bytes = done.all.bytes() / done.all.drawn.max(1);
+        }
         done.sites = self.sites.into_iter().map(|(frame, growing)| growing.finish(trace, frame)).collect();
         done.sites
             .sort_by(|a, b| b.all.bytes().cmp(&a.all.bytes()).then_with(|| a.function.cmp(&b.function)));

@@ -61,27 +61,32 @@ fn why_none(view: &View) -> String {
 /// What the figures are of, and how sure they are.
 fn basis(view: &View, allocated: &Allocated) -> String {
     let all = &allocated.all;
+    let objects = match (all.objects(), all.objects_error()) {
+        (Some(objects), Some(error)) => format!("{} ± {} objects", rounded(objects), rounded(error)),
+        _ => "nobody counted how many objects".to_owned(),
+    };
     let mut text = format!(
-        "{} ± {} in {} ± {} objects: {} drawn, one byte in {}. ",
+        "{} ± {} in {objects}: {} drawn, one byte in {}. ",
         bytes(all.bytes()),
         bytes(all.bytes_error()),
-        rounded(all.objects()),
-        rounded(all.objects_error()),
         counted(all.drawn, "allocation"),
         bytes(allocated.every_bytes),
     );
-    text.push_str(&format!(
-        "{} ± {} not freed; {} freed by another thread than allocated them. ",
-        bytes(allocated.live.bytes()),
-        bytes(allocated.live.bytes_error()),
-        percent(share(allocated.freed_by_others.bytes(), all.bytes())),
-    ));
+    match allocated.frees_known {
+        true => text.push_str(&format!(
+            "{} ± {} not freed; {} freed by another thread than allocated them. ",
+            bytes(allocated.live.bytes()),
+            bytes(allocated.live.bytes_error()),
+            percent(share(allocated.freed_by_others.bytes(), all.bytes())),
+        )),
+        false => text.push_str("What was freed is not known. "),
+    }
     if let Some(operations) = view.stacks.operations {
         text.push_str(&format!(
-            "Per operation: {:.1} ± {:.1} bytes in {:.3} objects. ",
+            "Per operation: {:.1} ± {:.1} bytes in {} objects. ",
             all.bytes() as f64 / operations as f64,
             all.bytes_error() as f64 / operations as f64,
-            all.objects() as f64 / operations as f64,
+            objects_each(all, operations),
         ));
     }
     if let Some(lost) = source(view).map(|source| source.lost).filter(|lost| *lost > 0) {
@@ -129,13 +134,25 @@ fn row(view: &View, allocated: &Allocated, site: &Site) -> Vec<String> {
     match view.stacks.operations {
         Some(operations) => {
             cells.push(format!("{:.1}", site.all.bytes() as f64 / operations as f64));
-            cells.push(format!("{:.3}", site.all.objects() as f64 / operations as f64));
+            cells.push(objects_each(&site.all, operations));
         }
-        None => cells.extend([rounded(site.all.objects()), bytes(site.all.mean_bytes())]),
+        None => cells.extend([objects(&site.all), site.all.mean_bytes().map_or(NOT_COUNTED.into(), bytes)]),
     }
     cells.push(some(&site.live));
     cells.push(moved(site));
     cells
+}
+
+/// In place of a number of objects that nobody counted.
+const NOT_COUNTED: &str = "?";
+
+fn objects(amount: &Amount) -> String {
+    amount.objects().map_or(NOT_COUNTED.to_owned(), rounded)
+}
+
+fn objects_each(amount: &Amount, operations: u64) -> String {
+    let each = |objects| format!("{:.3}", objects as f64 / operations as f64);
+    amount.objects().map_or(NOT_COUNTED.to_owned(), each)
 }
 
 /// Bytes, their error, their share of `all`.
@@ -169,7 +186,7 @@ fn list(view: &View, heading: &'static str, all: &Amount, rows: Vec<(String, Amo
         .take(LIST_MAX)
         .map(|(name, amount)| {
             let mut cells = figures(amount, all);
-            cells.extend([rounded(amount.objects()), name.clone()]);
+            cells.extend([objects(amount), name.clone()]);
             cells
         })
         .collect();

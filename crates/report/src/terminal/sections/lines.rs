@@ -25,6 +25,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Column::Figure("lines"),
         Column::Figure("samples"),
         Column::Figure("turns"),
+        Column::Figure("hits"),
         Column::Figure("cpu"),
         Column::Figure("± (95 %)"),
         Column::Text("where"),
@@ -34,7 +35,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     if shared.len() > ROWS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", shared.len() - ROWS_MAX)));
     }
-    let said = "cpu: sampled; turns: the next sample was another thread's on another CPU";
+    let said = "cpu: sampled; turns: the next sample was another thread's on another CPU; hits: what watchpoints saw of it";
     lines.push(super::nothing(view, said));
     lines
 }
@@ -54,6 +55,7 @@ fn rows(view: &View, data: &SharedData) -> Vec<Vec<String>> {
         count(data.lines.len() as u64),
         count(data.samples),
         count(data.turns),
+        data.watched.as_ref().map_or(String::new(), |seen| count(seen.hits)),
         duration(data.ns),
         duration(data.error_ns),
         functions,
@@ -72,6 +74,7 @@ fn rows(view: &View, data: &SharedData) -> Vec<Vec<String>> {
             if one.part.is_empty() { bytes } else { one.part.clone() },
             empty(),
             count(one.reads + one.writes),
+            empty(),
             empty(),
             duration(one.ns),
             empty(),

@@ -1,0 +1,62 @@
+//! What rules say of io_uring where `io_uring_enter` is what they tell: how many requests go with a call, and what these are.
+
+use crate::derive::calls::{CallUse, Calls};
+use crate::derive::syscall_names::IO_URING_ENTER;
+use crate::wording::{count, time};
+
+/// Kinds of operations that are named.
+const NAMED_MAX: usize = 2;
+
+/// Of a call that is io_uring's, in its terms; `None` of any other, and where no request was counted.
+pub fn said(calls: &Calls, syscall: i32) -> Option<String> {
+    let each = calls.requests_each().filter(|_| syscall == IO_URING_ENTER)?;
+    let operations: Vec<String> = calls.ring_operations.iter().take(NAMED_MAX).map(operation).collect();
+    let told = match operations.is_empty() {
+        true => String::new(),
+        false => format!(": {}", operations.join(", ")),
+    };
+    Some(format!("With each io_uring_enter go {each:.1} requests{told}."))
+}
+
+fn operation(used: &CallUse) -> String {
+    let mean = used
+        .mean_ns()
+        .map_or(String::new(), |ns| format!(", {} each from submission to completion", time(ns)));
+    let failed = if used.errors == 0 { String::new() } else { format!(" ({} failed)", used.errors) };
+    format!("{} {}{mean}{failed}", used.name, count(used.count, "time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(operations: Vec<CallUse>) -> Calls {
+        let enter = CallUse { syscall: IO_URING_ENTER, count: 100, returned: 150, ..CallUse::default() };
+        Calls { by_syscall: vec![enter], ring_operations: operations, ..Calls::default() }
+    }
+
+    #[test]
+    fn requests_are_told_with_what_they_do() {
+        let read = CallUse {
+            name: "read",
+            count: 1_500,
+            timed: 1_500,
+            time_ns: 60_000_000,
+            errors: 3,
+            ..CallUse::default()
+        };
+        let told = said(&calls(vec![read]), IO_URING_ENTER).unwrap();
+        assert_eq!(
+            told,
+            "With each io_uring_enter go 1.5 requests: read 1,500 times, 40.0 µs each from submission to completion (3 failed)."
+        );
+        let bare = said(&calls(Vec::new()), IO_URING_ENTER).unwrap();
+        assert_eq!(bare, "With each io_uring_enter go 1.5 requests.", "operations were not counted");
+    }
+
+    #[test]
+    fn other_calls_and_rings_without_a_request_are_silent() {
+        assert_eq!(said(&calls(Vec::new()), 0), None);
+        assert_eq!(said(&Calls::default(), IO_URING_ENTER), None);
+    }
+}

@@ -1,0 +1,284 @@
+//! Hardware watchpoints on lines that samples say are shared (`decode/accesses/suspects`), while the program runs: who touches
+//! which bytes, as the CPU saw it. In a thread of its own, one line at a time, for a moment, within a part of the budget.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use holdup_capture::watchpoints::{self, HIT_NS, PER_THREAD, Watchpoint};
+use holdup_capture::{lower, privileges};
+use holdup_decode::accesses::Accesses;
+use holdup_decode::accesses::suspects::{Place, Suspect, Suspects};
+use holdup_events::event::{RawMapping, Sample, Watched};
+use holdup_events::recording::SourceState;
+use holdup_events::tables::{AccessKind, Mapping};
+use holdup_events::{Event, ProcessId};
+
+use super::files::LiveFiles;
+use super::process_exists;
+
+/// This part of the budget may go into what hits cost the program.
+const BUDGET_PART: f64 = 0.1;
+/// Of each thread at each place.
+const HITS: u32 = 4;
+/// So many threads of a line are watched at the most, the first by samples.
+const THREADS_MAX: usize = 6;
+/// How long: threads that have to wait for a CPU come to it meanwhile.
+const WATCH: Duration = Duration::from_millis(20);
+/// Between looks for a suspect.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A file whose code was sampled less often is not read for it.
+const SAMPLES_MIN: u32 = 16;
+const PROBLEMS_MAX: usize = 6;
+/// The name of the source.
+const SOURCE: &str = "watchpoints";
+
+enum Told {
+    Sample(Box<Sample>),
+    Process(u32, Vec<RawMapping>),
+}
+
+/// The watchpoints of a recording.
+pub struct LineWatch {
+    sender: Option<Sender<Told>>,
+    seen: Receiver<Event>,
+    worker: Option<JoinHandle<Vec<String>>>,
+    events: u64,
+}
+
+impl LineWatch {
+    /// For `budget` percent of `cpus`; nothing is watched if it is 0.
+    pub fn start(budget: f64, cpus: usize) -> LineWatch {
+        let (sender, told) = channel();
+        let (out, seen) = channel();
+        let worker = (budget > 0.0).then(|| {
+            std::thread::spawn(move || {
+                privileges::run_behind_others();
+                let hits_per_ns = budget / 100.0 * BUDGET_PART * cpus as f64 / HIT_NS as f64;
+                let files = LiveFiles;
+                let mut watcher = Watcher {
+                    accesses: Accesses::new(&files),
+                    mappings: HashMap::new(),
+                    sampled: HashMap::new(),
+                    suspects: Suspects::default(),
+                    allowance: Allowance { began: Instant::now(), hits_per_ns, spent: 0 },
+                    problems: BTreeSet::new(),
+                };
+                watcher.work(&told, &out);
+                watcher.problems.into_iter().collect()
+            })
+        });
+        let sender = worker.is_some().then_some(sender);
+        LineWatch { sender, seen, worker, events: 0 }
+    }
+
+    /// Takes what tells of memory that is touched.
+    pub fn note(&self, event: &Event) {
+        if let (Some(sender), Event::Sample(sample)) = (&self.sender, event)
+            && sample.registers.is_some()
+        {
+            let _ = sender.send(Told::Sample(Box::new(sample.clone())));
+        }
+    }
+
+    /// Tells what a process maps now; nothing if it is gone.
+    pub fn process(&self, tgid: u32, mappings: &[RawMapping]) {
+        if let Some(sender) = &self.sender {
+            let _ = sender.send(Told::Process(tgid, mappings.to_vec()));
+        }
+    }
+
+    /// Hands on what was seen since.
+    pub fn step(&mut self, out: &mut dyn FnMut(Event)) {
+        for event in self.seen.try_iter() {
+            self.events += 1;
+            out(event);
+        }
+    }
+
+    /// Ends it; what is to be said of it, if anything came of it.
+    pub fn finish(&mut self, out: &mut dyn FnMut(Event)) -> Option<SourceState> {
+        self.sender = None;
+        let problems = self.worker.take().and_then(|worker| worker.join().ok()).unwrap_or_default();
+        self.step(out);
+        (self.events > 0 || !problems.is_empty()).then(|| SourceState {
+            name: SOURCE.to_owned(),
+            active: self.events > 0,
+            events: self.events,
+            missing: problems.join("; "),
+            ..SourceState::default()
+        })
+    }
+}
+
+/// Hits that the program may be made to pay for.
+struct Allowance {
+    began: Instant,
+    hits_per_ns: f64,
+    spent: u64,
+}
+
+impl Allowance {
+    fn left(&self) -> u64 {
+        let earned = self.began.elapsed().as_nanos() as f64 * self.hits_per_ns;
+        (earned as u64).saturating_sub(self.spent)
+    }
+}
+
+struct Watcher<'a> {
+    accesses: Accesses<'a>,
+    mappings: HashMap<u32, Vec<Mapping>>,
+    /// Samples by the file whose code they were in.
+    sampled: HashMap<String, u32>,
+    suspects: Suspects,
+    allowance: Allowance,
+    problems: BTreeSet<String>,
+}
+
+impl Watcher<'_> {
+    fn work(&mut self, told: &Receiver<Told>, out: &Sender<Event>) {
+        while self.listen(told, Instant::now() + LOOK_EVERY) {
+            let Some(suspect) = self.suspects.worst() else { continue };
+            if !process_exists(suspect.tgid) {
+                self.suspects.forget(suspect.tgid);
+                continue;
+            }
+            // Each watchpoint costs something, too.
+            let each = u64::from(HITS) + 1;
+            let places: Vec<Place> = suspect.places.iter().copied().take(PER_THREAD).collect();
+            let affordable = (self.allowance.left() / (each * places.len() as u64)) as usize;
+            let wanted = suspect.threads.len().min(THREADS_MAX);
+            if affordable >= wanted && !self.watch(&suspect, (&suspect.threads[..wanted], &places), told, out)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Takes what is told until then; `false` if nothing more will be.
+    fn listen(&mut self, told: &Receiver<Told>, until: Instant) -> bool {
+        loop {
+            match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Told::Sample(sample)) => self.sample(&sample),
+                Ok(Told::Process(tgid, mappings)) => self.mapped(tgid, mappings),
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+    }
+
+    fn mapped(&mut self, tgid: u32, mappings: Vec<RawMapping>) {
+        // By its number: here nobody needs a dense one.
+        let process = ProcessId(tgid);
+        self.accesses.remapped(process);
+        let mapping = |raw: RawMapping| Mapping {
+            process,
+            at: raw.at,
+            start: raw.start,
+            end: raw.end,
+            file_offset: raw.file_offset,
+            path: raw.path,
+            build_id: raw.build_id,
+        };
+        match mappings.is_empty() {
+            true => _ = self.mappings.remove(&tgid),
+            false => _ = self.mappings.insert(tgid, mappings.into_iter().map(mapping).collect()),
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        let Some(mappings) = self.mappings.get(&sample.tgid) else { return };
+        let Some(mapping) = mappings.iter().find(|one| (one.start..one.end).contains(&sample.ip)) else {
+            return;
+        };
+        match self.sampled.get_mut(&mapping.path) {
+            Some(samples) => *samples = samples.saturating_add(1),
+            None => _ = self.sampled.insert(mapping.path.clone(), 1),
+        }
+        if self.sampled.get(&mapping.path).is_none_or(|samples| *samples < SAMPLES_MIN) {
+            return;
+        }
+        let access = self.accesses.of(sample, ProcessId(sample.tgid), mappings);
+        if access.kind != AccessKind::None {
+            self.suspects.add(sample, &access);
+        }
+    }
+
+    /// Watches some threads at some places; `false` if the recording ends.
+    fn watch(
+        &mut self,
+        suspect: &Suspect,
+        (threads, places): (&[u32], &[Place]),
+        told: &Receiver<Told>,
+        out: &Sender<Event>,
+    ) -> bool {
+        let at = lower::now();
+        let mut open = Vec::new();
+        for tid in threads {
+            match watchpoints_of(*tid, places) {
+                Ok(opened) => open.extend(opened),
+                Err(Refused::Gone) => {}
+                Err(Refused::Taken) => {
+                    self.problem(format!(
+                        "thread {tid} is a debugger's, or its watchpoints are: lines it touches were not watched"
+                    ));
+                    self.suspects.give_up(suspect);
+                    return true;
+                }
+                Err(Refused::Other(error)) => {
+                    self.problem(format!("watchpoints are refused: {error}"));
+                    self.suspects.give_up(suspect);
+                    return true;
+                }
+            }
+        }
+        let goes_on = self.listen(told, Instant::now() + WATCH);
+        let until = lower::now();
+        let (mut came, mut seen) = (BTreeSet::new(), Vec::new());
+        for ((tid, (address, bytes)), watchpoint) in &open {
+            let Ok((hits, ran_ns)) = watchpoint.read() else { continue };
+            self.allowance.spent += hits + 1;
+            if hits > 0 {
+                came.insert(*tid);
+            }
+            let (tid, tgid, address, bytes) = (*tid, suspect.tgid, *address, *bytes);
+            seen.push(Event::Watched(Watched { at, until, tid, tgid, address, bytes, hits, ran_ns }));
+        }
+        let by_several = came.len() > 1;
+        self.suspects.looked(suspect, places, by_several);
+        if by_several {
+            seen.into_iter().for_each(|event| _ = out.send(event));
+        }
+        goes_on
+    }
+
+    fn problem(&mut self, what: String) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.insert(what);
+        }
+    }
+}
+
+/// A watchpoint, with whose it is and where.
+type Open = ((u32, Place), Watchpoint);
+
+enum Refused {
+    Gone,
+    Taken,
+    Other(std::io::Error),
+}
+
+/// One thread's, all or none.
+fn watchpoints_of(tid: u32, places: &[Place]) -> Result<Vec<Open>, Refused> {
+    if watchpoints::is_traced(tid) {
+        return Err(Refused::Taken);
+    }
+    let open = |place: &Place| match Watchpoint::open(tid, *place, HITS) {
+        Ok(watchpoint) => Ok(((tid, *place), watchpoint)),
+        Err(error) if watchpoints::is_taken(&error) => Err(Refused::Taken),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(Refused::Gone),
+        Err(error) => Err(Refused::Other(error)),
+    };
+    places.iter().map(open).collect()
+}
