@@ -88,7 +88,6 @@ def clickhouse(root):
     session.query("USE fleet")
 
     def ask(question):
-        # A name in an aggregate is taken for the alias of the same name; so the columns are told with their table.
         question = PERCENTILE.sub(
             lambda of: f"arraySort(groupArray({of[1]}))[greatest(1, toUInt64(ceil(count({of[1]}) * {of[2]} / 100)))]", question)
         return [tuple(row) for row in json.loads(session.query(question, "JSONCompact").bytes())["data"]]
