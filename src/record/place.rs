@@ -15,9 +15,8 @@ const PRIVATE: u32 = 0o700;
 
 /// A directory that only its owner reads, and those above it.
 pub fn make_private(path: &Path) -> std::io::Result<()> {
-    match path.parent().filter(|above| !above.as_os_str().is_empty()) {
-        Some(above) => std::fs::create_dir_all(above)?,
-        None => {}
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        std::fs::create_dir_all(above)?;
     }
     match DirBuilder::new().mode(PRIVATE).create(path) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
