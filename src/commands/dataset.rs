@@ -1,6 +1,6 @@
 //! `holdup pack --dataset` and `holdup query --dataset`: recordings of many machines in one place.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -96,7 +96,7 @@ fn run(manifest: &Manifest, labels: &[(String, String)]) -> Result<Run> {
 }
 
 /// An engine that asks the runs of a dataset; those that cannot be read are told, and left out.
-pub fn engine(root: &PathBuf, options: Options) -> Result<Engine> {
+pub fn engine(root: &Path, options: Options) -> Result<Engine> {
     let members = dataset::members(root)?;
     for refused in &members.refused {
         eprintln!("holdup: left out: {refused}");
