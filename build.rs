@@ -23,6 +23,10 @@ fn main() {
     list.push_str("]\n");
     std::fs::write(out.join("viewer_assets.rs"), list).expect("OUT_DIR can be written");
     println!("cargo::rerun-if-changed=preload");
+    // Lines of our own code are most of the binary, and are read when it is looked at itself: whoever does that unpacks them.
+    println!("cargo::rustc-link-arg-bins=-Wl,--compress-debug-sections=zlib");
+    // Recordings tell which build made them.
+    println!("cargo::rustc-link-arg-bins=-Wl,--build-id=sha1");
     build_library(&manifest.join("preload/preload.c"), &out.join("libholdup_preload.so"));
     build_library(&manifest.join("preload/allocs.c"), &out.join("libholdup_allocs.so"));
 }

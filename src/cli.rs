@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod experiment;
+pub mod pack;
 #[cfg(feature = "sql")]
 pub mod query;
 pub mod top;
 pub mod watch;
 
 pub use experiment::{DiffArgs, ScaleArgs, SweepArgs, TryArgs};
+pub use pack::PackArgs;
 pub use top::TopArgs;
 pub use watch::WatchArgs;
 
@@ -51,7 +53,7 @@ pub enum Command {
     Import(ImportArgs),
     /// List the recordings that are kept
     List(ListArgs),
-    /// Make one file of a recording, to send or to keep
+    /// Make one file of a recording, to send or to keep; or put recordings of many machines together
     Pack(PackArgs),
     /// Ask a recording in SQL: what threads did, who waited for whom, what was found
     #[cfg(feature = "sql")]
@@ -397,16 +399,6 @@ pub struct ListArgs {
     /// As JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// `holdup pack`
-#[derive(Debug, Args)]
-pub struct PackArgs {
-    /// The recording [default: the newest]
-    pub recording: Option<PathBuf>,
-    /// Where to [default: NAME.holdup.pack in this directory]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
 }
 
 /// `holdup whatif`

@@ -1,5 +1,6 @@
 //! The `holdup` command: flags and wiring. Everything it knows comes from the crates.
 
+mod build_name;
 mod cli;
 mod commands;
 mod experiment;

@@ -7,54 +7,13 @@ mod support;
 use std::path::Path;
 use std::process::Output;
 
-use holdup_events::recording::SourceState;
-use holdup_events::tables::{Lane, SpanKind, SpanRow, Spans, TellName};
-use holdup_events::{CpuId, Loss, ProcessId, Timestamp, Trace};
-use holdup_testkit::check::trace_of_lanes;
 use holdup_testkit::saved::save;
 use serde_json::Value;
+use support::busy::busy;
+use support::questions::questions;
 use support::{Scratch, holdup, stderr, stdout};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sql.md");
-
-/// A lock, a foreign program in front, the disk; work in spans.
-const BUSY: &str = "@cpus 2\n@d disk\n@repeat 40\n\
-    @samples worker-1 0..4 user main;work\n@samples worker-2 4..8 0 main;read_all\n\
-    worker-1  0000mmmmrr0dd0\n\
-    worker-2  mmmm1111011rr1  holds m 4..8\n\
-    ~noisy    ....0000.0.00.\n";
-
-fn busy() -> Trace {
-    let (_, mut trace) = trace_of_lanes(BUSY);
-    trace.manifest.command = vec!["./stress".into(), "--threads=2".into()];
-    trace.manifest.mode = "run".into();
-    trace.manifest.sources =
-        vec![SourceState { name: "sched".into(), active: true, events: 1_000, ..SourceState::default() }];
-    let name = |kind, text: &str| TellName { kind, text: text.into() };
-    trace.names = vec![TellName::default(), name(SpanKind::User, "request"), name(SpanKind::User, "parse")];
-    trace.lanes = vec![Lane { process: ProcessId(0), runtime: "lanes 1".into(), ..Lane::default() }];
-    let thread = trace.target_threads().next().expect("a thread");
-    let (start, tick) = (trace.start().0, 1_000_000);
-    let span = |from: u64, to: u64, name| SpanRow {
-        thread,
-        start: Timestamp(start + from * tick),
-        end: Timestamp(start + to * tick),
-        lane: 0,
-        name,
-    };
-    let spans =
-        (0..40).flat_map(|round| [span(14 * round, 14 * round + 10, 1), span(14 * round, 14 * round + 2, 2)]);
-    trace.spans = Spans::freeze(spans.collect());
-    trace.losses = vec![Loss {
-        source: "sched".into(),
-        reason: "ring full".into(),
-        cpu: CpuId(1),
-        start: Timestamp(start + 5 * tick),
-        end: Timestamp(start + 6 * tick),
-        events: 3,
-    }];
-    trace
-}
 
 fn fixture(scratch: &Scratch, name: &str) -> std::path::PathBuf {
     let path = scratch.join(name);
@@ -82,37 +41,12 @@ fn refused(scratch: &Scratch, recording: &Path, words: &[&str]) -> String {
     said
 }
 
-/// A question of the page: its text, the form for other engines, and the place of its answer.
-struct Question {
-    sql: String,
-    /// The same without functions that only holdup has.
-    elsewhere: String,
-    answer: std::ops::Range<usize>,
-}
-
-fn questions(page: &str) -> Vec<Question> {
-    let mut found = Vec::new();
-    let mut at = page.find("# Twenty questions").expect("questions");
-    while let Some(from) = page[at..].find("```sql\n").map(|place| at + place + 7) {
-        let to = from + page[from..].find("```").expect("its end");
-        let answer = to + page[to..].find("```text\n").expect("an answer") + 8;
-        let end = answer + page[answer..].find("```").expect("its end");
-        let sql = page[from..to].trim().to_owned();
-        let other =
-            page[to..answer].split_once("```sql elsewhere\n").and_then(|(_, rest)| rest.split_once("```"));
-        let elsewhere = other.map_or(sql.clone(), |(other, _)| other.trim().to_owned());
-        found.push(Question { sql, elsewhere, answer: answer..end });
-        at = end + 3;
-    }
-    found
-}
-
 #[test]
 fn twenty_questions_have_these_answers() {
     let scratch = Scratch::new("query-twenty");
     let recording = fixture(&scratch, "busy.holdup");
     let page = std::fs::read_to_string(PAGE).expect("docs/sql.md");
-    let questions = questions(&page);
+    let questions = questions(&page, "# Twenty questions");
     assert_eq!(questions.len(), 20);
     let mut blessed = page.clone();
     for question in questions.iter().rev() {
@@ -317,7 +251,7 @@ fn duckdb_and_pandas_give_the_same_answers() {
     }
     let page = std::fs::read_to_string(PAGE).expect("docs/sql.md");
     let mut answers = Vec::new();
-    for question in questions(&page) {
+    for question in questions(&page, "# Twenty questions") {
         let output = ask(&scratch, &recording, &[&question.sql, "--json"]);
         let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let names: Vec<&str> = answer["columns"]

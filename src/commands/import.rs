@@ -74,7 +74,7 @@ fn write(
     let wanted = Wanted { process: args.process.clone().unwrap_or_default() };
     let mut manifest = Manifest {
         format: recording::FORMAT_VERSION,
-        holdup: env!("CARGO_PKG_VERSION").to_owned(),
+        holdup: crate::build_name::name().to_owned(),
         command: vec![format!("{} ({})", file.display(), reader.info().name)],
         mode: "import".to_owned(),
         stacks: "none".to_owned(),

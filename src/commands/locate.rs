@@ -1,5 +1,6 @@
 //! Finding and opening the recording that a command is about.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -78,7 +79,9 @@ impl Temporary {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("holdup-{}-{number}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
+        // What somebody else has put there is not taken for it.
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| format!("making {}", path.display()))?;
         Ok(Temporary(path))
     }
 }

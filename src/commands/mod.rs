@@ -3,6 +3,8 @@
 mod annotate;
 mod attach;
 mod catalogue;
+#[cfg(feature = "sql")]
+mod dataset;
 pub mod descriptors;
 mod diff;
 mod doctor;
@@ -30,12 +32,14 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use holdup_capture::privileges;
 use holdup_report::Style;
 
 use crate::cli::Command;
 
 /// Executes one command.
 pub fn execute(command: Command) -> Result<ExitCode> {
+    limit_rights(&command)?;
     match command {
         Command::Run(args) => run::execute(args),
         Command::Attach(args) => attach::execute(&args),
@@ -59,6 +63,18 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Completions(args) => catalogue::completions(args.shell),
         Command::Man => catalogue::man(),
     }
+}
+
+/// Rights that `setcap` lends to the program are for recording alone, and never open a file that the user names.
+fn limit_rights(command: &Command) -> Result<()> {
+    match command {
+        Command::Run(_) | Command::Attach(_) | Command::Watch(_) => privileges::open_own_files()?,
+        // It says what recordings could do.
+        Command::Doctor(_) => {}
+        // They run holdup again for what they record, which has the file's rights anew.
+        _ => privileges::give_back()?,
+    }
+    Ok(())
 }
 
 /// Whether the reader of our output went away: no error.

@@ -8,11 +8,16 @@ use holdup_events::recording;
 use super::locate;
 use crate::cli::PackArgs;
 
-/// Makes one file of a recording.
+/// Makes one file of a recording, or adds recordings to a dataset.
 pub fn execute(args: &PackArgs) -> Result<ExitCode> {
-    let path = match &args.recording {
-        Some(path) => path.clone(),
-        None => locate::newest()?,
+    #[cfg(feature = "sql")]
+    if let Some(root) = &args.dataset.dataset {
+        return super::dataset::pack(args, root);
+    }
+    let path = match &args.recordings[..] {
+        [path] => path.clone(),
+        [] => locate::newest()?,
+        _ => bail!("one recording is packed at a time: {} were named", args.recordings.len()),
     };
     if !path.is_dir() {
         bail!("{}: is no recording's directory", path.display());

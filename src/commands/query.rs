@@ -23,13 +23,21 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
         return schema(table, args);
     }
     let (recordings, sql) = split(args)?;
-    let recordings = open(&recordings)?;
-    let subjects = recordings.iter().map(subject).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let memory_bytes = usize::try_from(args.memory).unwrap_or(usize::MAX);
-    let engine = Engine::new(subjects, Options { memory_bytes, threads })?;
+    let options = Options { memory_bytes: usize::try_from(args.memory).unwrap_or(usize::MAX), threads };
+    // Those that are unpacked go when they do.
+    let mut opened = Vec::new();
+    let engine = match &args.dataset {
+        Some(root) => super::dataset::engine(root, options)?,
+        None => {
+            opened = open(&recordings)?;
+            Engine::new(opened.iter().map(subject).collect(), options)?
+        }
+    };
     let form = Form::of(args)?;
-    match holdup_query::run(threads, async move { form.write(&mut engine.ask(&sql).await?).await }) {
+    let answered = holdup_query::run(threads, async move { form.write(&mut engine.ask(&sql).await?).await });
+    drop(opened);
+    match answered {
         Ok(said) => {
             said.iter().for_each(|line| eprintln!("holdup: {line}"));
             Ok(ExitCode::SUCCESS)
@@ -72,6 +80,9 @@ fn split(args: &QueryArgs) -> Result<(Vec<PathBuf>, String)> {
     if args.file.is_none() && Path::new(&sql).exists() {
         bail!("'{sql}' is a file: the query comes last (or in a file, with --file)");
     }
+    if let (Some(_), Some(first)) = (&args.dataset, words.first()) {
+        bail!("'{first}': with --dataset no recording is named; the query is one word");
+    }
     Ok((words.into_iter().map(PathBuf::from).collect(), sql))
 }
 
@@ -82,7 +93,8 @@ fn open(named: &[PathBuf]) -> Result<Vec<Tables>> {
     named.iter().map(|path| locate::tables(Some(path))).collect()
 }
 
-fn subject(tables: &Tables) -> Subject {
+/// What the engine asks.
+pub fn subject(tables: &Tables) -> Subject {
     let directory = tables.directory.clone();
     Subject {
         name: tables.path.display().to_string(),

@@ -76,7 +76,7 @@ impl Set {
             None => make_kept(&experiment)?,
         };
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
-        let holdup = env!("CARGO_PKG_VERSION").to_owned();
+        let holdup = crate::build_name::name().to_owned();
         let set = Set {
             path,
             file: SetFile { format: FORMAT, holdup, purpose, cpus, progress, trials: Vec::new(), experiment },
@@ -131,7 +131,7 @@ fn make_named(path: &Path) -> Result<PathBuf> {
             bail!("{} is in the way: it is no set of runs", path.display());
         }
     }
-    std::fs::create_dir_all(path).with_context(|| format!("cannot write a set to {}", path.display()))?;
+    record::place::make_private(path).with_context(|| format!("cannot write a set to {}", path.display()))?;
     Ok(path.to_owned())
 }
 
@@ -144,7 +144,7 @@ fn make_kept(experiment: &Experiment) -> Result<PathBuf> {
         let number = if attempt == 0 { String::new() } else { format!("-{attempt}") };
         let path = folder.join(format!("{stem}{number}.{ENDING}"));
         if !path.exists() {
-            std::fs::create_dir_all(&path)
+            record::place::make_private(&path)
                 .with_context(|| format!("cannot write to {}", folder.display()))?;
             return Ok(path);
         }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use holdup_capture::bpf::{Counters, Options, ProbeCost, STREAMS, Session, Stacks, Target};
+use holdup_capture::error::CaptureError;
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::{MappingFeed, read_maps};
 use holdup_capture::{host, launch, lower, privileges, sources};
@@ -71,13 +72,23 @@ pub(super) struct Loop {
     pub(super) drained: Timestamp,
 }
 
+/// Where memory is limited (a cgroup), the kernel's buffer is what takes most of it.
+fn with_remedy(error: CaptureError, buffer_mib: u32) -> anyhow::Error {
+    let is_memory = error.to_string().contains("(os error 12)");
+    let error = anyhow::Error::from(error);
+    if !is_memory {
+        return error;
+    }
+    error.context(format!("no memory for a kernel buffer of {buffer_mib} MiB: give it less with --buffer"))
+}
+
 /// Records by BPF.
 pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let options = options(&subject, &recorder);
     let length = recorder.length;
     let mappings = MappingFeed::open(&host::online_cpus());
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    let session = Session::load(&options)?;
+    let session = Session::load(&options).map_err(|error| with_remedy(error, recorder.options.buffer))?;
     privileges::run_before_others();
     // Before any thread is started: capabilities are a thread's own.
     privileges::drop_unneeded()?;
@@ -116,12 +127,9 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         drained: Timestamp(0),
     };
     recording.know_mappings(&subject)?;
-    if let Some(program) = recorder.program.as_deref() {
-        recording.stack_tables.expect(program);
-    }
-    if let Some(library) = recorder.allocations.as_deref().and_then(Sampler::library) {
-        recording.stack_tables.expect(library.as_os_str());
-    }
+    let library = recorder.allocations.as_deref().and_then(Sampler::library);
+    let expected = recorder.program.as_deref().into_iter().chain(library.map(|library| library.as_os_str()));
+    expected.for_each(|file| recording.stack_tables.expect(file));
     recording.stack_tables.flush();
     let mut budget = Budget::new(recorder.options.budget, cpus);
     recording.session.allow_stacks(budget.first());

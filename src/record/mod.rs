@@ -166,6 +166,7 @@ pub fn record(
     let dropped = outcome.dropped.map(|loss| Loss { end: Timestamp(manifest.end_ns), ..loss });
     let failed = finish::finish(&path, &mut manifest, dropped.clone(), &outcome.roots).err();
     let unfinished = failed.map(|error| unfinished(&path, error, (manifest, dropped, outcome.roots)));
+    holdup_capture::privileges::open_own_files()?;
     Ok(Recorded { path, unfinished, ending: outcome.ending })
 }
 
@@ -304,7 +305,7 @@ fn manifest(
     host.cpus_allowed = host::cpus_allowed(&pid);
     Manifest {
         format: holdup_events::recording::FORMAT_VERSION,
-        holdup: env!("CARGO_PKG_VERSION").to_owned(),
+        holdup: crate::build_name::name().to_owned(),
         command,
         mode: mode.to_owned(),
         host,

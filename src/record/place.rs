@@ -1,5 +1,7 @@
 //! Where a recording goes.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -7,6 +9,20 @@ use holdup_events::recording::{RecordingError, journal, store};
 
 /// Recordings that nobody named are kept up to this size together.
 const KEPT_BYTES: u64 = 4 << 30;
+
+/// Recordings say what programs do, with their command lines and paths: they are for who made them.
+const PRIVATE: u32 = 0o700;
+
+/// A directory that only its owner reads, and those above it.
+pub fn make_private(path: &Path) -> std::io::Result<()> {
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        std::fs::create_dir_all(above)?;
+    }
+    match DirBuilder::new().mode(PRIVATE).create(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
+}
 
 /// Where unnamed recordings are kept.
 pub fn kept() -> Result<PathBuf> {
@@ -35,8 +51,7 @@ fn make_named(path: &Path) -> Result<PathBuf> {
         }
         std::fs::remove_dir_all(path).with_context(|| format!("replacing {}", path.display()))?;
     }
-    std::fs::create_dir_all(path)
-        .with_context(|| format!("cannot write a recording to {}", path.display()))?;
+    make_private(path).with_context(|| format!("cannot write a recording to {}", path.display()))?;
     Ok(path.to_owned())
 }
 
@@ -59,7 +74,7 @@ fn make_kept(command: &str) -> Result<PathBuf> {
             _ => name.replace(".holdup", &format!("-{attempt}.holdup")),
         };
         let path = directory.join(name);
-        match std::fs::create_dir(&path) {
+        match DirBuilder::new().mode(PRIVATE).create(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => {
@@ -68,4 +83,23 @@ fn make_kept(command: &str) -> Result<PathBuf> {
         }
     }
     bail!("too many recordings of the same name in {}", directory.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_recording_is_its_owners() {
+        let scratch = std::env::temp_dir().join(format!("holdup-place-{}", std::process::id()));
+        let path = scratch.join("deep/a.holdup");
+        for _ in 0..2 {
+            assert_eq!(make_named(&path).unwrap(), path);
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, PRIVATE);
+        }
+        make_private(&path).unwrap();
+        std::fs::remove_dir_all(&scratch).unwrap();
+    }
 }

@@ -1,8 +1,10 @@
 //! Running the `holdup` binary as a user would.
 #![allow(dead_code)]
 
+pub mod busy;
 pub mod ocaml;
 pub mod pty;
+pub mod questions;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

@@ -1,8 +1,9 @@
-//! Chores of the project: `cargo run -p xtask -- tidy | licences`. Nothing here is shipped.
+//! Chores of the project: `cargo run -p xtask -- tidy | licences | sbom`. Nothing here is shipped.
 
 mod checks;
 mod licences;
 mod rust_text;
+mod sbom;
 mod tree;
 
 use std::process::ExitCode;
@@ -12,7 +13,8 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo run -p xtask -- CHORE
 
   tidy       the house rules of CONTRIBUTING.md, over every tracked file
-  licences   every dependency has a licence of the allow list";
+  licences   every dependency has a licence of the allow list
+  sbom FILE  what the binary consists of, as CycloneDX";
 
 fn main() -> ExitCode {
     match chore() {
@@ -29,6 +31,10 @@ fn chore() -> Result<ExitCode> {
     match chore.as_str() {
         "tidy" => tidy(),
         "licences" => licences::check(),
+        "sbom" => match std::env::args().nth(2) {
+            Some(file) => sbom::write(std::path::Path::new(&file)),
+            None => bail!("{USAGE}"),
+        },
         _ => bail!("{USAGE}"),
     }
 }

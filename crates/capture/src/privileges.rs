@@ -41,6 +41,51 @@ struct Half {
 /// Drops every capability of this thread, and of threads that it starts later, but the few that a recording
 /// needs. Nothing that it executes can gain any. The traced program is not concerned: it was forked before.
 pub fn drop_unneeded() -> Result<(), CaptureError> {
+    change(|rights| Rights {
+        // What the user named is open by now: see `open_own_files`.
+        effective: (rights.effective | rights.permitted & OF_FILES) & KEPT,
+        permitted: rights.permitted & KEPT,
+    })?;
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    Ok(())
+}
+
+/// Rights by which files are opened that the user may not.
+const OF_FILES: u64 = 1 << capability::DAC_OVERRIDE | 1 << capability::DAC_READ_SEARCH;
+
+/// The capabilities of this process are those of its file (`setcap`) and not its user's: what the user names must be
+/// opened by the user's own rights.
+pub fn are_lent() -> bool {
+    // SAFETY: both read a number.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 && libc::geteuid() != 0 }
+}
+
+/// Gives up every right that the file lends to this thread and those that it starts; a user's own stay.
+pub fn give_back() -> Result<(), CaptureError> {
+    match are_lent() {
+        true => change(|_| Rights::default()),
+        false => Ok(()),
+    }
+}
+
+/// Opens files by the user's own rights, until [`drop_unneeded`] takes up those that a recording needs.
+pub fn open_own_files() -> Result<(), CaptureError> {
+    match are_lent() {
+        true => change(|rights| Rights { effective: rights.effective & !OF_FILES, ..rights }),
+        false => Ok(()),
+    }
+}
+
+/// One bit a capability.
+#[derive(Clone, Copy, Default)]
+struct Rights {
+    effective: u64,
+    permitted: u64,
+}
+
+/// Changes the rights of this thread. What a program that it executes would inherit goes.
+fn change(to: impl FnOnce(Rights) -> Rights) -> Result<(), CaptureError> {
     let header = Header { version: VERSION, pid: 0 };
     let mut halves = [Half::default(); 2];
     // SAFETY: the kernel reads the header and fills two halves, as the version promises.
@@ -48,9 +93,15 @@ pub fn drop_unneeded() -> Result<(), CaptureError> {
     if got != 0 {
         return Err(CaptureError::last("reading the capabilities"));
     }
-    for (half, kept) in halves.iter_mut().zip([KEPT as u32, (KEPT >> 32) as u32]) {
-        half.effective &= kept;
-        half.permitted &= kept;
+    let both = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+    let [low, high] = halves;
+    let rights = to(Rights {
+        effective: both(low.effective, high.effective),
+        permitted: both(low.permitted, high.permitted),
+    });
+    for (half, shift) in halves.iter_mut().zip([0, 32]) {
+        half.effective = (rights.effective >> shift) as u32;
+        half.permitted = (rights.permitted >> shift) as u32;
         half.inheritable = 0;
     }
     // SAFETY: as above, read only.
@@ -61,8 +112,6 @@ pub fn drop_unneeded() -> Result<(), CaptureError> {
             source: io::Error::last_os_error(),
         });
     }
-    // SAFETY: plain numbers.
-    unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
     Ok(())
 }
 
@@ -121,6 +170,34 @@ mod tests {
             drop_unneeded().unwrap();
             assert_eq!(effective(), before & KEPT);
             assert_eq!(effective() & (1 << capability::SYS_ADMIN), 0);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn rights_can_be_laid_down_and_taken_up() {
+        std::thread::spawn(|| {
+            let before = effective();
+            change(|rights| Rights { effective: rights.effective & !OF_FILES, ..rights }).unwrap();
+            assert_eq!(effective(), before & !OF_FILES);
+            drop_unneeded().unwrap();
+            assert_eq!(effective(), before & KEPT);
+            change(|_| Rights::default()).unwrap();
+            assert_eq!(effective(), 0);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn what_is_the_users_own_stays() {
+        // A test's capabilities are no file's.
+        std::thread::spawn(|| {
+            let before = effective();
+            give_back().unwrap();
+            open_own_files().unwrap();
+            assert_eq!(effective(), before);
         })
         .join()
         .unwrap();

@@ -4,13 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, SchemaProvider};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 
 use crate::catalogue::{Lazy, Load, Raw, Views};
+use crate::dataset::Member;
 use crate::error::QueryError;
+use crate::fleet::Fleet;
 use crate::functions;
 use crate::raw::Files;
 use crate::run::SQL_BYTES_MAX;
@@ -54,7 +56,6 @@ impl Engine {
     /// # Errors
     /// If the engine cannot be set up.
     pub fn new(subjects: Vec<Subject>, options: Options) -> Result<Engine, QueryError> {
-        let failed = |error: datafusion::common::DataFusionError| QueryError::new(&error, "");
         let mut files = Vec::new();
         let mut recordings = Vec::new();
         for subject in subjects {
@@ -62,6 +63,25 @@ impl Engine {
             files.push(Files { name: Arc::clone(&name), directory: subject.directory });
             recordings.push(Lazy::new(name, subject.load));
         }
+        let raw = Arc::new(Raw::new(files));
+        let views = Views { recordings, raw: Arc::clone(&raw) };
+        Engine::with_schemas([("views", Arc::new(views) as _), ("raw", raw)], options)
+    }
+
+    /// Of a dataset's runs: the tables have the columns `host`, `date` and `run` last.
+    ///
+    /// # Errors
+    /// If the engine cannot be set up.
+    pub fn of_dataset(runs: Vec<Member>, options: Options) -> Result<Engine, QueryError> {
+        let fleet: Arc<dyn SchemaProvider> = Arc::new(Fleet { runs: Arc::new(runs) });
+        Engine::with_schemas([("views", fleet)], options)
+    }
+
+    fn with_schemas<const N: usize>(
+        schemas: [(&str, Arc<dyn SchemaProvider>); N],
+        options: Options,
+    ) -> Result<Engine, QueryError> {
+        let failed = |error: datafusion::common::DataFusionError| QueryError::new(&error, "");
         let runtime = RuntimeEnvBuilder::new().with_memory_limit(options.memory_bytes, 1.0);
         let runtime = runtime.build_arc().map_err(failed)?;
         let mut config = SessionConfig::new()
@@ -70,11 +90,10 @@ impl Engine {
             .with_information_schema(true)
             .with_create_default_catalog_and_schema(false);
         config.options_mut().sql_parser.collect_spans = true;
-        let raw = Arc::new(Raw::new(files));
         let catalogue = MemoryCatalogProvider::new();
-        let views = Views { recordings, raw: Arc::clone(&raw) };
-        catalogue.register_schema("views", Arc::new(views)).map_err(failed)?;
-        catalogue.register_schema("raw", raw).map_err(failed)?;
+        for (name, schema) in schemas {
+            catalogue.register_schema(name, schema).map_err(failed)?;
+        }
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(runtime)

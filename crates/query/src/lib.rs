@@ -4,9 +4,11 @@
 //! [`holdup_findings::analyse`]'s, made once when a query first asks; raw tables are read as they lie on disk.
 
 mod catalogue;
+pub mod dataset;
 mod engine;
 mod error;
 mod facts;
+mod fleet;
 mod functions;
 pub mod listing;
 mod nearest;

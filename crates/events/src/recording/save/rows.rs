@@ -37,9 +37,10 @@ impl<R: Row> RowTable<R> {
 
     fn group(&mut self) -> Result<(), RecordingError> {
         self.rows.sort_by_key(Row::key);
-        self.writer.group(R::columns(&self.rows))?;
+        let written = self.writer.group(R::columns(&self.rows));
+        // Also where there was no room: else the whole group would be sorted and tried again with each row that comes.
         self.rows.clear();
-        Ok(())
+        written
     }
 
     pub fn finish(mut self) -> Result<(), RecordingError> {
@@ -207,5 +208,23 @@ impl Row for MarkRow {
             wide(rows, |row| row.value),
             narrow(rows, |row| row.text),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_finds_no_room_is_not_tried_again_with_each_row() {
+        let dir = std::env::temp_dir().join(format!("holdup-rows-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        std::os::unix::fs::symlink("/dev/full", dir.join("slices.parquet")).unwrap();
+        let mut table = RowTable::<SliceRow>::create(&dir).unwrap();
+        let pushed = (0..=GROUP_ROWS).filter(|_| table.push(SliceRow::default()).is_err()).count();
+        let finished = table.finish();
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert!(pushed <= 1, "{pushed} rows failed");
+        assert!(pushed == 1 || finished.is_err());
     }
 }
