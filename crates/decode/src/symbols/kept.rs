@@ -16,10 +16,16 @@ type File<'a> = (&'a str, &'a [u8], u32);
 /// See the module.
 pub struct KeptNames {
     pub(super) kernel: Arc<KernelSymbols>,
-    binaries: Mutex<HashMap<(String, Vec<u8>, u32), Known>>,
-    /// By process and path: each address that was asked for, and what is there.
-    variables: Mutex<HashMap<(u32, String), BTreeMap<u64, Option<Variable>>>>,
+    binaries: Mutex<HashMap<OwnedFile, Known>>,
+    /// By process and path.
+    variables: Mutex<HashMap<(u32, String), Asked>>,
 }
+
+/// A [`File`] to keep.
+type OwnedFile = (String, Vec<u8>, u32);
+
+/// Each address that was asked for, and what is there.
+type Asked = BTreeMap<u64, Option<Variable>>;
 
 /// What was asked of a binary, and what it answered.
 #[derive(Default)]

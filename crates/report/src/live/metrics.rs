@@ -141,7 +141,7 @@ impl Metrics {
     }
 
     fn locks_text(&self, out: &mut Out) {
-        let mut locks: Vec<(&(u32, String), &(u64, u64))> = self.locks.iter().collect();
+        let mut locks: Vec<_> = self.locks.iter().collect();
         locks.sort_by_key(|(key, (_, ns))| (std::cmp::Reverse(*ns), *key));
         locks.truncate(LOCKS_TOLD);
         let labels = |key: &(u32, String)| vec![("pid", key.0.to_string()), ("lock", key.1.clone())];
