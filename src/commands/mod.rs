@@ -68,7 +68,9 @@ pub fn execute(command: Command) -> Result<ExitCode> {
 /// Rights that `setcap` lends to the program are for recording alone, and never open a file that the user names.
 fn limit_rights(command: &Command) -> Result<()> {
     match command {
-        Command::Run(_) | Command::Attach(_) | Command::Watch(_) => privileges::open_own_files()?,
+        Command::Run(_) | Command::Attach(_) | Command::Watch(_) | Command::Top(_) => {
+            privileges::open_own_files()?
+        }
         // It says what recordings could do.
         Command::Doctor(_) => {}
         // They run holdup again for what they record, which has the file's rights anew.
