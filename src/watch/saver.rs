@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
-use holdup_capture::privileges;
+use holdup_capture::{memory, privileges};
 use holdup_events::recording::ring::Cut;
 use holdup_events::recording::{Cost, Fired, JournalWriter, Manifest, SourceState};
 
@@ -127,6 +127,7 @@ impl Writer {
             if let Err(error) = self.write(job) {
                 eprintln!("holdup: not saved: {error:#}");
             }
+            memory::give_back_freed();
         }
     }
 

@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod host;
 pub mod lower;
 pub mod mappings;
+pub mod memory;
 pub mod perf_ring;
 pub mod privileges;
 pub mod probe_count;
