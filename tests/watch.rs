@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use serde_json::Value;
 use support::{Scratch, bpf_or_skip, class_sum, have, holdup, report_json, stderr};
@@ -118,6 +120,18 @@ impl Watched {
         self.holdup.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
+    /// The same twice a second, until what it gives is dropped.
+    fn stall_again_and_again(&mut self) -> Sender<()> {
+        let (until, told) = channel();
+        let mut stdin = self.holdup.stdin.take().unwrap();
+        std::thread::spawn(move || {
+            while told.recv_timeout(Duration::from_millis(500)) == Err(RecvTimeoutError::Timeout) {
+                stdin.write_all(b"\n").unwrap();
+            }
+        });
+        until
+    }
+
     /// Reads what holdup says until it says this.
     fn until(&mut self, what: &str) -> String {
         loop {
@@ -202,7 +216,7 @@ fn what_began_before_the_kept_time_is_known() {
     let mut output = BufReader::new(watched.holdup.stdout.take().unwrap());
     output.read_line(&mut String::new()).unwrap();
     // Longer than the ring keeps, its slack included.
-    std::thread::sleep(std::time::Duration::from_millis(2500));
+    std::thread::sleep(Duration::from_millis(2500));
     let pid = watched.holdup.id().to_string();
     assert!(Command::new("kill").args(["-USR2", &pid]).status().unwrap().success());
     watched.until("holdup: saved");
@@ -314,10 +328,10 @@ fn functions_fire_in_any_thread() {
         assert!(fired["what"].as_str().unwrap().starts_with("was in stall for "), "{fired}");
     }
     let mut watched = Watched::start(&scratch, &["-t", "hit:function:stall", "--after", "0s"], &program);
-    // Until a segment is over the binary has been looked at.
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    watched.stall();
+    // A probe is there once the binary has been looked at: how long that takes is the machine's.
+    let stalls = watched.stall_again_and_again();
     watched.until("holdup: saved");
+    drop(stalls);
     watched.end();
     assert_eq!(saved(&scratch, 1)["fired"][0]["what"], "hit stall");
 }

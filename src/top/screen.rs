@@ -93,6 +93,10 @@ fn show(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
+        if terminal::is_gone() {
+            wishes.stop.store(true, Ordering::Relaxed);
+            return;
+        }
         while event::poll(Duration::ZERO).unwrap_or(false) {
             match event::read() {
                 Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => obey(&mut screen, key, wishes),

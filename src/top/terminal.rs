@@ -161,6 +161,14 @@ fn nameless() -> Result<File> {
     Ok(file)
 }
 
+/// The terminal was closed: what reads from it would be told of its end again and again.
+pub fn is_gone() -> bool {
+    let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: 0, revents: 0 };
+    // SAFETY: one structure, which lives until the call is over.
+    let answered = unsafe { libc::poll(&raw mut input, 1, 0) };
+    answered > 0 && input.revents & (libc::POLLHUP | libc::POLLERR) != 0
+}
+
 /// Standard input and output are a terminal's.
 pub fn is_there() -> bool {
     stdout().is_terminal() && io::stdin().is_terminal()
