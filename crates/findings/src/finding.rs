@@ -63,6 +63,13 @@ pub struct Evidence {
     pub note: String,
 }
 
+impl Evidence {
+    /// What a thread was sampled at.
+    pub fn sample(thread: ThreadId, at: Timestamp, note: String) -> Evidence {
+        Evidence { table: "samples", thread, start: at, duration: Duration(0), note }
+    }
+}
+
 /// Evidence of more slices than this is about none of them.
 const SLICES_MAX: usize = 1000;
 

@@ -1,7 +1,5 @@
 //! What copy-heavy, format-heavy, allocation-hotspot and page-fault-storm have in common: work that is done for the program's functions.
 
-use holdup_events::Duration;
-
 use crate::derive::services::{Service, ServiceUse};
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::scene::Scene;
@@ -66,13 +64,7 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
         evidence: used
             .seen
             .iter()
-            .map(|(thread, at)| Evidence {
-                table: "samples",
-                thread: *thread,
-                start: *at,
-                duration: Duration(0),
-                note: words.doing.to_owned(),
-            })
+            .map(|(thread, at)| Evidence::sample(*thread, *at, words.doing.to_owned()))
             .collect(),
         advice: words.advice,
     }

@@ -151,12 +151,8 @@ fn touched(data: &SharedData, one: &LineThread) -> String {
 }
 
 fn evidence(data: &SharedData) -> Vec<Evidence> {
-    let row = |(thread, at, address): &(_, _, u64)| Evidence {
-        table: "samples",
-        thread: *thread,
-        start: *at,
-        duration: holdup_events::Duration(0),
-        note: format!("takes {address:#x} from another CPU"),
+    let row = |(thread, at, address): &(_, _, u64)| {
+        Evidence::sample(*thread, *at, format!("takes {address:#x} from another CPU"))
     };
     data.turned.iter().map(row).collect()
 }

@@ -29,8 +29,6 @@
 //! Acar, Charguéraud, Rainey: Oracle scheduling: controlling granularity in implicitly parallel languages (2011).
 //! Reinders: Intel Threading Building Blocks (2007), chapter 3 on grain size.
 
-use holdup_events::Duration;
-
 use super::{Info, Verdict};
 use crate::derive::tasks::Handing;
 use crate::finding::{Confidence, Evidence, Finding};
@@ -92,13 +90,7 @@ fn finding(scene: &Scene, pool: &Handing) -> Finding {
         evidence: pool
             .seen
             .iter()
-            .map(|(thread, at)| Evidence {
-                table: "samples",
-                thread: *thread,
-                start: *at,
-                duration: Duration(0),
-                note: "hands out tasks".to_owned(),
-            })
+            .map(|(thread, at)| Evidence::sample(*thread, *at, "hands out tasks".to_owned()))
             .collect(),
         advice: advice(pool),
     }
