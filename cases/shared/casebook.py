@@ -7,6 +7,7 @@ alone can be written anew around what was printed.
 
 import pathlib
 import re
+import subprocess
 import tempfile
 
 import case as cases
@@ -20,8 +21,8 @@ HOW_TO_READ = """
 2. *Where the time went* counts each thread's time once: running for the program (`useful`) or in the kernel, waiting (for a
    lock, for each other, for work, the disk, the network), or wanting a CPU (`run-queue`). It adds up to threads times seconds.
    Look for the longest bar that is not `useful`.
-3. *What holds it up* gives the causes in the order of what removing them would gain, between two ends: `gain 48 % (0..95)` says that
-   the run may become shorter by at most 95 %. `sure` says how much the recording proves: `low` is a hint to look at.
+3. *What holds it up* gives the causes in the order of what removing them would gain, between two ends: `gain 76 % (0..95)` says that
+   the run may become shorter by at most 95 %, and that programs like these mostly did by some 76 %. `sure` says how much the recording proves: `low` is a hint to look at.
 4. *Try* is what usually helps; `holdup explain RULE` is the rule's manual page, with what it cannot see.
 5. `holdup diff` runs the old and the new program in turn, and says whether the difference is real.
 """
@@ -136,6 +137,18 @@ def report_on_slow(case, out_of, directory, holdup):
     return f"$ holdup -- {command(case, 'slow')}\n{report.read_text()}"
 
 
+def report_on_kept(case, folder, holdup):
+    """The same of a recording that the line-up kept; none if there is none, or if an experiment tells the culprit."""
+    recording = folder / case["name"] / "slow.holdup" if folder else None
+    if "experiment" in case or recording is None or not recording.is_dir():
+        return None
+    done = subprocess.run([holdup, "report", recording], capture_output=True, text=True, timeout=cases.RUN_SECONDS_MAX)
+    if done.returncode != 0:
+        raise cases.CaseError(f"holdup report ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    told = done.stdout.replace(str(recording), "./book.holdup")
+    return f"$ holdup -- {command(case, 'slow')}\n" + re.sub(r"(/[^\s/]+)*/holdup-case-\w+/", "./", told)
+
+
 def answer_on_slow(case, out_of, directory, holdup):
     """What the case's experiment says of the slow twin, as printed."""
     done = cases.shell(case, f'XDG_STATE_HOME="{directory}/state" {experiment.command(case, "slow", holdup)}', out_of["slow"], directory)
@@ -165,7 +178,7 @@ def shortened(text, directory):
     return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
 
-def write_page(folder, holdup):
+def write_page(folder, holdup, kept):
     case = cases.read(folder)
     tool = cases.missing_tool(case)
     if tool:
@@ -173,16 +186,18 @@ def write_page(folder, holdup):
     if len(case["twins"]) == 1:
         return "skipped: a near miss has no page"
     with tempfile.TemporaryDirectory(prefix="holdup-book-") as directory:
-        blocks = first_right(case, pathlib.Path(directory), holdup)
+        blocks = first_right(case, pathlib.Path(directory), holdup, kept)
     weave(case, blocks)
     return "written"
 
 
-def first_right(case, directory, holdup):
+def first_right(case, directory, holdup, kept):
     """What was printed when the culprit came first; findings about others on the machine may stand before it at the last."""
     out_of = {twin: cases.build(case, twin, directory) for twin in cases.TWINS}
-    for nth in range(1, TRIES + 1):
-        slow = report_on_slow(case, out_of, directory, holdup)
+    for nth in range(TRIES + 1):
+        slow = report_on_kept(case, kept, holdup) if nth == 0 else report_on_slow(case, out_of, directory, holdup)
+        if slow is None:
+            continue
         if tells(case, slow, others_before=nth == TRIES):
             blocks = {"slow": slow, "proof": proof(case, out_of, directory, holdup)}
             return {name: shortened(text, directory) for name, text in blocks.items()}
@@ -211,7 +226,7 @@ def reword(folders):
     return 0
 
 
-def write_pages(folders, holdup, reason):
+def write_pages(folders, holdup, kept, reason):
     """Exit status. Pages of cases that fail stay as they were."""
     if reason:
         print(f"casebook: skipped: {reason}")
@@ -219,10 +234,10 @@ def write_pages(folders, holdup, reason):
     failures = 0
     for folder in folders:
         try:
-            said = write_page(folder, holdup)
+            said = write_page(folder, holdup, kept)
         except cases.Skipped as error:
             said = f"skipped: {error}"
-        except (cases.CaseError, OSError, ValueError, cases.subprocess.TimeoutExpired) as error:
+        except (cases.CaseError, OSError, ValueError, subprocess.TimeoutExpired) as error:
             said, failures = f"failed: {error}", failures + 1
         print(f"page {folder.name}: {said}", flush=True)
     write_index()

@@ -145,12 +145,8 @@ def summary(scores):
         "forecasts": len(forecasts),
         "covered": sum(score["covered"] for score in forecasts),
         "disturbed": sum(score["disturbed"] >= DISTURBED_MIN for score in judged),
-        "mean_error": mean([abs(middle(score["forecast"]) - score["measured"]) for score in forecasts]),
+        "mean_error": mean([abs(score["forecast"]["likely"] - score["measured"]) for score in forecasts]),
     }
-
-
-def middle(gain):
-    return (gain["low"] + gain["high"]) / 2
 
 
 def mean(values):

@@ -33,6 +33,18 @@ pub struct Gain {
     pub high: f64,
 }
 
+/// Where between what goes with a cause for sure and all that may go with it the truth lies, as a rule: of the casebook's
+/// pairs whose cause was really removed, half lay above 0.8 of the way (three line-ups of 47 and 48 pairs). Taking
+/// the middle was 13 to 18 points off on average, this 9 to 14; 0.7 to 0.9 differ by a point.
+const AS_A_RULE: f64 = 0.8;
+
+impl Gain {
+    /// What a reader may count on: one number between the two ends.
+    pub fn likely(self) -> f64 {
+        self.low + AS_A_RULE * (self.high - self.low)
+    }
+}
+
 /// How sure a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]

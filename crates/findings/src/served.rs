@@ -53,7 +53,7 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
                 percent(share(scene, used)),
                 words.doing,
             ),
-            format!("For whom: {}.", listed(&used.callers, used.ns)),
+            for_whom(used),
             format!("In: {}.", listed(&used.inside, used.samples)),
         ],
         cost_ns: used.ns,
@@ -68,6 +68,14 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
             .collect(),
         advice: words.advice,
     }
+}
+
+fn for_whom(used: &ServiceUse) -> String {
+    let callers = listed(&used.callers, used.ns);
+    if used.called_by.is_empty() {
+        return format!("For whom: {callers}.");
+    }
+    format!("For whom: {callers}; which is called by {}.", listed(&used.called_by, used.ns))
 }
 
 fn listed(list: &[(String, u64)], all: u64) -> String {

@@ -1,7 +1,8 @@
 //! Each rule on pictures: one in which it fires, one in which it must stay silent.
 
-use holdup_findings::Confidence;
-use holdup_testkit::check::{check_lanes, confidence};
+use holdup_events::Trace;
+use holdup_findings::{Confidence, analyse};
+use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
 #[test]
 fn lock_contention_fires_where_a_cpu_is_idle() {
@@ -153,6 +154,31 @@ fn a_queue_behind_others_is_not_oversubscription_but_a_neighbour() {
     );
     let gain = analysis.findings[0].gain;
     assert!((gain.low - 1.0 / 3.0).abs() < 0.01 && (gain.high - 1.0 / 3.0).abs() < 0.01, "{gain:?}");
+}
+
+#[test]
+fn the_recorder_is_no_neighbour_and_takes_no_part_of_what_one_costs() {
+    let picture = "@cpus 1\n@repeat 20\n\
+                   A         00rrrr000\n\
+                   ~holdup   ..000....\n\
+                   ~backup   .....0...\n";
+    let (_, mut trace) = trace_of_lanes(picture);
+    let found = |trace: &Trace| {
+        let analysis = analyse(trace);
+        let found = analysis.findings.iter().find(|finding| finding.rule == "noisy-neighbour");
+        found.map(|finding| (finding.subject.contains("backup"), finding.cost_ns, finding.gain.high))
+    };
+    let (backup, all, most) = found(&trace).expect("a neighbour");
+    assert!(!backup && all == 80_000_000, "{all}");
+    let holdup = trace.processes.iter().find(|process| process.name == "holdup").map(|process| process.pid);
+    trace.manifest.recorder_pid = holdup.expect("it");
+    let (backup, others, less) = found(&trace).expect("a neighbour");
+    assert!(backup && others == all / 4 && less < most / 3.0, "{others} {less} {most}");
+    // Nobody but the recorder took the CPU.
+    let (_, mut trace) = trace_of_lanes(&picture.replace(".....0...", "........."));
+    assert!(found(&trace).is_some());
+    trace.manifest.recorder_pid = holdup.expect("it");
+    assert_eq!(found(&trace), None);
 }
 
 #[test]
@@ -398,6 +424,8 @@ fn copying_counts_for_who_asked_for_it() {
         \x20   ^^^^^^       copy-heavy holder=forward\n",
     );
     assert_eq!(confidence(&analysis, "copy-heavy"), Some(Confidence::Low));
+    let copying = analysis.findings.iter().find(|finding| finding.rule == "copy-heavy").unwrap();
+    assert!(copying.summary.contains(&"For whom: forward 100 %; which is called by main 100 %.".to_owned()));
     let gain = analysis.findings.iter().find(|finding| finding.rule == "copy-heavy").unwrap().gain;
     assert!(gain.low == 0.0 && (gain.high - 0.75).abs() < 0.05, "{gain:?}");
 }

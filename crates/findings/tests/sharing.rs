@@ -1,7 +1,9 @@
 //! Memory that threads take from each other: pictures of who ran when, with what each sample touched.
 
-use holdup_events::tables::{AccessKind, DataAccess, SampleRow, Variable, WatchpointRow};
-use holdup_events::{ProcessId, ThreadId, Trace};
+use holdup_events::tables::{
+    AccessKind, Counter, DataAccess, SampleRow, ThreadState, Variable, WatchpointRow,
+};
+use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::lines::Sharing;
 use holdup_findings::{Analysis, Confidence, analyse};
 use holdup_testkit::check::trace_of_lanes;
@@ -218,6 +220,45 @@ fn what_it_costs_is_told_by_moments_alone() {
     };
     let (_, analysis) = analysed(AND_ALONE, same);
     assert_eq!(analysis.derived.lines[0].saved.0, 0.0);
+}
+
+/// Lets a register count what each thread's loop did until each sample: `alone` times as fast while the other does not run.
+fn count_rounds(trace: &mut Trace, alone: u64) {
+    const STEP_NS: u64 = 50_000;
+    let runs = |thread: ThreadId, at: u64| {
+        let row = trace.slices.covering(thread, Timestamp(at));
+        row.is_some_and(|row| trace.slices.at(thread, row).state == ThreadState::Running)
+    };
+    let threads: Vec<ThreadId> = trace.target_threads().collect();
+    let mut counted = Vec::new();
+    for sample in &trace.samples {
+        let beside = |at: &u64| threads.iter().any(|other| *other != sample.thread && runs(*other, *at));
+        let steps = (trace.start().0..sample.at.0).step_by(STEP_NS as usize);
+        let rounds =
+            steps.filter(|at| runs(sample.thread, *at)).map(|at| if beside(&at) { 1 } else { alone });
+        counted.push(1000 * rounds.sum::<u64>());
+    }
+    for (n, (sample, counted)) in trace.samples.iter_mut().zip(counted).enumerate() {
+        // No loop is as even as a clock.
+        sample.counter = Counter { register: 1, value: counted + 370 * n as u64 % 3000 };
+    }
+}
+
+#[test]
+fn where_all_is_at_the_access_a_counter_tells_what_it_costs() {
+    let touch = |who: usize, _: usize, _: &SampleRow| Some((AccessKind::Update, 0x1000 + 8 * who as u64));
+    let (mut trace, before) = analysed(AND_ALONE, touch);
+    assert_eq!(before.derived.lines[0].saved.0, 0.0, "no code beside it tells");
+    count_rounds(&mut trace, 10);
+    let told = analyse(&trace);
+    let (low, high) = told.derived.lines[0].saved;
+    // Half of the time is shared; at ten times the speed a tenth of it is left, or a fifth if the CPUs are one core's.
+    assert!(low > 0.37 && low < 0.41 && high > 0.44 && high < 0.47, "{low}..{high}");
+    assert_eq!(told.findings[0].confidence, Confidence::High);
+    // As fast either way: nothing surely goes, and hardly anything may.
+    count_rounds(&mut trace, 1);
+    let (low, high) = analyse(&trace).derived.lines[0].saved;
+    assert!(low == 0.0 && high < 0.02, "{low}..{high}");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use holdup_events::tables::{
-    DataAccess, Frame, FrameKind, SampleRow, SliceRow, Slices, StackEnd, StackRow, Stacks, ThreadState,
+    Counter, DataAccess, Frame, FrameKind, SampleRow, SliceRow, Slices, StackEnd, StackRow, Stacks,
+    ThreadState,
 };
 use holdup_events::{CpuId, FrameId, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
@@ -74,6 +75,7 @@ fn traced(seed: u64) -> Trace {
                     syscall: -1,
                     stack,
                     data: DataAccess::default(),
+                    counter: Counter::default(),
                 });
                 at += 50_000;
             }

@@ -4,6 +4,7 @@
 //! Nothing is said where that could be wrong: the place may be reached by a jump, the instruction has changed the
 //! registers that its address is made of, the memory is a thread's own by `fs` or `gs`, the code is in no file.
 
+mod counters;
 mod program;
 pub mod suspects;
 mod touched;
@@ -13,9 +14,10 @@ use std::collections::HashMap;
 
 use holdup_events::ProcessId;
 use holdup_events::event::Sample;
-use holdup_events::tables::{AccessKind, DataAccess, Mapping, Variable};
+use holdup_events::tables::{AccessKind, Counter, DataAccess, Mapping, Variable};
 
 use crate::symbols::{Files, mapped_file};
+use counters::Counters;
 use program::Program;
 use touched::Touched;
 use x86::Access;
@@ -31,12 +33,19 @@ pub struct Accesses<'a> {
     /// By process, then address.
     places: HashMap<ProcessId, HashMap<u64, Option<Access>>>,
     touched: Touched,
+    counters: Counters,
 }
 
 impl<'a> Accesses<'a> {
     /// With the recorded machine's files.
     pub fn new(files: &'a dyn Files) -> Accesses<'a> {
-        Accesses { files, programs: HashMap::new(), places: HashMap::new(), touched: Touched::default() }
+        Accesses {
+            files,
+            programs: HashMap::new(),
+            places: HashMap::new(),
+            touched: Touched::default(),
+            counters: Counters::default(),
+        }
     }
 
     /// The process has other code from now on.
@@ -49,13 +58,18 @@ impl<'a> Accesses<'a> {
         self.touched.shared()
     }
 
-    /// What the thread of a sample had just touched; `mappings` in the order in which they were made.
-    pub fn of(&mut self, sample: &Sample, process: ProcessId, mappings: &[Mapping]) -> DataAccess {
+    /// What the thread of a sample had just touched, and how far it had come there; `mappings` in the order in which they
+    /// were made.
+    pub fn of(&mut self, sample: &Sample, process: ProcessId, mappings: &[Mapping]) -> (DataAccess, Counter) {
         let access = self.find(sample, process, mappings);
-        if access.kind != AccessKind::None {
-            self.touched.add(process, sample.tid, &access);
-        }
-        access
+        let counter = match &sample.registers {
+            Some(registers) if access.kind != AccessKind::None => {
+                self.touched.add(process, sample.tid, &access);
+                self.counters.next(sample.tid, sample.ip, registers)
+            }
+            _ => Counter::default(),
+        };
+        (access, counter)
     }
 
     fn find(&mut self, sample: &Sample, process: ProcessId, mappings: &[Mapping]) -> DataAccess {

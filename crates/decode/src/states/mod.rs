@@ -275,7 +275,7 @@ impl<'a> Builder<'a> {
             None => self.thread(sample.tid, sample.tgid),
         };
         let process = self.names.process_of(index).unwrap_or_default();
-        let data = self.accesses.of(sample, process, &self.names.mappings);
+        let (data, counter) = self.accesses.of(sample, process, &self.names.mappings);
         sink.sample(SampleRow {
             at: sample.at.max(self.start),
             thread: self.live.at(index).id,
@@ -284,6 +284,7 @@ impl<'a> Builder<'a> {
             syscall: sample.syscall,
             stack: self.names.intern_stack(sample.stack),
             data,
+            counter,
         });
     }
 

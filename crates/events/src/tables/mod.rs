@@ -22,7 +22,7 @@ pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Variable, Wait
 pub use kernel_counts::{CountKind, FaultRow, KernelCountRow};
 pub use near::partition_point_near;
 pub use row_set::RowSet;
-pub use samples::{AccessKind, DataAccess, SampleRow, Samples};
+pub use samples::{AccessKind, Counter, DataAccess, SampleRow, Samples};
 pub use sink::{Rows, TableSink};
 pub use slices::{Deadline, Slice, SliceRow, Slices, SlicesOf, Steal, ThreadState};
 pub use spans::{CounterRow, Lane, MarkRow, SpanKind, SpanRow, Spans, TellName};

@@ -39,6 +39,16 @@ pub struct DataAccess {
     pub bytes: u8,
 }
 
+/// A register that moved only one way, from sample to sample of a thread at one place: it counts, walks through memory,
+/// or stands for how far a loop has come in another way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counter {
+    /// Which: its number in machine code and one more (1 is rax); 0 if none does.
+    pub register: u8,
+    /// What was in it.
+    pub value: u64,
+}
+
 /// One sample as a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleRow {
@@ -56,6 +66,8 @@ pub struct SampleRow {
     pub stack: StackId,
     /// What memory it waited for, or had just touched: an estimate, since a sample comes an instruction late.
     pub data: DataAccess,
+    /// How far the loop had come, where that memory was touched.
+    pub counter: Counter,
 }
 
 /// All samples, sorted by thread, then time.

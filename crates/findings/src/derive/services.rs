@@ -46,6 +46,8 @@ pub struct ServiceUse {
     pub error_ns: u64,
     /// For whom: function, ns, the most first, at most [`CALLERS_MAX`].
     pub callers: Vec<(String, u64)>,
+    /// Who calls the first of these, where hardly anything is done for others (as `callers`, their parts of the whole).
+    pub called_by: Vec<(String, u64)>,
     /// In which functions of libraries or the kernel, by samples, the most first, at most [`CALLERS_MAX`].
     pub inside: Vec<(String, u64)>,
     /// What it costs the run.
@@ -57,6 +59,8 @@ pub struct ServiceUse {
     pub seen: Vec<(ThreadId, Timestamp)>,
 }
 
+/// A function for which so much is done is no surprise: who calls it may be.
+const FOR_ONE: f64 = 0.9;
 /// Functions that are named.
 pub const CALLERS_MAX: usize = 6;
 /// Rows in [`ServiceUse::seen`].
@@ -213,15 +217,18 @@ struct Callers<'a> {
     trace: &'a Trace,
     roles: &'a Roles,
     own: OwnFrames,
-    known: HashMap<(StackId, Option<RuleId>), Option<FrameId>>,
+    known: HashMap<(StackId, Option<RuleId>), Called>,
 }
+
+/// The program's own function that asked for a service, and the next one above it.
+type Called = (Option<FrameId>, Option<FrameId>);
 
 impl<'a> Callers<'a> {
     fn new(trace: &'a Trace, roles: &'a Roles) -> Callers<'a> {
         Callers { trace, roles, own: OwnFrames::new(trace), known: HashMap::new() }
     }
 
-    fn of(&mut self, stack: StackId, rule: Option<RuleId>) -> Option<FrameId> {
+    fn of(&mut self, stack: StackId, rule: Option<RuleId>) -> Called {
         let Callers { trace, roles, own, known } = self;
         let (trace, roles) = (*trace, *roles);
         *known.entry((stack, rule)).or_insert_with(|| {
@@ -232,7 +239,9 @@ impl<'a> Callers<'a> {
                     rule.any.iter().chain(&rule.leaf).any(|pattern| matches(pattern, &name))
                 })
             };
-            trace.stack_frames(stack).filter(|id| !serves(*id)).find_map(|id| own.of(id))
+            let mut own = trace.stack_frames(stack).filter(|id| !serves(*id)).filter_map(|id| own.of(id));
+            let asked = own.next();
+            (asked, own.find(|id| Some(*id) != asked))
         })
     }
 }
@@ -242,6 +251,7 @@ struct Sums {
     samples: u64,
     ns: f64,
     callers: BTreeMap<FrameId, f64>,
+    above: BTreeMap<(FrameId, FrameId), f64>,
     inside: BTreeMap<String, u64>,
     stall: Stall,
     around: Stall,
@@ -253,13 +263,16 @@ impl Sums {
         &mut self,
         trace: &Trace,
         sample: &SampleRow,
-        (ns, caller): (f64, Option<FrameId>),
+        (ns, (caller, above)): (f64, Called),
         timelines: &Timelines,
     ) {
         self.samples += 1;
         self.ns += ns;
         if let Some(caller) = caller {
             *self.callers.entry(caller).or_default() += ns;
+            if let Some(above) = above {
+                *self.above.entry((caller, above)).or_default() += ns;
+            }
         }
         if let Some(leaf) = trace.stack_frames(sample.stack).next() {
             *self.inside.entry(trace.frame_name(leaf)).or_default() += 1;
@@ -271,22 +284,33 @@ impl Sums {
     }
 
     fn finish(self, trace: &Trace, ledger: &Ledger) -> ServiceUse {
-        let mut by_name: BTreeMap<String, f64> = BTreeMap::new();
-        for (frame, ns) in self.callers {
-            *by_name.entry(trace.frame_name(frame)).or_default() += ns;
-        }
-        let callers = by_name.into_iter().map(|(name, ns)| (name, ns.round() as u64)).collect();
+        let callers = by_name(self.callers.iter().map(|(frame, ns)| (trace.frame_name(*frame), *ns)));
+        let first = callers.first().filter(|(_, ns)| *ns as f64 >= FOR_ONE * self.ns);
+        let called_by = first.map_or(Vec::new(), |(first, _)| {
+            let of_first = self.above.iter().filter(|((caller, _), _)| trace.frame_name(*caller) == *first);
+            by_name(of_first.map(|((_, above), ns)| (trace.frame_name(*above), *ns)))
+        });
         ServiceUse {
             samples: self.samples,
             ns: self.ns.round() as u64,
             error_ns: (share_error(self.samples, ledger.samples) * ledger.running_ns() as f64).round() as u64,
-            callers: ranked(callers),
+            callers,
+            called_by,
             inside: ranked(self.inside.into_iter().collect()),
             stall: self.stall,
             around: self.around,
             seen: self.seen,
         }
     }
+}
+
+/// Sums by name, the most first.
+fn by_name(parts: impl Iterator<Item = (String, f64)>) -> Vec<(String, u64)> {
+    let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+    for (name, ns) in parts {
+        *sums.entry(name).or_default() += ns;
+    }
+    ranked(sums.into_iter().map(|(name, ns)| (name, ns.round() as u64)).collect())
 }
 
 fn ranked(mut list: Vec<(String, u64)>) -> Vec<(String, u64)> {

@@ -240,6 +240,11 @@ fn part_of_calls(derived: &Derived, finding: &Finding, name: &str) -> (i32, f64)
     (number, (finding.cost_ns as f64 / all.max(1) as f64).min(1.0))
 }
 
+/// Of the waits for CPUs that other programs had, the part that is not the recorder's doing.
+fn part_of_others(derived: &Derived, finding: &Finding) -> f64 {
+    (finding.cost_ns as f64 / derived.ledger.run_queue.others_ns.max(1) as f64).min(1.0)
+}
+
 /// Running time of all threads, but what was spun (ns).
 fn ledger_work(derived: &Derived) -> u64 {
     derived.ledger.running_ns().saturating_sub(derived.ledger.of(Class::Spin))
@@ -257,7 +262,8 @@ fn with_fewer_threads(trace: &Trace, derived: &Derived) -> f64 {
 
 fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Forecast) -> Gain {
     let (_, low, high) = forecast.gain();
-    let forecast = Gain { low: low.clamp(0.0, 1.0), high: high.clamp(0.0, 1.0) };
+    let part = if finding.rule == "noisy-neighbour" { part_of_others(derived, finding) } else { 1.0 };
+    let forecast = Gain { low: (part * low).clamp(0.0, 1.0), high: (part * high).clamp(0.0, 1.0) };
     let own = finding.gain;
     // The run is one chain of what threads do: without so much of it, it is shorter by no more.
     let most = (finding.cost_ns as f64 / trace.wall().0.max(1) as f64).min(1.0);

@@ -180,7 +180,7 @@ const LIKELY: f64 = 0.85;
 /// What a finding promises, by how sure it is.
 fn expected(finding: &Finding) -> f64 {
     let sure = if finding.confidence == Confidence::High { 1.0 } else { LIKELY };
-    sure * (finding.gain.low + finding.gain.high) / 2.0
+    sure * finding.gain.likely()
 }
 
 fn is_hint(finding: &Finding) -> bool {

@@ -12,7 +12,7 @@
 //! At each moment, of the threads that wait for a CPU and find none idle, as many count as there are
 //! foreign threads running. The upper end of the gain supposes that they had run at once and the work were
 //! spread evenly; the lower end is the wait of the active thread that waited least. Delays behind the
-//! program's own threads are oversubscription's.
+//! program's own threads are oversubscription's, and time that the recorder had is in what recording costs.
 //!
 //! ## What to do
 //! Move the neighbour (another machine, other CPUs by `taskset` or cpusets), run it at a lower weight, or
@@ -50,12 +50,22 @@ const STRETCHES_MAX: usize = 20_000_000;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_other_programs()?;
-    let others_ns = scene.derived.ledger.run_queue.others_ns;
-    if scene.of_wall(scene.derived.occupancy.others.saved_ns) < GAIN_MIN || others_ns == 0 {
+    let waited_ns = scene.derived.ledger.run_queue.others_ns;
+    let enough = |part: f64| part * scene.of_wall(scene.derived.occupancy.others.saved_ns) >= GAIN_MIN;
+    if !enough(1.0) || waited_ns == 0 {
         return Ok(Vec::new());
     }
-    let blame = blame(scene.trace, scene.timelines);
-    let blamed: u64 = blame.iter().map(|(_, ns)| ns).sum();
+    let mut blame = blame(scene.trace, scene.timelines);
+    let sum = |blame: &[(ProcessId, u64)]| blame.iter().map(|(_, ns)| ns).sum::<u64>();
+    let all = sum(&blame);
+    // What recording costs is said at the top of the report: nobody else has that in production.
+    blame.retain(|(process, _)| !is_recorder(scene.trace, *process));
+    let blamed = sum(&blame);
+    let part = blamed as f64 / all.max(1) as f64;
+    if !enough(part) {
+        return Ok(Vec::new());
+    }
+    let others_ns = (part * waited_ns as f64).round() as u64;
     let Some((worst, worst_ns)) = blame.first().copied() else { return Ok(Vec::new()) };
     let share = |ns: u64| percent(ns as f64 / blamed.max(1) as f64);
     let mut summary = vec![format!(
@@ -82,7 +92,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         subject: process(scene.trace, worst),
         summary,
         cost_ns: others_ns,
-        gain: Gain { low: gain.low.min(most), high: gain.high.min(most) },
+        gain: Gain { low: (part * gain.low).min(most), high: (part * gain.high).min(most) },
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_queues(&charge),
         advice: vec![
@@ -140,13 +150,14 @@ fn add_blame(
         for stretch in stretches.iter().filter(|stretch| !stretch.own()) {
             let ns = stretch.end().min(slice.end).since(stretch.start().max(slice.start)).0;
             let process = trace.threads[stretch.thread().index()].process;
-            let pid = trace.processes.get(process.index()).map_or(0, |process| process.pid);
-            if pid != 0 && pid == trace.manifest.recorder_pid {
-                continue; // what recording costs is said at the top of the report
-            }
             *sums.entry(process).or_default() += ns;
         }
     }
+}
+
+fn is_recorder(trace: &Trace, process: ProcessId) -> bool {
+    let pid = trace.processes.get(process.index()).map_or(0, |process| process.pid);
+    pid != 0 && pid == trace.manifest.recorder_pid
 }
 
 fn process(trace: &Trace, id: ProcessId) -> String {

@@ -31,7 +31,7 @@ fn with(finding: &Finding, evidence: impl Fn(&Evidence) -> Value) -> Value {
         "subject": finding.subject,
         "summary": finding.summary,
         "cost_ns": finding.cost_ns,
-        "gain": {"low": finding.gain.low, "high": finding.gain.high},
+        "gain": {"low": finding.gain.low, "likely": finding.gain.likely(), "high": finding.gain.high},
         "confidence": finding.confidence,
         "evidence": finding.evidence.iter().map(evidence).collect::<Value>(),
         "advice": finding.advice,

@@ -246,6 +246,11 @@ fn samples(table: &TableReader, threads: usize) -> Result<Vec<SampleRow>> {
         row.data.kind = u8::try_from(value).ok().and_then(AccessKind::from_code).unwrap_or_default();
     })?;
     fill_narrow(&runs, &mut samples, narrow("data_bytes"), |row, value| row.data.bytes = value as u8)?;
+    if table.has_column("counter") {
+        fill_narrow(&runs, &mut samples, narrow("counter"), |row, value| row.counter.register = value as u8)?;
+        let wide = |group| table.wide(group, "count");
+        fill_wide(&runs, &mut samples, wide, |row, value| row.counter.value = value)?;
+    }
     Ok(samples)
 }
 

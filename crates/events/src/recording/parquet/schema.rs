@@ -66,7 +66,7 @@ tables! {
     }
     "samples" {
         "thread" U32, "at_ns" Time, "cpu" U32, "in_kernel" U32, "syscall" I32, "stack" U32, "data_address" U64,
-        "data_access" U32, "data_bytes" U32,
+        "data_access" U32, "data_bytes" U32, "counter" U32, "count" U64,
     }
     "stacks" { "stack" U32, "frame" U32, "parent" U32, "via" U32, "end" U32 }
     "frames" {

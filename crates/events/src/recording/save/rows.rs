@@ -120,6 +120,8 @@ impl Row for SampleRow {
             wide(rows, |row| row.data.address),
             narrow(rows, |row| row.data.kind as u32),
             narrow(rows, |row| u32::from(row.data.bytes)),
+            narrow(rows, |row| u32::from(row.counter.register)),
+            wide(rows, |row| row.counter.value),
         ]
     }
 }

@@ -7,6 +7,7 @@
 
 mod alone;
 mod line;
+mod pace;
 mod watched;
 
 use std::collections::{BTreeMap, HashMap};

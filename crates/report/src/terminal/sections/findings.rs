@@ -1,6 +1,6 @@
 //! WHAT HOLDS IT UP: the ranked findings, what could not be judged, and honesty where nothing was found.
 
-use holdup_findings::{Confidence, Finding};
+use holdup_findings::{Confidence, Finding, Gain};
 
 use crate::numbers::{counted, percent, share, whole_percent};
 use crate::terminal::View;
@@ -85,11 +85,11 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// The gain as its middle and its two ends.
+/// The gain as what is likely and its two ends.
 fn gain(finding: &Finding) -> String {
-    let (low, high) = (finding.gain.low, finding.gain.high);
-    let middle = whole_percent((low + high) / 2.0);
-    format!("gain {middle} % ({}..{})", whole_percent(low), whole_percent(high))
+    let Gain { low, high } = finding.gain;
+    let likely = whole_percent(finding.gain.likely());
+    format!("gain {likely} % ({}..{})", whole_percent(low), whole_percent(high))
 }
 
 fn paragraph(view: &View, text: &str, indent: usize) -> Vec<String> {
