@@ -75,11 +75,14 @@ const COMPUTED: [&str; 7] = [
 const COSTS_LITTLE: f64 = 0.1;
 
 /// Waits for what is outside of the program, which also one that is in order has now and then: a file that is read for the
-/// first time, the last sleep of a housekeeper.
-const OUTSIDE: [&str; 2] = ["blocking-io", "oversleep"];
+/// first time, the last sleep of a housekeeper; and a thread that is the last one to be done, since another lost its CPU.
+const BY_CHANCE: [&str; 3] = ["blocking-io", "oversleep", "serial-section"];
+
+/// Where recording costs more of a run than this, what it does to a forecast is no longer a matter of proportion.
+const RECORDING_MAX: f64 = 0.5;
 
 /// What surely gains less than this gains nothing.
-const SURELY: f64 = 0.01;
+pub const SURELY: f64 = 0.01;
 
 /// What is said of a gain where threads work until a timer ends.
 const BY_TIMER: &str = "The run ends when a timer does: the gain is more work per second, not a shorter run.";
@@ -205,8 +208,25 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
 
 /// What is computed or waits for the outside, gains less than a tenth at the most, and may gain nothing.
 pub fn may_be_chance(finding: &Finding) -> bool {
-    let is_one = COMPUTED.contains(&finding.rule) || OUTSIDE.contains(&finding.rule);
+    let is_one = COMPUTED.contains(&finding.rule) || BY_CHANCE.contains(&finding.rule);
     is_one && finding.gain.low < SURELY && finding.gain.high < COSTS_LITTLE
+}
+
+/// Gains are of the program as it is when nobody records it: at the least all that recording cost it went with the
+/// cause; at the most it fell on what is left.
+pub fn without_recording(trace: &Trace, derived: &Derived, findings: &mut [Charged]) {
+    let cost = &trace.manifest.cost;
+    let spent = cost.recorder_cpu_ns.saturating_add(cost.probes_cpu_ns) as f64;
+    // As much of the run as of all that ran; if less than one CPU was busy, of the run.
+    let part = spent / derived.ledger.running_ns().max(trace.wall().0).max(1) as f64;
+    for Charged { finding, .. } in findings {
+        finding.gain = unrecorded(finding.gain, part.min(RECORDING_MAX));
+    }
+}
+
+fn unrecorded(gain: Gain, part: f64) -> Gain {
+    let low = (gain.low - part) / (1.0 - part);
+    Gain { low: low.max(0.0), high: (gain.high / (1.0 - part)).min(1.0) }
 }
 
 /// A lock of which nothing surely goes with its waiting: what it may gain is that nobody takes it, which is not contention.
@@ -299,6 +319,14 @@ fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Fo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_recording_cost_may_have_gone_with_the_cause_or_stayed() {
+        let Gain { low, high } = unrecorded(Gain { low: 0.5, high: 0.8 }, 0.1);
+        assert!((low - 0.4 / 0.9).abs() < 1e-9 && (high - 0.8 / 0.9).abs() < 1e-9, "{low} {high}");
+        assert_eq!(unrecorded(Gain { low: 0.05, high: 0.95 }, 0.1), Gain { low: 0.0, high: 1.0 });
+        assert_eq!(unrecorded(Gain { low: 0.5, high: 0.8 }, 0.0), Gain { low: 0.5, high: 0.8 });
+    }
 
     #[test]
     fn a_lock_that_is_taken_often_and_waited_for_seldom_is_a_hint() {

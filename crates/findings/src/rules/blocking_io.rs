@@ -14,7 +14,7 @@
 //! of the waiting is for many syncs with little work between them, it stays silent: sync-per-item judges those.
 //! A wait in io_uring_enter is one for the disk if that is where the process's requests are seen to go. With eight requests
 //! or more to a call they overlap already, and the finding is a hint; with fewer, the upper end takes the time of the calls, too: more
-//! requests at a time are fewer calls.
+//! requests at a time are fewer calls. A single wait that may gain nothing is a hint, too: another run may not have it.
 //!
 //! ## What to do
 //! Read ahead, write behind, and do I/O on other threads or with io_uring, so that it overlaps with
@@ -32,6 +32,7 @@ use crate::analysis::Derived;
 use crate::derive::class::Class;
 use crate::derive::syscall_names::IO_URING_ENTER;
 use crate::finding::{Confidence, Finding};
+use crate::removal::SURELY;
 use crate::rings;
 use crate::scene::{GAIN_MIN, Scene, syscall_said};
 use crate::wording::{count, percent, time};
@@ -76,7 +77,10 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     summary.extend(scene.waits_come_from(|slice| scene.class(slice) == Some(Class::IoWait)));
     let batch = batch(scene.derived, worst.name());
     summary.extend(rings::said(&scene.derived.calls, worst.number));
+    let gain = scene.gain_whoever_ran(stall, |thread, waited| waited.min(thread.running_ns() as f64));
     let confidence = match waits {
+        // One event, which another run may not have: a file that nobody had read yet.
+        1 if gain.low < SURELY => Confidence::Low,
         // They overlap already.
         _ if batch.is_some_and(|each| each >= BATCH_MIN) => Confidence::Low,
         WAITS_SURE.. => Confidence::High,
@@ -87,7 +91,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
         summary,
         cost_ns: total,
-        gain: scene.gain_whoever_ran(stall, |thread, waited| waited.min(thread.running_ns() as f64)),
+        gain,
         confidence: scene.confidence(confidence),
         evidence: scene.longest(
             |slice| scene.class(slice) == Some(Class::IoWait),

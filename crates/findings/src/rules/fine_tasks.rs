@@ -11,7 +11,7 @@
 //!
 //! ## How it decides
 //! It fires if half of the process's running time or more goes into the pool's own code, and a tenth or more into calls of
-//! it in which nobody ever waits for work, so those of who has a task to give: a pool that looks for work in vain has no tasks too many. The code of a
+//! it in which nobody ever waits for work, so those of who has a task to give: a pool that looks for work in vain has no tasks too many; nor has one whose threads are mostly woken in vain: that is thundering-herd's. The code of a
 //! pool is the source file or library of the place where its threads wait for work. The lower end of the gain is that
 //! tasks are ten times as coarse: a tenth of the time remains; the upper end that nothing does, nor of what
 //! the pool calls in other files, what tasks that hand out others do in libraries, and of the collections that its garbage causes.
@@ -53,7 +53,8 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     if !scene.derived.ledger.split_known {
         return Err("there are no samples of what ran".to_owned());
     }
-    let costliest = scene.derived.tasks.first().filter(|pool| is_fine(pool));
+    let costliest =
+        scene.derived.tasks.first().filter(|pool| is_fine(pool) && !super::thundering_herd::is_sure(scene));
     Ok(costliest.map(|pool| finding(scene, pool)).into_iter().collect())
 }
 

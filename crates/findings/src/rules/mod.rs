@@ -125,7 +125,7 @@ fn is_worth_it(finding: &Finding) -> bool {
 
 /// Judges every rule.
 ///
-/// Hints come last, whatever they promise. Otherwise the middle of the gain decides, less what of it is doubtful
+/// Hints come last, whatever they promise. Otherwise the likely gain decides, less what of it is doubtful
 /// ([`LIKELY`]), then confidence, then cost; the order of the registry breaks ties.
 pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     let scene = Scene::new(facts.trace, derived, facts.timelines);
@@ -141,6 +141,7 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     for one in found.iter_mut().filter(|one| removal::may_be_chance(&one.finding)) {
         one.finding.confidence = Confidence::Low;
     }
+    removal::without_recording(facts.trace, derived, &mut found);
     found.sort_by(|a, b| {
         let (a, b) = (&a.finding, &b.finding);
         is_hint(a)

@@ -66,6 +66,21 @@ struct Vain {
     wait: WaitId,
 }
 
+impl Vain {
+    fn is_sure(&self) -> bool {
+        self.count >= SURE.0 && self.count as f64 >= SURE.1 * self.waits as f64
+    }
+}
+
+/// Most wakeups of threads that wait for one thing are in vain: what handing it out costs comes of that.
+pub(super) fn is_sure(scene: &Scene) -> bool {
+    worst(scene).is_some_and(|vain| vain.is_sure())
+}
+
+fn worst(scene: &Scene) -> Option<Vain> {
+    tally(scene).into_iter().max_by_key(|vain| (vain.count, std::cmp::Reverse(vain.wait)))
+}
+
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let trace = scene.trace;
@@ -79,9 +94,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             runs_behind(scene, thread, hold.row as usize).for_each(&mut *take);
         }
     });
-    let things = tally(scene);
-    let worst = things.iter().max_by_key(|vain| (vain.count, std::cmp::Reverse(vain.wait)));
-    let Some(vain) = worst else { return Ok(Vec::new()) };
+    let Some(vain) = &worst(scene) else { return Ok(Vec::new()) };
     // What follows is dear where threads wait often.
     if vain.count < VAIN_MIN || (vain.count as f64) < VAIN_SHARE_MIN * vain.waits as f64 {
         return Ok(Vec::new());
@@ -93,7 +106,6 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let most = vain.threads.iter().max_by_key(|(id, times)| (**times, std::cmp::Reverse(**id)));
-    let is_sure = vain.count >= SURE.0 && vain.count as f64 >= SURE.1 * vain.waits as f64;
     let finding = Finding {
         rule: INFO.name,
         subject: format!(
@@ -111,7 +123,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         )],
         cost_ns: charge.ns(),
         gain: Gain { low: 0.0, high },
-        confidence: scene.confidence(if is_sure { Confidence::High } else { Confidence::Medium }),
+        confidence: scene.confidence(if vain.is_sure() { Confidence::High } else { Confidence::Medium }),
         evidence: scene.longest_of(&charge, |_| "woken in vain, together with others".to_owned()),
         advice: vec![
             "Wake one thread for one piece of work (signal, notify_one, EPOLLEXCLUSIVE), not all".into(),

@@ -66,6 +66,9 @@ struct Ended {
     transit_ns: u64,
 }
 
+/// Locks of the kernel are not held for longer, but where much is copied under them (ns).
+const MOMENT_MAX_NS: u64 = 1_000_000;
+
 /// Something that a running thread does for others.
 type Mark = (ThreadId, u64, Kind, u32);
 
@@ -541,10 +544,11 @@ impl Writer<'_> {
     fn blocked(&mut self, slice: &Slice, row: usize, is_last: bool) {
         (self.sums.is_dropped, self.sums.is_at_once) = (false, false);
         let ended = self.ends.partition_point(|ended| (ended.row as usize) < row);
-        let ended = self.ends.get(ended).filter(|ended| ended.row as usize == row);
+        let class = class(self.facts, slice);
+        let is_tied = |end: End| !matches!(end, End::Signal(_)) || !is_for_a_moment(class, slice);
+        let ended = self.ends.get(ended).filter(|ended| ended.row as usize == row && is_tied(ended.end));
         let end = ended.map(|ended| ended.end);
         let lock = self.facts.locks.of(slice.wait);
-        let class = class(self.facts, slice);
         if self.edit.drops(row, class, lock) {
             self.sums.is_dropped = true;
             self.sums.taken_ns += slice.duration().0;
@@ -592,6 +596,12 @@ impl Writer<'_> {
             (at, ns) = (at + piece, ns - piece);
         }
     }
+}
+
+/// Something inside the kernel was taken by another thread for a moment. That lasts as long as it did: in another order of
+/// events the two need not meet, and whoever was tied to the other's next step would wait for all that comes before it.
+fn is_for_a_moment(class: Class, slice: &Slice) -> bool {
+    matches!(class, Class::FaultWait | Class::KernelWait) && slice.duration().0 <= MOMENT_MAX_NS
 }
 
 /// The class of a blocked slice, as in the ledger.
