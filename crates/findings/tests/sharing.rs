@@ -253,12 +253,12 @@ fn where_all_is_at_the_access_a_counter_tells_what_it_costs() {
     let told = analyse(&trace);
     let (low, high) = told.derived.lines[0].saved;
     // Half of the time is shared; at ten times the speed a tenth of it is left, or a fifth if the CPUs are one core's.
-    assert!(low > 0.37 && low < 0.41 && high > 0.44 && high < 0.47, "{low}..{high}");
+    assert!(low > 0.37 && low < 0.41 && high > 0.46 && high < 0.49, "{low}..{high}");
     assert_eq!(told.findings[0].confidence, Confidence::High);
-    // As fast either way: nothing surely goes, and hardly anything may.
+    // As fast either way: nothing surely goes, and half of the shared time may at the most.
     count_rounds(&mut trace, 1);
     let (low, high) = analyse(&trace).derived.lines[0].saved;
-    assert!(low == 0.0 && high < 0.02, "{low}..{high}");
+    assert!(low == 0.0 && high < 0.27, "{low}..{high}");
 }
 
 #[test]

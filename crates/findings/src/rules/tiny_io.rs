@@ -74,6 +74,9 @@ fn tiny_or_again(used: &CallUse, exchanges: &BTreeSet<u64>) -> u64 {
     if moves_bytes(used.syscall) && most && !exchanged { pieces + used.again() } else { 0 }
 }
 
+/// From this part on, calls of another name are about the same.
+const MOSTLY: f64 = 0.5;
+
 /// The costliest of them, if the rule fires.
 fn worst<'a>(scene: &'a Scene) -> Result<Option<Asked<'a>>, String> {
     let exchanges = exchanges(&scene.derived.calls);
@@ -114,9 +117,11 @@ pub(super) fn takes(scene: &Scene, others: &Asked) -> bool {
     family.iter().any(|(syscall, _)| *syscall == others.syscall) && others.uses.iter().all(on_it)
 }
 
-/// Whether the rule fires for this syscall.
+/// Whether the rule fires for this syscall, or most calls of it go with those that it fires for.
 pub(super) fn explains(scene: &Scene, syscall: i32) -> bool {
-    worst(scene).is_ok_and(|worst| worst.is_some_and(|worst| worst.syscall == syscall))
+    let Ok(Some(worst)) = worst(scene) else { return false };
+    let goes_with = |(other, part): &(i32, f64)| *other == syscall && *part >= MOSTLY;
+    worst.syscall == syscall || family(&scene.derived.calls, worst.name).iter().any(goes_with)
 }
 
 pub(super) fn judge(scene: &Scene) -> Verdict {

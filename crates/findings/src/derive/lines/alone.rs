@@ -39,6 +39,8 @@ const SLOWER: f64 = 1.5;
 const REST_MIN: f64 = 0.1;
 /// Alone a thread may go so many times as fast only because the CPU beside its own is idle: the two may be one core.
 const CORE_SHARED: f64 = 2.0;
+/// And so many times as fast as in the moments alone if these did not end: each begins with lines that others had.
+const MOMENTS_SHORT: f64 = 2.0;
 
 /// Samples in the functions that touch the memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,7 +115,7 @@ pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
 /// What goes of the shared `time`, if the loop is so many times as fast alone (from, to).
 fn by_pace((low, high): (f64, f64), time: f64) -> (f64, f64) {
     let part = |speed: f64| (1.0 - 1.0 / speed.max(1.0)) * time;
-    (part(low / CORE_SHARED), part(high))
+    (part(low / CORE_SHARED), part(high * MOMENTS_SHORT))
 }
 
 /// What two ways agree on; all that either says, if they contradict each other.
@@ -187,11 +189,11 @@ mod tests {
         // Alone there is nothing but the accesses: how long these take does not show beside the rest.
         let (low, high) = part(seen(78, 75), seen(1_452, 1_312), 0);
         assert!(low == 0.0 && high >= 0.9, "{low} {high}");
-        // Counters say that it is 10 to 14 times as fast alone: at most, 93 % of the shared time goes; at least, 80 %.
+        // Counters say that it is 10 to 14 times as fast alone: at most, 96 % of the shared time goes; at least, 80 %.
         let (low, high) = both((0.0, 1.2), by_pace((10.0, 14.0), 1.1));
-        assert!((low - 0.88).abs() < 1e-9 && (high - 1.1 * (1.0 - 1.0 / 14.0)).abs() < 1e-9, "{low} {high}");
+        assert!((low - 0.88).abs() < 1e-9 && (high - 1.1 * (1.0 - 1.0 / 28.0)).abs() < 1e-9, "{low} {high}");
         // Where they contradict the shares, nobody is believed.
-        assert_eq!(both((0.5, 0.9), by_pace((1.0, 1.0), 1.0)), (0.0, 0.9));
+        assert_eq!(both((0.6, 0.9), by_pace((1.0, 1.0), 1.0)), (0.0, 0.9));
         // Never alone: anything is possible.
         let (low, high) = part(seen(0, 0), seen(1_000, 300), 0);
         assert!(low == 0.0 && (0.99..=1.0).contains(&high), "{low} {high}");
