@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{parse_duration, parse_share};
+use super::{parse_bytes, parse_duration, parse_share};
 
 /// How runs are made and judged; the same for all of them.
 #[derive(Clone, Debug, Args)]
@@ -35,6 +35,10 @@ pub struct RunsArgs {
     /// What is recorded of each run
     #[arg(long, value_enum, default_value_t = RecordChoice::Light)]
     pub record: RecordChoice,
+    /// Draw a sample of the bytes that each run allocates, one in BYTES, as `holdup run --allocs` does
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "512k",
+          value_parser = parse_bytes)]
+    pub allocs: Option<u64>,
     /// What the order of the runs is made from [default: the time]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use holdup_events::Trace;
+use holdup_findings::Analysis;
 use holdup_findings::experiment::compare::{Change, Question, Verdict};
 use holdup_findings::experiment::{Experiment, Run, RunFacts, Setting, difference, facts, within};
 use holdup_report::experiment::{Answer, Diff};
@@ -91,13 +92,15 @@ fn sets(a: &Set, b: &Set, args: &DiffArgs) -> Result<Shown> {
 fn recordings(a: &Path, b: &Path, args: &DiffArgs) -> Result<Shown> {
     let (path_a, trace_a) = locate::open(Some(a))?;
     let (path_b, trace_b) = locate::open(Some(b))?;
+    let (of_a, of_b) = (holdup_findings::analyse(&trace_a), holdup_findings::analyse(&trace_b));
     let question = rounds::question(&args.runs, 0);
     let experiment = Experiment {
         settings: vec![setting("A", &trace_a), setting("B", &trace_b)],
-        runs: vec![run(&trace_a, 0), run(&trace_b, 1)],
+        runs: vec![run(0, (&trace_a, &of_a)), run(1, (&trace_b, &of_b))],
         ..Experiment::default()
     };
-    let difference = difference::between(&experiment, (0, 1), &question);
+    let mut difference = difference::between(&experiment, (0, 1), &question);
+    within::add_intervals(&mut difference, (&trace_a, &of_a), (&trace_b, &of_b), &question);
     let within = within::compare(&trace_a, &trace_b, &question);
     let name =
         |path: &Path, trace: &Trace| format!("{} ({})", path.display(), trace.manifest.command.join(" "));
@@ -111,10 +114,9 @@ fn setting(name: &str, trace: &Trace) -> Setting {
     Setting { name: name.to_owned(), knobs: Vec::new(), command: trace.manifest.command.clone() }
 }
 
-fn run(trace: &Trace, setting: usize) -> Run {
-    let analysis = holdup_findings::analyse(trace);
+fn run(setting: usize, (trace, analysis): (&Trace, &Analysis)) -> Run {
     let wall_ns = if trace.manifest.mode == "run" { facts::wall_ns(trace) } else { trace.wall().0 };
-    Run { setting, wall_ns, facts: Some(RunFacts::of(trace, &analysis)), ..Run::default() }
+    Run { setting, wall_ns, facts: Some(RunFacts::of(trace, analysis)), ..Run::default() }
 }
 
 /// When the exit status says that it failed.

@@ -8,6 +8,7 @@
 
 use super::distributions::{normal_tail, student_quantile, student_tails};
 use super::random::Random;
+use crate::derive::split::ERRORS_95;
 
 /// Below so many runs the interval is Student's.
 pub const BOOTSTRAP_MIN: usize = 8;
@@ -15,8 +16,8 @@ pub const BOOTSTRAP_MIN: usize = 8;
 const TRIM_MIN: usize = 5;
 /// The chance with which a difference that matters is to be found.
 const POWER_TAIL: f64 = 0.2;
-/// More runs than that are not proposed: the machine is too noisy for the question.
-const MORE_RUNS_MAX: u32 = 1000;
+/// More runs than that are made only for who asks for them: the machine is too noisy for the question.
+pub const RUNS_MAX: u32 = 1000;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,8 +87,22 @@ pub struct Change {
     /// What may be said.
     pub verdict: Verdict,
     /// How many runs of each, in all, would find the smallest change that matters in four cases of five. `None`: not to be
-    /// told from so few, or more than is reasonable.
+    /// told from so few. It may be more than [`RUNS_MAX`].
     pub runs_wanted: Option<u32>,
+    /// The smallest relative change that as many runs as there are would find in four cases of five.
+    pub finds: Option<f64>,
+}
+
+impl Change {
+    /// [`Change::runs_wanted`], if they are not too many to be made unasked.
+    pub fn runs_to_make(&self) -> Option<u32> {
+        self.runs_wanted.filter(|wanted| *wanted <= RUNS_MAX)
+    }
+
+    /// It takes too many runs.
+    pub fn is_beyond_reach(&self) -> bool {
+        self.runs_wanted.is_some_and(|wanted| wanted > RUNS_MAX)
+    }
 }
 
 /// An estimate of the centre of a sample.
@@ -108,6 +123,27 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// Of a centre of which half the width of the 95 % interval is known otherwise.
+    pub fn within(centre: f64, half: f64) -> Estimate {
+        let (error, freedom) = (half / ERRORS_95, f64::from(u16::MAX));
+        Estimate {
+            centre,
+            low: centre - half,
+            high: centre + half,
+            error,
+            freedom,
+            p: p(centre, error, freedom),
+        }
+    }
+
+    /// The smallest distance of the centre from 0 that a sample like this would find in four cases of five. What is rarely
+    /// disturbed has an interval wider than its scatter tells: the interval is what will judge.
+    fn reach(&self, risk: f64) -> f64 {
+        let quantile = student_quantile(risk / 2.0, self.freedom);
+        let error = self.error.max((self.high - self.low) / 2.0 / quantile);
+        (quantile + student_quantile(POWER_TAIL, self.freedom)) * error
+    }
+
     /// Takes the ends of the middle of resampled centres for its interval: of a tail as much smaller as a sample of `runs`
     /// understates its scatter. Ends that lie beyond what was resampled are not known by it: where one of many intervals
     /// is asked for so small a risk, Student's is kept if it is wider.
@@ -160,6 +196,7 @@ fn change(estimate: Option<Estimate>, runs: usize, (a, b): (f64, f64), question:
             p: 1.0,
             verdict: Verdict::Unclear,
             runs_wanted: None,
+            finds: None,
         };
     };
     let (low, high) = (found.low.exp_m1(), found.high.exp_m1());
@@ -171,20 +208,27 @@ fn change(estimate: Option<Estimate>, runs: usize, (a, b): (f64, f64), question:
         _ if low >= -question.matters && high <= question.matters => Verdict::Same,
         _ => Verdict::Unclear,
     };
-    let runs_wanted = runs_wanted(&found, runs, question);
-    Change { runs, a, b, relative: found.centre.exp_m1(), low, high, p: found.p, verdict, runs_wanted }
+    let reach = found.reach(question.risk);
+    Change {
+        runs,
+        a,
+        b,
+        relative: found.centre.exp_m1(),
+        low,
+        high,
+        p: found.p,
+        verdict,
+        runs_wanted: Some(runs_to_find(&found, runs, (question.matters.max(1e-6).ln_1p(), question.risk))),
+        finds: Some(reach.exp_m1()).filter(|share| share.is_finite()),
+    }
 }
 
-/// How many runs would find the change that matters: after Stein, with the quantiles of what the scatter is known by, so
-/// that a scatter that was underestimated by chance does not cost the power.
-fn runs_wanted(found: &Estimate, runs: usize, question: &Question) -> Option<u32> {
-    // What is rarely disturbed has an interval wider than its scatter tells: the interval is what will judge.
-    let reach = student_quantile(question.risk / 2.0, found.freedom);
-    let scatter = found.error.max((found.high - found.low) / 2.0 / reach) * (runs as f64).sqrt();
-    let quantiles =
-        student_quantile(question.risk / 2.0, found.freedom) + student_quantile(POWER_TAIL, found.freedom);
-    let wanted = (quantiles * scatter / question.matters.max(1e-6).ln_1p()).powi(2).ceil();
-    (wanted <= f64::from(MORE_RUNS_MAX)).then_some((wanted as u32).max(BOOTSTRAP_MIN as u32))
+/// How many runs would find a change of the centre by `effect` with a chance of four in five, if `runs` gave this estimate.
+/// After Stein, with the quantiles of what the scatter is known by, so that a scatter that was underestimated by chance does
+/// not cost the power.
+pub fn runs_to_find(found: &Estimate, runs: usize, (effect, risk): (f64, f64)) -> u32 {
+    let wanted = (found.reach(risk) / effect).powi(2) * runs as f64;
+    (wanted.ceil() as u32).max(BOOTSTRAP_MIN as u32)
 }
 
 /// The centre of a sample; none of fewer than two.
@@ -339,7 +383,7 @@ mod tests {
         for disturbed in [false, true] {
             let found = |seed: &u64| {
                 let pilot = paired(&pairs(*seed, 10, 0.05, disturbed), &question);
-                let wanted = pilot.runs_wanted.unwrap_or(1000).max(10) as usize;
+                let wanted = pilot.runs_wanted.unwrap_or(RUNS_MAX).clamp(10, RUNS_MAX) as usize;
                 paired(&pairs(*seed, wanted, 0.05, disturbed), &question).verdict == Verdict::Slower
             };
             let found = (0..200).filter(found).count();
@@ -360,7 +404,7 @@ mod tests {
                 let mut one = || noisy(&mut random, scatter, false);
                 pairs.push((one(), one() * (1.0 + slower)));
             }
-            goal = paired(&pairs, &question).runs_wanted.map_or(goal, |wanted| wanted as usize);
+            goal = paired(&pairs, &question).runs_to_make().map_or(goal, |wanted| wanted as usize);
         }
         paired(&pairs, &question).verdict
     }
@@ -388,6 +432,20 @@ mod tests {
         assert_eq!(exact.verdict, Verdict::Slower);
         let rate = Question { more_is_better: true, ..QUESTION };
         assert_eq!(paired(&[(1.0, 1.1); 10], &rate).verdict, Verdict::Faster);
+    }
+
+    #[test]
+    fn runs_that_scatter_too_much_say_how_many_would_tell_and_what_they_would_find() {
+        let wild: Vec<(f64, f64)> = (0..10).map(|run| (1.0, [0.5, 2.0][run % 2])).collect();
+        let change = paired(&wild, &QUESTION);
+        assert_eq!((change.verdict, change.runs_to_make()), (Verdict::Unclear, None));
+        let (wanted, finds) = (change.runs_wanted.unwrap(), change.finds.unwrap());
+        assert!(change.is_beyond_reach() && wanted > RUNS_MAX && finds > QUESTION.matters, "{change:?}");
+        // What they would find is within reach of as many: the two figures are of one law.
+        let easier = paired(&wild, &Question { matters: finds, ..QUESTION });
+        assert!((8..=11).contains(&easier.runs_wanted.unwrap()), "{easier:?}");
+        let calm = paired(&pairs(3, 12, 0.01, false), &QUESTION);
+        assert!(!calm.is_beyond_reach() && calm.runs_to_make() == calm.runs_wanted);
     }
 
     #[test]

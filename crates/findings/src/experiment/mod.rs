@@ -4,6 +4,7 @@
 //! takes its randomness, so that the same runs always give the same answer. [`run`] is what is known of a run,
 //! [`facts`] makes it from a recording, [`compare`] is the one comparison that all commands use.
 
+mod blocks;
 pub mod compare;
 pub mod difference;
 pub mod discoveries;
@@ -23,7 +24,7 @@ pub mod usl;
 pub mod within;
 
 pub use compare::{Change, Verdict};
-pub use run::{Drift, Experiment, FactRow, Goal, Run, RunFacts, Setting, Table, ThreadFacts};
+pub use run::{Drift, Experiment, FactRow, Goal, Measure, Run, RunFacts, Setting, Table, ThreadFacts};
 
 use std::sync::LazyLock;
 
