@@ -48,6 +48,12 @@ fn two_commands_are_run_in_turn_kept_and_resumed() {
     let report = json(&run(&scratch, &["report", set, "--json"]));
     assert_eq!(report["diff"]["change"], more["diff"]["change"]);
     assert!(stdout(&run(&scratch, &["diff", set, "--markdown"])).contains("**"));
+    let rows = scratch.join("again.csv");
+    let reopened = ["report", set, "--markdown", "--table", rows.to_str().unwrap()];
+    assert!(stdout(&run(&scratch, &reopened)).contains("**"));
+    assert_eq!(std::fs::read_to_string(rows).unwrap().lines().count(), 11);
+    let none = run(&scratch, &["report", "/no/recording.holdup", "--markdown"]);
+    assert!(!none.status.success() && stderr(&none).contains("sets of runs"), "{}", stderr(&none));
     // Nothing is overwritten.
     let again = run(&scratch, &words);
     assert!(!again.status.success() && stderr(&again).contains("--resume"), "{}", stderr(&again));
@@ -329,6 +335,17 @@ fn recordings_are_compared_and_advice_is_tried() {
     let value = json(&run(&scratch, &words));
     let rows = value["diff"]["rows"].as_array().unwrap();
     assert!(rows.iter().any(|row| row["table"] == "ledger" && row["name"] == "sleep"), "{rows:?}");
+    // The command that it names for stacks works as it is.
+    for said in [run(&scratch, &["diff", &a, &b]), run(&scratch, &["report", set.to_str().unwrap()])] {
+        let said = stdout(&said);
+        let line = said.lines().find_map(|line| line.strip_prefix("Stacks: holdup ")).expect("a command");
+        let picture = scratch.join("diff.svg");
+        let line = line.replace("diff.svg", picture.to_str().unwrap());
+        let output = run(&scratch, &line.split(' ').collect::<Vec<_>>());
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        assert!(std::fs::read_to_string(&picture).unwrap().contains("<svg"), "{line}");
+        std::fs::remove_file(picture).unwrap();
+    }
     // One of format 1, whose facts were times alone, says as much of them.
     let file = set.join("set.json");
     let text = std::fs::read_to_string(&file).unwrap();

@@ -114,6 +114,34 @@ fn the_cpus_are_those_that_are_named() {
 }
 
 #[test]
+fn the_number_of_workers_reaches_the_program_each_way() {
+    let scratch = Scratch::new("workers");
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    for (options, script) in [
+        (&["--workers", "1,2,5"][..], "echo place {}"),
+        (&["--workers", "1,2,5", "--env", "THREADS"], "echo place $THREADS"),
+        (&["--workers", "1,2", "--by-cpus"], "echo place $(nproc)"),
+    ] {
+        if options.contains(&"--by-cpus") && cpus < 2 {
+            println!("skipped: it takes two CPUs");
+            continue;
+        }
+        let mut command = holdup(&scratch);
+        command.args(["scale", "--json", "--record", "none", "--warm-up", "0", "-n", "1"]).args(options);
+        command.args(["--progress", "place ([0-9]+)", "--progress-is", "rate", "--", "sh", "-c", script]);
+        let output = command.output().expect("holdup starts");
+        assert!(output.status.success(), "{options:?}: {}", stderr(&output));
+        let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let points = value["scale"]["points"].as_array().expect("points");
+        assert!(
+            points.iter().all(|point| point["workers"].as_f64() == point["value"].as_f64()),
+            "{points:?}"
+        );
+        assert_eq!(points.len(), options[1].split(',').count());
+    }
+}
+
+#[test]
 fn threads_are_pinned_each_to_one_cpu() {
     let scratch = Scratch::new("pin");
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());

@@ -57,16 +57,16 @@ pub struct RunsArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Results")]
 pub struct ResultArgs {
-    /// As JSON (docs/json-experiments.md)
+    /// Everything as JSON (docs/json.md; of experiments docs/json-experiments.md)
     #[arg(long)]
     pub json: bool,
-    /// As Markdown, to put into a pull request
+    /// Of experiments: as Markdown, to put into a pull request
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Write every run as a row: Parquet if FILE ends in .parquet, else comma-separated values
+    /// Of experiments: write every run as a row: Parquet if FILE ends in .parquet, else comma-separated values
     #[arg(long, value_name = "FILE", visible_alias = "csv")]
     pub table: Option<PathBuf>,
-    /// Write the answer, with its picture, as one file for a browser
+    /// Of experiments: write the answer, with its picture, as one file for a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

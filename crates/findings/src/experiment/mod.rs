@@ -6,6 +6,8 @@
 
 mod blocks;
 pub mod compare;
+#[cfg(test)]
+mod compare_tests;
 pub mod difference;
 pub mod discoveries;
 pub mod distributions;

@@ -7,7 +7,7 @@ use super::page::Page;
 use super::{Diff, Shown, beyond_reach, change, diff_rows, head, range, value};
 use crate::numbers::counted;
 use crate::terminal::table::Column;
-use crate::text::Tint;
+use crate::text::{Tint, clean, shell_word};
 
 pub(super) fn write(shown: &Shown, diff: &Diff, page: &mut Page) {
     page.text(format!("A  {}", diff.names.0));
@@ -22,8 +22,10 @@ pub(super) fn write(shown: &Shown, diff: &Diff, page: &mut Page) {
         within(diff, page);
     }
     diff_rows::write(shown.experiment, diff, page);
-    if let Some((a, b)) = &diff.recordings {
-        page.faint(format!("Stacks: holdup export {b} --to flamegraph --against {a} -o diff.svg"));
+    if let Some((a, b)) = diff.recordings.as_ref().or(diff.stacks.as_ref()) {
+        // Not wrapped: it is there to be copied.
+        let (a, b) = (shell_word(&clean(a)), shell_word(&clean(b)));
+        page.picture(vec![format!("Stacks: holdup export {b} --to flame --against {a} -o diff.svg")]);
     }
     head::foot(shown, page);
 }

@@ -50,8 +50,10 @@ pub struct Diff {
     pub within: Vec<ClassChange>,
     /// Rows of each table that are shown.
     pub rows: usize,
-    /// The two recordings, where there are only these: for the hint at the differential flame graph.
+    /// The two recordings, where there are only these.
     pub recordings: Option<(String, String)>,
+    /// Recordings of a run of each, for the hint at the differential flame graph.
+    pub stacks: Option<(String, String)>,
 }
 
 /// What is shown, of which runs.
