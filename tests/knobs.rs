@@ -157,6 +157,10 @@ fn threads_are_pinned_each_to_one_cpu() {
     let value = sweep(&scratch, "pin=none,spread,pack", "1", &["python3", "-c", script]);
     let all = (11 * cpus) as f64;
     assert_eq!(means(&value), [all, 12.0, 12.0], "{}", value["runs"]);
+    // Threads that bind themselves, both to the first CPU: the knob goes before.
+    let binds = script.replace("seen.append", "os.sched_setaffinity(0, {0}); seen.append");
+    let value = sweep(&scratch, "pin=none,spread", "1", &["python3", "-c", &binds]);
+    assert_eq!(means(&value), [11.0, 12.0], "{}", value["runs"]);
 }
 
 #[test]
