@@ -4,7 +4,7 @@
 // HOLDUP_MALLOC_PAD=n   the k-th allocation of LARGE bytes or more begins k * n bytes later than it would (modulo SPAN,
 //                       in steps of 16 bytes), so that arrays that lie at the same place of a page no longer do
 // HOLDUP_PIN=spread     the k-th thread runs on the k-th CPU alone (modulo their number), far ones first
-// HOLDUP_PIN=pack       the same, near ones first
+// HOLDUP_PIN=pack       the same, near ones first; what the program itself binds its threads to does not count then
 //
 // Needs glibc: it stands in front of its allocator and calls that by its own names.
 #define _GNU_SOURCE
@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
@@ -170,6 +172,35 @@ __attribute__((constructor)) static void begin(void)
 	sched_getaffinity(0, sizeof allowed_at_start, &allowed_at_start);
 }
 
+// "" if threads are not to be pinned.
+static const char *pinning(void)
+{
+	const char *pin = getenv("HOLDUP_PIN");
+	return pin ? pin : "";
+}
+
+static int set_thread(pthread_t thread, size_t size, const cpu_set_t *cpus)
+{
+	static int (*real)(pthread_t, size_t, const cpu_set_t *);
+	if (!real)
+		real = (int (*)(pthread_t, size_t, const cpu_set_t *))dlsym(RTLD_NEXT, "pthread_setaffinity_np");
+	return real ? real(thread, size, cpus) : ENOSYS;
+}
+
+// A program that binds its threads itself would undo what is tried: it is told that they are where it wants them.
+int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *cpus)
+{
+	return *pinning() ? 0 : set_thread(thread, size, cpus);
+}
+
+int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *cpus)
+{
+	int is_ours = pid == 0 || syscall(SYS_tgkill, getpid(), pid, 0) == 0;
+	if (*pinning() && is_ours)
+		return 0;
+	return (int)syscall(SYS_sched_setaffinity, pid, size, cpus);
+}
+
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *argument)
 {
 	static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -180,14 +211,14 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 	if (!real)
 		return EAGAIN;
 	int result = real(thread, attributes, start, argument);
-	const char *pin = getenv("HOLDUP_PIN");
-	if (result == 0 && pin && *pin) {
+	const char *pin = pinning();
+	if (result == 0 && *pin) {
 		int cpu = cpu_of(atomic_fetch_add(&threads, 1), strcmp(pin, "spread") == 0, &allowed_at_start);
 		cpu_set_t one;
 		CPU_ZERO(&one);
 		if (cpu >= 0) {
 			CPU_SET(cpu, &one);
-			pthread_setaffinity_np(*thread, sizeof one, &one);
+			set_thread(*thread, sizeof one, &one);
 		}
 	}
 	return result;

@@ -237,9 +237,9 @@ pub struct ReportArgs {
     /// The recording [default: the newest], then sections: see below; or `annotate FN`
     #[arg(value_name = "RECORDING | SECTION")]
     pub words: Vec<String>,
-    /// Print everything as JSON (docs/json.md)
-    #[arg(long)]
-    pub json: bool,
+    /// How it is shown
+    #[command(flatten)]
+    pub results: experiment::ResultArgs,
     /// How many operations the program did: the section `allocs` says bytes and objects of one
     #[arg(long, value_name = "N")]
     pub operations: Option<std::num::NonZeroU32>,

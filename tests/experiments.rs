@@ -6,7 +6,7 @@ mod support;
 use std::process::Output;
 
 use serde_json::Value;
-use support::{Scratch, as_nobody, holdup, place_of_nobody, stderr, stdout};
+use support::{Scratch, as_nobody, bpf_or_skip, have, holdup, place_of_nobody, stderr, stdout};
 
 fn run(scratch: &Scratch, words: &[&str]) -> Output {
     holdup(scratch).args(words).output().expect("holdup starts")
@@ -48,6 +48,12 @@ fn two_commands_are_run_in_turn_kept_and_resumed() {
     let report = json(&run(&scratch, &["report", set, "--json"]));
     assert_eq!(report["diff"]["change"], more["diff"]["change"]);
     assert!(stdout(&run(&scratch, &["diff", set, "--markdown"])).contains("**"));
+    let rows = scratch.join("again.csv");
+    let reopened = ["report", set, "--markdown", "--table", rows.to_str().unwrap()];
+    assert!(stdout(&run(&scratch, &reopened)).contains("**"));
+    assert_eq!(std::fs::read_to_string(rows).unwrap().lines().count(), 11);
+    let none = run(&scratch, &["report", "/no/recording.holdup", "--markdown"]);
+    assert!(!none.status.success() && stderr(&none).contains("sets of runs"), "{}", stderr(&none));
     // Nothing is overwritten.
     let again = run(&scratch, &words);
     assert!(!again.status.success() && stderr(&again).contains("--resume"), "{}", stderr(&again));
@@ -222,7 +228,7 @@ fn a_set_that_is_damaged_or_of_another_command_is_refused() {
         whole[..whole.len() / 2].to_vec(),
         Vec::new(),
         b"{}".to_vec(),
-        text.replace("\"format\":1", "\"format\":99").into_bytes(),
+        text.replace("\"format\":2", "\"format\":99").into_bytes(),
         text.replace("\"setting\":1", "\"setting\":7").into_bytes(),
     ] {
         std::fs::write(&file, &damaged).unwrap();
@@ -329,4 +335,56 @@ fn recordings_are_compared_and_advice_is_tried() {
     let value = json(&run(&scratch, &words));
     let rows = value["diff"]["rows"].as_array().unwrap();
     assert!(rows.iter().any(|row| row["table"] == "ledger" && row["name"] == "sleep"), "{rows:?}");
+    // The command that it names for stacks works as it is.
+    for said in [run(&scratch, &["diff", &a, &b]), run(&scratch, &["report", set.to_str().unwrap()])] {
+        let said = stdout(&said);
+        let line = said.lines().find_map(|line| line.strip_prefix("Stacks: holdup ")).expect("a command");
+        let picture = scratch.join("diff.svg");
+        let line = line.replace("diff.svg", picture.to_str().unwrap());
+        let output = run(&scratch, &line.split(' ').collect::<Vec<_>>());
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+        assert!(std::fs::read_to_string(&picture).unwrap().contains("<svg"), "{line}");
+        std::fs::remove_file(picture).unwrap();
+    }
+    // One of format 1, whose facts were times alone, says as much of them.
+    let file = set.join("set.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let old = text.replace("\"format\":2", "\"format\":1").replace("\"amount\":", "\"ns\":");
+    let old = old.replace(",\"longest_ns\":null", "");
+    assert!(old.len() < text.len(), "{text}");
+    std::fs::write(&file, old).unwrap();
+    let again = json(&run(&scratch, &["report", set.to_str().unwrap(), "--json"]));
+    assert_eq!(again["diff"]["rows"], value["diff"]["rows"]);
+}
+
+#[test]
+fn allocations_are_compared_where_they_are_drawn() {
+    let scratch = Scratch::new("diff-allocs");
+    if !bpf_or_skip(&scratch) || !have("python3") {
+        return;
+    }
+    // A block of 1 MiB is drawn for sure by one byte in 64 KiB: 40 and 10 of them.
+    let of = |count: u32| {
+        format!(
+            "python3 -c 'import ctypes; libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_void_p\n\
+             for _ in range({count}): libc.malloc(ctypes.c_size_t(1 << 20))'"
+        )
+    };
+    let (a, b) = (of(40), of(10));
+    let words = ["diff", "--a", &a, "--b", &b, "-n", "2", "--warm-up", "0", "--json", "--allocs=64k"];
+    let value = json(&run(&scratch, &words));
+    let rows = value["diff"]["rows"].as_array().unwrap();
+    let all = rows.iter().find(|row| row["table"] == "allocation" && row["name"] == "(all)").expect("a sum");
+    assert_eq!((&all["figures"][0]["measure"], &all["a_ns"]), (&"bytes".into(), &Value::Null));
+    let saved = all["figures"][0]["a"].as_f64().unwrap() - all["figures"][0]["b"].as_f64().unwrap();
+    // What the interpreter itself allocates is drawn, and scatters, too.
+    assert!((25.0..35.0).contains(&(saved / f64::from(1 << 20))), "{all}");
+    let refused =
+        run(&scratch, &["diff", "--a", "true", "--b", "true", "--allocs", "--record", "none", "-n", "1"]);
+    assert!(!refused.status.success() && stderr(&refused).contains("--record none"), "{}", stderr(&refused));
+    // Without, there is nothing to compare, and the other tables are there.
+    let words = ["diff", "--a", "true", "--b", "true", "-n", "1", "--warm-up", "0", "--json"];
+    let value = json(&run(&scratch, &words));
+    let rows = value["diff"]["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["table"] != "allocation"), "{rows:?}");
 }

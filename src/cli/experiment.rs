@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{parse_duration, parse_share};
+use super::{parse_bytes, parse_duration, parse_share};
 
 /// How runs are made and judged; the same for all of them.
 #[derive(Clone, Debug, Args)]
@@ -35,6 +35,10 @@ pub struct RunsArgs {
     /// What is recorded of each run
     #[arg(long, value_enum, default_value_t = RecordChoice::Light)]
     pub record: RecordChoice,
+    /// Draw a sample of the bytes that each run allocates, one in BYTES, as `holdup run --allocs` does
+    #[arg(long, value_name = "BYTES", num_args = 0..=1, require_equals = true, default_missing_value = "512k",
+          value_parser = parse_bytes)]
+    pub allocs: Option<u64>,
     /// What the order of the runs is made from [default: the time]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -53,16 +57,16 @@ pub struct RunsArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Results")]
 pub struct ResultArgs {
-    /// As JSON (docs/json-experiments.md)
+    /// Everything as JSON (docs/json.md; of experiments docs/json-experiments.md)
     #[arg(long)]
     pub json: bool,
-    /// As Markdown, to put into a pull request
+    /// Of experiments: as Markdown, to put into a pull request
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
-    /// Write every run as a row: Parquet if FILE ends in .parquet, else comma-separated values
+    /// Of experiments: write every run as a row: Parquet if FILE ends in .parquet, else comma-separated values
     #[arg(long, value_name = "FILE", visible_alias = "csv")]
     pub table: Option<PathBuf>,
-    /// Write the answer, with its picture, as one file for a browser
+    /// Of experiments: write the answer, with its picture, as one file for a browser
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

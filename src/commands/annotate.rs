@@ -32,7 +32,7 @@ pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result
         for other in others {
             eprintln!("holdup: '{function}' is also {} in {}", other.function, other.module);
         }
-        match args.json {
+        match args.results.json {
             true => super::print_json(&to_json(annotation)),
             false => super::print(&render(annotation, &super::style(&std::io::stdout()))),
         }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use holdup_events::Trace;
+use holdup_findings::Analysis;
 use holdup_findings::experiment::compare::{Change, Question, Verdict};
 use holdup_findings::experiment::{Experiment, Run, RunFacts, Setting, difference, facts, within};
 use holdup_report::experiment::{Answer, Diff};
@@ -61,8 +62,16 @@ pub fn answer(set: Set, question: &Question, rows: usize) -> Shown {
         |number: usize| experiment.settings.get(number).map_or(String::new(), |one| one.command.join(" "));
     let names = (name(0), name(1));
     let difference = difference::between(&experiment, (0, 1), &question);
-    let answer = Answer::Diff(Diff { names, difference, within: Vec::new(), rows, recordings: None });
-    Shown { experiment, set: Some(set.path), answer }
+    // Of the first round that has both.
+    let recorded = |run: &Run| recording_of(&set.path, run);
+    let stacks = experiment.pairs((0, 1), recorded).into_iter().next();
+    let diff = Diff { names, difference, within: Vec::new(), rows, recordings: None, stacks };
+    Shown { experiment, set: Some(set.path), answer: Answer::Diff(diff) }
+}
+
+/// The recording of a run of a set, if there is one.
+fn recording_of(set: &Path, run: &Run) -> Option<String> {
+    (!run.recording.is_empty()).then(|| set.join(&run.recording).display().to_string())
 }
 
 fn sets(a: &Set, b: &Set, args: &DiffArgs) -> Result<Shown> {
@@ -83,38 +92,43 @@ fn sets(a: &Set, b: &Set, args: &DiffArgs) -> Result<Shown> {
     experiment.settings.extend(of_b.settings.first().cloned());
     let theirs = of_b.runs.iter().filter(|run| run.setting == 0).cloned();
     experiment.runs.extend(theirs.map(|run| Run { setting: 1, ..run }));
-    let answer =
-        Answer::Diff(Diff { names, difference, within: Vec::new(), rows: args.rows, recordings: None });
-    Ok(Shown { experiment, set: None, answer })
+    let first = |set: &Set| {
+        let mut runs = set.file.experiment.runs_of(0);
+        runs.find_map(|run| recording_of(&set.path, run))
+    };
+    let stacks = first(a).zip(first(b));
+    let diff = Diff { names, difference, within: Vec::new(), rows: args.rows, recordings: None, stacks };
+    Ok(Shown { experiment, set: None, answer: Answer::Diff(diff) })
 }
 
 fn recordings(a: &Path, b: &Path, args: &DiffArgs) -> Result<Shown> {
     let (path_a, trace_a) = locate::open(Some(a))?;
     let (path_b, trace_b) = locate::open(Some(b))?;
+    let (of_a, of_b) = (holdup_findings::analyse(&trace_a), holdup_findings::analyse(&trace_b));
     let question = rounds::question(&args.runs, 0);
     let experiment = Experiment {
         settings: vec![setting("A", &trace_a), setting("B", &trace_b)],
-        runs: vec![run(&trace_a, 0), run(&trace_b, 1)],
+        runs: vec![run(0, (&trace_a, &of_a)), run(1, (&trace_b, &of_b))],
         ..Experiment::default()
     };
-    let difference = difference::between(&experiment, (0, 1), &question);
+    let mut difference = difference::between(&experiment, (0, 1), &question);
+    within::add_intervals(&mut difference, (&trace_a, &of_a), (&trace_b, &of_b), &question);
     let within = within::compare(&trace_a, &trace_b, &question);
     let name =
         |path: &Path, trace: &Trace| format!("{} ({})", path.display(), trace.manifest.command.join(" "));
     let names = (name(&path_a, &trace_a), name(&path_b, &trace_b));
     let recordings = Some((path_a.display().to_string(), path_b.display().to_string()));
-    let answer = Answer::Diff(Diff { names, difference, within, rows: args.rows, recordings });
-    Ok(Shown { experiment, set: None, answer })
+    let diff = Diff { names, difference, within, rows: args.rows, recordings, stacks: None };
+    Ok(Shown { experiment, set: None, answer: Answer::Diff(diff) })
 }
 
 fn setting(name: &str, trace: &Trace) -> Setting {
     Setting { name: name.to_owned(), knobs: Vec::new(), command: trace.manifest.command.clone() }
 }
 
-fn run(trace: &Trace, setting: usize) -> Run {
-    let analysis = holdup_findings::analyse(trace);
+fn run(setting: usize, (trace, analysis): (&Trace, &Analysis)) -> Run {
     let wall_ns = if trace.manifest.mode == "run" { facts::wall_ns(trace) } else { trace.wall().0 };
-    Run { setting, wall_ns, facts: Some(RunFacts::of(trace, &analysis)), ..Run::default() }
+    Run { setting, wall_ns, facts: Some(RunFacts::of(trace, analysis)), ..Run::default() }
 }
 
 /// When the exit status says that it failed.

@@ -9,7 +9,7 @@ use holdup_findings::experiment::trials::Trial;
 use holdup_findings::experiment::{Experiment, Setting};
 use holdup_report::experiment::{Answer, Shown as Report};
 
-use crate::cli::experiment::{ResultArgs, RunsArgs};
+use crate::cli::experiment::{RecordChoice, ResultArgs, RunsArgs};
 use crate::experiment::progress::Progress;
 use crate::experiment::rounds::{self, Wanted};
 use crate::experiment::set::{Purpose, Set};
@@ -79,19 +79,24 @@ fn create(args: &RunsArgs, purpose: Purpose, Plan { settings, trials }: Plan) ->
     // What is wrong with a setting is said before anything is made.
     settings.iter().try_for_each(|setting| knobs::Prepared::new(setting).map(drop))?;
     let (_, goal) = Progress::new(args)?;
+    if args.allocs.is_some() && args.record == RecordChoice::None {
+        bail!("--allocs needs a recording of each run: leave --record none out");
+    }
     let seed = args.seed.unwrap_or_else(|| record::unix_ns() / 1_000_000 % 1_000_000);
     let experiment = Experiment { seed, goal, settings, runs: Vec::new() };
     let mut set = Set::create(args.output.as_deref(), purpose, experiment, args.progress.clone())?;
     // It is saved after each run: a set that is interrupted knows what its settings try.
     set.file.trials = trials;
+    set.file.allocs = args.allocs;
     Ok(set)
 }
 
 /// A set goes on as it began.
 fn resume(set: &Set, args: &mut RunsArgs) {
-    use crate::cli::experiment::{ProgressKind, RecordChoice};
+    use crate::cli::experiment::ProgressKind;
     use holdup_findings::experiment::Goal;
     args.progress.clone_from(&set.file.progress);
+    args.allocs = set.file.allocs;
     args.progress_is = match set.file.experiment.goal {
         Goal::Wall | Goal::Work => ProgressKind::Work,
         Goal::Rate => ProgressKind::Rate,

@@ -14,13 +14,14 @@ use crate::experiment::set::Set;
 /// Prints the verdict, or sections.
 pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
     if let Some(at) = args.words.iter().position(|word| word == "annotate") {
+        of_recording(&args.results)?;
         return super::annotate::execute(&args.words[..at], &args.words[at + 1..], args);
     }
     let (recording, mut sections) = split(&args.words)?;
     if let Some(set) = recording.as_deref().filter(|path| Set::is_at(path)) {
-        let results = ResultArgs { json: args.json, ..ResultArgs::default() };
-        return super::experiment::reopen(set)?.print(&results);
+        return super::experiment::reopen(set)?.print(&args.results);
     }
+    of_recording(&args.results)?;
     let asks_for_stacks = super::stacks::asks(&args.stacks);
     if asks_for_stacks && !sections.iter().any(|name| name == "stacks" || name == "allocs") {
         sections.push("stacks".to_owned());
@@ -35,13 +36,24 @@ pub fn execute(args: &ReportArgs) -> Result<ExitCode> {
         ..super::stacks::ask(&trace, &args.stacks)?
     };
     let analysis = holdup_findings::analyse_with(&trace, &stacks.selection.descriptors);
-    if args.json {
+    if args.results.json {
         return super::print_json(&holdup_report::to_json_with(&trace, &analysis, &stacks));
     }
     let style = super::style(&std::io::stdout());
     let name = path.display().to_string();
     let asked = (sections.as_slice(), &stacks);
     super::print(&holdup_report::render_named(&trace, &analysis, asked, (&style, Some(&name)))?)
+}
+
+/// A recording is shown as text or JSON; it has no runs.
+fn of_recording(results: &ResultArgs) -> Result<()> {
+    if results.markdown || results.table.is_some() || results.html.is_some() {
+        bail!(
+            "--markdown, --table and --html are for sets of runs (NAME.holdup-set); of a recording there are `holdup view --html \
+             FILE` and `holdup export`"
+        );
+    }
+    Ok(())
 }
 
 /// The first word is a recording if it is no section's name.

@@ -1,5 +1,6 @@
 //! `holdup run`, and what `run` and `attach` print in the end.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -21,17 +22,19 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
     let rings = runtime_events::prepare(&args.command, args.runtime_events);
     let changes = rings.as_ref().map(|rings| rings.environment(|name| std::env::var_os(name)));
     let mut changes = changes.unwrap_or_default();
+    for text in &args.set_env {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        set(&mut changes, (name.into(), value.into()));
+    }
     let sampler = args.allocs.map(|every_bytes| Sampler::prepare(every_bytes, &args.command)).transpose()?;
     if let Some(sampler) = &sampler {
-        changes.extend(sampler.environment(std::env::var_os("LD_PRELOAD")));
+        // What a knob loads into the program stays loaded.
+        let named = changes.iter().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());
+        let others = named.or_else(|| std::env::var_os("LD_PRELOAD"));
+        sampler.environment(others).into_iter().for_each(|change| set(&mut changes, change));
         if !sampler.missing().is_empty() {
             eprintln!("holdup: --allocs: {}", sampler.missing());
         }
-    }
-    for text in &args.set_env {
-        let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        changes.retain(|(changed, _)| changed != name);
-        changes.push((name.into(), value.into()));
     }
     let conditions = launch::Conditions::parse(&args.under).map_err(anyhow::Error::msg)?;
     let held = launch::hold_under(&args.command, &changes, &conditions)?;
@@ -58,6 +61,12 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
         Some(ending) => launch::end_like(ending),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// A variable of the program's environment, in place of what was said of it before.
+fn set(changes: &mut Vec<(OsString, OsString)>, (name, value): (OsString, OsString)) {
+    changes.retain(|(changed, _)| *changed != name);
+    changes.push((name, value));
 }
 
 /// Runs it without a recording, and writes how long it took (ns).

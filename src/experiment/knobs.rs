@@ -64,7 +64,11 @@ const KNOBS: &[Knob] = &[
     Knob {
         name: "heap",
         summary: "JVM: greatest heap (512m, 4g)",
-        turn: |run, value| run.variable("JAVA_TOOL_OPTIONS", &format!("-Xmx{value}")),
+        turn: |run, value| {
+            // The last one counts; what else the user has in it stays.
+            let before = std::env::var("JAVA_TOOL_OPTIONS").unwrap_or_default();
+            run.variable("JAVA_TOOL_OPTIONS", format!("{before} -Xmx{value}").trim())
+        },
     },
     Knob {
         name: "arenas",

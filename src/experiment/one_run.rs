@@ -33,6 +33,8 @@ pub struct How<'a> {
     pub folder: &'a Path,
     /// What is recorded.
     pub record: RecordChoice,
+    /// Of its allocations, one byte in so many is drawn.
+    pub allocs: Option<u64>,
     /// What it is judged by.
     pub progress: &'a Progress,
     /// Longer ones are ended.
@@ -51,6 +53,10 @@ enum Waited {
 /// Makes a run, whose recording is kept under `name`. `None` if the user stopped it.
 pub fn make(prepared: &Prepared, name: &str, how: &How) -> Result<Option<Run>> {
     let recording = how.folder.join(name);
+    // What a run left that was cut off is not this one's.
+    for file in [TOOK, COUNTED] {
+        let _ = std::fs::remove_file(how.folder.join(file));
+    }
     let (output, errors) = (how.folder.join("stdout"), how.folder.join("stderr"));
     let mut command = command(prepared, &recording, how)?;
     command.stdin(Stdio::null()).stderr(File::create(&errors)?);
@@ -109,6 +115,9 @@ fn command(prepared: &Prepared, recording: &Path, how: &How) -> Result<Command> 
         RecordChoice::Full => {
             command.arg("-o").arg(recording);
         }
+    }
+    if let Some(every) = how.allocs {
+        command.arg(format!("--allocs={every}"));
     }
     if let Progress::Calls(what) = how.progress {
         command.arg("--count").arg(what).arg("--counted").arg(how.folder.join(COUNTED));

@@ -66,7 +66,7 @@ pub fn against_baseline(experiment: &Experiment, question: &Question) -> u32 {
         let pairs = experiment.pairs((0, setting), |run| run.value(experiment.goal));
         let question = Question { more_is_better: experiment.goal.more_is_better(), ..*question };
         let change = holdup_findings::experiment::compare::paired(&pairs, &question);
-        change.runs_wanted.unwrap_or(0)
+        change.runs_to_make().unwrap_or(0)
     };
     (1..experiment.settings.len()).map(wanted).max().unwrap_or(0)
 }
@@ -127,7 +127,7 @@ impl Rounds<'_> {
                 return Ok(false);
             }
             self.tell(round, goal, setting);
-            let name = format!("run-{:03}.holdup", self.set.file.experiment.runs.len() + 1);
+            let name = self.free_name();
             let Some(mut run) = self.one(setting, &name)? else { return Ok(false) };
             (run.setting, run.round) = (setting, round);
             self.set.file.experiment.runs.push(run);
@@ -135,6 +135,13 @@ impl Rounds<'_> {
         }
         let all_left_out = (0..self.prepared.len()).all(|setting| self.is_left_out(setting));
         Ok(!all_left_out)
+    }
+
+    /// A folder for the next run's recording: one that was cut off with its maker may still be in the way, or be written.
+    fn free_name(&self) -> String {
+        let from = self.set.file.experiment.runs.len() + 1;
+        let name = |number: usize| format!("run-{number:03}.holdup");
+        (from..).map(name).find(|name| !self.set.path.join(name).exists()).unwrap_or_else(|| name(from))
     }
 
     fn is_late(&self) -> bool {
@@ -151,6 +158,7 @@ impl Rounds<'_> {
         let how = How {
             folder: &self.set.path,
             record: self.args.record,
+            allocs: self.args.allocs,
             progress: self.progress,
             timeout: self.args.timeout,
             ignore_failure: self.args.ignore_failure,

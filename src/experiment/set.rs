@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::record;
 
-/// Version of `set.json` that this build writes. A greater one is refused.
-const FORMAT: u32 = 1;
+/// Version of `set.json` that this build writes. A greater one is refused; 1 had times as its only facts.
+const FORMAT: u32 = 2;
 /// The description of a set.
 const FILE: &str = "set.json";
 /// Ending of a set's name.
@@ -48,6 +48,9 @@ pub struct SetFile {
     pub cpus: u32,
     /// `--progress` and what it is, as given.
     pub progress: Option<String>,
+    /// `--allocs`, as given.
+    #[serde(default)]
+    pub allocs: Option<u64>,
     /// Of `try`: what each setting but the first tries.
     #[serde(default)]
     pub trials: Vec<Trial>,
@@ -79,7 +82,16 @@ impl Set {
         let holdup = crate::build_name::name().to_owned();
         let set = Set {
             path,
-            file: SetFile { format: FORMAT, holdup, purpose, cpus, progress, trials: Vec::new(), experiment },
+            file: SetFile {
+                format: FORMAT,
+                holdup,
+                purpose,
+                cpus,
+                progress,
+                allocs: None,
+                trials: Vec::new(),
+                experiment,
+            },
         };
         set.save()?;
         Ok(set)

@@ -173,6 +173,15 @@ pub(crate) fn right(text: &str, columns: usize) -> String {
     format!("{:gap$}{text}", "")
 }
 
+/// As one word of a shell's command line.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:,@%=".contains(letter);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
 /// Words in lines of at most `columns`, each line but the first begun with `indent` blanks.
 /// A word longer than a line is broken; a no-break space joins words.
 pub(crate) fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
@@ -240,6 +249,12 @@ mod tests {
         assert_eq!(wrap("one two three", 7, 1), ["one two", " three"]);
         assert_eq!(wrap("abcdefgh", 4, 1), ["abcd", " efg", " h"]);
         assert!(wrap("", 10, 0).is_empty());
+    }
+
+    #[test]
+    fn a_word_of_a_shell_is_one_whatever_is_in_it() {
+        let words = ["a/b-1.holdup", "a b", "", "it's", "x#t=1&thread=2"].map(shell_word);
+        assert_eq!(words, ["a/b-1.holdup", "'a b'", "''", "'it'\\''s'", "'x#t=1&thread=2'"]);
     }
 
     #[test]

@@ -357,7 +357,7 @@ fn add_thread(
     let mut near = 0;
     for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
         let Some(lock) = index.of(slice.wait) else { continue };
-        if !matches!(roles.class_of_wait(trace, &slice), Class::LockWait | Class::FaultWait) {
+        if !is_waited(trace, roles, &slice) {
             continue;
         }
         let length = slice.duration().0;
@@ -375,6 +375,11 @@ fn add_thread(
             *sums.waiting_at.entry(frame).or_default() += length * u64::from(slice.stack_every.max(1));
         }
     }
+}
+
+/// Whether a blocked slice whose wait is for a lock counts as waiting for it: a runtime may tell that it is something else.
+pub fn is_waited(trace: &Trace, roles: &Roles, slice: &Slice) -> bool {
+    matches!(roles.class_of_wait(trace, slice), Class::LockWait | Class::FaultWait)
 }
 
 /// The thread that let go of the lock: it woke the waiter, and, of a futex, did so by that very futex.

@@ -8,6 +8,7 @@
 
 use super::distributions::{normal_tail, student_quantile, student_tails};
 use super::random::Random;
+use crate::derive::split::ERRORS_95;
 
 /// Below so many runs the interval is Student's.
 pub const BOOTSTRAP_MIN: usize = 8;
@@ -15,8 +16,8 @@ pub const BOOTSTRAP_MIN: usize = 8;
 const TRIM_MIN: usize = 5;
 /// The chance with which a difference that matters is to be found.
 const POWER_TAIL: f64 = 0.2;
-/// More runs than that are not proposed: the machine is too noisy for the question.
-const MORE_RUNS_MAX: u32 = 1000;
+/// More runs than that are made only for who asks for them: the machine is too noisy for the question.
+pub const RUNS_MAX: u32 = 1000;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,8 +87,22 @@ pub struct Change {
     /// What may be said.
     pub verdict: Verdict,
     /// How many runs of each, in all, would find the smallest change that matters in four cases of five. `None`: not to be
-    /// told from so few, or more than is reasonable.
+    /// told from so few. It may be more than [`RUNS_MAX`].
     pub runs_wanted: Option<u32>,
+    /// The smallest relative change that as many runs as there are would find in four cases of five.
+    pub finds: Option<f64>,
+}
+
+impl Change {
+    /// [`Change::runs_wanted`], if they are not too many to be made unasked.
+    pub fn runs_to_make(&self) -> Option<u32> {
+        self.runs_wanted.filter(|wanted| *wanted <= RUNS_MAX)
+    }
+
+    /// It takes too many runs.
+    pub fn is_beyond_reach(&self) -> bool {
+        self.runs_wanted.is_some_and(|wanted| wanted > RUNS_MAX)
+    }
 }
 
 /// An estimate of the centre of a sample.
@@ -108,6 +123,27 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// Of a centre of which half the width of the 95 % interval is known otherwise.
+    pub fn within(centre: f64, half: f64) -> Estimate {
+        let (error, freedom) = (half / ERRORS_95, f64::from(u16::MAX));
+        Estimate {
+            centre,
+            low: centre - half,
+            high: centre + half,
+            error,
+            freedom,
+            p: p(centre, error, freedom),
+        }
+    }
+
+    /// The smallest distance of the centre from 0 that a sample like this would find in four cases of five. What is rarely
+    /// disturbed has an interval wider than its scatter tells: the interval is what will judge.
+    fn reach(&self, risk: f64) -> f64 {
+        let quantile = student_quantile(risk / 2.0, self.freedom);
+        let error = self.error.max((self.high - self.low) / 2.0 / quantile);
+        (quantile + student_quantile(POWER_TAIL, self.freedom)) * error
+    }
+
     /// Takes the ends of the middle of resampled centres for its interval: of a tail as much smaller as a sample of `runs`
     /// understates its scatter. Ends that lie beyond what was resampled are not known by it: where one of many intervals
     /// is asked for so small a risk, Student's is kept if it is wider.
@@ -160,6 +196,7 @@ fn change(estimate: Option<Estimate>, runs: usize, (a, b): (f64, f64), question:
             p: 1.0,
             verdict: Verdict::Unclear,
             runs_wanted: None,
+            finds: None,
         };
     };
     let (low, high) = (found.low.exp_m1(), found.high.exp_m1());
@@ -171,20 +208,27 @@ fn change(estimate: Option<Estimate>, runs: usize, (a, b): (f64, f64), question:
         _ if low >= -question.matters && high <= question.matters => Verdict::Same,
         _ => Verdict::Unclear,
     };
-    let runs_wanted = runs_wanted(&found, runs, question);
-    Change { runs, a, b, relative: found.centre.exp_m1(), low, high, p: found.p, verdict, runs_wanted }
+    let reach = found.reach(question.risk);
+    Change {
+        runs,
+        a,
+        b,
+        relative: found.centre.exp_m1(),
+        low,
+        high,
+        p: found.p,
+        verdict,
+        runs_wanted: Some(runs_to_find(&found, runs, (question.matters.max(1e-6).ln_1p(), question.risk))),
+        finds: Some(reach.exp_m1()).filter(|share| share.is_finite()),
+    }
 }
 
-/// How many runs would find the change that matters: after Stein, with the quantiles of what the scatter is known by, so
-/// that a scatter that was underestimated by chance does not cost the power.
-fn runs_wanted(found: &Estimate, runs: usize, question: &Question) -> Option<u32> {
-    // What is rarely disturbed has an interval wider than its scatter tells: the interval is what will judge.
-    let reach = student_quantile(question.risk / 2.0, found.freedom);
-    let scatter = found.error.max((found.high - found.low) / 2.0 / reach) * (runs as f64).sqrt();
-    let quantiles =
-        student_quantile(question.risk / 2.0, found.freedom) + student_quantile(POWER_TAIL, found.freedom);
-    let wanted = (quantiles * scatter / question.matters.max(1e-6).ln_1p()).powi(2).ceil();
-    (wanted <= f64::from(MORE_RUNS_MAX)).then_some((wanted as u32).max(BOOTSTRAP_MIN as u32))
+/// How many runs would find a change of the centre by `effect` with a chance of four in five, if `runs` gave this estimate.
+/// After Stein, with the quantiles of what the scatter is known by, so that a scatter that was underestimated by chance does
+/// not cost the power.
+pub fn runs_to_find(found: &Estimate, runs: usize, (effect, risk): (f64, f64)) -> u32 {
+    let wanted = (found.reach(risk) / effect).powi(2) * runs as f64;
+    (wanted.ceil() as u32).max(BOOTSTRAP_MIN as u32)
 }
 
 /// The centre of a sample; none of fewer than two.
@@ -278,121 +322,4 @@ fn trimmed_mean(values: &mut [f64], share: f64) -> f64 {
     let out = left_out(values.len(), share);
     let kept = &values[out..values.len() - out];
     kept.iter().sum::<f64>() / kept.len() as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const QUESTION: Question =
-        Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 500, trimmed: 0.2 };
-
-    /// Log-normal scatter of a few percent; one run in ten is disturbed, and takes up to twice as long.
-    fn noisy(random: &mut Random, scatter: f64, disturbed: bool) -> f64 {
-        let normal = (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
-        let disturbance = if disturbed && random.below(10) == 0 { random.unit() } else { 0.0 };
-        (normal * scatter).exp() * (1.0 + disturbance)
-    }
-
-    fn pairs(seed: u64, count: usize, slower: f64, disturbed: bool) -> Vec<(f64, f64)> {
-        let mut random = Random::part(seed, 77);
-        let mut one = || noisy(&mut random, 0.03, disturbed);
-        (0..count).map(|_| (one(), one() * (1.0 + slower))).collect()
-    }
-
-    fn called_different(
-        count: usize,
-        slower: f64,
-        disturbed: bool,
-        compare: impl Fn(&[(f64, f64)]) -> Change,
-    ) -> usize {
-        let different = |seed: &u64| {
-            let change = compare(&pairs(*seed, count, slower, disturbed));
-            matches!(change.verdict, Verdict::Faster | Verdict::Slower)
-        };
-        (0..200).filter(different).count()
-    }
-
-    fn groups(pairs: &[(f64, f64)]) -> Change {
-        let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
-        unpaired(&a, &b, &QUESTION)
-    }
-
-    #[test]
-    fn the_same_is_called_different_in_one_case_of_twenty_at_most() {
-        for count in [3, 5, 8, 12] {
-            for disturbed in [false, true] {
-                let of_pairs = called_different(count, 0.0, disturbed, |pairs| paired(pairs, &QUESTION));
-                let of_groups = called_different(count, 0.0, disturbed, groups);
-                // 10 of 200 are expected; 18 is two and a half standard deviations more.
-                assert!(
-                    of_pairs <= 18 && of_groups <= 18,
-                    "{count} {disturbed}: {of_pairs}, {of_groups} of 200"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn five_percent_are_found_within_the_runs_that_are_proposed() {
-        let question = Question { matters: 0.05, ..QUESTION };
-        for disturbed in [false, true] {
-            let found = |seed: &u64| {
-                let pilot = paired(&pairs(*seed, 10, 0.05, disturbed), &question);
-                let wanted = pilot.runs_wanted.unwrap_or(1000).max(10) as usize;
-                paired(&pairs(*seed, wanted, 0.05, disturbed), &question).verdict == Verdict::Slower
-            };
-            let found = (0..200).filter(found).count();
-            assert!(found >= 160, "{disturbed}: {found} of 200");
-        }
-    }
-
-    /// As the runner does it: the pilot, then as many as the scatter of all runs asks for, until it asks for no more. The
-    /// machine is quiet for so many rounds, and busy for as many.
-    fn until_enough(seed: u64, slower: f64, quiet: usize) -> Verdict {
-        let mut random = Random::part(seed, 78);
-        let question = Question { matters: 0.05, ..QUESTION };
-        let (mut pairs, mut goal) = (Vec::new(), 10);
-        let from = random.below(2 * quiet);
-        while pairs.len() < goal {
-            while pairs.len() < goal {
-                let scatter = [0.015, 0.06][(from + pairs.len()) / quiet % 2];
-                let mut one = || noisy(&mut random, scatter, false);
-                pairs.push((one(), one() * (1.0 + slower)));
-            }
-            goal = paired(&pairs, &question).runs_wanted.map_or(goal, |wanted| wanted as usize);
-        }
-        paired(&pairs, &question).verdict
-    }
-
-    #[test]
-    fn a_machine_that_is_busy_at_times_costs_neither_power_nor_truth() {
-        let called = |slower: f64| {
-            let is_different =
-                |seed: &u64| matches!(until_enough(*seed, slower, 15), Verdict::Faster | Verdict::Slower);
-            (0..200).filter(is_different).count()
-        };
-        let (same, slower) = (called(0.0), called(0.05));
-        assert!(same <= 18 && slower >= 160, "{same} and {slower} of 200");
-    }
-
-    #[test]
-    fn equal_runs_are_no_difference_and_one_run_says_nothing() {
-        let change = paired(&[(1.0, 1.001), (1.0, 0.999), (1.0, 1.0), (1.0, 1.0005)], &QUESTION);
-        assert_eq!(change.verdict, Verdict::Same);
-        let change = paired(&[(1.0, 2.0)], &QUESTION);
-        assert_eq!((change.verdict, change.relative, change.runs_wanted), (Verdict::Unclear, 1.0, None));
-        let change = paired(&[], &QUESTION);
-        assert_eq!((change.verdict, change.runs), (Verdict::Unclear, 0));
-        let exact = paired(&[(1.0, 1.1); 10], &QUESTION);
-        assert_eq!(exact.verdict, Verdict::Slower);
-        let rate = Question { more_is_better: true, ..QUESTION };
-        assert_eq!(paired(&[(1.0, 1.1); 10], &rate).verdict, Verdict::Faster);
-    }
-
-    #[test]
-    fn the_same_runs_and_seed_give_the_same_answer() {
-        let runs = pairs(3, 12, 0.01, true);
-        assert_eq!(paired(&runs, &QUESTION), paired(&runs, &QUESTION));
-    }
 }

@@ -1,13 +1,13 @@
 //! Everything that changed between two groups of runs: what they are judged by first, then every figure of their
 //! recordings, with the share of wrong discoveries among these kept to [`WRONG_SHARE`].
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::compare::{self, Change, Estimate, Question};
 use super::discoveries::discoveries;
-use super::run::{Experiment, Run, Table};
+use super::run::{Experiment, FactRow, Measure, Run, Table};
 
-/// Of the rows that are said to have changed, at most this share is wrong.
+/// Of the figures that are said to have changed, at most this share is wrong.
 pub const WRONG_SHARE: f64 = 0.05;
 
 /// B against A.
@@ -17,33 +17,101 @@ pub struct Difference {
     pub goal: Change,
     /// The figures rest on rounds in which both have a run.
     pub paired: bool,
-    /// Figures of the recordings, table by table, the greatest change first.
+    /// What the intervals of the figures are over.
+    pub basis: Basis,
+    /// Rows of the recordings, table by table, the greatest change first.
     pub rows: Vec<RowChange>,
 }
 
-/// One figure.
+/// What an interval is over, and thereby what it tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Runs: whether another run would show it.
+    Runs,
+    /// Blocks of time within one run of each: whether these two runs differed all along.
+    Blocks,
+}
+
+/// One lock, function, ...
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowChange {
     /// Of what kind.
     pub table: Table,
     /// Of which.
     pub name: String,
-    /// Mean of A: thread time a run (ns), or of a second of work where that is what runs are judged by.
-    pub a_ns: f64,
+    /// What is known of it, in the order of [`Table::measures`]; the first is always there.
+    pub figures: Vec<Figure>,
+}
+
+/// One figure of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Of what.
+    pub measure: Measure,
+    /// Mean of the runs of A, in the measure's unit.
+    pub a: f64,
     /// Mean of B.
-    pub b_ns: f64,
-    /// The change (ns), with its interval; `None` if there are too few runs.
+    pub b: f64,
+    /// The change, with its interval; `None` if there are too few runs.
     pub change: Option<Estimate>,
-    /// How often, on average, where that was counted: of A, of B.
-    pub counts: Option<(f64, f64)>,
-    /// It is among the discoveries.
-    pub is_real: bool,
+    /// What may be said of it, all figures taken together.
+    pub trend: Trend,
+    /// Where nothing may be said yet: how many runs of each would find the smallest change that matters in four cases of
+    /// five, if this were the only figure.
+    pub runs_wanted: Option<u32>,
+}
+
+/// What may be said of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trend {
+    /// There is more of it: it is among the discoveries.
+    More,
+    /// There is less of it.
+    Less,
+    /// It is no discovery, and its interval holds no change that matters.
+    Same,
+    /// Neither.
+    Unclear,
+}
+
+impl Trend {
+    /// The stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Trend::More => "more",
+            Trend::Less => "less",
+            Trend::Same => "no-difference",
+            Trend::Unclear => "cannot-tell",
+        }
+    }
+
+    /// A change is shown.
+    pub fn is_change(self) -> bool {
+        matches!(self, Trend::More | Trend::Less)
+    }
+}
+
+impl Figure {
+    /// Relative change; `None` of what A does not have.
+    pub fn relative(&self) -> Option<f64> {
+        (self.a > 0.0).then(|| self.b / self.a - 1.0)
+    }
 }
 
 impl RowChange {
-    /// Relative change; `None` of what A does not have.
-    pub fn relative(&self) -> Option<f64> {
-        (self.a_ns > 0.0).then(|| self.b_ns / self.a_ns - 1.0)
+    /// The first figure, by which rows are ordered.
+    pub fn main(&self) -> &Figure {
+        &self.figures[0]
+    }
+
+    /// Another one.
+    pub fn figure(&self, measure: Measure) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.measure == measure)
+    }
+
+    /// How great the change is, in the unit of the first figure.
+    fn size(&self) -> f64 {
+        (self.main().b - self.main().a).abs()
     }
 }
 
@@ -55,7 +123,7 @@ pub fn between(experiment: &Experiment, (a, b): (usize, usize), question: &Quest
     let runs = experiment.pairs((a, b), |run| run.facts.is_some().then(|| run.clone()));
     let (of_a, of_b): (Vec<Run>, Vec<Run>) = runs.into_iter().unzip();
     let rows = rows((&of_a, &of_b), true, &question);
-    Difference { goal: compare::paired(&values, &question), paired: true, rows }
+    Difference { goal: compare::paired(&values, &question), paired: true, basis: Basis::Runs, rows }
 }
 
 /// Compares a setting of one experiment with one of another: nothing pairs their runs.
@@ -69,70 +137,253 @@ pub fn across(a: (&Experiment, usize), b: (&Experiment, usize), question: &Quest
         experiment.runs_of(setting).filter(|run| run.facts.is_some()).cloned().collect()
     };
     let rows = rows((&runs(a), &runs(b)), false, &question);
-    Difference { goal: compare::unpaired(&values(a), &values(b), &question), paired: false, rows }
+    let goal = compare::unpaired(&values(a), &values(b), &question);
+    Difference { goal, paired: false, basis: Basis::Runs, rows }
 }
 
-type Key = (Table, String);
-
-fn rows((a, b): (&[Run], &[Run]), paired: bool, question: &Question) -> Vec<RowChange> {
-    let mut keys: BTreeMap<Key, ()> = BTreeMap::new();
-    for row in a.iter().chain(b).filter_map(|run| run.facts.as_ref()).flat_map(|facts| &facts.rows) {
-        keys.insert((row.table, row.name.clone()), ());
-    }
-    let mut rows: Vec<RowChange> = keys
-        .into_keys()
-        .enumerate()
-        .map(|(number, key)| row(key, (a, b), paired, &seeded(question, number)))
-        .collect();
-    mark_discoveries(&mut rows);
+/// Runs that have facts, row by row.
+pub(super) fn rows((a, b): (&[Run], &[Run]), paired: bool, question: &Question) -> Vec<RowChange> {
+    let of = |runs: &[Run]| -> BTreeSet<(Table, String)> {
+        let rows = runs.iter().filter_map(|run| run.facts.as_ref()).flat_map(|facts| &facts.rows);
+        rows.map(|row| (row.table, row.name.clone())).collect()
+    };
+    let (of_a, of_b) = (of(a), of(b));
+    // Where one side alone recorded allocations, the other's are not none: they are not known.
+    let allocates = |keys: &BTreeSet<(Table, String)>| keys.iter().any(|key| key.0 == Table::Allocation);
+    let both = allocates(&of_a) && allocates(&of_b);
+    let keys = of_a.union(&of_b).filter(|key| both || key.0 != Table::Allocation);
+    let row = |(number, (table, name)): (usize, &(Table, String))| {
+        let figure = |measure: &Measure| {
+            let seed = (number * 8 + *measure as usize + 1) as u64;
+            // A row that is there in some runs alone must not be trimmed away.
+            let question = Question { seed: question.seed.wrapping_add(seed), trimmed: 0.0, ..*question };
+            let of = |runs| series(runs, (*table, name), *measure);
+            Some(figure((&of(a)?, &of(b)?), *measure, paired, &question))
+        };
+        let figures = table.measures().iter().filter_map(figure).collect();
+        RowChange { table: *table, name: name.clone(), figures }
+    };
+    let mut rows: Vec<RowChange> = keys.enumerate().map(row).collect();
+    rows.retain(|row| !row.figures.is_empty());
+    judge(&mut rows, question.matters);
     rows.sort_by(|a, b| {
-        let size = |row: &RowChange| (row.b_ns - row.a_ns).abs();
-        a.table.cmp(&b.table).then_with(|| size(b).total_cmp(&size(a))).then_with(|| a.name.cmp(&b.name))
+        let order = a.table.cmp(&b.table).then_with(|| b.size().total_cmp(&a.size()));
+        order.then_with(|| a.name.cmp(&b.name))
     });
     rows
 }
 
-fn seeded(question: &Question, number: usize) -> Question {
-    // A row that is there in some runs alone must not be trimmed away.
-    Question { seed: question.seed.wrapping_add(number as u64 + 1), trimmed: 0.0, ..*question }
-}
-
-/// Findings are made of the other rows: they take no part in the correction for many, and claim nothing themselves.
-fn mark_discoveries(rows: &mut [RowChange]) {
+/// What may be said of each figure, with all of them looked at. Findings are made of the other rows and so go with them:
+/// that leaves the share of wrong discoveries as it is (Benjamini and Yekutieli 2001).
+pub(super) fn judge(rows: &mut [RowChange], matters: f64) {
+    let figures = || rows.iter().flat_map(|row| &row.figures);
     let p: Vec<f64> =
-        rows.iter().map(|row| row.change.as_ref().map_or(f64::NAN, |change| change.p)).collect();
-    let real = discoveries(&p, WRONG_SHARE);
-    for (row, real) in rows.iter_mut().zip(real) {
-        row.is_real = real;
+        figures().map(|figure| figure.change.as_ref().map_or(f64::NAN, |change| change.p)).collect();
+    let found = discoveries(&p, WRONG_SHARE);
+    for (figure, found) in rows.iter_mut().flat_map(|row| &mut row.figures).zip(found) {
+        let Some(change) = &figure.change else { continue };
+        let enough = matters * figure.a;
+        figure.trend = match found {
+            true if change.centre > 0.0 => Trend::More,
+            true => Trend::Less,
+            false if change.low >= -enough && change.high <= enough => Trend::Same,
+            false => Trend::Unclear,
+        };
+        if figure.trend != Trend::Unclear {
+            figure.runs_wanted = None;
+        }
     }
 }
 
-fn row((table, name): Key, (a, b): (&[Run], &[Run]), paired: bool, question: &Question) -> RowChange {
-    let ns = |runs: &[Run]| -> Vec<f64> {
-        runs.iter().filter_map(|run| run.ns(table, &name)).map(|ns| ns as f64).collect()
+/// A figure of a row in each run; zero where it has none. `None` if it is not known of any run, or there is nothing to divide by.
+///
+/// The time of one wait is that of all of them over their number, not a mean of means: each run gives that ratio and how far
+/// it is off by itself (the ratio's terms of first order), so that the mean is the ratio and the scatter its own.
+fn series(runs: &[Run], (table, name): (Table, &str), measure: Measure) -> Option<Vec<f64>> {
+    let of = |known: fn(&FactRow) -> Option<u64>| -> Option<Vec<f64>> {
+        let rows: Vec<Option<&FactRow>> =
+            runs.iter().filter_map(|run| run.facts.as_ref()).map(|facts| facts.row(table, name)).collect();
+        // A row that is nowhere is none; one that is there, and of which this is not known, is not.
+        let is_known =
+            rows.iter().all(Option::is_none) || rows.iter().flatten().any(|row| known(row).is_some());
+        is_known.then(|| rows.iter().map(|row| row.and_then(known).unwrap_or(0) as f64).collect())
     };
-    let (of_a, of_b) = (ns(a), ns(b));
-    let change = if paired {
-        let differences: Vec<f64> = of_a.iter().zip(&of_b).map(|(a, b)| b - a).collect();
-        compare::centre(&differences, question)
-    } else {
-        compare::two_centres(&of_a, &of_b, question)
-    };
-    let counts = count(a, table, &name).zip(count(b, table, &name));
-    let (a_ns, b_ns) = (mean(&of_a), mean(&of_b));
-    RowChange { table, name, a_ns, b_ns, change, counts, is_real: false }
+    let amounts = || of(|row| Some(row.amount));
+    match measure {
+        Measure::Time | Measure::Bytes => amounts(),
+        Measure::Count => of(|row| row.count),
+        Measure::Longest => of(|row| row.longest_ns),
+        Measure::TimeEach => {
+            let (amounts, counts) = (amounts()?, of(|row| row.count)?);
+            let all: f64 = counts.iter().sum();
+            let (ratio, mean) = (amounts.iter().sum::<f64>() / all, all / counts.len() as f64);
+            let off = |(amount, count): (&f64, &f64)| ratio + (amount - ratio * count) / mean;
+            (all > 0.0).then(|| amounts.iter().zip(&counts).map(off).collect())
+        }
+    }
 }
 
-fn count(runs: &[Run], table: Table, name: &str) -> Option<f64> {
-    let of = |run: &Run| {
-        let row = run.facts.as_ref()?.rows.iter().find(|row| row.table == table && row.name == name)?;
-        Some(row.count? as f64)
+fn figure((a, b): (&[f64], &[f64]), measure: Measure, paired: bool, question: &Question) -> Figure {
+    let change = if paired {
+        let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
+        compare::centre(&differences, question)
+    } else {
+        compare::two_centres(a, b, question)
     };
-    let counts: Vec<f64> = runs.iter().filter_map(of).collect();
-    let counted = matches!(table, Table::Lock | Table::Syscall);
-    (counted && !runs.is_empty()).then(|| counts.iter().sum::<f64>() / runs.len() as f64)
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let wanted = |found: &Estimate| {
+        compare::runs_to_find(found, a.len().min(b.len()), (question.matters * mean_a, question.risk))
+    };
+    let runs_wanted = change.as_ref().filter(|_| mean_a > 0.0).map(wanted);
+    Figure { measure, a: mean_a, b: mean_b, change, trend: Trend::Unclear, runs_wanted }
 }
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::random::Random;
+    use crate::experiment::run::{RunFacts, Setting};
+
+    const QUESTION: Question =
+        Question { seed: 0, matters: 0.03, risk: 0.05, more_is_better: false, resamples: 500, trimmed: 0.2 };
+
+    /// Ten rounds; rows of A and of B, whose amounts and counts scatter by a hundredth.
+    fn experiment(a: &[FactRow], b: &[FactRow]) -> Experiment {
+        let mut random = Random::part(4, 4);
+        let mut runs = Vec::new();
+        for round in 0..10 {
+            for (setting, rows) in [a, b].into_iter().enumerate() {
+                let mut near = |value: u64| (value as f64 * (0.99 + 0.02 * random.unit())) as u64;
+                let row = |row: &FactRow| FactRow {
+                    amount: near(row.amount),
+                    count: row.count.map(&mut near),
+                    longest_ns: row.longest_ns.map(&mut near),
+                    ..row.clone()
+                };
+                let facts = Some(RunFacts { rows: rows.iter().map(row).collect(), ..RunFacts::default() });
+                runs.push(Run { setting, round, wall_ns: 1_000_000, facts, ..Run::default() });
+            }
+        }
+        Experiment { settings: vec![Setting::default(); 2], runs, ..Experiment::default() }
+    }
+
+    fn lock(name: &str, ns: u64, waits: u64, longest: u64) -> FactRow {
+        FactRow { count: Some(waits), longest_ns: Some(longest), ..FactRow::time(Table::Lock, name, ns) }
+    }
+
+    fn trends(found: &Difference, name: &str) -> Vec<(Measure, Trend)> {
+        let row = found.rows.iter().find(|row| row.name == name).unwrap();
+        row.figures.iter().map(|figure| (figure.measure, figure.trend)).collect()
+    }
+
+    #[test]
+    fn a_lock_that_is_waited_for_half_as_often_is_told_figure_by_figure() {
+        let a = [lock("m", 4_000_000, 1000, 90_000), lock("n", 5_000_000, 500, 80_000)];
+        let b = [lock("m", 2_000_000, 500, 90_000), lock("n", 5_000_000, 500, 80_000)];
+        let found = between(&experiment(&a, &b), (0, 1), &QUESTION);
+        let same = Trend::Same;
+        assert_eq!(
+            trends(&found, "m"),
+            [
+                (Measure::Time, Trend::Less),
+                (Measure::Count, Trend::Less),
+                (Measure::TimeEach, same),
+                (Measure::Longest, same)
+            ]
+        );
+        // The near miss: one that is as it was.
+        assert!(trends(&found, "n").iter().all(|(_, trend)| *trend == same), "{found:?}");
+        let each = found.rows[0].figure(Measure::TimeEach).unwrap();
+        assert!((3_900.0..4_100.0).contains(&each.a) && (3_900.0..4_100.0).contains(&each.b), "{each:?}");
+    }
+
+    #[test]
+    fn the_time_of_a_wait_is_that_of_all_over_their_number() {
+        let facts =
+            |ns: u64, waits: u64| RunFacts { rows: vec![lock("m", ns, waits, 1)], ..RunFacts::default() };
+        let none = RunFacts::default();
+        let runs: Vec<Run> = [facts(100, 1), facts(900, 99), none]
+            .map(|facts| Run { facts: Some(facts), ..Run::default() })
+            .to_vec();
+        let of = |runs: &[Run], measure| series(runs, (Table::Lock, "m"), measure);
+        // Not the mean of 100 and 9, and a run without a wait is none.
+        assert!((mean(&of(&runs, Measure::TimeEach).unwrap()) - 10.0).abs() < 1e-9);
+        assert_eq!(of(&runs, Measure::Count), Some(vec![1.0, 99.0, 0.0]));
+        // Without any wait there is no time of one.
+        assert_eq!(of(&runs[2..], Measure::TimeEach), None);
+        assert_eq!(of(&runs[2..], Measure::Longest), Some(vec![0.0]));
+        // Of an older set the longest is not known.
+        let old = RunFacts {
+            rows: vec![FactRow { longest_ns: None, ..lock("m", 5, 1, 1) }],
+            ..RunFacts::default()
+        };
+        assert_eq!(of(&[Run { facts: Some(old), ..Run::default() }], Measure::Longest), None);
+    }
+
+    #[test]
+    fn allocations_have_bytes_and_objects_and_are_compared_where_both_have_them() {
+        let site = |bytes: u64, objects: u64| FactRow {
+            table: Table::Allocation,
+            name: "parse".to_owned(),
+            amount: bytes,
+            count: Some(objects),
+            longest_ns: None,
+        };
+        let found = between(
+            &experiment(&[site(133_100_000, 100_000)], &[site(10_900_000, 100_000)]),
+            (0, 1),
+            &QUESTION,
+        );
+        assert_eq!(trends(&found, "parse"), [(Measure::Bytes, Trend::Less), (Measure::Count, Trend::Same)]);
+        assert_eq!(found.rows[0].figure(Measure::Time), None);
+        let half = between(&experiment(&[site(100, 1)], &[lock("m", 5, 1, 1)]), (0, 1), &QUESTION);
+        assert!(half.rows.iter().all(|row| row.table == Table::Lock), "{half:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_told_says_how_many_runs_would_and_one_run_says_nothing() {
+        let wild = |round: usize| lock("m", [1_000_000, 3_000_000][round % 2], 10, 5);
+        let mut experiment = experiment(&[lock("m", 1, 1, 1)], &[lock("m", 1, 1, 1)]);
+        for run in &mut experiment.runs {
+            run.facts.as_mut().unwrap().rows[0] = wild(run.round as usize + run.setting * 3);
+        }
+        let found = between(&experiment, (0, 1), &QUESTION);
+        let time = found.rows[0].main();
+        assert_eq!(time.trend, Trend::Unclear, "{time:?}");
+        assert!(time.runs_wanted.unwrap() > 10, "{time:?}");
+        experiment.runs.truncate(2);
+        let one = between(&experiment, (0, 1), &QUESTION);
+        let figure = one.rows[0].main();
+        assert_eq!((figure.trend, figure.change, figure.runs_wanted), (Trend::Unclear, None, None));
+    }
+
+    #[test]
+    fn of_many_figures_without_a_change_hardly_one_is_claimed() {
+        let (mut claimed, mut figures) = (0, 0);
+        for seed in 0..20 {
+            let mut random = Random::part(seed, 5);
+            let names: Vec<String> = (0..30).map(|name| format!("lock {name}")).collect();
+            let mut runs = Vec::new();
+            for round in 0..10 {
+                for setting in 0..2 {
+                    let mut near = |value: f64| (value * (0.7 + 0.6 * random.unit())) as u64;
+                    let row = |name: &String| lock(name, near(1e6), near(1e3), near(1e5));
+                    let facts =
+                        Some(RunFacts { rows: names.iter().map(row).collect(), ..RunFacts::default() });
+                    runs.push(Run { setting, round, wall_ns: 1_000_000, facts, ..Run::default() });
+                }
+            }
+            let same = Experiment { settings: vec![Setting::default(); 2], runs, ..Experiment::default() };
+            let found = between(&same, (0, 1), &QUESTION);
+            let all = || found.rows.iter().flat_map(|row| &row.figures);
+            claimed += all().filter(|figure| figure.trend.is_change()).count();
+            figures += all().count();
+        }
+        // Where nothing changed, every claim is wrong: the control allows one comparison of twenty to make any.
+        assert!(figures == 2400 && claimed <= 12, "{claimed} of {figures}");
+    }
 }

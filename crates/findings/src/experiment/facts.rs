@@ -7,9 +7,11 @@ use holdup_events::{ThreadId, Trace};
 
 use super::run::{FactRow, RunFacts, Table, ThreadFacts};
 use crate::Analysis;
+use crate::derive::amount::Amount;
 use crate::derive::class::Class;
+use crate::derive::locks::LockUse;
 use crate::derive::own_places;
-use crate::derive::stacks::{Folding, Profile, Selection};
+use crate::derive::stacks::{Allocated, Folding, Profile, Selection};
 
 /// Functions, locks, … that are kept of a recording, by time.
 const ROWS_MAX: usize = 60;
@@ -22,27 +24,93 @@ impl RunFacts {
     /// Of one recording.
     pub fn of(trace: &Trace, analysis: &Analysis) -> RunFacts {
         let derived = &analysis.derived;
+        let names = Names::of(trace);
         let mut rows = ledger(analysis);
         rows.extend(top(analysis.findings.iter().map(|finding| {
-            let name = unnumbered(&format!("{}: {}", finding.rule, finding.subject));
-            FactRow { table: Table::Finding, name, ns: finding.cost_ns, count: None }
+            let name = names.plain(&format!("{}: {}", finding.rule, finding.subject));
+            FactRow::time(Table::Finding, name, finding.cost_ns)
         })));
-        rows.extend(top(derived.locks.iter().map(|lock| {
-            let at = lock.waiting_at.first().map(|(place, _)| format!(" in {place}"));
-            let name = unnumbered(&format!("{}{}", lock.name, at.unwrap_or_default()));
-            FactRow { table: Table::Lock, name, ns: lock.wait_ns, count: Some(lock.waits) }
+        rows.extend(top(derived.locks.iter().map(|lock| FactRow {
+            count: Some(lock.waits),
+            longest_ns: Some(lock.max_ns),
+            ..FactRow::time(Table::Lock, names.of_lock(lock), lock.wait_ns)
         })));
         let wall_ns = trace.wall().0;
         rows.extend(top(derived.syscalls.iter().map(|call| {
             let calls = call.rate.map(|rate| rate.calls_in(wall_ns).0.round() as u64);
-            let name = call.name.to_owned();
-            FactRow { table: Table::Syscall, name, ns: call.cpu_ns + call.blocked_ns, count: calls }
+            let time = FactRow::time(Table::Syscall, call.name, call.cpu_ns + call.blocked_ns);
+            FactRow { count: calls, ..time }
         })));
         rows.extend(functions(trace));
         rows.extend(waits(trace));
+        rows.extend(allocations(trace, &derived.allocated));
         let losses = trace.losses.iter().map(|loss| loss.events).sum();
         RunFacts { life_ns: derived.ledger.total_ns, rows, threads: threads(analysis), lost: losses }
     }
+}
+
+/// What all of a table's rows together are called.
+const ALL: &str = "(all)";
+
+/// By site, and all of them; nothing where allocations were not recorded.
+pub(super) fn allocations(trace: &Trace, allocated: &Allocated) -> Vec<FactRow> {
+    let row = |name: &str, amount: &Amount| FactRow {
+        table: Table::Allocation,
+        name: name.to_owned(),
+        amount: amount.bytes(),
+        count: amount.objects(),
+        longest_ns: None,
+    };
+    let mut rows = top(allocated.sites.iter().map(|site| row(&site.function, &site.all)));
+    // Of so few that none was drawn there is a sum, too: it says that they were looked for.
+    if has_allocations(trace) {
+        rows.push(row(ALL, &allocated.all));
+    }
+    rows
+}
+
+/// They were recorded, though there may have been none.
+pub(super) fn has_allocations(trace: &Trace) -> bool {
+    let mut sources = trace.manifest.sources.iter();
+    let drawn =
+        sources.any(|source| source.name == "allocations" && source.active && source.missing.is_empty());
+    drawn || !trace.allocations.is_empty()
+}
+
+/// What things are called in every run of the program, and of another version of it.
+pub(super) struct Names<'a> {
+    /// The name of the program's first process, which says nothing: a patched program may be called otherwise.
+    program: &'a str,
+}
+
+impl<'a> Names<'a> {
+    /// Of a recording.
+    pub(super) fn of(trace: &'a Trace) -> Names<'a> {
+        let first = trace.target_threads().next().and_then(|id| trace.threads.get(id.index()));
+        Names { program: first.map_or("", |thread| trace.process_name(thread.process)) }
+    }
+
+    /// A lock, by its own name and the place where most is waited for it.
+    pub(super) fn of_lock(&self, lock: &LockUse) -> String {
+        let name = self.plain(&lock.name);
+        let at = lock.waiting_at.first().map(|(place, _)| format!(" in {}", unnumbered(place)));
+        // It may be a part of the name already.
+        let is_said = |at: &String| name.ends_with(at.as_str()) || name.contains(&format!("{at},"));
+        let at = at.filter(|at| !is_said(at)).unwrap_or_default();
+        format!("{name}{at}")
+    }
+
+    /// A name without what differs from run to run, and without the program's.
+    fn plain(&self, name: &str) -> String {
+        without_program(&unnumbered(name), self.program)
+    }
+}
+
+/// `Mutex m in PROGRAM` is `Mutex m`.
+fn without_program(name: &str, program: &str) -> String {
+    let of = |word: &str| name.strip_suffix(program)?.strip_suffix(word);
+    let short = (!program.is_empty()).then(|| of(" in ").or_else(|| of(" of "))).flatten();
+    short.unwrap_or(name).to_owned()
 }
 
 /// The program's own length (ns): from the recording's start, when it is let go, to the end of its first process.
@@ -61,37 +129,51 @@ fn ledger(analysis: &Analysis) -> Vec<FactRow> {
         .iter()
         .map(class)
         .filter(|(_, ns)| *ns > 0)
-        .map(|(class, ns)| FactRow { table: Table::Ledger, name: class.name().to_owned(), ns, count: None })
+        .map(|(class, ns)| FactRow::time(Table::Ledger, class.name(), ns))
         .collect();
     let queued = ledger.run_queue;
     let parts =
         [("own threads", queued.own_ns), ("others", queued.others_ns), ("throttled", queued.throttled_ns)];
     for (name, ns) in parts.into_iter().filter(|(_, ns)| *ns > 0) {
-        rows.push(FactRow { table: Table::RunQueue, name: name.to_owned(), ns, count: None });
+        rows.push(FactRow::time(Table::RunQueue, name, ns));
     }
     rows
 }
 
-/// Rows of the same name added up, the longest first.
+/// Rows of the same name added up, the greatest first.
 fn top(rows: impl Iterator<Item = FactRow>) -> Vec<FactRow> {
-    let mut sums: BTreeMap<(Table, String), (u64, Option<u64>)> = BTreeMap::new();
-    for row in rows {
-        let sum = sums.entry((row.table, row.name)).or_default();
-        sum.0 += row.ns;
-        sum.1 = row.count.map(|count| count + sum.1.unwrap_or(0)).or(sum.1);
-    }
-    let row = |((table, name), (ns, count))| FactRow { table, name, ns, count };
-    let mut rows: Vec<FactRow> = sums.into_iter().map(row).collect();
-    rows.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.name.cmp(&b.name)));
+    let mut rows = summed(rows);
     rows.truncate(ROWS_MAX);
     rows
 }
 
-/// A name without what differs from run to run: process and thread numbers, addresses.
+/// The same, all of them.
+pub(super) fn summed(rows: impl Iterator<Item = FactRow>) -> Vec<FactRow> {
+    let mut sums: BTreeMap<(Table, String), FactRow> = BTreeMap::new();
+    for row in rows {
+        let sum = sums.entry((row.table, row.name)).or_default();
+        sum.amount += row.amount;
+        sum.count = row.count.map(|count| count + sum.count.unwrap_or(0)).or(sum.count);
+        sum.longest_ns = row.longest_ns.max(sum.longest_ns);
+    }
+    let row = |((table, name), sum)| FactRow { table, name, ..sum };
+    let mut rows: Vec<FactRow> = sums.into_iter().map(row).collect();
+    rows.sort_by(|a, b| b.amount.cmp(&a.amount).then_with(|| a.name.cmp(&b.name)));
+    rows
+}
+
+/// A name without what differs from run to run: process and thread numbers, addresses, counts.
 fn unnumbered(name: &str) -> String {
     let mut out = String::new();
     let mut rest = name;
-    while let Some(at) = ["(pid ", "(tid ", "0x"].iter().filter_map(|mark| rest.find(mark)).min() {
+    let count = |rest: &str| {
+        let is_count = |at: &usize| rest[at + 2..].starts_with(|next: char| next.is_ascii_digit());
+        rest.match_indices(" (").map(|(at, _)| at).find(is_count).map(|at| at + 1)
+    };
+    let marks = |rest: &str| {
+        ["(pid ", "(tid ", "0x"].iter().filter_map(|mark| rest.find(mark)).chain(count(rest)).min()
+    };
+    while let Some(at) = marks(rest) {
         let (before, found) = rest.split_at(at);
         out.push_str(before);
         if found.starts_with('(') {
@@ -114,16 +196,9 @@ fn functions(trace: &Trace) -> Vec<FactRow> {
     let flat = profile.flat();
     let named = || flat.iter().filter(|row| !profile.is_bare(row.place));
     let name = |row: &crate::derive::stacks::FlatRow| profile.place(row.place).name.clone();
-    let own =
-        named().map(|row| FactRow { table: Table::Function, name: name(row), ns: row.own.ns, count: None });
+    let own = named().map(|row| FactRow::time(Table::Function, name(row), row.own.ns));
     let mut rows = top(own);
-    let below = named().map(|row| FactRow {
-        table: Table::Calls,
-        name: name(row),
-        ns: row.cumulated.ns,
-        count: None,
-    });
-    rows.extend(top(below));
+    rows.extend(top(named().map(|row| FactRow::time(Table::Calls, name(row), row.cumulated.ns))));
     rows
 }
 
@@ -136,12 +211,8 @@ fn waits(trace: &Trace) -> Vec<FactRow> {
         .map(|slice| slice.duration().0)
         .sum();
     let places = own_places::waits(trace, |slice| slice.state == ThreadState::Blocked);
-    top(places.into_iter().map(|(name, share)| FactRow {
-        table: Table::Wait,
-        name,
-        ns: (share * blocked as f64) as u64,
-        count: None,
-    }))
+    let row = |(name, share)| FactRow::time(Table::Wait, name, (share * blocked as f64) as u64);
+    top(places.into_iter().map(row))
 }
 
 fn threads(analysis: &Analysis) -> Vec<ThreadFacts> {
@@ -160,7 +231,7 @@ fn threads(analysis: &Analysis) -> Vec<ThreadFacts> {
 
 #[cfg(test)]
 mod tests {
-    use super::unnumbered;
+    use super::*;
 
     #[test]
     fn names_hold_from_run_to_run() {
@@ -168,5 +239,35 @@ mod tests {
         assert_eq!(unnumbered("lock at 0x7f12345678a0 in f"), "lock at 0x… in f");
         assert_eq!(unnumbered("xz+0x6b1f (pid 1) x"), "xz+0x6b1f x");
         assert_eq!(unnumbered("(pid "), "");
+        assert_eq!(unnumbered("blocking-io: read (3,134 waits)"), "blocking-io: read");
+        assert_eq!(unnumbered("futex(2) in f (anonymous) ("), "futex(2) in f (anonymous) (");
+    }
+    #[test]
+    fn locks_of_two_versions_of_a_program_have_the_same_name() {
+        let lock = |name: &str, place: &str| LockUse {
+            name: name.to_owned(),
+            waiting_at: vec![(place.to_owned(), 1)],
+            ..LockUse::default()
+        };
+        let names = |program| Names { program };
+        let before = names("queue-slow").of_lock(&lock("Mutex 0x7f12345678a0 in queue-slow", "take"));
+        let after = names("queue-fixed").of_lock(&lock("Mutex 0x7f12345999a0 in queue-fixed", "take"));
+        assert_eq!((before.as_str(), after.as_str()), ("Mutex 0x… in take", "Mutex 0x… in take"));
+        // One of another process keeps its name, and a place is not said twice.
+        assert_eq!(names("sh").of_lock(&lock("mmap_lock of make", "f")), "mmap_lock of make in f");
+        assert_eq!(
+            names("x").of_lock(&lock("lock in take, futex 0x5 in x", "take")),
+            "lock in take, futex 0x5"
+        );
+        assert_eq!(names("").of_lock(&lock("a in ", "f")), "a in  in f");
+    }
+
+    #[test]
+    fn rows_of_one_name_are_added_up() {
+        let row =
+            |ns, count, longest_ns| FactRow { count, longest_ns, ..FactRow::time(Table::Lock, "m", ns) };
+        let rows =
+            summed([row(5, Some(2), Some(4)), row(3, Some(1), Some(3)), row(1, None, None)].into_iter());
+        assert_eq!(rows, [row(9, Some(3), Some(4))]);
     }
 }

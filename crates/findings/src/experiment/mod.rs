@@ -4,7 +4,10 @@
 //! takes its randomness, so that the same runs always give the same answer. [`run`] is what is known of a run,
 //! [`facts`] makes it from a recording, [`compare`] is the one comparison that all commands use.
 
+mod blocks;
 pub mod compare;
+#[cfg(test)]
+mod compare_tests;
 pub mod difference;
 pub mod discoveries;
 pub mod distributions;
@@ -23,7 +26,7 @@ pub mod usl;
 pub mod within;
 
 pub use compare::{Change, Verdict};
-pub use run::{Drift, Experiment, FactRow, Goal, Run, RunFacts, Setting, Table, ThreadFacts};
+pub use run::{Drift, Experiment, FactRow, Goal, Measure, Run, RunFacts, Setting, Table, ThreadFacts};
 
 use std::sync::LazyLock;
 

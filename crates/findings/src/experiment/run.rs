@@ -86,17 +86,36 @@ pub struct RunFacts {
     pub lost: u64,
 }
 
-/// One figure of a recording.
+impl RunFacts {
+    /// One of its rows.
+    pub fn row(&self, table: Table, name: &str) -> Option<&FactRow> {
+        self.rows.iter().find(|row| row.table == table && row.name == name)
+    }
+}
+
+/// What a recording says of one thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactRow {
     /// Of what kind.
     pub table: Table,
     /// Of which.
     pub name: String,
-    /// Thread time (ns).
-    pub ns: u64,
-    /// How often, where that was counted.
+    /// In the unit of the table's first measure ([`Table::measures`]): thread time (ns), or bytes.
+    // Sets of format 1 had times only.
+    #[serde(alias = "ns")]
+    pub amount: u64,
+    /// How often, where that was counted: waits, calls, objects.
     pub count: Option<u64>,
+    /// The longest of them (ns), where that is known.
+    #[serde(default)]
+    pub longest_ns: Option<u64>,
+}
+
+impl FactRow {
+    /// Thread time (ns) of what is not counted.
+    pub fn time(table: Table, name: impl Into<String>, ns: u64) -> FactRow {
+        FactRow { table, name: name.into(), amount: ns, ..FactRow::default() }
+    }
 }
 
 /// Kinds of figures, in the order of reports.
@@ -120,20 +139,67 @@ pub enum Table {
     Calls,
     /// Functions of the program in which its threads wait.
     Wait,
+    /// Functions of the program that allocate memory, where that was recorded.
+    Allocation,
+}
+
+/// What a figure of a table is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Thread time (ns).
+    Time,
+    /// Bytes.
+    Bytes,
+    /// How often: waits, calls, objects.
+    Count,
+    /// Thread time of one of them, on average (ns).
+    TimeEach,
+    /// The longest of them in a run (ns).
+    Longest,
+}
+
+impl Measure {
+    /// The stable name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Time => "time",
+            Measure::Bytes => "bytes",
+            Measure::Count => "count",
+            Measure::TimeEach => "time-each",
+            Measure::Longest => "longest",
+        }
+    }
+
+    /// The unit, as in JSON.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Measure::Time | Measure::TimeEach | Measure::Longest => "ns",
+            Measure::Bytes => "bytes",
+            Measure::Count => "times",
+        }
+    }
+
+    /// Two halves of a run have together as much of it as the run.
+    pub fn adds_up(self) -> bool {
+        matches!(self, Measure::Time | Measure::Bytes | Measure::Count)
+    }
 }
 
 impl Table {
-    /// Each of them.
-    pub const ALL: [Table; 8] = [
-        Table::Ledger,
-        Table::RunQueue,
-        Table::Finding,
-        Table::Lock,
-        Table::Syscall,
-        Table::Function,
-        Table::Calls,
-        Table::Wait,
-    ];
+    /// What is compared of each of its rows, what [`FactRow::amount`] is first.
+    pub fn measures(self) -> &'static [Measure] {
+        match self {
+            Table::Lock => &[Measure::Time, Measure::Count, Measure::TimeEach, Measure::Longest],
+            Table::Syscall => &[Measure::Time, Measure::Count, Measure::TimeEach],
+            Table::Allocation => &[Measure::Bytes, Measure::Count],
+            _ => &[Measure::Time],
+        }
+    }
+
+    /// Its rows are thread time first of all.
+    pub fn is_time(self) -> bool {
+        self != Table::Allocation
+    }
 
     /// The stable name, as in JSON.
     pub fn name(self) -> &'static str {
@@ -146,6 +212,7 @@ impl Table {
             Table::Function => "function",
             Table::Calls => "calls",
             Table::Wait => "wait",
+            Table::Allocation => "allocation",
         }
     }
 }
@@ -197,8 +264,7 @@ impl Run {
 
     /// Time of a row (ns): zero where the recording knows the table but not the row.
     pub fn ns(&self, table: Table, name: &str) -> Option<u64> {
-        let rows = &self.facts.as_ref()?.rows;
-        Some(rows.iter().find(|row| row.table == table && row.name == name).map_or(0, |row| row.ns))
+        self.facts.as_ref().map(|facts| facts.row(table, name).map_or(0, |row| row.amount))
     }
 }
 

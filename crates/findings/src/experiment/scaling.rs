@@ -152,8 +152,9 @@ fn growing(experiment: &Experiment, used: &[(u32, usize)], at: u32, question: &Q
     let all = experiment.runs_of(last.1).map(life).max().unwrap_or(0) as f64;
     let mut keys: Vec<(Table, String)> = Vec::new();
     for row in experiment.runs_of(last.1).filter_map(|run| run.facts.as_ref()).flat_map(|facts| &facts.rows) {
-        let wanted = !matches!(row.table, Table::Finding | Table::Calls | Table::RunQueue);
-        if wanted && row.ns as f64 >= all * COST_SHARE_MIN {
+        let wanted =
+            row.table.is_time() && !matches!(row.table, Table::Finding | Table::Calls | Table::RunQueue);
+        if wanted && row.amount as f64 >= all * COST_SHARE_MIN {
             keys.push((row.table, row.name.clone()));
         }
     }
@@ -241,12 +242,7 @@ mod tests {
                 let scatter = 1e9 * (0.02 * normal).exp();
                 let (parallel, serial, exchange) = (0.95 / n, 0.05, 0.01 * (n - 1.0));
                 let wall = (parallel + serial + exchange) * scatter;
-                let row = |table, name: &str, ns: f64| FactRow {
-                    table,
-                    name: name.to_owned(),
-                    ns: ns as u64,
-                    count: None,
-                };
+                let row = |table, name: &str, ns: f64| FactRow::time(table, name, ns as u64);
                 let over = if *workers > CPUS { queued } else { 0.0 };
                 let rows = vec![
                     row(Table::Ledger, Class::RunQueue.name(), n * wall * over),
@@ -280,7 +276,7 @@ mod tests {
         let mut experiment = experiment(2, 0.0);
         let run = experiment.runs.iter_mut().find(|run| run.setting == 1).unwrap();
         let rows = &mut run.facts.as_mut().unwrap().rows;
-        rows.iter_mut().find(|row| row.name == "exchange").unwrap().ns = 1000;
+        rows.iter_mut().find(|row| row.name == "exchange").unwrap().amount = 1000;
         let found = judge(&experiment, (CPUS, 24), &QUESTION);
         // n·(n - 1) against n - 1: a power between one and two.
         let growing = &found.growing[0];
@@ -296,7 +292,7 @@ mod tests {
             let workers = f64::from([1u32, 2, 3, 4, 6, 8][run.setting]);
             let ns = (6e9 * workers.powf(0.35) * [0.05, 1.95, 0.05, 1.95, 1.0][run.round as usize]) as u64;
             let rows = &mut run.facts.as_mut().unwrap().rows;
-            rows.push(FactRow { table: Table::Wait, name: "chance".to_owned(), ns, count: None });
+            rows.push(FactRow::time(Table::Wait, "chance", ns));
         }
         let found = judge(&experiment, (CPUS, 24), &QUESTION);
         let (first, chance) =

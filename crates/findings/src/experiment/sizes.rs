@@ -180,15 +180,12 @@ mod tests {
             for round in 0..3 {
                 let n = parse_size(size).unwrap();
                 let times = [("scan", n * n), ("parse", 20_000.0 * n), ("sort", 1500.0 * n * n.ln())];
-                let row = |(name, ns): (&str, f64)| FactRow {
-                    table: Table::Function,
-                    name: name.to_owned(),
-                    ns: (ns * (1.0 + 0.02 * f64::from(round))) as u64,
-                    count: None,
+                let row = |(name, ns): (&str, f64)| {
+                    FactRow::time(Table::Function, name, (ns * (1.0 + 0.02 * f64::from(round))) as u64)
                 };
                 let wall_ns = times.iter().map(|(_, ns)| *ns as u64).sum();
                 let mut rows: Vec<FactRow> = times.map(row).to_vec();
-                rows.push(FactRow { table: Table::Ledger, name: "useful".into(), ns: wall_ns, count: None });
+                rows.push(FactRow::time(Table::Ledger, "useful", wall_ns));
                 let facts = Some(RunFacts { rows, ..RunFacts::default() });
                 runs.push(Run { setting, round, wall_ns, facts, ..Run::default() });
             }

@@ -100,16 +100,10 @@ mod tests {
     use crate::experiment::run::{FactRow, RunFacts, Setting, ThreadFacts};
 
     fn run(setting: usize, wall_ns: u64, threads: &[(u64, &[(&str, u64)])]) -> Run {
-        let row = |class: &str| FactRow {
-            table: Table::Ledger,
-            name: class.to_owned(),
-            ns: threads
-                .iter()
-                .flat_map(|thread| thread.1)
-                .filter(|(name, _)| *name == class)
-                .map(|(_, ns)| ns)
-                .sum(),
-            count: None,
+        let row = |class: &str| {
+            let classes = threads.iter().flat_map(|thread| thread.1);
+            let ns = classes.filter(|(name, _)| *name == class).map(|(_, ns)| ns).sum();
+            FactRow::time(Table::Ledger, class, ns)
         };
         let thread = |(life_ns, classes): &(u64, &[(&str, u64)])| ThreadFacts {
             life_ns: *life_ns,

@@ -18,7 +18,13 @@ impl Sweep {
     /// How many runs of each setting would find the smallest change that matters in every row that can be told at all, the correction
     /// for many rows included.
     pub fn runs_wanted(&self) -> Option<u32> {
-        self.rows.iter().filter_map(|row| row.change.runs_wanted).max()
+        self.rows.iter().filter_map(|row| row.change.runs_to_make()).max()
+    }
+
+    /// The row that wants the most runs, where no row can be told with as many as are made unasked.
+    pub fn beyond_reach(&self) -> Option<&SweepRow> {
+        let rows = self.rows.iter().filter(|row| row.change.is_beyond_reach());
+        rows.max_by_key(|row| row.change.runs_wanted).filter(|_| self.runs_wanted().is_none())
     }
 }
 

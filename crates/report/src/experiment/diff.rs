@@ -1,17 +1,13 @@
 //! `holdup diff`: the verdict, then what changed in the recordings.
 
+use holdup_findings::experiment::Goal;
 use holdup_findings::experiment::compare::{BOOTSTRAP_MIN, Change, Verdict};
-use holdup_findings::experiment::difference::RowChange;
-use holdup_findings::experiment::{Goal, Table};
 
 use super::page::Page;
-use super::{Diff, Shown, change, head, number, range, signed_time, value};
-use crate::numbers::{counted, duration};
+use super::{Diff, Shown, beyond_reach, change, diff_rows, head, range, value};
+use crate::numbers::counted;
 use crate::terminal::table::Column;
-use crate::text::Tint;
-
-/// Rows of less than this share of the time of both are left out of the ledger's table.
-const LEDGER_SHARE_MIN: f64 = 0.001;
+use crate::text::{Tint, clean, shell_word};
 
 pub(super) fn write(shown: &Shown, diff: &Diff, page: &mut Page) {
     page.text(format!("A  {}", diff.names.0));
@@ -21,32 +17,18 @@ pub(super) fn write(shown: &Shown, diff: &Diff, page: &mut Page) {
     }
     verdict(shown.experiment.goal, diff, page);
     if diff.within.is_empty() {
-        ledger(diff, page);
+        diff_rows::ledger(diff, page);
     } else {
         within(diff, page);
     }
-    for (table, title) in TABLES {
-        rows(diff, (table, title), page);
-    }
-    if diff.difference.rows.iter().any(|row| row.change.is_some()) {
-        page.faint(
-            "Intervals are of 95 %. 'real' marks changes that hold with all rows of the tables taken together: of those, \
-             one in twenty is wrong at the most.",
-        );
-    }
-    if let Some((a, b)) = &diff.recordings {
-        page.faint(format!("Stacks: holdup export {b} --to flamegraph --against {a} -o diff.svg"));
+    diff_rows::write(shown.experiment, diff, page);
+    if let Some((a, b)) = diff.recordings.as_ref().or(diff.stacks.as_ref()) {
+        // Not wrapped: it is there to be copied.
+        let (a, b) = (shell_word(&clean(a)), shell_word(&clean(b)));
+        page.picture(vec![format!("Stacks: holdup export {b} --to flame --against {a} -o diff.svg")]);
     }
     head::foot(shown, page);
 }
-
-const TABLES: [(Table, &str); 5] = [
-    (Table::Finding, "FINDINGS"),
-    (Table::Lock, "LOCKS"),
-    (Table::Syscall, "SYSCALLS"),
-    (Table::Function, "FUNCTIONS, RUNNING"),
-    (Table::Wait, "PLACES, WAITING"),
-];
 
 fn verdict(goal: Goal, diff: &Diff, page: &mut Page) {
     let found = &diff.difference.goal;
@@ -102,85 +84,14 @@ fn more(found: &Change, page: &mut Page) {
         return;
     }
     match found.runs_wanted {
+        Some(wanted) if found.is_beyond_reach() => page.text(beyond_reach(found, wanted)),
         Some(wanted) if wanted as usize > found.runs => page.text(format!(
             "{} more of each would find the smallest change that matters in four cases of five (--resume, -n {wanted}).",
             counted(u64::from(wanted) - found.runs as u64, "run")
         )),
         Some(_) => page.text("The change is near the smallest one that matters: more runs (-n) would narrow it down."),
-        None => page.text(
-            "So much do runs differ here that a thousand would not tell: a quieter machine, or longer runs, would.",
-        ),
+        None => page.text("These runs do not tell how many more would."),
     }
-}
-
-fn ledger(diff: &Diff, page: &mut Page) {
-    let rows: Vec<&RowChange> = diff
-        .difference
-        .rows
-        .iter()
-        .filter(|row| matches!(row.table, Table::Ledger | Table::RunQueue))
-        .collect();
-    let whole: f64 =
-        rows.iter().filter(|row| row.table == Table::Ledger).map(|row| row.a_ns.max(row.b_ns)).sum();
-    let mut kept: Vec<&RowChange> = rows
-        .into_iter()
-        .filter(|row| row.table == Table::Ledger && row.a_ns.max(row.b_ns) >= whole * LEDGER_SHARE_MIN)
-        .collect();
-    kept.sort_by(|a, b| b.a_ns.max(b.b_ns).total_cmp(&a.a_ns.max(a.b_ns)));
-    if !kept.is_empty() {
-        page.heading("WHERE THE TIME WENT (thread time a run)");
-        page.table(&columns(false), kept.into_iter().map(|row| cells(row, false)).collect());
-    }
-}
-
-fn rows(diff: &Diff, (table, title): (Table, &str), page: &mut Page) {
-    let mut rows: Vec<&RowChange> = diff.difference.rows.iter().filter(|row| row.table == table).collect();
-    rows.sort_by_key(|row| !row.is_real);
-    let all = rows.len();
-    rows.truncate(diff.rows);
-    if rows.is_empty() {
-        return;
-    }
-    let counted = matches!(table, Table::Lock | Table::Syscall);
-    page.heading(title);
-    page.table(&columns(counted), rows.iter().map(|row| cells(row, counted)).collect());
-    if all > rows.len() {
-        page.faint(format!("  … and {} more (--rows)", all - rows.len()));
-    }
-}
-
-fn columns(counts: bool) -> Vec<Column<'static>> {
-    let mut columns = vec![Column::Text(""), Column::Figure("A"), Column::Figure("B")];
-    columns.push(Column::Figure("change"));
-    match counts {
-        true => columns.extend([Column::Figure("times A"), Column::Figure("times B")]),
-        false => columns.push(Column::Figure("interval")),
-    }
-    columns.push(Column::Text("real"));
-    columns
-}
-
-fn cells(row: &RowChange, counts: bool) -> Vec<String> {
-    let interval = row.change.as_ref();
-    let relative = match row.relative() {
-        Some(relative) if row.b_ns > 0.0 => change(relative),
-        Some(_) => "gone".to_owned(),
-        None => "new".to_owned(),
-    };
-    let mut cells = vec![
-        row.name.clone(),
-        duration(row.a_ns.round() as u64),
-        duration(row.b_ns.round() as u64),
-        relative,
-    ];
-    match (row.counts, interval) {
-        (Some((a, b)), _) if counts => cells.extend([number(a), number(b)]),
-        _ if counts => cells.extend([String::new(), String::new()]),
-        (_, Some(found)) => cells.push(format!("{} to {}", signed_time(found.low), signed_time(found.high))),
-        _ => cells.push(String::new()),
-    }
-    cells.push(if row.is_real { "yes".to_owned() } else { String::new() });
-    cells
 }
 
 /// Threads in each class, over blocks of time.

@@ -1,7 +1,7 @@
 //! An experiment as JSON; see docs/json-experiments.md.
 
 use holdup_findings::experiment::compare::{Change, Estimate};
-use holdup_findings::experiment::difference::RowChange;
+use holdup_findings::experiment::difference::{Basis, Figure, RowChange, Trend};
 use holdup_findings::experiment::growth::Growth;
 use holdup_findings::experiment::layout::Layout;
 use holdup_findings::experiment::scaling::{ScalePoint, Scaling};
@@ -10,7 +10,7 @@ use holdup_findings::experiment::sweep::Sweep;
 use holdup_findings::experiment::trials::Trial;
 use holdup_findings::experiment::usl::Coefficient;
 use holdup_findings::experiment::within::ClassChange;
-use holdup_findings::experiment::{Experiment, surroundings};
+use holdup_findings::experiment::{Experiment, Measure, surroundings};
 use serde_json::{Value, json};
 
 use super::{Answer, Diff, Shown};
@@ -83,6 +83,8 @@ pub(super) fn of_change(found: &Change) -> Value {
         "p": found.p,
         "verdict": found.verdict.name(),
         "runs_wanted": found.runs_wanted,
+        "beyond_reach": found.is_beyond_reach(),
+        "finds": found.finds,
     })
 }
 
@@ -92,24 +94,51 @@ fn of_diff(diff: &Diff) -> Value {
         "b": diff.names.1,
         "paired": diff.difference.paired,
         "change": of_change(&diff.difference.goal),
-        "rows": diff.difference.rows.iter().map(row).collect::<Value>(),
+        "rows": diff.difference.rows.iter().map(|one| row(diff.difference.basis, one)).collect::<Value>(),
         "within": diff.within.iter().map(class).collect::<Value>(),
     })
 }
 
-fn row(row: &RowChange) -> Value {
-    let of = |field: fn(&Estimate) -> f64| row.change.as_ref().map(field);
+fn row(basis: Basis, row: &RowChange) -> Value {
+    // Rows that are no time have none.
+    let time = row.figure(Measure::Time);
+    let of = |field: fn(&Estimate) -> f64| time.and_then(|time| time.change.as_ref()).map(field);
+    let count = row.figure(Measure::Count);
+    let main = row.main();
     json!({
         "table": row.table.name(),
         "name": row.name,
-        "a_ns": row.a_ns.round() as u64,
-        "b_ns": row.b_ns.round() as u64,
+        "a_ns": time.map(|time| time.a.round() as u64),
+        "b_ns": time.map(|time| time.b.round() as u64),
         "low_ns": of(|found| found.low),
         "high_ns": of(|found| found.high),
+        "p": main.change.as_ref().map(|found| found.p),
+        "real": basis == Basis::Runs && main.trend.is_change(),
+        "a_count": count.map(|count| count.a),
+        "b_count": count.map(|count| count.b),
+        "figures": row.figures.iter().map(|one| figure(basis, one)).collect::<Value>(),
+    })
+}
+
+fn figure(basis: Basis, figure: &Figure) -> Value {
+    let of = |field: fn(&Estimate) -> f64| figure.change.as_ref().map(field);
+    // One run of each is no verdict.
+    let (verdict, throughout) = match basis {
+        Basis::Runs => (figure.trend, None),
+        Basis::Blocks => (Trend::Unclear, figure.change.as_ref().map(|_| figure.trend.name())),
+    };
+    json!({
+        "measure": figure.measure.name(),
+        "unit": figure.measure.unit(),
+        "a": figure.a,
+        "b": figure.b,
+        "relative": figure.relative(),
+        "low": of(|found| found.low),
+        "high": of(|found| found.high),
         "p": of(|found| found.p),
-        "real": row.is_real,
-        "a_count": row.counts.map(|both| both.0),
-        "b_count": row.counts.map(|both| both.1),
+        "verdict": verdict.name(),
+        "runs_wanted": figure.runs_wanted,
+        "throughout": throughout,
     })
 }
 

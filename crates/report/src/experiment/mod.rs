@@ -1,6 +1,7 @@
 //! The answers of `holdup diff`, `scale`, `sweep` and `try`: for a terminal, as Markdown, as JSON, as a picture.
 
 mod diff;
+mod diff_rows;
 mod head;
 mod html;
 mod json;
@@ -9,6 +10,7 @@ mod picture;
 mod scale;
 mod sweep;
 
+use holdup_findings::experiment::compare::{Change, RUNS_MAX};
 use holdup_findings::experiment::difference::Difference;
 use holdup_findings::experiment::layout::Layout;
 use holdup_findings::experiment::scaling::Scaling;
@@ -48,8 +50,10 @@ pub struct Diff {
     pub within: Vec<ClassChange>,
     /// Rows of each table that are shown.
     pub rows: usize,
-    /// The two recordings, where there are only these: for the hint at the differential flame graph.
+    /// The two recordings, where there are only these.
     pub recordings: Option<(String, String)>,
+    /// Recordings of a run of each, for the hint at the differential flame graph.
+    pub stacks: Option<(String, String)>,
 }
 
 /// What is shown, of which runs.
@@ -137,8 +141,20 @@ fn range(low: f64, high: f64) -> String {
     format!("{} to {}", change(low), change(high))
 }
 
-/// Thread time with its sign (ns).
-fn signed_time(ns: f64) -> String {
-    let text = numbers::duration(ns.abs().round() as u64);
-    if ns < 0.0 { format!("-{text}") } else { format!("+{text}") }
+/// Of a comparison that takes more runs than are made unasked.
+fn beyond_reach(found: &Change, wanted: u32) -> String {
+    // So many that the figure itself means little.
+    let about = match wanted {
+        0..1_000_000 => format!("about {}", numbers::count(u64::from(wanted))),
+        _ => "more than a million".to_owned(),
+    };
+    let finds = found.finds.map_or(String::new(), |share| {
+        format!(" The {} that were made would find a change of {}.", found.runs, numbers::percent(share))
+    });
+    format!(
+        "Runs differ so much here that it takes {about} of each to find the smallest change that matters (--matters), \
+         more than the {} that are made unasked.{finds} Longer runs or a quieter machine need fewer; -n makes as many as \
+         it says.",
+        numbers::count(u64::from(RUNS_MAX))
+    )
 }

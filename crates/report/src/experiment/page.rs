@@ -113,7 +113,11 @@ fn markdown_table(columns: &[Column], rows: &[Vec<String>]) -> String {
     let mut out = line(columns.iter().map(heading).collect());
     out.push_str(&line(columns.iter().map(side).collect()));
     for row in rows {
-        out.push_str(&line(row.iter().map(|cell| escape(cell)).collect()));
+        let cells = row.iter().map(|cell| escape(cell));
+        // As many cells in each row, or it is no table.
+        let empty = columns.len().saturating_sub(row.len());
+        let cells = cells.map(|cell| if table::is_heading(row) { format!("**{cell}**") } else { cell });
+        out.push_str(&line(cells.chain(vec![String::new(); empty]).collect()));
     }
     out.push('\n');
     out

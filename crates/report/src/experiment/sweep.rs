@@ -7,7 +7,7 @@ use holdup_findings::experiment::sweep::{Sweep, SweepRow};
 use holdup_findings::experiment::trials::Trial;
 
 use super::page::Page;
-use super::{Shown, change, head, number, range, value};
+use super::{Shown, beyond_reach, change, head, number, range, value};
 use crate::numbers::{counted, duration, percent};
 use crate::terminal::table::Column;
 use crate::text::Tint;
@@ -44,13 +44,12 @@ pub(super) fn settings(shown: &Shown, (sweep, trials): (&Sweep, &[Trial]), page:
         sweep.rows.len()
     ));
     if sweep.best.is_none() && sweep.rows.iter().any(|row| row.change.verdict == Verdict::Unclear) {
-        page.faint(match sweep.runs_wanted() {
-            Some(wanted) => {
+        page.faint(match (sweep.runs_wanted(), sweep.beyond_reach()) {
+            (Some(wanted), _) => {
                 format!("{wanted} runs of each would find the smallest change that matters (--resume, -n {wanted}).")
             }
-            None => "So much do runs differ here that a thousand of each would not tell: a quieter machine, or longer \
-                     runs, would."
-                .to_owned(),
+            (None, Some(row)) => beyond_reach(&row.change, row.change.runs_wanted.unwrap_or(0)),
+            (None, None) => "These runs do not tell how many more would.".to_owned(),
         });
     }
     for (number, trial) in trials.iter().enumerate() {

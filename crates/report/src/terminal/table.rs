@@ -18,7 +18,8 @@ const INDENT: usize = 2;
 /// A column of text is not made narrower.
 const TEXT_MIN: usize = 8;
 
-/// Heading and rows as lines. Rows must be free of control characters.
+/// Heading and rows as lines. Rows must be free of control characters. A row of one cell alone heads those below it, and has
+/// the whole line.
 pub(crate) fn lines(columns: &[Column], rows: &[Vec<String>], style: &Style) -> Vec<String> {
     lines_within(columns, rows, style, style.columns())
 }
@@ -35,7 +36,7 @@ pub(crate) fn lines_within(
     };
     let headings: Vec<String> = columns.iter().map(heading).collect();
     let mut widths: Vec<usize> = headings.iter().map(|name| width(name)).collect();
-    for row in rows {
+    for row in rows.iter().filter(|row| !is_heading(row)) {
         for (place, cell) in widths.iter_mut().zip(row) {
             *place = (*place).max(width(cell));
         }
@@ -70,7 +71,17 @@ fn give_way(columns: &[Column], widths: &mut [usize], columns_max: usize) {
     }
 }
 
+/// What is below it belongs to it.
+pub(crate) fn is_heading(row: &[String]) -> bool {
+    row.len() == 1
+}
+
 fn line(columns: &[Column], cells: &[String], widths: &[usize], columns_max: usize) -> String {
+    if let [heading] = cells
+        && columns.len() > 1
+    {
+        return cut(&format!("{:INDENT$}{heading}", ""), columns_max);
+    }
     let mut parts = Vec::new();
     for ((column, cell), width) in columns.iter().zip(cells).zip(widths) {
         parts.push(match column {

@@ -160,6 +160,7 @@ mod tests {
                 p: 1.0,
                 verdict: Verdict::Unclear,
                 runs_wanted: None,
+                finds: None,
             },
             stack: None,
         };

@@ -4,7 +4,7 @@ use holdup_findings::{Confidence, Finding, Gain};
 
 use crate::numbers::{counted, percent, share, whole_percent};
 use crate::terminal::View;
-use crate::text::{Tint, clean, width, wrap};
+use crate::text::{Tint, clean, shell_word, width, wrap};
 
 pub(super) const SUMMARY: &str = "What holds the program up, the most rewarding first";
 
@@ -65,7 +65,7 @@ fn seen_at(view: &View, finding: &Finding) -> Option<String> {
     let worst = finding.evidence.first()?;
     let (_, start, length) = worst.slice(view.trace).unwrap_or((0, worst.start, worst.duration));
     let moment = moment_in(start.since(view.trace.start()).0, length.0);
-    let place = quoted(&format!("{}#t={moment}&thread={}", clean(name), worst.thread.0));
+    let place = shell_word(&format!("{}#t={moment}&thread={}", clean(name), worst.thread.0));
     Some(format!("{:INDENT$}{} holdup view {place}", "", view.style.paint(Tint::Accent, "See:")))
 }
 
@@ -78,11 +78,6 @@ fn moment_in(start_ns: u64, length_ns: u64) -> String {
     let at = start_ns.div_ceil(digits(count));
     let whole = NS / digits(count);
     format!("{}.{:0width$}", at / whole, at % whole, width = count as usize)
-}
-
-/// As one word of a shell's command line.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// The gain as what is likely and its two ends.
@@ -161,11 +156,5 @@ mod tests {
         assert_eq!(moment_in(1_234_567, 100_000), "0.0013");
         assert_eq!(moment_in(1_234_567_891, 0), "1.234567891");
         assert_eq!(moment_in(0, 0), "0.000000000");
-    }
-
-    #[test]
-    fn a_name_is_one_word_for_a_shell() {
-        assert_eq!(quoted("a b#t=1&thread=2"), "'a b#t=1&thread=2'");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
     }
 }
