@@ -6,6 +6,9 @@
 #ifndef HOLDUP_SPANS_H
 #define HOLDUP_SPANS_H
 
+#include "arguments_x86_64.h"
+#include "conditions.h"
+
 #define NSEC_PER_SEC 1000000000ULL
 
 struct place_key {
@@ -19,7 +22,7 @@ struct place_guard {
 	__u32 in_window;
 	__u32 per_second_max;
 	__u32 disarmed;
-	__u32 pad;
+	__u32 has_condition; /* only passes with certain arguments are told */
 };
 
 struct {
@@ -58,6 +61,11 @@ int on_place(struct pt_regs *ctx)
 	began = probe_begin(cpu, PROBE_SPAN);
 	now = bpf_ktime_get_ns();
 	too_many = is_too_many(guard, now);
+	/* It is the pass that costs the program something, told or not: those are counted, too. */
+	if (!too_many && guard->has_condition && !condition_holds(key.place, ctx)) {
+		probe_end(cpu, PROBE_SPAN, began);
+		return 0;
+	}
 	/* One of those that are too many at once says it. */
 	if (too_many && __sync_lock_test_and_set(&guard->disarmed, 1))
 		return 0;

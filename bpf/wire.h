@@ -284,6 +284,37 @@ struct wire_place {
 	wire_u32 pad;
 };
 
+/* How an argument is compared with a number. */
+enum wire_relation {
+	WIRE_EQUAL = 0,
+	WIRE_NOT_EQUAL = 1,
+	WIRE_LESS = 2,
+	WIRE_LESS_OR_EQUAL = 3,
+	WIRE_MORE = 4,
+	WIRE_MORE_OR_EQUAL = 5,
+	WIRE_ANY_BIT = 6,
+	WIRE_NO_BIT = 7,
+};
+
+struct wire_comparison {
+	wire_u64 value;
+	wire_u8 argument;  /* from 0 on */
+	wire_u8 bytes;     /* of its register, the lowest: 1, 2, 4 or 8 */
+	wire_u8 is_signed;
+	wire_u8 relation;  /* enum wire_relation */
+	wire_u8 is_last;   /* of those that have to hold together; behind it is an alternative */
+	wire_u8 pad[3];
+};
+
+#define WIRE_COMPARISONS 8
+
+/* What must hold for a pass of a place to be told: user space writes it, before it puts the probe. */
+struct wire_condition {
+	wire_u32 count;
+	wire_u32 pad;
+	struct wire_comparison comparisons[WIRE_COMPARISONS];
+};
+
 struct wire_snapshot {
 	struct wire_thread thread; /* header.flags: as for a switch; parent_tid = real_parent's tgid */
 	wire_u64 start_ns;         /* CLOCK_BOOTTIME start of the thread */

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub mod experiment;
+mod meanwhile;
 pub mod pack;
 #[cfg(feature = "sql")]
 pub mod query;
@@ -12,6 +13,7 @@ pub mod top;
 pub mod watch;
 
 pub use experiment::{DiffArgs, ScaleArgs, SweepArgs, TryArgs};
+pub use meanwhile::MeanwhileArgs;
 pub use pack::PackArgs;
 pub use top::TopArgs;
 pub use watch::WatchArgs;

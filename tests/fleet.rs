@@ -10,6 +10,7 @@ use std::process::Output;
 use holdup_testkit::check::trace_of_lanes;
 use holdup_testkit::saved::save;
 use serde_json::Value;
+use support::python::python_with;
 use support::questions::{Question, questions};
 use support::{Scratch, busy, holdup, stderr, stdout};
 
@@ -109,23 +110,9 @@ fn three_questions_have_these_answers() {
     }
 }
 
-/// The Python that `./dev setup` keeps for it.
-fn python() -> Option<PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-    ["python-fleet", "python"]
-        .map(|name| cache.join("holdup").join(name).join("bin/python"))
-        .into_iter()
-        .find(|one| one.is_file())
-}
-
 /// Asks the other engines, and says what they said of themselves.
 fn compare(scratch: &Scratch, dataset: &Path, answers: &[Value]) {
-    let Some(python) = python() else {
-        println!("skipped: there is no Python with engines (`./dev setup` gets it)");
-        return;
-    };
+    let Some(python) = python_with("pandas", &["python-fleet", "python"]) else { return };
     let file = scratch.join("answers.json");
     std::fs::write(&file, serde_json::to_vec(answers).expect("JSON")).expect("answers");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/fleet.py");

@@ -10,6 +10,7 @@ use std::process::Output;
 use holdup_testkit::saved::save;
 use serde_json::Value;
 use support::busy::busy;
+use support::python::python_with;
 use support::questions::questions;
 use support::{Scratch, holdup, stderr, stdout};
 
@@ -220,25 +221,53 @@ fn damaged_tables_are_an_error_and_no_panic() {
     assert!(said.contains("no manifest"), "{said}");
 }
 
-/// The Python that `./dev setup` keeps, or the one on the PATH, if it has the engines.
-fn python() -> Option<std::path::PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME")
-        .map(std::path::PathBuf::from)
-        .or_else(|| Some(std::path::PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
-    let kept = cache.map(|cache| cache.join("holdup/python/bin/python"));
-    kept.into_iter().chain([std::path::PathBuf::from("python3")]).find(|python| {
-        let engines =
-            std::process::Command::new(python).args(["-c", "import duckdb, pandas, pyarrow"]).output();
-        engines.is_ok_and(|tried| tried.status.success())
-    })
+/// A question that is asked of a file or of standard input is the same question.
+#[test]
+fn a_query_is_read_from_a_file_or_from_standard_input() {
+    let scratch = Scratch::new("query-file");
+    let recording = fixture(&scratch, "a.holdup");
+    let sql = "SELECT class, sum(time_ns) AS time_ns\n-- of all threads\nFROM ledger GROUP BY class ORDER BY class\n";
+    let file = scratch.join("question.sql");
+    std::fs::write(&file, sql).unwrap();
+    let name = file.display().to_string();
+    let wanted = stdout(&ask(&scratch, &recording, &[sql, "--csv"]));
+    assert!(wanted.starts_with("class,time_ns\n") && wanted.lines().count() > 1, "{wanted}");
+    assert_eq!(stdout(&ask(&scratch, &recording, &["--csv", "--file", &name])), wanted);
+    let piped = holdup(&scratch).arg("query").arg(&recording).args(["-", "--csv"]);
+    let piped = piped.stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+    assert_eq!(stdout(&piped), wanted, "{}", stderr(&piped));
+    assert!(refused(&scratch, &recording, &["--file", "/no/such/file"]).contains("/no/such/file"));
+    assert!(refused(&scratch, &recording, &[&name]).contains("in a file, with --file"));
+    std::fs::write(&file, " \n").unwrap();
+    assert!(refused(&scratch, &recording, &["--file", &name]).contains("the query is empty"));
+}
+
+/// Who is interrupted says so, and leaves no half answer.
+#[test]
+fn an_interrupted_query_leaves_no_file() {
+    let scratch = Scratch::new("query-interrupted");
+    let recording = fixture(&scratch, "a.holdup");
+    let endless = "SELECT count(*) AS n FROM slices a, slices b, slices c, slices d, slices e, slices f, slices g \
+                   WHERE a.start_ns + b.start_ns + c.start_ns + d.start_ns + e.start_ns + f.start_ns + g.start_ns = 1";
+    for (signal, status) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let file = scratch.join("answer.parquet");
+        let mut child = holdup(&scratch);
+        child.arg("query").arg(&recording).arg(endless).arg("--parquet").arg(&file);
+        let mut child = child.spawn().expect("holdup starts");
+        while !file.exists() {
+            assert!(child.try_wait().unwrap().is_none(), "it has no end");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        // SAFETY: a signal to a child of ours that has not been waited for.
+        assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
+        assert_eq!(child.wait().unwrap().code(), Some(status));
+        assert!(!file.exists());
+    }
 }
 
 #[test]
 fn duckdb_and_pandas_give_the_same_answers() {
-    let Some(python) = python() else {
-        println!("skipped: there is no Python with duckdb, pandas and pyarrow (`./dev setup` gets them)");
-        return;
-    };
+    let Some(python) = python_with("duckdb, pandas, pyarrow", &["python"]) else { return };
     let scratch = Scratch::new("query-engines");
     let recording = fixture(&scratch, "busy.holdup");
     let exported = scratch.join("views");

@@ -6,9 +6,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
+use holdup_findings::derive::class::Class;
 use serde_json::Value;
 use support::pty::Terminal;
-use support::{Scratch, bpf_or_skip, class_sum, holdup, stderr};
+use support::python::python_with;
+use support::{Scratch, as_nobody, bpf_or_skip, class_sum, holdup, place_of_nobody, stderr};
 
 /// A program that works and sleeps in turn until it is told to end.
 const WORKS: [&str; 3] =
@@ -65,7 +67,8 @@ fn plain_lines_stand_beside_what_the_program_writes() {
         .unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), b"mine\n".as_slice()));
     let said = stderr(&output);
-    assert!(said.contains("holdup itself:") && said.contains("sleep"), "{said}");
+    // Which intervals are looked at is the machine's affair: the shell is there in each.
+    assert!(said.contains("holdup itself:") && said.contains("  sh  "), "{said}");
 }
 
 #[test]
@@ -145,7 +148,7 @@ fn metrics_grow_and_are_whole() {
     let address = address.unwrap_or_else(|| panic!("{line}")).0.to_owned();
     let ask = || {
         let mut stream = TcpStream::connect(&address).expect("it listens");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.write_all(format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
@@ -179,13 +182,83 @@ fn metrics_grow_and_are_whole() {
     };
     assert!(sum(&second, "holdup_thread_seconds_total{") > sum(&first, "holdup_thread_seconds_total{"));
     assert_eq!(value(&second, "holdup_triggers_fired_total{trigger=\"signal:USR1\"}"), 0.0);
-    std::fs::write(scratch.join("metrics.txt"), &second).unwrap();
+    read_as_prometheus_does(&scratch, &second);
+}
+
+/// Its own client's reader understands each line, and so does its checker, where that is installed.
+fn read_as_prometheus_does(scratch: &Scratch, text: &str) {
+    let file = scratch.join("metrics.txt");
+    std::fs::write(&file, text).unwrap();
+    if let Some(python) = python_with("prometheus_client", &["python"]) {
+        let script = "import sys\n\
+                      from prometheus_client.parser import text_string_to_metric_families as read\n\
+                      for one in read(sys.stdin.read()):\n    \
+                      print(one.name, one.type, bool(one.documentation), len(one.samples))\n";
+        let read = Command::new(python)
+            .args(["-c", script])
+            .stdin(std::fs::File::open(&file).unwrap())
+            .output()
+            .unwrap();
+        assert!(read.status.success(), "{}", stderr(&read));
+        let told = String::from_utf8(read.stdout).unwrap();
+        // A counter's name is written with `_total`, which is not part of it.
+        let classes = Class::ALL.len();
+        for wanted in [
+            format!("holdup_thread_seconds counter True {classes}"),
+            "holdup_run_queue_seconds counter True 4".to_owned(),
+            "holdup_triggers_fired counter True 1".to_owned(),
+            "holdup_observed_seconds counter True 1".to_owned(),
+            "holdup_own_memory_bytes gauge True 1".to_owned(),
+            "holdup_threads gauge True 1".to_owned(),
+        ] {
+            assert!(told.lines().any(|line| line == wanted), "{wanted}: {told}");
+        }
+        let is_typed = |line: &str| line.contains(" counter True ") || line.contains(" gauge True ");
+        assert!(told.lines().all(is_typed), "each has its type and a help: {told}");
+    }
     if support::have("promtool") {
         let checked = Command::new("promtool")
             .args(["check", "metrics"])
-            .stdin(std::fs::File::open(scratch.join("metrics.txt")).unwrap())
+            .stdin(std::fs::File::open(&file).unwrap())
             .output()
             .unwrap();
         assert!(checked.status.success(), "{}", stderr(&checked));
+    }
+}
+
+/// By capabilities of its file, as the package has it, and as an ordinary user: the machine's processes are seen, of other users, too.
+#[test]
+fn who_is_not_root_sees_by_the_files_rights() {
+    let scratch = Scratch::new("top-setcap");
+    if !bpf_or_skip(&scratch) || !support::have("setcap") {
+        return;
+    }
+    let Some(program) = place_of_nobody(&scratch) else { return };
+    let rights = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,cap_syslog,cap_sys_nice,\
+                  cap_checkpoint_restore+ep";
+    let lent = Command::new("setcap").arg(rights).arg(&program).output().expect("setcap runs");
+    if !lent.status.success() {
+        return println!("skipped: setcap was refused: {}", stderr(&lent));
+    }
+    let mut works = Command::new(WORKS[0]).args(&WORKS[1..]).spawn().expect("sh");
+    let pid = works.id().to_string();
+    let looked = as_nobody(&program, &scratch)
+        .args(["top", "--json", "-n", "2", "-d", "300ms", "--keep", "1s", &pid])
+        .output()
+        .unwrap();
+    works.kill().expect("kill");
+    works.wait().expect("wait");
+    let said = stderr(&looked);
+    if said.contains("setpriv: ") {
+        return println!("skipped: the file's rights are not to be had here: {said}");
+    }
+    assert!(looked.status.success(), "{said}");
+    let lines: Vec<Value> =
+        looked.stdout.lines().map(|line| serde_json::from_str(&line.unwrap()).expect("JSON")).collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    for line in lines {
+        assert_eq!(class_sum(&line["ledger"]["classes"]), number(&line["ledger"]["total_ns"]));
+        let threads = line["threads"].as_array().unwrap();
+        assert!(threads.iter().any(|thread| number(&thread["pid"]).to_string() == pid), "{line}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{RecordArgs, RuntimeEvents, parse_bytes, parse_duration};
+use super::{MeanwhileArgs, RecordArgs, parse_bytes, parse_duration};
 
 /// Keys, for the help.
 const KEYS: &str =
@@ -38,15 +38,9 @@ pub struct TopArgs {
     /// Memory for it; where that is too little, less time is
     #[arg(long, default_value = "64M", value_name = "BYTES", value_parser = parse_bytes)]
     pub keep_bytes: u64,
-    /// Serve Prometheus metrics at this address, too (PORT: on 127.0.0.1)
-    #[arg(long, value_name = "IP:PORT")]
-    pub metrics: Option<String>,
-    /// Let --metrics be an address that other machines reach
-    #[arg(long, requires = "metrics")]
-    pub metrics_open: bool,
-    /// Have OCaml 5 programs tell what their garbage collector does, by their environment
-    #[arg(long, value_enum, default_value_t = RuntimeEvents::Auto)]
-    pub runtime_events: RuntimeEvents,
+    /// Who else looks on, and what runtimes are asked to tell
+    #[command(flatten)]
+    pub meanwhile: MeanwhileArgs,
     /// What is recorded and how; of `-o NAME.holdup` what is saved is NAME-1.holdup, NAME-2.holdup, ...
     #[command(flatten)]
     pub record: RecordArgs,

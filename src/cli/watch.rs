@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{RecordArgs, RuntimeEvents, parse_bytes, parse_duration};
+use super::{MeanwhileArgs, RecordArgs, parse_bytes, parse_duration};
 use crate::watch::triggers;
 
 /// What triggers there are, from their registry.
@@ -46,15 +46,9 @@ pub struct WatchArgs {
     /// Disk that all recordings together may take
     #[arg(long, default_value = "4G", value_name = "BYTES", value_parser = parse_bytes)]
     pub quota: u64,
-    /// Serve Prometheus metrics of the ledger, the locks and the triggers at this address (PORT: on 127.0.0.1)
-    #[arg(long, value_name = "IP:PORT")]
-    pub metrics: Option<String>,
-    /// Let --metrics be an address that other machines reach
-    #[arg(long, requires = "metrics")]
-    pub metrics_open: bool,
-    /// Have OCaml 5 programs tell what their garbage collector does, by their environment
-    #[arg(long, value_enum, default_value_t = RuntimeEvents::Auto)]
-    pub runtime_events: RuntimeEvents,
+    /// Who else looks on, and what runtimes are asked to tell
+    #[command(flatten)]
+    pub meanwhile: MeanwhileArgs,
     /// What is recorded and how; of `-o NAME.holdup` recordings are NAME-1.holdup, NAME-2.holdup, ...
     #[command(flatten)]
     pub record: RecordArgs,

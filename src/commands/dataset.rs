@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use holdup_events::recording::{self, Manifest, store};
 use holdup_query::dataset::{self, Added, Run, part_name};
-use holdup_query::{Engine, Options, views};
+use holdup_query::{Engine, Options, Runner, views};
 use holdup_report::numbers;
 
 use super::{locate, query};
@@ -63,7 +63,8 @@ fn add(path: &Path, root: &Path, chosen: &[String], labels: &[(String, String)])
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let engine = Engine::new(vec![query::subject(&tables)], Options { memory_bytes: usize::MAX, threads })?;
     let (root, chosen) = (root.to_owned(), chosen.to_vec());
-    let added = holdup_query::run(threads, async move { dataset::add(&engine, &root, &run, &chosen).await })?;
+    let added =
+        Runner::new(threads)?.run(async move { dataset::add(&engine, &root, &run, &chosen).await })?;
     Ok(match added {
         Added::New(place, bytes) => format!("added {} ({})", place.display(), numbers::bytes(bytes)),
         Added::Known(place) => format!("{} is there already", place.display()),

@@ -8,14 +8,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use holdup_events::recording;
 use holdup_query::listing::{self, TableInfo};
-use holdup_query::{Answer, Cell, Cells, Engine, Facts, Options, QueryError, Subject};
+use holdup_query::{Answer, Cell, Cells, Engine, Facts, Options, QueryError, Runner, Subject};
 use holdup_report::rows;
 
 use super::locate::{self, Tables};
 use crate::cli::query::QueryArgs;
 
-/// As a shell says it of who was interrupted.
-const EXIT_INTERRUPTED: u8 = 130;
+/// A shell says it so of who was ended by a signal, whose number it adds.
+const EXIT_SIGNAL: i32 = 128;
 
 /// Answers a query, or says what can be asked.
 pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
@@ -34,8 +34,10 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
             Engine::new(opened.iter().map(subject).collect(), options)?
         }
     };
+    // Before there is a file that a signal would leave behind.
+    let runner = Runner::new(threads)?;
     let form = Form::of(args)?;
-    let answered = holdup_query::run(threads, async move { form.write(&mut engine.ask(&sql).await?).await });
+    let answered = runner.run(async move { form.write(&mut engine.ask(&sql).await?).await });
     drop(opened);
     match answered {
         Ok(said) => {
@@ -48,7 +50,7 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
                 let _ = std::fs::remove_file(file);
             }
             match error {
-                QueryError::Interrupted => Ok(ExitCode::from(EXIT_INTERRUPTED)),
+                QueryError::Interrupted { signal } => Ok(ExitCode::from((EXIT_SIGNAL + signal) as u8)),
                 error => Err(error.into()),
             }
         }

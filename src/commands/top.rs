@@ -24,9 +24,7 @@ pub fn execute(args: TopArgs) -> Result<ExitCode> {
         Watcher::possible()?;
     }
     let descriptors = super::descriptors::read(&args.record.descriptors)?;
-    let metrics =
-        args.metrics.as_deref().map(|address| metrics::Shared::bind(address, args.metrics_open, &[]));
-    let metrics = metrics.transpose()?;
+    let metrics = metrics::Shared::asked(&args.meanwhile, &[])?;
     let (subject, command, mut output) = subject(&args, is_batch)?;
     let program = match &subject {
         Subject::Run(held, _) => Some(held.pid()),
@@ -38,10 +36,7 @@ pub fn execute(args: TopArgs) -> Result<ExitCode> {
         true => lines(&args, &wishes)?,
         false => screen(&args, &wishes, (title(&args, &command), words.clone()))?,
     }];
-    looks.extend(metrics.clone().map(|metrics| {
-        let add: Look = Box::new(move |moment| metrics.with(|metrics| metrics.add(moment)));
-        add
-    }));
+    looks.extend(metrics.as_ref().map(metrics::Shared::look));
     let live = live::Plan { every: args.interval, looks, stop: wishes.stop.clone(), metrics, descriptors };
     let plan = Plan {
         limits: limits(&args),
@@ -122,7 +117,7 @@ fn subject(args: &TopArgs, is_batch: bool) -> Result<(Subject, Vec<String>, Vec<
     if args.command.is_empty() {
         return Ok((Subject::All, vec!["(the whole machine)".to_owned()], Vec::new()));
     }
-    let rings = runtime_events::prepare(&args.command, args.runtime_events);
+    let rings = runtime_events::prepare(&args.command, args.meanwhile.runtime_events);
     let changes = rings.as_ref().map(|rings| rings.environment(|name| std::env::var_os(name)));
     let mut output = Vec::new();
     if !is_batch {

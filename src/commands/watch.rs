@@ -42,12 +42,10 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
 
 /// What `--metrics` asks for.
 fn live(args: &WatchArgs) -> Result<Option<live::Plan>> {
-    let Some(address) = &args.metrics else { return Ok(None) };
-    let metrics = metrics::Shared::bind(address, args.metrics_open, &args.trigger)?;
-    let adds = metrics.clone();
+    let Some(metrics) = metrics::Shared::asked(&args.meanwhile, &args.trigger)? else { return Ok(None) };
     Ok(Some(live::Plan {
         every: METRICS_EVERY,
-        looks: vec![Box::new(move |moment| adds.with(|metrics| metrics.add(moment)))],
+        looks: vec![metrics.look()],
         stop: Arc::default(),
         metrics: Some(metrics),
         descriptors: super::descriptors::read(&args.record.descriptors)?,
@@ -88,7 +86,7 @@ fn subject(args: &WatchArgs, triggers: &[Armed]) -> Result<(Subject, Vec<String>
         }
         return Ok((Subject::Attach { pid, only: false }, super::attach::command_of(pid), Pipes::default()));
     }
-    let rings = runtime_events::prepare(&args.command, args.runtime_events);
+    let rings = runtime_events::prepare(&args.command, args.meanwhile.runtime_events);
     let changes = rings.as_ref().map(|rings| rings.environment(|name| std::env::var_os(name)));
     let patterns: Vec<output::Pattern> = triggers.iter().filter_map(Armed::output).collect();
     let (held, pipes) =

@@ -6,7 +6,8 @@ use holdup_capture::host;
 use holdup_decode::assemble_named;
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::symbols::{KeptNames, Symbols};
-use holdup_events::event::{Outcome, RawStack, SnapshotState};
+use holdup_events::event::RawStack;
+use holdup_events::recording::ring::named_stacks;
 use holdup_events::recording::{Cost, Manifest};
 use holdup_events::{CpuId, Event, Trace};
 use holdup_findings::descriptors::Descriptors;
@@ -78,7 +79,8 @@ impl Looker {
 
     /// Stacks that `events` name and do not tell: they were told before.
     fn known(&self, events: &[Event]) -> Vec<Event> {
-        let mut named: BTreeSet<u64> = events.iter().filter_map(stack_of).collect();
+        let mut named = BTreeSet::new();
+        events.iter().for_each(|event| named_stacks(event, &mut |id| _ = named.insert(id)));
         for event in events {
             if let Event::Stack(stack) = event {
                 named.remove(&stack.id);
@@ -89,26 +91,6 @@ impl Looker {
         known.sort_by_key(Event::at);
         known
     }
-}
-
-/// The stack that an event names.
-fn stack_of(event: &Event) -> Option<u64> {
-    let stack = match event {
-        Event::Switch(switch) => match &switch.outcome {
-            Outcome::Blocked(wait) => wait.stack,
-            _ => 0,
-        },
-        Event::Snapshot(snapshot) => match &snapshot.state {
-            SnapshotState::Blocked(wait) => wait.stack,
-            _ => 0,
-        },
-        Event::Waking(waking) => waking.stack,
-        Event::Sample(sample) => sample.stack,
-        Event::Allocated(allocated) => allocated.stack,
-        Event::Fault(fault) => fault.stack,
-        _ => 0,
-    };
-    (stack != 0).then_some(stack)
 }
 
 fn spent(now: &Cost, before: &Cost) -> Spent {

@@ -7,8 +7,10 @@ use anyhow::{Context, Result, bail};
 use holdup_capture::privileges;
 use holdup_report::live::Metrics;
 use holdup_report::viewer::Response;
-use holdup_report::viewer::gate::Request;
+use holdup_report::viewer::gate::{Hosts, Request};
 
+use super::Look;
+use crate::cli::MeanwhileArgs;
 use crate::commands::socket;
 
 /// What Prometheus takes.
@@ -19,9 +21,25 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub struct Shared {
     metrics: Arc<Mutex<Metrics>>,
     listener: Arc<TcpListener>,
+    hosts: Hosts,
 }
 
 impl Shared {
+    /// What the flags ask for, if they do. `triggers`: as the user wrote them.
+    ///
+    /// # Errors
+    /// See [`Shared::bind`].
+    pub fn asked(flags: &MeanwhileArgs, triggers: &[String]) -> Result<Option<Shared>> {
+        let bind = |address: &String| Shared::bind(address, flags.metrics_open, triggers);
+        flags.metrics.as_ref().map(bind).transpose()
+    }
+
+    /// Adds each interval to the sums.
+    pub fn look(&self) -> Look {
+        let shared = self.clone();
+        Box::new(move |moment| shared.with(|metrics| metrics.add(moment)))
+    }
+
     /// Binds `address`: `PORT`, or `IP:PORT` of this machine itself; of the network only if `is_open`.
     ///
     /// # Errors
@@ -41,9 +59,12 @@ impl Shared {
             );
         }
         let listener = TcpListener::bind(address).with_context(|| format!("--metrics {address}"))?;
-        eprintln!("holdup: metrics at http://{}/metrics", listener.local_addr().unwrap_or(address));
+        let address = listener.local_addr().unwrap_or(address);
+        eprintln!("holdup: metrics at http://{address}/metrics");
+        // Other machines call this one as they like; nothing on the way is between them and the metrics then.
+        let hosts = if address.ip().is_loopback() { Hosts::Loopback(address.port()) } else { Hosts::Any };
         let metrics = Arc::new(Mutex::new(Metrics::new(triggers)));
-        Ok(Shared { metrics, listener: Arc::new(listener) })
+        Ok(Shared { metrics, listener: Arc::new(listener), hosts })
     }
 
     /// Reads or changes them.
@@ -63,16 +84,13 @@ impl Shared {
     }
 
     fn answer(&self, request: &Request) -> Response {
-        let path = request.target.split('?').next().unwrap_or("");
-        match (request.method, path) {
-            ("GET" | "HEAD", "/metrics") => {
-                let body = self.with(|metrics| metrics.text()).into_bytes();
-                Response { status: 200, content_type: TEXT, body }
-            }
-            ("GET" | "HEAD", _) => {
-                Response { status: 404, content_type: TEXT, body: b"see /metrics\n".to_vec() }
-            }
-            _ => Response { status: 405, content_type: TEXT, body: b"GET /metrics\n".to_vec() },
+        let text = |status, body: Vec<u8>| Response { status, content_type: TEXT, body };
+        if let Err(denied) = self.hosts.admit(request) {
+            return text(denied.status, format!("{}\n", denied.reason).into_bytes());
+        }
+        match request.target.split('?').next() {
+            Some("/metrics") => text(200, self.with(|metrics| metrics.text()).into_bytes()),
+            _ => text(404, b"see /metrics\n".to_vec()),
         }
     }
 }
@@ -94,8 +112,21 @@ mod tests {
     #[test]
     fn nothing_but_the_metrics_is_answered() {
         let shared = Shared::bind("0", false, &[]).unwrap();
-        let status = |method, target| shared.answer(&Request { method, target, headers: Vec::new() }).status;
+        let host = shared.listener.local_addr().unwrap().to_string();
+        let status = |method, target, host| {
+            shared.answer(&Request { method, target, headers: vec![("Host", host)] }).status
+        };
         let asked = [("GET", "/metrics"), ("GET", "/metrics?x"), ("GET", "/"), ("POST", "/metrics")];
-        assert_eq!(asked.map(|(method, target)| status(method, target)), [200, 200, 404, 405]);
+        assert_eq!(asked.map(|(method, target)| status(method, target, &host)), [200, 200, 404, 405]);
+        // A page's own name that was made to resolve to this address.
+        assert_eq!(status("GET", "/metrics", "evil.example"), 421);
+    }
+
+    #[test]
+    fn in_the_network_every_name_is_this_machines_and_other_pages_may_not_ask() {
+        let shared = Shared::bind("0.0.0.0:0", true, &[]).unwrap();
+        let status = |headers| shared.answer(&Request { method: "GET", target: "/metrics", headers }).status;
+        assert_eq!(status(vec![("Host", "build-7:9464")]), 200);
+        assert_eq!(status(vec![("Host", "build-7:9464"), ("Origin", "http://evil.example")]), 403);
     }
 }

@@ -172,15 +172,7 @@ impl Watcher<'_> {
         // By its number: here nobody needs a dense one.
         let process = ProcessId(tgid);
         self.accesses.remapped(process);
-        let mapping = |raw: RawMapping| Mapping {
-            process,
-            at: raw.at,
-            start: raw.start,
-            end: raw.end,
-            file_offset: raw.file_offset,
-            path: raw.path,
-            build_id: raw.build_id,
-        };
+        let mapping = |raw| Mapping::of(process, raw);
         match mappings.is_empty() {
             true => _ = self.mappings.remove(&tgid),
             false => _ = self.mappings.insert(tgid, mappings.into_iter().map(mapping).collect()),

@@ -336,7 +336,7 @@ pub fn unix_ns() -> u64 {
 
 /// CPU time and peak memory of this process so far. What was spent before the program began to run did not disturb it:
 /// the loops take the time at their start off.
-fn own_cost() -> Cost {
+pub(crate) fn own_cost() -> Cost {
     // SAFETY: getrusage writes one struct of plain numbers.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

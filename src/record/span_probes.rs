@@ -14,6 +14,7 @@ use holdup_capture::{privileges, sources};
 use holdup_decode::probed::{Act, Meaning};
 use holdup_decode::probes::{Functions, Prober, Site};
 use holdup_decode::wire::WireDecoder;
+use holdup_events::condition::Condition;
 use holdup_events::event::RawMapping;
 use holdup_events::recording::SourceState;
 use holdup_findings::derive::stacks::folding::matches;
@@ -56,6 +57,8 @@ struct Place {
     site: Site,
     acts: Vec<Act>,
     per_second_max: u32,
+    /// Of the arguments there.
+    when: Option<Condition>,
 }
 
 /// Probes to be put into a process; without a file: it is gone.
@@ -143,10 +146,12 @@ impl SpanProbes {
             return self.problem(format!("more than {PROCESSES_MAX} processes have such runtimes"));
         }
         for place in &found.places {
-            let Place { number, site, per_second_max, .. } = *place;
+            let &Place { number, site, per_second_max, .. } = place;
             decoder.probed().know_place(number, place.acts.clone());
             let Site { offset, semaphore } = site;
-            let at = SpanPlace { tgid, place: number, file: &file, offset, semaphore, per_second_max };
+            let condition = place.when.as_ref();
+            let at =
+                SpanPlace { tgid, place: number, file: &file, offset, semaphore, per_second_max, condition };
             match session.arm_place(&at) {
                 Ok(()) => {
                     self.armed.insert(tgid);
@@ -262,11 +267,15 @@ impl Looker {
         for one in wanted {
             match found_in(&prober, &functions, &one.span) {
                 Some(Ok((first, last))) => {
-                    let act = |ends| Act { span: one.number, ends };
-                    begins.extend(first.into_iter().map(|site| (site, act(false), limit(one, true))));
-                    ends.extend(
-                        last.into_iter().map(|site| (site, act(true), limit(one, !one.span.end.is_empty()))),
-                    );
+                    let place = |site, ends, is_cheap| Place {
+                        number: 0,
+                        site,
+                        acts: vec![Act { span: one.number, ends }],
+                        per_second_max: limit(one, is_cheap),
+                        when: one.span.when.clone(),
+                    };
+                    begins.extend(first.into_iter().map(|site| place(site, false, true)));
+                    ends.extend(last.into_iter().map(|site| place(site, true, !one.span.end.is_empty())));
                 }
                 Some(Err(why)) => {
                     problems.push(format!("{}: {} in {path}: {why}", one.runtime, one.span.name));
@@ -279,17 +288,18 @@ impl Looker {
         Found { places: self.number(ends.into_iter().chain(begins)), problems }
     }
 
-    /// One place for all that happens at one instruction.
-    fn number(&mut self, all: impl Iterator<Item = (Site, Act, u32)>) -> Vec<Place> {
+    /// One place for all that happens at one instruction under one condition.
+    fn number(&mut self, all: impl Iterator<Item = Place>) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();
-        for (site, act, per_second_max) in all {
-            match places.iter_mut().find(|place| place.site == site) {
+        for one in all {
+            let same = |place: &&mut Place| place.site == one.site && place.when == one.when;
+            match places.iter_mut().find(same) {
                 Some(place) => {
-                    place.acts.push(act);
-                    place.per_second_max = place.per_second_max.min(per_second_max);
+                    place.acts.extend(one.acts);
+                    place.per_second_max = place.per_second_max.min(one.per_second_max);
                 }
                 None => {
-                    places.push(Place { number: self.next, site, acts: vec![act], per_second_max });
+                    places.push(Place { number: self.next, ..one });
                     self.next += 1;
                 }
             }
@@ -321,10 +331,11 @@ fn found_in(
     functions: &Functions,
     span: &SpanProbe,
 ) -> Option<Result<BeginsAndEnds, String>> {
-    let begins = entered(prober, functions, &span.entry)?;
+    let arguments: Vec<u8> = span.when.iter().flat_map(Condition::arguments).collect();
+    let begins = entered((prober, functions), &span.entry, &arguments)?;
     let ends = || match span.end.is_empty() {
         _ if span.is_mark => Ok(Vec::new()),
-        false => entered(prober, functions, &span.end)
+        false => entered((prober, functions), &span.end, &[])
             .unwrap_or_else(|| Err("nothing that ends it is there".to_owned())),
         true => match span.entry.iter().find_map(|name| functions.get(name)) {
             Some(function) => prober.returns(function),
@@ -334,17 +345,17 @@ fn found_in(
     Some(begins.and_then(|begins| Ok((begins, ends()?))))
 }
 
-/// The places of the first of these that is there.
+/// The places of the first of these that is there, where these arguments are still what was passed.
 fn entered(
-    prober: &Prober<'_>,
-    functions: &Functions,
+    (prober, functions): (&Prober<'_>, &Functions),
     names: &[String],
+    arguments: &[u8],
 ) -> Option<Result<Vec<Site>, String>> {
     names.iter().find_map(|name| match name.strip_prefix("usdt:") {
         Some(probe) => {
             let (provider, name) = probe.split_once(':')?;
             prober.usdt(provider, name).ok().map(Ok)
         }
-        None => functions.get(name).map(|function| prober.entries(function)),
+        None => functions.get(name).map(|function| prober.entries(function, arguments)),
     })
 }

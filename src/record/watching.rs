@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anyhow::{Result, bail};
 use holdup_capture::bpf::Counters;
-use holdup_capture::{launch, lower};
+use holdup_capture::{launch, lower, memory};
 use holdup_events::Timestamp;
 use holdup_events::recording::{Cost, Rung, SourceState};
 
@@ -22,6 +22,7 @@ pub fn watch(
     options: &RecordArgs,
     plan: Plan,
 ) -> Result<Option<launch::Ending>> {
+    memory::keep_nothing_large();
     let (rung, reason) = choose_rung(options.rung, &subject)?;
     if rung != Rung::Bpf {
         bail!("a flight recorder needs BPF, which is not to be had here: {reason}. See `holdup doctor`");

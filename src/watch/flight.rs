@@ -222,7 +222,9 @@ impl Flight {
             0 => String::new(),
             more => format!("; triggers fired {more} times more: see --cooldown, --max-saves, --quota"),
         };
-        eprintln!("holdup: saved {kept} recording{}{more}", if kept == 1 { "" } else { "s" });
+        let memory = crate::record::own_cost().recorder_memory_bytes >> 20;
+        let plural = if kept == 1 { "" } else { "s" };
+        eprintln!("holdup: saved {kept} recording{plural}, with {memory} MiB of memory at the most{more}");
     }
 }
 

@@ -4,7 +4,9 @@
 pub mod busy;
 pub mod ocaml;
 pub mod pty;
+pub mod python;
 pub mod questions;
+pub mod stalls;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

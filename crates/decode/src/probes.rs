@@ -4,6 +4,7 @@
 //! of `.stapsdt.base`, the address of a semaphore (0: none) that has to be raised for the probe's arguments to be prepared,
 //! and three texts (systemtap, UserSpaceProbeImplementation).
 
+mod arguments;
 mod spans;
 
 use object::elf::{FileHeader64, NoteType, PT_LOAD};

@@ -4,6 +4,7 @@
 //! tables) → findings. This crate holds the identifiers, the units of time, the events, the
 //! tables and the recording on disk. It depends on no other crate of the workspace.
 
+pub mod condition;
 pub mod event;
 pub mod ids;
 pub mod loss;

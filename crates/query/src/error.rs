@@ -36,7 +36,10 @@ pub enum QueryError {
     },
     /// It was interrupted.
     #[error("interrupted")]
-    Interrupted,
+    Interrupted {
+        /// By which signal.
+        signal: i32,
+    },
     /// A reader gave up.
     #[error("the query failed, perhaps because a table of the recording is damaged: {0}")]
     Failed(String),

@@ -23,5 +23,5 @@ pub use engine::{Answer, Engine, Options, Subject};
 pub use error::QueryError;
 pub use facts::Facts;
 pub use output::{Cell, Cells, write_csv, write_json, write_parquet};
-pub use run::run;
+pub use run::Runner;
 pub use view::{ColumnInfo, View};

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::pin::pin;
 
 use futures::future::{Either, select};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::QueryError;
 
@@ -13,28 +15,56 @@ pub(crate) const STACK_BYTES: usize = 256 << 20;
 /// No question of a person's is longer (bytes); with this length, the deepest has stack enough.
 pub(crate) const SQL_BYTES_MAX: usize = 16 << 10;
 
-/// Does `work` on `threads` threads. A damaged table may make its reader panic: that is an error, too.
-///
-/// # Errors
-/// Those of `work`; [`QueryError::Interrupted`] after Ctrl-C.
-pub fn run<T: Send + 'static>(
-    threads: usize,
-    work: impl Future<Output = Result<T, QueryError>> + Send + 'static,
-) -> Result<T, QueryError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads.max(1))
-        .thread_stack_size(STACK_BYTES)
-        .enable_all()
-        .build()?;
-    let result = runtime.block_on(async {
-        let work = runtime.spawn(work);
-        match select(work, pin!(tokio::signal::ctrl_c())).await {
-            Either::Left((Ok(result), _)) => result,
-            Either::Left((Err(error), _)) => Err(QueryError::Failed(error.to_string())),
-            Either::Right(_) => Err(QueryError::Interrupted),
-        }
-    });
-    // What is being computed is not waited for.
-    runtime.shutdown_background();
-    result
+/// Does one piece of work. From when there is one, Ctrl-C and SIGTERM end that and not the process: what it has begun by then
+/// (a file) can be taken away.
+pub struct Runner {
+    runtime: Runtime,
+    interrupted: Signal,
+    terminated: Signal,
+}
+
+impl Runner {
+    /// With so many threads.
+    ///
+    /// # Errors
+    /// If the system has no more threads or descriptors.
+    pub fn new(threads: usize) -> Result<Runner, QueryError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads.max(1))
+            .thread_stack_size(STACK_BYTES)
+            .enable_all()
+            .build()?;
+        let inside = runtime.enter();
+        let (interrupted, terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        drop(inside);
+        Ok(Runner { runtime, interrupted, terminated })
+    }
+
+    /// A damaged table may make its reader panic: that is an error, too.
+    ///
+    /// # Errors
+    /// Those of `work`; [`QueryError::Interrupted`] after a signal.
+    pub fn run<T: Send + 'static>(
+        self,
+        work: impl Future<Output = Result<T, QueryError>> + Send + 'static,
+    ) -> Result<T, QueryError> {
+        let Runner { runtime, mut interrupted, mut terminated } = self;
+        let result = runtime.block_on(async {
+            let work = runtime.spawn(work);
+            let signals = select(pin!(interrupted.recv()), pin!(terminated.recv()));
+            match select(work, signals).await {
+                Either::Left((Ok(result), _)) => result,
+                Either::Left((Err(error), _)) => Err(QueryError::Failed(error.to_string())),
+                Either::Right((Either::Left(_), _)) => Err(interruption(SignalKind::interrupt())),
+                Either::Right((Either::Right(_), _)) => Err(interruption(SignalKind::terminate())),
+            }
+        });
+        // What is being computed is not waited for.
+        runtime.shutdown_background();
+        result
+    }
+}
+
+fn interruption(by: SignalKind) -> QueryError {
+    QueryError::Interrupted { signal: by.as_raw_value() }
 }

@@ -119,7 +119,7 @@ impl Trigger for Function {
     }
 
     fn probe(&self) -> Option<Probe> {
-        Some(Probe { name: self.name.clone(), entry: self.name.clone(), is_mark: false })
+        Some(Probe { name: self.name.clone(), entry: self.name.clone(), is_mark: false, when: None })
     }
 
     fn silence(&self) -> Option<String> {

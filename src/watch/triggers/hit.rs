@@ -1,14 +1,15 @@
 //! A function is entered, or a probe passed that its authors put there.
 
 use holdup_events::Event;
+use holdup_events::condition::Condition;
 use holdup_events::event::Told;
 use holdup_events::recording::Fired;
 use holdup_events::standing::Standing;
 
-use super::{Probe, Trigger, happened_to, tracepoint};
+use super::{Probe, Trigger, happened_to, parentheses, tracepoint};
 
 pub const HELP: &str = "hit:function:NAME, hit:usdt:PROVIDER:NAME, hit:syscall:NAME, hit:tracepoint:CATEGORY:NAME  a thread \
-                        enters it, or passes that probe; of the last two with (CONDITION) on their fields";
+                        enters it, or passes that probe; with (CONDITION) on arguments or fields, but for usdt: hit:function:f(arg0 > 4096)";
 
 struct Hit {
     probe: Probe,
@@ -19,19 +20,40 @@ pub fn parse(rest: &str) -> Result<Box<dyn Trigger>, String> {
     if let Some(parsed) = tracepoint::parse(rest) {
         return parsed;
     }
-    if rest.ends_with(')') && rest.starts_with("function:") && rest.contains(['<', '>', '=']) {
-        return Err("arguments of functions are not looked at; those of a syscall or tracepoint are: \
-                    hit:syscall:write(count > 4096)"
-            .to_owned());
-    }
-    let name = match (rest.strip_prefix("function:"), rest.strip_prefix("usdt:")) {
+    let wanted =
+        "write hit:function:NAME, hit:usdt:PROVIDER:NAME, hit:syscall:NAME or hit:tracepoint:CATEGORY:NAME";
+    let (place, when) = with_condition(rest)?;
+    let name = match (place.strip_prefix("function:"), place.strip_prefix("usdt:")) {
         (Some(name), _) if !name.is_empty() => name,
-        (_, Some(probe)) if probe.split(':').filter(|part| !part.is_empty()).count() == 2 => rest,
-        _ => return Err("write hit:function:NAME, hit:usdt:PROVIDER:NAME, hit:syscall:NAME or hit:tracepoint:CATEGORY:NAME".to_owned()),
+        (_, Some(probe)) if probe.split(':').filter(|part| !part.is_empty()).count() == 2 => place,
+        _ => return Err(wanted.to_owned()),
     };
+    if let Some(text) = when {
+        if name == place {
+            return Err(
+                "arguments of probes lie where each probe says; those of functions can be asked".to_owned()
+            );
+        }
+        Condition::parse(text)?;
+    }
     // Not the function's name: its calls may be watched for their length, too.
-    let probe = Probe { name: format!("hit {name}"), entry: name.to_owned(), is_mark: true };
+    let condition = when.map(|text| format!("({text})")).unwrap_or_default();
+    let probe = Probe {
+        name: format!("hit {name}{condition}"),
+        entry: name.to_owned(),
+        is_mark: true,
+        when: when.map(str::to_owned),
+    };
     Ok(Box::new(Hit { probe, too_often: false }))
+}
+
+/// What is passed, and the condition behind it. Names of functions have parentheses, too: `a::operator()`.
+fn with_condition(rest: &str) -> Result<(&str, Option<&str>), String> {
+    let is_asked = |text: &str| text.contains(['<', '>', '=', '&']) || text.contains("arg");
+    match rest.rfind('(').is_some_and(|at| is_asked(&rest[at..])) {
+        true => parentheses::split(rest).map(|(place, when)| (place, Some(when))),
+        false => Ok((rest, None)),
+    }
 }
 
 impl Trigger for Hit {
@@ -53,5 +75,34 @@ impl Trigger for Hit {
 
     fn silence(&self) -> Option<String> {
         self.too_often.then(|| "it was passed too often to be probed".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_condition_on_arguments_is_part_of_what_is_probed() {
+        let probe = |text: &str| parse(text).map(|trigger| trigger.probe());
+        let read =
+            probe("function:read_block(arg2 > 4096 && (arg0:s32 == 3 || arg1 != 0))").unwrap().unwrap();
+        assert_eq!(read.entry, "read_block");
+        assert_eq!(read.name, "hit read_block(arg2 > 4096 && (arg0:s32 == 3 || arg1 != 0))");
+        assert_eq!(read.when.as_deref(), Some("arg2 > 4096 && (arg0:s32 == 3 || arg1 != 0)"));
+        let plain = probe("function:a::operator()").unwrap().unwrap();
+        assert_eq!((plain.entry.as_str(), plain.when), ("a::operator()", None));
+        let called = probe("function:a::operator()(arg1 & 1)").unwrap().unwrap();
+        assert_eq!((called.entry.as_str(), called.when.as_deref()), ("a::operator()", Some("arg1 & 1")));
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_said() {
+        let error = |text: &str| parse(text).err().unwrap_or_default();
+        assert!(error("function:f(count > 1)").contains("'count' is no argument"));
+        assert!(error("function:f(arg9 == 1)").contains("arg0 to arg5"));
+        assert!(error("usdt:python:gc__start(arg0 > 1)").contains("those of functions"));
+        assert!(error("function:f(arg0 > 1").contains("parentheses"));
+        assert!(error("function:").contains("hit:function:NAME"));
     }
 }

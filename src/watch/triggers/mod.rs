@@ -5,6 +5,7 @@ mod function;
 mod hit;
 mod line;
 pub mod output;
+mod parentheses;
 mod pause;
 mod signal;
 mod spans;
@@ -53,6 +54,8 @@ pub struct Probe {
     pub entry: String,
     /// Only that it was passed is told.
     pub is_mark: bool,
+    /// And only if its arguments are such (`holdup_events::condition`).
+    pub when: Option<String>,
 }
 
 /// The runtime as which what triggers ask for is probed.
@@ -66,8 +69,9 @@ pub fn descriptor(all: &[Armed]) -> Option<String> {
             probes.push(probe);
         }
     }
-    let span = |Probe { name, entry, is_mark }: &Probe| {
-        format!("[[span]]\nname = {name:?}\nkind = \"user\"\nentry = [{entry:?}]\nmark = {is_mark}\n")
+    let span = |Probe { name, entry, is_mark, when }: &Probe| {
+        let when = when.as_ref().map(|when| format!("when = {when:?}\n")).unwrap_or_default();
+        format!("[[span]]\nname = {name:?}\nkind = \"user\"\nentry = [{entry:?}]\nmark = {is_mark}\n{when}")
     };
     let head = format!("[runtime]\nname = \"{RUNTIME}\"\ntitle = \"triggers\"\nmodule = [\"*\"]\n");
     (!probes.is_empty()).then(|| head + &probes.iter().map(span).collect::<String>())
@@ -165,6 +169,7 @@ fn happened_to(tid: u32, standing: &Standing, (at, what, length_ns): (Timestamp,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdup_events::condition::Condition;
     use holdup_findings::descriptors::Descriptors;
 
     #[test]
@@ -181,7 +186,13 @@ mod tests {
 
     #[test]
     fn what_is_probed_is_a_descriptor() {
-        let texts = ["function:a::b>1ms", "function:a::b>p99", "hit:usdt:python:gc__start", "signal:USR1"];
+        let texts = [
+            "function:a::b>1ms",
+            "function:a::b>p99",
+            "hit:usdt:python:gc__start",
+            "signal:USR1",
+            "hit:function:f(arg0 > 1)",
+        ];
         let armed: Vec<Armed> = texts.iter().map(|text| Armed::parse(text).unwrap()).collect();
         let text = descriptor(&armed).unwrap();
         let read = Descriptors::none().with(&[text]).unwrap();
@@ -189,7 +200,9 @@ mod tests {
         let told: Vec<(&str, &str, bool)> =
             spans.iter().map(|span| (span.name.as_str(), span.entry[0].as_str(), span.is_mark)).collect();
         let probe = "usdt:python:gc__start";
-        assert_eq!(told, [("a::b", "a::b", false), ("hit usdt:python:gc__start", probe, true)]);
-        assert_eq!(descriptor(&armed[3..]), None);
+        let asked = ("hit f(arg0 > 1)", "f", true);
+        assert_eq!(told, [("a::b", "a::b", false), ("hit usdt:python:gc__start", probe, true), asked]);
+        assert_eq!(spans[2].when, Some(Condition::parse("arg0 > 1").unwrap()));
+        assert_eq!(descriptor(&armed[3..4]), None);
     }
 }

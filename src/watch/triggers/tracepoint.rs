@@ -6,7 +6,7 @@ use holdup_events::recording::Fired;
 use holdup_events::standing::Standing;
 use holdup_events::{Duration, Timestamp};
 
-use super::{Trigger, happened_to};
+use super::{Trigger, happened_to, parentheses};
 
 /// Of a place that is passed oftener in a second, by whomever, nothing more is told: each pass costs who makes it.
 const PER_SECOND_MAX: u64 = 10_000;
@@ -26,24 +26,19 @@ struct Passed {
 
 /// `syscall:NAME`, `tracepoint:CATEGORY:NAME`, either with `(CONDITION)` behind it; `None`: it is neither.
 pub fn parse(rest: &str) -> Option<Result<Box<dyn Trigger>, String>> {
-    let (place, condition) = match rest.split_once('(') {
-        None => (rest, ""),
-        Some((place, condition)) => match condition.strip_suffix(')') {
-            Some(condition) if !condition.trim().is_empty() => (place, condition.trim()),
-            _ => {
-                return Some(Err(
-                    "a condition stands in parentheses: hit:syscall:write(count > 4096)".to_owned()
-                ));
-            }
-        },
+    if !["syscall:", "tracepoint:"].iter().any(|kind| rest.starts_with(kind)) {
+        return None;
+    }
+    let (place, condition) = match parentheses::split(rest) {
+        Ok(parts) => parts,
+        Err(why) => return Some(Err(why)),
     };
     let named = match (place.strip_prefix("syscall:"), place.strip_prefix("tracepoint:")) {
         (Some(name), _) if !name.is_empty() => Some(("syscalls".to_owned(), format!("sys_enter_{name}"))),
         (_, Some(path)) => {
             path.split_once(':').map(|(category, name)| (category.to_owned(), name.to_owned()))
         }
-        (Some(_), _) => None,
-        _ => return None,
+        _ => None,
     };
     let Some((category, name)) = named else {
         return Some(Err("write hit:syscall:NAME or hit:tracepoint:CATEGORY:NAME".to_owned()));

@@ -12,7 +12,7 @@ use std::ops::Range;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use object::{Object, ObjectSymbol, SymbolKind};
 
-use super::{Binary, Site, offset, parse, usdt};
+use super::{Binary, Site, arguments, offset, parse, usdt};
 use crate::symbols::{Elf, GoFunctions, demangle};
 
 /// So many instructions of a function are looked at for a cheap one, of which all but the last run straight on.
@@ -64,15 +64,25 @@ impl<'a> Prober<'a> {
         found
     }
 
-    /// Where these functions are entered; an error says why that would cost too much.
-    pub fn entries(&self, functions: &[Range<u64>]) -> Result<Vec<Site>, String> {
+    /// Where these functions are entered, and still have what they were passed as these `arguments`; an error says why that
+    /// would cost too much, or cannot be.
+    pub fn entries(&self, functions: &[Range<u64>], arguments: &[u8]) -> Result<Vec<Site>, String> {
+        if self.go.is_some() && !arguments.is_empty() {
+            return Err("Go passes arguments in other registers than C".to_owned());
+        }
         let entry = |code: &Range<u64>| {
             let address = self.cheap_entry(code).ok_or(
                 "its first instructions are such that the kernel would have to step over them (14 µs a pass)",
             )?;
-            self.site(address).ok_or("it is not in the file")
+            let before = self.instructions(code).take_while(|instruction| instruction.ip() < address);
+            match arguments::first_overwritten(before, arguments) {
+                Some(number) => {
+                    Err(format!("arg{number} is overwritten before an instruction that is cheap to probe"))
+                }
+                None => self.site(address).ok_or_else(|| "it is not in the file".to_owned()),
+            }
         };
-        functions.iter().map(|code| entry(code).map_err(str::to_owned)).collect()
+        functions.iter().map(entry).collect()
     }
 
     /// Every place where these functions return. A jump to another function is none.
@@ -215,6 +225,6 @@ mod tests {
         assert!(!prober.returns(&found["main"]).unwrap().is_empty());
         // Ranges that are nowhere have neither.
         let nowhere = [1..9, u64::MAX - 1..u64::MAX];
-        assert!(prober.entries(&nowhere).is_err() && prober.returns(&nowhere).is_err());
+        assert!(prober.entries(&nowhere, &[]).is_err() && prober.returns(&nowhere).is_err());
     }
 }

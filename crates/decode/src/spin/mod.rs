@@ -9,6 +9,8 @@
 mod cycle;
 mod trial;
 
+pub(crate) use cycle::is_write;
+
 use std::ops::Range;
 
 use holdup_events::tables::FrameSpin;

@@ -287,15 +287,7 @@ impl Names {
     /// Whose it is.
     pub(super) fn map(&mut self, raw: RawMapping) -> ProcessId {
         let process = self.process(raw.tgid);
-        self.mappings.push(Mapping {
-            process,
-            at: raw.at,
-            start: raw.start,
-            end: raw.end,
-            file_offset: raw.file_offset,
-            path: raw.path,
-            build_id: raw.build_id,
-        });
+        self.mappings.push(Mapping::of(process, raw));
         process
     }
 

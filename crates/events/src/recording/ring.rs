@@ -5,12 +5,14 @@
 //! apart, too ([`stacks`]).
 
 mod cut;
+mod named;
 mod stacks;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub use cut::Cut;
+pub use named::named_stacks;
 use stacks::Definitions;
 
 use super::RecordingError;

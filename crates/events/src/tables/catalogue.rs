@@ -1,5 +1,6 @@
 //! The small tables: processes, threads, waits, mappings.
 
+use crate::event::RawMapping;
 use crate::{ProcessId, ThreadId, Timestamp, Wait};
 
 /// A process (thread group), named by its last `exec`.
@@ -58,6 +59,14 @@ pub struct Mapping {
     pub path: String,
     /// Empty if not known.
     pub build_id: Vec<u8>,
+}
+
+impl Mapping {
+    /// What the kernel said, of a process that has a number by now.
+    pub fn of(process: ProcessId, raw: RawMapping) -> Mapping {
+        let RawMapping { at, tgid: _, start, end, file_offset, path, build_id } = raw;
+        Mapping { process, at, start, end, file_offset, path, build_id }
+    }
 }
 
 /// An address that samples of several threads touched, and the variable that it lies in.

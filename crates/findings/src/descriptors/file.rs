@@ -4,6 +4,7 @@
 use serde::Deserialize;
 
 use super::pattern::plain_name;
+use holdup_events::condition::Condition;
 use holdup_events::tables::SpanKind;
 
 use super::{On, Role, Rule, Runtime, SpanProbe};
@@ -39,6 +40,14 @@ pub enum DescriptorError {
     /// A span without a place where it begins.
     #[error("span `{0}` never begins: give entry")]
     NoEntry(String),
+    /// A span whose `when` cannot be asked.
+    #[error("span `{name}`: when: {reason}")]
+    When {
+        /// The span.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// A span of a kind that there is not.
     #[error("span `{name}` is of no known kind: `{kind}` is none of {}", kinds())]
     SpanKind {
@@ -135,6 +144,8 @@ struct SpanEntry {
     #[serde(default)]
     mark: bool,
     #[serde(default)]
+    when: Option<String>,
+    #[serde(default)]
     per_second_max: u32,
 }
 
@@ -166,16 +177,31 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
 }
 
 fn span(entry: SpanEntry) -> Result<SpanProbe, DescriptorError> {
-    let SpanEntry { name, kind, entry, end, mark: is_mark, per_second_max } = entry;
+    let SpanEntry { name, kind, entry, end, mark: is_mark, when, per_second_max } = entry;
     if name.is_empty() || entry.is_empty() {
         return Err(DescriptorError::NoEntry(name));
     }
     let functions = entry.iter().chain(&end).filter(|name| !name.starts_with("usdt:"));
     all_plain(&format!("span `{name}`"), functions)?;
+    let when = when.map(|text| condition(&text, is_mark, &entry)).transpose();
+    let when = when.map_err(|reason| DescriptorError::When { name: name.clone(), reason })?;
     match SpanKind::ALL.iter().find(|known| known.name() == kind) {
-        Some(&kind) => Ok(SpanProbe { name, kind, entry, end, is_mark, per_second_max }),
+        Some(&kind) => Ok(SpanProbe { name, kind, entry, end, is_mark, when, per_second_max }),
         None => Err(DescriptorError::SpanKind { name, kind }),
     }
+}
+
+/// What is asked of the arguments where a mark's function is entered.
+fn condition(text: &str, is_mark: bool, entry: &[String]) -> Result<Condition, String> {
+    if !is_mark {
+        // Its end would be told of calls whose beginning is not.
+        return Err("only a span with `mark = true` has a condition".to_owned());
+    }
+    if entry.iter().any(|name| name.starts_with("usdt:")) {
+        return Err("arguments of probes (usdt:) lie where each probe says; those of functions can be asked"
+            .to_owned());
+    }
+    Condition::parse(text)
 }
 
 fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use crate::derive::class::Class;
 use holdup_events::WaitReason;
+use holdup_events::condition::Condition;
 use holdup_events::tables::SpanKind;
 
 pub use file::DescriptorError;
@@ -219,6 +220,8 @@ pub struct SpanProbe {
     pub end: Vec<String>,
     /// It has no length: only that its entry was passed is told.
     pub is_mark: bool,
+    /// Of a mark: only calls with such arguments are told.
+    pub when: Option<Condition>,
     /// More hits in a second are too dear; 0: as many as the places' cost allows.
     pub per_second_max: u32,
 }

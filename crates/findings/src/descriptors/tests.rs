@@ -47,6 +47,13 @@ fn a_span_that_never_begins_or_of_no_kind_is_refused() {
     assert!(kind.contains("`gc` is none of user, gc-work"), "{kind}");
     let plain = refused("kind = \"user\"\nentry = [\"f(int)\"]\n").to_string();
     assert!(plain.contains("write `f`"), "{plain}");
+    let when = |rest: &str| refused(&format!("kind = \"user\"\nwhen = {rest}\n")).to_string();
+    let length = when("\"arg0 > 1\"\nentry = [\"f\"]");
+    assert!(length.contains("only a span with `mark = true`"), "{length}");
+    let probe = when("\"arg0 > 1\"\nmark = true\nentry = [\"f\", \"usdt:p:n\"]");
+    assert!(probe.contains("those of functions"), "{probe}");
+    let wrong = when("\"n > 1\"\nmark = true\nentry = [\"f\"]");
+    assert!(wrong.contains("span `x`: when: 'n' is no argument"), "{wrong}");
     let many = "[[span]]\nname = \"x\"\nkind = \"user\"\nentry = [\"f\"]\n".repeat(file::SPANS_MAX);
     let text = format!("{HEAD}name = \"x\"\nkind = \"user\"\nentry = [\"f\"]\n{many}");
     assert_eq!(file::parse(&text).unwrap_err(), DescriptorError::TooMany);

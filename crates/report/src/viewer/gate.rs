@@ -4,6 +4,11 @@
 //! So a request must name the token, which only the printed address holds, and be meant for this host (a foreign name that
 //! was made to resolve to 127.0.0.1 is refused), and not come from another page.
 
+use std::net::SocketAddr;
+
+/// Which requests leave out.
+const HTTP_PORT: u16 = 80;
+
 /// What of a request matters.
 #[derive(Clone, Debug, Default)]
 pub struct Request<'a> {
@@ -59,21 +64,7 @@ impl Gate {
     /// # Errors
     /// Why not.
     pub fn admit<'a>(&self, request: &Request<'a>) -> Result<Admitted<'a>, Denied> {
-        if !matches!(request.method, "GET" | "HEAD") {
-            return Err(METHOD);
-        }
-        let mut hosts = request.values("host");
-        if !hosts.next().is_some_and(|host| self.is_here(host)) || hosts.next().is_some() {
-            return Err(HOST);
-        }
-        let here = |origin: &str| origin.strip_prefix("http://").is_some_and(|host| self.is_here(host));
-        if !request.values("origin").all(here) {
-            return Err(ORIGIN);
-        }
-        // Browsers say where a request comes from; a link typed or clicked elsewhere than on a page is `none`.
-        if !request.values("sec-fetch-site").all(|site| matches!(site, "same-origin" | "none")) {
-            return Err(ORIGIN);
-        }
+        Hosts::Loopback(self.port).admit(request)?;
         let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
         let path = path.strip_prefix('/').ok_or(PATH)?;
         let (token, path) = path.split_once('/').unwrap_or((path, ""));
@@ -87,10 +78,49 @@ impl Gate {
         }
         Ok(Admitted { path, query })
     }
+}
+
+/// As which hosts a server may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hosts {
+    /// It listens on the loopback address, at this port: an address of that kind, or `localhost`.
+    Loopback(u16),
+    /// It is meant for the network, where it may have any name.
+    Any,
+}
+
+impl Hosts {
+    /// Lets a request pass that reads only, is meant for this host and comes from no other page, or says why not.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admit(&self, request: &Request<'_>) -> Result<(), Denied> {
+        if !matches!(request.method, "GET" | "HEAD") {
+            return Err(METHOD);
+        }
+        let mut hosts = request.values("host");
+        let host = hosts.next().filter(|_| hosts.next().is_none()).ok_or(HOST)?;
+        if !self.is_here(host) {
+            return Err(HOST);
+        }
+        let here = |origin: &str| origin.strip_prefix("http://") == Some(host);
+        if !request.values("origin").all(here) {
+            return Err(ORIGIN);
+        }
+        // Browsers say where a request comes from; a link typed or clicked elsewhere than on a page is `none`.
+        match request.values("sec-fetch-site").all(|site| matches!(site, "same-origin" | "none")) {
+            true => Ok(()),
+            false => Err(ORIGIN),
+        }
+    }
 
     fn is_here(&self, host: &str) -> bool {
-        let port = host.strip_prefix("127.0.0.1:").or_else(|| host.strip_prefix("localhost:"));
-        port.is_some_and(|port| port == self.port.to_string())
+        let Hosts::Loopback(port) = self else { return true };
+        // The port that HTTP has by itself is left out.
+        let host = if *port == HTTP_PORT { host.trim_end_matches(":80") } else { host };
+        let whole = if *port == HTTP_PORT { format!("{host}:{port}") } else { host.to_owned() };
+        let is_loopback = |at: SocketAddr| at.ip().is_loopback() && at.port() == *port;
+        whole.parse().is_ok_and(is_loopback) || whole == format!("localhost:{port}")
     }
 }
 
@@ -170,6 +200,25 @@ mod tests {
         assert_eq!(ask("GET", PAGE, &twice), Err(421));
         let none = Request { method: "GET", target: PAGE, headers: vec![] };
         assert_eq!(gate().admit(&none).map_err(|denied| denied.status), Err(421));
+    }
+
+    #[test]
+    fn a_server_of_this_machine_has_its_own_names_only_and_one_of_the_network_any() {
+        let ask = |hosts: Hosts, host| {
+            let request = Request { method: "GET", target: "/metrics", headers: vec![("Host", host)] };
+            hosts.admit(&request).map_err(|denied| denied.status)
+        };
+        for host in ["127.0.0.1:9464", "127.8.0.1:9464", "[::1]:9464", "localhost:9464"] {
+            assert_eq!(ask(Hosts::Loopback(9464), host), Ok(()), "{host}");
+        }
+        for host in ["build-7:9464", "10.0.0.1:9464", "[::1]", "localhost", "localhost:80", "::1:9464"] {
+            assert_eq!(ask(Hosts::Loopback(9464), host), Err(421), "{host}");
+            assert_eq!(ask(Hosts::Any, host), Ok(()), "{host}");
+        }
+        for host in ["127.0.0.1", "localhost", "[::1]", "127.0.0.1:80"] {
+            assert_eq!(ask(Hosts::Loopback(80), host), Ok(()), "{host}");
+        }
+        assert_eq!(ask(Hosts::Loopback(80), "127.0.0.1:8080"), Err(421));
     }
 
     #[test]

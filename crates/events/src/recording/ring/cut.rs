@@ -1,6 +1,8 @@
 //! What a ring held at a moment, as a journal that begins in the middle.
 
-use super::Chunk;
+use std::collections::BTreeSet;
+
+use super::{Chunk, named_stacks};
 use crate::recording::journal::{JournalReader, JournalWriter};
 use crate::standing::{Doing, Standing};
 use crate::{Event, Timestamp};
@@ -73,17 +75,38 @@ impl<M> Cut<M> {
             }
             parts.push(Err(within));
         }
-        (self.before(), parts)
+        (self.before(&parts), parts)
     }
 
-    /// What is known of the time before, in the order of time: what stood at the beginning, and stacks.
-    fn before(&self) -> Vec<Event> {
+    /// What is known of the time before, in the order of time: what stood at the beginning, and the stacks that this or a part names.
+    fn before(&self, parts: &[Part]) -> Vec<Event> {
+        let mut stood = Vec::new();
+        self.standing.tell(self.start, &mut |event| stood.push(event));
+        // All that were ever told are many more, as long as there is room for them.
+        let named = if self.stacks.is_empty() { BTreeSet::new() } else { named(&stood, parts) };
+        let is_wanted = |event: &Event| {
+            event.at() < self.start && matches!(event, Event::Stack(stack) if named.contains(&stack.id))
+        };
         let stacks = self.stacks.iter().flat_map(|chunk| JournalReader::new(&chunk.bytes[..]));
-        let mut all: Vec<Event> = stacks.filter(|stack| stack.at() < self.start).collect();
-        self.standing.tell(self.start, &mut |event| all.push(event));
+        let mut all: Vec<Event> = stacks.filter(is_wanted).collect();
+        all.append(&mut stood);
         all.sort_by_key(Event::at);
         all
     }
+}
+
+/// The stacks that any of these events names.
+fn named(stood: &[Event], parts: &[Part]) -> BTreeSet<u64> {
+    let mut named = BTreeSet::new();
+    let mut note = |event: &Event| named_stacks(event, &mut |id| _ = named.insert(id));
+    stood.iter().for_each(&mut note);
+    for part in parts {
+        match part {
+            Ok(chunk) => JournalReader::new(&chunk.bytes[..]).for_each(|event| note(&event)),
+            Err(events) => events.iter().for_each(&mut note),
+        }
+    }
+    named
 }
 
 /// Whether it tells of a stretch that began before `start`. One without a beginning began with its thread.

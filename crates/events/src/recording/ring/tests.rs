@@ -1,8 +1,9 @@
 //! Rings that drop, and what is left of them.
 
 use super::*;
-use crate::event::{Outcome, RawStack, RawWait, Sample, Snapshot, SnapshotState, Switch};
+use crate::event::{CallSums, Outcome, RawStack, RawWait, Sample, Snapshot, SnapshotState, Switch};
 use crate::recording::{JournalReader, JournalWriter, Manifest};
+use crate::tables::CallPartKind;
 use crate::{CpuId, Loss};
 
 const MS: u64 = 1_000_000;
@@ -180,4 +181,27 @@ fn stacks_that_are_told_anew_replace_the_old_ones() {
     assert!(most < 1_500_000, "of 8 MB that came: {most}");
     let events = written(ring.cut(Timestamp(u64::MAX)).unwrap(), "anew");
     assert!(events.iter().any(|event| matches!(event, Event::Stack(stack) if stack.id == 3)));
+}
+
+/// Definitions are kept for as long as there is room: a recording has those that it names.
+#[test]
+fn stacks_that_nothing_names_stay_out_of_a_recording() {
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0).unwrap();
+    let stack = |id: u64| Event::Stack(RawStack { id, at: Timestamp(id), ..RawStack::default() });
+    // Of these a switch names 3 and 4 (see `record`), a sample, a syscall's sum and nobody the others.
+    (4..=7).for_each(|id| ring.push(&stack(id)));
+    record(&mut ring, 0, 5_000);
+    let at = Timestamp(5_000 * MS);
+    ring.push(&Event::Sample(Sample { at, stack: 5, ..Sample::default() }));
+    let parts = vec![(CallPartKind::Stack, 6, 1), (CallPartKind::Error, 7, 1)];
+    ring.push(&Event::Calls(Box::new(CallSums { at, until: at, parts, ..CallSums::default() })));
+    let events = written(ring.cut(at).unwrap(), "named");
+    let ids: Vec<u64> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Stack(stack) => Some(stack.id),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ids, [3, 4, 5, 6]);
 }

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Where the integer arguments of a function are when it is entered: System V's calling convention for x86-64. What is said of
+ * a binary's instructions is beside it (crates/decode/src/probes/arguments.rs).
+ */
+#ifndef HOLDUP_ARGUMENTS_X86_64_H
+#define HOLDUP_ARGUMENTS_X86_64_H
+
+/* A power of two, so that a number from user space can be made an index that the verifier believes. */
+#define ARGUMENTS 8
+
+static __always_inline void read_arguments(const struct pt_regs *regs, __u64 arguments[ARGUMENTS])
+{
+	arguments[0] = regs->di;
+	arguments[1] = regs->si;
+	arguments[2] = regs->dx;
+	arguments[3] = regs->cx;
+	arguments[4] = regs->r8;
+	arguments[5] = regs->r9;
+	/* Nothing names these. */
+	arguments[6] = 0;
+	arguments[7] = 0;
+}
+
+#endif
