@@ -233,7 +233,8 @@ fn a_query_is_read_from_a_file_or_from_standard_input() {
     let wanted = stdout(&ask(&scratch, &recording, &[sql, "--csv"]));
     assert!(wanted.starts_with("class,time_ns\n") && wanted.lines().count() > 1, "{wanted}");
     assert_eq!(stdout(&ask(&scratch, &recording, &["--csv", "--file", &name])), wanted);
-    let piped = holdup(&scratch).arg("query").arg(&recording).args(["-", "--csv"]);
+    let mut piped = holdup(&scratch);
+    piped.arg("query").arg(&recording).args(["-", "--csv"]);
     let piped = piped.stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
     assert_eq!(stdout(&piped), wanted, "{}", stderr(&piped));
     assert!(refused(&scratch, &recording, &["--file", "/no/such/file"]).contains("/no/such/file"));

@@ -51,8 +51,8 @@ impl Runner {
         let Runner { runtime, mut interrupted, mut terminated } = self;
         let result = runtime.block_on(async {
             let work = runtime.spawn(work);
-            let signals = select(pin!(interrupted.recv()), pin!(terminated.recv()));
-            match select(work, signals).await {
+            let (interrupted, terminated) = (pin!(interrupted.recv()), pin!(terminated.recv()));
+            match select(work, select(interrupted, terminated)).await {
                 Either::Left((Ok(result), _)) => result,
                 Either::Left((Err(error), _)) => Err(QueryError::Failed(error.to_string())),
                 Either::Right((Either::Left(_), _)) => Err(interruption(SignalKind::interrupt())),
