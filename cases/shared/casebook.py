@@ -146,7 +146,8 @@ def report_on_kept(case, folder, holdup):
     if done.returncode != 0:
         raise cases.CaseError(f"holdup report ended with {done.returncode}: {done.stderr.strip()[-300:]}")
     told = done.stdout.replace(str(recording), "./book.holdup")
-    return f"$ holdup -- {command(case, 'slow')}\n" + re.sub(r"(/[^\s/]+)*/holdup-case-\w+/", "./", told)
+    told = re.sub(r"(/[^\s/]+)*/holdup-case-\w+", ".", told)
+    return f"$ holdup -- {command(case, 'slow')}\n{told}"
 
 
 def answer_on_slow(case, out_of, directory, holdup):
