@@ -75,8 +75,8 @@ const COMPUTED: [&str; 7] = [
 const COSTS_LITTLE: f64 = 0.1;
 
 /// Waits for what is outside of the program, which also one that is in order has now and then: a file that is read for the
-/// first time, the last sleep of a housekeeper; and a thread that is the last one to be done, since another lost its CPU.
-const BY_CHANCE: [&str; 3] = ["blocking-io", "oversleep", "serial-section"];
+/// first time, the last sleep of a housekeeper.
+const OUTSIDE: [&str; 2] = ["blocking-io", "oversleep"];
 
 /// Where recording costs more of a run than this, what it does to a forecast is no longer a matter of proportion.
 const RECORDING_MAX: f64 = 0.5;
@@ -208,7 +208,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
 
 /// What is computed or waits for the outside, gains less than a tenth at the most, and may gain nothing.
 pub fn may_be_chance(finding: &Finding) -> bool {
-    let is_one = COMPUTED.contains(&finding.rule) || BY_CHANCE.contains(&finding.rule);
+    let is_one = COMPUTED.contains(&finding.rule) || OUTSIDE.contains(&finding.rule);
     is_one && finding.gain.low < SURELY && finding.gain.high < COSTS_LITTLE
 }
 

@@ -17,7 +17,7 @@
 //! chain of those who ended them (or have not ended with the recording). The upper end of the gain is that the serial
 //! work were spread over as many CPUs as there are active threads. The lower end is that a
 //! quarter of what they add is lost. Where threads are alone as often as each other, and not for a tenth of the run in all, these
-//! are the uneven ends of what all do: a hint; so is what gains a tenth at the most and may gain nothing. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
+//! are the uneven ends of what all do: a hint. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
 //! those.
 //!
 //! ## What to do
