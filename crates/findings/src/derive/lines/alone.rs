@@ -76,7 +76,8 @@ pub fn saved(trace: &Trace, touches: &[&Touch]) -> (f64, f64) {
     }
     let (mut alone, mut shared, mut behind) = (Seen::default(), Seen::default(), 0);
     let callers = callers(trace, touches, &mut same);
-    let mut paces = Paces::new(trace, &threads);
+    let counters = touches.iter().filter(|touch| touch.sample.counter.register != 0).count();
+    let mut paces = Paces::new(trace, &threads, counters);
     for thread in &threads {
         paces.left();
         let others: Vec<ThreadId> = threads.iter().copied().filter(|other| other != thread).collect();

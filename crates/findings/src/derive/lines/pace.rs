@@ -15,8 +15,8 @@ use crate::derive::split::ERRORS_95;
 
 /// A thread that was not seen at a place for longer may have done anything meanwhile (ns).
 const PAIR_MAX_NS: u64 = 50_000_000;
-/// More slices than this are not gone through.
-const SLICES_MAX: usize = 2_000_000;
+/// More slices of the threads of one piece of memory than this are not gone through: for 32 pieces that takes a second or two.
+const SLICES_MAX: usize = 250_000;
 /// Pairs of samples that a speed takes, and such with time alone.
 const PAIRS_MIN: usize = 30;
 const ALONE_MIN: usize = 8;
@@ -54,10 +54,11 @@ pub struct Paces<'a> {
 }
 
 impl<'a> Paces<'a> {
-    /// Of these threads.
-    pub fn new(trace: &'a Trace, threads: &BTreeSet<ThreadId>) -> Paces<'a> {
+    /// Of these threads, which have so many samples with counters.
+    pub fn new(trace: &'a Trace, threads: &BTreeSet<ThreadId>, counters: usize) -> Paces<'a> {
         let slices: usize = threads.iter().map(|thread| trace.slices.rows(*thread).len()).sum();
-        let several = if slices > SLICES_MAX { Vec::new() } else { several(trace, threads) };
+        let tells = counters > PAIRS_MIN && slices <= SLICES_MAX;
+        let several = if tells { several(trace, threads) } else { Vec::new() };
         Paces { trace, several, pairs: BTreeMap::new(), last: HashMap::new() }
     }
 
