@@ -22,7 +22,8 @@ HOW_TO_READ = """
    lock, for each other, for work, the disk, the network), or wanting a CPU (`run-queue`). It adds up to threads times seconds.
    Look for the longest bar that is not `useful`.
 3. *What holds it up* gives the causes in the order of what removing them would gain, between two ends: `gain 76 % (0..95)` says that
-   the run may become shorter by at most 95 %, and that programs like these mostly did by some 76 %. `sure` says how much the recording proves: `low` is a hint to look at.
+   the run may become shorter by at most 95 %, and as a rule does by 76 %: four fifths of the way between the ends. `sure` says how
+   much the recording proves: `low` is a hint to look at.
 4. *Try* is what usually helps; `holdup explain RULE` is the rule's manual page, with what it cannot see.
 5. `holdup diff` runs the old and the new program in turn, and says whether the difference is real.
 """

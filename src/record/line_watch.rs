@@ -191,7 +191,7 @@ impl Watcher<'_> {
         if self.sampled.get(&mapping.path).is_none_or(|samples| *samples < SAMPLES_MIN) {
             return;
         }
-        let (access, _) = self.accesses.of(sample, ProcessId(sample.tgid), mappings);
+        let access = self.accesses.data(sample, ProcessId(sample.tgid), mappings);
         if access.kind != AccessKind::None {
             self.suspects.add(sample, &access);
         }

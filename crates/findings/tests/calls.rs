@@ -51,6 +51,23 @@ fn tries_on_a_pipe_that_is_read_in_tiny_pieces_go_with_these() {
 }
 
 #[test]
+fn a_storm_of_calls_that_go_with_tiny_ones_is_theirs() {
+    // The writes take more time than the reads, but a part of them is refused: the reads are the dearest that move a byte.
+    let picture = |object: &str| {
+        format!(
+            "@cpus 2\n@repeat 500\n@samples A 0..6 0 main;get\n@samples A 6..8 user main\n\
+             @samples B 0..7 1 main;put\n@samples B 7..8 user main\n\
+             @io 0..100 A 0 20000 1 0\n@io 0..100 B 1 20000 {object}\n\
+             A  00000000\nB  11111111\n"
+        )
+    };
+    let has_storm =
+        |text: String| check_lanes(&text).findings.iter().any(|finding| finding.rule == "syscall-storm");
+    assert!(!has_storm(picture("1 8000")));
+    assert!(has_storm(picture("4096 0")), "large writes are not about the same");
+}
+
+#[test]
 fn with_calls_goes_what_makes_them() {
     // Of each 8 ms 4 in the call, 2 in the library's function that makes it, and 2 in this one of the program.
     let gain = |place: &str| {

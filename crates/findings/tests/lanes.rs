@@ -221,6 +221,17 @@ fn blocking_io_fires_where_a_cpu_is_idle() {
 }
 
 #[test]
+fn a_single_wait_for_the_disk_that_may_gain_nothing_is_a_hint() {
+    // A second thread waits for nothing: overlapping gains it nothing.
+    let with = |waits: usize| {
+        let (a, b) = ("00dddd".repeat(waits), format!("{}{}", "111".repeat(waits), "...".repeat(waits)));
+        let picture = format!("@cpus 2\n@d disk 0\n@silent sync-per-item\nA  {a}0\nB  {b}.\n");
+        confidence(&check_lanes(&picture), "blocking-io")
+    };
+    assert_eq!((with(1), with(4)), (Some(Confidence::Low), Some(Confidence::Medium)));
+}
+
+#[test]
 fn io_that_other_work_hides_is_silent() {
     check_lanes(
         "@cpus 1\n@d disk\n@repeat 20\n@silent blocking-io\n@silent sync-per-item\n\

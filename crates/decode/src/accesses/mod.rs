@@ -61,7 +61,7 @@ impl<'a> Accesses<'a> {
     /// What the thread of a sample had just touched, and how far it had come there; `mappings` in the order in which they
     /// were made.
     pub fn of(&mut self, sample: &Sample, process: ProcessId, mappings: &[Mapping]) -> (DataAccess, Counter) {
-        let access = self.find(sample, process, mappings);
+        let access = self.data(sample, process, mappings);
         let counter = match &sample.registers {
             Some(registers) if access.kind != AccessKind::None => {
                 self.touched.add(process, sample.tid, &access);
@@ -72,7 +72,8 @@ impl<'a> Accesses<'a> {
         (access, counter)
     }
 
-    fn find(&mut self, sample: &Sample, process: ProcessId, mappings: &[Mapping]) -> DataAccess {
+    /// The memory alone, of which nothing is remembered.
+    pub fn data(&mut self, sample: &Sample, process: ProcessId, mappings: &[Mapping]) -> DataAccess {
         let Some(registers) = &sample.registers else { return DataAccess::default() };
         if let Some(known) = self.places.get(&process).and_then(|places| places.get(&sample.ip)) {
             return known.as_ref().map(|access| access.with(registers)).unwrap_or_default();

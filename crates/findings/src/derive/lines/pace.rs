@@ -15,7 +15,7 @@ use crate::derive::split::ERRORS_95;
 
 /// A thread that was not seen at a place for longer may have done anything meanwhile (ns).
 const PAIR_MAX_NS: u64 = 50_000_000;
-/// More slices of the threads of one piece of memory than this are not gone through: for 32 pieces that takes a second or two.
+/// More slices of the threads of one piece of memory than this are not gone through: they are sorted for each piece.
 const SLICES_MAX: usize = 250_000;
 /// Pairs of samples that a speed takes, and such with time alone.
 const PAIRS_MIN: usize = 30;

@@ -66,7 +66,8 @@ struct Ended {
     transit_ns: u64,
 }
 
-/// Locks of the kernel are not held for longer, but where much is copied under them (ns).
+/// What waits for longer inside the kernel is taken to wait for what the other thread does, not for a lock that it had for a
+/// moment (ns).
 const MOMENT_MAX_NS: u64 = 1_000_000;
 
 /// Something that a running thread does for others.
