@@ -6,9 +6,9 @@ use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
-    blame, bottle, calls, children, clocked, cpu_times, cpus, critical_path, gc, holders, ledger, lines,
-    lock_holding, locks, occupancy, paging, parallel, parallelism, rendezvous, replay, roles, runtimes,
-    services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
+    blame, bottle, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc, holders, ledger,
+    lines, lock_holding, locks, occupancy, paging, parallel, parallelism, rendezvous, replay, roles,
+    runtimes, services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -48,6 +48,8 @@ pub struct Derived {
     pub paging: paging::Paging,
     /// What collections cost, where a runtime told of them.
     pub gc: gc::Gc,
+    /// Who allocates what they collect.
+    pub garbage: garbage::Garbage,
     /// How many threads ran, over time.
     pub parallelism: parallelism::Parallelism,
     /// What kept threads off idle CPUs.
@@ -148,8 +150,10 @@ pub fn complete(
         let (blame, rendezvous) = parallel::both(|| blame::derive(facts), meetings);
         let mut lock_uses = locks::derive_with(trace, &roles);
         locks::add_holders(&mut lock_uses, trace, index, &blame);
+        let gc = gc::derive(trace, &roles);
         Derived {
-            gc: gc::derive(trace, &roles),
+            garbage: garbage::derive(trace, &gc, &ledger, (&roles, timelines)),
+            gc,
             lock_holding: lock_holding::derive_worst(trace, (index, &holders), &lock_uses),
             waits: blame::by_kind(trace, &blame),
             children: children::derive(trace, &ledger, &blame),

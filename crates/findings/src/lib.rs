@@ -18,6 +18,7 @@ pub mod rules;
 pub mod scene;
 mod served;
 mod sharing;
+mod short_lived;
 pub mod what_if;
 pub mod wording;
 

@@ -6,7 +6,7 @@ use crate::scene::Scene;
 use crate::wording::{percent, time};
 
 /// So much of all running time is worth a word.
-const SHARE_MIN: f64 = 0.08;
+pub const SHARE_MIN: f64 = 0.08;
 /// So few samples may be chance.
 const SAMPLES_MIN: u64 = 20;
 /// Functions that are named.

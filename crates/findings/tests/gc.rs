@@ -310,6 +310,66 @@ fn a_minor_heap_that_no_cache_holds_need_not_be_larger() {
     assert!(!finding.advice.join(" ").contains("s="), "{:?}", finding.advice);
 }
 
+/// `prompt`, in which each round allocates 2 MiB: in half of A's samples, and where it collects, in `site`.
+fn fast(site: &str) -> Trace {
+    let mut trace = trace(&prompt());
+    let frame = |function: &str| Frame {
+        kind: FrameKind::User,
+        function: function.into(),
+        module: "/bin/program".into(),
+        ..Frame::default()
+    };
+    let names = ["main", site, "caml_call_gc", "caml_alloc_small_dispatch", "caml_poll_gc_work"];
+    trace.frames = names.map(frame).to_vec();
+    let row =
+        |frame, parent| StackRow { frame: FrameId(frame), parent: StackId(parent), ..StackRow::default() };
+    let rows = [row(0, 0), row(1, 1), row(2, 2), row(3, 3), row(4, 4)];
+    trace.stacks = Stacks::from_rows([vec![StackRow::default()], rows.to_vec()].concat());
+    let at = |thread, round: u64, us: u64, stack| SampleRow {
+        thread,
+        at: Timestamp(round * ROUND + us * 1000),
+        stack: StackId(stack),
+        ..SampleRow::default()
+    };
+    let of_a =
+        (0..ROUNDS).flat_map(|round| [at(A, round, 50, 1), at(A, round, 500, 2), at(A, round, 910, 5)]);
+    trace.samples = of_a.chain((0..ROUNDS).map(|round| at(B, round, 500, 1))).collect();
+    trace
+}
+
+#[test]
+fn who_allocates_fast_what_is_dead_at_once_is_named() {
+    let analysis = analyse(&fast("compare"));
+    let finding = of_rule(&analysis, "allocation-hotspot").expect("a finding");
+    assert_eq!((finding.subject.as_str(), finding.confidence), ("compare", holdup_findings::Confidence::Low));
+    let said = finding.summary.join(" ");
+    assert!(said.contains("(100 stacks): compare 100 %"), "{said}");
+    // A third of what A runs, of which so many bytes can take nearly all; A could go on sooner, B could not.
+    assert!(finding.gain.low == 0.0 && (0.1..0.4).contains(&finding.gain.high), "{:?}", finding.gain);
+}
+
+#[test]
+fn who_allocates_slowly_or_keeps_it_is_not() {
+    let hot = |trace: &Trace| of_rule(&analyse(trace), "allocation-hotspot").is_some();
+    let mut slowly = fast("compare");
+    slowly.counters.iter_mut().for_each(|counter| counter.value /= 4);
+    assert!(!hot(&slowly));
+    // As much is promoted as a fifth of what is allocated.
+    let mut kept = fast("compare");
+    kept.names.push(TellName { kind: SpanKind::User, text: "minor_promoted".into() });
+    let name = kept.names.len() as u32 - 1;
+    let promoted = kept.counters.iter().map(|row| CounterRow { name, value: row.value / 5, ..*row });
+    let mut counters: Vec<CounterRow> =
+        kept.counters.iter().copied().chain(promoted.collect::<Vec<_>>()).collect();
+    counters.sort_by_key(|row| (row.thread, row.at));
+    kept.counters = counters;
+    assert!(!hot(&kept));
+    // Collections begin because somebody else asks.
+    let mut asked = fast("compare");
+    asked.frames[3].function = "caml_do_pending_actions_res".into();
+    assert!(!hot(&asked));
+}
+
 /// A asks and B comes at once; who answers for a third domain comes at `comes`.
 fn answered(comes: u64) -> Picture {
     Picture {

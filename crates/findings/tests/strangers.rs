@@ -108,6 +108,22 @@ fn now_this_one_and_now_that_one_alone_is_no_section_of_one() {
 }
 
 #[test]
+fn alone_in_what_all_do_is_an_uneven_end() {
+    let with = |alone: &str| {
+        let (both, more) = ("0".repeat(33), "1".repeat(33));
+        let analysis = check_lanes(&format!(
+            "@cpus 2\n@c park\n@repeat 20\n@samples A 0..33 user main;row\n@samples A 33..39 user main;{alone}\n\
+             @samples B 0..33 user main;row\n\
+             A  {both}000000c  holds c 0..40\n\
+             B  {more}cccccc1  holds c 39..40\n"
+        ));
+        confidence(&analysis, "serial-section")
+    };
+    assert_eq!(with("row"), Some(Confidence::Low));
+    assert!(with("merge").is_some_and(|sure| sure > Confidence::Low));
+}
+
+#[test]
 fn who_is_kept_from_other_cpus_goes_on_when_it_did() {
     // The holder of the lock may only use the first CPU, where another has more to say; a stranger leaves gaps on the other.
     let (waits, queues) = ("m".repeat(200), "r".repeat(200));

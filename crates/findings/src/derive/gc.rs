@@ -83,6 +83,11 @@ impl GcTimes {
         self.told_ns() + self.spin_ns
     }
 
+    /// Running time of it: work, waiting without sleeping, retries (ns).
+    pub fn running_ns(&self) -> u64 {
+        self.work_ns + self.wait_running_ns + self.spin_ns
+    }
+
     fn add(&mut self, other: &GcTimes) {
         self.work_ns += other.work_ns;
         self.wait_running_ns += other.wait_running_ns;

@@ -14,6 +14,7 @@ pub mod cpus;
 pub mod critical_path;
 pub mod exchanges;
 pub mod forks;
+pub mod garbage;
 pub mod gc;
 pub mod handovers;
 pub mod holders;

@@ -87,6 +87,8 @@ struct Head {
     #[serde(default)]
     fewer_threads: String,
     #[serde(default)]
+    collects_for_memory: Vec<String>,
+    #[serde(default)]
     function: Vec<String>,
     #[serde(default)]
     module: Vec<String>,
@@ -169,6 +171,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         title: head.title,
         fewer_collections: head.fewer_collections,
         fewer_threads: head.fewer_threads,
+        collects_for_memory: head.collects_for_memory,
         function_marks: head.function,
         module_marks: head.module,
         rules: rules.collect::<Result<_, _>>()?,

@@ -237,6 +237,9 @@ pub struct Runtime {
     pub fewer_collections: String,
     /// What gives it as many threads as there are CPUs, as advice; may be empty.
     pub fewer_threads: String,
+    /// Functions through which a thread that wants memory comes to collect; others of the runtime may lie between them and
+    /// the program's own.
+    pub collects_for_memory: Vec<String>,
     /// A function of this name in a binary: the runtime is in it.
     pub function_marks: Vec<String>,
     /// A mapped file of this name: the runtime is there.

@@ -19,6 +19,11 @@
 //! blocks there were at the least follows from the time, at a microsecond for each, or from what was drawn. That part of the time
 //! counts for the lower end, and where it is most of a quarter of all running time or more, it is likely. Both ends are widened as forecasts are.
 //!
+//! Compiled code of OCaml allocates by itself, without an allocator that could be sampled. Where the runtime tells that a
+//! domain allocates a GiB a second or more, of which nearly nothing survives, and its collections cost too little for
+//! gc-pressure, the functions are named in which threads had to collect for want of memory. At the most their own time goes, as far
+//! as so many bytes can take it, and the collections.
+//!
 //! ## What to do
 //! Allocate once and use it again: a buffer that outlives the loop, an arena, a pool; objects within others in place of
 //! pointers to them; a vector that is made large enough at once; values on the stack. Let who allocates free, too.
@@ -38,6 +43,7 @@ use crate::derive::stacks::Allocated;
 use crate::finding::{Confidence, Finding};
 use crate::scene::Scene;
 use crate::served::{self, Words};
+use crate::short_lived;
 use crate::wording::{bytes, percent, rounded};
 
 pub(super) const INFO: Info = Info {
@@ -77,6 +83,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         finding.summary.extend(drawn(&scene.derived.allocated));
         used.into_iter().for_each(|used| could_be_kept(scene, finding, used));
     }
+    findings.extend(short_lived::finding(scene, INFO.name));
     Ok(findings)
 }
 

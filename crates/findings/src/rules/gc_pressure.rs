@@ -18,6 +18,7 @@
 //! one is not known to help: the lower end is 0, and it is a hint.
 //!
 //! ## What to do
+//! Who allocates is told by the functions in which threads had to collect for want of memory, as far as samples and stacks show it.
 //! A larger minor heap (`OCAMLRUNPARAM=s=…`, in words a domain; try powers of two). Allocate less: holdup shows where, in
 //! `report stacks` of the collector's callers. Fewer domains than CPUs; or processes, which do not wait for each other.
 //!
@@ -29,7 +30,8 @@
 //! Sivaramakrishnan et al.: Retrofitting parallelism onto OCaml (ICFP 2020). OCaml manual, module `Gc`.
 
 use super::{Info, Verdict};
-use crate::collecting::{self, ALLOCATES_MIN};
+use crate::collecting;
+use crate::derive::garbage::Garbage;
 use crate::derive::gc::{Gc, LaneGc};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
@@ -38,6 +40,9 @@ use crate::wording::{count, percent, time};
 pub(super) const INFO: Info =
     Info { name: "gc-pressure", summary: "Garbage collections take a large part of the threads' time" };
 
+/// Functions that are named, and stacks that this takes.
+const LISTED_MAX: usize = 3;
+const STACKS_MIN: u64 = 20;
 /// So few collections may be the program's start.
 const COLLECTIONS_MIN: u64 = 20;
 /// ... and this many are no chance.
@@ -45,15 +50,11 @@ const COLLECTIONS_SURE: u64 = 100;
 /// Who fills more between two collections has a minor heap that no CPU's cache holds: twice the size means as much fresh memory for
 /// each collection that is saved. Four processes of 32 MiB each gained nothing by 64 or 128.
 const ROOMY_BYTES: u64 = 8 << 20;
-/// Less of a domain's time is what collections cost everywhere.
-const SHARE_MIN: f64 = 0.1;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let gc = &scene.derived.gc;
-    let domains = allocating(gc);
-    let share = |lane: &LaneGc| lane.times.cost_ns() as f64 / lane.life_ns.max(1) as f64;
-    let worst = domains.iter().map(|lane| share(lane)).fold(0.0, f64::max);
-    if gc.minor < COLLECTIONS_MIN || worst < SHARE_MIN {
+    let domains = collecting::allocating(gc);
+    if gc.minor < COLLECTIONS_MIN || !collecting::is_pressed(gc) {
         return Ok(Vec::new());
     }
     // What is waited because of domains that have nothing to do is stop-the-world-latecomer's.
@@ -80,7 +81,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     Ok(vec![Finding {
         rule: INFO.name,
         subject: count(gc.minor, "minor collection"),
-        summary: summary(gc, &domains),
+        summary: summary((gc, &scene.derived.garbage), &domains),
         cost_ns: domains.iter().map(|lane| lane.times.cost_ns()).sum(),
         gain: Gain { low, high },
         confidence: scene.confidence(confidence),
@@ -89,13 +90,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     }])
 }
 
-fn allocating(gc: &Gc) -> Vec<&LaneGc> {
-    let all: u64 = gc.lanes.iter().map(|lane| lane.allocated_bytes).sum();
-    let enough = |lane: &&LaneGc| lane.allocated_bytes as f64 >= ALLOCATES_MIN * all as f64;
-    gc.lanes.iter().filter(enough).filter(|lane| lane.allocated_bytes > 0).collect()
-}
-
-fn summary(gc: &Gc, domains: &[&LaneGc]) -> Vec<String> {
+fn summary((gc, garbage): (&Gc, &Garbage), domains: &[&LaneGc]) -> Vec<String> {
     let life: u64 = domains.iter().map(|lane| lane.life_ns).sum();
     let sum = |of: fn(&LaneGc) -> u64| domains.iter().map(|lane| of(lane)).sum::<u64>();
     let said = |what: &str, ns: u64| format!("{what} {}", percent(ns as f64 / life.max(1) as f64));
@@ -110,7 +105,7 @@ fn summary(gc: &Gc, domains: &[&LaneGc]) -> Vec<String> {
         parts.iter().filter(|(_, ns)| *ns > 0).map(|(what, ns)| said(what, *ns)).collect();
     let allocated = sum(|lane| lane.allocated_bytes);
     let survived = sum(|lane| lane.promoted_bytes) as f64 / allocated.max(1) as f64;
-    vec![
+    let mut said = vec![
         format!(
             "Collections took {} of {} that allocate ({} of their time): {}.",
             time(cost),
@@ -129,7 +124,17 @@ fn summary(gc: &Gc, domains: &[&LaneGc]) -> Vec<String> {
             time(gc.pauses.p50_ns),
             time(gc.pauses.p99_ns),
         ),
-    ]
+    ];
+    said.extend(who_allocates(garbage));
+    said
+}
+
+/// For whom threads collected, if enough of them were seen.
+fn who_allocates(garbage: &Garbage) -> Option<String> {
+    let named: Vec<String> = garbage.named(LISTED_MAX);
+    (garbage.stacks >= STACKS_MIN && !named.is_empty()).then(|| {
+        format!("Who wanted memory when they began ({}): {}.", count(garbage.stacks, "stack"), named.join(", "))
+    })
 }
 
 /// What a domain allocated between two collections, each of its own process.

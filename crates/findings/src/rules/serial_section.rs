@@ -16,8 +16,8 @@
 //! least half as long as it worked alone, waits to join, at barriers and for something to do must lead to it, down the
 //! chain of those who ended them (or have not ended with the recording). The upper end of the gain is that the serial
 //! work were spread over as many CPUs as there are active threads. The lower end is that a
-//! quarter of what they add is lost. Where threads are alone as often as each other, and not for a tenth of the run in all, these
-//! are the uneven ends of what all do: a hint. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
+//! quarter of what they add is lost. Where threads are alone as often as each other, and not for a tenth of the run in all, or where
+//! the lone thread is in a function in which others are as well, and not for a quarter, these are the uneven ends of what all do: a hint. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
 //! those.
 //!
 //! ## What to do
@@ -43,6 +43,7 @@ use crate::derive::class::Class;
 use crate::derive::holders::HoldKind;
 use crate::derive::occupancy::Serial;
 use crate::derive::own_places::{OwnFrames, Places};
+use crate::derive::samples_of;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -92,8 +93,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if let Some(place) = &place {
         summary.push(format!("Meanwhile it was mostly in {place} ({} of its samples).", percent(share)));
     }
+    let share = scene.of_wall(total as f64);
+    let is_others_too = || place.as_ref().is_some_and(|name| is_done_by_others(scene, *lone, name));
     let confidence = match joins * 2 >= total {
-        _ if is_anyones(serial, *lone_ns, scene.of_wall(total as f64)) => Confidence::Low,
+        _ if share < ENDS_MAX && is_anyones(serial, *lone_ns) => Confidence::Low,
+        _ if share < OTHERS_TOO_MAX && is_others_too() => Confidence::Low,
         true => Confidence::High,
         false => Confidence::Medium,
     };
@@ -122,11 +126,29 @@ const AS_OFTEN: f64 = 0.5;
 /// Threads of one job never end at quite the same moment: so much of the run (0 to 1) is no section yet.
 const ENDS_MAX: f64 = 0.1;
 
-/// Now this thread is alone for a moment, now that one, and it is little in all: the uneven ends of what all do, and not a part
-/// that one does.
-fn is_anyones(serial: &Serial, lone_ns: u64, share: f64) -> bool {
+/// Now this thread is alone for a moment, now that one: the uneven ends of what all do, and not a part that one does.
+fn is_anyones(serial: &Serial, lone_ns: u64) -> bool {
     let often = serial.by_thread.values().filter(|(ns, _)| *ns as f64 >= AS_OFTEN * lone_ns as f64);
-    share < ENDS_MAX && often.count() >= 2
+    often.count() >= 2
+}
+
+/// And so much is not, if it is what others do, too: nothing keeps these from doing it but how it was handed out.
+const OTHERS_TOO_MAX: f64 = 0.25;
+
+/// What others do for this part of their time (0 to 1) is a part of all threads' work.
+const DONE_BY_OTHERS: f64 = 0.2;
+
+/// What the lone thread does is what another one does as well, when it is not alone.
+fn is_done_by_others(scene: &Scene, lone: ThreadId, function: &str) -> bool {
+    let own = OwnFrames::new(scene.trace);
+    let mut places = Places::new(scene.trace, &own);
+    scene.trace.target_threads().filter(|thread| *thread != lone).any(|thread| {
+        let samples = samples_of(scene.trace, thread);
+        let mut named =
+            |stack| places.of(stack).is_some_and(|frame| scene.trace.frame_name(frame) == function);
+        let there = samples.iter().filter(|sample| named(sample.stack)).count();
+        there as u64 >= SAMPLES_MIN && there as f64 >= DONE_BY_OTHERS * samples.len() as f64
+    })
 }
 
 /// A wait counts if so much of it was while another thread worked alone: who waits for the end of all that others do waits for
