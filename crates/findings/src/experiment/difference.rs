@@ -10,6 +10,9 @@ use super::run::{Experiment, FactRow, Measure, Run, Table};
 /// Of the figures that are said to have changed, at most this share is wrong.
 pub const WRONG_SHARE: f64 = 0.05;
 
+/// Runs with at least one wait that the time of a wait takes.
+const RATIOS_MIN: usize = 3;
+
 /// B against A.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
@@ -158,7 +161,11 @@ pub(super) fn rows((a, b): (&[Run], &[Run]), paired: bool, question: &Question) 
             // A row that is there in some runs alone must not be trimmed away.
             let question = Question { seed: question.seed.wrapping_add(seed), trimmed: 0.0, ..*question };
             let of = |runs| series(runs, (*table, name), *measure);
-            Some(figure((&of(a)?, &of(b)?), *measure, paired, &question))
+            let mut found = figure((&of(a)?, &of(b)?), *measure, paired, &question);
+            if *measure == Measure::TimeEach && ![a, b].iter().all(|runs| scatters(runs, (*table, name))) {
+                (found.change, found.runs_wanted) = (None, None);
+            }
+            Some(found)
         };
         let figures = table.measures().iter().filter_map(figure).collect();
         RowChange { table: *table, name: name.clone(), figures }
@@ -221,6 +228,15 @@ fn series(runs: &[Run], (table, name): (Table, &str), measure: Measure) -> Optio
             (all > 0.0).then(|| amounts.iter().zip(&counts).map(off).collect())
         }
     }
+}
+
+/// A ratio's terms of first order show how it scatters only if several runs have something to divide by: one that has all of it
+/// lies on the ratio itself.
+fn scatters(runs: &[Run], (table, name): (Table, &str)) -> bool {
+    let facts = || runs.iter().filter_map(|run| run.facts.as_ref());
+    let has = |row: &FactRow| row.count.is_some_and(|count| count > 0);
+    let having = facts().filter(|facts| facts.row(table, name).is_some_and(has)).count();
+    having >= RATIOS_MIN && 2 * having >= facts().count()
 }
 
 fn figure((a, b): (&[f64], &[f64]), measure: Measure, paired: bool, question: &Question) -> Figure {
@@ -322,6 +338,24 @@ mod tests {
             ..RunFacts::default()
         };
         assert_eq!(of(&[Run { facts: Some(old), ..Run::default() }], Measure::Longest), None);
+    }
+
+    #[test]
+    fn a_time_of_a_wait_that_few_runs_have_is_no_discovery() {
+        let told = |waiting: usize| {
+            let mut experiment = experiment(&[lock("m", 6_600, 1, 1)], &[lock("m", 5_400, 1, 1)]);
+            for run in experiment.runs.iter_mut().filter(|run| run.round as usize >= waiting) {
+                run.facts.as_mut().unwrap().rows.clear();
+            }
+            for run in experiment.runs.iter_mut().filter(|run| (run.round as usize) < waiting) {
+                run.facts.as_mut().unwrap().rows[0].count = Some(1);
+            }
+            let found = between(&experiment, (0, 1), &QUESTION);
+            found.rows[0].figure(Measure::TimeEach).unwrap().clone()
+        };
+        let one = told(1);
+        assert_eq!((one.trend, &one.change), (Trend::Unclear, &None), "{one:?}");
+        assert_eq!(told(10).trend, Trend::Less);
     }
 
     #[test]
