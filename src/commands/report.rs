@@ -56,7 +56,7 @@ fn of_recording(results: &ResultArgs) -> Result<()> {
     Ok(())
 }
 
-/// The first word is a recording if it is no section's name.
+/// A word that is no section's name is the recording: the first, or one that is there.
 fn split(words: &[String]) -> Result<(Option<PathBuf>, Vec<String>)> {
     let names = holdup_report::section_names();
     let mut recording = None;
@@ -64,7 +64,7 @@ fn split(words: &[String]) -> Result<(Option<PathBuf>, Vec<String>)> {
     for word in words {
         if names.contains(&word.as_str()) {
             sections.push(word.clone());
-        } else if recording.is_none() && sections.is_empty() {
+        } else if recording.is_none() && (sections.is_empty() || Path::new(word).exists()) {
             recording = Some(PathBuf::from(word));
         } else {
             bail!("'{word}' is no section; there are: {}", names.join(", "));
@@ -77,4 +77,20 @@ fn split(words: &[String]) -> Result<(Option<PathBuf>, Vec<String>)> {
         bail!("'{}' is neither a recording nor a section; sections: {}", path.display(), names.join(", "));
     }
     Ok((recording, sections))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recording_may_stand_before_or_behind_its_sections() {
+        let there = env!("CARGO_MANIFEST_DIR");
+        let split = |words: &[&str]| split(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
+        let both = (Some(PathBuf::from(there)), vec!["locks".to_owned()]);
+        assert_eq!(split(&[there, "locks"]).unwrap(), both);
+        assert_eq!(split(&["locks", there]).unwrap(), both);
+        assert!(split(&["locks", "cheese"]).is_err());
+        assert!(split(&[there, "locks", there]).is_err());
+    }
 }

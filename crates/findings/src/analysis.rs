@@ -191,6 +191,10 @@ pub fn complete(
         holders,
         ..others
     };
+    judged(trace, timelines, derived)
+}
+
+fn judged(trace: &Trace, timelines: &timelines::Timelines, derived: Derived) -> Analysis {
     let facts = replay::Facts {
         trace,
         timelines,

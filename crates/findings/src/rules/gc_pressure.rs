@@ -133,7 +133,11 @@ fn summary((gc, garbage): (&Gc, &Garbage), domains: &[&LaneGc]) -> Vec<String> {
 fn who_allocates(garbage: &Garbage) -> Option<String> {
     let named: Vec<String> = garbage.named(LISTED_MAX);
     (garbage.stacks >= STACKS_MIN && !named.is_empty()).then(|| {
-        format!("Who wanted memory when they began ({}): {}.", count(garbage.stacks, "stack"), named.join(", "))
+        format!(
+            "Who wanted memory when they began ({}): {}.",
+            count(garbage.stacks, "stack"),
+            named.join(", ")
+        )
     })
 }
 
