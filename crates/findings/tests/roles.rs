@@ -122,6 +122,33 @@ fn waits_on_one_word_speak_for_those_without_a_stack() {
 }
 
 #[test]
+fn waits_that_timed_out_are_asked_apart() {
+    // One instance of epoll by which a thread waits for the big lock, until another thread wakes it, and sleeps, until it times out.
+    let rows = vec![
+        blocked(0, 1, 2),
+        blocked(500, 1, 0),
+        blocked(800, 1, 4),
+        blocked(820, 1, 0),
+        blocked(880, 1, 2),
+    ];
+    let epoll = Wait { object_kind: ObjectKind::Epoll, syscall: 232, ..wait(WaitReason::Multiplex, 0x10) };
+    let mut trace = trace("w", rows, vec![epoll]);
+    let wakeup = |at, context| Wakeup { at: Timestamp(at), wakee: ThreadId(0), context, ..Wakeup::default() };
+    let (by_thread, by_timer) = (WakeContext::Thread, WakeContext::Timer);
+    let ends = [(500, by_thread), (800, by_thread), (820, by_timer), (880, by_timer), (1000, by_thread)];
+    trace.wakeups = Wakeups::freeze(ends.map(|(at, context)| wakeup(at, context)).to_vec(), 1);
+    let due =
+        |start, due| Deadline { thread: ThreadId(0), slice_start: Timestamp(start), due: Timestamp(due) };
+    trace.deadlines = vec![due(800, 818), due(820, 878)];
+    let known = ledger(&trace, &pool());
+    assert_eq!((known.of(Class::LockWait), known.of(Class::Sleep)), (920, 80));
+    // Who would not have timed out yet was woken; nothing says that it slept.
+    trace.deadlines = vec![due(800, 818), due(820, 5000)];
+    let woken = ledger(&trace, &pool());
+    assert_eq!((woken.of(Class::LockWait), woken.of(Class::Sleep)), (980, 20));
+}
+
+#[test]
 fn another_word_is_another_matter() {
     let rows = vec![blocked(0, 1, 1), blocked(300, 2, 0)];
     let waits = vec![wait(WaitReason::Lock, 0x10), wait(WaitReason::Lock, 0x20)];

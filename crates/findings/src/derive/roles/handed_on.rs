@@ -10,7 +10,8 @@ use holdup_events::{StackId, ThreadId, Trace};
 
 use super::frames::FrameRules;
 use super::parties::Parties;
-use super::{AGREE, CUT, NONE, verdict, words_of_waits};
+use super::votes::{AGREE, words_of_waits};
+use super::{CUT, NONE, verdict};
 use crate::derive::parallel;
 
 /// Fewer waits that somebody ended may be handed on by chance.

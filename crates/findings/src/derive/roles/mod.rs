@@ -2,19 +2,21 @@
 //!
 //! Rules about stacks are decided once for each stack; those about threads' names and futex words need no stack. A
 //! blocked slice of which no stack was taken, or one that was cut short, has the role that three quarters of the waits
-//! (by time) on the very same futex word or instance of epoll have, of which stacks tell; if they do not agree, none. A thread that began with a
-//! function which is all that such threads do has that function's role. Runtimes are those of
+//! (by time) on the very same futex word or instance of epoll have, of which stacks tell; if they do not agree, none. Waits
+//! that ended at their own time-out are asked apart: a sleep on the instance by which a thread waits for locks, too, is none of
+//! these. A thread that began with a function which is all that such threads do has that function's role. Runtimes are those of
 //! which code or files are in the process: a program's name says nothing.
 
 mod devices;
 mod frames;
 mod handed_on;
 mod parties;
+mod votes;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashSet;
 
-use holdup_events::tables::{FrameKind, SampleRow, Slice, StackEnd, ThreadState};
-use holdup_events::{ObjectKind, ProcessId, StackId, ThreadId, Trace, Wait, WaitId};
+use holdup_events::tables::{FrameKind, SampleRow, Slice, StackEnd};
+use holdup_events::{ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId};
 
 use self::frames::FrameRules;
 use self::parties::Parties;
@@ -29,9 +31,6 @@ use crate::descriptors::{Descriptors, On, Role, Rule, RuleId};
 const NONE: u16 = u16::MAX;
 /// The stack is cut short, and what there is of it matches no rule.
 const CUT: u16 = u16::MAX - 1;
-
-/// Of the waits on one futex word whose stacks tell, so many (by time) must agree to speak for the others.
-const AGREE: f64 = 0.75;
 
 /// What a verdict about a blocked slice rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +55,9 @@ pub struct Roles {
     blocked: Vec<Vec<u16>>,
     /// By wait: the rule that speaks for waits whose own stack does not.
     word_says: Vec<u16>,
+    /// The same for waits that ended at their own time-out; those of them for which it is another.
+    time_out_says: Vec<u16>,
+    timed_out: HashSet<(ThreadId, Timestamp)>,
     /// By wait: the rule by which some waits on it are for a lock, the one of the most time.
     lock_words: Vec<u16>,
     /// By wait: the rule about the futex word's symbol.
@@ -144,12 +146,22 @@ impl Roles {
         let said = |rules: &[u16], row: usize| rules.get(row).copied().unwrap_or(NONE);
         let others = match told {
             true => NONE,
-            false => said(&self.word_says, wait).min(said(&self.began_with, slice.thread.index())),
+            false => {
+                said(self.others_on_its_word(slice), wait).min(said(&self.began_with, slice.thread.index()))
+            }
         };
         if others < own {
             Some((RuleId(others), Basis::Others))
         } else {
             found(own).map(|rule| (rule, Basis::Own))
+        }
+    }
+
+    /// What the other waits on a word say that ended as this one did, by wait.
+    fn others_on_its_word(&self, slice: &Slice) -> &[u16] {
+        match self.timed_out.contains(&(slice.thread, slice.start)) {
+            true => &self.time_out_says,
+            false => &self.word_says,
         }
     }
 
@@ -300,40 +312,6 @@ impl Roles {
         (running, blocked)
     }
 
-    /// Lets the waits whose stacks tell speak for the others on the same futex word.
-    fn vote(&mut self, trace: &Trace) {
-        let words = words_of_waits(trace);
-        let groups = parallel::thread_groups(trace);
-        let parts = parallel::map(groups.len(), |group| {
-            let mut votes: HashMap<(u32, u16), u64> = HashMap::new();
-            for thread in groups[group].clone().map(ThreadId) {
-                let Some(party) = self.parties.of(thread) else { continue };
-                for slice in trace.slices.of(thread).filter(|slice| slice.stack != StackId::NONE) {
-                    let verdict = at(&self.blocked, party, slice.stack);
-                    let word = words.get(slice.wait.index()).copied().unwrap_or(0);
-                    if word != 0 && verdict != CUT && slice.state == ThreadState::Blocked {
-                        let weight = slice.duration().0.saturating_mul(u64::from(slice.stack_every.max(1)));
-                        let sum = votes.entry((word, verdict)).or_default();
-                        *sum = sum.saturating_add(weight);
-                    }
-                }
-            }
-            votes
-        });
-        let mut votes: BTreeMap<u32, BTreeMap<u16, u64>> = BTreeMap::new();
-        for ((word, verdict), weight) in parts.into_iter().flatten() {
-            let sum = votes.entry(word).or_default().entry(verdict).or_default();
-            *sum = sum.saturating_add(weight);
-        }
-        let decided: BTreeMap<u32, (u16, u16)> = votes
-            .into_iter()
-            .map(|(word, votes)| (word, (self.agreed(&votes), self.lock_among(&votes))))
-            .collect();
-        let of_word = |word: &u32| decided.get(word).copied().unwrap_or((NONE, NONE));
-        self.word_says = words.iter().map(|word| of_word(word).0).collect();
-        self.lock_words = words.iter().map(|word| of_word(word).1).collect();
-    }
-
     /// Of each thread, the rule about the function that it began with, as any of its stacks tells.
     fn beginnings(&self, trace: &Trace) -> Vec<u16> {
         let wanted: Vec<bool> = self.descriptors.rules().map(|(_, rule)| rule.start).collect();
@@ -352,35 +330,6 @@ impl Roles {
             false => Vec::new(),
         }
     }
-
-    /// The verdict that enough of the waits agree on.
-    fn agreed(&self, votes: &BTreeMap<u16, u64>) -> u16 {
-        let all: f64 = votes.values().map(|weight| *weight as f64).sum();
-        let top = votes.iter().find(|(_, weight)| **weight > 0 && **weight as f64 >= AGREE * all);
-        top.map_or(NONE, |(verdict, _)| *verdict)
-    }
-
-    /// Of the verdicts that it is a lock, the one of the most time.
-    fn lock_among(&self, votes: &BTreeMap<u16, u64>) -> u16 {
-        let is_lock = |verdict: u16| {
-            self.descriptors.rule(RuleId(verdict)).is_some_and(|(_, rule)| rule.role == Role::Lock)
-        };
-        let locks = votes.iter().filter(|(verdict, _)| is_lock(**verdict));
-        locks.max_by_key(|(_, weight)| **weight).map_or(NONE, |(verdict, _)| *verdict)
-    }
-}
-
-/// A number for each futex word and each instance of epoll, by wait; 0 of other waits.
-fn words_of_waits(trace: &Trace) -> Vec<u32> {
-    let mut numbers: HashMap<(ProcessId, ObjectKind, u64), u32> = HashMap::new();
-    let number = |wait: &Wait| match wait.object_kind {
-        ObjectKind::Futex | ObjectKind::Epoll => {
-            let next = numbers.len() as u32 + 1;
-            *numbers.entry((wait.process, wait.object_kind, wait.object)).or_insert(next)
-        }
-        _ => 0,
-    };
-    trace.waits.iter().map(number).collect()
 }
 
 /// What a stack's entry says, as a rule.
