@@ -17,6 +17,8 @@ const FAST: f64 = 1_073_741_824.0;
 const BYTE_NS_MAX: f64 = 0.15;
 /// If more survives than this, it is not dead at once.
 const SURVIVES_MAX: f64 = 0.1;
+/// A part that no figure tells from none.
+const HARDLY: f64 = 0.001;
 /// Fewer stacks, or samples, may be chance.
 const SEEN_MIN: u64 = 20;
 /// Functions that are named.
@@ -51,14 +53,15 @@ pub fn finding(scene: &Scene, rule: &'static str) -> Option<Finding> {
         subject: first.clone(),
         summary: vec![
             format!(
-                "{} allocated {}, {} a second in the lane that allocates most; {} of it survived a collection.",
+                "{} allocated {}, at most {} a second in one of {}; {} of it survived a collection.",
                 gc.lanes.first()?.runtime,
                 bytes(all),
                 bytes(rate as u64),
-                percent(survived)
+                count(gc.lanes.len() as u64, "heap"),
+                if survived < HARDLY { "hardly any".to_owned() } else { percent(survived) }
             ),
             format!(
-                "In whom threads had to collect for it ({}): {}.",
+                "Who wanted memory when collections began ({}): {}.",
                 count(seen.stacks, "stack"),
                 seen.named(LISTED_MAX).join(", ")
             ),
