@@ -80,7 +80,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "lines": derived.lines.iter().map(|one| lines::to_json(trace, one)).collect::<Value>(),
         "faults": faults::to_json(&derived.paging),
         "allocations": allocs::to_json(trace, stacks),
-        "gc": gc::to_json(trace, &derived.gc, &derived.rendezvous),
+        "gc": gc::to_json(trace, (&derived.gc, &derived.garbage), &derived.rendezvous),
         "syscalls": derived.syscalls.iter().map(syscall).collect::<Value>(),
         "syscall_windows": {
             "count": derived.syscall_rates.windows,

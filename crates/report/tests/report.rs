@@ -8,8 +8,10 @@ use holdup_events::tables::{AllocationRow, CountKind, FaultRow, KernelCountRow};
 use holdup_events::{CpuId, Duration, Loss, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
 use holdup_findings::derive::class::Class;
+use holdup_findings::derive::garbage;
 use holdup_findings::derive::gc::{Gc, LaneGc, Pause, Pauses};
 use holdup_findings::derive::lines::{LineThread, SharedData, Watched};
+use holdup_findings::derive::occupancy::Stall;
 use holdup_findings::derive::rendezvous::{Causes, Late, Meeting, Rendezvous, SiteUse};
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse, Telling};
 use holdup_findings::derive::spin::{Meanwhile, SpinUse};
@@ -526,6 +528,13 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         ran_ns: 1,
     };
     analysis.derived.gc = Gc { lanes: vec![lane], pauses, slowest: vec![pause], ..Gc::default() };
+    analysis.derived.garbage.sites.push(garbage::Site {
+        function: "work".into(),
+        stacks: 1,
+        samples: 1,
+        itself_ns: 1,
+        itself: Stall::default(),
+    });
     let finding = analysis.findings.first().expect("a finding").clone();
     analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
     let mut emitted = BTreeSet::new();

@@ -1,6 +1,7 @@
 //! Collections, as the runtime told them.
 
 use holdup_events::Trace;
+use holdup_findings::derive::garbage::Garbage;
 use holdup_findings::derive::gc::{BINS_NS, Gc, GcTimes, LaneGc, PERCENTILES, Pause, Pauses};
 use holdup_findings::derive::rendezvous::{CauseUse, Late, Meeting, Rendezvous};
 use holdup_findings::derive::runtimes::Telling;
@@ -12,7 +13,7 @@ use super::thread_keys;
 const STOPS_MAX: usize = 1000;
 
 /// Null where no runtime told of any.
-pub(super) fn to_json(trace: &Trace, gc: &Gc, rendezvous: &Rendezvous) -> Value {
+pub(super) fn to_json(trace: &Trace, (gc, garbage): (&Gc, &Garbage), rendezvous: &Rendezvous) -> Value {
     if gc.lanes.is_empty() {
         return Value::Null;
     }
@@ -25,6 +26,15 @@ pub(super) fn to_json(trace: &Trace, gc: &Gc, rendezvous: &Rendezvous) -> Value 
         "times": times(&gc.all),
         "pauses": pauses(&gc.pauses),
         "domains": gc.lanes.iter().map(|one| lane(trace, one)).collect::<Value>(),
+        "wanted_memory": {
+            "stacks": garbage.stacks,
+            "sites": garbage.sites.iter().map(|site| json!({
+                "function": site.function,
+                "stacks": site.stacks,
+                "samples": site.samples,
+                "itself_ns": site.itself_ns,
+            })).collect::<Value>(),
+        },
         "slowest": gc.slowest.iter().map(|one| pause(trace, one)).collect::<Value>(),
         "stops": {
             "told": gc.stops,

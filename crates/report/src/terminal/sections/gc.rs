@@ -7,7 +7,7 @@ use holdup_findings::derive::rendezvous::CauseUse;
 use crate::numbers::{bytes, count, counted, duration, percent, share};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
-use crate::text::{Tint, clean, cut};
+use crate::text::{Tint, clean, cut, wrap};
 
 pub(super) const SUMMARY: &str = "Garbage collection by domain: work, barriers, retries, pauses";
 
@@ -15,6 +15,8 @@ pub(super) const SUMMARY: &str = "Garbage collection by domain: work, barriers, 
 const TITLE_MAX: usize = 24;
 /// Lanes that are shown one by one.
 const LANES_MAX: usize = 32;
+/// Functions that allocate.
+const SITES_MAX: usize = 5;
 
 pub(super) fn lines(view: &View) -> Vec<String> {
     let gc = &view.analysis.derived.gc;
@@ -167,7 +169,23 @@ fn memory(view: &View, gc: &Gc) -> Vec<String> {
         ]
     };
     let rows: Vec<Vec<String>> = gc.lanes.iter().take(LANES_MAX).map(row).collect();
-    [vec![String::new()], table::lines(&columns, &rows, view.style)].concat()
+    let mut lines = [vec![String::new()], table::lines(&columns, &rows, view.style)].concat();
+    lines.extend(who_allocates(view));
+    lines
+}
+
+/// For whom collections began, as far as samples and stacks show it.
+fn who_allocates(view: &View) -> Vec<String> {
+    let seen = &view.analysis.derived.garbage;
+    if seen.sites.is_empty() {
+        return Vec::new();
+    }
+    let told = format!(
+        "Who wanted memory when collections began, by {}: {}.",
+        counted(seen.stacks, "stack"),
+        seen.named(SITES_MAX).join(", ")
+    );
+    wrap(&clean(&told), view.style.columns() - 2, 0).into_iter().map(|line| format!("  {line}")).collect()
 }
 
 fn pauses(view: &View, gc: &Gc) -> Vec<String> {
