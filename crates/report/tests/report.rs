@@ -528,13 +528,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         ran_ns: 1,
     };
     analysis.derived.gc = Gc { lanes: vec![lane], pauses, slowest: vec![pause], ..Gc::default() };
-    analysis.derived.garbage.sites.push(garbage::Site {
-        function: "work".into(),
-        stacks: 1,
-        samples: 1,
-        itself_ns: 1,
-        itself: Stall::default(),
-    });
+    analysis.derived.garbage.sites.push(an_allocating_function());
     let finding = analysis.findings.first().expect("a finding").clone();
     analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
     let mut emitted = BTreeSet::new();
@@ -557,6 +551,10 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     let of = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect::<Vec<_>>();
     assert_eq!(of(&emitted, &documented), Vec::<String>::new(), "emitted but not documented");
     assert_eq!(of(&documented, &emitted), Vec::<String>::new(), "documented but not emitted");
+}
+
+fn an_allocating_function() -> garbage::Site {
+    garbage::Site { function: "work".into(), stacks: 1, samples: 1, itself_ns: 1, itself: Stall::default() }
 }
 
 /// Columns of the printed characters, told apart from escapes by a terminal's own rule.
