@@ -6,7 +6,7 @@
 
 use holdup_events::ProcessId;
 
-use crate::derive::gc::LaneGc;
+use crate::derive::gc::{Gc, LaneGc};
 use crate::derive::rendezvous::LateCause;
 use crate::scene::Scene;
 
@@ -16,6 +16,13 @@ pub const ALLOCATES_MIN: f64 = 0.05;
 const WOKEN_LATE_MIN: f64 = 0.1;
 /// Who has no CPU is what pauses wait for, if it is so much of what a domain waits in them.
 const QUEUED_MIN: f64 = 0.1;
+
+/// The domains that allocate: those that make collections necessary.
+pub fn allocating(gc: &Gc) -> Vec<&LaneGc> {
+    let all: u64 = gc.lanes.iter().map(|lane| lane.allocated_bytes).sum();
+    let enough = |lane: &&LaneGc| lane.allocated_bytes as f64 >= ALLOCATES_MIN * all as f64;
+    gc.lanes.iter().filter(enough).filter(|lane| lane.allocated_bytes > 0).collect()
+}
 
 /// The domains of a process that have nothing to do while others collect, and hold these up.
 pub fn idle_domains(scene: &Scene, process: ProcessId) -> usize {

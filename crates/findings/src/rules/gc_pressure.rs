@@ -19,7 +19,9 @@
 //!
 //! ## What to do
 //! A larger minor heap (`OCAMLRUNPARAM=s=…`, in words a domain; try powers of two). Allocate less: holdup shows where, in
-//! `report stacks` of the collector's callers. Fewer domains than CPUs; or processes, which do not wait for each other.
+//! `report stacks` of the collector's callers. Fewer domains than CPUs; or processes, which do not wait for each other: they
+//! collect, too, but each for itself. What that would gain is forecast, and `holdup whatif --without gc-wait` says more;
+//! `--without gc` is the run without any collection, which nobody can have.
 //!
 //! ## Blind spots
 //! Where much survives, a larger minor heap moves the cost to the old generation. A larger one may also leave the
@@ -29,7 +31,7 @@
 //! Sivaramakrishnan et al.: Retrofitting parallelism onto OCaml (ICFP 2020). OCaml manual, module `Gc`.
 
 use super::{Info, Verdict};
-use crate::collecting::{self, ALLOCATES_MIN};
+use crate::collecting;
 use crate::derive::gc::{Gc, LaneGc};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
@@ -50,7 +52,7 @@ const SHARE_MIN: f64 = 0.1;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let gc = &scene.derived.gc;
-    let domains = allocating(gc);
+    let domains = collecting::allocating(gc);
     let share = |lane: &LaneGc| lane.times.cost_ns() as f64 / lane.life_ns.max(1) as f64;
     let worst = domains.iter().map(|lane| share(lane)).fold(0.0, f64::max);
     if gc.minor < COLLECTIONS_MIN || worst < SHARE_MIN {
@@ -87,12 +89,6 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         evidence: evidence(gc),
         advice: advice(&domains),
     }])
-}
-
-fn allocating(gc: &Gc) -> Vec<&LaneGc> {
-    let all: u64 = gc.lanes.iter().map(|lane| lane.allocated_bytes).sum();
-    let enough = |lane: &&LaneGc| lane.allocated_bytes as f64 >= ALLOCATES_MIN * all as f64;
-    gc.lanes.iter().filter(enough).filter(|lane| lane.allocated_bytes > 0).collect()
 }
 
 fn summary(gc: &Gc, domains: &[&LaneGc]) -> Vec<String> {
