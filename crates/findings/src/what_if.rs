@@ -1,11 +1,9 @@
 //! What people ask of a replay, and what it answers: `holdup whatif`.
 
 use std::cell::OnceCell;
-use std::sync::Arc;
 
 use holdup_events::Trace;
 use holdup_events::recording::Rung;
-use holdup_events::tables::SampleRow;
 
 use crate::analysis::analyse;
 use crate::derive::class::{CLASSES, Class};
@@ -14,12 +12,12 @@ use crate::derive::ledger;
 use crate::derive::lines;
 use crate::derive::lock_calls::LockCalls;
 use crate::derive::locks::{self, LockIndex};
-use crate::derive::replay::{Change, Facts, Forecast, Replays, Speed, forecast_between};
+use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between};
 use crate::derive::roles::Roles;
 use crate::derive::stacks::folding;
 use crate::derive::sweep::Sweep;
 use crate::derive::timelines::Timelines;
-use crate::removal::{self, Removal};
+use crate::removal::{self, Removal, collectors};
 
 /// What should be changed.
 #[derive(Clone, Debug, Default)]
@@ -130,6 +128,9 @@ fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Removal, 
     if subject == "gc" {
         return Ok(without_gc(facts, answer));
     }
+    if subject == Class::GcWait.name() {
+        return Ok(without_gc_wait(facts, answer));
+    }
     let Some(class) = Class::named(subject) else {
         let classes: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
         return Err(format!(
@@ -151,21 +152,30 @@ fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Removal, 
     Ok(Removal::exact(vec![Change::WithoutClass(class)]))
 }
 
-/// At the least nobody waits for others to collect, as processes of their own would not; at the most nobody collects.
+/// Nobody collects.
 fn without_gc(facts: Facts, answer: &mut WhatIf) -> Removal {
     answer.changes.push("without gc".to_owned());
-    let mut least = vec![Change::WithoutClass(Class::GcWait)];
-    if gc::has_retries(facts.trace) {
-        let of_retries = |sample: &SampleRow| facts.roles.is_kernel_for_waiting(sample);
-        least.push(Change::WithoutClass(Class::Spin));
-        least.push(Change::Ran(Arc::new(Speed::new(facts.trace, 0.0, of_retries))));
-        answer.assumed.push("All spinning is that of threads which want to collect.".to_owned());
-    }
+    answer.assumed.extend(retries(facts.trace));
     answer.assumed.push(
-        "At the least threads collect for themselves and wait for nobody; at the most they do not collect at all.".to_owned(),
+        "Nobody collects at all. Processes would: `--without gc-wait` is what they do not have.".to_owned(),
     );
-    let most = [least.clone(), vec![Change::WithoutClass(Class::GcWork)]].concat();
-    Removal { least, most }
+    collectors::none(facts)
+}
+
+/// Each thread collects for itself, as processes do.
+fn without_gc_wait(facts: Facts, answer: &mut WhatIf) -> Removal {
+    answer.changes.push("without gc-wait".to_owned());
+    answer.assumed.extend(retries(facts.trace));
+    answer.assumed.push(
+        "Threads collect as much as they did, each for itself, and wait for nobody; at the most they wake nobody, either, and no \
+         domain without work helps them."
+            .to_owned(),
+    );
+    collectors::apart(facts)
+}
+
+fn retries(trace: &Trace) -> Option<String> {
+    gc::has_retries(trace).then(|| "All spinning is that of threads which want to collect.".to_owned())
 }
 
 fn without_lock(facts: Facts, name: &str, answer: &mut WhatIf) -> Result<Removal, String> {

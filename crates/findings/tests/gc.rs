@@ -13,6 +13,7 @@ use holdup_findings::derive::ledger;
 use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::derive::zoom::{Zoom, range_ledger};
+use holdup_findings::what_if::{Ask, what_if};
 use holdup_findings::{Analysis, Finding, analyse};
 
 const ROUNDS: u64 = 100;
@@ -528,4 +529,38 @@ fn lanes_have_the_colour_of_what_the_runtime_told_and_ranges_still_add_up() {
         assert_eq!(sums[Class::GcWait as usize], ledger.classes[Class::GcWait as usize]);
         assert_eq!(sums.iter().sum::<u64>(), ledger.total_ns);
     }
+}
+
+/// What is said of domains that share a collector.
+fn told_apart(analysis: &Analysis) -> Vec<&String> {
+    let lines = analysis.findings.iter().flat_map(|finding| &finding.summary);
+    lines.filter(|line| line.contains("share a collector")).collect()
+}
+
+#[test]
+fn domains_that_share_a_collector_are_told_what_processes_would_not_have() {
+    let analysis = analyse(&trace(&late()));
+    let told = told_apart(&analysis);
+    assert_eq!(told.len(), 1, "{:?}", analysis.findings);
+    assert!(told[0].starts_with("2 domains share a collector."), "{told:?}");
+    // Each in a process of its own, they share none.
+    let mut apart = trace(&late());
+    apart.threads[B.index()].process = ProcessId(2);
+    apart.lanes[B.index()].process = ProcessId(2);
+    apart.processes.push(Process { pid: 2, name: "program".to_owned(), target: true, ..Process::default() });
+    assert!(told_apart(&analyse(&apart)).is_empty());
+}
+
+#[test]
+fn without_waiting_for_each_other_threads_still_collect() {
+    let trace = trace(&late());
+    let wall_ns = |subject: &str| {
+        let ask = Ask { without: vec![subject.to_owned()], ..Ask::default() };
+        let answer = what_if(&trace, &ask).expect("an answer");
+        let waits = |(class, _, after): &(Class, u64, u64)| *class == Class::GcWait && *after > 0;
+        assert!(!answer.classes().iter().any(waits), "{subject}");
+        answer.forecast.wall_ns
+    };
+    assert!(wall_ns("gc") <= wall_ns("gc-wait"));
+    assert!(wall_ns("gc-wait") <= trace.wall().0);
 }

@@ -88,7 +88,8 @@ impl GcTimes {
         self.work_ns + self.wait_running_ns + self.spin_ns
     }
 
-    fn add(&mut self, other: &GcTimes) {
+    /// Adds what another lane spent.
+    pub(crate) fn add(&mut self, other: &GcTimes) {
         self.work_ns += other.work_ns;
         self.wait_running_ns += other.wait_running_ns;
         self.wait_blocked_ns += other.wait_blocked_ns;

@@ -6,6 +6,7 @@
 
 mod calls;
 mod causes;
+pub mod collectors;
 mod forks;
 
 use std::cell::OnceCell;
@@ -187,6 +188,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
     }
     let enough = if slices > SLICES_MAX { promises(findings, SOME) } else { 0.0 };
     let (mut unchanged, calls) = (None, OnceCell::new());
+    collectors::tell_apart(facts, derived, findings, &mut unchanged);
     for Charged { finding, charge } in findings {
         if COMPUTED.contains(&finding.rule) {
             finding.gain = widened(finding.gain);

@@ -1,0 +1,114 @@
+//! Threads that share a garbage collector, as they would be with one each, and if nobody collected.
+//!
+//! Processes collect, too: each its own heap, for itself. What they do not have is waiting for others to come and to be through,
+//! tries to be the one who leads, and waking others up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use holdup_events::tables::SampleRow;
+use holdup_events::{ProcessId, ThreadId};
+
+use super::Removal;
+use crate::analysis::Derived;
+use crate::collecting;
+use crate::derive::class::Class;
+use crate::derive::gc::{self, Gc, GcTimes, LaneGc};
+use crate::derive::replay::{Change, Facts, Replays, Speed, forecast_between};
+use crate::derive::syscall_names::FUTEX;
+use crate::merging::Charged;
+use crate::wording::{count, time};
+
+/// Which tell of collections that threads have in common, the one that says more first.
+const RULES: [&str; 2] = ["gc-pressure", "stop-the-world-latecomer"];
+
+/// Each thread collects for itself: at the least nobody waits for others, awake or asleep; at the most nobody wakes others, either, and
+/// a domain that has nothing to do does not help the others with theirs.
+pub fn apart(facts: Facts) -> Removal {
+    let least = waits(facts);
+    let helpers = helpers(&gc::derive(facts.trace, facts.roles));
+    let goes = |sample: &SampleRow| {
+        let wakes = sample.in_kernel && sample.syscall == FUTEX;
+        (wakes || helpers.contains(&sample.thread)) && facts.roles.class_of_sample(sample) == Class::GcWork
+    };
+    let goes = Speed::new(facts.trace, 0.0, goes);
+    let more = (!goes.is_empty()).then(|| Change::Ran(Arc::new(goes)));
+    let most = least.iter().cloned().chain(more).collect();
+    Removal { least, most }
+}
+
+/// Threads that collect for domains which do not allocate, beside others that do.
+fn helpers(gc: &Gc) -> BTreeSet<ThreadId> {
+    let allocating = collecting::allocating(gc);
+    let is_idle = |lane: &&LaneGc| {
+        let mut beside = allocating.iter().filter(|other| other.process == lane.process).peekable();
+        beside.peek().is_some() && beside.all(|other| other.lane != lane.lane)
+    };
+    let mut threads: BTreeSet<ThreadId> =
+        gc.lanes.iter().filter(is_idle).flat_map(|lane| lane.threads.iter().copied()).collect();
+    for thread in allocating.iter().flat_map(|lane| &lane.threads) {
+        threads.remove(thread);
+    }
+    threads
+}
+
+/// Nobody collects at all.
+pub fn none(facts: Facts) -> Removal {
+    let work = Change::WithoutClass(Class::GcWork);
+    Removal::exact(waits(facts).into_iter().chain([work]).collect())
+}
+
+/// Waits for others to collect. Where a runtime says how its threads try to lead, all spinning is that, and what the kernel did
+/// for it.
+fn waits(facts: Facts) -> Vec<Change> {
+    let mut changes = vec![Change::WithoutClass(Class::GcWait)];
+    if gc::has_retries(facts.trace) {
+        let of_retries = |sample: &SampleRow| facts.roles.is_kernel_for_waiting(sample);
+        changes.push(Change::WithoutClass(Class::Spin));
+        changes.push(Change::Ran(Arc::new(Speed::new(facts.trace, 0.0, of_retries))));
+    }
+    changes
+}
+
+/// Where threads of one process allocate and share its collector: what that costs them, and how long the run would take with one
+/// each. It is said once, by what tells of collections.
+pub(super) fn tell_apart(
+    facts: Facts,
+    derived: &Derived,
+    findings: &mut [Charged],
+    unchanged: &mut Option<Replays>,
+) {
+    let Some(place) = RULES.iter().find_map(|rule| findings.iter().position(|one| one.finding.rule == *rule))
+    else {
+        return;
+    };
+    let Some((domains, shared)) = sharing(&derived.gc) else { return };
+    let removal = apart(facts);
+    let unchanged = unchanged.get_or_insert_with(|| Replays::new(facts));
+    let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
+    findings[place].finding.summary.push(format!(
+        "{} share a collector. With one each, as processes have, nobody waits for others to collect ({}), tries again \
+         ({}) or lacks a CPU meanwhile ({}): the run would take {} ({} to {}) in place of {}.",
+        count(domains, "domain"),
+        time(shared.wait_running_ns + shared.wait_blocked_ns),
+        time(shared.spin_ns),
+        time(shared.queue_ns),
+        time(forecast.wall_ns),
+        time(forecast.low_ns),
+        time(forecast.high_ns),
+        time(forecast.recorded_ns),
+    ));
+}
+
+/// How many domains that allocate have others beside them in their process, and what collections cost them; none if each is alone.
+fn sharing(gc: &Gc) -> Option<(u64, GcTimes)> {
+    let all = collecting::allocating(gc);
+    let mut of_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
+    all.iter().for_each(|lane| *of_process.entry(lane.process).or_default() += 1);
+    let (mut domains, mut sum) = (0, GcTimes::default());
+    for lane in all.iter().filter(|lane| of_process.get(&lane.process) > Some(&1)) {
+        domains += 1;
+        sum.add(&lane.times);
+    }
+    (domains > 0).then_some((domains, sum))
+}
