@@ -19,6 +19,10 @@ pub struct Rows {
     /// What a function's frame looks like that code without rows runs on: GHC's `StgRun`, which Haskell code neither
     /// moves nor describes.
     lent: Option<Row>,
+    /// Ranges of linked addresses.
+    functions: Vec<(u64, u64)>,
+    /// Addresses of those that go on on another stack.
+    changing: Vec<u64>,
     /// Functions whose description makes no sense.
     pub broken: usize,
 }
@@ -26,7 +30,15 @@ pub struct Rows {
 impl Rows {
     /// For a table with pcs relative to `base`, of at most `max` rows.
     pub fn new(base: u64, max: usize) -> Rows {
-        Rows { base, rows: Vec::new(), max, lent: None, broken: 0 }
+        Rows {
+            base,
+            rows: Vec::new(),
+            max,
+            lent: None,
+            functions: Vec::new(),
+            changing: Vec::new(),
+            broken: 0,
+        }
     }
 
     /// No more fit.
@@ -69,6 +81,7 @@ impl Rows {
                 self.broken += 1;
                 self.push(start, BAD);
             }
+            self.functions.push((start, end));
             self.push(end, GAP);
         }
     }
@@ -97,9 +110,19 @@ impl Rows {
                 self.lent = Some(lent);
                 continue;
             }
-            self.push(row.start_address(), rule(row, fde.is_signal_trampoline(), &expression));
+            let rule = rule(row, fde.is_signal_trampoline(), &expression);
+            if rule.kind == Kind::Switched {
+                self.changing.push(fde.initial_address());
+            }
+            self.push(row.start_address(), rule);
         }
         Some(())
+    }
+
+    /// Functions that go on on another stack, ascending, and what ranges all functions have.
+    pub fn take_functions(&mut self) -> (Vec<u64>, Vec<(u64, u64)>) {
+        self.changing.sort_unstable();
+        (std::mem::take(&mut self.changing), std::mem::take(&mut self.functions))
     }
 
     /// Adds another section's rows.
