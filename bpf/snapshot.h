@@ -93,6 +93,7 @@ int on_blocked_stacks(struct bpf_iter__task *ctx)
 	stack->head.ip = regs->ip;
 	stack->head.sp = regs->sp;
 	stack->head.bp = regs->bp;
+	stack->head.bx = regs->bx;
 	for (__u32 chunk = 0; chunk < SNAPSHOT_CHUNKS; chunk++) {
 		if (bpf_copy_from_user_task(&stack->memory[chunk * SNAPSHOT_CHUNK], SNAPSHOT_CHUNK,
 					    (void *)(stack->head.sp + *skip + chunk * SNAPSHOT_CHUNK), task, 0))

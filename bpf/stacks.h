@@ -298,6 +298,7 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 	raw->head.ip = leaf->ip;
 	raw->head.sp = leaf->sp;
 	raw->head.bp = leaf->bp;
+	raw->head.bx = leaf->bx;
 	total = sizeof(raw->head) + kernel_frames * 8 + bytes;
 	barrier_var(total);
 	if (total > sizeof(*raw))
@@ -364,6 +365,7 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 		leaf.ip = regs->ip;
 		leaf.sp = regs->sp;
 		leaf.bp = regs->bp;
+		leaf.bx = regs->bx;
 		id = walk_user(stack, slot, &leaf, id);
 		if (stack->head.header.flags == WIRE_END_UNREADABLE && is_newborn(regs)) {
 			stack->head.header.flags = WIRE_END_ROOT;

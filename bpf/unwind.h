@@ -36,11 +36,22 @@ enum unwind_kind {
 	/* Code that runs on a frame which another function made for it (GHC: Haskell code on that of StgRun): CFA = sp + cfa * 8,
 	 * and a few words more where it calls somebody. */
 	UNWIND_LENT = 10,
+	/* Code that keeps its frame in bx while what it calls runs elsewhere (OCaml 5: C that does not allocate; the loader's
+	 * resolver of lazily bound functions): CFA = bx + cfa * 8. */
+	UNWIND_HELD = 11,
 };
 
 /* Packed: pc relative to the table's base in bits 0..31, cfa / 8 in 32..47 (signed), the caller's bp at
- * CFA + 8 * bits 48..55 (signed; 0: bp unchanged), kind in 56..63. */
+ * CFA + 8 * bits 48..55 (signed; 0: bp unchanged), kind in 56..59, the caller's bx at CFA - 8 * bits 60..63 (0: bx
+ * unchanged, UNWIND_BX_ELSEWHERE: somewhere else). */
 typedef wire_u64 unwind_row;
+
+#define UNWIND_BX_ELSEWHERE 15
+
+UNWIND_INLINE wire_u32 unwind_kind_of(unwind_row row)
+{
+	return row >> 56 & 15;
+}
 
 struct unwind_mapping {
 	wire_u64 start;
@@ -62,6 +73,8 @@ struct unwind_state {
 	wire_u64 ip;
 	wire_u64 sp;
 	wire_u64 bp;
+	wire_u64 bx;      /* of the leaf */
+	wire_u64 bx_at;   /* where it was saved since: 0: it was not, UNWIND_BX_LOST: nobody knows. Few frames need it: it is not read */
 	wire_u32 exact;   /* 1: ip is the next instruction; 0: a return address, the call is just before */
 	wire_u32 via;     /* enum wire_via: how this frame was found */
 	wire_u32 mapping; /* index of the last mapping found: callers are often in the same */
@@ -99,6 +112,16 @@ struct unwind_scratch {
 };
 
 #define UNWIND_NOWHERE (~0U)
+#define UNWIND_BX_LOST (~0ULL)
+
+/* Where the caller's bx is, after a frame with this row. */
+UNWIND_INLINE void unwind_note_bx(struct unwind_state *state, unwind_row row, wire_u64 cfa)
+{
+	wire_u64 saved = row >> 60;
+
+	if (saved)
+		state->bx_at = saved == UNWIND_BX_ELSEWHERE ? UNWIND_BX_LOST : cfa - saved * 8;
+}
 
 /* Index of the mapping that holds `ip`, or UNWIND_NOWHERE. */
 UNWIND_FUNCTION wire_u32 unwind_find_mapping(const struct unwind_process *process, wire_u64 ip, wire_u32 hint)
@@ -211,9 +234,9 @@ UNWIND_FUNCTION int unwind_has_caller(const struct unwind_process *process, wire
 	if (mapping->rows == UNWIND_PENDING)
 		return 1;
 	row = unwind_find_row(mapping->first_row, mapping->rows, ip - 1 - mapping->base);
-	if (row >> 56 != UNWIND_SP && row >> 56 != UNWIND_BP)
-		return row >> 56 != UNWIND_PLT;
-	cfa = (row >> 56 == UNWIND_SP ? sp : bp) + (wire_s16)(row >> 32) * 8;
+	if (unwind_kind_of(row) != UNWIND_SP && unwind_kind_of(row) != UNWIND_BP)
+		return unwind_kind_of(row) != UNWIND_PLT;
+	cfa = (unwind_kind_of(row) == UNWIND_SP ? sp : bp) + (wire_s16)(row >> 32) * 8;
 	return cfa > sp && !unwind_read(&caller, sizeof(caller), cfa - 8) &&
 	       unwind_find_mapping(process, caller - 1, UNWIND_NOWHERE) != UNWIND_NOWHERE && unwind_follows_call(caller);
 }
@@ -245,6 +268,7 @@ UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwi
 		}
 		if (word)
 			state->bp = saved[0];
+		state->bx_at = UNWIND_BX_LOST;
 		state->sp = at + 8;
 		state->ip = saved[1];
 		state->exact = 0;
@@ -280,6 +304,7 @@ UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const st
 		return unwind_by_scan(state, process);
 	state->sp = state->bp + 16;
 	state->bp = saved[0];
+	state->bx_at = UNWIND_BX_LOST;
 	state->ip = saved[1];
 	state->exact = 0;
 	state->via = WIRE_VIA_FRAME_POINTER;
@@ -296,6 +321,7 @@ UNWIND_FUNCTION int unwind_signal_frame(struct unwind_state *state)
 	if (unwind_read(saved, 7 * 8, state->sp + 120))
 		return WIRE_END_UNREADABLE;
 	state->bp = saved[0];
+	state->bx_at = state->sp + 128;
 	state->sp = saved[5];
 	state->ip = saved[6];
 	state->exact = 1;
@@ -442,9 +468,9 @@ UNWIND_INLINE int unwind_step_known(struct unwind_state *state, wire_u32 generat
 	row = known->row;
 	if (known->ip != ip || known->generation != generation)
 		return 0;
-	if (row >> 56 == UNWIND_SP)
+	if (unwind_kind_of(row) == UNWIND_SP)
 		cfa = state->sp;
-	else if (row >> 56 == UNWIND_BP)
+	else if (unwind_kind_of(row) == UNWIND_BP)
 		cfa = state->bp;
 	else
 		return 0;
@@ -467,6 +493,7 @@ UNWIND_INLINE int unwind_step_known(struct unwind_state *state, wire_u32 generat
 		return 0;
 	if (bp_offset)
 		state->bp = bp;
+	unwind_note_bx(state, row, cfa);
 	state->ip = caller;
 	state->sp = cfa;
 	state->exact = 0;
@@ -484,10 +511,21 @@ UNWIND_FUNCTION int unwind_switched(const struct unwind_state *state, struct unw
 		return -1;
 	if (unwind_word(&scratch->memory, state->sp + (wire_s8)(row >> 32) * 8, &word))
 		return -1;
-	if (row >> 56 == UNWIND_SWITCHED_TWICE && unwind_word(&scratch->memory, word, &word))
+	if (unwind_kind_of(row) == UNWIND_SWITCHED_TWICE && unwind_word(&scratch->memory, word, &word))
 		return -1;
 	*cfa = word + (wire_s8)(row >> 40) * 8;
 	return 0;
+}
+
+/* The frame that is held in bx: 0, or why it is not known (enum wire_end). */
+UNWIND_FUNCTION int unwind_held(const struct unwind_state *state, struct unwind_scratch *scratch, wire_u64 *held)
+{
+	if (!state || !scratch || !held)
+		return WIRE_END_UNREADABLE;
+	if (state->bx_at == UNWIND_BX_LOST)
+		return WIRE_END_NO_RULE;
+	*held = state->bx;
+	return state->bx_at && unwind_word(&scratch->memory, state->bx_at, held) ? WIRE_END_UNREADABLE : 0;
 }
 
 #define UNWIND_LENT_WORDS 16
@@ -506,7 +544,7 @@ UNWIND_FUNCTION int unwind_is_functions(const struct unwind_process *process, wi
 	if (!mapping->rows || mapping->rows == UNWIND_PENDING)
 		return 0;
 	row = unwind_find_row(mapping->first_row, mapping->rows, ip - 1 - mapping->base);
-	return row >> 56 == UNWIND_SP || row >> 56 == UNWIND_BP || row >> 56 == UNWIND_DEREF;
+	return unwind_kind_of(row) == UNWIND_SP || unwind_kind_of(row) == UNWIND_BP || unwind_kind_of(row) == UNWIND_DEREF;
 }
 
 /* A lent frame ends at the first of the words where it may that is a return address. */
@@ -531,6 +569,7 @@ UNWIND_FUNCTION int unwind_by_lent_frame(struct unwind_state *state, const struc
 				break;
 			state->bp = bp;
 		}
+		state->bx_at = UNWIND_BX_LOST;
 		state->ip = caller;
 		state->sp = cfa;
 		state->exact = 0;
@@ -556,7 +595,7 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 		return end;
 	cfa_offset = (wire_s16)(row >> 32) * 8;
 	bp_offset = (wire_s8)(row >> 48) * 8;
-	switch (row >> 56) {
+	switch (unwind_kind_of(row)) {
 	case UNWIND_SP:
 		cfa = state->sp + cfa_offset;
 		break;
@@ -577,6 +616,13 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 		if (unwind_switched(state, scratch, row, &cfa))
 			return WIRE_END_UNREADABLE;
 		break;
+	case UNWIND_HELD:
+		switched = 1;
+		end = unwind_held(state, scratch, &cfa);
+		if (end)
+			return end;
+		cfa += cfa_offset;
+		break;
 	case UNWIND_SIGNAL:
 		return unwind_signal_frame(state);
 	case UNWIND_LENT:
@@ -592,6 +638,7 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 	}
 	if (bp_offset)
 		bp_at = cfa + bp_offset;
+	unwind_note_bx(state, row, cfa);
 	return unwind_to_caller(state, scratch, cfa, bp_at, switched);
 }
 

@@ -243,6 +243,7 @@ struct wire_raw_stack {
 	wire_u64 ip;
 	wire_u64 sp;
 	wire_u64 bp;
+	wire_u64 bx;
 	/* wire_u64 addresses[kernel_frames]; wire_u8 memory[bytes] */
 };
 

@@ -9,6 +9,7 @@ mod targets;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use holdup_decode::readers;
@@ -82,7 +83,7 @@ fn drive(name: &str, files: &[Vec<u8>]) {
     // A recording is two dozen files, and all of them are read for each of them.
     let rounds = match name {
         "recording" => 15,
-        "packed" | "elf" => 60,
+        "packed" | "elf" | "frames" | "debug_info" => 60,
         _ => 400,
     };
     let asked = std::env::var("HOLDUP_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
@@ -236,6 +237,44 @@ fn programs() {
         .collect();
     assert!(!files.is_empty(), "no small ELF file on this machine");
     drive("elf", &files);
+}
+
+/// The sections of a program with frames and debug information, each in a file; `None` without the tools.
+fn sections_of_a_program(scratch: &Scratch, names: &[&str]) -> Option<Vec<Vec<u8>>> {
+    let source = "static inline int twice(int n) { return n * 2; }\n\
+                  int main(int count, char **words) { return twice(count) + words[0][0]; }\n";
+    std::fs::write(scratch.join("app.c"), source).expect("write");
+    let (program, file) = (scratch.join("app"), scratch.join("app.c"));
+    let run = |command: &mut Command| command.status().ok().filter(|status| status.success());
+    let options = ["-g", "-O1", "-gz=none", "-fasynchronous-unwind-tables", "-o"];
+    run(Command::new("cc").args(options).arg(&program).arg(&file))?;
+    let section = |name: &&str| {
+        let out = scratch.join(&format!("section{name}"));
+        let dump = format!("{name}={}", out.display());
+        let mut command = Command::new("objcopy");
+        command.args(["--dump-section", &dump]).arg(&program).arg(scratch.join("copy"));
+        // Compilers differ in which of them they write.
+        run(command.stderr(Stdio::null()));
+        std::fs::read(out).unwrap_or_default()
+    };
+    Some(names.iter().map(section).collect())
+}
+
+#[test]
+fn what_tells_about_code() {
+    let scratch = Scratch::new("mutated-sections");
+    let names = [&[".eh_frame"], targets::DEBUG_SECTIONS].concat();
+    let Some(sections) = sections_of_a_program(&scratch, &names) else {
+        println!("skipped: there is no compiler");
+        return;
+    };
+    assert!(!sections[0].is_empty() && !sections[2].is_empty(), "there is no objcopy");
+    assert!(targets::rows_made(&sections[0]) > 0, "no row is made of the whole section");
+    drive("frames", &sections[..1]);
+    let behind_length = |bytes: &Vec<u8>| [&(bytes.len() as u32).to_le_bytes()[..], bytes].concat();
+    let debug_info: Vec<u8> = sections[1..].iter().flat_map(behind_length).collect();
+    assert!(targets::lines_known(&debug_info) > 0, "nothing is found in the whole file");
+    drive("debug_info", &[debug_info]);
 }
 
 /// A perf map and a jitdump with one function and its lines.

@@ -20,6 +20,10 @@ use holdup_events::tables::{Mapping, Process, Rows};
 use holdup_events::{Event, Timestamp};
 use holdup_report::Style;
 
+mod sections;
+
+pub use sections::{DEBUG_SECTIONS, debug_info, frames, lines_known, rows_made};
+
 /// Takes bytes as they come.
 pub type Target = fn(&[u8]);
 
@@ -29,6 +33,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("codec", codec),
     ("wire", wire),
     ("elf", elf),
+    ("frames", frames),
+    ("debug_info", debug_info),
     ("generated_code", generated_code),
     ("perf_ring", perf_ring),
     ("maps", maps),
@@ -247,8 +253,8 @@ impl Files for Foreign {
     }
 }
 
-/// Names what is at `offsets` of a mapping that covers nearly everything.
-fn name(files: Foreign, offsets: impl Iterator<Item = u64>) {
+/// Names what is at `offsets` of a mapping that covers nearly everything: of how many places the line is known.
+fn name(files: Foreign, offsets: impl Iterator<Item = u64>) -> usize {
     let path = if files.map.is_some() { "/tmp/jit-1.dump" } else { "/bin/app" };
     let addresses: Vec<u64> = offsets.collect();
     let catalogue = Catalogue {
@@ -257,7 +263,8 @@ fn name(files: Foreign, offsets: impl Iterator<Item = u64>) {
         stacks: vec![None, Some(RawStack { tgid: 1, addresses, ..RawStack::default() })],
         ..Catalogue::default()
     };
-    let _ = Symbols::new(&files, "").resolve(&catalogue);
+    let (_, frames) = Symbols::new(&files, "").resolve(&catalogue);
+    frames.iter().filter(|frame| frame.line > 0).count()
 }
 
 /// A perf ring's records, with the sample types that the rungs ask for.

@@ -39,7 +39,7 @@ pub mod size {
     /// `struct wire_stack` without its addresses
     pub const STACK: usize = 32;
     /// `struct wire_raw_stack` without what follows it
-    pub const RAW_STACK: usize = 56;
+    pub const RAW_STACK: usize = 64;
     /// `struct wire_thread`
     pub const THREAD: usize = 56;
     /// `struct wire_snapshot`
@@ -491,6 +491,7 @@ fn raw_stack(fields: &Fields<'_>) -> Option<RawStack> {
             ip: fields.u64(32),
             sp: fields.u64(40),
             bp: fields.u64(48),
+            bx: fields.u64(56),
             bytes: memory.to_vec(),
         })),
     })

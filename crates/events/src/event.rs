@@ -272,6 +272,8 @@ pub struct RawMemory {
     pub sp: u64,
     /// Frame pointer register.
     pub bp: u64,
+    /// Register bx, in which some code holds its frame.
+    pub bx: u64,
     /// What was readable of the stack, callers last.
     pub bytes: Vec<u8>,
 }

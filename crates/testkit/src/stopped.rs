@@ -99,7 +99,7 @@ impl Stopped {
         // SAFETY: `into` has room for what PTRACE_GETREGS writes.
         let result = unsafe { libc::ptrace(libc::PTRACE_GETREGS, self.tid, 0, into) };
         assert_eq!(result, 0, "registers of {}", self.tid);
-        Registers { ip: registers.rip, sp: registers.rsp, bp: registers.rbp }
+        Registers { ip: registers.rip, sp: registers.rsp, bp: registers.rbp, bx: registers.rbx }
     }
 
     /// Reads its memory.

@@ -44,9 +44,10 @@ impl World {
             ip: code_address(random, &mappings),
             sp: STACK + 8 * random.within(1, 8),
             bp: word(random, &mappings, 0, count),
+            bx: word(random, &mappings, 0, count),
         };
         let cfa = random.within(0, 60) as i16;
-        let lent = random.once_in(4).then_some(Row { pc: 0, kind: Kind::Lent, cfa, bp: 0 });
+        let lent = random.once_in(4).then_some(Row { cfa, ..Row::plain(0, Kind::Lent) });
         World { mappings, words, registers, lent }
     }
 
@@ -108,7 +109,8 @@ fn rows(random: &mut Random, length: u64, calm: bool) -> Vec<Row> {
             0..50 => (Kind::StackPointer, small(random), if random.once_in(2) { -2 } else { 0 }),
             50..65 => (Kind::FramePointer, 2, -2),
             65..70 => (Kind::StackPointer, random.bits() as i16, random.bits() as i8),
-            70..75 => (Kind::FramePointer, random.bits() as i16 >> 8, random.bits() as i8),
+            70..72 => (Kind::Held, small(random), if random.once_in(2) { -2 } else { 0 }),
+            72..75 => (Kind::FramePointer, random.bits() as i16 >> 8, random.bits() as i8),
             75..80 => (Kind::Plt, random.bits() as i16 >> random.within(0, 13), 0),
             80..84 => (Kind::Deref, -small(random), 0),
             84..86 => (Kind::Signal, 0, 0),
@@ -119,10 +121,11 @@ fn rows(random: &mut Random, length: u64, calm: bool) -> Vec<Row> {
             96..98 => (Kind::Stop, 0, 0),
             _ => (Kind::Bad, 0, 0),
         };
-        by_pc.insert(pc, Row { pc, kind, cfa, bp });
+        let bx = if random.once_in(3) { random.within(1, 16) as u8 } else { 0 };
+        by_pc.insert(pc, Row { pc, kind, cfa, bp, bx });
     }
     if calm {
-        by_pc.insert(0, Row { pc: 0, kind: Kind::StackPointer, cfa: 2, bp: 0 });
+        by_pc.insert(0, Row { cfa: 2, ..Row::plain(0, Kind::StackPointer) });
     }
     by_pc.into_values().collect()
 }

@@ -243,7 +243,7 @@ impl Session {
     /// thread's number. Its memory is [`BLOCKED_STACK_BYTES`] from `skip` bytes behind the stack pointer on, or less where
     /// the stack ends: nothing is told then of who has none so far behind. Nothing at all if the kernel cannot.
     pub fn blocked_stacks(&mut self, skip: u32, sink: &mut dyn FnMut(&[u8])) -> Result<(), CaptureError> {
-        const STACK_BYTES: usize = 56 + BLOCKED_STACK_BYTES as usize;
+        const STACK_BYTES: usize = 64 + BLOCKED_STACK_BYTES as usize;
         if self.missing.iter().any(|source| source.programs.contains(&"on_blocked_stacks")) {
             return Ok(());
         }

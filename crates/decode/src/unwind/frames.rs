@@ -7,7 +7,7 @@ use gimli::{
 
 use super::expression::{self, Cfa};
 use super::go::GoStacks;
-use super::row::{Kind, Row};
+use super::row::{BX_ELSEWHERE, Kind, Row};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -19,6 +19,10 @@ pub struct Rows {
     /// What a function's frame looks like that code without rows runs on: GHC's `StgRun`, which Haskell code neither
     /// moves nor describes.
     lent: Option<Row>,
+    /// Ranges of linked addresses.
+    functions: Vec<(u64, u64)>,
+    /// Addresses of those that go on on another stack.
+    changing: Vec<u64>,
     /// Functions whose description makes no sense.
     pub broken: usize,
 }
@@ -26,7 +30,15 @@ pub struct Rows {
 impl Rows {
     /// For a table with pcs relative to `base`, of at most `max` rows.
     pub fn new(base: u64, max: usize) -> Rows {
-        Rows { base, rows: Vec::new(), max, lent: None, broken: 0 }
+        Rows {
+            base,
+            rows: Vec::new(),
+            max,
+            lent: None,
+            functions: Vec::new(),
+            changing: Vec::new(),
+            broken: 0,
+        }
     }
 
     /// No more fit.
@@ -34,9 +46,9 @@ impl Rows {
         self.rows.len() >= self.max
     }
 
-    fn push(&mut self, address: u64, kind: Kind, cfa: i16, bp: i8) {
+    fn push(&mut self, address: u64, row: Row) {
         let Some(pc) = address.checked_sub(self.base).and_then(|pc| u32::try_from(pc).ok()) else { return };
-        self.rows.push(Row { pc, kind, cfa, bp });
+        self.rows.push(Row { pc, ..row });
     }
 
     /// Every function of one section. A function that cannot be read costs only itself.
@@ -67,9 +79,10 @@ impl Rows {
             }
             if self.function(section, bases, &fde, &mut context).is_none() {
                 self.broken += 1;
-                self.push(start, Kind::Bad, 0, 0);
+                self.push(start, BAD);
             }
-            self.push(end, Kind::Gap, 0, 0);
+            self.functions.push((start, end));
+            self.push(end, GAP);
         }
     }
 
@@ -93,14 +106,23 @@ impl Rows {
                 return None;
             }
             if let Some(lent) = lent(row, &expression) {
-                self.push(row.start_address(), Kind::StackPointer, lent.cfa, lent.bp);
+                self.push(row.start_address(), Row { kind: Kind::StackPointer, ..lent });
                 self.lent = Some(lent);
                 continue;
             }
-            let (kind, cfa, bp) = rule(row, fde.is_signal_trampoline(), &expression);
-            self.push(row.start_address(), kind, cfa, bp);
+            let rule = rule(row, fde.is_signal_trampoline(), &expression);
+            if rule.kind == Kind::Switched {
+                self.changing.push(fde.initial_address());
+            }
+            self.push(row.start_address(), rule);
         }
         Some(())
+    }
+
+    /// Functions that go on on another stack, ascending, and what ranges all functions have.
+    pub fn take_functions(&mut self) -> (Vec<u64>, Vec<(u64, u64)>) {
+        self.changing.sort_unstable();
+        (std::mem::take(&mut self.changing), std::mem::take(&mut self.functions))
     }
 
     /// Adds another section's rows.
@@ -130,7 +152,7 @@ impl Rows {
         };
         self.rows.retain(|row| !covers(row));
         for (start, _) in ranges {
-            self.push(*start, kind, 0, 0);
+            self.push(*start, Row::plain(0, kind));
         }
     }
 
@@ -138,7 +160,7 @@ impl Rows {
     /// one; neighbours that say the same are one.
     pub fn finish(mut self) -> Vec<Row> {
         if self.lent.is_some() {
-            self.push(self.base, Kind::Gap, 0, 0);
+            self.push(self.base, GAP);
         }
         self.rows.sort_by_key(|row| (row.pc, row.kind == Kind::Gap));
         self.rows.dedup_by_key(|row| row.pc);
@@ -152,7 +174,8 @@ impl Rows {
     }
 }
 
-const BAD: (Kind, i16, i8) = (Kind::Bad, 0, 0);
+const BAD: Row = Row { pc: 0, kind: Kind::Bad, cfa: 0, bp: 0, bx: 0 };
+const GAP: Row = Row { kind: Kind::Gap, ..BAD };
 
 /// Units of 8 bytes, if they fit.
 fn words<T: TryFrom<i64>>(bytes: i64) -> Option<T> {
@@ -174,63 +197,75 @@ fn lent<'a>(
         _ => 0,
     };
     (return_at.checked_add(cfa)?.checked_add(8)? == callers_sp).then_some(())?;
-    Some(Row { pc: 0, kind: Kind::Lent, cfa: words(callers_sp)?, bp: words(bp)? })
+    Some(Row { cfa: words(callers_sp)?, bp: words(bp)?, ..Row::plain(0, Kind::Lent) })
+}
+
+/// Where the caller's bx is ([`Row::bx`]).
+fn saved_bx(row: &UnwindTableRow<usize>) -> u8 {
+    match row.register(X86_64::RBX) {
+        None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => 0,
+        Some(RegisterRule::Offset(offset)) => {
+            let below = offset.checked_neg().and_then(words::<u8>);
+            below.filter(|below| (1..BX_ELSEWHERE).contains(below)).unwrap_or(BX_ELSEWHERE)
+        }
+        Some(_) => BX_ELSEWHERE,
+    }
 }
 
 fn rule<'a>(
     row: &UnwindTableRow<usize>,
     signal: bool,
     expression: &dyn Fn(&UnwindExpression<usize>) -> &'a [u8],
-) -> (Kind, i16, i8) {
+) -> Row {
     // OCaml marks code that switches stacks as a signal's, too; there the return address is at its usual place.
     let elsewhere = !matches!(row.register(X86_64::RA), Some(RegisterRule::Offset(-8)));
     if signal && elsewhere && matches!(row.cfa(), CfaRule::Expression(_)) {
-        return (Kind::Signal, 0, 0);
+        return Row::plain(0, Kind::Signal);
     }
     match row.register(X86_64::RA) {
-        Some(RegisterRule::Undefined) => return (Kind::Stop, 0, 0),
+        Some(RegisterRule::Undefined) => return Row::plain(0, Kind::Stop),
         // In `.debug_frame` of some assemblers the rule is left out: it is the usual one.
         Some(RegisterRule::Offset(-8)) | None => {}
         _ => return BAD,
     }
+    frame(row, expression).map_or(BAD, |(kind, cfa, bp)| Row { pc: 0, kind, cfa, bp, bx: saved_bx(row) })
+}
+
+/// How the CFA is found, and where the caller's bp is; `None` if rows cannot say it.
+fn frame<'a>(
+    row: &UnwindTableRow<usize>,
+    expression: &dyn Fn(&UnwindExpression<usize>) -> &'a [u8],
+) -> Option<(Kind, i16, i8)> {
     let saved = row.register(X86_64::RBP);
     let bp = match &saved {
         None | Some(RegisterRule::Undefined | RegisterRule::SameValue) => Some(0),
         Some(RegisterRule::Offset(offset)) => words::<i8>(*offset),
         _ => None,
     };
-    match row.cfa() {
+    let unread = match row.cfa() {
         CfaRule::RegisterAndOffset { register, offset } => {
             let kind = match *register {
                 X86_64::RSP => Kind::StackPointer,
                 X86_64::RBP => Kind::FramePointer,
-                _ => return BAD,
+                X86_64::RBX => Kind::Held,
+                _ => return None,
             };
-            match (words::<i16>(*offset), bp) {
-                (Some(cfa), Some(bp)) => (kind, cfa, bp),
-                _ => BAD,
-            }
+            return Some((kind, words(*offset)?, bp?));
         }
-        CfaRule::Expression(unread) => match expression::cfa(expression(unread)) {
-            Cfa::Plt(threshold) => (Kind::Plt, threshold, 0),
-            Cfa::Deref(offset) => {
-                let at_bp = matches!(&saved, Some(RegisterRule::Expression(unread))
-                    if expression::is_at_rbp(expression(unread)));
-                match words::<i16>(offset) {
-                    Some(cfa) if at_bp => (Kind::Deref, cfa, 0),
-                    _ => BAD,
-                }
-            }
-            Cfa::Switched { at, behind, twice } => {
-                let kind = if twice { Kind::SwitchedTwice } else { Kind::Switched };
-                match (words::<i8>(at), words::<i8>(behind), bp) {
-                    (Some(at), Some(behind), Some(bp)) => {
-                        (kind, i16::from_le_bytes([at as u8, behind as u8]), bp)
-                    }
-                    _ => BAD,
-                }
-            }
-            Cfa::Other => BAD,
-        },
+        CfaRule::Expression(unread) => unread,
+    };
+    match expression::cfa(expression(unread)) {
+        Cfa::Plt(threshold) => Some((Kind::Plt, threshold, 0)),
+        Cfa::Deref(offset) => {
+            let at_bp = matches!(&saved, Some(RegisterRule::Expression(unread))
+                if expression::is_at_rbp(expression(unread)));
+            at_bp.then_some((Kind::Deref, words(offset)?, 0))
+        }
+        Cfa::Switched { at, behind, twice } => {
+            let kind = if twice { Kind::SwitchedTwice } else { Kind::Switched };
+            let [at, behind] = [words::<i8>(at)?, words::<i8>(behind)?].map(|number| number as u8);
+            Some((kind, i16::from_le_bytes([at, behind]), bp?))
+        }
+        Cfa::Other => None,
     }
 }

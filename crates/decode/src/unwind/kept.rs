@@ -1,13 +1,13 @@
 //! Tables as they are kept on disk, by build id: so that a big binary's is made once.
 //!
-//! `holdup rows 2`, then little-endian numbers: build id, base, functions that made no sense, segments, rows, each
+//! `holdup rows 4`, then little-endian numbers: build id, base, functions that made no sense, segments, rows, each
 //! list behind its length. Whether the bytes are those that were written is for who keeps them to check.
 
 use super::row::Row;
 use super::table::{Segment, Table};
 use crate::fields::Fields;
 
-const HEAD: &[u8] = b"holdup rows 2\n";
+const HEAD: &[u8] = b"holdup rows 4\n";
 
 /// Fewer rows are made faster than they are found.
 const ROWS_WORTH_KEEPING: usize = 4096;
@@ -74,7 +74,7 @@ mod tests {
 
     fn table() -> Table {
         let row =
-            |pc: usize| Row { pc: pc as u32 * 3, kind: Kind::FramePointer, cfa: -2, bp: (pc % 7) as i8 };
+            |pc: usize| Row { cfa: -2, bp: (pc % 7) as i8, ..Row::plain(pc as u32 * 3, Kind::FramePointer) };
         Table {
             rows: (0..ROWS_WORTH_KEEPING).map(row).collect(),
             base: 0x40_0000,

@@ -59,7 +59,7 @@ impl Tables<'_> {
             Some(u64::from_le_bytes(bytes.try_into().ok()?))
         };
         let (pid, at) = (stack.tgid, stack.at);
-        let registers = Registers { ip: raw.ip, sp: raw.sp, bp: raw.bp };
+        let registers = Registers { ip: raw.ip, sp: raw.sp, bp: raw.bp, bx: raw.bx };
         let walked = walk(registers, &word, &mut |address| match holding(mappings, address, at) {
             None => Code::Unmapped,
             Some(mapping) => match self.code(pid, mapping, address).unwrap_or(Code::Bare) {

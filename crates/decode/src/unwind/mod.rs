@@ -7,6 +7,7 @@ mod expression;
 mod frames;
 mod go;
 pub mod kept;
+mod late_calls;
 mod later;
 mod needed;
 mod row;

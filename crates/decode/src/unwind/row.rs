@@ -28,12 +28,14 @@ pub enum Kind {
     /// Code that runs on a frame which another function made for it: CFA = sp + 8 × `cfa`, and a few words more where
     /// it calls somebody ([`LENT_WORDS`]).
     Lent = 10,
+    /// Code that keeps its frame in bx while what it calls runs on another stack: CFA = bx + 8 × `cfa`.
+    Held = 11,
 }
 
 /// So many words more than its CFA says may lie below a lent frame: what the code that uses it pushes for a call.
 pub const LENT_WORDS: u64 = 16;
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind::Gap,
     Kind::StackPointer,
     Kind::FramePointer,
@@ -45,6 +47,7 @@ const KINDS: [Kind; 11] = [
     Kind::Switched,
     Kind::SwitchedTwice,
     Kind::Lent,
+    Kind::Held,
 ];
 
 /// What holds from a pc on, until the next row.
@@ -58,12 +61,17 @@ pub struct Row {
     pub cfa: i16,
     /// The caller's bp is saved at CFA + 8 × this; 0: bp still has it.
     pub bp: i8,
+    /// The caller's bx is saved at CFA - 8 × this; 0: bx still has it; [`BX_ELSEWHERE`].
+    pub bx: u8,
 }
+
+/// In [`Row::bx`]: it is saved where a row cannot say.
+pub const BX_ELSEWHERE: u8 = 15;
 
 impl Row {
     /// A row without numbers.
     pub fn plain(pc: u32, kind: Kind) -> Row {
-        Row { pc, kind, cfa: 0, bp: 0 }
+        Row { pc, kind, cfa: 0, bp: 0, bx: 0 }
     }
 
     /// A frame of code that describes itself.
@@ -83,14 +91,15 @@ impl Row {
             | u64::from(self.cfa as u16) << 32
             | u64::from(self.bp as u8) << 48
             | u64::from(self.kind as u8) << 56
+            | u64::from(self.bx) << 60
     }
 
     /// What [`Row::pack`] made; `None` if it is anything else.
     pub fn unpack(packed: u64) -> Option<Row> {
-        let [p0, p1, p2, p3, c0, c1, bp, kind] = packed.to_le_bytes();
-        let kind = KINDS.into_iter().find(|known| *known as u8 == kind)?;
+        let [p0, p1, p2, p3, c0, c1, bp, last] = packed.to_le_bytes();
+        let kind = KINDS.into_iter().find(|known| *known as u8 == last & 15)?;
         let (pc, cfa) = (u32::from_le_bytes([p0, p1, p2, p3]), i16::from_le_bytes([c0, c1]));
-        Some(Row { pc, kind, cfa, bp: bp as i8 })
+        Some(Row { pc, kind, cfa, bp: bp as i8, bx: last >> 4 })
     }
 
     /// Says the same as `other`, from another pc on.
@@ -105,14 +114,14 @@ mod tests {
 
     #[test]
     fn fields_have_their_places() {
-        let row = Row { pc: 0x1234_5678, kind: Kind::FramePointer, cfa: -2, bp: -3 };
-        assert_eq!(row.pack(), 0x02fd_fffe_1234_5678);
+        let row = Row { pc: 0x1234_5678, kind: Kind::FramePointer, cfa: -2, bp: -3, bx: 7 };
+        assert_eq!(row.pack(), 0x72fd_fffe_1234_5678);
         assert_eq!(Row::unpack(row.pack()), Some(row));
     }
 
     #[test]
     fn every_kind_comes_back_and_no_other() {
-        let kinds = (0..=255).filter_map(|kind: u64| Row::unpack(kind << 56));
+        let kinds = (0..16).filter_map(|kind: u64| Row::unpack(kind << 56));
         assert_eq!(kinds.map(|row| row.kind).collect::<Vec<_>>(), KINDS);
     }
 }

@@ -7,6 +7,7 @@ use object::{Endianness, Object, ObjectSection, ReadRef};
 
 use super::frames::Rows;
 use super::go;
+use super::late_calls::{self, Binary};
 use super::row::{Kind, Row};
 
 /// More rows than any binary seen has (150 MB of code: 1.2 M); hostile ones end here.
@@ -95,7 +96,15 @@ impl Table {
         }
         let broken = rows.broken;
         let build_id = file.build_id().ok().flatten().map(<[u8]>::to_vec).unwrap_or_default();
-        Ok(Table { rows: rows.finish(), base, segments, build_id, broken })
+        let (changing, functions) = rows.take_functions();
+        let mut rows = rows.finish();
+        if !changing.is_empty()
+            && let Some((text, address)) = section(&file, ".text")
+        {
+            let binary = Binary { base, changing: &changing, text: (address, &text) };
+            late_calls::mend(&mut rows, &functions, &binary);
+        }
+        Ok(Table { rows, base, segments, build_id, broken })
     }
 
     /// The row of code that runs on a frame which a function of this binary makes for it, if one does. Such code may be

@@ -3,7 +3,7 @@
 
 use holdup_events::tables::{FrameVia, StackEnd};
 
-use super::row::{Kind, LENT_WORDS, Row};
+use super::row::{BX_ELSEWHERE, Kind, LENT_WORDS, Row};
 
 /// What a walk needs of a thread's registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,16 @@ pub struct Registers {
     pub sp: u64,
     /// Frame pointer register.
     pub bp: u64,
+    /// Register bx, in which some code holds its frame.
+    pub bx: u64,
+}
+
+/// Where a frame's bx is. Few frames need it: it is not read before.
+#[derive(Clone, Copy)]
+enum Bx {
+    InRegister,
+    SavedAt(u64),
+    Lost,
 }
 
 /// What is known of the code at an address.
@@ -56,6 +66,7 @@ const ADDRESS: u64 = u64::MAX >> 8;
 
 struct Walk<'a> {
     registers: Registers,
+    bx: Bx,
     exact: bool,
     via: FrameVia,
     depth: usize,
@@ -71,7 +82,8 @@ pub fn walk(
     code: &mut dyn FnMut(u64) -> Code,
 ) -> Walked {
     let mut walked = Walked { end: StackEnd::TooDeep, ..Walked::default() };
-    let mut walk = Walk { registers, exact: true, via: FrameVia::Registers, depth: 0, word, code };
+    let mut walk =
+        Walk { registers, bx: Bx::InRegister, exact: true, via: FrameVia::Registers, depth: 0, word, code };
     while walked.addresses.len() < FRAMES_MAX {
         walked.addresses.push(walk.registers.ip & ADDRESS);
         walked.vias.push(walk.via);
@@ -108,6 +120,7 @@ impl Walk<'_> {
                 self.read(bp.wrapping_add(cfa_bytes))?
             }
             Kind::Switched | Kind::SwitchedTwice => self.switched(&row)?,
+            Kind::Held => self.held()?.wrapping_add(cfa_bytes),
             Kind::Signal => return self.by_signal_frame(),
             Kind::Lent => return self.by_lent_frame(&row).or_else(|_| self.by_frame_pointer()),
             Kind::Stop => return Err(StackEnd::Root),
@@ -117,7 +130,8 @@ impl Walk<'_> {
         if row.bp != 0 {
             bp_at = Some(cfa.wrapping_add((i64::from(row.bp) * 8) as u64));
         }
-        let switched = matches!(row.kind, Kind::Switched | Kind::SwitchedTwice);
+        self.note_bx(&row, cfa);
+        let switched = matches!(row.kind, Kind::Switched | Kind::SwitchedTwice | Kind::Held);
         if !switched && cfa <= sp && self.depth > 0 {
             return Err(StackEnd::Loop);
         }
@@ -126,6 +140,24 @@ impl Walk<'_> {
             self.registers.bp = self.read(at)?;
         }
         self.go_to(caller, cfa, FrameVia::Table)
+    }
+
+    /// Where the caller's bx is, after a frame with this row.
+    fn note_bx(&mut self, row: &Row, cfa: u64) {
+        self.bx = match row.bx {
+            0 => self.bx,
+            BX_ELSEWHERE => Bx::Lost,
+            below => Bx::SavedAt(cfa.wrapping_sub(u64::from(below) * 8)),
+        };
+    }
+
+    /// The frame that is held in bx.
+    fn held(&self) -> Result<u64, StackEnd> {
+        match self.bx {
+            Bx::InRegister => Ok(self.registers.bx),
+            Bx::SavedAt(address) => self.read(address),
+            Bx::Lost => Err(StackEnd::NoRule),
+        }
     }
 
     /// The CFA on the stack that the code was called on.
@@ -158,6 +190,7 @@ impl Walk<'_> {
             if row.bp != 0 {
                 self.registers.bp = self.read(cfa.wrapping_add((i64::from(row.bp) * 8) as u64))?;
             }
+            self.bx = Bx::Lost;
             return self.go_to(caller, cfa, FrameVia::LentFrame);
         }
         Err(StackEnd::NoFramePointer)
@@ -183,15 +216,17 @@ impl Walk<'_> {
             return Err(StackEnd::NoFramePointer);
         }
         self.registers.bp = saved;
+        self.bx = Bx::Lost;
         self.go_to(caller, bp.wrapping_add(16), FrameVia::FramePointer)
     }
 
-    /// struct rt_sigframe: rbp is 120, rsp 160, rip 168 bytes above sp.
+    /// struct rt_sigframe: rbp is 120, rbx 128, rsp 160, rip 168 bytes above sp.
     fn by_signal_frame(&mut self) -> Result<(), StackEnd> {
         let at = self.registers.sp;
         let saved = |offset: u64| self.read(at.wrapping_add(offset));
         let (bp, sp, ip) = (saved(120)?, saved(160)?, saved(168)?);
         self.registers.bp = bp;
+        self.bx = Bx::SavedAt(at.wrapping_add(128));
         self.go_to(ip, sp, FrameVia::SignalFrame)?;
         self.exact = true;
         Ok(())
@@ -212,7 +247,7 @@ mod tests {
     }
 
     fn row(kind: Kind, cfa: i16, bp: i8) -> Code {
-        Code::Row(Row { pc: 0, kind, cfa, bp })
+        Code::Row(Row { cfa, bp, ..Row::plain(0, kind) })
     }
 
     #[test]
@@ -223,7 +258,7 @@ mod tests {
             0x1f => row(Kind::StackPointer, 3, -2),
             _ => row(Kind::Stop, 0, 0),
         };
-        let walked = on(&[0x20, 7, 0xbb, 0x30], Registers { ip: 0x10, sp: 0x1000, bp: 1 }, code);
+        let walked = on(&[0x20, 7, 0xbb, 0x30], Registers { ip: 0x10, sp: 0x1000, bp: 1, bx: 0 }, code);
         assert_eq!(walked.addresses, [0x10, 0x20, 0x30]);
         assert_eq!(walked.vias, [FrameVia::Registers, FrameVia::Table, FrameVia::Table]);
         assert_eq!(walked.end, StackEnd::Root);
@@ -233,14 +268,14 @@ mod tests {
     fn bare_code_is_walked_by_frame_pointers_until_they_are_none() {
         let code = |ip: u64| if ip < 0x100 { Code::Bare } else { Code::Unmapped };
         let words = [0, 0x1018, 0x20, 0, 0x500];
-        let walked = on(&words, Registers { ip: 0x10, sp: 0x1000, bp: 0x1008 }, code);
+        let walked = on(&words, Registers { ip: 0x10, sp: 0x1000, bp: 0x1008, bx: 0 }, code);
         assert_eq!((walked.addresses.as_slice(), walked.end), (&[0x10, 0x20][..], StackEnd::NoFramePointer));
     }
 
     #[test]
     fn what_leads_back_or_nowhere_ends_by_name() {
         let loops = |_| row(Kind::FramePointer, 0, 0);
-        let registers = Registers { ip: 0x10, sp: 0x1000, bp: 0x1010 };
+        let registers = Registers { ip: 0x10, sp: 0x1000, bp: 0x1010, bx: 0 };
         assert_eq!(on(&[0, 0x20, 0x20], registers, loops).end, StackEnd::Loop);
         let far = |_| row(Kind::StackPointer, 1000, 0);
         assert_eq!(on(&[0; 4], registers, far).end, StackEnd::Unreadable);
@@ -249,6 +284,27 @@ mod tests {
         let deep = |_| row(Kind::StackPointer, 1, 0);
         let walked = on(&[0x20; 1000], registers, deep);
         assert_eq!((walked.addresses.len(), walked.end), (FRAMES_MAX, StackEnd::TooDeep));
+    }
+
+    #[test]
+    fn a_frame_held_in_a_register_is_found_where_the_register_was_saved() {
+        // 0x10: leaf, which saved bx or not; 0x20: holds its frame, whose return address is at 0x1020, in bx.
+        let words = [0x1018, 0x20, 0, 0, 0x30];
+        let walked = |saved: u8, bx: u64| {
+            let leaf = Row { cfa: 2, bx: saved, ..Row::plain(0, Kind::StackPointer) };
+            let code = move |ip| match ip {
+                0x10 => Code::Row(leaf),
+                0x1f => row(Kind::Held, 2, 0),
+                _ => row(Kind::Stop, 0, 0),
+            };
+            on(&words, Registers { ip: 0x10, sp: 0x1000, bp: 0, bx }, code)
+        };
+        for (saved, bx) in [(0, 0x1018), (2, 0)] {
+            let walked = walked(saved, bx);
+            assert_eq!((&walked.addresses[..], walked.end), (&[0x10, 0x20, 0x30][..], StackEnd::Root));
+        }
+        assert_eq!(walked(BX_ELSEWHERE, 0x1018).end, StackEnd::NoRule);
+        assert_eq!(walked(0, 0x5000).end, StackEnd::Unreadable, "it holds something else");
     }
 
     #[test]
@@ -261,7 +317,7 @@ mod tests {
             0x40 => row(Kind::StackPointer, 1, 0), // exact: not 0x3f
             _ => row(Kind::Stop, 0, 0),
         };
-        let walked = on(&words, Registers { ip: 0x10, sp: 0x1000, bp: 0 }, code);
+        let walked = on(&words, Registers { ip: 0x10, sp: 0x1000, bp: 0, bx: 0 }, code);
         assert_eq!(walked.addresses, [0x10, 0x40, 0x50]);
         assert_eq!(walked.vias[1], FrameVia::SignalFrame);
     }

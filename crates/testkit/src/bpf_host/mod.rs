@@ -42,7 +42,7 @@ pub struct HostWalk {
     pub vias: Vec<FrameVia>,
     /// Why there are no more.
     pub end: StackEnd,
-    /// Of the last frame.
+    /// Of the last frame; bx of the first.
     pub registers: Registers,
 }
 
@@ -76,6 +76,8 @@ struct State {
     ip: u64,
     sp: u64,
     bp: u64,
+    bx: u64,
+    bx_at: u64,
     exact: u32,
     via: u32,
     mapping: u32,
@@ -126,8 +128,8 @@ impl HostProcess {
 
     /// Walks from `registers`, as the kernel programs do.
     pub fn walk(&self, registers: Registers, mut read: &mut ReadMemory<'_>) -> HostWalk {
-        let Registers { ip, sp, bp } = registers;
-        let mut state = State { ip, sp, bp, ..State::default() };
+        let Registers { ip, sp, bp, bx } = registers;
+        let mut state = State { ip, sp, bp, bx, ..State::default() };
         let (mut addresses, mut frames) = ([0u64; FRAMES_MAX], 0u32);
         let host = Host {
             read: read_memory,
@@ -146,7 +148,7 @@ impl HostProcess {
             addresses: found.iter().map(|address| address << 8 >> 8).collect(),
             vias: found.iter().map(via).collect(),
             end: StackEnd::from_code(end as u8).expect("a known end"),
-            registers: Registers { ip: state.ip, sp: state.sp, bp: state.bp },
+            registers: Registers { ip: state.ip, sp: state.sp, bp: state.bp, bx: state.bx },
         }
     }
 }

@@ -210,7 +210,7 @@ FRAME void on_own_stack()
 // Their descriptions are as wrong, absent or unusual as their names say.
 asm(R"(
 	.text
-	.globl looping, undescribed, undescribed_with_frame, by_another_register
+	.globl looping, undescribed, undescribed_with_frame, by_another_register, held, held_and_saved_far
 	.type looping, @function
 looping:
 	.cfi_startproc
@@ -244,19 +244,82 @@ undescribed_with_frame:
 	.type by_another_register, @function
 by_another_register:
 	.cfi_startproc
-	pushq %rbx
+	pushq %r12
 	.cfi_def_cfa_offset 16
-	.cfi_offset %rbx, -16
-	movq %rsp, %rbx
-	.cfi_def_cfa %rbx, 16
+	.cfi_offset %r12, -16
+	movq %rsp, %r12
+	.cfi_def_cfa %r12, 16
 	call stop_quietly@PLT
-	popq %rbx
+	popq %r12
 	.cfi_def_cfa %rsp, 8
 	ret
 	.cfi_endproc
 	.size by_another_register, .-by_another_register
+
+	# As OCaml 5 calls C that does not allocate: bx keeps the frame, the callee (the first argument) has another stack.
+	.type held, @function
+held:
+	.cfi_startproc
+	pushq %rbx
+	.cfi_def_cfa_offset 16
+	.cfi_offset %rbx, -16
+	movq %rsp, %rbx
+	.cfi_def_cfa_register %rbx
+	movq other_stack_top(%rip), %rsp
+	call *%rdi
+	movq %rbx, %rsp
+	.cfi_def_cfa_register %rsp
+	popq %rbx
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	.size held, .-held
+
+	.type held_and_saved_far, @function
+held_and_saved_far:
+	.cfi_startproc
+	subq $136, %rsp
+	.cfi_def_cfa_offset 144
+	movq %rbx, (%rsp)
+	.cfi_offset %rbx, -144
+	xorl %ebx, %ebx
+	call stop_quietly@PLT
+	movq (%rsp), %rbx
+	.cfi_restore %rbx
+	addq $136, %rsp
+	.cfi_def_cfa_offset 8
+	ret
+	.cfi_endproc
+	.size held_and_saved_far, .-held_and_saved_far
 )");
 extern "C" void looping(), undescribed(), undescribed_with_frame(), by_another_register();
+extern "C" void held(void (*call)()), held_and_saved_far();
+
+alignas(16) static char other_stack[1 << 21];
+extern "C" {
+__attribute__((used)) char *other_stack_top = other_stack + sizeof(other_stack);
+}
+
+FRAME void without_bx()
+{
+	stop_here();
+	KEEP;
+}
+
+// Saves bx, in which its caller's caller holds its frame, and uses it for something else.
+FRAME void with_bx()
+{
+	asm volatile("xorl %%ebx, %%ebx" ::: "rbx");
+	without_bx();
+	KEEP;
+}
+
+FRAME void computing_with_bx()
+{
+	asm volatile("xorl %%ebx, %%ebx" ::: "rbx");
+	free(malloc(calls));
+	KEEP;
+}
 
 // Through lazily bound PLT entries, a callback, the vdso, vectorised string functions, realigned frames. No
 // exception: where one lands, its unwinder rewrites the return addresses that the test knows.
@@ -274,6 +337,7 @@ FRAME void work()
 	alignas(64) volatile char aligned[64] = {1};
 	char *room = (char *)alloca(numbers[3] + 20);
 	memset(room, aligned[0], 20);
+	held(computing_with_bx);
 	free(realloc(malloc(100), 1 << 20));
 }
 
@@ -304,6 +368,9 @@ static const struct {
 	{"loop", [] { looping(); KEEP; }},
 	{"scan", [] { undescribed(); KEEP; }},
 	{"frame-pointer", [] { undescribed_with_frame(); KEEP; }},
+	{"held", [] { held(without_bx); KEEP; }},
+	{"held-saved", [] { held(with_bx); KEEP; }},
+	{"held-saved-far", [] { held(held_and_saved_far); KEEP; }},
 	{"no-rule", [] { by_another_register(); KEEP; }},
 	{"steps", [] { stepped(); KEEP; }},
 };

@@ -76,6 +76,7 @@ pub(super) fn parse<'a>(body: &'a [u8], attribute: &Attribute) -> Option<Fields<
 /// Registers and stack of user mode.
 fn user_side(bytes: &mut Bytes<'_>, attribute: &Attribute, fields: &mut Fields<'_>) -> Option<()> {
     /// Places among the x86-64 registers (`enum perf_event_x86_regs`).
+    const BX: u32 = 1;
     const BP: u32 = 6;
     const SP: u32 = 7;
     const IP: u32 = 8;
@@ -99,7 +100,8 @@ fn user_side(bytes: &mut Bytes<'_>, attribute: &Attribute, fields: &mut Fields<'
         let filled = if length > 0 { bytes.u64()?.min(length) } else { 0 };
         if let (Some(ip), Some(sp), Some(bp)) = (register(IP), register(SP), register(BP)) {
             let bytes = Bytes::part(copy, 0, filled)?.to_vec();
-            fields.memory = Some(Box::new(RawMemory { ip, sp, bp, bytes })).filter(|_| filled > 0);
+            let bx = register(BX).unwrap_or_default();
+            fields.memory = Some(Box::new(RawMemory { ip, sp, bp, bx, bytes })).filter(|_| filled > 0);
         }
     }
     Some(())

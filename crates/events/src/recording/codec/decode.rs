@@ -169,14 +169,16 @@ impl<'a> Decoder<'a> {
         }
         let raw = match self.input.byte()? {
             0 => None,
-            _ => Some(Box::new(self.raw_memory()?)),
+            fields => Some(Box::new(self.raw_memory(fields)?)),
         };
         Ok(RawStack { at, id, tgid, kernel_frames, addresses, vias, end, raw })
     }
 
-    fn raw_memory(&mut self) -> Result<RawMemory, CodecError> {
+    /// `fields` is 1 where bx was not kept yet, else 2.
+    fn raw_memory(&mut self, fields: u8) -> Result<RawMemory, CodecError> {
         let (ip, sp, bp) = (self.input.varint()?, self.input.varint()?, self.input.varint()?);
-        Ok(RawMemory { ip, sp, bp, bytes: self.input.text()?.to_vec() })
+        let bx = if fields == 1 { 0 } else { self.input.varint()? };
+        Ok(RawMemory { ip, sp, bp, bx, bytes: self.input.text()?.to_vec() })
     }
 
     fn lifecycle(&mut self) -> Result<Lifecycle, CodecError> {

@@ -144,9 +144,9 @@ impl Encoder {
             out.push(run.first().map_or(0, |via| *via as u8));
             put_varint(out, run.len() as u64);
         }
-        out.push(u8::from(stack.raw.is_some()));
+        out.push(if stack.raw.is_some() { 2 } else { 0 });
         if let Some(raw) = &stack.raw {
-            for number in [raw.ip, raw.sp, raw.bp, raw.bytes.len() as u64] {
+            for number in [raw.ip, raw.sp, raw.bp, raw.bx, raw.bytes.len() as u64] {
                 put_varint(out, number);
             }
             out.extend_from_slice(&raw.bytes);

@@ -209,6 +209,30 @@ fn loss() -> impl Strategy<Value = Event> {
     )
 }
 
+fn stack() -> impl Strategy<Value = Event> {
+    (time(), any::<u64>(), any::<u32>(), any::<u16>(), proptest::collection::vec(any::<u64>(), 0..40))
+        .prop_map(|(at, id, tgid, kernel_frames, addresses)| {
+            Event::Stack(RawStack {
+                at,
+                id,
+                tgid,
+                kernel_frames,
+                vias: addresses.iter().map(|a| FrameVia::ALL[(*a % 5) as usize]).collect(),
+                end: StackEnd::ALL[(id % 9) as usize],
+                raw: (id % 2 == 0).then(|| {
+                    Box::new(RawMemory {
+                        ip: id,
+                        sp: id >> 7,
+                        bp: id >> 9,
+                        bx: id >> 3,
+                        bytes: id.to_le_bytes().repeat((tgid % 9) as usize),
+                    })
+                }),
+                addresses,
+            })
+        })
+}
+
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         switch(),
@@ -246,22 +270,7 @@ fn event() -> impl Strategy<Value = Event> {
                 registers: (ip % 2 == 0).then(|| Box::new(std::array::from_fn(|k| ip.rotate_left(k as u32)))),
             })
         ),
-        (time(), any::<u64>(), any::<u32>(), any::<u16>(), proptest::collection::vec(any::<u64>(), 0..40))
-            .prop_map(|(at, id, tgid, kernel_frames, addresses)| Event::Stack(RawStack {
-                at,
-                id,
-                tgid,
-                kernel_frames,
-                vias: addresses.iter().map(|a| FrameVia::ALL[(*a % 5) as usize]).collect(),
-                end: StackEnd::ALL[(id % 9) as usize],
-                raw: (id % 2 == 0).then(|| Box::new(RawMemory {
-                    ip: id,
-                    sp: id >> 7,
-                    bp: id >> 9,
-                    bytes: id.to_le_bytes().repeat((tgid % 9) as usize),
-                })),
-                addresses,
-            })),
+        stack(),
         (time(), any::<u32>(), any::<[u64; 3]>(), ".{0,30}", proptest::collection::vec(any::<u8>(), 0..20))
             .prop_map(|(at, tgid, [start, end, file_offset], path, build_id)| Event::Mapping(RawMapping {
                 at,
