@@ -240,6 +240,7 @@ impl Loop {
         let mut flushed = Instant::now();
         let mut mapped = Instant::now();
         let mut naps = Naps::default();
+        budget.begin(self.probe_cost(), super::own_cost().recorder_cpu_ns);
         loop {
             let ended = watched.ended();
             let fill = self.session.fill();

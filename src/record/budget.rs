@@ -68,6 +68,12 @@ impl Budget {
         stacks_that_fit(self.share, 0.0, [StackCost { mean_ns: STACK_NS, used_ns }; 2])
     }
 
+    /// The program begins to run now: what was spent until then, to make ready, is not its recording's.
+    pub fn begin(&mut self, probes: ProbeCost, recorder_ns: u64) {
+        self.adjusted = Instant::now();
+        self.before = Spent { probes, recorder_ns };
+    }
+
     /// It is time to adjust.
     pub fn is_due(&self) -> bool {
         self.adjusted.elapsed() >= EVERY
@@ -167,9 +173,12 @@ mod tests {
         assert!((left(0.25) - 0.75).abs() < 1e-9 && (left(3.0) - LEAST_SHARE).abs() < 1e-9);
         let mut budget = Budget::new(2.0, 2);
         assert_eq!(budget.left(), 1.0);
-        // In a moment: far more than it may.
+        // Before it began, and then in a moment: far more than it may.
         let probes = ProbeCost { total_ns: 1e12, ..ProbeCost::default() };
-        budget.adjust(probes, 0);
+        budget.begin(probes, 1_000_000_000_000);
+        budget.adjust(probes, 1_000_000_000_000);
+        assert_eq!(budget.left(), 1.0);
+        budget.adjust(ProbeCost { total_ns: 2e12, ..probes }, 1_000_000_000_000);
         assert!((budget.left() - LEAST_SHARE).abs() < 1e-9, "{}", budget.left());
     }
 
