@@ -42,7 +42,7 @@ static __always_inline __u64 definitions_wakeup(void)
 }
 
 /* What the programs cost: one run in TIMED_EVERY is timed (crates/capture/src/bpf/probe_cost.rs). */
-enum { PROBE_SWITCH = 0, PROBE_WAKING = 1, PROBE_SAMPLE = 2, PROBE_CONTEXT = 3, PROBE_LIFECYCLE = 4,
+enum probe { PROBE_SWITCH = 0, PROBE_WAKING = 1, PROBE_SAMPLE = 2, PROBE_CONTEXT = 3, PROBE_LIFECYCLE = 4,
        PROBE_SYSCALL = 5, PROBE_STACK = 6, /* a part of PROBE_SWITCH */ PROBE_WAKER_STACK = 7, /* of PROBE_WAKING */
        PROBE_ALLOC = 8, PROBE_PAGING = 9, PROBE_SPAN = 10, PROBES = 11 };
 #define TIMED_EVERY 32
@@ -81,8 +81,8 @@ struct raw_ration {
 };
 
 struct per_cpu {
-	__u32 next_seq[WIRE_STREAMS];
-	__u32 context;            /* nesting bits of interrupt handlers, CONTEXT_* */
+	__u32 next_seq[WIRE_STREAMS]; /* but of WIRE_STREAM_SCHED, which is in wire_ring_ends */
+	__u32 pad;
 	__u64 lost[WIRE_STREAMS];
 	struct draw draws[STACK_DRAWS];
 	struct probe_time probes[PROBES];
@@ -105,6 +105,9 @@ struct per_cpu {
 /* As crates/capture/src/bpf/session.rs reads it. */
 _Static_assert(__builtin_offsetof(struct per_cpu, lost) == 32, "LOST_AT");
 _Static_assert(__builtin_offsetof(struct per_cpu, probes) == 160, "PROBES_AT");
+/* As crates/capture/src/bpf/slots.rs does. */
+_Static_assert(__builtin_offsetof(struct wire_ring_ends, read) == 64, "READ_AT");
+_Static_assert(sizeof(struct wire_ring_ends) == 128, "ENDS_BYTES");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -166,6 +169,60 @@ static __always_inline bool is_target(struct task_struct *task, struct per_cpu *
 	return true;
 }
 
+/* What is touched by each switch and wakeup on this CPU (wire.h). Both grow to what the configuration says before loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct wire_ring_ends);
+} ring_ends SEC(".maps");
+
+/* 0: a CPU that came after the recording began. */
+static __always_inline struct wire_ring_ends *this_end(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&ring_ends, &cpu);
+}
+
+/* As probe_begin, of what runs most: which runs are timed is told by a count that lies beside what they need anyway. */
+static __always_inline __u64 hot_probe_begin(struct wire_ring_ends *end, __u32 probe, __u64 now)
+{
+	return end->runs[probe]++ % TIMED_EVERY ? 0 : now;
+}
+
+static __always_inline void hot_probe_end(__u32 probe, __u64 began_ns)
+{
+	struct per_cpu *cpu;
+
+	if (!began_ns)
+		return;
+	cpu = this_cpu();
+	if (!cpu)
+		return;
+	cpu->probes[probe].runs += TIMED_EVERY;
+	probe_end(cpu, probe, began_ns);
+}
+
+/* As is_target, of who mostly is the target that was met last. */
+static __always_inline bool is_target_again(struct task_struct *task, struct wire_ring_ends *end)
+{
+	__u32 tgid = task->tgid;
+	__u64 known = tgid | (__u64)targets_generation << 32; /* before the look, as there */
+	struct per_cpu *cpu;
+
+	if (!tgid)
+		return false; /* the idle thread */
+	if (!configuration.follow_all && end->known_target == known)
+		return true;
+	cpu = this_cpu();
+	if (!cpu || !is_target(task, cpu))
+		return false;
+	end->known_target = known;
+	return true;
+}
+
 static __always_inline void fill_header_numbered(struct wire_header *header, __u8 kind, __u64 at_ns, __u32 seq)
 {
 	header->at_ns = at_ns;
@@ -182,17 +239,31 @@ static __always_inline void fill_header(struct wire_header *header, struct per_c
 	fill_header_numbered(header, kind, at_ns, __sync_fetch_and_add(&cpu->next_seq[stream], 1));
 }
 
-/* For sched_switch, where interrupts are off: a plain increment is enough, and cheaper. */
-static __always_inline void fill_switch_header(struct wire_header *header, struct per_cpu *cpu, __u8 kind,
-					       __u64 at_ns)
+/*
+ * The same of WIRE_STREAM_SCHED. Where interrupts are off a plain increment is enough: an atomic one waits until all that was
+ * written before has reached its cache line.
+ */
+static __always_inline void fill_sched_header(struct wire_header *header, struct wire_ring_ends *end, __u8 kind, __u64 at_ns,
+					      bool interrupts)
 {
-	fill_header_numbered(header, kind, at_ns, cpu->next_seq[WIRE_STREAM_SCHED]++);
+	__u32 seq = interrupts ? __sync_fetch_and_add(&end->next_seq, 1) : end->next_seq++;
+
+	fill_header_numbered(header, kind, at_ns, seq);
 }
 
 static __always_inline void count_lost(struct per_cpu *cpu, __u32 stream)
 {
 	__sync_fetch_and_add(&cpu->next_seq[stream], 1);
 	__sync_fetch_and_add(&cpu->lost[stream], 1);
+}
+
+static __always_inline void count_lost_sched(struct wire_ring_ends *end)
+{
+	struct per_cpu *cpu = this_cpu();
+
+	__sync_fetch_and_add(&end->next_seq, 1);
+	if (cpu)
+		__sync_fetch_and_add(&cpu->lost[WIRE_STREAM_SCHED], 1);
 }
 
 #endif

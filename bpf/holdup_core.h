@@ -73,6 +73,13 @@ struct unix_sock { struct sock *peer; };
 struct fdtable { unsigned int max_fds; struct file **fd; };
 struct files_struct { struct fdtable *fdt; };
 struct signal_struct { int nr_threads; };
+struct hrtimer { struct hrtimer_clock_base *base; };
+struct hrtimer_clock_base { struct hrtimer_cpu_base *cpu_base; struct hrtimer *running; };
+struct hrtimer_cpu_base {
+	unsigned int hres_active : 1;
+	unsigned int in_hrtirq : 1;
+	struct hrtimer_clock_base clock_base[8];
+};
 struct task_struct {
 	unsigned int __state;
 	int on_cpu;

@@ -23,7 +23,8 @@ static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_
 {
 	__u64 now = bpf_ktime_get_ns();
 	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task, kernel, now);
-	struct wire_sample *sample = reserve_record(sizeof(*sample), true);
+	struct wire_ring_ends *end = this_end();
+	struct wire_sample *sample = end ? reserve_record(end, sizeof(*sample), true) : 0;
 
 	if (!sample) {
 		count_lost(cpu, WIRE_STREAM_PLAIN_SAMPLES);

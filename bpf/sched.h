@@ -60,16 +60,16 @@ static __always_inline void fill_counters(struct wire_switch_out *out, struct ta
 	out->clock_ran_ns = ran_by_clock(prev);
 }
 
-static __always_inline int foreign_switch(struct per_cpu *cpu, struct task_struct *prev,
+static __always_inline int foreign_switch(struct wire_ring_ends *end, struct task_struct *prev,
 					  struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
 {
-	struct wire_switch_foreign *out = reserve_record(sizeof(*out), false);
+	struct wire_switch_foreign *out = reserve_record(end, sizeof(*out), false);
 
 	if (!out) {
-		count_lost(cpu, WIRE_STREAM_SCHED);
+		count_lost_sched(end);
 		return 0;
 	}
-	fill_switch_header(&out->sw.header, cpu, WIRE_SWITCH, now);
+	fill_sched_header(&out->sw.header, end, WIRE_SWITCH, now, false);
 	out->sw.header.flags = flags;
 	fill_switch(&out->sw, prev, next, state);
 	out->clock_ran_ns = prev->pid ? ran_by_clock(prev) : 0;
@@ -77,16 +77,16 @@ static __always_inline int foreign_switch(struct per_cpu *cpu, struct task_struc
 	return 0;
 }
 
-static __always_inline int runnable_switch(struct per_cpu *cpu, struct task_struct *prev,
+static __always_inline int runnable_switch(struct wire_ring_ends *end, struct task_struct *prev,
 					   struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
 {
-	struct wire_switch_out *out = reserve_record(sizeof(*out), false);
+	struct wire_switch_out *out = reserve_record(end, sizeof(*out), false);
 
 	if (!out) {
-		count_lost(cpu, WIRE_STREAM_SCHED);
+		count_lost_sched(end);
 		return 0;
 	}
-	fill_switch_header(&out->sw.header, cpu, WIRE_SWITCH_OUT, now);
+	fill_sched_header(&out->sw.header, end, WIRE_SWITCH_OUT, now, false);
 	out->sw.header.flags = flags;
 	if (!(state & TASK_DEAD_BITS)) {
 		if (is_throttled(prev))
@@ -100,26 +100,37 @@ static __always_inline int runnable_switch(struct per_cpu *cpu, struct task_stru
 	return 0;
 }
 
-static __always_inline int blocked_switch(void *ctx, struct per_cpu *cpu, struct task_struct *prev,
+/* The stack of a thread that blocks, if it is drawn; `every` as in struct wire_wait. */
+static __always_inline __u64 blocked_stack(void *ctx, struct task_struct *prev, unsigned int state, __u64 now, __u32 *every)
+{
+	struct per_cpu *cpu = this_cpu();
+	__u64 stack, began;
+	bool take;
+
+	if (!cpu)
+		return 0;
+	*every = draw_blocked_stack(cpu, prev, now, &take);
+	if (!take)
+		return 0;
+	began = probe_begin(cpu, PROBE_STACK);
+	stack = take_stack(ctx, cpu, SCRATCH_SWITCH, prev, state & TASK_UNINTERRUPTIBLE, now);
+	probe_end(cpu, PROBE_STACK, began);
+	return stack;
+}
+
+static __always_inline int blocked_switch(void *ctx, struct wire_ring_ends *end, struct task_struct *prev,
 					  struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
 {
-	bool take;
-	__u32 every = draw_blocked_stack(cpu, prev, now, &take);
 	struct wire_switch_blocked *out;
-	__u64 stack = 0, began;
+	__u32 every = 0;
+	__u64 stack = configuration.blocked_stacks ? blocked_stack(ctx, prev, state, now, &every) : 0;
 
-	if (take) {
-		began = probe_begin(cpu, PROBE_STACK);
-		stack = take_stack(ctx, cpu, SCRATCH_SWITCH, prev, state & TASK_UNINTERRUPTIBLE, now);
-		probe_end(cpu, PROBE_STACK, began);
-	}
-	out = reserve_record(sizeof(*out), false);
-
+	out = reserve_record(end, sizeof(*out), false);
 	if (!out) {
-		count_lost(cpu, WIRE_STREAM_SCHED);
+		count_lost_sched(end);
 		return 0;
 	}
-	fill_switch_header(&out->out.sw.header, cpu, WIRE_SWITCH_BLOCKED, now);
+	fill_sched_header(&out->out.sw.header, end, WIRE_SWITCH_BLOCKED, now, false);
 	fill_switch(&out->out.sw, prev, next, state);
 	fill_counters(&out->out, prev);
 	if (BPF_CORE_READ_BITFIELD(prev, in_iowait))
@@ -145,8 +156,12 @@ struct {
 	__type(value, __u64);
 } calls_away SEC(".maps");
 
-static __always_inline void leave_in_call(struct per_cpu *cpu, __u32 tid, unsigned int state)
+static __always_inline void leave_in_call(__u32 tid, unsigned int state)
 {
+	struct per_cpu *cpu = this_cpu();
+
+	if (!cpu || !cpu->call_tid)
+		return;
 	if (cpu->call_tid == tid && !(state & TASK_DEAD_BITS))
 		bpf_map_update_elem(&calls_away, &tid, &cpu->call_began_ns, BPF_ANY);
 	cpu->call_tid = 0;
@@ -160,27 +175,35 @@ static __always_inline bool was_target(struct task_struct *task, struct per_cpu 
 	return is_target(task, cpu);
 }
 
+static __always_inline void count_the_dead(struct task_struct *prev, __u64 now)
+{
+	struct per_cpu *cpu = this_cpu();
+
+	if (cpu && was_target(prev, cpu))
+		send_last_counts(cpu, prev, now);
+}
+
 static __always_inline int switched(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
 				    unsigned int state)
 {
-	struct per_cpu *cpu = this_cpu();
+	struct wire_ring_ends *end = this_end();
 	__u8 flags = preempt ? WIRE_SWITCH_PREEMPT : 0;
 	__u64 now = bpf_ktime_get_ns(), began;
 
-	if (!cpu)
+	if (!end)
 		return 0;
-	began = probe_begin(cpu, PROBE_SWITCH);
-	if (configuration.count_calls && cpu->call_tid)
-		leave_in_call(cpu, prev->pid, state);
-	if (!is_target(prev, cpu))
-		foreign_switch(cpu, prev, next, state, now, flags);
+	began = hot_probe_begin(end, PROBE_SWITCH, now);
+	if (configuration.count_calls)
+		leave_in_call(prev->pid, state);
+	if (!is_target_again(prev, end))
+		foreign_switch(end, prev, next, state, now, flags);
 	else if (state == 0 || preempt || (state & TASK_DEAD_BITS))
-		runnable_switch(cpu, prev, next, preempt && !(state & TASK_DEAD_BITS) ? 0 : state, now, flags);
+		runnable_switch(end, prev, next, preempt && !(state & TASK_DEAD_BITS) ? 0 : state, now, flags);
 	else
-		blocked_switch(ctx, cpu, prev, next, state, now, flags);
-	if ((state & TASK_DEAD_BITS) && was_target(prev, cpu))
-		send_last_counts(cpu, prev, now);
-	probe_end(cpu, PROBE_SWITCH, began);
+		blocked_switch(ctx, end, prev, next, state, now, flags);
+	if (state & TASK_DEAD_BITS)
+		count_the_dead(prev, now);
+	hot_probe_end(PROBE_SWITCH, began);
 	return 0;
 }
 
@@ -197,24 +220,40 @@ int BPF_PROG(on_switch_before_5_18, bool preempt, struct task_struct *prev, stru
 	return switched(ctx, preempt, prev, next, prev->__state);
 }
 
-static __always_inline __u8 wake_context(struct per_cpu *cpu)
+/*
+ * Whether a timer's handler runs on this CPU. The kernel keeps a bit while it goes through timers that are due, and says which
+ * runs of those that run in soft interrupts. Where its bookkeeping is not known, tracepoints at each timer's begin and end say it.
+ */
+static __always_inline bool in_timer(struct wire_ring_ends *end)
 {
-	__u32 context = cpu->context;
+	struct hrtimer_cpu_base *timers;
 
+	if (!end->timers || !bpf_ksym_exists(bpf_rdonly_cast))
+		return end->context & CONTEXT_TIMER;
+	timers = bpf_rdonly_cast((void *)end->timers, bpf_core_type_id_kernel(struct hrtimer_cpu_base));
+	if (BPF_CORE_READ_BITFIELD(timers, in_hrtirq))
+		return true;
+	if (!(end->context & CONTEXT_SOFTIRQ))
+		return false;
+	return timers->clock_base[4].running || timers->clock_base[5].running || timers->clock_base[6].running ||
+	       timers->clock_base[7].running;
+}
+
+static __always_inline __u8 wake_context(struct wire_ring_ends *end)
+{
 	/* Handlers nest: a timer or device interrupt may arrive within a soft interrupt. */
-	if (context & CONTEXT_TIMER)
+	if (in_timer(end))
 		return WIRE_CONTEXT_TIMER;
-	if (context & CONTEXT_IRQ)
+	if (end->context & CONTEXT_IRQ)
 		return WIRE_CONTEXT_IRQ;
-	if (context & CONTEXT_SOFTIRQ)
+	if (end->context & CONTEXT_SOFTIRQ)
 		return WIRE_CONTEXT_SOFTIRQ;
 	return WIRE_CONTEXT_THREAD;
 }
 
-static __always_inline void fill_waking(struct wire_waking *waking, struct per_cpu *cpu, struct task_struct *wakee,
-					struct task_struct *waker, __u8 context, __u64 now)
+static __always_inline void fill_waking(struct wire_waking *waking, struct task_struct *wakee, struct task_struct *waker,
+					__u8 context)
 {
-	fill_header(&waking->header, cpu, WIRE_WAKING, WIRE_STREAM_SCHED, now);
 	waking->header.flags = context;
 	waking->wakee_tid = wakee->pid;
 	waking->waker_tid = waker->pid;
@@ -233,12 +272,14 @@ static __always_inline void fill_waking(struct wire_waking *waking, struct per_c
  * The stack with which a thread of the program wakes another; `every` as in struct wire_waking. A thread that
  * wakes itself had not left its CPU yet: that ends no wait, and comes with interrupts on.
  */
-static __always_inline __u64 waker_stack(void *ctx, struct per_cpu *cpu, struct task_struct *waker, __u64 now,
-					 __u32 *every)
+static __always_inline __u64 waker_stack(void *ctx, struct task_struct *waker, __u64 now, __u32 *every)
 {
+	struct per_cpu *cpu = this_cpu();
 	__u64 stack, began;
 	bool take;
 
+	if (!cpu)
+		return 0;
 	*every = draw_stack(cpu, DRAW_WAKER, now, &take);
 	if (!take)
 		return 0;
@@ -252,45 +293,74 @@ SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *wakee)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
-	struct per_cpu *cpu = this_cpu();
+	struct wire_ring_ends *end = this_end();
+	bool interrupts = waker == wakee;
 	struct wire_waking *waking;
 	__u64 began, now, stack = 0;
 	__u32 every = 0;
 	__u8 context;
 
-	if (!cpu || !is_target(wakee, cpu))
+	if (!end || !is_target_again(wakee, end))
 		return 0;
-	began = probe_begin(cpu, PROBE_WAKING);
 	now = bpf_ktime_get_ns();
-	context = wake_context(cpu);
-	if (context == WIRE_CONTEXT_THREAD && waker->mm && waker->pid != wakee->pid && is_target(waker, cpu))
-		stack = waker_stack(ctx, cpu, waker, now, &every);
-	waking = reserve_record(sizeof(*waking), waker == wakee);
+	began = hot_probe_begin(end, PROBE_WAKING, now);
+	context = wake_context(end);
+	if (configuration.blocked_stacks && context == WIRE_CONTEXT_THREAD && waker->mm && waker->pid != wakee->pid &&
+	    is_target_again(waker, end))
+		stack = waker_stack(ctx, waker, now, &every);
+	waking = reserve_record(end, sizeof(*waking), interrupts);
 	if (waking) {
-		fill_waking(waking, cpu, wakee, waker, context, now);
+		fill_sched_header(&waking->header, end, WIRE_WAKING, now, interrupts);
+		fill_waking(waking, wakee, waker, context);
 		waking->stack_every = every;
 		waking->stack = stack;
 		submit_record(waking);
 	} else {
-		count_lost(cpu, WIRE_STREAM_SCHED);
+		count_lost_sched(end);
 	}
-	probe_end(cpu, PROBE_WAKING, began);
+	hot_probe_end(PROBE_WAKING, began);
 	return 0;
 }
 
 #define CONTEXT_PROGRAM(name, section, change) \
 	SEC("tp_btf/" section) int name(void *ctx) \
 	{ \
-		struct per_cpu *cpu = this_cpu(); \
-		if (cpu) { \
-			__u64 began = probe_begin(cpu, PROBE_CONTEXT); \
-			cpu->context change; \
-			probe_end(cpu, PROBE_CONTEXT, began); \
+		struct wire_ring_ends *end = this_end(); \
+		if (end) { \
+			__u64 began = end->runs[PROBE_CONTEXT]++ % TIMED_EVERY ? 0 : bpf_ktime_get_ns(); \
+			end->context change; \
+			hot_probe_end(PROBE_CONTEXT, began); \
 		} \
 		return 0; \
 	}
 
-CONTEXT_PROGRAM(on_timer_begin, "hrtimer_expire_entry", |= CONTEXT_TIMER)
+static __always_inline bool tells_timers(void)
+{
+	return bpf_ksym_exists(bpf_rdonly_cast) && bpf_core_field_exists(struct hrtimer, base) &&
+	       bpf_core_field_exists(struct hrtimer_clock_base, running) &&
+	       bpf_core_field_exists(struct hrtimer_cpu_base, clock_base[7]) &&
+	       bpf_core_field_exists(struct hrtimer_cpu_base, hres_active) &&
+	       bpf_core_field_exists(struct hrtimer_cpu_base, in_hrtirq);
+}
+
+/* Until user space knows that every CPU's timers are known: then it takes this and its end away. */
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(on_timer_begin, struct hrtimer *timer)
+{
+	struct wire_ring_ends *end = this_end();
+	struct hrtimer_cpu_base *timers;
+
+	if (!end)
+		return 0;
+	end->context |= CONTEXT_TIMER;
+	if (end->timers || !tells_timers())
+		return 0;
+	timers = timer->base->cpu_base;
+	if (BPF_CORE_READ_BITFIELD(timers, hres_active))
+		end->timers = (__u64)timers;
+	return 0;
+}
+
 CONTEXT_PROGRAM(on_timer_end, "hrtimer_expire_exit", &= ~CONTEXT_TIMER)
 CONTEXT_PROGRAM(on_softirq_begin, "softirq_entry", |= CONTEXT_SOFTIRQ)
 CONTEXT_PROGRAM(on_softirq_end, "softirq_exit", &= ~CONTEXT_SOFTIRQ)

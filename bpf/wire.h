@@ -84,11 +84,20 @@ struct wire_slot {
 	wire_u8 record[WIRE_RECORD_MAX];
 };
 
-/* How far one CPU's part of the main ring is written and read; each end on a cache line of its own. */
+/*
+ * How far one CPU's part of the main ring is written and read; each end on a cache line of its own. Beside the kernel's end is
+ * all else that a switch or a wakeup looks at: after an idle CPU's sleep each line more is fetched from memory.
+ */
 struct wire_ring_ends {
-	wire_u64 taken; /* positions given out: the kernel's */
-	wire_u64 pad[7];
-	wire_u64 read;  /* positions free again: user space's */
+	wire_u64 taken;            /* positions given out: the kernel's */
+	wire_u64 free_until;       /* ... up to here slots are free, as `read` said when it was looked at last */
+	wire_u64 timers;           /* address of this CPU's struct hrtimer_cpu_base (sched.h); 0: not known */
+	wire_u32 next_seq;         /* of WIRE_STREAM_SCHED */
+	wire_u32 context;          /* nesting bits of interrupt handlers, CONTEXT_* */
+	wire_u64 known_target;     /* the tgid that was met last, and above it the generation in which it is a target */
+	wire_u32 runs[4];          /* of the first programs of enum probe (common.h) */
+	wire_u64 pad;
+	wire_u64 read;             /* positions free again: user space's */
 	wire_u64 pad_too[7];
 };
 

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use holdup_events::recording;
+use holdup_events::tables::ThreadState;
 use serde_json::Value;
 use support::{Scratch, holdup, report_json, rung_here, stderr};
 
@@ -180,6 +182,45 @@ fn polling_tells_running_and_long_waits() {
     let (report, dial) =
         record(&scratch, "proc", "--threads 1 --seconds 2 --lock 200 --sleep 300 --pipe 250");
     agrees(&report, &dial, &|class| class != "io-wait");
+}
+
+/// At first tracepoints at each timer tell that one woke a thread, soon the kernel's own bookkeeping (`bpf/sched.h`).
+#[test]
+fn timers_wake_sleepers_and_threads_wake_who_waits_for_them() {
+    let scratch = Scratch::new("dial-contexts");
+    if !support::bpf_or_skip(&scratch) {
+        return;
+    }
+    let (report, _) = record(&scratch, "bpf", "--threads 2 --seconds 2 --sleep 2 --lock 2 --pipe 2");
+    let trace = recording::open(&scratch.join("bpf.holdup")).expect("it opens");
+    let mut contexts: BTreeMap<_, usize> = BTreeMap::new();
+    for slice in trace.target_threads().flat_map(|thread| trace.slices.of(thread)) {
+        if slice.state == ThreadState::Blocked
+            && let Some(wakeup) = trace.ended_by(&slice)
+        {
+            let reason = trace.wait(slice.wait).reason;
+            *contexts.entry((reason.name(), format!("{:?}", wakeup.context))).or_default() += 1;
+        }
+    }
+    let count = |reason: &str, by: &dyn Fn(&str) -> bool| -> usize {
+        contexts
+            .iter()
+            .filter(|((of, context), _)| *of == reason && by(context))
+            .map(|(_, count)| count)
+            .sum()
+    };
+    println!("{contexts:?}");
+    assert!(count("sleep", &|by| by == "Timer") > 20, "{contexts:?}");
+    assert_eq!(count("sleep", &|by| by != "Timer"), 0, "{contexts:?}");
+    for reason in ["lock", "pipe"] {
+        assert_eq!(count(reason, &|by| by != "Thread"), 0, "{contexts:?}");
+    }
+    assert!(count("pipe", &|by| by == "Thread") > 20, "{contexts:?}");
+    let wakeups =
+        report["sources"].as_array().expect("sources").iter().find(|source| source["name"] == "sched");
+    let told =
+        wakeups.and_then(|source| source["events"].as_u64()).expect("switches and wakeups are counted");
+    assert!(told as usize >= trace.wakeups.len(), "{told}");
 }
 
 /// With every stack asked for, each wakeup by a thread of the program has its stack, which names the function that

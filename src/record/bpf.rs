@@ -240,11 +240,13 @@ impl Loop {
         let mut flushed = Instant::now();
         let mut mapped = Instant::now();
         let mut naps = Naps::default();
+        budget.begin(self.probe_cost(), super::own_cost().recorder_cpu_ns);
         loop {
             let ended = watched.ended();
             let fill = self.session.fill();
             self.keep_up(fill);
             self.drain_to_now();
+            self.session.settle();
             self.span_probes.step(&mut self.session, &mut self.decoder);
             self.line_watch.step(&mut |event| self.journal.push(&event));
             self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
@@ -265,6 +267,7 @@ impl Loop {
             if budget.is_due() {
                 let spent = super::own_cost().recorder_cpu_ns;
                 self.session.allow_stacks(budget.adjust(self.probe_cost(), spent));
+                self.syscalls.allow(budget.left());
             }
             if flushed.elapsed() >= FLUSH_EVERY {
                 self.journal.flush();
@@ -361,12 +364,12 @@ impl Loop {
         early.sort_by_key(Event::at);
         let mut early = early.into_iter().peekable();
         drained += session.drain_records(&mut |record| {
-            let taken = decoder.decode(record, &mut |event| {
+            let taken = decoder.decode_seen(record, &mut |event| {
                 while let Some(earlier) = early.next_if(|earlier| earlier.at() <= event.at()) {
                     journal.push(&earlier);
                 }
-                tally.count(&event);
-                journal.push(&event);
+                tally.count(event);
+                journal.push(event);
             });
             *bad_records += u64::from(taken.is_err());
         });

@@ -24,6 +24,8 @@ pub struct Budget {
     adjusted: Instant,
     /// At the last adjustment.
     before: Spent,
+    /// What was left then besides what cannot be left out.
+    left: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,6 +57,7 @@ impl Budget {
             cpus: cpus.max(1) as f64,
             adjusted: Instant::now(),
             before: Spent::default(),
+            left: 1.0,
         }
     }
 
@@ -63,6 +66,12 @@ impl Budget {
         // As if both had used their half.
         let used_ns = self.share * STACK_WINDOW.as_nanos() as f64 / 2.0;
         stacks_that_fit(self.share, 0.0, [StackCost { mean_ns: STACK_NS, used_ns }; 2])
+    }
+
+    /// The program begins to run now: what was spent until then, to make ready, is not its recording's.
+    pub fn begin(&mut self, probes: ProbeCost, recorder_ns: u64) {
+        self.adjusted = Instant::now();
+        self.before = Spent { probes, recorder_ns };
     }
 
     /// It is time to adjust.
@@ -85,14 +94,26 @@ impl Budget {
         ];
         self.adjusted = Instant::now();
         self.before = Spent { probes, recorder_ns };
-        stacks_that_fit(self.share, (all_ns - blocked_ns - wakers_ns).max(0.0) / windows, costs)
+        let others_ns = (all_ns - blocked_ns - wakers_ns).max(0.0) / windows;
+        self.left = left_ns(self.share, others_ns) / (self.share * STACK_WINDOW.as_nanos() as f64).max(1.0);
+        stacks_that_fit(self.share, others_ns, costs)
     }
+
+    /// Which part of the budget is left to what may be left out, of 0 to 1.
+    pub fn left(&self) -> f64 {
+        self.left
+    }
+}
+
+/// What is left of a window of one CPU besides `others_ns`.
+fn left_ns(share: f64, others_ns: f64) -> f64 {
+    let allowed_ns = share * STACK_WINDOW.as_nanos() as f64;
+    (allowed_ns - others_ns).max(allowed_ns * LEAST_SHARE)
 }
 
 /// How many stacks of each kind fit a window of one CPU besides `others_ns`.
 fn stacks_that_fit(share: f64, others_ns: f64, costs: [StackCost; 2]) -> [u32; 2] {
-    let allowed_ns = share * STACK_WINDOW.as_nanos() as f64;
-    let left_ns = (allowed_ns - others_ns).max(allowed_ns * LEAST_SHARE);
+    let left_ns = left_ns(share, others_ns);
     let [blocked, wakers] = costs;
     let fit = |own: StackCost, other: StackCost| {
         let part_ns = (left_ns - other.used_ns * KEPT_FOR_OTHER).max(left_ns / 2.0);
@@ -143,6 +164,22 @@ mod tests {
             let least = f64::min(wants[0] + wants[1], 0.65 * 150_000.0);
             assert!(used[0] + used[1] >= least, "{wants:?}: {used:?}");
         }
+    }
+
+    #[test]
+    fn what_may_be_left_out_has_what_is_left_and_a_tenth_at_least() {
+        let window_ns = STACK_WINDOW.as_nanos() as f64;
+        let left = |others: f64| left_ns(0.02, others * 0.02 * window_ns) / (0.02 * window_ns);
+        assert!((left(0.25) - 0.75).abs() < 1e-9 && (left(3.0) - LEAST_SHARE).abs() < 1e-9);
+        let mut budget = Budget::new(2.0, 2);
+        assert_eq!(budget.left(), 1.0);
+        // Before it began, and then in a moment: far more than it may.
+        let probes = ProbeCost { total_ns: 1e12, ..ProbeCost::default() };
+        budget.begin(probes, 1_000_000_000_000);
+        budget.adjust(probes, 1_000_000_000_000);
+        assert_eq!(budget.left(), 1.0);
+        budget.adjust(ProbeCost { total_ns: 2e12, ..probes }, 1_000_000_000_000);
+        assert!((budget.left() - LEAST_SHARE).abs() < 1e-9, "{}", budget.left());
     }
 
     #[test]

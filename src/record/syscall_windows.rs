@@ -38,6 +38,8 @@ pub struct SyscallWindows {
     state: State,
     /// By how much counting makes a call slower.
     cost: CallCost,
+    /// What windows may take where all of the budget is left (CPU time in a nanosecond).
+    allowed_most: f64,
     events: u64,
     failures: u32,
     missing: String,
@@ -55,8 +57,10 @@ enum State {
 impl SyscallWindows {
     /// For `budget` percent of all `cpus`; none if it is 0.
     pub fn new(budget: f64, cpus: usize) -> SyscallWindows {
+        let allowed_most = budget / 100.0 * cpus.max(1) as f64 * BUDGET_PART;
         SyscallWindows {
-            plan: Plan::new(budget / 100.0 * cpus.max(1) as f64 * BUDGET_PART, lower::now().0),
+            plan: Plan::new(allowed_most, lower::now().0),
+            allowed_most,
             state: State::Off,
             cost: CallCost::default(),
             events: 0,
@@ -87,6 +91,11 @@ impl SyscallWindows {
             self.plan.stretch_start_ns = lower::now().0;
             self.wait();
         }
+    }
+
+    /// This part of the budget is left (0 to 1) besides what cannot be left out.
+    pub fn allow(&mut self, left: f64) {
+        self.plan.allowed = self.allowed_most * left;
     }
 
     /// Opens or closes a window if it is time to. `sink` gets what was counted.
@@ -165,7 +174,11 @@ impl SyscallWindows {
                 let took_ns = lower::thread_cpu_ns().saturating_sub(began_ns) as f64;
                 self.plan.behind_ns = after_ns.saturating_sub(window.1.0);
                 self.plan.learn(calls, window.1.since(window.0).0, took_ns);
-                let cost_ns = self.cost.of(counts.program_ns).round() as u32;
+                let call_ns = self.cost.of(counts.program_ns);
+                if counts.program_ns.is_some() {
+                    self.plan.call_ns = call_ns; // each thread's first call takes longer than those that were tried
+                }
+                let cost_ns = call_ns.round() as u32;
                 self.tell((window, cost_ns), sums, sink);
             }
             Ok(None) => {}
@@ -350,6 +363,21 @@ mod tests {
         (slow.opening_ns, slow.closing_ns) = (10e6, 10e6);
         let all = windows(&mut slow, 100);
         assert!(!all.is_empty() && all.len() as f64 * 20e6 <= 0.01 * 104e9, "{}", all.len());
+    }
+
+    #[test]
+    fn where_little_of_the_budget_is_left_windows_take_a_part_of_that() {
+        let mut windows_of = SyscallWindows::new(2.0, 2);
+        assert!((windows_of.plan.allowed - 0.01).abs() < 1e-12);
+        windows_of.allow(0.1);
+        assert!((windows_of.plan.allowed - 0.001).abs() < 1e-12);
+        let mut tight = plan();
+        (tight.allowed, tight.rate, tight.call_ns) = (0.001, 5e-5, 6_000.0);
+        let all = windows(&mut tight, 100);
+        let cost: f64 = all.iter().map(|(_, length)| *length as f64 * 5e-5 * 6_000.0 + 100_000.0).sum();
+        assert!(all.len() > 50 && cost <= 0.001 * 104e9, "{} {cost}", all.len());
+        windows_of.allow(1.0);
+        assert!((windows_of.plan.allowed - 0.01).abs() < 1e-12);
     }
 
     #[test]

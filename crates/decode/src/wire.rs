@@ -223,6 +223,8 @@ pub struct WireDecoder {
     lost: [u64; STREAMS.len()],
     counts: Counts,
     probed: Probed,
+    /// Of the last event of [`WireDecoder::decode_seen`].
+    spare: Option<Box<RawWait>>,
 }
 
 impl WireDecoder {
@@ -252,6 +254,24 @@ impl WireDecoder {
         }
         if let Some(affinity) = affinity(&fields, kind) {
             sink(Event::Affinity(affinity));
+        }
+        Ok(())
+    }
+
+    /// As [`WireDecoder::decode`], for a sink that keeps no event: what a wait needs is not allocated anew for each.
+    pub fn decode_seen(&mut self, record: &[u8], sink: &mut dyn FnMut(&Event)) -> Result<(), WireError> {
+        let fields = Fields(record);
+        let kind = fields.u8(14);
+        if kind != KIND_SWITCH_BLOCKED || record.len() < size::SWITCH_BLOCKED {
+            return self.decode(record, &mut |event| sink(&event));
+        }
+        if let Some(loss) = self.gap(&fields, stream(kind)) {
+            sink(&Event::Loss(loss));
+        }
+        let event = Event::Switch(switch(&fields, kind, self.spare.take()));
+        sink(&event);
+        if let Event::Switch(Switch { outcome: Outcome::Blocked(wait), .. }) = event {
+            self.spare = Some(wait);
         }
         Ok(())
     }
@@ -339,7 +359,7 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
         return None;
     }
     Some(match kind {
-        KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED => Event::Switch(switch(fields, kind)),
+        KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED => Event::Switch(switch(fields, kind, None)),
         KIND_WAKING => Event::Waking(waking(fields)),
         KIND_SAMPLE | KIND_SAMPLE_USER => Event::Sample(sample(fields, kind)),
         KIND_STACK => Event::Stack(stack(fields)?),
@@ -352,7 +372,8 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
     })
 }
 
-fn switch(fields: &Fields<'_>, kind: u8) -> Switch {
+/// `room`: where a wait may be put.
+fn switch(fields: &Fields<'_>, kind: u8, room: Option<Box<RawWait>>) -> Switch {
     let state = fields.u32(24);
     let flags = fields.flags();
     let outcome = if state & STATE_DEAD != 0 {
@@ -360,7 +381,9 @@ fn switch(fields: &Fields<'_>, kind: u8) -> Switch {
     } else if kind == KIND_SWITCH {
         Outcome::Untracked
     } else if kind == KIND_SWITCH_BLOCKED {
-        Outcome::Blocked(Box::new(wait(fields, size::SWITCH_OUT, state, flags)))
+        let mut room = room.unwrap_or_default();
+        *room = wait(fields, size::SWITCH_OUT, state, flags);
+        Outcome::Blocked(room)
     } else if flags & FLAG_THROTTLED != 0 {
         Outcome::Throttled
     } else if flags & FLAG_YIELD != 0 && flags & FLAG_PREEMPT == 0 {

@@ -155,6 +155,30 @@ fn short_and_unknown_records_are_errors() {
     );
 }
 
+/// Waits are put where the last one was: nothing of it may be left.
+#[test]
+fn who_looks_at_events_sees_those_that_are_handed_over() {
+    let mut random = 1u64;
+    let mut records = Vec::new();
+    for seq in 0..400u32 {
+        let (kind, length) =
+            [(3, 104), (1, 40), (4, 48), (3, 104), (2, 56), (3, 100), (5, 48)][seq as usize % 7];
+        let mut bytes = record(kind, 0, seq + seq / 50, u64::from(seq) * 10, length);
+        for byte in bytes.iter_mut().skip(15) {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *byte = (random >> 60) as u8;
+        }
+        records.push(bytes);
+    }
+    let (mut decoder, mut seen, mut errors) = (WireDecoder::default(), Vec::new(), 0);
+    for record in &records {
+        errors += usize::from(decoder.decode_seen(record, &mut |event| seen.push(event.clone())).is_err());
+    }
+    assert_eq!(seen, decode_all(&records));
+    assert!(seen.iter().any(|event| matches!(event, Event::Loss(_))));
+    assert_eq!(errors, records.iter().filter(|record| record.len() == 100).count(), "records that are cut");
+}
+
 #[test]
 fn a_stack_needs_all_its_addresses() {
     let mut bytes = record(6, 0, 0, 1, 32 + 16);

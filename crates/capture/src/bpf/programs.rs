@@ -92,16 +92,29 @@ fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
     }
 }
 
-/// Attaches every program that runs throughout; gives the sources that this kernel has no place for.
-pub fn attach(object: &Object, options: &Options) -> Result<(Vec<Link>, Vec<&'static Source>), CaptureError> {
-    let mut links = Vec::new();
-    let mut missing: Vec<&'static Source> = Vec::new();
+/// What keeps programs running.
+#[derive(Default)]
+pub struct Attachments {
+    /// Throughout.
+    pub links: Vec<Link>,
+    /// Of the programs at each timer: until the kernel's own bookkeeping of timers is found on every CPU.
+    pub timers: Vec<Link>,
+    /// Sources that this kernel has no place for.
+    pub missing: Vec<&'static Source>,
+}
+
+/// Programs at each timer.
+const AT_TIMERS: [&str; 2] = ["on_timer_begin", "on_timer_end"];
+
+/// Attaches every program that runs throughout.
+pub fn attach(object: &Object, options: &Options) -> Result<Attachments, CaptureError> {
+    let mut all = Attachments::default();
     for program in object.progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let Some(source) = sources::of_program(&name) else { continue };
         if source.attached == Attached::BySession {
             if !program.autoload() {
-                missing.push(source);
+                all.missing.push(source);
             }
             continue;
         }
@@ -114,13 +127,14 @@ pub fn attach(object: &Object, options: &Options) -> Result<(Vec<Link>, Vec<&'st
             continue; // the other form of a program was loaded
         }
         match program.autoload().then(|| program.attach()) {
-            Some(Ok(link)) => links.push(link),
+            Some(Ok(link)) if AT_TIMERS.contains(&name.as_str()) => all.timers.push(link),
+            Some(Ok(link)) => all.links.push(link),
             Some(Err(error)) if source.required() => return Err(refused(&error)),
-            _ if !missing.contains(&source) => missing.push(source),
+            _ if !all.missing.contains(&source) => all.missing.push(source),
             _ => {}
         }
     }
-    Ok((links, missing))
+    Ok(all)
 }
 
 /// Attaches one program, now.

@@ -68,6 +68,9 @@ pub const BLOCKED_STACK_BYTES: u32 = 30 * 1024;
 pub const STREAMS: [&str; 7] =
     ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults", "runtime-probes"];
 
+/// Of [`STREAMS`]: it is numbered in the main ring's ends.
+const SCHED_STREAM: usize = 0;
+
 /// What the programs counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -82,6 +85,8 @@ pub struct Session {
     sampler: Option<Sampler>,
     faults: FaultDraws,
     links: Vec<Link>,
+    timers: Vec<Link>,
+    cpus: Vec<u16>,
     spans: SpanProbes,
     window: Option<Window>,
     records: SlotRing,
@@ -121,6 +126,8 @@ impl Session {
             sampler: None,
             faults: FaultDraws::default(),
             links,
+            timers: Vec::new(),
+            cpus: crate::host::online_cpus(),
             spans: SpanProbes::default(),
             window: None,
             records,
@@ -136,9 +143,9 @@ impl Session {
 
     /// Attaches the programs. From its return on, every event of the target is recorded.
     pub fn begin(&mut self) -> Result<(), CaptureError> {
-        let links;
-        (links, self.missing) = programs::attach(&self.object, &self.options)?;
-        self.links.extend(links);
+        let attached = programs::attach(&self.object, &self.options)?;
+        self.links.extend(attached.links);
+        (self.timers, self.missing) = (attached.timers, attached.missing);
         if self.options.sample_hz > 0 {
             self.sampler = Some(sampler::start(&self.object, self.options.sample_hz)?);
         }
@@ -153,6 +160,14 @@ impl Session {
         }
         messages::take();
         Ok(())
+    }
+
+    /// Takes the programs at each timer away once they have found out on every CPU where the kernel itself says whether a timer's
+    /// handler runs: from then on wakeups look there. Call it now and then.
+    pub fn settle(&mut self) {
+        if !self.timers.is_empty() && self.records.knows_timers(&self.cpus) {
+            self.timers.clear();
+        }
     }
 
     /// Makes one more process a target, with the children it starts from now on.
@@ -374,12 +389,15 @@ impl Session {
         self.faults = FaultDraws::default();
         self.window = None;
         self.spans.clear();
+        self.timers.clear();
         self.links.clear();
     }
 
     /// What was recorded and lost so far.
     pub fn counters(&self) -> Counters {
-        counters(&self.object)
+        let mut counters = counters(&self.object);
+        counters.records[SCHED_STREAM] = self.records.numbered();
+        counters
     }
 
     /// What the programs cost in CPU time so far.

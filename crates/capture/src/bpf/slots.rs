@@ -18,6 +18,8 @@ const SLOT_BYTES: usize = 128;
 const RECORD_AT: usize = 8;
 /// `struct wire_ring_ends`.
 const ENDS_BYTES: usize = 128;
+const TIMERS_AT: usize = 16;
+const NEXT_SEQ_AT: usize = 24;
 const READ_AT: usize = 64;
 /// Fewer make no ring: `SLOTS_SPARE` of them stay free.
 const SLOTS_MIN: u32 = 64;
@@ -112,6 +114,18 @@ impl SlotRing {
         most as f64 / f64::from(self.layout.slots)
     }
 
+    /// Switches and wakeups that were numbered so far, lost ones included; modulo 2³² a CPU.
+    pub fn numbered(&self) -> u64 {
+        let of_cpu = |cpu| self.word(cpu, NEXT_SEQ_AT).load(Ordering::Relaxed) as u32;
+        (0..self.layout.cpus).map(|cpu| u64::from(of_cpu(cpu))).sum()
+    }
+
+    /// Whether the kernel programs know where each of these CPUs keeps its timers (`bpf/sched.h`).
+    pub fn knows_timers(&self, cpus: &[u16]) -> bool {
+        let known = |cpu: u32| self.word(cpu, TIMERS_AT).load(Ordering::Relaxed) != 0;
+        cpus.iter().all(|cpu| u32::from(*cpu) < self.layout.cpus && known(u32::from(*cpu)))
+    }
+
     /// Passes on what is there now, the oldest of all CPUs first: not what comes meanwhile, because a busy producer
     /// would never let a reader catch up. What is being written when we come to it, and all of its CPU behind it, waits
     /// for the next call. Returns how many records.
@@ -175,14 +189,14 @@ impl SlotRing {
     }
 
     fn taken(&self, cpu: u32) -> u64 {
-        self.end(cpu, 0).load(Ordering::Acquire)
+        self.word(cpu, 0).load(Ordering::Acquire)
     }
 
     fn read(&self, cpu: u32) -> &AtomicU64 {
-        self.end(cpu, READ_AT)
+        self.word(cpu, READ_AT)
     }
 
-    fn end(&self, cpu: u32, at: usize) -> &AtomicU64 {
+    fn word(&self, cpu: u32, at: usize) -> &AtomicU64 {
         // SAFETY: callers name CPUs of the layout.
         unsafe { &*self.ends.at.add(cpu as usize * ENDS_BYTES + at).cast::<AtomicU64>() }
     }
@@ -224,7 +238,7 @@ mod tests {
     /// Takes the next slot for a record of this time; whole or not yet.
     fn put(ring: &SlotRing, cpu: u32, at_ns: u64, whole: bool) -> u64 {
         let position = ring.taken(cpu);
-        ring.end(cpu, 0).store(position + 1, Ordering::Release);
+        ring.word(cpu, 0).store(position + 1, Ordering::Release);
         let slots = ring.layout.slots;
         let index = cpu * slots + (position as u32 & (slots - 1));
         unsafe {
@@ -294,8 +308,28 @@ mod tests {
         }
         assert_eq!(drained(&mut ring).len(), 64);
         // Taken, and nothing written yet.
-        ring.end(0, 0).store(65, Ordering::Release);
+        ring.word(0, 0).store(65, Ordering::Release);
         assert_eq!(drained(&mut ring), []);
+    }
+
+    #[test]
+    fn timers_are_known_once_each_cpu_that_is_online_has_told() {
+        let ring = ring(3, 64);
+        let tell = |cpu| ring.word(cpu, TIMERS_AT).store(1 << 63, Ordering::Relaxed);
+        tell(0);
+        assert!(ring.knows_timers(&[0]) && !ring.knows_timers(&[0, 2]));
+        tell(2);
+        assert!(ring.knows_timers(&[0, 2]) && !ring.knows_timers(&[0, 1, 2]));
+        assert!(!ring.knows_timers(&[0, 9]), "a CPU that came later has no part of the ring");
+    }
+
+    #[test]
+    fn numbers_are_summed_over_cpus() {
+        let ring = ring(2, 64);
+        // Beside the number is what else the programs keep there.
+        ring.word(0, NEXT_SEQ_AT).store(7 | 5 << 32, Ordering::Relaxed);
+        ring.word(1, NEXT_SEQ_AT).store(3, Ordering::Relaxed);
+        assert_eq!(ring.numbered(), 10);
     }
 
     #[test]

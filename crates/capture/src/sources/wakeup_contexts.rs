@@ -1,4 +1,5 @@
 //! In which context a wakeup happens: a thread, a timer, a soft or a device interrupt (`bpf/sched.h`).
+//! The programs at timers are taken away soon ([`crate::bpf::Session::settle`]).
 
 use super::{Attached, Source};
 
