@@ -181,6 +181,9 @@ pub struct RunArgs {
     /// Where to write how many there were
     #[arg(long, value_name = "FILE", hide = true, requires = "count")]
     pub counted: Option<PathBuf>,
+    /// End, with the program, when the process of this number dies, which started this one
+    #[arg(long, value_name = "PID", hide = true)]
+    pub end_with: Option<u32>,
     /// A variable of the program's environment, not of the recorder's
     #[arg(long, value_name = "NAME=VALUE", hide = true)]
     pub set_env: Vec<String>,

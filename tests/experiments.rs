@@ -3,7 +3,8 @@
 
 mod support;
 
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{Scratch, as_nobody, bpf_or_skip, have, holdup, place_of_nobody, stderr, stdout};
@@ -172,7 +173,7 @@ fn a_knob_that_needs_a_privilege_says_so_and_the_other_runs_are_kept() {
     let scratch = Scratch::new("unprivileged");
     let Some(program) = place_of_nobody(&scratch) else { return };
     let set = scratch.join("x.holdup-set");
-    let mut words = vec!["sweep", "--set", "nice=0,-5", "-n", "4", "-o", set.to_str().unwrap()];
+    let mut words = vec!["sweep", "--set", "nice=19,-5", "-n", "4", "-o", set.to_str().unwrap()];
     words.extend(QUICK);
     words.extend(["--", "true"]);
     let output = as_nobody(&program, &scratch).args(&words).output().expect("setpriv starts");
@@ -307,6 +308,35 @@ fn an_interrupted_set_keeps_its_runs() {
     assert!((3..1000).contains(&kept), "{kept}");
     let value = json(&run(&scratch, &["diff", "--resume", set.to_str().unwrap(), "-n", "2", "--json"]));
     assert!(value["runs"].as_array().unwrap().len() >= kept);
+}
+
+#[test]
+fn a_run_ends_with_a_set_that_is_killed() {
+    let scratch = Scratch::new("killed");
+    let (said, set) = (scratch.join("pid"), scratch.join("x.holdup-set"));
+    let program = format!("sh -c 'echo $$ > {}; exec sleep 3600'", said.display());
+    for record in ["none", "full"] {
+        let _ = (std::fs::remove_file(&said), std::fs::remove_dir_all(&set));
+        let words = ["diff", "--a", &program, "--b", "true", "--record", record, "-o", set.to_str().unwrap()];
+        let mut child = holdup(&scratch).args(words).stdout(Stdio::null()).spawn().expect("holdup starts");
+        let pid = || std::fs::read_to_string(&said).ok()?.trim().parse::<u32>().ok();
+        while pid().is_none() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let program = format!("/proc/{}", pid().unwrap());
+        let waited = Instant::now();
+        while std::path::Path::new(&program).exists() && waited.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let is_there = std::path::Path::new(&program).exists();
+        if is_there {
+            // SAFETY: a signal to what the test started.
+            unsafe { libc::kill(pid().unwrap() as i32, libc::SIGKILL) };
+        }
+        assert!(!is_there, "--record {record}: it goes on");
+    }
 }
 
 #[test]

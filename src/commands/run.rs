@@ -17,6 +17,9 @@ use crate::record::{self, Beside, Recorded, Subject, runtime_events};
 /// Runs, records, reports, and ends as the program ended.
 pub fn execute(args: RunArgs) -> Result<ExitCode> {
     let command: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if let Some(parent) = args.end_with {
+        launch::end_with(parent)?;
+    }
     // Before the program runs: a file that cannot be read must not cost the user a run.
     super::descriptors::read(&args.record.descriptors)?;
     let rings = runtime_events::prepare(&args.command, args.runtime_events);

@@ -104,7 +104,7 @@ pub fn make(prepared: &Prepared, name: &str, how: &How) -> Result<Option<Run>> {
 fn command(prepared: &Prepared, recording: &Path, how: &How) -> Result<Command> {
     let own = std::env::current_exe().context("finding holdup itself")?;
     let mut command = Command::new(own);
-    command.args(["run", "--quiet"]);
+    command.args(["run", "--quiet"]).arg(format!("--end-with={}", std::process::id()));
     match how.record {
         RecordChoice::None => {
             command.arg("--unrecorded").arg(how.folder.join(TOOK));

@@ -17,10 +17,12 @@ use signals::FORWARDED;
 mod canary;
 mod conditions;
 mod life;
+mod parent;
 mod signals;
 
 pub use conditions::Conditions;
 pub use life::{Life, sleep};
+pub use parent::end_with;
 pub use signals::{asked_to_stop, keep_signal, times_received, watch_signals};
 
 /// A child that waits for [`Held::release`] before it becomes the program.
