@@ -27,7 +27,7 @@ const LISTED_MAX: usize = 3;
 /// The finding, where collections themselves cost too little for gc-pressure.
 pub fn finding(scene: &Scene, rule: &'static str) -> Option<Finding> {
     let (gc, seen) = (&scene.derived.gc, &scene.derived.garbage);
-    let (all, rate) = garbage::allocated(gc, None);
+    let (all, rate) = garbage::allocated(gc);
     let promoted: u64 = gc.lanes.iter().map(|lane| lane.promoted_bytes).sum();
     let survived = promoted as f64 / all.max(1) as f64;
     if rate < FAST || survived > SURVIVES_MAX || seen.stacks < SEEN_MIN || collecting::is_pressed(gc) {

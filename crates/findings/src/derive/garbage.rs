@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use holdup_events::tables::ThreadState;
-use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
+use holdup_events::{FrameId, StackId, ThreadId, Timestamp, Trace};
 
 use super::allocators::Allocators;
 use super::class::Class;
-use super::gc::Gc;
+use super::gc::{Gc, LaneGc};
 use super::ledger::Ledger;
 use super::occupancy::Stall;
 use super::own_places::OwnFrames;
@@ -167,9 +167,9 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// Bytes that the lanes of a process allocated in all, and the most that one of them did in a second of its life.
-pub fn allocated(gc: &Gc, process: Option<ProcessId>) -> (u64, f64) {
-    let lanes = || gc.lanes.iter().filter(|lane| process.is_none_or(|process| process == lane.process));
-    let rate = lanes().map(|lane| lane.allocated_bytes as f64 / (lane.life_ns.max(1) as f64 / 1e9));
-    (lanes().map(|lane| lane.allocated_bytes).sum(), rate.fold(0.0, f64::max))
+/// Bytes that all lanes allocated, and the most that one of them did in a second of its life.
+pub fn allocated(gc: &Gc) -> (u64, f64) {
+    let rate = |lane: &LaneGc| lane.allocated_bytes as f64 / (lane.life_ns.max(1) as f64 / 1e9);
+    let all = gc.lanes.iter().map(|lane| lane.allocated_bytes).sum();
+    (all, gc.lanes.iter().map(rate).fold(0.0, f64::max))
 }
