@@ -152,14 +152,16 @@ fn without(facts: Facts, subject: &str, answer: &mut WhatIf) -> Result<Removal, 
     Ok(Removal::exact(vec![Change::WithoutClass(class)]))
 }
 
-/// Nobody collects.
+/// Between a collector each and none.
 fn without_gc(facts: Facts, answer: &mut WhatIf) -> Removal {
     answer.changes.push("without gc".to_owned());
     answer.assumed.extend(retries(facts.trace));
     answer.assumed.push(
-        "Nobody collects at all. Processes would: `--without gc-wait` is what they do not have.".to_owned(),
+        "At the least threads collect for themselves and wait for nobody, as processes would (`--without gc-wait` is that); at the \
+         most they do not collect at all."
+            .to_owned(),
     );
-    collectors::none(facts)
+    collectors::gone(facts)
 }
 
 /// Each thread collects for itself, as processes do.

@@ -1,4 +1,4 @@
-//! Threads that share a garbage collector, as they would be with one each, and if nobody collected.
+//! Threads that share a garbage collector, as they would be with one each, and without any.
 //!
 //! Processes collect, too: each its own heap, for itself. What they do not have is waiting for others to come and to be through,
 //! tries to be the one who leads, and waking others up.
@@ -52,10 +52,11 @@ fn helpers(gc: &Gc) -> BTreeSet<ThreadId> {
     threads
 }
 
-/// Nobody collects at all.
-pub fn none(facts: Facts) -> Removal {
-    let work = Change::WithoutClass(Class::GcWork);
-    Removal::exact(waits(facts).into_iter().chain([work]).collect())
+/// At the least nobody waits for others to collect, as processes of their own would not; at the most nobody collects.
+pub fn gone(facts: Facts) -> Removal {
+    let least = waits(facts);
+    let most = least.iter().cloned().chain([Change::WithoutClass(Class::GcWork)]).collect();
+    Removal { least, most }
 }
 
 /// Waits for others to collect. Where a runtime says how its threads try to lead, all spinning is that, and what the kernel did

@@ -22,7 +22,7 @@
 //! A larger minor heap (`OCAMLRUNPARAM=s=…`, in words a domain; try powers of two). Allocate less: holdup shows where, in
 //! `report stacks` of the collector's callers. Fewer domains than CPUs; or processes, which do not wait for each other: they
 //! collect, too, but each for itself. What that would gain is forecast, and `holdup whatif --without gc-wait` says more;
-//! `--without gc` is the run without any collection, which nobody can have.
+//! the lower end of `--without gc` is the run without any collection, which nobody can have.
 //!
 //! ## Blind spots
 //! Where much survives, a larger minor heap moves the cost to the old generation. A larger one may also leave the
