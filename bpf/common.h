@@ -169,7 +169,7 @@ static __always_inline bool is_target(struct task_struct *task, struct per_cpu *
 	return true;
 }
 
-/* What is touched by each switch and wakeup on this CPU (wire.h). Both grow to what the configuration says before loading. */
+/* What is touched by each switch and wakeup on this CPU (wire.h). Grows to the number of CPUs before loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -257,11 +257,13 @@ static __always_inline void count_lost(struct per_cpu *cpu, __u32 stream)
 	__sync_fetch_and_add(&cpu->lost[stream], 1);
 }
 
+/* end: 0 on a CPU that came after the recording began. */
 static __always_inline void count_lost_sched(struct wire_ring_ends *end)
 {
 	struct per_cpu *cpu = this_cpu();
 
-	__sync_fetch_and_add(&end->next_seq, 1);
+	if (end)
+		__sync_fetch_and_add(&end->next_seq, 1);
 	if (cpu)
 		__sync_fetch_and_add(&cpu->lost[WIRE_STREAM_SCHED], 1);
 }

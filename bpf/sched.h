@@ -190,8 +190,10 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 	__u8 flags = preempt ? WIRE_SWITCH_PREEMPT : 0;
 	__u64 now = bpf_ktime_get_ns(), began;
 
-	if (!end)
+	if (!end) {
+		count_lost_sched(end);
 		return 0;
+	}
 	began = hot_probe_begin(end, PROBE_SWITCH, now);
 	if (configuration.count_calls)
 		leave_in_call(prev->pid, state);
@@ -289,6 +291,16 @@ static __always_inline __u64 waker_stack(void *ctx, struct task_struct *waker, _
 	return stack;
 }
 
+/* On a CPU that has no ring. */
+static __always_inline int waking_lost(struct task_struct *wakee)
+{
+	struct per_cpu *cpu = this_cpu();
+
+	if (cpu && is_target(wakee, cpu))
+		count_lost_sched(0);
+	return 0;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(on_waking, struct task_struct *wakee)
 {
@@ -300,7 +312,9 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 	__u32 every = 0;
 	__u8 context;
 
-	if (!end || !is_target_again(wakee, end))
+	if (!end)
+		return waking_lost(wakee);
+	if (!is_target_again(wakee, end))
 		return 0;
 	now = bpf_ktime_get_ns();
 	began = hot_probe_begin(end, PROBE_WAKING, now);

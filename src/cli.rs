@@ -411,8 +411,8 @@ pub struct ListArgs {
 pub struct WhatifArgs {
     /// The recording [default: the newest]
     pub recording: Option<PathBuf>,
-    /// Without waits for a lock (lock:NAME), a finding of the report (rule:N), other programs (others), any
-    /// collections (gc), waiting for each other to collect, as processes would not (gc-wait), or a class of the ledger
+    /// Without waits for a lock (lock:NAME), a finding of the report (rule:N), other programs (others), what
+    /// collections cost (gc), waiting for each other to collect, as processes would not (gc-wait), or a class of the ledger
     #[arg(long, value_name = "SUBJECT")]
     pub without: Vec<String>,
     /// With a function, and what it calls, so many times as fast (`*` stands for anything)
