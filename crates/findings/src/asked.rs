@@ -1,5 +1,6 @@
 //! What tiny-io, retry-storm and status-poll have in common: calls of a kind, and the CPU time that they take.
 
+use holdup_events::recording::SourceState;
 use holdup_events::{Duration, ThreadId};
 
 use crate::derive::calls::CallUse;
@@ -16,6 +17,8 @@ const SAMPLES_MIN: u64 = 100;
 const PER_SECOND_MIN: f64 = 1000.0;
 /// Threads and objects that are named.
 const LISTED_MAX: usize = 3;
+/// Sources that count calls: throughout, and now and then.
+const COUNTING: [&str; 2] = ["syscalls", "syscall-windows"];
 
 /// Calls of one syscall that have in common what a rule looks for.
 #[derive(Clone, Debug)]
@@ -36,7 +39,7 @@ pub struct Asked<'a> {
 pub fn find<'a>(scene: &'a Scene, matches: impl Fn(&CallUse) -> u64) -> Result<Vec<Asked<'a>>, String> {
     let calls = &scene.derived.calls;
     if calls.by_object.is_empty() {
-        return Err("syscalls were not counted (--budget 0, or a lower rung)".to_owned());
+        return Err(uncounted(&scene.trace.manifest.sources));
     }
     let mut found: Vec<Asked> = Vec::new();
     for one in &calls.by_syscall {
@@ -56,6 +59,21 @@ pub fn find<'a>(scene: &'a Scene, matches: impl Fn(&CallUse) -> u64) -> Result<V
     found.retain(|asked| asked.is_costly(scene));
     found.sort_by(|a, b| b.cpu_ns(scene).cmp(&a.cpu_ns(scene)).then(a.syscall.cmp(&b.syscall)));
     Ok(found)
+}
+
+/// Why no call was counted.
+fn uncounted(sources: &[SourceState]) -> String {
+    let mut counting = sources.iter().filter(|source| COUNTING.contains(&source.name.as_str()));
+    match counting.next() {
+        None => "syscalls were not counted (--budget 0, or a lower rung)".to_owned(),
+        Some(source) if !source.missing.is_empty() => {
+            format!("syscalls were not counted: {}", source.missing)
+        }
+        Some(source) if source.events == 0 => {
+            "syscalls are counted in short windows, and none came in this run: it was too short".to_owned()
+        }
+        Some(_) => "while syscalls were counted none was called".to_owned(),
+    }
 }
 
 impl Asked<'_> {
@@ -171,5 +189,21 @@ impl Asked<'_> {
                 note: format!("in {}", self.name),
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_no_call_was_counted_is_what_the_sources_say() {
+        let source = |name: &str, events: u64, missing: &str| {
+            vec![SourceState { name: name.into(), active: true, missing: missing.into(), events, lost: 0 }]
+        };
+        assert!(uncounted(&source("sched", 9, "")).contains("--budget 0"));
+        assert!(uncounted(&source("syscall-windows", 0, "")).contains("too short"));
+        assert!(uncounted(&source("syscall-windows", 0, "no room")).ends_with("counted: no room"));
+        assert!(uncounted(&source("syscalls", 3, "")).contains("none was called"));
     }
 }
