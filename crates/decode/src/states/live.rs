@@ -314,7 +314,7 @@ impl Live {
         // A wait that the counter begins may have begun earlier than was seen.
         let earlier =
             if self.is_begun_by_counter(&self.open) { self.unaccounted.left } else { Duration::ZERO };
-        let agrees = waited.0 <= queued.0 + slack.0 && queued.0 <= waited.0 + slack.0 + earlier.0;
+        let agrees = waited <= queued + slack && queued <= waited + slack + earlier;
         if agrees || !self.open.state.waits_for_cpu() {
             return Some(arrived);
         }

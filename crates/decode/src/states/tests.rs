@@ -338,6 +338,18 @@ fn an_arrival_that_was_hidden_follows_from_the_counters() {
 }
 
 #[test]
+fn counters_that_no_kernel_counts_to_tell_no_arrival() {
+    let us = |us: u64| us * 1000;
+    let events = vec![
+        found(1, SnapshotState::Running(CpuId(0))),
+        counted(switch(us(100), 1, 2, Outcome::Preempted), us(100), 0),
+        counted(switch(us(1000), 1, 0, Outcome::Preempted), us(400), u64::MAX),
+    ];
+    let states = states(&assemble(events, Manifest { end_ns: us(1000), ..Manifest::default() }), 0);
+    assert_eq!(states.last(), Some(&(ThreadState::Unknown, us(100), us(1000))), "{states:?}");
+}
+
+#[test]
 fn a_hidden_arrival_may_end_a_wait_that_began_before_its_switch() {
     use ThreadState::*;
     let us = |us: u64| us * 1000;
