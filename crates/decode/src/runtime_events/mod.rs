@@ -223,7 +223,7 @@ impl<R: ReadAt> Rings<R> {
         if head <= from {
             return from;
         }
-        self.tally.words_lost += head - from;
+        self.tally.words_lost = self.tally.words_lost.saturating_add(head - from);
         self.lose(slot, "ring-full", span, sink);
         head
     }

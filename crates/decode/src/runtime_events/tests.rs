@@ -136,6 +136,18 @@ fn what_is_overwritten_before_it_is_read_is_a_loss() {
 }
 
 #[test]
+fn losses_that_no_number_holds_are_as_many_as_it_holds() {
+    let file = Living::new();
+    for slot in 0..2 {
+        file.put(HEADERS + slot * 80, u64::MAX - 8);
+        file.put(HEADERS + slot * 80 + 8, u64::MAX - 4);
+    }
+    let mut rings = Rings::open(&file, 1, version()).unwrap();
+    assert!(poll(&mut rings).1 >= 2);
+    assert_eq!(rings.tally().words_lost, u64::MAX);
+}
+
+#[test]
 fn what_is_overwritten_while_it_is_read_is_not_believed() {
     for look in 1..6 {
         for count in [1, 5, 15, 40] {
