@@ -12,7 +12,7 @@ impl Engine<'_> {
     /// How far those are in the recording whom a thread keeps up with (ns since its start); `None` if it has its own work.
     pub(super) fn pace(&self, who: u32) -> Option<u64> {
         let follower = self.model.followers.get(who as usize)?.as_ref()?;
-        let far = follower.deciders.iter().map(|decider| self.recorded(*decider)).max()?;
+        let far = follower.deciders.iter().map(|decider| self.reached(*decider)).max()?;
         Some(far.min(follower.until))
     }
 
