@@ -23,6 +23,7 @@ use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
 use super::line_watch::LineWatch;
 use super::naps::{Found, Naps};
+use super::returned_cpus::{self, ReturnedCpus};
 use super::roots::Roots;
 use super::runtime_events::RingFeed;
 use super::span_probes::SpanProbes;
@@ -61,6 +62,7 @@ pub(super) struct Loop {
     calls: Calls,
     pub(super) counts: KernelCounts,
     faults: FaultWindows,
+    returned: ReturnedCpus,
     /// What is said of the source of allocations: wanted, and why there are none.
     allocations: Option<String>,
     rings: RingFeed,
@@ -101,6 +103,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         calls: Calls::new(options.syscalls, &session),
         counts: KernelCounts::default(),
         faults: FaultWindows::new(recorder.options.budget),
+        returned: ReturnedCpus::default(),
         allocations: recorder.allocations.as_ref().map(|sampler| sampler.missing().to_owned()),
         rings: RingFeed::new(recorder.rings, !matches!(subject, Subject::Run(..)), lower::now()),
         session,
@@ -254,6 +257,8 @@ impl Loop {
             self.faults.step(&mut self.session);
             self.calls.step(&self.session, &mut |event| self.journal.push(&event));
             self.counts.step(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
+            let Loop { session, mappings, targets, journal, .. } = self;
+            self.returned.step(session, mappings.as_mut(), targets, &mut |event| journal.push(&event));
             let changed = self.tell_stack_tables();
             if changed {
                 mapped = Instant::now();
@@ -415,6 +420,8 @@ impl Loop {
         self.snapshot(false)?;
         let counts =
             self.counts.finish(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
+        let Loop { session, mappings, targets, journal, .. } = &mut self;
+        returned_cpus::look(session, mappings.as_mut(), targets, &mut |event| journal.push(&event));
         self.session.detach();
         let (calls, calls_cpu_ns) = self.calls.finish(&self.session, &mut |event| self.journal.push(&event));
         let end_ns = lower::now().0;

@@ -18,6 +18,7 @@ mod output;
 pub mod place;
 pub mod program;
 mod random;
+mod returned_cpus;
 pub mod roots;
 pub mod runtime_events;
 mod shrunk;
@@ -146,10 +147,9 @@ pub fn record(
             return Err(error);
         }
     };
+    manifest.start_unix_ns = unix_at(outcome.start_ns, (manifest.start_ns, manifest.start_unix_ns));
     manifest.start_ns = outcome.start_ns;
     manifest.end_ns = outcome.end_ns.max(outcome.start_ns);
-    manifest.start_unix_ns =
-        unix_ns().saturating_sub(holdup_capture::lower::now().0.saturating_sub(outcome.start_ns));
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
     manifest.cost = outcome.cost;
     manifest.memory = outcome.memory;
@@ -328,6 +328,11 @@ fn manifest(
     }
 }
 
+/// Unix time (ns) at `at` of CLOCK_MONOTONIC, by a moment at which both clocks were read: the day's clock may have been set since.
+fn unix_at(at: u64, (monotonic_ns, unix_ns): (u64, u64)) -> u64 {
+    unix_ns.saturating_add(at).saturating_sub(monotonic_ns)
+}
+
 pub fn unix_ns() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -372,5 +377,17 @@ impl Tally {
             Event::Loss(loss) => self.lost += loss.events,
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_begin_is_noted_by_the_clock_of_the_day_as_it_was_then() {
+        assert_eq!(unix_at(1_000, (400, 5_000_000)), 5_000_600);
+        assert_eq!(unix_at(300, (400, 5_000_000)), 4_999_900);
+        assert_eq!(unix_at(0, (400, 100)), 0);
     }
 }

@@ -135,17 +135,32 @@ pub struct MappingFeed {
 impl MappingFeed {
     /// Opens one event on each of `cpus`.
     pub fn open(cpus: &[u16]) -> io::Result<MappingFeed> {
-        let attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_DUMMY)
-            .carrying(SAMPLE_TYPE)
-            .with(flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::SAMPLE_ID_ALL);
         let mut rings = Vec::with_capacity(cpus.len());
         for &cpu in cpus {
-            let fd = perf_ring::open_build_ids(&attr, -1, i32::from(cpu))?;
-            rings.push((CpuId(cpu), Ring::map(fd, RING_BYTES)?));
+            rings.push((CpuId(cpu), open_ring(cpu)?));
         }
         let drained = crate::lower::now();
         let (spaces, children, changed) = (AddressSpaces::default(), BTreeSet::new(), BTreeSet::new());
         Ok(MappingFeed { rings, spaces, children, changed, drained, bytes: Vec::new() })
+    }
+
+    /// Follows a CPU again that was taken away and came back: the kernel has ended its event. What its ring still has is lost;
+    /// [`MappingFeed::catch_up`] tells what is mapped now.
+    pub fn begin_again(&mut self, cpu: u16) -> io::Result<()> {
+        let ring = open_ring(cpu)?;
+        self.rings.retain(|(known, _)| *known != CpuId(cpu));
+        self.rings.push((CpuId(cpu), ring));
+        Ok(())
+    }
+
+    /// What a process has mapped now that the feed has not heard of.
+    pub fn catch_up(&mut self, tgid: u32) -> Vec<RawMapping> {
+        let fresh: Vec<RawMapping> =
+            read_maps(tgid).into_iter().filter(|mapping| self.spaces.map(mapping)).collect();
+        if !fresh.is_empty() {
+            self.changed.insert(tgid);
+        }
+        fresh
     }
 
     /// Tells the feed what a process had mapped before (see [`read_maps`]), so that a fork copies it.
@@ -228,6 +243,13 @@ impl MappingFeed {
     fn follows_fork(&self, task: records::Task, wanted: &dyn Fn(u32) -> bool) -> bool {
         self.children.contains(&task.parent_tgid) || wanted(task.parent_tgid) || wanted(task.tgid)
     }
+}
+
+fn open_ring(cpu: u16) -> io::Result<Ring> {
+    let attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_DUMMY)
+        .carrying(SAMPLE_TYPE)
+        .with(flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::SAMPLE_ID_ALL);
+    Ring::map(perf_ring::open_build_ids(&attr, -1, i32::from(cpu))?, RING_BYTES)
 }
 
 fn loss(reason: &str, cpu: CpuId, (start, end): (Timestamp, Timestamp), events: u64) -> Event {

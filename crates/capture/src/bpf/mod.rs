@@ -2,6 +2,7 @@
 //! takes snapshots; records are passed on as bytes (`bpf/wire.h`), not understood here.
 
 mod calls;
+mod clocks;
 mod fault_draws;
 mod kernel_types;
 mod messages;
@@ -18,6 +19,7 @@ mod unwind_tables;
 pub use calls::{CALL_MAPS, CallEntry, CountFrom, EntrySink};
 pub use fault_draws::FaultWindow;
 pub use probe_cost::ProbeCost;
+pub use sampler::NotSampled;
 pub use session::{BLOCKED_STACK_BYTES, Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
 pub use span_probes::SpanPlace;
 pub use syscall_windows::{CallCost, SyscallCounts};

@@ -4,27 +4,77 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::IntoRawFd;
 
-use libbpf_rs::{Link, Object};
+use holdup_events::Timestamp;
+use libbpf_rs::{Link, Object, ProgramMut};
 
+use super::clocks::Clocks;
 use crate::error::CaptureError;
 use crate::perf_ring::{self, Attr, flag};
 
-/// The links that keep programs on their events; each owns its event.
+/// An event of one CPU, with the link that keeps the program on it; it ends when neither is left.
+struct OnCpu {
+    cpu: u16,
+    _link: Link,
+    event: File,
+}
+
+impl OnCpu {
+    fn open(program: &ProgramMut<'_>, cpu: u16, attr: &Attr) -> Result<OnCpu, CaptureError> {
+        let opening = |source| CaptureError::System { what: "opening an event for samples", source };
+        let descriptor = perf_ring::open(attr, -1, i32::from(cpu)).map_err(opening)?;
+        let event = File::from(descriptor.try_clone().map_err(opening)?);
+        // libbpf's link closes the descriptor.
+        let link = program
+            .attach_perf_event(descriptor.into_raw_fd())
+            .map_err(|error| CaptureError::Refused { reason: super::messages::reason(&error) })?;
+        Ok(OnCpu { cpu, _link: link, event })
+    }
+
+    /// What it has counted, drawn or not.
+    fn count(&self) -> u64 {
+        let (mut event, mut bytes) = (&self.event, [0; 8]);
+        event.read_exact(&mut bytes).map_or(0, |()| u64::from_ne_bytes(bytes))
+    }
+}
+
+/// One kind of event on every CPU.
 pub struct Sampler {
-    _links: Vec<Link>,
-    /// The same events: they end when neither is left.
-    events: Vec<File>,
+    on_cpus: Vec<OnCpu>,
+    clocks: Clocks,
 }
 
 impl Sampler {
     /// What each CPU's event has counted, drawn or not.
     pub(super) fn counts(&self) -> Vec<u64> {
-        let count = |mut event: &File| {
-            let mut bytes = [0; 8];
-            event.read_exact(&mut bytes).map_or(0, |()| u64::from_ne_bytes(bytes))
-        };
-        self.events.iter().map(count).collect()
+        self.on_cpus.iter().map(OnCpu::count).collect()
     }
+
+    /// Of [`start`]'s: samples those CPUs again that were taken away and came back. Gives them, and since when they were not sampled.
+    pub(super) fn begin_again(&mut self, object: &Object, hz: u32) -> Vec<NotSampled> {
+        let Ok(program) = program(object, "on_sample") else { return Vec::new() };
+        let mut again = Vec::new();
+        for on_cpu in &mut self.on_cpus {
+            let now = crate::lower::now();
+            let Some(start_ns) = self.clocks.look(on_cpu.cpu, now.0, on_cpu.count()) else { continue };
+            // Refused: it is still away.
+            let Ok(opened) = OnCpu::open(&program, on_cpu.cpu, &clock(hz)) else { continue };
+            *on_cpu = opened;
+            self.clocks.begin(on_cpu.cpu, now.0);
+            again.push(NotSampled { cpu: on_cpu.cpu, start: Timestamp(start_ns), end: now });
+        }
+        again
+    }
+}
+
+/// A time in which a CPU had no samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotSampled {
+    /// The kernel's number of the CPU.
+    pub cpu: u16,
+    /// It was taken away.
+    pub start: Timestamp,
+    /// It has come back, and is sampled again.
+    pub end: Timestamp,
 }
 
 /// The sampling interval for a rate (ns).
@@ -34,9 +84,13 @@ pub fn period_ns(hz: u32) -> u64 {
 
 /// Starts sampling every online CPU's clock at `hz`.
 pub fn start(object: &Object, hz: u32) -> Result<Sampler, CaptureError> {
+    on_each_cpu(object, "on_sample", &clock(hz))
+}
+
+fn clock(hz: u32) -> Attr {
     let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CPU_CLOCK);
     attr.sample_period = period_ns(hz);
-    on_each_cpu(object, "on_sample", &attr)
+    attr
 }
 
 /// How many events of a kind are drawn.
@@ -66,21 +120,17 @@ pub(super) fn start_draws(
     on_each_cpu(object, program, &attr)
 }
 
-fn on_each_cpu(object: &Object, program: &str, attr: &Attr) -> Result<Sampler, CaptureError> {
-    let program = object
-        .progs_mut()
-        .find(|found| found.name() == program)
-        .ok_or_else(|| CaptureError::Refused { reason: format!("no program {program}") })?;
-    let (mut links, mut events) = (Vec::new(), Vec::new());
-    let opening = |source| CaptureError::System { what: "opening an event for samples", source };
+fn on_each_cpu(object: &Object, name: &str, attr: &Attr) -> Result<Sampler, CaptureError> {
+    let program = program(object, name)?;
+    let (mut on_cpus, mut clocks) = (Vec::new(), Clocks::default());
     for cpu in crate::host::online_cpus() {
-        let descriptor = perf_ring::open(attr, -1, i32::from(cpu)).map_err(opening)?;
-        events.push(File::from(descriptor.try_clone().map_err(opening)?));
-        // libbpf's link closes the descriptor.
-        let link = program
-            .attach_perf_event(descriptor.into_raw_fd())
-            .map_err(|error| CaptureError::Refused { reason: super::messages::reason(&error) })?;
-        links.push(link);
+        on_cpus.push(OnCpu::open(&program, cpu, attr)?);
+        clocks.begin(cpu, crate::lower::now().0);
     }
-    Ok(Sampler { _links: links, events })
+    Ok(Sampler { on_cpus, clocks })
+}
+
+fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, CaptureError> {
+    let found = object.progs_mut().find(|found| found.name() == name);
+    found.ok_or_else(|| CaptureError::Refused { reason: format!("no program {name}") })
 }

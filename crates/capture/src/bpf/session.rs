@@ -10,7 +10,7 @@ use super::calls::{self, CountFrom, EntrySink};
 use super::fault_draws::{FaultDraws, FaultWindow};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
 use super::ring::Ring;
-use super::sampler::{self, Sampler};
+use super::sampler::{self, NotSampled, Sampler};
 use super::slots::{Layout, SlotRing};
 use super::span_probes::{SpanPlace, SpanProbes};
 use super::syscall_windows::{self, CallCost, SyscallCounts, Window};
@@ -168,6 +168,21 @@ impl Session {
         if !self.timers.is_empty() && self.records.knows_timers(&self.cpus) {
             self.timers.clear();
         }
+    }
+
+    /// Samples those CPUs again that were taken away and came back, and says since when they were not. Call it now and then: it asks
+    /// each CPU.
+    pub fn sample_returned_cpus(&mut self) -> Vec<NotSampled> {
+        let hz = self.options.sample_hz;
+        let again =
+            self.sampler.as_mut().map_or_else(Vec::new, |sampler| sampler.begin_again(&self.object, hz));
+        // Faults that read a disk are drawn throughout, too; windows of others open their own events.
+        if !again.is_empty()
+            && let Err(error) = self.faults.begin(&self.object)
+        {
+            self.faults_missing = format!("no stacks of page faults: {error}");
+        }
+        again
     }
 
     /// Makes one more process a target, with the children it starts from now on.

@@ -1,0 +1,58 @@
+//! CPUs that are taken away while recording and come back: their switches are recorded all the same, samples and mappings by events
+//! of theirs, which the kernel ends for good. They are opened again, and the time without them is a loss.
+
+use std::collections::BTreeSet;
+
+use holdup_capture::bpf::Session;
+use holdup_capture::lower;
+use holdup_capture::mappings::MappingFeed;
+use holdup_events::{CpuId, Event, Loss};
+
+const EVERY_NS: u64 = 1_000_000_000;
+/// Of both losses.
+const REASON: &str = "cpu-was-away";
+
+/// When they were looked for last.
+#[derive(Default)]
+pub struct ReturnedCpus {
+    next_ns: u64,
+}
+
+impl ReturnedCpus {
+    /// Looks for them about once a second. `sink` gets what is lost, and what `targets` have mapped meanwhile.
+    pub fn step(
+        &mut self,
+        session: &mut Session,
+        mappings: Option<&mut MappingFeed>,
+        targets: &BTreeSet<u32>,
+        sink: &mut dyn FnMut(Event),
+    ) {
+        let now_ns = lower::now().0;
+        if now_ns >= self.next_ns {
+            self.next_ns = now_ns + EVERY_NS;
+            look(session, mappings, targets, sink);
+        }
+    }
+}
+
+/// Looks for them now.
+pub fn look(
+    session: &mut Session,
+    mappings: Option<&mut MappingFeed>,
+    targets: &BTreeSet<u32>,
+    sink: &mut dyn FnMut(Event),
+) {
+    let returned = session.sample_returned_cpus();
+    let mut lose = |source: &str| {
+        for gap in &returned {
+            let (source, reason, cpu) = (source.to_owned(), REASON.to_owned(), CpuId(gap.cpu));
+            sink(Event::Loss(Loss { source, reason, cpu, start: gap.start, end: gap.end, events: 0 }));
+        }
+    };
+    lose("cpu-samples");
+    let Some(feed) = mappings.filter(|_| !returned.is_empty()) else { return };
+    lose("mappings");
+    // Refused: it is away once more.
+    let _ = returned.iter().try_for_each(|gap| feed.begin_again(gap.cpu));
+    targets.iter().flat_map(|tgid| feed.catch_up(*tgid)).map(Event::Mapping).for_each(sink);
+}
