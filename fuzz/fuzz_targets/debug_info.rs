@@ -1,7 +1,4 @@
 //! `cargo +nightly fuzz run debug_info`
 #![no_main]
 
-#[path = "../src/caught.rs"]
-mod caught;
-
-libfuzzer_sys::fuzz_target!(init: caught::pass(), |bytes: &[u8]| holdup_fuzz::debug_info(bytes));
+libfuzzer_sys::fuzz_target!(init: holdup_fuzz::let_caught_panics_pass(), |bytes: &[u8]| holdup_fuzz::debug_info(bytes));
