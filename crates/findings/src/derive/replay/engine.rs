@@ -47,6 +47,9 @@ const OTHERS_QUANTUM_NS: u64 = 3_000_000;
 /// woke, 99 of 100 are ahead by less (up to 3.5 µs, in five recordings of programs that hand over work; Linux 6.18, x86-64).
 const FALLING_ASLEEP_NS: u64 = 4_000;
 
+/// No wait for a CPU lasts for as long (ns): a damaged recording may say so.
+const DELAY_MAX_NS: u64 = 1 << 40;
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Thread {
     /// The next step.
@@ -211,7 +214,7 @@ impl<'a> Engine<'a> {
         let (thread, lag_ns) = (&mut self.threads[who as usize], u64::from(step.arg));
         let following = self.model.steps.get(thread.next as usize).filter(|_| thread.next < thread.end);
         let whole_ns = following.map_or(0, |following| following.at.saturating_sub(step.at));
-        thread.due = self.now + whole_ns.max(lag_ns);
+        thread.due = self.now.saturating_add(whole_ns.clamp(lag_ns, DELAY_MAX_NS));
         thread.lag = self.idle_ns + lag_ns;
         self.lags.push(Reverse((thread.lag, who)));
         self.due.push(Reverse((thread.due, who)));
