@@ -85,6 +85,7 @@ pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
         signals: links.signals,
         locks: facts.locks.locks.len() as u32,
         followers,
+        leads: std::mem::take(&mut links.leads),
         cpus: edit.cpus.unwrap_or(facts.cpus).max(1),
         quantum_ns: if edit.no_preempt { u64::MAX } else { quantum_ns(trace) },
         ..Model::default()
@@ -215,7 +216,10 @@ struct Links {
     meetings: Vec<u32>,
     /// Of each thread, by row.
     ends: BTreeMap<ThreadId, Vec<Ended>>,
-    births: BTreeMap<ThreadId, u32>,
+    /// By which signal, and when the parent sent it.
+    births: BTreeMap<ThreadId, (u32, u64)>,
+    /// How long before the wait that they ended signals were sent (ns).
+    leads: BTreeMap<u32, u64>,
     sent: Vec<Mark>,
 }
 
@@ -246,6 +250,9 @@ impl Links {
                     continue;
                 }
                 let signal = links.signal((link.waker, link.at));
+                if link.at < link.began {
+                    links.leads.insert(signal, link.began - link.at);
+                }
                 match facts.locks.of(slice.wait) {
                     Some(lock) => {
                         links.end(&link, End::Lock(signal, lock));
@@ -305,8 +312,9 @@ impl Links {
             !thread.began_before && trace.threads.get(parent.index()).is_some_and(|parent| parent.target)
         });
         if let Some(parent) = parent.filter(|parent| *parent != child) {
-            let signal = self.signal((parent, thread.start.0));
-            self.births.insert(child, signal);
+            let at = ran_at(trace, parent, thread.start.0);
+            let signal = self.signal((parent, at));
+            self.births.insert(child, (signal, at));
         }
     }
 
@@ -351,7 +359,7 @@ impl Links {
     fn marks(&mut self, trace: &Trace) -> Vec<Mark> {
         let mut marks = std::mem::take(&mut self.sent);
         for (thread, at, kind, _) in &mut marks {
-            if matches!(kind, Kind::Signal | Kind::Meet) {
+            if *kind == Kind::Signal {
                 *at = ran_at(trace, *thread, *at);
             }
         }
@@ -365,9 +373,13 @@ impl Links {
 /// kernel's, that of what it did may be the tracepoint's, which comes later: what was done before a wait must not come
 /// behind it, where others wait for it.
 fn ran_at(trace: &Trace, thread: ThreadId, at: u64) -> u64 {
-    let Some(row) = trace.slices.covering(thread, Timestamp(at)) else { return at };
     let runs = |row: &usize| trace.slices.at(thread, *row).state == ThreadState::Running;
     let rows = trace.slices.rows(thread);
+    let Some(row) = trace.slices.covering(thread, Timestamp(at)) else {
+        // The kernel tells others of a thread's end when it has left its CPU for good.
+        let last = rows.rev().find(runs).map(|row| trace.slices.at(thread, row).end.0);
+        return last.filter(|last| *last < at).unwrap_or(at);
+    };
     if runs(&row) {
         return at;
     }
@@ -388,13 +400,17 @@ fn link(trace: &Trace, slice: &Slice, row: usize) -> Option<Link> {
     let wakeup = trace.ended_by(slice)?;
     let waker = trace.threads.get(wakeup.waker.index())?;
     let by_own = wakeup.context == WakeContext::Thread && waker.target && wakeup.waker != slice.thread;
-    by_own.then_some(Link {
+    if !by_own {
+        return None;
+    }
+    let at = ran_at(trace, wakeup.waker, wakeup.at.0);
+    Some(Link {
         wakee: slice.thread,
         row: row as u32,
         waker: wakeup.waker,
-        at: wakeup.at.0,
+        at,
         began: slice.start.0,
-        transit_ns: slice.end.0.saturating_sub(wakeup.at.0.max(slice.start.0)),
+        transit_ns: slice.end.0.saturating_sub(at.max(slice.start.0)),
     })
 }
 
@@ -433,11 +449,18 @@ struct Sums {
 }
 
 impl Writer<'_> {
-    fn thread(&mut self, thread: ThreadId, birth: Option<u32>) {
+    fn thread(&mut self, thread: ThreadId, birth: Option<(u32, u64)>) {
         let trace = self.facts.trace;
         let life = &trace.threads[thread.index()];
         match birth {
-            Some(signal) => self.push((Kind::Await, Class::Unknown), signal, life.start.0),
+            Some((signal, at)) => {
+                let made = Timestamp(at.min(life.start.0));
+                self.push((Kind::Await, Class::Unknown), signal, made.0);
+                if made < life.start {
+                    let idle_ns = self.idle.within(made, life.start);
+                    self.lasts((Kind::Lag, Class::Unknown), made.0, idle_ns.max(1));
+                }
+            }
             None => {
                 let before = life.start.since(trace.start()).0;
                 self.lasts((Kind::Away, Class::Unknown), trace.start().0, before);
@@ -568,7 +591,7 @@ impl Writer<'_> {
             }
             None if is_last => {}
             None if self.sleeps_for.is_some_and(|until| slice.end <= until)
-                && endings::is_timer(self.facts.trace, slice) => {}
+                && endings::is_long_timer(self.facts.trace, slice) => {}
             None => self.lasts((Kind::Away, class), slice.start.0, slice.duration().0),
         }
         let transit_ns = ended.filter(|_| !self.edit.queueless).map_or(0, |ended| ended.transit_ns);
@@ -577,8 +600,8 @@ impl Writer<'_> {
             self.sums.taken_ns += transit_ns;
         } else if transit_ns > 0 {
             let woken = Timestamp(slice.end.0 - transit_ns);
-            // While all CPUs are busy it waits for one of these, as in a queue.
-            self.lasts((Kind::Lag, class), woken.0, self.idle.within(woken, slice.end));
+            // While all CPUs are busy it waits for one of these, as in a queue, if not for longer than it did.
+            self.lasts((Kind::Lag, class), woken.0, self.idle.within(woken, slice.end).max(1));
         }
     }
 

@@ -249,6 +249,12 @@ pub(super) fn is_timer(trace: &Trace, slice: &Slice) -> bool {
             || trace.ended_by(slice).is_some_and(|wakeup| wakeup.context == WakeContext::Timer))
 }
 
+/// The same of one that lasted for a good part of the recording. Who sleeps shortly looks whether something is done, and
+/// would be busy with nothing else if it did not sleep.
+pub(super) fn is_long_timer(trace: &Trace, slice: &Slice) -> bool {
+    is_timer(trace, slice) && slice.duration().0 as f64 >= LONG_MIN * trace.wall().0 as f64
+}
+
 fn timer_ns(trace: &Trace, thread: ThreadId, (from, to): (Timestamp, Timestamp)) -> u64 {
     let within = |slice: &Slice| slice.end > from && slice.start < to;
     let timers = trace.slices.of(thread).filter(|slice| within(slice) && is_timer(trace, slice));

@@ -36,7 +36,7 @@ pub fn run(model: &Model, grants: Grants) -> Outcome {
 
 const NOBODY: u32 = u32::MAX;
 const SENT: u32 = u32::MAX - 1;
-const NEVER: u64 = u64::MAX;
+pub(super) const NEVER: u64 = u64::MAX;
 /// Ids from here on are other programs' runs.
 const OTHERS: u32 = 1 << 31;
 
@@ -59,16 +59,23 @@ pub(super) struct Thread {
     pub(super) left: u64,
     pub(super) done: u64,
     /// Since when it runs, queues or waits.
-    since: u64,
+    pub(super) since: u64,
     /// When the run or the absence that it is in ends.
-    due: u64,
+    pub(super) due: u64,
     /// The same of a delay, in time in which a CPU is idle.
-    lag: u64,
-    on_cpu: bool,
+    pub(super) lag: u64,
+    /// When the delay that it had last ends at the latest, and when in the recording it ended.
+    latest: u64,
+    lag_ended: Option<u64>,
+    pub(super) on_cpu: bool,
+    /// Its place among those that do.
+    place: u32,
+    /// It has waited, and has not run since.
+    pub(super) is_woken: bool,
     /// Only another thread lets it go on.
     blocked: bool,
     /// It comes first, and makes no room, until it waits.
-    keeps: bool,
+    pub(super) keeps: bool,
 }
 
 struct Lock {
@@ -79,7 +86,7 @@ struct Lock {
 pub(super) struct Engine<'a> {
     pub(super) model: &'a Model,
     pub(super) grants: Grants,
-    now: u64,
+    pub(super) now: u64,
     /// When a run last ended.
     last: u64,
     /// When each thread was through.
@@ -90,19 +97,22 @@ pub(super) struct Engine<'a> {
     blocked: u32,
     idle: u32,
     /// (when, who): a run or an absence ends.
-    due: BinaryHeap<Reverse<(u64, u32)>>,
+    pub(super) due: BinaryHeap<Reverse<(u64, u32)>>,
     /// (idle time, who): a delay ends.
-    lags: BinaryHeap<Reverse<(u64, u32)>>,
+    pub(super) lags: BinaryHeap<Reverse<(u64, u32)>>,
     /// For how long a CPU was idle (ns).
-    idle_ns: u64,
+    pub(super) idle_ns: u64,
     /// (rank, who): wants a CPU.
-    ready: BinaryHeap<Reverse<(u64, u32)>>,
+    pub(super) ready: BinaryHeap<Reverse<(u64, u32)>>,
     arrivals: u64,
+    /// Threads that run, and those that were woken and want a CPU since who runs was last looked at.
+    pub(super) running: Vec<u32>,
+    pub(super) newly_woken: Vec<u32>,
     /// The next of the others' runs, and how much of each is done (ns).
-    others: usize,
+    pub(super) others: usize,
     others_done: Vec<u64>,
     /// Threads that may go on now.
-    woken: Vec<u32>,
+    pub(super) woken: Vec<u32>,
     /// Who waits for each signal, or that it was sent.
     signals: Vec<u32>,
     /// When each was sent.
@@ -146,6 +156,8 @@ impl<'a> Engine<'a> {
             idle_ns: 0,
             ready: BinaryHeap::new(),
             arrivals: 0,
+            running: Vec::new(),
+            newly_woken: Vec::new(),
             others: 0,
             others_done: vec![0; model.others.len()],
             woken,
@@ -173,11 +185,12 @@ impl<'a> Engine<'a> {
                 continue;
             }
             self.dispatch();
+            self.preempt();
             let other = self.model.others.get(self.others).map(|(at, _)| *at);
             let due = self.due.peek().map(|Reverse((at, _))| *at);
             let Some(next) = other.into_iter().chain(due).chain(self.next_lag()).min() else { return };
             self.pass(next.max(self.now));
-            self.others_come();
+            self.others_come(self.now);
             while let Some(Reverse((at, who))) = self.due.peek().copied()
                 && at <= self.now
             {
@@ -214,32 +227,39 @@ impl<'a> Engine<'a> {
         let (thread, lag_ns) = (&mut self.threads[who as usize], u64::from(step.arg));
         let following = self.model.steps.get(thread.next as usize).filter(|_| thread.next < thread.end);
         let whole_ns = following.map_or(0, |following| following.at.saturating_sub(step.at));
-        thread.due = self.now.saturating_add(whole_ns.clamp(lag_ns, DELAY_MAX_NS));
+        // One delay after another: that the first was short is no reason why the second should be.
+        let from = if thread.lag_ended == Some(step.at) { thread.latest.max(self.now) } else { self.now };
+        thread.lag_ended = following.map(|following| following.at);
+        thread.latest = from.saturating_add(whole_ns.clamp(lag_ns, DELAY_MAX_NS));
+        thread.due = thread.latest;
         thread.lag = self.idle_ns + lag_ns;
         self.lags.push(Reverse((thread.lag, who)));
         self.due.push(Reverse((thread.due, who)));
     }
 
     /// Gives idle CPUs to those who want one.
-    fn dispatch(&mut self) {
+    pub(super) fn dispatch(&mut self) {
         while self.idle > 0
-            && let Some(Reverse((_, who))) = self.ready.pop()
+            && let Some(who) = self.first_ready()
         {
             self.idle -= 1;
             if who >= OTHERS {
                 self.piece_of_other(who);
             } else {
                 self.spent(who, Class::RunQueue);
-                self.threads[who as usize].on_cpu = true;
+                let thread = &mut self.threads[who as usize];
+                (thread.on_cpu, thread.is_woken) = (true, false);
+                thread.place = self.running.len() as u32;
+                self.running.push(who);
                 self.catch_up_run(who);
                 self.piece(who);
             }
         }
     }
 
-    fn others_come(&mut self) {
+    pub(super) fn others_come(&mut self, until: u64) {
         while let Some((at, _)) = self.model.others.get(self.others)
-            && *at <= self.now
+            && *at <= until
         {
             let rank = self.rank(*at);
             self.ready.push(Reverse((rank, OTHERS + self.others as u32)));
@@ -290,18 +310,14 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn is_due(&mut self, who: u32) {
+    pub(super) fn is_due(&mut self, who: u32) {
         if who >= OTHERS {
             return self.other_is_due(who);
         }
         let thread = &mut self.threads[who as usize];
         (thread.due, thread.lag) = (NEVER, NEVER);
         if thread.on_cpu {
-            let ran = self.now - thread.since;
-            thread.left -= ran;
-            thread.done += ran;
-            self.last = self.now;
-            self.spent(who, Class::Useful);
+            self.ran(who);
             self.catch_up_run(who);
             if self.threads[who as usize].left > 0 {
                 return self.slice_ends(who);
@@ -345,19 +361,21 @@ impl<'a> Engine<'a> {
     /// How far in the recording a thread is: who queues has not begun with what it is to run.
     pub(super) fn reached(&self, who: u32) -> u64 {
         let thread = &self.threads[who as usize];
-        let recorded = self.recorded(who);
-        let Some(current) =
-            (thread.next as usize).checked_sub(1).filter(|current| *current > self.model.of(who).start)
-        else {
+        let (recorded, start) = (self.recorded(who), self.model.of(who).start);
+        let Some(current) = (thread.next as usize).checked_sub(1).filter(|current| *current >= start) else {
             return recorded;
         };
+        if current == start {
+            // Who has yet to be made has reached nothing.
+            return if self.model.steps[start].kind == Kind::Await { 0 } else { recorded };
+        }
         let (before, step) = (self.model.steps[current - 1], self.model.steps[current]);
         let queues = step.kind == Kind::Run && !thread.on_cpu && recorded == step.at;
         if queues { before.at } else { recorded }
     }
 
     /// When it is a thread's turn: who keeps up with others comes behind them, and not before because it is behind.
-    fn turn(&self, who: u32) -> u64 {
+    pub(super) fn turn(&self, who: u32) -> u64 {
         self.recorded(who).max(self.pace(who).map_or(0, |pace| pace + 1))
     }
 
@@ -373,22 +391,44 @@ impl<'a> Engine<'a> {
         thread.since = self.now;
     }
 
-    fn queue(&mut self, who: u32) {
+    pub(super) fn queue(&mut self, who: u32) {
         self.threads[who as usize].since = self.now;
         let rank = if self.threads[who as usize].keeps { 0 } else { self.rank(self.turn(who)) };
         self.ready.push(Reverse((rank, who)));
-    }
-
-    fn release(&mut self, who: u32) {
-        let thread = &mut self.threads[who as usize];
-        thread.keeps = false;
-        if std::mem::take(&mut thread.on_cpu) {
-            self.idle += 1;
+        if self.threads[who as usize].is_woken {
+            self.newly_woken.push(who);
         }
     }
 
+    pub(super) fn release(&mut self, who: u32) {
+        let thread = &mut self.threads[who as usize];
+        thread.keeps = false;
+        if std::mem::take(&mut thread.on_cpu) {
+            self.leave_cpu(who);
+        }
+    }
+
+    fn leave_cpu(&mut self, who: u32) {
+        let place = self.threads[who as usize].place as usize;
+        self.running.swap_remove(place);
+        if let Some(moved) = self.running.get(place) {
+            self.threads[*moved as usize].place = place as u32;
+        }
+        self.idle += 1;
+    }
+
+    /// A thread's run is accounted up to now.
+    pub(super) fn ran(&mut self, who: u32) {
+        let thread = &mut self.threads[who as usize];
+        let ran = self.now - thread.since;
+        thread.left -= ran;
+        thread.done += ran;
+        self.last = self.now;
+        self.spent(who, Class::Useful);
+    }
+
     /// Goes through a thread's steps up to one that takes time.
-    fn go_on(&mut self, who: u32) {
+    pub(super) fn go_on(&mut self, who: u32) {
         loop {
             let thread = &mut self.threads[who as usize];
             if thread.next == thread.end {
@@ -428,6 +468,7 @@ impl<'a> Engine<'a> {
                 if step.kind == Kind::Lag {
                     self.delay(who, step);
                 } else {
+                    thread.is_woken = true;
                     thread.due = self.now + u64::from(step.arg);
                     self.due.push(Reverse((thread.due, who)));
                 }
@@ -464,7 +505,10 @@ impl<'a> Engine<'a> {
 
     /// It was told after it had decided to wait, but before it left its CPU: it leaves all the same, and has to be woken.
     fn falls_asleep(&self, who: u32, signal: u32) -> bool {
-        self.threads[who as usize].on_cpu && self.now - self.sent_at[signal as usize] <= FALLING_ASLEEP_NS
+        let sent_ago_ns = self.now - self.sent_at[signal as usize];
+        let is_late = |lead: &u64| sent_ago_ns <= lead + FALLING_ASLEEP_NS;
+        self.threads[who as usize].on_cpu
+            && (is_late(&0) || self.model.leads.get(&signal).is_some_and(is_late))
     }
 
     pub(super) fn send(&mut self, signal: u32) {
@@ -502,7 +546,7 @@ impl<'a> Engine<'a> {
         self.release(who);
         let thread = &mut self.threads[who as usize];
         thread.since = self.now;
-        thread.blocked = true;
+        (thread.blocked, thread.is_woken) = (true, true);
         self.blocked += 1;
         if self.stuck.is_some() {
             self.newly_stuck.push(who);

@@ -11,6 +11,7 @@
 //! What it cannot know: waits that would come to be only after the change (a lock that nobody waited for, a queue
 //! that was never empty), work that would be divided otherwise, and effects on caches and memory.
 
+mod at_once;
 mod build;
 mod change;
 mod endings;
@@ -19,6 +20,7 @@ mod following;
 mod forecast;
 mod kept_cpus;
 mod lag;
+mod preempting;
 mod speed;
 mod steps;
 mod strangers;

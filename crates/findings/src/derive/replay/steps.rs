@@ -1,5 +1,7 @@
 //! The steps of a replayed program.
 
+use std::collections::BTreeMap;
+
 use crate::derive::class::Class;
 
 /// What a thread does in one step.
@@ -71,6 +73,8 @@ pub struct Model {
     pub(super) steps: Vec<Step>,
     /// How many signals there are.
     pub(super) signals: u32,
+    /// How long before the wait that they ended signals were sent, of those that were (ns).
+    pub(super) leads: BTreeMap<u32, u64>,
     /// Parties of each meeting.
     pub(super) meetings: Vec<u32>,
     /// How many locks there are.
