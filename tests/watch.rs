@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use support::stalls::{Watched, assert_sound, compile, saved};
@@ -56,8 +56,7 @@ fn what_began_before_the_kept_time_is_known() {
     output.read_line(&mut String::new()).unwrap();
     // Longer than the ring keeps, its slack included.
     std::thread::sleep(Duration::from_millis(2500));
-    let pid = watched.holdup.id().to_string();
-    assert!(Command::new("kill").args(["-USR2", &pid]).status().unwrap().success());
+    send("-USR2", watched.holdup.id());
     watched.until("holdup: saved");
     watched.holdup.stdout = Some(output.into_inner());
     watched.end();
@@ -72,6 +71,86 @@ fn what_began_before_the_kept_time_is_known() {
     let blocked = &report["stacks"]["completeness"]["blocked"];
     assert!(blocked["stacks"].as_u64() >= Some(4), "{blocked}");
     assert_eq!(report["ledger"]["classes"]["useful"], 0, "nothing ran in what was kept");
+}
+
+/// Triggers are armed before the kernel programs are loaded, which takes seconds on a busy machine.
+#[test]
+fn a_signal_that_comes_before_the_recording_begins_fires_and_ends_nothing() {
+    let scratch = Scratch::new("watch-early");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    let fifo = scratch.join("armed");
+    let line = format!("line:{}", fifo.display());
+    let options = ["-t", "signal:USR2", "-t", &line, "--after", "0s"];
+    let mut watched = Watched::start(&scratch, &options, &program);
+    until_there(&fifo);
+    send("-USR2", watched.holdup.id());
+    watched.until("SIGUSR2 came");
+    watched.until("holdup: saved");
+    watched.end();
+    assert_eq!(saved(&scratch, 1)["fired"][0]["what"], "SIGUSR2 came");
+}
+
+/// What holdup keeps for itself the program ignores nevertheless, if it would have without holdup.
+#[test]
+fn a_signal_that_is_ignored_fires_and_stays_ignored_by_the_program() {
+    let scratch = Scratch::new("watch-ignored");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let script = "trap '' USR2; exec \"$0\" watch --quiet -t signal:USR2 --after 0s -o \"$1\" -- \
+        sh -c 'kill -USR2 $$; kill -USR2 $PPID; read line; exit 3'";
+    let mut command = Command::new("sh");
+    let command =
+        command.args(["-c", script]).arg(holdup(&scratch).get_program()).arg(scratch.join("w.holdup"));
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("holdup: saved")), "nothing fired");
+    drop(child.stdin.take());
+    said.for_each(drop);
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+/// Who stops it while it begins finds nothing left of it.
+#[test]
+fn a_recorder_that_is_stopped_at_once_takes_away_what_it_made() {
+    let scratch = Scratch::new("watch-stopped");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let fifo = scratch.join("armed");
+    let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
+    let line = format!("line:{}", fifo.display());
+    let mut command = holdup(&scratch);
+    command.args(["watch", "-t", &line, &sleeper.id().to_string()]).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    until_there(&fifo);
+    // The next thing that it does is to take note of signals; where it has not yet, it is ended by this one.
+    let taken = || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    while !catches(&taken(), libc::SIGTERM) {
+        std::thread::yield_now();
+    }
+    send("-TERM", child.id());
+    let output = child.wait_with_output().unwrap();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!fifo.exists());
+}
+
+/// Whether the process of this status has a handler for it.
+fn catches(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 << (signal - 1) != 0
+}
+
+fn until_there(path: &std::path::Path) {
+    while !path.exists() {
+        std::thread::yield_now();
+    }
+}
+
+fn send(signal: &str, pid: u32) {
+    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
 #[test]

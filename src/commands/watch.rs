@@ -17,8 +17,13 @@ const METRICS_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Watches until the program ends, or the user stops it; ends as the program ended.
 pub fn execute(args: WatchArgs) -> Result<ExitCode> {
-    super::descriptors::read(&args.record.descriptors)?;
+    // First of all: a signal that comes before its trigger is armed ends this process.
     let triggers = arm(&args)?;
+    if args.command.is_empty() {
+        // From here on a request to stop is one to end well: what triggers made in the file system is taken away.
+        launch::watch_signals()?;
+    }
+    super::descriptors::read(&args.record.descriptors)?;
     let live = live(&args)?;
     let (subject, command, pipes) = subject(&args, &triggers)?;
     let (options, record) = (args.record.clone(), args.record);

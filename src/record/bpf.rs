@@ -81,7 +81,9 @@ fn with_remedy(error: CaptureError, buffer_mib: u32) -> anyhow::Error {
     if !is_memory {
         return error;
     }
-    error.context(format!("no memory for a kernel buffer of {buffer_mib} MiB: give it less with --buffer"))
+    error.context(format!(
+        "no memory for a kernel buffer of {buffer_mib} MiB: give it less with --buffer, or take --rung perf"
+    ))
 }
 
 /// Records by BPF.

@@ -162,6 +162,7 @@ unsafe fn become_program(
     unsafe {
         // Rust's start-up code ignores SIGPIPE; the program must not inherit that.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        signals::ignore_as_inherited();
         libc::execvp(program, arguments.as_ptr());
         fail(failure, 0)
     }

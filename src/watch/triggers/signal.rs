@@ -26,8 +26,7 @@ pub fn parse(rest: &str) -> Result<Box<dyn Trigger>, String> {
 
 impl Trigger for Signal {
     fn arm(&mut self) -> anyhow::Result<()> {
-        launch::keep_signal(self.number);
-        Ok(())
+        Ok(launch::keep_signal(self.number)?)
     }
 
     fn step(&mut self, now: Timestamp, _: &Standing, fire: &mut dyn FnMut(Fired)) {

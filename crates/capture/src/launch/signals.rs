@@ -27,6 +27,8 @@ const SAME_NS: u64 = 200_000_000;
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
 /// Signals that are meant for the recorder itself, a bit for each.
 static OWN: AtomicU64 = AtomicU64::new(0);
+/// Those of them that were ignored when this process began, which a program that it starts inherits: a bit for each.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// How many of them came.
 static OWN_RECEIVED: [AtomicU64; SIGNALS] = [const { AtomicU64::new(0) }; SIGNALS];
 /// Signal numbers that are no real-time ones are below this.
@@ -128,28 +130,56 @@ pub fn watch_signals() -> Result<(), CaptureError> {
     // SAFETY: changes what a signal does to this process.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     for signal in FORWARDED {
-        // SAFETY: installs a handler that only touches atomics and writes to a pipe.
-        unsafe {
-            let mut old: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, std::ptr::null(), &mut old);
-            if old.sa_sigaction == libc::SIG_IGN {
-                continue; // nohup: stays ignored by both
-            }
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-            if libc::sigaction(signal, &action, std::ptr::null_mut()) != 0 {
-                return Err(CaptureError::last("installing a signal handler"));
-            }
+        // nohup: stays ignored by both
+        if !is_ignored(signal) {
+            install(signal)?;
         }
     }
     Ok(())
 }
 
-/// `SIGUSR1` or `SIGUSR2` to this process is meant for it from now on, and not handed on to the program.
-pub fn keep_signal(signal: i32) {
-    if matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
-        OWN.fetch_or(1 << signal, Ordering::Relaxed);
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: only asks; the kernel fills in a struct of plain numbers.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut old);
+        old.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+fn install(signal: i32) -> Result<(), CaptureError> {
+    // SAFETY: installs a handler that only touches atomics and writes to a pipe.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        if libc::sigaction(signal, &action, std::ptr::null_mut()) != 0 {
+            return Err(CaptureError::last("installing a signal handler"));
+        }
+    }
+    Ok(())
+}
+
+/// `SIGUSR1` or `SIGUSR2` to this process is meant for it from now on, and not handed on to the program: it is counted and ends
+/// nothing, though capture may begin seconds later. A program that is started inherits of it what it would without.
+pub fn keep_signal(signal: i32) -> Result<(), CaptureError> {
+    if !matches!(signal, libc::SIGUSR1 | libc::SIGUSR2) {
+        return Ok(());
+    }
+    if is_ignored(signal) {
+        IGNORED.fetch_or(1 << signal, Ordering::Relaxed);
+    }
+    OWN.fetch_or(1 << signal, Ordering::Relaxed);
+    install(signal)
+}
+
+/// In the child that becomes the program. Async-signal-safe.
+pub(super) unsafe fn ignore_as_inherited() {
+    for signal in [libc::SIGUSR1, libc::SIGUSR2] {
+        if IGNORED.load(Ordering::Relaxed) & 1 << signal != 0 {
+            // SAFETY: changes what a signal does to this process.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
     }
 }
 

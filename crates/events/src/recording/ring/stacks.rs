@@ -1,6 +1,9 @@
 //! Definitions of stacks. Who tells them tells each one once, so they outlive the segments that were there when they came. Where
 //! they take too much room, they are told anew from some moment on, and those of before go with the last segment that began
 //! before it: but for those with which threads still wait.
+//!
+//! Too much is several times what one generation told before it was the only one: samples come with ever new stacks, of which the
+//! segments that are still there name few.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,6 +15,11 @@ use crate::recording::journal::{JournalReader, Packer};
 use crate::standing::{Doing, Standing};
 use crate::{Event, Timestamp};
 
+/// Less room than this is not worth it to have them told anew (bytes).
+const WORTH_IT: u64 = 1 << 20;
+/// Telling all anew is a small part of what is told if they are told so many times until then.
+const GENERATION: u64 = 4;
+
 /// See the module.
 pub struct Definitions {
     packer: Packer,
@@ -19,13 +27,22 @@ pub struct Definitions {
     bytes: u64,
     /// More are too much.
     bytes_max: u64,
+    /// What was told while the segments of before were still there: about what segments name (bytes).
+    needed: u64,
     /// Those of before, and when they were told anew.
     past: Option<(Timestamp, Vec<Chunk>)>,
 }
 
 impl Definitions {
     pub fn new(bytes_max: u64) -> io::Result<Definitions> {
-        Ok(Definitions { packer: Packer::new()?, chunks: Vec::new(), bytes: 0, bytes_max, past: None })
+        Ok(Definitions {
+            packer: Packer::new()?,
+            chunks: Vec::new(),
+            bytes: 0,
+            bytes_max,
+            needed: 0,
+            past: None,
+        })
     }
 
     pub fn push(&mut self, stack: &RawStack) {
@@ -41,7 +58,8 @@ impl Definitions {
 
     /// Two generations at a time at the most: the next one waits until the last has gone.
     pub fn is_full(&self) -> bool {
-        self.past.is_none() && self.bytes > self.bytes_max / 2
+        let enough = (self.needed * GENERATION).max(WORTH_IT).min(self.bytes_max / 2);
+        self.past.is_none() && self.bytes > enough
     }
 
     pub fn begin_anew(&mut self, at: Timestamp) {
@@ -59,6 +77,8 @@ impl Definitions {
             .filter(|(_, thread)| thread.doing == Doing::Blocked && thread.wait.stack != 0)
             .map(|(_, thread)| thread.wait.stack)
             .collect();
+        self.seal();
+        self.needed = self.bytes;
         for event in chunks.iter().flat_map(|chunk| JournalReader::new(&chunk.bytes[..])) {
             if let Event::Stack(stack) = event
                 && wanted.contains(&stack.id)

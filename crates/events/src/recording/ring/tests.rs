@@ -205,3 +205,52 @@ fn stacks_that_nothing_names_stay_out_of_a_recording() {
         .collect();
     assert_eq!(ids, [3, 4, 5, 6]);
 }
+
+/// Samples meet other stacks each time, of which what is still there names few: their room does not grow until the limit is reached.
+#[test]
+fn stacks_that_nothing_names_any_more_make_room() {
+    let mut ring = EventRing::new(keep(800, 256 << 20), 0).unwrap();
+    let (mut anew, mut most) = (0, 0);
+    for round in 0..100u64 {
+        for id in 0..1_500 {
+            let address = |frame: u64| (round * 1_501 + id).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ frame;
+            let at = Timestamp(round * 1000 * MS);
+            let addresses = (0..20).map(address).collect();
+            ring.push(&Event::Stack(RawStack { id: round << 32 | id, at, addresses, ..RawStack::default() }));
+        }
+        for ms in round * 1000..(round + 1) * 1000 {
+            ring.push(&Event::Sample(Sample { at: Timestamp(ms * MS), ..Sample::default() }));
+            if ring.is_due() && ring.begin_segment(0) {
+                ring.stacks_begin_anew();
+                anew += 1;
+            }
+        }
+        most = most.max(ring.bytes());
+    }
+    assert!(most < 4 << 20, "of what 150,000 take: {most}");
+    assert!((2..=50).contains(&anew), "{anew}");
+}
+
+/// Where the same ones come again after each telling, they are told anew for nothing: seldom.
+#[test]
+fn stacks_that_are_all_in_use_are_not_told_again_and_again() {
+    let mut ring = EventRing::new(keep(800, 256 << 20), 0).unwrap();
+    let mut anew = 0;
+    let tell = |ring: &mut EventRing<u32>, generation: u64, ms: u64| {
+        for id in 0..15_000u64 {
+            let addresses = (0..20).map(|frame| id.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ frame).collect();
+            let (id, at) = (generation << 32 | id, Timestamp(ms * MS));
+            ring.push(&Event::Stack(RawStack { id, at, addresses, ..RawStack::default() }));
+        }
+    };
+    tell(&mut ring, 0, 0);
+    for ms in 1..100_000 {
+        ring.push(&Event::Sample(Sample { at: Timestamp(ms * MS), ..Sample::default() }));
+        if ring.is_due() && ring.begin_segment(0) {
+            ring.stacks_begin_anew();
+            anew += 1;
+            tell(&mut ring, anew, ms);
+        }
+    }
+    assert!(anew <= 1, "{anew}");
+}
