@@ -24,7 +24,8 @@ struct Stats {
 #[repr(align(256))]
 struct Aligned<T>(T);
 
-static HITS: Aligned<[Hits; THREADS]> = Aligned([Hits { hits: AtomicU64::new(0) }, Hits { hits: AtomicU64::new(0) }]);
+static HITS: Aligned<[Hits; THREADS]> =
+    Aligned([Hits { hits: AtomicU64::new(0) }, Hits { hits: AtomicU64::new(0) }]);
 static TABLE: [u64; 256] = [7919; 256];
 static OVER: Aligned<AtomicBool> = Aligned(AtomicBool::new(false));
 
@@ -105,7 +106,9 @@ fn main() {
                 scope.spawn(move || match name {
                     "static-atomics" => until_over(|| hit(me)),
                     "reference-count" => until_over(|| count_alive(&objects[me])),
-                    "boxed-array" => until_over(|| gather(unsafe { &mut *stats.0.get().cast::<Stats>().add(me) })),
+                    "boxed-array" => {
+                        until_over(|| gather(unsafe { &mut *stats.0.get().cast::<Stats>().add(me) }))
+                    }
                     _ => until_over(look_up),
                 })
             })
