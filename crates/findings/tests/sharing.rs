@@ -12,6 +12,10 @@ use holdup_testkit::check::trace_of_lanes;
 const SIDE_BY_SIDE: &str = "@cpus 2\n@repeat 20\n@samples A 0..8 user main;work\n@samples B 0..8 user main;work\n\
                             A  00000000\nB  11111111\n";
 
+/// The same, too short for samples to say much.
+const BRIEFLY: &str = "@cpus 2\n@repeat 2\n@samples A 0..8 user main;work\n@samples B 0..8 user main;work\n\
+                       A  00000000\nB  11111111\n";
+
 /// The same, but each runs alone for a third of the time.
 const AND_ALONE: &str = "@cpus 2\n@c park\n@repeat 60\n@samples A 0..6 user main;work\n@samples B 0..6 user main;work\n\
                          A  0000cc  holds c 2..4\nB  cc1111  holds c 0..2\n";
@@ -77,7 +81,7 @@ fn watch(trace: &mut Trace, hits: &[(usize, u64)]) {
 #[test]
 fn what_watchpoints_saw_goes_before_what_samples_say() {
     let own = |who: usize, _: usize, _: &SampleRow| Some((AccessKind::Update, 0x1000 + 8 * who as u64));
-    let (mut trace, _) = analysed(SIDE_BY_SIDE, own);
+    let (mut trace, _) = analysed(BRIEFLY, own);
     watch(&mut trace, &[(0, 0x1000), (1, 0x1008)]);
     let same = analyse(&trace);
     assert_eq!(rules(&same), ["false-sharing"]);
@@ -92,6 +96,26 @@ fn what_watchpoints_saw_goes_before_what_samples_say() {
     assert_eq!((rules(&alone), alone.derived.lines[0].watched.is_none()), (vec!["false-sharing"], true));
 }
 
+/// Go checks a pointer to an array by a look at its first element: now and then, but often enough to stop at a watchpoint.
+#[test]
+fn what_is_looked_at_once_in_a_while_is_not_what_threads_share() {
+    let own = |who: usize, _: usize, _: &SampleRow| Some((AccessKind::Update, 0x1000 + 8 * who as u64));
+    let (mut trace, _) = analysed(SIDE_BY_SIDE, own);
+    watch(&mut trace, &[(0, 0x1000), (1, 0x1000), (1, 0x1008)]);
+    let analysis = analyse(&trace);
+    assert_eq!(rules(&analysis), ["false-sharing"]);
+    let watched = analysis.derived.lines[0].watched.as_ref().expect("it is shown");
+    assert_eq!((watched.sharing, watched.common_places), (None, 1));
+    // One sample in ten is there: it is.
+    let often = |who: usize, n: usize, _: &SampleRow| {
+        let at = if n.is_multiple_of(10) { 0x1000 } else { 0x1000 + 8 * who as u64 };
+        Some((AccessKind::Update, at))
+    };
+    let (mut trace, _) = analysed(SIDE_BY_SIDE, often);
+    watch(&mut trace, &[(0, 0x1000), (1, 0x1000), (1, 0x1008)]);
+    assert_eq!(rules(&analyse(&trace)), ["shared-counter"]);
+}
+
 #[test]
 fn what_was_watched_of_a_small_part_does_not_decide() {
     // Two lines of one variable; of the one with a tenth of the samples, watchpoints saw bytes in common.
@@ -99,7 +123,7 @@ fn what_was_watched_of_a_small_part_does_not_decide() {
         let line = if n.is_multiple_of(10) { 0x1040 } else { 0x1000 };
         Some((AccessKind::Update, line + 8 * who as u64))
     };
-    let (mut trace, _) = analysed(SIDE_BY_SIDE, touch);
+    let (mut trace, _) = analysed(BRIEFLY, touch);
     watch(&mut trace, &[(0, 0x1040), (1, 0x1040)]);
     let analysis = analyse(&trace);
     let data = &analysis.derived.lines[0];

@@ -258,3 +258,22 @@ fn parts_of_variables_are_named_by_their_types() {
         "behind the last row"
     );
 }
+
+/// Go describes types in another unit than the variables of them.
+#[test]
+fn parts_are_named_by_types_of_another_unit() {
+    let scratch = Scratch::new("variables-go");
+    let source = "package main\n\nimport \"sync/atomic\"\n\ntype tally struct {\n\tlevel atomic.Int64\n\tcount uint64\n}\n\n\
+        var tallies [4]tally\n\nfunc main() {\n\ttallies[2].level.Add(1)\n\ttallies[3].count++\n\tprintln(tallies[3].count)\n}\n";
+    std::fs::write(scratch.path("v.go"), source).unwrap();
+    if scratch.run("go", &["build", "-o", "v", "v.go"]).is_none() {
+        return;
+    }
+    let bytes = std::fs::read(scratch.path("v")).unwrap();
+    let elf = Elf::parse(&bytes).unwrap();
+    let tallies = elf.function_address("main.tallies").unwrap();
+    let addresses = [tallies + 8, tallies + 32, tallies + 56];
+    let parts = super::dwarf::parts(&super::dwarf::Sections::load(&elf).unwrap(), &addresses);
+    let parts: Vec<&str> = parts.values().map(String::as_str).collect();
+    assert_eq!(parts, ["[0].count", "[2].level.v", "[3].count"]);
+}

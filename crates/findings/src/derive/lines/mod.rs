@@ -101,6 +101,9 @@ pub const FUNCTIONS_MAX: usize = 5;
 /// Where so many of the accesses are to bytes that several threads touch, and one writes, the threads share what is
 /// there: parts of their own beside it would still come and go with its line.
 const COMMON_MIN: f64 = 0.2;
+/// So many samples, of which so small a part is at bytes that several touch, tell what the time goes by at: not at those.
+const SAMPLES_SURE: u64 = 40;
+const HARDLY: f64 = 0.05;
 /// Rows in [`SharedData::turned`].
 const TURNED_MAX: usize = 10;
 /// Fewer turns on a line may be chance.
@@ -254,7 +257,12 @@ fn describe(
     let sampled = if common as f64 >= COMMON_MIN * samples as f64 { Sharing::True } else { Sharing::False };
     let each_line: Vec<(u64, u64)> =
         group.lines.iter().map(|(address, line)| (*address, line.touches.len() as u64)).collect();
-    let watched = watched::derive(trace, group.process, &each_line);
+    let mut watched = watched::derive(trace, group.process, &each_line);
+    if let Some(watched) = &mut watched
+        && hardly_common(common, samples)
+    {
+        watched.doubt_common();
+    }
     let confirmed = watched.as_ref().filter(|watched| watched.samples * 2 >= samples);
     let error = share_error(samples, ledger.samples) * ledger.running_ns() as f64;
     SharedData {
@@ -279,6 +287,11 @@ fn describe(
             .map(|touch| (touch.sample.thread, touch.sample.at, touch.sample.data.address))
             .collect(),
     }
+}
+
+/// Samples say that little of the time goes by at bytes that several threads touch.
+fn hardly_common(common: u64, samples: u64) -> bool {
+    samples >= SAMPLES_SURE && (common as f64) < HARDLY * samples as f64
 }
 
 /// The address that each thread touches most.

@@ -28,6 +28,14 @@ pub struct Watched {
     pub samples: u64,
 }
 
+impl Watched {
+    /// Samples contradict places that several touch. A stop takes some ten microseconds, so what a thread touches all the time
+    /// and what it looks at once in a while (an array's length, a check of a pointer) stop it about as often.
+    pub(super) fn doubt_common(&mut self) {
+        self.sharing = self.sharing.filter(|sharing| *sharing == Sharing::False);
+    }
+}
+
 /// How often each thread touched one place, in a nanosecond that it ran.
 type Rates = BTreeMap<ThreadId, f64>;
 
@@ -120,6 +128,16 @@ mod tests {
         assert_eq!((reader.sharing, reader.threads), (Some(Sharing::False), 3));
         let writer = seen(&[&own[..], &[(2, 0x1000, 4, 1_000)]].concat()).unwrap();
         assert_eq!(writer.sharing, Some(Sharing::True));
+    }
+
+    #[test]
+    fn samples_can_make_common_places_doubtful_but_not_own_ones() {
+        let mut same = seen(&[(0, 0x1000, 4, 200), (1, 0x1000, 4, 300)]).unwrap();
+        same.doubt_common();
+        assert_eq!((same.sharing, same.common_places), (None, 1));
+        let mut own = seen(&[(0, 0x1000, 4, 200), (1, 0x1008, 4, 300)]).unwrap();
+        own.doubt_common();
+        assert_eq!(own.sharing, Some(Sharing::False));
     }
 
     #[test]

@@ -332,6 +332,10 @@ impl Links {
             }
             let meeting = self.meetings.len() - 1;
             self.meetings[meeting] += 1;
+            // Who falls asleep while it is woken is there before whoever wakes it.
+            if let Some((_, at, ..)) = self.sent.last_mut() {
+                *at = (*at).max(link.began + 1);
+            }
             last = Some((link.waker, link.at));
             self.end(&link, End::Meeting(meeting as u32));
         }
@@ -359,7 +363,7 @@ impl Links {
     fn marks(&mut self, trace: &Trace) -> Vec<Mark> {
         let mut marks = std::mem::take(&mut self.sent);
         for (thread, at, kind, _) in &mut marks {
-            if *kind == Kind::Signal {
+            if matches!(kind, Kind::Signal | Kind::Meet) {
                 *at = ran_at(trace, *thread, *at);
             }
         }
