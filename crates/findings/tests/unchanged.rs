@@ -2,7 +2,7 @@
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Wakeup, Wakeups};
-use holdup_events::{Timestamp, Trace};
+use holdup_events::{ThreadId, Timestamp, Trace};
 use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::replay::{Facts, Replays};
 use holdup_findings::derive::roles::Roles;
@@ -17,18 +17,27 @@ fn assert_alike(trace: &Trace) {
     assert!((ratio - 1.0).abs() <= 0.01, "{ratio}");
 }
 
-#[test]
-fn who_was_woken_on_its_way_to_sleep_sleeps_all_the_same() {
+/// Threads that wake each other, `moved` a microsecond before they leave their CPUs, which they then do all the same.
+fn woken_on_the_way(lanes: &str, moved: &[u32]) -> Trace {
     let tick = 100_000;
-    let (_, mut trace) = trace_of_lanes(&format!("@cpus 2\n@tick {tick}\n@repeat 50\nA  00mm\nB  11nn\n"));
-    let [a, b] = [0, 1].map(holdup_events::ThreadId);
-    let before_it_slept = |wakeup: &Wakeup| Wakeup {
-        at: Timestamp(wakeup.at.0 - 2 * tick - 1000),
-        waker: if wakeup.wakee == a { b } else { a },
+    let (_, mut trace) = trace_of_lanes(&format!("@cpus 2\n@tick {tick}\n@repeat 50\n{lanes}"));
+    let early = |wakeup: &Wakeup| Wakeup {
+        at: Timestamp(wakeup.at.0 - if moved.contains(&wakeup.wakee.0) { 2 * tick + 1000 } else { 0 }),
+        waker: ThreadId(1 - wakeup.wakee.0),
         context: WakeContext::Thread,
         ..*wakeup
     };
-    let wakeups = trace.wakeups.iter().map(before_it_slept).collect();
+    let wakeups = trace.wakeups.iter().map(early).collect();
     trace.wakeups = Wakeups::freeze(wakeups, trace.threads.len());
-    assert_alike(&trace);
+    trace
+}
+
+#[test]
+fn who_was_woken_on_its_way_to_sleep_sleeps_all_the_same() {
+    assert_alike(&woken_on_the_way("A  00mm\nB  11nn\n", &[0, 1]));
+}
+
+#[test]
+fn who_was_woken_on_its_way_to_a_barrier_came_before_whoever_woke_it() {
+    assert_alike(&woken_on_the_way("@m barrier\nA  00mm00\nB  1111nn\n", &[0]));
 }

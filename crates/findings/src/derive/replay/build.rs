@@ -262,7 +262,7 @@ impl Links {
                 }
             }
         }
-        at_barriers.into_values().for_each(|waits| links.meet(waits));
+        at_barriers.into_values().for_each(|waits| links.meet(trace, waits));
         for (lock, waits) in at_locks {
             links.hold(lock, waits);
         }
@@ -319,7 +319,7 @@ impl Links {
     }
 
     /// Waits at one barrier become meetings: whoever comes last, all go on together.
-    fn meet(&mut self, mut waits: Vec<Link>) {
+    fn meet(&mut self, trace: &Trace, mut waits: Vec<Link>) {
         waits.sort_by_key(|link| (link.at, link.wakee));
         let mut last: Option<(ThreadId, u64)> = None;
         for link in waits {
@@ -333,8 +333,12 @@ impl Links {
             let meeting = self.meetings.len() - 1;
             self.meetings[meeting] += 1;
             // Who falls asleep while it is woken is there before whoever wakes it.
-            if let Some((_, at, ..)) = self.sent.last_mut() {
-                *at = (*at).max(link.began + 1);
+            let asleep = link.began + 1;
+            if let Some((waker, at, ..)) = self.sent.last_mut()
+                && *at < asleep
+                && ran_at(trace, *waker, asleep) == asleep
+            {
+                *at = asleep;
             }
             last = Some((link.waker, link.at));
             self.end(&link, End::Meeting(meeting as u32));

@@ -1,0 +1,154 @@
+//! How a model is run, on models of a few steps.
+
+use super::*;
+
+const MS: u32 = 1_000_000;
+
+/// Of threads with these steps: kind, when it began in the recording and for how long, in units of so many ns.
+fn model_in(unit_ns: u32, threads: &[&[(Kind, u64, u32)]]) -> Model {
+    let mut model = Model { cpus: 2, quantum_ns: u64::MAX, ..Model::default() };
+    for steps in threads {
+        model.of_thread.push(model.steps.len() as u32);
+        let step = |(kind, at, length): &(Kind, u64, u32)| Step {
+            at: at * u64::from(unit_ns),
+            arg: length * unit_ns,
+            kind: *kind,
+            class: Class::Useful,
+        };
+        model.steps.extend(steps.iter().map(step));
+    }
+    model.of_thread.push(model.steps.len() as u32);
+    model
+}
+
+/// The same in ms.
+fn model(threads: &[&[(Kind, u64, u32)]]) -> Model {
+    model_in(MS, threads)
+}
+
+fn wall_ms(threads: &[&[(Kind, u64, u32)]]) -> u64 {
+    run(&model(threads), Grants::Recorded).wall_ns / u64::from(MS)
+}
+
+#[test]
+fn a_delay_passes_while_a_cpu_is_idle() {
+    // The third thread was kept on the second CPU until 6; the first CPU was idle from 2 on.
+    let first = [(Kind::Run, 0, 2), (Kind::Away, 2, 4), (Kind::Run, 6, 2)];
+    let kept = [(Kind::Lag, 0, 4), (Kind::Run, 6, 10)];
+    assert_eq!(wall_ms(&[&first, &[(Kind::Run, 0, 6)], &kept]), 16);
+    // Both are busy for longer than it waited: then it queues with whoever else wants one.
+    let longer = [(Kind::Run, 0, 9)];
+    assert_eq!(wall_ms(&[&longer, &longer, &kept]), 19);
+    // A delay that nobody's run explains takes as long as it did.
+    assert_eq!(wall_ms(&[&[(Kind::Lag, 0, 4), (Kind::Run, 4, 10)]]), 14);
+}
+
+#[test]
+fn who_queues_has_not_begun_with_what_it_is_to_run() {
+    let model = model(&[&[(Kind::Run, 0, 1), (Kind::Away, 1, 4), (Kind::Run, 9, 5)]]);
+    let mut engine = Engine::new(&model, Grants::Recorded);
+    engine.threads[0].next = 3;
+    assert_eq!(engine.reached(0), u64::from(MS), "it queues; before, it was away from 1 on");
+    engine.threads[0].on_cpu = true;
+    assert_eq!(engine.reached(0), 9 * u64::from(MS));
+}
+
+/// One thread tells another after 100 µs, which comes to wait for that after `ran_ns`, and then is on its way for 10 µs.
+fn told_and_waits(ran_ns: u32) -> u64 {
+    let step = |at, kind, arg| Step { at, arg, kind, class: Class::WorkWait };
+    let steps = vec![
+        step(0, Kind::Run, 100_000),
+        step(100_000, Kind::Signal, 0),
+        step(0, Kind::Run, ran_ns),
+        step(u64::from(ran_ns), Kind::Await, 0),
+        step(u64::from(ran_ns), Kind::Lag, 10_000),
+        step(u64::from(ran_ns) + 10_000, Kind::Run, 5_000),
+    ];
+    let of_thread = vec![0, 2, 6];
+    let model = Model { of_thread, steps, signals: 1, cpus: 2, quantum_ns: u64::MAX, ..Model::default() };
+    run(&model, Grants::Recorded).wall_ns
+}
+
+#[test]
+fn who_is_told_while_it_falls_asleep_has_to_be_woken() {
+    assert_eq!(told_and_waits(101_000), 116_000);
+}
+
+#[test]
+fn who_was_told_well_before_it_would_wait_goes_on() {
+    assert_eq!(told_and_waits(110_000), 115_000);
+}
+
+const US: u32 = 1_000;
+
+/// How long threads with these steps take on so many CPUs (all in us).
+fn wall_us(cpus: u32, threads: &[&[(Kind, u64, u32)]]) -> u64 {
+    let model = Model { cpus, ..model_in(US, threads) };
+    run(&model, Grants::Recorded).wall_ns / u64::from(US)
+}
+
+#[test]
+fn who_is_woken_takes_the_cpu_of_who_is_ahead_of_it() {
+    // It was woken at 4 and now is at 5, when the other, whom nobody kept from going on, does what it did at 7.
+    let woken = [
+        (Kind::Away, 0, 5_000),
+        (Kind::Run, 4_000, 2_000),
+        (Kind::Away, 6_000, 9_000),
+        (Kind::Run, 15_000, 1_000),
+    ];
+    let ahead = [(Kind::Run, 0, 4_000), (Kind::Requeue, 4_000, 0), (Kind::Run, 6_000, 9_000)];
+    assert_eq!(wall_us(1, &[&woken, &ahead]), 17_000);
+    // Who is behind it keeps the CPU until it has done what it did before.
+    let late = [
+        (Kind::Away, 0, 5_000),
+        (Kind::Run, 8_000, 2_000),
+        (Kind::Away, 10_000, 20_000),
+        (Kind::Run, 30_000, 1_000),
+    ];
+    let behind = [(Kind::Run, 0, 20_000)];
+    assert_eq!(wall_us(1, &[&late, &behind]), 31_000);
+}
+
+#[test]
+fn two_that_were_woken_do_not_take_a_cpu_from_each_other_without_end() {
+    let one = [(Kind::Away, 0, 1_000), (Kind::Run, 1_000, 5_000)];
+    assert_eq!(wall_us(1, &[&one, &one, &one]), 16_000);
+}
+
+#[test]
+fn what_is_at_once_comes_in_the_recorded_order() {
+    // The CPU is free at 4,000; who came first then is there a moment after that.
+    let first = [(Kind::Run, 0, 4_000)];
+    let queued = [(Kind::Away, 0, 1_000), (Kind::Run, 5_000, 3_000)];
+    let moment = [
+        (Kind::Away, 0, 4_001),
+        (Kind::Run, 4_000, 1_000),
+        (Kind::Away, 5_000, 5_000),
+        (Kind::Run, 10_000, 1_000),
+    ];
+    assert_eq!(wall_us(1, &[&first, &queued, &moment]), 11_000);
+    // After more than that it has to wait.
+    let late = [
+        (Kind::Away, 0, 4_100),
+        (Kind::Run, 4_000, 1_000),
+        (Kind::Away, 5_000, 5_000),
+        (Kind::Run, 10_000, 1_000),
+    ];
+    assert!(wall_us(1, &[&first, &queued, &late]) >= 11_099);
+}
+
+#[test]
+fn a_delay_that_was_short_does_not_shorten_the_next() {
+    // It was on its way for 4 ms and queued for 6; one of them is over after 3 us in which a CPU is idle.
+    let busy = [(Kind::Run, 0, 40_000)];
+    let soon_busy = [(Kind::Away, 0, 2_003), (Kind::Run, 20_000, 9_997)];
+    let delayed = [
+        (Kind::Away, 0, 2_000),
+        (Kind::Lag, 2_000, 3),
+        (Kind::Lag, 6_000, 3),
+        (Kind::Run, 12_000, 1_000),
+        (Kind::Away, 13_000, 40_000),
+        (Kind::Run, 53_000, 1_000),
+    ];
+    assert_eq!(wall_us(2, &[&busy, &soon_busy, &delayed]), 54_000);
+}
