@@ -38,6 +38,12 @@ fn each_stall_of_a_worker_is_saved_with_the_time_before_it() {
         let rules: Vec<&str> =
             report["findings"].as_array().unwrap().iter().filter_map(|one| one["rule"].as_str()).collect();
         assert!(rules.iter().any(|rule| rule.contains("lock")), "{rules:?}");
+        let why: Vec<&str> =
+            fired["why"].as_array().unwrap().iter().filter_map(|link| link["text"].as_str()).collect();
+        assert!(
+            why[0].contains("for a lock (") && why[1].contains(" had it; meanwhile it slept for "),
+            "{why:?}"
+        );
     }
     let text = holdup(&scratch).arg("report").arg(scratch.join("w-2.holdup")).output().unwrap();
     let text = support::stdout(&text);

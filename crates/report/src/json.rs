@@ -96,7 +96,10 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "sources": manifest.sources,
     });
     // One key more than the macro takes.
-    report["fired"] = json!(manifest.fired);
+    report["fired"] = match crate::moment::Moments::new(trace, analysis) {
+        Some(moments) => moments.to_json(),
+        None => json!(manifest.fired),
+    };
     report
 }
 

@@ -3,6 +3,7 @@
 //! Only formats: every figure comes from [`holdup_findings::Analysis`] or the recording's manifest.
 
 pub mod annotate;
+mod chain;
 pub mod doctor;
 pub mod experiment;
 pub mod explain;
@@ -13,6 +14,7 @@ pub mod json;
 pub mod list;
 pub mod live;
 mod meetings;
+mod moment;
 pub mod numbers;
 pub mod rows;
 pub mod stacks;

@@ -483,6 +483,46 @@ fn what_a_flight_recorder_saved_it_for_comes_first() {
     assert_eq!(lines[3], "  and 1 more by the end");
 }
 
+/// A lane's wait that ended at that tick of [`BUSY`] fired.
+fn pause_of(trace: &Trace, tick: u64) -> Fired {
+    let length_ns = 4_000_000;
+    let (tid, at_ns) = (trace.threads[0].tid, trace.start().0 + tick * 1_000_000);
+    Fired {
+        tid,
+        at_ns,
+        length_ns,
+        trigger: "pause:lock>3ms".into(),
+        what: "waited".into(),
+        ..Fired::default()
+    }
+}
+
+#[test]
+fn of_a_pause_that_fired_the_report_says_why() {
+    let (_, mut trace) = trace_of_lanes(BUSY);
+    manifest(&mut trace);
+    trace.manifest.fired.push(pause_of(&trace, 8));
+    let text =
+        render(&trace, &analyse(&trace), &[], &Style { colour: false, width: 100, unicode: true }).unwrap();
+    let lines: Vec<&str> = text.lines().take(3).collect();
+    assert!(
+        lines[1].starts_with("  worker-1 (") && lines[1].contains("waited 4.00 ms for a lock"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[2].starts_with("  worker-2 (")
+            && lines[2].contains(" had it; meanwhile it ran in the kernel for 4.00 ms"),
+        "{lines:?}"
+    );
+    // Nothing is said of a moment in which the thread did not wait, or that is not in the recording.
+    for (tick, length_ns) in [(3, 2_000_000), (900_000, 1_000)] {
+        trace.manifest.fired = vec![Fired { length_ns, ..pause_of(&trace, tick) }];
+        let text = render(&trace, &analyse(&trace), &[], &Style { colour: false, width: 100, unicode: true })
+            .unwrap();
+        assert_eq!(text.lines().nth(1), Some("./stress --threads=2"), "{tick}");
+    }
+}
+
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let (_, mut trace) = trace_of_lanes(BUSY);
@@ -490,7 +530,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     add_faults(&mut trace);
     let mut analysis = analyse(&trace);
     add_allocations(&mut trace);
-    trace.manifest.fired.push(Fired::default());
+    trace.manifest.fired.push(pause_of(&trace, 8));
     trace.losses.push(Loss { end: trace.end(), ..a_loss(trace.start()) });
     analysis.skipped.push(("spin-wait", "no samples".into()));
     let lock = analysis.derived.locks.first_mut().unwrap();

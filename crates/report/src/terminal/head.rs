@@ -4,6 +4,7 @@
 use holdup_events::recording::{Fired, Rung};
 
 use crate::figures;
+use crate::moment::Moments;
 use crate::numbers::{counted, duration, percent, rounded};
 use crate::text::{Tint, clean, cut, wrap};
 
@@ -37,6 +38,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
 /// Why a flight recorder saved it, the first time with where in the recording it happened.
 fn fired(view: &View) -> Vec<String> {
     let manifest = &view.trace.manifest;
+    let moments = Moments::new(view.trace, view.analysis);
     let line = |fired: &Fired| {
         let who = match fired.tid {
             0 => String::new(),
@@ -44,7 +46,12 @@ fn fired(view: &View) -> Vec<String> {
         };
         let at = duration(fired.at_ns.saturating_sub(manifest.start_ns));
         let text = format!("Saved at {at} by {}: {who}{}.", clean(&fired.trigger), clean(&fired.what));
-        wrap(&text, view.style.columns(), 2)
+        let mut lines = wrap(&text, view.style.columns(), 2);
+        for told in moments.iter().flat_map(|moments| moments.chain(fired)) {
+            let inside = wrap(&clean(&told.text), view.style.columns().saturating_sub(2), 2);
+            lines.extend(inside.iter().map(|line| format!("  {line}")));
+        }
+        lines
     };
     let mut lines: Vec<String> = manifest.fired.iter().take(FIRED_MAX).flat_map(line).collect();
     let more = manifest.fired.len().saturating_sub(FIRED_MAX);

@@ -4,18 +4,15 @@ use std::collections::BTreeMap;
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{FrameKind, Slice, ThreadState};
-use holdup_events::{Duration, ObjectKind, StackId, ThreadId, WaitReason};
-use holdup_findings::derive::class::Class;
-use holdup_findings::derive::holders::{Basis, HoldKind};
-use holdup_findings::derive::ledger::ByClass;
+use holdup_events::{Duration, StackId, ThreadId};
 use holdup_findings::derive::syscall_names::syscall_name;
-use holdup_findings::derive::why::{Facts, Link, What, occupants, why};
+use holdup_findings::derive::why::{Facts, Link, occupants, why};
 use serde_json::{Value, json};
 
 use super::lanes::cpu_number;
 use super::samples::of_thread;
 use super::{Ask, Refusal, Viewer, or_none, to_text};
-use crate::numbers::{counted, duration};
+use crate::chain::Teller;
 
 /// Functions of a running slice that are named.
 const FUNCTIONS_MAX: usize = 10;
@@ -83,6 +80,10 @@ fn facts(viewer: &Viewer) -> Facts<'_> {
         holders: &derived.holders,
         locks: &derived.occupancy.locks,
     }
+}
+
+fn teller(viewer: &Viewer) -> Teller<'_> {
+    Teller { trace: &viewer.trace, analysis: viewer.analysis() }
 }
 
 /// The stack that tells most of a slice, and where it is from.
@@ -153,21 +154,8 @@ fn wait(viewer: &Viewer, slice: &Slice) -> Value {
         "object_kind": wait.object_kind.name(),
         "object": format!("0x{:x}", wait.object),
         "syscall": if wait.syscall == i32::MIN { "" } else { syscall_name(wait.syscall) },
-        "name": object_name(viewer, slice),
+        "name": teller(viewer).object_name(slice),
     })
-}
-
-/// The thing waited for, for people; empty if it is not known.
-fn object_name(viewer: &Viewer, slice: &Slice) -> String {
-    let wait = viewer.trace.wait(slice.wait);
-    let whose = viewer.trace.process_name(wait.process);
-    match wait.object_kind {
-        _ if wait.object == 0 => String::new(),
-        ObjectKind::None => String::new(),
-        ObjectKind::Futex => format!("futex 0x{:x} in {whose}", wait.object),
-        ObjectKind::Descriptor => format!("descriptor {} of {whose}", wait.op),
-        kind => format!("{} {}", kind.name(), wait.object),
-    }
 }
 
 fn waker(viewer: &Viewer, slice: &Slice) -> Value {
@@ -226,7 +214,7 @@ fn kept_waiting(viewer: &Viewer, slice: &Slice) -> Value {
 }
 
 fn link(viewer: &Viewer, link: &Link) -> Value {
-    let (text, basis) = words(viewer, link);
+    let (text, basis) = teller(viewer).words(link);
     json!({
         "text": text,
         "thread": or_none(link.thread.map(|thread| thread.0)),
@@ -236,132 +224,4 @@ fn link(viewer: &Viewer, link: &Link) -> Value {
         "class": or_none(link.row.and_then(|row| viewer.zoom.class(row)).map(|class| class as u8)),
         "basis": basis,
     })
-}
-
-/// A link in words, and how it is known.
-fn words(viewer: &Viewer, link: &Link) -> (String, &'static str) {
-    let name = &link.thread.map_or_else(|| "?".to_owned(), |id| named(viewer, id));
-    match &link.what {
-        What::Slice => (itself(viewer, link, name), ""),
-        What::Held(hold, did) => {
-            (format!("{name} {}; meanwhile it {}", holding(hold.kind), deeds(did)), hold.basis.name())
-        }
-        What::Nobody(hold) => (ending(hold.basis).to_owned(), hold.basis.name()),
-        What::HadCpu(cpu, length, others) => {
-            let others = match others {
-                0 => String::new(),
-                others => format!(", {} the rest", counted(u64::from(*others), "other thread")),
-            };
-            (format!("{name} had CPU {} for {} of it{others}", cpu.0, duration(length.0)), "occupant")
-        }
-        What::CpuIdle => {
-            ("nobody is known to have run there: it was woken late, or moved".to_owned(), "occupant")
-        }
-        What::Throttled => ("its group had used up its CPU bandwidth (cgroup cpu.max)".to_owned(), "slices"),
-    }
-}
-
-/// A thread by name and number: names are often all alike.
-fn named(viewer: &Viewer, id: ThreadId) -> String {
-    let thread = viewer.trace.threads.get(id.index());
-    thread.map_or_else(|| "?".to_owned(), |thread| format!("{} ({})", thread.name, thread.tid))
-}
-
-/// What a holder has to do with the wait.
-fn holding(kind: HoldKind) -> &'static str {
-    match kind {
-        HoldKind::Lock => "had it",
-        HoldKind::Work => "was to bring work",
-        HoldKind::Join => "was waited for to end",
-        HoldKind::Barrier => "was the last to arrive",
-        HoldKind::Child => "is the child that was waited for",
-        HoldKind::PipeFull => "was to read",
-        HoldKind::PipeEmpty => "was to write",
-        HoldKind::Socket | HoldKind::Poll => "was the peer",
-        _ => "ended the wait",
-    }
-}
-
-/// How a wait ended that no thread is known to have ended.
-fn ending(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Timer => "a timer ended the wait",
-        Basis::Interrupt => "a device or soft interrupt ended the wait (disk, network)",
-        Basis::StillWaiting => "it still waited when the recording, or its life, ended",
-        Basis::Exit => "it ended when what it waited for was gone",
-        _ => "who had what it waited for is not known",
-    }
-}
-
-fn itself(viewer: &Viewer, link: &Link, name: &str) -> String {
-    let length = duration(link.end.since(link.start).0);
-    let (Some(thread), Some(row)) = (link.thread, link.row) else { return format!("{name}: {length}") };
-    let slice = viewer.trace.slices.at(thread, row);
-    match slice.state {
-        ThreadState::Running => format!("{name} ran for {length} on CPU {}", slice.cpu.0),
-        ThreadState::Blocked => {
-            let wait = viewer.trace.wait(slice.wait);
-            let object = object_name(viewer, &slice);
-            let object = if object.is_empty() { object } else { format!(" ({object})") };
-            format!("{name} waited {length} {}{object}", reason_words(wait.reason))
-        }
-        ThreadState::Preempted => {
-            format!("{name} lost its CPU to another thread and waited {length} for one")
-        }
-        ThreadState::Throttled => format!("{name} was throttled for {length}"),
-        state if state.waits_for_cpu() => format!("{name} could run but waited {length} for a CPU"),
-        _ => format!("what {name} did for {length} is not known"),
-    }
-}
-
-fn reason_words(reason: WaitReason) -> &'static str {
-    match reason {
-        WaitReason::Unknown => "for something that is not known",
-        WaitReason::Lock => "for a lock",
-        WaitReason::Park => "to be told to go on (condition variable, queue)",
-        WaitReason::Join => "for a thread to end",
-        WaitReason::Barrier => "at a barrier",
-        WaitReason::Sleep => "for a timer that it asked for",
-        WaitReason::Multiplex => "for one of several descriptors",
-        WaitReason::Disk => "for a disk or file system",
-        WaitReason::Pipe => "for the other end of a pipe",
-        WaitReason::Socket => "for the peer of a socket",
-        WaitReason::EventFd => "for an event descriptor",
-        WaitReason::Child => "for a child process",
-        WaitReason::Fault => "for a page",
-        WaitReason::MmapLock => "for its address space's lock",
-        WaitReason::Signal => "for a signal",
-        WaitReason::Device => "for a device",
-        WaitReason::FileLock => "for a lock on a file",
-        WaitReason::Stopped => "because it was stopped",
-        WaitReason::Kernel => "inside the kernel",
-        WaitReason::IoUring => "for io_uring",
-        WaitReason::Ipc => "for a message or semaphore",
-    }
-}
-
-/// The two or three things that took a thread longest.
-fn deeds(did: &ByClass) -> String {
-    let mut ranked: Vec<(Class, u64)> =
-        Class::ALL.into_iter().map(|class| (class, did[class as usize])).collect();
-    let total: u64 = ranked.iter().map(|(_, ns)| ns).sum();
-    ranked.retain(|(_, ns)| *ns > 0 && *ns >= total / 20);
-    ranked.sort_by_key(|(class, ns)| (std::cmp::Reverse(*ns), *class));
-    let words: Vec<String> =
-        ranked.iter().take(3).map(|(class, ns)| format!("{} {}", deed(*class), duration(*ns))).collect();
-    if words.is_empty() { "did nothing that is known".to_owned() } else { words.join(", ") }
-}
-
-/// What a thread does in a class of time, before its length.
-fn deed(class: Class) -> String {
-    match class {
-        Class::Useful => "ran for".to_owned(),
-        Class::Kernel => "ran in the kernel for".to_owned(),
-        Class::RunQueue => "waited for a CPU for".to_owned(),
-        Class::LockWait => "waited for a lock for".to_owned(),
-        Class::JoinWait => "waited for other threads for".to_owned(),
-        Class::WorkWait => "had nothing to do for".to_owned(),
-        Class::Sleep => "slept for".to_owned(),
-        class => format!("was in {} for", class.name()),
-    }
 }
