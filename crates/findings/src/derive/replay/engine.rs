@@ -369,9 +369,13 @@ impl<'a> Engine<'a> {
             // Who has yet to be made has reached nothing.
             return if self.model.steps[start].kind == Kind::Await { 0 } else { recorded };
         }
-        let (before, step) = (self.model.steps[current - 1], self.model.steps[current]);
-        let queues = step.kind == Kind::Run && !thread.on_cpu && recorded == step.at;
-        if queues { before.at } else { recorded }
+        let step = self.model.steps[current];
+        if step.kind != Kind::Run || thread.on_cpu || recorded != step.at {
+            return recorded;
+        }
+        // What takes no time and is done when it runs again (a lock that it got) is not done yet, either.
+        let before = self.model.steps[start..current].iter().rev().find(|before| before.at < step.at);
+        before.map_or(0, |before| before.at)
     }
 
     /// When it is a thread's turn: who keeps up with others comes behind them, and not before because it is behind.
