@@ -15,7 +15,7 @@ impl Engine<'_> {
             && self.grants == Grants::Recorded
         {
             let next = self.model.others.get(self.others).map(|(at, _)| *at);
-            if let Some(at) = next.filter(|at| *at < rank && *at <= self.now + AT_ONCE_NS) {
+            if let Some(at) = next.filter(|at| *at < rank && *at <= self.now.saturating_add(AT_ONCE_NS)) {
                 self.others_come(at);
                 break;
             }
@@ -31,7 +31,7 @@ impl Engine<'_> {
     /// Whose delay has all but passed, and comes before that rank.
     fn almost_ready(&mut self, rank: u64) -> Option<u32> {
         while let Some(Reverse((idle_ns, who))) = self.lags.peek().copied()
-            && idle_ns <= self.idle_ns + AT_ONCE_NS
+            && idle_ns <= self.idle_ns.saturating_add(AT_ONCE_NS)
         {
             if self.threads[who as usize].lag == idle_ns {
                 return self.is_before(who, rank).then_some(who);
@@ -44,7 +44,7 @@ impl Engine<'_> {
     /// Who has all but been away for as long as it was, and comes before that rank.
     fn almost_due(&mut self, rank: u64) -> Option<u32> {
         while let Some(Reverse((at, who))) = self.due.peek().copied()
-            && at <= self.now + AT_ONCE_NS
+            && at <= self.now.saturating_add(AT_ONCE_NS)
         {
             let thread = self.threads.get(who as usize)?;
             if thread.due == at {

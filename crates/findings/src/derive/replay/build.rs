@@ -333,7 +333,7 @@ impl Links {
             let meeting = self.meetings.len() - 1;
             self.meetings[meeting] += 1;
             // Who falls asleep while it is woken is there before whoever wakes it.
-            let asleep = link.began + 1;
+            let asleep = link.began.saturating_add(1);
             if let Some((waker, at, ..)) = self.sent.last_mut()
                 && *at < asleep
                 && ran_at(trace, *waker, asleep) == asleep

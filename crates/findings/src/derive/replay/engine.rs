@@ -380,7 +380,7 @@ impl<'a> Engine<'a> {
 
     /// When it is a thread's turn: who keeps up with others comes behind them, and not before because it is behind.
     pub(super) fn turn(&self, who: u32) -> u64 {
-        self.recorded(who).max(self.pace(who).map_or(0, |pace| pace + 1))
+        self.recorded(who).max(self.pace(who).map_or(0, |pace| pace.saturating_add(1)))
     }
 
     /// The class of the step that a thread is in.
@@ -510,7 +510,7 @@ impl<'a> Engine<'a> {
     /// It was told after it had decided to wait, but before it left its CPU: it leaves all the same, and has to be woken.
     fn falls_asleep(&self, who: u32, signal: u32) -> bool {
         let sent_ago_ns = self.now - self.sent_at[signal as usize];
-        let is_late = |lead: &u64| sent_ago_ns <= lead + FALLING_ASLEEP_NS;
+        let is_late = |lead: &u64| sent_ago_ns <= lead.saturating_add(FALLING_ASLEEP_NS);
         self.threads[who as usize].on_cpu
             && (is_late(&0) || self.model.leads.get(&signal).is_some_and(is_late))
     }

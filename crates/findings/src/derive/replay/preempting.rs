@@ -18,13 +18,13 @@ impl Engine<'_> {
     fn preempt_for(&mut self, woken: u32) {
         let place = |who: &u32| {
             let thread = &self.threads[*who as usize];
-            let at = self.recorded(*who) + (self.now - thread.since);
-            (!thread.keeps).then(|| (at.max(self.pace(*who).map_or(0, |pace| pace + 1)), *who))
+            let at = self.recorded(*who).saturating_add(self.now - thread.since);
+            (!thread.keeps).then(|| (at.max(self.pace(*who).map_or(0, |pace| pace.saturating_add(1))), *who))
         };
         let Some((at, who)) = self.running.iter().filter_map(place).max() else { return };
         let wanted = if self.threads[woken as usize].keeps { 0 } else { self.turn(woken) };
         if at <= wanted {
-            return self.look_again(who, wanted - at + 1);
+            return self.look_again(who, (wanted - at).saturating_add(1));
         }
         self.ran(who);
         self.threads[who as usize].due = NEVER;
