@@ -96,10 +96,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "sources": manifest.sources,
     });
     // One key more than the macro takes.
-    report["fired"] = match crate::moment::Moments::new(trace, analysis) {
-        Some(moments) => moments.to_json(),
-        None => json!(manifest.fired),
-    };
+    report["fired"] = crate::moment::to_json(trace, analysis);
     report
 }
 

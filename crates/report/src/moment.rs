@@ -75,26 +75,36 @@ impl<'a> Moments<'a> {
         Some(self.trace.frame_name(frame))
     }
 
-    /// `fired` of JSON: each with its chain.
-    pub fn to_json(&self) -> Value {
+    fn to_json(&self, told: &Told) -> Value {
         let since = |at: Timestamp| at.since(self.trace.start()).0;
         let name = |id: ThreadId| holdup_findings::wording::thread(self.trace, id);
-        let told = |told: &Told| {
-            json!({
-                "text": told.text,
-                "thread": told.link.thread.map(name).unwrap_or_default(),
-                "start_ns": since(told.link.start),
-                "end_ns": since(told.link.end),
-                "basis": told.basis,
-            })
-        };
-        let of = |fired: &Fired| {
-            let mut value = json!(fired);
-            value["why"] = self.chain(fired).iter().map(told).collect();
-            value
-        };
-        self.trace.manifest.fired.iter().map(of).collect()
+        json!({
+            "text": told.text,
+            "thread": told.link.thread.map(name).unwrap_or_default(),
+            "start_ns": since(told.link.start),
+            "end_ns": since(told.link.end),
+            "basis": told.basis,
+        })
     }
+}
+
+/// `fired` of JSON: each with its chain, which is empty where it is no pause.
+pub(crate) fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
+    let moments = Moments::new(trace, analysis);
+    let chain = |fired: &Fired| -> Value {
+        let moments = moments.iter();
+        moments
+            .flat_map(|moments| {
+                moments.chain(fired).iter().map(|told| moments.to_json(told)).collect::<Vec<_>>()
+            })
+            .collect()
+    };
+    let of = |fired: &Fired| {
+        let mut value = json!(fired);
+        value["why"] = chain(fired);
+        value
+    };
+    trace.manifest.fired.iter().map(of).collect()
 }
 
 /// The slice that a pause was: the longest one off the CPU in the time that it took.

@@ -530,7 +530,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     add_faults(&mut trace);
     let mut analysis = analyse(&trace);
     add_allocations(&mut trace);
-    trace.manifest.fired.push(pause_of(&trace, 8));
+    trace.manifest.fired.extend([pause_of(&trace, 8), Fired::default()]);
     trace.losses.push(Loss { end: trace.end(), ..a_loss(trace.start()) });
     analysis.skipped.push(("spin-wait", "no samples".into()));
     let lock = analysis.derived.locks.first_mut().unwrap();
