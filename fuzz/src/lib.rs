@@ -7,6 +7,7 @@ use std::sync::Arc;
 use holdup_capture::lower::procfs;
 use holdup_capture::mappings::parse_maps;
 use holdup_capture::perf_ring::{records, sample};
+use holdup_decode::accesses::GeneratedCode;
 use holdup_decode::readers::{self, Wanted};
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::runtime_events::{Rings, Span};
@@ -241,8 +242,10 @@ fn touch(files: &Foreign, offsets: impl Iterator<Item = u64>) {
     Symbols::new(files, "").name_words(&mut catalogue);
 }
 
-/// A runtime's `perf-PID.map`, and its `jit-PID.dump`.
+/// A runtime's `perf-PID.map`, and its `jit-PID.dump`; and what was in its memory.
 pub fn generated_code(bytes: &[u8]) {
+    let code = GeneratedCode { start: 4096, bytes: bytes.to_vec() };
+    (0..bytes.len() as u64 + 2).for_each(|into| _ = code.around(4096 - 1 + into));
     name(Foreign { binary: Some(bytes.to_vec()), map: Some(bytes.to_vec()) }, (0..1 << 16).step_by(997));
 }
 

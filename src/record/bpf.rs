@@ -99,6 +99,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let stack_tables = StackTables::start(session.unwind_tables()?);
     let (span_probes, decoder) = SpanProbes::start(&recorder.descriptors);
     let cpus = host::online_cpus().len();
+    let roots = Roots::default();
     let mut recording = Loop {
         // Where all are counted there is nothing to extrapolate.
         syscalls: SyscallWindows::new(if options.syscalls { 0.0 } else { recorder.options.budget }, cpus),
@@ -111,7 +112,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         session,
         stack_tables,
         span_probes,
-        line_watch: LineWatch::start(recorder.options.budget, cpus),
+        line_watch: LineWatch::start(recorder.options.budget, cpus, roots.generated.clone()),
         decoder,
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
@@ -120,7 +121,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
             _ => None,
         }),
         taken: BTreeSet::new(),
-        roots: Roots::default(),
+        roots,
         journal: recorder.journal,
         tally: Tally { switches: 0, events: 0, lost: 0 },
         bad_records: 0,

@@ -9,11 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, process};
 
 use holdup_capture::mappings::own_vdso;
+use holdup_decode::accesses::GeneratedCode;
 use holdup_decode::symbols::{Bytes, DebugFile, Files, hex, is_jitdump};
 use holdup_events::recording::Manifest;
 use holdup_events::tables::Mapping;
 
 use super::disk_cache::{DiskCache, cache_home};
+use super::generated_code::CodeKept;
 use super::roots::Roots;
 
 /// Files as the recorded processes saw them, while they live or their root was kept; else as we see them.
@@ -136,6 +138,10 @@ impl Files for OwnFiles<'_> {
         if is_stale { None } else { map(&file) }
     }
 
+    fn generated_code(&self, pid: u32, address: u64) -> Vec<GeneratedCode> {
+        self.roots.generated.around(pid, address)
+    }
+
     fn recall(&self, key: &str) -> Option<Bytes> {
         Some(Arc::new(self.cache.as_ref()?.read(key)?))
     }
@@ -148,7 +154,10 @@ impl Files for OwnFiles<'_> {
 }
 
 /// Only what living processes have mapped, and no file that takes long to read: for what has to be known while they run.
-pub struct LiveFiles;
+pub struct LiveFiles {
+    /// What was read of code that no file holds.
+    pub generated: CodeKept,
+}
 
 /// Larger files are not read live (bytes).
 const LIVE_BYTES_MAX: u64 = 32 << 20;
@@ -162,6 +171,10 @@ impl Files for LiveFiles {
                 return;
             }
         }
+    }
+
+    fn generated_code(&self, pid: u32, address: u64) -> Vec<GeneratedCode> {
+        self.generated.around(pid, address)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use holdup_decode::accesses::Unread;
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::symbols::{Files, NoFiles, Symbols};
 use holdup_decode::unwind::walk_raw_stacks;
@@ -18,6 +19,8 @@ use super::roots::Roots;
 const NOTES_MAX: usize = 6;
 /// Name of the source that says so.
 const SYMBOLS: &str = "symbols";
+/// The source that says of how many samples it is not known what memory they touched.
+const TOUCHED_MEMORY: &str = "touched-memory";
 
 /// Makes the tables of the recording in `dir` from its journal, and completes it with `manifest`. What the journal
 /// had no room for is a loss behind its last event. If it fails, only the journal is there.
@@ -115,6 +118,8 @@ pub fn name_with(
     symbols.name_words(catalogue);
     manifest.sources.retain(|source| source.name != SYMBOLS);
     manifest.sources.extend(naming(symbols.notes()));
+    manifest.sources.retain(|source| source.name != TOUCHED_MEMORY);
+    manifest.sources.extend(untold_memory(&catalogue.unread));
     named
 }
 
@@ -157,6 +162,36 @@ fn write_small(
     };
     tables.finish(&small, manifest)?;
     Ok(())
+}
+
+/// Of a smaller share of the samples nothing is said.
+const UNREAD_SHARE_MIN: f64 = 0.01;
+/// Files that are named.
+const UNREAD_PATHS_MAX: usize = 3;
+
+/// Where samples do not tell what memory was touched, no shared line is found.
+fn untold_memory(unread: &Unread) -> Option<SourceState> {
+    let mut by_path: Vec<(&String, u64)> =
+        unread.by_path.iter().map(|(path, count)| (path, *count)).collect();
+    by_path.sort_by_key(|(path, count)| (std::cmp::Reverse(*count), path.to_owned()));
+    let samples: u64 = by_path.iter().map(|(_, count)| count).sum();
+    let rest = by_path.len().saturating_sub(UNREAD_PATHS_MAX);
+    let name =
+        |path: &str| if path.is_empty() { "where nothing was known to be mapped" } else { path }.to_owned();
+    let named = by_path.iter().take(UNREAD_PATHS_MAX).map(|(path, count)| format!("{} {count}", name(path)));
+    let more = (rest > 0).then(|| format!("and {rest} more"));
+    let named: Vec<String> = named.chain(more).collect();
+    (samples as f64 > UNREAD_SHARE_MIN * unread.samples as f64).then(|| SourceState {
+        name: TOUCHED_MEMORY.to_owned(),
+        active: true,
+        events: unread.samples - samples,
+        missing: format!(
+            "the code of {samples} of {} samples in user mode could not be read ({}): what memory they touched is not known",
+            unread.samples,
+            named.join(", ")
+        ),
+        ..SourceState::default()
+    })
 }
 
 /// What could not be named is said where a reader looks for what is missing.

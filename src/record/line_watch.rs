@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use holdup_capture::watchpoints::{self, HIT_NS, PER_THREAD, Watchpoint};
 use holdup_capture::{lower, privileges};
-use holdup_decode::accesses::Accesses;
 use holdup_decode::accesses::suspects::{Place, Suspect, Suspects};
+use holdup_decode::accesses::{Accesses, is_generated};
 use holdup_events::event::{RawMapping, Sample, Watched};
 use holdup_events::recording::SourceState;
 use holdup_events::tables::{AccessKind, Mapping};
 use holdup_events::{Event, ProcessId};
 
 use super::files::LiveFiles;
+use super::generated_code::CodeKept;
 use super::process_exists;
 
 /// This part of the budget may go into what hits cost the program.
@@ -48,17 +49,18 @@ pub struct LineWatch {
 }
 
 impl LineWatch {
-    /// For `budget` percent of `cpus`; nothing is watched if it is 0.
-    pub fn start(budget: f64, cpus: usize) -> LineWatch {
+    /// For `budget` percent of `cpus`; nothing is watched if it is 0. Code that no file holds is read into `generated`.
+    pub fn start(budget: f64, cpus: usize, generated: CodeKept) -> LineWatch {
         let (sender, told) = channel();
         let (out, seen) = channel();
         let worker = (budget > 0.0).then(|| {
             std::thread::spawn(move || {
                 privileges::run_behind_others();
                 let hits_per_ns = budget / 100.0 * BUDGET_PART * cpus as f64 / HIT_NS as f64;
-                let files = LiveFiles;
+                let files = LiveFiles { generated: generated.clone() };
                 let mut watcher = Watcher {
                     accesses: Accesses::new(&files),
+                    generated,
                     mappings: HashMap::new(),
                     sampled: HashMap::new(),
                     suspects: Suspects::default(),
@@ -128,6 +130,7 @@ impl Allowance {
 
 struct Watcher<'a> {
     accesses: Accesses<'a>,
+    generated: CodeKept,
     mappings: HashMap<u32, Vec<Mapping>>,
     /// Samples by the file whose code they were in.
     sampled: HashMap<String, u32>,
@@ -184,6 +187,8 @@ impl Watcher<'_> {
         let Some(mapping) = mappings.iter().find(|one| (one.start..one.end).contains(&sample.ip)) else {
             return;
         };
+        let bounds = (mapping.start, mapping.end);
+        let read = is_generated(mapping).then(|| self.generated.note(sample.tgid, sample.ip, bounds));
         match self.sampled.get_mut(&mapping.path) {
             Some(samples) => *samples = samples.saturating_add(1),
             None => _ = self.sampled.insert(mapping.path.clone(), 1),
@@ -192,6 +197,13 @@ impl Watcher<'_> {
             return;
         }
         let access = self.accesses.data(sample, ProcessId(sample.tgid), mappings);
+        if let Some(Err(error)) = read
+            && process_exists(sample.tgid)
+        {
+            self.problem(format!(
+                "code that a runtime made cannot be read: {error}: which memory it touches is not known"
+            ));
+        }
         if access.kind != AccessKind::None {
             self.suspects.add(sample, &access);
         }

@@ -9,6 +9,7 @@ pub mod disk_cache;
 mod fault_windows;
 pub mod files;
 pub mod finish;
+mod generated_code;
 mod kernel_counts;
 mod launcher;
 mod line_watch;

@@ -1,5 +1,6 @@
 //! What is kept open so that binaries can be read when processes are gone: the roots of those that see other files than
-//! we do (containers, chroot), and files that ran, which may be replaced meanwhile (a program that is built anew).
+//! we do (containers, chroot), files that ran, which may be replaced meanwhile (a program that is built anew), and code
+//! that runtimes made.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -7,6 +8,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+
+use super::generated_code::CodeKept;
 
 /// Distinct roots that are kept open at most.
 const ROOTS_MAX: usize = 128;
@@ -33,6 +36,8 @@ pub struct Roots {
     open: BTreeMap<Identity, Arc<File>>,
     by_pid: BTreeMap<u32, (Identity, u32)>,
     files: Vec<KeptFile>,
+    /// What was read of code that no file holds.
+    pub generated: CodeKept,
 }
 
 fn identity(pid: &str) -> Option<Identity> {

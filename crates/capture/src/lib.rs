@@ -14,6 +14,7 @@ pub mod memory;
 pub mod perf_ring;
 pub mod privileges;
 pub mod probe_count;
+pub mod process_memory;
 pub mod ring_files;
 pub mod sources;
 pub mod tracepoints;

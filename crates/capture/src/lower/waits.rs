@@ -7,6 +7,7 @@ use holdup_events::ObjectKind;
 use holdup_events::event::RawWait;
 
 use super::procfs::{self, InSyscall};
+use crate::process_memory;
 
 /// The wait of a thread of which nothing is known but that it is blocked.
 pub fn unknown_wait() -> RawWait {
@@ -105,16 +106,12 @@ fn add_object(wait: &mut RawWait, tgid: u32, arguments: &[u64; 6]) {
 
 /// The owner's tid in a glibc mutex, 8 bytes behind its futex word; unchecked, 0 if unreadable.
 fn mutex_owner(tgid: u32, futex: u64) -> u32 {
-    let mut owner = 0u32;
-    let Some(address) = futex.checked_add(8).and_then(|address| usize::try_from(address).ok()) else {
-        return 0;
-    };
-    let into = libc::iovec { iov_base: (&raw mut owner).cast(), iov_len: size_of::<u32>() };
-    let from = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: size_of::<u32>() };
-    // SAFETY: writes at most four bytes into `owner`; `from` is an address of the other process.
-    let read =
-        unsafe { libc::process_vm_readv(tgid as libc::pid_t, &raw const into, 1, &raw const from, 1, 0) };
-    if read == 4 { owner } else { 0 }
+    let mut owner = [0; 4];
+    let address = futex.checked_add(8);
+    match address.and_then(|address| process_memory::read(tgid, address, &mut owner).ok()) {
+        Some(4) => u32::from_ne_bytes(owner),
+        _ => 0,
+    }
 }
 
 /// What descriptor `number` of a process is.

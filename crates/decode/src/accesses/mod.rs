@@ -2,15 +2,17 @@
 //! its registers. A sample comes one instruction late, since an instruction that waits for memory ends first.
 //!
 //! Nothing is said where that could be wrong: the place may be reached by a jump, the instruction has changed the
-//! registers that its address is made of, the memory is a thread's own by `fs` or `gs`, the code is in no file.
+//! registers that its address is made of, the memory is a thread's own by `fs` or `gs`, the code is in no file and was not
+//! read while it was there, or was another meanwhile.
 
 mod counters;
+mod generated;
 mod program;
 pub mod suspects;
 mod touched;
 mod x86;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use holdup_events::ProcessId;
 use holdup_events::event::Sample;
@@ -18,12 +20,36 @@ use holdup_events::tables::{AccessKind, Counter, DataAccess, Mapping, Variable};
 
 use crate::symbols::{Files, mapped_file};
 use counters::Counters;
-use program::Program;
+pub use generated::{GeneratedCode, is_generated};
+use program::{Around, Program};
 use touched::Touched;
-use x86::Access;
+use x86::{Access, is_fence};
 
 /// More places of one process than this are not remembered at a time.
 const PLACES_MAX: usize = 1 << 16;
+
+/// What the code at a place says.
+#[derive(Clone, Copy)]
+enum Place {
+    /// It could not be read, or not be decoded.
+    Unread,
+    /// No memory was touched before it, or it is not sure which.
+    Nothing,
+    Touches(Access),
+}
+
+/// Samples of which the code is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// Samples in user mode of which it was asked.
+    pub samples: u64,
+    /// Those whose code is not known, by the path of what is mapped there; of memory that no file holds it is [`GENERATED`], and
+    /// empty where nothing is known to be mapped.
+    pub by_path: BTreeMap<String, u64>,
+}
+
+/// Code that a runtime made, in [`Unread`].
+pub const GENERATED: &str = "generated code";
 
 /// Finds it for sample after sample: each place in a program is decoded once.
 pub struct Accesses<'a> {
@@ -31,9 +57,10 @@ pub struct Accesses<'a> {
     /// Path, build id, and the process where there is none.
     programs: HashMap<(String, Vec<u8>, u32), Option<Program>>,
     /// By process, then address.
-    places: HashMap<ProcessId, HashMap<u64, Option<Access>>>,
+    places: HashMap<ProcessId, HashMap<u64, Place>>,
     touched: Touched,
     counters: Counters,
+    unread: Unread,
 }
 
 impl<'a> Accesses<'a> {
@@ -45,6 +72,7 @@ impl<'a> Accesses<'a> {
             places: HashMap::new(),
             touched: Touched::default(),
             counters: Counters::default(),
+            unread: Unread::default(),
         }
     }
 
@@ -75,25 +103,45 @@ impl<'a> Accesses<'a> {
     /// The memory alone, of which nothing is remembered.
     pub fn data(&mut self, sample: &Sample, process: ProcessId, mappings: &[Mapping]) -> DataAccess {
         let Some(registers) = &sample.registers else { return DataAccess::default() };
-        if let Some(known) = self.places.get(&process).and_then(|places| places.get(&sample.ip)) {
-            return known.as_ref().map(|access| access.with(registers)).unwrap_or_default();
-        }
+        self.unread.samples += 1;
         let holds = |mapping: &&Mapping| {
             mapping.process == process && (mapping.start..mapping.end).contains(&sample.ip)
         };
-        // Mappings are read a little later than samples: where there is none yet there may be one soon.
-        let Some(mapping) = mappings.iter().rev().find(holds) else { return DataAccess::default() };
-        let access = self.access(sample, mapping);
-        let found = access.as_ref().map(|access| access.with(registers)).unwrap_or_default();
-        let places = self.places.entry(process).or_default();
-        if places.len() >= PLACES_MAX {
-            places.clear();
+        let mapping = || mappings.iter().rev().find(holds);
+        let known = self.places.get(&process).and_then(|places| places.get(&sample.ip)).copied();
+        let place = known.or_else(|| {
+            // Mappings are read a little later than samples: where there is none yet there may be one soon.
+            let place = self.place(sample, mapping()?);
+            let places = self.places.entry(process).or_default();
+            if places.len() >= PLACES_MAX {
+                places.clear();
+            }
+            places.insert(sample.ip, place);
+            Some(place)
+        });
+        match place {
+            Some(Place::Touches(access)) => access.with(registers),
+            Some(Place::Nothing) => DataAccess::default(),
+            Some(Place::Unread) | None => {
+                let path = mapping().map_or("", |mapping| match is_generated(mapping) {
+                    true => GENERATED,
+                    false => &mapping.path,
+                });
+                *self.unread.by_path.entry(path.to_owned()).or_default() += 1;
+                DataAccess::default()
+            }
         }
-        places.insert(sample.ip, access);
-        found
     }
 
-    fn access(&mut self, sample: &Sample, mapping: &Mapping) -> Option<Access> {
+    /// Samples so far of which the code is not known.
+    pub fn unread(&self) -> &Unread {
+        &self.unread
+    }
+
+    fn place(&mut self, sample: &Sample, mapping: &Mapping) -> Place {
+        if is_generated(mapping) {
+            return self.generated(sample);
+        }
         let whose = if mapping.build_id.is_empty() { sample.tgid } else { 0 };
         let key = (mapping.path.clone(), mapping.build_id.clone(), whose);
         let files = self.files;
@@ -101,11 +149,41 @@ impl<'a> Accesses<'a> {
             let bytes = mapped_file(files, sample.tgid, mapping)?;
             Program::new(bytes)
         });
-        let offset = (sample.ip - mapping.start).checked_add(mapping.file_offset)?;
-        let (before, at) = program.as_mut()?.around(offset, sample.ip);
-        // A repeated string instruction is interrupted in its midst.
-        at.and_then(|at| Access::repeated(&at)).or_else(|| before.and_then(|before| Access::of(&before)))
+        let offset = (sample.ip - mapping.start).checked_add(mapping.file_offset);
+        match (offset, program) {
+            (Some(offset), Some(program)) => executed(program.around(offset, sample.ip)),
+            _ => Place::Unread,
+        }
     }
+
+    /// What all that was there in turn has in common.
+    fn generated(&self, sample: &Sample) -> Place {
+        let versions = self.files.generated_code(sample.tgid, sample.ip);
+        let mut places = versions.iter().map(|code| executed(code.around(sample.ip)));
+        match places.next() {
+            Some(Place::Touches(first)) => {
+                let same = |other| matches!(other, Place::Touches(access) if access == first);
+                if places.all(same) { Place::Touches(first) } else { Place::Nothing }
+            }
+            Some(other) => other,
+            None => Place::Unread,
+        }
+    }
+}
+
+/// What was executed last.
+fn executed(around: Around) -> Place {
+    let Some(at) = around.at else { return Place::Unread };
+    // A repeated string instruction is interrupted in its midst.
+    let access = Access::repeated(&at).or_else(|| {
+        let before = around.before?;
+        match is_fence(&before) {
+            // It waits until what was stored before is there.
+            true => Access::of(&around.earlier?).filter(|access| access.writes_over(&before)),
+            false => Access::of(&before),
+        }
+    });
+    access.map_or(Place::Nothing, Place::Touches)
 }
 
 #[cfg(test)]

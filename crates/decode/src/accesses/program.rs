@@ -15,6 +15,17 @@ const FUNCTION_BYTES_MAX: u64 = 1 << 18;
 /// Instructions that are remembered of all functions together.
 const INSTRUCTIONS_MAX: usize = 1 << 22;
 
+/// The instructions that a thread was at and came by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Around {
+    /// The one that it is at.
+    pub at: Option<Instruction>,
+    /// The one before, unless that may be jumped over.
+    pub before: Option<Instruction>,
+    /// The one before that, unless that may be jumped over; told at least where `before` is a fence.
+    pub earlier: Option<Instruction>,
+}
+
 /// A file's code.
 pub struct Program {
     bytes: Bytes,
@@ -44,13 +55,12 @@ impl Program {
         Some(Program { bytes, segments, starts, functions: HashMap::new(), instructions: 0 })
     }
 
-    /// The instruction before the one at an offset in the file, unless that may be jumped to, and that one itself.
-    /// They are decoded for a thread that was there with its instruction pointer at `ip`.
-    pub fn around(&mut self, offset: u64, ip: u64) -> (Option<Instruction>, Option<Instruction>) {
+    /// The instructions at an offset in the file and before, decoded for a thread that was there with its instruction pointer at `ip`.
+    pub fn around(&mut self, offset: u64, ip: u64) -> Around {
         self.find(offset, ip).unwrap_or_default()
     }
 
-    fn find(&mut self, offset: u64, ip: u64) -> Option<(Option<Instruction>, Option<Instruction>)> {
+    fn find(&mut self, offset: u64, ip: u64) -> Option<Around> {
         let (offsets, first) = self.segments.iter().find(|(offsets, _)| offsets.contains(&offset))?.clone();
         let address = first.checked_add(offset - offsets.start)?;
         let index = self.starts.partition_point(|start| *start <= address).checked_sub(1)?;
@@ -78,10 +88,19 @@ impl Program {
             let instruction = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE).decode();
             (!instruction.is_invalid()).then_some(instruction)
         };
-        let is_target = function.targets.binary_search(&distance).is_ok();
-        let before = at.checked_sub(1).and_then(|at| function.instructions.get(at)).filter(|_| !is_target);
-        let before = before.and_then(|before| decode(*before, ip.wrapping_sub(u64::from(distance - before))));
-        Some((before, decode(distance, ip)))
+        // One that ends where the next begins, which is not jumped to.
+        let before = |at: usize| {
+            let distance = *function.instructions.get(at)?;
+            let before = at.checked_sub(1).and_then(|at| function.instructions.get(at));
+            before.filter(|_| function.targets.binary_search(&distance).is_err())
+        };
+        let decoded = |before: &u32| decode(*before, ip.wrapping_sub(u64::from(distance - before)));
+        let (last, earlier) = (before(at), before(at).and_then(|_| before(at.checked_sub(1)?)));
+        Some(Around {
+            at: decode(distance, ip),
+            before: last.and_then(decoded),
+            earlier: earlier.and_then(decoded),
+        })
     }
 }
 

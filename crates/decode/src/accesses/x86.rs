@@ -8,7 +8,7 @@ use iced_x86::{
 };
 
 /// How an instruction touches memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     instruction: Instruction,
     operand: u32,
@@ -27,6 +27,14 @@ impl Access {
             return None;
         }
         Some(Access { instruction: *instruction, operand, kind })
+    }
+
+    /// It stores something, and its address can be told behind `other`, too.
+    pub fn writes_over(&self, other: &Instruction) -> bool {
+        let mut factory = InstructionInfoFactory::new();
+        let info = factory.info_options(other, InstructionInfoOptions::NO_MEMORY_USAGE);
+        let parts = [self.instruction.memory_base(), self.instruction.memory_index()];
+        self.kind.writes() && !parts.into_iter().any(|part| part != Register::None && is_changed(info, part))
     }
 
     /// Of a string instruction with a repeat prefix that is being executed: what it writes, else what it reads.
@@ -63,6 +71,21 @@ impl Access {
             None => DataAccess::default(),
         }
     }
+}
+
+/// Does nothing but to wait for earlier stores: `mfence`, or an atomic instruction that leaves the thread's own stack as it is, which is
+/// the faster way (compilers and runtimes write `lock or` or `lock add` of 0 there).
+pub fn is_fence(instruction: &Instruction) -> bool {
+    let changes_nothing = matches!(instruction.mnemonic(), Mnemonic::Or | Mnemonic::Add)
+        && instruction.op_count() == 2
+        && instruction.op0_kind() == OpKind::Memory
+        && matches!(
+            instruction.op1_kind(),
+            OpKind::Immediate8 | OpKind::Immediate8to32 | OpKind::Immediate8to64 | OpKind::Immediate32
+        )
+        && instruction.immediate(1) == 0;
+    let is_own = instruction.memory_base() == Register::RSP && instruction.memory_index() == Register::None;
+    instruction.mnemonic() == Mnemonic::Mfence || instruction.has_lock_prefix() && changes_nothing && is_own
 }
 
 fn kind(instruction: &Instruction, access: OpAccess) -> Option<AccessKind> {

@@ -12,6 +12,7 @@ use holdup_events::tables::{
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
 use super::live::Waited;
+use crate::accesses::Unread;
 use crate::wait_reason;
 
 /// More distinct waits than this are not told apart any further.
@@ -34,6 +35,8 @@ pub struct Catalogue {
     pub mappings: Vec<Mapping>,
     /// Memory that several threads touched, not named yet; sorted by process, then address.
     pub variables: Vec<Variable>,
+    /// Samples of which it is not known what memory they touched, since their code is not.
+    pub unread: Unread,
     /// Syscalls in short windows.
     pub syscalls: Vec<SyscallRow>,
     /// Syscalls that were all counted.
@@ -393,6 +396,7 @@ impl Names {
             stacks: self.stacks,
             mappings: self.mappings,
             variables: Vec::new(),
+            unread: Unread::default(),
             syscalls: self.syscalls,
             calls: self.calls,
             allocations: Vec::new(),

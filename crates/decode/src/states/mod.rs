@@ -115,6 +115,7 @@ impl<'a> Builder<'a> {
             lanes,
             names,
             variables: self.accesses.shared(),
+            unread: self.accesses.unread().clone(),
             allocations: self.allocations.finish(),
             ..self.names.finish(self.start, end, self.switches)
         }

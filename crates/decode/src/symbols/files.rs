@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use holdup_events::tables::Mapping;
 
+use crate::accesses::GeneratedCode;
+
 /// The bytes of a file, read or mapped.
 pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
@@ -31,6 +33,11 @@ pub trait Files: Sync {
     /// The process's `perf-PID.map`.
     fn perf_map(&self, _pid: u32) -> Option<Bytes> {
         None
+    }
+
+    /// What was around an address in a process's memory that no file holds: each that was found there in turn.
+    fn generated_code(&self, _pid: u32, _address: u64) -> Vec<GeneratedCode> {
+        Vec::new()
     }
 
     /// What was kept under `key`.

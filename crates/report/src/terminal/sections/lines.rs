@@ -5,6 +5,7 @@ use holdup_findings::derive::lines::{LineThread, SharedData, Sharing};
 use crate::numbers::{count, duration};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
+use crate::text::{clean, wrap};
 
 pub(super) const SUMMARY: &str = "Cache lines that threads take from each other, the costliest first";
 
@@ -17,6 +18,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = view.heading("LINES");
     if shared.is_empty() {
         lines.push(super::nothing(view, "No line was seen to go to and fro between CPUs."));
+        lines.extend(untold(view));
         return lines;
     }
     let columns = [
@@ -37,7 +39,16 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     let said = "cpu: sampled; turns: the next sample was another thread's on another CPU; hits: what watchpoints saw of it";
     lines.push(super::nothing(view, said));
+    lines.extend(untold(view));
     lines
+}
+
+/// Where lines may have been missed.
+fn untold(view: &View) -> Vec<String> {
+    let source = view.trace.manifest.sources.iter().find(|source| source.name == "touched-memory");
+    let missing = source.map_or(String::new(), |source| clean(&source.missing));
+    let told = wrap(&missing, view.style.columns() - 2, 0).into_iter().filter(|line| !line.is_empty());
+    told.map(|line| format!("  {line}")).collect()
 }
 
 /// One for the memory, one for each thread.

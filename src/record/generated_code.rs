@@ -1,0 +1,177 @@
+//! Code that runtimes made, read from the memory of processes while they live: it is in no file, and gone with them.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use holdup_capture::process_memory;
+use holdup_decode::accesses::GeneratedCode;
+
+/// What is read at a time (bytes): a power of two.
+const PIECE_BYTES: u64 = 4096;
+/// So many pieces are kept at the most, of all processes (16 MiB).
+const PIECES_MAX: usize = 4096;
+/// A piece that is still sampled is read again after so long: runtimes put other code in its place.
+const READ_EVERY: Duration = Duration::from_secs(1);
+/// Where so many were there in turn, nothing is told of any.
+const VERSIONS_MAX: usize = 8;
+/// Places in a piece that are told apart.
+const PLACES_MAX: usize = 512;
+
+/// What was at a place in turn.
+struct Piece {
+    read: Instant,
+    versions: Vec<Vec<u8>>,
+    /// Where threads were seen, and what was there then: a number of `versions`.
+    places: HashMap<u64, usize>,
+}
+
+impl Piece {
+    fn is_steady(&self) -> bool {
+        self.versions.len() < VERSIONS_MAX
+    }
+
+    /// What was there last time was long ago, or before a thread came to this place.
+    fn is_old(&self, ip: u64, now: Instant) -> bool {
+        let is_new = !self.places.contains_key(&ip) && self.places.len() < PLACES_MAX;
+        self.is_steady() && (is_new || now - self.read >= READ_EVERY)
+    }
+}
+
+type Pieces = HashMap<(u32, u64), Piece>;
+
+/// The pieces, shared between who reads them and who asks later.
+#[derive(Clone, Default)]
+pub struct CodeKept(Arc<Mutex<Pieces>>);
+
+impl CodeKept {
+    /// A thread of process `tgid` was seen at `ip`, in executable memory from `start` to `end` that no file holds. Why the code there
+    /// could not be read, if it could not.
+    pub fn note(&self, tgid: u32, ip: u64, (start, end): (u64, u64)) -> io::Result<()> {
+        let mut pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        for address in around(ip).filter(|address| *address < end && *address + PIECE_BYTES > start) {
+            let known = pieces.get(&(tgid, address));
+            if known.map_or(pieces.len() >= PIECES_MAX, |piece| !piece.is_old(ip, now)) {
+                continue;
+            }
+            let (from, until) = (address.max(start), (address + PIECE_BYTES).min(end));
+            let bytes = read(tgid, (address, from, until))?;
+            let empty = || Piece { read: now, versions: Vec::new(), places: HashMap::new() };
+            let piece = pieces.entry((tgid, address)).or_insert_with(empty);
+            piece.read = now;
+            if piece.versions.last() != Some(&bytes) {
+                piece.versions.push(bytes);
+            }
+            let last = piece.versions.len() - 1;
+            piece.places.entry(ip).or_insert(last);
+        }
+        Ok(())
+    }
+
+    /// What was around an address in turn since a thread was seen there first.
+    pub fn around(&self, tgid: u32, ip: u64) -> Vec<GeneratedCode> {
+        let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known: Vec<(u64, &Piece)> =
+            around(ip).filter_map(|at| Some((at, pieces.get(&(tgid, at))?))).collect();
+        let first = |piece: &Piece| piece.places.get(&ip).copied();
+        let turns = |piece: &Piece| Some(piece.versions.len() - first(piece)?);
+        match known.iter().all(|(_, piece)| piece.is_steady() && first(piece).is_some()) {
+            true => {
+                let most = known.iter().filter_map(|(_, piece)| turns(piece)).max().unwrap_or(0);
+                (0..most).map(|turn| joined(&known, ip, turn)).collect()
+            }
+            false => Vec::new(),
+        }
+    }
+}
+
+/// The piece that holds an address, and its neighbours.
+fn around(ip: u64) -> impl Iterator<Item = u64> {
+    let middle = ip & !(PIECE_BYTES - 1);
+    [middle.checked_sub(PIECE_BYTES), Some(middle), middle.checked_add(PIECE_BYTES)].into_iter().flatten()
+}
+
+/// The piece at `address`, of which memory from `from` to `until` is there to be read; the rest is zeros.
+fn read(tgid: u32, (address, from, until): (u64, u64, u64)) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; PIECE_BYTES as usize];
+    let inside = (from - address) as usize..(until - address) as usize;
+    process_memory::read(tgid, from, bytes.get_mut(inside).unwrap_or_default())?;
+    Ok(bytes)
+}
+
+/// Pieces side by side, each as it was in that turn since a thread was seen at `ip`, or last.
+fn joined(known: &[(u64, &Piece)], ip: u64, turn: usize) -> GeneratedCode {
+    let version = |piece: &Piece| {
+        let first = piece.places.get(&ip).copied().unwrap_or(0);
+        piece.versions.get(first + turn).or(piece.versions.last()).cloned().unwrap_or_default()
+    };
+    let start = known.first().map_or(0, |(address, _)| *address);
+    GeneratedCode { start, bytes: known.iter().flat_map(|(_, piece)| version(piece)).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two pages of this process whose bytes can be changed.
+    struct Pages(Vec<u8>);
+
+    impl Pages {
+        fn new() -> Pages {
+            Pages(vec![0x90; 4 * PIECE_BYTES as usize])
+        }
+
+        fn start(&self) -> u64 {
+            (self.0.as_ptr() as u64).next_multiple_of(PIECE_BYTES)
+        }
+
+        fn set(&mut self, address: u64, byte: u8) {
+            let into = (address - self.0.as_ptr() as u64) as usize;
+            self.0[into] = byte;
+            // Whoever reads it is not seen by the compiler.
+            std::hint::black_box(&self.0);
+        }
+
+        fn note(&self, kept: &CodeKept, ip: u64) {
+            kept.note(std::process::id(), ip, (self.start(), self.start() + 2 * PIECE_BYTES)).unwrap();
+        }
+    }
+
+    #[test]
+    fn code_is_what_was_there_since_a_thread_came_by() {
+        let (mut pages, kept) = (Pages::new(), CodeKept::default());
+        let (own, start) = (std::process::id(), pages.start());
+        pages.note(&kept, start + 100);
+        // Other code is made beside it before a thread is seen there.
+        pages.set(start + 2000, 0xc3);
+        pages.note(&kept, start + 2000);
+        let [before, after] = <[GeneratedCode; 2]>::try_from(kept.around(own, start + 100)).unwrap();
+        assert_eq!((before.start, before.bytes.len()), (start, 2 * PIECE_BYTES as usize));
+        assert_eq!((before.bytes[2000], after.bytes[2000]), (0x90, 0xc3));
+        let [only] = <[GeneratedCode; 1]>::try_from(kept.around(own, start + 2000)).unwrap();
+        assert_eq!(only.bytes[2000], 0xc3);
+        assert!(kept.around(own, start + 300).is_empty(), "nobody was seen there");
+        assert!(kept.around(own + 1, start + 100).is_empty(), "another process");
+    }
+
+    #[test]
+    fn where_code_changes_all_the_time_nothing_is_told() {
+        let (mut pages, kept) = (Pages::new(), CodeKept::default());
+        let start = pages.start();
+        for turn in 0..2 * VERSIONS_MAX as u64 {
+            pages.set(start, turn as u8);
+            pages.note(&kept, start + turn);
+        }
+        assert!(kept.around(std::process::id(), start).is_empty());
+        assert_eq!(kept.0.lock().unwrap()[&(std::process::id(), start)].versions.len(), VERSIONS_MAX);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_read_is_an_error() {
+        let kept = CodeKept::default();
+        assert!(kept.note(std::process::id(), 0x1000, (0x1000, 0x2000)).is_err());
+        assert!(kept.note(u32::MAX, 0x1000, (0x1000, 0x2000)).is_err());
+    }
+}
