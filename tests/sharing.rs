@@ -64,3 +64,47 @@ fn parts_of_an_array_are_named_by_their_types() {
         }
     }
 }
+
+/// Two threads take turns at a field and ask for theirs again and again; each writes what lies beside the other's.
+const JAVA: &str = "public class Turns {
+    static class Pair { volatile long left, right; }
+    static final Pair pair = new Pair();
+    static volatile long turn;
+    static void take(long until, boolean left) {
+        for (long at = 0; at < until; at++) {
+            while ((turn & 1) == (left ? 1 : 0)) { }
+            for (int i = 0; i < 2000; i++) if (left) pair.left = i; else pair.right = i;
+            turn++;
+        }
+    }
+    public static void main(String[] words) throws Exception {
+        Thread other = new Thread(() -> take(30000, true));
+        other.start();
+        take(30000, false);
+        other.join();
+    }
+}
+";
+
+/// What a virtual machine compiles while it runs is in no file.
+#[test]
+fn code_that_a_runtime_makes_is_read_while_it_is_there() {
+    let scratch = Scratch::new("sharing-java");
+    if !bpf_or_skip(&scratch) || !have("javac") || !have("java") {
+        return;
+    }
+    std::fs::write(scratch.join("Turns.java"), JAVA).expect("the source is written");
+    let built =
+        Command::new("javac").arg("-d").arg(scratch.join(".")).arg(scratch.join("Turns.java")).status();
+    assert!(built.expect("javac starts").success());
+    let folder = scratch.join(".");
+    let report = record_json(&scratch, &[], &["java", "-cp", folder.to_str().expect("a name"), "Turns"]);
+    assert_addresses(&report);
+    let sources = report["sources"].as_array().expect("sources");
+    if let Some(untold) = sources.iter().find(|source| source["name"] == "touched-memory") {
+        // Of a machine that is busy much is sampled once, and not read in time.
+        assert!(untold["events"].as_u64().expect("a number") > 0, "{untold}");
+    }
+    let spin = report["ledger"]["classes"]["spin"].as_u64().expect("a number");
+    assert!(spin > 0, "one of them waits all the time: {}", report["ledger"]["classes"]);
+}

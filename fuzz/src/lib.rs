@@ -244,8 +244,10 @@ fn touch(files: &Foreign, offsets: impl Iterator<Item = u64>) {
 
 /// A runtime's `perf-PID.map`, and its `jit-PID.dump`; and what was in its memory.
 pub fn generated_code(bytes: &[u8]) {
-    let code = GeneratedCode { start: 4096, bytes: bytes.to_vec() };
-    (0..bytes.len() as u64 + 2).for_each(|into| _ = code.around(4096 - 1 + into));
+    // As much as is read of it around a place.
+    let code = GeneratedCode { start: 4096, bytes: bytes.iter().copied().take(3 << 12).collect() };
+    let places = (0..code.bytes.len() as u64 + 2).step_by(61);
+    places.for_each(|into| _ = code.around(4096 - 1 + into));
     name(Foreign { binary: Some(bytes.to_vec()), map: Some(bytes.to_vec()) }, (0..1 << 16).step_by(997));
 }
 

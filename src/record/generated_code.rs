@@ -10,7 +10,7 @@ use holdup_decode::accesses::GeneratedCode;
 
 /// What is read at a time (bytes): a power of two.
 const PIECE_BYTES: u64 = 4096;
-/// So many pieces are kept at the most, of all processes (16 MiB).
+/// So many pieces are kept at the most, of all processes and with what was there before (16 MiB).
 const PIECES_MAX: usize = 4096;
 /// A piece that is still sampled is read again after so long: runtimes put other code in its place.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -39,7 +39,12 @@ impl Piece {
     }
 }
 
-type Pieces = HashMap<(u32, u64), Piece>;
+/// By process and address.
+#[derive(Default)]
+struct Pieces {
+    all: HashMap<(u32, u64), Piece>,
+    versions: usize,
+}
 
 /// The pieces, shared between who reads them and who asks later.
 #[derive(Clone, Default)]
@@ -52,17 +57,19 @@ impl CodeKept {
         let mut pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         for address in around(ip).filter(|address| *address < end && *address + PIECE_BYTES > start) {
-            let known = pieces.get(&(tgid, address));
-            if known.map_or(pieces.len() >= PIECES_MAX, |piece| !piece.is_old(ip, now)) {
+            let is_wanted = pieces.all.get(&(tgid, address)).is_none_or(|piece| piece.is_old(ip, now));
+            if !is_wanted || pieces.versions >= PIECES_MAX {
                 continue;
             }
             let (from, until) = (address.max(start), (address + PIECE_BYTES).min(end));
             let bytes = read(tgid, (address, from, until))?;
             let empty = || Piece { read: now, versions: Vec::new(), places: HashMap::new() };
-            let piece = pieces.entry((tgid, address)).or_insert_with(empty);
+            let Pieces { all, versions } = &mut *pieces;
+            let piece = all.entry((tgid, address)).or_insert_with(empty);
             piece.read = now;
             if piece.versions.last() != Some(&bytes) {
                 piece.versions.push(bytes);
+                *versions += 1;
             }
             let last = piece.versions.len() - 1;
             piece.places.entry(ip).or_insert(last);
@@ -74,7 +81,7 @@ impl CodeKept {
     pub fn around(&self, tgid: u32, ip: u64) -> Vec<GeneratedCode> {
         let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known: Vec<(u64, &Piece)> =
-            around(ip).filter_map(|at| Some((at, pieces.get(&(tgid, at))?))).collect();
+            around(ip).filter_map(|at| Some((at, pieces.all.get(&(tgid, at))?))).collect();
         let first = |piece: &Piece| piece.places.get(&ip).copied();
         let turns = |piece: &Piece| Some(piece.versions.len() - first(piece)?);
         match known.iter().all(|(_, piece)| piece.is_steady() && first(piece).is_some()) {
@@ -165,7 +172,20 @@ mod tests {
             pages.note(&kept, start + turn);
         }
         assert!(kept.around(std::process::id(), start).is_empty());
-        assert_eq!(kept.0.lock().unwrap()[&(std::process::id(), start)].versions.len(), VERSIONS_MAX);
+        assert_eq!(kept.0.lock().unwrap().all[&(std::process::id(), start)].versions.len(), VERSIONS_MAX);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let kept = CodeKept::default();
+        let own = vec![0x90u8; (PIECES_MAX + 100) * PIECE_BYTES as usize];
+        let bounds = (own.as_ptr() as u64, own.as_ptr() as u64 + own.len() as u64);
+        for ip in (bounds.0..bounds.1).step_by(PIECE_BYTES as usize) {
+            kept.note(std::process::id(), ip, bounds).unwrap();
+        }
+        assert!(kept.0.lock().unwrap().versions <= PIECES_MAX);
+        assert!(!kept.around(std::process::id(), bounds.0).is_empty());
+        assert!(kept.around(std::process::id(), bounds.1 - 1).is_empty());
     }
 
     #[test]

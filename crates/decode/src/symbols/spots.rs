@@ -16,6 +16,7 @@ use super::kept::KeptNames;
 use super::maps::Maps;
 use super::place::Place;
 use super::{Reasons, jitdump, perf_map};
+use crate::spin::Segment;
 use crate::states::Catalogue;
 
 /// Code that a runtime generated.
@@ -52,6 +53,8 @@ pub struct Spots<'a> {
     /// Path, build id, and the process where there is none: number of the binary.
     numbers: HashMap<(&'a str, &'a [u8], u32), usize>,
     generated: BTreeMap<Key, Place>,
+    /// Addresses in no file at which threads were, not calls, and how they wait there.
+    loose_leaves: BTreeMap<Key, FrameSpin>,
     kernel_addresses: u64,
 }
 
@@ -80,6 +83,7 @@ impl<'a> Spots<'a> {
             binaries: Vec::new(),
             numbers: HashMap::new(),
             generated: BTreeMap::new(),
+            loose_leaves: BTreeMap::new(),
             kernel_addresses: 0,
         };
         for (index, process) in catalogue.processes.iter().enumerate() {
@@ -107,14 +111,20 @@ impl<'a> Spots<'a> {
 
     fn place(&mut self, process: ProcessId, raw: &RawStack, (index, address): (usize, u64)) {
         let key = (process, address);
-        if let Some(spot) = self.spots.get(&key) {
-            if let (0, Spot::File(number, offset)) = (index, *spot)
-                && let Some(binary) = self.binaries.get_mut(number)
-            {
-                binary.leaves.insert(offset);
+        let spot = match self.spots.get(&key) {
+            Some(spot) => *spot,
+            None => self.new_spot(raw, key),
+        };
+        match spot {
+            _ if index > 0 => {}
+            Spot::File(number, offset) => {
+                self.binaries.get_mut(number).map(|binary| binary.leaves.insert(offset));
             }
-            return;
+            Spot::Loose => _ = self.loose_leaves.insert(key, FrameSpin::default()),
         }
+    }
+
+    fn new_spot(&mut self, raw: &RawStack, (process, address): Key) -> Spot {
         let mapping = self.maps.find(process, address, raw.at).filter(|mapping| is_file(&mapping.path));
         let spot = match mapping {
             Some(mapping) => {
@@ -122,15 +132,13 @@ impl<'a> Spots<'a> {
                 let offset = (address - mapping.start).wrapping_add(mapping.file_offset);
                 if let Some(binary) = self.binaries.get_mut(number) {
                     binary.offsets.insert(offset);
-                    if index == 0 {
-                        binary.leaves.insert(offset);
-                    }
                 }
                 Spot::File(number, offset)
             }
             None => Spot::Loose,
         };
-        self.spots.insert(key, spot);
+        self.spots.insert((process, address), spot);
+        spot
     }
 
     fn number(&mut self, pid: u32, mapping: &'a Mapping) -> usize {
@@ -154,6 +162,7 @@ impl<'a> Spots<'a> {
     pub fn look_up(&mut self, files: &dyn Files, kept: Option<&KeptNames>) -> Reasons {
         self.look_up_binaries(files, kept);
         let mut reasons = self.look_up_generated(files);
+        self.look_up_generated_spins(files);
         for binary in &self.binaries {
             if let Some(unnamed) = &binary.answer.unnamed {
                 let reason = (binary.mapping.path.clone(), unnamed.to_string());
@@ -212,6 +221,22 @@ impl<'a> Spots<'a> {
         reasons
     }
 
+    /// Loops that only wait, in code that was read while it was there.
+    fn look_up_generated_spins(&mut self, files: &dyn Files) {
+        let pids: BTreeMap<ProcessId, u32> = self.processes.iter().map(|(pid, id)| (*id, *pid)).collect();
+        for ((process, address), spin) in &mut self.loose_leaves {
+            let versions = pids.get(process).map(|pid| files.generated_code(*pid, *address));
+            let mut told = versions.iter().flatten().map(|code| {
+                let spin = Segment::new(&code.bytes, code.start).spin_at(*address);
+                spin.map_or_else(FrameSpin::default, |spin| spin.how)
+            });
+            let first = told.next().unwrap_or_default();
+            if told.all(|other| other == first) {
+                *spin = first;
+            }
+        }
+    }
+
     /// What each source knows, the better one first, and whether it is broken.
     fn generated_code(
         &self,
@@ -242,8 +267,10 @@ impl<'a> Spots<'a> {
         }
     }
 
-    fn spin_at(&self, spot: Spot) -> (FrameSpin, String) {
-        let Spot::File(number, offset) = spot else { return Default::default() };
+    fn spin_at(&self, spot: Spot, key: Key) -> (FrameSpin, String) {
+        let Spot::File(number, offset) = spot else {
+            return (self.loose_leaves.get(&key).copied().unwrap_or_default(), String::new());
+        };
         let found = self.binaries.get(number).and_then(|binary| binary.answer.spins.get(&offset));
         found.cloned().unwrap_or_default()
     }
@@ -280,7 +307,7 @@ impl<'a> Spots<'a> {
             (None, Some(generated)) => (Some(generated), JIT, address),
             (place, _) => (place, module, offset),
         };
-        let (spin, watches) = self.spin_at(spot);
+        let (spin, watches) = self.spin_at(spot, (process, address));
         let module = module.to_owned();
         let frame = Frame { kind: FrameKind::User, module, offset, spin, watches, ..Frame::default() };
         let Some(place) = place.filter(|place| !place.calls.is_empty()) else { return vec![frame] };

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use holdup_events::StackId;
 use holdup_events::event::RawStack;
-use holdup_events::tables::{Frame, FrameKind, FrameVia, Mapping, Process, StackEnd};
+use holdup_events::tables::{Frame, FrameKind, FrameSpin, FrameVia, Mapping, Process, StackEnd};
 
 use super::*;
+use crate::accesses::GeneratedCode;
 
 fn catalogue(stacks: Vec<Vec<u64>>) -> Catalogue {
     let mut defined: Vec<Option<RawStack>> = vec![None];
@@ -71,6 +72,8 @@ fn a_stack_that_was_never_defined_is_unknown() {
 struct Given {
     files: BTreeMap<String, Vec<u8>>,
     kept: Mutex<BTreeMap<String, Vec<u8>>>,
+    /// What was in memory in turn.
+    generated: Vec<GeneratedCode>,
 }
 
 impl Files for Given {
@@ -82,6 +85,10 @@ impl Files for Given {
 
     fn perf_map(&self, pid: u32) -> Option<Bytes> {
         Some(Arc::new(self.files.get(&format!("/tmp/perf-{pid}.map"))?.clone()))
+    }
+
+    fn generated_code(&self, _pid: u32, _address: u64) -> Vec<GeneratedCode> {
+        self.generated.clone()
     }
 
     fn recall(&self, key: &str) -> Option<Bytes> {
@@ -114,6 +121,29 @@ fn code_of_a_runtime_is_named_by_its_perf_map() {
     };
     assert_eq!(named[0], &hot);
     assert_eq!((named[1].module.as_str(), named[1].offset), ("", 0x1f_ffff));
+}
+
+#[test]
+fn loops_that_wait_are_seen_in_code_that_was_read_while_it_was_there() {
+    let mut catalogue = catalogue(vec![vec![0x1210, 0x1300], vec![0x1300, 0x1210]]);
+    catalogue.mappings[0].path = "//anon".to_owned();
+    let code = |is_there: bool| {
+        let mut bytes = vec![0x90; 4096];
+        // pause; cmpl $0,(%rdi); je back
+        let spin = [0xf3, 0x90, 0x83, 0x3f, 0x00, 0x74, 0xf9];
+        bytes[0x210..0x217].copy_from_slice(if is_there { &spin } else { &[0x90; 7] });
+        GeneratedCode { start: 0x1000, bytes }
+    };
+    let leaves = |generated: Vec<GeneratedCode>| {
+        let files = Given { generated, ..Given::default() };
+        let (stacks, frames) = Symbols::new(&files, "").resolve(&catalogue);
+        [1, 2].map(|stack| frames[stacks.frames(StackId(stack)).next().unwrap().index()].spin)
+    };
+    let [spins, works] = leaves(vec![code(true), code(true)]);
+    assert_ne!(spins, FrameSpin::default());
+    assert_eq!(works, FrameSpin::default());
+    assert_eq!(leaves(vec![code(true), code(false)]), [FrameSpin::default(); 2], "other code took its place");
+    assert_eq!(leaves(Vec::new()), [FrameSpin::default(); 2]);
 }
 
 #[test]
