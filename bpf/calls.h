@@ -181,18 +181,16 @@ static __always_inline void name_path(struct file *file, struct wire_object_name
 }
 
 /* Once for each object: what it is called. */
-static __always_inline void name_object(struct task_struct *task, __u32 fd, const struct wire_call_key *key)
+static __always_inline void name_object(struct file *file, const struct wire_call_key *key)
 {
 	struct wire_object_key object = { .kind = key->object_kind, .object = key->object };
 	struct wire_object_name *name;
-	struct file *file;
 	__u32 zero = 0;
 
-	if (bpf_map_lookup_elem(&object_names, &object))
+	if (!file || bpf_map_lookup_elem(&object_names, &object))
 		return;
 	name = bpf_map_lookup_elem(&name_rooms, &zero);
-	file = open_file(task, fd);
-	if (!name || !file)
+	if (!name)
 		return;
 	__builtin_memset(name, 0, sizeof(*name));
 	if (object.kind == WIRE_OBJECT_SOCKET)
@@ -369,7 +367,7 @@ static __always_inline struct wire_call_sums *sums_of(struct task_struct *task, 
 		return sums;
 	sums = new_sums(cpu, key);
 	if (sums && key->object_kind && key->object_kind != WIRE_OBJECT_FD)
-		name_object(task, regs->di, key);
+		name_object(open_file(task, regs->di), key);
 	return sums;
 }
 

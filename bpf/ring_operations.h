@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Operations of io_uring, where all syscalls are counted: in the same sums, by the thread that submitted them and by what is to be
- * done, with their times from submission to completion. (A ring here is the program's own, not one of ours.)
+ * Operations of io_uring, where all syscalls are counted: in the same sums, by the thread that submitted them, by what is to be
+ * done and on which file, with their times from submission to completion. (A ring here is the program's own, not one of ours.)
  *
  * An operation that completes many times (a multishot one) is counted when it ends.
  */
@@ -53,13 +53,30 @@ int BPF_PROG(on_ring_submit, struct io_kiocb *request)
 	return 0;
 }
 
-static __always_inline void count_operation(struct per_cpu *cpu, const struct ring_operation *operation, long result)
+static __always_inline struct wire_call_sums *operation_sums(struct per_cpu *cpu, struct wire_call_key *key,
+							     struct io_kiocb *request)
+{
+	struct wire_wait wait = {};
+	struct wire_call_sums *sums;
+
+	describe_file(__builtin_preserve_access_index(&request->file), &wait);
+	key->object_kind = wait.object_kind;
+	key->object = wait.object;
+	sums = bpf_map_lookup_elem(&calls, key);
+	if (sums)
+		return sums;
+	sums = new_sums(cpu, key);
+	if (sums && key->object_kind)
+		name_object(BPF_CORE_READ(request, file), key);
+	return sums;
+}
+
+static __always_inline void count_operation(struct per_cpu *cpu, const struct ring_operation *operation, struct io_kiocb *request,
+					    long result)
 {
 	struct wire_call_key key = { .tid = operation->tid, .syscall = WIRE_RING_OPERATION + operation->opcode };
-	struct wire_call_sums *sums = bpf_map_lookup_elem(&calls, &key);
+	struct wire_call_sums *sums = operation_sums(cpu, &key, request);
 
-	if (!sums)
-		sums = new_sums(cpu, &key);
 	if (!sums)
 		return;
 	sums->tgid = operation->tgid;
@@ -83,7 +100,7 @@ int BPF_PROG(on_ring_complete, void *ring, struct io_kiocb *request)
 	if (!cpu || !operation || (BPF_CORE_READ(request, cqe.flags) & CQE_F_MORE))
 		return 0;
 	began = probe_begin(cpu, PROBE_SYSCALL);
-	count_operation(cpu, operation, BPF_CORE_READ(request, cqe.res));
+	count_operation(cpu, operation, request, BPF_CORE_READ(request, cqe.res));
 	bpf_map_delete_elem(&ring_operations, &key);
 	probe_end(cpu, PROBE_SYSCALL, began);
 	return 0;

@@ -67,6 +67,47 @@ static __always_inline __u64 file_identity(struct file **entry)
 	return mix(0x1dfd, address);
 }
 
+/* By an inode's mode; `entry` is where the file's address was found. */
+static __always_inline void describe_mode(struct file *file, struct file **entry, __u16 mode, struct wire_wait *wait)
+{
+	switch (mode & S_IFMT) {
+	case S_IFIFO: wait->object_kind = WIRE_OBJECT_PIPE; return;
+	case S_IFSOCK: wait->object_kind = WIRE_OBJECT_SOCKET; return;
+	case S_IFCHR: wait->object_kind = WIRE_OBJECT_DEVICE; return;
+	case S_IFBLK: wait->object_kind = WIRE_OBJECT_BLOCK; return;
+	case S_IFREG:
+		/* 6.17 on: anonymous inodes are regular files without permission for others. */
+		if (mode != (S_IFREG | 0600) || BPF_CORE_READ(file, f_path.dentry, d_name.name) == 0) {
+			wait->object_kind = WIRE_OBJECT_FILE;
+			return;
+		}
+		wait->object_kind = anonymous_kind(file);
+		if (wait->object_kind == WIRE_OBJECT_ANON)
+			wait->object_kind = WIRE_OBJECT_FILE;
+		else
+			wait->object = file_identity(entry);
+		return;
+	case S_IFDIR: wait->object_kind = WIRE_OBJECT_FILE; return;
+	}
+	wait->object_kind = anonymous_kind(file);
+	wait->object = file_identity(entry); /* all share one inode */
+}
+
+/* Stays as it is where there is no file. */
+static __always_inline void describe_file(struct file **entry, struct wire_wait *wait)
+{
+	struct inode *inode;
+	struct file *file = 0;
+
+	if (bpf_probe_read_kernel(&file, sizeof(file), entry) || !file)
+		return;
+	inode = BPF_CORE_READ(file, f_inode);
+	if (!inode)
+		return;
+	wait->object = BPF_CORE_READ(inode, i_ino);
+	describe_mode(file, entry, BPF_CORE_READ(inode, i_mode), wait);
+}
+
 static __always_inline void describe_fd(struct task_struct *task, __u32 fd, struct wire_wait *wait)
 {
 	struct files_struct *files = task->files;
@@ -110,27 +151,7 @@ static __always_inline void describe_fd(struct task_struct *task, __u32 fd, stru
 		mode = BPF_CORE_READ(inode, i_mode);
 		wait->object = BPF_CORE_READ(inode, i_ino);
 	}
-	switch (mode & S_IFMT) {
-	case S_IFIFO: wait->object_kind = WIRE_OBJECT_PIPE; return;
-	case S_IFSOCK: wait->object_kind = WIRE_OBJECT_SOCKET; return;
-	case S_IFCHR: wait->object_kind = WIRE_OBJECT_DEVICE; return;
-	case S_IFBLK: wait->object_kind = WIRE_OBJECT_BLOCK; return;
-	case S_IFREG:
-		/* 6.17 on: anonymous inodes are regular files without permission for others. */
-		if (mode != (S_IFREG | 0600) || BPF_CORE_READ(file, f_path.dentry, d_name.name) == 0) {
-			wait->object_kind = WIRE_OBJECT_FILE;
-			return;
-		}
-		wait->object_kind = anonymous_kind(file);
-		if (wait->object_kind == WIRE_OBJECT_ANON)
-			wait->object_kind = WIRE_OBJECT_FILE;
-		else
-			wait->object = file_identity(fds + fd);
-		return;
-	case S_IFDIR: wait->object_kind = WIRE_OBJECT_FILE; return;
-	}
-	wait->object_kind = anonymous_kind(file);
-	wait->object = file_identity(fds + fd); /* all share one inode */
+	describe_mode(file, fds + fd, mode, wait);
 }
 
 /* glibc's pthread_mutex_t: lock word, count, owner tid, nusers, kind. */

@@ -171,6 +171,10 @@ fn operations_of_io_uring_are_counted_apart_from_the_calls_that_submit_them() {
     assert_eq!(reads["errors"][0]["errno"], 9, "EBADF");
     assert_eq!((figure("returned"), figure("timed")), (300 * 4096, 400));
     assert_eq!(calls["requests_each"].as_f64(), Some(8.0));
+    let [of_file, of_none] = &calls["ring_by_object"].as_array().unwrap()[..] else { panic!("{calls}") };
+    assert_eq!((of_file["calls"].as_u64(), of_file["failed"].as_u64()), (Some(300), Some(0)));
+    assert!(blocks.ends_with(of_file["object_name"].as_str().unwrap().trim_start_matches('/')), "{of_file}");
+    assert_eq!((of_none["calls"].as_u64(), of_none["object_kind"].as_str()), (Some(100), Some("none")));
     let enters = calls["by_syscall"].as_array().unwrap().iter().find(|used| used["name"] == "io_uring_enter");
     assert_eq!(enters.unwrap()["calls"], 50);
 }

@@ -30,6 +30,8 @@ pub struct Calls {
     pub by_thread: Vec<CallUse>,
     /// Operations of io_uring, which are no syscalls: by what was done, the most first; times are from submission to completion.
     pub ring_operations: Vec<CallUse>,
+    /// The same by what they were done on.
+    pub ring_by_object: Vec<CallUse>,
 }
 
 impl Calls {
@@ -153,19 +155,17 @@ struct Key {
 pub fn derive(trace: &Trace) -> Calls {
     let rows = &trace.calls.rows;
     let all = |row: &CallRow| Key { syscall: row.syscall, ..Key::default() };
+    let on = |row: &CallRow| Key { op: row.op, object_kind: row.object_kind, object: row.object, ..all(row) };
     let calls = |row: &CallRow| !is_ring_operation(row.syscall);
     let stretches: BTreeSet<_> = rows.iter().map(|row| (row.start, row.end)).collect();
     Calls {
         exact: !rows.is_empty() && trace.syscalls.is_empty(),
         counted_ns: stretches.iter().map(|(start, end)| end.since(*start).0).sum(),
         by_syscall: group(trace, all, calls),
-        by_object: group(
-            trace,
-            |row| Key { op: row.op, object_kind: row.object_kind, object: row.object, ..all(row) },
-            calls,
-        ),
+        by_object: group(trace, on, calls),
         by_thread: group(trace, |row| Key { thread: row.thread, ..all(row) }, calls),
         ring_operations: group(trace, all, |row| !calls(row)),
+        ring_by_object: group(trace, on, |row| !calls(row)),
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) fn to_json(trace: &Trace, calls: &Calls) -> Value {
         "by_object": list(&calls.by_object),
         "by_thread": list(&calls.by_thread),
         "ring_operations": list(&calls.ring_operations),
+        "ring_by_object": list(&calls.ring_by_object),
         "requests_each": calls.requests_each(),
     })
 }

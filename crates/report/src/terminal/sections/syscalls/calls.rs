@@ -106,9 +106,9 @@ fn objects(view: &View, calls: &Calls) -> Vec<String> {
     let mut columns = vec![Column::Text("call"), Column::Text("on")];
     columns.extend(["by", "calls", "returned", "failed"].map(Column::Figure));
     columns.push(Column::Figure("mostly"));
-    let row = |used: &CallUse| {
+    let row = |(way, used): &(&str, &CallUse)| {
         vec![
-            clean(&call_name(used)),
+            format!("{way}{}", clean(&call_name(used))),
             clean(&used.object_name),
             count(used.threads.len() as u64),
             count(used.count),
@@ -119,10 +119,14 @@ fn objects(view: &View, calls: &Calls) -> Vec<String> {
             }),
         ]
     };
-    let rows: Vec<Vec<String>> = calls.by_object.iter().take(ROWS_MAX).map(row).collect();
+    let through_rings = calls.ring_by_object.iter().map(|used| ("io_uring ", used));
+    let mut all: Vec<(&str, &CallUse)> =
+        calls.by_object.iter().map(|used| ("", used)).chain(through_rings).collect();
+    all.sort_by_key(|(_, used)| std::cmp::Reverse(used.count));
+    let rows: Vec<Vec<String>> = all.iter().take(ROWS_MAX).map(row).collect();
     let mut lines = table::lines(&columns, &rows, view.style);
-    if calls.by_object.len() > ROWS_MAX {
-        lines.push(nothing(view, &format!("and {} more", calls.by_object.len() - ROWS_MAX)));
+    if all.len() > ROWS_MAX {
+        lines.push(nothing(view, &format!("and {} more", all.len() - ROWS_MAX)));
     }
     if !calls.exact {
         lines.push(nothing(
