@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use support::{Scratch, bpf_or_skip, holdup, stderr, stdout};
 
-/// A row of a table in docs/json.md, json-memory.md or json-experiments.md.
+/// A row of a table in docs/json.md or docs/json-*.md.
 struct Key {
     /// Steps from the top: a name, `[]` for every entry of an array, `*` for every name of an object.
     path: Vec<String>,
@@ -18,12 +18,16 @@ struct Key {
 
 /// The keys of the section whose heading names `command`.
 fn documented(command: &str) -> Vec<Key> {
-    let page: String =
-        ["json.md", "json-memory.md", "json-over-time.md", "json-experiments.md", "json-live.md"]
-            .map(|name| {
-                std::fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).expect(name)
-            })
-            .concat();
+    let page: String = [
+        "json.md",
+        "json-calls.md",
+        "json-memory.md",
+        "json-over-time.md",
+        "json-experiments.md",
+        "json-live.md",
+    ]
+    .map(|name| std::fs::read_to_string(format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"))).expect(name))
+    .concat();
     let heading = format!("`holdup {command} --json`");
     let is_it = |section: &&str| section.lines().next().is_some_and(|line| line.contains(&heading));
     let sections: Vec<&str> = page.split("\n## ").filter(is_it).collect();
