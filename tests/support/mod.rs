@@ -6,6 +6,7 @@ pub mod ocaml;
 pub mod pty;
 pub mod python;
 pub mod questions;
+pub mod safepoints;
 pub mod stalls;
 
 use std::os::unix::fs::PermissionsExt;

@@ -11,7 +11,7 @@ main() ->
     io:get_line(""),
     erlang:system_flag(microstate_accounting, true),
     Self = self(),
-    [spawn(fun() -> Self ! work(60000, Seed) end) || Seed <- [1, 2]],
+    [spawn(fun() -> Self ! work(240000, Seed) end) || Seed <- [1, 2]],
     [receive _ -> ok end || _ <- [1, 2]],
     Account = [T || T = #{type := scheduler} <- erlang:statistics(microstate_accounting)],
     Sum = fun(State) -> lists:sum([maps:get(State, C) || #{counters := C} <- Account]) end,

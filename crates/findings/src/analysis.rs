@@ -154,7 +154,7 @@ pub fn complete(
         Derived {
             garbage: garbage::derive(trace, &gc, &ledger, (&roles, timelines)),
             gc,
-            lock_holding: lock_holding::derive_worst(trace, (index, &holders), &lock_uses),
+            lock_holding: lock_holding::derive_worst(trace, &roles, (index, &holders), &lock_uses),
             waits: blame::by_kind(trace, &blame),
             children: children::derive(trace, &ledger, &blame),
             clocked: clocked::derive(trace),

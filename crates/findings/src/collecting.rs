@@ -1,12 +1,18 @@
-//! What gc-pressure and stop-the-world-latecomer have in common: which of them tells of the waiting in collections.
+//! What the rules about collections have in common: which of them judges a process, and tells of the waiting in collections.
 //!
 //! A domain that has nothing to do takes part in each collection all the same: a thread answers for it, which must be
 //! woken, and have a CPU, at each step. What the others wait, retry or queue for a CPU meanwhile is then not the price of
 //! what they allocate. Nor is what they wait while another program has a CPU that one of them needs.
 
-use holdup_events::ProcessId;
+use std::collections::BTreeSet;
 
+use holdup_events::{ProcessId, ThreadId};
+
+use crate::charge::Charge;
+use crate::derive::class::Class;
 use crate::derive::gc::{Gc, LaneGc};
+use crate::derive::ledger::ThreadLedger;
+use crate::derive::phases;
 use crate::derive::rendezvous::LateCause;
 use crate::scene::Scene;
 
@@ -24,6 +30,46 @@ const SHARE_MIN: f64 = 0.1;
 pub fn is_pressed(gc: &Gc) -> bool {
     let share = |lane: &LaneGc| lane.times.cost_ns() as f64 / lane.life_ns.max(1) as f64;
     allocating(gc).into_iter().any(|lane| share(lane) >= SHARE_MIN)
+}
+
+/// Processes whose runtime tells what it allocates, and so how collections go with that: gc-pressure judges them, gc-heavy the others.
+pub fn telling(gc: &Gc) -> BTreeSet<ProcessId> {
+    gc.lanes.iter().filter(|lane| lane.allocated_bytes > 0).map(|lane| lane.process).collect()
+}
+
+/// What each other thread of a process waited for the last one to stop, on average (ns): stop-the-world-latecomer tells it.
+pub fn waited_for_last_ns(scene: &Scene, process: ProcessId) -> u64 {
+    let rendezvous = &scene.derived.rendezvous;
+    let is_its = |site: u32| rendezvous.sites.get(site as usize).is_some_and(|site| site.process == process);
+    let uses = rendezvous.uses.iter().filter(|used| is_its(used.site) && rendezvous.stops_the_world(used));
+    uses.map(|used| used.harm_each_ns).sum()
+}
+
+/// Waits for a CPU to collect on, of the threads that `is_judged`: those in a collection that was told, and all of threads that
+/// do more for collections than anything else.
+pub fn queues(scene: &Scene, is_judged: impl Fn(ThreadId) -> bool + Sync) -> Charge {
+    let collects = |one: &&ThreadLedger| {
+        one.running_ns() > 0 && 2 * one.classes[Class::GcWork as usize] > one.running_ns()
+    };
+    let helpers: BTreeSet<ThreadId> =
+        scene.derived.ledger.threads.iter().filter(collects).map(|one| one.thread).collect();
+    Charge::of_rows(scene.trace, |thread, take| {
+        if !is_judged(thread) {
+            return;
+        }
+        let told = phases::joined(&phases::collectors(scene.trace, thread), 0);
+        let mut rest = told.as_slice();
+        for (row, slice) in scene.trace.slices.rows(thread).zip(scene.trace.slices.of(thread)) {
+            while let Some((_, behind)) = rest.split_first().filter(|((_, end), _)| *end <= slice.start) {
+                rest = behind;
+            }
+            // Who queues passes no probe: where a collection was told, it began before and ends behind.
+            let is_told = rest.first().is_some_and(|(start, _)| *start <= slice.start);
+            if slice.state.waits_for_cpu() && (is_told || helpers.contains(&thread)) {
+                take(row);
+            }
+        }
+    })
 }
 
 /// Domains that do a fair part of all allocating.

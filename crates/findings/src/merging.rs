@@ -65,6 +65,8 @@ const RELATIONS: &[(&str, &str)] = &[
     // Threads that meet where they stop for a collection.
     ("gc-heavy", "barrier-straggler"),
     ("gc-heavy", "wakeup-ping-pong"),
+    // Threads that want a CPU only to collect on it.
+    ("gc-heavy", "oversubscription"),
     // A task that waits for a lock looks like a worker without work, beside one that works alone.
     ("task-lock", "serial-section"),
     // A CPU that threads may not leave.

@@ -13,8 +13,9 @@ use holdup_findings::derive::ledger;
 use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::derive::zoom::{Zoom, range_ledger};
+use holdup_findings::descriptors::Descriptors;
 use holdup_findings::what_if::{Ask, what_if};
-use holdup_findings::{Analysis, Finding, analyse};
+use holdup_findings::{Analysis, Finding, analyse, analyse_with};
 
 const ROUNDS: u64 = 100;
 /// Length of a round (ns).
@@ -282,6 +283,117 @@ fn stop_the_world_latecomer_names_who_had_the_cpu() {
     assert!(finding.evidence.iter().all(|row| row.thread == B));
     // The same meetings are nobody else's.
     assert!(of_rule(&analysis, "barrier-straggler").is_none());
+}
+
+#[test]
+fn who_seldom_comes_to_a_stop_makes_it_cost_no_less() {
+    let mut picture = late();
+    picture.slices.push((ANSWERS, 0, Blocked, 0));
+    let mut trace = trace(&picture);
+    let span = |start: u64, end: u64, text| SpanRow {
+        thread: ANSWERS,
+        start: Timestamp(start * 1000),
+        end: Timestamp(end * 1000),
+        lane: ANSWERS.0,
+        name: name(text),
+    };
+    let seldom = [span(785, 1000, "stw_handler"), span(786, 801, "stw_api_barrier")];
+    trace.spans = Spans::freeze([trace.spans.rows(), &seldom].concat());
+    let analysis = analyse(&trace);
+    let used = &analysis.derived.rendezvous.uses[0];
+    assert_eq!((used.members.len(), used.harm_ns), (3, ROUNDS * 400_000 + 14_000));
+    assert_eq!(used.harm_each_ns, (ROUNDS - 1) * 400_000 + 207_000);
+    let finding = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
+    assert!(finding.gain.high > 0.39, "{:?}", finding.gain);
+}
+
+const POOL: &str = r#"
+[runtime]
+name = "pool"
+title = "Pool"
+fewer_collections = "POOL_HEAP=2G"
+function = ["work"]
+
+[[rule]]
+role = "gc-work"
+on = "cpu"
+leaf = ["collect"]
+"#;
+
+/// `late` of a runtime of which probes tell, that does not say what it allocates.
+fn untold() -> Trace {
+    let mut trace = sampled(true);
+    trace.frames[1] = Frame { function: "collect".into(), spin: FrameSpin::No, ..trace.frames[1].clone() };
+    trace.mappings = vec![Mapping { path: "/bin/program".into(), end: 1, ..Mapping::default() }];
+    trace.lanes.iter_mut().for_each(|lane| lane.runtime = "pool".to_owned());
+    trace.counters.clear();
+    trace
+}
+
+fn pool() -> Descriptors {
+    Descriptors::none().with(&[POOL.to_owned()]).expect("it is sound")
+}
+
+#[test]
+fn collections_of_a_runtime_that_does_not_say_what_it_allocates_are_judged_too() {
+    let analysis = analyse_with(&untold(), &pool());
+    let finding = of_rule(&analysis, "gc-heavy").expect("a finding");
+    // The 400 of A's 490 µs that it waits for B to stop are told as that.
+    assert_eq!(finding.cost_ns / 1000 / ROUNDS, 110 + 90 + 204);
+    assert!(of_rule(&analysis, "gc-pressure").is_none());
+    let latecomer = of_rule(&analysis, "stop-the-world-latecomer").expect("a finding");
+    assert_eq!(latecomer.advice.last().map(String::as_str), Some("POOL_HEAP=2G"));
+    // Of one that says it, gc-pressure knows more.
+    let Trace { lanes, counters, .. } = trace(&late());
+    let told = Trace { lanes, counters, ..untold() };
+    let analysis = analyse_with(&told, &pool());
+    assert!(of_rule(&analysis, "gc-heavy").is_none() && of_rule(&analysis, "gc-pressure").is_some());
+}
+
+/// Two threads on one CPU, which collect for themselves; each queues for it in its collections, or else in its own work.
+fn crowded(in_collections: bool) -> Trace {
+    let slices = vec![
+        (A, 0, Running, 0),
+        (A, 300, Preempted, 0),
+        (A, 700, Running, 0),
+        (B, 0, Runnable, 0),
+        (B, 300, Running, 0),
+        (B, 700, Preempted, 0),
+    ];
+    let spans = match in_collections {
+        true => vec![(A, 200, 900, "minor"), (B, 0, 400, "minor"), (B, 600, 1000, "minor")],
+        false => vec![(A, 50, 250, "minor"), (B, 350, 550, "minor")],
+    };
+    let mut trace = Trace { samples: Vec::new(), ..trace(&Picture { slices, spans }) };
+    let host = Host { cpus: 1, cpus_allowed: 1, ..Host::default() };
+    trace.manifest = Manifest { host, ..trace.manifest };
+    let drawn = untold();
+    let of_a = drawn.samples.iter().filter(|sample| sample.thread == A);
+    let at = |sample: &SampleRow| match sample.stack {
+        StackId(2) => SampleRow { at: Timestamp(sample.at.0 / ROUND * ROUND + 210_000), ..*sample },
+        _ => SampleRow { at: Timestamp(sample.at.0 / ROUND * ROUND + 10_000), stack: StackId(1), ..*sample },
+    };
+    trace.samples = of_a.map(at).collect();
+    trace.samples.sort_by_key(|sample| sample.at);
+    Trace {
+        frames: drawn.frames,
+        stacks: drawn.stacks,
+        mappings: drawn.mappings,
+        lanes: drawn.lanes,
+        counters: Vec::new(),
+        ..trace
+    }
+}
+
+#[test]
+fn who_wants_a_cpu_to_collect_on_is_the_collectors_matter() {
+    let analysis = analyse_with(&crowded(true), &pool());
+    assert!(of_rule(&analysis, "gc-heavy").is_some() && of_rule(&analysis, "oversubscription").is_none());
+    let told = analysis.symptoms.iter().any(|symptom| symptom.finding.rule == "oversubscription");
+    assert!(told, "{:#?}", analysis.findings);
+    // Who wants one for its own work is not.
+    let analysis = analyse_with(&crowded(false), &pool());
+    assert!(of_rule(&analysis, "gc-heavy").is_some() && of_rule(&analysis, "oversubscription").is_some());
 }
 
 #[test]

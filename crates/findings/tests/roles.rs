@@ -149,6 +149,18 @@ fn waits_that_timed_out_are_asked_apart() {
 }
 
 #[test]
+fn who_sleeps_on_a_word_of_its_own_waits_for_a_lock_only_where_it_does() {
+    let trace = trace("w", vec![blocked(0, 1, 1), blocked(600, 1, 2)], vec![wait(WaitReason::Lock, 0x10)]);
+    let roles = Roles::derive(&trace, &pool());
+    let index = locks::LockIndex::new(&trace, &roles);
+    let waited: Vec<Option<u32>> =
+        trace.slices.of(ThreadId(0)).map(|slice| index.waited((&trace, &roles), &slice)).collect();
+    assert_eq!(waited, [None, Some(0)]);
+    // The word is the lock's all the same.
+    assert_eq!(index.of(WaitId(1)), Some(0));
+}
+
+#[test]
 fn another_word_is_another_matter() {
     let rows = vec![blocked(0, 1, 1), blocked(300, 2, 0)];
     let waits = vec![wait(WaitReason::Lock, 0x10), wait(WaitReason::Lock, 0x20)];

@@ -10,6 +10,7 @@ use super::holders::meanwhile::{self, Activity};
 use super::holders::{HoldKind, Holders, Tenure};
 use super::locks::{LockIndex, LockUse};
 use super::parallel;
+use super::roles::Roles;
 use crate::charge::Charge;
 
 /// What a holder does while others wait.
@@ -104,7 +105,12 @@ impl LockHolding {
 const LOCKS_MAX: usize = 32;
 
 /// The locks that cost most, by number.
-pub fn derive_worst(trace: &Trace, locks: (&LockIndex, &Holders), uses: &[LockUse]) -> Vec<LockHolding> {
+pub fn derive_worst(
+    trace: &Trace,
+    roles: &Roles,
+    locks: (&LockIndex, &Holders),
+    uses: &[LockUse],
+) -> Vec<LockHolding> {
     let number = |lock: &LockUse| {
         let place = locks.0.locks.iter().position(|key| *key == (lock.process, lock.object, lock.reason));
         place.map(|place| place as u32)
@@ -112,17 +118,22 @@ pub fn derive_worst(trace: &Trace, locks: (&LockIndex, &Holders), uses: &[LockUs
     let mut wanted: Vec<u32> = uses.iter().take(LOCKS_MAX).filter_map(number).collect();
     wanted.sort_unstable();
     wanted.dedup();
-    derive(trace, locks, &wanted)
+    derive((trace, roles), locks, &wanted)
 }
 
 /// Waits for each of `wanted` (ascending numbers of locks), and what their holders did.
-pub fn derive(trace: &Trace, (locks, holders): (&LockIndex, &Holders), wanted: &[u32]) -> Vec<LockHolding> {
-    let waits = waits_of(trace, locks, wanted);
+fn derive(
+    (trace, roles): (&Trace, &Roles),
+    (locks, holders): (&LockIndex, &Holders),
+    wanted: &[u32],
+) -> Vec<LockHolding> {
+    let waits = waits_of((trace, roles), locks, wanted);
     let calls = KernelSamples::new(trace);
     parallel::map(wanted.len(), |index| {
         let tenures = holders.tenures.of(wanted[index]);
         let mut walk = Walk {
             trace,
+            roles,
             locks,
             holders,
             waiting: Waiting::new(&waits[index]),
@@ -151,7 +162,7 @@ pub fn derive(trace: &Trace, (locks, holders): (&LockIndex, &Holders), wanted: &
 
 /// The waits for the lock of which at least `share_min` was in stretches that `matches`, and what holders did there.
 pub fn charge(
-    trace: &Trace,
+    (trace, roles): (&Trace, &Roles),
     (locks, holding): (&LockIndex, &LockHolding),
     share_min: f64,
     matches: impl Fn(Holding) -> bool,
@@ -169,7 +180,7 @@ pub fn charge(
     };
     let inside = |slice: &Slice| until(slice.end) - until(slice.start);
     let waits = Charge::of(trace, |slice| {
-        locks.of(slice.wait) == Some(holding.lock)
+        locks.waited((trace, roles), slice) == Some(holding.lock)
             && inside(slice) as f64 >= share_min * slice.duration().0.max(1) as f64
     });
     Charged { waits, held: of_holders(trace, holding, &matches) }
@@ -221,14 +232,19 @@ fn heir_at(tenures: &[Tenure], at: Timestamp) -> Option<ThreadId> {
 }
 
 /// The waits for each wanted lock: when they began, and when they ended.
-fn waits_of(trace: &Trace, locks: &LockIndex, wanted: &[u32]) -> Vec<Vec<(Timestamp, Timestamp)>> {
+fn waits_of(
+    (trace, roles): (&Trace, &Roles),
+    locks: &LockIndex,
+    wanted: &[u32],
+) -> Vec<Vec<(Timestamp, Timestamp)>> {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let mut waits: Vec<Vec<(Timestamp, Timestamp)>> = vec![Vec::new(); wanted.len()];
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
         for slice in targets.flat_map(|thread| trace.slices.of(thread)) {
-            let place = locks.of(slice.wait).and_then(|lock| wanted.binary_search(&lock).ok());
-            if let (Some(place), true) = (place, slice.state == holdup_events::tables::ThreadState::Blocked) {
+            let place =
+                locks.waited((trace, roles), &slice).and_then(|lock| wanted.binary_search(&lock).ok());
+            if let Some(place) = place {
                 waits[place].push((slice.start, slice.end));
             }
         }
@@ -341,6 +357,7 @@ impl Waiting {
 /// The walk over one lock's tenures.
 struct Walk<'a> {
     trace: &'a Trace,
+    roles: &'a Roles,
     locks: &'a LockIndex,
     holders: &'a Holders,
     waiting: Waiting,
@@ -400,7 +417,7 @@ impl Walk<'_> {
     }
 
     fn waits_for(&self, kind: HoldKind, arriving: bool, slice: Option<Slice>) -> Holding {
-        match slice.and_then(|slice| self.locks.of(slice.wait)) {
+        match slice.and_then(|slice| self.locks.waited((self.trace, self.roles), &slice)) {
             // It is not awake yet, or found the lock taken and sleeps again.
             Some(lock) if lock == self.sums.lock && arriving => Holding::Arrives,
             // It took the lock later: until then nobody that is known had it.

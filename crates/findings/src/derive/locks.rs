@@ -124,6 +124,13 @@ impl LockIndex {
     pub fn of(&self, wait: WaitId) -> Option<u32> {
         self.of_wait.get(wait.index()).copied().flatten()
     }
+
+    /// The lock for which a thread waits in a blocked slice; none where the wait is for something else on the lock's word: threads of
+    /// some runtimes sleep on one word of their own whatever they wait for.
+    pub fn waited(&self, (trace, roles): (&Trace, &Roles), slice: &Slice) -> Option<u32> {
+        let lock = self.of(slice.wait).filter(|_| slice.state == ThreadState::Blocked)?;
+        is_waited(trace, roles, slice).then_some(lock)
+    }
 }
 
 /// A word of a futex (bytes).
@@ -355,11 +362,8 @@ fn add_thread(
     places: &mut Places,
 ) {
     let mut near = 0;
-    for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
-        let Some(lock) = index.of(slice.wait) else { continue };
-        if !is_waited(trace, roles, &slice) {
-            continue;
-        }
+    for slice in trace.slices.of(thread) {
+        let Some(lock) = index.waited((trace, roles), &slice) else { continue };
         let length = slice.duration().0;
         let sums = sums.entry(lock).or_default();
         sums.lengths.push(length);
@@ -378,7 +382,7 @@ fn add_thread(
 }
 
 /// Whether a blocked slice whose wait is for a lock counts as waiting for it: a runtime may tell that it is something else.
-pub fn is_waited(trace: &Trace, roles: &Roles, slice: &Slice) -> bool {
+fn is_waited(trace: &Trace, roles: &Roles, slice: &Slice) -> bool {
     matches!(roles.class_of_wait(trace, slice), Class::LockWait | Class::FaultWait)
 }
 

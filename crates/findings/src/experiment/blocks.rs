@@ -11,7 +11,6 @@ use holdup_events::{ThreadId, Timestamp, Trace};
 use super::facts::{Names, allocations, has_allocations, summed};
 use super::run::{FactRow, Run, RunFacts, Table};
 use crate::Analysis;
-use crate::derive::locks::is_waited;
 use crate::derive::stacks::{Allocated, Folding, Selection};
 use crate::derive::syscall_names::syscall_name;
 
@@ -100,10 +99,7 @@ fn locks((trace, analysis): (&Trace, &Analysis), bounds: &Bounds, rows: &mut [Ve
     let index = &derived.occupancy.locks;
     let mut sums = Sums::new(bounds);
     for slice in trace.target_threads().flat_map(|thread| trace.slices.of(thread)) {
-        let Some(lock) = index.of(slice.wait).filter(|_| slice.state == ThreadState::Blocked) else {
-            continue;
-        };
-        if is_waited(trace, &derived.roles, &slice) {
+        if let Some(lock) = index.waited((trace, &derived.roles), &slice) {
             sums.add(lock, (slice.start, slice.end));
         }
     }

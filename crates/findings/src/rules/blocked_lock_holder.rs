@@ -111,7 +111,12 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     let (blocked_ns, calls_ns) = (lock.wall_while(blocked), in_calls_ns(scene, lock));
     // A wait of which so much is a holder's blocking has in proportion more of its calls.
     let share_min = WAIT_SHARE_MIN * blocked_ns as f64 / (blocked_ns + calls_ns).max(1) as f64;
-    let charged = lock_holding::charge(trace, (&scene.derived.occupancy.locks, lock), share_min, blocked);
+    let charged = lock_holding::charge(
+        (trace, &scene.derived.roles),
+        (&scene.derived.occupancy.locks, lock),
+        share_min,
+        blocked,
+    );
     let (wall_ns, cost_ns) = (blocked_ns + calls_ns, lock.waiting_while(blocked));
     let times = lock.stretches.iter().filter(|one| blocked(one.holding)).count() as u64;
     // The holder needs no CPU while it is blocked: that others used these is no reason.

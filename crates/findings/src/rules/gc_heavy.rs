@@ -1,9 +1,9 @@
-//! # gc-heavy: a collector that tells nothing of itself takes much of the threads' time
+//! # gc-heavy: a collector that does not tell what was allocated takes much of the threads' time
 //!
 //! ## What it sees
 //! Samples in the collector's functions, and waits for a collection to begin, go on or end, as the descriptors of
-//! runtimes know them (`holdup report runtimes`): Go, the JVM, GHC, V8, CPython, BEAM, and OCaml programs that holdup was
-//! attached to. Programs whose runtime tells its collections are judged by `gc-pressure`, which knows more.
+//! runtimes know them (`holdup report runtimes`), or as probes tell them: Go, the JVM, GHC, V8, CPython, BEAM, and OCaml programs
+//! that holdup was attached to. Programs whose runtime tells what it allocates are judged by `gc-pressure`, which knows more.
 //!
 //! ## Why it hurts
 //! A thread that collects, or stands still while others do, gets nothing done. With several threads a stop also costs the
@@ -13,27 +13,27 @@
 //! Of each thread that does a fair part of the program's own work: the time in which it collected (sampled) or waited for
 //! a collection (exact). It fires if that is a tenth of what such a thread ran and waited for collections. The upper end of
 //! the gain is that they cost nothing of the thread that they cost most, nor its waits for a CPU to collect on; the lower end
-//! that half as many were made, for the thread that they cost least.
+//! that half as many were made, for the thread that they cost least. What was waited for the last thread to stop is
+//! stop-the-world-latecomer's. Threads that want more CPUs than there are because they collect are told here.
 //!
 //! ## What to do
 //! Allocate less where the collector is called from (`report stacks`); a larger heap or nursery; let threads stop sooner:
 //! shorter loops and copies without a safe point.
 //!
 //! ## Blind spots
-//! Collections are not counted, and who stopped last is not known. Memory that is slower after a collection, and barriers
+//! What was allocated between two collections is not known. Memory that is slower after a collection, and barriers
 //! that the compiler puts into the program's own code, are not seen. A concurrent collector's threads cost CPU time
 //! beside the program, which is not in the gain.
 //!
 //! ## References
 //! Jones, Hosking, Moss: The Garbage Collection Handbook (2nd edition, 2023).
 
-use std::collections::BTreeSet;
-
-use holdup_events::ProcessId;
+use holdup_events::ThreadId;
 use holdup_events::tables::{Slice, ThreadState};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::collecting;
 use crate::derive::class::Class;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::runtimes::{RoleUse, RuntimeUse};
@@ -45,7 +45,7 @@ use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "gc-heavy",
-    summary: "A garbage collector that tells nothing takes a large part of the time",
+    summary: "A collector that does not tell allocations takes a large part of the time",
 };
 
 /// A thread that does less than this part of the program's own work is not whom collections hold up.
@@ -58,71 +58,88 @@ const SEEN_MIN: u64 = 20;
 const PARTS_MAX: usize = 5;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
-    let telling: BTreeSet<ProcessId> = scene.derived.gc.lanes.iter().map(|lane| lane.process).collect();
-    let is_silent = |one: &&ThreadLedger| {
-        scene.trace.threads.get(one.thread.index()).is_some_and(|row| !telling.contains(&row.process))
+    let telling = collecting::telling(&scene.derived.gc);
+    let is_judged = |thread: ThreadId| {
+        scene.trace.threads.get(thread.index()).is_some_and(|row| !telling.contains(&row.process))
     };
-    let works: Vec<&ThreadLedger> = workers(scene).into_iter().filter(is_silent).collect();
-    let Some(worst) = works.iter().max_by_key(|one| (cost_ns(one), std::cmp::Reverse(one.thread))) else {
+    let works: Vec<Cost> =
+        workers(scene).filter(|one| is_judged(one.thread)).map(|one| cost(scene, one)).collect();
+    let Some(worst) = works.iter().max_by_key(|one| (one.ns(), std::cmp::Reverse(one.thread.thread))) else {
         return Ok(Vec::new());
     };
     let uses: Vec<(&RuntimeUse, &RoleUse)> = collectors(scene);
     let seen: u64 = uses.iter().map(|(_, part)| part.samples + part.waits).sum();
-    if seen < SEEN_MIN || share(worst) < SHARE_MIN {
+    if seen < SEEN_MIN || worst.share() < SHARE_MIN {
         return Ok(Vec::new());
     }
-    let high = scene.of_wall(cost_ns(worst) as f64 + queued_ns(worst)).clamp(0.0, 1.0);
-    let halved = works.iter().map(|one| scene.of_wall(one.classes[Class::GcWork as usize] as f64 / 2.0));
+    let high = scene.of_wall(worst.ns() as f64 + worst.queued_ns()).clamp(0.0, 1.0);
+    let halved = works.iter().map(|one| scene.of_wall(one.work_ns as f64 / 2.0));
     let gain = Gain { low: halved.fold(high, f64::min), high };
     if high < GAIN_MIN {
         return Ok(Vec::new());
     }
     let waits = |slice: &Slice| {
-        let row = scene.trace.threads.get(slice.thread.index());
         slice.state == ThreadState::Blocked
-            && row.is_some_and(|row| !telling.contains(&row.process))
+            && is_judged(slice.thread)
             && scene.class(slice) == Some(Class::GcWait)
     };
-    let charge = Charge::of(scene.trace, waits);
+    let waited = Charge::of(scene.trace, waits);
+    let evidence = scene.longest_of(&waited, |_| "waits for a collection".to_owned());
     let finding = Finding {
         rule: INFO.name,
         subject: subject(&uses),
         summary: summary(scene, worst, &uses),
-        cost_ns: works.iter().map(|one| cost_ns(one)).sum(),
+        cost_ns: works.iter().map(Cost::ns).sum(),
         gain,
         confidence: scene.confidence(Confidence::Medium),
-        evidence: scene.longest_of(&charge, |_| "waits for a collection".to_owned()),
+        evidence,
         advice: advice(&uses),
     };
+    let charge = waited.and(scene.trace, &collecting::queues(scene, is_judged));
     Ok(vec![Charged { finding, charge }])
 }
 
+/// What collections cost a thread.
+struct Cost<'a> {
+    thread: &'a ThreadLedger,
+    /// Its work for them (ns).
+    work_ns: u64,
+    /// Its waits for them, but for the last thread to stop (ns).
+    wait_ns: u64,
+}
+
+impl Cost<'_> {
+    fn ns(&self) -> u64 {
+        self.work_ns + self.wait_ns
+    }
+
+    /// The same as a share of what it ran and waited for collections.
+    fn share(&self) -> f64 {
+        self.ns() as f64 / (self.thread.running_ns() + self.wait_ns).max(1) as f64
+    }
+
+    /// Its waits for a CPU, as far as it wanted one to collect (ns).
+    fn queued_ns(&self) -> f64 {
+        let queued = self.thread.classes[Class::RunQueue as usize] as f64;
+        queued * self.work_ns as f64 / self.thread.running_ns().max(1) as f64
+    }
+}
+
+fn cost<'a>(scene: &Scene, thread: &'a ThreadLedger) -> Cost<'a> {
+    let process = scene.trace.threads.get(thread.thread.index()).map(|row| row.process);
+    let late = process.map_or(0, |process| collecting::waited_for_last_ns(scene, process));
+    let [work_ns, wait_ns] = [Class::GcWork, Class::GcWait].map(|class| thread.classes[class as usize]);
+    Cost { thread, work_ns, wait_ns: wait_ns.saturating_sub(late) }
+}
+
 /// Threads that do a fair part of the program's own work.
-fn workers<'a>(scene: &Scene<'a>) -> Vec<&'a ThreadLedger> {
+fn workers<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a ThreadLedger> {
     let ledger = &scene.derived.ledger;
     let enough = WORKS_MIN * ledger.of(Class::Useful) as f64;
-    let works = |one: &&ThreadLedger| {
+    ledger.threads.iter().filter(move |one| {
         let useful = one.classes[Class::Useful as usize];
         useful > 0 && useful as f64 >= enough
-    };
-    ledger.threads.iter().filter(works).collect()
-}
-
-/// What collections cost a thread: its work for them, and its waits (ns).
-fn cost_ns(thread: &ThreadLedger) -> u64 {
-    thread.classes[Class::GcWork as usize] + thread.classes[Class::GcWait as usize]
-}
-
-/// The same as a share of what it ran and waited for collections.
-fn share(thread: &ThreadLedger) -> f64 {
-    let active = thread.running_ns() + thread.classes[Class::GcWait as usize];
-    cost_ns(thread) as f64 / active.max(1) as f64
-}
-
-/// Its waits for a CPU, as far as it wanted one to collect (ns).
-fn queued_ns(thread: &ThreadLedger) -> f64 {
-    let work = thread.classes[Class::GcWork as usize] as f64;
-    thread.classes[Class::RunQueue as usize] as f64 * work / thread.running_ns().max(1) as f64
+    })
 }
 
 /// What runtimes did for collections, the costliest first.
@@ -140,14 +157,13 @@ fn subject(uses: &[(&RuntimeUse, &RoleUse)]) -> String {
     uses.first().map_or_else(String::new, |(runtime, _)| format!("collector of {}", runtime.title))
 }
 
-fn summary(scene: &Scene, worst: &ThreadLedger, uses: &[(&RuntimeUse, &RoleUse)]) -> Vec<String> {
-    let [work, wait] = [Class::GcWork, Class::GcWait].map(|class| worst.classes[class as usize]);
+fn summary(scene: &Scene, worst: &Cost, uses: &[(&RuntimeUse, &RoleUse)]) -> Vec<String> {
     let mut lines = vec![format!(
         "{} collected for {} and waited for collections for {}: {} of what it ran and waited so.",
-        thread(scene.trace, worst.thread),
-        time(work),
-        time(wait),
-        percent(share(worst)),
+        thread(scene.trace, worst.thread.thread),
+        time(worst.work_ns),
+        time(worst.wait_ns),
+        percent(worst.share()),
     )];
     let said = |part: &RoleUse| {
         let what = if part.what.is_empty() { "collections" } else { part.what.as_str() };

@@ -94,11 +94,12 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 /// The waits for a lock, and for other locks while their holders waited for this one.
 fn charge(scene: &Scene, number: u32) -> Charge {
     let locks = &scene.derived.occupancy.locks;
-    let own = Charge::of(scene.trace, |slice| locks.of(slice.wait) == Some(number));
+    let told = (scene.trace, &scene.derived.roles);
+    let own = Charge::of(scene.trace, |slice| locks.waited(told, slice) == Some(number));
     let behind = |holding| holding == Holding::Lock(number);
     let others = scene.derived.lock_holding.iter().filter(|lock| lock.waiting_while(behind) > 0);
     others.fold(own, |sum, lock| {
-        let more = lock_holding::charge(scene.trace, (locks, lock), BEHIND_SHARE_MIN, behind).waits;
+        let more = lock_holding::charge(told, (locks, lock), BEHIND_SHARE_MIN, behind).waits;
         sum.and(scene.trace, &more)
     })
 }
@@ -164,7 +165,7 @@ fn finding(scene: &Scene, lock: &LockUse, (number, running): (u32, Running), sta
         gain,
         confidence: scene.confidence(confidence),
         evidence: scene.longest(
-            |slice| scene.class(slice).is_some() && locks.of(slice.wait) == Some(number),
+            |slice| locks.waited((trace, &scene.derived.roles), slice) == Some(number),
             |slice| match trace.ended_by(slice) {
                 Some(wakeup) => format!("{note}; {} let it go", thread(trace, wakeup.waker)),
                 None => note.clone(),

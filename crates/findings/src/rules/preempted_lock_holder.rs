@@ -90,7 +90,12 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
     let trace = scene.trace;
     let (holder, _) = lock.holders_while(queues).first().copied()?;
     let name = scene.lock_name(lock.lock);
-    let charged = lock_holding::charge(trace, (&scene.derived.occupancy.locks, lock), WAIT_SHARE_MIN, queues);
+    let charged = lock_holding::charge(
+        (trace, &scene.derived.roles),
+        (&scene.derived.occupancy.locks, lock),
+        WAIT_SHARE_MIN,
+        queues,
+    );
     let (wall_ns, cost_ns) = (lock.wall_while(queues), lock.waiting_while(queues));
     let times = lock.stretches.iter().filter(|one| queues(one.holding)).count() as u64;
     let mut gain = scene.gain(&scene.stall(&charged.waits), |_, waited| waited);

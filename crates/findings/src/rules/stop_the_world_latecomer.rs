@@ -63,13 +63,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let uses = rendezvous.uses.iter().filter(|used| rendezvous.stops_the_world(used));
-    let late = |used: &&SiteUse| scene.of_wall(waited_each(used).max(for_idle_ns(scene, used))) >= GAIN_MIN;
+    let late =
+        |used: &&SiteUse| scene.of_wall((used.harm_each_ns as f64).max(for_idle_ns(scene, used))) >= GAIN_MIN;
     Ok(uses.filter(late).map(|used| charged(scene, used)).collect())
-}
-
-/// What each other member waited in all (ns), on average.
-fn waited_each(used: &SiteUse) -> f64 {
-    used.harm_ns as f64 / (used.members.len().max(2) - 1) as f64
 }
 
 fn process(scene: &Scene, used: &SiteUse) -> Option<ProcessId> {
@@ -85,7 +81,7 @@ fn for_idle_ns(scene: &Scene, used: &SiteUse) -> f64 {
 fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     let confidence = if used.meetings >= PAUSES_SURE { Confidence::High } else { Confidence::Medium };
     let for_idle = for_idle_ns(scene, used);
-    let high = scene.of_wall(waited_each(used).max(for_idle)).clamp(0.0, 1.0);
+    let high = scene.of_wall((used.harm_each_ns as f64).max(for_idle)).clamp(0.0, 1.0);
     let queued = process(scene, used).filter(|_| for_idle > 0.0);
     let queued = queued.map_or(0, |process| collecting::idle_queued_ns(scene, process));
     let low = scene.of_wall(used.straggle.low_ns.max(queued) as f64).clamp(0.0, high);
@@ -115,7 +111,7 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
         gain: Gain { low, high },
         confidence,
         evidence: Vec::new(),
-        advice: advice(scene, &causes, for_idle > 0.0),
+        advice: advice(scene, process(scene, used), &causes, for_idle > 0.0),
     };
     lateness::finding(scene, used, finding)
 }
@@ -125,7 +121,7 @@ const ADVISED_MIN: f64 = 0.2;
 /// What helps against threads that only wait.
 const END_IDLE: &str = "Let idle threads end, or wait in fewer of them: each takes part in every pause";
 
-fn advice(scene: &Scene, causes: &[CauseUse], with_idle: bool) -> Vec<String> {
+fn advice(scene: &Scene, process: Option<ProcessId>, causes: &[CauseUse], with_idle: bool) -> Vec<String> {
     let total: u64 = causes.iter().map(|used| used.late_ns).sum();
     let matters = |used: &&CauseUse| used.late_ns as f64 >= ADVISED_MIN * total as f64;
     let mut advice: Vec<String> = with_idle.then(|| END_IDLE.to_owned()).into_iter().collect();
@@ -134,9 +130,22 @@ fn advice(scene: &Scene, causes: &[CauseUse], with_idle: bool) -> Vec<String> {
             advice.push(line);
         }
     }
+    advice.push(fewer_collections(scene, process));
     advice
-        .push("Collect less often: a larger minor heap (OCAMLRUNPARAM=s=1M words, then measure)".to_owned());
-    advice
+}
+
+/// How the runtime of a process is told to collect less often.
+fn fewer_collections(scene: &Scene, process: Option<ProcessId>) -> String {
+    let lane = scene.derived.gc.lanes.iter().find(|lane| Some(lane.process) == process);
+    let runtime = lane.and_then(|lane| lane.runtime.split(' ').next()).unwrap_or_default();
+    if runtime == "ocaml" {
+        return "Collect less often: a larger minor heap (OCAMLRUNPARAM=s=1M words, then measure)".to_owned();
+    }
+    let knob =
+        scene.derived.runtimes.iter().find(|used| used.name == runtime).map(|used| &used.fewer_collections);
+    knob.filter(|knob| !knob.is_empty())
+        .cloned()
+        .unwrap_or_else(|| "Collect less often: a larger heap".to_owned())
 }
 
 /// What helps against a cause.

@@ -23,6 +23,8 @@ pub struct SiteUse {
     pub members: Vec<ThreadId>,
     /// Thread time that members waited for the last of them (ns).
     pub harm_ns: u64,
+    /// The same of one member: of each meeting the mean of those who waited (ns). Who comes seldom makes it no less.
+    pub harm_each_ns: u64,
     /// The part of `harm_ns` that was told by samples, since they spun.
     pub spun_ns: u64,
     /// Thread time between releases and when the others ran again (ns).
@@ -116,6 +118,7 @@ impl Sums {
         let harm: u64 = others.clone().map(waited).sum();
         self.used.meetings += 1;
         self.used.harm_ns += harm;
+        self.used.harm_each_ns += harm / (others.clone().count() as u64).max(1);
         self.used.spun_ns += others.clone().filter(|arrival| arrival.spun).map(waited).sum::<u64>();
         self.used.resume_ns += others.map(|arrival| arrival.resumed.since(release).0).sum::<u64>();
         self.lateness_ns.push(release.since(meeting.asked).0);

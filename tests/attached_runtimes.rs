@@ -1,0 +1,253 @@
+//! `holdup attach` to runtimes that run already: stops of the world and safepoints from when the probes are there, and names of
+//! compiled code. What a machine lacks is skipped.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{Scratch, bpf_or_skip, have, holdup, report_json, safepoints, stderr, stdout};
+
+/// Collects now and then beside a thread that computes; after a line it does so fifty times more, and ends.
+const JAVA: &str = "public class Attached {
+    static volatile int sum;
+    static volatile boolean ends, over;
+    static int whirl(int x) { for (int i = 0; i < 1000; i++) x = x * 31 + i; return x; }
+    public static void main(String[] words) throws Exception {
+        Thread other = new Thread(() -> { while (!over) sum = whirl(sum); });
+        Thread reader = new Thread(() -> { try { System.in.read(); } catch (Exception e) { } ends = true; });
+        other.start();
+        reader.start();
+        System.out.println(\"ready\");
+        for (int left = 50; left > 0; left -= ends ? 1 : 0) { System.gc(); Thread.sleep(ends ? 5 : 100); }
+        over = true;
+        other.join();
+    }
+}
+";
+
+/// The same; says how many collections there were when it was ready, and at the end.
+const GO: &str = "package main
+import (\"fmt\"; \"os\"; \"runtime\"; \"sync/atomic\"; \"time\")
+//go:noinline
+func whirl(x int) int { for i := 0; i < 1000; i++ { x = x*31 + i }; return x }
+func collections() uint32 { var stats runtime.MemStats; runtime.ReadMemStats(&stats); return stats.NumGC }
+func main() {
+	var ends atomic.Bool
+	done := make(chan int)
+	go func() { sum := 0; for !ends.Load() { sum = whirl(sum) }; done <- sum }()
+	go func() { os.Stdin.Read(make([]byte, 1)); ends.Store(true) }()
+	fmt.Println(collections())
+	for left := 50; left > 0; {
+		runtime.GC()
+		time.Sleep(5 * time.Millisecond)
+		if ends.Load() { left-- }
+	}
+	<-done
+	fmt.Println(collections())
+}
+";
+
+/// Nobody waits longer for a probe or for a map of compiled code.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn made(scratch: &Scratch, (name, source): (&str, &str), command: &[&str]) -> bool {
+    std::fs::write(scratch.join(name), source).expect("the source is written");
+    let mut make = Command::new(command[0]);
+    make.args(&command[1..]).current_dir(scratch.join("."));
+    make.env("GOCACHE", scratch.join("cache")).env("GO111MODULE", "off").env("HOME", scratch.join("."));
+    let ran = make.output();
+    let is_made = ran.as_ref().is_ok_and(|output| output.status.success());
+    if !is_made {
+        println!("skipped: {command:?}: {ran:?}");
+    }
+    is_made
+}
+
+/// A program that says a line once it is ready, and ends after one.
+struct Program {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    ready: String,
+}
+
+impl Program {
+    fn start(scratch: &Scratch, command: &[&str]) -> Program {
+        let mut start = Command::new(command[0]);
+        start.args(&command[1..]).current_dir(scratch.join("."));
+        let mut child = start.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut ready = String::new();
+        lines.read_line(&mut ready).expect("a line");
+        Program { child, lines, ready }
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Its code as it is in memory, of the file that is named so; breakpoints of probes change it.
+    fn code(&self, file: &str) -> Vec<u8> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid())).expect("maps");
+        let ours = maps.lines().filter(|line| line.contains(" r-xp ") && line.ends_with(file));
+        let memory = std::fs::File::open(format!("/proc/{}/mem", self.pid())).expect("memory");
+        let mut code = Vec::new();
+        for range in ours.filter_map(|line| line.split(' ').next()?.split_once('-')) {
+            let [start, end] =
+                [range.0, range.1].map(|text| u64::from_str_radix(text, 16).expect("an address"));
+            let at = code.len();
+            code.resize(at + (end - start) as usize, 0);
+            std::os::unix::fs::FileExt::read_exact_at(&memory, &mut code[at..], start).expect("its code");
+        }
+        code
+    }
+
+    /// Tells it to end; gives what it said last.
+    fn end(mut self) -> String {
+        self.child.stdin.take().expect("a pipe").write_all(b"\n").expect("it listens");
+        let mut said = String::new();
+        while self.lines.read_line(&mut said).expect("text") > 0 {}
+        assert!(self.child.wait().expect("it ends").success());
+        said
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Attaches; goes on once the code of `file` has breakpoints, and no more come.
+fn attach(scratch: &Scratch, program: &Program, file: &str) -> Child {
+    let before = program.code(file);
+    assert!(!before.is_empty(), "code of {file}");
+    let mut attach = holdup(scratch);
+    attach.current_dir(scratch.join(".")).args(["attach", "--quiet", "-o", "t.holdup"]);
+    let recorder =
+        attach.arg(program.pid().to_string()).stderr(Stdio::piped()).spawn().expect("holdup starts");
+    let (began, mut last) = (Instant::now(), before.clone());
+    while began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = program.code(file);
+        if now != before && now == last {
+            break;
+        }
+        last = now;
+    }
+    recorder
+}
+
+fn report(scratch: &Scratch, recorder: Child) -> Value {
+    let output = recorder.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", stderr(&output));
+    report_json(scratch, &scratch.join("t.holdup"))
+}
+
+/// What is said of the source; false, with the reason, where this kernel or this file cannot be probed.
+fn is_active(report: &Value) -> bool {
+    let sources = report["sources"].as_array().expect("sources");
+    let Some(source) = sources.iter().find(|source| source["name"] == "runtime-probes") else {
+        println!("skipped: the runtime has neither symbols nor probes here");
+        return false;
+    };
+    let missing = source["missing"].as_str().unwrap_or_default();
+    if missing.contains("Linux 6.6") {
+        println!("skipped: {missing}");
+        return false;
+    }
+    assert_eq!(source["active"], true, "{source}");
+    true
+}
+
+fn folded(scratch: &Scratch) -> String {
+    let mut export = holdup(scratch);
+    let output = export
+        .current_dir(scratch.join("."))
+        .args(["export", "--to", "folded", "-o", "t.folded", "t.holdup"]);
+    let output = output.output().expect("holdup runs");
+    assert!(output.status.success(), "{}", stderr(&output));
+    std::fs::read_to_string(scratch.join("t.folded")).expect("stacks")
+}
+
+#[test]
+fn a_go_program_tells_its_stops_from_when_holdup_came() {
+    let scratch = Scratch::new("attached-go");
+    let build = ["go", "build", "-ldflags", "-s -w", "-o", "attached-go", "attached.go"];
+    if !bpf_or_skip(&scratch) || !made(&scratch, ("attached.go", GO), &build) {
+        return;
+    }
+    let program = Program::start(&scratch, &["./attached-go"]);
+    let first: u64 = program.ready.trim().parse().expect("a number");
+    let recorder = attach(&scratch, &program, "/attached-go");
+    let last: u64 = program.end().trim().parse().expect("a number");
+    let report = report(&scratch, recorder);
+    if !is_active(&report) {
+        return;
+    }
+    // The fifty at the end came after the probes.
+    let told = report["gc"]["major"].as_u64().expect("collections");
+    assert!((50..=last - first).contains(&told), "{told} collections of {first} to {last}");
+    assert_eq!(report["gc"]["matched"], report["gc"]["events"]);
+    let stops = report["gc"]["stops"]["told"].as_u64().expect("stops");
+    assert!(stops >= told, "{stops} stops for {told} collections");
+    assert!(folded(&scratch).contains("main.whirl"), "a stripped program's names");
+}
+
+/// The file of names that perf's readers look for; it goes with the test.
+struct PerfMap(String);
+
+impl PerfMap {
+    /// Asks the machine for it until a function is there.
+    fn with(pid: u32, function: &str) -> Option<PerfMap> {
+        if !have("jcmd") {
+            return None;
+        }
+        let (map, began) = (PerfMap(format!("/tmp/perf-{pid}.map")), Instant::now());
+        while began.elapsed() < PATIENCE {
+            let said =
+                Command::new("jcmd").args([&pid.to_string(), "Compiler.perfmap"]).output().expect("jcmd");
+            if !said.status.success() {
+                println!("skipped: jcmd writes no map of names: {}", stdout(&said));
+                return None;
+            }
+            if std::fs::read_to_string(&map.0).is_ok_and(|text| text.contains(function)) {
+                return Some(map);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for PerfMap {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(Path::new(&self.0));
+    }
+}
+
+#[test]
+fn a_java_program_tells_its_safepoints_from_when_holdup_came() {
+    let scratch = Scratch::new("attached-java");
+    if !bpf_or_skip(&scratch) || !made(&scratch, ("Attached.java", JAVA), &["javac", "Attached.java"]) {
+        return;
+    }
+    // Compiled into its caller, it would have no name of its own.
+    let apart = ["-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Attached::whirl"];
+    let command = ["java", "-Xlog:safepoint:file=safe.log:tn", "-Xmx64m", apart[0], apart[1], "Attached"];
+    let program = Program::start(&scratch, &command);
+    let recorder = attach(&scratch, &program, "/libjvm.so");
+    let map = PerfMap::with(program.pid(), "whirl");
+    program.end();
+    let report = report(&scratch, recorder);
+    if !is_active(&report) {
+        return;
+    }
+    let log = std::fs::read_to_string(scratch.join("safe.log")).expect("the log");
+    let before = safepoints::assert_told(&report, &log);
+    assert!(before > 0, "it ran before");
+    assert!(map.is_none() || folded(&scratch).contains("whirl"), "compiled code has its names");
+}
