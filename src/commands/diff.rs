@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 use holdup_events::Trace;
 use holdup_findings::Analysis;
 use holdup_findings::experiment::compare::{Change, Question, Verdict};
-use holdup_findings::experiment::{Experiment, Run, RunFacts, Setting, difference, facts, within};
+use holdup_findings::experiment::{
+    Experiment, Run, RunFacts, Setting, collections, difference, facts, within,
+};
 use holdup_report::experiment::{Answer, Diff};
 
 use super::experiment::{self, Shown};
@@ -65,7 +67,8 @@ pub fn answer(set: Set, question: &Question, rows: usize) -> Shown {
     // Of the first round that has both.
     let recorded = |run: &Run| recording_of(&set.path, run);
     let stacks = experiment.pairs((0, 1), recorded).into_iter().next();
-    let diff = Diff { names, difference, within: Vec::new(), rows, recordings: None, stacks };
+    let collections = collections::explain(&difference, experiment.goal, question.matters);
+    let diff = Diff { names, difference, collections, within: Vec::new(), rows, recordings: None, stacks };
     Shown { experiment, set: Some(set.path), answer: Answer::Diff(diff) }
 }
 
@@ -97,7 +100,16 @@ fn sets(a: &Set, b: &Set, args: &DiffArgs) -> Result<Shown> {
         runs.find_map(|run| recording_of(&set.path, run))
     };
     let stacks = first(a).zip(first(b));
-    let diff = Diff { names, difference, within: Vec::new(), rows: args.rows, recordings: None, stacks };
+    let collections = collections::explain(&difference, experiment.goal, question.matters);
+    let diff = Diff {
+        names,
+        difference,
+        collections,
+        within: Vec::new(),
+        rows: args.rows,
+        recordings: None,
+        stacks,
+    };
     Ok(Shown { experiment, set: None, answer: Answer::Diff(diff) })
 }
 
@@ -118,7 +130,8 @@ fn recordings(a: &Path, b: &Path, args: &DiffArgs) -> Result<Shown> {
         |path: &Path, trace: &Trace| format!("{} ({})", path.display(), trace.manifest.command.join(" "));
     let names = (name(&path_a, &trace_a), name(&path_b, &trace_b));
     let recordings = Some((path_a.display().to_string(), path_b.display().to_string()));
-    let diff = Diff { names, difference, within, rows: args.rows, recordings, stacks: None };
+    let collections = collections::explain(&difference, experiment.goal, question.matters);
+    let diff = Diff { names, difference, collections, within, rows: args.rows, recordings, stacks: None };
     Ok(Shown { experiment, set: None, answer: Answer::Diff(diff) })
 }
 

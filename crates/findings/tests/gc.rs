@@ -14,6 +14,7 @@ use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::derive::zoom::{Zoom, range_ledger};
 use holdup_findings::descriptors::Descriptors;
+use holdup_findings::experiment::{RunFacts, Table};
 use holdup_findings::what_if::{Ask, what_if};
 use holdup_findings::{Analysis, Finding, analyse, analyse_with};
 
@@ -200,6 +201,23 @@ fn a_pauses_time_is_told_apart_by_what_the_thread_did() {
     assert_eq!((gc.pauses.count, us(gc.pauses.max_ns * ROUNDS)), (2 * ROUNDS, 600));
     assert_eq!(gc.lanes[0].allocated_bytes, ROUNDS * (2 << 20));
     assert_eq!(gc.slowest[0].mostly, "stw_api_barrier");
+}
+
+#[test]
+fn what_collections_cost_is_kept_of_a_run_part_by_part() {
+    let rows_of = |trace: &Trace| {
+        let rows = RunFacts::of(trace, &analyse(trace)).rows.into_iter();
+        let of_them = rows.filter(|row| row.table == Table::Collections);
+        of_them.map(|row| (row.name, row.amount / 1000 / ROUNDS)).collect::<Vec<_>>()
+    };
+    let named =
+        |rows: &[(&str, u64)]| rows.iter().map(|(name, us)| ((*name).to_owned(), *us)).collect::<Vec<_>>();
+    let parts = [("(all)", 805), ("gc-work", 314), ("gc-wait", 491)];
+    assert_eq!(rows_of(&trace(&late())), named(&parts));
+    // Of who has no collector it is known that nothing was.
+    let mut without = trace(&late());
+    (without.spans, without.lanes) = (Spans::default(), Vec::new());
+    assert_eq!(rows_of(&without), named(&[("(all)", 0)]));
 }
 
 #[test]

@@ -151,10 +151,12 @@ pub(super) fn rows((a, b): (&[Run], &[Run]), paired: bool, question: &Question) 
         rows.map(|row| (row.table, row.name.clone())).collect()
     };
     let (of_a, of_b) = (of(a), of(b));
-    // Where one side alone recorded allocations, the other's are not none: they are not known.
-    let allocates = |keys: &BTreeSet<(Table, String)>| keys.iter().any(|key| key.0 == Table::Allocation);
-    let both = allocates(&of_a) && allocates(&of_b);
-    let keys = of_a.union(&of_b).filter(|key| both || key.0 != Table::Allocation);
+    // Where one side alone recorded allocations, the other's are not none: they are not known. So are collections of older sets.
+    let has = |keys: &BTreeSet<(Table, String)>, table: Table| keys.iter().any(|key| key.0 == table);
+    let is_known = |table| has(&of_a, table) && has(&of_b, table);
+    let unknown: Vec<Table> =
+        [Table::Allocation, Table::Collections].into_iter().filter(|table| !is_known(*table)).collect();
+    let keys = of_a.union(&of_b).filter(|key| !unknown.contains(&key.0));
     let row = |(number, (table, name)): (usize, &(Table, String))| {
         let figure = |measure: &Measure| {
             let seed = (number * 8 + *measure as usize + 1) as u64;
@@ -172,6 +174,7 @@ pub(super) fn rows((a, b): (&[Run], &[Run]), paired: bool, question: &Question) 
     };
     let mut rows: Vec<RowChange> = keys.enumerate().map(row).collect();
     rows.retain(|row| !row.figures.is_empty());
+    rows.retain(|row| row.table != Table::Collections || row.size() > 0.0 || row.main().a > 0.0);
     judge(&mut rows, question.matters);
     rows.sort_by(|a, b| {
         let order = a.table.cmp(&b.table).then_with(|| b.size().total_cmp(&a.size()));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use holdup_events::tables::ThreadState;
 use holdup_events::{ThreadId, Trace};
 
+use super::collections;
 use super::run::{FactRow, RunFacts, Table, ThreadFacts};
 use crate::Analysis;
 use crate::derive::amount::Amount;
@@ -26,8 +27,9 @@ impl RunFacts {
         let derived = &analysis.derived;
         let names = Names::of(trace);
         let mut rows = ledger(analysis);
+        rows.extend(collections::rows(analysis));
         rows.extend(top(analysis.findings.iter().map(|finding| {
-            let name = names.plain(&format!("{}: {}", finding.rule, finding.subject));
+            let name = names.plain(&format!("{}: {}", finding.rule, uncounted(&finding.subject)));
             FactRow::time(Table::Finding, name, finding.cost_ns)
         })));
         rows.extend(top(derived.locks.iter().map(|lock| FactRow {
@@ -50,7 +52,7 @@ impl RunFacts {
 }
 
 /// What all of a table's rows together are called.
-const ALL: &str = "(all)";
+pub(super) const ALL: &str = "(all)";
 
 /// By site, and all of them; nothing where allocations were not recorded.
 pub(super) fn allocations(trace: &Trace, allocated: &Allocated) -> Vec<FactRow> {
@@ -190,6 +192,12 @@ fn unnumbered(name: &str) -> String {
     out
 }
 
+/// A subject without the count that it begins with.
+fn uncounted(subject: &str) -> &str {
+    let rest = subject.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ',');
+    rest.strip_prefix(' ').filter(|_| rest.len() < subject.len()).unwrap_or(subject)
+}
+
 fn functions(trace: &Trace) -> Vec<FactRow> {
     let selection = Selection::all().only(Class::on_cpu);
     let profile = Profile::derive(trace, &selection, &Folding::built_in());
@@ -240,6 +248,8 @@ mod tests {
         assert_eq!(unnumbered("xz+0x6b1f (pid 1) x"), "xz+0x6b1f x");
         assert_eq!(unnumbered("(pid "), "");
         assert_eq!(unnumbered("blocking-io: read (3,134 waits)"), "blocking-io: read");
+        assert_eq!(uncounted("1,325 minor collections"), "minor collections");
+        assert_eq!((uncounted("0x5 in f"), uncounted(" f"), uncounted("7")), ("0x5 in f", " f", "7"));
         assert_eq!(unnumbered("futex(2) in f (anonymous) ("), "futex(2) in f (anonymous) (");
     }
     #[test]

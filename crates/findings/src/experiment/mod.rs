@@ -5,6 +5,7 @@
 //! [`facts`] makes it from a recording, [`compare`] is the one comparison that all commands use.
 
 mod blocks;
+pub mod collections;
 pub mod compare;
 #[cfg(test)]
 mod compare_tests;

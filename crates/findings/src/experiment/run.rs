@@ -141,6 +141,8 @@ pub enum Table {
     Wait,
     /// Functions of the program that allocate memory, where that was recorded.
     Allocation,
+    /// What garbage collections cost.
+    Collections,
 }
 
 /// What a figure of a table is of.
@@ -213,6 +215,7 @@ impl Table {
             Table::Calls => "calls",
             Table::Wait => "wait",
             Table::Allocation => "allocation",
+            Table::Collections => "collections",
         }
     }
 }

@@ -152,8 +152,8 @@ fn growing(experiment: &Experiment, used: &[(u32, usize)], at: u32, question: &Q
     let all = experiment.runs_of(last.1).map(life).max().unwrap_or(0) as f64;
     let mut keys: Vec<(Table, String)> = Vec::new();
     for row in experiment.runs_of(last.1).filter_map(|run| run.facts.as_ref()).flat_map(|facts| &facts.rows) {
-        let wanted =
-            row.table.is_time() && !matches!(row.table, Table::Finding | Table::Calls | Table::RunQueue);
+        let wanted = row.table.is_time()
+            && !matches!(row.table, Table::Finding | Table::Calls | Table::RunQueue | Table::Collections);
         if wanted && row.amount as f64 >= all * COST_SHARE_MIN {
             keys.push((row.table, row.name.clone()));
         }

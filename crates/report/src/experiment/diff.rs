@@ -1,11 +1,12 @@
 //! `holdup diff`: the verdict, then what changed in the recordings.
 
 use holdup_findings::experiment::Goal;
+use holdup_findings::experiment::collections::{Collections, Part};
 use holdup_findings::experiment::compare::{BOOTSTRAP_MIN, Change, Verdict};
 
 use super::page::Page;
 use super::{Diff, Shown, beyond_reach, change, diff_rows, head, range, value};
-use crate::numbers::counted;
+use crate::numbers::{counted, duration, percent};
 use crate::terminal::table::Column;
 use crate::text::{Tint, clean, shell_word};
 
@@ -16,6 +17,9 @@ pub(super) fn write(shown: &Shown, diff: &Diff, page: &mut Page) {
         head::settings(shown, page);
     }
     verdict(shown.experiment.goal, diff, page);
+    if let Some(found) = &diff.collections {
+        page.text(of_collections(found));
+    }
     if diff.within.is_empty() {
         diff_rows::ledger(diff, page);
     } else {
@@ -61,6 +65,28 @@ fn verdict(goal: Goal, diff: &Diff, page: &mut Page) {
         counted(found.runs as u64, unit)
     ));
     more(found, page);
+}
+
+/// Why, as far as collections are the reason.
+fn of_collections(found: &Collections) -> String {
+    let time = |ns: f64| duration(ns.abs().round() as u64);
+    let change = |ns: f64| format!("{}{}", if ns < 0.0 { '-' } else { '+' }, time(ns));
+    let part = |part: &Part| format!("{} {}", part.name, change(part.b_ns - part.a_ns));
+    let parts: Vec<String> = found.parts.iter().map(part).collect();
+    let than = if found.more_ns < 0.0 { "shorter" } else { "longer" };
+    // Where all else went the other way, they are more than the whole.
+    let share = match found.share() {
+        share if share > 1.0 => "more than all".to_owned(),
+        share => percent(share),
+    };
+    format!(
+        "Collections cost A {} of thread time and B {} ({}): {share} of the {} by which B's threads ran, queued and \
+         waited for others {than}.",
+        time(found.a_ns),
+        time(found.b_ns),
+        parts.join(", "),
+        time(found.more_ns),
+    )
 }
 
 /// The verdict in words.
@@ -119,4 +145,25 @@ fn within(diff: &Diff, page: &mut Page) {
         "The intervals are over blocks of time within each run: they tell whether the runs differed all along, not \
          whether another run would.",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collections_are_told_in_words() {
+        let part = |name: &str, a_ns, b_ns| Part { name: name.to_owned(), a_ns, b_ns };
+        let parts = vec![part("gc-wait", 0.0, 60e6), part("gc-work", 6e6, 5e6)];
+        let found = Collections { a_ns: 6e6, b_ns: 65e6, more_ns: 100e6, parts };
+        assert_eq!(
+            of_collections(&found),
+            "Collections cost A 6.00 ms of thread time and B 65.0 ms (gc-wait +60.0 ms, gc-work -1.00 ms): 59.0 % of the 100 ms \
+             by which B's threads ran, queued and waited for others longer."
+        );
+        let less = Collections { a_ns: 65e6, b_ns: 6e6, more_ns: -50e6, parts: Vec::new() };
+        assert!(of_collections(&less).ends_with(
+            "more than all of the 50.0 ms by which B's threads ran, queued and waited for others shorter."
+        ));
+    }
 }

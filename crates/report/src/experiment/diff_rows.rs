@@ -15,7 +15,8 @@ const LEDGER_SHARE_MIN: f64 = 0.001;
 /// Name, A, B, change.
 const COLUMNS_WITHOUT_INTERVAL: usize = 4;
 
-const TABLES: [(Table, &str); 6] = [
+const TABLES: [(Table, &str); 7] = [
+    (Table::Collections, "COLLECTIONS (thread time a run)"),
     (Table::Finding, "FINDINGS"),
     (Table::Lock, "LOCKS"),
     (Table::Syscall, "SYSCALLS"),
@@ -72,7 +73,8 @@ fn rows(diff: &Diff, (table, title): (Table, &str), page: &mut Page) {
     // The sum of a table is no change beside its parts: it comes first.
     let is_sum = |row: &RowChange| row.name.starts_with('(');
     let is_found = |row: &RowChange| row.figures.iter().any(|figure| figure.trend.is_change());
-    rows.sort_by_key(|row| (!(table == Table::Allocation && is_sum(row)), !is_found(row)));
+    let has_sum = matches!(table, Table::Allocation | Table::Collections);
+    rows.sort_by_key(|row| (!(has_sum && is_sum(row)), !is_found(row)));
     let all = rows.len();
     rows.truncate(diff.rows);
     if rows.is_empty() {

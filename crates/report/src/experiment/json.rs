@@ -1,5 +1,6 @@
 //! An experiment as JSON; see docs/json-experiments.md.
 
+use holdup_findings::experiment::collections::{Collections, Part};
 use holdup_findings::experiment::compare::{Change, Estimate};
 use holdup_findings::experiment::difference::{Basis, Figure, RowChange, Trend};
 use holdup_findings::experiment::growth::Growth;
@@ -95,7 +96,19 @@ fn of_diff(diff: &Diff) -> Value {
         "paired": diff.difference.paired,
         "change": of_change(&diff.difference.goal),
         "rows": diff.difference.rows.iter().map(|one| row(diff.difference.basis, one)).collect::<Value>(),
+        "collections": diff.collections.as_ref().map(collections),
         "within": diff.within.iter().map(class).collect::<Value>(),
+    })
+}
+
+fn collections(found: &Collections) -> Value {
+    let part = |part: &Part| json!({"name": part.name, "a_ns": part.a_ns, "b_ns": part.b_ns});
+    json!({
+        "a_ns": found.a_ns,
+        "b_ns": found.b_ns,
+        "more_ns": found.more_ns,
+        "share": found.share(),
+        "parts": found.parts.iter().map(part).collect::<Value>(),
     })
 }
 

@@ -10,6 +10,7 @@ mod picture;
 mod scale;
 mod sweep;
 
+use holdup_findings::experiment::collections::Collections;
 use holdup_findings::experiment::compare::{Change, RUNS_MAX};
 use holdup_findings::experiment::difference::Difference;
 use holdup_findings::experiment::layout::Layout;
@@ -46,6 +47,8 @@ pub struct Diff {
     pub names: (String, String),
     /// What changed.
     pub difference: Difference,
+    /// What collections have to do with it, if they have.
+    pub collections: Option<Collections>,
     /// Class by class over blocks of time, where there is one run of each.
     pub within: Vec<ClassChange>,
     /// Rows of each table that are shown.
