@@ -19,6 +19,7 @@ use super::allocations::Sampler;
 use super::budget::Budget;
 use super::calls::Calls;
 use super::fault_windows::FaultWindows;
+use super::java_names::JavaNames;
 use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
 use super::line_watch::LineWatch;
@@ -50,6 +51,7 @@ pub(super) struct Loop {
     pub(super) stack_tables: StackTables,
     pub(super) span_probes: SpanProbes,
     line_watch: LineWatch,
+    java_names: JavaNames,
     targets: BTreeSet<u32>,
     launcher: Launcher,
     /// Processes that ran before the recording and belong to it.
@@ -113,6 +115,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         stack_tables,
         span_probes,
         line_watch: LineWatch::start(recorder.options.budget, cpus, roots.generated.clone()),
+        java_names: JavaNames::new(roots.java_names.clone()),
         decoder,
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
@@ -316,6 +319,7 @@ impl Loop {
         for (tgid, mappings) in changed {
             self.span_probes.process(tgid, &mappings);
             self.line_watch.process(tgid, &mappings);
+            self.java_names.process(tgid, &mappings);
             self.stack_tables.process(tgid, mappings);
         }
         any
@@ -342,6 +346,7 @@ impl Loop {
             decoder,
             mappings,
             line_watch,
+            java_names,
             targets,
             launcher,
             roots,
@@ -355,6 +360,7 @@ impl Loop {
             let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
                 line_watch.note(&event);
+                java_names.note(&event);
                 if launcher.pass(&mut event) {
                     early.push(event);
                 }
@@ -418,6 +424,7 @@ impl Loop {
         (before, mappings_missing): (&Cost, &str),
     ) -> Result<Outcome> {
         let syscalls = self.syscalls.finish(&mut self.session, &mut |event| self.journal.push(&event));
+        self.java_names.finish();
         let line_watch = self.line_watch.finish(&mut |event| self.journal.push(&event));
         let rings = self.rings.finish(&self.targets, &mut |event| self.journal.push(&event));
         self.snapshot(false)?;

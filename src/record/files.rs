@@ -10,6 +10,7 @@ use std::{env, process};
 
 use holdup_capture::mappings::own_vdso;
 use holdup_decode::accesses::GeneratedCode;
+use holdup_decode::hotspot::NamedCode;
 use holdup_decode::symbols::{Bytes, DebugFile, Files, hex, is_jitdump};
 use holdup_events::recording::Manifest;
 use holdup_events::tables::Mapping;
@@ -140,6 +141,10 @@ impl Files for OwnFiles<'_> {
 
     fn generated_code(&self, pid: u32, address: u64) -> Vec<GeneratedCode> {
         self.roots.generated.around(pid, address)
+    }
+
+    fn named_code(&self, pid: u32) -> Vec<NamedCode> {
+        self.roots.java_names.of(pid)
     }
 
     fn recall(&self, key: &str) -> Option<Bytes> {

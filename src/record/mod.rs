@@ -12,6 +12,7 @@ pub mod finish;
 mod generated_code;
 mod kernel_counts;
 mod launcher;
+mod java_names;
 mod line_watch;
 mod lower;
 mod naps;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use holdup_events::tables::Mapping;
 
 use crate::accesses::GeneratedCode;
+use crate::hotspot::NamedCode;
 
 /// The bytes of a file, read or mapped.
 pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -37,6 +38,11 @@ pub trait Files: Sync {
 
     /// What was around an address in a process's memory that no file holds: each that was found there in turn.
     fn generated_code(&self, _pid: u32, _address: u64) -> Vec<GeneratedCode> {
+        Vec::new()
+    }
+
+    /// Names of code that a runtime made, which were read while it lived.
+    fn named_code(&self, _pid: u32) -> Vec<NamedCode> {
         Vec::new()
     }
 

@@ -16,6 +16,7 @@ use super::kept::KeptNames;
 use super::maps::Maps;
 use super::place::Place;
 use super::{Reasons, jitdump, perf_map};
+use crate::hotspot::NamedCode;
 use crate::spin::Segment;
 use crate::states::Catalogue;
 
@@ -71,6 +72,18 @@ pub fn looked_up(raw: &RawStack, index: usize, address: u64) -> u64 {
     let exact =
         index == 0 || index == usize::from(raw.kernel_frames) || via(raw, index) == FrameVia::SignalFrame;
     if exact { address } else { address.saturating_sub(1) }
+}
+
+/// What the runtime itself calls the code at `addresses`.
+fn named_code(files: &dyn Files, pid: u32, addresses: &[u64]) -> BTreeMap<u64, Place> {
+    let named: BTreeMap<u64, NamedCode> =
+        files.named_code(pid).into_iter().map(|code| (code.addresses.start, code)).collect();
+    let at = |address: &u64| {
+        let (start, code) = named.range(..=address).next_back()?;
+        let place = || Place::of_function(code.name.clone(), address - start);
+        code.addresses.contains(address).then(|| (*address, place()))
+    };
+    addresses.iter().filter_map(at).collect()
 }
 
 impl<'a> Spots<'a> {
@@ -257,6 +270,7 @@ impl<'a> Spots<'a> {
             let reason = (broken > 0).then(|| format!("perf-{pid}.map: {broken} lines make no sense"));
             sources.push((found, reason));
         }
+        sources.push((named_code(files, pid, addresses), None));
         sources
     }
 

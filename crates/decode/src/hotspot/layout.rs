@@ -1,0 +1,173 @@
+//! Where a virtual machine's structures hold what, as it tells itself.
+
+use std::collections::HashMap;
+
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSymbol};
+
+use super::{Memory, int, pointer, text};
+use crate::symbols::Elf;
+
+/// More rows than this are no table.
+const ROWS_MAX: usize = 1 << 14;
+/// Wider rows are none (bytes).
+const ROW_BYTES_MAX: u64 = 1 << 10;
+
+/// Offsets in structures, and sizes (bytes).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Address of `CodeCache::_heaps`.
+    pub(super) heaps: u64,
+    pub(super) list_length: u64,
+    pub(super) list_data: u64,
+    pub(super) heap_memory: u64,
+    pub(super) heap_segments: u64,
+    pub(super) heap_segment_shift: u64,
+    pub(super) space_low: u64,
+    pub(super) space_high: u64,
+    pub(super) block_length: u64,
+    pub(super) block_length_bytes: u64,
+    pub(super) block_used: u64,
+    pub(super) block_header_bytes: u64,
+    pub(super) blob_name: u64,
+    pub(super) blob_method: u64,
+    pub(super) method_constant: u64,
+    pub(super) constant_pool: u64,
+    pub(super) constant_name_index: u64,
+    pub(super) pool_bytes: u64,
+    pub(super) pool_holder: u64,
+    pub(super) class_name: u64,
+    pub(super) symbol_length: u64,
+    pub(super) symbol_body: u64,
+}
+
+/// Addresses of the variables by which `libjvm.so` tells, in the file's own terms, by name; none of another file.
+pub fn symbols(library: &[u8]) -> Option<HashMap<String, u64>> {
+    let file = ElfFile64::<Endianness>::parse(library).ok()?;
+    let told = file.dynamic_symbols().chain(file.symbols()).filter_map(|symbol| {
+        let name = symbol.name().ok().filter(|name| name.starts_with("gHotSpotVM"))?;
+        Some((name.to_owned(), symbol.address()))
+    });
+    let told: HashMap<String, u64> = told.filter(|(_, address)| *address != 0).collect();
+    (!told.is_empty()).then_some(told)
+}
+
+/// How far above its own addresses a library was loaded, of which `start` is mapped from that offset in the file.
+pub fn loaded(library: &[u8], (start, file_offset): (u64, u64)) -> Option<u64> {
+    let elf = Elf::parse(library)?;
+    let (offsets, first) = elf.segments().find(|(offsets, _)| offsets.contains(&file_offset))?;
+    start.checked_sub(first.checked_add(file_offset - offsets.start)?)
+}
+
+/// A field of a structure.
+struct Field {
+    /// Its type, as the source has it.
+    kind: String,
+    /// Its distance from the structure's begin.
+    offset: u64,
+    /// Where it lies, if it is static.
+    address: u64,
+}
+
+impl Layout {
+    /// As the machine tells; `symbols` are those of its library, which was loaded so much above its own addresses.
+    pub fn read(memory: &dyn Memory, symbols: &HashMap<String, u64>, loaded: u64) -> Option<Layout> {
+        let told = Told { memory, symbols, loaded };
+        let fields = told.fields()?;
+        let sizes = told.sizes()?;
+        let field = |owner: &str, name: &str| fields.get(&(owner.to_owned(), name.to_owned()));
+        let offset = |owner: &str, name: &str| field(owner, name).map(|field| field.offset);
+        let length = field("HeapBlock::Header", "_length")?;
+        Some(Layout {
+            heaps: field("CodeCache", "_heaps")?.address,
+            list_length: offset("GrowableArrayBase", "_len").or(offset("GenericGrowableArray", "_len"))?,
+            list_data: offset("GrowableArray<int>", "_data")?,
+            heap_memory: offset("CodeHeap", "_memory")?,
+            heap_segments: offset("CodeHeap", "_segmap")?,
+            heap_segment_shift: offset("CodeHeap", "_log2_segment_size")?,
+            space_low: offset("VirtualSpace", "_low")?,
+            space_high: offset("VirtualSpace", "_high")?,
+            block_length: length.offset,
+            block_length_bytes: if length.kind == "size_t" { 8 } else { 4 },
+            block_used: offset("HeapBlock::Header", "_used")?,
+            block_header_bytes: *sizes.get("HeapBlock")?,
+            blob_name: offset("CodeBlob", "_name")?,
+            blob_method: offset("nmethod", "_method").or(offset("CompiledMethod", "_method"))?,
+            method_constant: offset("Method", "_constMethod")?,
+            constant_pool: offset("ConstMethod", "_constants")?,
+            constant_name_index: offset("ConstMethod", "_name_index")?,
+            pool_bytes: *sizes.get("ConstantPool")?,
+            pool_holder: offset("ConstantPool", "_pool_holder")?,
+            class_name: offset("Klass", "_name")?,
+            symbol_length: offset("Symbol", "_length")?,
+            symbol_body: offset("Symbol", "_body").or(offset("Symbol", "_body[0]"))?,
+        })
+    }
+}
+
+/// The machine's tables.
+struct Told<'a> {
+    memory: &'a dyn Memory,
+    symbols: &'a HashMap<String, u64>,
+    loaded: u64,
+}
+
+impl Told<'_> {
+    /// The value of a variable of the library.
+    fn value(&self, name: &str) -> Option<u64> {
+        let address = self.symbols.get(&format!("gHotSpotVM{name}"))?;
+        pointer(self.memory, address.checked_add(self.loaded)?)
+    }
+
+    /// Addresses of a table's rows: it ends where the pointer at `key` is none.
+    fn rows(&self, table: &str, entry: &str, key: &str) -> Option<Vec<u64>> {
+        let first = self.value(table)?;
+        let bytes =
+            self.value(&format!("{entry}ArrayStride")).filter(|bytes| (8..ROW_BYTES_MAX).contains(bytes))?;
+        let key = self.value(&format!("{entry}{key}Offset"))?;
+        let mut rows = Vec::new();
+        for number in 0..ROWS_MAX as u64 {
+            let row = first.checked_add(number * bytes)?;
+            if pointer(self.memory, row.checked_add(key)?)? == 0 {
+                return Some(rows);
+            }
+            rows.push(row);
+        }
+        None
+    }
+
+    fn fields(&self) -> Option<HashMap<(String, String), Field>> {
+        let part = |name: &str| self.value(&format!("StructEntry{name}Offset"));
+        let (owner, name, kind) = (part("TypeName")?, part("FieldName")?, part("TypeString")?);
+        let (offset, address, is_static) = (part("Offset")?, part("Address")?, part("IsStatic")?);
+        let mut fields = HashMap::new();
+        for row in self.rows("Structs", "StructEntry", "TypeName")? {
+            let words = |at: u64| text(self.memory, pointer(self.memory, row.checked_add(at)?)?);
+            let (Some(owner), Some(name)) = (words(owner), words(name)) else { continue };
+            let field = match int(self.memory, row.checked_add(is_static)?)? {
+                0 => Field {
+                    kind: words(kind).unwrap_or_default(),
+                    offset: pointer(self.memory, row.checked_add(offset)?)?,
+                    address: 0,
+                },
+                _ => Field {
+                    kind: String::new(),
+                    offset: 0,
+                    address: pointer(self.memory, row.checked_add(address)?)?,
+                },
+            };
+            fields.insert((owner, name), field);
+        }
+        Some(fields)
+    }
+
+    fn sizes(&self) -> Option<HashMap<String, u64>> {
+        let (name, size) = (self.value("TypeEntryTypeNameOffset")?, self.value("TypeEntrySizeOffset")?);
+        let rows = self.rows("Types", "TypeEntry", "TypeName")?;
+        let row = |row: u64| {
+            let name = text(self.memory, pointer(self.memory, row.checked_add(name)?)?)?;
+            Some((name, pointer(self.memory, row.checked_add(size)?)?))
+        };
+        Some(rows.into_iter().filter_map(row).collect())
+    }
+}
