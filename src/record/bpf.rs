@@ -1,6 +1,7 @@
 //! The highest rung: the loop that drains BPF's rings into the journal.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -137,9 +138,8 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     };
     recording.know_mappings(&subject)?;
     let library = recorder.allocations.as_deref().and_then(Sampler::library);
-    let expected = recorder.program.as_deref().into_iter().chain(library.map(|library| library.as_os_str()));
-    expected.for_each(|file| recording.stack_tables.expect(file));
-    recording.stack_tables.flush();
+    recording
+        .expect(recorder.program.as_deref().into_iter().chain(library.map(|library| library.as_os_str())));
     let mut budget = Budget::new(recorder.options.budget, cpus);
     recording.session.allow_stacks(budget.first());
     recording.session.begin()?;
@@ -301,6 +301,12 @@ impl Loop {
     /// Sleeps until there is something to do.
     fn nap(&self, watched: &Watched, nap: Duration) {
         watched.pause(self.faults.pause(self.syscalls.pause(nap)), Some(self.session.bell()));
+    }
+
+    /// Files that are about to be mapped.
+    fn expect<'a>(&mut self, files: impl Iterator<Item = &'a OsStr>) {
+        files.for_each(|file| self.stack_tables.expect(file));
+        self.stack_tables.flush();
     }
 
     /// Runs before everybody while the ring is filling up, until it is nearly empty.
