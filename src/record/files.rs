@@ -143,8 +143,8 @@ impl Files for OwnFiles<'_> {
         self.roots.generated.around(pid, address)
     }
 
-    fn named_code(&self, pid: u32) -> Vec<NamedCode> {
-        self.roots.java_names.of(pid)
+    fn named_code(&self, pid: u32, address: u64) -> Option<NamedCode> {
+        self.roots.java_names.at(pid, address)
     }
 
     fn recall(&self, key: &str) -> Option<Bytes> {

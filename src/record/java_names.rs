@@ -1,7 +1,7 @@
 //! Names of what Java virtual machines compile, read from their memory while they live (`decode/hotspot`): they are not asked, and
 //! need no option. In a thread of its own, which is started with the first of them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use holdup_capture::{privileges, process_memory};
 use holdup_decode::hotspot::{Layout, Memory, NamedCode, loaded, symbols};
+use holdup_decode::symbols::looked_up;
 use holdup_events::Event;
 use holdup_events::event::RawMapping;
 
@@ -17,46 +18,38 @@ use super::files::living;
 
 /// The library's file name.
 const LIBRARY: &str = "/libjvm.so";
-/// Pieces of code that are named, of all machines together.
-const NAMES_MAX: usize = 1 << 17;
-/// A name is asked again after so long, where a thread was seen at a new place: other code may be there.
-const NAMED_FOR: Duration = Duration::from_secs(1);
+/// Places that are named, of all machines together.
+const NAMES_MAX: usize = 1 << 18;
+/// A place is asked again after so long, where another stack goes through it: other code may be there.
+const NAMED_FOR: Duration = Duration::from_secs(10);
 /// A machine that has just begun does not know its own structures yet: it is asked again after so long, so often.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 const ASKED_MAX: u32 = 50;
 
-/// By process, then first address.
-#[derive(Default)]
-struct Names {
-    by_process: HashMap<u32, BTreeMap<u64, (NamedCode, Instant)>>,
-    count: usize,
-}
+/// By process and address: what was there, if it has a name, and when it was asked.
+type Names = HashMap<(u32, u64), (Option<NamedCode>, Instant)>;
 
 /// The names, shared between who reads them and who asks later.
 #[derive(Clone, Default)]
 pub struct NamesKept(Arc<Mutex<Names>>);
 
 impl NamesKept {
-    /// Those of a process.
-    pub fn of(&self, tgid: u32) -> Vec<NamedCode> {
+    /// What was at an address of a process.
+    pub fn at(&self, tgid: u32, address: u64) -> Option<NamedCode> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = names.by_process.get(&tgid).into_iter().flatten();
-        all.map(|(_, (code, _))| code.clone()).collect()
+        names.get(&(tgid, address))?.0.clone()
     }
 
-    fn is_known(&self, tgid: u32, address: u64) -> bool {
+    fn is_wanted(&self, key: (u32, u64)) -> bool {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = names.by_process.get(&tgid).and_then(|of| of.range(..=address).next_back());
-        before.is_some_and(|(_, (code, at))| code.addresses.contains(&address) && at.elapsed() < NAMED_FOR)
+        names.get(&key).map_or(names.len() < NAMES_MAX, |(_, at)| at.elapsed() >= NAMED_FOR)
     }
 
-    fn keep(&self, tgid: u32, code: NamedCode) {
+    /// What cannot be read any more stays as it was.
+    fn keep(&self, key: (u32, u64), code: Option<NamedCode>) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Names { by_process, count } = &mut *names;
-        let of = by_process.entry(tgid).or_default();
-        if *count < NAMES_MAX || of.contains_key(&code.addresses.start) {
-            *count += usize::from(of.insert(code.addresses.start, (code, Instant::now())).is_none());
-        }
+        let before = names.remove(&key).and_then(|(code, _)| code);
+        names.insert(key, (code.or(before), Instant::now()));
     }
 }
 
@@ -102,7 +95,8 @@ impl JavaNames {
         if let Event::Stack(stack) = event
             && self.machines.contains_key(&stack.tgid)
         {
-            let user = stack.addresses.iter().skip(usize::from(stack.kernel_frames)).copied();
+            let user = stack.addresses.iter().enumerate().skip(usize::from(stack.kernel_frames));
+            let user = user.map(|(index, address)| looked_up(stack, index, *address));
             let addresses = user.chain(stack.raw.iter().map(|raw| raw.ip)).collect();
             self.tell(Told::Addresses(stack.tgid, addresses));
         }
@@ -167,11 +161,9 @@ impl Reader {
         }
         let Some(layout) = &machine.layout else { return };
         for address in addresses {
-            // Of a return address what counts is the call before it; both lie in one piece of code.
-            if !self.kept.is_known(tgid, *address)
-                && let Some(code) = layout.code_at(&memory, *address)
-            {
-                self.kept.keep(tgid, code);
+            let key = (tgid, *address);
+            if self.kept.is_wanted(key) {
+                self.kept.keep(key, layout.code_at(&memory, *address));
             }
         }
     }

@@ -5,11 +5,14 @@ use std::collections::HashMap;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
+use super::scopes::{Parts, Scopes};
 use super::{Memory, int, pointer, text};
 use crate::symbols::Elf;
 
 /// More rows than this are no table.
 const ROWS_MAX: usize = 1 << 14;
+/// From this version on no byte of a packed number is 0.
+const NO_ZEROS_FROM: u32 = 20;
 /// Wider rows are none (bytes).
 const ROW_BYTES_MAX: u64 = 1 << 10;
 
@@ -39,6 +42,13 @@ pub struct Layout {
     pub(super) class_name: u64,
     pub(super) symbol_length: u64,
     pub(super) symbol_body: u64,
+    /// What tells of lines may be missing.
+    pub(super) pool_source_file: Option<u64>,
+    pub(super) constant_flags: Option<u64>,
+    pub(super) constant_code_bytes: Option<u64>,
+    pub(super) constant_bytes: Option<u64>,
+    pub(super) excluded: u8,
+    pub(super) scopes: Option<Scopes>,
 }
 
 /// Addresses of the variables by which `libjvm.so` tells, in the file's own terms, by name; none of another file.
@@ -78,6 +88,8 @@ impl Layout {
         let field = |owner: &str, name: &str| fields.get(&(owner.to_owned(), name.to_owned()));
         let offset = |owner: &str, name: &str| field(owner, name).map(|field| field.offset);
         let length = field("HeapBlock::Header", "_length")?;
+        let version =
+            field("Abstract_VM_Version", "_vm_major_version").and_then(|field| int(memory, field.address));
         Some(Layout {
             heaps: field("CodeCache", "_heaps")?.address,
             list_length: offset("GrowableArrayBase", "_len").or(offset("GenericGrowableArray", "_len"))?,
@@ -101,8 +113,43 @@ impl Layout {
             class_name: offset("Klass", "_name")?,
             symbol_length: offset("Symbol", "_length")?,
             symbol_body: offset("Symbol", "_body").or(offset("Symbol", "_body[0]"))?,
+            pool_source_file: offset("ConstantPool", "_source_file_name_index"),
+            constant_flags: offset("ConstMethod", "_flags").or(offset("ConstMethod", "_flags._flags")),
+            constant_code_bytes: offset("ConstMethod", "_code_size"),
+            constant_bytes: sizes.get("ConstMethod").copied(),
+            excluded: u8::from(version.is_some_and(|version| version >= NO_ZEROS_FROM)),
+            scopes: version.and(scopes(&offset, sizes.get("PcDesc").copied())),
         })
     }
+}
+
+/// Where blocks of this version tell what was compiled into a method.
+fn scopes(offset: &dyn Fn(&str, &str) -> Option<u64>, place_bytes: Option<u64>) -> Option<Scopes> {
+    let within = || {
+        Some(Parts::Within {
+            code: offset("CodeBlob", "_code_begin")?,
+            places: offset("nmethod", "_scopes_pcs_offset")?,
+            places_end: offset("nmethod", "_dependencies_offset")?,
+            calls: offset("CompiledMethod", "_scopes_data_begin")?,
+            metadata: offset("nmethod", "_metadata_offset")?,
+        })
+    };
+    let beside = || {
+        Some(Parts::Beside {
+            code: offset("CodeBlob", "_code_offset")?,
+            fixed: offset("nmethod", "_immutable_data")?,
+            places: offset("nmethod", "_scopes_pcs_offset")?,
+            calls: offset("nmethod", "_scopes_data_offset")?,
+            changing: offset("CodeBlob", "_mutable_data")?,
+            relocation_bytes: offset("CodeBlob", "_relocation_size")?,
+        })
+    };
+    Some(Scopes {
+        place_bytes: place_bytes?,
+        place_pc: offset("PcDesc", "_pc_offset")?,
+        place_calls: offset("PcDesc", "_scope_decode_offset")?,
+        parts: within().or_else(beside)?,
+    })
 }
 
 /// The machine's tables.

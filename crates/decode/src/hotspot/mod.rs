@@ -8,10 +8,14 @@
 //! The machine goes on meanwhile, so that anything may be read: what makes no sense is left out.
 
 mod layout;
+mod methods;
+mod scopes;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
+
+use crate::symbols::Call;
 
 pub use layout::{Layout, loaded, symbols};
 
@@ -21,13 +25,14 @@ pub trait Memory {
     fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()>;
 }
 
-/// A piece of code that has a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What is at an address of code that the machine made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamedCode {
-    /// Where it lies.
+    /// The piece of code that holds it: a compiled method, or what the machine needs besides.
     pub addresses: Range<u64>,
-    /// `package.Class.method`, or what the machine calls what is no method.
-    pub name: String,
+    /// Leaf first: what was compiled into the method, then that itself, as `package.Class.method`, with lines where the class has them; or
+    /// what the machine calls what is no method.
+    pub calls: Vec<Call>,
 }
 
 /// Heaps of code; there are three at the most.
@@ -78,18 +83,23 @@ struct Heap {
 }
 
 impl Layout {
-    /// The code that holds an address, if the machine has a name for it.
+    /// What is at an address, if the machine has a name for it. Of calls that were compiled into the method the machine knows where it could
+    /// be stopped: what is told is true there, and elsewhere of the next such place behind.
     pub fn code_at(&self, memory: &dyn Memory, address: u64) -> Option<NamedCode> {
         let heap = self.heaps(memory)?.into_iter().find(|heap| heap.code.contains(&address))?;
         let block = self.block(memory, &heap, address)?;
         let blob = block.start.checked_add(self.block_header_bytes)?;
         let kind = text(memory, pointer(memory, blob.checked_add(self.blob_name)?)?)?;
-        let name = match kind.as_str() {
-            "nmethod" | "native nmethod" => self.method_name(memory, blob)?,
-            _ => kind,
+        let calls = match kind.as_str() {
+            "nmethod" | "native nmethod" => {
+                let inlined =
+                    self.scopes.as_ref().and_then(|scopes| self.inlined(memory, scopes, blob, address));
+                inlined.or_else(|| Some(vec![self.call(memory, self.method_of(memory, blob)?, None)?]))?
+            }
+            _ => vec![Call { function: kind, ..Call::default() }],
         };
-        let is_name = !name.is_empty() && !name.chars().any(char::is_control);
-        is_name.then_some(NamedCode { addresses: block, name })
+        let is_name = |call: &Call| !call.function.is_empty() && !call.function.chars().any(char::is_control);
+        calls.iter().all(is_name).then_some(NamedCode { addresses: block, calls })
     }
 
     fn heaps(&self, memory: &dyn Memory) -> Option<Vec<Heap>> {
@@ -133,28 +143,5 @@ impl Layout {
         let [is_used] = word::<1>(memory, start.checked_add(self.block_used)?)?;
         let bytes = length.checked_mul(1 << heap.segment_shift)?;
         (is_used != 0 && bytes <= BLOCK_BYTES_MAX).then_some(start..start.checked_add(bytes)?)
-    }
-
-    fn method_name(&self, memory: &dyn Memory, blob: u64) -> Option<String> {
-        let follow =
-            |from: u64, offset: u64| pointer(memory, from.checked_add(offset)?).filter(|to| *to != 0);
-        let constant_method = follow(follow(blob, self.blob_method)?, self.method_constant)?;
-        let pool = follow(constant_method, self.constant_pool)?;
-        let index =
-            word(memory, constant_method.checked_add(self.constant_name_index)?).map(u16::from_le_bytes)?;
-        let name = follow(pool, self.pool_bytes.checked_add(u64::from(index) * 8)?)?;
-        let class = follow(follow(pool, self.pool_holder)?, self.class_name)?;
-        let (class, name) = (self.symbol(memory, class)?, self.symbol(memory, name)?);
-        // What tells apart classes that were made while it ran is another address each time.
-        let class = class.split_once("+0x").map_or(class.as_str(), |(class, _)| class);
-        Some(format!("{}.{name}", class.replace('/', ".")))
-    }
-
-    fn symbol(&self, memory: &dyn Memory, symbol: u64) -> Option<String> {
-        let length = word(memory, symbol.checked_add(self.symbol_length)?).map(u16::from_le_bytes)?;
-        let mut bytes = vec![0; usize::from(length).min(NAME_BYTES_MAX)];
-        memory.read(symbol.checked_add(self.symbol_body)?, &mut bytes)?;
-        // Cut in the midst of a letter, at the worst.
-        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 }

@@ -31,7 +31,7 @@ impl Made {
     }
 
     fn words(&mut self, words: &[u64]) -> u64 {
-        self.put(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>())
+        self.put(&bytes_of(words))
     }
 
     fn text(&mut self, text: &str) -> u64 {
@@ -54,7 +54,7 @@ impl Made {
 }
 
 /// Structure, field, its type, and its offset.
-const FIELDS: [(&str, &str, &str, u64); 19] = [
+const FIELDS: [(&str, &str, &str, u64); 30] = [
     ("GrowableArrayBase", "_len", "int", 0),
     ("GrowableArray<int>", "_data", "int*", 8),
     ("CodeHeap", "_memory", "VirtualSpace", 0),
@@ -74,6 +74,17 @@ const FIELDS: [(&str, &str, &str, u64); 19] = [
     ("Symbol", "_length", "u2", 4),
     ("Symbol", "_body", "", 6),
     ("Unknown", "_other", "int", 4),
+    ("ConstMethod", "_flags._flags", "u4", 18),
+    ("ConstMethod", "_code_size", "u2", 20),
+    ("ConstantPool", "_source_file_name_index", "u2", 16),
+    ("CodeBlob", "_code_offset", "int", 24),
+    ("CodeBlob", "_relocation_size", "int", 28),
+    ("CodeBlob", "_mutable_data", "address", 40),
+    ("nmethod", "_immutable_data", "address", 32),
+    ("nmethod", "_scopes_pcs_offset", "int", 48),
+    ("nmethod", "_scopes_data_offset", "int", 52),
+    ("PcDesc", "_pc_offset", "int", 0),
+    ("PcDesc", "_scope_decode_offset", "int", 4),
 ];
 
 /// The tables as `libjvm.so` has them, and the names of its variables.
@@ -83,10 +94,12 @@ fn tables(made: &mut Made, heaps: u64) -> HashMap<String, u64> {
         rows.extend([made.text(owner), made.text(name), made.text(kind), 0, offset, 0]);
     }
     rows.extend([made.text("CodeCache"), made.text("_heaps"), 0, 1, 0, heaps]);
+    let version = made.words(&[25]);
+    rows.extend([made.text("Abstract_VM_Version"), made.text("_vm_major_version"), 0, 1, 0, version]);
     rows.extend([0; 6]);
     let structs = made.words(&rows);
-    let sizes = [made.text("HeapBlock"), 8, made.text("ConstantPool"), 24, 0, 0];
-    let types = made.words(&sizes);
+    let names = ["HeapBlock", "ConstantPool", "ConstMethod", "PcDesc"].map(|name| made.text(name));
+    let types = made.words(&[names[0], 8, names[1], 24, names[2], 24, names[3], 16, 0, 0]);
     let values = [
         ("Structs", structs),
         ("StructEntryArrayStride", 48),
@@ -105,14 +118,33 @@ fn tables(made: &mut Made, heaps: u64) -> HashMap<String, u64> {
     values.into_iter().map(put).collect()
 }
 
+/// A method of that class: its lines are 5, and 6 from index 2 on.
+fn method(made: &mut Made, (class, name): (u64, &str)) -> u64 {
+    let (name, file) = (made.symbol(name), made.symbol("Orders.java"));
+    let pool = made.words(&[0, class, 2, 0, name, file]);
+    // Index of the name, flags, bytes of code; the code; the lines.
+    let constant =
+        made.words(&[0, pool, 1 | 1 << 16 | 4 << 32, u64::from_le_bytes([9, 9, 9, 9, 5, 2 << 3 | 1, 0, 0])]);
+    made.words(&[0, constant])
+}
+
+/// What was compiled into `outer`: `inner` up to byte 20 of the code, nothing from there to byte 40.
+fn scopes(made: &mut Made, [outer, inner]: [u64; 2]) -> [u64; 2] {
+    let place = |pc: i32, calls: u32| u64::from(pc as u32) | u64::from(calls) << 32;
+    let places = [place(-1, 0), 0, place(20, 5), 0, place(40, 1), 0, place(i32::MAX, 0), 0];
+    // Of each call: who called, the method's number, the index and 1; all and 1.
+    let calls = [0, 1, 2, 2, 0, 2, 3, 4];
+    let fixed = made.words(&[&[0, 0][..], &places, &[u64::from_le_bytes(calls)]].concat());
+    [fixed, made.words(&[0, outer, inner])]
+}
+
 /// A machine with a method in the segments 2 to 302, a stub in 302 and 303, and nothing behind.
 fn machine() -> (Made, HashMap<String, u64>) {
     let mut made = Made::default();
-    let (class, name) = (made.symbol("shop/Orders$$Lambda+0x00007f12"), made.symbol("place"));
+    let class = made.symbol("shop/Orders$$Lambda+0x00007f12");
     let class = made.words(&[0, class]);
-    let pool = made.words(&[0, class, 0, 0, name]);
-    let constant = made.words(&[0, pool, 1]);
-    let method = made.words(&[0, constant]);
+    let methods = ["place", "count"].map(|name| method(&mut made, (class, name)));
+    let [fixed, changing] = scopes(&mut made, methods);
     let (nmethod, stub) = (made.text("nmethod"), made.text("StubRoutines (1)"));
     let back = |segment: u64| segment.min(254) as u8;
     let mut segments = vec![FREE; 2];
@@ -128,9 +160,15 @@ fn machine() -> (Made, HashMap<String, u64>) {
     for (segment, length, kind) in [(2, 300, nmethod), (302, 2, stub)] {
         let block = CODE + segment * 128;
         made.write(block, &(length as u64 | 1 << 32).to_le_bytes());
-        made.write(block + 8, &[0, kind, method].map(u64::to_le_bytes).concat());
+        let parts = [128 | 8 << 32, fixed, changing, 16 | (16 + 64) << 32];
+        made.write(block + 8, &bytes_of(&[&[0, kind, methods[0]][..], &parts].concat()));
     }
     (made, symbols)
+}
+
+/// Numbers as they lie in memory.
+fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 #[test]
@@ -138,12 +176,29 @@ fn code_has_the_name_that_the_machine_gives_it() {
     let (made, symbols) = machine();
     let layout = Layout::read(&made, &symbols, LOADED).unwrap();
     let name = |address: u64| layout.code_at(&made, address);
-    let method =
-        NamedCode { addresses: CODE + 256..CODE + 302 * 128, name: "shop.Orders$$Lambda.place".to_owned() };
-    for address in [CODE + 256, CODE + 270, CODE + 290 * 128 + 77, CODE + 302 * 128 - 1] {
-        assert_eq!(name(address).as_ref(), Some(&method), "{address:#x}");
+    let call = |name: &str, line: u32| Call {
+        function: format!("shop.Orders$$Lambda.{name}"),
+        file: if line > 0 { "Orders.java".to_owned() } else { String::new() },
+        line,
+    };
+    // Its code begins behind the block's head and 128 bytes.
+    let code = CODE + 256 + 8 + 128;
+    let told = [
+        (CODE + 256, vec![call("place", 0)]),
+        (code, vec![call("count", 6), call("place", 5)]),
+        (code + 20, vec![call("count", 6), call("place", 5)]),
+        (code + 21, vec![call("place", 5)]),
+        (code + 41, vec![call("place", 0)]),
+        (CODE + 302 * 128 - 1, vec![call("place", 0)]),
+    ];
+    for (address, calls) in told {
+        assert_eq!(
+            name(address),
+            Some(NamedCode { addresses: CODE + 256..CODE + 302 * 128, calls }),
+            "{address:#x}"
+        );
     }
-    assert_eq!(name(CODE + 303 * 128).unwrap().name, "StubRoutines (1)");
+    assert_eq!(name(CODE + 303 * 128).unwrap().calls[0].function, "StubRoutines (1)");
     assert_eq!([CODE, CODE + 305 * 128, CODE - 1, 0].map(name), [const { None }; 4]);
 }
 
@@ -178,11 +233,7 @@ fn hostile_memory_tells_nothing_that_makes_no_sense() {
         }
         for address in [CODE + 256, CODE + 290 * 128, CODE + 303 * 128] {
             let told = layout.code_at(&hostile, address);
-            assert!(
-                told.is_none_or(
-                    |code| code.addresses.contains(&address) && code.name.len() < 4 * NAME_BYTES_MAX
-                )
-            );
+            assert!(told.is_none_or(|code| code.addresses.contains(&address) && !code.calls.is_empty()));
         }
     }
     for _ in 0..100 {

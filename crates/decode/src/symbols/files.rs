@@ -41,9 +41,9 @@ pub trait Files: Sync {
         Vec::new()
     }
 
-    /// Names of code that a runtime made, which were read while it lived.
-    fn named_code(&self, _pid: u32) -> Vec<NamedCode> {
-        Vec::new()
+    /// What a runtime called its code at an address, read while it lived.
+    fn named_code(&self, _pid: u32, _address: u64) -> Option<NamedCode> {
+        None
     }
 
     /// What was kept under `key`.

@@ -34,7 +34,9 @@ pub(crate) use go::FunctionTable as GoFunctions;
 pub use kept::KeptNames;
 use kernel::KernelSymbols;
 pub use maps::is_jitdump;
+pub use place::Call;
 use spots::Spots;
+pub use spots::looked_up;
 
 /// Resolves the stacks of one recording.
 pub struct Symbols<'a> {

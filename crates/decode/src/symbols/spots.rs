@@ -16,7 +16,6 @@ use super::kept::KeptNames;
 use super::maps::Maps;
 use super::place::Place;
 use super::{Reasons, jitdump, perf_map};
-use crate::hotspot::NamedCode;
 use crate::spin::Segment;
 use crate::states::Catalogue;
 
@@ -76,12 +75,9 @@ pub fn looked_up(raw: &RawStack, index: usize, address: u64) -> u64 {
 
 /// What the runtime itself calls the code at `addresses`.
 fn named_code(files: &dyn Files, pid: u32, addresses: &[u64]) -> BTreeMap<u64, Place> {
-    let named: BTreeMap<u64, NamedCode> =
-        files.named_code(pid).into_iter().map(|code| (code.addresses.start, code)).collect();
     let at = |address: &u64| {
-        let (start, code) = named.range(..=address).next_back()?;
-        let place = || Place::of_function(code.name.clone(), address - start);
-        code.addresses.contains(address).then(|| (*address, place()))
+        let code = files.named_code(pid, *address)?;
+        Some((*address, Place { calls: code.calls, distance: address.checked_sub(code.addresses.start)? }))
     };
     addresses.iter().filter_map(at).collect()
 }
