@@ -83,7 +83,7 @@ fn drive(name: &str, files: &[Vec<u8>]) {
     // A recording is two dozen files, and all of them are read for each of them.
     let rounds = match name {
         "recording" => 15,
-        "packed" | "elf" | "frames" | "debug_info" => 60,
+        "packed" | "elf" | "frames" | "debug_info" | "hotspot" => 60,
         _ => 400,
     };
     let asked = std::env::var("HOLDUP_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
@@ -367,6 +367,12 @@ fn what_perf_wrote() {
 #[test]
 fn code_of_runtimes() {
     drive("generated_code", &generated_code());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/runtimes");
+    let pages = ["jdk17-memory.pages.gz", "jdk25-memory.pages.gz"].map(|name| {
+        let packed = std::fs::read(folder.join(name)).expect("a fixture");
+        readers::unpack(&packed, 1 << 24).expect("gzip").into_owned()
+    });
+    drive("hotspot", &pages);
 }
 
 #[test]

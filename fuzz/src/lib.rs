@@ -8,6 +8,7 @@ use holdup_capture::lower::procfs;
 use holdup_capture::mappings::parse_maps;
 use holdup_capture::perf_ring::{records, sample};
 use holdup_decode::accesses::GeneratedCode;
+use holdup_decode::hotspot::SavedMemory;
 use holdup_decode::readers::{self, Wanted};
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::runtime_events::{Rings, Span};
@@ -37,6 +38,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("frames", frames),
     ("debug_info", debug_info),
     ("generated_code", generated_code),
+    ("hotspot", hotspot),
     ("perf_ring", perf_ring),
     ("maps", maps),
     ("recording", recording),
@@ -249,6 +251,11 @@ pub fn generated_code(bytes: &[u8]) {
     let places = (0..code.bytes.len() as u64 + 2).step_by(61);
     places.for_each(|into| _ = code.around(4096 - 1 + into));
     name(Foreign { binary: Some(bytes.to_vec()), map: Some(bytes.to_vec()) }, (0..1 << 16).step_by(997));
+}
+
+/// Memory of a Java virtual machine, as it was saved.
+pub fn hotspot(bytes: &[u8]) {
+    let _ = SavedMemory::parse(bytes).map(|memory| memory.name());
 }
 
 /// Files that are all the same.

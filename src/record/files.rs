@@ -66,13 +66,13 @@ fn modified(file: &File) -> Option<SystemTime> {
 }
 
 /// Opens a regular file; a fifo or a device in its place is left alone.
-fn open(path: &Path) -> Option<File> {
+pub fn open(path: &Path) -> Option<File> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     file.metadata().ok()?.is_file().then_some(file)
 }
 
 /// Maps it, so that of a gigabyte of debug information only what is looked at is read.
-fn map(file: &File) -> Option<Bytes> {
+pub fn map(file: &File) -> Option<Bytes> {
     // SAFETY: the bytes are only ever read, as foreign ones. Where the file is cut short meanwhile, they turn to
     // zeros (`shrunk`).
     let mapped = unsafe { memmap2::Mmap::map(file) }.ok()?;

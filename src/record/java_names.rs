@@ -1,8 +1,9 @@
 //! Names of what Java virtual machines compile, read from their memory while they live (`decode/hotspot`): they are not asked, and
 //! need no option. In a thread of its own, which is started with the first of them.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fs;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -14,7 +15,7 @@ use holdup_decode::symbols::looked_up;
 use holdup_events::Event;
 use holdup_events::event::RawMapping;
 
-use super::files::living;
+use super::files::{living, map, open};
 
 /// The library's file name.
 const LIBRARY: &str = "/libjvm.so";
@@ -25,6 +26,11 @@ const NAMED_FOR: Duration = Duration::from_secs(10);
 /// A machine that has just begun does not know its own structures yet: it is asked again after so long, so often.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 const ASKED_MAX: u32 = 50;
+/// Memory that was read is taken to be as it was for so long, and so much of it is kept for a machine (4 MiB).
+const READ_FOR: Duration = Duration::from_millis(250);
+const PAGES_MAX: usize = 1024;
+/// The smallest piece of memory of which all or nothing can be read (bytes).
+const PAGE_BYTES: u64 = 4096;
 
 /// By process and address: what was there, if it has a name, and when it was asked.
 type Names = HashMap<(u32, u64), (Option<NamedCode>, Instant)>;
@@ -126,6 +132,7 @@ impl JavaNames {
 
 /// A virtual machine, and where it has what, once it has told.
 struct Machine {
+    memory: OfProcess,
     library: RawMapping,
     layout: Option<Layout>,
     asked: u32,
@@ -143,7 +150,8 @@ impl Reader {
         for told in told {
             match told {
                 Told::Machine(tgid, library) => {
-                    let machine = Machine { library, layout: None, asked: 0, next: Instant::now() };
+                    let memory = OfProcess::new(tgid);
+                    let machine = Machine { memory, library, layout: None, asked: 0, next: Instant::now() };
                     self.machines.insert(tgid, machine);
                 }
                 Told::Gone(tgid) => _ = self.machines.remove(&tgid),
@@ -154,37 +162,117 @@ impl Reader {
 
     fn name(&mut self, tgid: u32, addresses: &[u64]) {
         let Some(machine) = self.machines.get_mut(&tgid) else { return };
-        let memory = OfProcess(tgid);
         if machine.layout.is_none() && machine.asked < ASKED_MAX && machine.next <= Instant::now() {
-            machine.layout = layout(&memory, &machine.library);
+            machine.memory.forget();
+            machine.layout = layout(&machine.memory, &machine.library);
             (machine.asked, machine.next) = (machine.asked + 1, Instant::now() + ASK_AGAIN);
         }
-        let Some(layout) = &machine.layout else { return };
+        let Machine { memory, layout: Some(layout), .. } = machine else { return };
         for address in addresses {
             let key = (tgid, *address);
             if self.kept.is_wanted(key) {
-                self.kept.keep(key, layout.code_at(&memory, *address));
+                self.kept.keep(key, code_at(memory, layout, *address));
             }
         }
     }
 }
 
-fn layout(memory: &OfProcess, library: &RawMapping) -> Option<Layout> {
-    let file = living(memory.0, (library.start, library.end), &library.path).into_iter().next();
-    let path = file.or_else(|| Some(format!("/proc/{}/root{}", memory.0, library.path).into()))?;
-    let file = fs::File::open(path).ok()?;
-    super::shrunk::read_as_zeros();
-    // SAFETY: the bytes are only read, as foreign ones. Where the file is cut short meanwhile, they turn to zeros (`shrunk`).
-    let bytes = unsafe { memmap2::Mmap::map(&file) }.ok()?;
-    let loaded = loaded(&bytes, (library.start, library.file_offset))?;
-    Layout::read(memory, &symbols(&bytes)?, loaded)
+/// What is there now; what was read before may be older than the code.
+fn code_at(memory: &OfProcess, layout: &Layout, address: u64) -> Option<NamedCode> {
+    if memory.is_old() {
+        memory.forget();
+    }
+    let is_fresh = memory.pages.borrow().is_empty();
+    let code = layout.code_at(memory, address);
+    if code.is_none() && !is_fresh && layout.is_code(memory, address) {
+        memory.forget();
+        return layout.code_at(memory, address);
+    }
+    code
 }
 
-/// Memory of a living process.
-struct OfProcess(u32);
+fn layout(memory: &OfProcess, library: &RawMapping) -> Option<Layout> {
+    let below_root = PathBuf::from(format!("/proc/{}/root{}", memory.pid, library.path));
+    let links = living(memory.pid, (library.start, library.end), &library.path);
+    let file = links.into_iter().chain([below_root]).find_map(|path| open(&path))?;
+    super::shrunk::read_as_zeros();
+    let bytes = map(&file)?;
+    let bytes: &[u8] = (*bytes).as_ref();
+    let loaded = loaded(bytes, (library.start, library.file_offset))?;
+    Layout::read(memory, &symbols(bytes)?, loaded)
+}
+
+/// Memory of a living process, a page at a time: what was read a moment ago is not read again.
+struct OfProcess {
+    pid: u32,
+    pages: RefCell<HashMap<u64, Option<Box<[u8]>>>>,
+    fresh: Cell<Instant>,
+}
+
+impl OfProcess {
+    fn new(pid: u32) -> OfProcess {
+        OfProcess { pid, pages: RefCell::default(), fresh: Cell::new(Instant::now()) }
+    }
+
+    /// Whether something was read before this moment.
+    fn is_old(&self) -> bool {
+        self.fresh.get().elapsed() >= READ_FOR || self.pages.borrow().len() >= PAGES_MAX
+    }
+
+    fn forget(&self) {
+        self.pages.borrow_mut().clear();
+        self.fresh.set(Instant::now());
+    }
+
+    fn page(&self, address: u64) -> Option<Box<[u8]>> {
+        let mut bytes = vec![0; PAGE_BYTES as usize];
+        let read = process_memory::read(self.pid, address, &mut bytes).ok()?;
+        (read == bytes.len()).then(|| bytes.into_boxed_slice())
+    }
+}
 
 impl Memory for OfProcess {
     fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()> {
-        (process_memory::read(self.0, address, bytes).ok()? == bytes.len()).then_some(())
+        let mut pages = self.pages.borrow_mut();
+        let mut filled = 0;
+        while filled < bytes.len() {
+            let at = address.checked_add(filled as u64)?;
+            let into = (at % PAGE_BYTES) as usize;
+            let page = pages.entry(at - at % PAGE_BYTES).or_insert_with_key(|page| self.page(*page));
+            let wanted = bytes.get_mut(filled..)?;
+            let part = page.as_deref()?.get(into..)?;
+            let length = part.len().min(wanted.len());
+            wanted.get_mut(..length)?.copy_from_slice(part.get(..length)?);
+            filled += length;
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_across_pages_and_not_where_there_is_none() {
+        let own: Vec<u8> = (0..3 * PAGE_BYTES as u32).map(|at| at as u8).collect();
+        let (memory, start) = (OfProcess::new(std::process::id()), own.as_ptr() as u64);
+        let mut bytes = vec![0; 2 * PAGE_BYTES as usize];
+        assert!(memory.read(start + 100, &mut bytes).is_some());
+        assert_eq!(bytes, own[100..100 + bytes.len()]);
+        assert!(memory.read(8, &mut bytes).is_none());
+        assert!(memory.read(u64::MAX - 8, &mut bytes).is_none());
+        assert!(OfProcess::new(u32::MAX).read(start, &mut bytes).is_none());
+    }
+
+    #[test]
+    fn a_name_stays_when_its_code_is_gone() {
+        let kept = NamesKept::default();
+        let code = NamedCode { addresses: 10..20, ..NamedCode::default() };
+        assert!(kept.is_wanted((1, 15)));
+        kept.keep((1, 15), Some(code.clone()));
+        assert!(!kept.is_wanted((1, 15)) && kept.is_wanted((2, 15)));
+        kept.keep((1, 15), None);
+        assert_eq!((kept.at(1, 15), kept.at(1, 16)), (Some(code), None));
     }
 }

@@ -9,6 +9,7 @@
 
 mod layout;
 mod methods;
+mod saved;
 mod scopes;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use std::ops::Range;
 use crate::symbols::Call;
 
 pub use layout::{Layout, loaded, symbols};
+pub use saved::SavedMemory;
 
 /// Memory of a process.
 pub trait Memory {
@@ -100,6 +102,11 @@ impl Layout {
         };
         let is_name = |call: &Call| !call.function.is_empty() && !call.function.chars().any(char::is_control);
         calls.iter().all(is_name).then_some(NamedCode { addresses: block, calls })
+    }
+
+    /// An address lies where the machine keeps its code.
+    pub fn is_code(&self, memory: &dyn Memory, address: u64) -> bool {
+        self.heaps(memory).is_some_and(|heaps| heaps.iter().any(|heap| heap.code.contains(&address)))
     }
 
     fn heaps(&self, memory: &dyn Memory) -> Option<Vec<Heap>> {
