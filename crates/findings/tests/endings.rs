@@ -1,6 +1,7 @@
 //! Forecasts of programs whose threads go on until they are told to stop, and of the moments at which threads are made, on pictures.
 
 use holdup_events::{ThreadId, Timestamp};
+use holdup_findings::derive::class::Class;
 use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::replay::{Change, Facts, Forecast, Replays, forecast};
 use holdup_findings::derive::roles::Roles;
@@ -146,4 +147,32 @@ fn who_is_made_just_before_its_maker_waits_is_made_though_the_wait_seems_to_come
     let forecast = forecast(facts, &[Change::NoPreempt], &Replays::new(facts));
     assert_eq!(forecast.forced, 0);
     assert!((forecast.unchanged - 1.0).abs() < 0.01, "{forecast:?}");
+}
+
+/// How long (ticks) a run takes without its sleeps, if locks are taken by who comes first. B gets a lock from A, and gives it to A 19 ticks
+/// later.
+fn without_sleeps(reason: &str) -> f64 {
+    let picture = format!(
+        "@cpus 2\n@m {reason}\n@s sleep\nA  000{}00m{}  holds m 0..2\nB  1m{}  holds m 20..21\n",
+        "s".repeat(15),
+        "0".repeat(20),
+        "1".repeat(25),
+    );
+    let drawing = drawing::draw(&lanes::parse(&picture));
+    let trace = assemble(drawing.events, drawing.manifest);
+    let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
+    let locks = LockIndex::new(&trace, &roles);
+    let facts = Facts { trace: &trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: 2 };
+    let unchanged = Replays::new(facts);
+    forecast(facts, &[Change::WithoutClass(Class::Sleep)], &unchanged).by_grants[1] / 1e6
+}
+
+#[test]
+fn a_lock_of_the_kernel_is_not_held_while_a_thread_goes_on() {
+    // A has 26 ticks of its own.
+    let brief = without_sleeps("mmap-lock");
+    assert!((25.0..=28.0).contains(&brief), "{brief}");
+    // A program's may be: then A waits as long as B had it.
+    let held = without_sleeps("lock");
+    assert!((40.0..=42.0).contains(&held), "{held}");
 }

@@ -661,6 +661,34 @@ fn lanes_have_the_colour_of_what_the_runtime_told_and_ranges_still_add_up() {
     }
 }
 
+#[test]
+fn who_collects_since_another_is_full_would_collect_less_often_alone() {
+    let low_ns = |trace: &Trace| {
+        let ask = Ask { without: vec!["gc-wait".to_owned()], ..Ask::default() };
+        what_if(trace, &ask).expect("an answer").forecast.low_ns
+    };
+    let worker = |thread: ThreadId, at: u64| SampleRow {
+        thread,
+        at: Timestamp(at),
+        stack: StackId(2),
+        ..SampleRow::default()
+    };
+    let with = |of_b: u64| {
+        let mut trace = Trace { samples: Vec::new(), ..untold() };
+        let Trace { lanes, counters, .. } = self::trace(&late());
+        (trace.lanes, trace.counters) = (lanes, counters);
+        // Domains whose runtime's code is known by a name that a descriptor has.
+        trace.frames[1].function = "oldify_one".into();
+        let at = |round: u64| [worker(A, round * ROUND + 850_000), worker(B, round * ROUND + 850_000)];
+        trace.samples = (0..ROUNDS).flat_map(at).collect();
+        trace.samples.sort_by_key(|sample| (sample.thread, sample.at));
+        trace.counters.iter_mut().filter(|row| row.thread == B).for_each(|row| row.value = of_b);
+        trace
+    };
+    // B allocates half as much as A: as a process it would collect half as often.
+    assert!(low_ns(&with(1 << 20)) < low_ns(&with(2 << 20)));
+}
+
 /// What is said of domains that share a collector.
 fn told_apart(analysis: &Analysis) -> Vec<&String> {
     let lines = analysis.findings.iter().flat_map(|finding| &finding.summary);

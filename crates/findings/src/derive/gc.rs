@@ -124,6 +124,8 @@ pub struct LaneGc {
     pub minor: u64,
     /// Bytes allocated in the young generation.
     pub allocated_bytes: u64,
+    /// The most of it between two collections: who asks for one has nearly filled its young generation.
+    pub fullest_bytes: u64,
     /// Bytes of these that survived.
     pub promoted_bytes: u64,
     /// Greatest size of the old generation that it told (bytes); 0 not told.
@@ -346,7 +348,10 @@ fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
     for row in &trace.counters {
         let Some(lane) = places.get(&row.lane).and_then(|place| lanes.get_mut(*place)) else { continue };
         match words::counts(&trace.told_name(row.name).text) {
-            Some(Counts::Allocated) => lane.allocated_bytes = lane.allocated_bytes.saturating_add(row.value),
+            Some(Counts::Allocated) => {
+                lane.allocated_bytes = lane.allocated_bytes.saturating_add(row.value);
+                lane.fullest_bytes = lane.fullest_bytes.max(row.value);
+            }
             Some(Counts::Promoted) => lane.promoted_bytes = lane.promoted_bytes.saturating_add(row.value),
             Some(Counts::Heap(unit)) => lane.heap_bytes = lane.heap_bytes.max(row.value.saturating_mul(unit)),
             None => {}

@@ -22,19 +22,39 @@ use crate::wording::{count, time};
 /// Which tell of collections that threads have in common, the one that says more first.
 const RULES: [&str; 2] = ["gc-pressure", "stop-the-world-latecomer"];
 
-/// Each thread collects for itself: at the least nobody waits for others, awake or asleep; at the most nobody wakes others, either, and
-/// a domain that has nothing to do does not help the others with theirs.
+/// Each thread collects for itself: at the least nobody waits for others, awake or asleep; at the most nobody wakes others, either, a
+/// domain that has nothing to do does not help the others with theirs, and each collects when its own young generation is full only.
 pub fn apart(facts: Facts) -> Removal {
     let least = waits(facts);
-    let helpers = helpers(&gc::derive(facts.trace, facts.roles));
+    let gc = gc::derive(facts.trace, facts.roles);
+    let (helpers, others) = (helpers(&gc), for_others(&gc));
     let goes = |sample: &SampleRow| {
-        let wakes = sample.in_kernel && sample.syscall == FUTEX;
-        (wakes || helpers.contains(&sample.thread)) && facts.roles.class_of_sample(sample) == Class::GcWork
+        let wakes = || sample.in_kernel && sample.syscall == FUTEX;
+        match facts.roles.class_of_sample(sample) {
+            Class::GcWork if wakes() || helpers.contains(&sample.thread) => 1.0,
+            Class::GcWork => others.get(&sample.thread).copied().unwrap_or(0.0),
+            _ => 0.0,
+        }
     };
-    let goes = Speed::new(facts.trace, 0.0, goes);
+    let goes = Speed::weighed(facts.trace, goes);
     let more = (!goes.is_empty()).then(|| Change::Ran(Arc::new(goes)));
     let most = least.iter().cloned().chain(more).collect();
     Removal { least, most }
+}
+
+/// Which part of a domain's collections came before its own young generation was full, since another's was: by its threads. All that
+/// share a collector have one size, which is known by who filled most.
+fn for_others(gc: &Gc) -> BTreeMap<ThreadId, f64> {
+    let all = collecting::allocating(gc);
+    let mut parts = BTreeMap::new();
+    for lane in &all {
+        let fullest =
+            all.iter().filter(|other| other.process == lane.process).map(|other| other.fullest_bytes);
+        let own = lane.allocated_bytes as f64 / fullest.max().unwrap_or(0).max(1) as f64;
+        let part = (1.0 - own / lane.minor.max(1) as f64).clamp(0.0, 1.0);
+        parts.extend(lane.threads.iter().map(|thread| (*thread, part)));
+    }
+    parts
 }
 
 /// Threads that collect for domains which do not allocate, beside others that do.

@@ -264,7 +264,8 @@ impl Links {
         }
         at_barriers.into_values().for_each(|waits| links.meet(trace, waits));
         for (lock, waits) in at_locks {
-            links.hold(lock, waits);
+            let reason = facts.locks.locks.get(lock as usize).map(|(_, _, reason)| *reason);
+            links.hold((lock, reason == Some(WaitReason::MmapLock)), waits);
         }
         links.ends.values_mut().for_each(|ends| ends.sort_unstable_by_key(|ended| ended.row));
         links
@@ -345,19 +346,23 @@ impl Links {
         }
     }
 
-    /// From when on who released a lock to a waiter had it: known is only that it did when the waiter came.
-    fn hold(&mut self, lock: u32, mut waits: Vec<(Link, u32)>) {
+    /// From when on who released a lock to a waiter had it: known is only that it did when the waiter came. Who was given a lock by
+    /// one waiter and releases it to another is taken to have had it all the while, but for a lock of the kernel: that is let go
+    /// before a thread goes on, so who comes later meets another holding.
+    fn hold(&mut self, (lock, is_kernels): (u32, bool), mut waits: Vec<(Link, u32)>) {
+        let is_let_go = |next: &Link, since: u64| is_kernels && next.began > since;
         waits.sort_by_key(|(link, _)| (link.at, link.wakee));
         let mut owner: Option<ThreadId> = None;
         let mut since = 0;
         for (index, (link, _)) in waits.iter().enumerate() {
-            if owner != Some(link.waker) {
+            if owner != Some(link.waker) || is_let_go(link, since) {
                 self.sent.push((link.waker, link.began.max(since), Kind::Take, lock));
             }
             self.sent.push((link.waker, link.at, Kind::Give, lock));
             (owner, since) = (Some(link.wakee), link.at);
             // An heir whom nobody waited for has let it go at some time; the earliest is right after it got it.
-            if waits.get(index + 1).is_none_or(|(next, _)| next.waker != link.wakee) {
+            let next = waits.get(index + 1).map(|(next, _)| next);
+            if next.is_none_or(|next| next.waker != link.wakee || is_let_go(next, link.at)) {
                 self.sent.push((link.wakee, link.at, Kind::Give, lock));
             }
         }
