@@ -169,8 +169,8 @@ fn without_gc_wait(facts: Facts, answer: &mut WhatIf) -> Removal {
     answer.changes.push("without gc-wait".to_owned());
     answer.assumed.extend(retries(facts.trace));
     answer.assumed.push(
-        "Threads collect as much as they did, each for itself, and wait for nobody; at the most they wake nobody, either, and no \
-         domain without work helps them."
+        "Threads collect as much as they did, each for itself, and wait for nobody; at the most they wake nobody, either, no \
+         domain without work helps them, and each collects only when its own young generation is full."
             .to_owned(),
     );
     collectors::apart(facts)
