@@ -10,7 +10,8 @@ use holdup_decode::accesses::GeneratedCode;
 
 /// What is read at a time (bytes): a power of two.
 const PIECE_BYTES: u64 = 4096;
-/// So many pieces are kept at the most, of all processes and with what was there before (16 MiB).
+/// So many pieces are kept at the most, of all processes and with what was there before (16 MiB); the half that was read longest ago
+/// goes first.
 const PIECES_MAX: usize = 4096;
 /// A piece that is still sampled is read again after so long: runtimes put other code in its place.
 const READ_EVERY: Duration = Duration::from_secs(1);
@@ -46,6 +47,16 @@ struct Pieces {
     versions: usize,
 }
 
+impl Pieces {
+    fn forget_half(&mut self) {
+        let mut read: Vec<Instant> = self.all.values().map(|piece| piece.read).collect();
+        let (_, middle, _) = read.select_nth_unstable(self.all.len() / 2);
+        let middle = *middle;
+        self.all.retain(|_, piece| piece.read > middle);
+        self.versions = self.all.values().map(|piece| piece.versions.len()).sum();
+    }
+}
+
 /// The pieces, shared between who reads them and who asks later.
 #[derive(Clone, Default)]
 pub struct CodeKept(Arc<Mutex<Pieces>>);
@@ -58,8 +69,11 @@ impl CodeKept {
         let now = Instant::now();
         for address in around(ip).filter(|address| *address < end && *address + PIECE_BYTES > start) {
             let is_wanted = pieces.all.get(&(tgid, address)).is_none_or(|piece| piece.is_old(ip, now));
-            if !is_wanted || pieces.versions >= PIECES_MAX {
+            if !is_wanted {
                 continue;
+            }
+            if pieces.versions >= PIECES_MAX {
+                pieces.forget_half();
             }
             let (from, until) = (address.max(start), (address + PIECE_BYTES).min(end));
             let bytes = read(tgid, (address, from, until))?;
@@ -184,8 +198,8 @@ mod tests {
             kept.note(std::process::id(), ip, bounds).unwrap();
         }
         assert!(kept.0.lock().unwrap().versions <= PIECES_MAX);
-        assert!(!kept.around(std::process::id(), bounds.0).is_empty());
-        assert!(kept.around(std::process::id(), bounds.1 - 1).is_empty());
+        assert!(kept.around(std::process::id(), bounds.0).is_empty(), "it was read longest ago");
+        assert!(!kept.around(std::process::id(), bounds.1 - 1).is_empty());
     }
 
     #[test]

@@ -19,8 +19,8 @@ use super::files::{living, map, open};
 
 /// The library's file name.
 const LIBRARY: &str = "/libjvm.so";
-/// Places that are named, of all machines together.
-const NAMES_MAX: usize = 1 << 18;
+/// Places that are named, of all machines together; the half that was asked longest ago goes first.
+const NAMES_MAX: usize = 1 << 16;
 /// A place is asked again after so long, where another stack goes through it: other code may be there.
 const NAMED_FOR: Duration = Duration::from_secs(10);
 /// A machine that has just begun does not know its own structures yet: it is asked again after so long, so often.
@@ -48,12 +48,18 @@ impl NamesKept {
 
     fn is_wanted(&self, key: (u32, u64)) -> bool {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.get(&key).map_or(names.len() < NAMES_MAX, |(_, at)| at.elapsed() >= NAMED_FOR)
+        names.get(&key).is_none_or(|(_, at)| at.elapsed() >= NAMED_FOR)
     }
 
     /// What cannot be read any more stays as it was.
     fn keep(&self, key: (u32, u64), code: Option<NamedCode>) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= NAMES_MAX {
+            let mut asked: Vec<Instant> = names.values().map(|(_, at)| *at).collect();
+            let (_, middle, _) = asked.select_nth_unstable(NAMES_MAX / 2);
+            let middle = *middle;
+            names.retain(|_, (_, at)| *at > middle);
+        }
         let before = names.remove(&key).and_then(|(code, _)| code);
         names.insert(key, (code.or(before), Instant::now()));
     }
@@ -274,5 +280,14 @@ mod tests {
         assert!(!kept.is_wanted((1, 15)) && kept.is_wanted((2, 15)));
         kept.keep((1, 15), None);
         assert_eq!((kept.at(1, 15), kept.at(1, 16)), (Some(code), None));
+    }
+
+    #[test]
+    fn names_that_were_asked_long_ago_go_first() {
+        let kept = NamesKept::default();
+        let code = |address: u64| NamedCode { addresses: address..address + 1, ..NamedCode::default() };
+        (0..NAMES_MAX as u64 + 1).for_each(|address| kept.keep((1, address), Some(code(address))));
+        assert!(kept.0.lock().unwrap().len() <= NAMES_MAX);
+        assert_eq!((kept.at(1, 0), kept.at(1, NAMES_MAX as u64)), (None, Some(code(NAMES_MAX as u64))));
     }
 }

@@ -97,7 +97,9 @@ func main() {
 		step = countGlobal
 	case "heap-plain":
 		tell(heap)
-		step = func(me int) { countPlain(&heap[me]) }
+		// A pointer into the array is checked by a read of its first byte, which is another thread's.
+		parts := [threads]*tally{&heap[0], &heap[1]}
+		step = func(me int) { countPlain(parts[me]) }
 	case "slice-atomics":
 		fmt.Fprintf(os.Stderr, "memory: %p %#x\n", &gauges[0], uintptr(unsafe.Pointer(&gauges[0]))+threads*unsafe.Sizeof(gauges[0]))
 		step = func(me int) { raise(&gauges[me]) }

@@ -2,7 +2,7 @@
 
 use holdup_events::{ThreadId, Timestamp};
 
-use super::{LINE_BYTES, Touch};
+use super::{LINE_BYTES, OTHERS_MIN, Touch};
 
 /// One line of memory.
 #[derive(Default)]
@@ -11,12 +11,28 @@ pub struct Line {
     pub touches: Vec<Touch>,
 }
 
-/// Who touched one byte.
-#[derive(Clone, Copy, Default)]
+/// Who touched one byte, and how often.
+#[derive(Clone, Default)]
 struct Byte {
-    first: Option<ThreadId>,
-    by_several: bool,
+    by_thread: Vec<(ThreadId, u32)>,
     written: bool,
+}
+
+impl Byte {
+    fn add(&mut self, thread: ThreadId, writes: bool) {
+        match self.by_thread.iter_mut().find(|(one, _)| *one == thread) {
+            Some((_, touches)) => *touches += 1,
+            None => self.by_thread.push((thread, 1)),
+        }
+        self.written |= writes;
+    }
+
+    /// Several threads touch it, none of them hardly ever, and one writes.
+    fn is_common(&self) -> bool {
+        let all: u32 = self.by_thread.iter().map(|(_, touches)| touches).sum();
+        let most = self.by_thread.iter().map(|(_, touches)| *touches).max().unwrap_or(0);
+        self.written && all > most && f64::from(all - most) >= OTHERS_MIN * f64::from(all)
+    }
 }
 
 impl Line {
@@ -39,20 +55,19 @@ impl Line {
         })
     }
 
-    /// How many of the accesses touched a byte that several threads touched and one wrote.
+    /// How many of the accesses touched a byte that several threads touched, none of them hardly ever, and one wrote.
     pub fn common(&self) -> u64 {
-        let mut bytes = [Byte::default(); LINE_BYTES as usize];
+        let mut bytes = vec![Byte::default(); LINE_BYTES as usize];
         for touch in &self.touches {
             let data = &touch.sample.data;
             for byte in &mut bytes[range(data.address, data.bytes)] {
-                byte.by_several |= byte.first.is_some_and(|first| first != touch.sample.thread);
-                byte.first = byte.first.or(Some(touch.sample.thread));
-                byte.written |= data.kind.writes();
+                byte.add(touch.sample.thread, data.kind.writes());
             }
         }
+        let common: Vec<bool> = bytes.iter().map(Byte::is_common).collect();
         let is_common = |touch: &&Touch| {
             let data = &touch.sample.data;
-            bytes[range(data.address, data.bytes)].iter().any(|byte| byte.by_several && byte.written)
+            common[range(data.address, data.bytes)].contains(&true)
         };
         self.touches.iter().filter(is_common).count() as u64
     }
@@ -62,4 +77,36 @@ impl Line {
 fn range(address: u64, bytes: u8) -> std::ops::Range<usize> {
     let from = (address % LINE_BYTES) as usize;
     from..(from + usize::from(bytes)).min(LINE_BYTES as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdup_events::tables::{AccessKind, DataAccess, SampleRow};
+
+    use super::*;
+
+    /// Accesses of 8 bytes, as thread, address, and how often.
+    fn line(touched: &[(u32, u64, AccessKind, u32)]) -> Line {
+        let touch = |(thread, address, kind, _): &(u32, u64, AccessKind, u32)| Touch {
+            sample: SampleRow {
+                thread: ThreadId(*thread),
+                data: DataAccess { kind: *kind, address: *address, bytes: 8 },
+                ..SampleRow::default()
+            },
+            ns: 1.0,
+        };
+        let times = |one: &(u32, u64, AccessKind, u32)| (0..one.3).map(|_| touch(one)).collect::<Vec<_>>();
+        Line { touches: touched.iter().flat_map(times).collect() }
+    }
+
+    #[test]
+    fn who_looks_in_now_and_then_does_not_make_bytes_common() {
+        let (own, other) = ((0, 0x1000, AccessKind::Update, 500), (1, 0x1008, AccessKind::Update, 500));
+        assert_eq!(line(&[own, other]).common(), 0);
+        // A check of a pointer to the array reads its first byte.
+        assert_eq!(line(&[own, other, (1, 0x1000, AccessKind::Read, 10)]).common(), 0);
+        assert_eq!(line(&[own, other, (1, 0x1000, AccessKind::Read, 100)]).common(), 600);
+        let only_read = [(0, 0x1000, AccessKind::Read, 50), (1, 0x1000, AccessKind::Read, 50)];
+        assert_eq!(line(&only_read).common(), 0);
+    }
 }

@@ -101,6 +101,9 @@ pub const FUNCTIONS_MAX: usize = 5;
 /// Where so many of the accesses are to bytes that several threads touch, and one writes, the threads share what is
 /// there: parts of their own beside it would still come and go with its line.
 const COMMON_MIN: f64 = 0.2;
+/// A place is common if so much of its accesses are by others than the one who touches it most: somebody who looks in now and
+/// then shares it, but not what the line costs.
+const OTHERS_MIN: f64 = 0.05;
 /// So many samples, of which so small a part is at bytes that several touch, tell what the time goes by at: not at those.
 const SAMPLES_SURE: u64 = 40;
 const HARDLY: f64 = 0.05;

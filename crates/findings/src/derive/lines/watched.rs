@@ -5,11 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::tables::WatchpointRow;
 use holdup_events::{ProcessId, ThreadId, Trace};
 
-use super::{COMMON_MIN, LINE_BYTES, Sharing};
-
-/// A place is common if so much of its accesses are by others than the one who touches it most: somebody who looks in now and
-/// then shares it, but not what the line costs.
-const OTHERS_MIN: f64 = 0.05;
+use super::{COMMON_MIN, LINE_BYTES, OTHERS_MIN, Sharing};
 
 /// What watchpoints saw of memory.
 #[derive(Clone, Debug, Default, PartialEq)]
