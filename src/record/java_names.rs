@@ -2,9 +2,9 @@
 //! need no option. In a thread of its own, which is started with the first of them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -26,6 +26,10 @@ const NAMED_FOR: Duration = Duration::from_secs(10);
 /// A machine that has just begun does not know its own structures yet: it is asked again after so long, so often.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 const ASKED_MAX: u32 = 50;
+/// More addresses do not wait for that.
+const PENDING_MAX: usize = 1 << 14;
+/// So many stacks are remembered of processes that are not known to be machines: what a process maps is known a little later.
+const EARLY_MAX: usize = 512;
 /// Memory that was read is taken to be as it was for so long, and so much of it is kept for a machine (4 MiB).
 const READ_FOR: Duration = Duration::from_millis(250);
 const PAGES_MAX: usize = 1024;
@@ -75,6 +79,7 @@ enum Told {
 pub struct JavaNames {
     kept: NamesKept,
     machines: HashMap<u32, RawMapping>,
+    early: VecDeque<(u32, Vec<u64>)>,
     sender: Option<Sender<Told>>,
     worker: Option<JoinHandle<()>>,
 }
@@ -82,7 +87,7 @@ pub struct JavaNames {
 impl JavaNames {
     /// Names are read into `kept`.
     pub fn new(kept: NamesKept) -> JavaNames {
-        JavaNames { kept, machines: HashMap::new(), sender: None, worker: None }
+        JavaNames { kept, machines: HashMap::new(), early: VecDeque::new(), sender: None, worker: None }
     }
 
     /// Tells what a process maps now; nothing if it is gone.
@@ -93,6 +98,9 @@ impl JavaNames {
             (Some(library), _) => {
                 self.machines.insert(tgid, library.clone());
                 self.tell(Told::Machine(tgid, library.clone()));
+                let early = std::mem::take(&mut self.early);
+                let its = early.into_iter().filter(|(process, _)| *process == tgid);
+                its.for_each(|(_, addresses)| self.tell(Told::Addresses(tgid, addresses)));
             }
             (None, Some(_)) => {
                 self.machines.remove(&tgid);
@@ -104,14 +112,17 @@ impl JavaNames {
 
     /// Takes what tells of code: the stacks of virtual machines.
     pub fn note(&mut self, event: &Event) {
-        if let Event::Stack(stack) = event
-            && self.machines.contains_key(&stack.tgid)
-        {
-            let user = stack.addresses.iter().enumerate().skip(usize::from(stack.kernel_frames));
-            let user = user.map(|(index, address)| looked_up(stack, index, *address));
-            let addresses = user.chain(stack.raw.iter().map(|raw| raw.ip)).collect();
-            self.tell(Told::Addresses(stack.tgid, addresses));
+        let Event::Stack(stack) = event else { return };
+        let user = stack.addresses.iter().enumerate().skip(usize::from(stack.kernel_frames));
+        let user = user.map(|(index, address)| looked_up(stack, index, *address));
+        let addresses = user.chain(stack.raw.iter().map(|raw| raw.ip)).collect();
+        if self.machines.contains_key(&stack.tgid) {
+            return self.tell(Told::Addresses(stack.tgid, addresses));
         }
+        if self.early.len() >= EARLY_MAX {
+            self.early.pop_front();
+        }
+        self.early.push_back((stack.tgid, addresses));
     }
 
     /// Until all is read that was told.
@@ -126,7 +137,8 @@ impl JavaNames {
             let kept = self.kept.clone();
             self.sender = Some(sender);
             self.worker = Some(std::thread::spawn(move || {
-                privileges::run_behind_others();
+                // Who ends soon is asked soon.
+                privileges::run_like_others();
                 Reader { kept, machines: HashMap::new() }.work(&receiver);
             }));
         }
@@ -144,6 +156,8 @@ struct Machine {
     asked: u32,
     /// When it may be asked next.
     next: Instant,
+    /// Addresses that wait for that.
+    pending: BTreeSet<u64>,
 }
 
 struct Reader {
@@ -153,32 +167,52 @@ struct Reader {
 
 impl Reader {
     fn work(&mut self, told: &Receiver<Told>) {
-        for told in told {
-            match told {
-                Told::Machine(tgid, library) => {
-                    let memory = OfProcess::new(tgid);
-                    let machine = Machine { memory, library, layout: None, asked: 0, next: Instant::now() };
-                    self.machines.insert(tgid, machine);
+        loop {
+            match told.recv_timeout(ASK_AGAIN) {
+                Ok(Told::Machine(tgid, library)) => {
+                    _ = self.machines.insert(tgid, Machine::new(tgid, library))
                 }
-                Told::Gone(tgid) => _ = self.machines.remove(&tgid),
-                Told::Addresses(tgid, addresses) => self.name(tgid, &addresses),
+                Ok(Told::Gone(tgid)) => _ = self.machines.remove(&tgid),
+                Ok(Told::Addresses(tgid, addresses)) => {
+                    if let Some(machine) = self.machines.get_mut(&tgid) {
+                        machine.pending.extend(addresses);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
             }
+            self.machines.values_mut().for_each(|machine| machine.name_pending(&self.kept));
         }
     }
+}
 
-    fn name(&mut self, tgid: u32, addresses: &[u64]) {
-        let Some(machine) = self.machines.get_mut(&tgid) else { return };
-        if machine.layout.is_none() && machine.asked < ASKED_MAX && machine.next <= Instant::now() {
-            machine.memory.forget();
-            machine.layout = layout(&machine.memory, &machine.library);
-            (machine.asked, machine.next) = (machine.asked + 1, Instant::now() + ASK_AGAIN);
+impl Machine {
+    fn new(tgid: u32, library: RawMapping) -> Machine {
+        let (memory, next) = (OfProcess::new(tgid), Instant::now());
+        Machine { memory, library, layout: None, asked: 0, next, pending: BTreeSet::new() }
+    }
+
+    /// Names what threads were seen at, once the machine knows its own structures.
+    fn name_pending(&mut self, kept: &NamesKept) {
+        if self.pending.is_empty() {
+            return;
         }
-        let Machine { memory, layout: Some(layout), .. } = machine else { return };
-        for address in addresses {
-            let key = (tgid, *address);
-            if self.kept.is_wanted(key) {
-                self.kept.keep(key, code_at(memory, layout, *address));
+        if self.layout.is_none() && self.asked < ASKED_MAX && self.next <= Instant::now() {
+            self.memory.forget();
+            self.layout = layout(&self.memory, &self.library);
+            (self.asked, self.next) = (self.asked + 1, Instant::now() + ASK_AGAIN);
+        }
+        match &self.layout {
+            Some(layout) => {
+                let pid = self.memory.pid;
+                for address in std::mem::take(&mut self.pending) {
+                    if kept.is_wanted((pid, address)) {
+                        kept.keep((pid, address), code_at(&self.memory, layout, address));
+                    }
+                }
             }
+            None if self.asked >= ASKED_MAX || self.pending.len() >= PENDING_MAX => self.pending.clear(),
+            None => {}
         }
     }
 }

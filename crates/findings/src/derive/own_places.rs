@@ -10,6 +10,8 @@ use super::parallel;
 /// For each frame, which one stands for its function; none if it is no place of the program.
 pub struct OwnFrames {
     stands_for: Vec<Option<FrameId>>,
+    /// Frames of a virtual machine, which are the program's only where nothing else is: its own threads have no others.
+    machines: Vec<bool>,
 }
 
 impl OwnFrames {
@@ -27,7 +29,15 @@ impl OwnFrames {
             let key = (frame.module.as_str(), frame.function.as_str(), start);
             Some(*first.entry(key).or_insert(FrameId(row as u32)))
         });
-        OwnFrames { stands_for: stands_for.collect() }
+        let stands_for = stands_for.collect();
+        OwnFrames { stands_for, machines: trace.frames.iter().map(is_of_a_machine).collect() }
+    }
+
+    /// The program's function nearest to the leaf of a stack, as the frame that stands for it.
+    fn nearest<Ids: Iterator<Item = FrameId>>(&self, stack: impl Fn() -> Ids) -> Option<FrameId> {
+        let is_of_a_machine = |id: &FrameId| self.machines.get(id.index()).copied().unwrap_or(false);
+        let own = stack().filter(|id| !is_of_a_machine(id)).find_map(|id| self.of(id));
+        own.or_else(|| stack().find_map(|id| self.of(id)))
     }
 
     /// What stands for that frame's function; none if it is no place of the program.
@@ -55,7 +65,7 @@ impl<'a> Places<'a> {
             return None;
         }
         let (trace, own) = (self.trace, self.own);
-        *self.of_stack.entry(stack).or_insert_with(|| trace.stack_frames(stack).find_map(|id| own.of(id)))
+        *self.of_stack.entry(stack).or_insert_with(|| own.nearest(|| trace.stack_frames(stack)))
     }
 }
 
@@ -133,6 +143,43 @@ const PLUMBING_FUNCTIONS: [&str; 14] = [
     "__futex_",
 ];
 
+/// Code that a runtime made.
+const GENERATED: &str = "[jit]";
+/// Of it, what is not the program's: Java's own library, and what its machine makes for itself.
+const PLUMBING_GENERATED: [&str; 18] = [
+    "java.",
+    "javax.",
+    "jdk.",
+    "sun.",
+    "Interpreter",
+    "StubRoutines",
+    "RuntimeStub",
+    "I2C/C2I",
+    "AdapterBlob",
+    "DeoptimizationBlob",
+    "ExceptionBlob",
+    "SafepointBlob",
+    "UncommonTrapBlob",
+    "MethodHandlesAdapterBlob",
+    "VtableBlob",
+    "vtable chunks",
+    "itable stub",
+    "flush_icache_stub",
+];
+/// Libraries of virtual machines.
+const MACHINES: [&str; 2] = ["libjvm.", "libjli."];
+
+/// Code of the program's that a runtime made of it.
+fn is_generated(frame: &Frame) -> bool {
+    let is_own = || !PLUMBING_GENERATED.iter().any(|name| frame.function.starts_with(name));
+    frame.module == GENERATED && !frame.function.is_empty() && is_own()
+}
+
+fn is_of_a_machine(frame: &Frame) -> bool {
+    let file = frame.module.rsplit('/').next().unwrap_or("");
+    MACHINES.iter().any(|name| file.starts_with(name))
+}
+
 /// Where the sources of OCaml's runtime are, if this is one of its functions that say so: the others have any name.
 fn ocaml_runtime(frame: &Frame) -> Option<&str> {
     let folder = folder(&frame.file).filter(|folder| folder.rsplit('/').next() == Some("runtime"));
@@ -147,7 +194,7 @@ fn is_plumbing(frame: &Frame) -> bool {
     let file = frame.module.rsplit('/').next().unwrap_or("");
     let function = frame.function.trim_start_matches('<');
     frame.kind == FrameKind::Kernel
-        || frame.module.starts_with('[')
+        || (frame.module.starts_with('[') && !is_generated(frame))
         || (frame.module.is_empty() && frame.function.is_empty())
         || PLUMBING_FILES.iter().any(|name| file.starts_with(name))
         || PLUMBING_SOURCES.iter().any(|place| frame.file.starts_with(place))
@@ -174,6 +221,28 @@ mod tests {
         let inlined = Frame { file: "/usr/include/c++/12/mutex".into(), ..frame("lock", "/bin/app") };
         assert!(is_plumbing(&inlined));
         assert!(!is_plumbing(&frame("", "/bin/app")));
+    }
+
+    #[test]
+    fn what_a_machine_made_of_the_program_goes_before_the_machine() {
+        let frame = |function: &str, module: &str| Frame {
+            kind: FrameKind::User,
+            function: function.into(),
+            module: module.into(),
+            ..Frame::default()
+        };
+        let frames = vec![
+            frame("ObjectMonitor::enter", "/usr/lib/jvm/lib/server/libjvm.so"),
+            frame("java.lang.Object.wait", "[jit]"),
+            frame("Interpreter", "[jit]"),
+            frame("shop.Orders.place", "[jit]"),
+            frame("", "[vdso]"),
+        ];
+        let own = OwnFrames::new(&Trace { frames, ..Trace::default() });
+        let nearest = |rows: &[u32]| own.nearest(|| rows.iter().copied().map(FrameId)).map(|frame| frame.0);
+        assert_eq!(nearest(&[0, 1, 2, 3, 0]), Some(3));
+        assert_eq!(nearest(&[4, 0, 2, 1]), Some(0), "one of the machine's own threads");
+        assert_eq!(nearest(&[4, 1, 2]), None);
     }
 
     #[test]
