@@ -194,12 +194,11 @@ mod tests {
         let kept = CodeKept::default();
         let own = vec![0x90u8; (PIECES_MAX + 100) * PIECE_BYTES as usize];
         let bounds = (own.as_ptr() as u64, own.as_ptr() as u64 + own.len() as u64);
-        for ip in (bounds.0..bounds.1).step_by(PIECE_BYTES as usize) {
-            kept.note(std::process::id(), ip, bounds).unwrap();
-        }
+        let places: Vec<u64> = (bounds.0..bounds.1).step_by(PIECE_BYTES as usize).collect();
+        places.iter().for_each(|ip| kept.note(std::process::id(), *ip, bounds).unwrap());
         assert!(kept.0.lock().unwrap().versions <= PIECES_MAX);
         assert!(kept.around(std::process::id(), bounds.0).is_empty(), "it was read longest ago");
-        assert!(!kept.around(std::process::id(), bounds.1 - 1).is_empty());
+        assert!(!kept.around(std::process::id(), places[places.len() - 1]).is_empty());
     }
 
     #[test]
