@@ -384,8 +384,9 @@ fn paths(value: &Value, at: &str, out: &mut BTreeSet<String>) {
 /// Those of experiments are on a page of their own; the commands' own tests hold that against what they print.
 fn documented() -> BTreeSet<String> {
     let page = |name| std::fs::read_to_string(format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR")));
-    let text =
-        ["json.md", "json-memory.md", "json-over-time.md"].map(|name| page(name).expect(name)).concat();
+    let text = ["json.md", "json-calls.md", "json-memory.md", "json-over-time.md"]
+        .map(|name| page(name).expect(name))
+        .concat();
     let key = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
     // Answers to queries are another crate's, and tested with the program.
     let is_ours = |section: &&str| !section.starts_with("`holdup query");
@@ -449,6 +450,7 @@ fn some_calls(thread: ThreadId) -> Calls {
         by_object: list(),
         by_thread: list(),
         ring_operations: list(),
+        ring_by_object: list(),
         ..Calls::default()
     }
 }
