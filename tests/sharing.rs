@@ -108,3 +108,40 @@ fn code_that_a_runtime_makes_is_read_while_it_is_there() {
     let spin = report["ledger"]["classes"]["spin"].as_u64().expect("a number");
     assert!(spin > 0, "one of them waits all the time: {}", report["ledger"]["classes"]);
 }
+
+/// Maps a file as a virtual machine's library, and works for a second of CPU time.
+const NO_MACHINE: &str = r#"
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <time.h>
+
+int main(int argc, char **argv)
+{
+	volatile unsigned long sum = 0;
+
+	if (mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(argv[1], O_RDONLY), 0) == MAP_FAILED)
+		return 1;
+	while (clock() < CLOCKS_PER_SEC)
+		sum++;
+	return 0;
+}
+"#;
+
+#[test]
+fn what_only_looks_like_a_virtual_machine_is_said_to_have_no_names() {
+    let scratch = Scratch::new("no-machine");
+    if !bpf_or_skip(&scratch) || !have("gcc") {
+        return;
+    }
+    let (source, program, library) =
+        (scratch.join("no.c"), scratch.join("no-machine"), scratch.join("libjvm.so"));
+    std::fs::write(&source, NO_MACHINE).expect("the source is written");
+    std::fs::write(&library, [0x7f; 8192]).expect("the library is written");
+    let built = Command::new("gcc").arg("-o").arg(&program).arg(&source).status();
+    assert!(built.expect("gcc starts").success());
+    let command = [&program, &library].map(|path| path.to_str().expect("a name"));
+    let report = record_json(&scratch, &[], &command);
+    let sources = report["sources"].as_array().expect("sources");
+    let told = sources.iter().find(|source| source["name"] == "java-names").expect("a source");
+    assert!(told["missing"].as_str().is_some_and(|why| why.ends_with("have no names")), "{told}");
+}

@@ -430,7 +430,7 @@ impl Loop {
         (before, mappings_missing): (&Cost, &str),
     ) -> Result<Outcome> {
         let syscalls = self.syscalls.finish(&mut self.session, &mut |event| self.journal.push(&event));
-        self.java_names.finish();
+        let java_names = self.java_names.finish();
         let line_watch = self.line_watch.finish(&mut |event| self.journal.push(&event));
         let rings = self.rings.finish(&self.targets, &mut |event| self.journal.push(&event));
         self.snapshot(false)?;
@@ -477,7 +477,7 @@ impl Loop {
             ..SourceState::default()
         });
         sources.extend(syscalls.into_iter().chain(calls));
-        sources.extend(rings.into_iter().chain(line_watch));
+        sources.extend(rings.into_iter().chain(line_watch).chain(java_names));
         for missing in self.session.missing() {
             sources.push(SourceState {
                 name: missing.name.to_owned(),

@@ -14,9 +14,13 @@ use holdup_decode::hotspot::{Layout, Memory, NamedCode, loaded, symbols};
 use holdup_decode::symbols::looked_up;
 use holdup_events::Event;
 use holdup_events::event::RawMapping;
+use holdup_events::recording::SourceState;
 
 use super::files::{living, map, open};
 
+/// The name of the source that says where names are missing.
+const SOURCE: &str = "java-names";
+const PROBLEMS_MAX: usize = 4;
 /// The library's file name.
 const LIBRARY: &str = "/libjvm.so";
 /// Places that are named, of all machines together; the half that was asked longest ago goes first.
@@ -81,7 +85,7 @@ pub struct JavaNames {
     machines: HashMap<u32, RawMapping>,
     early: VecDeque<(u32, Vec<u64>)>,
     sender: Option<Sender<Told>>,
-    worker: Option<JoinHandle<()>>,
+    worker: Option<JoinHandle<Vec<String>>>,
 }
 
 impl JavaNames {
@@ -125,10 +129,16 @@ impl JavaNames {
         self.early.push_back((stack.tgid, addresses));
     }
 
-    /// Until all is read that was told.
-    pub fn finish(&mut self) {
+    /// Until all is read that was told; what is to be said of it, where names are missing.
+    pub fn finish(&mut self) -> Option<SourceState> {
         self.sender = None;
-        self.worker.take().into_iter().for_each(|worker| _ = worker.join());
+        let problems = self.worker.take().and_then(|worker| worker.join().ok()).unwrap_or_default();
+        (!problems.is_empty()).then(|| SourceState {
+            name: SOURCE.to_owned(),
+            active: true,
+            missing: problems.join("; "),
+            ..SourceState::default()
+        })
     }
 
     fn tell(&mut self, told: Told) {
@@ -139,7 +149,9 @@ impl JavaNames {
             self.worker = Some(std::thread::spawn(move || {
                 // Who ends soon is asked soon.
                 privileges::run_like_others();
-                Reader { kept, machines: HashMap::new() }.work(&receiver);
+                let mut reader = Reader { kept, machines: HashMap::new(), problems: BTreeSet::new() };
+                reader.work(&receiver);
+                reader.problems.into_iter().collect()
             }));
         }
         if let Some(sender) = &self.sender {
@@ -158,11 +170,14 @@ struct Machine {
     next: Instant,
     /// Addresses that wait for that.
     pending: BTreeSet<u64>,
+    /// Why its memory cannot be read, if it cannot.
+    refused: Option<std::io::Error>,
 }
 
 struct Reader {
     kept: NamesKept,
     machines: HashMap<u32, Machine>,
+    problems: BTreeSet<String>,
 }
 
 impl Reader {
@@ -172,7 +187,10 @@ impl Reader {
                 Ok(Told::Machine(tgid, library)) => {
                     _ = self.machines.insert(tgid, Machine::new(tgid, library))
                 }
-                Ok(Told::Gone(tgid)) => _ = self.machines.remove(&tgid),
+                Ok(Told::Gone(tgid)) => {
+                    let gone = self.machines.remove(&tgid);
+                    gone.iter().for_each(|machine| self.tell_of(machine));
+                }
                 Ok(Told::Addresses(tgid, addresses)) => {
                     if let Some(machine) = self.machines.get_mut(&tgid) {
                         machine.pending.extend(addresses);
@@ -183,13 +201,26 @@ impl Reader {
             }
             self.machines.values_mut().for_each(|machine| machine.name_pending(&self.kept));
         }
+        let machines = std::mem::take(&mut self.machines);
+        machines.values().for_each(|machine| self.tell_of(machine));
+    }
+
+    /// A machine that was asked and did not tell.
+    fn tell_of(&mut self, machine: &Machine) {
+        if machine.layout.is_none() && machine.asked > 0 && self.problems.len() < PROBLEMS_MAX {
+            let (pid, why) = (machine.memory.pid, &machine.refused);
+            let why = why.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
+            self.problems.insert(format!(
+                "process {pid}: where its virtual machine has what could not be read{why}: its compiled methods have no names"
+            ));
+        }
     }
 }
 
 impl Machine {
     fn new(tgid: u32, library: RawMapping) -> Machine {
         let (memory, next) = (OfProcess::new(tgid), Instant::now());
-        Machine { memory, library, layout: None, asked: 0, next, pending: BTreeSet::new() }
+        Machine { memory, library, layout: None, asked: 0, next, pending: BTreeSet::new(), refused: None }
     }
 
     /// Names what threads were seen at, once the machine knows its own structures.
@@ -201,6 +232,7 @@ impl Machine {
             self.memory.forget();
             self.layout = layout(&self.memory, &self.library);
             (self.asked, self.next) = (self.asked + 1, Instant::now() + ASK_AGAIN);
+            self.refused = process_memory::read(self.memory.pid, self.library.start, &mut [0; 1]).err();
         }
         match &self.layout {
             Some(layout) => {
