@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{Scratch, bpf_or_skip, holdup, report_json, safepoints, stderr};
+use support::{Scratch, bpf_or_skip, holdup, made, report_json, safepoints, stderr};
 
 /// Collects now and then beside a thread that computes; after a line it does so fifty times more, and ends.
 const JAVA: &str = "public class Attached {
@@ -50,21 +50,8 @@ func main() {
 }
 ";
 
-/// Nobody waits longer for a probe or for a map of compiled code.
+/// Nobody waits longer for a probe.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn made(scratch: &Scratch, (name, source): (&str, &str), command: &[&str]) -> bool {
-    std::fs::write(scratch.join(name), source).expect("the source is written");
-    let mut make = Command::new(command[0]);
-    make.args(&command[1..]).current_dir(scratch.join("."));
-    make.env("GOCACHE", scratch.join("cache")).env("GO111MODULE", "off").env("HOME", scratch.join("."));
-    let ran = make.output();
-    let is_made = ran.as_ref().is_ok_and(|output| output.status.success());
-    if !is_made {
-        println!("skipped: {command:?}: {ran:?}");
-    }
-    is_made
-}
 
 /// A program that says a line once it is ready, and ends after one.
 struct Program {

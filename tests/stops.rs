@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{Scratch, bpf_or_skip, holdup, report_json, safepoints, stderr, stdout};
+use support::{Scratch, bpf_or_skip, holdup, made, report_json, safepoints, stderr, stdout};
 
 /// Calls `work` so often as its argument says, once its code was changed at the entry and at the return: that is when its probes
 /// are there. Ends without them after a minute.
@@ -92,19 +92,6 @@ const JAVA: &str = "public class Safe {
     }
 }
 ";
-
-fn made(scratch: &Scratch, (name, source): (&str, &str), command: &[&str]) -> bool {
-    std::fs::write(scratch.join(name), source).expect("the source is written");
-    let mut make = Command::new(command[0]);
-    make.args(&command[1..]).current_dir(scratch.join("."));
-    make.env("GOCACHE", scratch.join("cache")).env("GO111MODULE", "off").env("HOME", scratch.join("."));
-    let ran = make.output();
-    let is_made = ran.as_ref().is_ok_and(|output| output.status.success());
-    if !is_made {
-        println!("skipped: {command:?}: {ran:?}");
-    }
-    is_made
-}
 
 /// Runs a command under holdup; gives what it wrote, and the report.
 fn recorded(scratch: &Scratch, options: &[&str], command: &[&str]) -> (String, Value) {

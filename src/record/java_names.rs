@@ -32,8 +32,10 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 const ASKED_MAX: u32 = 50;
 /// More addresses do not wait for that.
 const PENDING_MAX: usize = 1 << 14;
-/// So many stacks are remembered of processes that are not known to be machines: what a process maps is known a little later.
+/// So many stacks are remembered of processes that are not known to be machines, and the first of each: what a process maps is known
+/// a little later.
 const EARLY_MAX: usize = 512;
+const EARLY_EACH_MAX: usize = 64;
 /// Memory that was read is taken to be as it was for so long, and so much of it is kept for a machine (4 MiB).
 const READ_FOR: Duration = Duration::from_millis(250);
 const PAGES_MAX: usize = 1024;
@@ -102,9 +104,10 @@ impl JavaNames {
             (Some(library), _) => {
                 self.machines.insert(tgid, library.clone());
                 self.tell(Told::Machine(tgid, library.clone()));
-                let early = std::mem::take(&mut self.early);
-                let its = early.into_iter().filter(|(process, _)| *process == tgid);
-                its.for_each(|(_, addresses)| self.tell(Told::Addresses(tgid, addresses)));
+                let early = std::mem::take(&mut self.early).into_iter();
+                let (its, others) = early.partition::<VecDeque<_>, _>(|(process, _)| *process == tgid);
+                self.early = others;
+                its.into_iter().for_each(|(_, addresses)| self.tell(Told::Addresses(tgid, addresses)));
             }
             (None, Some(_)) => {
                 self.machines.remove(&tgid);
@@ -117,10 +120,15 @@ impl JavaNames {
     /// Takes what tells of code: the stacks of virtual machines.
     pub fn note(&mut self, event: &Event) {
         let Event::Stack(stack) = event else { return };
+        let is_machine = self.machines.contains_key(&stack.tgid);
+        let its = || self.early.iter().filter(|(tgid, _)| *tgid == stack.tgid).count();
+        if !is_machine && its() >= EARLY_EACH_MAX {
+            return;
+        }
         let user = stack.addresses.iter().enumerate().skip(usize::from(stack.kernel_frames));
         let user = user.map(|(index, address)| looked_up(stack, index, *address));
         let addresses = user.chain(stack.raw.iter().map(|raw| raw.ip)).collect();
-        if self.machines.contains_key(&stack.tgid) {
+        if is_machine {
             return self.tell(Told::Addresses(stack.tgid, addresses));
         }
         if self.early.len() >= EARLY_MAX {
@@ -323,6 +331,8 @@ impl Memory for OfProcess {
 
 #[cfg(test)]
 mod tests {
+    use holdup_events::event::RawStack;
+
     use super::*;
 
     #[test]
@@ -335,6 +345,21 @@ mod tests {
         assert!(memory.read(8, &mut bytes).is_none());
         assert!(memory.read(u64::MAX - 8, &mut bytes).is_none());
         assert!(OfProcess::new(u32::MAX).read(start, &mut bytes).is_none());
+    }
+
+    #[test]
+    fn stacks_that_come_before_a_machine_is_known_wait_for_it_and_no_other() {
+        let mut names = JavaNames::new(NamesKept::default());
+        let stack = |tgid| Event::Stack(RawStack { tgid, addresses: vec![0x1000], ..RawStack::default() });
+        let early = |names: &JavaNames, tgid| names.early.iter().filter(|(one, _)| *one == tgid).count();
+        (0..2 * EARLY_EACH_MAX).for_each(|_| names.note(&stack(u32::MAX - 1)));
+        names.note(&stack(u32::MAX));
+        assert_eq!((early(&names, u32::MAX - 1), early(&names, u32::MAX)), (EARLY_EACH_MAX, 1));
+        let library = RawMapping { path: LIBRARY.to_owned(), ..RawMapping::default() };
+        names.process(u32::MAX, &[library]);
+        assert_eq!((early(&names, u32::MAX - 1), early(&names, u32::MAX)), (EARLY_EACH_MAX, 0));
+        // It was asked, and is none.
+        assert!(names.finish().is_some_and(|source| source.missing.contains("have no names")));
     }
 
     #[test]

@@ -166,6 +166,20 @@ pub fn have(program: &str) -> bool {
     found
 }
 
+/// Makes a program of a source with a command; says why if it cannot, and the test is to be skipped.
+pub fn made(scratch: &Scratch, (name, source): (&str, &str), command: &[&str]) -> bool {
+    std::fs::write(scratch.join(name), source).expect("the source is written");
+    let mut make = Command::new(command[0]);
+    make.args(&command[1..]).current_dir(scratch.join("."));
+    make.env("GOCACHE", scratch.join("cache")).env("GO111MODULE", "off").env("HOME", scratch.join("."));
+    let ran = make.output();
+    let is_made = ran.as_ref().is_ok_and(|output| output.status.success());
+    if !is_made {
+        println!("skipped: {command:?}: {ran:?}");
+    }
+    is_made
+}
+
 /// Sum of all ledger classes.
 pub fn class_sum(classes: &serde_json::Value) -> u64 {
     classes.as_object().expect("classes").values().filter_map(serde_json::Value::as_u64).sum()

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::{panic, thread};
 
 use holdup_events::event::RawStack;
-use holdup_events::tables::{Frame, FrameKind, FrameSpin, FrameVia, Mapping};
+use holdup_events::tables::{Frame, FrameKind, FrameSpin, FrameVia, GENERATED_MODULE, Mapping};
 use holdup_events::{ProcessId, Timestamp};
 
 use super::binary::{self, Answer, Unnamed, Wanted};
@@ -18,9 +18,6 @@ use super::place::Place;
 use super::{Reasons, jitdump, perf_map};
 use crate::spin::Segment;
 use crate::states::Catalogue;
-
-/// Code that a runtime generated.
-const JIT: &str = "[jit]";
 
 /// A code address as it is looked up.
 pub type Key = (ProcessId, u64);
@@ -111,6 +108,10 @@ impl<'a> Spots<'a> {
     /// The process that a stack is of.
     pub fn process(&self, tgid: u32) -> ProcessId {
         self.processes.get(&tgid).copied().unwrap_or_default()
+    }
+
+    fn pids(&self) -> BTreeMap<ProcessId, u32> {
+        self.processes.iter().map(|(pid, id)| (*id, *pid)).collect()
     }
 
     /// How many addresses of the kernel there are.
@@ -213,14 +214,15 @@ impl<'a> Spots<'a> {
                 loose.entry(*process).or_default().push(*address);
             }
         }
-        let pids: BTreeMap<ProcessId, u32> = self.processes.iter().map(|(pid, id)| (*id, *pid)).collect();
+        let pids = self.pids();
         let mut reasons = Reasons::new();
         for (process, mut addresses) in loose {
             let Some(pid) = pids.get(&process).copied() else { continue };
             addresses.sort_unstable();
             for (found, what) in self.generated_code(files, (process, pid), &addresses) {
                 if let Some(broken) = what {
-                    *reasons.entry((JIT.to_owned(), broken)).or_default() += addresses.len() as u64;
+                    *reasons.entry((GENERATED_MODULE.to_owned(), broken)).or_default() +=
+                        addresses.len() as u64;
                 }
                 for (address, place) in found {
                     self.generated.entry((process, address)).or_insert(place);
@@ -232,7 +234,7 @@ impl<'a> Spots<'a> {
 
     /// Loops that only wait, in code that was read while it was there.
     fn look_up_generated_spins(&mut self, files: &dyn Files) {
-        let pids: BTreeMap<ProcessId, u32> = self.processes.iter().map(|(pid, id)| (*id, *pid)).collect();
+        let pids = self.pids();
         for ((process, address), spin) in &mut self.loose_leaves {
             let versions = pids.get(process).map(|pid| files.generated_code(*pid, *address));
             let mut told = versions.iter().flatten().map(|code| {
@@ -314,7 +316,7 @@ impl<'a> Spots<'a> {
             }
         };
         let (place, module, offset) = match (self.at_spot(spot), self.generated.get(&(process, address))) {
-            (None, Some(generated)) => (Some(generated), JIT, address),
+            (None, Some(generated)) => (Some(generated), GENERATED_MODULE, address),
             (place, _) => (place, module, offset),
         };
         let (spin, watches) = self.spin_at(spot, (process, address));

@@ -26,7 +26,9 @@ pub use samples::{AccessKind, Counter, DataAccess, SampleRow, Samples};
 pub use sink::{Rows, TableSink};
 pub use slices::{Deadline, Slice, SliceRow, Slices, SlicesOf, Steal, ThreadState};
 pub use spans::{CounterRow, Lane, MarkRow, SpanKind, SpanRow, Spans, TellName};
-pub use stacks::{Frame, FrameKind, FrameSpin, FrameVia, Frames, StackEnd, StackRow, Stacks};
+pub use stacks::{
+    Frame, FrameKind, FrameSpin, FrameVia, Frames, GENERATED_MODULE, StackEnd, StackRow, Stacks,
+};
 pub use syscalls::SyscallRow;
 pub use wakeups::{LEAVING_MAX, Wakeup, Wakeups};
 pub use watchpoints::WatchpointRow;

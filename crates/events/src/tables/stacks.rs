@@ -152,6 +152,9 @@ crate::wait::codes! {
     }
 }
 
+/// [`Frame::module`] of code that a runtime made while the program ran.
+pub const GENERATED_MODULE: &str = "[jit]";
+
 /// A place in the code. A call that the compiler inlined is a frame of its own, above its caller's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {

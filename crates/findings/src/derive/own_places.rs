@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use holdup_events::tables::{ALLOCATION_LIBRARY, Frame, FrameKind, Slice};
+use holdup_events::tables::{ALLOCATION_LIBRARY, Frame, FrameKind, GENERATED_MODULE, Slice};
 use holdup_events::{FrameId, StackId, ThreadId, Trace};
 
 use super::parallel;
@@ -143,9 +143,7 @@ const PLUMBING_FUNCTIONS: [&str; 14] = [
     "__futex_",
 ];
 
-/// Code that a runtime made.
-const GENERATED: &str = "[jit]";
-/// Of it, what is not the program's: Java's own library, and what its machine makes for itself.
+/// Of code that a runtime made, what is not the program's: Java's own library, and what its machine makes for itself.
 const PLUMBING_GENERATED: [&str; 18] = [
     "java.",
     "javax.",
@@ -172,7 +170,7 @@ const MACHINES: [&str; 2] = ["libjvm.", "libjli."];
 /// Code of the program's that a runtime made of it.
 fn is_generated(frame: &Frame) -> bool {
     let is_own = || !PLUMBING_GENERATED.iter().any(|name| frame.function.starts_with(name));
-    frame.module == GENERATED && !frame.function.is_empty() && is_own()
+    frame.module == GENERATED_MODULE && !frame.function.is_empty() && is_own()
 }
 
 fn is_of_a_machine(frame: &Frame) -> bool {
