@@ -4,6 +4,7 @@
 mod calls;
 mod clocks;
 mod fault_draws;
+mod interruption;
 mod kernel_types;
 mod messages;
 mod probe_cost;

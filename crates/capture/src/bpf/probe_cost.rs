@@ -1,10 +1,15 @@
 //! What the kernel programs cost: they time one run in 32 themselves (`probe_begin` in
 //! `bpf/common.h`), which needs no privilege and no patching of the kernel. Mean × runs, by program.
 //!
-//! What the kernel spends to call a program (a trampoline, some ten nanoseconds) is not in it.
+//! What the kernel spends to call a program (a trampoline, some ten nanoseconds) is not in it. What it spends to interrupt a thread
+//! for a sample is much more, and is (`interruption`).
+
+use super::interruption::Interruption;
 
 /// Kinds of programs, as `enum` in `bpf/common.h`.
 pub(super) const PROBES: usize = 11;
+/// Taking samples.
+pub(super) const SAMPLE_PROBE: usize = 2;
 /// Counting syscalls.
 pub(super) const SYSCALL_PROBE: usize = 5;
 /// Taking stacks of threads that block, a part of what switches cost; behind it those of wakers, of wakeups.
@@ -27,6 +32,14 @@ pub struct ProbeCost {
     pub waker_stacks_ns: f64,
     /// How many of those were taken.
     pub waker_stacks: u64,
+}
+
+impl ProbeCost {
+    /// With what `samples` interruptions cost.
+    pub(super) fn and_interruptions(self, samples: u64, each: Interruption) -> ProbeCost {
+        let (more_ns, more_error_ns) = (samples as f64 * each.median_ns, samples as f64 * each.error_ns);
+        ProbeCost { total_ns: self.total_ns + more_ns, error_ns: self.error_ns.hypot(more_error_ns), ..self }
+    }
 }
 
 /// `struct probe_time` of `bpf/common.h`, summed over CPUs.
@@ -80,5 +93,12 @@ mod tests {
         probes[0].timed_sq_ns2 = 50 * 2_500 + 50 * 22_500;
         let cost = estimate(&probes);
         assert!((cost.error_ns - 1.96 * 5.0 * 3200.0 * (1.0 - 1.0 / 32.0f64).sqrt()).abs() < 1.0, "{cost:?}");
+        let each = Interruption { median_ns: 2_000.0, error_ns: 100.0 };
+        let more = cost.and_interruptions(50, each);
+        assert_eq!(more.total_ns, cost.total_ns + 100_000.0);
+        assert!(
+            (more.error_ns - cost.error_ns.hypot(5_000.0)).abs() < 1e-6,
+            "their errors have nothing to do with each other"
+        );
     }
 }

@@ -8,7 +8,8 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 
 use super::calls::{self, CountFrom, EntrySink};
 use super::fault_draws::{FaultDraws, FaultWindow};
-use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime};
+use super::interruption::{self, Interruption};
+use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime, SAMPLE_PROBE};
 use super::ring::Ring;
 use super::sampler::{self, NotSampled, Sampler};
 use super::slots::{Layout, SlotRing};
@@ -83,6 +84,7 @@ pub struct Counters {
 /// A recording that runs. Dropping it detaches everything; so does the death of this process.
 pub struct Session {
     sampler: Option<Sampler>,
+    interruption: Interruption,
     faults: FaultDraws,
     links: Vec<Link>,
     timers: Vec<Link>,
@@ -124,6 +126,7 @@ impl Session {
         messages::take();
         Ok(Session {
             sampler: None,
+            interruption: Interruption::default(),
             faults: FaultDraws::default(),
             links,
             timers: Vec::new(),
@@ -147,6 +150,7 @@ impl Session {
         self.links.extend(attached.links);
         (self.timers, self.missing) = (attached.timers, attached.missing);
         if self.options.sample_hz > 0 {
+            self.interruption = interruption::measure().unwrap_or_default();
             self.sampler = Some(sampler::start(&self.object, self.options.sample_hz)?);
         }
         // Without it, page faults are counted all the same.
@@ -415,11 +419,11 @@ impl Session {
         counters
     }
 
-    /// What the programs cost in CPU time so far.
+    /// What the programs cost in CPU time so far, and the clock that interrupts the target for samples.
     pub fn cost(&self) -> ProbeCost {
         let cpus = per_cpu(&self.object);
         let probes = std::array::from_fn(|probe| time_of(&cpus, probe));
-        probe_cost::estimate(&probes)
+        probe_cost::estimate(&probes).and_interruptions(probes[SAMPLE_PROBE].runs, self.interruption)
     }
 }
 

@@ -129,7 +129,8 @@ pub struct SourceState {
 pub struct Cost {
     /// CPU time of the recorder's own process (ns; exact, getrusage).
     pub recorder_cpu_ns: u64,
-    /// CPU time of the kernel programs (ns; mean cost of measured windows × runs).
+    /// CPU time of the kernel programs, and of the interruptions by which threads are sampled (ns; mean cost of those that were
+    /// timed × runs).
     pub probes_cpu_ns: u64,
     /// Standard error of `probes_cpu_ns`.
     pub probes_cpu_error_ns: u64,

@@ -60,7 +60,7 @@ fn cost(view: &View) -> Vec<String> {
     lines.push(format!("  {:17}{}", "recorder", duration(cost.recorder_cpu_ns) + " of CPU time"));
     lines.push(format!(
         "  {:17}{} ± {} of CPU time",
-        "kernel programs",
+        "kernel's part",
         duration(cost.probes_cpu_ns),
         duration(cost.probes_cpu_error_ns),
     ));

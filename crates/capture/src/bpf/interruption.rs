@@ -1,0 +1,86 @@
+//! What a clock's event costs a thread that it interrupts, the kernel's own part: on a virtual machine, whose timers its host
+//! keeps, that is several times as much as the program that takes the sample.
+
+use std::time::Duration;
+
+use crate::lower::now;
+use crate::perf_ring::{self, Attr};
+
+/// For so long a thread of ours is interrupted, so often: a hundred times.
+const TRIED: Duration = Duration::from_millis(10);
+const PERIOD_NS: u64 = 100_000;
+/// A thread that reads the clock over and over was interrupted where it saw so many times the usual step, and at least so much.
+const STEPS_MIN: u64 = 4;
+const GAP_MIN_NS: u64 = 200;
+/// With fewer it is not known.
+const GAPS_MIN: usize = 20;
+
+/// The cost of one interruption (ns).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Interruption {
+    /// The median: what else happens meanwhile, of the host's or of other devices', is longer or rare.
+    pub median_ns: f64,
+    /// Half the width of the 95 % interval of that.
+    pub error_ns: f64,
+}
+
+/// Tries it out, on the CPU that this thread runs on; takes [`TRIED`]. `None`: not known here.
+pub(super) fn measure() -> Option<Interruption> {
+    let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CPU_CLOCK);
+    attr.sample_period = PERIOD_NS;
+    // It records nothing, since nobody maps its ring. Closed with the descriptor.
+    let _event = perf_ring::open(&attr, 0, -1).ok()?;
+    let begin = now().0;
+    let (mut last, mut steps) = (begin, Vec::with_capacity(1 << 19));
+    while last - begin < TRIED.as_nanos() as u64 && steps.len() < steps.capacity() {
+        let at = now().0;
+        steps.push((at - last).min(u64::from(u32::MAX)) as u32);
+        last = at;
+    }
+    of_steps(&mut steps)
+}
+
+fn of_steps(steps: &mut [u32]) -> Option<Interruption> {
+    steps.sort_unstable();
+    let usual = u64::from(*steps.get(steps.len() / 2)?);
+    let gap_min = (usual * STEPS_MIN).max(usual + GAP_MIN_NS);
+    let gaps = &steps[steps.partition_point(|step| u64::from(*step) < gap_min)..];
+    if gaps.len() < GAPS_MIN {
+        return None;
+    }
+    let cost = |rank: f64| f64::from(gaps[(rank.max(0.0) as usize).min(gaps.len() - 1)]) - usual as f64;
+    // The ranks between which the median lies in 95 of 100 cases (binomial, by its normal approximation; Conover, Practical
+    // Nonparametric Statistics, §3.2).
+    let (middle, off) = (gaps.len() as f64 / 2.0, 0.98 * (gaps.len() as f64).sqrt());
+    Some(Interruption { median_ns: cost(middle), error_ns: (cost(middle + off) - cost(middle - off)) / 2.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interruptions_are_told_from_steps_and_rare_long_ones_do_not_count() {
+        let mut steps = vec![30; 100_000];
+        steps.extend([2_030; 90]);
+        steps.extend([1_000_000, 4_000_000]);
+        assert_eq!(of_steps(&mut steps), Some(Interruption { median_ns: 2_000.0, error_ns: 0.0 }));
+        // Scattered evenly from 1 to 3 µs.
+        let mut steps: Vec<u32> =
+            (0..10_000).map(|_| 30).chain((0..100).map(|nth| 1_030 + nth * 20)).collect();
+        let found = of_steps(&mut steps).unwrap();
+        assert!(
+            (found.median_ns - 2_000.0).abs() < 1.0 && (150.0..250.0).contains(&found.error_ns),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn without_interruptions_it_is_not_known() {
+        assert_eq!(of_steps(&mut []), None);
+        assert_eq!(of_steps(&mut vec![30; 1000]), None);
+        let mut steps = vec![30; 1000];
+        steps.extend([5_000; GAPS_MIN - 1]);
+        assert_eq!(of_steps(&mut steps), None);
+    }
+}
