@@ -336,7 +336,7 @@ fn fixtures(folder: &str, names: &[&str]) -> Vec<Vec<u8>> {
 #[test]
 fn runtimes_of_their_own() {
     drive("chrome_trace", &of_runtimes(&["node20-events.json.gz", "ocaml-eventlog.json"]));
-    drive("ghc_eventlog", &of_runtimes(&["ghc902-pause.eventlog"]));
+    drive("ghc_eventlog", &of_runtimes(&["ghc902-pause.eventlog", "ghc902-census.eventlog"]));
     drive("go_trace", &of_runtimes(&["go126.trace.gz"]));
     drive("hotspot_log", &of_runtimes(&["jdk17-safepoint-trace.log", "jdk25-zgc.log"]));
     drive("v8_gc", &of_runtimes(&["node20-trace-gc.txt", "node20-trace-gc-nvp.txt"]));

@@ -16,6 +16,7 @@ const ALL: &[(&str, &str)] = &[
     ("go126-cpu.pb.gz", "pprof"),
     ("jdk17-alloc.jfr.gz", "jfr"),
     ("jdk17-tlab.jfr.gz", "jfr"),
+    ("../runtimes/ghc902-census.eventlog", "ghc-eventlog"),
 ];
 
 fn path(name: &str) -> String {
@@ -65,7 +66,7 @@ impl Profile {
         let facts = readers::detect(bytes)?.read(bytes, &Wanted::default(), &mut take)?;
         assert!(sorted, "not in the order of time");
         let catalogue = builder.finish(facts.span.1, &mut rows);
-        let (stacks, frames) = facts.names.as_ref().unwrap().resolve(&catalogue);
+        let (stacks, frames) = facts.names.clone().unwrap_or_default().resolve(&catalogue);
         let samples = rows.samples.iter().map(|sample| sample.stack).collect();
         let threads = catalogue.threads.iter().map(|thread| thread.name.clone()).collect();
         Ok(Profile { allocations: catalogue.allocations, threads, samples, stacks, frames, facts })
@@ -239,4 +240,32 @@ proptest! {
             prop_assert!(profile.allocations.iter().all(|row| row.probability() > 0.0));
         }
     }
+}
+
+/// Closure types with their bytes, of the sample with the most in a file of GHC's own format.
+fn largest_of_hp(text: &str) -> BTreeMap<String, u64> {
+    let samples = text.split("BEGIN_SAMPLE").skip(1).map(|sample| {
+        let pairs = sample.lines().filter_map(|line| line.rsplit_once('\t'));
+        pairs.map(|(name, bytes)| (name.to_owned(), bytes.parse().unwrap())).collect::<BTreeMap<_, u64>>()
+    });
+    samples.max_by_key(|sample| sample.values().sum::<u64>()).unwrap()
+}
+
+#[test]
+fn what_lived_at_the_largest_census_is_what_ghc_wrote_beside_it() {
+    let profile = Profile::of("../runtimes/ghc902-census.eventlog");
+    let mut told: BTreeMap<String, u64> = BTreeMap::new();
+    for row in &profile.allocations {
+        assert!(row.is_census() && row.freed.is_none());
+        *told.entry(profile.leaf(row.stack)).or_default() += row.bytes;
+    }
+    let text = std::fs::read_to_string(path("../runtimes/ghc902-census.hp")).unwrap();
+    let said: BTreeMap<_, _> = largest_of_hp(&text).into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+    assert!(said.len() > 20 && said.values().sum::<u64>() > 500_000);
+    assert_eq!(told, said);
+    assert!(
+        profile.facts.limits.contains("by closure type: the largest of 2 censuses"),
+        "{}",
+        profile.facts.limits
+    );
 }

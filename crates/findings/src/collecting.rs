@@ -14,6 +14,7 @@ use crate::derive::gc::{Gc, LaneGc};
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::phases;
 use crate::derive::rendezvous::LateCause;
+use crate::descriptors::Descriptors;
 use crate::scene::Scene;
 
 /// A domain that allocates less than this part of all is not what makes collections necessary.
@@ -30,6 +31,40 @@ const SHARE_MIN: f64 = 0.1;
 pub fn is_pressed(gc: &Gc) -> bool {
     let share = |lane: &LaneGc| lane.times.cost_ns() as f64 / lane.life_ns.max(1) as f64;
     allocating(gc).into_iter().any(|lane| share(lane) >= SHARE_MIN)
+}
+
+/// Where nothing better is known.
+pub const LARGER_HEAP: &str = "Collect less often: a larger heap";
+
+/// It is a domain of OCaml's.
+pub fn is_ocaml(lane: &LaneGc) -> bool {
+    runtime_of(lane) == "ocaml"
+}
+
+fn runtime_of(lane: &LaneGc) -> &str {
+    lane.runtime.split(' ').next().unwrap_or_default()
+}
+
+/// How the runtime of a lane is told to collect less often, as advice.
+pub fn fewer_collections(scene: &Scene, lane: &LaneGc) -> String {
+    if is_ocaml(lane) {
+        return "Collect less often: a larger minor heap (OCAMLRUNPARAM=s=1M words, then measure)".to_owned();
+    }
+    let name = runtime_of(lane);
+    let seen = scene
+        .derived
+        .runtimes
+        .iter()
+        .find(|used| used.name == name)
+        .map(|used| used.fewer_collections.clone());
+    // What another tool recorded shows no runtime at work, and names it all the same.
+    let described = || {
+        let descriptors = Descriptors::built_in();
+        let runtime = descriptors.runtimes().iter().find(|runtime| runtime.name == name);
+        runtime.map(|runtime| runtime.fewer_collections.clone())
+    };
+    let knob = seen.or_else(described).filter(|knob| !knob.is_empty());
+    knob.unwrap_or_else(|| LARGER_HEAP.to_owned())
 }
 
 /// Processes whose runtime tells what it allocates, and so how collections go with that: gc-pressure judges them, gc-heavy the others.

@@ -28,7 +28,10 @@ const LISTED_MAX: usize = 3;
 pub fn finding(scene: &Scene, rule: &'static str) -> Option<Finding> {
     let (gc, seen) = (&scene.derived.gc, &scene.derived.garbage);
     let (all, rate) = garbage::allocated(gc);
-    let promoted: u64 = gc.lanes.iter().map(|lane| lane.promoted_bytes).sum();
+    let promoted: u64 = gc.lanes.iter().filter_map(|lane| lane.promoted_bytes).sum();
+    if gc.lanes.iter().any(|lane| lane.allocated_bytes > 0 && lane.promoted_bytes.is_none()) {
+        return None;
+    }
     let survived = promoted as f64 / all.max(1) as f64;
     if rate < FAST || survived > SURVIVES_MAX || seen.stacks < SEEN_MIN || collecting::is_pressed(gc) {
         return None;

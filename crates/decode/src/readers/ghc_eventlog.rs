@@ -5,6 +5,7 @@
 //! are spans of their capability. Times are from the program's start.
 
 mod capability;
+mod census;
 mod layout;
 
 use std::collections::BTreeMap;
@@ -14,8 +15,10 @@ use holdup_events::recording::{Host, Rung, SourceState};
 use holdup_events::tables::SpanKind;
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
-use crate::telling::{Person, Telling};
+use crate::imported::Names;
+use crate::telling::{Person, Telling, Whole};
 use capability::Capability;
+use census::HeapProfile;
 use layout::{Body, Told};
 
 /// The format.
@@ -76,29 +79,57 @@ impl Reader for Format {
         if cut {
             log.telling.lose("truncated");
         }
-        let Log { mut telling, mut capabilities, version, command, .. } = log;
+        let Log { mut telling, mut capabilities, version, command, heap, .. } = log;
         capabilities.values_mut().for_each(|capability| capability.tell_left(None, &mut telling));
         let cpus = capabilities.len() as u32;
-        let whole = telling.finish(SOURCE, sink)?;
+        let first = capabilities.values().next().map(|capability| capability.who);
+        let mut names = Names::default();
+        let mut rows = Vec::new();
+        if let Some(who) = first {
+            heap.count(who, &mut telling);
+            let whose = telling.known(who).map(|person| (person.tid, person.pid));
+            rows = whose.map_or_else(Vec::new, |whose| heap.rows(whose, &mut names));
+        }
+        let has_rows = !rows.is_empty();
+        let mut rows = rows.into_iter().peekable();
+        let whole = telling.finish(SOURCE, &mut |event| {
+            while let Some(row) = rows.next_if(|row| row.at() < event.at()) {
+                sink(row);
+            }
+            sink(event);
+        })?;
+        rows.for_each(sink);
+        let limits = format!(
+            "an eventlog of {version}: each capability is shown as one thread and one CPU, running while it has a Haskell thread \
+             or collects; whether the system gave it a CPU is not known"
+        );
         Ok(Facts {
             host: Host { cpus, ..Host::default() },
             command,
             span: whole.span,
             rung: Rung::Perf,
-            limits: format!(
-                "an eventlog of {version}: each capability is shown as one thread and one CPU, running while it \
-                 has a Haskell thread or collects; whether the system gave it a CPU is not known"
-            ),
-            sources: vec![SourceState {
-                name: SOURCE.to_owned(),
-                active: true,
-                missing: String::new(),
-                events: whole.events,
-                lost: whole.lost,
-            }],
+            limits: [Some(limits), heap.said(whole.span.0.0)]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join("; "),
+            sources: sources(&whole, has_rows),
+            names: has_rows.then_some(names),
             ..Facts::default()
         })
     }
+}
+
+fn sources(whole: &Whole, has_census: bool) -> Vec<SourceState> {
+    let source = |name: &str, events, lost| SourceState {
+        name: name.to_owned(),
+        active: true,
+        missing: String::new(),
+        events,
+        lost,
+    };
+    let census = has_census.then(|| source("allocations", 0, 0));
+    [source(SOURCE, whole.events, whole.lost)].into_iter().chain(census).collect()
 }
 
 /// What has been read.
@@ -112,6 +143,7 @@ struct Log {
     pid: u32,
     /// Beside the program: the collector that does not stop it.
     beside: Option<crate::telling::Who>,
+    heap: HeapProfile,
 }
 
 impl Log {
@@ -138,6 +170,7 @@ impl Log {
     }
 
     fn take(&mut self, event: &Told) {
+        self.heap.take(event);
         if let (Some(number), true) = (event.capability, self.is_of_capability(event.id)) {
             self.capability(number, event.at);
             self.on_capability(number, event);

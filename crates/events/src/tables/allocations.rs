@@ -6,6 +6,9 @@ use crate::{StackId, ThreadId, Timestamp};
 /// bytes are seen, too; as in `preload/allocs.c`.
 pub const ALLOCATION_OWN_BYTES: u64 = 32;
 
+/// In place of `own_bytes` of a weight: it is no allocation, but what lived when a collector counted, exactly.
+pub const CENSUS: u64 = 1;
+
 /// The file name of the library that draws.
 pub const ALLOCATION_LIBRARY: &str = "libholdup_allocs.so";
 
@@ -37,6 +40,11 @@ impl AllocationRow {
     /// It stands for so many bytes of its thread, as a runtime tells that keeps no count of objects and no word of frees.
     pub fn is_weight(&self) -> bool {
         self.every_bytes == 0
+    }
+
+    /// It was counted by a collector as what lives.
+    pub fn is_census(&self) -> bool {
+        self.is_weight() && self.own_bytes == CENSUS
     }
 
     /// With which probability it was drawn; 1 where a damaged recording says nothing of use.

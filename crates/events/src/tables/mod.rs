@@ -16,7 +16,7 @@ mod syscalls;
 mod wakeups;
 mod watchpoints;
 
-pub use allocations::{ALLOCATION_LIBRARY, ALLOCATION_OWN_BYTES, AllocationRow};
+pub use allocations::{ALLOCATION_LIBRARY, ALLOCATION_OWN_BYTES, AllocationRow, CENSUS};
 pub use calls::{CallObject, CallPartKind, CallPartRow, CallRow, Calls};
 pub use catalogue::{Mapping, Process, Processes, Thread, Threads, Variable, Waits};
 pub use kernel_counts::{CountKind, FaultRow, KernelCountRow};

@@ -26,7 +26,7 @@ impl Amount {
             // One of so few moments that each may as well have fallen elsewhere: as below, for a probability near 0.
             let bytes = row.bytes as f64;
             (self.weights, self.bytes) = (self.weights + 1, self.bytes + bytes);
-            self.bytes_variance += bytes * bytes;
+            self.bytes_variance += if row.is_census() { 0.0 } else { bytes * bytes };
             return;
         }
         let (probability, bytes) = (row.probability(), row.bytes as f64);
@@ -84,6 +84,8 @@ impl Amount {
 
 #[cfg(test)]
 mod tests {
+    use holdup_events::tables::CENSUS;
+
     use super::*;
     use crate::experiment::random::Random;
 
@@ -147,5 +149,8 @@ mod tests {
         let mut sum = Amount::default();
         sum.merge(&amount);
         assert_eq!(sum.objects(), None);
+        let mut counted = Amount::default();
+        counted.add(&AllocationRow { bytes: 1 << 20, own_bytes: CENSUS, ..AllocationRow::default() });
+        assert_eq!((counted.bytes(), counted.bytes_error(), counted.objects()), (1 << 20, 0, None));
     }
 }

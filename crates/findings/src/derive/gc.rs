@@ -126,8 +126,8 @@ pub struct LaneGc {
     pub allocated_bytes: u64,
     /// The most of it between two collections: who asks for one has nearly filled its young generation.
     pub fullest_bytes: u64,
-    /// Bytes of these that survived.
-    pub promoted_bytes: u64,
+    /// Bytes of these that survived; `None`: its runtime does not tell.
+    pub promoted_bytes: Option<u64>,
     /// Greatest size of the old generation that it told (bytes); 0 not told.
     pub heap_bytes: u64,
     /// Its pauses.
@@ -352,7 +352,9 @@ fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
                 lane.allocated_bytes = lane.allocated_bytes.saturating_add(row.value);
                 lane.fullest_bytes = lane.fullest_bytes.max(row.value);
             }
-            Some(Counts::Promoted) => lane.promoted_bytes = lane.promoted_bytes.saturating_add(row.value),
+            Some(Counts::Promoted) => {
+                lane.promoted_bytes = Some(lane.promoted_bytes.unwrap_or(0).saturating_add(row.value));
+            }
             Some(Counts::Heap(unit)) => lane.heap_bytes = lane.heap_bytes.max(row.value.saturating_mul(unit)),
             None => {}
         }

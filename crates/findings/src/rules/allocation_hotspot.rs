@@ -117,7 +117,7 @@ fn could_be_kept(scene: &Scene, finding: &mut Finding, used: &ServiceUse) {
 /// What the drawn allocations say, if there are any.
 fn drawn(allocated: &Allocated) -> Vec<String> {
     let all = &allocated.all;
-    if all.drawn == 0 {
+    if all.drawn == 0 || allocated.is_census {
         return Vec::new();
     }
     let part = |amount: &Amount| amount.bytes() as f64 / all.bytes().max(1) as f64;

@@ -88,7 +88,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         gain: Gain { low, high },
         confidence: scene.confidence(confidence),
         evidence: evidence(gc),
-        advice: advice(&domains),
+        advice: advice(scene, &domains),
     }])
 }
 
@@ -106,7 +106,10 @@ fn summary((gc, garbage): (&Gc, &Garbage), domains: &[&LaneGc]) -> Vec<String> {
     let parts: Vec<String> =
         parts.iter().filter(|(_, ns)| *ns > 0).map(|(what, ns)| said(what, *ns)).collect();
     let allocated = sum(|lane| lane.allocated_bytes);
-    let survived = sum(|lane| lane.promoted_bytes) as f64 / allocated.max(1) as f64;
+    let promoted: Option<u64> = domains.iter().map(|lane| lane.promoted_bytes).sum();
+    let survived = promoted.map_or(String::new(), |promoted| {
+        format!("; {} of it survived", percent(promoted as f64 / allocated.max(1) as f64))
+    });
     let mut said = vec![
         format!(
             "Collections took {} of {} that allocate ({} of their time): {}.",
@@ -115,11 +118,7 @@ fn summary((gc, garbage): (&Gc, &Garbage), domains: &[&LaneGc]) -> Vec<String> {
             percent(cost as f64 / life.max(1) as f64),
             parts.join(" · "),
         ),
-        format!(
-            "Each filled {} KiB between two collections; {} of it survived.",
-            filled_bytes(domains) >> 10,
-            percent(survived),
-        ),
+        format!("Each filled {} KiB between two collections{survived}.", filled_bytes(domains) >> 10,),
         format!(
             "Half of {} took {} or less, one in a hundred {} or more.",
             count(gc.pauses.count, "pause"),
@@ -165,7 +164,13 @@ fn evidence(gc: &Gc) -> Vec<Evidence> {
     rows.collect()
 }
 
-fn advice(domains: &[&LaneGc]) -> Vec<String> {
+fn advice(scene: &Scene, domains: &[&LaneGc]) -> Vec<String> {
+    if let Some(other) = domains.iter().find(|lane| !collecting::is_ocaml(lane)) {
+        return vec![
+            collecting::fewer_collections(scene, other),
+            "Allocate less in the loops that run most".to_owned(),
+        ];
+    }
     // A minor heap is filled nearly to its size by the domain that asks for the collection.
     let words = (filled_bytes(domains) / 8).max(1).next_power_of_two() * 2;
     vec![

@@ -130,22 +130,12 @@ fn advice(scene: &Scene, process: Option<ProcessId>, causes: &[CauseUse], with_i
             advice.push(line);
         }
     }
-    advice.push(fewer_collections(scene, process));
-    advice
-}
-
-/// How the runtime of a process is told to collect less often.
-fn fewer_collections(scene: &Scene, process: Option<ProcessId>) -> String {
     let lane = scene.derived.gc.lanes.iter().find(|lane| Some(lane.process) == process);
-    let runtime = lane.and_then(|lane| lane.runtime.split(' ').next()).unwrap_or_default();
-    if runtime == "ocaml" {
-        return "Collect less often: a larger minor heap (OCAMLRUNPARAM=s=1M words, then measure)".to_owned();
-    }
-    let knob =
-        scene.derived.runtimes.iter().find(|used| used.name == runtime).map(|used| &used.fewer_collections);
-    knob.filter(|knob| !knob.is_empty())
-        .cloned()
-        .unwrap_or_else(|| "Collect less often: a larger heap".to_owned())
+    advice.push(lane.map_or_else(
+        || collecting::LARGER_HEAP.to_owned(),
+        |lane| collecting::fewer_collections(scene, lane),
+    ));
+    advice
 }
 
 /// What helps against a cause.

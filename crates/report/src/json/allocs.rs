@@ -19,6 +19,7 @@ pub(super) fn to_json(trace: &Trace, ask: &StackAsk) -> Value {
     json!({
         "every_bytes": allocated.every_bytes,
         "frees_known": allocated.frees_known,
+        "is_census": allocated.is_census,
         "operations": ask.operations,
         "all": amount(&allocated.all),
         "live": amount(&allocated.live),

@@ -41,6 +41,10 @@ impl<'a> Body<'a> {
         Some(taken)
     }
 
+    pub fn u8(&mut self) -> Option<u8> {
+        self.take().map(u8::from_be_bytes)
+    }
+
     pub fn u16(&mut self) -> Option<u16> {
         self.take().map(u16::from_be_bytes)
     }
@@ -51,6 +55,16 @@ impl<'a> Body<'a> {
 
     pub fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_be_bytes)
+    }
+
+    /// A text up to a zero, or the end.
+    pub fn string(&mut self) -> String {
+        let (text, rest) = match self.0.iter().position(|byte| *byte == 0) {
+            Some(end) => (self.0.get(..end), self.0.get(end + 1..)),
+            None => (Some(self.0), None),
+        };
+        self.0 = rest.unwrap_or_default();
+        String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
     }
 
     /// The rest, as a text.

@@ -7,7 +7,7 @@ use super::*;
 /// A file with these events: (id, time, capability, body).
 fn log(events: &[(u16, u64, u16, &[u8])]) -> Vec<u8> {
     let mut bytes = layout::MAGIC.to_vec();
-    let kinds: [(u16, u16); 8] = [
+    let kinds: [(u16, u16); 14] = [
         (id::RUN_THREAD, 4),
         (id::STOP_THREAD, 10),
         (id::GC_START, 0),
@@ -16,6 +16,12 @@ fn log(events: &[(u16, u64, u16, &[u8])]) -> Vec<u8> {
         (id::GC_WORK, 0),
         (id::GC_STATS, u16::MAX),
         (18, 14),
+        (census::id::BEGIN, u16::MAX),
+        (census::id::COST_CENTRE, u16::MAX),
+        (census::id::CENSUS_BEGIN, 8),
+        (census::id::OF_COST_CENTRES, u16::MAX),
+        (census::id::CENSUS_END, 8),
+        (census::id::PAST_CENSUS_BEGIN, 16),
     ];
     for (id, length) in kinds {
         bytes.extend(b"etb\0");
@@ -31,7 +37,7 @@ fn log(events: &[(u16, u64, u16, &[u8])]) -> Vec<u8> {
         for (id, body) in [(18, block(*capability)), (*id, body.to_vec())] {
             bytes.extend(id.to_be_bytes());
             bytes.extend(at.to_be_bytes());
-            if id == super::id::GC_STATS {
+            if kinds.contains(&(id, u16::MAX)) {
                 bytes.extend((body.len() as u16).to_be_bytes());
             }
             bytes.extend(body);
@@ -103,4 +109,58 @@ fn a_cut_log_is_a_loss() {
         .unwrap();
     assert!(losses == 1 && facts.sources[0].lost == 1);
     assert!(Format.read(&bytes[..40], &Wanted::default(), &mut |_| {}).is_err());
+}
+
+/// `HEAP_PROF_SAMPLE_COST_CENTRE`: profile, bytes, depth, numbers of cost centres.
+fn of_centres(bytes: u64, centres: &[u32]) -> Vec<u8> {
+    let numbers = centres.iter().flat_map(|number| number.to_be_bytes());
+    [0].into_iter().chain(bytes.to_be_bytes()).chain([centres.len() as u8]).chain(numbers).collect()
+}
+
+fn centre(number: u32, texts: &str) -> Vec<u8> {
+    [&number.to_be_bytes()[..], texts.as_bytes(), &[0]].concat()
+}
+
+#[test]
+fn a_census_by_cost_centres_has_their_stacks_and_biographical_ones_their_own_times() {
+    let by_centres = [&[0][..], &1_000_000u64.to_be_bytes(), &1u32.to_be_bytes()].concat();
+    let past = [&7u64.to_be_bytes()[..], &40u64.to_be_bytes()].concat();
+    let number: &[u8] = &[0; 8];
+    let bytes = log(&[
+        (id::RUN_THREAD, 5, 0, &[0, 0, 0, 7]),
+        (census::id::BEGIN, 6, 0, &by_centres),
+        (census::id::COST_CENTRE, 6, 0, &centre(1, "main\0Main\0Main.hs:(3,1)-(9,4)\0\0")),
+        (census::id::COST_CENTRE, 6, 0, &centre(2, "build\0Data.Tree\0<built-in>\0\0")),
+        (census::id::CENSUS_BEGIN, 20, 0, number),
+        (census::id::OF_COST_CENTRES, 21, 0, &of_centres(64, &[2, 1])),
+        (census::id::CENSUS_END, 22, 0, number),
+        // Not in a census.
+        (census::id::OF_COST_CENTRES, 23, 0, &of_centres(4096, &[1])),
+        (census::id::PAST_CENSUS_BEGIN, 60, 0, &past),
+        (census::id::OF_COST_CENTRES, 61, 0, &of_centres(96, &[2, 1])),
+        (census::id::OF_COST_CENTRES, 61, 0, &of_centres(32, &[2, 1])),
+        (census::id::OF_COST_CENTRES, 61, 0, &of_centres(8, &[9])),
+        (census::id::CENSUS_END, 62, 0, number),
+        (id::STOP_THREAD, 70, 0, &[0, 0, 0, 7, 0, 7, 0, 0, 0, 0]),
+    ]);
+    let (mut rows, mut stacks, mut totals) = (Vec::new(), Vec::new(), Vec::new());
+    let facts = Format
+        .read(&bytes, &Wanted::default(), &mut |event| match event {
+            Event::Allocated(row) => rows.push((row.at.0, row.bytes, row.stack)),
+            Event::Stack(stack) => stacks.push(stack.addresses),
+            Event::Tell(Tell { at, what: Word::Counter(value), name, .. }) if &*name == "census_bytes" => {
+                totals.push((at.0, value));
+            }
+            _ => {}
+        })
+        .unwrap();
+    assert_eq!((rows, totals), (vec![(40, 128, 1), (40, 8, 2)], vec![(20, 64), (40, 136)]));
+    let (_, frames) = facts.names.unwrap().resolve(&crate::states::Catalogue::default());
+    let named = |addresses: &[u64]| -> Vec<String> {
+        let frame = |place: &u64| frames.get(*place as usize).unwrap();
+        addresses.iter().map(frame).map(|of| format!("{} {}:{}", of.function, of.file, of.line)).collect()
+    };
+    assert_eq!(named(&stacks[0]), ["Data.Tree.build :0", "Main.main Main.hs:3"]);
+    assert_eq!(named(&stacks[1]), ["cost centre 9 :0"]);
+    assert!(facts.limits.contains("by cost centre: the largest of 2 censuses"), "{}", facts.limits);
 }

@@ -66,6 +66,8 @@ pub struct Allocated {
     pub every_bytes: u64,
     /// Frees were told; not of weights.
     pub frees_known: bool,
+    /// No allocations: what lived when a collector counted.
+    pub is_census: bool,
     /// Everything.
     pub all: Amount,
     /// What was not freed, to the end of the part.
@@ -175,7 +177,8 @@ impl<'a> Sums<'a> {
         }
         self.done.every_bytes = self.done.every_bytes.max(row.every_bytes);
         self.done.frees_known &= !row.is_weight();
-        let is_live = !is_freed && !row.is_weight();
+        self.done.is_census |= row.is_census();
+        let is_live = !is_freed && (!row.is_weight() || row.is_census());
         for (sum, counts) in [
             (&mut growing.all, true),
             (&mut growing.live, is_live),

@@ -37,6 +37,9 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Some(of) => lines.extend(around(view, &allocated, &of)),
         None => {
             lines.extend(sites(view, &allocated));
+            if allocated.is_census {
+                return lines;
+            }
             lines.extend(threads(view, &allocated));
             lines.extend(handed(view, &allocated));
         }
@@ -61,6 +64,12 @@ fn why_none(view: &View) -> String {
 /// What the figures are of, and how sure they are.
 fn basis(view: &View, allocated: &Allocated) -> String {
     let all = &allocated.all;
+    if allocated.is_census {
+        return format!(
+            "{} lived when the collector counted, by what the program was told to count by. What was allocated in all is not known.",
+            bytes(all.bytes()),
+        );
+    }
     let objects = match (all.objects(), all.objects_error()) {
         (Some(objects), Some(error)) => format!("{} ± {} objects", rounded(objects), rounded(error)),
         _ => "nobody counted how many objects".to_owned(),

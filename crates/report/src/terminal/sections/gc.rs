@@ -161,7 +161,7 @@ fn memory(view: &View, gc: &Gc) -> Vec<String> {
             of_lane(view, lane),
             count(lane.minor),
             bytes(lane.allocated_bytes),
-            bytes(lane.promoted_bytes),
+            lane.promoted_bytes.map_or("?".to_owned(), bytes),
             bytes(lane.heap_bytes),
             count(lane.pauses.count),
             duration(lane.pauses.p99_ns),
