@@ -56,8 +56,10 @@ struct dentry { struct qstr d_name; struct dentry *d_parent; };
 struct list_head { struct list_head *next; };
 struct path { struct dentry *dentry; };
 struct file { struct inode *f_inode; struct path f_path; void *private_data; };
-struct io_cqe { __s32 res; __u32 flags; };
-struct io_kiocb { struct file *file; __u8 opcode; struct io_cqe cqe; };
+struct io_cqe { __u64 user_data; __s32 res; __u32 flags; };
+struct io_uring_cqe { __u64 user_data; __s32 res; __u32 flags; };
+struct io_ring_ctx;
+struct io_kiocb { struct file *file; __u8 opcode; struct io_cqe cqe; struct io_ring_ctx *ctx; };
 struct in6_addr { __u8 in6_u[16]; };
 struct sock_common {
 	__be32 skc_daddr, skc_rcv_saddr;

@@ -3,7 +3,8 @@
  * Operations of io_uring, where all syscalls are counted: in the same sums, by the thread that submitted them, by what is to be
  * done and on which file, with their times from submission to completion. (A ring here is the program's own, not one of ours.)
  *
- * An operation that completes many times (a multishot one) is counted when it ends.
+ * An operation that completes many times (a multishot one) counts once for each answer; its time is known at the last one. The
+ * kernel tells the others by what the program gave the request for a name (user_data), which is kept of operations that may be such.
  */
 #ifndef HOLDUP_RING_OPERATIONS_H
 #define HOLDUP_RING_OPERATIONS_H
@@ -25,14 +26,75 @@ struct {
 	__type(value, struct ring_operation);
 } ring_operations SEC(".maps");
 
-#define CQE_F_MORE 2 /* IORING_CQE_F_MORE: this is not its last answer */
+struct ring_named {
+	__u64 request;
+	struct ring_operation operation; /* of the last that has the name */
+	__u64 others; /* that have it, too */
+};
+
+struct ring_name {
+	__u64 ring;
+	__u64 user_data;
+};
+
+/* Whose answers have this name: the key in `ring_operations`; 0: several operations have it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct ring_name);
+	__type(value, struct ring_named);
+} ring_names SEC(".maps");
+
 #define OPERATION(number) (1ULL << (number))
 
 /* Those whose result is a number of bytes: readv writev, read_fixed write_fixed, sendmsg recvmsg, read write, send recv, splice tee,
- * send_zc sendmsg_zc. */
+ * send_zc sendmsg_zc, read_multishot. */
 #define MOVES_BYTES (OPERATION(1) | OPERATION(2) | OPERATION(4) | OPERATION(5) | OPERATION(9) | OPERATION(10) | \
 		     OPERATION(22) | OPERATION(23) | OPERATION(26) | OPERATION(27) | OPERATION(30) | OPERATION(33) | \
-		     OPERATION(47) | OPERATION(48))
+		     OPERATION(47) | OPERATION(48) | OPERATION(49))
+
+/* Those that may have many answers: poll_add, recvmsg, timeout, accept, recv, read_multishot. */
+#define MAY_GO_ON (OPERATION(6) | OPERATION(10) | OPERATION(11) | OPERATION(13) | OPERATION(27) | OPERATION(49))
+
+static __always_inline bool may_go_on(__u32 opcode)
+{
+	return opcode < 64 && (MAY_GO_ON & OPERATION(opcode));
+}
+
+static __always_inline struct ring_name name_of(struct io_kiocb *request)
+{
+	struct ring_name name = { .ring = (__u64)BPF_CORE_READ(request, ctx), .user_data = BPF_CORE_READ(request, cqe.user_data) };
+
+	return name;
+}
+
+/* A name that an operation has which goes on is that one's no more. */
+static __always_inline void keep_name(struct io_kiocb *request, const struct ring_operation *operation)
+{
+	struct ring_named named = { .request = (__u64)request, .operation = *operation }, *before;
+	struct ring_name name = name_of(request);
+
+	before = bpf_map_lookup_elem(&ring_names, &name);
+	if (before && before->request != named.request) {
+		named.request = 0;
+		named.others = before->others + 1;
+	}
+	bpf_map_update_elem(&ring_names, &name, &named, BPF_ANY);
+}
+
+static __always_inline void forget_name(struct io_kiocb *request)
+{
+	struct ring_name name = name_of(request);
+	struct ring_named *named = bpf_map_lookup_elem(&ring_names, &name);
+
+	if (!named)
+		return;
+	if (named->others)
+		named->others--;
+	else
+		bpf_map_delete_elem(&ring_names, &name);
+}
 
 SEC("tp_btf/io_uring_submit_req")
 int BPF_PROG(on_ring_submit, struct io_kiocb *request)
@@ -49,6 +111,8 @@ int BPF_PROG(on_ring_submit, struct io_kiocb *request)
 	operation.opcode = BPF_CORE_READ(request, opcode);
 	if (bpf_map_update_elem(&ring_operations, &key, &operation, BPF_ANY))
 		cpu->calls_uncounted++;
+	else if (may_go_on(operation.opcode))
+		keep_name(request, &operation);
 	probe_end(cpu, PROBE_SYSCALL, began);
 	return 0;
 }
@@ -59,7 +123,8 @@ static __always_inline struct wire_call_sums *operation_sums(struct per_cpu *cpu
 	struct wire_wait wait = {};
 	struct wire_call_sums *sums;
 
-	describe_file(__builtin_preserve_access_index(&request->file), &wait);
+	if (request)
+		describe_file(__builtin_preserve_access_index(&request->file), &wait);
 	key->object_kind = wait.object_kind;
 	key->object = wait.object;
 	sums = bpf_map_lookup_elem(&calls, key);
@@ -71,8 +136,9 @@ static __always_inline struct wire_call_sums *operation_sums(struct per_cpu *cpu
 	return sums;
 }
 
+/* `request`: 0 if it is not known which of several it was; `is_last`: its time is known. */
 static __always_inline void count_operation(struct per_cpu *cpu, const struct ring_operation *operation, struct io_kiocb *request,
-					    long result)
+					    long result, bool is_last)
 {
 	struct wire_call_key key = { .tid = operation->tid, .syscall = WIRE_RING_OPERATION + operation->opcode };
 	struct wire_call_sums *sums = operation_sums(cpu, &key, request);
@@ -81,7 +147,8 @@ static __always_inline void count_operation(struct per_cpu *cpu, const struct ri
 		return;
 	sums->tgid = operation->tgid;
 	sums->count++;
-	count_time(sums, bpf_ktime_get_ns() - operation->began_ns);
+	if (is_last)
+		count_time(sums, bpf_ktime_get_ns() - operation->began_ns);
 	if (result < 0 && result >= -ERRORS_MAX)
 		count_error(sums, &key, -result);
 	else if (result >= 0 && operation->opcode < 64 && (MOVES_BYTES & OPERATION(operation->opcode)))
@@ -97,17 +164,40 @@ int BPF_PROG(on_ring_complete, void *ring, struct io_kiocb *request)
 	__u64 key = (__u64)request, began;
 
 	operation = bpf_map_lookup_elem(&ring_operations, &key);
-	if (!cpu || !operation || (BPF_CORE_READ(request, cqe.flags) & CQE_F_MORE))
+	if (!cpu || !operation)
 		return 0;
 	began = probe_begin(cpu, PROBE_SYSCALL);
-	count_operation(cpu, operation, request, BPF_CORE_READ(request, cqe.res));
+	if (may_go_on(operation->opcode))
+		forget_name(request);
+	count_operation(cpu, operation, request, BPF_CORE_READ(request, cqe.res), true);
 	bpf_map_delete_elem(&ring_operations, &key);
 	probe_end(cpu, PROBE_SYSCALL, began);
 	return 0;
 }
 
-#undef CQE_F_MORE
+/* An answer of an operation that goes on comes without its request, where the kernel hands over what it answers. */
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(on_ring_answer, void *ring, struct io_kiocb *request, struct io_uring_cqe *answer)
+{
+	struct per_cpu *cpu = this_cpu();
+	struct ring_name name = { .ring = (__u64)ring };
+	struct ring_named *named;
+	__u64 began;
+
+	if (request || !cpu)
+		return 0;
+	name.user_data = BPF_CORE_READ(answer, user_data);
+	named = bpf_map_lookup_elem(&ring_names, &name);
+	if (!named)
+		return 0;
+	began = probe_begin(cpu, PROBE_SYSCALL);
+	count_operation(cpu, &named->operation, (struct io_kiocb *)named->request, BPF_CORE_READ(answer, res), false);
+	probe_end(cpu, PROBE_SYSCALL, began);
+	return 0;
+}
+
 #undef OPERATION
 #undef MOVES_BYTES
+#undef MAY_GO_ON
 
 #endif

@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use support::{Scratch, bpf_or_skip, have, record_json};
@@ -143,6 +144,17 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// Builds a program that has a ring.
+fn ring_program(scratch: &Scratch, text: &str) -> PathBuf {
+    let (source, program) = (scratch.join("ring.c"), scratch.join("ring"));
+    std::fs::write(&source, text).unwrap();
+    let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/shared");
+    let built =
+        Command::new("gcc").args(["-I", shared, "-w", "-o"]).arg(&program).arg(&source).status().unwrap();
+    assert!(built.success());
+    program
+}
+
 #[test]
 fn operations_of_io_uring_are_counted_apart_from_the_calls_that_submit_them() {
     let scratch = Scratch::new("ring-operations");
@@ -152,12 +164,7 @@ fn operations_of_io_uring_are_counted_apart_from_the_calls_that_submit_them() {
     if !have("gcc") {
         return println!("skipped: it takes gcc");
     }
-    let (source, program) = (scratch.join("ring.c"), scratch.join("ring"));
-    std::fs::write(&source, RING).unwrap();
-    let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/shared");
-    let built =
-        Command::new("gcc").args(["-I", shared, "-w", "-o"]).arg(&program).arg(&source).status().unwrap();
-    assert!(built.success());
+    let program = ring_program(&scratch, RING);
     let blocks = scratch.join("blocks");
     if Command::new(&program).arg(&blocks).status().unwrap().code() == Some(77) {
         return println!("skipped: this machine has no io_uring");
@@ -177,4 +184,123 @@ fn operations_of_io_uring_are_counted_apart_from_the_calls_that_submit_them() {
     assert_eq!((of_none["calls"].as_u64(), of_none["object_kind"].as_str()), (Some(100), Some("none")));
     let enters = calls["by_syscall"].as_array().unwrap().iter().find(|used| used["name"] == "io_uring_enter");
     assert_eq!(enters.unwrap()["calls"], 50);
+}
+
+/// Polls descriptors of events again and again by one request each: two of a name of their own, then two that share one. Each is
+/// taken back at the end. Prints how many answers polls had, and of them how many failed.
+const GOES_ON: &str = r#"
+#include "ring.h"
+#include <sys/eventfd.h>
+
+static long answers, failed;
+
+static void ask(int opcode, int file, uint64_t data, uint64_t which)
+{
+	uint32_t tail = atomic_load(word(submissions, params.sq_off.tail));
+	uint32_t slot = tail & *word(submissions, params.sq_off.ring_mask);
+	struct io_uring_sqe *entry = &entries[slot];
+
+	memset(entry, 0, sizeof *entry);
+	entry->opcode = opcode;
+	entry->fd = file;
+	entry->user_data = data;
+	entry->addr = which;
+	if (opcode == IORING_OP_POLL_ADD) {
+		entry->len = IORING_POLL_ADD_MULTI;
+		entry->poll32_events = 1; /* POLLIN */
+	}
+	*word(submissions, params.sq_off.array + slot * sizeof slot) = slot;
+	atomic_store(word(submissions, params.sq_off.tail), tail + 1);
+	if (syscall(SYS_io_uring_enter, ring, 1, 0, 0, NULL, 0) != 1)
+		exit(1);
+}
+
+/* Waits for an answer, and takes it. */
+static void take(void)
+{
+	struct io_uring_cqe *all = (struct io_uring_cqe *)(completions + params.cq_off.cqes);
+	uint32_t head = atomic_load(word(completions, params.cq_off.head));
+	struct io_uring_cqe *one = &all[head & *word(completions, params.cq_off.ring_mask)];
+
+	while (head == atomic_load(word(completions, params.cq_off.tail)))
+		syscall(SYS_io_uring_enter, ring, 0, 1, IORING_ENTER_GETEVENTS, NULL, 0);
+	if (one->user_data < 100) { /* a poll's */
+		answers++;
+		failed += one->res < 0;
+	}
+	atomic_store(word(completions, params.cq_off.head), head + 1);
+}
+
+static void happen(int event)
+{
+	uint64_t number = 1;
+
+	if (write(event, &number, sizeof number) != sizeof number)
+		exit(1);
+	take();
+	if (read(event, &number, sizeof number) != sizeof number)
+		exit(1);
+}
+
+int main(void)
+{
+	static const uint64_t names[4] = { 1, 2, 7, 7 };
+	int events[4];
+
+	if (!set_up())
+		return 77;
+	for (int nth = 0; nth < 4; nth++) {
+		events[nth] = eventfd(0, 0);
+		ask(IORING_OP_POLL_ADD, events[nth], names[nth], 0);
+	}
+	for (int round = 0; round < 40; round++)
+		for (int nth = 0; nth < 4; nth++)
+			happen(events[nth]);
+	for (int nth = 0; nth < 4; nth++) {
+		ask(IORING_OP_POLL_REMOVE, -1, 100, names[nth]);
+		take();
+		take();
+	}
+	printf("%ld %ld\n", answers, failed);
+	return 0;
+}
+"#;
+
+#[test]
+fn every_answer_of_an_operation_that_goes_on_counts() {
+    let scratch = Scratch::new("ring-answers");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    if !have("gcc") {
+        return println!("skipped: it takes gcc");
+    }
+    let program = ring_program(&scratch, GOES_ON);
+    let alone = Command::new(&program).output().unwrap();
+    match alone.status.code() {
+        Some(0) => {}
+        Some(77) => return println!("skipped: this machine has no io_uring"),
+        code => panic!("status {code:?}"),
+    }
+    let told = String::from_utf8(alone.stdout).unwrap();
+    let told: Vec<u64> = told.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert_eq!(told, [4 * 40 + 4, 4], "what the program itself counts");
+    let report = record_json(&scratch, &["--syscalls"], &[program.to_str().unwrap()]);
+    let sources = report["sources"].as_array().unwrap();
+    if sources.iter().any(|source| source["name"] == "ring-answers" && source["active"] == false) {
+        return println!("skipped: this kernel does not tell answers of operations that go on");
+    }
+    let calls = &report["calls"];
+    let all = calls["ring_operations"].as_array().unwrap();
+    let polls = all.iter().find(|one| one["name"] == "poll_add").unwrap_or_else(|| panic!("{calls}"));
+    let figure = |name: &str| polls[name].as_u64().unwrap();
+    // Their times are known when they end.
+    assert_eq!((figure("calls"), figure("failed"), figure("timed")), (4 * 40 + 4, 4, 4), "{polls}");
+    let by_object = calls["ring_by_object"].as_array().unwrap();
+    let polled = |kind: &str| -> u64 {
+        let rows = by_object.iter().filter(|row| row["name"] == "poll_add" && row["object_kind"] == kind);
+        rows.map(|row| row["calls"].as_u64().unwrap()).sum()
+    };
+    // Those of a shared name may be of either.
+    assert_eq!((polled("eventfd"), polled("none")), (2 * 40 + 4, 2 * 40), "{by_object:?}");
 }

@@ -33,6 +33,11 @@ impl KernelTypes {
         self.arguments("sched_switch").is_some_and(|count| count >= 4)
     }
 
+    /// Whether `io_uring_complete` hands over the answer as the program sees it, also of requests that go on.
+    pub fn ring_answers_are_told(&self) -> bool {
+        self.arguments("io_uring_complete") == Some(3)
+    }
+
     /// The typedef that the kernel has for the function behind a tracepoint.
     fn tracepoint(&self, name: &str) -> Option<*const btf_type> {
         if self.0.is_null() {

@@ -46,7 +46,9 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             map.set_max_entries(PROCESSES_PREALLOCATED).map_err(|error| refused(&error))?;
         } else if name == "records" {
             map.set_max_entries(layout.cpus * layout.slots).map_err(|error| refused(&error))?;
-        } else if matches!(name.as_str(), "calls_away" | "ring_operations") && !options.syscalls {
+        } else if matches!(name.as_str(), "calls_away" | "ring_operations" | "ring_names")
+            && !options.syscalls
+        {
             map.set_max_entries(1).map_err(|error| refused(&error))?;
         } else if name == "ring_ends" {
             map.set_max_entries(layout.cpus).map_err(|error| refused(&error))?;
@@ -62,6 +64,7 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             "on_blocked_stacks" => types.has_function("bpf_copy_from_user_task"), // 5.18
             "on_allocated" | "on_freed" => options.allocations.is_some(),
             "on_place" => types.has_function("bpf_uprobe_multi_link_attach"), // 6.6
+            "on_ring_answer" => options.syscalls && types.ring_answers_are_told(),
             "on_call_begin" | "on_ring_submit" | "on_ring_complete" => {
                 options.syscalls && types.has_tracepoint(&section)
             }

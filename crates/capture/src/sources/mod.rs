@@ -62,6 +62,7 @@ sources! {
     syscall_windows,
     syscalls,
     ring_operations,
+    ring_answers,
     allocations,
     runtime_probes,
 }
