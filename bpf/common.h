@@ -16,6 +16,7 @@ struct configuration {
 	__u32 slots_per_cpu;     /* of the main ring; a power of two */
 	__u32 follow_none;       /* what a target starts is no target */
 	__u32 count_calls;       /* syscalls are counted throughout (calls.h); else in windows */
+	__u32 counters;          /* so many hardware counters are read (counters.h) */
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 

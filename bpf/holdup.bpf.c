@@ -12,6 +12,7 @@
 #include "paging.h"
 #include "sched.h"
 #include "lifecycle.h"
+#include "counters.h"
 #include "samples.h"
 #include "snapshot.h"
 #include "calls.h"

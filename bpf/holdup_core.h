@@ -33,6 +33,7 @@ typedef _Bool bool;
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_PERCPU_HASH = 5,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
@@ -93,7 +94,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct sched_entity se;
 	struct sched_info sched_info;
-	unsigned long nvcsw, min_flt, maj_flt;
+	unsigned long nvcsw, nivcsw, min_flt, maj_flt;
 	__u64 start_boottime;
 	unsigned int in_iowait : 1;
 	char comm[16];

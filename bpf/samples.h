@@ -19,9 +19,8 @@ static __always_inline void fill_sample(struct wire_sample *sample, struct per_c
 }
 
 static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_cpu *cpu, struct task_struct *task,
-				    bool kernel)
+				    bool kernel, __u64 now)
 {
-	__u64 now = bpf_ktime_get_ns();
 	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task, kernel, now);
 	struct wire_ring_ends *end = this_end();
 	struct wire_sample *sample = end ? reserve_record(end, sizeof(*sample), true) : 0;
@@ -43,9 +42,8 @@ static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_
 
 /* With registers: user space computes from them what memory the thread touched. */
 static __always_inline void sampled_with_registers(struct bpf_perf_event_data *ctx, struct per_cpu *cpu,
-					    struct task_struct *task)
+					    struct task_struct *task, __u64 now)
 {
-	__u64 now = bpf_ktime_get_ns();
 	__u64 stack = take_stack(ctx, cpu, SCRATCH_SAMPLE, task, false, now);
 	struct wire_sample_user *user = bpf_ringbuf_reserve(&definitions, sizeof(*user), 0);
 
@@ -80,18 +78,22 @@ int on_sample(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
-	__u64 began;
+	__u64 began, now;
 
 	/* The idle thread's samples interrupt nobody. */
 	if (!cpu || !task->pid || !is_target(task, cpu))
 		return 0;
 	began = probe_begin(cpu, PROBE_SAMPLE);
+	now = bpf_ktime_get_ns();
+	/* First: what follows is not the thread's own. */
+	if (configuration.counters)
+		read_counters(cpu, task, now);
 	if ((ctx->regs.cs & 3) != 3)
-		sampled(ctx, cpu, task, true);
+		sampled(ctx, cpu, task, true, now);
 	else if (task->signal->nr_threads > 1)
-		sampled_with_registers(ctx, cpu, task);
+		sampled_with_registers(ctx, cpu, task, now);
 	else /* whose memory nobody shares */
-		sampled(ctx, cpu, task, false);
+		sampled(ctx, cpu, task, false, now);
 	probe_end(cpu, PROBE_SAMPLE, began);
 	return 0;
 }

@@ -53,6 +53,7 @@ enum wire_kind {
 	WIRE_THREAD_COUNTS = 17, /* struct wire_thread_counts; from the task iterator: not numbered */
 	WIRE_FAULT = 18,         /* struct wire_fault */
 	WIRE_PLACE = 19,         /* struct wire_place */
+	WIRE_COUNTERS = 20,      /* struct wire_counters, behind the sample of the same time */
 };
 
 /* Streams: one sequence per CPU for each. */
@@ -292,6 +293,17 @@ struct wire_place {
 	wire_u32 tgid;
 	wire_u32 place; /* user space's number for it */
 	wire_u32 pad;
+};
+
+#define WIRE_COUNTERS_MAX 4
+
+/* What hardware counted of a thread from its sample before to the one of this time, without a switch between. */
+struct wire_counters {
+	struct wire_header header;
+	wire_u32 tid;
+	wire_u32 tgid;
+	wire_u64 ran_ns; /* between the two */
+	wire_u64 values[WIRE_COUNTERS_MAX]; /* as user space has opened them; ~0: did not count meanwhile */
 };
 
 /* How an argument is compared with a number. */

@@ -100,6 +100,10 @@ pub struct RecordArgs {
     // these meets the same moments between two ticks for seconds; 463 meets all of them evenly within a quarter of one.
     #[arg(long, value_name = "HZ", default_value_t = 463, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub freq: u32,
+    /// Hardware counters beside samples, by perf's names, up to four with commas between; `auto`: cycles and instructions where
+    /// the machine has them; `none`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "auto", value_parser = crate::record::hardware::parse)]
+    pub counters: Vec<String>,
     /// CPU time that recording may take, in percent of all CPUs: stacks of waits and wakers are sampled, and
     /// syscalls counted in windows, to keep to it; 0 counts none
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = parse_percent)]

@@ -20,6 +20,7 @@ use super::allocations::Sampler;
 use super::budget::Budget;
 use super::calls::Calls;
 use super::fault_windows::FaultWindows;
+use super::hardware::Counting;
 use super::java_names::JavaNames;
 use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
@@ -68,6 +69,7 @@ pub(super) struct Loop {
     returned: ReturnedCpus,
     /// What is said of the source of allocations: wanted, and why there are none.
     allocations: Option<String>,
+    counting: Counting,
     rings: RingFeed,
     /// What the recording may cost; 0 where stacks are not drawn to keep to it.
     pub(super) budget_percent: f64,
@@ -91,7 +93,8 @@ fn with_remedy(error: CaptureError, buffer_mib: u32) -> anyhow::Error {
 
 /// Records by BPF.
 pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
-    let options = options(&subject, &recorder);
+    let counting = Counting::choose(&recorder.options);
+    let options = options(&subject, &recorder, &counting);
     let length = recorder.length;
     let mappings = MappingFeed::open(&host::online_cpus());
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
@@ -100,7 +103,8 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     // Before any thread is started: capabilities are a thread's own.
     privileges::drop_unneeded()?;
     let stack_tables = StackTables::start(session.unwind_tables()?);
-    let (span_probes, decoder) = SpanProbes::start(&recorder.descriptors);
+    let (span_probes, mut decoder) = SpanProbes::start(&recorder.descriptors);
+    decoder.hardware().know(&counting.names());
     let cpus = host::online_cpus().len();
     let roots = Roots::default();
     let mut recording = Loop {
@@ -111,6 +115,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         faults: FaultWindows::new(recorder.options.budget),
         returned: ReturnedCpus::default(),
         allocations: recorder.allocations.as_ref().map(|sampler| sampler.missing().to_owned()),
+        counting,
         rings: RingFeed::new(recorder.rings, !matches!(subject, Subject::Run(..)), lower::now()),
         session,
         stack_tables,
@@ -120,10 +125,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         decoder,
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
-        launcher: Launcher::new(match &subject {
-            Subject::Run(held, _) => Some(held.pid()),
-            _ => None,
-        }),
+        launcher: Launcher::new(held_pid(&subject)),
         taken: BTreeSet::new(),
         roots,
         journal: recorder.journal,
@@ -172,8 +174,16 @@ fn let_go(subject: Subject) -> Result<Watched> {
     Ok(watched)
 }
 
+/// The process that is started, which holdup's own program still is.
+fn held_pid(subject: &Subject) -> Option<u32> {
+    match subject {
+        Subject::Run(held, _) => Some(held.pid()),
+        _ => None,
+    }
+}
+
 /// What the kernel programs are to do.
-fn options(subject: &Subject, recorder: &Recorder) -> Options {
+fn options(subject: &Subject, recorder: &Recorder, counting: &Counting) -> Options {
     Options {
         target: match subject {
             Subject::Run(held, _) => Target::Process(held.pid()),
@@ -189,6 +199,7 @@ fn options(subject: &Subject, recorder: &Recorder) -> Options {
         },
         ring_bytes: recorder.options.buffer << 20,
         syscalls: recorder.options.syscalls,
+        counters: counting.counters.clone(),
         allocations: recorder.allocations.as_ref().and_then(|sampler| sampler.library().map(Path::to_owned)),
     }
 }
@@ -476,7 +487,7 @@ impl Loop {
             missing: untabled.join("; "),
             ..SourceState::default()
         });
-        sources.extend(syscalls.into_iter().chain(calls));
+        sources.extend(syscalls.into_iter().chain(calls).chain(self.counting.source()));
         sources.extend(rings.into_iter().chain(line_watch).chain(java_names));
         for missing in self.session.missing() {
             sources.push(SourceState {

@@ -10,6 +10,7 @@ mod fault_windows;
 pub mod files;
 pub mod finish;
 mod generated_code;
+pub mod hardware;
 mod java_names;
 mod kernel_counts;
 mod launcher;
@@ -115,6 +116,7 @@ pub fn record(
     length: Option<Duration>,
     options: &RecordArgs,
 ) -> Result<Recorded> {
+    hardware::check(&options.counters).map_err(anyhow::Error::msg)?;
     let (rung, mut rung_reason) = choose_rung(options.rung, &subject)?;
     if let (Subject::Attach { pid, .. }, Rung::Perf | Rung::Proc) = (&subject, rung)
         && let Some(why) = lower_rungs::hidden(*pid)
@@ -156,7 +158,9 @@ pub fn record(
     manifest.cost = outcome.cost;
     manifest.memory = outcome.memory;
     manifest.sources = outcome.sources;
+    let counted = options.counters.iter().any(|name| !matches!(name.as_str(), "auto" | "none"));
     let lacking = [
+        (counted, hardware::SOURCE, "hardware counters are read by BPF programs only"),
         (options.syscalls, "syscalls", "syscalls are counted by BPF programs only"),
         (sampler.is_some(), sources::ALLOCATIONS, "allocations are told to BPF programs only"),
     ];

@@ -27,6 +27,7 @@ pub fn watch(
     if rung != Rung::Bpf {
         bail!("a flight recorder needs BPF, which is not to be had here: {reason}. See `holdup doctor`");
     }
+    super::hardware::check(&options.counters).map_err(anyhow::Error::msg)?;
     let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
     let mut manifest = manifest(&subject, command, options, (rung, reason));
     "watch".clone_into(&mut manifest.mode);

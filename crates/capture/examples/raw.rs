@@ -14,6 +14,7 @@ fn main() {
         ring_bytes: 64 << 20,
         syscalls: false,
         allocations: None,
+        counters: Vec::new(),
     };
     let mut session = Session::load(&options).expect("BPF");
     session.begin().expect("BPF");

@@ -7,6 +7,7 @@ pub mod calls;
 pub mod code;
 pub mod counts;
 mod fields;
+pub mod hardware;
 pub mod hotspot;
 mod imported;
 pub mod loading;

@@ -14,6 +14,7 @@ use holdup_events::tables::{ALLOCATION_OWN_BYTES, FrameVia, StackEnd};
 use holdup_events::{CpuId, Duration, Event, Loss, ObjectKind, Timestamp};
 
 use crate::counts::{Counts, ThreadCounts};
+use crate::hardware::{self, Hardware, Reading};
 use crate::probed::{self, Hit, Probed};
 
 /// Sizes of the structs of `bpf/wire.h`, in bytes.
@@ -52,6 +53,8 @@ pub mod size {
     pub const THREAD_COUNTS: usize = HEADER + 32;
     /// `struct wire_fault`
     pub const FAULT: usize = HEADER + 32;
+    /// `struct wire_counters`
+    pub const COUNTERS: usize = HEADER + 16 + 8 * super::hardware::VALUES;
     /// `struct wire_place`
     pub const PLACE: usize = HEADER + 16;
 }
@@ -75,6 +78,7 @@ const KIND_FREED: u8 = 16;
 const KIND_THREAD_COUNTS: u8 = 17;
 const KIND_FAULT: u8 = 18;
 const KIND_PLACE: u8 = 19;
+const KIND_COUNTERS: u8 = 20;
 
 const FLAG_PREEMPT: u8 = 0x01;
 const FLAG_THROTTLED: u8 = 0x02;
@@ -223,6 +227,7 @@ pub struct WireDecoder {
     lost: [u64; STREAMS.len()],
     counts: Counts,
     probed: Probed,
+    hardware: Hardware,
     /// Of the last event of [`WireDecoder::decode_seen`].
     spare: Option<Box<RawWait>>,
 }
@@ -233,8 +238,10 @@ impl WireDecoder {
         let fields = Fields(record);
         let kind = fields.u8(14);
         let bad = WireError { kind, length: record.len() };
-        if kind == KIND_PLACE {
-            return self.place(&fields, sink).ok_or(bad);
+        match kind {
+            KIND_PLACE => return self.place(&fields, sink).ok_or(bad),
+            KIND_COUNTERS => return self.counters(&fields, sink).ok_or(bad),
+            _ => {}
         }
         let event = match kind {
             KIND_THREAD_COUNTS if record.len() >= size::THREAD_COUNTS => None,
@@ -284,6 +291,29 @@ impl WireDecoder {
     /// Spans by probes: what they mean is told before the first record of them comes.
     pub fn probed(&mut self) -> &mut Probed {
         &mut self.probed
+    }
+
+    /// Hardware counters: which they are is told before the first record of them comes.
+    pub fn hardware(&mut self) -> &mut Hardware {
+        &mut self.hardware
+    }
+
+    fn counters(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) -> Option<()> {
+        if fields.0.len() < size::COUNTERS {
+            return None;
+        }
+        if let Some(loss) = self.gap(fields, stream(KIND_COUNTERS)) {
+            sink(Event::Loss(loss));
+        }
+        let reading = Reading {
+            at: fields.at(),
+            tid: fields.u32(16),
+            tgid: fields.u32(20),
+            ran_ns: fields.u64(24),
+            values: array::from_fn(|nth| fields.u64(32 + 8 * nth)),
+        };
+        self.hardware.take(&reading, sink);
+        Some(())
     }
 
     fn place(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) -> Option<()> {

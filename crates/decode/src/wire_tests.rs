@@ -280,3 +280,27 @@ fn places_of_spans_mean_what_was_told_of_them() {
     // Of a place that nobody told of nothing is said.
     assert!(decode_all(&[record(19, 0, 0, 10, size::PLACE)]).is_empty());
 }
+
+#[test]
+fn what_hardware_counted_is_told_of_its_thread() {
+    let mut counters = record(20, 0, 0, 10, size::COUNTERS);
+    counters[16..20].copy_from_slice(&5u32.to_le_bytes());
+    counters[20..24].copy_from_slice(&4u32.to_le_bytes());
+    for (place, value) in [(24, 2_000_000u64), (32, 6_000_000), (40, 9_000_000), (48, 1), (56, 2)] {
+        counters[place..place + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    let (mut decoder, mut told) = (WireDecoder::default(), Vec::new());
+    decoder.hardware().know(&["cycles", "instructions"]);
+    let mut take = |record: &[u8]| {
+        decoder.decode(record, &mut |event| match event {
+            Event::Tell(tell) => told.push((tell.tid, tell.name.to_string(), tell.what)),
+            other => panic!("{other:?}"),
+        })
+    };
+    take(&counters).unwrap();
+    assert!(take(&counters[..size::COUNTERS - 1]).is_err());
+    let counter = |name: &str, value| (5, name.to_owned(), holdup_events::event::Told::Counter(value));
+    let expected =
+        [counter("counted_ns", 2_000_000), counter("cycles", 6_000_000), counter("instructions", 9_000_000)];
+    assert_eq!(told[1..], expected);
+}

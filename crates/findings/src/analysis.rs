@@ -6,8 +6,8 @@ use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
-    blame, bottle, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc, holders, ledger,
-    lines, lock_holding, locks, occupancy, paging, parallel, parallelism, rendezvous, replay, roles,
+    blame, bottle, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc, hardware, holders,
+    ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism, rendezvous, replay, roles,
     runtimes, services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
@@ -50,6 +50,8 @@ pub struct Derived {
     pub gc: gc::Gc,
     /// Who allocates what they collect.
     pub garbage: garbage::Garbage,
+    /// What hardware counted, if anything.
+    pub hardware: hardware::Hardware,
     /// How many threads ran, over time.
     pub parallelism: parallelism::Parallelism,
     /// What kept threads off idle CPUs.
@@ -154,6 +156,7 @@ pub fn complete(
         Derived {
             garbage: garbage::derive(trace, &gc, &ledger, (&roles, timelines)),
             gc,
+            hardware: hardware::derive(trace, &roles, &ledger),
             lock_holding: lock_holding::derive_worst(trace, &roles, (index, &holders), &lock_uses),
             waits: blame::by_kind(trace, &blame),
             children: children::derive(trace, &ledger, &blame),

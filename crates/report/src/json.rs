@@ -6,6 +6,7 @@ mod calls;
 mod faults;
 pub(crate) mod findings;
 mod gc;
+mod hardware;
 mod lines;
 mod over_time;
 mod waits;
@@ -95,7 +96,8 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
         "cost": cost(trace),
         "sources": manifest.sources,
     });
-    // One key more than the macro takes.
+    // More keys than the macro takes.
+    report["hardware"] = hardware::to_json(trace, &derived.hardware);
     report["fired"] = crate::moment::to_json(trace, analysis);
     report
 }

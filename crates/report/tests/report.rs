@@ -10,6 +10,7 @@ use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::garbage;
 use holdup_findings::derive::gc::{Gc, LaneGc, Pause, Pauses};
+use holdup_findings::derive::hardware::{Counts, Hardware};
 use holdup_findings::derive::lines::{LineThread, SharedData, Watched};
 use holdup_findings::derive::occupancy::Stall;
 use holdup_findings::derive::rendezvous::{Causes, Late, Meeting, Rendezvous, SiteUse};
@@ -455,6 +456,48 @@ fn some_calls(thread: ThreadId) -> Calls {
     }
 }
 
+fn some_counts(thread: ThreadId) -> Hardware {
+    let of = |cycles| Counts {
+        stretches: 1,
+        counted_ns: 2_000_000,
+        values: vec![(cycles, 2_000_000), (9_000_000, 2_000_000)],
+    };
+    Hardware {
+        names: vec!["cycles".into(), "instructions".into()],
+        all: of(6_000_000),
+        covered: 0.5,
+        by_class: vec![(Class::Useful, of(6_000_000)), (Class::Spin, of(3_000_000))],
+        by_thread: vec![(thread, of(6_000_000))],
+    }
+}
+
+#[test]
+fn hardware_counters_come_with_instructions_a_cycle_or_with_why_there_are_none() {
+    let (_, mut trace) = trace_of_lanes(BUSY);
+    manifest(&mut trace);
+    let thread = trace.target_threads().next().expect("a thread");
+    let mut analysis = analyse(&trace);
+    let told = |trace: &Trace, analysis: &Analysis| {
+        render(trace, analysis, &sections(&["counters"]), &Style::default()).unwrap()
+    };
+    assert!(told(&trace, &analysis).contains("not asked for"));
+    let missing = "this machine does not count cycles".to_owned();
+    trace.manifest.sources.push(SourceState {
+        name: "hardware-counters".into(),
+        missing,
+        ..SourceState::default()
+    });
+    assert!(told(&trace, &analysis).contains("does not count cycles"));
+    analysis.derived.hardware = some_counts(thread);
+    let text = told(&trace, &analysis);
+    let row = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).expect(name);
+    assert!(
+        text.contains("50.0 %") && row("useful").ends_with("1.50") && row("spin").ends_with("3.00"),
+        "{text}"
+    );
+    assert!(row("all  ").contains("3,000,000,000"), "{text}");
+}
+
 /// A pause whose last thread waited for a CPU.
 fn add_a_late_stop(rendezvous: &mut Rendezvous, thread: ThreadId) {
     let (meeting, late) = (rendezvous.meetings.len() as u32, Some(thread));
@@ -557,6 +600,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     analysis.derived.told.push(Telling::default());
     analysis.derived.lines.push(some_shared_data());
     analysis.derived.calls = some_calls(thread);
+    analysis.derived.hardware = some_counts(thread);
     let mut pauses = Pauses { count: 1, ..Pauses::default() };
     pauses.bins[0] = 1;
     let lane = LaneGc { threads: vec![thread], pauses: pauses.clone(), ..LaneGc::default() };

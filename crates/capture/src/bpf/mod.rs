@@ -3,6 +3,7 @@
 
 mod calls;
 mod clocks;
+mod counters;
 mod fault_draws;
 mod interruption;
 mod kernel_types;
@@ -18,6 +19,7 @@ mod syscall_windows;
 mod unwind_tables;
 
 pub use calls::{CALL_MAPS, CallEntry, CountFrom, EntrySink};
+pub use counters::{COUNTERS_MAX, Counter, USUAL};
 pub use fault_draws::FaultWindow;
 pub use probe_cost::ProbeCost;
 pub use sampler::NotSampled;

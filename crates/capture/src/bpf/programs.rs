@@ -4,6 +4,7 @@ use std::path::Path;
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, UprobeOpts};
 
+use super::counters::COUNTERS_MAX;
 use super::kernel_types::KernelTypes;
 use super::messages;
 use super::session::{Options, Stacks, Target};
@@ -50,6 +51,8 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             && !options.syscalls
         {
             map.set_max_entries(1).map_err(|error| refused(&error))?;
+        } else if name == "counter_events" {
+            map.set_max_entries(layout.cpus * COUNTERS_MAX as u32).map_err(|error| refused(&error))?;
         } else if name == "ring_ends" {
             map.set_max_entries(layout.cpus).map_err(|error| refused(&error))?;
         }
@@ -79,7 +82,7 @@ fn is_required(program: &str) -> bool {
     sources::of_program(program).is_none_or(|source| source.required())
 }
 
-/// The layout of `struct configuration` in `bpf/common.h`: six u32.
+/// The layout of `struct configuration` in `bpf/common.h`: seven u32.
 fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
     let stacks = match options.stacks {
         Stacks::All => u32::MAX,
@@ -88,8 +91,8 @@ fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
     };
     let follow_all = u32::from(matches!(options.target, Target::All));
     let follow_none = u32::from(matches!(options.target, Target::Only(_)));
-    let words =
-        [follow_all, std::process::id(), stacks, layout.slots, follow_none, u32::from(options.syscalls)];
+    let (syscalls, counters) = (u32::from(options.syscalls), options.counters.len() as u32);
+    let words = [follow_all, std::process::id(), stacks, layout.slots, follow_none, syscalls, counters];
     for (at, word) in values.chunks_exact_mut(4).zip(words) {
         at.copy_from_slice(&word.to_ne_bytes());
     }
@@ -181,6 +184,7 @@ mod tests {
             ring_bytes: 4096,
             syscalls: true,
             allocations: Some("/no/library".into()),
+            counters: crate::bpf::Counter::named("page-faults").into_iter().collect(),
         };
         if let Err(error) = crate::doctor::bpf_ready() {
             return println!("skipped: BPF is not allowed here: {error}");

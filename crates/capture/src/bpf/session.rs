@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 
 use super::calls::{self, CountFrom, EntrySink};
+use super::counters::{self, Counter, Counters as OpenCounters};
 use super::fault_draws::{FaultDraws, FaultWindow};
 use super::interruption::{self, Interruption};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime, SAMPLE_PROBE};
@@ -55,6 +56,8 @@ pub struct Options {
     pub ring_bytes: u32,
     /// Whether every syscall is counted, throughout.
     pub syscalls: bool,
+    /// What hardware counts beside samples; [`super::COUNTERS_MAX`] at the most.
+    pub counters: Vec<Counter>,
     /// The library in the program that draws allocations (`preload/allocs.c`), if they are wanted.
     pub allocations: Option<PathBuf>,
 }
@@ -85,6 +88,7 @@ pub struct Counters {
 pub struct Session {
     sampler: Option<Sampler>,
     interruption: Interruption,
+    counting: Option<OpenCounters>,
     faults: FaultDraws,
     links: Vec<Link>,
     timers: Vec<Link>,
@@ -127,6 +131,7 @@ impl Session {
         Ok(Session {
             sampler: None,
             interruption: Interruption::default(),
+            counting: None,
             faults: FaultDraws::default(),
             links,
             timers: Vec::new(),
@@ -151,6 +156,9 @@ impl Session {
         (self.timers, self.missing) = (attached.timers, attached.missing);
         if self.options.sample_hz > 0 {
             self.interruption = interruption::measure().unwrap_or_default();
+            if !self.options.counters.is_empty() {
+                self.counting = Some(counters::start(&self.object, &self.options.counters)?);
+            }
             self.sampler = Some(sampler::start(&self.object, self.options.sample_hz)?);
         }
         // Without it, page faults are counted all the same.
@@ -405,6 +413,7 @@ impl Session {
     /// Stops the programs. Records that wait can still be drained.
     pub fn detach(&mut self) {
         self.sampler = None;
+        self.counting = None;
         self.faults = FaultDraws::default();
         self.window = None;
         self.spans.clear();

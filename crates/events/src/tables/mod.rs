@@ -25,7 +25,9 @@ pub use row_set::RowSet;
 pub use samples::{AccessKind, Counter, DataAccess, SampleRow, Samples};
 pub use sink::{Rows, TableSink};
 pub use slices::{Deadline, Slice, SliceRow, Slices, SlicesOf, Steal, ThreadState};
-pub use spans::{CounterRow, Lane, MarkRow, SpanKind, SpanRow, Spans, TellName};
+pub use spans::{
+    COUNTED_NS, CounterRow, HARDWARE, HARDWARE_LANES, Lane, MarkRow, SpanKind, SpanRow, Spans, TellName,
+};
 pub use stacks::{
     Frame, FrameKind, FrameSpin, FrameVia, Frames, GENERATED_MODULE, StackEnd, StackRow, Stacks,
 };

@@ -70,6 +70,14 @@ pub struct SpanRow {
     pub name: u32,
 }
 
+/// The runtime of lanes on which the recorder tells what hardware counted: one for each thread.
+pub const HARDWARE: &str = "hardware";
+/// Their numbers: this and the thread's. No runtime has such.
+pub const HARDWARE_LANES: u32 = 1 << 30;
+/// The counter that says how long a thread ran between two samples without a switch between: what the others of its lane and
+/// moment are of (ns).
+pub const COUNTED_NS: &str = "counted_ns";
+
 /// One value of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterRow {

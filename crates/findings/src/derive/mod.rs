@@ -17,6 +17,7 @@ pub mod forks;
 pub mod garbage;
 pub mod gc;
 pub mod handovers;
+pub mod hardware;
 pub mod holders;
 pub mod kernel_threads;
 pub mod ledger;

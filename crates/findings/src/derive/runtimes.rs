@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::tables::{SpanKind, ThreadState};
+use holdup_events::tables::{HARDWARE, SpanKind, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Trace};
 
 use super::ledger::Ledger;
@@ -80,7 +80,7 @@ pub struct Telling {
 /// What each runtime told, by name; programs that name spans themselves come as the runtime without a name.
 pub fn told(trace: &Trace) -> Vec<Telling> {
     let mut all: BTreeMap<&str, Telling> = BTreeMap::new();
-    for lane in &trace.lanes {
+    for lane in trace.lanes.iter().filter(|lane| lane.runtime != HARDWARE) {
         let telling = all.entry(&lane.runtime).or_default();
         telling.lanes += 1;
         telling.events += lane.events;

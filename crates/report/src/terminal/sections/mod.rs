@@ -32,6 +32,7 @@ sections! {
     findings,
     threads,
     cpus,
+    counters,
     locks,
     waits,
     critical_path as "critical-path",

@@ -1,0 +1,84 @@
+//! What hardware counted between two samples of a thread (`bpf/counters.h`): told as counters of a lane of the thread's.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use holdup_events::event::{Tell, Told};
+use holdup_events::tables::{COUNTED_NS, HARDWARE, HARDWARE_LANES};
+use holdup_events::{Event, Timestamp};
+
+/// So many are in a record, as `WIRE_COUNTERS_MAX` in `bpf/wire.h`.
+pub(crate) const VALUES: usize = 4;
+/// The value of one that did not count.
+const NOT_COUNTED: u64 = u64::MAX;
+
+/// A record (`struct wire_counters`).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    pub at: Timestamp,
+    pub tid: u32,
+    pub tgid: u32,
+    /// Since the thread's sample before (ns).
+    pub ran_ns: u64,
+    pub values: [u64; VALUES],
+}
+
+/// Which counters these are, and who was told of.
+#[derive(Debug, Default)]
+pub struct Hardware {
+    names: Vec<Arc<str>>,
+    threads: HashSet<(u32, u32)>,
+}
+
+impl Hardware {
+    /// The counters in the order of their values.
+    pub fn know(&mut self, names: &[&str]) {
+        self.names = names.iter().map(|name| Arc::from(*name)).collect();
+    }
+
+    pub(crate) fn take(&mut self, reading: &Reading, sink: &mut dyn FnMut(Event)) {
+        let Reading { at, tid, tgid, .. } = *reading;
+        let lane = HARDWARE_LANES | tid;
+        let mut tell = |what, name: Arc<str>| sink(Event::Tell(Tell { at, tgid, tid, lane, what, name }));
+        if self.threads.insert((tgid, tid)) {
+            tell(Told::LaneStart, HARDWARE.into());
+        }
+        tell(Told::Counter(reading.ran_ns), COUNTED_NS.into());
+        for (name, value) in self.names.iter().zip(reading.values) {
+            if value != NOT_COUNTED {
+                tell(Told::Counter(value), name.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_has_one_lane_and_what_did_not_count_is_not_told() {
+        let mut hardware = Hardware::default();
+        hardware.know(&["cycles", "instructions"]);
+        let mut told = Vec::new();
+        for at in [7, 9] {
+            let values = [3_000_000, if at == 7 { 4_500_000 } else { NOT_COUNTED }, 0, 0];
+            let reading = Reading { at: Timestamp(at), tid: 12, tgid: 11, ran_ns: 1_000_000, values };
+            hardware.take(&reading, &mut |event| {
+                let Event::Tell(tell) = event else { panic!("{event:?}") };
+                assert_eq!((tell.tgid, tell.tid, tell.lane), (11, 12, HARDWARE_LANES | 12));
+                told.push((tell.at.0, tell.name.to_string(), tell.what));
+            });
+        }
+        let counter = |at, name: &str, value| (at, name.to_owned(), Told::Counter(value));
+        let expected = [
+            (7, "hardware".to_owned(), Told::LaneStart),
+            counter(7, "counted_ns", 1_000_000),
+            counter(7, "cycles", 3_000_000),
+            counter(7, "instructions", 4_500_000),
+            counter(9, "counted_ns", 1_000_000),
+            counter(9, "cycles", 3_000_000),
+        ];
+        assert_eq!(told, expected);
+    }
+}

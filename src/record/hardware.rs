@@ -1,0 +1,119 @@
+//! `--counters`: which hardware counters are read beside samples, and what is said where there are none.
+
+use holdup_capture::bpf::{COUNTERS_MAX, Counter, USUAL};
+use holdup_events::recording::SourceState;
+
+use crate::cli::RecordArgs;
+
+/// The source's name.
+pub const SOURCE: &str = "hardware-counters";
+/// Those that are usual, where the machine has them.
+const AUTO: &str = "auto";
+const NONE: &str = "none";
+
+/// What is counted, and why not what was wanted.
+#[derive(Debug, Default)]
+pub struct Counting {
+    pub counters: Vec<Counter>,
+    missing: Vec<String>,
+}
+
+impl Counting {
+    /// Tries what was asked for; without samples there is nothing to read them at.
+    pub fn choose(options: &RecordArgs) -> Counting {
+        if options.freq == 0 {
+            return Counting::default();
+        }
+        Counting::asked(&options.counters)
+    }
+
+    fn asked(names: &[String]) -> Counting {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        match names[..] {
+            [NONE] => Counting::default(),
+            [AUTO] => Counting::of(&USUAL, true),
+            _ => Counting::of(&names, false),
+        }
+    }
+
+    /// `together`: one is of no use without the others.
+    fn of(names: &[&str], together: bool) -> Counting {
+        let mut counting = Counting::default();
+        for counter in names.iter().filter_map(|name| Counter::named(name)) {
+            match counter.check() {
+                Ok(()) => counting.counters.push(counter),
+                Err(why) => counting.missing.push(why),
+            }
+        }
+        if together && !counting.missing.is_empty() {
+            counting.counters.clear();
+            counting.missing.truncate(1);
+        }
+        counting
+    }
+
+    /// In the order of their values.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.counters.iter().map(|counter| counter.name).collect()
+    }
+
+    /// What is said of them in the recording.
+    pub fn source(&self) -> Option<SourceState> {
+        (!self.counters.is_empty() || !self.missing.is_empty()).then(|| SourceState {
+            name: SOURCE.to_owned(),
+            active: !self.counters.is_empty(),
+            missing: self.missing.join("; "),
+            ..SourceState::default()
+        })
+    }
+}
+
+/// Whether a list of names can be meant.
+pub fn parse(name: &str) -> Result<String, String> {
+    if [AUTO, NONE].contains(&name) || Counter::named(name).is_some() {
+        return Ok(name.to_owned());
+    }
+    let names: Vec<&str> = Counter::names().collect();
+    Err(format!("not known; there are {}, {AUTO} and {NONE}", names.join(", ")))
+}
+
+/// The same of the list as a whole.
+pub fn check(asked: &[String]) -> Result<(), String> {
+    if asked.len() > COUNTERS_MAX {
+        return Err(format!(
+            "--counters takes {COUNTERS_MAX} at the most: the hardware has few, and each is read at every sample"
+        ));
+    }
+    if asked.len() > 1 && asked.iter().any(|name| [AUTO, NONE].contains(&name.as_str())) {
+        return Err(format!("--counters: {AUTO} and {NONE} stand alone"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_counts_itself_is_there_and_none_says_nothing() {
+        let counting = Counting::asked(&["none".to_owned()]);
+        assert!(counting.counters.is_empty() && counting.source().is_none());
+        let counting = Counting::asked(&["page-faults".to_owned()]);
+        let source = counting.source().unwrap();
+        assert!(source.active != counting.counters.is_empty() && source.active == source.missing.is_empty());
+        // With all that is usual or with none of it.
+        let counting = Counting::asked(&["auto".to_owned()]);
+        assert!(
+            counting.counters.len() == USUAL.len()
+                || counting.counters.is_empty() && !counting.missing.is_empty()
+        );
+    }
+
+    #[test]
+    fn names_that_nobody_knows_and_lists_that_make_no_sense_are_refused() {
+        assert!(parse("no-such-counter").unwrap_err().contains("cycles, instructions"));
+        let of = |names: &[&str]| check(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert!(of(&["cycles", "instructions"]).is_ok() && of(&["auto", "cycles"]).is_err());
+        assert!(of(&["cycles", "instructions", "branches", "branch-misses", "page-faults"]).is_err());
+    }
+}
