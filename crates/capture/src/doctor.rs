@@ -3,6 +3,7 @@
 //! Every check tries the thing itself: switches and capabilities only serve to explain a refusal.
 //! [`best_rung`] draws the conclusion; overriding it is the caller's affair.
 
+mod hardware_counters;
 mod tries;
 
 use std::io;
@@ -232,14 +233,7 @@ fn runtime_probes(facts: &Facts) -> Finding {
 }
 
 fn hardware_counters(_: &Facts) -> Finding {
-    match tries::perf_cycles() {
-        Ok(()) => good("the CPU's counters work"),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
-            let what = "this machine shows no hardware counters (usual in virtual machines): samples come from a timer";
-            (State::Degraded, what.to_owned(), String::new())
-        }
-        Err(error) => (State::Degraded, format!("hardware counters: {error}"), paranoid_remedy(1)),
-    }
+    hardware_counters::examine()
 }
 
 fn hardware_watchpoints(_: &Facts) -> Finding {

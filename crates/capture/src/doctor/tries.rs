@@ -96,13 +96,6 @@ pub fn perf_cpu_clock(pid: i32, cpu: i32, user_only: bool) -> io::Result<()> {
     perf_ring::open(&attr, pid, cpu).map(drop)
 }
 
-/// Opens a hardware cycle counter on this process.
-pub fn perf_cycles() -> io::Result<()> {
-    let attr = Attr::new(perf_ring::TYPE_HARDWARE, 0).with(flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV);
-    let attr = Attr { flags: attr.flags | flag::DISABLED, ..attr };
-    perf_ring::open(&attr, 0, -1).map(drop)
-}
-
 /// Puts a hardware watchpoint on a word of this process.
 pub fn perf_watchpoint() -> io::Result<()> {
     const WRITES: u32 = 2;
