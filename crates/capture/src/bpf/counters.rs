@@ -1,13 +1,13 @@
 //! Hardware counters: an event of each CPU for each, which the sampling program reads (`bpf/counters.h`).
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 
 use libbpf_rs::{MapCore, MapFlags, Object};
 
 use crate::error::CaptureError;
-use crate::perf_ring::{self, Attr, TYPE_HARDWARE, TYPE_SOFTWARE};
+use crate::perf_ring::{self, Attr, TYPE_HARDWARE, TYPE_SOFTWARE, flag};
 
 /// So many are read at the most, as `WIRE_COUNTERS_MAX` in `bpf/wire.h`.
 pub const COUNTERS_MAX: usize = 4;
@@ -41,7 +41,7 @@ const ALL: [Counter; 16] = [
     software("emulation-faults", 8),
 ];
 
-/// What is counted where nobody says what: how fast code runs.
+/// What is counted where nobody says what: how fast code runs. No running code leaves these at zero.
 pub const USUAL: [&str; 2] = ["cycles", "instructions"];
 
 const fn hardware(name: &'static str, config: u64) -> Counter {
@@ -63,6 +63,23 @@ impl Counter {
         ALL.into_iter().map(|counter| counter.name)
     }
 
+    /// Those of the CPU's own, in the order of `PERF_COUNT_HW_*`.
+    pub(crate) fn of_hardware() -> impl Iterator<Item = Counter> {
+        ALL.into_iter().filter(|counter| counter.kind == TYPE_HARDWARE)
+    }
+
+    /// How often it happened in this thread's own code while a loop of some microseconds ran.
+    pub(crate) fn tried(self) -> io::Result<u64> {
+        let attr = Attr::new(self.kind, self.config).with(flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV);
+        let mut file = File::from(perf_ring::open(&attr, 0, -1)?);
+        for turn in 0..10_000u32 {
+            std::hint::black_box(turn);
+        }
+        let mut value = [0; 8];
+        file.read_exact(&mut value)?;
+        Ok(u64::from_ne_bytes(value))
+    }
+
     fn open(self, cpu: u16) -> io::Result<File> {
         perf_ring::open(&Attr::new(self.kind, self.config), -1, i32::from(cpu)).map(File::from)
     }
@@ -73,9 +90,13 @@ impl Counter {
     /// Why it does not, with what to do about it.
     pub fn check(self) -> Result<(), String> {
         let cpu = crate::host::online_cpus().into_iter().next().unwrap_or(0);
-        match self.open(cpu) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.reason(&error)),
+        self.open(cpu).map_err(|error| self.reason(&error))?;
+        match self.tried() {
+            // Some virtual machines have it, and leave it at zero.
+            Ok(0) if USUAL.contains(&self.name) => {
+                Err(format!("this machine has {} and does not count: see holdup doctor", self.name))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -1,54 +1,24 @@
 //! Which of the CPU's counters there are: each is opened by itself, for this process alone, counts for a moment, and is closed.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 
 use super::{Finding, State, good, paranoid_remedy};
-use crate::perf_ring::{self, Attr, flag};
-
-/// perf's names of the counters that most CPUs have, in the order of `PERF_COUNT_HW_*` (`linux/perf_event.h`).
-const NAMES: [&str; 10] = [
-    "cycles",
-    "instructions",
-    "cache-references",
-    "cache-misses",
-    "branches",
-    "branch-misses",
-    "bus-cycles",
-    "stalled-cycles-frontend",
-    "stalled-cycles-backend",
-    "ref-cycles",
-];
-
-/// What no running code leaves at zero; any other may rightly have counted nothing in a moment.
-const ALWAYS_COUNT: [&str; 2] = ["cycles", "instructions"];
+use crate::bpf::{Counter, USUAL};
 
 /// What one counter said: its count, or why it could not be opened.
 type Answer = (&'static str, io::Result<u64>);
 
 /// Tries all of them.
 pub(super) fn examine() -> Finding {
-    let answers = (0..).zip(NAMES).map(|(number, name)| (name, count(perf_ring::TYPE_HARDWARE, number)));
+    let answers = Counter::of_hardware().map(|counter| (counter.name, counter.tried()));
     judge(&answers.collect::<Vec<Answer>>())
-}
-
-/// How often the event happened in this thread's own code while a loop of some microseconds ran.
-fn count(kind: u32, config: u64) -> io::Result<u64> {
-    let attr = Attr::new(kind, config).with(flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV);
-    let mut file = File::from(perf_ring::open(&attr, 0, -1)?);
-    for turn in 0..10_000u32 {
-        std::hint::black_box(turn);
-    }
-    let mut value = [0; 8];
-    file.read_exact(&mut value)?;
-    Ok(u64::from_ne_bytes(value))
 }
 
 fn judge(answers: &[Answer]) -> Finding {
     let (mut there, mut silent, mut absent, mut refused) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (name, answer) in answers {
         match answer {
-            Ok(0) if ALWAYS_COUNT.contains(name) => silent.push((*name).to_owned()),
+            Ok(0) if USUAL.contains(name) => silent.push((*name).to_owned()),
             Ok(_) => there.push((*name).to_owned()),
             Err(error) if is_absent(error) => absent.push((*name).to_owned()),
             Err(error) => refused.push(format!("{name} ({error})")),
@@ -57,7 +27,7 @@ fn judge(answers: &[Answer]) -> Finding {
     if there.is_empty() && silent.is_empty() {
         return none_opened(answers);
     }
-    let all = ALWAYS_COUNT.iter().all(|always| there.iter().any(|name| name == always));
+    let all = USUAL.iter().all(|always| there.iter().any(|name| name == always));
     let parts = [
         ("the CPU counts", there),
         ("opened, but count nothing:", silent),
@@ -150,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_every_machine_has_counts() {
-        match count(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CPU_CLOCK) {
+        match Counter::named("cpu-clock").unwrap().tried() {
             Ok(count) => assert!(count > 0, "nanoseconds passed"),
             Err(error) => eprintln!("skipped: perf_event_open: {error}"),
         }
