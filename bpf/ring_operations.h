@@ -69,7 +69,7 @@ static __always_inline struct ring_name name_of(struct io_kiocb *request)
 	return name;
 }
 
-/* A name that an operation has which goes on is that one's no more. */
+/* Where another operation has the name already, it is not known any more whose an answer is. */
 static __always_inline void keep_name(struct io_kiocb *request, const struct ring_operation *operation)
 {
 	struct ring_named named = { .request = (__u64)request, .operation = *operation }, *before;

@@ -12,6 +12,8 @@ const PERIOD_NS: u64 = 100_000;
 /// A thread that reads the clock over and over was interrupted where it saw so many times the usual step, and at least so much.
 const STEPS_MIN: u64 = 4;
 const GAP_MIN_NS: u64 = 200;
+/// Room for so many: one takes some 30 ns.
+const STEPS: usize = 1 << 19;
 /// With fewer it is not known.
 const GAPS_MIN: usize = 20;
 
@@ -30,14 +32,18 @@ pub(super) fn measure() -> Option<Interruption> {
     attr.sample_period = PERIOD_NS;
     // It records nothing, since nobody maps its ring. Closed with the descriptor.
     let _event = perf_ring::open(&attr, 0, -1).ok()?;
-    let begin = now().0;
-    let (mut last, mut steps) = (begin, Vec::with_capacity(1 << 19));
-    while last - begin < TRIED.as_nanos() as u64 && steps.len() < steps.capacity() {
+    // Written to before: a page that is touched for the first time is an interruption, too.
+    let mut steps = vec![u32::MAX; STEPS];
+    let (begin, mut count) = (now().0, 0);
+    let mut last = begin;
+    while last - begin < TRIED.as_nanos() as u64
+        && let Some(step) = steps.get_mut(count)
+    {
         let at = now().0;
-        steps.push((at - last).min(u64::from(u32::MAX)) as u32);
-        last = at;
+        *step = (at - last).min(u64::from(u32::MAX)) as u32;
+        (last, count) = (at, count + 1);
     }
-    of_steps(&mut steps)
+    of_steps(steps.get_mut(..count)?)
 }
 
 fn of_steps(steps: &mut [u32]) -> Option<Interruption> {

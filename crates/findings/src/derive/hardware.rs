@@ -176,6 +176,9 @@ mod tests {
         assert_eq!((*useful, *kernel), (Class::Useful, Class::Kernel));
         assert_eq!((found.ipc(of_useful), found.ipc(of_kernel)), (None, Some(0.5)));
         assert_eq!(found.by_thread.len(), 1);
+        let moments = [trace.end()];
+        let shown = crate::derive::zoom::spans::CounterIndex::derive(&trace);
+        assert_eq!(shown.at(&moments).count(), 0, "no values that last");
         let ran = trace.wall().0 as f64;
         assert!((found.covered - 2e6 / ran).abs() < 0.01, "{} of {ran}", found.covered);
     }

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use holdup_events::event::WakeContext;
-use holdup_events::tables::{Slice, StackRow, ThreadState};
+use holdup_events::tables::{HARDWARE_LANES, Slice, StackRow, ThreadState};
 use holdup_events::{CpuId, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::Analysis;
 use holdup_findings::derive::timelines::Timelines;
@@ -152,7 +152,8 @@ impl Events<'_> {
         for counter in &self.trace.counters {
             let (pid, tid) = self.ids(counter.thread);
             let name = clean(&self.trace.told_name(counter.name).text);
-            let lane = self.trace.lanes.get(counter.lane as usize).map_or(0, |lane| lane.number);
+            let lane =
+                self.trace.lanes.get(counter.lane as usize).map_or(0, |lane| lane.number) & !HARDWARE_LANES;
             self.put(&json!({
                 "ph": "C", "name": format!("{name} {lane}"), "pid": pid, "tid": tid, "ts": self.us(counter.at),
                 "args": {"value": counter.value},

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::tables::{CounterRow, SpanRow};
+use holdup_events::tables::{CounterRow, HARDWARE, SpanRow};
 use holdup_events::{ThreadId, Timestamp, Trace};
 
 use super::Tile;
@@ -100,10 +100,13 @@ pub struct CounterIndex {
 }
 
 impl CounterIndex {
-    /// Sorts all values.
+    /// Sorts all values. What hardware counted is not a value that lasts, but of the time before it.
     pub fn derive(trace: &Trace) -> CounterIndex {
         let mut index = CounterIndex::default();
-        for CounterRow { at, lane, name, value, .. } in &trace.counters {
+        let lasts = |row: &&CounterRow| {
+            trace.lanes.get(row.lane as usize).is_none_or(|lane| lane.runtime != HARDWARE)
+        };
+        for CounterRow { at, lane, name, value, .. } in trace.counters.iter().filter(lasts) {
             let values = index.by_name.entry(*name).or_default().entry(*lane).or_default();
             values.push((*at, *value));
         }
