@@ -487,7 +487,9 @@ impl Loop {
             missing: untabled.join("; "),
             ..SourceState::default()
         });
-        sources.extend(syscalls.into_iter().chain(calls).chain(self.counting.source()));
+        sources.extend(
+            syscalls.into_iter().chain(calls).chain(self.counting.source(self.session.counters_missing())),
+        );
         sources.extend(rings.into_iter().chain(line_watch).chain(java_names));
         for missing in self.session.missing() {
             sources.push(SourceState {

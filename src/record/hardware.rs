@@ -57,12 +57,13 @@ impl Counting {
         self.counters.iter().map(|counter| counter.name).collect()
     }
 
-    /// What is said of them in the recording.
-    pub fn source(&self) -> Option<SourceState> {
+    /// What is said of them in the recording; `refused`: why they could not begin after all, or empty.
+    pub fn source(&self, refused: &str) -> Option<SourceState> {
+        let missing = self.missing.iter().map(String::as_str).chain([refused]);
         (!self.counters.is_empty() || !self.missing.is_empty()).then(|| SourceState {
             name: SOURCE.to_owned(),
-            active: !self.counters.is_empty(),
-            missing: self.missing.join("; "),
+            active: !self.counters.is_empty() && refused.is_empty(),
+            missing: missing.filter(|why| !why.is_empty()).collect::<Vec<_>>().join("; "),
             ..SourceState::default()
         })
     }
@@ -97,10 +98,13 @@ mod tests {
     #[test]
     fn what_the_kernel_counts_itself_is_there_and_none_says_nothing() {
         let counting = Counting::asked(&["none".to_owned()]);
-        assert!(counting.counters.is_empty() && counting.source().is_none());
+        assert!(counting.counters.is_empty() && counting.source("").is_none());
         let counting = Counting::asked(&["page-faults".to_owned()]);
-        let source = counting.source().unwrap();
+        let source = counting.source("").unwrap();
         assert!(source.active != counting.counters.is_empty() && source.active == source.missing.is_empty());
+        // What was there when it was tried, and is refused when it should begin.
+        let late = counting.source("no descriptors left").unwrap();
+        assert!(!late.active && late.missing.ends_with("no descriptors left"), "{late:?}");
         // With all that is usual or with none of it.
         let counting = Counting::asked(&["auto".to_owned()]);
         assert!(

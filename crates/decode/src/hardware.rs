@@ -1,10 +1,9 @@
 //! What hardware counted between two samples of a thread (`bpf/counters.h`): told as counters of a lane of the thread's.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use holdup_events::event::{Tell, Told};
-use holdup_events::tables::{COUNTED_NS, HARDWARE, HARDWARE_LANES};
+use holdup_events::tables::{COUNTED_NS, HARDWARE_LANES};
 use holdup_events::{Event, Timestamp};
 
 /// So many are in a record, as `WIRE_COUNTERS_MAX` in `bpf/wire.h`.
@@ -23,11 +22,10 @@ pub(crate) struct Reading {
     pub values: [u64; VALUES],
 }
 
-/// Which counters these are, and who was told of.
+/// Which counters these are.
 #[derive(Debug, Default)]
 pub struct Hardware {
     names: Vec<Arc<str>>,
-    threads: HashSet<(u32, u32)>,
 }
 
 impl Hardware {
@@ -36,13 +34,11 @@ impl Hardware {
         self.names = names.iter().map(|name| Arc::from(*name)).collect();
     }
 
-    pub(crate) fn take(&mut self, reading: &Reading, sink: &mut dyn FnMut(Event)) {
+    /// Lanes are known by their numbers: nothing that was said once has to be kept for them.
+    pub(crate) fn take(&self, reading: &Reading, sink: &mut dyn FnMut(Event)) {
         let Reading { at, tid, tgid, .. } = *reading;
         let lane = HARDWARE_LANES | tid;
         let mut tell = |what, name: Arc<str>| sink(Event::Tell(Tell { at, tgid, tid, lane, what, name }));
-        if self.threads.insert((tgid, tid)) {
-            tell(Told::LaneStart, HARDWARE.into());
-        }
         tell(Told::Counter(reading.ran_ns), COUNTED_NS.into());
         for (name, value) in self.names.iter().zip(reading.values) {
             if value != NOT_COUNTED {
@@ -57,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_has_one_lane_and_what_did_not_count_is_not_told() {
+    fn a_thread_has_a_lane_and_what_did_not_count_is_not_told() {
         let mut hardware = Hardware::default();
         hardware.know(&["cycles", "instructions"]);
         let mut told = Vec::new();
@@ -72,7 +68,6 @@ mod tests {
         }
         let counter = |at, name: &str, value| (at, name.to_owned(), Told::Counter(value));
         let expected = [
-            (7, "hardware".to_owned(), Told::LaneStart),
             counter(7, "counted_ns", 1_000_000),
             counter(7, "cycles", 3_000_000),
             counter(7, "instructions", 4_500_000),

@@ -89,6 +89,7 @@ pub struct Session {
     sampler: Option<Sampler>,
     interruption: Interruption,
     counting: Option<OpenCounters>,
+    counters_missing: String,
     faults: FaultDraws,
     links: Vec<Link>,
     timers: Vec<Link>,
@@ -132,6 +133,7 @@ impl Session {
             sampler: None,
             interruption: Interruption::default(),
             counting: None,
+            counters_missing: String::new(),
             faults: FaultDraws::default(),
             links,
             timers: Vec::new(),
@@ -157,7 +159,10 @@ impl Session {
         if self.options.sample_hz > 0 {
             self.interruption = interruption::measure().unwrap_or_default();
             if !self.options.counters.is_empty() {
-                self.counting = Some(counters::start(&self.object, &self.options.counters)?);
+                match counters::start(&self.object, &self.options.counters) {
+                    Ok(counting) => self.counting = Some(counting),
+                    Err(error) => self.counters_missing = error.to_string(),
+                }
             }
             self.sampler = Some(sampler::start(&self.object, self.options.sample_hz)?);
         }
@@ -210,6 +215,11 @@ impl Session {
     /// Why no allocations are told though they are wanted; empty if they are.
     pub fn allocations_missing(&self) -> &str {
         &self.allocations_missing
+    }
+
+    /// Why hardware counters that were to be read are not; empty if they are.
+    pub fn counters_missing(&self) -> &str {
+        &self.counters_missing
     }
 
     /// Why no stacks of page faults are told; empty if they are.

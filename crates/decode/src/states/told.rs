@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdup_events::event::{Tell, Told};
-use holdup_events::tables::{CounterRow, Lane, MarkRow, SpanKind, SpanRow, TableSink, TellName};
+use holdup_events::tables::{
+    CounterRow, HARDWARE, HARDWARE_LANES, Lane, MarkRow, SpanKind, SpanRow, TableSink, TellName,
+};
 use holdup_events::{ProcessId, ThreadId, Timestamp};
 
 use super::Builder;
@@ -117,7 +119,11 @@ impl Lanes {
         if self.names.is_empty() {
             self.names.push(TellName::default());
         }
-        let runtime = if tell.what == Told::LaneStart { tell.name.to_string() } else { String::new() };
+        let runtime = match tell.what {
+            Told::LaneStart => tell.name.to_string(),
+            _ if tell.lane & HARDWARE_LANES != 0 => HARDWARE.to_owned(),
+            _ => String::new(),
+        };
         let lane = Lane { process, runtime, number: tell.lane, start: at, end: at, ..Lane::default() };
         self.living.insert((tell.tgid, tell.lane), self.rows.len() as u32);
         self.rows.push(lane);
