@@ -2,9 +2,7 @@
 
 mod support;
 
-use std::process::Command;
-
-use support::{Scratch, bpf_or_skip, have, holdup, record_json, stderr};
+use support::{Scratch, bpf_or_skip, have, holdup, made, record_json, stderr};
 
 /// One thread touches new pages all the time, the other computes; both until the first has touched so many.
 const PROGRAM: &str = r#"
@@ -64,11 +62,8 @@ fn counts_are_of_the_thread_that_ran_and_of_the_time_that_is_said() {
     if !have("gcc") {
         return println!("skipped: it takes gcc");
     }
-    let (source, program) = (scratch.join("touch.c"), scratch.join("touch"));
-    std::fs::write(&source, PROGRAM).unwrap();
-    let built =
-        Command::new("gcc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).status().unwrap();
-    assert!(built.success());
+    assert!(made(&scratch, ("touch.c", PROGRAM), &["gcc", "-O1", "-pthread", "-o", "touch", "touch.c"]));
+    let program = scratch.join("touch");
     let report = record_json(
         &scratch,
         &["--counters", "minor-faults,cpu-clock", "--freq", "999"],

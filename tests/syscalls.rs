@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use support::{Scratch, bpf_or_skip, have, record_json};
+use support::{Scratch, bpf_or_skip, have, made, record_json};
 
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
@@ -146,13 +146,9 @@ int main(int argc, char **argv)
 
 /// Builds a program that has a ring.
 fn ring_program(scratch: &Scratch, text: &str) -> PathBuf {
-    let (source, program) = (scratch.join("ring.c"), scratch.join("ring"));
-    std::fs::write(&source, text).unwrap();
     let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/shared");
-    let built =
-        Command::new("gcc").args(["-I", shared, "-w", "-o"]).arg(&program).arg(&source).status().unwrap();
-    assert!(built.success());
-    program
+    assert!(made(scratch, ("ring.c", text), &["gcc", "-I", shared, "-w", "-o", "ring", "ring.c"]));
+    scratch.join("ring")
 }
 
 #[test]
@@ -196,21 +192,13 @@ static long answers, failed;
 
 static void ask(int opcode, int file, uint64_t data, uint64_t which)
 {
-	uint32_t tail = atomic_load(word(submissions, params.sq_off.tail));
-	uint32_t slot = tail & *word(submissions, params.sq_off.ring_mask);
-	struct io_uring_sqe *entry = &entries[slot];
+	struct io_uring_sqe *entry = next_entry(opcode, file, data);
 
-	memset(entry, 0, sizeof *entry);
-	entry->opcode = opcode;
-	entry->fd = file;
-	entry->user_data = data;
 	entry->addr = which;
 	if (opcode == IORING_OP_POLL_ADD) {
 		entry->len = IORING_POLL_ADD_MULTI;
 		entry->poll32_events = 1; /* POLLIN */
 	}
-	*word(submissions, params.sq_off.array + slot * sizeof slot) = slot;
-	atomic_store(word(submissions, params.sq_off.tail), tail + 1);
 	if (syscall(SYS_io_uring_enter, ring, 1, 0, 0, NULL, 0) != 1)
 		exit(1);
 }

@@ -44,22 +44,29 @@ static int set_up(void)
 	return submissions != MAP_FAILED && completions != MAP_FAILED && entries != MAP_FAILED;
 }
 
-/* A read is to be submitted next; `data` comes back with its answer. */
-static void prepare(int file, void *buffer, uint64_t block, uint64_t data)
+/* The next entry that is to be submitted; `data` comes back with its answer. The kernel reads it when it is entered. */
+static struct io_uring_sqe *next_entry(int opcode, int file, uint64_t data)
 {
 	uint32_t tail = atomic_load(word(submissions, params.sq_off.tail));
 	uint32_t slot = tail & *word(submissions, params.sq_off.ring_mask);
 	struct io_uring_sqe *entry = &entries[slot];
 
 	memset(entry, 0, sizeof *entry);
-	entry->opcode = IORING_OP_READ;
+	entry->opcode = opcode;
 	entry->fd = file;
-	entry->addr = (uintptr_t)buffer;
-	entry->len = BLOCK;
-	entry->off = block * BLOCK;
 	entry->user_data = data;
 	*word(submissions, params.sq_off.array + slot * sizeof slot) = slot;
 	atomic_store(word(submissions, params.sq_off.tail), tail + 1);
+	return entry;
+}
+
+static void prepare(int file, void *buffer, uint64_t block, uint64_t data)
+{
+	struct io_uring_sqe *entry = next_entry(IORING_OP_READ, file, data);
+
+	entry->addr = (uintptr_t)buffer;
+	entry->len = BLOCK;
+	entry->off = block * BLOCK;
 }
 
 /* Submits what is prepared, and waits for as many answers; ends the program if that fails. */

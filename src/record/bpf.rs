@@ -468,10 +468,8 @@ impl Loop {
         cost.switches = self.tally.switches;
         let mut sources = recorded_streams(&counters);
         self.tell_of_allocations(&mut sources);
-        let faults = sources.iter_mut().find(|source| source.name == sources::PAGE_FAULTS);
-        let missing = [counts.as_str(), self.faults.missing()];
-        let missing = missing.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
-        faults.into_iter().for_each(|source| source.missing = missing.clone());
+        lacks(&mut sources, sources::CPU_SAMPLES, &[self.session.samples_missing()]);
+        lacks(&mut sources, sources::PAGE_FAULTS, &[&counts, self.faults.missing()]);
         self.span_probes.finish(&mut sources);
         sources.push(SourceState {
             name: "mappings".to_owned(),
@@ -548,6 +546,14 @@ pub(super) fn recorded_streams(counters: &Counters) -> Vec<SourceState> {
         }
     }
     sources
+}
+
+fn lacks(sources: &mut [SourceState], name: &str, missing: &[&str]) {
+    let missing = missing.iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join("; ");
+    sources
+        .iter_mut()
+        .filter(|source| source.name == name)
+        .for_each(|source| source.missing.clone_from(&missing));
 }
 
 fn loss_at_end(source: &str, reason: &str, events: u64, end_ns: u64) -> Loss {

@@ -238,13 +238,12 @@ impl WireDecoder {
         let fields = Fields(record);
         let kind = fields.u8(14);
         let bad = WireError { kind, length: record.len() };
-        match kind {
-            KIND_PLACE => return self.place(&fields, sink).ok_or(bad),
-            KIND_COUNTERS => return self.counters(&fields, sink).ok_or(bad),
-            _ => {}
+        if kind == KIND_PLACE {
+            return self.place(&fields, sink).ok_or(bad);
         }
         let event = match kind {
             KIND_THREAD_COUNTS if record.len() >= size::THREAD_COUNTS => None,
+            KIND_COUNTERS if record.len() >= size::COUNTERS => None,
             _ => Some(event(&fields, kind).ok_or(bad)?),
         };
         let counts = thread_counts(&fields);
@@ -257,6 +256,7 @@ impl WireDecoder {
         }
         match event {
             Some(event) => sink(event),
+            None if kind == KIND_COUNTERS => self.hardware.take(&reading(&fields), sink),
             None => self.counts.thread(&counts, sink),
         }
         if let Some(affinity) = affinity(&fields, kind) {
@@ -298,24 +298,6 @@ impl WireDecoder {
         &mut self.hardware
     }
 
-    fn counters(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) -> Option<()> {
-        if fields.0.len() < size::COUNTERS {
-            return None;
-        }
-        if let Some(loss) = self.gap(fields, stream(KIND_COUNTERS)) {
-            sink(Event::Loss(loss));
-        }
-        let reading = Reading {
-            at: fields.at(),
-            tid: fields.u32(16),
-            tgid: fields.u32(20),
-            ran_ns: fields.u64(24),
-            values: array::from_fn(|nth| fields.u64(32 + 8 * nth)),
-        };
-        self.hardware.take(&reading, sink);
-        Some(())
-    }
-
     fn place(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) -> Option<()> {
         if fields.0.len() < size::PLACE {
             return None;
@@ -354,6 +336,16 @@ impl WireDecoder {
             end: gap.end,
             events: u64::from(gap.missing),
         })
+    }
+}
+
+fn reading(fields: &Fields<'_>) -> Reading {
+    Reading {
+        at: fields.at(),
+        tid: fields.u32(16),
+        tgid: fields.u32(20),
+        ran_ns: fields.u64(24),
+        values: array::from_fn(|nth| fields.u64(32 + 8 * nth)),
     }
 }
 

@@ -14,7 +14,6 @@ use crate::derive::gc::{Gc, LaneGc};
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::phases;
 use crate::derive::rendezvous::LateCause;
-use crate::descriptors::Descriptors;
 use crate::scene::Scene;
 
 /// A domain that allocates less than this part of all is not what makes collections necessary.
@@ -50,21 +49,10 @@ pub fn fewer_collections(scene: &Scene, lane: &LaneGc) -> String {
     if is_ocaml(lane) {
         return "Collect less often: a larger minor heap (OCAMLRUNPARAM=s=1M words, then measure)".to_owned();
     }
-    let name = runtime_of(lane);
-    let seen = scene
-        .derived
-        .runtimes
-        .iter()
-        .find(|used| used.name == name)
-        .map(|used| used.fewer_collections.clone());
-    // What another tool recorded shows no runtime at work, and names it all the same.
-    let described = || {
-        let descriptors = Descriptors::built_in();
-        let runtime = descriptors.runtimes().iter().find(|runtime| runtime.name == name);
-        runtime.map(|runtime| runtime.fewer_collections.clone())
-    };
-    let knob = seen.or_else(described).filter(|knob| !knob.is_empty());
-    knob.unwrap_or_else(|| LARGER_HEAP.to_owned())
+    // Not of those that were seen at work: what another tool recorded shows no code, and names the runtime all the same.
+    let described = scene.derived.roles.descriptors.runtimes();
+    let knob = described.iter().find(|one| one.name == runtime_of(lane)).map(|one| &one.fewer_collections);
+    knob.filter(|knob| !knob.is_empty()).cloned().unwrap_or_else(|| LARGER_HEAP.to_owned())
 }
 
 /// Processes whose runtime tells what it allocates, and so how collections go with that: gc-pressure judges them, gc-heavy the others.

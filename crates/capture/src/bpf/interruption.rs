@@ -47,13 +47,16 @@ pub(super) fn measure() -> Option<Interruption> {
 }
 
 fn of_steps(steps: &mut [u32]) -> Option<Interruption> {
-    steps.sort_unstable();
-    let usual = u64::from(*steps.get(steps.len() / 2)?);
+    if steps.is_empty() {
+        return None;
+    }
+    let usual = u64::from(*steps.select_nth_unstable(steps.len() / 2).1);
     let gap_min = (usual * STEPS_MIN).max(usual + GAP_MIN_NS);
-    let gaps = &steps[steps.partition_point(|step| u64::from(*step) < gap_min)..];
+    let mut gaps: Vec<u32> = steps.iter().copied().filter(|step| u64::from(*step) >= gap_min).collect();
     if gaps.len() < GAPS_MIN {
         return None;
     }
+    gaps.sort_unstable();
     let cost = |rank: f64| f64::from(gaps[(rank.max(0.0) as usize).min(gaps.len() - 1)]) - usual as f64;
     // The ranks between which the median lies in 95 of 100 cases (binomial, by its normal approximation; Conover, Practical
     // Nonparametric Statistics, §3.2).

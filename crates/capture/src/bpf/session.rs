@@ -87,7 +87,7 @@ pub struct Counters {
 /// A recording that runs. Dropping it detaches everything; so does the death of this process.
 pub struct Session {
     sampler: Option<Sampler>,
-    interruption: Interruption,
+    interruption: Option<Interruption>,
     counting: Option<OpenCounters>,
     counters_missing: String,
     faults: FaultDraws,
@@ -131,7 +131,7 @@ impl Session {
         messages::take();
         Ok(Session {
             sampler: None,
-            interruption: Interruption::default(),
+            interruption: None,
             counting: None,
             counters_missing: String::new(),
             faults: FaultDraws::default(),
@@ -157,7 +157,7 @@ impl Session {
         self.links.extend(attached.links);
         (self.timers, self.missing) = (attached.timers, attached.missing);
         if self.options.sample_hz > 0 {
-            self.interruption = interruption::measure().unwrap_or_default();
+            self.interruption = interruption::measure();
             if !self.options.counters.is_empty() {
                 match counters::start(&self.object, &self.options.counters) {
                     Ok(counting) => self.counting = Some(counting),
@@ -215,6 +215,16 @@ impl Session {
     /// Why no allocations are told though they are wanted; empty if they are.
     pub fn allocations_missing(&self) -> &str {
         &self.allocations_missing
+    }
+
+    /// What the cost lacks of samples; empty if nothing.
+    pub fn samples_missing(&self) -> &'static str {
+        match (self.options.sample_hz, self.interruption) {
+            (1.., None) => {
+                "what the clock's interruptions cost could not be tried out: it is not in the recording's cost"
+            }
+            _ => "",
+        }
     }
 
     /// Why hardware counters that were to be read are not; empty if they are.
@@ -442,7 +452,8 @@ impl Session {
     pub fn cost(&self) -> ProbeCost {
         let cpus = per_cpu(&self.object);
         let probes = std::array::from_fn(|probe| time_of(&cpus, probe));
-        probe_cost::estimate(&probes).and_interruptions(probes[SAMPLE_PROBE].runs, self.interruption)
+        let each = self.interruption.unwrap_or_default();
+        probe_cost::estimate(&probes).and_interruptions(probes[SAMPLE_PROBE].runs, each)
     }
 }
 

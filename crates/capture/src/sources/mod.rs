@@ -72,6 +72,8 @@ pub const ALLOCATIONS: &str = allocations::SOURCE.name;
 /// The name of the source of runtimes' spans.
 pub const RUNTIME_PROBES: &str = runtime_probes::SOURCE.name;
 
+/// The name of the source of CPU samples.
+pub const CPU_SAMPLES: &str = cpu_samples::SOURCE.name;
 /// The name of the source of page faults.
 pub const PAGE_FAULTS: &str = page_faults::SOURCE.name;
 

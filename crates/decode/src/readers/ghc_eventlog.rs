@@ -79,6 +79,9 @@ impl Reader for Format {
         if cut {
             log.telling.lose("truncated");
         }
+        for _ in 0..log.heap.left_out {
+            log.telling.lose("too-many-censuses");
+        }
         let Log { mut telling, mut capabilities, version, command, heap, .. } = log;
         capabilities.values_mut().for_each(|capability| capability.tell_left(None, &mut telling));
         let cpus = capabilities.len() as u32;

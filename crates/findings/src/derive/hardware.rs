@@ -94,7 +94,8 @@ pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Hardware {
         threads.entry(*thread).or_insert_with(|| Counts::of(counters)).add(stretch);
         hardware.all.add(stretch);
     }
-    hardware.covered = hardware.all.counted_ns as f64 / ledger.running_ns().max(1) as f64;
+    // What the hypervisor took within a stretch is no running time.
+    hardware.covered = (hardware.all.counted_ns as f64 / ledger.running_ns().max(1) as f64).min(1.0);
     hardware.by_class = classes.into_iter().collect();
     hardware.by_thread = threads.into_iter().collect();
     hardware.by_thread.sort_by_key(|(thread, counts)| (std::cmp::Reverse(counts.counted_ns), *thread));

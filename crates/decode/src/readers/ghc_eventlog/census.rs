@@ -36,8 +36,10 @@ const BREAKDOWNS: [&str; 9] = [
 ];
 /// So many counters of what lives most, by name.
 const COUNTERS_MAX: usize = 8;
-/// Of those that are no names.
-const NAMES_MAX: usize = 60;
+/// So many characters of a name are in a counter's.
+const NAME_MAX: usize = 60;
+/// More censuses are not kept: each takes many times its bytes in the file. At GHC's usual interval these are three hours.
+const CENSUSES_MAX: usize = 1 << 17;
 
 /// Whose the bytes are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +69,8 @@ pub(super) struct HeapProfile {
     all: Vec<Census>,
     /// A census is being told.
     open: bool,
+    /// Censuses that are not kept.
+    pub left_out: u64,
 }
 
 impl HeapProfile {
@@ -87,8 +91,11 @@ impl HeapProfile {
                 // A biographical one is told at the end, and says when it was.
                 let past = (event.id == id::PAST_CENSUS_BEGIN).then(|| body.u64().and_then(|_| body.u64()));
                 let at = past.flatten().unwrap_or(event.at);
-                self.all.push(Census { at, ..Census::default() });
-                self.open = true;
+                self.open = self.all.len() < CENSUSES_MAX;
+                match self.open {
+                    true => self.all.push(Census { at, ..Census::default() }),
+                    false => self.left_out += 1,
+                }
             }
             id::CENSUS_END => self.open = false,
             id::OF_NAME | id::OF_COST_CENTRES if self.open => self.add(event.id, &mut body),
@@ -141,7 +148,7 @@ impl HeapProfile {
                 },
             ),
         };
-        name.chars().take(NAMES_MAX).collect()
+        name.chars().take(NAME_MAX).collect()
     }
 
     /// The largest census as rows of `tid`, with the names of their frames; nothing without one.

@@ -21,7 +21,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         lines.extend(said(view, &why_none(view)));
         return lines;
     }
-    let covered = percent(hardware.covered.min(1.0));
+    let covered = percent(hardware.covered);
     lines.extend(said(
         view,
         &format!(
