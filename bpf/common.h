@@ -96,6 +96,7 @@ struct per_cpu {
 	struct known_target known_targets[KNOWN_TARGETS];
 	__u64 sent_lately[1 << SENT_LATELY_BITS]; /* ids of stacks, by their highest bits */
 	struct raw_ration alloc_raws;
+	struct raw_ration short_raws;
 	struct raw_ration birth_raws;
 	__u64 faults_at[2];      /* what the events of minor and of major faults had counted when the last was drawn (paging.h) */
 	__u64 faults_generation; /* of the event of minor faults */

@@ -213,6 +213,9 @@ static __noinline __u64 hash_kernel(struct stack_scratch *stack, __u32 count)
 #define RAW_CHUNKS 60 /* a per-CPU value has at most 32 KiB */
 #define RAW_PER_WINDOW 48
 #define RAW_TOTAL_MAX 4096
+/* What a thread that waits has on its stack is mostly less: where many block while their tables are made, shorter copies follow. */
+#define SHORT_RAW_CHUNKS 6
+#define SHORT_RAW_PER_WINDOW 512
 /*
  * Of allocations more, and shorter ones, so that they do not fill the ring: while a program begins its tables are not there
  * yet, and a site whose first stacks were missing would seem smaller than it is.
@@ -255,6 +258,8 @@ static __always_inline __u32 raw_chunks(struct per_cpu *cpu, __u32 slot, bool ne
 		return may_send_raw(&cpu->alloc_raws, ALLOC_RAW_PER_WINDOW, at_ns) ? ALLOC_RAW_CHUNKS : 0;
 	if (may_send_raw(&cpu->raws, RAW_PER_WINDOW, at_ns))
 		return RAW_CHUNKS;
+	if (may_send_raw(&cpu->short_raws, SHORT_RAW_PER_WINDOW, at_ns))
+		return SHORT_RAW_CHUNKS;
 	return newborn && may_send_raw(&cpu->birth_raws, BIRTH_RAW_PER_WINDOW, at_ns) ? BIRTH_RAW_CHUNKS : 0;
 }
 

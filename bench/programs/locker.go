@@ -24,7 +24,7 @@ func main() {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			for turn := 0; turn < 1500; turn++ {
+			for turn := 0; turn < 12000; turn++ {
 				value := descend(turn % 15)
 				lock.Lock()
 				total += value

@@ -15,7 +15,7 @@ fn main() {
         let (total, sender) = (total.clone(), sender.clone());
         thread::spawn(move || {
             for turn in 0..2000u64 {
-                let value = fibonacci(15 + (turn + worker) % 5);
+                let value = fibonacci(20 + (turn + worker) % 5);
                 *total.lock().unwrap() += value;
                 sender.send(value).unwrap();
                 if turn % 50 == 0 {
