@@ -10,13 +10,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use holdup_capture::bpf::{Session, SpanPlace};
-use holdup_capture::{privileges, sources};
+use holdup_capture::{lower, privileges, sources};
 use holdup_decode::probed::{Act, Meaning};
 use holdup_decode::probes::{Functions, Prober, Site};
 use holdup_decode::wire::WireDecoder;
 use holdup_events::condition::Condition;
 use holdup_events::event::RawMapping;
 use holdup_events::recording::SourceState;
+use holdup_events::{Duration, Timestamp};
 use holdup_findings::derive::stacks::folding::matches;
 use holdup_findings::descriptors::{Descriptors, SpanProbe, plain_name};
 
@@ -64,6 +65,7 @@ struct Place {
 /// Probes to be put into a process; without a file: it is gone.
 struct Plan {
     tgid: u32,
+    mapped: Timestamp,
     file: Option<PathBuf>,
     found: Arc<Found>,
 }
@@ -78,6 +80,9 @@ pub struct SpanProbes {
     names: Vec<(String, String)>,
     found: BTreeSet<u32>,
     problems: Vec<String>,
+    began: Timestamp,
+    /// From when the code was there, or the recording began, until the probes were; the longest.
+    late: Duration,
 }
 
 impl SpanProbes {
@@ -115,7 +120,8 @@ impl SpanProbes {
         });
         let sender = worker.is_some().then_some(sender);
         let (armed, found) = (BTreeSet::new(), BTreeSet::new());
-        (SpanProbes { sender, plans, worker, armed, names, found, problems: Vec::new() }, decoder)
+        let (problems, began, late) = (Vec::new(), lower::now(), Duration(0));
+        (SpanProbes { sender, plans, worker, armed, names, found, problems, began, late }, decoder)
     }
 
     /// Tells what a process maps now; nothing if it is gone.
@@ -136,7 +142,7 @@ impl SpanProbes {
     }
 
     fn put(&mut self, (session, decoder): (&mut Session, &mut WireDecoder), plan: Plan) {
-        let Plan { tgid, file, found } = plan;
+        let Plan { tgid, mapped, file, found } = plan;
         found.problems.iter().for_each(|problem| self.problem(problem.clone()));
         let Some(file) = file else {
             decoder.probed().forget(tgid);
@@ -162,6 +168,7 @@ impl SpanProbes {
                 Err(error) => return self.problem(error.to_string()),
             }
         }
+        self.late = self.late.max(lower::now().since(mapped.max(self.began)));
     }
 
     /// What of a runtime is probed nowhere: nothing that was mapped has it, or why it could not be.
@@ -199,9 +206,18 @@ impl SpanProbes {
         }
         for source in sources.iter_mut().filter(|source| source.name == name) {
             source.active = !self.armed.is_empty();
-            source.missing = self.problems.join("; ");
+            let early = told_from(self.late).filter(|_| source.active);
+            source.missing = early.into_iter().chain(self.problems.clone()).collect::<Vec<_>>().join("; ");
         }
     }
+}
+
+/// What is not told, by how late the last probes came.
+fn told_from(late: Duration) -> Option<String> {
+    let ms = late.0.div_ceil(1_000_000);
+    (ms > 0).then(|| {
+        format!("what ran before its probes were there is not told: {ms} ms of a process at the most")
+    })
 }
 
 /// Reads binaries.
@@ -218,7 +234,7 @@ impl Looker {
     fn work(mut self, receiver: &Receiver<(u32, Vec<RawMapping>)>, done: &Sender<Plan>) {
         while let Ok((tgid, mappings)) = receiver.recv() {
             if mappings.is_empty() && self.seen.remove(&tgid).is_some() {
-                let _ = done.send(Plan { tgid, file: None, found: Arc::default() });
+                let _ = done.send(Plan { tgid, mapped: Timestamp(0), file: None, found: Arc::default() });
             }
             for mapping in &mappings {
                 if let Some(plan) = self.look(tgid, mapping)
@@ -250,7 +266,7 @@ impl Looker {
         };
         self.binaries.insert(identity, found.clone());
         let any = !found.places.is_empty() || !found.problems.is_empty();
-        any.then_some(Plan { tgid, file: Some(path), found })
+        any.then_some(Plan { tgid, mapped: mapping.at, file: Some(path), found })
     }
 
     fn read(&mut self, file: &File, path: &str) -> Found {
@@ -358,4 +374,19 @@ fn entered(
         }
         None => functions.get(name).map(|function| prober.entries(function, arguments)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ran_before_the_probes_is_said_in_whole_milliseconds() {
+        let text = |ms| {
+            format!("what ran before its probes were there is not told: {ms} ms of a process at the most")
+        };
+        assert_eq!(told_from(Duration(0)), None);
+        assert_eq!(told_from(Duration(1)), Some(text(1)));
+        assert_eq!(told_from(Duration(12_000_001)), Some(text(13)));
+    }
 }
