@@ -19,5 +19,6 @@
 #include "ring_operations.h"
 #include "allocs.h"
 #include "spans.h"
+#include "trial.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -124,3 +124,19 @@ fn every_rung_gives_a_ledger_that_adds_up() {
         assert_eq!(class_sum(&report["ledger"]["classes"]), total, "{rung}");
     }
 }
+
+#[test]
+fn what_recording_costs_is_tried_out_and_counted() {
+    let scratch = Scratch::new("cost");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let report = record_json(&scratch, &["--stacks", "none", "--freq", "0"], &["sh", "-c", ": | : | : | :"]);
+    let sources = report["sources"].as_array().expect("sources");
+    let untried = sources.iter().find(|source| source["name"] == "program-calls");
+    assert!(untried.is_none(), "the kernel's part of a program's cost could not be tried out: {untried:?}");
+    let (probes, each) = (&report["cost"]["probes_cpu_ns"], report["cost"]["switches"].as_u64());
+    let probes = probes.as_u64().expect("a number");
+    // Nothing takes less: two readings of the clock, and a record of 64 bytes.
+    assert!(probes > each.expect("a number") * 20, "{}", report["cost"]);
+}

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::trial::Trial;
 use crate::lower::now;
 use crate::perf_ring::{self, Attr};
 
@@ -17,17 +18,8 @@ const STEPS: usize = 1 << 19;
 /// With fewer it is not known.
 const GAPS_MIN: usize = 20;
 
-/// The cost of one interruption (ns).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Interruption {
-    /// The median: what else happens meanwhile, of the host's or of other devices', is longer or rare.
-    pub median_ns: f64,
-    /// Half the width of the 95 % interval of that.
-    pub error_ns: f64,
-}
-
 /// Tries it out, on the CPU that this thread runs on; takes [`TRIED`]. `None`: not known here.
-pub(super) fn measure() -> Option<Interruption> {
+pub(super) fn measure() -> Option<Trial> {
     let mut attr = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CPU_CLOCK);
     attr.sample_period = PERIOD_NS;
     // It records nothing, since nobody maps its ring. Closed with the descriptor.
@@ -46,22 +38,16 @@ pub(super) fn measure() -> Option<Interruption> {
     of_steps(steps.get_mut(..count)?)
 }
 
-fn of_steps(steps: &mut [u32]) -> Option<Interruption> {
+fn of_steps(steps: &mut [u32]) -> Option<Trial> {
     if steps.is_empty() {
         return None;
     }
     let usual = u64::from(*steps.select_nth_unstable(steps.len() / 2).1);
     let gap_min = (usual * STEPS_MIN).max(usual + GAP_MIN_NS);
-    let mut gaps: Vec<u32> = steps.iter().copied().filter(|step| u64::from(*step) >= gap_min).collect();
-    if gaps.len() < GAPS_MIN {
-        return None;
-    }
-    gaps.sort_unstable();
-    let cost = |rank: f64| f64::from(gaps[(rank.max(0.0) as usize).min(gaps.len() - 1)]) - usual as f64;
-    // The ranks between which the median lies in 95 of 100 cases (binomial, by its normal approximation; Conover, Practical
-    // Nonparametric Statistics, §3.2).
-    let (middle, off) = (gaps.len() as f64 / 2.0, 0.98 * (gaps.len() as f64).sqrt());
-    Some(Interruption { median_ns: cost(middle), error_ns: (cost(middle + off) - cost(middle - off)) / 2.0 })
+    let above_usual = |step: u32| f64::from(step) - usual as f64;
+    let long = steps.iter().copied().filter(|step| u64::from(*step) >= gap_min);
+    let mut gaps: Vec<f64> = long.map(above_usual).collect();
+    if gaps.len() < GAPS_MIN { None } else { Trial::of(&mut gaps) }
 }
 
 #[cfg(test)]
@@ -73,7 +59,7 @@ mod tests {
         let mut steps = vec![30; 100_000];
         steps.extend([2_030; 90]);
         steps.extend([1_000_000, 4_000_000]);
-        assert_eq!(of_steps(&mut steps), Some(Interruption { median_ns: 2_000.0, error_ns: 0.0 }));
+        assert_eq!(of_steps(&mut steps), Some(Trial { median_ns: 2_000.0, error_ns: 0.0 }));
         // Scattered evenly from 1 to 3 µs.
         let mut steps: Vec<u32> =
             (0..10_000).map(|_| 30).chain((0..100).map(|nth| 1_030 + nth * 20)).collect();

@@ -4,6 +4,7 @@
 mod calls;
 mod clocks;
 mod counters;
+mod entry;
 mod fault_draws;
 mod interruption;
 mod kernel_types;
@@ -16,6 +17,7 @@ mod session;
 mod slots;
 mod span_probes;
 mod syscall_windows;
+mod trial;
 mod unwind_tables;
 
 pub use calls::{CALL_MAPS, CallEntry, CountFrom, EntrySink};

@@ -1,10 +1,11 @@
 //! What the kernel programs cost: they time one run in 32 themselves (`probe_begin` in
 //! `bpf/common.h`), which needs no privilege and no patching of the kernel. Mean × runs, by program.
 //!
-//! What the kernel spends to call a program (a trampoline, some ten nanoseconds) is not in it. What it spends to interrupt a thread
-//! for a sample is much more, and is (`interruption`).
+//! What the kernel spends besides, to call a program (`entry`) and to interrupt a thread for a sample (`interruption`), is tried out
+//! before the recording begins. What calls these programs for nothing is not in it: wakeups of other programs, changes of the memory
+//! that a CPU sees.
 
-use super::interruption::Interruption;
+use super::trial::Trial;
 
 /// Kinds of programs, as `enum` in `bpf/common.h`.
 pub(super) const PROBES: usize = 11;
@@ -35,10 +36,13 @@ pub struct ProbeCost {
 }
 
 impl ProbeCost {
-    /// With what `samples` interruptions cost.
-    pub(super) fn and_interruptions(self, samples: u64, each: Interruption) -> ProbeCost {
-        let (more_ns, more_error_ns) = (samples as f64 * each.median_ns, samples as f64 * each.error_ns);
-        ProbeCost { total_ns: self.total_ns + more_ns, error_ns: self.error_ns.hypot(more_error_ns), ..self }
+    /// With what the kernel spends besides, as tried out.
+    pub(super) fn and(self, more: Trial) -> ProbeCost {
+        ProbeCost {
+            total_ns: self.total_ns + more.median_ns,
+            error_ns: self.error_ns.hypot(more.error_ns),
+            ..self
+        }
     }
 }
 
@@ -53,6 +57,12 @@ pub(super) struct ProbeTime {
 
 /// The truth is within so many standard errors in 95 of 100 cases.
 const ERRORS_95: f64 = 1.96;
+
+/// How often a program was called.
+pub(super) fn calls(probes: &[ProbeTime; PROBES]) -> u64 {
+    let (others, stacks) = probes.split_at(STACK_PROBE);
+    others.iter().chain(&stacks[STACK_PROBES..]).map(|probe| probe.runs).sum()
+}
 
 /// Mean × runs, with the error of a mean of a sample (Cochran, Sampling Techniques, §2.6).
 pub(super) fn estimate(probes: &[ProbeTime; PROBES]) -> ProbeCost {
@@ -93,8 +103,7 @@ mod tests {
         probes[0].timed_sq_ns2 = 50 * 2_500 + 50 * 22_500;
         let cost = estimate(&probes);
         assert!((cost.error_ns - 1.96 * 5.0 * 3200.0 * (1.0 - 1.0 / 32.0f64).sqrt()).abs() < 1.0, "{cost:?}");
-        let each = Interruption { median_ns: 2_000.0, error_ns: 100.0 };
-        let more = cost.and_interruptions(50, each);
+        let more = cost.and(Trial { median_ns: 2_000.0, error_ns: 100.0 }.times(50));
         assert_eq!(more.total_ns, cost.total_ns + 100_000.0);
         assert!(
             (more.error_ns - cost.error_ns.hypot(5_000.0)).abs() < 1e-6,

@@ -9,17 +9,17 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 use super::calls::{self, CountFrom, EntrySink};
 use super::counters::{self, Counter, Counters as OpenCounters};
 use super::fault_draws::{FaultDraws, FaultWindow};
-use super::interruption::{self, Interruption};
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime, SAMPLE_PROBE};
 use super::ring::Ring;
 use super::sampler::{self, NotSampled, Sampler};
 use super::slots::{Layout, SlotRing};
 use super::span_probes::{SpanPlace, SpanProbes};
 use super::syscall_windows::{self, CallCost, SyscallCounts, Window};
+use super::trial::Trial;
 use super::unwind_tables::UnwindTables;
-use super::{messages, programs};
+use super::{entry, interruption, messages, programs};
 use crate::error::CaptureError;
-use crate::sources::Source;
+use crate::sources::{self, Source};
 
 /// What is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,8 @@ pub struct Counters {
 /// A recording that runs. Dropping it detaches everything; so does the death of this process.
 pub struct Session {
     sampler: Option<Sampler>,
-    interruption: Option<Interruption>,
+    entry: Option<Trial>,
+    interruption: Option<Trial>,
     counting: Option<OpenCounters>,
     counters_missing: String,
     faults: FaultDraws,
@@ -131,6 +132,7 @@ impl Session {
         messages::take();
         Ok(Session {
             sampler: None,
+            entry: None,
             interruption: None,
             counting: None,
             counters_missing: String::new(),
@@ -153,9 +155,14 @@ impl Session {
 
     /// Attaches the programs. From its return on, every event of the target is recorded.
     pub fn begin(&mut self) -> Result<(), CaptureError> {
+        self.entry = entry::measure(&self.object);
         let attached = programs::attach(&self.object, &self.options)?;
         self.links.extend(attached.links);
         (self.timers, self.missing) = (attached.timers, attached.missing);
+        let untried = &sources::PROGRAM_CALLS;
+        if self.entry.is_none() && !self.missing.contains(&untried) {
+            self.missing.push(untried);
+        }
         if self.options.sample_hz > 0 {
             self.interruption = interruption::measure();
             if !self.options.counters.is_empty() {
@@ -452,8 +459,9 @@ impl Session {
     pub fn cost(&self) -> ProbeCost {
         let cpus = per_cpu(&self.object);
         let probes = std::array::from_fn(|probe| time_of(&cpus, probe));
-        let each = self.interruption.unwrap_or_default();
-        probe_cost::estimate(&probes).and_interruptions(probes[SAMPLE_PROBE].runs, each)
+        let entries = self.entry.unwrap_or_default().times(probe_cost::calls(&probes));
+        let interruptions = self.interruption.unwrap_or_default().times(probes[SAMPLE_PROBE].runs);
+        probe_cost::estimate(&probes).and(entries).and(interruptions)
     }
 }
 

@@ -53,6 +53,7 @@ sources! {
     wakeup_contexts,
     mmap_lock,
     lifecycle,
+    program_calls,
     cpu_samples,
     snapshot,
     blocked_stacks,
@@ -74,6 +75,8 @@ pub const RUNTIME_PROBES: &str = runtime_probes::SOURCE.name;
 
 /// The name of the source of CPU samples.
 pub const CPU_SAMPLES: &str = cpu_samples::SOURCE.name;
+/// The trial of what every program costs.
+pub static PROGRAM_CALLS: Source = program_calls::SOURCE;
 /// The name of the source of page faults.
 pub const PAGE_FAULTS: &str = page_faults::SOURCE.name;
 
