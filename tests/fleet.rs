@@ -236,7 +236,7 @@ fn what_makes_no_sense_is_said() {
     };
     bad(&["--views", "lokcs"], "no view lokcs");
     bad(&["--label", "release"], "NAME=VALUE");
-    let bucket = pack(&scratch, Path::new("s3://bucket/fleet"), &[&recording], &[]);
+    let bucket = pack(&scratch, Path::new("gs://bucket/fleet"), &[&recording], &[]);
     assert!(stderr(&bucket).contains("aws s3 sync"), "{}", stderr(&bucket));
     let none = ask(&scratch, &scratch.join("a"), &["SELECT 1"]);
     assert!(stderr(&none).contains("there is no run in it"), "{}", stderr(&none));

@@ -23,8 +23,9 @@ pub struct PackArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Fleet")]
 pub struct DatasetArgs {
-    /// Add the views of recordings to this directory, as `host=/date=/run=` partitions of Parquet (docs/fleet.md)
-    #[arg(long, value_name = "DIR", conflicts_with = "output")]
+    /// Add the views of recordings to this directory or s3://BUCKET/PREFIX, as `host=/date=/run=` partitions of Parquet
+    /// (docs/fleet.md)
+    #[arg(long, value_name = "DIR|s3://...", conflicts_with = "output")]
     pub dataset: Option<PathBuf>,
     /// What to say of these runs in the table `labels`, such as release=B
     #[arg(long, value_name = "NAME=VALUE", requires = "dataset", value_parser = parse_label)]

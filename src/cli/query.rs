@@ -18,7 +18,7 @@ pub struct QueryArgs {
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Ask the runs that `holdup pack --dataset` put there; each table has the columns host, date and run (docs/fleet.md)
-    #[arg(long, value_name = "DIR", conflicts_with = "schema")]
+    #[arg(long, value_name = "DIR|s3://...", conflicts_with = "schema")]
     pub dataset: Option<PathBuf>,
     /// List the tables; of one, its columns with units and meaning; `functions`: the functions
     #[arg(long, value_name = "TABLE", num_args = 0..=1, default_missing_value = "", conflicts_with = "file")]

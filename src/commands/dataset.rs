@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use holdup_events::recording::{self, Manifest, store};
-use holdup_query::dataset::{self, Added, Run, part_name};
+use holdup_query::dataset::{self, Added, Root, Run, part_name};
 use holdup_query::{Engine, Options, Runner, views};
 use holdup_report::numbers;
 
@@ -18,20 +18,18 @@ const EXIT_SOME: u8 = 1;
 
 /// Adds recordings to a dataset; one that cannot be added keeps no other away.
 pub fn pack(args: &PackArgs, root: &Path) -> Result<ExitCode> {
-    if let Some((scheme, _)) = root.to_str().and_then(|root| root.split_once("://")) {
-        bail!(
-            "{scheme}:// is not written to: pack into a directory and copy that, as `aws s3 sync` or rclone do"
-        );
-    }
+    let place = Root::named(root)?;
     let chosen = chosen_views(&args.dataset)?;
-    std::fs::create_dir_all(root).with_context(|| format!("making {}", root.display()))?;
+    if let Root::Directory(root) = &place {
+        std::fs::create_dir_all(root).with_context(|| format!("making {}", root.display()))?;
+    }
     let recordings = match args.recordings.is_empty() {
         true => vec![locate::newest()?],
         false => args.recordings.clone(),
     };
     let mut failed = 0;
     for path in &recordings {
-        match add(path, root, &chosen, &args.dataset.label) {
+        match add(path, &place, &chosen, &args.dataset.label) {
             Ok(said) => eprintln!("holdup: {said}"),
             Err(error) => {
                 failed += 1;
@@ -56,13 +54,13 @@ fn chosen_views(args: &DatasetArgs) -> Result<Vec<String>> {
     }
 }
 
-fn add(path: &Path, root: &Path, chosen: &[String], labels: &[(String, String)]) -> Result<String> {
+fn add(path: &Path, root: &Root, chosen: &[String], labels: &[(String, String)]) -> Result<String> {
     let tables = locate::tables(Some(path))?;
     let manifest = recording::manifest(&tables.directory)?;
     let run = run(&manifest, labels)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let engine = Engine::new(vec![query::subject(&tables)], Options { memory_bytes: usize::MAX, threads })?;
-    let (root, chosen) = (root.to_owned(), chosen.to_vec());
+    let (root, chosen) = (root.clone(), chosen.to_vec());
     let added =
         Runner::new(threads)?.run(async move { dataset::add(&engine, &root, &run, &chosen).await })?;
     Ok(match added {
@@ -98,12 +96,13 @@ fn run(manifest: &Manifest, labels: &[(String, String)]) -> Result<Run> {
 
 /// An engine that asks the runs of a dataset; those that cannot be read are told, and left out.
 pub fn engine(root: &Path, options: Options) -> Result<Engine> {
-    let members = dataset::members(root)?;
+    let place = Root::named(root)?;
+    let members = Runner::new(options.threads)?.run(async move { dataset::members(&place).await })?;
     for refused in &members.refused {
         eprintln!("holdup: left out: {refused}");
     }
     if members.runs.is_empty() {
         bail!("{}: there is no run in it; `holdup pack --dataset` adds some", root.display());
     }
-    Ok(Engine::of_dataset(members.runs, options)?)
+    Ok(Engine::of_dataset(members, options)?)
 }

@@ -1,14 +1,23 @@
 //! Recordings of a fleet as one dataset: `host=H/date=D/run=R/VIEW.parquet`, which every engine with hive partitions reads.
 //!
 //! A run's directory is made aside and put in its place by one rename: a reader sees all of a run or nothing, and two
-//! writers of the same run make one. What a run says of itself lies beside its tables, in `manifest.json`.
+//! writers of the same run make one. What a run says of itself lies beside its tables, in `manifest.json`. The same in a bucket:
+//! `bucket`.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+#[cfg(feature = "s3")]
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::object_store::{ObjectMeta, ObjectStore, path::Path as StorePath};
 use serde_json::Value;
 
+#[cfg(feature = "s3")]
+use crate::bucket::Bucket;
 use crate::engine::Engine;
 use crate::error::QueryError;
 use crate::output::write_parquet;
@@ -25,7 +34,40 @@ pub const PARTITIONS: [&str; 3] = ["host", "date", "run"];
 pub const LABELS: &str = "labels";
 
 /// What a run says of itself.
-const MANIFEST: &str = "manifest.json";
+pub(crate) const MANIFEST: &str = "manifest.json";
+
+/// Where a dataset lies.
+#[derive(Clone, Debug)]
+pub enum Root {
+    /// In a file system.
+    Directory(PathBuf),
+    /// In a bucket that speaks S3.
+    #[cfg(feature = "s3")]
+    Bucket(Bucket),
+}
+
+impl Root {
+    /// By what the user calls it: a path, or `s3://BUCKET/PREFIX`.
+    ///
+    /// # Errors
+    /// If it is another kind of place, or the bucket's name makes no sense.
+    pub fn named(root: &Path) -> Result<Root, QueryError> {
+        let Some((scheme, _)) = root.to_str().and_then(|root| root.split_once("://")) else {
+            return Ok(Root::Directory(root.to_owned()));
+        };
+        #[cfg(feature = "s3")]
+        if scheme == "s3" {
+            return Ok(Root::Bucket(Bucket::open(&root.to_string_lossy())?));
+        }
+        let reason = match (scheme, cfg!(feature = "s3")) {
+            ("s3", false) => "this build has no buckets (the feature `s3`)".to_owned(),
+            (_, true) => format!("{scheme}:// is not known, s3:// and directories are"),
+            (_, false) => format!("{scheme}:// is not known, directories are"),
+        };
+        let way = "; pack into a directory and copy that, as `aws s3 sync` or rclone do";
+        Err(QueryError::Bucket { place: root.display().to_string(), reason: reason + way })
+    }
+}
 
 /// A run that is to be added.
 #[derive(Clone, Debug)]
@@ -39,21 +81,70 @@ pub struct Run {
 }
 
 /// A run of a dataset that can be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Member {
-    /// Its directory.
-    pub directory: PathBuf,
     /// Values of [`PARTITIONS`].
     pub parts: [String; 3],
+    files: Files,
+}
+
+/// Where a run's tables are.
+#[derive(Clone, Debug)]
+enum Files {
+    Directory(PathBuf),
+    /// By their names.
+    #[cfg_attr(not(feature = "s3"), expect(dead_code, reason = "only buckets list what is in them"))]
+    Objects(BTreeMap<String, ObjectMeta>),
+}
+
+impl Member {
+    #[cfg(feature = "s3")]
+    pub(crate) fn of_objects(parts: [String; 3], files: BTreeMap<String, ObjectMeta>) -> Member {
+        Member { parts, files: Files::Objects(files) }
+    }
+
+    /// The file of a table; a run that was packed with fewer views may have none.
+    pub(crate) fn table(
+        &self,
+        name: &str,
+    ) -> Result<Option<ObjectMeta>, datafusion::common::DataFusionError> {
+        let name = format!("{name}.parquet");
+        let path = match &self.files {
+            Files::Objects(objects) => return Ok(objects.get(&name).cloned()),
+            Files::Directory(directory) => directory.join(name),
+        };
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let metadata = fs::metadata(&path)?;
+        Ok(Some(ObjectMeta {
+            location: StorePath::from_filesystem_path(path)?,
+            last_modified: metadata.modified()?.into(),
+            size: metadata.len(),
+            e_tag: None,
+            version: None,
+        }))
+    }
 }
 
 /// What is there to be read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Members {
     /// In the order of their names.
     pub runs: Vec<Member>,
     /// Runs that cannot be read, and why.
     pub refused: Vec<String>,
+    /// By which name the engine knows where they are.
+    pub(crate) at: ObjectStoreUrl,
+    /// Reads them; the engine knows the file system itself.
+    pub(crate) store: Option<Arc<dyn ObjectStore>>,
+}
+
+impl Default for Members {
+    fn default() -> Members {
+        let at = ObjectStoreUrl::local_filesystem();
+        Members { runs: Vec::new(), refused: Vec::new(), at, store: None }
+    }
 }
 
 /// What came of adding a run.
@@ -86,26 +177,72 @@ pub fn column_name(column: &str) -> String {
 /// Adds a run, whose views `engine` answers, to the dataset in `root`; `chosen` are the views' names.
 ///
 /// # Errors
-/// If a view cannot be made, or nothing can be written; then nothing is left of it.
-pub async fn add(engine: &Engine, root: &Path, run: &Run, chosen: &[String]) -> Result<Added, QueryError> {
+/// If a view cannot be made, or nothing can be written; then nothing is left of it in a directory, and nothing that counts in a
+/// bucket.
+pub async fn add(engine: &Engine, root: &Root, run: &Run, chosen: &[String]) -> Result<Added, QueryError> {
+    match root {
+        Root::Directory(root) => add_to_directory(engine, root, run, chosen).await,
+        #[cfg(feature = "s3")]
+        Root::Bucket(bucket) => add_to_bucket(engine, bucket, run, chosen).await,
+    }
+}
+
+/// A directory that goes with this value, if it is there still.
+struct Aside(PathBuf);
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn aside_in(directory: &Path, run: &Run) -> PathBuf {
+    directory.join(format!(".adding-{}-{}", run.parts[2], std::process::id()))
+}
+
+#[cfg(feature = "s3")]
+async fn add_to_bucket(
+    engine: &Engine,
+    bucket: &Bucket,
+    run: &Run,
+    chosen: &[String],
+) -> Result<Added, QueryError> {
+    let place = PathBuf::from(bucket.place(&run.parts));
+    if bucket.has(&run.parts).await? {
+        return Ok(Added::Known(place));
+    }
+    let private = aside_in(&std::env::temp_dir(), run);
+    // What somebody else has put there is not taken for it, nor taken away.
+    fs::DirBuilder::new().mode(0o700).create(&private).map_err(named(&private))?;
+    let private = Aside(private);
+    let aside = private.0.join("run");
+    let bytes = fill(engine, &aside, run, chosen).await?;
+    match bucket.put(&run.parts, &aside).await? {
+        true => Ok(Added::New(place, bytes)),
+        false => Ok(Added::Known(place)),
+    }
+}
+
+async fn add_to_directory(
+    engine: &Engine,
+    root: &Path,
+    run: &Run,
+    chosen: &[String],
+) -> Result<Added, QueryError> {
     let place = place(root, &run.parts);
     if place.exists() {
         return Ok(Added::Known(place));
     }
     let above = place.parent().unwrap_or(root);
     fs::create_dir_all(above).map_err(named(above))?;
-    let aside = root.join(format!(".adding-{}-{}", run.parts[2], std::process::id()));
-    let made = fill(engine, &aside, run, chosen).await;
-    let put = made.and_then(|bytes| match fs::rename(&aside, &place) {
-        Ok(()) => Ok(Added::New(place.clone(), bytes)),
+    let aside = Aside(aside_in(root, run));
+    let bytes = fill(engine, &aside.0, run, chosen).await?;
+    match fs::rename(&aside.0, &place) {
+        Ok(()) => Ok(Added::New(place, bytes)),
         // Another writer was quicker.
-        Err(_) if place.is_dir() => Ok(Added::Known(place.clone())),
+        Err(_) if place.is_dir() => Ok(Added::Known(place)),
         Err(error) => Err(named(&place)(error).into()),
-    });
-    if !matches!(put, Ok(Added::New(..))) {
-        let _ = fs::remove_dir_all(&aside);
     }
-    put
 }
 
 fn place(root: &Path, parts: &[String; 3]) -> PathBuf {
@@ -171,18 +308,26 @@ fn labels_query(labels: &[(String, String)]) -> String {
 /// The runs of the dataset in `root`. What is of another version, or damaged, is told and left out.
 ///
 /// # Errors
-/// If the directory cannot be read.
-pub fn members(root: &Path) -> io::Result<Members> {
+/// If the place cannot be read.
+pub async fn members(root: &Root) -> Result<Members, QueryError> {
+    match root {
+        Root::Directory(root) => Ok(members_of_directory(root)?),
+        #[cfg(feature = "s3")]
+        Root::Bucket(bucket) => bucket.members().await,
+    }
+}
+
+fn members_of_directory(root: &Path) -> io::Result<Members> {
     let mut members = Members::default();
     let top = fs::read_dir(root).map_err(named(root))?;
     drop(top);
     for (host, directory) in partitions(root, PARTITIONS[0]) {
         for (date, directory) in partitions(&directory, PARTITIONS[1]) {
             for (run, directory) in partitions(&directory, PARTITIONS[2]) {
-                match version(&directory) {
+                match version_in(&directory) {
                     Ok(()) => {
                         let parts = [host.clone(), date.clone(), run];
-                        members.runs.push(Member { directory, parts });
+                        members.runs.push(Member { parts, files: Files::Directory(directory) });
                     }
                     Err(why) => members.refused.push(format!("{}: {why}", directory.display())),
                 }
@@ -204,12 +349,16 @@ fn partitions(directory: &Path, name: &str) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// Whether this build reads a run.
-fn version(directory: &Path) -> Result<(), String> {
+fn version_in(directory: &Path) -> Result<(), String> {
     let text =
         fs::read(directory.join(MANIFEST)).map_err(|error| format!("{MANIFEST} cannot be read ({error})"))?;
+    version(&text)
+}
+
+/// Whether this build reads a run, by its manifest.
+pub(crate) fn version(manifest: &[u8]) -> Result<(), String> {
     let manifest: Value =
-        serde_json::from_slice(&text).map_err(|error| format!("{MANIFEST} is damaged ({error})"))?;
+        serde_json::from_slice(manifest).map_err(|error| format!("{MANIFEST} is damaged ({error})"))?;
     match manifest.get("dataset").and_then(Value::as_u64) {
         Some(found) if (1..=VERSION).contains(&found) => Ok(()),
         Some(found) => {

@@ -10,7 +10,7 @@ use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
 
 use crate::catalogue::{Lazy, Load, Raw, Views};
-use crate::dataset::Member;
+use crate::dataset::Members;
 use crate::error::QueryError;
 use crate::fleet::Fleet;
 use crate::functions;
@@ -72,9 +72,14 @@ impl Engine {
     ///
     /// # Errors
     /// If the engine cannot be set up.
-    pub fn of_dataset(runs: Vec<Member>, options: Options) -> Result<Engine, QueryError> {
-        let fleet: Arc<dyn SchemaProvider> = Arc::new(Fleet { runs: Arc::new(runs) });
-        Engine::with_schemas([("views", fleet)], options)
+    pub fn of_dataset(members: Members, options: Options) -> Result<Engine, QueryError> {
+        let Members { runs, at, store, .. } = members;
+        let fleet: Arc<dyn SchemaProvider> = Arc::new(Fleet { runs: Arc::new(runs), at: at.clone() });
+        let engine = Engine::with_schemas([("views", fleet)], options)?;
+        if let Some(store) = store {
+            engine.context.register_object_store(at.as_ref(), store);
+        }
+        Ok(engine)
     }
 
     fn with_schemas<const N: usize>(

@@ -43,6 +43,14 @@ pub enum QueryError {
     /// A reader gave up.
     #[error("the query failed, perhaps because a table of the recording is damaged: {0}")]
     Failed(String),
+    /// A bucket cannot be reached, or refuses.
+    #[error("{place}: {reason}")]
+    Bucket {
+        /// Which one, and where in it.
+        place: String,
+        /// Why.
+        reason: String,
+    },
     /// The answer cannot be written.
     #[error("the answer cannot be written: {0}")]
     Output(#[from] std::io::Error),

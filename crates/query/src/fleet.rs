@@ -1,6 +1,5 @@
 //! The tables of a dataset as the engine reads them: a view's columns, then those of the partitions, from one file a run.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,7 +14,7 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
-use datafusion::object_store::{ObjectMeta, path::Path as StorePath};
+use datafusion::object_store::ObjectMeta;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::dataset::{LABELS, Member, PARTITIONS, column_name};
@@ -26,6 +25,8 @@ use crate::views;
 pub struct Fleet {
     /// Its runs.
     pub runs: Arc<Vec<Member>>,
+    /// Where they are.
+    pub at: ObjectStoreUrl,
 }
 
 #[async_trait]
@@ -39,6 +40,7 @@ impl SchemaProvider for Fleet {
         Ok(Some(Arc::new(FleetTable {
             name: name.to_owned(),
             runs: Arc::clone(&self.runs),
+            at: self.at.clone(),
             schema: schema(columns),
         })))
     }
@@ -68,6 +70,7 @@ fn schema(columns: Vec<Field>) -> TableSchema {
 struct FleetTable {
     name: String,
     runs: Arc<Vec<Member>>,
+    at: ObjectStoreUrl,
     schema: TableSchema,
 }
 
@@ -99,15 +102,13 @@ impl TableProvider for FleetTable {
         let wanted = wanted(state, &self.runs, filters)?;
         let mut files = Vec::new();
         for (run, wanted) in self.runs.iter().zip(wanted) {
-            // Runs that were packed with fewer views have no such file.
-            let path = run.directory.join(format!("{}.parquet", self.name));
-            if wanted && path.is_file() {
-                files.push(file(&path, run)?);
+            if wanted && let Some(table) = run.table(&self.name)? {
+                files.push(file(table, run));
             }
         }
         let groups = FileGroup::new(files).split_files(state.config().target_partitions().max(1));
         let source = Arc::new(ParquetSource::new(self.schema.clone()));
-        let config = FileScanConfigBuilder::new(ObjectStoreUrl::local_filesystem(), source)
+        let config = FileScanConfigBuilder::new(self.at.clone(), source)
             .with_file_groups(groups)
             .with_limit(limit)
             .with_projection_indices(projection.cloned())?
@@ -116,18 +117,9 @@ impl TableProvider for FleetTable {
     }
 }
 
-fn file(path: &Path, run: &Member) -> Result<PartitionedFile> {
-    let metadata = std::fs::metadata(path)?;
-    let location = StorePath::from_filesystem_path(path)?;
-    let meta = ObjectMeta {
-        location,
-        last_modified: metadata.modified()?.into(),
-        size: metadata.len(),
-        e_tag: None,
-        version: None,
-    };
+fn file(table: ObjectMeta, run: &Member) -> PartitionedFile {
     let values = run.parts.iter().map(|value| ScalarValue::Utf8View(Some(value.clone()))).collect();
-    Ok(PartitionedFile::new_from_meta(meta).with_partition_values(values))
+    PartitionedFile::new_from_meta(table).with_partition_values(values)
 }
 
 /// It can be decided by a run's partition alone.

@@ -3,6 +3,8 @@
 //! The engine is DataFusion's; this crate says what its tables are. What is derived (classes, holders, findings) is
 //! [`holdup_findings::analyse`]'s, made once when a query first asks; raw tables are read as they lie on disk.
 
+#[cfg(feature = "s3")]
+mod bucket;
 mod catalogue;
 pub mod dataset;
 mod engine;
