@@ -149,6 +149,10 @@ fn buckets_that_cannot_be_had_are_said() {
         .expect("a port")
         .port();
     bad(&mut at(&scratch, &format!("http://127.0.0.1:{port}")), "s3://fleet", "s3://fleet: ");
+    let nobody = format!("http://127.0.0.1:{port}");
+    let mut keyless = holdup(&scratch);
+    keyless.env_remove("AWS_ACCESS_KEY_ID").env("AWS_METADATA_ENDPOINT", &nobody);
+    bad(&mut keyless, "s3://fleet", "AWS_ACCESS_KEY_ID is not set");
     let Some(server) = Server::start() else { return };
     bad(&mut at(&scratch, &server.url), "s3://nothing/here", "s3://nothing/here: ");
     let empty = server.holdup(&scratch, &["query", "--dataset", "s3://fleet/empty", "SELECT 1"]);

@@ -189,7 +189,11 @@ impl Bucket {
     }
 
     fn refused(&self, error: &Error) -> QueryError {
-        QueryError::Bucket { place: self.named.clone(), reason: error.to_string() }
+        let role = match std::env::var_os("AWS_ACCESS_KEY_ID") {
+            Some(_) => "",
+            None => " (AWS_ACCESS_KEY_ID is not set: the machine's own role was asked for)",
+        };
+        QueryError::Bucket { place: self.named.clone(), reason: format!("{error}{role}") }
     }
 }
 
