@@ -396,7 +396,10 @@ impl Loop {
         let mut early = early.into_iter().peekable();
         drained += session.drain_records(&mut |record| {
             let taken = decoder.decode_seen(record, &mut |event| {
-                while let Some(earlier) = early.next_if(|earlier| earlier.at() <= event.at()) {
+                // Looked at where it lies: nearly always there is none.
+                while early.peek().is_some_and(|earlier| earlier.at() <= event.at())
+                    && let Some(earlier) = early.next()
+                {
                     journal.push(&earlier);
                 }
                 tally.count(event);

@@ -138,10 +138,11 @@ impl FaultWindows {
     }
 
     fn look(&mut self, session: &mut Session, before: &Counted) {
-        let rate = Counted::now(session).rate_since(before);
+        // Once: another CPU's count is asked of that CPU, which is interrupted for it.
+        let counted = Counted::now(session);
+        let rate = counted.rate_since(before);
         if rate * self.fault_ns <= self.allowed {
-            let look_ns = lower::now().0 + LOOK_NS;
-            self.state = State::Always { look_ns, counted: Counted::now(session) };
+            self.state = State::Always { look_ns: counted.at_ns + LOOK_NS, counted };
             return;
         }
         self.set(session, None);

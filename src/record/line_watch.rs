@@ -36,13 +36,15 @@ const PROBLEMS_MAX: usize = 6;
 const SOURCE: &str = "watchpoints";
 
 enum Told {
-    Sample(Box<Sample>),
+    Samples(Vec<Sample>),
     Process(u32, Vec<RawMapping>),
 }
 
 /// The watchpoints of a recording.
 pub struct LineWatch {
     sender: Option<Sender<Told>>,
+    /// Not handed over yet: to wake the other thread costs more than what it does with one of them.
+    samples: Vec<Sample>,
     seen: Receiver<Event>,
     worker: Option<JoinHandle<Vec<String>>>,
     events: u64,
@@ -72,15 +74,15 @@ impl LineWatch {
             })
         });
         let sender = worker.is_some().then_some(sender);
-        LineWatch { sender, seen, worker, events: 0 }
+        LineWatch { sender, samples: Vec::new(), seen, worker, events: 0 }
     }
 
     /// Takes what tells of memory that is touched.
-    pub fn note(&self, event: &Event) {
-        if let (Some(sender), Event::Sample(sample)) = (&self.sender, event)
+    pub fn note(&mut self, event: &Event) {
+        if let (Some(_), Event::Sample(sample)) = (&self.sender, event)
             && sample.registers.is_some()
         {
-            let _ = sender.send(Told::Sample(Box::new(sample.clone())));
+            self.samples.push(sample.clone());
         }
     }
 
@@ -91,8 +93,13 @@ impl LineWatch {
         }
     }
 
-    /// Hands on what was seen since.
+    /// Hands over what was noted, and on what was seen since.
     pub fn step(&mut self, out: &mut dyn FnMut(Event)) {
+        if let Some(sender) = &self.sender
+            && !self.samples.is_empty()
+        {
+            let _ = sender.send(Told::Samples(std::mem::take(&mut self.samples)));
+        }
         for event in self.seen.try_iter() {
             self.events += 1;
             out(event);
@@ -142,7 +149,12 @@ struct Watcher<'a> {
 impl Watcher<'_> {
     fn work(&mut self, told: &Receiver<Told>, out: &Sender<Event>) {
         while self.listen(told, Instant::now() + LOOK_EVERY) {
-            let Some(suspect) = self.suspects.worst() else { continue };
+            let Some(suspect) = self.suspects.worst() else {
+                // Only what is told next can make one.
+                let Ok(told) = told.recv() else { return };
+                self.take(told);
+                continue;
+            };
             if !process_exists(suspect.tgid) {
                 self.suspects.forget(suspect.tgid);
                 continue;
@@ -163,11 +175,17 @@ impl Watcher<'_> {
     fn listen(&mut self, told: &Receiver<Told>, until: Instant) -> bool {
         loop {
             match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Told::Sample(sample)) => self.sample(&sample),
-                Ok(Told::Process(tgid, mappings)) => self.mapped(tgid, mappings),
+                Ok(told) => self.take(told),
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
+        }
+    }
+
+    fn take(&mut self, told: Told) {
+        match told {
+            Told::Samples(samples) => samples.iter().for_each(|sample| self.sample(sample)),
+            Told::Process(tgid, mappings) => self.mapped(tgid, mappings),
         }
     }
 

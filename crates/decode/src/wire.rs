@@ -107,11 +107,19 @@ pub struct WireError {
 /// Little-endian fields by offset. Reads beyond the end give zero: callers check the length first.
 struct Fields<'a>(&'a [u8]);
 
+/// A record's kind, where it is known to have a header.
+#[inline]
+fn kind_of<const BYTES: usize>(record: &[u8; BYTES]) -> u8 {
+    Fields(record).u8(14)
+}
+
 impl Fields<'_> {
+    #[inline]
     fn u64(&self, at: usize) -> u64 {
         self.0.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
     }
 
+    #[inline]
     fn u32(&self, at: usize) -> u32 {
         self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_le_bytes)
     }
@@ -155,6 +163,7 @@ const PATIENCE: u32 = 4;
 const STREAMS: [&str; 7] =
     ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults", probed::SOURCE];
 /// Of [`STREAMS`].
+const SCHED_STREAM: u8 = 0;
 const PLACES_STREAM: u8 = 6;
 
 /// What is known of one CPU's stream.
@@ -177,6 +186,16 @@ struct Gap {
 }
 
 impl Sequence {
+    /// Takes a number that is the next one, as nearly all are; `false`: it is not, or a gap is open.
+    #[inline]
+    fn take_next(&mut self, seq: u32, at: Timestamp) -> bool {
+        let is_next = self.seen && self.next == seq && self.pending.is_none();
+        if is_next {
+            (self.next, self.last_at) = (seq.wrapping_add(1), at);
+        }
+        is_next
+    }
+
     /// Takes the next number; gives the gap that is now certain, if any.
     fn take(&mut self, seq: u32, at: Timestamp) -> Option<Gap> {
         let ahead = seq.wrapping_sub(self.next);
@@ -265,22 +284,52 @@ impl WireDecoder {
         Ok(())
     }
 
-    /// As [`WireDecoder::decode`], for a sink that keeps no event: what a wait needs is not allocated anew for each.
+    /// As [`WireDecoder::decode`], for a sink that keeps no event: what a wait needs is not allocated anew for each. Switches
+    /// and wakeups, of which there are most, take a shorter way: each has a length that is known here, so that no field of
+    /// theirs is checked for where it ends.
     pub fn decode_seen(&mut self, record: &[u8], sink: &mut dyn FnMut(&Event)) -> Result<(), WireError> {
-        let fields = Fields(record);
-        let kind = fields.u8(14);
-        if kind != KIND_SWITCH_BLOCKED || record.len() < size::SWITCH_BLOCKED {
-            return self.decode(record, &mut |event| sink(&event));
+        if let Some(whole) = record.first_chunk::<{ size::SWITCH_BLOCKED }>()
+            && kind_of(whole) == KIND_SWITCH_BLOCKED
+        {
+            let fields = Fields(whole);
+            self.tell_gap(&fields, sink);
+            let event = Event::Switch(switch(&fields, KIND_SWITCH_BLOCKED, self.spare.take()));
+            sink(&event);
+            if let Event::Switch(Switch { outcome: Outcome::Blocked(wait), .. }) = event {
+                self.spare = Some(wait);
+            }
+            return Ok(());
         }
-        if let Some(loss) = self.gap(&fields, stream(kind)) {
+        if let Some(whole) = record.first_chunk::<{ size::WAKING }>()
+            && kind_of(whole) == KIND_WAKING
+        {
+            let fields = Fields(whole);
+            self.tell_gap(&fields, sink);
+            sink(&Event::Waking(waking(&fields)));
+            return Ok(());
+        }
+        if let Some(whole) = record.first_chunk::<{ size::SWITCH_FOREIGN }>()
+            && kind_of(whole) == KIND_SWITCH
+        {
+            let fields = Fields(whole);
+            self.tell_gap(&fields, sink);
+            sink(&Event::Switch(switch(&fields, KIND_SWITCH, None)));
+            return Ok(());
+        }
+        self.decode(record, &mut |event| sink(&event))
+    }
+
+    /// Takes the number of a switch or wakeup, and tells what is missing before it.
+    #[inline]
+    fn tell_gap(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(&Event)) {
+        let stream = usize::from(SCHED_STREAM);
+        let sequence = self.sequences.get_mut(usize::from(fields.cpu().0)).and_then(|of| of.get_mut(stream));
+        if sequence.is_some_and(|sequence| sequence.take_next(fields.u32(8), fields.at())) {
+            return;
+        }
+        if let Some(loss) = self.gap(fields, SCHED_STREAM) {
             sink(&Event::Loss(loss));
         }
-        let event = Event::Switch(switch(&fields, kind, self.spare.take()));
-        sink(&event);
-        if let Event::Switch(Switch { outcome: Outcome::Blocked(wait), .. }) = event {
-            self.spare = Some(wait);
-        }
-        Ok(())
     }
 
     /// Records missing so far, by stream.
@@ -351,7 +400,7 @@ fn reading(fields: &Fields<'_>) -> Reading {
 
 fn stream(kind: u8) -> u8 {
     match kind {
-        KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED | KIND_WAKING => 0,
+        KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED | KIND_WAKING => SCHED_STREAM,
         KIND_SAMPLE_USER => 1,
         KIND_SAMPLE => 3,
         KIND_ALLOCATED | KIND_FREED => 4,
@@ -394,7 +443,8 @@ fn event(fields: &Fields<'_>, kind: u8) -> Option<Event> {
     })
 }
 
-/// `room`: where a wait may be put.
+/// `room`: where a wait may be put. Inlined: where `kind` and the length are known, little of it is left.
+#[inline(always)]
 fn switch(fields: &Fields<'_>, kind: u8, room: Option<Box<RawWait>>) -> Switch {
     let state = fields.u32(24);
     let flags = fields.flags();
@@ -427,6 +477,7 @@ fn switch(fields: &Fields<'_>, kind: u8, room: Option<Box<RawWait>>) -> Switch {
     }
 }
 
+#[inline(always)]
 fn wait(fields: &Fields<'_>, at: usize, state: u32, flags: u8) -> RawWait {
     RawWait {
         state,
@@ -462,6 +513,7 @@ fn affinity(fields: &Fields<'_>, kind: u8) -> Option<Affinity> {
     (told && cpus > 0).then(|| Affinity { at: fields.at(), tid: fields.u32(16), cpus })
 }
 
+#[inline(always)]
 fn waking(fields: &Fields<'_>) -> Waking {
     Waking {
         at: fields.at(),

@@ -1,5 +1,7 @@
 //! Records by hand, gaps in their numbers, and records that are none.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn record(kind: u8, cpu: u16, seq: u32, at_ns: u64, length: usize) -> Vec<u8> {
@@ -303,4 +305,31 @@ fn what_hardware_counted_is_told_of_its_thread() {
     let expected =
         [counter("counted_ns", 2_000_000), counter("cycles", 6_000_000), counter("instructions", 9_000_000)];
     assert_eq!(told, expected);
+}
+
+proptest! {
+    /// Records with numbers that go on, are missing, come late or again: the short way tells what the usual one does.
+    #[test]
+    fn the_short_way_for_switches_and_wakeups_tells_the_same(
+        records in proptest::collection::vec(
+            (prop_oneof![8 => 1..5u8, 1 => any::<u8>()], 0..3u16, prop_oneof![6 => Just(1u32), 1 => 0..9u32, 1 => any::<u32>()],
+             proptest::collection::vec(any::<u8>(), 110), 0..130usize),
+            0..60,
+        )
+    ) {
+        let mut numbers = [0u32; 3];
+        let (mut usual, mut short) = (WireDecoder::default(), WireDecoder::default());
+        for (kind, cpu, ahead, noise, length) in records {
+            let number = &mut numbers[usize::from(cpu)];
+            let mut bytes = record(kind, cpu, *number, u64::from(noise[0]), 16);
+            *number = number.wrapping_add(ahead);
+            bytes.extend(noise);
+            bytes.truncate(length);
+            let (mut told, mut seen) = (Vec::new(), Vec::new());
+            let is_taken = usual.decode(&bytes, &mut |event| told.push(event));
+            prop_assert_eq!(is_taken, short.decode_seen(&bytes, &mut |event| seen.push(event.clone())));
+            prop_assert_eq!(told, seen);
+        }
+        prop_assert_eq!(usual.lost(), short.lost());
+    }
 }

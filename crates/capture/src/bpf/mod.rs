@@ -9,6 +9,7 @@ mod fault_draws;
 mod interruption;
 mod kernel_types;
 mod messages;
+mod prefetch;
 mod probe_cost;
 mod programs;
 mod ring;

@@ -18,6 +18,74 @@ pub enum CodecError {
     },
 }
 
+/// The end of a buffer, with room in which no byte has to ask for more: a switch or a wakeup is shorter.
+pub struct Short<'a> {
+    /// Up to eight are written at once.
+    bytes: &'a mut [u8; SHORT + 8],
+    length: u8,
+}
+
+/// A switch has 125 at the most. A power of two.
+const SHORT: usize = 128;
+
+impl Short<'_> {
+    /// Appends what `put` writes.
+    #[inline]
+    pub fn append(out: &mut Vec<u8>, put: impl FnOnce(&mut Short<'_>)) {
+        let before = out.len();
+        out.resize(before + SHORT + 8, 0);
+        let Some(bytes) = out.last_chunk_mut() else { return };
+        let mut short = Short { bytes, length: 0 };
+        put(&mut short);
+        let length = usize::from(short.length);
+        out.truncate(before + length);
+    }
+
+    /// Where the next byte is: so told, its bounds need no check.
+    #[inline]
+    fn at(&self) -> usize {
+        debug_assert!(usize::from(self.length) < SHORT, "longer than anything short is");
+        usize::from(self.length) % SHORT
+    }
+
+    #[inline]
+    pub fn byte(&mut self, byte: u8) {
+        self.bytes[self.at()] = byte;
+        self.length += 1;
+    }
+
+    /// The same bytes as [`put_varint`]. Lengths are random where times are: up to four bytes no branch asks for them.
+    #[inline]
+    pub fn varint(&mut self, mut value: u64) {
+        while value >= 1 << 28 {
+            self.byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        let value = value as u32;
+        let spread =
+            value & 0x7f | (value & 0x7f << 7) << 1 | (value & 0x7f << 14) << 2 | (value & 0x7f << 21) << 3;
+        let bytes = (u32::BITS + 6 - (value | 1).leading_zeros()) / 7;
+        let go_on = 0x0080_8080 & ((1u32 << (8 * (bytes - 1))) - 1);
+        let at = self.at();
+        self.bytes[at..at + 4].copy_from_slice(&(spread | go_on).to_le_bytes());
+        self.length += bytes as u8;
+    }
+
+    /// The same as [`put_difference`].
+    #[inline]
+    pub fn difference(&mut self, to: u64, from: u64) {
+        self.varint(zigzag(to, from));
+    }
+
+    /// Eight bytes, as they are.
+    #[inline]
+    pub fn word(&mut self, word: u64) {
+        let at = self.at();
+        self.bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        self.length += 8;
+    }
+}
+
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -27,9 +95,14 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Small either way: 0, -1, 1, -2 … → 0, 1, 2, 3 …; differences wrap.
-pub fn put_difference(out: &mut Vec<u8>, to: u64, from: u64) {
+#[inline]
+fn zigzag(to: u64, from: u64) -> u64 {
     let difference = to.wrapping_sub(from) as i64;
-    put_varint(out, ((difference << 1) ^ (difference >> 63)) as u64);
+    ((difference << 1) ^ (difference >> 63)) as u64
+}
+
+pub fn put_difference(out: &mut Vec<u8>, to: u64, from: u64) {
+    put_varint(out, zigzag(to, from));
 }
 
 pub fn put_text(out: &mut Vec<u8>, text: &[u8]) {

@@ -15,7 +15,7 @@ use crate::{Loss, Timestamp};
 /// Encodes the events of one chunk.
 #[derive(Default)]
 pub struct Encoder {
-    last_at: u64,
+    pub(super) last_at: u64,
     pub(super) memory: Memory,
     /// Process, thread and lane of the last [`Tell`].
     teller: Option<[u32; 3]>,

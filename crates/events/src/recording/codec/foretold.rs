@@ -5,7 +5,7 @@
 
 use std::num::NonZeroU64;
 
-use super::bytes::{CodecError, Input, put_difference, put_varint};
+use super::bytes::{CodecError, Input, Short};
 use super::decode::{Counters, Decoder};
 use super::encode::Encoder;
 use super::outcome;
@@ -60,6 +60,14 @@ pub struct Memory {
     running: [u32; CPUS],
 }
 
+/// How the thread that comes is told.
+#[derive(Clone, Copy)]
+enum Next {
+    Idle,
+    Place(u8),
+    Tid(u32),
+}
+
 impl Default for Memory {
     fn default() -> Memory {
         Memory { threads: vec![Known::default(); THREADS], running: [0; CPUS] }
@@ -82,6 +90,14 @@ impl Memory {
         (self.threads[place].tid == tid).then_some(place as u8)
     }
 
+    fn place_of_next(&self, event: &Switch) -> Next {
+        match self.place(event.next_tid) {
+            _ if event.next_tid == 0 => Next::Idle,
+            Some(place) => Next::Place(place),
+            None => Next::Tid(event.next_tid),
+        }
+    }
+
     fn at(&self, place: u8) -> &Known {
         &self.threads[usize::from(place)]
     }
@@ -93,55 +109,58 @@ impl Memory {
 
 impl Encoder {
     pub(super) fn switch(&mut self, event: &Switch, out: &mut Vec<u8>) {
-        let ran_ns = event.exec_ns.map(|exec| exec.wrapping_sub(self.memory.of(event.prev_tid).exec_ns));
-        let clock_foretold = event.clock_ran_ns.map(NonZeroU64::get) == ran_ns;
-        let mut flags = match &event.outcome {
-            Outcome::Untracked if event.clock_ran_ns.is_none() => outcome::UNTRACKED,
-            Outcome::Untracked => outcome::UNTRACKED_WITH_CLOCK,
-            Outcome::Preempted => outcome::PREEMPTED,
-            Outcome::Yielded => outcome::YIELDED,
-            Outcome::Throttled => outcome::THROTTLED,
-            Outcome::Blocked(_) if clock_foretold => outcome::BLOCKED_CLOCK_FORETOLD,
-            Outcome::Blocked(_) => outcome::BLOCKED,
-            Outcome::Dead => outcome::DEAD,
-        };
-        flags |= if event.exec_ns.is_some() { outcome::HAS_EXEC } else { 0 };
-        flags |= if event.queue_ns.is_some() { outcome::HAS_QUEUE } else { 0 };
-        let came = std::mem::replace(self.memory.running(event.cpu.0), event.next_tid);
-        let prev = self.memory.of(event.prev_tid);
+        let Encoder { last_at, memory, .. } = self;
+        let came = std::mem::replace(memory.running(event.cpu.0), event.next_tid);
+        // First, as whoever decodes does: the two may share a place.
+        memory.of(event.prev_tid);
+        let next = memory.place_of_next(event);
+        let prev = memory.of(event.prev_tid);
+        let ran_ns = event.exec_ns.map(|exec| exec.wrapping_sub(prev.exec_ns));
+        let clock_ns = event.clock_ran_ns.map(NonZeroU64::get);
         let foretold = came == event.prev_tid && prev.tgid == event.prev_tgid;
         prev.tgid = event.prev_tgid;
-        let next = self.memory.place(event.next_tid);
+        let mut flags = outcome_code(event, clock_ns == ran_ns);
+        flags |= if event.exec_ns.is_some() { outcome::HAS_EXEC } else { 0 };
+        flags |= if event.queue_ns.is_some() { outcome::HAS_QUEUE } else { 0 };
         flags |= if foretold { switch::PREV_FORETOLD } else { 0 };
         flags |= match next {
-            _ if event.next_tid == 0 => switch::NEXT_IDLE,
-            Some(_) => switch::NEXT_KNOWN,
-            None => 0,
+            Next::Idle => switch::NEXT_IDLE,
+            Next::Place(_) => switch::NEXT_KNOWN,
+            Next::Tid(_) => 0,
         };
-        out.extend_from_slice(&[super::tag::SWITCH, flags]);
-        self.at(event.at, out);
-        put_varint(out, u64::from(event.cpu.0));
-        if !foretold {
-            put_varint(out, u64::from(event.prev_tid));
-            put_varint(out, u64::from(event.prev_tgid));
-        }
-        match next {
-            _ if event.next_tid == 0 => {}
-            Some(place) => out.push(place),
-            None => put_varint(out, u64::from(event.next_tid)),
-        }
-        self.counters(event.prev_tid, event.exec_ns, event.queue_ns, out);
-        if !matches!(flags & outcome::MASK, outcome::UNTRACKED | outcome::BLOCKED_CLOCK_FORETOLD) {
-            put_difference(out, event.clock_ran_ns.map_or(0, NonZeroU64::get), ran_ns.unwrap_or(0));
-        }
-        if let Outcome::Blocked(wait) = &event.outcome {
-            put_wait(wait, event.at, &mut self.memory.of(event.prev_tid).wait, out);
-        }
+        Short::append(out, |short| {
+            short.byte(super::tag::SWITCH);
+            short.byte(flags);
+            short.difference(event.at.0, std::mem::replace(last_at, event.at.0));
+            short.varint(u64::from(event.cpu.0));
+            if !foretold {
+                short.varint(u64::from(event.prev_tid));
+                short.varint(u64::from(event.prev_tgid));
+            }
+            match next {
+                Next::Idle => {}
+                Next::Place(place) => short.byte(place),
+                Next::Tid(tid) => short.varint(u64::from(tid)),
+            }
+            if let Some(exec) = event.exec_ns {
+                short.difference(exec, std::mem::replace(&mut prev.exec_ns, exec));
+            }
+            if let Some(queue) = event.queue_ns {
+                short.difference(queue, std::mem::replace(&mut prev.queue_ns, queue));
+            }
+            if !matches!(flags & outcome::MASK, outcome::UNTRACKED | outcome::BLOCKED_CLOCK_FORETOLD) {
+                short.difference(clock_ns.unwrap_or(0), ran_ns.unwrap_or(0));
+            }
+            if let Outcome::Blocked(wait) = &event.outcome {
+                put_wait(wait, event.at, &mut prev.wait, short);
+            }
+        });
     }
 
     pub(super) fn waking(&mut self, event: &Waking, out: &mut Vec<u8>) {
+        let Encoder { last_at, memory, .. } = self;
         let (foretold, wakee) =
-            (*self.memory.running(event.cpu.0) == event.waker_tid, self.memory.place(event.wakee_tid));
+            (*memory.running(event.cpu.0) == event.waker_tid, memory.place(event.wakee_tid));
         let called = event.waker_syscall != -1 || event.waker_object != 0;
         let mut flags = event.context as u8;
         flags |= if foretold { waking::WAKER_FORETOLD } else { 0 };
@@ -149,31 +168,48 @@ impl Encoder {
         flags |= if called { waking::HAS_CALL } else { 0 };
         flags |= if event.stack != 0 { waking::HAS_STACK } else { 0 };
         flags |= if event.stack_every != 0 { waking::HAS_EVERY } else { 0 };
-        out.extend_from_slice(&[super::tag::WAKING, flags]);
-        self.at(event.at, out);
-        put_varint(out, u64::from(event.cpu.0));
-        match wakee {
-            Some(place) => out.push(place),
-            None => put_varint(out, u64::from(event.wakee_tid)),
-        }
-        if !foretold {
-            put_varint(out, u64::from(event.waker_tid));
-        }
-        if called {
-            put_difference(out, event.waker_syscall as i64 as u64, 0);
-            put_varint(out, event.waker_object);
-        }
-        if event.stack != 0 {
-            out.extend_from_slice(&event.stack.to_le_bytes());
-        }
-        if event.stack_every != 0 {
-            put_varint(out, u64::from(event.stack_every));
-        }
+        Short::append(out, |short| {
+            short.byte(super::tag::WAKING);
+            short.byte(flags);
+            short.difference(event.at.0, std::mem::replace(last_at, event.at.0));
+            short.varint(u64::from(event.cpu.0));
+            match wakee {
+                Some(place) => short.byte(place),
+                None => short.varint(u64::from(event.wakee_tid)),
+            }
+            if !foretold {
+                short.varint(u64::from(event.waker_tid));
+            }
+            if called {
+                short.difference(event.waker_syscall as i64 as u64, 0);
+                short.varint(event.waker_object);
+            }
+            if event.stack != 0 {
+                short.word(event.stack);
+            }
+            if event.stack_every != 0 {
+                short.varint(u64::from(event.stack_every));
+            }
+        });
+    }
+}
+
+/// `clock_foretold`: how long it ran by its run queue's clock is what it ran.
+fn outcome_code(event: &Switch, clock_foretold: bool) -> u8 {
+    match &event.outcome {
+        Outcome::Untracked if event.clock_ran_ns.is_none() => outcome::UNTRACKED,
+        Outcome::Untracked => outcome::UNTRACKED_WITH_CLOCK,
+        Outcome::Preempted => outcome::PREEMPTED,
+        Outcome::Yielded => outcome::YIELDED,
+        Outcome::Throttled => outcome::THROTTLED,
+        Outcome::Blocked(_) if clock_foretold => outcome::BLOCKED_CLOCK_FORETOLD,
+        Outcome::Blocked(_) => outcome::BLOCKED,
+        Outcome::Dead => outcome::DEAD,
     }
 }
 
 /// `at`: when it began; `before`: the thread's last wait, which this one replaces.
-fn put_wait(event: &RawWait, at: Timestamp, before: &mut RawWait, out: &mut Vec<u8>) {
+fn put_wait(event: &RawWait, at: Timestamp, before: &mut RawWait, out: &mut Short<'_>) {
     let (code, length_ns, from_ns) = match event.timeout {
         Timeout::None => (0, 0, 0),
         Timeout::After(length) => (1, length.0, length_before(before.timeout)),
@@ -187,24 +223,24 @@ fn put_wait(event: &RawWait, at: Timestamp, before: &mut RawWait, out: &mut Vec<
     flags |= if every_same { wait::EVERY_AS_BEFORE } else { 0 };
     flags |= if event.in_iowait { wait::IN_IOWAIT } else { 0 };
     flags |= if event.mmap_lock { wait::MMAP_LOCK } else { 0 };
-    out.push(flags);
+    out.byte(flags);
     if !same {
-        out.push(event.object_kind as u8);
-        put_varint(out, u64::from(event.state));
-        put_difference(out, event.syscall as i64 as u64, 0);
+        out.byte(event.object_kind as u8);
+        out.varint(u64::from(event.state));
+        out.difference(event.syscall as i64 as u64, 0);
         for number in [event.object, u64::from(event.op), u64::from(event.value), u64::from(event.owner_tid)]
         {
-            put_varint(out, number);
+            out.varint(number);
         }
     }
     if event.stack != 0 {
-        out.extend_from_slice(&event.stack.to_le_bytes());
+        out.word(event.stack);
     }
     if !every_same {
-        put_varint(out, u64::from(event.stack_every));
+        out.varint(u64::from(event.stack_every));
     }
     if code != 0 {
-        put_difference(out, length_ns, from_ns);
+        out.difference(length_ns, from_ns);
     }
     before.clone_from(event);
 }

@@ -28,8 +28,9 @@ pub struct Packer {
     encoder: Encoder,
     encoded: Vec<u8>,
     compressor: Compressor<'static>,
-    /// The last chunk made: its header and its payload.
+    /// Room that lasts, in whose first bytes is the last chunk made: its header and its payload.
     sealed: Vec<u8>,
+    sealed_bytes: usize,
     content: Content,
 }
 
@@ -41,6 +42,7 @@ impl Packer {
             encoded: Vec::with_capacity(CHUNK_BYTES * 2),
             compressor: Compressor::new(ZSTD_LEVEL)?,
             sealed: Vec::new(),
+            sealed_bytes: 0,
             content: Content::default(),
         })
     }
@@ -69,24 +71,28 @@ impl Packer {
         self.encoded = encoded;
         self.encoded.clear();
         made?;
-        Ok(&self.sealed)
+        Ok(self.sealed())
     }
 
     /// Makes a chunk of other bytes; what has been pushed stays.
     pub fn seal(&mut self, kind: Kind, raw: &[u8]) -> io::Result<&[u8]> {
         self.compress(kind, raw, 0)?;
-        Ok(&self.sealed)
+        Ok(self.sealed())
+    }
+
+    fn sealed(&self) -> &[u8] {
+        self.sealed.get(..self.sealed_bytes).unwrap_or_default()
     }
 
     fn compress(&mut self, kind: Kind, raw: &[u8], events: u32) -> io::Result<()> {
         // Room for the header, too: one call writes both.
-        self.sealed.clear();
-        self.sealed.resize(HEADER + zstd::zstd_safe::compress_bound(raw.len()), 0);
+        let room = HEADER + zstd::zstd_safe::compress_bound(raw.len());
+        self.sealed.resize(room.max(self.sealed.len()), 0);
         let (head, payload) = self.sealed.split_at_mut(HEADER);
         let length = self.compressor.compress_to_buffer(raw, payload)?;
         let header = Header { kind, stored: length as u32, raw: raw.len() as u32, events };
         head.copy_from_slice(&header.encode(payload.get(..length).unwrap_or_default()));
-        self.sealed.truncate(HEADER + length);
+        self.sealed_bytes = HEADER + length;
         Ok(())
     }
 }
