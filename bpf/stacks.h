@@ -251,9 +251,14 @@ static __always_inline bool may_send_raw(struct raw_ration *ration, __u32 per_wi
 	return ration->in_window++ < per_window && ration->total++ < RAW_TOTAL_MAX;
 }
 
-/* Whether a raw stack may be sent, and how many chunks of it. */
+/*
+ * Whether a raw stack may be sent, and how many chunks of it. A part of the ring is left for what is nowhere else: a recorder that
+ * is kept from its CPU while a program begins would else lose which threads there are.
+ */
 static __always_inline __u32 raw_chunks(struct per_cpu *cpu, __u32 slot, bool newborn, __u64 at_ns)
 {
+	if (bpf_ringbuf_query(&definitions, BPF_RB_AVAIL_DATA) > DEFINITIONS_BYTES / 4 * 3)
+		return 0;
 	if (slot == SCRATCH_ALLOC)
 		return may_send_raw(&cpu->alloc_raws, ALLOC_RAW_PER_WINDOW, at_ns) ? ALLOC_RAW_CHUNKS : 0;
 	if (may_send_raw(&cpu->raws, RAW_PER_WINDOW, at_ns))
