@@ -4,6 +4,7 @@
 //! whole. The bytes are foreign: lengths are checked, contradictions become a [`Loss`]. What ids mean changed between
 //! versions of OCaml without a sign in the file: see [`version`].
 
+mod eio;
 mod layout;
 mod meaning;
 mod message;
