@@ -50,6 +50,18 @@ func main() {
 }
 ";
 
+/// Collects on purpose alone, after a line: thirty times what is young, and twenty times all.
+const HASKELL: &str = "import Control.Monad (replicateM_)
+import System.IO
+import System.Mem
+main :: IO ()
+main = do
+  putStrLn \"ready\" >> hFlush stdout
+  _ <- getLine
+  replicateM_ 30 performMinorGC
+  replicateM_ 20 performMajorGC
+";
+
 /// Nobody waits longer for a probe.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -205,4 +217,34 @@ fn a_java_program_tells_its_safepoints_from_when_holdup_came() {
     assert!(before > 0, "it ran before");
     // Nobody asked the machine for names.
     assert!(folded(&scratch).contains("Attached.whirl"), "compiled code has its names");
+}
+
+#[test]
+fn a_haskell_program_tells_its_collections_from_when_holdup_came() {
+    let scratch = Scratch::new("attached-ghc");
+    let build = ["ghc", "-threaded", "-rtsopts", "attached.hs", "-o", "attached-hs"];
+    if !bpf_or_skip(&scratch) || !made(&scratch, ("attached.hs", HASKELL), &build) {
+        return;
+    }
+    // It does not collect because it is idle, and counts itself.
+    let program = Program::start(&scratch, &["./attached-hs", "+RTS", "-N2", "-I0", "-sstatistics"]);
+    let recorder = attach(&scratch, &program, "/attached-hs");
+    program.end();
+    let report = report(&scratch, recorder);
+    if !is_active(&report) {
+        return;
+    }
+    let statistics = std::fs::read_to_string(scratch.join("statistics")).expect("statistics");
+    let collections = |generation: u32| -> u64 {
+        let line = statistics.lines().find(|line| line.contains(&format!("Gen  {generation}")));
+        let number = line.and_then(|line| line.split_whitespace().nth(2)?.parse().ok());
+        number.unwrap_or_else(|| panic!("{statistics}"))
+    };
+    let gc = &report["gc"];
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let (minor, major) = (number(&gc["minor"]), number(&gc["major"]));
+    assert_eq!((minor, major), (collections(0), collections(1)), "{gc}");
+    // The runtime collects all when it ends.
+    assert!(minor + major > 50, "{minor} and {major}");
+    assert_eq!((number(&gc["stops"]["told"]), &gc["matched"]), (minor + major, &gc["events"]), "{gc}");
 }

@@ -2,9 +2,12 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use holdup_events::tables::SpanRow;
+use holdup_events::{Trace, recording};
 use serde_json::Value;
 use support::{Scratch, bpf_or_skip, holdup, ocaml, report_json, stderr, stdout};
 
@@ -157,6 +160,42 @@ fn a_ring_that_is_on_already_is_read_from_then_on() {
     // By polling, threads are matched to nothing.
     assert!(report["rung"] != "bpf" || matched * 100 >= told * 99, "{matched} of {told}");
     assert_eq!(std::fs::read_dir(&own).expect("own").count(), 1, "the ring is its user's");
+}
+
+/// Collections that were begun from then to then (ns): domain and moment.
+fn begun(trace: &Trace, (from, to): (u64, u64)) -> BTreeSet<(u32, u64)> {
+    let of = |row: &SpanRow| (trace.lanes[row.lane as usize].number, row.start.0);
+    let minors = trace.spans.rows().iter().filter(|row| trace.told_name(row.name).text == "minor");
+    minors.map(of).filter(|(_, at)| (from..to).contains(at)).collect()
+}
+
+#[test]
+fn of_a_ring_that_goes_on_all_of_the_recording_is_told() {
+    let scratch = Scratch::new("ocaml-attach-whole");
+    let Some(program) = ocaml::program(&scratch, "alloc_domains") else { return };
+    let own = scratch.join("own");
+    std::fs::create_dir_all(&own).expect("mkdir");
+    let mut command = Command::new(program);
+    command.args(["2", "1000000000000"]).env("OCAML_RUNTIME_EVENTS_START", "1");
+    command.env("OCAML_RUNTIME_EVENTS_DIR", &own).env("OCAMLRUNPARAM", "d=4,e=20");
+    let files = || std::fs::read_dir(&own).expect("own").filter_map(|file| Some(file.ok()?.path()));
+    let report = attached(&scratch, &mut command, || files().next().is_some());
+    // The program was killed: all that it told is still there.
+    let ring = files().next().expect("a ring");
+    let imported = scratch.join("imported.holdup");
+    let output = holdup(&scratch).arg("import").arg(&ring).arg("-o").arg(&imported).output();
+    assert!(output.expect("holdup runs").status.success());
+    let load = |path: PathBuf| recording::open(&path).expect("it opens");
+    let (ours, all) = (load(scratch.join("attached.holdup")), load(imported));
+    if !ours.losses.is_empty() {
+        println!("skipped: the machine was too busy to read the rings in time");
+        return;
+    }
+    let (from, to) = (ours.start().0, ours.end().0);
+    let told = begun(&all, (from, to));
+    assert!(!told.is_empty(), "{report}");
+    // What was begun before it ended may have ended behind it.
+    assert_eq!(begun(&ours, (from, to)), told);
 }
 
 #[test]

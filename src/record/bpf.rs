@@ -95,7 +95,6 @@ fn with_remedy(error: CaptureError, buffer_mib: u32) -> anyhow::Error {
 pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let counting = Counting::choose(&recorder.options);
     let options = options(&subject, &recorder, &counting);
-    let length = recorder.length;
     let mappings = MappingFeed::open(&host::online_cpus());
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
     let session = Session::load(&options).map_err(|error| with_remedy(error, recorder.options.buffer))?;
@@ -149,6 +148,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.syscalls.prepare(&recording.session);
     recording.snapshot(!matches!(recorder.options.stacks, StackChoice::None))?;
     let start_ns = lower::now().0;
+    recording.rings.begin(Timestamp(start_ns));
     recording.counts.begin(&recording.session, &mut recording.decoder);
     recording.calls.begin(&recording.session, matches!(subject, Subject::Run(..)));
     recording.faults.begin(&mut recording.session);
@@ -156,7 +156,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.syscalls.begin();
     recording.begin_flight(start_ns)?;
     let before = super::own_cost();
-    let left = super::start_clock(length);
+    let left = super::start_clock(recorder.length);
     let ending = recording.run(&mut watched, &left, &mut budget);
     let outcome = recording.finish(start_ns, ending, (&before, &mappings_missing))?;
     let ending = outcome.ending.or_else(|| watched.wait());
@@ -446,7 +446,6 @@ impl Loop {
         let syscalls = self.syscalls.finish(&mut self.session, &mut |event| self.journal.push(&event));
         let java_names = self.java_names.finish();
         let line_watch = self.line_watch.finish(&mut |event| self.journal.push(&event));
-        let rings = self.rings.finish(&self.targets, &mut |event| self.journal.push(&event));
         self.snapshot(false)?;
         let counts =
             self.counts.finish(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
@@ -456,6 +455,9 @@ impl Loop {
         let (calls, calls_cpu_ns) = self.calls.finish(&self.session, &mut |event| self.journal.push(&event));
         let end_ns = lower::now().0;
         while self.drain() > 0 {}
+        // To detach takes a while, in which programs that go on tell, too.
+        let told = (&self.targets, Timestamp(end_ns));
+        let rings = self.rings.finish(told, &mut |event| self.journal.push(&event));
         self.save_last(Timestamp(end_ns));
         let counters = self.session.counters();
         let probes = self.probe_cost();

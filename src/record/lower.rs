@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use holdup_capture::lower::{self, Mode, Target};
 use holdup_capture::{launch, privileges};
-use holdup_events::Event;
 use holdup_events::recording::{Rung, SourceState};
+use holdup_events::{Event, Timestamp};
 
 use super::roots::Roots;
 use super::runtime_events::RingFeed;
@@ -31,10 +31,10 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
     privileges::drop_unneeded()?;
     let length = recorder.length;
     let mut journal = recorder.journal;
-    let mut rings = RingFeed::new(recorder.rings, !matches!(mode, Mode::Run), lower::now());
     let processes = BTreeSet::from([pid]);
     let mut tally = Tally { switches: 0, events: 0, lost: 0 };
     let start_ns = lower::now().0;
+    let mut rings = RingFeed::new(recorder.rings, !matches!(mode, Mode::Run), Timestamp(start_ns));
     let mut watched = match subject {
         Subject::Run(held, _) => Watched::Child(held.release()?),
         _ => Watched::Process(Other::new(pid)),
@@ -65,8 +65,8 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         std::thread::sleep(source.interval().min(left()));
     };
     source.finish(&mut |event| take(event, &mut journal));
-    let rings = rings.finish(&processes, &mut |event| journal.push(&event));
     let end_ns = lower::now().0;
+    let rings = rings.finish((&processes, Timestamp(end_ns)), &mut |event| journal.push(&event));
     journal.flush();
     let mut cost = super::cost_since(&before);
     cost.switches = tally.switches;

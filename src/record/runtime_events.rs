@@ -122,6 +122,11 @@ impl RingFeed {
         }
     }
 
+    /// The recording begins now: what rings told before is not of it.
+    pub fn begin(&mut self, from: Timestamp) {
+        self.from = from;
+    }
+
     /// Takes what is new, if it is time to.
     pub fn step(&mut self, processes: &BTreeSet<u32>, sink: &mut dyn FnMut(Event)) {
         if self.looked.elapsed() >= LOOK_EVERY {
@@ -129,7 +134,7 @@ impl RingFeed {
             self.looked = Instant::now();
         }
         if self.polled.elapsed() >= POLL_EVERY && !self.rings.is_empty() {
-            self.poll(sink);
+            self.poll(lower::now() + AHEAD, sink);
             self.polled = Instant::now();
         }
     }
@@ -139,8 +144,8 @@ impl RingFeed {
         self.rings.values().map(|rings| rings.filled()).reduce(f64::max)
     }
 
-    fn poll(&mut self, sink: &mut dyn FnMut(Event)) {
-        let span = Span { from: self.from, until: lower::now() + AHEAD };
+    fn poll(&mut self, until: Timestamp, sink: &mut dyn FnMut(Event)) {
+        let span = Span { from: self.from, until };
         for rings in self.rings.values_mut() {
             rings.poll(span, sink);
         }
@@ -177,7 +182,7 @@ impl RingFeed {
         match Rings::open(RingFile(file), pid, version) {
             Ok(mut rings) => {
                 if self.attached {
-                    rings.skip_to_end();
+                    rings.skip_before(self.from);
                 }
                 self.rings.insert(pid, rings);
             }
@@ -188,11 +193,15 @@ impl RingFeed {
         }
     }
 
-    /// The recording is over: takes the rest, and removes what was made for it. Says what there was; nothing if there
-    /// was nothing to tell.
-    pub fn finish(&mut self, processes: &BTreeSet<u32>, sink: &mut dyn FnMut(Event)) -> Option<SourceState> {
+    /// The recording is over: takes the rest until then, and removes what was made for it. Says what there was; nothing if
+    /// there was nothing to tell.
+    pub fn finish(
+        &mut self,
+        (processes, until): (&BTreeSet<u32>, Timestamp),
+        sink: &mut dyn FnMut(Event),
+    ) -> Option<SourceState> {
         self.look(processes);
-        self.poll(sink);
+        self.poll(until, sink);
         if let Some(directory) = &mut self.directory
             && processes.iter().any(|pid| process_exists(*pid))
         {

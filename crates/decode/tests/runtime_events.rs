@@ -8,10 +8,17 @@ use holdup_decode::readers::{self, Facts, Wanted};
 use holdup_decode::runtime_events::{Rings, Span, Version, is_ocaml};
 use holdup_events::event::{Lifecycle, LifecycleChange, Outcome, Snapshot, SnapshotState, Switch};
 use holdup_events::recording::Manifest;
+use holdup_events::tables::SpanKind;
 use holdup_events::{CpuId, Event, Timestamp, Trace};
 
-const ALL: &[&str] =
-    &["alloc2-d4-e14", "wrapped-d4-e8", "userevents-slotreuse-d8-e12", "forkchild", "sigkill-norringstop"];
+const ALL: &[&str] = &[
+    "alloc2-d4-e14",
+    "wrapped-d4-e8",
+    "userevents-slotreuse-d8-e12",
+    "forkchild",
+    "sigkill-norringstop",
+    "eio-d4-e12",
+];
 const ALWAYS: Span = Span { from: Timestamp(0), until: Timestamp(u64::MAX) };
 
 fn folder(name: &str) -> String {
@@ -112,6 +119,40 @@ fn the_programs_own_events_and_slots_used_again() {
     assert_eq!(texts, ["", "hello", "1234567", "12345678", "a longer string with words"]);
     assert_eq!((marks("my.unit").len(), spans(&trace, "my.span")[&0].0), (1, 1));
     assert_eq!(marks("ring_stop").len(), 1);
+}
+
+/// The sums are those of a decoder written apart from this one.
+#[test]
+fn fibers_of_eio_and_what_they_name_are_spans_and_an_idle_domain_is_idle() {
+    let (trace, _) = import(&fixture("eio-d4-e12"));
+    let mut turns: BTreeMap<u32, (usize, u64)> = BTreeMap::new();
+    let mut fibers = std::collections::BTreeSet::new();
+    for span in trace.spans.rows() {
+        let name = trace.told_name(span.name);
+        if name.text.starts_with("fiber ") {
+            assert_eq!(name.kind, SpanKind::User);
+            let sum = turns.entry(trace.lanes[span.lane as usize].number).or_default();
+            *sum = (sum.0 + 1, sum.1 + span.end.since(span.start).0);
+            fibers.insert(&name.text);
+        }
+    }
+    let turns: Vec<(usize, u64)> = turns.into_values().collect();
+    assert_eq!(turns, [(54, 359_058), (20, 95_699_069), (20, 40_142_003)]);
+    assert_eq!(fibers.len(), 18);
+    let all =
+        |name| spans(&trace, name).into_values().fold((0, 0), |sum, lane| (sum.0 + lane.0, sum.1 + lane.1));
+    // A span goes on with its fiber: four naps of four fibers, each before and after its sleep.
+    assert_eq!((all("nap"), all("hard")), ((32, 37_025), (8, 48_996_564)));
+    assert_eq!((all("all too hard"), all("Domain.join")), ((8, 20_025_710), (2, 217_378)));
+    let idle: Vec<u64> = spans(&trace, "eio.suspend_domain").values().map(|sum| sum.1).collect();
+    assert_eq!(idle, [100_844_508, 5_110_472, 60_420_977]);
+    let kind_of = |wanted: &str| trace.names.iter().find(|name| name.text == wanted).map(|name| name.kind);
+    assert_eq!(kind_of("eio.suspend_domain"), Some(SpanKind::Idle));
+    let name = |row: u32| trace.told_name(row).text.as_str();
+    let marks = |wanted: &str| trace.marks.iter().filter(|mark| name(mark.name) == wanted).count();
+    assert_eq!((marks("eio.fiber"), marks("eio.suspend_fiber"), marks("eio.put")), (94, 61, 16));
+    let logged = trace.marks.iter().filter(|mark| name(mark.name) == "eio.log");
+    assert_eq!(logged.map(|mark| name(mark.text)).collect::<Vec<_>>(), ["got 1", "got 2", "got 3", "got 4"]);
 }
 
 #[test]

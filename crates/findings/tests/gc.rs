@@ -348,6 +348,23 @@ fn untold() -> Trace {
     trace
 }
 
+#[test]
+fn probes_say_by_marks_of_which_generation_a_collection_is() {
+    let mut trace = trace(&late());
+    let name = trace.names.len() as u32;
+    let generation = |number| TellName { text: format!("gc generation {number}"), ..TellName::default() };
+    trace.names.extend([generation(0), generation(1)]);
+    let mark = |thread: ThreadId, name| MarkRow { thread, lane: thread.0, name, ..MarkRow::default() };
+    trace.marks = vec![mark(A, name), mark(A, name + 1), mark(B, name)];
+    trace.lanes.iter_mut().for_each(|lane| lane.runtime = "ghc".to_owned());
+    let gc = analyse(&trace).derived.gc;
+    assert_eq!((gc.minor, gc.major), (2, 1));
+    assert_eq!(gc.lanes.iter().map(|lane| lane.minor).collect::<Vec<_>>(), [1, 1]);
+    // An eventlog has spans of them.
+    trace.lanes.iter_mut().for_each(|lane| lane.runtime = "ghc 9.0.2".to_owned());
+    assert_eq!(analyse(&trace).derived.gc.major, 0);
+}
+
 fn pool() -> Descriptors {
     Descriptors::none().with(&[POOL.to_owned()]).expect("it is sound")
 }

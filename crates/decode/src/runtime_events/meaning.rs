@@ -6,6 +6,7 @@ use holdup_events::event::{Tell, Told};
 use holdup_events::tables::SpanKind;
 use holdup_events::{Event, Timestamp};
 
+use super::eio::{self, Fibers};
 use super::message::{Kind, Message};
 use super::{Name, Span, Version, tables};
 
@@ -47,6 +48,7 @@ pub struct Teller {
     counters: Vec<Option<Name>>,
     customs: Vec<Option<Name>>,
     texts: HashMap<Vec<u8>, Name>,
+    fibers: Fibers,
     none: Name,
 }
 
@@ -62,6 +64,7 @@ impl Teller {
             counters: Vec::new(),
             customs: Vec::new(),
             texts: HashMap::new(),
+            fibers: Fibers::default(),
             none: "".into(),
         }
     }
@@ -89,6 +92,7 @@ impl Teller {
 
     /// Something that a slot told is missing.
     pub fn gap(&mut self, slot: u32, sink: &mut dyn FnMut(Event)) {
+        self.fibers.forget(slot);
         let Some(state) = self.slots.get(slot as usize).filter(|state| state.open) else { return };
         sink(Event::Tell(Tell {
             at: state.last,
@@ -118,13 +122,10 @@ impl Teller {
             put(Told::LaneEnd, self.none.clone());
         }
         if spawned || !was_open {
+            self.fibers.forget(slot);
             put(Told::LaneStart, self.runtime.clone());
         }
         let value = message.payload.first().copied().unwrap_or(0);
-        let user_kind = |name: &str| match name {
-            "eio.suspend_domain" => SpanKind::Idle,
-            _ => SpanKind::User,
-        };
         match message.kind {
             Kind::Lifecycle => {
                 let name = LIFECYCLE.get(usize::from(message.id)).copied().unwrap_or("lifecycle");
@@ -136,23 +137,38 @@ impl Teller {
             }
             Kind::End => put(Told::End, self.phase(message.id).0),
             Kind::Counter => put(Told::Counter(value), self.counter(message.id)),
-            Kind::UserUnit => {
-                put(Told::Mark { value: 0, text: self.none.clone() }, self.custom(message.id, names));
-            }
-            Kind::UserInt => {
-                put(Told::Mark { value, text: self.none.clone() }, self.custom(message.id, names));
-            }
-            Kind::UserBegin => {
+            Kind::UserUnit | Kind::UserInt | Kind::UserBegin | Kind::UserEnd | Kind::UserBytes => {
                 let name = self.custom(message.id, names);
-                put(Told::Begin(user_kind(&name)), name);
-            }
-            Kind::UserEnd => put(Told::End, self.custom(message.id, names)),
-            Kind::UserBytes => {
-                let name = self.custom(message.id, names);
-                let (value, text) = value_and_text(&name, &bytes_of(message.payload));
-                put(Told::Mark { value, text: self.text(&text) }, name);
+                self.tell_own(slot, message, name, &mut put);
             }
             Kind::Other => {}
+        }
+    }
+
+    /// An event of the program's own, or of a library of its.
+    fn tell_own(&mut self, slot: u32, message: &Message, name: Name, put: &mut dyn FnMut(Told, Name)) {
+        let number = || message.payload.first().copied().unwrap_or(0);
+        let (value, text) = match message.kind {
+            Kind::UserInt => (number(), self.none.clone()),
+            Kind::UserBytes => {
+                let (value, text) = eio::value_and_text(&name, &bytes_of(message.payload));
+                (value, self.text(&text))
+            }
+            _ => (0, self.none.clone()),
+        };
+        let kind = if &*name == eio::IDLE { SpanKind::Idle } else { SpanKind::User };
+        let mut own = |put: &mut dyn FnMut(Told, Name)| self.fibers.take(slot, (&name, value, &text), put);
+        match message.kind {
+            // What a fiber has begun ends before the domain is idle.
+            Kind::UserBegin => {
+                own(put);
+                put(Told::Begin(kind), name.clone());
+            }
+            Kind::UserEnd => put(Told::End, name),
+            _ => {
+                put(Told::Mark { value, text: text.clone() }, name.clone());
+                own(put);
+            }
         }
     }
 
@@ -217,29 +233,6 @@ fn bytes_of(payload: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// What Eio puts into events with bytes: the number of the thing, then its kind, its owner or a text.
-fn value_and_text(name: &str, bytes: &[u8]) -> (u64, Vec<u8>) {
-    let numbered = ["eio.create_obj", "eio.create_cc", "eio.create_fiber", "eio.name", "eio.error"];
-    let Some((number, rest)) = bytes.split_first_chunk::<8>().filter(|_| numbered.contains(&name)) else {
-        return (0, bytes.to_vec());
-    };
-    let kind = |kinds: &[(u8, &str)]| {
-        let code = rest.first().copied().unwrap_or(0);
-        let known = kinds.iter().find(|(known, _)| *known == code);
-        known.map_or_else(|| code.to_string(), |(_, name)| (*name).to_owned()).into_bytes()
-    };
-    let text = match name {
-        "eio.create_obj" => kind(&[(15, "promise"), (16, "semaphore"), (18, "stream"), (19, "mutex")]),
-        "eio.create_cc" => kind(&[(3, "switch"), (4, "protect"), (5, "sub"), (6, "root"), (7, "any")]),
-        "eio.create_fiber" => {
-            let owner = rest.first_chunk::<8>().map_or(0, |bytes| i64::from_le_bytes(*bytes));
-            format!("in {owner}").into_bytes()
-        }
-        _ => rest.to_vec(),
-    };
-    (u64::from_le_bytes(*number), text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,14 +247,5 @@ mod tests {
         assert_eq!(bytes_of(&payload(b"\0\0\0\0\0\0\0\x07")), b"");
         assert_eq!(bytes_of(&payload(b"\0\0\0\0\0\0\0\xff")), b"");
         assert_eq!(bytes_of(&[]), b"");
-    }
-
-    #[test]
-    fn things_of_eio_have_numbers_and_kinds() {
-        let bytes = |rest: &[u8]| [&7u64.to_le_bytes()[..], rest].concat();
-        assert_eq!(value_and_text("eio.create_obj", &bytes(&[19])), (7, b"mutex".to_vec()));
-        assert_eq!(value_and_text("eio.name", &bytes(b"main")), (7, b"main".to_vec()));
-        assert_eq!(value_and_text("eio.create_fiber", &bytes(&3u64.to_le_bytes())), (7, b"in 3".to_vec()));
-        assert_eq!(value_and_text("eio.log", b"text"), (0, b"text".to_vec()));
     }
 }

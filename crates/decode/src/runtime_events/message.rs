@@ -62,6 +62,21 @@ pub fn each(words: &[u64], sink: &mut dyn FnMut(Message)) -> u64 {
     (words.len() - rest.len()) as u64
 }
 
+/// Words of the whole messages in front of the first one that was told at `from` or later.
+pub fn before(words: &[u64], from: u64) -> u64 {
+    let mut rest = words;
+    while let Some((header, _)) = rest.split_first() {
+        let length = (header >> 54) as usize;
+        let Some((words, behind)) = rest.split_at_checked(length).filter(|_| length > 0) else { break };
+        let is_padding = header >> 49 & 31 == 0;
+        if !is_padding && words.get(1).is_none_or(|at| *at >= from) {
+            break;
+        }
+        rest = behind;
+    }
+    (words.len() - rest.len()) as u64
+}
+
 fn kind(is_user: bool, code: u64) -> Kind {
     match (is_user, code) {
         (false, 1) => Kind::Lifecycle,

@@ -4,6 +4,7 @@
 //! whole. The bytes are foreign: lengths are checked, contradictions become a [`Loss`]. What ids mean changed between
 //! versions of OCaml without a sign in the file: see [`version`].
 
+mod eio;
 mod layout;
 mod meaning;
 mod message;
@@ -113,11 +114,31 @@ impl<R: ReadAt> Rings<R> {
         Ok(rings)
     }
 
-    /// Passes over what is there: it was told before the recording.
-    pub fn skip_to_end(&mut self) {
+    /// Passes over what was told before `from`, and over what has been overwritten already: neither is of the recording.
+    pub fn skip_before(&mut self, from: Timestamp) {
         for (slot, ring) in self.layout.rings(&self.file, &mut self.scratch) {
-            self.go_on_at(slot, ring.tail);
+            let position =
+                if ring.is_sound(&self.layout) { self.first_since(slot, ring, from) } else { ring.tail };
+            self.go_on_at(slot, position);
         }
+    }
+
+    /// Where the first message since `from` begins, or the next one that will be written.
+    fn first_since(&mut self, slot: u32, ring: Ring, from: Timestamp) -> u64 {
+        let mut at = ring.head;
+        while at < ring.tail {
+            let (words, behind) = self.copy(slot, at, ring.tail);
+            // The program goes on writing, over the oldest ones.
+            let head = self.layout.ring(&self.file, slot).map_or(at, |ring| ring.head.max(at));
+            let whole =
+                usize::try_from(head - at).ok().and_then(|torn| words.get(torn..)).unwrap_or_default();
+            let older = message::before(whole, from.0);
+            at = head + older;
+            if older == 0 && head < behind {
+                break;
+            }
+        }
+        at
     }
 
     /// Which version the words are understood by.

@@ -203,6 +203,33 @@ fn times_outside_of_the_recording_are_not_told() {
 }
 
 #[test]
+fn what_was_told_before_the_recording_is_passed_over_and_no_loss() {
+    // Between looks the program writes over the oldest.
+    for (count, writes_at) in [(10, None), (100, None), (100, Some((1, 3))), (100, Some((1, 60)))] {
+        let mut file = Living::new();
+        (0..count).for_each(|n| file.write(0, &counter(n, n)));
+        file.writes_at = writes_at;
+        let mut rings = Rings::open(&file, 1, version()).unwrap();
+        rings.skip_before(Timestamp(count - 4));
+        let (values, losses) = poll(&mut rings);
+        let written = writes_at.map_or(0, |(_, count)| count);
+        if written < 20 {
+            let expected: Vec<u64> = (count - 4..count).chain(0..written).collect();
+            assert_eq!((values, losses), (expected, 0));
+        } else {
+            assert_eq!((values.last(), rings.tally().broken), (Some(&(written - 1)), 0));
+        }
+    }
+    let file = Living::new();
+    (0..10).for_each(|n| file.write(1, &counter(n, n)));
+    let mut rings = Rings::open(&file, 1, version()).unwrap();
+    rings.skip_before(Timestamp(50));
+    assert_eq!(poll(&mut rings), (vec![], 0));
+    file.write(1, &counter(60, 60));
+    assert_eq!(poll(&mut rings), (vec![60], 0));
+}
+
+#[test]
 fn a_slot_that_is_used_again_is_another_lane() {
     let file = Living::new();
     let mut rings = Rings::open(&file, 1, version()).unwrap();

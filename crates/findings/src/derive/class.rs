@@ -104,7 +104,7 @@ impl Class {
 
 impl Class {
     /// The class of a blocked thread's time, by what it waits for. One exception is the ledger's:
-    /// a [`WaitReason::Multiplex`] that its timeout ended is a [`Class::Sleep`].
+    /// a [`WaitReason::Multiplex`] that its timeout ended is a [`Class::Sleep`], unless a runtime said that it was idle.
     pub fn of_wait(reason: WaitReason) -> Class {
         use WaitReason::*;
         match reason {

@@ -8,7 +8,7 @@ mod words;
 
 use std::collections::{BTreeMap, HashMap};
 
-use holdup_events::tables::{SampleRow, SpanKind, SpanRow, ThreadState};
+use holdup_events::tables::{MarkRow, SampleRow, SpanKind, SpanRow, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
 use super::class::Class;
@@ -223,6 +223,7 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Gc {
         gc.lanes.extend(lane_account((trace, roles), lane, &threads, &mut pauses));
     }
     add_counters(trace, &mut gc.lanes);
+    add_marks(trace, &mut gc.lanes);
     for lane in &mut gc.lanes {
         add_spin(trace, roles, lane);
         gc.life_ns += lane.life_ns;
@@ -361,6 +362,15 @@ fn add_counters(trace: &Trace, lanes: &mut [LaneGc]) {
     }
 }
 
+/// Collections that lanes have marks of.
+fn add_marks(trace: &Trace, lanes: &mut [LaneGc]) {
+    for mark in trace.marks.iter().filter(|mark| marks(trace, mark) == Some(Generation::Young)) {
+        if let Some(lane) = lanes.iter_mut().find(|lane| lane.lane == mark.lane) {
+            lane.minor += 1;
+        }
+    }
+}
+
 /// Takes from a thread's work what it retried there, by the samples in its phases of work.
 fn take_retries(roles: &Roles, samples: &[SampleRow], phases: &[Phase], times: &mut GcTimes) {
     let (mut spun, mut all) = (0, 0);
@@ -443,7 +453,13 @@ fn collections(trace: &Trace) -> (u64, u64) {
             None => {}
         }
     }
-    (young, old)
+    let marked = |wanted| trace.marks.iter().filter(|mark| marks(trace, mark) == Some(wanted)).count() as u64;
+    (young + marked(Generation::Young), old + marked(Generation::Old))
+}
+
+fn marks(trace: &Trace, mark: &MarkRow) -> Option<Generation> {
+    let runtime = &trace.lanes.get(mark.lane as usize)?.runtime;
+    words::marked_generation(runtime, &trace.told_name(mark.name).text)
 }
 
 fn is_led(leads_until: Option<(ThreadId, Timestamp)>, span: &SpanRow) -> bool {

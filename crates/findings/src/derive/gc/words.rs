@@ -51,6 +51,11 @@ pub(super) fn generation(runtime: &str, name: &str) -> Option<Generation> {
     }
 }
 
+/// Which collection a mark is one of: probes say by marks of which generation a collection is.
+pub(super) fn marked_generation(runtime: &str, name: &str) -> Option<Generation> {
+    (runtime == "ghc").then(|| generation(runtime, name)).flatten()
+}
+
 /// What a counter's value adds to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {

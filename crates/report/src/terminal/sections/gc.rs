@@ -54,7 +54,7 @@ fn teller(gc: &Gc) -> &'static str {
     let is = |runtime: &str| gc.lanes.iter().all(|lane| lane.runtime.starts_with(runtime));
     match () {
         () if is("ocaml") => "domain",
-        () if is("ghc") => "capability",
+        () if is("ghc ") => "capability",
         () if is("go ") => "goroutine",
         // Probes tell of threads.
         () if gc.stops > 0 => "thread",
