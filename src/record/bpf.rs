@@ -154,7 +154,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.faults.begin(&mut recording.session);
     let mut watched = let_go(subject)?;
     recording.syscalls.begin();
-    recording.begin_flight(start_ns)?;
+    recording.begin_at(Timestamp(start_ns))?;
     let before = super::own_cost();
     let left = super::start_clock(recorder.length);
     let ending = recording.run(&mut watched, &left, &mut budget);

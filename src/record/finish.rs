@@ -52,20 +52,17 @@ pub fn make_tables(
 
 /// Makes a recording of the journal that a recorder left behind in `from`, in the directory `to`.
 pub fn recover(from: &Path, to: &Path) -> Result<()> {
-    let reader = JournalReader::open(from)?;
+    let mut reader = JournalReader::open(from)?;
+    let moments = reader.by_ref().filter(|event| !matches!(event, Event::Loss(_))).map(|event| event.at().0);
+    let last_ns = moments.max().unwrap_or(0);
     let mut manifest = reader.manifest().cloned().unwrap_or_default();
     manifest.recovered = true;
     // The journal does not know when the recorder died: the last event is the end.
-    manifest.end_ns = JournalReader::open(from)?
-        .filter(|event| !matches!(event, Event::Loss(_)))
-        .map(|event| event.at().0)
-        .max()
-        .unwrap_or(manifest.start_ns)
-        .max(manifest.start_ns);
+    manifest.end_ns = last_ns.max(manifest.start_ns);
     let mut tables = RecordingWriter::create(to)?;
     let roots = Roots::default();
     let files = OwnFiles::new(&roots, &manifest);
-    let mut catalogue = build(reader, &manifest, &mut tables, &files);
+    let mut catalogue = build(JournalReader::open(from)?, &manifest, &mut tables, &files);
     manifest.cost.switches = catalogue.switches;
     complete(tables, &mut catalogue, &mut manifest, &files)
 }

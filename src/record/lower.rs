@@ -29,12 +29,12 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         _ => format!("cannot record process {pid}"),
     })?;
     privileges::drop_unneeded()?;
-    let length = recorder.length;
     let mut journal = recorder.journal;
     let processes = BTreeSet::from([pid]);
     let mut tally = Tally { switches: 0, events: 0, lost: 0 };
     let start_ns = lower::now().0;
     let mut rings = RingFeed::new(recorder.rings, !matches!(mode, Mode::Run), Timestamp(start_ns));
+    journal.begin_at(Timestamp(start_ns));
     let mut watched = match subject {
         Subject::Run(held, _) => Watched::Child(held.release()?),
         _ => Watched::Process(Other::new(pid)),
@@ -48,7 +48,7 @@ pub fn record(subject: Subject, rung: Rung, recorder: Recorder) -> Result<Outcom
         journal.push(&event);
     };
     let before = super::own_cost();
-    let left = super::start_clock(length);
+    let left = super::start_clock(recorder.length);
     let ending = loop {
         source.drain(&mut |event| take(event, &mut journal));
         rings.step(&processes, &mut |event| journal.push(&event));

@@ -151,8 +151,7 @@ pub fn record(
             return Err(error);
         }
     };
-    manifest.start_unix_ns = unix_at(outcome.start_ns, (manifest.start_ns, manifest.start_unix_ns));
-    manifest.start_ns = outcome.start_ns;
+    manifest.begin_at(Timestamp(outcome.start_ns));
     manifest.end_ns = outcome.end_ns.max(outcome.start_ns);
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
     manifest.cost = outcome.cost;
@@ -334,11 +333,6 @@ fn manifest(
     }
 }
 
-/// Unix time (ns) at `at` of CLOCK_MONOTONIC, by a moment at which both clocks were read: the day's clock may have been set since.
-fn unix_at(at: u64, (monotonic_ns, unix_ns): (u64, u64)) -> u64 {
-    unix_ns.saturating_add(at).saturating_sub(monotonic_ns)
-}
-
 pub fn unix_ns() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -383,17 +377,5 @@ impl Tally {
             Event::Loss(loss) => self.lost += loss.events,
             _ => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_begin_is_noted_by_the_clock_of_the_day_as_it_was_then() {
-        assert_eq!(unix_at(1_000, (400, 5_000_000)), 5_000_600);
-        assert_eq!(unix_at(300, (400, 5_000_000)), 4_999_900);
-        assert_eq!(unix_at(0, (400, 100)), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Where events go: to the journal of the recording, or round in a flight recorder's memory.
 
 use holdup_events::recording::JournalWriter;
-use holdup_events::{Event, Loss};
+use holdup_events::{Event, Loss, Timestamp};
 
 use crate::watch::Flight;
 
@@ -19,6 +19,13 @@ impl Output {
         match self {
             Output::Journal(journal) => journal.push(event),
             Output::Flight(flight) => flight.push(event),
+        }
+    }
+
+    /// The recording begins: who reads the journal of a recorder that died goes by it. A flight recorder has to know more.
+    pub fn begin_at(&mut self, start: Timestamp) {
+        if let Output::Journal(journal) = self {
+            journal.begin_at(start);
         }
     }
 

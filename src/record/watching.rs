@@ -86,12 +86,15 @@ impl Loop {
         goes_on
     }
 
-    /// The recording begins at `start_ns`.
-    pub(super) fn begin_flight(&mut self, start_ns: u64) -> Result<()> {
+    /// The recording begins.
+    pub(super) fn begin_at(&mut self, start: Timestamp) -> Result<()> {
         let mark = self.mark();
         match &mut self.journal {
-            Output::Flight(flight) => flight.begin_at(Timestamp(start_ns), mark),
-            Output::Journal(_) => Ok(()),
+            Output::Flight(flight) => flight.begin_at(start, mark),
+            Output::Journal(journal) => {
+                journal.begin_at(start);
+                Ok(())
+            }
         }
     }
 

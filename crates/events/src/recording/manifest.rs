@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Timestamp;
+
 /// Version of the format that this build writes. A reader refuses a greater one.
 pub const FORMAT_VERSION: u32 = 1;
 
@@ -49,6 +51,14 @@ pub struct Manifest {
     /// Why a flight recorder saved it; empty of other recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fired: Vec<Fired>,
+}
+
+impl Manifest {
+    /// The recording begins at `start`. The day's clock may have been set since both clocks were read together.
+    pub fn begin_at(&mut self, start: Timestamp) {
+        self.start_unix_ns = self.start_unix_ns.saturating_add(start.0).saturating_sub(self.start_ns);
+        self.start_ns = start.0;
+    }
 }
 
 /// A trigger of a flight recorder that fired.
@@ -146,4 +156,23 @@ pub struct Cost {
     pub bytes: u64,
     /// Peak resident memory of the recorder, bytes.
     pub recorder_memory_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_begin_is_noted_by_the_clock_of_the_day_as_it_was_then() {
+        let known = |start_ns, start_unix_ns| Manifest { start_ns, start_unix_ns, ..Manifest::default() };
+        for (before, at, unix_ns) in [
+            (known(400, 5_000_000), 1_000, 5_000_600),
+            (known(400, 5_000_000), 300, 4_999_900),
+            (known(400, 100), 0, 0),
+        ] {
+            let mut manifest = before;
+            manifest.begin_at(Timestamp(at));
+            assert_eq!((manifest.start_ns, manifest.start_unix_ns), (at, unix_ns));
+        }
+    }
 }

@@ -50,7 +50,7 @@ impl<R: Read> JournalReader<R> {
         reader
     }
 
-    /// The manifest as it was when the recording began.
+    /// The manifest as the part that has been read tells it: what comes later knows more.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }

@@ -49,6 +49,25 @@ fn what_was_written_is_read() {
 }
 
 #[test]
+fn when_it_begins_is_told_behind_what_was_found() {
+    let dir = std::env::temp_dir().join(format!("holdup-journal-begin-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let manifest = Manifest { start_ns: 400, start_unix_ns: 5_000_000, ..Manifest::default() };
+    let mut writer = JournalWriter::create(&dir, &manifest).unwrap();
+    writer.push(&waking(500));
+    writer.begin_at(Timestamp(1000));
+    writer.push(&waking(1001));
+    writer.flush();
+    let bytes = std::fs::read(writer.path()).unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(read(&bytes), (vec![500, 1001], 0));
+    let mut reader = JournalReader::new(&bytes[..]);
+    assert_eq!(reader.by_ref().count(), 2);
+    let told = reader.manifest().unwrap();
+    assert_eq!((told.start_ns, told.start_unix_ns), (1000, 5_000_600));
+}
+
+#[test]
 fn cut_anywhere_it_gives_the_whole_chunks_and_says_so() {
     let (bytes, ends) = journal("cut");
     for cut in 0..=bytes.len() {

@@ -8,13 +8,15 @@ use super::JOURNAL;
 use super::chunk::Kind;
 use super::pack::{Content, Packer};
 use crate::recording::{Manifest, RecordingError};
-use crate::{CpuId, Event, Loss};
+use crate::{CpuId, Event, Loss, Timestamp};
 
 /// Appends events to a journal. After a write error (a full disk) it writes no more, and counts.
 pub struct JournalWriter {
     file: File,
     path: PathBuf,
     packer: Packer,
+    /// What is known of the recording by now.
+    manifest: Manifest,
     bytes: u64,
     dropped: Option<Loss>,
 }
@@ -23,16 +25,30 @@ impl JournalWriter {
     /// Begins the journal of the recording `dir`, which must be an existing directory.
     pub fn create(dir: &Path, manifest: &Manifest) -> Result<JournalWriter, RecordingError> {
         let path = dir.join(JOURNAL);
-        let mut file = File::create(&path).map_err(RecordingError::io(&path))?;
+        let file = File::create(&path).map_err(RecordingError::io(&path))?;
         // So that readers see that the recording goes on; a file system without locks does no harm.
         let _ = file.try_lock();
-        let mut packer = Packer::new().map_err(RecordingError::io(&path))?;
-        let manifest = serde_json::to_vec(manifest)
-            .map_err(|error| RecordingError::Manifest { path: path.clone(), reason: error.to_string() })?;
-        let mut bytes = 0;
-        let sealed = packer.seal(Kind::Manifest, &manifest).map_err(RecordingError::io(&path))?;
-        write(&mut file, sealed, &mut bytes).map_err(RecordingError::io(&path))?;
-        Ok(JournalWriter { file, path, packer, bytes, dropped: None })
+        let packer = Packer::new().map_err(RecordingError::io(&path))?;
+        let manifest = manifest.clone();
+        let mut journal = JournalWriter { file, path, packer, manifest, bytes: 0, dropped: None };
+        journal.write_manifest().map_err(RecordingError::io(&journal.path))?;
+        Ok(journal)
+    }
+
+    /// The recording begins at `start`, some time after its journal; what has been pushed is what it found. If the disk is full
+    /// the next chunk will say so.
+    pub fn begin_at(&mut self, start: Timestamp) {
+        self.manifest.begin_at(start);
+        self.flush();
+        if self.dropped.is_none() {
+            let _ = self.write_manifest();
+        }
+    }
+
+    fn write_manifest(&mut self) -> std::io::Result<()> {
+        let manifest = serde_json::to_vec(&self.manifest)?;
+        let sealed = self.packer.seal(Kind::Manifest, &manifest)?;
+        write(&mut self.file, sealed, &mut self.bytes)
     }
 
     /// Appends one event; written with its chunk.
