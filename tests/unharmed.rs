@@ -7,7 +7,8 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use support::{Scratch, holdup, rungs, stderr, stdout};
+use holdup_events::recording::JournalReader;
+use support::{Scratch, holdup, report_json, rungs, stderr, stdout};
 
 #[test]
 fn output_and_status_pass_through() {
@@ -106,5 +107,13 @@ fn killing_the_recorder_leaves_the_program_running() {
         let output = holdup(&scratch).arg("report").arg(&recording).output().expect("holdup starts");
         assert!(output.status.success(), "{rung}: {}", stderr(&output));
         assert!(stdout(&output).contains("WHERE THE TIME WENT"), "{rung}: {}", stdout(&output));
+        // It begins with the program, not with the journal: loading kernel programs takes its time.
+        let mut journal = JournalReader::open(&recording).expect("a journal");
+        let opened = journal.manifest().expect("a manifest").start_ns;
+        assert!(journal.by_ref().count() > 0, "{rung}: nothing was recorded");
+        let begun = journal.manifest().expect("a manifest").start_ns;
+        // What was found before stands between the two.
+        assert!(opened < begun || rung != "bpf", "{rung}: {opened} and {begun}");
+        assert_eq!(report_json(&scratch, &recording)["start_ns"], begun, "{rung}");
     }
 }
