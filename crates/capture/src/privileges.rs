@@ -2,6 +2,7 @@
 //! program run by root reads foreign bytes afterwards.
 
 use std::io;
+use std::sync::OnceLock;
 
 use crate::error::CaptureError;
 use crate::host::capability;
@@ -120,19 +121,40 @@ const RECORDER_NICE: libc::c_int = -10;
 /// How much behind others tables are made while the program goes on.
 const BACKGROUND_NICE: libc::c_int = 10;
 
+/// The nice value with which holdup was started, once somebody asked: who is to run behind others does so when it no longer records.
+static OWN_NICE: OwnNice = OwnNice(OnceLock::new());
+
+struct OwnNice(OnceLock<libc::c_int>);
+
+impl OwnNice {
+    fn get(&self) -> libc::c_int {
+        *self.0.get_or_init(nice)
+    }
+
+    fn leave(&self, nice: libc::c_int) {
+        self.get();
+        set_nice(nice);
+    }
+
+    fn return_to(&self) {
+        set_nice(self.get());
+    }
+}
+
 /// Lets this thread run before others, if it may (CAP_SYS_NICE). Threads that it starts inherit that.
 pub fn run_before_others() {
-    set_nice(RECORDER_NICE);
+    OWN_NICE.leave(RECORDER_NICE);
 }
 
 /// Takes [`run_before_others`] back for this thread.
 pub fn run_like_others() {
-    set_nice(0);
+    OWN_NICE.return_to();
 }
 
 /// Lets this thread, and those that it starts, run behind others: what it does can wait.
 pub fn run_behind_others() {
-    set_nice(BACKGROUND_NICE);
+    let nice = BACKGROUND_NICE.max(OWN_NICE.get());
+    OWN_NICE.leave(nice);
 }
 
 /// Runs this thread before real-time threads, or like others again. A program of real-time threads would else keep
@@ -147,6 +169,12 @@ pub fn run_at_once(at_once: bool) {
     }
 }
 
+/// Of the calling thread.
+fn nice() -> libc::c_int {
+    // SAFETY: plain numbers; 0 is the calling thread. It exists, so -1 is a nice value and no error.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
 fn set_nice(nice: libc::c_int) {
     // SAFETY: plain numbers; 0 is the calling thread. Without the right it stays as it was: slower, not wrong.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
@@ -155,6 +183,23 @@ fn set_nice(nice: libc::c_int) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_ran_before_others_goes_back_to_how_it_was_started() {
+        let ran = std::thread::spawn(|| {
+            set_nice(7);
+            let own = OwnNice(OnceLock::new());
+            // Behind others: to go before them takes a right that this test may lack.
+            own.leave(9);
+            let meanwhile = nice();
+            own.return_to();
+            (meanwhile, nice(), own.get())
+        });
+        let (meanwhile, after, own) = ran.join().unwrap();
+        assert_eq!((meanwhile, own), (9, 7));
+        let may_go_before = effective() & 1 << capability::SYS_NICE != 0;
+        assert_eq!(after, if may_go_before { 7 } else { 9 });
+    }
 
     fn effective() -> u64 {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
