@@ -17,7 +17,7 @@ const PROGRAM: &str = r#"
 #include <unistd.h>
 
 #define PAIRS 4
-#define TURNS 15000
+#define TURNS 4000
 
 static int pipes[PAIRS][4];
 
