@@ -27,7 +27,7 @@ const SLOTS_MIN: u32 = 64;
 /// So often the kernel learns that slots are free: its CPU has to fetch that cache line anew each time.
 const FREED_EVERY: u64 = 256;
 
-/// What another CPU wrote takes as long to come as two records take to be read; both lines of a slot are asked for.
+/// Slots are asked for so many records before they are read: they lie in the cache of the CPU that wrote them.
 const FETCHED_AHEAD: u64 = 6;
 
 /// How many parts, and how big.
@@ -173,12 +173,10 @@ impl SlotRing {
         if part.position >= part.end {
             return None;
         }
-        let slots = self.layout.slots as usize;
-        let index = cpu as usize * slots + (part.position as usize & (slots - 1));
-        // SAFETY: `index` is below cpus × slots. The kernel writes to a slot only while it is free, which it is not
-        // before its position was given back by `free`.
+        let slot = self.slot(cpu, part.position);
+        // SAFETY: it is a slot. The kernel writes to one only while it is free, which it is not before its position was
+        // given back by `free`.
         unsafe {
-            let slot = self.slots.at.add(index * SLOT_BYTES);
             let complete = (*slot.cast::<AtomicU32>()).load(Ordering::Acquire);
             if complete != (part.position as u32).wrapping_add(1) {
                 return None;
@@ -188,6 +186,15 @@ impl SlotRing {
         }
     }
 
+    /// Where the slot of a position is.
+    #[inline]
+    fn slot(&self, cpu: u32, position: u64) -> *mut u8 {
+        let slots = self.layout.slots as usize;
+        let index = cpu as usize * slots + (position as usize & (slots - 1));
+        // SAFETY: callers name CPUs of the layout, so that `index` is below cpus × slots.
+        unsafe { self.slots.at.add(index * SLOT_BYTES) }
+    }
+
     /// Asks for a slot that will be read soon, if it was given out: the CPU that writes to it next has it for itself.
     #[inline]
     fn fetch(&self, cpu: u32, part: &Part) {
@@ -195,10 +202,7 @@ impl SlotRing {
         if position >= part.end {
             return;
         }
-        let slots = self.layout.slots as usize;
-        let index = cpu as usize * slots + (position as usize & (slots - 1));
-        // SAFETY: `index` is below cpus × slots.
-        let slot = unsafe { self.slots.at.add(index * SLOT_BYTES) };
+        let slot = self.slot(cpu, position);
         prefetch::soon_read(slot);
         prefetch::soon_read(slot.wrapping_add(SLOT_BYTES / 2));
     }

@@ -2,7 +2,8 @@
 //!
 //! A file of chunks, each on its own: 32 bytes of header (magic, kind, three lengths, CRC-32 of header and
 //! payload) and a zstd frame of encoded events. The first chunk is the manifest as far as it is
-//! known, and there is one more as soon as it is known when the recording begins. A reader takes every whole chunk and says what is missing between them.
+//! known, and there is one more as soon as it is known when the recording begins. A reader takes every whole chunk and says
+//! what is missing between them.
 
 mod chunk;
 mod pack;
