@@ -1,6 +1,7 @@
 //! The Trace Event Format, as chrome://tracing, Perfetto and speedscope read it: what each thread did by the ledger's
-//! classes, what the runtime told, who woke whom, stacks where threads blocked and were sampled.
-//! Times are microseconds since the recording's start. Events are written one by one, in no order of time: readers sort.
+//! classes, what runtimes and the program told (spans, counters, marks), who woke whom, stacks where threads blocked and were
+//! sampled. Times are microseconds since the recording's start. Events are written one by one, in no order of time: readers
+//! sort.
 
 use std::io::{self, Write};
 
@@ -21,7 +22,7 @@ impl Exporter for Format {
     fn info(&self) -> Info {
         Info {
             name: "chrome",
-            summary: "Threads by class, spans, wakeups and stacks for chrome://tracing and others",
+            summary: "Threads by class, spans, marks, wakeups, stacks for chrome://tracing and others",
             extension: "trace.json",
             cannot_carry: "the ledger's errors, findings, what CPUs ran besides, holders",
         }
@@ -44,6 +45,7 @@ impl Exporter for Format {
         events.samples()?;
         events.spans()?;
         events.counters()?;
+        events.marks()?;
         events.wakeups()?;
         events.out.write_all(b"],\"stackFrames\":{")?;
         events.stacks()?;
@@ -162,6 +164,24 @@ impl Events<'_> {
         Ok(())
     }
 
+    /// What was told without a length, at its thread.
+    fn marks(&mut self) -> io::Result<()> {
+        let trace = self.trace;
+        for mark in &trace.marks {
+            let (pid, tid) = self.ids(mark.thread);
+            let told = trace.told_name(mark.name);
+            let mut event = json!({
+                "ph": "i", "s": "t", "name": clean(&told.text), "cat": told.kind.name(), "pid": pid, "tid": tid,
+                "ts": self.us(mark.at), "args": {"value": mark.value as i64},
+            });
+            if mark.text != 0 {
+                event["args"]["text"] = json!(clean(&trace.told_name(mark.text).text));
+            }
+            self.put(&event)?;
+        }
+        Ok(())
+    }
+
     /// Arrows from who woke to who ran next because of it.
     fn wakeups(&mut self) -> io::Result<()> {
         let trace = self.trace;
@@ -214,6 +234,7 @@ fn arguments(trace: &Trace, slice: &Slice) -> Value {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
+    use holdup_events::tables::{MarkRow, TellName};
     use holdup_findings::analyse;
     use holdup_testkit::check::trace_of_lanes;
 
@@ -253,6 +274,23 @@ mod tests {
             let parent = &frame["parent"];
             assert!(parent.is_null() || !file["stackFrames"][parent.to_string()].is_null(), "{frame}");
         }
+    }
+
+    #[test]
+    fn a_mark_is_a_moment_of_its_thread() {
+        let (mut trace, _) = written();
+        let name = |text: &str| TellName { text: text.to_owned(), ..TellName::default() };
+        trace.names = vec![name(""), name("request"), name("GET /")];
+        let at = Timestamp(trace.start().0 + 1_500);
+        trace.marks.push(MarkRow { thread: ThreadId(0), at, lane: 0, name: 1, value: -3i64 as u64, text: 2 });
+        let mut out = Vec::new();
+        Format.write(&trace, &analyse(&trace), &Options::default(), &mut out).unwrap();
+        let file: Value = serde_json::from_slice(&out).unwrap();
+        let is = |event: &&Value| event["ph"] == "i";
+        let mark = file["traceEvents"].as_array().unwrap().iter().find(is).unwrap();
+        assert_eq!((&mark["name"], &mark["ts"], &mark["s"]), (&json!("request"), &json!(1.5), &json!("t")));
+        assert_eq!(mark["args"], json!({"value": -3, "text": "GET /"}));
+        assert_eq!(mark["tid"], json!(trace.threads[0].tid));
     }
 
     #[test]
