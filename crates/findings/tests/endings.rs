@@ -149,8 +149,26 @@ fn who_is_made_just_before_its_maker_waits_is_made_though_the_wait_seems_to_come
     assert!((forecast.unchanged - 1.0).abs() < 0.01, "{forecast:?}");
 }
 
-/// How long (ticks) a run takes without its sleeps, if locks are taken by who comes first. B gets a lock from A, and gives it to A 19 ticks
-/// later.
+/// How long (ticks) a run takes without its sleeps: if locks are taken in the recorded order, and by who comes first.
+fn sleepless(picture: &str) -> [f64; 2] {
+    without(picture, &[Class::Sleep])
+}
+
+/// The same without waits of these classes.
+fn without(picture: &str, classes: &[Class]) -> [f64; 2] {
+    let lanes = lanes::parse(picture);
+    let drawing = drawing::draw(&lanes);
+    let trace = assemble(drawing.events, drawing.manifest);
+    let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
+    let locks = LockIndex::new(&trace, &roles);
+    let facts =
+        Facts { trace: &trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: lanes.cpus };
+    let unchanged = Replays::new(facts);
+    let changes: Vec<Change> = classes.iter().map(|class| Change::WithoutClass(*class)).collect();
+    forecast(facts, &changes, &unchanged).by_grants.map(|ns| ns / 1e6)
+}
+
+/// B gets a lock from A, and gives it to A 19 ticks later; by who comes first.
 fn without_sleeps(reason: &str) -> f64 {
     let picture = format!(
         "@cpus 2\n@m {reason}\n@s sleep\nA  000{}00m{}  holds m 0..2\nB  1m{}  holds m 20..21\n",
@@ -158,13 +176,7 @@ fn without_sleeps(reason: &str) -> f64 {
         "0".repeat(20),
         "1".repeat(25),
     );
-    let drawing = drawing::draw(&lanes::parse(&picture));
-    let trace = assemble(drawing.events, drawing.manifest);
-    let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
-    let locks = LockIndex::new(&trace, &roles);
-    let facts = Facts { trace: &trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: 2 };
-    let unchanged = Replays::new(facts);
-    forecast(facts, &[Change::WithoutClass(Class::Sleep)], &unchanged).by_grants[1] / 1e6
+    sleepless(&picture)[1]
 }
 
 #[test]
@@ -175,4 +187,39 @@ fn a_lock_of_the_kernel_is_not_held_while_a_thread_goes_on() {
     // A program's may be: then A waits as long as B had it.
     let held = without_sleeps("lock");
     assert!((40.0..=42.0).contains(&held), "{held}");
+}
+
+#[test]
+fn who_met_another_inside_the_kernel_for_a_moment_does_not_keep_up_with_it_in_another_order() {
+    // A has 30 ticks of its own, and B 22, of which one is spent behind A when that is at its 18th.
+    let picture = |reason: &str| {
+        let (sleep, runs) = ("s".repeat(15), "1".repeat(20));
+        format!(
+            "@cpus 2\n@m {reason}\n@s sleep\nA  {}  holds m 17..18\nB  1{sleep}1m{runs}\n",
+            "0".repeat(30)
+        )
+    };
+    let [recorded, _] = sleepless(&picture("mmap-lock"));
+    assert!((29.0..=31.0).contains(&recorded), "{recorded}");
+    // A lock of the program's own is had in the order that was recorded.
+    let [recorded, _] = sleepless(&picture("lock"));
+    assert!((37.0..=39.0).contains(&recorded), "{recorded}");
+}
+
+#[test]
+fn a_lock_for_which_nobody_waits_keeps_nobody() {
+    // Both A and C have the lock for ten ticks, one after the other since C slept first, and B waited for either.
+    let picture = format!(
+        "@cpus 3\n@s sleep\nA  {}  holds m 0..10\nB  1{}11111{}1\nC  2{}22{}  holds m 15..25\n",
+        "0".repeat(10),
+        "m".repeat(9),
+        "m".repeat(10),
+        "s".repeat(13),
+        "2".repeat(19),
+    );
+    // C has 22 ticks of its own.
+    let [_, free] = without(&picture, &[Class::Sleep, Class::LockWait]);
+    assert!((21.0..=23.0).contains(&free), "{free}");
+    let [_, kept] = without(&picture, &[Class::Sleep]);
+    assert!(kept >= 24.0, "{kept}");
 }

@@ -76,7 +76,7 @@ type Mark = (ThreadId, u64, Kind, u32);
 /// The model of a trace with changes, in which threads end as `endings` says.
 pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
     let trace = facts.trace;
-    let mut links = Links::new(facts);
+    let mut links = Links::new(facts, edit);
     let timed = timed(facts, edit, endings);
     let followers = links.follow(trace, endings, &timed);
     let marks = links.marks(trace);
@@ -234,7 +234,7 @@ struct Link {
 }
 
 impl Links {
-    fn new(facts: Facts) -> Links {
+    fn new(facts: Facts, edit: &Edit) -> Links {
         let trace = facts.trace;
         let mut links = Links::default();
         let mut at_barriers: BTreeMap<(u32, u64), Vec<Link>> = BTreeMap::new();
@@ -256,7 +256,11 @@ impl Links {
                 match facts.locks.of(slice.wait) {
                     Some(lock) => {
                         links.end(&link, End::Lock(signal, lock));
-                        at_locks.entry(lock).or_default().push((link, signal));
+                        // Who does not wait for it is not kept by whoever has it, either.
+                        let class = class(facts, &slice);
+                        if !edit.drops(row, class, Some(lock)) && !is_for_a_moment(class, &slice) {
+                            at_locks.entry(lock).or_default().push((link, signal));
+                        }
                     }
                     None => links.end(&link, End::Signal(signal)),
                 }
@@ -582,7 +586,7 @@ impl Writer<'_> {
         (self.sums.is_dropped, self.sums.is_at_once) = (false, false);
         let ended = self.ends.partition_point(|ended| (ended.row as usize) < row);
         let class = class(self.facts, slice);
-        let is_tied = |end: End| !matches!(end, End::Signal(_)) || !is_for_a_moment(class, slice);
+        let is_tied = |end: End| matches!(end, End::Meeting(_)) || !is_for_a_moment(class, slice);
         let ended = self.ends.get(ended).filter(|ended| ended.row as usize == row && is_tied(ended.end));
         let end = ended.map(|ended| ended.end);
         let lock = self.facts.locks.of(slice.wait);
@@ -635,8 +639,8 @@ impl Writer<'_> {
     }
 }
 
-/// Something inside the kernel was taken by another thread for a moment. That lasts as long as it did: in another order of
-/// events the two need not meet, and whoever was tied to the other's next step would wait for all that comes before it.
+/// Something inside the kernel (`mmap_lock`, too) was taken by another thread for a moment. That lasts as long as it did: in another
+/// order of events the two need not meet, and whoever was tied to the other's next step would wait for all that comes before it.
 fn is_for_a_moment(class: Class, slice: &Slice) -> bool {
     matches!(class, Class::FaultWait | Class::KernelWait) && slice.duration().0 <= MOMENT_MAX_NS
 }
