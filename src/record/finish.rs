@@ -42,7 +42,7 @@ pub fn make_tables(
     dropped: Option<Loss>,
     roots: &Roots,
 ) -> Result<()> {
-    let reader = JournalReader::open(from)?;
+    let reader = JournalReader::open(from)?.without_dropped();
     let mut tables = RecordingWriter::create(to)?;
     let files = OwnFiles::new(roots, manifest);
     let mut catalogue = build(reader.chain(dropped.map(Event::Loss)), manifest, &mut tables, &files);

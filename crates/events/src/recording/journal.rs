@@ -1,7 +1,7 @@
 //! The journal: what a running recorder appends to, so that nothing written is lost by its death.
 //!
 //! A file of chunks, each on its own: 32 bytes of header (magic, kind, three lengths, CRC-32 of header and
-//! payload) and a zstd frame of encoded events. The first chunk is the manifest as far as it is
+//! payload; of the first also how many events found no room) and a zstd frame of encoded events. The first chunk is the manifest as far as it is
 //! known, and there is one more as soon as it is known when the recording begins. A reader takes every whole chunk and says
 //! what is missing between them.
 
@@ -15,6 +15,7 @@ pub use read::JournalReader;
 pub use write::JournalWriter;
 
 use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 /// Name of the journal in a recording's directory.
@@ -24,6 +25,13 @@ pub const JOURNAL: &str = "journal";
 pub fn is_being_written(dir: &Path) -> bool {
     let Ok(file) = File::open(dir.join(JOURNAL)) else { return false };
     matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
+}
+
+/// How many events the recorder of the journal in `dir` could not write, for want of room.
+pub fn dropped(dir: &Path) -> u64 {
+    let mut header = [0; chunk::HEADER];
+    let read = File::open(dir.join(JOURNAL)).and_then(|mut file| file.read_exact(&mut header));
+    read.map_or(0, |()| chunk::dropped_events(&header))
 }
 
 #[cfg(test)]

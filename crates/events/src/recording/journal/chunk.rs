@@ -4,6 +4,9 @@
 pub const MAGIC: [u8; 8] = *b"\xf5hldup\x01\n";
 /// Bytes of a header.
 pub const HEADER: usize = 32;
+/// Where a header has four bytes that no checksum covers. In the first one they say how many events could not be written: a full disk
+/// takes them all the same, since they are there.
+pub const DROPPED_AT: usize = 28;
 /// Largest payload, compressed or not, that a reader believes.
 pub const PAYLOAD_MAX: u32 = 64 << 20;
 
@@ -67,6 +70,33 @@ impl Header {
         let header = Header { kind, stored: word(1)?, raw: word(2)?, events: word(3)? };
         (header.stored <= PAYLOAD_MAX && header.raw <= PAYLOAD_MAX).then_some((header, word(4)?))
     }
+}
+
+/// The four bytes for so many dropped events: 20 bits, how many zeros follow these, and a byte that tells them from damage.
+/// Rounded down, by less than one in 500,000.
+pub fn dropped_word(events: u64) -> [u8; 4] {
+    let zeros = (64 - events.leading_zeros()).saturating_sub(20).min(15);
+    let rounded = (events >> zeros).min((1 << 20) - 1) as u32;
+    let [low, middle, high, _] = (rounded | zeros << 20).to_le_bytes();
+    [low, middle, high, guard([low, middle, high])]
+}
+
+/// What the first header of a journal says of dropped events; 0 if nothing.
+pub fn dropped_events(header: &[u8]) -> u64 {
+    let word = header.get(DROPPED_AT..HEADER).filter(|_| header.starts_with(&MAGIC));
+    let Some([low, middle, high, check]) = word.and_then(|word| <[u8; 4]>::try_from(word).ok()) else {
+        return 0;
+    };
+    if check != guard([low, middle, high]) {
+        return 0;
+    }
+    let word = u32::from_le_bytes([low, middle, high, 0]);
+    u64::from(word & 0xf_ffff) << (word >> 20)
+}
+
+/// Not 0 for zeros, and another one if a bit is.
+fn guard([low, middle, high]: [u8; 3]) -> u8 {
+    !(low ^ middle.rotate_left(3) ^ high.rotate_left(6))
 }
 
 /// CRC-32 of the header's first 24 bytes and the payload.

@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::JOURNAL;
-use super::chunk::{HEADER, Header, Kind, MAGIC, checksum};
+use super::chunk::{HEADER, Header, Kind, MAGIC, checksum, dropped_events};
 use crate::recording::codec::Decoder;
 use crate::recording::{Manifest, RecordingError};
 use crate::{CpuId, Event, Loss, Timestamp};
@@ -22,6 +22,8 @@ pub struct JournalReader<R = File> {
     skipped: usize,
     /// Time of the last event given: losses are placed there.
     last_at: Timestamp,
+    /// Events that could not be written, as long as that was not told.
+    dropped: u64,
 }
 
 impl JournalReader<File> {
@@ -45,9 +47,18 @@ impl<R: Read> JournalReader<R> {
             ready: Vec::new().into_iter(),
             skipped: 0,
             last_at: Timestamp(0),
+            dropped: 0,
         };
+        reader.fill(HEADER);
+        reader.dropped = dropped_events(&reader.buffer);
         reader.advance();
         reader
+    }
+
+    /// The same without a word of what could not be written: whoever wrote it knows that better.
+    pub fn without_dropped(mut self) -> JournalReader<R> {
+        self.dropped = 0;
+        self
     }
 
     /// The manifest as the part that has been read tells it: what comes later knows more.
@@ -71,7 +82,7 @@ impl<R: Read> JournalReader<R> {
     fn advance(&mut self) -> bool {
         loop {
             if self.fill(HEADER) == 0 {
-                return self.report_skipped("truncated");
+                return self.at_its_end();
             }
             match self.chunk() {
                 Some((Kind::Manifest, raw, length)) => {
@@ -81,7 +92,7 @@ impl<R: Read> JournalReader<R> {
                 Some((Kind::Events, raw, length)) => {
                     let mut events = Vec::new();
                     if self.skipped > 0 {
-                        events.push(self.loss("checksum"));
+                        events.push(self.loss("checksum", 0));
                     }
                     self.skipped = 0;
                     events.extend(Decoder::new(&raw).map_while(Result::ok));
@@ -126,24 +137,27 @@ impl<R: Read> JournalReader<R> {
         self.consume(next);
     }
 
-    fn report_skipped(&mut self, reason: &str) -> bool {
-        if self.skipped == 0 {
-            return false;
+    fn at_its_end(&mut self) -> bool {
+        let mut losses = Vec::new();
+        if std::mem::take(&mut self.skipped) > 0 {
+            losses.push(self.loss("truncated", 0));
         }
-        self.skipped = 0;
-        let loss = self.loss(reason);
-        self.ready = vec![loss].into_iter();
-        true
+        match std::mem::take(&mut self.dropped) {
+            0 => {}
+            events => losses.push(self.loss("disk-full", events)),
+        }
+        self.ready = losses.into_iter();
+        self.ready.len() > 0
     }
 
-    fn loss(&self, reason: &str) -> Event {
+    fn loss(&self, reason: &str, events: u64) -> Event {
         Event::Loss(Loss {
             source: "journal".to_owned(),
             reason: reason.to_owned(),
             cpu: CpuId::NONE,
             start: self.last_at,
             end: self.last_at,
-            events: 0,
+            events,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Journals cut at every byte, with flipped bits, and garbage.
 
+use super::chunk::{DROPPED_AT, HEADER, MAGIC, dropped_events, dropped_word};
 use super::*;
 use crate::event::{Event, Waking};
 use crate::recording::Manifest;
@@ -110,5 +111,25 @@ fn garbage_is_no_journal_and_does_no_harm() {
             })
             .collect();
         assert_eq!(read(&bytes).0.len(), 0);
+    }
+}
+
+#[test]
+fn the_number_of_dropped_events_survives_and_damage_is_no_number() {
+    let header = |word: [u8; 4]| {
+        let mut header = [0; HEADER];
+        header[..MAGIC.len()].copy_from_slice(&MAGIC);
+        header[DROPPED_AT..].copy_from_slice(&word);
+        header
+    };
+    for events in [1, 2, 1_048_575, 1_048_576, 123_456_789, (1 << 35) - 1] {
+        let read = dropped_events(&header(dropped_word(events)));
+        assert!(read <= events && (events - read) * 500_000 <= events, "{events} read as {read}");
+    }
+    assert_eq!(dropped_events(&header([0; 4])), 0);
+    for bit in 0..32 {
+        let word = u32::from_le_bytes(dropped_word(77)) ^ 1 << bit;
+        assert_eq!(dropped_events(&header(word.to_le_bytes())), 0, "bit {bit}");
+        assert_eq!(dropped_events(&header((1u32 << bit).to_le_bytes())), 0, "bit {bit} of nothing");
     }
 }

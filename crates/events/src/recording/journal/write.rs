@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::JOURNAL;
-use super::chunk::Kind;
+use super::chunk::{DROPPED_AT, Kind, dropped_word};
 use super::pack::{Content, Packer};
 use crate::recording::{Manifest, RecordingError};
 use crate::{CpuId, Event, Loss, Timestamp};
@@ -19,6 +20,8 @@ pub struct JournalWriter {
     manifest: Manifest,
     bytes: u64,
     dropped: Option<Loss>,
+    /// How many of these the file says.
+    said: u64,
 }
 
 impl JournalWriter {
@@ -30,7 +33,7 @@ impl JournalWriter {
         let _ = file.try_lock();
         let packer = Packer::new().map_err(RecordingError::io(&path))?;
         let manifest = manifest.clone();
-        let mut journal = JournalWriter { file, path, packer, manifest, bytes: 0, dropped: None };
+        let mut journal = JournalWriter { file, path, packer, manifest, bytes: 0, dropped: None, said: 0 };
         journal.write_manifest().map_err(RecordingError::io(&journal.path))?;
         Ok(journal)
     }
@@ -65,6 +68,7 @@ impl JournalWriter {
 
     /// Writes what has been pushed; call it now and then, so that a crash loses little.
     pub fn flush(&mut self) {
+        self.say_dropped();
         let content = self.packer.content();
         if content.events == 0 {
             return;
@@ -95,6 +99,17 @@ impl JournalWriter {
         });
         dropped.events += u64::from(events);
         dropped.end = dropped.end.max(end);
+        self.say_dropped();
+    }
+
+    /// Who reads the journal later hears that it is not whole: that takes no room.
+    fn say_dropped(&mut self) {
+        let events = self.dropped.as_ref().map_or(0, |loss| loss.events);
+        if events > self.said {
+            // Were it refused, the recording would say the loss all the same when it is finished.
+            let _ = self.file.write_all_at(&dropped_word(events), DROPPED_AT as u64);
+            self.said = events;
+        }
     }
 
     /// Bytes written so far.
@@ -113,6 +128,12 @@ impl JournalWriter {
     }
 }
 
+impl Drop for JournalWriter {
+    fn drop(&mut self) {
+        self.say_dropped();
+    }
+}
+
 /// Writes a chunk behind the first `bytes`.
 fn write(file: &mut File, sealed: &[u8], bytes: &mut u64) -> std::io::Result<()> {
     let written = file.write_all(sealed);
@@ -122,4 +143,35 @@ fn write(file: &mut File, sealed: &[u8], bytes: &mut u64) -> std::io::Result<()>
         Err(_) => file.set_len(*bytes)?,
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Waking;
+    use crate::recording::journal::{JournalReader, dropped};
+
+    #[test]
+    fn what_found_no_room_is_told_by_who_reads_the_journal() {
+        let dir = std::env::temp_dir().join(format!("holdup-journal-full-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let waking = |at: u64| Event::Waking(Waking { at: Timestamp(at), ..Waking::default() });
+        let mut writer = JournalWriter::create(&dir, &Manifest::default()).unwrap();
+        writer.push(&waking(5));
+        writer.flush();
+        assert_eq!(dropped(&dir), 0);
+        writer.drop_chunk(Content { events: 3, span: (Timestamp(6), Timestamp(8)) });
+        assert_eq!(dropped(&dir), 3);
+        writer.push(&waking(9));
+        writer.push(&waking(10));
+        drop(writer);
+        assert_eq!(dropped(&dir), 5);
+        let read = || JournalReader::open(&dir).unwrap();
+        let told: Vec<Event> = read().collect();
+        let is_told =
+            |loss: &Loss| loss.events == 5 && loss.reason == "disk-full" && loss.start == Timestamp(5);
+        assert!(matches!(&told[..], [Event::Waking(_), Event::Loss(loss)] if is_told(loss)), "{told:?}");
+        assert_eq!(read().without_dropped().count(), 1);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }
