@@ -112,8 +112,8 @@ static const __u8 call_shapes[SYSCALLS] = {
 	[426] = FD | SIZE_2 | AMOUNT, /* io_uring_enter: entries to submit, entries submitted */
 };
 
-/* The number of bits of `value`, at most `buckets` - 1. */
-static __always_inline __u32 bucket_of(__u64 value, __u32 buckets)
+/* Not static: the verifier then does not follow each number of bits to its caller's end. */
+__noinline __u32 bits_of(__u64 value)
 {
 	__u32 bits = 0;
 
@@ -123,7 +123,14 @@ static __always_inline __u32 bucket_of(__u64 value, __u32 buckets)
 	if (value >> 4) { bits += 4; value >>= 4; }
 	if (value >> 2) { bits += 2; value >>= 2; }
 	if (value >> 1) { bits += 1; value >>= 1; }
-	bits += value;
+	return bits + value;
+}
+
+/* The number of bits of `value`, at most `buckets` - 1. */
+static __always_inline __u32 bucket_of(__u64 value, __u32 buckets)
+{
+	__u32 bits = bits_of(value);
+
 	barrier_var(bits);
 	return bits < buckets ? bits : buckets - 1;
 }

@@ -53,15 +53,15 @@ static __always_inline __u64 ran_by_clock(struct task_struct *prev)
 	return task->se.cfs_rq->rq->clock - prev->sched_info.last_arrival;
 }
 
-static __always_inline void fill_counters(struct wire_switch_out *out, struct task_struct *prev)
+static __always_inline void fill_counters(struct wire_switch_out *out, struct task_struct *prev, __u64 clock_ran_ns)
 {
 	out->exec_ns = prev->se.sum_exec_runtime;
 	out->queue_ns = bpf_core_field_exists(prev->sched_info) ? prev->sched_info.run_delay : ~0ULL;
-	out->clock_ran_ns = ran_by_clock(prev);
+	out->clock_ran_ns = clock_ran_ns;
 }
 
 static __always_inline int foreign_switch(struct wire_ring_ends *end, struct task_struct *prev,
-					  struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
+					  struct task_struct *next, unsigned int state, __u64 now, __u64 clock_ran_ns, __u8 flags)
 {
 	struct wire_switch_foreign *out = reserve_record(end, sizeof(*out), false);
 
@@ -72,13 +72,13 @@ static __always_inline int foreign_switch(struct wire_ring_ends *end, struct tas
 	fill_sched_header(&out->sw.header, end, WIRE_SWITCH, now, false);
 	out->sw.header.flags = flags;
 	fill_switch(&out->sw, prev, next, state);
-	out->clock_ran_ns = prev->pid ? ran_by_clock(prev) : 0;
+	out->clock_ran_ns = prev->pid ? clock_ran_ns : 0;
 	submit_record(out);
 	return 0;
 }
 
 static __always_inline int runnable_switch(struct wire_ring_ends *end, struct task_struct *prev,
-					   struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
+					   struct task_struct *next, unsigned int state, __u64 now, __u64 clock_ran_ns, __u8 flags)
 {
 	struct wire_switch_out *out = reserve_record(end, sizeof(*out), false);
 
@@ -95,7 +95,7 @@ static __always_inline int runnable_switch(struct wire_ring_ends *end, struct ta
 			out->sw.header.flags |= WIRE_SWITCH_YIELD;
 	}
 	fill_switch(&out->sw, prev, next, state);
-	fill_counters(out, prev);
+	fill_counters(out, prev, clock_ran_ns);
 	submit_record(out);
 	return 0;
 }
@@ -119,7 +119,7 @@ static __always_inline __u64 blocked_stack(void *ctx, struct task_struct *prev, 
 }
 
 static __always_inline int blocked_switch(void *ctx, struct wire_ring_ends *end, struct task_struct *prev,
-					  struct task_struct *next, unsigned int state, __u64 now, __u8 flags)
+					  struct task_struct *next, unsigned int state, __u64 now, __u64 clock_ran_ns, __u8 flags)
 {
 	struct wire_switch_blocked *out;
 	__u32 every = 0;
@@ -132,7 +132,7 @@ static __always_inline int blocked_switch(void *ctx, struct wire_ring_ends *end,
 	}
 	fill_sched_header(&out->out.sw.header, end, WIRE_SWITCH_BLOCKED, now, false);
 	fill_switch(&out->out.sw, prev, next, state);
-	fill_counters(&out->out, prev);
+	fill_counters(&out->out, prev, clock_ran_ns);
 	if (BPF_CORE_READ_BITFIELD(prev, in_iowait))
 		flags |= WIRE_SWITCH_IN_IOWAIT;
 	if ((state & TASK_UNINTERRUPTIBLE) && waits_for_mmap_lock(prev->pid))
@@ -140,8 +140,7 @@ static __always_inline int blocked_switch(void *ctx, struct wire_ring_ends *end,
 	out->out.sw.header.flags = flags;
 	__builtin_memset(&out->wait, 0, sizeof(out->wait));
 	out->wait.syscall = -1;
-	if (prev->mm)
-		describe_wait(prev, &out->wait);
+	describe_own_wait(&out->wait);
 	out->wait.stack_every = every;
 	out->wait.stack = stack;
 	submit_record(out);
@@ -188,21 +187,23 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 {
 	struct wire_ring_ends *end = this_end();
 	__u8 flags = preempt ? WIRE_SWITCH_PREEMPT : 0;
-	__u64 now = bpf_ktime_get_ns(), began;
+	__u64 now = bpf_ktime_get_ns(), began, clock_ran_ns;
 
 	if (!end) {
 		count_lost_sched(end);
 		return 0;
 	}
 	began = hot_probe_begin(end, PROBE_SWITCH, now);
+	/* Here, and once: the verifier searches all of the kernel's types for each pointer that is followed. */
+	clock_ran_ns = ran_by_clock(prev);
 	if (configuration.count_calls)
 		leave_in_call(prev->pid, state);
 	if (!is_target_again(prev, end))
-		foreign_switch(end, prev, next, state, now, flags);
+		foreign_switch(end, prev, next, state, now, clock_ran_ns, flags);
 	else if (state == 0 || preempt || (state & TASK_DEAD_BITS))
-		runnable_switch(end, prev, next, preempt && !(state & TASK_DEAD_BITS) ? 0 : state, now, flags);
+		runnable_switch(end, prev, next, preempt && !(state & TASK_DEAD_BITS) ? 0 : state, now, clock_ran_ns, flags);
 	else
-		blocked_switch(ctx, end, prev, next, state, now, flags);
+		blocked_switch(ctx, end, prev, next, state, now, clock_ran_ns, flags);
 	if (state & TASK_DEAD_BITS)
 		count_the_dead(prev, now);
 	hot_probe_end(PROBE_SWITCH, began);

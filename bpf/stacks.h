@@ -136,39 +136,55 @@ __noinline __u64 walk_known(struct stack_scratch *stack, struct unwind_scratch *
 	return hash;
 }
 
+/* All frames in turns of turns: the verifier looks at each kind of turn, not at each of their products. */
+#define TURNS 15
+_Static_assert(TURNS * TURNS >= USER_FRAMES_MAX, "each turn takes a frame at the least");
+
+/*
+ * Frames that are known, and one that is not, again and again; not 0 (enum wire_end) where that ends. Not static, either: the verifier
+ * looks at it once, and not once for each way that may lead here.
+ */
+__noinline __u32 walk_turns(struct stack_scratch *stack, struct unwind_scratch *walk, const struct unwind_process *process)
+{
+	__u32 end = 0;
+
+	if (!stack || !walk)
+		return WIRE_END_UNREADABLE;
+	for (int turn = 0; turn < TURNS && !end; turn++) {
+		walk->stuck = 0;
+		walk->hash = walk_known(stack, walk, process ? process->generation : 0, walk->hash);
+		if (!walk->stuck) {
+			end = stack->head.user_frames >= USER_FRAMES_MAX ? WIRE_END_TOO_DEEP : 0;
+		} else if (!process) {
+			end = WIRE_END_NO_TABLES;
+		} else {
+			walk->state.depth = stack->head.user_frames - 1;
+			end = unwind_step(&walk->state, process, walk);
+		}
+	}
+	return end;
+}
+
 /* Walks the user stack from the registers in `leaf`; fills the addresses behind the kernel's, and how it ended. */
 __noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, const struct unwind_state *leaf, __u64 hash)
 {
 	struct unwind_scratch *walk = bpf_map_lookup_elem(&unwind_scratches, &slot);
 	struct unwind_process *process;
-	__u32 generation, end = WIRE_END_TOO_DEEP;
+	__u32 end = 0;
 
 	if (!stack || !leaf || !walk)
 		return 0;
 	walk->memory.start = UNWIND_NOTHING_READ;
 	process = process_of(stack->head.tgid);
-	generation = process ? process->generation : 0;
 	walk->state = *leaf;
 	walk->state.exact = 1;
 	stack->head.user_frames = 0;
-	for (int turn = 0; turn < USER_FRAMES_MAX; turn++) {
-		walk->stuck = 0;
-		hash = walk_known(stack, walk, generation, hash);
-		if (!walk->stuck) {
-			if (stack->head.user_frames >= USER_FRAMES_MAX)
-				break;
-			continue;
-		}
-		if (!process) {
-			end = WIRE_END_NO_TABLES;
-			break;
-		}
-		walk->state.depth = stack->head.user_frames - 1;
-		end = unwind_step(&walk->state, process, walk);
-		if (end)
-			break;
+	walk->hash = hash;
+	for (int turn = 0; turn < TURNS && !end; turn++)
+		end = walk_turns(stack, walk, process);
+	hash = walk->hash;
+	if (!end)
 		end = WIRE_END_TOO_DEEP;
-	}
 	stack->head.header.flags = end;
 	return mix(hash, end);
 }
@@ -188,6 +204,15 @@ static __always_inline bool is_newborn(const struct pt_regs *regs)
 	return !regs->ax && (regs->orig_ax == SYS_CLONE || regs->orig_ax == SYS_CLONE3);
 }
 
+/* Read as a number: for a pointer the verifier would search all of the kernel's types, for each way that leads here. */
+static __always_inline bool has_memory(struct task_struct *task)
+{
+	void *mm = 0;
+
+	bpf_probe_read_kernel(&mm, sizeof(mm), &task->mm);
+	return mm && !(task->flags & PF_KTHREAD);
+}
+
 static __always_inline __u32 kernel_stack(void *ctx, struct stack_scratch *stack)
 {
 	long bytes = bpf_get_stack(ctx, stack->addresses, KERNEL_FRAMES_MAX * 8, 0);
@@ -195,7 +220,7 @@ static __always_inline __u32 kernel_stack(void *ctx, struct stack_scratch *stack
 	return bytes < 0 ? 0 : (__u32)bytes / 8;
 }
 
-static __noinline __u64 hash_kernel(struct stack_scratch *stack, __u32 count)
+__noinline __u64 hash_kernel(struct stack_scratch *stack, __u32 count)
 {
 	__u64 hash = 1;
 
@@ -268,6 +293,25 @@ static __always_inline __u32 raw_chunks(struct per_cpu *cpu, __u32 slot, bool ne
 	return newborn && may_send_raw(&cpu->birth_raws, BIRTH_RAW_PER_WINDOW, at_ns) ? BIRTH_RAW_CHUNKS : 0;
 }
 
+/* Copies the stack from `sp` on behind the kernel's addresses; how many bytes. */
+__noinline __u32 copy_memory(struct raw_scratch *raw, __u32 kernel_frames, __u32 chunks, __u64 sp)
+{
+	__u32 bytes = 0;
+	__u8 *memory;
+
+	if (!raw || kernel_frames > KERNEL_FRAMES_MAX)
+		return 0;
+	memory = (__u8 *)&raw->addresses[kernel_frames];
+	for (__u32 chunk = 0; chunk < RAW_CHUNKS; chunk++) {
+		if (chunk >= chunks)
+			break;
+		if (bpf_probe_read_user(memory + chunk * RAW_CHUNK, RAW_CHUNK, (void *)(sp + chunk * RAW_CHUNK)))
+			break;
+		bytes += RAW_CHUNK;
+	}
+	return bytes;
+}
+
 /*
  * Registers and stack memory, to be walked when the binaries are known. The memory follows the kernel's addresses
  * without a gap, so it is copied to where those end.
@@ -276,9 +320,8 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 {
 	struct raw_scratch *raw = bpf_map_lookup_elem(&raw_scratches, &slot);
 	struct per_cpu *cpu = this_cpu();
-	__u32 kernel_frames, bytes = 0, total, chunks;
+	__u32 kernel_frames, bytes, total, chunks;
 	bool newborn = slot == SCRATCH_SWITCH && bpf_get_current_task_btf()->nvcsw <= BIRTH_BLOCKS;
-	__u8 *memory;
 
 	if (!raw || !cpu || !stack || !leaf)
 		return 0;
@@ -291,14 +334,7 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 		return 0;
 	for (__u32 i = 0; i < KERNEL_FRAMES_MAX; i++)
 		raw->addresses[i] = stack->addresses[i];
-	memory = (__u8 *)&raw->addresses[kernel_frames];
-	for (__u32 chunk = 0; chunk < RAW_CHUNKS; chunk++) {
-		if (chunk >= chunks)
-			break;
-		if (bpf_probe_read_user(memory + chunk * RAW_CHUNK, RAW_CHUNK, (void *)(leaf->sp + chunk * RAW_CHUNK)))
-			break;
-		bytes += RAW_CHUNK;
-	}
+	bytes = copy_memory(raw, kernel_frames, chunks, leaf->sp);
 	fill_header(&raw->head.header, cpu, WIRE_RAW_STACK, WIRE_STREAM_DEFS, at_ns);
 	raw->head.header.flags = stack->head.header.flags;
 	raw->head.id = mix(mix(mix(at_ns, leaf->sp), leaf->ip), slot) | 1;
@@ -367,7 +403,7 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	stack->head.user_frames = 0;
 	stack->head.header.flags = WIRE_END_NONE;
 	id = mix(hash_kernel(stack, kernel_frames), stack->head.tgid | (__u64)stack_generation << 32);
-	if (task->mm && !(task->flags & PF_KTHREAD)) {
+	if (has_memory(task)) {
 		struct pt_regs *regs = user_registers(task);
 		struct unwind_state leaf = {};
 		__u64 raw;

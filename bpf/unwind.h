@@ -107,6 +107,7 @@ struct unwind_scratch {
 	struct unwind_state state;
 	wire_u32 stuck; /* the way from the last frame on is not known yet */
 	wire_u32 pad;
+	wire_u64 hash; /* of the frames so far */
 	struct unwind_memory memory;
 	struct unwind_known known[UNWIND_KNOWN_ROWS];
 };
@@ -196,7 +197,7 @@ UNWIND_FUNCTION int unwind_follows_call(wire_u64 ip)
 }
 
 /* Whether code is in a mapping that no file describes: a just-in-time compiler's. */
-UNWIND_FUNCTION int unwind_is_generated(const struct unwind_process *process, wire_u64 ip)
+UNWIND_INLINE int unwind_is_generated(const struct unwind_process *process, wire_u64 ip)
 {
 	wire_u32 index = unwind_find_mapping(process, ip, UNWIND_NOWHERE);
 
@@ -207,7 +208,7 @@ UNWIND_FUNCTION int unwind_is_generated(const struct unwind_process *process, wi
 #define UNWIND_FRAME_BYTES_MAX (1 << 20)
 
 /* Whether `bp`, found on the stack at `at`, is a frame pointer: above it, with a return address behind it. */
-UNWIND_FUNCTION int unwind_is_frame(const struct unwind_process *process, wire_u64 bp, wire_u64 at)
+UNWIND_INLINE int unwind_is_frame(const struct unwind_process *process, wire_u64 bp, wire_u64 at)
 {
 	wire_u64 saved[2];
 
@@ -219,7 +220,7 @@ UNWIND_FUNCTION int unwind_is_frame(const struct unwind_process *process, wire_u
  * Whether a function with rows, to which `ip` returns with its stack pointer at `sp`, has a caller in its turn. If
  * not, `ip` was left on the stack by an earlier call.
  */
-UNWIND_FUNCTION int unwind_has_caller(const struct unwind_process *process, wire_u64 ip, wire_u64 sp, wire_u64 bp)
+UNWIND_INLINE int unwind_has_caller(const struct unwind_process *process, wire_u64 ip, wire_u64 sp, wire_u64 bp)
 {
 	const struct unwind_mapping *mapping;
 	wire_u64 caller, cfa;
@@ -241,6 +242,32 @@ UNWIND_FUNCTION int unwind_has_caller(const struct unwind_process *process, wire
 	       unwind_find_mapping(process, caller - 1, UNWIND_NOWHERE) != UNWIND_NOWHERE && unwind_follows_call(caller);
 }
 
+/* Whether the word of the stack at `at` is a return address: if so the state is the caller's. As enum wire_end, 0 if it is. */
+UNWIND_FUNCTION int unwind_scan_word(struct unwind_state *state, const struct unwind_process *process, wire_u64 at)
+{
+	wire_u64 saved[2]; /* the caller's bp, the return address */
+
+	if (!state || unwind_read(saved, sizeof(saved), at - 8))
+		return WIRE_END_UNREADABLE;
+	if (saved[1] < 4096 || unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE)
+		return WIRE_END_NO_FRAME_POINTER;
+	if (unwind_is_generated(process, saved[1] - 1)) {
+		if (!unwind_follows_call(saved[1]) && !unwind_is_frame(process, saved[0], at))
+			return WIRE_END_NO_FRAME_POINTER;
+	} else if (!unwind_follows_call(saved[1]) ||
+		   !unwind_has_caller(process, saved[1], at + 8, at != state->sp ? saved[0] : state->bp)) {
+		return WIRE_END_NO_FRAME_POINTER;
+	}
+	if (at != state->sp)
+		state->bp = saved[0];
+	state->bx_at = UNWIND_BX_LOST;
+	state->sp = at + 8;
+	state->ip = saved[1];
+	state->exact = 0;
+	state->via = WIRE_VIA_SCAN;
+	return 0;
+}
+
 /*
  * Code without rows that keeps no frame pointer (HotSpot's compilers): the next word on the stack that is a
  * return address, by the code before it. A guess, and told as one. Such code saves the caller's bp below it. Where
@@ -248,38 +275,19 @@ UNWIND_FUNCTION int unwind_has_caller(const struct unwind_process *process, wire
  */
 UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwind_process *process)
 {
-	wire_u64 saved[2]; /* the caller's bp, the return address */
+	int end = WIRE_END_NO_FRAME_POINTER;
+	wire_u64 sp;
 
 	if (!state)
 		return WIRE_END_UNREADABLE;
-	for (int word = 0; word < UNWIND_SCAN_WORDS; word++) {
-		wire_u64 at = state->sp + word * 8;
-
-		if (unwind_read(saved, sizeof(saved), at - 8))
-			return WIRE_END_UNREADABLE;
-		if (saved[1] < 4096 || unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE)
-			continue;
-		if (unwind_is_generated(process, saved[1] - 1)) {
-			if (!unwind_follows_call(saved[1]) && !unwind_is_frame(process, saved[0], at))
-				continue;
-		} else if (!unwind_follows_call(saved[1]) ||
-			   !unwind_has_caller(process, saved[1], at + 8, word ? saved[0] : state->bp)) {
-			continue;
-		}
-		if (word)
-			state->bp = saved[0];
-		state->bx_at = UNWIND_BX_LOST;
-		state->sp = at + 8;
-		state->ip = saved[1];
-		state->exact = 0;
-		state->via = WIRE_VIA_SCAN;
-		return 0;
-	}
-	return WIRE_END_NO_FRAME_POINTER;
+	sp = state->sp;
+	for (int word = 0; word < UNWIND_SCAN_WORDS && end == WIRE_END_NO_FRAME_POINTER; word++)
+		end = unwind_scan_word(state, process, sp + word * 8);
+	return end;
 }
 
 /* What looks like the root, unless there is a caller. */
-UNWIND_FUNCTION int unwind_or_root(struct unwind_state *state, const struct unwind_process *process)
+UNWIND_INLINE int unwind_or_root(struct unwind_state *state, const struct unwind_process *process)
 {
 	return unwind_by_scan(state, process) ? WIRE_END_ROOT : 0;
 }

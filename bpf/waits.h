@@ -258,4 +258,14 @@ static __always_inline void describe_wait(struct task_struct *task, struct wire_
 		describe_fd(task, wait->op, wait);
 }
 
+/* The same of the thread that runs. Not static: the verifier then looks at it once, not once for each way that leads here. */
+__noinline int describe_own_wait(struct wire_wait *wait)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (wait && task->mm)
+		describe_wait(task, wait);
+	return 0;
+}
+
 #endif
