@@ -231,3 +231,36 @@ fn other_programs_and_those_who_do_not_want_it_see_no_change() {
     assert!(output.status.success());
     assert!(report_json(&scratch, &recording)["gc"].is_null());
 }
+
+#[test]
+fn two_recordings_differ_by_what_collections_cost() {
+    let scratch = Scratch::new("ocaml-diff");
+    let Some(program) = ocaml::program(&scratch, "alloc_domains") else { return };
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let program = program.to_str().expect("a path");
+    let record = |words: &str| {
+        let environment = |holdup: &mut Command| {
+            holdup.env("OCAMLRUNPARAM", format!("s={words}"));
+        };
+        run(&scratch, environment, &[program, "1", "10000000"]);
+        let to = scratch.join(words);
+        std::fs::rename(scratch.join("t.holdup"), &to).expect("rename");
+        to
+    };
+    // Collections that follow each other within microseconds, and a handful of them.
+    let (rare, often) = (record("8M"), record("1k"));
+    let diff = |a, b| -> Value {
+        let output = holdup(&scratch).arg("diff").arg(a).arg(b).arg("--json").output().expect("it starts");
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let told = diff(&rare, &often);
+    let found = &told["diff"]["collections"];
+    let [a_ns, b_ns] = ["a_ns", "b_ns"].map(|side| found[side].as_f64().unwrap_or_else(|| panic!("{found}")));
+    assert!(b_ns > 2.0 * a_ns && found["share"].as_f64() >= Some(0.2), "{found}");
+    let parts = found["parts"].as_array().expect("parts");
+    assert!(parts.iter().any(|part| part["name"] == "gc-work"), "{found}");
+    assert!(diff(&often, &often)["diff"]["collections"].is_null());
+}
