@@ -204,13 +204,15 @@ static __always_inline bool is_newborn(const struct pt_regs *regs)
 	return !regs->ax && (regs->orig_ax == SYS_CLONE || regs->orig_ax == SYS_CLONE3);
 }
 
-/* Read as a number: for a pointer the verifier would search all of the kernel's types, for each way that leads here. */
-static __always_inline bool has_memory(struct task_struct *task)
+/*
+ * Whether the thread that runs has an address space. Not static: for a pointer the verifier searches all of the kernel's types, for
+ * each way that leads here.
+ */
+__noinline int has_memory(void)
 {
-	void *mm = 0;
+	struct task_struct *task = bpf_get_current_task_btf();
 
-	bpf_probe_read_kernel(&mm, sizeof(mm), &task->mm);
-	return mm && !(task->flags & PF_KTHREAD);
+	return task->mm && !(task->flags & PF_KTHREAD);
 }
 
 static __always_inline __u32 kernel_stack(void *ctx, struct stack_scratch *stack)
@@ -403,7 +405,7 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	stack->head.user_frames = 0;
 	stack->head.header.flags = WIRE_END_NONE;
 	id = mix(hash_kernel(stack, kernel_frames), stack->head.tgid | (__u64)stack_generation << 32);
-	if (has_memory(task)) {
+	if (has_memory()) {
 		struct pt_regs *regs = user_registers(task);
 		struct unwind_state leaf = {};
 		__u64 raw;
