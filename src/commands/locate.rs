@@ -48,7 +48,8 @@ fn say_unfinished(path: &Path) -> Result<()> {
     if journal::is_being_written(path) {
         bail!("{}: is being recorded right now; wait until that ends", path.display());
     }
-    let why = if journal::dropped(path) > 0 { "no room was left" } else { "its recorder was killed" };
+    let killed = "its recorder was killed, or had no room to finish it";
+    let why = if journal::dropped(path) > 0 { "no room was left" } else { killed };
     eprintln!("holdup: {} was not finished ({why}): reading its journal", path.display());
     Ok(())
 }

@@ -129,10 +129,12 @@ fn over_budget(view: &View, budget: f64, rest_ns: u64) -> String {
 /// The sentence, and whether nothing is missing.
 fn loss(view: &View) -> (String, bool) {
     let loss = figures::loss(view.trace);
-    let all = figures::delivered(view.trace).saturating_add(loss.events);
-    let mut text = match all {
+    // A recorder that did not end in order has not said how many came.
+    let mut text = match figures::delivered(view.trace) {
         0 => format!("Lost {}.", counted(loss.events, "event")),
-        _ => format!("Lost {} of {} events.", rounded(loss.events), rounded(all)),
+        came => {
+            format!("Lost {} of {} events.", rounded(loss.events), rounded(came.saturating_add(loss.events)))
+        }
     };
     if loss.uncounted > 0 {
         let gaps = counted(loss.uncounted, "gap");
