@@ -72,7 +72,7 @@ static __always_inline int foreign_switch(struct wire_ring_ends *end, struct tas
 	fill_sched_header(&out->sw.header, end, WIRE_SWITCH, now, false);
 	out->sw.header.flags = flags;
 	fill_switch(&out->sw, prev, next, state);
-	out->clock_ran_ns = prev->pid ? clock_ran_ns : 0;
+	out->clock_ran_ns = clock_ran_ns;
 	submit_record(out);
 	return 0;
 }
@@ -194,8 +194,8 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 		return 0;
 	}
 	began = hot_probe_begin(end, PROBE_SWITCH, now);
-	/* Here, and once: the verifier searches all of the kernel's types for each pointer that is followed. */
-	clock_ran_ns = ran_by_clock(prev);
+	/* Here, and once: the verifier searches all of the kernel's types for each pointer that is followed. Not of the idle thread. */
+	clock_ran_ns = prev->pid ? ran_by_clock(prev) : 0;
 	if (configuration.count_calls)
 		leave_in_call(prev->pid, state);
 	if (!is_target_again(prev, end))
