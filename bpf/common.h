@@ -71,6 +71,13 @@ struct known_target {
 	__u32 tgid;
 	__u32 generation;
 };
+/* A thread that blocked here, and up to when its blocks so far would keep it busy if each were to take SELDOM_NS. */
+struct blocked_lately {
+	__u64 until_ns;
+	__u32 tid;
+	__u32 pad;
+};
+#define BLOCKED_LATELY 64 /* a power of two */
 #define SENT_LATELY_BITS 6
 #define KNOWN_TARGETS 16 /* processes that hand a CPU back and forth are few; a power of two */
 
@@ -92,7 +99,7 @@ struct per_cpu {
 	__u64 paging_uncounted;   /* the same of shootdowns (paging.h) */
 	__u64 call_began_ns;      /* when `call_tid`, which runs here, began its syscall (calls.h) */
 	__u32 call_tid;
-	__u32 births_left;        /* stacks of newborn threads that this window may still have */
+	__u32 sure_left;          /* stacks that this window may still have without a draw */
 	struct known_target known_targets[KNOWN_TARGETS];
 	__u64 sent_lately[1 << SENT_LATELY_BITS]; /* ids of stacks, by their highest bits */
 	struct raw_ration alloc_raws;
@@ -102,6 +109,7 @@ struct per_cpu {
 	__u64 faults_generation; /* of the event of minor faults */
 	__u64 call_interrupt_ns;      /* when the interrupt began that another CPU asked for (paging.h) */
 	__u64 call_interrupt_flushes; /* it was for a shootdown */
+	struct blocked_lately blocked_lately[BLOCKED_LATELY]; /* by the lowest bits of their tids */
 };
 
 /* As crates/capture/src/bpf/session.rs reads it. */

@@ -446,8 +446,13 @@ static __always_inline __u32 stacks_per_window(__u32 draw)
 	return found && *found ? *found : 1;
 }
 
-/* Of the stacks that a window may have, newborn threads have one in so many before the others draw. */
-#define BIRTHS_PART 4
+/* Of the stacks that a window may have, one in so many is for those that need not draw, and so many more in any case. */
+#define SURE_PART 4
+#define SURE_LEAST 4
+/* Who blocks less often than this blocks seldom; some blocks may come at once, and who blocks all the time has to pause. */
+#define SELDOM_NS (4 * NSEC_PER_MSEC)
+#define SELDOM_AT_ONCE 4
+#define SELDOM_AGAIN 16
 
 /*
  * Whether this block or wakeup gets a stack: with probability 1/every, where `every` follows their
@@ -476,7 +481,7 @@ static __always_inline __u32 draw_stack(struct per_cpu *cpu, enum stack_draw kin
 		draw->below = ~0u / draw->every;
 		draw->window_start_ns = at_ns;
 		if (kind == DRAW_BLOCKED)
-			cpu->births_left = wanted / BIRTHS_PART + 1;
+			cpu->sure_left = wanted / SURE_PART + SURE_LEAST;
 		draw->seen_in_window = 0;
 	}
 	draw->seen_in_window++;
@@ -495,16 +500,33 @@ static __always_inline __u32 draw_stack(struct per_cpu *cpu, enum stack_draw kin
 	return every;
 }
 
+/* Whether this thread blocks seldom on this CPU, as far as is remembered: a leaky bucket a thread, as the GCRA of ATM's policing. */
+static __always_inline bool blocks_seldom(struct per_cpu *cpu, __u32 tid, __u64 at_ns)
+{
+	struct blocked_lately *lately = &cpu->blocked_lately[tid & (BLOCKED_LATELY - 1)];
+	__u64 until = lately->tid == tid && lately->until_ns > at_ns ? lately->until_ns : at_ns;
+	bool seldom = until - at_ns < SELDOM_AT_ONCE * SELDOM_NS;
+
+	if (until - at_ns < SELDOM_AGAIN * SELDOM_NS)
+		until += SELDOM_NS;
+	lately->tid = tid;
+	lately->until_ns = until;
+	return seldom;
+}
+
 /*
- * The same of a block of this thread. Its first ones do not draw: they tell for what it was started, and whoever blocks once
- * for life would else be known by nothing. What they are taken for is decided before they are seen, so each stands for itself.
+ * The same of a block of this thread. Two kinds do not draw, as long as there is room: a thread's first blocks, which tell for
+ * what it was started, and those of one that blocks seldom: beside threads that block all the time, who blocks once, and for
+ * long, would else be known by nothing. What they are taken for is decided before they are seen, so each stands for itself.
  */
 static __always_inline __u32 draw_blocked_stack(struct per_cpu *cpu, struct task_struct *task, __u64 at_ns, bool *take)
 {
 	__u32 every = draw_stack(cpu, DRAW_BLOCKED, at_ns, take);
 
-	if (every > 1 && task->nvcsw <= BIRTH_BLOCKS && cpu->births_left) {
-		cpu->births_left--;
+	if (every <= 1)
+		return every;
+	if ((blocks_seldom(cpu, task->pid, at_ns) || task->nvcsw <= BIRTH_BLOCKS) && cpu->sure_left) {
+		cpu->sure_left--;
 		*take = true;
 		return 1;
 	}

@@ -381,12 +381,12 @@ fn recordings() {
     let real = record(&scratch);
     // SAFETY: read only by this test's own calls, below, on this thread.
     unsafe { std::env::set_var("HOLDUP_FUZZ_RECORDING", &real) };
-    let file = |(number, name): (usize, &&str)| {
+    let file = |(number, name): (usize, &String)| {
         let mut bytes = vec![number as u8];
         bytes.extend(std::fs::read(real.join(name)).unwrap_or_else(|error| panic!("{name}: {error}")));
         bytes
     };
-    let files: Vec<Vec<u8>> = targets::FILES.iter().enumerate().map(file).collect();
+    let files: Vec<Vec<u8>> = targets::files().iter().enumerate().map(file).collect();
     drive("recording", &files);
     let pack = scratch.join("real.holdup.pack");
     let output = support::holdup(&scratch)

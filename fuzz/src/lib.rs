@@ -73,32 +73,10 @@ pub fn let_caught_panics_pass() {
 }
 
 /// Files of a recording, in the order in which the first byte of [`recording`] chooses.
-pub const FILES: &[&str] = &[
-    "manifest.json",
-    "processes.parquet",
-    "threads.parquet",
-    "slices.parquet",
-    "wakeups.parquet",
-    "waits.parquet",
-    "samples.parquet",
-    "stacks.parquet",
-    "frames.parquet",
-    "mappings.parquet",
-    "steals.parquet",
-    "loss.parquet",
-    "spans.parquet",
-    "counters.parquet",
-    "marks.parquet",
-    "lanes.parquet",
-    "names.parquet",
-    "variables.parquet",
-    "deadlines.parquet",
-    "syscalls.parquet",
-    "calls.parquet",
-    "call_parts.parquet",
-    "call_objects.parquet",
-    "allocations.parquet",
-];
+pub fn files() -> Vec<String> {
+    let tables = recording::TABLES.iter().map(|table| format!("{}.parquet", table.name));
+    std::iter::once("manifest.json".to_owned()).chain(tables).collect()
+}
 
 /// A journal, and the tables that are made of its events.
 pub fn journal(bytes: &[u8]) {
@@ -112,16 +90,20 @@ pub fn codec(bytes: &[u8]) {
     build(Decoder::new(bytes).map_while(Result::ok), 0, u64::MAX);
 }
 
-/// Records of the kernel programs: length (2 bytes), then the record.
+/// Records of the kernel programs: length (2 bytes), then the record. Both ways in which they are decoded tell the same.
 pub fn wire(bytes: &[u8]) {
     let (mut decoder, mut events) = (WireDecoder::default(), Vec::new());
+    let (mut seeing, mut seen) = (WireDecoder::default(), Vec::new());
     let mut rest = bytes;
     while let Some((length, behind)) = rest.split_at_checked(2) {
         let length = usize::from(u16::from_le_bytes([length[0], length[1]])).min(behind.len());
         let (record, behind) = behind.split_at(length);
-        let _ = decoder.decode(record, &mut |event| events.push(event));
+        let kept = decoder.decode(record, &mut |event| events.push(event));
+        let looked_at = seeing.decode_seen(record, &mut |event| seen.push(event.clone()));
+        assert_eq!(kept.is_ok(), looked_at.is_ok(), "one way takes what the other refuses");
         rest = behind;
     }
+    assert_eq!(events, seen, "two ways to decode differ");
     build(events, 0, u64::MAX);
 }
 
@@ -312,10 +294,11 @@ pub fn maps(bytes: &[u8]) {
     }
 }
 
-/// A recording of which one file is replaced: the first byte says which of [`FILES`].
+/// A recording of which one file is replaced: the first byte says which of [`files`].
 pub fn recording(bytes: &[u8]) {
     let Some((choice, content)) = bytes.split_first() else { return };
-    let name = FILES[usize::from(*choice) % FILES.len()];
+    let files = files();
+    let name = &files[usize::from(*choice) % files.len()];
     with_recording(|dir| {
         let path = dir.join(name);
         let before = std::fs::read(&path).ok();

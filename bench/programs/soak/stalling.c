@@ -22,6 +22,7 @@ static sem_t go[WORKERS], held, done;
 static int holds[WORKERS];
 static _Atomic int token;
 static double rate;
+static volatile int stalls;
 
 static double now(void)
 {
@@ -79,6 +80,7 @@ __attribute__((noinline)) void stall(void)
 	while (*(volatile int *)&lock.__data.__lock != 2)
 		usleep(1000);
 	usleep(60000);
+	stalls++; /* or the sleep would be the caller's */
 }
 
 static void *work(void *number)
