@@ -79,3 +79,21 @@ fn a_child_that_slept_already_is_described_like_the_others() {
     assert!(blocked["stacks"].as_u64() >= Some(2), "the shell's and the sleeper's: {blocked}");
     assert_eq!(blocked["complete"], blocked["stacks"], "{blocked}");
 }
+
+/// What is seen before the recording begins is no part of it, and no loss either.
+#[test]
+fn a_recording_of_one_that_sleeps_all_the_time_contradicts_itself_nowhere() {
+    let scratch = Scratch::new("attach-sleeps");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let script = "import time\nwhile True: time.sleep(0.0002)";
+    let mut program = Command::new("python3").args(["-c", script]).spawn().expect("python3 starts");
+    let report = attach(&scratch, program.id(), &[]);
+    let _ = program.kill();
+    let _ = program.wait();
+    let torn = report["loss"]["by_source"].as_object().unwrap();
+    let tables =
+        ["slices", "waits", "wakeups", "samples", "steals", "deadlines", "spans", "marks", "counters"];
+    assert!(tables.iter().all(|table| !torn.contains_key(*table)), "{torn:?}");
+}

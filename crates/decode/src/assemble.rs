@@ -26,7 +26,10 @@ pub fn assemble_named(
     }
     let mut catalogue = builder.finish(Timestamp(manifest.end_ns), &mut rows);
     let (stacks, frames) = name(&mut catalogue, &mut manifest);
-    let ends = catalogue.threads.iter().map(|thread| thread.end).collect();
+    let ends: Vec<Timestamp> = catalogue.threads.iter().map(|thread| thread.end).collect();
+    // Events may come from behind the end.
+    rows.deadlines.retain(|row| row.slice_start < ends[row.thread.index()]);
+    rows.steals.retain(|row| row.slice_start < ends[row.thread.index()]);
     let threads = catalogue.threads.len();
     rows.samples.sort_by_key(|sample| (sample.thread, sample.at));
     rows.counters.sort_by_key(|row| (row.thread, row.at));

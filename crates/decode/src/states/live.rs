@@ -83,6 +83,8 @@ pub struct Live {
     newborn: bool,
     /// When the kernel first let it run, as its counter told when that was over.
     pub(super) let_go_at: Option<Timestamp>,
+    /// When the wait that began last is over by itself. Told with its slice, which may turn out to have no length.
+    due: Option<Timestamp>,
 }
 
 /// What a run took longer than the kernel accounted: stolen, or the beginning of the wait that followed it.
@@ -138,6 +140,7 @@ impl Live {
             unaccounted: Unaccounted::default(),
             newborn: false,
             let_go_at: None,
+            due: None,
         }
     }
 
@@ -408,12 +411,22 @@ impl Live {
         }
     }
 
-    /// After [`Live::become_after`]: when the wait that has just begun is over by itself.
-    pub fn tell_deadline(&self, outcome: &Outcome, sink: &mut dyn TableSink) {
-        if let Outcome::Blocked(wait) = outcome
-            && let Some(due) = wait.timeout.due(self.open.start)
+    /// After [`Live::become_after`]: when the wait that has just begun is over by itself. One that began before the recording
+    /// did is counted from where it began.
+    pub fn note_deadline(&mut self, switch: &Switch) {
+        let began = self.open.start.min(switch.at);
+        self.due = match &switch.outcome {
+            Outcome::Blocked(wait) => wait.timeout.due(began),
+            _ => None,
+        };
+    }
+
+    /// `row` is a slice of some length.
+    fn tell_deadline(&mut self, row: &SliceRow, sink: &mut dyn TableSink) {
+        if let Some(due) = self.due.take()
+            && row.state == ThreadState::Blocked
         {
-            sink.deadline(Deadline { thread: self.id, slice_start: self.open.start, due });
+            sink.deadline(Deadline { thread: self.id, slice_start: row.start, due });
         }
     }
 
@@ -430,6 +443,8 @@ impl Live {
         }
         if self.open.start < end {
             self.pass_on(sink);
+            let open = self.open;
+            self.tell_deadline(&open, sink);
         }
         self.now = Now::Gone;
     }
@@ -484,6 +499,9 @@ impl Live {
             _ => self.woken_at.unwrap_or(arrived),
         };
         let queued = queued.max(before.start);
+        if before.start < queued {
+            self.tell_deadline(&before, sink);
+        }
         if queued < arrived {
             let row = SliceRow { start: queued, ..self.row(ThreadState::Runnable, queued) };
             sink.slice(SliceRow { cpu: self.open.cpu, ..row });
@@ -528,6 +546,8 @@ impl Live {
     fn turn_into(&mut self, state: ThreadState, at: Timestamp, sink: &mut dyn TableSink) {
         if self.open.start < at {
             self.pass_on(sink);
+            let open = self.open;
+            self.tell_deadline(&open, sink);
         }
         self.open = self.row(state, at);
     }

@@ -202,7 +202,7 @@ impl<'a> Builder<'a> {
             self.names.let_go(live.id, let_go_at);
         }
         live.become_after(&switch.outcome, wait, at, sink);
-        live.tell_deadline(&switch.outcome, sink);
+        live.note_deadline(switch);
         if live.now == Now::Gone {
             let (id, end) = (live.id, at.max(live.open.start));
             self.names.end(id, end, false);

@@ -4,9 +4,9 @@ use std::num::NonZeroU64;
 
 use super::*;
 use crate::assemble;
-use holdup_events::event::RawWait;
+use holdup_events::event::{RawWait, Timeout};
 use holdup_events::recording::Manifest;
-use holdup_events::tables::ThreadState;
+use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{Duration, Loss, ThreadId, Trace, WaitReason};
 use proptest::prelude::*;
 
@@ -503,6 +503,26 @@ fn what_changed_while_nobody_looked_is_unknown() {
     );
 }
 
+/// A wait that is over by itself after so long.
+fn limited(ns: u64) -> Outcome {
+    let timeout = Timeout::After(Duration(ns));
+    Outcome::Blocked(Box::new(RawWait { state: 1, syscall: 230, timeout, ..RawWait::default() }))
+}
+
+#[test]
+fn a_wait_that_began_before_the_recording_is_over_when_it_asked_to_be() {
+    let events = vec![
+        found(1, SnapshotState::Running(CpuId(0))),
+        Event::Switch(switch(10, 1, 0, limited(20))),
+        Event::Switch(switch(30, 0, 1, Outcome::Untracked)),
+        Event::Switch(switch(80, 1, 0, limited(300))),
+        Event::Switch(switch(380, 0, 1, Outcome::Untracked)),
+    ];
+    let trace = assemble(events, Manifest { start_ns: 100, end_ns: END, ..Manifest::default() });
+    let told: Vec<(u64, u64)> = trace.deadlines.iter().map(|row| (row.slice_start.0, row.due.0)).collect();
+    assert_eq!(told, [(100, 380)], "one, of the wait in which the recording began");
+}
+
 fn any_outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         Just(Outcome::Untracked),
@@ -511,6 +531,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
         Just(Outcome::Throttled),
         Just(Outcome::Dead),
         Just(blocked()),
+        (1..400u64).prop_map(limited),
     ]
 }
 
@@ -543,6 +564,27 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
+    /// Whatever the events say, and whenever the recording begins among them: a wait's end by itself is told once, of a slice; so
+    /// is what was stolen.
+    #[test]
+    fn each_deadline_is_of_one_wait_and_each_steal_of_one_run(mut events in proptest::collection::vec(any_event(), 0..80), start in 0..END / 2) {
+        events.sort_by_key(Event::at);
+        let trace = assemble(events, Manifest { start_ns: start, end_ns: END, ..Manifest::default() });
+        for pair in trace.deadlines.windows(2) {
+            prop_assert!((pair[0].thread, pair[0].slice_start) < (pair[1].thread, pair[1].slice_start), "{:?}", pair);
+        }
+        for row in &trace.deadlines {
+            let of_it = |slice: &Slice| slice.start == row.slice_start && slice.duration() > Duration::ZERO;
+            let slice = trace.slices.of(row.thread).find(of_it);
+            prop_assert_eq!(slice.map(|slice| slice.state), Some(ThreadState::Blocked), "{:?}", row);
+        }
+        for row in &trace.steals {
+            let of_it = |slice: &Slice| slice.start == row.slice_start && slice.duration() >= row.stolen;
+            let slice = trace.slices.of(row.thread).find(of_it);
+            prop_assert_eq!(slice.map(|slice| slice.state), Some(ThreadState::Running), "{:?}", row);
+        }
+    }
+
     /// Whatever the events say: slices tile each life, and a CPU runs at most one thread.
     #[test]
     fn slices_tile_and_cpus_run_one_thread(mut events in proptest::collection::vec(any_event(), 0..80), sorted in any::<bool>()) {
