@@ -451,11 +451,13 @@ impl Loop {
             self.counts.finish(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
         let Loop { session, mappings, targets, journal, .. } = &mut self;
         returned_cpus::look(session, mappings.as_mut(), targets, &mut |event| journal.push(&event));
+        // To detach takes a while, on a busy machine a fifth of a second, in which less and less is seen of programs that go on.
+        let end_ns = lower::now().0;
+        self.drain();
         self.session.detach();
         let (calls, calls_cpu_ns) = self.calls.finish(&self.session, &mut |event| self.journal.push(&event));
-        let end_ns = lower::now().0;
         while self.drain() > 0 {}
-        // To detach takes a while, in which programs that go on tell, too.
+        // Rings were told of meanwhile, too.
         let told = (&self.targets, Timestamp(end_ns));
         let rings = self.rings.finish(told, &mut |event| self.journal.push(&event));
         self.save_last(Timestamp(end_ns));

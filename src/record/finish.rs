@@ -45,7 +45,10 @@ pub fn make_tables(
     let reader = JournalReader::open(from)?.without_dropped();
     let mut tables = RecordingWriter::create(to)?;
     let files = OwnFiles::new(roots, manifest);
-    let mut catalogue = build(reader.chain(dropped.map(Event::Loss)), manifest, &mut tables, &files);
+    // Recorders are told more than what they ask for: their programs are taken away one after the other.
+    let end = Timestamp(manifest.end_ns);
+    let within = reader.filter(|event| event.at() <= end || matches!(event, Event::Loss(_)));
+    let mut catalogue = build(within.chain(dropped.map(Event::Loss)), manifest, &mut tables, &files);
     manifest.cost.switches = manifest.cost.switches.max(catalogue.switches);
     complete(tables, &mut catalogue, manifest, &files)
 }
