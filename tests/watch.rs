@@ -38,6 +38,10 @@ fn each_stall_of_a_worker_is_saved_with_the_time_before_it() {
         let rules: Vec<&str> =
             report["findings"].as_array().unwrap().iter().filter_map(|one| one["rule"].as_str()).collect();
         assert!(rules.iter().any(|rule| rule.contains("lock")), "{rules:?}");
+        let verdict = &report["findings"][0];
+        let cause = format!("worker-{} (", (number - 1) % 4);
+        assert_eq!(verdict["rule"], "long-pause", "{rules:?}");
+        assert!(verdict["subject"].as_str().unwrap().starts_with(&cause), "who slept: {verdict}");
         let why: Vec<&str> =
             fired["why"].as_array().unwrap().iter().filter_map(|link| link["text"].as_str()).collect();
         assert!(

@@ -478,20 +478,16 @@ impl Loop {
         lacks(&mut sources, sources::CPU_SAMPLES, &[self.session.samples_missing()]);
         lacks(&mut sources, sources::PAGE_FAULTS, &[&counts, self.faults.missing()]);
         self.span_probes.finish(&mut sources);
-        sources.push(SourceState {
-            name: "mappings".to_owned(),
-            active: self.mappings.is_some(),
-            missing: mappings_missing.to_owned(),
-            ..SourceState::default()
-        });
         let (untabled, files) = self.stack_tables.finish();
         self.roots.keep(files);
-        sources.push(SourceState {
-            name: "stack-tables".to_owned(),
-            active: true,
-            missing: untabled.join("; "),
+        let said = |name: &str, active, missing: String| SourceState {
+            name: name.to_owned(),
+            active,
+            missing,
             ..SourceState::default()
-        });
+        };
+        sources.push(said("mappings", self.mappings.is_some(), mappings_missing.to_owned()));
+        sources.push(said("stack-tables", true, untabled.join("; ")));
         sources.extend(
             syscalls.into_iter().chain(calls).chain(self.counting.source(self.session.counters_missing())),
         );

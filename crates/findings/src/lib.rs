@@ -3,6 +3,7 @@
 
 pub mod analysis;
 mod asked;
+pub mod chain;
 pub mod charge;
 mod collecting;
 pub mod derive;
@@ -12,6 +13,7 @@ pub mod finding;
 pub mod glance;
 mod lateness;
 pub mod merging;
+pub mod moment;
 pub mod removal;
 mod rings;
 pub mod rules;

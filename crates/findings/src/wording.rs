@@ -6,15 +6,15 @@ use holdup_events::{ThreadId, Trace};
 
 use crate::derive::blame::{End, EndClass};
 
-/// A length of time with three digits and a unit.
+/// A length of time: three digits and a unit. `ns` is nanoseconds.
 pub fn time(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
-        1_000..1_000_000 => (ns as f64 / 1e3, "µs"),
-        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        1_000..999_500 => (ns as f64 / 1e3, "µs"),
+        999_500..999_500_000 => (ns as f64 / 1e6, "ms"),
         _ => (ns as f64 / 1e9, "s"),
     };
-    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
     format!("{value:.digits$} {unit}")
 }
 
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn figures_have_three_digits() {
-        let said = [time(999), time(1_234), time(56_780_000), time(789_000_000), time(12_650_000_000)];
-        assert_eq!(said, ["999 ns", "1.23 µs", "56.8 ms", "789 ms", "12.7 s"]);
+        let said = [999, 1_234, 999_600, 56_780_000, 789_000_000, 999_700_000, 12_650_000_000].map(time);
+        assert_eq!(said, ["999 ns", "1.23 µs", "1.00 ms", "56.8 ms", "789 ms", "1.00 s", "12.7 s"]);
         assert_eq!([percent(0.0312), percent(0.5)], ["3.1 %", "50 %"]);
         assert_eq!(count(1_234_567, "wait"), "1,234,567 waits");
         assert_eq!(count(1, "wait"), "1 wait");

@@ -3,7 +3,6 @@
 //! Only formats: every figure comes from [`holdup_findings::Analysis`] or the recording's manifest.
 
 pub mod annotate;
-mod chain;
 pub mod doctor;
 pub mod experiment;
 pub mod explain;

@@ -1,16 +1,6 @@
 //! Figures for people: times, shares, bytes and counts. A figure never widens with its value.
 
-/// A length of time: three digits and a unit. `ns` is nanoseconds.
-pub fn duration(ns: u64) -> String {
-    let (value, unit) = match ns {
-        0..1_000 => return format!("{ns} ns"),
-        1_000..999_500 => (ns as f64 / 1e3, "µs"),
-        999_500..999_500_000 => (ns as f64 / 1e6, "ms"),
-        _ => (ns as f64 / 1e9, "s"),
-    };
-    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
-    format!("{value:.digits$} {unit}")
-}
+pub use holdup_findings::wording::time as duration;
 
 /// Seconds for a column of the ledger: a figure that is not zero never reads as zero.
 pub fn seconds(ns: u64) -> String {

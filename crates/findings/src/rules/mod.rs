@@ -57,6 +57,7 @@ macro_rules! rules {
 }
 
 rules! {
+    long_pause,
     lock_contention,
     serial_section,
     spin_wait,
@@ -118,14 +119,17 @@ pub struct Judgement {
 /// Rules about what is wrong, not slow.
 const WRONG: [&str; 1] = ["data-race"];
 
-/// It gains something, or tells of what is wrong.
+/// The rule about what a recording was saved for: it comes first, whatever the whole of it would gain.
+const ASKED_FOR: &str = long_pause::INFO.name;
+
+/// It gains something, tells of what is wrong, or is what was asked for.
 fn is_worth_it(finding: &Finding) -> bool {
-    finding.gain.high >= GAIN_MIN || WRONG.contains(&finding.rule)
+    finding.gain.high >= GAIN_MIN || WRONG.contains(&finding.rule) || finding.rule == ASKED_FOR
 }
 
 /// Judges every rule.
 ///
-/// Hints come last, whatever they promise. Otherwise the likely gain decides, less what of it is doubtful
+/// What a flight recorder saved it for comes first; hints come last, whatever they promise. Otherwise the likely gain decides, less what of it is doubtful
 /// ([`LIKELY`]), then confidence, then cost; the order of the registry breaks ties.
 pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     let scene = Scene::new(facts.trace, derived, facts.timelines);
@@ -144,8 +148,9 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     removal::without_recording(facts.trace, derived, &mut found);
     found.sort_by(|a, b| {
         let (a, b) = (&a.finding, &b.finding);
-        is_hint(a)
-            .cmp(&is_hint(b))
+        let rank = |finding: &Finding| (finding.rule != ASKED_FOR, is_hint(finding));
+        rank(a)
+            .cmp(&rank(b))
             .then_with(|| expected(b).total_cmp(&expected(a)))
             .then_with(|| b.confidence.cmp(&a.confidence))
             .then_with(|| b.cost_ns.cmp(&a.cost_ns))

@@ -2,9 +2,10 @@
 //! and how much of the kernel it could see.
 
 use holdup_events::recording::{Fired, Rung};
+use holdup_findings::derive::timelines::Timelines;
+use holdup_findings::moment::Moments;
 
 use crate::figures;
-use crate::moment::Moments;
 use crate::numbers::{counted, duration, percent, rounded};
 use crate::text::{Tint, clean, cut, wrap};
 
@@ -38,7 +39,11 @@ pub(super) fn lines(view: &View) -> Vec<String> {
 /// Why a flight recorder saved it, the first time with where in the recording it happened.
 fn fired(view: &View) -> Vec<String> {
     let manifest = &view.trace.manifest;
-    let moments = Moments::new(view.trace, view.analysis);
+    if manifest.fired.is_empty() {
+        return Vec::new();
+    }
+    let timelines = Timelines::derive(view.trace);
+    let moments = Moments::new(view.trace, &view.analysis.derived, &timelines);
     let line = |fired: &Fired| {
         let who = match fired.tid {
             0 => String::new(),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{FrameKind, Slice, ThreadState};
 use holdup_events::{Duration, StackId, ThreadId};
+use holdup_findings::chain::Teller;
 use holdup_findings::derive::syscall_names::syscall_name;
 use holdup_findings::derive::why::{Facts, Link, occupants, why};
 use serde_json::{Value, json};
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use super::lanes::cpu_number;
 use super::samples::of_thread;
 use super::{Ask, Refusal, Viewer, or_none, to_text};
-use crate::chain::Teller;
 
 /// Functions of a running slice that are named.
 const FUNCTIONS_MAX: usize = 10;
@@ -83,7 +83,7 @@ fn facts(viewer: &Viewer) -> Facts<'_> {
 }
 
 fn teller(viewer: &Viewer) -> Teller<'_> {
-    Teller { trace: &viewer.trace, analysis: viewer.analysis() }
+    Teller { trace: &viewer.trace, derived: &viewer.analysis().derived }
 }
 
 /// The stack that tells most of a slice, and where it is from.

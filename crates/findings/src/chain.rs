@@ -1,22 +1,22 @@
-//! Why a thread did not run, in words: the links of [`holdup_findings::derive::why`].
+//! Why a thread did not run, in words: the links of [`crate::derive::why`].
 
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ObjectKind, ThreadId, Trace, WaitReason};
-use holdup_findings::Analysis;
-use holdup_findings::derive::class::Class;
-use holdup_findings::derive::holders::{Basis, HoldKind};
-use holdup_findings::derive::ledger::ByClass;
-use holdup_findings::derive::why::{Link, What};
 
-use crate::numbers::{counted, duration};
+use crate::analysis::Derived;
+use crate::derive::class::Class;
+use crate::derive::holders::{Basis, HoldKind};
+use crate::derive::ledger::ByClass;
+use crate::derive::why::{Link, What};
+use crate::wording::{count, time};
 
 /// Tells links of one recording.
 #[derive(Clone, Copy)]
-pub(crate) struct Teller<'a> {
+pub struct Teller<'a> {
     /// The recording.
     pub trace: &'a Trace,
-    /// What it means.
-    pub analysis: &'a Analysis,
+    /// What follows from it.
+    pub derived: &'a Derived,
 }
 
 impl Teller<'_> {
@@ -32,9 +32,9 @@ impl Teller<'_> {
             What::HadCpu(cpu, length, others) => {
                 let others = match others {
                     0 => String::new(),
-                    others => format!(", {} the rest", counted(u64::from(*others), "other thread")),
+                    others => format!(", {} the rest", count(u64::from(*others), "other thread")),
                 };
-                (format!("{name} had CPU {} for {} of it{others}", cpu.0, duration(length.0)), "occupant")
+                (format!("{name} had CPU {} for {} of it{others}", cpu.0, time(length.0)), "occupant")
             }
             What::CpuIdle => {
                 ("nobody is known to have run there: it was woken late, or moved".to_owned(), "occupant")
@@ -52,7 +52,7 @@ impl Teller<'_> {
     }
 
     fn itself(&self, link: &Link, name: &str) -> String {
-        let length = duration(link.end.since(link.start).0);
+        let length = time(link.end.since(link.start).0);
         let (Some(thread), Some(row)) = (link.thread, link.row) else { return format!("{name}: {length}") };
         let slice = self.trace.slices.at(thread, row);
         match slice.state {
@@ -73,7 +73,7 @@ impl Teller<'_> {
     }
 
     fn lock_name(&self, slice: &Slice) -> Option<String> {
-        let derived = &self.analysis.derived;
+        let derived = self.derived;
         let key = derived.occupancy.locks.locks.get(derived.occupancy.locks.of(slice.wait)? as usize)?;
         let lock = derived.locks.iter().find(|lock| *key == (lock.process, lock.object, lock.reason))?;
         Some(lock.name.clone())
@@ -156,7 +156,7 @@ fn deeds(did: &ByClass) -> String {
     ranked.retain(|(_, ns)| *ns > 0 && *ns >= total / 20);
     ranked.sort_by_key(|(class, ns)| (std::cmp::Reverse(*ns), *class));
     let words: Vec<String> =
-        ranked.iter().take(3).map(|(class, ns)| format!("{} {}", deed(*class), duration(*ns))).collect();
+        ranked.iter().take(3).map(|(class, ns)| format!("{} {}", deed(*class), time(*ns))).collect();
     if words.is_empty() { "did nothing that is known".to_owned() } else { words.join(", ") }
 }
 
