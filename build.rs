@@ -18,7 +18,11 @@ fn main() {
     let mut list = String::from("&[\n");
     for file in files.iter().filter(|_| dist.join("index.html").is_file()) {
         let name = file.strip_prefix(&dist).unwrap_or(file).to_string_lossy().into_owned();
-        writeln!(list, "    ({name:?}, include_bytes!({:?})),", file.to_string_lossy()).expect("a string");
+        // Beside the list: no path of this machine is in it, or two builds of one state would be two binaries.
+        let copy = out.join("viewer").join(&name);
+        std::fs::create_dir_all(copy.parent().unwrap_or(&out)).expect("OUT_DIR can be written");
+        std::fs::copy(file, &copy).expect("OUT_DIR can be written");
+        writeln!(list, "    ({name:?}, include_bytes!({:?})),", format!("viewer/{name}")).expect("a string");
     }
     list.push_str("]\n");
     std::fs::write(out.join("viewer_assets.rs"), list).expect("OUT_DIR can be written");

@@ -17,14 +17,15 @@ fn main() {
     };
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let status = Command::new(&clang)
+        // Where it was built is not in it: two builds of one state are one binary.
+        .current_dir(&root)
+        .arg("-fdebug-compilation-dir=bpf")
+        .arg(format!("-ffile-prefix-map={headers}=libbpf"))
         .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror"])
         .arg(format!("-D__TARGET_ARCH_{architecture}"))
         .arg("-I")
         .arg(&headers)
-        .arg("-I")
-        .arg(&root)
-        .arg("-c")
-        .arg(root.join("holdup.bpf.c"))
+        .args(["-I", ".", "-c", "holdup.bpf.c"])
         .arg("-o")
         .arg(out.join("holdup.bpf.o"))
         .status();
