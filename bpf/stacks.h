@@ -451,8 +451,8 @@ static __always_inline __u32 stacks_per_window(__u32 draw)
 #define SURE_LEAST 4
 /* Who blocks less often than this blocks seldom; some blocks may come at once, and who blocks all the time has to pause. */
 #define SELDOM_NS (4 * NSEC_PER_MSEC)
-#define SELDOM_AT_ONCE 4
-#define SELDOM_AGAIN 16
+#define SELDOM_AT_ONCE 16
+#define SELDOM_AGAIN 32
 
 /*
  * Whether this block or wakeup gets a stack: with probability 1/every, where `every` follows their
