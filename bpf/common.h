@@ -71,11 +71,11 @@ struct known_target {
 	__u32 tgid;
 	__u32 generation;
 };
-/* A thread that blocked here, and up to when its blocks so far would keep it busy if each were to take SELDOM_NS. */
+/* A thread that blocked here: up to when its blocks so far would keep it busy if each were to take SELDOM_NS; their number. */
 struct blocked_lately {
 	__u64 until_ns;
 	__u32 tid;
-	__u32 pad;
+	__u32 blocks;
 };
 #define BLOCKED_LATELY 64 /* a power of two */
 #define SENT_LATELY_BITS 6

@@ -95,7 +95,7 @@ struct task_struct {
 	struct sched_entity se;
 	struct sched_info sched_info;
 	unsigned long nvcsw, nivcsw, min_flt, maj_flt;
-	__u64 start_boottime;
+	__u64 start_time, start_boottime; /* of CLOCK_MONOTONIC and CLOCK_BOOTTIME */
 	unsigned int in_iowait : 1;
 	char comm[16];
 	unsigned int flags;

@@ -500,18 +500,31 @@ static __always_inline __u32 draw_stack(struct per_cpu *cpu, enum stack_draw kin
 	return every;
 }
 
-/* Whether this thread blocks seldom on this CPU, as far as is remembered: a leaky bucket a thread, as the GCRA of ATM's policing. */
-static __always_inline bool blocks_seldom(struct per_cpu *cpu, __u32 tid, __u64 at_ns)
+/*
+ * Whether this thread blocks seldom, as far as is remembered on this CPU: a leaky bucket a thread, as the GCRA of ATM's policing.
+ * The kernel's own count tells of its blocks elsewhere; who is new here is known by its average.
+ */
+static __always_inline bool blocks_seldom(struct per_cpu *cpu, struct task_struct *task, __u64 at_ns)
 {
+	__u32 tid = task->pid, blocks = task->nvcsw, more;
 	struct blocked_lately *lately = &cpu->blocked_lately[tid & (BLOCKED_LATELY - 1)];
-	__u64 until = lately->tid == tid && lately->until_ns > at_ns ? lately->until_ns : at_ns;
-	bool seldom = until - at_ns < SELDOM_AT_ONCE * SELDOM_NS;
+	__u64 busy_ns = 0;
 
-	if (until - at_ns < SELDOM_AGAIN * SELDOM_NS)
-		until += SELDOM_NS;
+	if (lately->tid == tid) {
+		busy_ns = lately->until_ns > at_ns ? lately->until_ns - at_ns : 0;
+		more = blocks - lately->blocks;
+	} else {
+		more = blocks > (at_ns - task->start_time) / SELDOM_NS ? SELDOM_AGAIN : 1;
+	}
+	if (more > SELDOM_AGAIN)
+		more = SELDOM_AGAIN;
+	busy_ns += more * SELDOM_NS;
+	if (busy_ns > SELDOM_AGAIN * SELDOM_NS)
+		busy_ns = SELDOM_AGAIN * SELDOM_NS;
 	lately->tid = tid;
-	lately->until_ns = until;
-	return seldom;
+	lately->blocks = blocks;
+	lately->until_ns = at_ns + busy_ns;
+	return busy_ns <= SELDOM_AT_ONCE * SELDOM_NS;
 }
 
 /*
@@ -525,7 +538,7 @@ static __always_inline __u32 draw_blocked_stack(struct per_cpu *cpu, struct task
 
 	if (every <= 1)
 		return every;
-	if ((blocks_seldom(cpu, task->pid, at_ns) || task->nvcsw <= BIRTH_BLOCKS) && cpu->sure_left) {
+	if ((blocks_seldom(cpu, task, at_ns) || task->nvcsw <= BIRTH_BLOCKS) && cpu->sure_left) {
 		cpu->sure_left--;
 		*take = true;
 		return 1;
