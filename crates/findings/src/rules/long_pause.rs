@@ -37,7 +37,7 @@ use crate::derive::why::What;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::moment::{Moments, Told};
 use crate::scene::{EVIDENCE_MAX, Scene};
-use crate::wording::{thread, time};
+use crate::wording::thread;
 
 pub(super) const INFO: Info = Info {
     name: "long-pause",
