@@ -2,6 +2,7 @@
 //! may panic: what hours of search have found is tried in each build.
 
 #[path = "../fuzz/src/lib.rs"]
+#[allow(unused_imports, reason = "the mutations' test needs more of it")]
 mod targets;
 
 use std::path::Path;
