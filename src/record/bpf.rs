@@ -454,8 +454,9 @@ impl Loop {
         // To detach takes a while, on a busy machine a fifth of a second, in which less and less is seen of programs that go on.
         let end_ns = lower::now().0;
         self.drain();
+        let (calls, calls_cpu_ns) =
+            self.calls.finish(&self.session, Timestamp(end_ns), &mut |event| self.journal.push(&event));
         self.session.detach();
-        let (calls, calls_cpu_ns) = self.calls.finish(&self.session, &mut |event| self.journal.push(&event));
         while self.drain() > 0 {}
         // Rings were told of meanwhile, too.
         let told = (&self.targets, Timestamp(end_ns));

@@ -72,13 +72,17 @@ impl Calls {
         self.next_ns = now + EVERY_NS.max(took_ns.saturating_mul(READING_PART));
     }
 
-    /// Reads what is left; says how it went, and what the kernel's longer way into syscalls took (ns).
-    pub fn finish(&mut self, session: &Session, sink: &mut dyn FnMut(Event)) -> (Option<SourceState>, u64) {
+    /// The recording has just ended: reads what is left. Says how it went, and what the kernel's longer way into syscalls took (ns).
+    pub fn finish(
+        &mut self,
+        session: &Session,
+        end: Timestamp,
+        sink: &mut dyn FnMut(Event),
+    ) -> (Option<SourceState>, u64) {
         if !self.wanted {
             return (None, 0);
         }
-        let now = lower::now().0;
-        self.read(session, now, sink);
+        self.read(session, end.0, sink);
         let lost = session.calls_uncounted() + self.decoder.bad();
         if lost > 0 {
             sink(Event::Loss(Loss {
@@ -86,7 +90,7 @@ impl Calls {
                 reason: "no room".to_owned(),
                 cpu: CpuId::NONE,
                 start: Timestamp(self.begin_ns),
-                end: Timestamp(now),
+                end,
                 events: lost,
             }));
         }

@@ -2,7 +2,7 @@
 
 use holdup_events::recording::{Manifest, Rung};
 use holdup_events::tables::{Frames, Rows, Slices, Spans, Stacks, Wakeups};
-use holdup_events::{Event, Timestamp, Trace};
+use holdup_events::{Event, ThreadId, Timestamp, Trace};
 
 use crate::states::{Builder, Catalogue};
 use crate::symbols::{NoFiles, Symbols};
@@ -28,8 +28,9 @@ pub fn assemble_named(
     let (stacks, frames) = name(&mut catalogue, &mut manifest);
     let ends: Vec<Timestamp> = catalogue.threads.iter().map(|thread| thread.end).collect();
     // Events may come from behind the end.
-    rows.deadlines.retain(|row| row.slice_start < ends[row.thread.index()]);
-    rows.steals.retain(|row| row.slice_start < ends[row.thread.index()]);
+    let is_in_life = |id: ThreadId, at: Timestamp| ends.get(id.index()).is_some_and(|end| at < *end);
+    rows.deadlines.retain(|row| is_in_life(row.thread, row.slice_start));
+    rows.steals.retain(|row| is_in_life(row.thread, row.slice_start));
     let threads = catalogue.threads.len();
     rows.samples.sort_by_key(|sample| (sample.thread, sample.at));
     rows.counters.sort_by_key(|row| (row.thread, row.at));
