@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 /// `fired` of JSON: each with its chain, which is empty where it is no pause.
 pub(crate) fn to_json(trace: &Trace, analysis: &Analysis) -> Value {
+    if trace.manifest.fired.is_empty() {
+        return json!([]);
+    }
     let timelines = Timelines::derive(trace);
     let moments = Moments::new(trace, &analysis.derived, &timelines);
     let of = |fired: &Fired| {
