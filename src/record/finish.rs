@@ -7,7 +7,7 @@ use holdup_decode::accesses::Unread;
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::symbols::{Files, NoFiles, Symbols};
 use holdup_decode::unwind::walk_raw_stacks;
-use holdup_decode::{Builder, Catalogue};
+use holdup_decode::{Builder, Catalogue, until};
 use holdup_events::recording::{JournalReader, Manifest, RecordingWriter, Rung, SmallTables, SourceState};
 use holdup_events::tables::{Frames, Stacks};
 use holdup_events::{Event, Loss, Timestamp};
@@ -45,9 +45,7 @@ pub fn make_tables(
     let reader = JournalReader::open(from)?.without_dropped();
     let mut tables = RecordingWriter::create(to)?;
     let files = OwnFiles::new(roots, manifest);
-    // Recorders are told more than what they ask for: their programs are taken away one after the other.
-    let end = Timestamp(manifest.end_ns);
-    let within = reader.filter(|event| event.at() <= end || matches!(event, Event::Loss(_)));
+    let within = until(reader, Timestamp(manifest.end_ns));
     let mut catalogue = build(within.chain(dropped.map(Event::Loss)), manifest, &mut tables, &files);
     manifest.cost.switches = manifest.cost.switches.max(catalogue.switches);
     complete(tables, &mut catalogue, manifest, &files)

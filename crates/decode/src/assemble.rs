@@ -2,10 +2,16 @@
 
 use holdup_events::recording::{Manifest, Rung};
 use holdup_events::tables::{Frames, Rows, Slices, Spans, Stacks, Wakeups};
-use holdup_events::{Event, ThreadId, Timestamp, Trace};
+use holdup_events::{Event, Timestamp, Trace};
 
 use crate::states::{Builder, Catalogue};
 use crate::symbols::{NoFiles, Symbols};
+
+/// The events of a recording that ends then: its recorder may be told more, whose programs are taken away one after the other.
+/// Losses all count.
+pub fn until(events: impl IntoIterator<Item = Event>, end: Timestamp) -> impl Iterator<Item = Event> {
+    events.into_iter().filter(move |event| event.at() <= end || matches!(event, Event::Loss(_)))
+}
 
 /// Builds the trace of `events` (in the order of time) for the time that `manifest` gives. Frames get
 /// their mapping and offset; nothing is read from disk.
@@ -21,16 +27,12 @@ pub fn assemble_named(
 ) -> Trace {
     let mut builder = Builder::new(Timestamp(manifest.start_ns), manifest.rung == Rung::Proc, &NoFiles);
     let mut rows = Rows::default();
-    for event in events {
+    for event in until(events, Timestamp(manifest.end_ns)) {
         builder.push(event, &mut rows);
     }
     let mut catalogue = builder.finish(Timestamp(manifest.end_ns), &mut rows);
     let (stacks, frames) = name(&mut catalogue, &mut manifest);
-    let ends: Vec<Timestamp> = catalogue.threads.iter().map(|thread| thread.end).collect();
-    // Events may come from behind the end.
-    let is_in_life = |id: ThreadId, at: Timestamp| ends.get(id.index()).is_some_and(|end| at < *end);
-    rows.deadlines.retain(|row| is_in_life(row.thread, row.slice_start));
-    rows.steals.retain(|row| is_in_life(row.thread, row.slice_start));
+    let ends = catalogue.threads.iter().map(|thread| thread.end).collect();
     let threads = catalogue.threads.len();
     rows.samples.sort_by_key(|sample| (sample.thread, sample.at));
     rows.counters.sort_by_key(|row| (row.thread, row.at));

@@ -24,5 +24,5 @@ pub mod unwind;
 pub mod wait_reason;
 pub mod wire;
 
-pub use assemble::{assemble, assemble_named};
+pub use assemble::{assemble, assemble_named, until};
 pub use states::{Builder, Catalogue};

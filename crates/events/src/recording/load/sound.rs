@@ -318,15 +318,9 @@ fn samples(trace: &mut Trace) -> u64 {
     (before - trace.samples.len()) as u64 + u64::from(!in_order)
 }
 
-/// Whether a slice that begins then could be in the recording: its last events may have come from behind its end.
-fn is_in_life(threads: &[Thread], id: ThreadId, at: Timestamp) -> bool {
-    threads.get(id.index()).is_none_or(|thread| at < thread.end)
-}
-
 fn steals(trace: &mut Trace) -> u64 {
+    let before = trace.steals.len();
     let mut steals = std::mem::take(&mut trace.steals);
-    steals.retain(|steal| is_in_life(&trace.threads, steal.thread, steal.slice_start));
-    let before = steals.len();
     steals.dedup_by_key(|steal| (steal.thread, steal.slice_start));
     steals.retain(|steal| {
         let row = trace.slices.covering(steal.thread, steal.slice_start);
@@ -342,9 +336,8 @@ fn steals(trace: &mut Trace) -> u64 {
 }
 
 fn deadlines(trace: &mut Trace) -> u64 {
+    let before = trace.deadlines.len();
     let mut deadlines = std::mem::take(&mut trace.deadlines);
-    deadlines.retain(|row| is_in_life(&trace.threads, row.thread, row.slice_start));
-    let before = deadlines.len();
     deadlines.dedup_by_key(|row| (row.thread, row.slice_start));
     deadlines.retain(|row| {
         let covering = trace.slices.covering(row.thread, row.slice_start);
