@@ -22,7 +22,7 @@ static void *work(void *number)
 		while (round_now == seen)
 			pthread_cond_wait(&gong, &lock);
 		pthread_mutex_unlock(&lock);
-		for (int i = 0; i < 1000000; i++)
+		for (int i = 0; i < 4000000; i++)
 			state = state * 6364136223846793005u + 1442695040888963407u;
 		pthread_mutex_lock(&lock);
 		if (--at_work == 0)

@@ -170,6 +170,16 @@ fn a_lock_that_is_held_for_long_is_no_convoy() {
 }
 
 #[test]
+fn a_lock_whose_next_owner_queues_behind_threads_that_work_is_no_convoy() {
+    check_lanes(
+        "@cpus 2\n@tick 20000\n@repeat 200\n@silent lock-convoy\n\
+         A  000mmmmrr  holds m 0..1\n\
+         B  mrr000mmm  holds m 3..4\n\
+         C  mmmmrr000  holds m 6..7\n",
+    );
+}
+
+#[test]
 fn of_a_chain_of_locks_the_last_is_the_cause() {
     let analysis = check_lanes(
         "@cpus 3\n@repeat 20\n\

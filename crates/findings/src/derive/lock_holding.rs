@@ -11,6 +11,7 @@ use super::holders::{HoldKind, Holders, Tenure};
 use super::locks::{LockIndex, LockUse};
 use super::parallel;
 use super::roles::Roles;
+use super::timelines::Timelines;
 use crate::charge::Charge;
 
 /// What a holder does while others wait.
@@ -43,7 +44,7 @@ pub struct Stretch {
     pub holder: ThreadId,
     /// What it did.
     pub holding: Holding,
-    /// The CPU that it waited for, if it queued.
+    /// The CPU that it waited for, if it was in a run queue.
     pub cpu: CpuId,
     /// What the waiters waited in all (thread-ns).
     pub waiting_ns: u64,
@@ -84,6 +85,13 @@ impl LockHolding {
         self.stretches.iter().filter(|one| matches(one.holding)).map(|one| one.contended_ns).sum()
     }
 
+    /// Wall time in which somebody waited for the lock, its next holder was on the way to it, and the CPU that this one waited
+    /// for did nothing else for the program (ns).
+    pub fn on_the_way(&self, timelines: &Timelines) -> u64 {
+        let arrivals = self.stretches.iter().filter(|one| one.holding == Holding::Arrives);
+        arrivals.map(|one| one.contended_ns.min(without_others(timelines, one))).sum()
+    }
+
     /// What holders spent in the kernel in that syscall while others waited (ns, sampled).
     pub fn in_call(&self, syscall: i32) -> u64 {
         self.calls_ns.get(&syscall).copied().unwrap_or(0)
@@ -99,6 +107,13 @@ impl LockHolding {
         ranked.sort_by_key(|(thread, ns)| (std::cmp::Reverse(*ns), *thread));
         ranked
     }
+}
+
+/// How long, of that stretch, its CPU ran no other thread of the program (ns).
+fn without_others(timelines: &Timelines, one: &Stretch) -> u64 {
+    let whole = one.to.since(one.from).0;
+    let ran = timelines.of(one.cpu).map_or(0, |timeline| timeline.ran(one.from, one.to, &mut 0).0);
+    whole.saturating_sub(ran)
 }
 
 /// Locks that are looked into; those behind them hold nobody up for long.
@@ -387,10 +402,9 @@ impl Walk<'_> {
             let mut cpu = CpuId::NONE;
             let holding = match piece.activity {
                 Activity::Runs(_) => Holding::Runs,
-                Activity::Queues { .. } if arriving => Holding::Arrives,
                 Activity::Queues { cpu: wanted, .. } => {
                     cpu = wanted;
-                    Holding::Queues
+                    if arriving { Holding::Arrives } else { Holding::Queues }
                 }
                 Activity::Throttled => Holding::Throttled,
                 // Woken to have it, and not on a run queue yet: another CPU had to be told, or to leave its idle state.

@@ -13,7 +13,9 @@
 //! ## How it decides
 //! A handover counts where the thread that was woken is the next to release the lock to a waiter. It fires if handovers
 //! are frequent, most releases are handovers, and the lock is with threads that only arrive or hand on (asleep still, on
-//! the way to a CPU, in futex(2); the last by samples) for a fair part of the time in which anybody waits for it.
+//! the way to a CPU, in futex(2); the last by samples) for a fair part of the time in which anybody waits for it. The time in
+//! which the CPU that such a thread is to have runs another of the program is not counted: that one works, and the next
+//! owner would not have had the CPU without the lock, either.
 //! The gain is that of the same run replayed: at the least, whoever is given the lock runs at once and never enters the
 //! kernel for it; at the most, nobody waits for it.
 //!
@@ -34,7 +36,7 @@ use std::cmp::Reverse;
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
-use crate::derive::lock_holding::{Holding, LockHolding};
+use crate::derive::lock_holding::LockHolding;
 use crate::derive::syscall_names::FUTEX;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
@@ -58,13 +60,10 @@ const HANDOVER_SHARE_MIN: f64 = 0.3;
 /// So many of the releases to a waiter must hand the lock to it: else it is free to be taken by others.
 const HANDED_MIN: f64 = 0.5;
 
-fn arrives(holding: Holding) -> bool {
-    holding == Holding::Arrives
-}
-
-/// How long the lock was with somebody who was on the way to it, or handed it on, while others waited (ns).
-fn handing_ns(lock: &LockHolding) -> u64 {
-    (lock.wall_while(arrives) + lock.in_call(FUTEX)).min(lock.contended_ns)
+/// How long the lock was with somebody who was on the way to it, or handed it on, while others waited and nothing else was
+/// done (ns).
+fn handing_ns(scene: &Scene, lock: &LockHolding) -> u64 {
+    (lock.on_the_way(scene.timelines) + lock.in_call(FUTEX)).min(lock.contended_ns)
 }
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -77,7 +76,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 }
 
 fn is_it(scene: &Scene, lock: &LockHolding) -> bool {
-    let handing_ns = handing_ns(lock) as f64;
+    let handing_ns = handing_ns(scene, lock) as f64;
     scene.of_wall(handing_ns) >= GAIN_MIN
         && lock.handed >= HANDOVERS_MIN
         && lock.handed as f64 >= HANDED_MIN * lock.releases as f64
@@ -95,7 +94,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     if gain.high < GAIN_MIN {
         return None;
     }
-    let handing_ns = handing_ns(lock);
+    let handing_ns = handing_ns(scene, lock);
     let finding = Finding {
         rule: INFO.name,
         subject: name.clone(),
@@ -110,7 +109,7 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
             ),
             format!(
                 "From the release until the next owner ran {}, in futex with the lock held {} (sampled).",
-                time(lock.wall_while(arrives)),
+                time(lock.on_the_way(scene.timelines)),
                 time(lock.in_call(FUTEX)),
             ),
         ],
