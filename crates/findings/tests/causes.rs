@@ -35,6 +35,12 @@ fn handing_over_large_pieces_is_no_ping_pong() {
          A  0000  holds d 0..4\n\
          B  ddr1\n",
     );
+    // One that feeds another, and is woken by it once for three pieces.
+    check_lanes(
+        "@cpus 2\n@tick 20000\n@c park\n@d pipe\n@repeat 300\n@silent wakeup-ping-pong\n\
+         A  0000000000cr  holds d 0..1 holds d 3..4 holds d 6..7\n\
+         B  dr1dr1dr111d  holds c 10..11\n",
+    );
 }
 
 #[test]

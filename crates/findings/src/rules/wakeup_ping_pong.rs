@@ -12,7 +12,7 @@
 //!
 //! ## How it decides
 //! It adds up, for each pair of threads, how often each ended the other's wait. It fires if both directions are
-//! frequent, most of the waits of both are of this kind, the runs between them are short, and the handovers
+//! frequent and neither is much more so than the other, most of the waits of both are of this kind, the runs between them are short, and the handovers
 //! take a fair part of the round. The lower end of the gain is the time between wakeup and running, which
 //! larger pieces avoid; the upper end is that the two work side by side while one waits. Where the two also wait for
 //! each other at a lock (a queue's own, say), that is charged with it; other waits for locks are lock-contention's.
@@ -51,6 +51,9 @@ const ROUNDS_MIN: u64 = 100;
 
 /// Of the waits for work of either thread, at least this share is ended by the other.
 const PARTNER_SHARE_MIN: f64 = 0.5;
+
+/// Where one is woken this much less often than the other, it feeds the other, and does not wait for each answer.
+const EVEN_MIN: f64 = 0.5;
 
 /// Runs that are longer on average (ns) are work that is worth a handover, whatever that costs.
 const RUN_MAX_NS: u64 = 200_000;
@@ -121,6 +124,7 @@ fn pairs(scene: &Scene) -> Vec<Pair> {
     both.filter(|pair| {
         let runs = pair.to.count + pair.fro.count;
         pair.rounds() >= ROUNDS_MIN
+            && pair.rounds() as f64 >= EVEN_MIN * pair.to.count.max(pair.fro.count) as f64
             && pair.run_ns() / runs.max(1) <= RUN_MAX_NS
             && pair.late_ns() as f64 >= LATE_SHARE_MIN * (pair.late_ns() + pair.run_ns()) as f64
     })
