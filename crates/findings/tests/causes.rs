@@ -44,6 +44,16 @@ fn handing_over_large_pieces_is_no_ping_pong() {
 }
 
 #[test]
+fn one_that_waits_for_a_lock_before_it_answers_is_no_ping_pong() {
+    check_lanes(
+        "@cpus 3\n@tick 20000\n@c park\n@d pipe\n@repeat 300\n@silent wakeup-ping-pong\n\
+         A  0ccccccccccccccccccccccccccccr  holds d 0..1\n\
+         B  dr1mmmmmmmmmmmmmmmmmmmmmmmmr1d  holds c 28..29\n\
+         C  222222222222222222222222222222  holds m 3..27\n",
+    );
+}
+
+#[test]
 fn poll_loop_fires_where_all_wait_for_a_clock() {
     // A hands work over and waits; B sees it when its clock wakes it, and answers.
     let analysis = check_lanes(

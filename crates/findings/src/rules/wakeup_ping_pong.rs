@@ -12,10 +12,12 @@
 //!
 //! ## How it decides
 //! It adds up, for each pair of threads, how often each ended the other's wait. It fires if both directions are
-//! frequent and neither is much more so than the other, most of the waits of both are of this kind, the runs between them are short, and the handovers
-//! take a fair part of the round. The lower end of the gain is the time between wakeup and running, which
-//! larger pieces avoid; the upper end is that the two work side by side while one waits. Where the two also wait for
-//! each other at a lock (a queue's own, say), that is charged with it; other waits for locks are lock-contention's.
+//! frequent and neither is much more so than the other, most of the waits of both are of this kind, the runs
+//! between them are short, and the handovers take a fair part of the round and of what the two wait: where one
+//! waits for somebody else before it answers, that is the cause. The lower end of the gain is the time between
+//! wakeup and running, which larger pieces avoid; the upper end is that the two work side by side while one
+//! waits. Where the two also wait for each other at a lock (a queue's own, say), that is charged with it; other
+//! waits for locks are lock-contention's.
 //!
 //! ## What to do
 //! Hand over many pieces at a time, or let a queue between the two hold more than one; or do both jobs on one
@@ -58,7 +60,7 @@ const EVEN_MIN: f64 = 0.5;
 /// Runs that are longer on average (ns) are work that is worth a handover, whatever that costs.
 const RUN_MAX_NS: u64 = 200_000;
 
-/// Handovers that take less of a round than this are not what it is slow for.
+/// Handovers that take less than this of a round, and of what the two wait for each other, are not what it is slow for.
 const LATE_SHARE_MIN: f64 = 0.1;
 
 /// Pairs that are named; more would hide the first.
@@ -77,6 +79,11 @@ impl Pair {
 
     fn late_ns(&self) -> u64 {
         self.to.late_ns + self.fro.late_ns
+    }
+
+    /// What the two wait for each other: handing over, and the other's work, and its waits for others.
+    fn wait_ns(&self) -> u64 {
+        self.to.wait_ns + self.fro.wait_ns
     }
 
     fn run_ns(&self) -> u64 {
@@ -126,7 +133,8 @@ fn pairs(scene: &Scene) -> Vec<Pair> {
         pair.rounds() >= ROUNDS_MIN
             && pair.rounds() as f64 >= EVEN_MIN * pair.to.count.max(pair.fro.count) as f64
             && pair.run_ns() / runs.max(1) <= RUN_MAX_NS
-            && pair.late_ns() as f64 >= LATE_SHARE_MIN * (pair.late_ns() + pair.run_ns()) as f64
+            && pair.late_ns() as f64
+                >= LATE_SHARE_MIN * (pair.late_ns() + pair.run_ns()).max(pair.wait_ns()) as f64
     })
     .collect()
 }
@@ -155,7 +163,7 @@ fn finding(scene: &Scene, pair: &Pair) -> Charged {
             format!(
                 "{}: each wakes the other and waits, {} in all.",
                 count(pair.rounds(), "round"),
-                time(pair.to.wait_ns + pair.fro.wait_ns),
+                time(pair.wait_ns()),
             ),
             format!(
                 "From a wakeup until the other ran it took {} on average, and then it ran {}: {} of a round is handing over.",
@@ -164,7 +172,7 @@ fn finding(scene: &Scene, pair: &Pair) -> Charged {
                 percent(pair.late_ns() as f64 / (pair.late_ns() + pair.run_ns()).max(1) as f64),
             ),
         ],
-        cost_ns: pair.to.wait_ns + pair.fro.wait_ns,
+        cost_ns: pair.wait_ns(),
         gain: Gain { low: low.low, high: low.high },
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |slice| {
