@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use holdup_capture::watchpoints::{self, HIT_NS, PER_THREAD, Watchpoint};
+use holdup_capture::watchpoints::{self, HIT_NS, PER_THREAD, Stops, Watchpoint};
 use holdup_capture::{lower, privileges};
 use holdup_decode::accesses::suspects::{Place, Suspect, Suspects};
 use holdup_decode::accesses::{Accesses, is_generated};
@@ -237,8 +237,9 @@ impl Watcher<'_> {
     ) -> bool {
         let at = lower::now();
         let mut open = Vec::new();
+        let stops = if suspect.is_written { Stops::All } else { Stops::Writes };
         for tid in threads {
-            match watchpoints_of(*tid, places) {
+            match watchpoints_of(*tid, places, stops) {
                 Ok(opened) => open.extend(opened),
                 Err(Refused::Gone) => {}
                 Err(Refused::Taken) => {
@@ -267,9 +268,9 @@ impl Watcher<'_> {
             let (tid, tgid, address, bytes) = (*tid, suspect.tgid, *address, *bytes);
             seen.push(Event::Watched(Watched { at, until, tid, tgid, address, bytes, hits, ran_ns }));
         }
-        let by_several = came.len() > 1;
-        self.suspects.looked(suspect, places, by_several);
-        if by_several {
+        let enough = came.len() > usize::from(suspect.is_written);
+        self.suspects.looked(suspect, places, enough);
+        if enough {
             seen.into_iter().for_each(|event| _ = out.send(event));
         }
         goes_on
@@ -292,11 +293,11 @@ enum Refused {
 }
 
 /// One thread's, all or none.
-fn watchpoints_of(tid: u32, places: &[Place]) -> Result<Vec<Open>, Refused> {
+fn watchpoints_of(tid: u32, places: &[Place], stops: Stops) -> Result<Vec<Open>, Refused> {
     if watchpoints::is_traced(tid) {
         return Err(Refused::Taken);
     }
-    let open = |place: &Place| match Watchpoint::open(tid, *place, HITS) {
+    let open = |place: &Place| match Watchpoint::open(tid, *place, (stops, HITS)) {
         Ok(watchpoint) => Ok(((tid, *place), watchpoint)),
         Err(error) if watchpoints::is_taken(&error) => Err(Refused::Taken),
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Err(Refused::Gone),

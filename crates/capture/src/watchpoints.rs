@@ -13,8 +13,15 @@ pub const PER_THREAD: usize = 3;
 /// What a hit costs the thread at the most (ns), measured on a virtual machine.
 pub const HIT_NS: u64 = 40_000;
 
-/// `HW_BREAKPOINT_RW`: x86 has none for reads alone.
-const READ_OR_WRITE: u32 = 3;
+/// What a watchpoint stops at; x86 has none for reads alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Stops {
+    /// `HW_BREAKPOINT_W`: whoever writes.
+    Writes = 2,
+    /// `HW_BREAKPOINT_RW`: whoever reads or writes.
+    All = 3,
+}
 /// `PERF_FORMAT_TOTAL_TIME_RUNNING`.
 const TIME_RUNNING: u64 = 1 << 1;
 /// `PERF_EVENT_IOC_REFRESH`.
@@ -24,16 +31,20 @@ const REFRESH: libc::c_ulong = 0x2402;
 pub struct Watchpoint(File);
 
 impl Watchpoint {
-    /// On `bytes` (1, 2, 4, 8) from `address` on, which is a multiple of that, for accesses by thread `tid` in user mode; for
-    /// `hits` of them.
+    /// On `bytes` (1, 2, 4, 8) from `address` on, which is a multiple of that, for what `stops` of thread `tid` in user mode; for
+    /// `hits` of these.
     ///
     /// # Errors
     /// See [`is_taken`]; the thread is gone; the machine has no watchpoints.
-    pub fn open(tid: u32, (address, bytes): (u64, u32), hits: u32) -> io::Result<Watchpoint> {
+    pub fn open(
+        tid: u32,
+        (address, bytes): (u64, u32),
+        (stops, hits): (Stops, u32),
+    ) -> io::Result<Watchpoint> {
         let attr = Attr {
             sample_period: 1,
             read_format: TIME_RUNNING,
-            breakpoint_kind: READ_OR_WRITE,
+            breakpoint_kind: stops as u32,
             config1: address,
             config2: u64::from(bytes),
             ..Attr::new(TYPE_BREAKPOINT, 0).with(flag::DISABLED | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV)
@@ -79,7 +90,7 @@ mod tests {
 
     /// Says why not where the machine refuses it.
     fn try_open(place: (u64, u32), hits: u32) -> Option<Watchpoint> {
-        Watchpoint::open(own_tid(), place, hits)
+        Watchpoint::open(own_tid(), place, (Stops::All, hits))
             .inspect_err(|error| println!("skipped: watchpoints: {error}"))
             .ok()
     }
@@ -107,22 +118,40 @@ mod tests {
     }
 
     #[test]
+    fn reads_do_not_stop_at_one_for_writes() {
+        let words = Box::new([0u64; 2]);
+        let address = words.as_ptr().addr() as u64;
+        let opened = Watchpoint::open(own_tid(), (address, 8), (Stops::Writes, 3));
+        let Ok(watched) = opened.inspect_err(|error| println!("skipped: watchpoints: {error}")) else {
+            return;
+        };
+        // SAFETY: the box is alive, and nobody else has it.
+        let read = || unsafe { std::ptr::read_volatile(words.as_ptr()) };
+        (0..10).for_each(|_| _ = read());
+        assert_eq!(watched.read().unwrap().0, 0);
+        let mut words = words;
+        // SAFETY: as above.
+        unsafe { std::ptr::write_volatile(words.as_mut_ptr(), 1) };
+        assert_eq!(watched.read().unwrap().0, 1);
+    }
+
+    #[test]
     fn what_others_hold_is_told() {
         let words = Box::new([0u64; 8]);
         let at = |k: u64| (words.as_ptr().addr() as u64 + 8 * k, 8);
         let Some(first) = try_open(at(0), 1) else { return };
         let held: Vec<Watchpoint> =
-            (1..4).map_while(|k| Watchpoint::open(own_tid(), at(k), 1).ok()).collect();
-        let refused = Watchpoint::open(own_tid(), at(4), 1).err().expect("a CPU has four");
+            (1..4).map_while(|k| Watchpoint::open(own_tid(), at(k), (Stops::All, 1)).ok()).collect();
+        let refused = Watchpoint::open(own_tid(), at(4), (Stops::All, 1)).err().expect("a CPU has four");
         assert!(is_taken(&refused), "{refused}");
         drop((first, held));
-        Watchpoint::open(own_tid(), at(4), 1).expect("given back");
+        Watchpoint::open(own_tid(), at(4), (Stops::All, 1)).expect("given back");
     }
 
     #[test]
     fn threads_that_are_gone_are_an_error() {
-        assert!(Watchpoint::open(u32::MAX, (64, 8), 1).is_err());
-        assert!(Watchpoint::open(0x3fff_fffe, (64, 8), 1).is_err());
+        assert!(Watchpoint::open(u32::MAX, (64, 8), (Stops::All, 1)).is_err());
+        assert!(Watchpoint::open(0x3fff_fffe, (64, 8), (Stops::All, 1)).is_err());
         assert!(!is_traced(0x3fff_fffe));
         assert!(!is_traced(own_tid()));
     }

@@ -79,6 +79,20 @@ fn watch(trace: &mut Trace, hits: &[(usize, u64)]) {
 }
 
 #[test]
+fn a_line_is_written_too_if_only_watchpoints_saw_that() {
+    let reads = |who: usize, _, _: &SampleRow| Some((AccessKind::Read, 0x1000 + 8 * who as u64));
+    let (mut trace, only_read) = analysed(SIDE_BY_SIDE, reads);
+    assert!(only_read.derived.lines.is_empty(), "constants are read side by side");
+    watch(&mut trace, &[(0, 0x1000), (1, 0x1008)]);
+    let analysis = analyse(&trace);
+    assert_eq!(rules(&analysis), ["false-sharing"]);
+    // Both read what one writes.
+    let (mut trace, _) = analysed(SIDE_BY_SIDE, |_, _, _| Some((AccessKind::Read, 0x1000)));
+    watch(&mut trace, &[(0, 0x1000)]);
+    assert_eq!(rules(&analyse(&trace)), ["shared-counter"]);
+}
+
+#[test]
 fn what_watchpoints_saw_goes_before_what_samples_say() {
     let own = |who: usize, _: usize, _: &SampleRow| Some((AccessKind::Update, 0x1000 + 8 * who as u64));
     let (mut trace, _) = analysed(BRIEFLY, own);

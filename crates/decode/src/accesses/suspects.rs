@@ -1,5 +1,6 @@
 //! Which lines to watch while the program still runs: those that several threads on several CPUs take from each other, one of
-//! them writing, the most sampled first.
+//! them writing, the most sampled first. Where a load waits for the line, the store behind it is hardly ever sampled: lines at
+//! which much of the time goes by, and of which no sample is a write, are watched for writes first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,13 +20,20 @@ const TURNS_MIN: u64 = 3;
 const PLACE_BYTES_MAX: u64 = 8;
 /// A line is watched so often at the most.
 const LOOKS_MAX: u32 = 4;
+/// The same of a line of which it is not known that anybody writes to it: most are only read, and nobody ever comes.
+const READ_LOOKS_MAX: u32 = 2;
+/// Such a line has this part of all samples that touch memory: each look has a cost, and constants are read everywhere.
+const READ_SHARE_MIN: f64 = 0.05;
 
 /// A few bytes: the first one's address, and how many (1, 2, 4 or 8; the address is a multiple of it).
 pub type Place = (u64, u32);
 
 /// Lines that may be shared, as samples come.
 #[derive(Default)]
-pub struct Suspects(HashMap<(u32, u64), Line>);
+pub struct Suspects {
+    lines: HashMap<(u32, u64), Line>,
+    samples: u64,
+}
 
 #[derive(Default)]
 struct Line {
@@ -36,6 +44,8 @@ struct Line {
     samples: u64,
     turns: u64,
     is_written: bool,
+    /// By a watchpoint, if by no sample.
+    seen_written: bool,
     looks: u32,
     watched: BTreeSet<Place>,
 }
@@ -51,18 +61,22 @@ pub struct Suspect {
     pub threads: Vec<u32>,
     /// What they touch and was not watched yet, the most often first.
     pub places: Vec<Place>,
+    /// A sample wrote to it. Else only writes are to be watched for: whoever reads a recording takes what was seen of a line
+    /// without sampled writes for writes.
+    pub is_written: bool,
 }
 
 impl Suspects {
     /// A sample touched memory.
     pub fn add(&mut self, sample: &Sample, access: &DataAccess) {
-        if self.0.len() >= LINES_MAX {
-            self.0.retain(|_, line| line.threads.len() > 1);
-            if self.0.len() >= LINES_MAX {
-                self.0.clear();
+        if self.lines.len() >= LINES_MAX {
+            self.lines.retain(|_, line| line.threads.len() > 1);
+            if self.lines.len() >= LINES_MAX {
+                self.lines.clear();
             }
         }
-        let line = self.0.entry((sample.tgid, access.address - access.address % LINE_BYTES)).or_default();
+        self.samples += 1;
+        let line = self.lines.entry((sample.tgid, access.address - access.address % LINE_BYTES)).or_default();
         line.samples += 1;
         line.is_written |= access.kind.writes();
         *line.threads.entry(sample.tid).or_default() += 1;
@@ -73,40 +87,52 @@ impl Suspects {
 
     /// The most sampled line that is worth a look.
     pub fn worst(&self) -> Option<Suspect> {
-        let lines = self.0.iter().filter(|(_, line)| line.is_suspect());
-        let ((tgid, at), line) = lines.max_by_key(|(key, line)| (line.samples, **key))?;
+        let lines = self.lines.iter().filter(|(_, line)| line.is_suspect(self.samples));
+        let ((tgid, at), line) = lines.max_by_key(|(key, line)| (line.is_written, line.samples, **key))?;
         let places = line.places.iter().filter(|(place, _)| !line.watched.contains(place));
-        Some(Suspect { tgid: *tgid, line: *at, threads: most(line.threads.iter()), places: most(places) })
+        Some(Suspect {
+            tgid: *tgid,
+            line: *at,
+            threads: most(line.threads.iter()),
+            places: most(places),
+            is_written: line.is_written,
+        })
     }
 
-    /// These places of a suspect were watched; `seen`: accesses by two threads at least. Where not, they are watched once more.
+    /// These places of a suspect were watched; `seen`: accesses by two threads at least, or a write to what was not known to be
+    /// written. Where not, they are watched once more.
     pub fn looked(&mut self, suspect: &Suspect, places: &[Place], seen: bool) {
-        let Some(line) = self.0.get_mut(&(suspect.tgid, suspect.line)) else { return };
+        let Some(line) = self.lines.get_mut(&(suspect.tgid, suspect.line)) else { return };
         line.looks += 1;
         if seen {
             line.watched.extend(places);
+            line.seen_written |= !suspect.is_written;
         }
     }
 
     /// Nothing of it can be watched.
     pub fn give_up(&mut self, suspect: &Suspect) {
-        if let Some(line) = self.0.get_mut(&(suspect.tgid, suspect.line)) {
+        if let Some(line) = self.lines.get_mut(&(suspect.tgid, suspect.line)) {
             line.looks = LOOKS_MAX;
         }
     }
 
     /// The process is gone, or has other memory.
     pub fn forget(&mut self, tgid: u32) {
-        self.0.retain(|(owner, _), _| *owner != tgid);
+        self.lines.retain(|(owner, _), _| *owner != tgid);
     }
 }
 
 impl Line {
-    fn is_suspect(&self) -> bool {
-        self.is_written
+    /// Of so many samples in all.
+    fn is_suspect(&self, samples: u64) -> bool {
+        let looks_left = match self.is_written || self.seen_written {
+            true => self.looks < LOOKS_MAX,
+            false => self.looks < READ_LOOKS_MAX && self.samples as f64 >= READ_SHARE_MIN * samples as f64,
+        };
+        looks_left
             && self.samples >= SAMPLES_MIN
             && self.turns >= TURNS_MIN
-            && self.looks < LOOKS_MAX
             && self.places.keys().any(|place| !self.watched.contains(place))
     }
 }
@@ -163,6 +189,8 @@ mod tests {
         for _ in 0..20 {
             touch(&mut suspects, 1, 0x1000, AccessKind::Read);
             touch(&mut suspects, 2, 0x1008, AccessKind::Read);
+            // Much else is touched: what is only read is not worth a look.
+            (0..50).for_each(|k| touch(&mut suspects, 1, 0x10000 + k * LINE_BYTES, AccessKind::Read));
             touch(&mut suspects, 1, 0x2000, AccessKind::Write);
             // One CPU: never a turn.
             touch(&mut suspects, 3, 0x3000, AccessKind::Write);
@@ -178,6 +206,31 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_much_time_and_was_only_seen_read_is_watched_for_writes() {
+        let mut suspects = Suspects::default();
+        let both = |suspects: &mut Suspects| {
+            for _ in 0..6 {
+                touch(suspects, 1, 0x1000, AccessKind::Read);
+                touch(suspects, 2, 0x1008, AccessKind::Read);
+            }
+        };
+        both(&mut suspects);
+        let suspect = suspects.worst().expect("all the time");
+        assert!(!suspect.is_written);
+        suspects.looked(&suspect, &suspect.places[..1], true);
+        let known = suspects.worst().expect("what is left of it");
+        assert!(!known.is_written && known.places == [(0x1008, 8)], "by no sample");
+        // Nobody writes.
+        let mut suspects = Suspects::default();
+        both(&mut suspects);
+        for _ in 0..READ_LOOKS_MAX {
+            let suspect = suspects.worst().expect("all the time");
+            suspects.looked(&suspect, &suspect.places, false);
+        }
+        assert_eq!(suspects.worst(), None);
+    }
+
+    #[test]
     fn a_process_that_is_gone_is_forgotten() {
         let mut suspects = Suspects::default();
         for tid in [1, 2].repeat(10) {
@@ -187,7 +240,7 @@ mod tests {
         suspects.give_up(&suspect);
         assert_eq!(suspects.worst(), None);
         suspects.forget(7);
-        assert!(suspects.0.is_empty());
+        assert!(suspects.lines.is_empty());
     }
 
     #[test]

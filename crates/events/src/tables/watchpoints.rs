@@ -15,7 +15,8 @@ pub struct WatchpointRow {
     pub address: u64,
     /// How many bytes: 1, 2, 4 or 8.
     pub bytes: u32,
-    /// How often the thread touched one of them in user mode; watching ends after a few.
+    /// How often the thread touched one of them in user mode; watching ends after a few. Of a line of which no sample is a write:
+    /// how often it wrote to one of them, since these are watched for writes only.
     pub hits: u64,
     /// How long it ran meanwhile, until the last hit if these were enough (ns).
     pub ran_ns: u64,

@@ -9,6 +9,8 @@ use super::{LINE_BYTES, OTHERS_MIN, Touch};
 pub struct Line {
     /// In the order of time, once [`Line::order`] was called.
     pub touches: Vec<Touch>,
+    /// Where watchpoints saw somebody write, if no sample did: addresses, and how many bytes.
+    pub seen_written: Vec<(u64, u8)>,
 }
 
 /// Who touched one byte, and how often.
@@ -42,8 +44,13 @@ impl Line {
             .sort_by_key(|touch: &Touch| -> (Timestamp, ThreadId) { (touch.sample.at, touch.sample.thread) });
     }
 
-    /// One of the accesses changed it.
+    /// One of the accesses changed it, or a watchpoint saw that.
     pub fn is_written(&self) -> bool {
+        self.is_sampled_written() || !self.seen_written.is_empty()
+    }
+
+    /// One of the accesses changed it.
+    pub fn is_sampled_written(&self) -> bool {
         self.touches.iter().any(|touch| touch.sample.data.kind.writes())
     }
 
@@ -57,14 +64,17 @@ impl Line {
 
     /// How many of the accesses touched a byte that several threads touched, none of them hardly ever, and one wrote.
     pub fn common(&self) -> u64 {
-        let mut bytes = vec![Byte::default(); LINE_BYTES as usize];
+        let mut seen = vec![Byte::default(); LINE_BYTES as usize];
         for touch in &self.touches {
             let data = &touch.sample.data;
-            for byte in &mut bytes[range(data.address, data.bytes)] {
+            for byte in &mut seen[range(data.address, data.bytes)] {
                 byte.add(touch.sample.thread, data.kind.writes());
             }
         }
-        let common: Vec<bool> = bytes.iter().map(Byte::is_common).collect();
+        for (address, bytes) in &self.seen_written {
+            seen[range(*address, *bytes)].iter_mut().for_each(|byte| byte.written = true);
+        }
+        let common: Vec<bool> = seen.iter().map(Byte::is_common).collect();
         let is_common = |touch: &&Touch| {
             let data = &touch.sample.data;
             common[range(data.address, data.bytes)].contains(&true)
@@ -96,7 +106,7 @@ mod tests {
             ns: 1.0,
         };
         let times = |one: &(u32, u64, AccessKind, u32)| (0..one.3).map(|_| touch(one)).collect::<Vec<_>>();
-        Line { touches: touched.iter().flat_map(times).collect() }
+        Line { touches: touched.iter().flat_map(times).collect(), ..Line::default() }
     }
 
     #[test]
@@ -108,5 +118,10 @@ mod tests {
         assert_eq!(line(&[own, other, (1, 0x1000, AccessKind::Read, 100)]).common(), 600);
         let only_read = [(0, 0x1000, AccessKind::Read, 50), (1, 0x1000, AccessKind::Read, 50)];
         assert_eq!(line(&only_read).common(), 0);
+        let mut seen = line(&only_read);
+        seen.seen_written = vec![(0x1008, 8)];
+        assert_eq!((seen.is_written(), seen.common()), (true, 0), "beside what both read");
+        seen.seen_written = vec![(0x1000, 8)];
+        assert_eq!(seen.common(), 100);
     }
 }

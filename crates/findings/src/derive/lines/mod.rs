@@ -189,7 +189,7 @@ fn groups<'a>(trace: &'a Trace, ledger: &Ledger, classes: &SampleClasses) -> Vec
     groups
 }
 
-/// Lines whose next sample is often another CPU's, one of the threads writing.
+/// Lines whose next sample is often another CPU's, one of the threads writing (or seen to do so by a watchpoint).
 fn contended(trace: &Trace, ledger: &Ledger, classes: &SampleClasses) -> BTreeMap<(ProcessId, u64), Line> {
     let mut lines: BTreeMap<(ProcessId, u64), Line> = BTreeMap::new();
     for thread in &ledger.threads {
@@ -203,12 +203,25 @@ fn contended(trace: &Trace, ledger: &Ledger, classes: &SampleClasses) -> BTreeMa
             lines.entry((process, address)).or_default().touches.push(Touch { sample: *sample, ns: each });
         }
     }
+    tell_written(trace, &mut lines);
     lines.retain(|_, line| {
         line.order();
         let turns = line.turns().count() as u64;
         line.is_written() && turns >= TURNS_MIN && turns * TURNS_SHARE >= line.touches.len() as u64
     });
     lines
+}
+
+/// Where a load waits for the line, the store behind it is hardly ever sampled. Lines without one were watched for writes only
+/// (`holdup_decode::accesses::suspects`).
+fn tell_written(trace: &Trace, lines: &mut BTreeMap<(ProcessId, u64), Line>) {
+    for row in trace.watchpoints.iter().filter(|row| row.hits > 0) {
+        let process = trace.threads[row.thread.index()].process;
+        let line = lines.get_mut(&(process, row.address - row.address % LINE_BYTES));
+        if let Some(line) = line.filter(|line| !line.is_sampled_written()) {
+            line.seen_written.push((row.address, u8::try_from(row.bytes).unwrap_or(u8::MAX)));
+        }
+    }
 }
 
 fn variable(trace: &Trace, process: ProcessId, address: u64) -> Option<&Variable> {
