@@ -202,9 +202,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let (_, timed) = unchanged.endings().count();
         finding.gain = merged((facts.trace, derived), finding, &forecast);
         let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
-        if forecast.may_be_nothing() && cost < COSTS_LITTLE
-            || finding.rule == "lock-contention" && is_only_taken(finding.gain, finding.confidence, cost)
-        {
+        if forecast.may_be_nothing() && cost < COSTS_LITTLE || is_lock_only_taken(derived, finding) {
             finding.confidence = Confidence::Low;
         }
         if timed > 0 {
@@ -231,12 +229,21 @@ pub fn without_recording(trace: &Trace, derived: &Derived, findings: &mut [Charg
     let part = spent / derived.ledger.running_ns().max(trace.wall().0).max(1) as f64;
     for Charged { finding, .. } in findings {
         finding.gain = unrecorded(finding.gain, part.min(RECORDING_MAX));
+        if is_lock_only_taken(derived, finding) {
+            finding.confidence = Confidence::Low;
+        }
     }
 }
 
 fn unrecorded(gain: Gain, part: f64) -> Gain {
     let (low, high) = ((gain.low - part) / (1.0 - part), gain.high / (1.0 - part));
     Gain { low: (low - OFF).max(0.0), high: (high + OFF).min(1.0) }
+}
+
+/// A finding on such a lock.
+fn is_lock_only_taken(derived: &Derived, finding: &Finding) -> bool {
+    let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
+    finding.rule == "lock-contention" && is_only_taken(finding.gain, finding.confidence, cost)
 }
 
 /// A lock of which nothing surely goes with its waiting: what it may gain is that nobody takes it, which is not contention.

@@ -72,6 +72,10 @@ const MANY: f64 = 0.25;
 /// So few waits may be chance.
 const WAITS_SURE: u64 = 10;
 
+/// Waiting for a lock, and the kernel's work for that, that take more than this part of the wall time are what puts its threads in
+/// order at its memory: most of them spin a while before they sleep.
+const ORDERS_MIN: f64 = 0.01;
+
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let occupancy = &scene.derived.occupancy;
@@ -115,11 +119,13 @@ fn futex_cpu_ns(scene: &Scene, lock: &LockUse) -> f64 {
     }
 }
 
-/// The memory that threads take from each other with this lock's word, if it is waited for long enough to be what puts them in
-/// order there.
+/// The memory that threads take from each other with this lock's word, if waiting for it, and the kernel's work for that, take
+/// long enough for it to be what puts them in order there.
 pub(super) fn shared_with<'a>(scene: &'a Scene, lock: &LockUse) -> Option<&'a SharedData> {
     let line = lock.object / LINE_BYTES * LINE_BYTES;
-    let is_waited_for = lock.reason == WaitReason::Lock && scene.of_wall(lock.wait_ns as f64) > GAIN_MIN;
+    let waiting_ns = lock.wait_ns as f64 + futex_cpu_ns(scene, lock);
+    let is_waited_for =
+        lock.reason == WaitReason::Lock && lock.waits >= WAITS_SURE && scene.of_wall(waiting_ns) > ORDERS_MIN;
     let lies_there = |data: &&SharedData| data.process == lock.process && data.lines.contains(&line);
     scene.derived.lines.iter().filter(|_| is_waited_for).find(lies_there)
 }
