@@ -10,15 +10,16 @@
 //! the program looks parallel and is not; more threads make it slower.
 //!
 //! ## How it decides
-//! The address is computed from the instruction before the sample and its registers, since a CPU that waits for memory
-//! is sampled at the instruction behind it. A line counts if, of its samples in the order of time, many are by another
-//! thread on another CPU than the one before. It is false sharing if four in five accesses are to bytes that only one thread
-//! touches, and no thread ever slept until a word there changed: a lock and what it guards are one thing that threads share. While
-//! the program runs, the most sampled lines are watched for a moment by the CPU's own watchpoints, a few accesses of each thread
+//! The address is computed from the instruction before the sample and its registers, since a CPU that waits for memory is
+//! sampled at the instruction behind it. A line counts if, of its samples in the order of time, many are by another thread on
+//! another CPU than the one before. It is false sharing if four in five accesses are to bytes that only one thread touches,
+//! and no thread ever slept until a word there changed: a lock and what it guards are one thing that threads share. While the
+//! program runs, the most sampled lines are watched for a moment by the CPU's own watchpoints, a few accesses of each thread
 //! at each place: whose bytes they are is then what these saw, if they saw most of the memory. That several touch a place is
 //! not taken from them where samples, 40 or more, say that less than a twentieth of the time goes by at such places: a stop
-//! takes so long that what is looked at now and then stops as often. The time is the sampled time at these accesses, with its
-//! error.
+//! takes so long that what is looked at now and then stops as often. Where a load waits for the line, the store behind it is
+//! hardly ever sampled: lines that have a twentieth of the samples, and no write among these, are watched for writes first.
+//! The time is the sampled time at these accesses, with its error.
 //! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
 //! the accesses took a smaller share of these, the difference is what sharing costs; where little but the accesses is seen
 //! then, the rest passes behind them and is no measure. Without such moments the lower end of the gain is 0,

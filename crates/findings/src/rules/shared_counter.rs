@@ -10,11 +10,12 @@
 //! and atomic operations on it happen one after the other, however many CPUs there are.
 //!
 //! ## How it decides
-//! As false-sharing does, but at least a fifth of the accesses are to bytes that several threads touch, or threads sleep until
-//! a word there changes: then it is a lock's or a queue's, whoever touches which of its fields. That is left to the rules for
-//! locks if its threads wait for locks for a tenth of their time or more; so is memory that is touched without atomic
-//! instructions by such threads, since a lock puts these accesses in order, and a line in which a lock lies whose waiting is worth
-//! a finding: what the line costs is then in that one's upper end. The time is the sampled time at these accesses, with its error.
+//! As false-sharing does, but at least a fifth of the accesses are to bytes that several threads touch, or threads sleep
+//! until a word there changes: then it is a lock's or a queue's, whoever touches which of its fields. That is left to the
+//! rules for locks if its threads wait for locks for a tenth of their time or more; so is memory that is touched without
+//! atomic instructions by such threads, since a lock puts these accesses in order, and a line in which a lock lies for which
+//! threads wait, or enter the kernel, for a hundredth of the run: what the line costs is then in that one's upper end. The
+//! time is the sampled time at these accesses, with its error.
 //! What of it would go is told by moments at which a thread was in the same code while no other that touches the memory ran: if
 //! the accesses took a smaller share of these, the difference is what sharing costs; where little but the accesses is seen
 //! then, the rest passes behind them and is no measure. Without such moments the lower end of the gain is 0,
