@@ -30,7 +30,11 @@ pub fn assemble_named(
     for event in until(events, Timestamp(manifest.end_ns)) {
         builder.push(event, &mut rows);
     }
-    let mut catalogue = builder.finish(Timestamp(manifest.end_ns), &mut rows);
+    let end = Timestamp(manifest.end_ns);
+    let mut catalogue = builder.finish(end, &mut rows);
+    // By the kernel's account a run may go on a moment longer than it was seen, and what follows begin behind the end.
+    rows.deadlines.retain(|row| row.slice_start < end);
+    rows.steals.retain(|row| row.slice_start < end);
     let (stacks, frames) = name(&mut catalogue, &mut manifest);
     let ends = catalogue.threads.iter().map(|thread| thread.end).collect();
     let threads = catalogue.threads.len();

@@ -498,7 +498,8 @@ impl Live {
             (Some(now), Some(before)) => arrived - Duration(now.saturating_sub(before)),
             _ => self.woken_at.unwrap_or(arrived),
         };
-        let queued = queued.max(before.start);
+        // The kernel's account of the run may have it begin before the wakeup was seen.
+        let queued = queued.max(before.start).min(arrived);
         if before.start < queued {
             self.tell_deadline(&before, sink);
         }

@@ -523,6 +523,19 @@ fn a_wait_that_began_before_the_recording_is_over_when_it_asked_to_be() {
     assert_eq!(told, [(100, 380)], "one, of the wait in which the recording began");
 }
 
+#[test]
+fn a_wait_of_which_the_kernels_account_leaves_nothing_has_no_end_of_its_own() {
+    let events = vec![
+        Event::Switch(switch(0, 0, 4, Outcome::Untracked)),
+        Event::Switch(switch(11, 4, 0, limited(1))),
+        waking(231, 4),
+        Event::Switch(switch(317, 0, 4, Outcome::Untracked)),
+        Event::Switch(Switch { clock_ran_ns: NonZeroU64::new(1001), ..switch(317, 4, 0, blocked()) }),
+    ];
+    let trace = assemble(events, Manifest { end_ns: END, ..Manifest::default() });
+    assert_eq!(trace.deadlines, []);
+}
+
 fn any_outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
         Just(Outcome::Untracked),
