@@ -213,7 +213,7 @@ pub fn elf(bytes: &[u8]) {
 /// Two threads at each of `offsets`, with registers that point into the file.
 fn touch(files: &Foreign, offsets: impl Iterator<Item = u64>) {
     let mapping = RawMapping { tgid: 1, end: 1 << 40, path: "/bin/app".to_owned(), ..RawMapping::default() };
-    let (mut builder, mut rows) = (Builder::new(Timestamp(0), false, files), Rows::default());
+    let (mut builder, mut rows) = (Builder::new((Timestamp(0), Timestamp(1)), false, files), Rows::default());
     builder.push(Event::Mapping(mapping), &mut rows);
     for ip in offsets {
         for tid in [1, 2] {
@@ -222,7 +222,7 @@ fn touch(files: &Foreign, offsets: impl Iterator<Item = u64>) {
             builder.push(Event::Sample(sample), &mut rows);
         }
     }
-    let mut catalogue = builder.finish(Timestamp(1), &mut rows);
+    let mut catalogue = builder.finish(&mut rows);
     Symbols::new(files, "").name_words(&mut catalogue);
 }
 
@@ -332,13 +332,14 @@ fn judge(path: &Path) {
 }
 
 fn build(events: impl IntoIterator<Item = Event>, start_ns: u64, end_ns: u64) {
-    let (mut builder, mut rows) = (Builder::new(Timestamp(start_ns), false, &NoFiles), Rows::default());
+    let span = (Timestamp(start_ns), Timestamp(end_ns));
+    let (mut builder, mut rows) = (Builder::new(span, false, &NoFiles), Rows::default());
     let mut order = Reorder::new(HORIZON);
     for event in events {
         order.push(event, &mut |event| builder.push(event, &mut rows));
     }
     order.finish(&mut |event| builder.push(event, &mut rows));
-    let _ = builder.finish(Timestamp(end_ns), &mut rows);
+    let _ = builder.finish(&mut rows);
 }
 
 fn scratch(name: &str) -> PathBuf {

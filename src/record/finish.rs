@@ -74,13 +74,14 @@ fn build(
     tables: &mut RecordingWriter,
     files: &dyn Files,
 ) -> Catalogue {
-    let mut builder = Builder::new(Timestamp(manifest.start_ns), manifest.rung == Rung::Proc, files);
+    let span = (Timestamp(manifest.start_ns), Timestamp(manifest.end_ns));
+    let mut builder = Builder::new(span, manifest.rung == Rung::Proc, files);
     let mut order = Reorder::new(HORIZON);
     for event in events {
         order.push(event, &mut |event| builder.push(event, tables));
     }
     order.finish(&mut |event| builder.push(event, tables));
-    builder.finish(Timestamp(manifest.end_ns), tables)
+    builder.finish(tables)
 }
 
 fn complete(

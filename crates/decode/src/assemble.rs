@@ -25,16 +25,13 @@ pub fn assemble_named(
     mut manifest: Manifest,
     name: impl FnOnce(&mut Catalogue, &mut Manifest) -> (Stacks, Frames),
 ) -> Trace {
-    let mut builder = Builder::new(Timestamp(manifest.start_ns), manifest.rung == Rung::Proc, &NoFiles);
+    let span = (Timestamp(manifest.start_ns), Timestamp(manifest.end_ns));
+    let mut builder = Builder::new(span, manifest.rung == Rung::Proc, &NoFiles);
     let mut rows = Rows::default();
-    for event in until(events, Timestamp(manifest.end_ns)) {
+    for event in until(events, span.1) {
         builder.push(event, &mut rows);
     }
-    let end = Timestamp(manifest.end_ns);
-    let mut catalogue = builder.finish(end, &mut rows);
-    // By the kernel's account a run may go on a moment longer than it was seen, and what follows begin behind the end.
-    rows.deadlines.retain(|row| row.slice_start < end);
-    rows.steals.retain(|row| row.slice_start < end);
+    let mut catalogue = builder.finish(&mut rows);
     let (stacks, frames) = name(&mut catalogue, &mut manifest);
     let ends = catalogue.threads.iter().map(|thread| thread.end).collect();
     let threads = catalogue.threads.len();

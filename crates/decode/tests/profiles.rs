@@ -54,7 +54,8 @@ struct Profile {
 
 impl Profile {
     fn read(bytes: &[u8]) -> Result<Profile, ReadError> {
-        let (mut builder, mut rows) = (Builder::new(Timestamp(0), true, &NoFiles), Rows::default());
+        let (mut builder, mut rows) =
+            (Builder::new((Timestamp(0), Timestamp(u64::MAX)), true, &NoFiles), Rows::default());
         let (mut last, mut sorted) = (Timestamp(0), true);
         let mut take = |event: Event| {
             if !matches!(event, Event::Stack(_)) {
@@ -65,7 +66,7 @@ impl Profile {
         };
         let facts = readers::detect(bytes)?.read(bytes, &Wanted::default(), &mut take)?;
         assert!(sorted, "not in the order of time");
-        let catalogue = builder.finish(facts.span.1, &mut rows);
+        let catalogue = builder.finish(&mut rows);
         let (stacks, frames) = facts.names.clone().unwrap_or_default().resolve(&catalogue);
         let samples = rows.samples.iter().map(|sample| sample.stack).collect();
         let threads = catalogue.threads.iter().map(|thread| thread.name.clone()).collect();

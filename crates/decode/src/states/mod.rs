@@ -37,6 +37,8 @@ use told::Lanes;
 /// Builds the tables of one recording.
 pub struct Builder<'a> {
     start: Timestamp,
+    /// No moment of a switch is behind it.
+    end: Timestamp,
     /// Only snapshots come: states between them are estimated ([`polled`]).
     polled: bool,
     /// When the last poll that came late did come.
@@ -51,11 +53,13 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// A builder for a recording that began at `start`. `polled`: its rung is /proc polling. What memory samples touch
+    /// A builder for a recording from one moment to the other. `polled`: its rung is /proc polling. What memory samples touch
     /// is told from `files`.
-    pub fn new(start: Timestamp, polled: bool, files: &'a dyn Files) -> Builder<'a> {
+    pub fn new((start, end): (Timestamp, Timestamp), polled: bool, files: &'a dyn Files) -> Builder<'a> {
+        let end = end.max(start);
         Builder {
             start,
+            end,
             polled,
             late_poll: None,
             names: Names::default(),
@@ -101,12 +105,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The recording ended at `end`: closes every life. Rows of threads that still live are passed on.
-    pub fn finish(mut self, end: Timestamp, sink: &mut dyn TableSink) -> Catalogue {
+    /// The recording is over: closes every life. Rows of threads that still live are passed on.
+    pub fn finish(mut self, sink: &mut dyn TableSink) -> Catalogue {
+        let end = self.end;
         for index in 0..self.live.len() {
             let live = self.live.at(index);
             if live.now != Now::Gone {
-                live.close(end.max(self.start), sink);
+                live.close(end, sink);
                 self.names.end(live.id, end, true);
             }
         }
@@ -156,16 +161,18 @@ impl<'a> Builder<'a> {
     }
 
     /// When `switch` was by the kernel's account, see [`Live::left_at`]: not before anything else that is known of this
-    /// CPU and of the thread that leaves it, each of which may have been seen quicker.
+    /// CPU and of the thread that leaves it, each of which may have been seen quicker, and within the recording, in which it
+    /// was seen.
     fn kernels_moment(&mut self, switch: &Switch) -> Timestamp {
         let earliest = self.occupants.touched(switch.cpu).unwrap_or(self.start).max(self.start);
-        match self.names.find(switch.prev_tid).filter(|_| switch.prev_tid != 0) {
+        let moment = match self.names.find(switch.prev_tid).filter(|_| switch.prev_tid != 0) {
             Some(index) => {
                 let live = self.live.at(index);
-                live.left_at(switch).max(live.open.start).max(earliest)
+                live.left_at(switch).max(live.open.start)
             }
-            None => switch.at.max(earliest),
-        }
+            None => switch.at,
+        };
+        moment.max(earliest).min(self.end)
     }
 
     fn switch_out(&mut self, switch: &Switch, at: Timestamp, sink: &mut dyn TableSink) {
