@@ -14,7 +14,7 @@ fn intervals(seed: u64, mut check: impl FnMut(Moment, recording::Manifest, Cut<M
     let run = sim::simulate(seed);
     let wall = Duration(run.wall_ns());
     let keep = Keep { time: wall, bytes: 64 << 20 };
-    let mut ring = EventRing::new(keep, Mark::default()).unwrap();
+    let mut ring = EventRing::new(keep, Mark::default());
     ring.begin_at(Timestamp(run.manifest.start_ns), Mark::default());
     let mut looker = Looker::new(run.manifest.clone(), Descriptors::built_in());
     let (mut from, mut stacks) = (Timestamp(run.manifest.start_ns), Vec::new());

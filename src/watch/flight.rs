@@ -62,7 +62,7 @@ impl Flight {
         let time = limits.keep + limits.after + SLACK;
         let keep = Keep { time: Duration(time.as_nanos() as u64), bytes: limits.keep_bytes };
         Ok(Flight {
-            ring: EventRing::new(keep, Mark::default())?,
+            ring: EventRing::new(keep, Mark::default()),
             triggers,
             fresh: Vec::new(),
             pending: None,

@@ -44,7 +44,7 @@ fn sums(trace: &Trace, from: Timestamp) -> BTreeMap<(u32, Did), u64> {
 fn saved(events: &[Event], manifest: &Manifest, part: u64, name: &str) -> (Timestamp, Trace) {
     let wall_ns = manifest.end_ns - manifest.start_ns;
     let keep = Keep { time: Duration(wall_ns / part), bytes: 1 << 30 };
-    let mut ring = EventRing::new(keep, ()).unwrap();
+    let mut ring = EventRing::new(keep, ());
     ring.begin_at(Timestamp(manifest.start_ns), ());
     for event in events {
         ring.push(event);

@@ -10,7 +10,7 @@ mod pack;
 mod read;
 mod write;
 
-pub(super) use pack::{Content, Packer};
+pub(super) use pack::{Batch, Content};
 pub use read::JournalReader;
 pub use write::JournalWriter;
 

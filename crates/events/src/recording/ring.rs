@@ -1,4 +1,5 @@
-//! A flight recorder's memory: the newest events, as the chunks that a journal has, bounded by time and by bytes.
+//! A flight recorder's memory: the newest events, encoded as a journal has them, bounded by time and by bytes. They are
+//! compressed when they are saved, which few are: that costs more than the fifth of the room is worth which it saves.
 //!
 //! It is made of segments. Each begins with what stood then ([`Standing`]), so that it needs nothing of what was before it;
 //! the oldest is dropped as a whole. Stacks are told once, however often they are named later: their definitions are kept
@@ -15,8 +16,8 @@ pub use cut::Cut;
 pub use named::named_stacks;
 use stacks::Definitions;
 
-use super::RecordingError;
-use super::journal::{Content, Packer};
+use super::codec::Decoder;
+use super::journal::{Batch, Content};
 use crate::standing::Standing;
 use crate::{Duration, Event, Timestamp};
 
@@ -32,11 +33,21 @@ pub struct Keep {
     pub bytes: u64,
 }
 
-/// A chunk in memory, shared with what is being saved.
+/// Encoded events, shared with what is being saved.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
     pub bytes: Arc<[u8]>,
     pub content: Content,
+}
+
+impl Chunk {
+    fn of(batch: &mut Batch) -> Option<Chunk> {
+        batch.take(|bytes, content| Chunk { bytes: bytes.into(), content })
+    }
+
+    fn events(&self) -> impl Iterator<Item = Event> {
+        Decoder::new(&self.bytes).map_while(Result::ok)
+    }
 }
 
 struct Segment<M> {
@@ -50,7 +61,7 @@ struct Segment<M> {
 /// See the module. `M` is what the recorder wants to remember of each segment's beginning.
 pub struct EventRing<M> {
     keep: Keep,
-    packer: Packer,
+    batch: Batch,
     segments: VecDeque<Segment<M>>,
     standing: Standing,
     stacks: Definitions,
@@ -62,9 +73,7 @@ pub struct EventRing<M> {
 
 impl<M: Clone> EventRing<M> {
     /// An empty one, whose first segment begins with `mark`.
-    pub fn new(keep: Keep, mark: M) -> Result<EventRing<M>, RecordingError> {
-        let failed = |source| RecordingError::io(std::path::Path::new("(memory)"))(source);
-        let packer = Packer::new().map_err(failed)?;
+    pub fn new(keep: Keep, mark: M) -> EventRing<M> {
         let first = Segment {
             begin: Timestamp(0),
             standing: Standing::default(),
@@ -72,15 +81,15 @@ impl<M: Clone> EventRing<M> {
             bytes: 0,
             mark,
         };
-        Ok(EventRing {
+        EventRing {
             keep,
-            packer,
+            batch: Batch::default(),
             segments: VecDeque::from([first]),
             standing: Standing::default(),
-            stacks: Definitions::new(keep.bytes / 4).map_err(failed)?,
+            stacks: Definitions::new(keep.bytes / 4),
             bytes: 0,
             is_short: false,
-        })
+        }
     }
 
     /// Takes one event.
@@ -89,7 +98,7 @@ impl<M: Clone> EventRing<M> {
             self.stacks.push(stack);
         }
         self.standing.fold(event);
-        if self.packer.push(event) {
+        if self.batch.push(event) {
             self.seal();
         }
     }
@@ -192,16 +201,12 @@ impl<M: Clone> EventRing<M> {
     }
 
     fn seal(&mut self) {
-        let content = self.packer.content();
-        if content.events == 0 {
-            return;
-        }
-        let Ok(sealed) = self.packer.seal_events() else { return };
-        let bytes: Arc<[u8]> = sealed.into();
+        let Some(chunk) = Chunk::of(&mut self.batch) else { return };
         if let Some(last) = self.segments.back_mut() {
-            self.bytes += bytes.len() as u64;
-            last.bytes += bytes.len() as u64;
-            last.chunks.push(Chunk { bytes, content });
+            let bytes = chunk.bytes.len() as u64;
+            self.bytes += bytes;
+            last.bytes += bytes;
+            last.chunks.push(chunk);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Events → chunks: encoded, compressed, each on its own.
+//! Events → chunks, each on its own: encoded, and compressed where they are written.
 
 use std::io;
 
@@ -23,68 +23,60 @@ pub struct Content {
     pub span: (Timestamp, Timestamp),
 }
 
-/// Fills one chunk at a time.
-pub struct Packer {
+/// Fills with encoded events, until they are enough for a chunk.
+#[derive(Default)]
+pub struct Batch {
     encoder: Encoder,
     encoded: Vec<u8>,
-    compressor: Compressor<'static>,
-    /// Room that lasts, in whose first bytes is the last chunk made: its header and its payload.
-    sealed: Vec<u8>,
-    sealed_bytes: usize,
     content: Content,
 }
 
-impl Packer {
-    /// An empty one.
-    pub fn new() -> io::Result<Packer> {
-        Ok(Packer {
-            encoder: Encoder::default(),
-            encoded: Vec::with_capacity(CHUNK_BYTES * 2),
-            compressor: Compressor::new(ZSTD_LEVEL)?,
-            sealed: Vec::new(),
-            sealed_bytes: 0,
-            content: Content::default(),
-        })
-    }
-
-    /// Takes one event; `true` if the chunk is large enough now.
+impl Batch {
+    /// Takes one event; `true` if there are enough now.
     pub fn push(&mut self, event: &Event) -> bool {
         let Content { events, span: (from, to) } = self.content;
         let (begin, at) = (event.begin(), event.at());
         let span = if events == 0 { (begin, at) } else { (from.min(begin), to.max(at)) };
         self.content = Content { events: events + 1, span };
+        if self.encoded.capacity() == 0 {
+            self.encoded.reserve(CHUNK_BYTES * 2);
+        }
         self.encoder.encode(event, &mut self.encoded);
         self.encoded.len() >= CHUNK_BYTES
     }
 
-    /// What has been pushed since the last chunk.
+    /// What has been pushed since the last time that it was taken.
     pub fn content(&self) -> Content {
         self.content
     }
 
-    /// Makes a chunk of what has been pushed, and begins the next one.
-    pub fn seal_events(&mut self) -> io::Result<&[u8]> {
-        let encoded = std::mem::take(&mut self.encoded);
-        let events = std::mem::take(&mut self.content).events;
+    /// Hands over what has been pushed, if anything, and begins anew.
+    pub fn take<T>(&mut self, with: impl FnOnce(&[u8], Content) -> T) -> Option<T> {
+        if self.content.events == 0 {
+            return None;
+        }
         self.encoder = Encoder::default();
-        let made = self.compress(Kind::Events, &encoded, events);
-        self.encoded = encoded;
+        let taken = with(&self.encoded, std::mem::take(&mut self.content));
         self.encoded.clear();
-        made?;
-        Ok(self.sealed())
+        Some(taken)
+    }
+}
+
+/// Makes a chunk of bytes.
+pub struct Packer {
+    compressor: Compressor<'static>,
+    /// Room that lasts, in whose first bytes is the last chunk made: its header and its payload.
+    sealed: Vec<u8>,
+}
+
+impl Packer {
+    /// One that has made none yet.
+    pub fn new() -> io::Result<Packer> {
+        Ok(Packer { compressor: Compressor::new(ZSTD_LEVEL)?, sealed: Vec::new() })
     }
 
-    /// Makes a chunk of other bytes; what has been pushed stays.
-    pub fn seal(&mut self, kind: Kind, raw: &[u8]) -> io::Result<&[u8]> {
-        self.compress(kind, raw, 0)?;
-        Ok(self.sealed())
-    }
-
-    fn sealed(&self) -> &[u8] {
-        self.sealed.get(..self.sealed_bytes).unwrap_or_default()
-    }
-
-    fn compress(&mut self, kind: Kind, raw: &[u8], events: u32) -> io::Result<()> {
+    /// The chunk of `raw`, which holds so many events.
+    pub fn seal(&mut self, kind: Kind, raw: &[u8], events: u32) -> io::Result<&[u8]> {
         // Room for the header, too: one call writes both.
         let room = HEADER + zstd::zstd_safe::compress_bound(raw.len());
         self.sealed.resize(room.max(self.sealed.len()), 0);
@@ -92,7 +84,6 @@ impl Packer {
         let length = self.compressor.compress_to_buffer(raw, payload)?;
         let header = Header { kind, stored: length as u32, raw: raw.len() as u32, events };
         head.copy_from_slice(&header.encode(payload.get(..length).unwrap_or_default()));
-        self.sealed_bytes = HEADER + length;
-        Ok(())
+        Ok(self.sealed.get(..HEADER + length).unwrap_or_default())
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::JOURNAL;
 use super::chunk::{DROPPED_AT, Kind, dropped_word};
-use super::pack::{Content, Packer};
+use super::pack::{Batch, Content, Packer};
 use crate::recording::{Manifest, RecordingError};
 use crate::{CpuId, Event, Loss, Timestamp};
 
@@ -15,6 +15,7 @@ use crate::{CpuId, Event, Loss, Timestamp};
 pub struct JournalWriter {
     file: File,
     path: PathBuf,
+    batch: Batch,
     packer: Packer,
     /// What is known of the recording by now.
     manifest: Manifest,
@@ -33,7 +34,9 @@ impl JournalWriter {
         let _ = file.try_lock();
         let packer = Packer::new().map_err(RecordingError::io(&path))?;
         let manifest = manifest.clone();
-        let mut journal = JournalWriter { file, path, packer, manifest, bytes: 0, dropped: None, said: 0 };
+        let batch = Batch::default();
+        let mut journal =
+            JournalWriter { file, path, batch, packer, manifest, bytes: 0, dropped: None, said: 0 };
         journal.write_manifest().map_err(RecordingError::io(&journal.path))?;
         Ok(journal)
     }
@@ -50,7 +53,7 @@ impl JournalWriter {
 
     fn write_manifest(&mut self) -> std::io::Result<()> {
         let manifest = serde_json::to_vec(&self.manifest)?;
-        let sealed = self.packer.seal(Kind::Manifest, &manifest)?;
+        let sealed = self.packer.seal(Kind::Manifest, &manifest, 0)?;
         write(&mut self.file, sealed, &mut self.bytes)
     }
 
@@ -61,7 +64,7 @@ impl JournalWriter {
             loss.end = loss.end.max(event.at());
             return;
         }
-        if self.packer.push(event) {
+        if self.batch.push(event) {
             self.flush();
         }
     }
@@ -69,20 +72,18 @@ impl JournalWriter {
     /// Writes what has been pushed; call it now and then, so that a crash loses little.
     pub fn flush(&mut self) {
         self.say_dropped();
-        let content = self.packer.content();
-        if content.events == 0 {
-            return;
-        }
-        let sealed = self.packer.seal_events();
-        if sealed.and_then(|sealed| write(&mut self.file, sealed, &mut self.bytes)).is_err() {
+        let JournalWriter { file, batch, packer, bytes, .. } = self;
+        let written = batch.take(|raw, content| (write_events(file, packer, (raw, content), bytes), content));
+        if let Some((Err(_), content)) = written {
             self.drop_chunk(content);
         }
     }
 
-    /// Appends a chunk that was made elsewhere, behind what has been pushed.
-    pub(in crate::recording) fn append(&mut self, chunk: &[u8], content: Content) {
+    /// Appends events that were encoded elsewhere, behind what has been pushed.
+    pub(in crate::recording) fn append(&mut self, raw: &[u8], content: Content) {
         self.flush();
-        if self.dropped.is_some() || write(&mut self.file, chunk, &mut self.bytes).is_err() {
+        let JournalWriter { file, packer, bytes, .. } = self;
+        if self.dropped.is_some() || write_events(file, packer, (raw, content), bytes).is_err() {
             self.drop_chunk(content);
         }
     }
@@ -132,6 +133,15 @@ impl Drop for JournalWriter {
     fn drop(&mut self) {
         self.say_dropped();
     }
+}
+
+fn write_events(
+    file: &mut File,
+    packer: &mut Packer,
+    (raw, content): (&[u8], Content),
+    bytes: &mut u64,
+) -> std::io::Result<()> {
+    write(file, packer.seal(Kind::Events, raw, content.events)?, bytes)
 }
 
 /// Writes a chunk behind the first `bytes`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Chunk, named_stacks};
-use crate::recording::journal::{JournalReader, JournalWriter};
+use crate::recording::journal::JournalWriter;
 use crate::standing::{Doing, Standing};
 use crate::{Event, Timestamp};
 
@@ -24,7 +24,7 @@ pub struct Cut<M> {
 }
 
 impl<M> Cut<M> {
-    /// Bytes of its chunks.
+    /// Bytes of its events, as they are in memory.
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().chain(&self.stacks).map(|chunk| chunk.bytes.len() as u64).sum()
     }
@@ -48,7 +48,7 @@ impl<M> Cut<M> {
         let (mut all, parts) = self.parts();
         for part in parts {
             match part {
-                Ok(chunk) => all.extend(JournalReader::new(&chunk.bytes[..])),
+                Ok(chunk) => all.extend(chunk.events()),
                 Err(events) => all.extend(events),
             }
         }
@@ -66,7 +66,7 @@ impl<M> Cut<M> {
                 continue;
             }
             let mut within = Vec::new();
-            for event in JournalReader::new(&chunk.bytes[..]) {
+            for event in chunk.events() {
                 if event.at() < self.start {
                     self.standing.fold(&event);
                 } else if event.at() <= self.end && !covers_earlier(&event, self.start, &known) {
@@ -87,7 +87,7 @@ impl<M> Cut<M> {
         let is_wanted = |event: &Event| {
             event.at() < self.start && matches!(event, Event::Stack(stack) if named.contains(&stack.id))
         };
-        let stacks = self.stacks.iter().flat_map(|chunk| JournalReader::new(&chunk.bytes[..]));
+        let stacks = self.stacks.iter().flat_map(Chunk::events);
         let mut all: Vec<Event> = stacks.filter(is_wanted).collect();
         all.append(&mut stood);
         all.sort_by_key(Event::at);
@@ -102,7 +102,7 @@ fn named(stood: &[Event], parts: &[Part]) -> BTreeSet<u64> {
     stood.iter().for_each(&mut note);
     for part in parts {
         match part {
-            Ok(chunk) => JournalReader::new(&chunk.bytes[..]).for_each(|event| note(&event)),
+            Ok(chunk) => chunk.events().for_each(|event| note(&event)),
             Err(events) => events.iter().for_each(&mut note),
         }
     }

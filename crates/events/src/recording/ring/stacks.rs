@@ -6,12 +6,10 @@
 //! segments that are still there name few.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::sync::Arc;
 
 use super::Chunk;
 use crate::event::RawStack;
-use crate::recording::journal::{JournalReader, Packer};
+use crate::recording::journal::Batch;
 use crate::standing::{Doing, Standing};
 use crate::{Event, Timestamp};
 
@@ -22,7 +20,7 @@ const GENERATION: u64 = 4;
 
 /// See the module.
 pub struct Definitions {
-    packer: Packer,
+    batch: Batch,
     chunks: Vec<Chunk>,
     bytes: u64,
     /// More are too much.
@@ -34,19 +32,19 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    pub fn new(bytes_max: u64) -> io::Result<Definitions> {
-        Ok(Definitions {
-            packer: Packer::new()?,
+    pub fn new(bytes_max: u64) -> Definitions {
+        Definitions {
+            batch: Batch::default(),
             chunks: Vec::new(),
             bytes: 0,
             bytes_max,
             needed: 0,
             past: None,
-        })
+        }
     }
 
     pub fn push(&mut self, stack: &RawStack) {
-        if self.packer.push(&Event::Stack(stack.clone())) {
+        if self.batch.push(&Event::Stack(stack.clone())) {
             self.seal();
         }
     }
@@ -79,7 +77,7 @@ impl Definitions {
             .collect();
         self.seal();
         self.needed = self.bytes;
-        for event in chunks.iter().flat_map(|chunk| JournalReader::new(&chunk.bytes[..])) {
+        for event in chunks.iter().flat_map(Chunk::events) {
             if let Event::Stack(stack) = event
                 && wanted.contains(&stack.id)
             {
@@ -95,14 +93,9 @@ impl Definitions {
     }
 
     fn seal(&mut self) {
-        let content = self.packer.content();
-        if content.events == 0 {
-            return;
-        }
-        if let Ok(sealed) = self.packer.seal_events() {
-            let bytes: Arc<[u8]> = sealed.into();
-            self.bytes += bytes.len() as u64;
-            self.chunks.push(Chunk { bytes, content });
+        if let Some(chunk) = Chunk::of(&mut self.batch) {
+            self.bytes += chunk.bytes.len() as u64;
+            self.chunks.push(chunk);
         }
     }
 }

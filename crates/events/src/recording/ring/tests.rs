@@ -43,7 +43,7 @@ fn record(ring: &mut EventRing<u32>, from_ms: u64, to_ms: u64) {
 
 #[test]
 fn it_reaches_back_as_far_as_asked_and_not_much_further() {
-    let mut ring = EventRing::new(keep(800, 1 << 20), 0).unwrap();
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     record(&mut ring, 0, 10_000);
     let reach = Duration(9_999 * MS).0 - ring.begin().0;
     assert!((800 * MS..=1_000 * MS).contains(&reach), "{reach}");
@@ -52,7 +52,7 @@ fn it_reaches_back_as_far_as_asked_and_not_much_further() {
 
 #[test]
 fn a_recording_begins_where_it_is_said_to() {
-    let mut ring = EventRing::new(keep(800, 1 << 20), 0).unwrap();
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     record(&mut ring, 0, 10);
     ring.begin_at(Timestamp(12 * MS), 7);
     record(&mut ring, 10, 20);
@@ -65,7 +65,7 @@ fn a_recording_begins_where_it_is_said_to() {
 
 #[test]
 fn what_was_before_is_told_at_its_beginning() {
-    let mut ring = EventRing::new(keep(800, 1 << 20), 0).unwrap();
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     record(&mut ring, 0, 5_000);
     let cut = ring.cut(Timestamp(4_900 * MS)).unwrap();
     let (start, mark) = (cut.start, cut.mark);
@@ -92,7 +92,7 @@ fn what_was_before_is_told_at_its_beginning() {
 
 #[test]
 fn what_comes_late_and_what_began_before_is_not_in_it() {
-    let mut ring = EventRing::new(keep(800, 1 << 20), 0).unwrap();
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     record(&mut ring, 0, 5_000);
     let start = ring.begin();
     // Held up by its CPU for so long that the segment has begun: it says what thread 9 did at the beginning.
@@ -142,7 +142,7 @@ fn what_comes_late_and_what_began_before_is_not_in_it() {
 
 #[test]
 fn too_little_room_is_said_and_kept_to() {
-    let mut ring = EventRing::new(keep(60_000, 4_000), 0).unwrap();
+    let mut ring = EventRing::new(keep(60_000, 4_000), 0);
     for round in 0..50 {
         // Of these no byte can be foretold.
         for number in 0..100u64 {
@@ -160,7 +160,7 @@ fn too_little_room_is_said_and_kept_to() {
 /// However many stacks come, and one that a thread still waits with is never forgotten.
 #[test]
 fn stacks_that_are_told_anew_replace_the_old_ones() {
-    let mut ring = EventRing::new(keep(800, 200_000), 0).unwrap();
+    let mut ring = EventRing::new(keep(800, 200_000), 0);
     record(&mut ring, 0, 100);
     let mut most = 0;
     for round in 1..100u64 {
@@ -186,7 +186,7 @@ fn stacks_that_are_told_anew_replace_the_old_ones() {
 /// Definitions are kept for as long as there is room: a recording has those that it names.
 #[test]
 fn stacks_that_nothing_names_stay_out_of_a_recording() {
-    let mut ring = EventRing::new(keep(800, 1 << 20), 0).unwrap();
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     let stack = |id: u64| Event::Stack(RawStack { id, at: Timestamp(id), ..RawStack::default() });
     // Of these a switch names 3 and 4 (see `record`), a sample, a syscall's sum and nobody the others.
     (4..=7).for_each(|id| ring.push(&stack(id)));
@@ -209,7 +209,7 @@ fn stacks_that_nothing_names_stay_out_of_a_recording() {
 /// Samples meet other stacks each time, of which what is still there names few: their room does not grow until the limit is reached.
 #[test]
 fn stacks_that_nothing_names_any_more_make_room() {
-    let mut ring = EventRing::new(keep(800, 256 << 20), 0).unwrap();
+    let mut ring = EventRing::new(keep(800, 256 << 20), 0);
     let (mut anew, mut most) = (0, 0);
     for round in 0..100u64 {
         for id in 0..1_500 {
@@ -234,7 +234,7 @@ fn stacks_that_nothing_names_any_more_make_room() {
 /// Where the same ones come again after each telling, they are told anew for nothing: seldom.
 #[test]
 fn stacks_that_are_all_in_use_are_not_told_again_and_again() {
-    let mut ring = EventRing::new(keep(800, 256 << 20), 0).unwrap();
+    let mut ring = EventRing::new(keep(800, 256 << 20), 0);
     let mut anew = 0;
     let tell = |ring: &mut EventRing<u32>, generation: u64, ms: u64| {
         for id in 0..15_000u64 {
