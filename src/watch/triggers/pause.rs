@@ -55,12 +55,17 @@ pub fn parse(rest: &str) -> Result<Box<dyn Trigger>, String> {
     Ok(Box::new(Pause { kind, longer_than, spans: OpenSpans::default(), told: HashMap::new() }))
 }
 
-/// What a thread off its CPU waited for, up to `at`: in words, and how long.
-fn pauses(kind: Kind, thread: &StandingThread, at: Timestamp) -> [Option<(&'static str, Duration)>; 2] {
-    let off = match thread.off_since {
+/// Since when a thread is off its CPU.
+fn off_since(thread: &StandingThread) -> Timestamp {
+    match thread.off_since {
         Timestamp(0) => thread.since,
         seen => seen,
-    };
+    }
+}
+
+/// What a thread off its CPU waited for, up to `at`: in words, and how long, which is never longer than it was off.
+fn pauses(kind: Kind, thread: &StandingThread, at: Timestamp) -> [Option<(&'static str, Duration)>; 2] {
+    let off = off_since(thread);
     // Runnable since it left: it never was blocked.
     let blocked_until = match thread.doing {
         Doing::Blocked => at,
@@ -91,7 +96,11 @@ impl Pause {
         if !matches!(thread.doing, Doing::Blocked | Doing::Runnable) {
             return;
         }
-        if self.told.remove(&switch.next_tid) == Some(thread.off_since) {
+        // Nearly always nothing goes on so long.
+        if !self.told.is_empty() && self.told.remove(&switch.next_tid) == Some(thread.off_since) {
+            return;
+        }
+        if switch.at.since(off_since(thread)) <= self.longer_than {
             return;
         }
         let over = pauses(self.kind, thread, switch.at).into_iter().flatten();

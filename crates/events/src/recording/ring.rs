@@ -23,6 +23,8 @@ use crate::{Duration, Event, Timestamp};
 
 /// So many segments make up what is to be kept: it is up to one of them more.
 const SEGMENTS: u64 = 8;
+/// Chunks that were dropped whose memory is kept for those that come.
+const SPARE_MAX: usize = 32;
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +38,22 @@ pub struct Keep {
 /// Encoded events, shared with what is being saved.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
-    pub bytes: Arc<[u8]>,
+    pub bytes: Arc<Vec<u8>>,
     pub content: Content,
 }
 
 impl Chunk {
-    fn of(batch: &mut Batch) -> Option<Chunk> {
-        batch.take(|bytes, content| Chunk { bytes: bytes.into(), content })
+    /// What is in `batch`, if anything. Its memory goes with it, and `spare` takes its place: new memory would be paid for page by page.
+    fn of(batch: &mut Batch, spare: &mut Vec<Vec<u8>>) -> Option<Chunk> {
+        batch.take(|bytes, content| {
+            let is_full = bytes.len() * 2 >= bytes.capacity();
+            let kept = if is_full {
+                std::mem::replace(bytes, spare.pop().unwrap_or_default())
+            } else {
+                bytes.clone()
+            };
+            Chunk { bytes: Arc::new(kept), content }
+        })
     }
 
     fn events(&self) -> impl Iterator<Item = Event> {
@@ -62,6 +73,7 @@ struct Segment<M> {
 pub struct EventRing<M> {
     keep: Keep,
     batch: Batch,
+    spare: Vec<Vec<u8>>,
     segments: VecDeque<Segment<M>>,
     standing: Standing,
     stacks: Definitions,
@@ -84,6 +96,7 @@ impl<M: Clone> EventRing<M> {
         EventRing {
             keep,
             batch: Batch::default(),
+            spare: Vec::new(),
             segments: VecDeque::from([first]),
             standing: Standing::default(),
             stacks: Definitions::new(keep.bytes / 4),
@@ -201,7 +214,7 @@ impl<M: Clone> EventRing<M> {
     }
 
     fn seal(&mut self) {
-        let Some(chunk) = Chunk::of(&mut self.batch) else { return };
+        let Some(chunk) = Chunk::of(&mut self.batch, &mut self.spare) else { return };
         if let Some(last) = self.segments.back_mut() {
             let bytes = chunk.bytes.len() as u64;
             self.bytes += bytes;
@@ -218,8 +231,11 @@ impl<M: Clone> EventRing<M> {
                 break;
             }
             self.is_short |= !enough;
-            let dropped = self.segments.pop_front().map_or(0, |segment| segment.bytes);
-            self.bytes -= dropped;
+            let Some(dropped) = self.segments.pop_front() else { break };
+            self.bytes -= dropped.bytes;
+            // What is being saved keeps its own.
+            let freed = dropped.chunks.into_iter().filter_map(|chunk| Arc::into_inner(chunk.bytes));
+            self.spare.extend(freed.take(SPARE_MAX.saturating_sub(self.spare.len())));
         }
         let Some(first) = self.segments.front() else { return };
         self.stacks.drop_before(first.begin, &first.standing);

@@ -93,7 +93,7 @@ impl Definitions {
     }
 
     fn seal(&mut self) {
-        if let Some(chunk) = Chunk::of(&mut self.batch) {
+        if let Some(chunk) = Chunk::of(&mut self.batch, &mut Vec::new()) {
             self.bytes += chunk.bytes.len() as u64;
             self.chunks.push(chunk);
         }
