@@ -133,7 +133,7 @@ impl<M: Clone> EventRing<M> {
     pub fn is_due(&self) -> bool {
         let Some(last) = self.segments.back() else { return false };
         let long = self.standing.newest().since(last.begin) >= Duration(self.keep.time.0 / SEGMENTS);
-        long || last.bytes >= self.event_bytes_max() / SEGMENTS
+        long || last.bytes + self.batch.bytes() >= self.event_bytes_max() / SEGMENTS
     }
 
     /// Begins a new segment: everything before it has been pushed. Drops the oldest ones, where they are too many; `true` if

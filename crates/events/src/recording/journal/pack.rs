@@ -52,6 +52,11 @@ impl Batch {
         self.content
     }
 
+    /// How many bytes that takes.
+    pub fn bytes(&self) -> u64 {
+        self.encoded.len() as u64
+    }
+
     /// Hands over what has been pushed, if anything, and begins anew. Whoever keeps the bytes leaves others in their place.
     pub fn take<T>(&mut self, with: impl FnOnce(&mut Vec<u8>, Content) -> T) -> Option<T> {
         if self.content.events == 0 {
