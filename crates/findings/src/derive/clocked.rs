@@ -31,6 +31,9 @@ pub struct Clocked {
     pub look_ns: u64,
     /// Running time behind those (ns).
     pub look_run_ns: u64,
+    /// Nobody depends on when it wakes: it hardly runs, waits for hardly anything but clocks, and wakes hardly anybody, beside
+    /// others that do the work.
+    pub keeps_house: bool,
 }
 
 impl Clocked {
@@ -46,14 +49,69 @@ impl Clocked {
 /// A look is a run of less than this share of the sleep before it.
 const LOOK_RUN_MAX: f64 = 0.25;
 
+/// A housekeeper's running time, and its waits that others ended, are no more than these shares of its life, ...
+const HOUSE_SHARE_MAX: f64 = 0.01;
+const HOUSE_WAITS_MAX: f64 = 0.25;
+/// ... it wakes others behind so few of its sleeps, ...
+const HOUSE_WAKES_MAX: f64 = 0.05;
+const HOUSE_WAKES_FEW: u64 = 2;
+/// ... and all of them run for no more than this share of what the program does.
+const HOUSE_RUN_MAX: f64 = 0.1;
+
 /// Every target thread that a clock woke, by thread.
 pub fn derive(trace: &Trace) -> Vec<Clocked> {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
-        targets.map(|thread| of_thread(trace, thread)).filter(|one| one.sleeps > 0).collect::<Vec<_>>()
+        let of_group: Vec<(Clocked, Whole)> = targets.map(|thread| of_thread(trace, thread)).collect();
+        let run_ns: u64 = of_group.iter().map(|(_, whole)| whole.run_ns).sum();
+        (of_group.into_iter().filter(|(one, _)| one.sleeps > 0).collect::<Vec<_>>(), run_ns)
     });
-    parts.concat()
+    let run_ns: u64 = parts.iter().map(|(_, run_ns)| run_ns).sum();
+    let mut all: Vec<(Clocked, Whole)> = parts.into_iter().flat_map(|(ones, _)| ones).collect();
+    find_housekeepers(trace, &mut all, run_ns);
+    all.into_iter().map(|(one, _)| one).collect()
+}
+
+/// What a thread did in all its life (ns).
+#[derive(Clone, Copy, Default)]
+struct Whole {
+    run_ns: u64,
+    /// Waits that others ended.
+    waits_ns: u64,
+    life_ns: u64,
+}
+
+/// `run_ns`: how long all ran. A process's first thread is none: its end is the program's.
+fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], run_ns: u64) {
+    let is_small = |part: u64, most: f64, of: u64| part as f64 <= most * of as f64;
+    let is_first = |id: ThreadId| {
+        let thread = &trace.threads[id.index()];
+        trace.processes.get(thread.process.index()).is_some_and(|process| process.pid == thread.tid)
+    };
+    let mut wakes: BTreeMap<ThreadId, u64> = BTreeMap::new();
+    for (one, whole) in all.iter() {
+        let is_one = is_small(whole.run_ns, HOUSE_SHARE_MAX, whole.life_ns)
+            && is_small(whole.waits_ns, HOUSE_WAITS_MAX, whole.life_ns);
+        if is_one && !is_first(one.thread) {
+            wakes.insert(one.thread, 0);
+        }
+    }
+    let theirs = all.iter().filter(|(one, _)| wakes.contains_key(&one.thread));
+    if wakes.is_empty() || !is_small(theirs.map(|(_, whole)| whole.run_ns).sum(), HOUSE_RUN_MAX, run_ns) {
+        return;
+    }
+    for thread in trace.target_threads() {
+        for wakeup in trace.wakeups.of(thread).iter().filter(|wakeup| wakeup.waker != thread) {
+            if let Some(count) = wakes.get_mut(&wakeup.waker) {
+                *count += u64::from(sleep_before(trace, wakeup.waker, wakeup.at).is_some());
+            }
+        }
+    }
+    for (one, _) in all.iter_mut() {
+        let few = HOUSE_WAKES_FEW.max((HOUSE_WAKES_MAX * one.sleeps as f64) as u64);
+        one.keeps_house = wakes.get(&one.thread).is_some_and(|count| *count <= few);
+    }
 }
 
 /// The slices that a clock ended, of the threads that `wanted` names.
@@ -116,15 +174,21 @@ fn sleep_before(trace: &Trace, thread: ThreadId, at: Timestamp) -> Option<usize>
     is_clocked(trace, &slice, &mut wakeups).then_some(row)
 }
 
-fn of_thread(trace: &Trace, thread: ThreadId) -> Clocked {
+fn of_thread(trace: &Trace, thread: ThreadId) -> (Clocked, Whole) {
+    let mut whole = Whole::default();
+    let mut near = 0;
     let mut sums = Clocked { thread, ..Clocked::default() };
     let mut wakeups = trace.wakeups.of(thread);
     // The last sleep, and what ran since.
     let mut last: Option<Slice> = None;
     let mut run_ns = 0;
     for slice in trace.slices.of(thread) {
+        whole.life_ns += slice.duration().0;
         match slice.state {
-            ThreadState::Running => run_ns += slice.duration().0,
+            ThreadState::Running => {
+                run_ns += slice.duration().0;
+                whole.run_ns += slice.duration().0;
+            }
             ThreadState::Blocked => {
                 let clocked = is_clocked(trace, &slice, &mut wakeups);
                 if let Some(before) = last.take()
@@ -140,6 +204,8 @@ fn of_thread(trace: &Trace, thread: ThreadId) -> Clocked {
                     sums.sleep_ns += slice.duration().0;
                     sums.add_asked(trace, &slice);
                     last = Some(slice);
+                } else if trace.ended_by_near(&slice, &mut near).is_some() {
+                    whole.waits_ns += slice.duration().0;
                 }
                 run_ns = 0;
             }
@@ -147,7 +213,7 @@ fn of_thread(trace: &Trace, thread: ThreadId) -> Clocked {
             _ => {}
         }
     }
-    sums
+    (sums, whole)
 }
 
 /// A sleep, or a wait for something whose time-out ended it.

@@ -13,8 +13,8 @@
 //! It adds up the sleeps of threads that sleep often, as far as nobody of the program wanted to run meanwhile.
 //! That is the upper end of the gain. A sleep may be meant, but not that it lasts longer than asked for: the lower end
 //! is the part by which they ended late, as far as the recording tells what was asked for. Threads that only look and
-//! sleep again are poll-loop's. It is a hint only if the program does little at all, or waits for the outside
-//! world most of the time.
+//! sleep again are poll-loop's; housekeepers, for whom nobody waits, are nobody's. It is a hint only if the program does little
+//! at all, or waits for the outside world most of the time.
 //!
 //! ## What to do
 //! Wait for what the sleep is waiting for; put work in between; let the first retries come at once and only later
@@ -49,7 +49,7 @@ const LATE_SHARE_MIN: f64 = 0.25;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    let often = |one: &Clocked| one.sleeps >= SLEEPS_MIN && !poll_loop::is_it(one);
+    let often = |one: &Clocked| one.sleeps >= SLEEPS_MIN && !one.keeps_house && !poll_loop::is_it(one);
     let sleeping: Vec<Clocked> = scene.derived.clocked.iter().copied().filter(often).collect();
     let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
     let charge = clocked::charge(scene.trace, sleeps);

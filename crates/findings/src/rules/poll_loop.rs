@@ -13,7 +13,8 @@
 //! short beside the wait, and by the next such wait. The upper end of the gain is its sleeping in which no thread
 //! of the program ran or wanted to. The lower end is how long other threads waited for it in its last sleep: whoever began
 //! to wait for it then, and was woken by it after it had looked, had the thing ready. Of what comes from elsewhere nothing
-//! tells when it was there.
+//! tells when it was there. A housekeeper is none: one that hardly runs, waits for clocks alone and wakes nobody, beside others
+//! that do the work.
 //! The CPU time of its looking is told, but not counted. It is a hint only if the program did little at all, or waits for the outside
 //! world most of the time: then an idle program looks the same.
 //!
@@ -55,7 +56,8 @@ const BUSY_MIN: f64 = 0.05;
 
 /// Whether a thread looks again and again.
 pub(super) fn is_it(one: &Clocked) -> bool {
-    one.looks >= LOOKS_MIN
+    !one.keeps_house
+        && one.looks >= LOOKS_MIN
         && one.looks as f64 >= LOOK_SHARE_MIN * one.sleeps as f64
         && one.sleep_ns / one.sleeps.max(1) <= SLEEP_MAX_NS
 }

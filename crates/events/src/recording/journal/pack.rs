@@ -47,11 +47,6 @@ impl Batch {
         self.encoded.len() >= CHUNK_BYTES
     }
 
-    /// What has been pushed since the last time that it was taken.
-    pub fn content(&self) -> Content {
-        self.content
-    }
-
     /// How many bytes that takes.
     pub fn bytes(&self) -> u64 {
         self.encoded.len() as u64
