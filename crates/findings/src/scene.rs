@@ -305,9 +305,11 @@ fn evidence(slice: &Slice, note: String) -> Evidence {
     Evidence { table: "slices", thread: slice.thread, start: slice.start, duration: slice.duration(), note }
 }
 
-/// Sources whose losses make sampled figures coarser, but leave the scheduler's story whole.
-const SAMPLED: [&str; 6] =
-    ["cpu-samples", "stacks", "symbols", "mappings", "syscall-windows", "runtime-events"];
+/// Sources whose losses make sampled figures coarser, or are one rule's alone ([`SHOOTDOWNS`]), but leave the scheduler's story whole.
+const SAMPLED: [&str; 7] =
+    ["cpu-samples", "stacks", "symbols", "mappings", "syscall-windows", "runtime-events", SHOOTDOWNS];
+/// The source of the counts that tlb-shootdown is about.
+pub const SHOOTDOWNS: &str = "shootdowns";
 
 /// How much of the scheduler's story is missing: the share of events where their number is known, the
 /// share of time where it is not; the greater of the two.

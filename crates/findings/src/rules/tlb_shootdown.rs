@@ -35,7 +35,7 @@ use holdup_events::tables::FrameKind;
 use super::{Info, Verdict};
 use crate::derive::paging::Paging;
 use crate::finding::{Confidence, Evidence, Finding, Gain};
-use crate::scene::{Scene, syscall_said};
+use crate::scene::{SHOOTDOWNS, Scene, syscall_said};
 use crate::wording::{count, percent, rounded, thread, time};
 
 pub(super) const INFO: Info = Info {
@@ -72,6 +72,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
 fn finding(scene: &Scene, paging: &Paging, lost_ns: u64) -> Finding {
     let call = paging.sent_in.first().map_or(-1, |(syscall, _)| *syscall);
     let most = scene.gain(&paging.sending.stall, |_, ns| ns);
+    let is_uncounted = scene.trace.losses.iter().any(|loss| loss.source == SHOOTDOWNS);
     Finding {
         rule: INFO.name,
         subject: syscall_said(call).to_owned(),
@@ -79,7 +80,7 @@ fn finding(scene: &Scene, paging: &Paging, lost_ns: u64) -> Finding {
         cost_ns: lost_ns,
         // Where no replay tells: nothing surely, since the others may not wait for who sends.
         gain: Gain { low: 0.0, high: most.high },
-        confidence: scene.confidence(Confidence::High),
+        confidence: scene.confidence(if is_uncounted { Confidence::Medium } else { Confidence::High }),
         evidence: evidence(paging),
         advice: vec![
             format!(
