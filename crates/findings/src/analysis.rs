@@ -6,9 +6,9 @@ use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
-    blame, bottle, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc, hardware, holders,
-    ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism, rendezvous, replay, roles,
-    runtimes, services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
+    blame, bottle, busiest, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc, hardware,
+    holders, ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism, rendezvous,
+    replay, roles, runtimes, services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -20,6 +20,8 @@ use crate::rules;
 pub struct Derived {
     /// Where the time went.
     pub ledger: ledger::Ledger,
+    /// The function in which most of the useful work is done.
+    pub busiest: Option<busiest::Busiest>,
     /// What each CPU did.
     pub cpus: Vec<cpus::CpuUse>,
     /// How each CPU spent its time by the kernel's account, over time.
@@ -159,6 +161,7 @@ pub fn complete(
             hardware: hardware::derive(trace, &roles, &ledger),
             lock_holding: lock_holding::derive_worst(trace, &roles, (index, &holders), &lock_uses),
             waits: blame::by_kind(trace, &blame),
+            busiest: busiest::derive(trace, &roles),
             children: children::derive(trace, &ledger, &blame),
             clocked: clocked::derive(trace),
             blame,

@@ -1,10 +1,12 @@
 //! Figures and names as findings say them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use holdup_events::{ThreadId, Trace};
 
 use crate::derive::blame::{End, EndClass};
+use crate::descriptors::plain_name;
 
 /// A length of time: three digits and a unit. `ns` is nanoseconds.
 pub fn time(ns: u64) -> String {
@@ -117,9 +119,26 @@ pub fn count(number: u64, noun: &str) -> String {
     format!("{grouped} {noun}{plural}")
 }
 
+/// A function as people call it: C++'s without its parameters, which may be three lines.
+pub fn function(name: &str) -> Cow<'_, str> {
+    let has_parameters = name.ends_with(')') || name.ends_with(") const");
+    if has_parameters && !name.ends_with("operator()") { plain_name(name) } else { Cow::Borrowed(name) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_have_no_parameters() {
+        let names = [
+            "a::B<int>::f(std::vector<int> const&) const",
+            "main.(*T).run",
+            "Shard::operator()",
+            "<A as B>::f",
+        ];
+        assert_eq!(names.map(function), ["a::B::f", "main.(*T).run", "Shard::operator()", "<A as B>::f"]);
+    }
 
     #[test]
     fn figures_have_three_digits() {

@@ -13,6 +13,7 @@ mod waits;
 
 use holdup_events::{ProcessId, ThreadId, Trace};
 use holdup_findings::Analysis;
+use holdup_findings::derive::busiest::Busiest;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::cpus::CpuUse;
 use holdup_findings::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger};
@@ -125,11 +126,22 @@ fn ledger(analysis: &Analysis) -> Value {
         "total_ns": ledger.total_ns,
         "classes": classes(&ledger.classes),
         "run_queue": run_queue(&ledger.run_queue),
+        "busiest": analysis.derived.busiest.as_ref().map(busiest),
         "split_error_ns": ledger.split_error_ns.into_iter().max(),
         "errors_ns": Value::Object(Class::ON_CPU.into_iter()
             .map(|class| (class.name().to_owned(), Value::from(ledger.error_ns(class)))).collect()),
         "split_known": ledger.split_known,
         "samples": ledger.samples,
+    })
+}
+
+fn busiest(busiest: &Busiest) -> Value {
+    json!({
+        "function": busiest.function,
+        "share": busiest.share,
+        "error": busiest.error,
+        "called_for": busiest.called_for.as_ref().map(|(function, _)| function),
+        "called_for_share": busiest.called_for.as_ref().map(|(_, share)| share),
     })
 }
 

@@ -4,6 +4,7 @@ pub mod allocators;
 pub mod amount;
 pub mod blame;
 pub mod bottle;
+pub mod busiest;
 pub mod calls;
 pub mod children;
 pub mod class;

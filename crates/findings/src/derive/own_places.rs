@@ -35,9 +35,13 @@ impl OwnFrames {
 
     /// The program's function nearest to the leaf of a stack, as the frame that stands for it.
     fn nearest<Ids: Iterator<Item = FrameId>>(&self, stack: impl Fn() -> Ids) -> Option<FrameId> {
-        let is_of_a_machine = |id: &FrameId| self.machines.get(id.index()).copied().unwrap_or(false);
-        let own = stack().filter(|id| !is_of_a_machine(id)).find_map(|id| self.of(id));
+        let own = stack().filter(|id| !self.is_of_a_machine(*id)).find_map(|id| self.of(id));
         own.or_else(|| stack().find_map(|id| self.of(id)))
+    }
+
+    /// It is of a virtual machine, below which the program's own functions are.
+    pub fn is_of_a_machine(&self, frame: FrameId) -> bool {
+        self.machines.get(frame.index()).copied().unwrap_or(false)
     }
 
     /// What stands for that frame's function; none if it is no place of the program.
@@ -174,7 +178,12 @@ fn is_generated(frame: &Frame) -> bool {
 }
 
 fn is_of_a_machine(frame: &Frame) -> bool {
-    let file = frame.module.rsplit('/').next().unwrap_or("");
+    is_a_machine(&frame.module)
+}
+
+/// Whether that is the file of a virtual machine.
+pub fn is_a_machine(module: &str) -> bool {
+    let file = module.rsplit('/').next().unwrap_or("");
     MACHINES.iter().any(|name| file.starts_with(name))
 }
 

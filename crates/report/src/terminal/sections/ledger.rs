@@ -27,6 +27,9 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         if class == Class::Useful && !ledger.split_known {
             lines.push(note(view, "(kernel code included: there are no samples to tell it apart)"));
         }
+        if class == Class::Useful {
+            lines.extend(busiest(view));
+        }
         if class == Class::RunQueue {
             lines.extend(run_queue(view));
         }
@@ -63,6 +66,21 @@ fn class_line(view: &View, class: Class) -> String {
 
 fn note(view: &View, text: &str) -> String {
     format!("    {}", view.style.paint(Tint::Faint, text))
+}
+
+/// What most of the work is.
+fn busiest(view: &View) -> Vec<String> {
+    let Some(busiest) = &view.analysis.derived.busiest else { return Vec::new() };
+    let for_whom = busiest.called_for.as_ref();
+    let for_whom = for_whom.map(|(name, part)| format!("; {} of that for {}", percent(*part), clean(name)));
+    let text = format!(
+        "({} ± {} of it in {}{})",
+        percent(busiest.share),
+        percent(busiest.error),
+        clean(&busiest.function),
+        for_whom.unwrap_or_default()
+    );
+    wrap(&text, view.style.columns() - 4, 1).iter().map(|line| note(view, line)).collect()
 }
 
 fn run_queue(view: &View) -> Vec<String> {

@@ -1,0 +1,96 @@
+//! In which function a program does most of its useful work: where nothing holds it up, that is what takes its time. It judges nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::Trace;
+
+use super::class::Class;
+use super::own_places::{OwnFrames, Places, is_a_machine};
+use super::roles::Roles;
+use super::split::share_error;
+use super::stacks::{Folding, PlaceId, Profile, Selection, StackUse};
+use crate::wording;
+
+/// So much of the useful work is most of it.
+const MOST: f64 = 0.5;
+/// So few samples may be chance.
+const SAMPLES_MIN: u64 = 50;
+/// Who has called it for less than this part of its time is not named.
+const CALLED_FOR_MIN: f64 = 0.25;
+
+/// One function, with all that it calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Busiest {
+    /// Which.
+    pub function: String,
+    /// Its part of the useful running time (0 to 1; sampled).
+    pub share: f64,
+    /// By so much that may be off, either way.
+    pub error: f64,
+    /// The program's own function that it is called for most, if it is another one, and which part of its time that is.
+    pub called_for: Option<(String, f64)>,
+}
+
+/// The function that is farthest from the roots of those in which at least half of the useful work is done.
+pub fn derive(trace: &Trace, roles: &Roles) -> Option<Busiest> {
+    let all = Selection { descriptors: roles.descriptors.clone(), ..Selection::all() };
+    let profile = Profile::derive(trace, &all.only(|class| class == Class::Useful), &Folding::built_in());
+    let whole = profile.kept();
+    if whole.samples < SAMPLES_MIN || whole.ns == 0 {
+        return None;
+    }
+    let place = farthest(&profile, MOST * whole.ns as f64)?;
+    let within: Vec<_> =
+        profile.stacks.iter().filter(|one| profile.paths[one.path].contains(&place)).collect();
+    let ns: u64 = within.iter().map(|one| one.tally.ns).sum();
+    let samples: u64 = within.iter().map(|one| one.tally.samples).sum();
+    let function = wording::function(&profile.place(place).name).into_owned();
+    let called_for = called_for(trace, &within).map(|(name, part)| (name, part as f64 / ns.max(1) as f64));
+    let called_for = called_for.filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN);
+    let share = ns as f64 / whole.ns as f64;
+    Some(Busiest { share, error: share_error(samples, whole.samples), function, called_for })
+}
+
+/// The program's own function that has most of it done, and how much (ns).
+fn called_for(trace: &Trace, within: &[&StackUse]) -> Option<(String, u64)> {
+    let own = OwnFrames::new(trace);
+    let mut places = Places::new(trace, &own);
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for one in within {
+        if let Some(frame) = places.of(one.stack).filter(|frame| !own.is_of_a_machine(*frame)) {
+            let name = trace.frame_name(frame);
+            *sums.entry(wording::function(&name).into_owned()).or_default() += one.tally.ns;
+        }
+    }
+    sums.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)))
+}
+
+/// Of the functions in which so much time goes by, the one that stands farthest from the roots on average.
+fn farthest(profile: &Profile, least_ns: f64) -> Option<PlaceId> {
+    let mut sums: BTreeMap<PlaceId, (u64, f64)> = BTreeMap::new();
+    let is_machine = |place: &PlaceId| is_a_machine(&profile.place(*place).module);
+    for one in &profile.stacks {
+        // A machine's functions around what it runs are no work of theirs.
+        let whole = &profile.paths[one.path];
+        let runs_own = whole.last().is_some_and(|leaf| !is_machine(leaf));
+        let path: Vec<&PlaceId> = whole.iter().filter(|place| !(runs_own && is_machine(place))).collect();
+        let mut seen = BTreeSet::new();
+        for (depth, place) in path.iter().enumerate().filter(|(_, place)| !profile.is_bare(***place)) {
+            if seen.insert(**place) {
+                let sum = sums.entry(**place).or_default();
+                sum.0 += one.tally.ns;
+                sum.1 += one.tally.ns as f64 * depth as f64;
+            }
+        }
+    }
+    let named = sums
+        .into_iter()
+        .filter(|(place, (ns, _))| *ns as f64 >= least_ns && !is_nameless(&profile.place(*place).name));
+    let depth = |(_, (ns, weighed)): &(PlaceId, (u64, f64))| weighed / *ns as f64;
+    named.max_by(|a, b| depth(a).total_cmp(&depth(b)).then_with(|| b.0.cmp(&a.0))).map(|(place, _)| place)
+}
+
+/// An address, or a binary and an offset.
+fn is_nameless(name: &str) -> bool {
+    name.contains("0x")
+}

@@ -1,0 +1,42 @@
+//! The function that most of the work is done in.
+
+use holdup_findings::analyse;
+use holdup_findings::derive::busiest::Busiest;
+use holdup_testkit::check::trace_of_lanes;
+
+fn busiest(samples: &str) -> Option<Busiest> {
+    let (_, mut trace) = trace_of_lanes(&format!("@tick 1000000\n{samples}A  {}\n", "0".repeat(100)));
+    for frame in trace.frames.iter_mut().filter(|frame| frame.function == "memcpy") {
+        frame.module = "/usr/lib/libc.so.6".into();
+        frame.file = "libc.so.6".into();
+    }
+    analyse(&trace).derived.busiest
+}
+
+#[test]
+fn it_is_the_farthest_from_the_roots_that_holds_half_of_it() {
+    let found = busiest(
+        "@samples A 0..30 user main;merge;contains;equals\n@samples A 30..80 user main;merge;contains\n\
+         @samples A 80..100 user main;read\n",
+    )
+    .unwrap();
+    assert_eq!(found.function, "contains", "in merge is as much, in equals too little");
+    assert!((found.share - 0.8).abs() < 0.001 && (0.07..0.12).contains(&found.error), "{found:?}");
+    assert_eq!(found.called_for, None, "contains is the program's own");
+}
+
+#[test]
+fn who_has_a_librarys_function_called_is_named() {
+    let found = busiest("@samples A 0..90 user main;merge;memcpy\n@samples A 90..100 user main\n");
+    let Some(Busiest { function, called_for: Some((caller, part)), .. }) = found else { panic!("{found:?}") };
+    assert_eq!((function.as_str(), caller.as_str()), ("memcpy", "merge"));
+    assert!((part - 1.0).abs() < 0.001);
+}
+
+#[test]
+fn where_work_is_of_many_kinds_there_is_none() {
+    let thirds = "@samples A 0..33 user parse\n@samples A 33..66 user sort\n@samples A 66..100 user write\n";
+    assert_eq!(busiest(thirds), None);
+    assert_eq!(busiest("@samples A 0..20 user main;merge\n"), None, "few samples may be chance");
+    assert_eq!(busiest("@samples A 0..100 0 main;read\n"), None, "the kernel's work is told elsewhere");
+}
