@@ -30,7 +30,7 @@ HOW_TO_READ = """
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOK = ROOT / "docs" / "casebook"
-SOURCES = (".c", ".ml", ".rs", ".py")
+SOURCES = (".c", ".ml", ".rs", ".js", ".py")
 NO_PROOF = "Not by `holdup diff`: what runs beside the slow one does not run beside the other.\n"
 BLOCK = re.compile(r"```console\n(.*?)```\n", re.S)
 # If so many pairs cannot tell, so many more are made.
@@ -59,11 +59,11 @@ def head_of(program):
         re.match(r"\s*/\*(.*?)\*/", text, re.S)
         or re.match(r"\s*\(\*(.*?)\*\)", text, re.S)
         or re.match(r'(?:#!.*\n)?"""(.*?)"""', text, re.S)
-        or re.match(r"((?://!.*\n)+)", text)
+        or re.match(r"((?://.*\n)+)" if program.suffix == ".js" else r"((?://!.*\n)+)", text)
     )
     if not found:
         return ""
-    lines = [re.sub(r"^\s*(\*|//!)? ?", "", line).rstrip() for line in found.group(1).splitlines()]
+    lines = [re.sub(r"^\s*(\*|//!?)? ?", "", line).rstrip() for line in found.group(1).splitlines()]
     return "\n".join(lines).strip()
 
 

@@ -78,6 +78,13 @@ const RELATIONS: &[(&str, &str)] = &[
     // Slow work is the cause why nobody computes.
     ("pool-starved", "oversleep"),
     ("pool-starved", "blocking-io"),
+    // Threads that are born and die meet at the locks behind which their stacks are made, and queue for CPUs.
+    ("thread-per-item", "lock-contention"),
+    ("thread-per-item", "lock-convoy"),
+    ("thread-per-item", "oversubscription"),
+    ("thread-per-item", "migration-churn"),
+    ("thread-per-item", "preempted-lock-holder"),
+    ("thread-per-item", "blocked-lock-holder"),
     // A quota that is used up makes queues and late holders.
     ("cpu-throttled", "preempted-lock-holder"),
     ("cpu-throttled", "oversubscription"),

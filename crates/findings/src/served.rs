@@ -3,7 +3,7 @@
 use crate::derive::services::{Service, ServiceUse};
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::scene::Scene;
-use crate::wording::{percent, time};
+use crate::wording::{function, percent, time};
 
 /// So much of all running time is worth a word.
 pub const SHARE_MIN: f64 = 0.08;
@@ -44,7 +44,10 @@ fn finding(scene: &Scene, used: &ServiceUse, words: Words) -> Finding {
     let most = scene.gain(&used.stall, |_, ns| ns);
     Finding {
         rule: words.rule,
-        subject: used.callers.first().map_or("the program", |(function, _)| function.as_str()).to_owned(),
+        subject: used
+            .callers
+            .first()
+            .map_or_else(|| "the program".to_owned(), |(name, _)| function(name).into_owned()),
         summary: vec![
             format!(
                 "{} ± {} ({} of all running time) went by {}.",
@@ -79,7 +82,8 @@ fn for_whom(used: &ServiceUse) -> String {
 }
 
 fn listed(list: &[(String, u64)], all: u64) -> String {
-    let one = |(name, part): &(String, u64)| format!("{name} {}", percent(*part as f64 / all.max(1) as f64));
+    let share = |part: u64| percent(part as f64 / all.max(1) as f64);
+    let one = |(name, part): &(String, u64)| format!("{} {}", function(name), share(*part));
     let named: Vec<String> = list.iter().take(LISTED_MAX).map(one).collect();
     if named.is_empty() { "not known".to_owned() } else { named.join(", ") }
 }

@@ -3,8 +3,8 @@
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Process, Steal, Wakeup, Wakeups};
-use holdup_events::{Duration, ProcessId};
-use holdup_findings::{Confidence, analyse};
+use holdup_events::{Duration, ProcessId, ThreadId};
+use holdup_findings::{Analysis, Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
 #[test]
@@ -71,6 +71,16 @@ fn a_housekeeper_beside_real_work_is_no_poll_loop() {
         "@cpus 2\n@tick 100000\n@s sleep\n@repeat 60\n@silent all\n\
          A  00000000000000000000\n\
          B  ssssssssss1sssssssss\n",
+    );
+}
+
+/// All wait for the disk, while clocks that nobody waits for go on.
+#[test]
+fn a_housekeeper_of_which_nobody_waits_holds_nothing_up() {
+    check_lanes(
+        "@cpus 2\n@tick 10000\n@s sleep\n@d disk\n@repeat 60\n@silent poll-loop\n@silent oversleep\n\
+         A  0000000000000000000000000000000000000000dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd\n\
+         B  ssssssssssssssssssssssssssssssssssssssssssssssssssssssssss1sssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssss\n",
     );
 }
 
@@ -473,4 +483,49 @@ fn poll_loop_knows_the_wait_of_those_who_asked() {
     );
     let finding = analysis.findings.iter().find(|finding| finding.rule == "poll-loop").unwrap();
     assert!(finding.gain.low > 0.55 && finding.gain.high < 0.95, "{:?}", finding.gain);
+}
+
+/// One thread that starts others, each of which is there for `ticks`; `inside` of four samples of theirs are inside the kernel.
+fn short_threads(number: usize, ticks: usize, inside: usize) -> Analysis {
+    let all = number * ticks;
+    let mut text = "@cpus 2\n@tick 100000\n".to_owned();
+    text += &format!("@samples starter 0..{all} 56 main;each_item;pthread_create\n");
+    let mut lanes = format!("starter  {}\n", "0".repeat(all + 8));
+    for child in 0..number {
+        let (from, to) = (child * ticks + 1, (child + 1) * ticks + 1);
+        let how = if child % 4 < inside { "60" } else { "user" };
+        text += &format!("@samples t{child} {from}..{to} {how} work\n");
+        lanes += &format!("t{child}  {}{}\n", ".".repeat(from), "1".repeat(ticks));
+    }
+    let (_, mut trace) = trace_of_lanes(&(text + &lanes));
+    for thread in trace.threads.iter_mut().skip(1) {
+        thread.parent = Some(ThreadId(0));
+    }
+    analyse(&trace)
+}
+
+#[test]
+fn thread_per_item_fires_where_starting_takes_the_time() {
+    let analysis = short_threads(200, 2, 3);
+    let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();
+    assert!(finding.subject == "200 short threads of starter, started in each_item", "{finding:#?}");
+    // 7 of 8 samples; handing over would take 10 µs of the 400 that the two have for each.
+    assert!(
+        (0.87..0.91).contains(&finding.gain.high) && (0.78..0.86).contains(&finding.gain.low),
+        "{:?}",
+        finding.gain
+    );
+    assert_eq!(finding.confidence, Confidence::High);
+}
+
+#[test]
+fn threads_that_work_or_are_few_or_stay_are_no_items() {
+    let silent = |analysis: Analysis| {
+        assert_eq!(confidence(&analysis, "thread-per-item"), None, "{:#?}", analysis.findings)
+    };
+    silent(short_threads(50, 2, 3));
+    silent(short_threads(120, 250, 3));
+    let mut lanes = String::from("@cpus 2\n@tick 100000\n@samples A 0..100 56 main;pthread_create\n");
+    lanes += &format!("A  {}\n", "0".repeat(100));
+    silent(check_lanes(&lanes));
 }

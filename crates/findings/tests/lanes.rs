@@ -464,6 +464,37 @@ fn formatting_counts_for_who_asked_for_it_and_holds_its_copies() {
 }
 
 #[test]
+fn packing_counts_for_who_sends_and_holds_what_it_allocates() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n@silent copy-heavy\n@silent allocation-hotspot\n\
+         @samples A 0..3 user main;rate;v8::internal::ValueSerializer::WriteObject\n\
+         @samples A 3..6 user main;rate;v8::internal::ValueSerializer::WriteObject;v8::internal::Factory::NewJSArray\n\
+         @samples A 6..8 user main;parse\n\
+         A  00000000\n\
+        \x20   ^^^^^^       encode-heavy holder=rate\n",
+    );
+    assert_eq!(confidence(&analysis, "encode-heavy"), Some(Confidence::Medium));
+    // Beside as much else it is a hint.
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n@samples A 0..2 user main;rate;v8::internal::ValueSerializer::WriteObject\n\
+         @samples A 2..8 user main;parse\n\
+         A  00000000\n\
+        \x20   ^^           encode-heavy holder=rate\n",
+    );
+    assert_eq!(confidence(&analysis, "encode-heavy"), Some(Confidence::Low));
+}
+
+#[test]
+fn a_little_packing_is_silent() {
+    check_lanes(
+        "@cpus 2\n@repeat 40\n@silent encode-heavy\n\
+         @samples A 0..1 user main;rate;v8::internal::ValueSerializer::WriteObject\n\
+         @samples A 1..20 user main;parse\n\
+         A  00000000000000000000\n",
+    );
+}
+
+#[test]
 fn a_program_with_its_own_text_is_silent() {
     // What it is called does not make it formatting, and without a C library nothing is.
     check_lanes(

@@ -25,6 +25,8 @@ pub enum Service {
     Copy,
     /// Values are turned into text, or text into values.
     Format,
+    /// Values are packed to be handed on, or unpacked.
+    Encode,
     /// Memory is allocated or freed.
     Allocate,
     /// The same, with the syscalls that allocators make.
@@ -144,7 +146,7 @@ fn around(
 fn is_in_no_service(roles: &Roles, sample: &SampleRow) -> bool {
     let role =
         roles.of_sample(sample).and_then(|rule| roles.descriptors.rule(rule)).map(|(_, rule)| rule.role);
-    !matches!(role, Some(Role::Copy | Role::Format | Role::Allocator))
+    !matches!(role, Some(Role::Copy | Role::Format | Role::Encode | Role::Allocator))
 }
 
 /// The part (0 to 1) of the blocks that were allocated, in so much running time (ns) of the allocator, which surely lay where others
@@ -207,6 +209,7 @@ fn service(
     match roles.descriptors.rule(rule)?.1.role {
         Role::Copy => Some((Service::Copy, Some(rule))),
         Role::Format => Some((Service::Format, Some(rule))),
+        Role::Encode => Some((Service::Encode, Some(rule))),
         Role::Allocator => Some((Service::Allocate, Some(rule))),
         _ => None,
     }

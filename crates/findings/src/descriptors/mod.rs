@@ -50,11 +50,13 @@ pub enum Role {
     Copy,
     /// Turns values into text, or text into values.
     Format,
+    /// Packs values to hand them on (to another thread, a process, a file), or unpacks them.
+    Encode,
 }
 
 impl Role {
     /// Every role.
-    pub const ALL: [Role; 13] = [
+    pub const ALL: [Role; 14] = [
         Role::GcWork,
         Role::GcWait,
         Role::Spin,
@@ -68,6 +70,7 @@ impl Role {
         Role::IoPoll,
         Role::Copy,
         Role::Format,
+        Role::Encode,
     ];
 
     /// The stable name, as in descriptors and JSON.
@@ -86,6 +89,7 @@ impl Role {
             Role::IoPoll => "io-poll",
             Role::Copy => "copy",
             Role::Format => "format",
+            Role::Encode => "encode",
         }
     }
 

@@ -1,0 +1,208 @@
+//! # thread-per-item: a thread is started for every little piece of work
+//!
+//! ## What it sees
+//! Threads of one process that are born and end within the recording, how short they live, and who starts them. Samples inside
+//! the kernel: of them, and of who starts them in the calls that make a thread and its stack.
+//!
+//! ## Why it hurts
+//! A thread costs some 10 to 100 µs before and behind its work: a stack is mapped, protected and unmapped, the kernel makes a
+//! task and takes it down, a CPU is found for it. All of a process do that behind one lock, that of its address space. A piece
+//! of work that takes less is better handed to a thread that is there.
+//!
+//! ## How it decides
+//! It fires if a process starts many threads of which half live shortly, and a tenth or more of all running time goes by inside the kernel
+//! with starting and ending them. The lower end of the gain is that this running is not, on as many CPUs at once as the program
+//! ran on, that handing a piece to a thread that is there takes 10 µs in its place, and that the samples are as far off as they may
+//! be. The upper end is that nothing takes its place, and that what is left is spread over all CPUs: nobody waits for the starter then.
+//!
+//! ## What to do
+//! Start as many threads as there are CPUs, once, and let them take the pieces from a queue (a thread pool, an executor, `rayon`,
+//! `std::async` of a library that has a pool); or give each thread a range of pieces.
+//!
+//! ## Blind spots
+//! What a runtime does for a thread in user space (its stack, its thread-local data) is not counted. A thread that does a
+//! piece of work in many system calls of its own looks dearer than it is: all that short-lived threads run inside the kernel counts.
+//!
+//! ## References
+//! Welsh, Culler, Brewer: SEDA (SOSP 2001) on a thread for each request. Linux `clone(2)`, `pthread_attr_setstacksize(3)`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ProcessId, ThreadId, WaitReason};
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::derive::own_places::{self, OwnFrames};
+use crate::derive::samples_of;
+use crate::derive::split::share_error;
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
+use crate::wording::{count, percent, time};
+
+pub(super) const INFO: Info =
+    Info { name: "thread-per-item", summary: "A thread is started for every little piece of work" };
+
+/// Fewer threads are not one an item.
+const THREADS_MIN: usize = 100;
+/// Threads of which half live longer (ns) do more than start.
+const LIFE_MAX_NS: u64 = 20_000_000;
+/// So much of all running time goes by with starting and ending them.
+const SHARE_MIN: f64 = 0.1;
+/// So few samples may be chance.
+const SAMPLES_MIN: u64 = 20;
+/// What it takes at the most to hand a piece of work to a thread that is there, and to wake that (ns).
+const HANDING_NS: f64 = 10_000.0;
+/// Calls that make a thread and its stack: x86-64's numbers of clone, clone3, mmap, mprotect and munmap.
+const STARTING: [i32; 5] = [56, 435, 9, 10, 11];
+
+/// The short-lived threads of one process.
+#[derive(Default)]
+struct Brood {
+    threads: BTreeSet<ThreadId>,
+    starters: BTreeSet<ThreadId>,
+    lives_ns: Vec<u64>,
+    run_ns: u64,
+}
+
+/// What samples say of a brood.
+struct Starting {
+    samples: u64,
+    /// Running time (ns).
+    ns: f64,
+    error_ns: f64,
+    /// Where the starters were meanwhile.
+    place: Option<String>,
+    evidence: Vec<Evidence>,
+}
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    if !scene.derived.ledger.split_known {
+        return Err("there are no samples of what ran".to_owned());
+    }
+    let found = broods(scene).into_iter().filter_map(|(process, brood)| finding(scene, process, &brood));
+    Ok(found.max_by_key(|found| found.finding.cost_ns).into_iter().collect())
+}
+
+/// Processes with many threads that lived shortly.
+fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
+    let trace = scene.trace;
+    let mut broods: BTreeMap<ProcessId, Brood> = BTreeMap::new();
+    for ledger in &scene.derived.ledger.threads {
+        let Some(thread) = trace.threads.get(ledger.thread.index()) else { continue };
+        let is_first =
+            trace.processes.get(thread.process.index()).is_some_and(|process| process.pid == thread.tid);
+        if is_first || thread.began_before || thread.alive_at_end {
+            continue;
+        }
+        let brood = broods.entry(thread.process).or_default();
+        brood.threads.insert(ledger.thread);
+        brood.starters.extend(thread.parent);
+        brood.lives_ns.push(ledger.life.0);
+        brood.run_ns += ledger.running_ns();
+    }
+    broods.retain(|_, brood| {
+        brood.lives_ns.sort_unstable();
+        brood.lives_ns.len() >= THREADS_MIN && brood.lives_ns[brood.lives_ns.len() / 2] <= LIFE_MAX_NS
+    });
+    broods
+}
+
+fn starting(scene: &Scene, brood: &Brood) -> Starting {
+    let mut stacks = Vec::new();
+    let (mut samples, mut evidence) = (0, Vec::new());
+    for thread in brood.threads.union(&brood.starters) {
+        let is_short = brood.threads.contains(thread);
+        for sample in samples_of(scene.trace, *thread).iter().filter(|sample| sample.in_kernel) {
+            let starts = brood.starters.contains(thread) && STARTING.contains(&sample.syscall);
+            if !is_short && !starts {
+                continue;
+            }
+            samples += 1;
+            if starts {
+                stacks.push((*thread, sample.stack, 1));
+            }
+            if evidence.len() < EVIDENCE_MAX {
+                let note = if is_short { "is being started or ended" } else { "starts a thread" };
+                evidence.push(Evidence::sample(*thread, sample.at, note.to_owned()));
+            }
+        }
+    }
+    let ledger = &scene.derived.ledger;
+    let running = ledger.running_ns() as f64;
+    let own = OwnFrames::new(scene.trace);
+    Starting {
+        samples,
+        ns: samples as f64 / ledger.samples.max(1) as f64 * running,
+        error_ns: share_error(samples, ledger.samples) * running,
+        place: own_places::functions(scene.trace, &own, &stacks).into_iter().next().map(|(name, _)| name),
+        evidence,
+    }
+}
+
+fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> {
+    let starting = starting(scene, brood);
+    let running = scene.derived.ledger.running_ns().max(1) as f64;
+    let cpus = f64::from(scene.derived.occupancy.cpus.max(1));
+    let left = scene.of_wall((running - starting.ns - starting.error_ns).max(0.0) / cpus);
+    let high = scene.of_wall_if_run(starting.ns).max(1.0 - left).clamp(0.0, 1.0);
+    if starting.samples < SAMPLES_MIN || starting.ns < SHARE_MIN * running || high < GAIN_MIN {
+        return None;
+    }
+    let number = brood.lives_ns.len() as u64;
+    let surely_ns = starting.ns - starting.error_ns - HANDING_NS * number as f64;
+    let low = if surely_ns > 0.0 { scene.of_wall_if_run(surely_ns).min(high) } else { 0.0 };
+    let charge = Charge::of(scene.trace, |slice| is_wait_for_starting(scene, brood, slice));
+    let name = scene.trace.process_name(process);
+    let finding = Finding {
+        rule: INFO.name,
+        subject: match &starting.place {
+            Some(place) => format!("{number} short threads of {name}, started in {place}"),
+            None => format!("{number} short threads of {name}"),
+        },
+        summary: vec![
+            format!(
+                "{name} started {}, half of which lived {} or less; {} at a time on average.",
+                count(number, "thread"),
+                time(brood.lives_ns[brood.lives_ns.len() / 2]),
+                at_a_time(scene, brood),
+            ),
+            format!(
+                "{} ± {} of running time ({} of all) went by inside the kernel to start and to end them (sampled); each ran {} on average.",
+                time(starting.ns as u64),
+                time(starting.error_ns as u64),
+                percent(starting.ns / running),
+                time(brood.run_ns / number.max(1)),
+            ),
+        ],
+        cost_ns: starting.ns as u64 + charge.ns(),
+        gain: Gain { low, high },
+        confidence: scene.confidence(Confidence::High),
+        evidence: starting.evidence,
+        advice: vec![
+            "Start as many threads as there are CPUs, once, and let them take the work from a queue (a thread pool)".into(),
+            "Or give each thread a range of items in place of one".into(),
+        ],
+    };
+    Some(Charged { finding, charge })
+}
+
+fn at_a_time(scene: &Scene, brood: &Brood) -> String {
+    let lives: u64 = brood.lives_ns.iter().sum();
+    format!("{:.1}", scene.of_wall(lives as f64))
+}
+
+/// Those that live shortly wait for a CPU, and they and who starts them for the locks behind which stacks are made.
+fn is_wait_for_starting(scene: &Scene, brood: &Brood, slice: &Slice) -> bool {
+    let is_short = brood.threads.contains(&slice.thread);
+    match slice.state {
+        ThreadState::Blocked => {
+            let reason = scene.trace.wait(slice.wait).reason;
+            matches!(reason, WaitReason::MmapLock | WaitReason::Lock)
+                && (is_short || brood.starters.contains(&slice.thread))
+        }
+        ThreadState::Runnable | ThreadState::Preempted => is_short,
+        _ => false,
+    }
+}
