@@ -33,7 +33,8 @@ fn heap(period: i64, stacks: &[([i64; 3], i64)]) -> Vec<u8> {
 }
 
 fn rows(bytes: &[u8]) -> (Vec<AllocationRow>, Facts) {
-    let (mut builder, mut rows) = (Builder::new((Timestamp(0), Timestamp(u64::MAX)), true, &NoFiles), Rows::default());
+    let (mut builder, mut rows) =
+        (Builder::new((Timestamp(0), Timestamp(u64::MAX)), true, &NoFiles), Rows::default());
     let facts = Format.read(bytes, &Wanted::default(), &mut |event| builder.push(event, &mut rows)).unwrap();
     (builder.finish(&mut rows).allocations, facts)
 }
