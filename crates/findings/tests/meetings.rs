@@ -33,6 +33,20 @@ fn load_imbalance_names_who_has_the_most_work() {
     assert_eq!(analysis.findings[0].rule, "load-imbalance", "{:#?}", analysis.findings);
 }
 
+/// Of 12 ticks one runs 12, and three run 2 each on the other CPU: 18 ticks take both CPUs 9, however they are divided.
+#[test]
+fn even_shares_of_more_threads_than_cpus_take_the_cpus_that_there_are() {
+    let analysis = check_lanes(
+        "@cpus 2\n@b barrier\n@repeat 20\n@samples A 0..12 user main;sort\n\
+         A  000000000000  holds b 0..12\n\
+         B  bbbbbbbb11bb\n\
+         C  bbbbbbbbrr11\n\
+         D  11bbbbbbrrrr\n",
+    );
+    let found = analysis.findings.iter().find(|finding| finding.rule == "load-imbalance").unwrap();
+    assert!((0.22..0.33).contains(&found.gain.high), "{:?}", found.gain);
+}
+
 /// Even shares look so where one CPU is slower than the other.
 #[test]
 fn a_share_that_takes_hardly_longer_than_the_others_is_a_hint() {

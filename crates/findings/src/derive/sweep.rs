@@ -92,14 +92,23 @@ pub struct Sweep<'a> {
 const ROWS_PER_WINDOW: usize = 1 << 16;
 const WINDOWS_MAX: usize = 4096;
 
+fn cpus_seen(timelines: &Timelines) -> u32 {
+    timelines.iter().count() as u32
+}
+
+/// How many CPUs the program may use; 1 at the least.
+pub fn usable_cpus(trace: &Trace, timelines: &Timelines) -> u32 {
+    let host = &trace.manifest.host;
+    let counts = [host.cpus_allowed, host.cpus, cpus_seen(timelines), 1];
+    counts.into_iter().find(|count| *count > 0).unwrap_or(1)
+}
+
 impl<'a> Sweep<'a> {
     /// Prepares a walk. Which CPUs the program may use is known by number only if it may use all;
     /// else those count that it ran on.
     pub fn new(trace: &'a Trace, locks: &'a LockIndex, roles: &'a Roles, timelines: &Timelines) -> Sweep<'a> {
-        let host = &trace.manifest.host;
-        let seen = timelines.iter().count() as u32;
-        let cpus = [host.cpus_allowed, host.cpus, seen, 1].into_iter().find(|count| *count > 0).unwrap_or(1);
-        let all = cpus >= seen.max(host.cpus);
+        let cpus = usable_cpus(trace, timelines);
+        let all = cpus >= cpus_seen(timelines).max(trace.manifest.host.cpus);
         let mut usable = vec![false; timelines.len()];
         for (cpu, timeline) in timelines.iter() {
             usable[usize::from(cpu.0)] = all || timeline.stretches().iter().any(|stretch| stretch.own());

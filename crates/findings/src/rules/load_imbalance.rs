@@ -10,8 +10,8 @@
 //!
 //! ## How it decides
 //! For each meeting it compares how long the last to come had run with how long all ran on average. If the
-//! work were divided evenly, the meeting would have been earlier by that difference, at the most by how much earlier the
-//! others came on average: summed up, the upper end of the gain. The lower end counts of each meeting no more than
+//! work were divided evenly, the meeting would have been earlier by that difference (less where there are more members than CPUs: these
+//! do it then), at the most by how much earlier the others came on average: summed up, the upper end of the gain. The lower end counts of each meeting no more than
 //! what the last was behind the last but one. Threads that were blocked more than they ran do other work, and
 //! have no share in this one. What the last lost because it did not run is barrier-straggler's. Where it did not run
 //! for half of its lateness, and that was another program's doing, it is a hint: a thread that shares its CPU with a stranger runs slower, too.

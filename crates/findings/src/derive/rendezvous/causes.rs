@@ -117,6 +117,8 @@ pub(super) struct Look<'a> {
     pub timelines: &'a Timelines,
     pub roles: &'a Roles,
     pub displaced: &'a Displaced,
+    /// CPUs that the program may use.
+    pub cpus: u32,
 }
 
 /// When another program had one of the program's CPUs. A thread that queues behind one of its own program meanwhile would

@@ -27,6 +27,7 @@ use super::on_cpu::SampleClasses;
 use super::own_places::{OwnFrames, Places};
 use super::replay::Endings;
 use super::roles::Roles;
+use super::sweep;
 use super::timelines::Timelines;
 pub use causes::Causes;
 pub use lates::{CauseUse, Late, LateCause};
@@ -212,7 +213,8 @@ pub fn derive(
     rendezvous.meetings.sort_by_key(|meeting| (meeting.site, meeting.release));
     rendezvous.follow_on();
     let displaced = causes::Displaced::new(timelines);
-    let look = causes::Look { trace, classes, timelines, roles, displaced: &displaced };
+    let cpus = sweep::usable_cpus(trace, timelines);
+    let look = causes::Look { trace, classes, timelines, roles, displaced: &displaced, cpus };
     rendezvous.uses = summary::derive(trace, &rendezvous, look);
     rendezvous.lates = lates::derive(&rendezvous, look);
     rendezvous

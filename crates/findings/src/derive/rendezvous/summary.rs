@@ -177,7 +177,9 @@ impl Sums {
         let late_mean = works.iter().map(|(arrival, ..)| late(arrival)).sum::<u64>() / count;
         let others = works.iter().filter(|(arrival, ..)| arrival.thread != last);
         let late_least = others.map(|(arrival, ..)| late(arrival)).min().unwrap_or(0);
-        let high = of_last.saturating_sub(total / count).min(late_mean);
+        // However evenly it is divided, it takes the CPUs that there are.
+        let at_once = count.min(u64::from(look.cpus.max(1)));
+        let high = of_last.saturating_sub(total / at_once).min(late_mean);
         self.used.imbalance.high_ns += high;
         self.used.imbalance.low_ns += high.min(late_least);
     }
