@@ -7,7 +7,8 @@ use holdup_events::recording;
 use holdup_events::tables::ThreadState;
 use support::{Scratch, bpf_or_skip, holdup, made, stderr};
 
-/// Two threads hand a token to each other as fast as they can; the third rests, forty times.
+/// Two threads hand a token to each other, with a pause now and then: all that they do finds room even if it is read late. The third
+/// rests, forty times.
 const RESTING: &str = r#"
 #define _GNU_SOURCE
 #include <linux/futex.h>
@@ -22,7 +23,9 @@ static void *hand(void *own)
 {
 	int who = (long)own, seen;
 
-	for (;;) {
+	for (long times = 0;; times++) {
+		if (who == 0 && times % 16 == 0)
+			usleep(200);
 		while ((seen = atomic_load(&token)) != who)
 			syscall(SYS_futex, &token, FUTEX_WAIT_PRIVATE, seen, 0, 0, 0);
 		atomic_store(&token, !who);
