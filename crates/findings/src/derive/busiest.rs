@@ -7,8 +7,7 @@ use holdup_events::Trace;
 use super::class::Class;
 use super::own_places::{OwnFrames, Places, is_a_machine};
 use super::roles::Roles;
-use super::split::share_error;
-use super::stacks::{Folding, PlaceId, Profile, Selection, StackUse};
+use super::stacks::{Folding, PlaceId, Profile, Selection, StackUse, Tally};
 use crate::wording;
 
 /// So much of the useful work is most of it.
@@ -42,13 +41,13 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Option<Busiest> {
     let place = farthest(&profile, MOST * whole.ns as f64)?;
     let within: Vec<_> =
         profile.stacks.iter().filter(|one| profile.paths[one.path].contains(&place)).collect();
-    let ns: u64 = within.iter().map(|one| one.tally.ns).sum();
-    let samples: u64 = within.iter().map(|one| one.tally.samples).sum();
+    let mut part = Tally::default();
+    within.iter().for_each(|one| part.merge(&one.tally));
     let function = wording::function(&profile.place(place).name).into_owned();
-    let called_for = called_for(trace, &within).map(|(name, part)| (name, part as f64 / ns.max(1) as f64));
+    let called_for = called_for(trace, &within).map(|(name, ns)| (name, ns as f64 / part.ns.max(1) as f64));
     let called_for = called_for.filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN);
-    let share = ns as f64 / whole.ns as f64;
-    Some(Busiest { share, error: share_error(samples, whole.samples), function, called_for })
+    let of_whole = |ns: u64| ns as f64 / whole.ns as f64;
+    Some(Busiest { share: of_whole(part.ns), error: of_whole(part.error_ns(&whole)), function, called_for })
 }
 
 /// The program's own function that has most of it done, and how much (ns).

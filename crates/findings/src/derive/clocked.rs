@@ -85,15 +85,11 @@ struct Whole {
 /// `run_ns`: how long all ran. A process's first thread is none: its end is the program's.
 fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], run_ns: u64) {
     let is_small = |part: u64, most: f64, of: u64| part as f64 <= most * of as f64;
-    let is_first = |id: ThreadId| {
-        let thread = &trace.threads[id.index()];
-        trace.processes.get(thread.process.index()).is_some_and(|process| process.pid == thread.tid)
-    };
     let mut wakes: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for (one, whole) in all.iter() {
         let is_one = is_small(whole.run_ns, HOUSE_SHARE_MAX, whole.life_ns)
             && is_small(whole.waits_ns, HOUSE_WAITS_MAX, whole.life_ns);
-        if is_one && !is_first(one.thread) {
+        if is_one && !super::is_first_thread(trace, one.thread) {
             wakes.insert(one.thread, 0);
         }
     }

@@ -60,6 +60,14 @@ pub mod zoom;
 use holdup_events::tables::SampleRow;
 use holdup_events::{ThreadId, Trace};
 
+/// Whether a thread is its process's first: the one that a program begins with.
+pub(crate) fn is_first_thread(trace: &Trace, thread: ThreadId) -> bool {
+    let thread = trace.threads.get(thread.index());
+    thread.is_some_and(|thread| {
+        trace.processes.get(thread.process.index()).is_some_and(|process| process.pid == thread.tid)
+    })
+}
+
 /// The samples of one thread, in time order.
 pub(crate) fn samples_of(trace: &Trace, thread: ThreadId) -> &[SampleRow] {
     let from = trace.samples.partition_point(|sample| sample.thread < thread);

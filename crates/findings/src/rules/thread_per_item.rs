@@ -34,8 +34,8 @@ use holdup_events::{ProcessId, ThreadId, WaitReason};
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::own_places::{self, OwnFrames};
-use crate::derive::samples_of;
 use crate::derive::split::share_error;
+use crate::derive::{is_first_thread, samples_of};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
@@ -91,9 +91,7 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
     let mut broods: BTreeMap<ProcessId, Brood> = BTreeMap::new();
     for ledger in &scene.derived.ledger.threads {
         let Some(thread) = trace.threads.get(ledger.thread.index()) else { continue };
-        let is_first =
-            trace.processes.get(thread.process.index()).is_some_and(|process| process.pid == thread.tid);
-        if is_first || thread.began_before || thread.alive_at_end {
+        if is_first_thread(trace, ledger.thread) || thread.began_before || thread.alive_at_end {
             continue;
         }
         let brood = broods.entry(thread.process).or_default();
