@@ -40,7 +40,8 @@ impl Batch {
         let (begin, at) = (event.begin(), event.at());
         let span = if events == 0 { (begin, at) } else { (from.min(begin), to.max(at)) };
         self.content = Content { events: events + 1, span };
-        if self.encoded.capacity() == 0 {
+        // What was left in the place of the last may be short.
+        if self.encoded.is_empty() {
             self.encoded.reserve(ROOM_BYTES);
         }
         self.encoder.encode(event, &mut self.encoded);
