@@ -87,6 +87,8 @@ struct Head {
     #[serde(default)]
     fewer_threads: String,
     #[serde(default)]
+    carries_tasks: bool,
+    #[serde(default)]
     collects_for_memory: Vec<String>,
     #[serde(default)]
     function: Vec<String>,
@@ -171,6 +173,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         title: head.title,
         fewer_collections: head.fewer_collections,
         fewer_threads: head.fewer_threads,
+        carries_tasks: head.carries_tasks,
         collects_for_memory: head.collects_for_memory,
         function_marks: head.function,
         module_marks: head.module,

@@ -241,6 +241,8 @@ pub struct Runtime {
     pub fewer_collections: String,
     /// What gives it as many threads as there are CPUs, as advice; may be empty.
     pub fewer_threads: String,
+    /// Its threads carry tasks of its own, which may go on in another of them after each wait.
+    pub carries_tasks: bool,
     /// Functions through which a thread that wants memory comes to collect; others of the runtime may lie between them and
     /// the program's own.
     pub collects_for_memory: Vec<String>,

@@ -202,13 +202,19 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let (_, timed) = unchanged.endings().count();
         finding.gain = merged((facts.trace, derived), finding, &forecast);
         let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
-        if forecast.may_be_nothing() && cost < COSTS_LITTLE || is_lock_only_taken(derived, finding) {
+        let may_be_nothing = forecast.may_be_nothing() || is_room_for_all(finding);
+        if may_be_nothing && cost < COSTS_LITTLE || is_lock_only_taken(derived, finding) {
             finding.confidence = Confidence::Low;
         }
         if timed > 0 {
             finding.summary.push(BY_TIMER.to_owned());
         }
     }
+}
+
+/// A CPU for every thread is what a forecast leaves the queue out with; fewer threads may gain nothing.
+fn is_room_for_all(finding: &Finding) -> bool {
+    finding.rule == "oversubscription" && finding.gain.low < SURELY && finding.gain.high < COSTS_LITTLE
 }
 
 /// What is computed or waits for the outside, gains less than a tenth at the most, and may gain nothing.
@@ -317,6 +323,10 @@ fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Fo
             Gain { low: own.low, high: forecast.high.max(own.low) }
         }
         "blocking-io" => Gain { low: own.low, ..narrowed },
+        // Tasks go on in whichever thread has time: that these come one after another is what a replay of threads keeps.
+        "serial-section" if is_alone_with_tasks(trace, derived) => {
+            Gain { low: 0.0, high: forecast.high.max(widened(own).high) }
+        }
         // What was spun for may be that others work: at the least nobody works beside another.
         "spin-wait" => {
             let work = ledger_work(derived) as f64 / trace.wall().0.max(1) as f64;
@@ -331,6 +341,13 @@ fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Fo
     // They contradict each other: neither is sure.
     let high = own.high.max(forecast.high).min(most);
     Gain { low: own.low.min(forecast.low).min(high), high }
+}
+
+/// Whether the thread that most worked alone carries tasks of a runtime.
+fn is_alone_with_tasks(trace: &Trace, derived: &Derived) -> bool {
+    let alone = derived.occupancy.serial.by_thread.iter();
+    let lone = alone.max_by_key(|(id, (ns, _))| (*ns, std::cmp::Reverse(**id)));
+    lone.is_some_and(|(lone, _)| derived.roles.carries_tasks(trace, *lone))
 }
 
 #[cfg(test)]

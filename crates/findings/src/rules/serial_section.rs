@@ -26,7 +26,9 @@
 //!
 //! ## Blind spots
 //! The last thread of an unevenly divided loop looks like a serial section. A thread that spins while it
-//! waits counts as working, so the section is not seen. A wait that the recording cuts off may have been for anything.
+//! waits counts as working, so the section is not seen. A wait that the recording cuts off may have been for anything. A runtime's tasks go
+//! on in whichever of its threads has time: what one of these does alone may be another task's, and the gain is that of the time in
+//! which one thread worked alone.
 //!
 //! ## References
 //! Amdahl: Validity of the single processor approach (1967). Du Bois et al.: Bottle graphs (OOPSLA 2013).

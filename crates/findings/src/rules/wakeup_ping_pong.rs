@@ -1,191 +1,221 @@
-//! # wakeup-ping-pong: two threads hand every little piece to each other and sleep meanwhile
+//! # wakeup-ping-pong: threads hand every little piece to each other and sleep meanwhile
 //!
 //! ## What it sees
-//! Two threads of which each waits until the other wakes it (a queue of one, a pipe, a socket, a condition
+//! Threads of which each waits until another of them wakes it (a queue of one, a pipe, a socket, a condition
 //! variable), again and again, and does little in between; and how long each handover took from the wakeup
-//! until the woken thread ran.
+//! until the woken thread ran. Mostly these are two; a ring of threads, and makers and takers about a small queue, are more.
 //!
 //! ## Why it hurts
 //! Waking a thread on another CPU costs some microseconds, tens of them where the CPU has gone to sleep. Where
-//! each piece of work is as short, the two threads spend their time with handing over, and never work side by
+//! each piece of work is as short, the threads spend their time with handing over, and hardly work side by
 //! side: one thread alone would be faster.
 //!
 //! ## How it decides
-//! It adds up, for each pair of threads, how often each ended the other's wait. It fires if both directions are
-//! frequent and neither is much more so than the other, most of the waits of both are of this kind, the runs
-//! between them are short, and the handovers take a fair part of the round and of what the two wait: where one
+//! It adds up how often each thread ended the wait of which other. Threads belong together where most waits of each are ended by
+//! the others, and each is woken by them about as often as it wakes some of them. It fires if the runs between the waits are
+//! short, and the handovers take a fair part of a round, and of what the threads wait while one of them works: where one
 //! waits for somebody else before it answers, that is the cause. The lower end of the gain is the time between
-//! wakeup and running, which larger pieces avoid; the upper end is that the two work side by side while one
-//! waits. Where the two also wait for each other at a lock (a queue's own, say), that is charged with it; other
-//! waits for locks are lock-contention's.
+//! wakeup and running, which larger pieces avoid; the upper end is that all work side by side while one
+//! waits. Where they also wait for each other at a lock (a queue's own, say), that is charged with it; other
+//! waits for locks are lock-contention's. Three and more threads of a runtime which carry its tasks wake each other for whichever of
+//! these there are: that is a hint.
 //!
 //! ## What to do
-//! Hand over many pieces at a time, or let a queue between the two hold more than one; or do both jobs on one
+//! Hand over many pieces at a time, or let a queue between the threads hold more than one; or do all jobs on one
 //! thread.
 //!
 //! ## Blind spots
-//! More than two threads that pass a token round are judged pair by pair, and may stay unseen. A thread that
-//! talks to one of another program is not seen, nor are two that talk over TCP: there the kernel's network
+//! A thread that talks to one of another program is not seen, nor are two that talk over TCP: there the kernel's network
 //! code wakes. Threads that spin before they sleep pay with running time instead.
 //!
 //! ## References
 //! Gregg: Systems Performance, 2nd ed., 6.3 (2020). Linux `perf-sched(1)`.
 
-use std::collections::BTreeMap;
-
-use holdup_events::ThreadId;
+use holdup_events::{ThreadId, Trace};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
-use crate::derive::handovers::{self, Handover};
-use crate::finding::{Confidence, Finding, Gain};
+use crate::derive::handing_groups::{self, Group};
+use crate::derive::handovers;
+use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "wakeup-ping-pong",
-    summary: "Two threads hand each little piece to each other and sleep in between",
+    summary: "Threads hand each little piece to each other and sleep in between",
 };
-
-/// Fewer rounds may be a start and an end.
-const ROUNDS_MIN: u64 = 100;
-
-/// Of the waits for work of either thread, at least this share is ended by the other.
-const PARTNER_SHARE_MIN: f64 = 0.5;
-
-/// Where one is woken this much less often than the other, it feeds the other, and does not wait for each answer.
-const EVEN_MIN: f64 = 0.5;
 
 /// Runs that are longer on average (ns) are work that is worth a handover, whatever that costs.
 const RUN_MAX_NS: u64 = 200_000;
 
-/// Handovers that take less than this of a round, and of what the two wait for each other, are not what it is slow for.
+/// Handovers that take less than this of a round, and of what the threads wait for each other, are not what it is slow for.
 const LATE_SHARE_MIN: f64 = 0.1;
 
-/// Pairs that are named; more would hide the first.
-const PAIRS_MAX: usize = 3;
+/// Groups that are named; more would hide the first.
+const GROUPS_MAX: usize = 3;
 
-/// Both directions between two threads.
-struct Pair {
-    to: Handover,
-    fro: Handover,
+/// Threads of a group that are named.
+const NAMED_MAX: usize = 3;
+
+/// What the handovers of a group come to.
+struct Sums {
+    count: u64,
+    late_ns: u64,
+    run_ns: u64,
+    /// Handing over, and the others' work, and their waits for whom it may be.
+    wait_ns: u64,
 }
 
-impl Pair {
-    fn rounds(&self) -> u64 {
-        self.to.count.min(self.fro.count)
+impl Sums {
+    fn of(group: &Group) -> Sums {
+        Sums {
+            count: group.sum(|one| one.count),
+            late_ns: group.sum(|one| one.late_ns),
+            run_ns: group.sum(|one| one.run_ns),
+            wait_ns: group.sum(|one| one.wait_ns),
+        }
     }
 
-    fn late_ns(&self) -> u64 {
-        self.to.late_ns + self.fro.late_ns
-    }
-
-    /// What the two wait for each other: handing over, and the other's work, and its waits for others.
-    fn wait_ns(&self) -> u64 {
-        self.to.wait_ns + self.fro.wait_ns
-    }
-
-    fn run_ns(&self) -> u64 {
-        self.to.run_ns + self.fro.run_ns
-    }
-
-    fn has(&self, thread: ThreadId) -> bool {
-        thread == self.to.waker || thread == self.to.wakee
-    }
-
-    fn other(&self, thread: ThreadId) -> ThreadId {
-        if thread == self.to.waker { self.to.wakee } else { self.to.waker }
+    /// Whether little is done for each handover, which takes a fair part of it. Of `members` threads of which one works, all
+    /// others wait.
+    fn is_handing(&self, members: usize) -> bool {
+        let waited = self.wait_ns / (members as u64 - 1).max(1);
+        let round = (self.late_ns + self.run_ns).max(waited);
+        self.run_ns / self.count.max(1) <= RUN_MAX_NS && self.late_ns as f64 >= LATE_SHARE_MIN * round as f64
     }
 }
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    let mut found: Vec<Charged> = pairs(scene)
+    let handovers = handovers::derive(scene.trace, &scene.derived.roles);
+    let mut found: Vec<Charged> = handing_groups::derive(&handovers)
         .iter()
-        .map(|pair| finding(scene, pair))
+        .filter(|group| Sums::of(group).is_handing(group.members.len()))
+        .map(|group| finding(scene, group))
         .filter(|charged| charged.finding.gain.high >= GAIN_MIN)
         .collect();
     found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
-    found.truncate(PAIRS_MAX);
+    found.truncate(GROUPS_MAX);
     Ok(found)
 }
 
-fn pairs(scene: &Scene) -> Vec<Pair> {
-    let handovers = handovers::derive(scene.trace, &scene.derived.roles);
-    let mut waits: BTreeMap<ThreadId, u64> = BTreeMap::new();
-    for one in &handovers {
-        *waits.entry(one.wakee).or_default() += one.count;
-    }
-    let mostly = |one: &Handover| {
-        let all = waits.get(&one.wakee).copied().unwrap_or(0);
-        one.count as f64 >= PARTNER_SHARE_MIN * all as f64
-    };
-    let reverse = |one: &Handover| {
-        let place =
-            handovers.binary_search_by_key(&(one.wakee, one.waker), |other| (other.waker, other.wakee));
-        place.ok().map(|index| handovers[index])
-    };
-    let forward = handovers.iter().filter(|one| one.waker < one.wakee && mostly(one));
-    let both = forward.filter_map(|to| Some(Pair { to: *to, fro: reverse(to).filter(mostly)? }));
-    both.filter(|pair| {
-        let runs = pair.to.count + pair.fro.count;
-        pair.rounds() >= ROUNDS_MIN
-            && pair.rounds() as f64 >= EVEN_MIN * pair.to.count.max(pair.fro.count) as f64
-            && pair.run_ns() / runs.max(1) <= RUN_MAX_NS
-            && pair.late_ns() as f64
-                >= LATE_SHARE_MIN * (pair.late_ns() + pair.run_ns()).max(pair.wait_ns()) as f64
-    })
-    .collect()
-}
-
-fn finding(scene: &Scene, pair: &Pair) -> Charged {
-    let trace = scene.trace;
-    let (a, b) = (pair.to.waker, pair.to.wakee);
-    let charge = Charge::of_rows(trace, |id, take| {
-        if !pair.has(id) {
+/// All waits of the group's threads that others of it ended.
+fn waits(trace: &Trace, group: &Group) -> Charge {
+    Charge::of_rows(trace, |id, take| {
+        if group.members.binary_search(&id).is_err() {
             return;
         }
         let mut near = 0;
         for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
             let wakeup = handovers::ended_by_own(trace, &slice, &mut near);
-            if wakeup.is_some_and(|wakeup| wakeup.waker == pair.other(id)) {
+            if wakeup.is_some_and(|wakeup| group.has(wakeup.waker, id)) {
                 take(row);
             }
         }
+    })
+}
+
+fn finding(scene: &Scene, group: &Group) -> Charged {
+    let (sums, charge) = (Sums::of(group), waits(scene.trace, group));
+    let of_thread = |id: ThreadId| group.sum(|one| if one.wakee == id { one.late_ns } else { 0 });
+    let is_pair = group.members.len() == 2;
+    let low = scene.gain(&scene.stall(&charge), |thread, waited| {
+        waited.min(if is_pair { sums.late_ns } else { of_thread(thread.thread) } as f64)
     });
-    let runs = (pair.to.count + pair.fro.count).max(1);
-    let low = scene.gain(&scene.stall(&charge), |_, waited| waited.min(pair.late_ns() as f64));
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("{} and {}", thread(trace, a), thread(trace, b)),
-        summary: vec![
-            format!(
-                "{}: each wakes the other and waits, {} in all.",
-                count(pair.rounds(), "round"),
-                time(pair.wait_ns()),
-            ),
-            format!(
-                "From a wakeup until the other ran it took {} on average, and then it ran {}: {} of a round is handing over.",
-                time(pair.late_ns() / runs),
-                time(pair.run_ns() / runs),
-                percent(pair.late_ns() as f64 / (pair.late_ns() + pair.run_ns()).max(1) as f64),
-            ),
-        ],
-        cost_ns: pair.wait_ns(),
+        subject: subject(scene.trace, group),
+        summary: summary(scene.trace, group, &sums),
+        cost_ns: sums.wait_ns,
         gain: Gain { low: low.low, high: low.high },
-        confidence: scene.confidence(Confidence::High),
-        evidence: scene.longest_of(&charge, |slice| {
-            format!(
-                "waits ({}) until {} wakes it",
-                pair.to.reason.name(),
-                thread(trace, pair.other(slice.thread))
-            )
+        confidence: scene.confidence(if is_handed_on(scene, group) {
+            Confidence::Low
+        } else {
+            Confidence::High
         }),
+        evidence: evidence(scene, group, &charge),
         advice: vec![
-            "Hand over many pieces at a time: a queue between the two, a larger buffer".into(),
-            "Or let one thread do both jobs".into(),
+            format!(
+                "Hand over many pieces at a time: a queue between {}, a larger buffer",
+                if is_pair { "the two" } else { "them that holds more" }
+            ),
+            format!("Or let one thread do {} jobs", if is_pair { "both" } else { "all" }),
         ],
     };
     Charged { finding, charge }
+}
+
+/// Many threads of a runtime wake each other because there are tasks, whichever of them these go on in: who waits for what is not
+/// known.
+fn is_handed_on(scene: &Scene, group: &Group) -> bool {
+    let carries = |thread: &&ThreadId| scene.derived.roles.carries_tasks(scene.trace, **thread);
+    group.members.len() > 2 && 2 * group.members.iter().filter(carries).count() > group.members.len()
+}
+
+fn subject(trace: &Trace, group: &Group) -> String {
+    let mut busiest = group.members.clone();
+    let woken = |id: ThreadId| group.sum(|one| if one.wakee == id { one.count } else { 0 });
+    if busiest.len() > NAMED_MAX {
+        busiest.sort_by_key(|id| (std::cmp::Reverse(woken(*id)), *id));
+        busiest.truncate(NAMED_MAX);
+    }
+    let names: Vec<String> = busiest.iter().map(|id| thread(trace, *id)).collect();
+    match group.members.len() - names.len() {
+        0 => match names.split_last() {
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => String::new(),
+        },
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+fn summary(trace: &Trace, group: &Group, sums: &Sums) -> Vec<String> {
+    let each = sums.count.max(1);
+    let first = match group.handovers.as_slice() {
+        [to, fro] => format!(
+            "{}: each wakes the other and waits, {} in all.",
+            count(to.count.min(fro.count), "round"),
+            time(sums.wait_ns)
+        ),
+        _ => format!(
+            "{} between these {} threads: each is woken by others of them, wakes some, and waits again, {} in all.",
+            count(sums.count, "handover"),
+            group.members.len(),
+            time(sums.wait_ns)
+        ),
+    };
+    let mut told = vec![
+        first,
+        format!(
+            "From a wakeup until the other ran it took {} on average, and then it ran {}: {} of a round is handing over.",
+            time(sums.late_ns / each),
+            time(sums.run_ns / each),
+            percent(sums.late_ns as f64 / (sums.late_ns + sums.run_ns).max(1) as f64),
+        ),
+    ];
+    let most =
+        group.handovers.iter().max_by_key(|one| (one.count, std::cmp::Reverse((one.waker, one.wakee))));
+    if let Some(most) = most.filter(|_| group.members.len() > 2) {
+        told.push(format!(
+            "Most often {} wakes {}: {}.",
+            thread(trace, most.waker),
+            thread(trace, most.wakee),
+            count(most.count, "time")
+        ));
+    }
+    told
+}
+
+fn evidence(scene: &Scene, group: &Group, charge: &Charge) -> Vec<Evidence> {
+    scene.longest_of(charge, |slice| {
+        let waker = scene.trace.ended_by(slice).map(|wakeup| wakeup.waker);
+        let handed = waker.and_then(|waker| {
+            group.handovers.iter().find(|one| one.waker == waker && one.wakee == slice.thread)
+        });
+        let reason = handed.map_or("", |one| one.reason.name());
+        let by = waker.map_or_else(|| "another".to_owned(), |waker| thread(scene.trace, waker));
+        format!("waits ({reason}) until {by} wakes it")
+    })
 }

@@ -15,7 +15,7 @@ mod votes;
 
 use std::collections::HashSet;
 
-use holdup_events::tables::{FrameKind, SampleRow, Slice, StackEnd};
+use holdup_events::tables::{FrameKind, SampleRow, Slice, StackEnd, ThreadState};
 use holdup_events::{ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId};
 
 use self::frames::FrameRules;
@@ -264,6 +264,20 @@ impl Roles {
             matches!(role, Some(Role::Spin | Role::GcWait))
         };
         found(by_code).or_else(|| self.of_sample(sample).filter(waits))
+    }
+
+    /// Whether a thread carries tasks of a runtime, which may go on in another thread: so it is where most of its waits are for more
+    /// of these.
+    pub fn carries_tasks(&self, trace: &Trace, thread: ThreadId) -> bool {
+        let (mut waits, mut carrying) = (0u64, 0u64);
+        for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+            waits += 1;
+            let rule = self.of_wait(&slice).and_then(|(rule, _)| self.descriptors.rule(rule));
+            let carries =
+                rule.is_some_and(|(runtime, rule)| runtime.carries_tasks && rule.role == Role::WorkWait);
+            carrying += u64::from(carries);
+        }
+        waits > 0 && 2 * carrying >= waits
     }
 
     /// Runtimes of a process: rows of [`Descriptors::runtimes`], ascending.

@@ -1,0 +1,101 @@
+//! Threads that hand work to each other in turn: each is woken by others of the group about as often as it wakes some of them.
+//! Two that answer each other are the smallest group; a ring, and a small queue between makers and takers, are larger ones. It
+//! judges nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::ThreadId;
+
+use super::handovers::Handover;
+
+/// Fewer wakeups of a thread may be a start and an end.
+pub const ROUNDS_MIN: u64 = 100;
+
+/// Of the waits for work of each thread, at least this share is ended by the others.
+const PARTNERS_SHARE_MIN: f64 = 0.5;
+
+/// Where one is woken this much less often than it wakes, it feeds the others, and does not wait for each answer.
+const EVEN_MIN: f64 = 0.5;
+
+/// Who ends a smaller share of a thread's waits than this does not belong to its group for that.
+const EDGE_SHARE_MIN: f64 = 0.1;
+
+/// Threads with what they hand to each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// By id.
+    pub members: Vec<ThreadId>,
+    /// By waker, then wakee.
+    pub handovers: Vec<Handover>,
+}
+
+impl Group {
+    /// One figure of all handovers.
+    pub fn sum(&self, of: impl Fn(&Handover) -> u64) -> u64 {
+        self.handovers.iter().map(of).sum()
+    }
+
+    /// Whether a wait of `wakee` which `waker` ended is one of these.
+    pub fn has(&self, waker: ThreadId, wakee: ThreadId) -> bool {
+        self.handovers.binary_search_by_key(&(waker, wakee), |one| (one.waker, one.wakee)).is_ok()
+    }
+}
+
+/// Finds the groups among `handovers` (by waker, then wakee). A thread is in one at the most; of two threads only where neither has
+/// a larger one.
+pub fn derive(handovers: &[Handover]) -> Vec<Group> {
+    let mut waits: BTreeMap<ThreadId, u64> = BTreeMap::new();
+    for one in handovers {
+        *waits.entry(one.wakee).or_default() += one.count;
+    }
+    let of_waits = |one: &Handover, share: f64| one.count as f64 >= share * waits[&one.wakee] as f64;
+    let counts = |one: &&Handover| of_waits(one, EDGE_SHARE_MIN);
+    let mut edges: Vec<Handover> = handovers.iter().filter(counts).copied().collect();
+    // Who does not fit takes its handovers with it, and others may fit no longer.
+    loop {
+        let fitting = fitting(&edges, &waits);
+        let before = edges.len();
+        edges.retain(|one| fitting.contains(&one.waker) && fitting.contains(&one.wakee));
+        if edges.len() == before {
+            break;
+        }
+    }
+    connected(&edges)
+}
+
+/// Who is woken and wakes evenly, and hardly waits for others. `waits` is each thread's, for whomever.
+fn fitting(edges: &[Handover], waits: &BTreeMap<ThreadId, u64>) -> BTreeSet<ThreadId> {
+    let mut counts: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
+    for one in edges {
+        counts.entry(one.wakee).or_default().0 += one.count;
+        counts.entry(one.waker).or_default().1 += one.count;
+    }
+    let fits = |(member, (woken, wakes)): (ThreadId, (u64, u64))| {
+        let (least, most) = (woken.min(wakes), woken.max(wakes));
+        let mostly = woken as f64 >= PARTNERS_SHARE_MIN * waits.get(&member).copied().unwrap_or(0) as f64;
+        (mostly && least >= ROUNDS_MIN && least as f64 >= EVEN_MIN * most as f64).then_some(member)
+    };
+    counts.into_iter().filter_map(fits).collect()
+}
+
+fn members(edges: &[Handover]) -> BTreeSet<ThreadId> {
+    edges.iter().flat_map(|one| [one.waker, one.wakee]).collect()
+}
+
+/// Those who reach each other. As many wakeups lead to each as lead away from it, nearly: what is connected at all is so both ways.
+fn connected(edges: &[Handover]) -> Vec<Group> {
+    let mut leader: BTreeMap<ThreadId, ThreadId> = members(edges).into_iter().map(|id| (id, id)).collect();
+    for edge in edges {
+        let (keep, give) =
+            (leader[&edge.waker].min(leader[&edge.wakee]), leader[&edge.waker].max(leader[&edge.wakee]));
+        leader.values_mut().filter(|of| **of == give).for_each(|of| *of = keep);
+    }
+    let mut groups: BTreeMap<ThreadId, Group> = BTreeMap::new();
+    for (member, of) in &leader {
+        groups.entry(*of).or_default().members.push(*member);
+    }
+    for edge in edges {
+        groups.entry(leader[&edge.waker]).or_default().handovers.push(*edge);
+    }
+    groups.into_values().collect()
+}

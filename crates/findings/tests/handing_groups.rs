@@ -1,0 +1,58 @@
+//! Threads that hand small pieces to each other, more than two of them: who belongs together, and who does not.
+
+use holdup_findings::Confidence;
+use holdup_testkit::check::{check_lanes, confidence};
+
+/// A wakes B, B wakes C, C wakes A: each works 10 µs, and takes 20 µs from its wakeup on to run. The last waits of B and C nobody ends.
+#[test]
+fn a_ring_of_three_hands_over() {
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 10000\n@c park\n@d pipe\n@e park\n@repeat 300\n\
+         A  0ccccccrr  holds d 0..1\n\
+        \x20    ^^^^^^   wakeup-ping-pong cost=5393\n\
+         B  drr1ddddd  holds e 3..4\n\
+         C  eeeerr0ee  holds c 6..7\n",
+    );
+    let finding = &analysis.findings[0];
+    assert_eq!(finding.rule, "wakeup-ping-pong", "{:#?}", analysis.findings);
+    assert_eq!(finding.confidence, Confidence::High);
+    assert!(finding.summary[0].contains("these 3 threads"), "{:?}", finding.summary);
+    assert!(finding.subject.matches(" (").count() == 3, "{}", finding.subject);
+    assert!(finding.gain.high > 0.3, "{:?}", finding.gain);
+}
+
+/// The same of threads that carry a runtime's tasks: which of these waited for which is not known.
+#[test]
+fn threads_that_wake_each_other_for_tasks_are_a_hint() {
+    let idle = "runtime.mcall;runtime.schedule;runtime.findRunnable;runtime.stopm;runtime.futexsleep";
+    let analysis = check_lanes(&format!(
+        "@cpus 2\n@tick 10000\n@c park\n@d park\n@e park\n@repeat 300\n@stack c {idle}\n@stack d {idle}\n@stack e {idle}\n\
+         A  0ccccccrr  holds d 0..1\n\
+        \x20    ^^^^^^   wakeup-ping-pong cost=5393\n\
+         B  drr1ddddd  holds e 3..4\n\
+         C  eeeerr0ee  holds c 6..7\n"
+    ));
+    assert_eq!(confidence(&analysis, "wakeup-ping-pong"), Some(Confidence::Low));
+}
+
+/// One that feeds two which never answer it, and rests on a clock.
+#[test]
+fn feeding_many_is_no_handing_to_and_fro() {
+    check_lanes(
+        "@cpus 3\n@tick 10000\n@d pipe\n@e park\n@repeat 300\n@silent wakeup-ping-pong\n\
+         A  000000000  holds d 0..1 holds e 3..4\n\
+         B  drr1ddddd\n\
+         C  eeeerr2ee\n",
+    );
+}
+
+/// The ring again, with a millisecond of work for each piece.
+#[test]
+fn a_ring_with_large_pieces_is_silent() {
+    check_lanes(
+        "@cpus 2\n@tick 10000\n@c park\n@d pipe\n@e park\n@repeat 120\n@silent wakeup-ping-pong\n\
+         A  00000000000000000000000000000000ccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccrr  holds d 31..32\n\
+         B  ddddddddddddddddddddddddddddddddrr11111111111111111111111111111111dddddddddddddddddddddddddddddddddd  holds e 65..66\n\
+         C  eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeerr00000000000000000000000000000000  holds c 99..100\n",
+    );
+}
