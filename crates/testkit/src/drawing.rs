@@ -216,6 +216,7 @@ impl Pen<'_> {
         let (reason, _) = self.lanes.wait_of(letter);
         let context = match reason {
             WaitReason::Sleep => WakeContext::Timer,
+            _ if self.is_time_up(lane, letter, tick) => WakeContext::Timer,
             WaitReason::Disk | WaitReason::Socket | WaitReason::IoUring => WakeContext::SoftIrq,
             _ => WakeContext::Thread,
         };
@@ -233,6 +234,13 @@ impl Pen<'_> {
             stack: 0,
             stack_every: 0,
         }));
+    }
+
+    /// A wait that ends there has lasted for as long as it asked to at the most.
+    fn is_time_up(&self, lane: usize, letter: char, tick: u64) -> bool {
+        let waited =
+            |most: &u64| (1..=*most).all(|back| self.doing(lane, tick as i64 - back as i64) == letter);
+        self.lanes.timeouts.get(&letter).is_some_and(waited)
     }
 
     /// Who held the thing last: by a `holds`, else whoever of the program ran just before.

@@ -13,7 +13,7 @@
 //! Lines that begin with `@`:
 //! - `@m REASON [SYSCALL]`: letter `m` is a wait of that reason ([`WaitReason`]'s name); `m` is a lock anyway
 //! - `@stack m FRAME;FRAME`: who goes to wait on `m` has this stack, root frame first
-//! - `@timeout m TICKS`: a wait on `m` asks to wait for so long at the most
+//! - `@timeout m TICKS`: a wait on `m` asks to wait for so long at the most; a timer ends it then
 //! - `@cpus N`, `@tick NS` (1 ms if not said), `@repeat N`: the picture N times in a row
 //! - `@child A`: A is a process of its own, which the first thread forks
 //! - `@samples A FROM..TO user|SYSCALL FRAME;FRAME`: a sample in each of these ticks where A runs, root frame first;

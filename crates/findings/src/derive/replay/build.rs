@@ -10,6 +10,7 @@ use super::change::Edit;
 use super::endings::{self, Endings};
 use super::kept_cpus::KeptCpus;
 use super::lag::Idle;
+use super::naps::napped;
 use super::steps::{Follower, Kind, Model, Step, Timed};
 use super::strangers::Strangers;
 use crate::derive::class::Class;
@@ -108,21 +109,18 @@ pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
         marks = later;
         if trace.threads[thread.index()].target {
             let ends = links.ends.get(&thread).map(Vec::as_slice).unwrap_or_default();
-            let steps = &mut model.steps;
-            let sums = Sums::default();
-            let sleeps_for = timed.get(&thread).copied();
-            let meetings = &mut model.meetings;
             let mut writer = Writer {
                 facts,
                 edit,
                 idle: &idle,
-                steps,
-                meetings,
+                steps: &mut model.steps,
+                meetings: &mut model.meetings,
                 marks: own,
                 ends,
-                sleeps_for,
+                naps: napped(trace, thread, &signalled(ends)),
+                sleeps_for: timed.get(&thread).copied(),
                 round_ns,
-                sums,
+                sums: Sums::default(),
             };
             writer.thread(thread, links.births.get(&thread).copied());
             let sums = writer.sums;
@@ -143,6 +141,15 @@ pub fn build(facts: Facts, edit: &Edit, endings: &Endings) -> Model {
     let last = model.when_timed_ended().map_or(last_run.max(trace.start().0), |ns| trace.start().0 + ns);
     model.tail_ns = trace.end().0.saturating_sub(last);
     model
+}
+
+/// The waits that a signal ended, by row.
+fn signalled(ends: &[Ended]) -> Vec<(u32, u32)> {
+    let signal = |ended: &Ended| match ended.end {
+        End::Signal(signal) => Some((ended.row, signal)),
+        _ => None,
+    };
+    ends.iter().filter_map(signal).collect()
 }
 
 /// Until when each thread sleeps that lets others work until a timer ends, if the change is not about its own sleep.
@@ -307,6 +314,10 @@ impl Links {
                 deciders: told.deciders.iter().map(|decider| decider.0).collect(),
             });
         }
+        for (thread, follower) in &endings.housekeepers {
+            followers.resize(trace.threads.len(), None);
+            followers[thread.index()] = Some(follower.clone());
+        }
         followers
     }
 
@@ -441,6 +452,8 @@ struct Writer<'a> {
     meetings: &'a mut [u32],
     marks: &'a [Mark],
     ends: &'a [Ended],
+    /// Its waits that a clock ended (by row), and would not have if that signal had come.
+    naps: BTreeMap<usize, u32>,
     /// Until then its sleeps are there for others to work.
     sleeps_for: Option<Timestamp>,
     /// How long it takes until each thread of the program has had a CPU for a time slice.
@@ -609,7 +622,7 @@ impl Writer<'_> {
             None if is_last => {}
             None if self.sleeps_for.is_some_and(|until| slice.end <= until)
                 && endings::is_long_timer(self.facts.trace, slice) => {}
-            None => self.lasts((Kind::Away, class), slice.start.0, slice.duration().0),
+            None => self.away(slice, class, row),
         }
         let transit_ns = ended.filter(|_| !self.edit.queueless).map_or(0, |ended| ended.transit_ns);
         if self.edit.is_at_once(row) {
@@ -619,6 +632,20 @@ impl Writer<'_> {
             let woken = Timestamp(slice.end.0 - transit_ns);
             // While all CPUs are busy it waits for one of these, as in a queue, if not for longer than it did.
             self.lasts((Kind::Lag, class), woken.0, self.idle.within(woken, slice.end).max(1));
+        }
+    }
+
+    /// A wait that no thread ended, which one might have.
+    fn away(&mut self, slice: &Slice, class: Class, row: usize) {
+        let Some(signal) = self.naps.get(&row).copied() else {
+            return self.lasts((Kind::Away, class), slice.start.0, slice.duration().0);
+        };
+        let (mut at, mut ns) = (slice.start.0, slice.duration().0);
+        while ns > 0 {
+            let piece = ns.min(LENGTH_MAX);
+            self.push((Kind::Unless, class), signal, at);
+            self.push((Kind::Away, class), piece as u32, at);
+            (at, ns) = (at + piece, ns - piece);
         }
     }
 

@@ -17,6 +17,8 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{StackId, ThreadId, Timestamp, Trace, WaitReason};
 
 use super::build::Facts;
+use super::naps;
+use super::steps::Follower;
 use crate::derive::class::Class;
 use crate::derive::samples_of;
 
@@ -60,7 +62,9 @@ pub struct Endings {
     pub(super) told: BTreeMap<ThreadId, Told>,
     /// Those of them that are told by a thread that slept in the meantime, by that thread.
     pub(super) timed: BTreeMap<ThreadId, Vec<ThreadId>>,
-    /// So many of the latter are told by a timer: their teller slept long, it did not look again and again.
+    /// Threads that keep house, with whom they keep up.
+    pub(super) housekeepers: Vec<(ThreadId, Follower)>,
+    /// So many of those that are told are told by a timer: their teller slept long, it did not look again and again.
     by_timer: usize,
 }
 
@@ -107,6 +111,7 @@ impl Endings {
                 endings.told.insert(child, told);
             }
         }
+        endings.housekeepers = naps::housekeepers(trace, |thread| !endings.told.contains_key(&thread));
         endings
     }
 

@@ -329,6 +329,7 @@ impl<'a> Engine<'a> {
                 self.last = self.now;
             }
             self.spent(who, class);
+            self.stop_listening(who);
         }
         self.woken.push(who);
     }
@@ -478,6 +479,13 @@ impl<'a> Engine<'a> {
                 }
                 return false;
             }
+            Kind::Unless => {
+                let signal = &mut self.signals[step.arg as usize];
+                match *signal {
+                    SENT => self.threads[who as usize].next += 1,
+                    _ => *signal = who,
+                }
+            }
             Kind::Keep => self.threads[who as usize].keeps = true,
             Kind::Requeue => self.release(who),
             Kind::AwaitLock if self.grants == Grants::Fifo => {}
@@ -518,7 +526,21 @@ impl<'a> Engine<'a> {
     pub(super) fn send(&mut self, signal: u32) {
         let waiter = std::mem::replace(&mut self.signals[signal as usize], SENT);
         self.sent_at[signal as usize] = self.now;
-        self.wake(waiter);
+        if waiter < SENT && self.listens(waiter, signal) {
+            self.wake(waiter);
+        }
+    }
+
+    /// Whether a thread is in the wait for that signal, or in a nap that it ends; who keeps up with others may have left it out.
+    fn listens(&self, who: u32, signal: u32) -> bool {
+        let is_for_it = |back: usize, kinds: &[Kind]| {
+            let step = (self.threads[who as usize].next as usize).checked_sub(back);
+            let step = step.and_then(|step| self.model.steps.get(step));
+            step.is_some_and(|step| kinds.contains(&step.kind) && step.arg == signal)
+        };
+        let thread = &self.threads[who as usize];
+        let waits = thread.blocked && is_for_it(1, &[Kind::Await, Kind::AwaitLock]);
+        waits || (!thread.on_cpu && !thread.blocked && is_for_it(2, &[Kind::Unless]))
     }
 
     pub(super) fn let_go(&mut self, who: u32, lock: u32) {
@@ -561,9 +583,22 @@ impl<'a> Engine<'a> {
     fn wake(&mut self, who: u32) {
         if who < SENT {
             self.spent(who, self.class(who));
-            self.threads[who as usize].blocked = false;
-            self.blocked -= 1;
+            let thread = &mut self.threads[who as usize];
+            match std::mem::take(&mut thread.blocked) {
+                true => self.blocked -= 1,
+                // From a nap.
+                false => thread.due = NEVER,
+            }
             self.woken.push(who);
+        }
+    }
+
+    /// A nap that a signal would have ended is over.
+    fn stop_listening(&mut self, who: u32) {
+        let before = (self.threads[who as usize].next as usize).checked_sub(2);
+        let Some(step) = before.and_then(|before| self.model.steps.get(before)) else { return };
+        if step.kind == Kind::Unless && self.signals[step.arg as usize] == who {
+            self.signals[step.arg as usize] = NOBODY;
         }
     }
 

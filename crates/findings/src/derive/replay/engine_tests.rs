@@ -158,3 +158,20 @@ fn a_delay_that_was_short_does_not_shorten_the_next() {
     ];
     assert_eq!(wall_us(2, &[&busy, &soon_busy, &delayed]), 54_000);
 }
+
+#[test]
+fn a_nap_ends_when_what_it_waits_for_comes() {
+    let wall = |sent_after: u32, naps: u32| {
+        let sends = [(Kind::Run, 0, sent_after), (Kind::Signal, u64::from(sent_after), 0)];
+        let nap = [(Kind::Unless, 0, 0), (Kind::Away, 0, 5), (Kind::Run, 5, 1)];
+        let mut waits: Vec<(Kind, u64, u32)> = nap.repeat(naps as usize);
+        waits.extend([(Kind::Await, 6, 0), (Kind::Run, 7, 1)]);
+        let mut model = model(&[&sends, &waits]);
+        model.signals = 1;
+        run(&model, Grants::Recorded).wall_ns / u64::from(MS)
+    };
+    assert_eq!(wall(7, 1), 8, "it comes when the nap is over");
+    assert_eq!(wall(1, 1), 3, "it comes in the nap: a look, and what is to be done");
+    assert_eq!(wall(1, 3), 5, "the naps behind it are left out, the looks are not");
+    assert_eq!(wall(12, 2), 13);
+}

@@ -6,7 +6,8 @@
 //! change, under each of two rules of who goes first ([`Grants`]): as it was recorded, and first come, first served.
 //!
 //! Threads that go on until they are told to stop do as much as there is time for ([`Endings`]); the others' work is given. Where
-//! a timer decides when they are told, the answer is how long the same work would take: a gain in work per second.
+//! a timer decides when they are told, the answer is how long the same work would take: a gain in work per second. Who keeps house
+//! does as much of it as the run lasts, and a wait with a time-out ends when what it is for comes earlier ([`naps`]).
 //!
 //! What it cannot know: waits that would come to be only after the change (a lock that nobody waited for, a queue
 //! that was never empty), work that would be divided otherwise, and effects on caches and memory.
@@ -20,6 +21,7 @@ mod following;
 mod forecast;
 mod kept_cpus;
 mod lag;
+mod naps;
 mod preempting;
 mod speed;
 mod steps;

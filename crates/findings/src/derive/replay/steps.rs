@@ -12,6 +12,8 @@ pub(super) enum Kind {
     Run,
     /// Is off the CPUs for `arg` ns, whatever others do: a timer, a disk, somebody outside.
     Away,
+    /// The absence that comes next ends when signal `arg` is sent, and is left out if it was.
+    Unless,
     /// Waits for `arg` ns before it can have a CPU, unless it has one: the kernel's own delays.
     Lag,
     /// Comes first where it wants a CPU, and keeps it, until it waits.

@@ -1,0 +1,85 @@
+//! Waits with a time-out that other threads' steps have a say in, beside the clock.
+//!
+//! Who waits for something to do for a while, looks round, and waits again, goes on when there is something: where that comes
+//! earlier in a replay, it does not sleep on ([`napped`]). And who only keeps house (a runtime's own ticker) does as much of it as
+//! the run lasts ([`housekeepers`]): nobody waits for its end.
+
+use std::collections::BTreeMap;
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ProcessId, ThreadId, Trace, WaitReason};
+
+use super::steps::Follower;
+use crate::derive::clocked;
+
+/// Who looks round for more than this part of the nap before does something by the clock.
+const LOOK_MAX: f64 = 0.05;
+
+/// So many of the threads that run most tell how far a program is.
+const DECIDERS_MAX: usize = 64;
+
+/// The naps before waits that others ended with a signal (by row, in order): which signal would have ended each.
+pub(super) fn napped(trace: &Trace, thread: ThreadId, signalled: &[(u32, u32)]) -> BTreeMap<usize, u32> {
+    let first = trace.slices.rows(thread).start;
+    let mut naps = BTreeMap::new();
+    for (row, signal) in signalled {
+        let wait = trace.slices.at(thread, *row as usize).wait;
+        let mut run_ns = 0;
+        for row in (first..*row as usize).rev() {
+            let slice = trace.slices.at(thread, row);
+            match slice.state {
+                ThreadState::Running => run_ns += slice.duration().0,
+                ThreadState::Blocked if trace.wait(slice.wait).reason == WaitReason::Lock => {}
+                ThreadState::Blocked => {
+                    let is_nap = slice.wait == wait && is_timed_out(trace, &slice);
+                    if !is_nap || run_ns as f64 > LOOK_MAX * slice.duration().0 as f64 {
+                        break;
+                    }
+                    naps.insert(row, *signal);
+                    run_ns = 0;
+                }
+                ThreadState::Unknown => break,
+                _ => {}
+            }
+        }
+    }
+    naps
+}
+
+/// A wait for something that did not come in time; a sleep waits for nothing.
+fn is_timed_out(trace: &Trace, slice: &Slice) -> bool {
+    trace.wait(slice.wait).reason != WaitReason::Sleep
+        && trace.ended_by(slice).is_some_and(|wakeup| wakeup.context == WakeContext::Timer)
+}
+
+/// Threads that keep house, of those that `counts` names, with whom each keeps up with: the others of its process.
+pub(super) fn housekeepers(trace: &Trace, counts: impl Fn(ThreadId) -> bool) -> Vec<(ThreadId, Follower)> {
+    let clocked = clocked::derive(trace);
+    let house: Vec<ThreadId> =
+        clocked.iter().filter(|one| one.keeps_house && counts(one.thread)).map(|one| one.thread).collect();
+    let process = |thread: ThreadId| trace.threads[thread.index()].process;
+    let mut deciders: BTreeMap<ProcessId, Vec<u32>> = BTreeMap::new();
+    let follower = |thread: &ThreadId| {
+        let of = deciders.entry(process(*thread)).or_insert_with_key(|of| busiest(trace, *of, &house));
+        let until = trace.threads[thread.index()].end.since(trace.start()).0;
+        (*thread, Follower { until, deciders: of.clone() })
+    };
+    let found: Vec<(ThreadId, Follower)> = house.iter().map(follower).collect();
+    found.into_iter().filter(|(_, follower)| !follower.deciders.is_empty()).collect()
+}
+
+/// The threads of a process that run most, without `house` (sorted).
+fn busiest(trace: &Trace, process: ProcessId, house: &[ThreadId]) -> Vec<u32> {
+    let ran_ns = |thread: ThreadId| -> u64 {
+        let ran = trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running);
+        ran.map(|slice| slice.duration().0).sum()
+    };
+    let others = trace.target_threads().filter(|thread| {
+        trace.threads[thread.index()].process == process && house.binary_search(thread).is_err()
+    });
+    let mut ran: Vec<(u64, u32)> = others.map(|thread| (ran_ns(thread), thread.0)).collect();
+    ran.sort_unstable_by_key(|(ns, thread)| (std::cmp::Reverse(*ns), *thread));
+    ran.truncate(DECIDERS_MAX);
+    ran.into_iter().map(|(_, thread)| thread).collect()
+}
