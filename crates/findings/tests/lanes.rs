@@ -434,11 +434,23 @@ fn copying_counts_for_who_asked_for_it() {
          A  00000000\n\
         \x20   ^^^^^^       copy-heavy holder=forward\n",
     );
-    assert_eq!(confidence(&analysis, "copy-heavy"), Some(Confidence::Low));
+    // It does more of that than of anything else.
+    assert_eq!(confidence(&analysis, "copy-heavy"), Some(Confidence::Medium));
     let copying = analysis.findings.iter().find(|finding| finding.rule == "copy-heavy").unwrap();
     assert!(copying.summary.contains(&"For whom: forward 100 %; which is called by main 100 %.".to_owned()));
     let gain = analysis.findings.iter().find(|finding| finding.rule == "copy-heavy").unwrap().gain;
     assert!(gain.low == 0.0 && (gain.high - 0.75).abs() < 0.05, "{gain:?}");
+}
+
+#[test]
+fn copying_beside_as_much_else_is_a_hint() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n@samples A 0..2 user start_thread;main;forward;__memmove_avx_unaligned_erms\n\
+         @samples A 2..8 user start_thread;main;parse\n\
+         A  00000000\n\
+        \x20   ^^           copy-heavy holder=forward\n",
+    );
+    assert_eq!(confidence(&analysis, "copy-heavy"), Some(Confidence::Low));
 }
 
 #[test]
@@ -453,7 +465,7 @@ fn a_little_copying_is_silent() {
 
 #[test]
 fn formatting_counts_for_who_asked_for_it_and_holds_its_copies() {
-    check_lanes(
+    let analysis = check_lanes(
         "@cpus 2\n@repeat 20\n@silent copy-heavy\n\
          @samples A 0..3 user start_thread;main;log_line;snprintf;__vfprintf_internal\n\
          @samples A 3..6 user start_thread;main;log_line;snprintf;__vfprintf_internal;__memmove_avx_unaligned_erms\n\
@@ -461,6 +473,8 @@ fn formatting_counts_for_who_asked_for_it_and_holds_its_copies() {
          A  00000000\n\
         \x20   ^^^^^^       format-heavy holder=log_line\n",
     );
+    // It does more of that than of anything else.
+    assert_eq!(confidence(&analysis, "format-heavy"), Some(Confidence::Medium));
 }
 
 #[test]

@@ -12,7 +12,8 @@
 //! Descriptors say which functions copy (role `copy`, docs/descriptors.md); a sample counts for the program's own function
 //! nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of the
 //! copying went; the lower end is 0, since some of it may be needed.
-//! It is a hint, and comes behind what is surely lost: whether the work is needed, only the reader knows.
+//! It is a hint, and comes behind what is surely lost, but where it takes half of the running time or more: whether the work is
+//! needed, only the reader knows.
 //!
 //! ## What to do
 //! Hand buffers on in place of copying them (reference counts, slices, `writev`, `splice`, moved values); grow buffers in large steps;
@@ -42,5 +43,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "See who copies: holdup report stacks --callers".into(),
         ],
     };
-    served::judge(scene, Service::Copy, words)
+    served::judge_beside(scene, Service::Copy, words)
 }

@@ -28,15 +28,11 @@
 
 use super::{Info, Verdict};
 use crate::derive::services::Service;
-use crate::finding::Confidence;
 use crate::scene::Scene;
 use crate::served::{self, Words};
 
 pub(super) const INFO: Info =
     Info { name: "encode-heavy", summary: "Much of the running time goes by packing values to hand them on" };
-
-/// From such a part of all running time on it is more than a hint.
-const MOST: f64 = 0.5;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let words = Words {
@@ -48,10 +44,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "See who sends what: holdup report stacks --callers".into(),
         ],
     };
-    let mut found = served::judge(scene, Service::Encode, words)?;
-    let running = scene.derived.ledger.running_ns() as f64;
-    for finding in found.iter_mut().filter(|finding| finding.cost_ns as f64 >= MOST * running) {
-        finding.confidence = scene.confidence(Confidence::Medium);
-    }
-    Ok(found)
+    served::judge_beside(scene, Service::Encode, words)
 }

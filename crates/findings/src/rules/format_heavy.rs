@@ -12,7 +12,8 @@
 //! Descriptors say which functions format (role `format`, docs/descriptors.md); a sample counts for the program's own function
 //! nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went; the lower end is 0, since
 //! some of it may be what the program is for.
-//! It is a hint, and comes behind what is surely lost: whether the work is needed, only the reader knows.
+//! It is a hint, and comes behind what is surely lost, but where it takes half of the running time or more: whether the work is
+//! needed, only the reader knows.
 //!
 //! ## What to do
 //! Ask whether the message is wanted before it is made; keep numbers as numbers until they are shown; make constant parts
@@ -42,5 +43,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Keep numbers as numbers; make what is constant once".into(),
         ],
     };
-    served::judge(scene, Service::Format, words)
+    served::judge_beside(scene, Service::Format, words)
 }
