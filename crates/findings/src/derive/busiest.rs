@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::Trace;
 
 use super::class::Class;
+use super::cpus::CpuUse;
+use super::ledger::Ledger;
 use super::own_places::{OwnFrames, Places, is_a_machine};
 use super::roles::Roles;
 use super::stacks::{Folding, PlaceId, Profile, Selection, StackUse, Tally};
@@ -48,6 +50,13 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Option<Busiest> {
     let called_for = called_for.filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN);
     let of_whole = |ns: u64| ns as f64 / whole.ns as f64;
     Some(Busiest { share: of_whole(part.ns), error: of_whole(part.error_ns(&whole)), function, called_for })
+}
+
+/// Which part of the time of the CPUs that the program may use (0 to 1) is its useful work; what other programs had is not its to use.
+pub fn useful_of_cpus(trace: &Trace, ledger: &Ledger, (cpus, usable): (&[CpuUse], u32)) -> f64 {
+    let others: u64 = cpus.iter().map(|cpu| cpu.others_ns).sum();
+    let all = u64::from(usable) * trace.wall().0;
+    (ledger.of(Class::Useful) as f64 / all.saturating_sub(others).max(1) as f64).min(1.0)
 }
 
 /// The program's own function that has most of it done, and how much (ns).
