@@ -7,6 +7,7 @@ import { asTsv, chosenRows } from "../src/model/cells";
 import { formatAddress } from "../src/model/address";
 import { readListing } from "../src/model/listing";
 import { Catalogue } from "../src/model/threads";
+import { SAMPLE_SPAN_NS } from "../src/model/view";
 import { Viewer } from "../src/model/viewer";
 import { type Recording, bundle, slice, summary, synthetic, table } from "./synthetic.mjs";
 
@@ -32,6 +33,19 @@ describe("findings", () => {
     const { view, picked } = viewer.state;
     expect(picked?.slice).toMatchObject({ thread: place?.thread, start_ns: place?.start_ns });
     expect((place?.duration_ns ?? 0) / (view.to - view.from)).toBeCloseTo(1 / 3);
+  });
+  it("show what lies around a sample, which is a moment", async () => {
+    const told = summary(RECORDING);
+    const [first] = told.findings;
+    const place = first?.evidence[0];
+    if (!first || !place) throw new Error("there is no finding");
+    const sample = { ...place, table: "samples", start_ns: told.wall_ns / 2, duration_ns: 0, row: -1 };
+    const viewer = new Viewer({} as Source, new Catalogue({ ...told, findings: [{ ...first, evidence: [sample] }] }), "light");
+    viewer.openFinding(0);
+    await rest();
+    const { view } = viewer.state;
+    expect(view.to - view.from).toBeCloseTo(3 * SAMPLE_SPAN_NS);
+    expect((view.to + view.from) / 2).toBeCloseTo(sample.start_ns);
   });
   it("are walked through, round and round", () => {
     const viewer = viewerOf(RECORDING);

@@ -135,7 +135,8 @@ fn ledger(analysis: &Analysis) -> Value {
     })
 }
 
-fn busiest(busiest: &Busiest) -> Value {
+/// The function in which most of the useful work is done.
+pub(crate) fn busiest(busiest: &Busiest) -> Value {
     json!({
         "function": busiest.function,
         "share": busiest.share,

@@ -75,6 +75,15 @@ export interface Finding {
   readonly evidence: readonly Evidence[];
 }
 
+/** The function in which most of the useful work is done, and for whom. */
+export interface Busiest {
+  readonly function: string;
+  readonly share: number;
+  readonly error: number;
+  readonly called_for?: string | null;
+  readonly called_for_share?: number | null;
+}
+
 export interface LossRow {
   readonly source: string;
   readonly reason: string;
@@ -106,6 +115,7 @@ export interface Summary {
   readonly zoom: Zoom;
   readonly classes: readonly ClassInfo[];
   readonly ledger: Ledger;
+  readonly busiest?: Busiest | null;
   readonly threads: readonly Thread[];
   readonly processes: readonly Process[];
   readonly cpus: readonly { readonly cpu: number; readonly target_ns: Ns; readonly others_ns: Ns; readonly idle_ns: Ns }[];

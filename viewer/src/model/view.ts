@@ -11,6 +11,9 @@ export interface Range {
 /** Nothing shorter than this can be shown: a microsecond is a few thousand instructions. */
 export const RANGE_MIN_NS = 200;
 
+/** A sample is a moment: the view of one shows what lies around it (the file has as much: `SAMPLE_SPAN` in bundle.rs). */
+export const SAMPLE_SPAN_NS = 1e6;
+
 /** Moves and stretches `range` as little as needed for it to lie inside `whole`. */
 export function inside(range: Range, whole: Range): Range {
   const room = whole.to - whole.from;

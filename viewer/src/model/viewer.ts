@@ -7,7 +7,7 @@ import { type Address, type Tab, parseAddress } from "./address";
 import { Store } from "./store";
 import { Catalogue } from "./threads";
 import type { Ns } from "./time";
-import { type Range, framed, inside, panned, sameRange, zoomed } from "./view";
+import { type Range, SAMPLE_SPAN_NS, framed, inside, panned, sameRange, zoomed } from "./view";
 
 /** A slice that was chosen; `slice` comes a moment later. */
 export interface Picked {
@@ -197,7 +197,8 @@ export class Viewer {
   }
 
   private showEvidence(evidence: Evidence): void {
-    const span = { from: evidence.start_ns, to: evidence.start_ns + evidence.duration_ns };
+    const around = evidence.table === "samples" ? SAMPLE_SPAN_NS / 2 : 0;
+    const span = { from: evidence.start_ns - around, to: evidence.start_ns + evidence.duration_ns + around };
     this.show(framed(span, this.whole, 1 / 3));
     const { thread, row } = evidence;
     void this.pick(row >= 0 ? { thread, row } : { thread, at: evidence.start_ns + evidence.duration_ns / 2 }, false);

@@ -5,6 +5,7 @@ import type { Ledger } from "../api/types";
 import { Painter } from "../draw/canvas";
 import { type Share, composeLedger, sharesOf } from "../layout/ledger";
 import { classLook } from "../model/classes";
+import { visible } from "../model/text";
 import { duration, percent } from "../model/time";
 import { useAnswer, useSelected, useViewer } from "./hooks";
 import { Swatch } from "./swatch";
@@ -41,7 +42,22 @@ export function LedgerBar() {
         </ul>
       </div>
       <Bar shares={shares} />
+      {!range && <BusiestLine />}
     </section>
+  );
+}
+
+/** What most of the work is. */
+function BusiestLine() {
+  const viewer = useViewer();
+  const { busiest } = viewer.catalogue.summary;
+  if (!busiest) return null;
+  const name = (fn: string) => <button class="link" onClick={() => viewer.openFunction(fn)} title="its flame graph">{visible(fn)}</button>;
+  return (
+    <p class="busiest">
+      {percent(busiest.share)} ± {percent(busiest.error)} of useful in {name(busiest.function)}
+      {busiest.called_for && <>; {percent(busiest.called_for_share ?? 0)} of that for {name(busiest.called_for)}</>}
+    </p>
   );
 }
 

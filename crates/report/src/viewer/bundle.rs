@@ -12,6 +12,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use holdup_events::tables::ThreadState;
 use holdup_events::{CpuId, Duration, ThreadId, Timestamp};
+use holdup_findings::Evidence;
 use holdup_findings::derive::zoom::Tile;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -34,6 +35,12 @@ pub enum PageError {
     Packing(#[from] std::io::Error),
 }
 
+/// From when until when the view of a finding's place has it.
+fn shown(row: &Evidence) -> (Timestamp, Timestamp) {
+    let half = if row.table == "samples" { Duration(SAMPLE_SPAN.0 / 2) } else { Duration(0) };
+    (row.start - half, row.start + row.duration + half)
+}
+
 /// A page.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -49,6 +56,8 @@ const THREADS_MAX: usize = 1000;
 const THREADS_AROUND: usize = 64;
 /// Occurrences of a finding whose surroundings are.
 const EVIDENCE_MAX: usize = 8;
+/// A sample is a moment: the view of one shows what lies around it (viewer/src/model/view.ts has the same).
+const SAMPLE_SPAN: Duration = Duration(1_000_000);
 /// Tiles of a view of one: the page asks for no deeper level.
 const TILES_AROUND: u64 = 4;
 /// Slices of a thread around such an occurrence that can be asked about.
@@ -205,8 +214,9 @@ impl<'a> Packer<'a> {
         for round in 0..EVIDENCE_MAX {
             for finding in &viewer.analysis().findings {
                 let Some(row) = finding.evidence.get(round).filter(|_| self.has_room()) else { continue };
-                let margin = Duration(row.duration.0.max(1000) * 2);
-                self.around(row.thread, (row.start - margin, row.start + row.duration + margin))?;
+                let (from, to) = shown(row);
+                let margin = Duration(to.since(from).0.max(1000) * 2);
+                self.around(row.thread, (from - margin, to + margin))?;
                 if let Some((slice, ..)) = row.slice(&viewer.trace) {
                     self.slice(row.thread, slice)?;
                 }

@@ -54,6 +54,7 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
         ("findings", findings.iter().map(|one| json::findings::in_viewer(trace, one)).collect()),
         ("symptoms", symptoms.iter().map(symptom).collect()),
         ("skipped", skipped.iter().map(|(rule, reason)| json!({"rule": rule, "reason": reason})).collect()),
+        ("busiest", all.and_then(|all| all.derived.busiest.as_ref()).map_or(Value::Null, json::busiest)),
         ("parallelism", all.map_or(Value::Null, parallelism)),
         ("against", viewer.against.as_ref().map_or(Value::Null, against)),
         ("thinned", json!(thinned)),
