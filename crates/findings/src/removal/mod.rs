@@ -203,7 +203,8 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         finding.gain = merged((facts.trace, derived), finding, &forecast);
         let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
         let may_be_nothing = forecast.may_be_nothing() || is_room_for_all(finding);
-        if may_be_nothing && cost < COSTS_LITTLE || is_lock_only_taken(derived, finding) {
+        let is_hint = is_lock_only_taken(derived, finding) || is_only_in_turn(finding);
+        if may_be_nothing && cost < COSTS_LITTLE || is_hint {
             finding.confidence = Confidence::Low;
         }
         if timed > 0 {
@@ -235,7 +236,7 @@ pub fn without_recording(trace: &Trace, derived: &Derived, findings: &mut [Charg
     let part = spent / derived.ledger.running_ns().max(trace.wall().0).max(1) as f64;
     for Charged { finding, .. } in findings {
         finding.gain = unrecorded(finding.gain, part.min(RECORDING_MAX));
-        if is_lock_only_taken(derived, finding) {
+        if is_lock_only_taken(derived, finding) || is_only_in_turn(finding) {
             finding.confidence = Confidence::Low;
         }
     }
@@ -244,6 +245,12 @@ pub fn without_recording(trace: &Trace, derived: &Derived, findings: &mut [Charg
 fn unrecorded(gain: Gain, part: f64) -> Gain {
     let (low, high) = ((gain.low - part) / (1.0 - part), gain.high / (1.0 - part));
     Gain { low: (low - OFF).max(0.0), high: (high + OFF).min(1.0) }
+}
+
+/// Threads that wait for each other, and would wait as long if handing over took no time: they are slow for what they do, unless
+/// it can be done side by side, which nothing here tells.
+fn is_only_in_turn(finding: &Finding) -> bool {
+    finding.rule == "wakeup-ping-pong" && finding.gain.low < SURELY
 }
 
 /// A finding on such a lock.
