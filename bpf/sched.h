@@ -3,7 +3,10 @@
 #ifndef HOLDUP_SCHED_H
 #define HOLDUP_SCHED_H
 
-enum { CONTEXT_TIMER = 1, CONTEXT_SOFTIRQ = 2, CONTEXT_IRQ = 4 };
+/* AFTER_IRQ: a device's interrupt was here since the last soft interrupt ended. NET_RX: the soft interrupt hands packets over. */
+enum { CONTEXT_TIMER = 1, CONTEXT_SOFTIRQ = 2, CONTEXT_IRQ = 4, CONTEXT_AFTER_IRQ = 8, CONTEXT_NET_RX = 16 };
+/* include/linux/interrupt.h: NET_RX_SOFTIRQ */
+#define SOFTIRQ_NET_RX 3
 
 /* Threads between contention_begin and _end of their own mmap_lock; contended paths only. */
 struct {
@@ -254,19 +257,30 @@ static __always_inline __u8 wake_context(struct wire_ring_ends *end)
 	return WIRE_CONTEXT_THREAD;
 }
 
+/*
+ * Whether the running thread's syscall is told. A soft interrupt that hands packets over, and that no device's caused, is that of
+ * the thread's own call: what it sends to a peer on this machine gets there before the call returns. Which calls send, user
+ * space knows.
+ */
+static __always_inline bool tells_syscall(struct wire_ring_ends *end, __u8 context)
+{
+	return context == WIRE_CONTEXT_THREAD ||
+	       (context == WIRE_CONTEXT_SOFTIRQ && (end->context & (CONTEXT_NET_RX | CONTEXT_AFTER_IRQ)) == CONTEXT_NET_RX);
+}
+
 static __always_inline void fill_waking(struct wire_waking *waking, struct task_struct *wakee, struct task_struct *waker,
-					__u8 context)
+					__u8 context, bool tells)
 {
 	waking->header.flags = context;
 	waking->wakee_tid = wakee->pid;
 	waking->waker_tid = waker->pid;
 	waking->waker_syscall = -1;
 	waking->waker_object = 0;
-	if (context == WIRE_CONTEXT_THREAD && waker->mm) {
+	if (tells && waker->mm) {
 		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(waker);
 
 		waking->waker_syscall = (__s32)regs->orig_ax;
-		if (waking->waker_syscall == SYS_FUTEX)
+		if (waking->waker_syscall == SYS_FUTEX && context == WIRE_CONTEXT_THREAD)
 			waking->waker_object = regs->di;
 	}
 }
@@ -326,7 +340,7 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 	waking = reserve_record(end, sizeof(*waking), interrupts);
 	if (waking) {
 		fill_sched_header(&waking->header, end, WIRE_WAKING, now, interrupts);
-		fill_waking(waking, wakee, waker, context);
+		fill_waking(waking, wakee, waker, context, tells_syscall(end, context));
 		waking->stack_every = every;
 		waking->stack = stack;
 		submit_record(waking);
@@ -338,7 +352,7 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 }
 
 #define CONTEXT_PROGRAM(name, section, change) \
-	SEC("tp_btf/" section) int name(void *ctx) \
+	SEC("tp_btf/" section) int name(__u64 *ctx) \
 	{ \
 		struct wire_ring_ends *end = this_end(); \
 		if (end) { \
@@ -377,10 +391,10 @@ int BPF_PROG(on_timer_begin, struct hrtimer *timer)
 }
 
 CONTEXT_PROGRAM(on_timer_end, "hrtimer_expire_exit", &= ~CONTEXT_TIMER)
-CONTEXT_PROGRAM(on_softirq_begin, "softirq_entry", |= CONTEXT_SOFTIRQ)
-CONTEXT_PROGRAM(on_softirq_end, "softirq_exit", &= ~CONTEXT_SOFTIRQ)
+CONTEXT_PROGRAM(on_softirq_begin, "softirq_entry", |= ctx[0] == SOFTIRQ_NET_RX ? CONTEXT_SOFTIRQ | CONTEXT_NET_RX : CONTEXT_SOFTIRQ)
+CONTEXT_PROGRAM(on_softirq_end, "softirq_exit", &= ~(CONTEXT_SOFTIRQ | CONTEXT_NET_RX | CONTEXT_AFTER_IRQ))
 CONTEXT_PROGRAM(on_irq_begin, "irq_handler_entry", |= CONTEXT_IRQ)
-CONTEXT_PROGRAM(on_irq_end, "irq_handler_exit", &= ~CONTEXT_IRQ)
+CONTEXT_PROGRAM(on_irq_end, "irq_handler_exit", = (end->context & ~CONTEXT_IRQ) | CONTEXT_AFTER_IRQ)
 
 SEC("tp_btf/contention_begin")
 int BPF_PROG(on_contention_begin, void *lock, unsigned int lock_flags)

@@ -186,7 +186,7 @@ struct wire_waking {
 	struct wire_header header; /* flags: enum wire_context */
 	wire_u32 wakee_tid;
 	wire_u32 waker_tid;
-	wire_s32 waker_syscall;    /* orig_ax of the waker, -1 none; only in thread context */
+	wire_s32 waker_syscall;    /* orig_ax of the waker, -1 none; in thread context, and in a soft interrupt that no device's caused */
 	wire_u32 stack_every;      /* as in struct wire_wait; 0 too if no thread of the program is the waker */
 	wire_u64 waker_object;     /* futex address if the waker is in futex(2), else 0 */
 	wire_u64 stack;            /* waker's stack, 0 none */

@@ -18,6 +18,13 @@ mod number {
     pub const CLONE: i32 = 56;
     pub const CLONE3: i32 = 435;
     pub const IO_URING_ENTER: i32 = 426;
+    /// write, close, writev, sendfile, connect, sendto, sendmsg, shutdown, exit, exit_group, splice, sendmmsg and io_uring_enter.
+    pub const SENDING: [i32; 13] = [1, 3, 20, 40, 42, 44, 46, 48, 60, 231, 275, 307, IO_URING_ENTER];
+}
+
+/// Whether that call may send something to a peer, or tell it that nothing more comes.
+pub(crate) fn sends(syscall: i32) -> bool {
+    number::SENDING.contains(&syscall)
 }
 
 /// Why the thread is blocked.

@@ -16,6 +16,7 @@ use holdup_events::{CpuId, Duration, Event, Loss, ObjectKind, Timestamp};
 use crate::counts::{Counts, ThreadCounts};
 use crate::hardware::{self, Hardware, Reading};
 use crate::probed::{self, Hit, Probed};
+use crate::wait_reason;
 
 /// Sizes of the structs of `bpf/wire.h`, in bytes.
 pub mod size {
@@ -515,13 +516,20 @@ fn affinity(fields: &Fields<'_>, kind: u8) -> Option<Affinity> {
 
 #[inline(always)]
 fn waking(fields: &Fields<'_>) -> Waking {
+    let context = WakeContext::from_code(fields.flags()).unwrap_or_default();
+    let waker_syscall = fields.i32(24);
+    // What a thread sends to a peer on its own machine is handed over in a soft interrupt of its own call: it is who woke.
+    let context = match context {
+        WakeContext::SoftIrq if wait_reason::sends(waker_syscall) => WakeContext::Thread,
+        context => context,
+    };
     Waking {
         at: fields.at(),
         cpu: fields.cpu(),
         wakee_tid: fields.u32(16),
         waker_tid: fields.u32(20),
-        context: WakeContext::from_code(fields.flags()).unwrap_or_default(),
-        waker_syscall: fields.i32(24),
+        context,
+        waker_syscall: if context == WakeContext::Thread { waker_syscall } else { -1 },
         waker_object: fields.u64(32),
         stack: fields.u64(40),
         stack_every: fields.u32(28),

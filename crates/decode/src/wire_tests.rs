@@ -205,6 +205,24 @@ fn a_waking_has_its_wakers_stack_with_its_probability() {
 }
 
 #[test]
+fn who_sends_to_a_peer_on_its_machine_is_who_wakes_it() {
+    let waking = |context: u8, syscall: i32| {
+        let mut bytes = record(4, 1, 0, 100, 48);
+        bytes[15] = context;
+        bytes[20..24].copy_from_slice(&8u32.to_le_bytes());
+        bytes[24..28].copy_from_slice(&syscall.to_le_bytes());
+        let [Event::Waking(waking)] = &decode_all(&[bytes])[..] else { panic!("one waking") };
+        (waking.context, waking.waker_syscall)
+    };
+    let (sendto, recvfrom) = (44, 45);
+    assert_eq!(waking(2, sendto), (WakeContext::Thread, sendto));
+    // A soft interrupt came while it did something else.
+    assert_eq!(waking(2, recvfrom), (WakeContext::SoftIrq, -1));
+    assert_eq!(waking(2, -1), (WakeContext::SoftIrq, -1));
+    assert_eq!(waking(1, sendto).0, WakeContext::Timer);
+}
+
+#[test]
 fn drawn_allocations_and_their_ends_have_a_stream_of_their_own() {
     let mut allocated = record(15, 0, 0, 10, size::ALLOCATED);
     for (at, value) in [(24, 0x1000u64), (32, 48), (40, 512), (48, 7)] {
