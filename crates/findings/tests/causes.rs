@@ -22,6 +22,17 @@ fn ping_pong_fires_where_handing_over_is_most_of_the_round() {
 }
 
 #[test]
+fn ping_pong_fires_where_one_waits_seldom_and_as_long() {
+    // A hands over three pieces in a row, and waits for the answer to the last of them.
+    check_lanes(
+        "@cpus 2\n@tick 20000\n@c park\n@d pipe\n@repeat 300\n\
+         A  0000000ccccr  holds d 0..7\n\
+        \x20          ^^^^     wakeup-ping-pong holder=B\n\
+         B  dr1dr1dr1111  holds c 9..11\n",
+    );
+}
+
+#[test]
 fn handing_over_large_pieces_is_no_ping_pong() {
     // 1 ms of work each time: a handover is nothing beside it.
     check_lanes(

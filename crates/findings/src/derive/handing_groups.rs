@@ -14,8 +14,10 @@ pub const ROUNDS_MIN: u64 = 100;
 /// Of the waits for work of each thread, at least this share is ended by the others.
 const PARTNERS_SHARE_MIN: f64 = 0.5;
 
-/// Where one is woken this much less often than it wakes, it feeds the others, and does not wait for each answer.
+/// Where one is woken this much less often than it wakes, it feeds the others, and does not wait for each answer: ...
 const EVEN_MIN: f64 = 0.5;
+/// ... unless it is no less often than this, and waits as long for them as those whom it wakes do.
+const SELDOM_MIN: f64 = 0.2;
 
 /// Who ends a smaller share of a thread's waits than this does not belong to its group for that.
 const EDGE_SHARE_MIN: f64 = 0.1;
@@ -63,19 +65,39 @@ pub fn derive(handovers: &[Handover]) -> Vec<Group> {
     connected(&edges)
 }
 
+/// What one thread is woken, and wakes.
+#[derive(Clone, Copy, Default)]
+struct Sides {
+    woken: u64,
+    wakes: u64,
+    /// How long it waits, and those whom it wakes (ns).
+    waits_ns: u64,
+    lets_wait_ns: u64,
+}
+
+impl Sides {
+    fn are_even(self) -> bool {
+        let ratio = |a: u64, b: u64| a.min(b) as f64 / a.max(b).max(1) as f64;
+        let (by_count, by_time) = (ratio(self.woken, self.wakes), ratio(self.waits_ns, self.lets_wait_ns));
+        self.woken.min(self.wakes) >= ROUNDS_MIN
+            && (by_count >= EVEN_MIN || by_count >= SELDOM_MIN && by_time >= EVEN_MIN)
+    }
+}
+
 /// Who is woken and wakes evenly, and hardly waits for others. `waits` is each thread's, for whomever.
 fn fitting(edges: &[Handover], waits: &BTreeMap<ThreadId, u64>) -> BTreeSet<ThreadId> {
-    let mut counts: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
+    let mut of_thread: BTreeMap<ThreadId, Sides> = BTreeMap::new();
     for one in edges {
-        counts.entry(one.wakee).or_default().0 += one.count;
-        counts.entry(one.waker).or_default().1 += one.count;
+        let wakee = of_thread.entry(one.wakee).or_default();
+        (wakee.woken, wakee.waits_ns) = (wakee.woken + one.count, wakee.waits_ns + one.wait_ns);
+        let waker = of_thread.entry(one.waker).or_default();
+        (waker.wakes, waker.lets_wait_ns) = (waker.wakes + one.count, waker.lets_wait_ns + one.wait_ns);
     }
-    let fits = |(member, (woken, wakes)): (ThreadId, (u64, u64))| {
-        let (least, most) = (woken.min(wakes), woken.max(wakes));
-        let mostly = woken as f64 >= PARTNERS_SHARE_MIN * waits.get(&member).copied().unwrap_or(0) as f64;
-        (mostly && least >= ROUNDS_MIN && least as f64 >= EVEN_MIN * most as f64).then_some(member)
+    let mostly = |member: &ThreadId, woken: u64| {
+        woken as f64 >= PARTNERS_SHARE_MIN * waits.get(member).copied().unwrap_or(0) as f64
     };
-    counts.into_iter().filter_map(fits).collect()
+    let fits = |(member, sides): &(ThreadId, Sides)| mostly(member, sides.woken) && sides.are_even();
+    of_thread.into_iter().filter(fits).map(|(member, _)| member).collect()
 }
 
 fn members(edges: &[Handover]) -> BTreeSet<ThreadId> {

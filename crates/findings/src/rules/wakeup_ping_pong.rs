@@ -12,7 +12,7 @@
 //!
 //! ## How it decides
 //! It adds up how often each thread ended the wait of which other. Threads belong together where most waits of each are ended by
-//! the others, and each is woken by them about as often as it wakes some of them. It fires if the runs between the waits are
+//! the others, and each is woken by them about as often as it wakes some of them, or waits as long as these. It fires if the runs between the waits are
 //! short, and the handovers take a fair part of a round, and of what the threads wait while one of them works: where one
 //! waits for somebody else before it answers, that is the cause. The lower end of the gain is the time between
 //! wakeup and running, which larger pieces avoid; the upper end is that all work side by side while one
@@ -25,8 +25,7 @@
 //! thread.
 //!
 //! ## Blind spots
-//! A thread that talks to one of another program is not seen, nor are two that talk over TCP: there the kernel's network
-//! code wakes. Threads that spin before they sleep pay with running time instead.
+//! A thread that talks to one of another program, or of another machine, is not seen. Threads that spin before they sleep pay with running time instead.
 //!
 //! ## References
 //! Gregg: Systems Performance, 2nd ed., 6.3 (2020). Linux `perf-sched(1)`.
