@@ -7,6 +7,7 @@
 mod calls;
 mod causes;
 pub mod collectors;
+mod division;
 mod forks;
 
 use std::cell::OnceCell;
@@ -200,9 +201,9 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         let unchanged = unchanged.get_or_insert_with(|| Replays::new(facts));
         let forecast = forecast_between(facts, &removal.least, &removal.most, unchanged);
         let (_, timed) = unchanged.endings().count();
-        finding.gain = merged((facts.trace, derived), finding, &forecast);
+        finding.gain = merged((facts.trace, derived), (finding, charge), &forecast);
         let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
-        let may_be_nothing = forecast.may_be_nothing() || is_room_for_all(finding);
+        let may_be_nothing = forecast.may_be_nothing() || is_there_anyway(finding);
         let is_hint = is_lock_only_taken(derived, finding) || is_only_in_turn(finding);
         if may_be_nothing && cost < COSTS_LITTLE || is_hint {
             finding.confidence = Confidence::Low;
@@ -213,15 +214,20 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
     }
 }
 
-/// A CPU for every thread is what a forecast leaves the queue out with; fewer threads may gain nothing.
-fn is_room_for_all(finding: &Finding) -> bool {
-    finding.rule == "oversubscription" && finding.gain.low < SURELY && finding.gain.high < COSTS_LITTLE
-}
-
 /// What is computed or waits for the outside, gains less than a tenth at the most, and may gain nothing.
 pub fn may_be_chance(finding: &Finding) -> bool {
     let is_one = COMPUTED.contains(&finding.rule) || OUTSIDE.contains(&finding.rule);
-    is_one && finding.gain.low < SURELY && finding.gain.high < COSTS_LITTLE
+    is_one && gains_little(finding)
+}
+
+/// Where locks are taken often, or CPUs are busy, threads queue a little: that is no cause yet.
+fn is_there_anyway(finding: &Finding) -> bool {
+    matches!(finding.rule, "lock-convoy" | "oversubscription") && gains_little(finding)
+}
+
+/// It may gain nothing, and no more than a tenth at the most.
+fn gains_little(finding: &Finding) -> bool {
+    finding.gain.low < SURELY && finding.gain.high < COSTS_LITTLE
 }
 
 /// Gains are of the program as it is when nobody records it: at the least all that recording cost it went with the
@@ -310,7 +316,11 @@ fn with_fewer_threads(trace: &Trace, derived: &Derived) -> f64 {
     (1.0 - work / capacity).max(0.0)
 }
 
-fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Forecast) -> Gain {
+fn merged(
+    (trace, derived): (&Trace, &Derived),
+    (finding, charge): (&Finding, &Charge),
+    forecast: &Forecast,
+) -> Gain {
     let (_, low, high) = forecast.gain();
     let part = if finding.rule == "noisy-neighbour" { part_of_others(derived, finding) } else { 1.0 };
     let forecast = Gain { low: (part * low).clamp(0.0, 1.0), high: (part * high).clamp(0.0, 1.0) };
@@ -330,6 +340,12 @@ fn merged((trace, derived): (&Trace, &Derived), finding: &Finding, forecast: &Fo
             Gain { low: own.low, high: forecast.high.max(own.low) }
         }
         "blocking-io" => Gain { low: own.low, ..narrowed },
+        // Who waits in turn to take a piece of one job would share it evenly.
+        "lock-contention" | "lock-convoy"
+            if own.high > forecast.high && division::is_one_job(trace, charge) =>
+        {
+            Gain { low: forecast.low, high: widened(own).high }
+        }
         // Tasks go on in whichever thread has time: that these come one after another is what a replay of threads keeps.
         "serial-section" if is_alone_with_tasks(trace, derived) => {
             Gain { low: 0.0, high: forecast.high.max(widened(own).high) }
