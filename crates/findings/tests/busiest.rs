@@ -40,3 +40,21 @@ fn where_work_is_of_many_kinds_there_is_none() {
     assert_eq!(busiest("@samples A 0..20 user main;merge\n"), None, "few samples may be chance");
     assert_eq!(busiest("@samples A 0..100 0 main;read\n"), None, "the kernel's work is told elsewhere");
 }
+
+#[test]
+fn a_languages_own_library_works_for_the_program() {
+    let found = busiest(
+        "@samples A 0..90 user runtime.goexit.abi0;main.sign;crypto/rsa.Sign;math/big.nat.expNN\n\
+         @samples A 90..100 user runtime.goexit.abi0;main.read\n",
+    );
+    let Some(Busiest { function, called_for: Some((caller, _)), .. }) = found else { panic!("{found:?}") };
+    assert_eq!((function.as_str(), caller.as_str()), ("math/big.nat.expNN", "main.sign"));
+}
+
+#[test]
+fn an_interpreters_loop_says_nothing() {
+    let whole = "_PyEval_EvalFrameDefault;do_call_core";
+    assert_eq!(busiest(&format!("@samples A 0..100 user {whole}\n")), None);
+    let found = busiest(&format!("@samples A 0..100 user {whole};batch_list_exact\n")).unwrap();
+    assert_eq!(found.function, "batch_list_exact");
+}

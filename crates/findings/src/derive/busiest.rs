@@ -7,9 +7,10 @@ use holdup_events::Trace;
 use super::class::Class;
 use super::cpus::CpuUse;
 use super::ledger::Ledger;
-use super::own_places::{OwnFrames, Places, is_a_machine};
+use super::own_places::{OwnFrames, Places};
 use super::roles::Roles;
 use super::stacks::{Folding, PlaceId, Profile, Selection, StackUse, Tally};
+use super::standard_libraries::{is_a_loop, is_a_machine};
 use crate::wording;
 
 /// So much of the useful work is most of it.
@@ -93,12 +94,12 @@ fn farthest(profile: &Profile, least_ns: f64) -> Option<PlaceId> {
     }
     let named = sums
         .into_iter()
-        .filter(|(place, (ns, _))| *ns as f64 >= least_ns && !is_nameless(&profile.place(*place).name));
+        .filter(|(place, (ns, _))| *ns as f64 >= least_ns && !says_nothing(&profile.place(*place).name));
     let depth = |(_, (ns, weighed)): &(PlaceId, (u64, f64))| weighed / *ns as f64;
     named.max_by(|a, b| depth(a).total_cmp(&depth(b)).then_with(|| b.0.cmp(&a.0))).map(|(place, _)| place)
 }
 
-/// An address, or a binary and an offset.
-fn is_nameless(name: &str) -> bool {
-    name.contains("0x")
+/// An address, or a binary and an offset; or an interpreter's loop.
+fn says_nothing(name: &str) -> bool {
+    name.contains("0x") || is_a_loop(name)
 }

@@ -47,6 +47,7 @@ pub mod side_by_side;
 pub mod spin;
 pub mod split;
 pub mod stacks;
+pub mod standard_libraries;
 pub mod sweep;
 pub mod syscall_names;
 pub mod syscall_rates;

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use holdup_events::tables::{ALLOCATION_LIBRARY, Frame, FrameKind, GENERATED_MODULE, Slice};
 use holdup_events::{FrameId, StackId, ThreadId, Trace};
 
-use super::parallel;
+use super::{parallel, standard_libraries};
 
 /// For each frame, which one stands for its function; none if it is no place of the program.
 pub struct OwnFrames {
     stands_for: Vec<Option<FrameId>>,
-    /// Frames of a virtual machine, which are the program's only where nothing else is: its own threads have no others.
+    /// Frames of a virtual machine or of a language's own library, which are the program's only where nothing else is: a machine's own
+    /// threads have no others.
     machines: Vec<bool>,
 }
 
@@ -30,7 +31,7 @@ impl OwnFrames {
             Some(*first.entry(key).or_insert(FrameId(row as u32)))
         });
         let stands_for = stands_for.collect();
-        OwnFrames { stands_for, machines: trace.frames.iter().map(is_of_a_machine).collect() }
+        OwnFrames { stands_for, machines: standard_libraries::frames(trace) }
     }
 
     /// The program's function nearest to the leaf of a stack, as the frame that stands for it.
@@ -39,7 +40,7 @@ impl OwnFrames {
         own.or_else(|| stack().find_map(|id| self.of(id)))
     }
 
-    /// It is of a virtual machine, below which the program's own functions are.
+    /// It is of a virtual machine or of a language's own library, below which the program's own functions are.
     pub fn is_of_a_machine(&self, frame: FrameId) -> bool {
         self.machines.get(frame.index()).copied().unwrap_or(false)
     }
@@ -168,23 +169,11 @@ const PLUMBING_GENERATED: [&str; 18] = [
     "itable stub",
     "flush_icache_stub",
 ];
-/// Libraries of virtual machines.
-const MACHINES: [&str; 2] = ["libjvm.", "libjli."];
 
 /// Code of the program's that a runtime made of it.
 fn is_generated(frame: &Frame) -> bool {
     let is_own = || !PLUMBING_GENERATED.iter().any(|name| frame.function.starts_with(name));
     frame.module == GENERATED_MODULE && !frame.function.is_empty() && is_own()
-}
-
-fn is_of_a_machine(frame: &Frame) -> bool {
-    is_a_machine(&frame.module)
-}
-
-/// Whether that is the file of a virtual machine.
-pub fn is_a_machine(module: &str) -> bool {
-    let file = module.rsplit('/').next().unwrap_or("");
-    MACHINES.iter().any(|name| file.starts_with(name))
 }
 
 /// Where the sources of OCaml's runtime are, if this is one of its functions that say so: the others have any name.

@@ -1,0 +1,174 @@
+//! Functions of a language's own library and machine that lie in the program's file: what is done in them is done for the
+//! program's functions that called them.
+
+use std::collections::HashSet;
+
+use holdup_events::Trace;
+use holdup_events::tables::Frame;
+
+/// Files of virtual machines and interpreters.
+const MACHINES: [&str; 4] = ["libjvm.", "libjli.", "libpython", "python3"];
+
+/// Functions by which CPython gets from one of Python's functions to the next: they say nothing of which these are.
+const LOOPS: [&str; 27] = [
+    "_PyEval_",
+    "PyEval_",
+    "_PyFunction_",
+    "_PyObject_",
+    "PyObject_",
+    "_PyVectorcall",
+    "PyVectorcall",
+    "method_vectorcall",
+    "vectorcall_",
+    "do_call_core",
+    "object_vacall",
+    "_PyCFunction",
+    "PyCFunction",
+    "cfunction_",
+    "slot_tp_",
+    "type_call",
+    "partial_call",
+    "context_run",
+    "builtin_exec",
+    "run_eval_code_obj",
+    "run_mod",
+    "_PyRun_",
+    "PyRun_",
+    "pyrun_",
+    "thread_run",
+    "pymain_",
+    "Py_",
+];
+
+/// First parts of the paths of Go's own packages (go.dev/pkg, 1.26).
+const GO: [&str; 49] = [
+    "archive",
+    "bufio",
+    "bytes",
+    "cmp",
+    "compress",
+    "container",
+    "context",
+    "crypto",
+    "database",
+    "debug",
+    "embed",
+    "encoding",
+    "errors",
+    "expvar",
+    "flag",
+    "fmt",
+    "go",
+    "hash",
+    "html",
+    "image",
+    "index",
+    "internal",
+    "io",
+    "iter",
+    "log",
+    "maps",
+    "math",
+    "mime",
+    "net",
+    "os",
+    "path",
+    "plugin",
+    "reflect",
+    "regexp",
+    "runtime",
+    "slices",
+    "sort",
+    "strconv",
+    "strings",
+    "structs",
+    "sync",
+    "syscall",
+    "testing",
+    "text",
+    "time",
+    "unicode",
+    "unique",
+    "vendor",
+    "weak",
+];
+
+/// OCaml's.
+const OCAML: &str = "Stdlib.";
+
+/// Whether that is the file of a virtual machine or an interpreter.
+pub fn is_a_machine(module: &str) -> bool {
+    let file = module.rsplit('/').next().unwrap_or("");
+    MACHINES.iter().any(|name| file.starts_with(name))
+}
+
+/// Whether an interpreter's function says nothing of what it runs.
+pub fn is_a_loop(function: &str) -> bool {
+    LOOPS.iter().any(|name| function.starts_with(name))
+}
+
+/// By frame: whether it is of a machine or of a language's own library.
+pub fn frames(trace: &Trace) -> Vec<bool> {
+    let gos: HashSet<&str> = trace.frames.iter().filter_map(gos_file).collect();
+    let is_one = |frame: &Frame| {
+        is_a_machine(&frame.module)
+            || frame.function.starts_with(OCAML)
+            || (gos.contains(frame.module.as_str()) && is_gos(&frame.function))
+    };
+    trace.frames.iter().map(is_one).collect()
+}
+
+/// The file of a Go program: its runtime calls every goroutine's first function.
+fn gos_file(frame: &Frame) -> Option<&str> {
+    const FIRST: [&str; 4] = ["runtime.goexit", "runtime.mcall", "runtime.mstart", "runtime.main"];
+    FIRST.iter().any(|name| frame.function.starts_with(name)).then_some(frame.module.as_str())
+}
+
+fn is_gos(function: &str) -> bool {
+    let ends = function.find(['/', '.']).unwrap_or(function.len());
+    GO.binary_search(&&function[..ends]).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gos_packages_are_told_from_others() {
+        assert!(GO.is_sorted());
+        for function in [
+            "crypto/internal/bigmod.addMulVVW1024",
+            "sync.(*Mutex).Lock",
+            "internal/stringslite.Clone",
+            "runtime.mallocgc",
+        ] {
+            assert!(is_gos(function), "{function}");
+        }
+        for function in [
+            "main.fetch",
+            "github.com/a/sync.Lock",
+            "example.com/net.Dial",
+            "timeline.draw",
+            "go4.org/x.f",
+            "",
+        ] {
+            assert!(!is_gos(function), "{function}");
+        }
+    }
+
+    #[test]
+    fn what_has_gos_names_elsewhere_is_not_gos() {
+        let frame = |function: &str, module: &str| Frame {
+            function: function.into(),
+            module: module.into(),
+            ..Frame::default()
+        };
+        let frames = vec![
+            frame("runtime.goexit.abi0", "/bin/go"),
+            frame("sync.f", "/bin/go"),
+            frame("sync.f", "/bin/app"),
+        ];
+        let told = super::frames(&Trace { frames, ..Trace::default() });
+        assert_eq!(told, [true, true, false]);
+    }
+}
