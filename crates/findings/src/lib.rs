@@ -11,6 +11,7 @@ pub mod descriptors;
 pub mod experiment;
 pub mod finding;
 pub mod glance;
+mod haskell_names;
 mod lateness;
 pub mod merging;
 pub mod moment;

@@ -7,6 +7,7 @@ use holdup_events::{ThreadId, Trace};
 
 use crate::derive::blame::{End, EndClass};
 use crate::descriptors::plain_name;
+use crate::haskell_names;
 
 /// A length of time: three digits and a unit. `ns` is nanoseconds.
 pub fn time(ns: u64) -> String {
@@ -119,8 +120,11 @@ pub fn count(number: u64, noun: &str) -> String {
     format!("{grouped} {noun}{plural}")
 }
 
-/// A function as people call it: C++'s without its parameters, which may be three lines.
+/// A function as people call it: C++'s without its parameters, which may be three lines, Haskell's as its source has it.
 pub fn function(name: &str) -> Cow<'_, str> {
+    if let Some(haskell) = haskell_names::read(name) {
+        return Cow::Owned(haskell.plain);
+    }
     let has_parameters = name.ends_with(')') || name.ends_with(") const");
     if has_parameters && !name.ends_with("operator()") { plain_name(name) } else { Cow::Borrowed(name) }
 }
@@ -136,8 +140,10 @@ mod tests {
             "main.(*T).run",
             "Shard::operator()",
             "<A as B>::f",
+            "Main_score_info",
         ];
-        assert_eq!(names.map(function), ["a::B::f", "main.(*T).run", "Shard::operator()", "<A as B>::f"]);
+        let said = ["a::B::f", "main.(*T).run", "Shard::operator()", "<A as B>::f", "Main.score"];
+        assert_eq!(names.map(function), said);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::collections::HashSet;
 use holdup_events::Trace;
 use holdup_events::tables::Frame;
 
+use crate::haskell_names;
+
 /// Files of virtual machines and interpreters.
 const MACHINES: [&str; 4] = ["libjvm.", "libjli.", "libpython", "python3"];
 
@@ -113,6 +115,7 @@ pub fn frames(trace: &Trace) -> Vec<bool> {
     let is_one = |frame: &Frame| {
         is_a_machine(&frame.module)
             || frame.function.starts_with(OCAML)
+            || haskell_names::read(&frame.function).is_some_and(|name| name.is_librarys)
             || (gos.contains(frame.module.as_str()) && is_gos(&frame.function))
     };
     trace.frames.iter().map(is_one).collect()

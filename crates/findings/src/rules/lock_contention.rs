@@ -17,7 +17,8 @@
 //! which waited least: every thread's course would be shorter by at least that. It is 0 if an active thread
 //! never waits for the lock, since that one may be what the run's length depends on, and it counts idle CPUs only.
 //! Waiting while all CPUs are busy with the program gains nothing and counts as nothing. Both ends suppose that what the lock guards can run side
-//! by side once the lock is split or gone.
+//! by side once the lock is split or gone. A forecast leaves to each thread what it did; where those who wait do the same job, whose pieces they
+//! may take as they come, its upper end is no less than this one.
 //!
 //! A contended lock costs CPU time too: sleeping and waking go through futex(2), which a lock that is free never
 //! enters. The sampled CPU time in futex(2) is divided among the futexes by their waits, and a lock's part is

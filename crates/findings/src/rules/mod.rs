@@ -131,7 +131,8 @@ fn is_worth_it(finding: &Finding) -> bool {
 
 /// Judges every rule.
 ///
-/// What a flight recorder saved it for comes first; hints come last, whatever they promise. Otherwise the likely gain decides, less what of it is doubtful
+/// What a flight recorder saved it for comes first; hints come last, whatever they promise, and work that may be needed comes behind what
+/// surely gains something. Otherwise the likely gain decides, less what of it is doubtful
 /// ([`LIKELY`]), then confidence, then cost; the order of the registry breaks ties.
 pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     let scene = Scene::new(facts.trace, derived, facts.timelines);
@@ -148,9 +149,11 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
         one.finding.confidence = Confidence::Low;
     }
     removal::without_recording(facts.trace, derived, &mut found);
+    let is_any_sure = found.iter().any(|one| !is_hint(&one.finding) && one.finding.gain.low >= SURE_GAIN);
     found.sort_by(|a, b| {
         let (a, b) = (&a.finding, &b.finding);
-        let rank = |finding: &Finding| (finding.rule != ASKED_FOR, is_hint(finding));
+        let is_behind = |finding: &Finding| is_any_sure && may_be_needed(finding);
+        let rank = |finding: &Finding| (finding.rule != ASKED_FOR, is_hint(finding), is_behind(finding));
         rank(a)
             .cmp(&rank(b))
             .then_with(|| expected(b).total_cmp(&expected(a)))
@@ -159,6 +162,17 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
     });
     let merged = merging::merge(facts.trace, found);
     Judgement { findings: merged.findings, charges: merged.charges, symptoms: merged.symptoms, skipped }
+}
+
+/// Rules about work which may be what the program is for.
+const NEEDED: [&str; 4] = ["copy-heavy", "encode-heavy", "format-heavy", "page-fault-storm"];
+
+/// What gains this at the least comes before what may be needed.
+const SURE_GAIN: f64 = 0.05;
+
+/// Work of which nothing may go.
+fn may_be_needed(finding: &Finding) -> bool {
+    NEEDED.contains(&finding.rule) && finding.gain.low < removal::SURELY
 }
 
 /// What a finding of spin-wait about that loop calls its subject.
