@@ -153,6 +153,10 @@ describe("a file with the answers inside", () => {
     await expect(source.table("constructor")).rejects.toThrow("not in this file");
     await expect(source.flame({ kind: "on-cpu", threads: [1] })).rejects.toThrow("not in this file");
   });
+  it("has what is counted of the whole, and none of what it has not", async () => {
+    await expect(source.counters({ level: 0, tile: 0 })).resolves.not.toBeNull();
+    await expect(source.counters({ level: 40, tile: 1 })).resolves.toBeNull();
+  });
   it("is searched by the page itself", async () => {
     const found = await source.search("WORKER");
     expect(found.map((one) => one.name)).toEqual(["worker 1", "worker 2"]);

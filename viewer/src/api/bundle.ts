@@ -61,9 +61,8 @@ export class BundleSource implements Source {
     return Promise.resolve(this.present<CpuRows>("cpus", key, cpus));
   }
 
-  counters(key: TileKey): Promise<CounterTile> {
-    const found = held<CounterTile>(this.bundle, "counters", key.level, key.tile);
-    return found ? Promise.resolve(found) : missing();
+  counters(key: TileKey): Promise<CounterTile | null> {
+    return Promise.resolve(held<CounterTile>(this.bundle, "counters", key.level, key.tile));
   }
 
   samples(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SampleRows>> {

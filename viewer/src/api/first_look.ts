@@ -24,7 +24,7 @@ export class FirstLook extends Server {
     return this.own.lanes(key, threads);
   }
 
-  override counters(key: TileKey): Promise<CounterTile> {
+  override counters(key: TileKey): Promise<CounterTile | null> {
     return this.own.counters(key).catch(() => ({ start_ns: 0, end_ns: 0, cell_ns: 1, series: [] }));
   }
 

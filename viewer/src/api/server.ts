@@ -40,7 +40,7 @@ export class Server implements Source {
     return (await ask<{ cpus: readonly CpuRows[] }>("cpus", { ...key, cpus: cpus.join(",") })).cpus;
   }
 
-  counters(key: TileKey): Promise<CounterTile> {
+  counters(key: TileKey): Promise<CounterTile | null> {
     return ask("counters", { ...key });
   }
 

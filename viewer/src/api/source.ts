@@ -33,7 +33,8 @@ export interface Source {
   summary(complete: boolean): Promise<Summary>;
   lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]>;
   cpus(key: TileKey, cpus: readonly number[]): Promise<readonly CpuRows[]>;
-  counters(key: TileKey): Promise<CounterTile>;
+  /** Null if a file has none so near; it has some for the whole. */
+  counters(key: TileKey): Promise<CounterTile | null>;
   samples(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SampleRows>>;
   spans(key: TileKey, threads: readonly ThreadId[]): Promise<NamedSpans>;
   wakeups(range: Range, threads: readonly ThreadId[]): Promise<Wakeups>;

@@ -78,7 +78,7 @@ function Details({ finding, index }: { finding: Finding; index: number }) {
       )}
       {shown && (
         <p class="place">
-          {`${moment(shown.start_ns, 1e5)}: ${viewer.catalogue.threadName(shown.thread)}, ${duration(shown.duration_ns)}. `}
+          {`${moment(shown.start_ns, 1e5)}: ${viewer.catalogue.threadName(shown.thread)}${shown.duration_ns > 0 ? `, ${duration(shown.duration_ns)}` : ""}. `}
           {visible(shown.note)}
         </p>
       )}

@@ -1,6 +1,6 @@
 // The timeline's stores of tiles, and the parts of them that a view needs.
 
-import type { Source } from "../api/source";
+import type { Source, TileKey } from "../api/source";
 import { type Found, TileStore, levelFor, tilesIn } from "../api/tiles";
 import type { CounterTile, CpuRows, LaneRows, SampleRows, SpanRows, Zoom } from "../api/types";
 import type { Part, SpanWords } from "../layout/lane";
@@ -43,7 +43,11 @@ export class TimelineTiles {
       quietly,
       LANES_KEPT,
     );
-    this.counterTiles = new TileStore(async (key) => new Map([[0, { ...(await source.counters(key)), complete: false }]]), arrived, 200);
+    const counters = async (key: TileKey) => {
+      const tile = await source.counters(key);
+      return new Map(tile ? [[0, { ...tile, complete: false }]] : []);
+    };
+    this.counterTiles = new TileStore(counters, arrived, 200);
   }
 
   /** A new frame, of this view, so many pixels wide. */

@@ -99,7 +99,11 @@ fn farthest(profile: &Profile, least_ns: f64) -> Option<PlaceId> {
     named.max_by(|a, b| depth(a).total_cmp(&depth(b)).then_with(|| b.0.cmp(&a.0))).map(|(place, _)| place)
 }
 
-/// An address, or a binary and an offset; or an interpreter's loop.
+/// With what threads and programs begin.
+const BEGINNINGS: [&str; 6] = ["_start", "__libc_start", "start_thread", "clone", "__clone", "runtime.goexit"];
+
+/// An address, or a binary and an offset; an interpreter's loop; where everything begins.
 fn says_nothing(name: &str) -> bool {
-    name.contains("0x") || is_a_loop(name)
+    let begins = BEGINNINGS.iter().any(|first| name.starts_with(first));
+    name.contains("0x") || begins || is_a_loop(name)
 }

@@ -98,6 +98,17 @@ const GO: [&str; 49] = [
 /// OCaml's.
 const OCAML: &str = "Stdlib.";
 
+/// Functions of GHC's runtime that have threads of the program run, in C.
+const GHC: [&str; 7] = [
+    "schedule",
+    "scheduleWaitThread",
+    "scheduleWorker",
+    "workerStart",
+    "hs_main",
+    "rts_evalLazyIO",
+    "rts_evalIO",
+];
+
 /// Whether that is the file of a virtual machine or an interpreter.
 pub fn is_a_machine(module: &str) -> bool {
     let file = module.rsplit('/').next().unwrap_or("");
@@ -112,9 +123,11 @@ pub fn is_a_loop(function: &str) -> bool {
 /// By frame: whether it is of a machine or of a language's own library.
 pub fn frames(trace: &Trace) -> Vec<bool> {
     let gos: HashSet<&str> = trace.frames.iter().filter_map(gos_file).collect();
+    let is_haskell = trace.frames.iter().any(|frame| haskell_names::read(&frame.function).is_some());
     let is_one = |frame: &Frame| {
         is_a_machine(&frame.module)
             || frame.function.starts_with(OCAML)
+            || (is_haskell && GHC.contains(&frame.function.as_str()))
             || haskell_names::read(&frame.function).is_some_and(|name| name.is_librarys)
             || (gos.contains(frame.module.as_str()) && is_gos(&frame.function))
     };
