@@ -100,7 +100,8 @@ fn farthest(profile: &Profile, least_ns: f64) -> Option<PlaceId> {
 }
 
 /// With what threads and programs begin.
-const BEGINNINGS: [&str; 6] = ["_start", "__libc_start", "start_thread", "clone", "__clone", "runtime.goexit"];
+const BEGINNINGS: [&str; 6] =
+    ["_start", "__libc_start", "start_thread", "clone", "__clone", "runtime.goexit"];
 
 /// An address, or a binary and an offset; an interpreter's loop; where everything begins.
 fn says_nothing(name: &str) -> bool {
