@@ -48,7 +48,8 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Option<Busiest> {
     within.iter().for_each(|one| part.merge(&one.tally));
     let function = wording::function(&profile.place(place).name).into_owned();
     let called_for = called_for(trace, &within).map(|(name, ns)| (name, ns as f64 / part.ns.max(1) as f64));
-    let called_for = called_for.filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN);
+    let called_for =
+        called_for.filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN && !says_nothing(name));
     let of_whole = |ns: u64| ns as f64 / whole.ns as f64;
     Some(Busiest { share: of_whole(part.ns), error: of_whole(part.error_ns(&whole)), function, called_for })
 }
