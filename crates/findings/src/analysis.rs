@@ -11,7 +11,7 @@ use crate::derive::{
     replay, roles, runtimes, services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
-use crate::finding::Finding;
+use crate::finding::{Confidence, Finding};
 use crate::merging::Symptom;
 use crate::rules;
 
@@ -95,6 +95,23 @@ pub struct Analysis {
     pub charges: Vec<Charge>,
     /// Rules that could not be judged, with the reason.
     pub skipped: Vec<(&'static str, String)>,
+}
+
+/// From such a part of the CPUs' time (0 to 1) on, what a program is slow for may be its work, ...
+const COMPUTES_MIN: f64 = 0.8;
+/// ... unless there is a cause, and no mere hint, which is worth more than this.
+const CAUSE_MIN: f64 = 0.1;
+
+impl Analysis {
+    /// Which part of the CPUs' time (0 to 1) is the program's useful work, if that is nearly all and no cause was found beside.
+    pub fn computes(&self, trace: &Trace) -> Option<f64> {
+        let derived = &self.derived;
+        let useful = busiest::useful_of_cpus(trace, &derived.ledger, (&derived.cpus, derived.occupancy.cpus));
+        let is_cause =
+            |finding: &Finding| finding.confidence > Confidence::Low && finding.gain.likely() >= CAUSE_MIN;
+        let is_told = self.findings.iter().any(is_cause);
+        (derived.ledger.split_known && useful >= COMPUTES_MIN && !is_told).then_some(useful)
+    }
 }
 
 /// Derives the facts and judges every rule.

@@ -58,3 +58,21 @@ fn an_interpreters_loop_says_nothing() {
     let found = busiest(&format!("@samples A 0..100 user {whole};batch_list_exact\n")).unwrap();
     assert_eq!(found.function, "batch_list_exact");
 }
+
+/// A works for `work` of ten ticks, and sleeps; B is there all the time or not at all.
+fn computes(work: usize, beside: &str) -> Option<f64> {
+    let (work, rest) = ("0".repeat(work), "s".repeat(10 - work));
+    let picture =
+        format!("@cpus 2\n@s sleep\n@repeat 20\n@samples A 0..10 user main;merge\nA  {work}{rest}\n{beside}");
+    let (_, trace) = trace_of_lanes(&picture);
+    analyse(&trace).computes(&trace)
+}
+
+#[test]
+fn a_program_computes_where_the_cpus_do_hardly_anything_else() {
+    let other = "@samples B 0..10 user main;merge\nB  1111111111\n";
+    assert!(computes(10, other).is_some_and(|share| share > 0.95));
+    assert_eq!(computes(5, other), None, "a CPU is idle for half of the time");
+    assert_eq!(computes(10, ""), None, "one of two CPUs is not used");
+    assert!(computes(10, "~other  1111111111\n").is_some(), "what others use is not its own to use");
+}

@@ -106,6 +106,12 @@ pub struct Serial {
 }
 
 impl Serial {
+    /// The thread that worked alone most, with how long (ns).
+    pub fn lone(&self) -> Option<(ThreadId, u64)> {
+        let most = self.by_thread.iter().max_by_key(|(id, (ns, _))| (*ns, std::cmp::Reverse(**id)));
+        most.map(|(id, (ns, _))| (*id, *ns))
+    }
+
     /// Most of the time in which one thread worked alone it was this one.
     pub fn is_mostly(&self, thread: ThreadId) -> bool {
         let all: u64 = self.by_thread.values().map(|(ns, _)| ns).sum();

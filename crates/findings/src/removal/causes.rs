@@ -202,9 +202,8 @@ pub(super) fn serial(facts: Facts, derived: &Derived) -> Removal {
     let serial = &derived.occupancy.serial;
     let left = |added: f64| 1.0 / (1.0 + added.max(0.0));
     let alone = |added: f64| Speed::spread(facts.trace, serial, left(added));
-    let lone = serial.by_thread.iter().max_by_key(|(id, (ns, _))| (*ns, std::cmp::Reverse(**id)));
-    let most = match lone {
-        Some((lone, _)) if serial.is_mostly(*lone) => Speed::spread_thread(*lone, left(over - 1.0)),
+    let most = match serial.lone() {
+        Some((lone, _)) if serial.is_mostly(lone) => Speed::spread_thread(lone, left(over - 1.0)),
         _ => alone(over - 1.0),
     };
     Removal { least: vec![ran(alone((over - 1.0) * (1.0 - SPREAD_LOST)))], most: vec![ran(most)] }

@@ -368,9 +368,8 @@ fn merged(
 
 /// Whether the thread that most worked alone carries tasks of a runtime.
 fn is_alone_with_tasks(trace: &Trace, derived: &Derived) -> bool {
-    let alone = derived.occupancy.serial.by_thread.iter();
-    let lone = alone.max_by_key(|(id, (ns, _))| (*ns, std::cmp::Reverse(**id)));
-    lone.is_some_and(|(lone, _)| derived.roles.carries_tasks(trace, *lone))
+    let lone = derived.occupancy.serial.lone();
+    lone.is_some_and(|(lone, _)| derived.roles.carries_tasks(trace, lone))
 }
 
 #[cfg(test)]

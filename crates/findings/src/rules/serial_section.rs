@@ -76,10 +76,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let workers = workers(scene);
-    let lone = serial.by_thread.iter().max_by_key(|(id, (ns, _))| (*ns, std::cmp::Reverse(**id)));
-    let (Some((lone, (lone_ns, _))), true) = (lone, workers >= 2) else { return Ok(Vec::new()) };
-    let (waited_for, cut_off) = waited_for(scene, *lone);
-    if (waited_for + cut_off) as f64 <= WAITED_FOR_MIN * *lone_ns as f64 {
+    let (Some((lone, lone_ns)), true) = (serial.lone(), workers >= 2) else { return Ok(Vec::new()) };
+    let (waited_for, cut_off) = waited_for(scene, lone);
+    if (waited_for + cut_off) as f64 <= WAITED_FOR_MIN * lone_ns as f64 {
         return Ok(Vec::new());
     }
     let joins: u64 = serial.by_thread.values().map(|(_, ns)| ns).sum();
@@ -88,24 +87,24 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         "For {} ({} of the run) one thread worked alone while others waited and a CPU did nothing for the program; {} for {} of that.",
         time(total),
         percent(scene.of_wall(total as f64)),
-        thread(scene.trace, *lone),
-        percent(*lone_ns as f64 / total.max(1) as f64),
+        thread(scene.trace, lone),
+        percent(lone_ns as f64 / total.max(1) as f64),
     )];
-    let (place, share) = hottest(scene, *lone);
+    let (place, share) = hottest(scene, lone);
     if let Some(place) = &place {
         summary.push(format!("Meanwhile it was mostly in {place} ({} of its samples).", percent(share)));
     }
     let share = scene.of_wall(total as f64);
-    let is_others_too = || place.as_ref().is_some_and(|name| is_done_by_others(scene, *lone, name));
+    let is_others_too = || place.as_ref().is_some_and(|name| is_done_by_others(scene, lone, name));
     let confidence = match joins * 2 >= total {
-        _ if share < ENDS_MAX && is_anyones(serial, *lone_ns) => Confidence::Low,
+        _ if share < ENDS_MAX && is_anyones(serial, lone_ns) => Confidence::Low,
         _ if share < OTHERS_TOO_MAX && is_others_too() => Confidence::Low,
         true => Confidence::High,
         false => Confidence::Medium,
     };
     let finding = Finding {
         rule: INFO.name,
-        subject: thread(scene.trace, *lone),
+        subject: thread(scene.trace, lone),
         summary,
         cost_ns: waiting_ns(scene).min(total * (workers as u64 - 1)),
         gain: Gain { low: 0.0, high: scene.of_wall(total as f64 * (1.0 - 1.0 / spread)).clamp(0.0, 1.0) },

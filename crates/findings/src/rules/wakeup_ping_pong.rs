@@ -36,7 +36,7 @@ use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::handing_groups::{self, Group};
 use crate::derive::handovers;
-use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::finding::{Confidence, Evidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
@@ -120,7 +120,7 @@ fn finding(scene: &Scene, group: &Group) -> Charged {
     let (sums, charge) = (Sums::of(group), waits(scene.trace, group));
     let of_thread = |id: ThreadId| group.sum(|one| if one.wakee == id { one.late_ns } else { 0 });
     let is_pair = group.members.len() == 2;
-    let low = scene.gain(&scene.stall(&charge), |thread, waited| {
+    let gain = scene.gain(&scene.stall(&charge), |thread, waited| {
         waited.min(if is_pair { sums.late_ns } else { of_thread(thread.thread) } as f64)
     });
     let finding = Finding {
@@ -128,7 +128,7 @@ fn finding(scene: &Scene, group: &Group) -> Charged {
         subject: subject(scene.trace, group),
         summary: summary(scene.trace, group, &sums),
         cost_ns: sums.wait_ns,
-        gain: Gain { low: low.low, high: low.high },
+        gain,
         confidence: scene.confidence(if is_handed_on(scene, group) {
             Confidence::Low
         } else {

@@ -1,6 +1,5 @@
 //! WHAT HOLDS IT UP: the ranked findings, what could not be judged, and honesty where nothing was found.
 
-use holdup_findings::derive::busiest::useful_of_cpus;
 use holdup_findings::{Confidence, Finding, Gain};
 
 use crate::numbers::{counted, percent, share, whole_percent};
@@ -129,22 +128,10 @@ fn nothing_found(view: &View) -> String {
     )
 }
 
-/// From such a part of the CPUs' time on, what a program is slow for may be its work.
-const COMPUTES: f64 = 0.8;
-
-/// Unless there is a cause which is worth more than this.
-const TOLD: f64 = 0.1;
-
 /// What to do where the CPUs do the program's own work, and no more than hints say otherwise.
 fn computes(view: &View) -> Option<String> {
-    let derived = &view.analysis.derived;
-    let useful = useful_of_cpus(view.trace, &derived.ledger, (&derived.cpus, derived.occupancy.cpus));
-    let tells = |finding: &Finding| finding.confidence > Confidence::Low && finding.gain.likely() >= TOLD;
-    let is_told = view.analysis.findings.iter().any(tells);
-    if is_told || useful < COMPUTES || !derived.ledger.split_known {
-        return None;
-    }
-    let in_what = derived.busiest.as_ref().map(|busiest| {
+    let useful = view.analysis.computes(view.trace)?;
+    let in_what = view.analysis.derived.busiest.as_ref().map(|busiest| {
         let for_whom = busiest.called_for.as_ref().map(|(name, _)| format!(" for {}", clean(name)));
         let name = clean(&busiest.function);
         format!(", {} of it in {name}{}", percent(busiest.share), for_whom.unwrap_or_default())
