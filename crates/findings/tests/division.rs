@@ -1,0 +1,24 @@
+//! Forecasts of locks behind which threads take turns: whether they share one job, on pictures.
+
+use holdup_findings::analyse;
+use holdup_testkit::check::trace_of_lanes;
+
+/// What may be gained at the most without a lock under which A works for eight ticks of ten, and B, in that function, for two.
+fn most(function: &str) -> f64 {
+    let (_, trace) = trace_of_lanes(&format!(
+        "@cpus 2\n@repeat 40\n@samples A 0..8 user main;scale\n@samples B 8..10 user main;{function}\n\
+         A  00000000mm  holds m 0..8\n\
+         B  mmmmmmmm11  holds m 8..10\n"
+    ));
+    let analysis = analyse(&trace);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "lock-contention");
+    finding.unwrap_or_else(|| panic!("{:#?}", analysis.findings)).gain.high
+}
+
+#[test]
+fn who_takes_pieces_of_one_job_in_turn_would_share_it_evenly() {
+    let (one_job, two_jobs) = (most("scale"), most("log"));
+    assert!((0.45..0.6).contains(&one_job), "{one_job}");
+    // Who does something else has but that to do: the other's eight ticks remain.
+    assert!((0.15..0.3).contains(&two_jobs), "{two_jobs}");
+}
