@@ -4,6 +4,7 @@
 #define HOLDUP_STACKS_H
 
 #define KERNEL_FRAMES_MAX 32
+#define INTERPRETED_FRAMES_MAX 96
 #define WINDOW_NS (10 * NSEC_PER_MSEC)
 
 /* Rows of every binary, one behind the other; user space fills it through its memory map. */
@@ -51,9 +52,12 @@ struct {
 	__type(value, __u32);
 } unwind_parents SEC(".maps");
 
+/* Room for the kernel's, the user's, and those of what an interpreter runs. */
+#define STACK_FRAMES_MAX (KERNEL_FRAMES_MAX + USER_FRAMES_MAX + INTERPRETED_FRAMES_MAX)
+
 struct stack_scratch {
 	struct wire_stack head;
-	__u64 addresses[KERNEL_FRAMES_MAX + USER_FRAMES_MAX];
+	__u64 addresses[STACK_FRAMES_MAX];
 };
 
 /*
@@ -95,6 +99,8 @@ static __always_inline __u64 mix(__u64 hash, __u64 value)
 	hash *= 0x9e3779b97f4a7c15ULL;
 	return hash ^ (hash >> 29);
 }
+
+#include "interpreters.h"
 
 static __always_inline struct unwind_process *process_of(__u32 tgid)
 {
@@ -425,6 +431,7 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 			if (raw)
 				return raw;
 		}
+		id = take_interpreted(stack, task, id, at_ns);
 	}
 	if (kernel_frames + stack->head.user_frames == 0)
 		return 0;

@@ -220,6 +220,17 @@ enum wire_via {
 	WIRE_VIA_LENT_FRAME = 5,    /* the caller of the function on whose frame the code runs */
 };
 
+/*
+ * In the place of a user frame: a function that an interpreter runs, behind all others of the stack. Below the highest bit: which of
+ * those that its code object's address had (a hash, as that is used again), how many instructions of two bytes are before where it is
+ * (as many as fit: or more), whether an evaluation in C began with it, and the address in units of 16 bytes.
+ */
+#define WIRE_INTERPRETED (1ULL << 63)
+#define WIRE_INTERPRETED_IDENTITY_SHIFT 55
+#define WIRE_INTERPRETED_UNITS_SHIFT 44
+#define WIRE_INTERPRETED_UNITS 2047
+#define WIRE_INTERPRETED_BEGINS (1ULL << 43)
+
 /* Why a user stack ends: wire_header.flags of a stack. */
 enum wire_end {
 	WIRE_END_NONE = 0,             /* it has no user frames */
@@ -240,7 +251,7 @@ struct wire_stack {
 	wire_u16 kernel_frames; /* first in `addresses` */
 	wire_u16 user_frames;
 	/* wire_u64 addresses[kernel_frames + user_frames], leaf first; of user frames, the highest byte is an
-	 * enum wire_via: user addresses have at most 56 bits */
+	 * enum wire_via: user addresses have at most 56 bits; or WIRE_INTERPRETED is set */
 };
 
 /* Where tables were missing: what is needed to walk the stack later. */

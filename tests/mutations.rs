@@ -375,6 +375,64 @@ fn code_of_runtimes() {
     drive("hotspot", &pages);
 }
 
+/// A code object as each version of Python lays it out, with its names and lines; in front of it what 3.13's table says.
+fn python_memory(minor: usize) -> Vec<u8> {
+    const CODE: usize = 0x400;
+    let mut memory = vec![0; 0x1000];
+    let mut put = |at: usize, bytes: &[u8]| memory[at..at + bytes.len()].copy_from_slice(bytes);
+    let word = |at: usize| (targets::PYTHON + at as u64).to_le_bytes();
+    put(0, b"xdebugpy");
+    put(8, &0x030d_00f0u64.to_le_bytes());
+    // Places in the table, and the offsets there.
+    let table: [(usize, u64); 18] = [
+        (40, 632),
+        (72, 7344),
+        (168, 8),
+        (184, 72),
+        (192, 152),
+        (232, 8),
+        (240, 0),
+        (248, 56),
+        (264, 70),
+        (280, 112),
+        (288, 120),
+        (296, 128),
+        (304, 136),
+        (312, 68),
+        (344, 200),
+        (520, 16),
+        (528, 32),
+        (560, 40),
+    ];
+    table.iter().chain(&[(544, 32), (552, 16)]).for_each(|(at, offset)| put(*at, &offset.to_le_bytes()));
+    put(CODE + 8, &word(0));
+    let (line, file, name, lines) = match minor {
+        ..=10 => (40, 104, 112, 120),
+        11 => (72, 112, 120, 136),
+        _ => (68, 112, 120, 136),
+    };
+    put(CODE + line, &7u32.to_le_bytes());
+    [(file, 0x800), (name, 0x900), (lines, 0xa00)].iter().for_each(|(at, to)| put(CODE + at, &word(*to)));
+    if minor >= 11 {
+        put(CODE + 128, &word(0x900));
+    }
+    let head = if minor >= 12 { 40 } else { 48 };
+    for (at, text) in [(0x800, "/srv/app.py"), (0x900, "sweep")] {
+        put(at + 16, &(text.len() as u64).to_le_bytes());
+        put(at + 32, &(1u32 << 2 | 1 << 5 | 1 << 6).to_le_bytes());
+        put(at + head, text.as_bytes());
+    }
+    put(0xa10, &4u64.to_le_bytes());
+    put(0xa20, if minor >= 11 { &[128, 0, 216, 8] } else { &[8, 1, 4, 2] });
+    memory
+}
+
+#[test]
+fn memory_of_python() {
+    let memories: Vec<Vec<u8>> = (8..=13).map(python_memory).collect();
+    drive("cpython", &memories);
+}
+
 #[test]
 fn recordings() {
     let scratch = Scratch::new("mutated-recording");

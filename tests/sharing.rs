@@ -142,6 +142,6 @@ fn what_only_looks_like_a_virtual_machine_is_said_to_have_no_names() {
     let command = [&program, &library].map(|path| path.to_str().expect("a name"));
     let report = record_json(&scratch, &[], &command);
     let sources = report["sources"].as_array().expect("sources");
-    let told = sources.iter().find(|source| source["name"] == "java-names").expect("a source");
+    let told = sources.iter().find(|source| source["name"] == "runtime-names").expect("a source");
     assert!(told["missing"].as_str().is_some_and(|why| why.ends_with("have no names")), "{told}");
 }

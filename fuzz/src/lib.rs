@@ -8,7 +8,9 @@ use holdup_capture::lower::procfs;
 use holdup_capture::mappings::parse_maps;
 use holdup_capture::perf_ring::{records, sample};
 use holdup_decode::accesses::GeneratedCode;
+use holdup_decode::cpython::{self, Interpreter, Layout};
 use holdup_decode::hotspot::SavedMemory;
+use holdup_decode::process_memory::{Memory, Names};
 use holdup_decode::readers::{self, Wanted};
 use holdup_decode::reorder::{HORIZON, Reorder};
 use holdup_decode::runtime_events::{Rings, Span};
@@ -39,6 +41,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("debug_info", debug_info),
     ("generated_code", generated_code),
     ("hotspot", hotspot),
+    ("cpython", cpython),
     ("perf_ring", perf_ring),
     ("maps", maps),
     ("recording", recording),
@@ -238,6 +241,38 @@ pub fn generated_code(bytes: &[u8]) {
 /// Memory of a Java virtual machine, as it was saved.
 pub fn hotspot(bytes: &[u8]) {
     let _ = SavedMemory::parse(bytes).map(|memory| memory.name());
+}
+
+/// The binary of a Python interpreter, and its memory: [`PYTHON`] is where that begins, with the interpreter's own table.
+pub fn cpython(bytes: &[u8]) {
+    let _ = cpython::symbols(bytes);
+    let memory = Image(bytes);
+    let by_name = cpython::Symbols { runtime: PYTHON, code_type: PYTHON, version: None };
+    let by_table = cpython::Symbols { version: Some(PYTHON + 8), ..by_name };
+    let versions = (8..=12).map(|minor| (by_name, Some(minor))).chain([(by_table, None)]);
+    for layout in versions.filter_map(|(symbols, named)| Layout::read(&memory, &symbols, 0, named).ok()) {
+        let interpreter = Interpreter::new(layout);
+        for code in (PYTHON..PYTHON + bytes.len() as u64).step_by(16).take(CODES_MAX) {
+            let places = [None, Some(0), Some(7)].map(|units| layout.place(&memory, code, units));
+            places.into_iter().flatten().for_each(|place| _ = interpreter.code_at(&memory, place));
+        }
+    }
+}
+
+/// Where [`cpython`]'s bytes begin, and the type of code objects is.
+pub const PYTHON: u64 = 1 << 16;
+/// So many places are taken for code.
+const CODES_MAX: usize = 256;
+
+/// Memory from [`PYTHON`] on.
+struct Image<'a>(&'a [u8]);
+
+impl Memory for Image<'_> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()> {
+        let from = usize::try_from(address.checked_sub(PYTHON)?).ok()?;
+        bytes.copy_from_slice(self.0.get(from..from.checked_add(bytes.len())?)?);
+        Some(())
+    }
 }
 
 /// Files that are all the same.

@@ -21,7 +21,6 @@ use super::budget::Budget;
 use super::calls::Calls;
 use super::fault_windows::FaultWindows;
 use super::hardware::Counting;
-use super::java_names::JavaNames;
 use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
 use super::line_watch::LineWatch;
@@ -29,6 +28,7 @@ use super::naps::{Found, Naps};
 use super::returned_cpus::{self, ReturnedCpus};
 use super::roots::Roots;
 use super::runtime_events::RingFeed;
+use super::runtime_names::RuntimeNames;
 use super::span_probes::SpanProbes;
 use super::stack_tables::StackTables;
 use super::syscall_windows::SyscallWindows;
@@ -53,7 +53,7 @@ pub(super) struct Loop {
     pub(super) stack_tables: StackTables,
     pub(super) span_probes: SpanProbes,
     line_watch: LineWatch,
-    java_names: JavaNames,
+    runtime_names: RuntimeNames,
     targets: BTreeSet<u32>,
     launcher: Launcher,
     /// Processes that ran before the recording and belong to it.
@@ -116,11 +116,11 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         allocations: recorder.allocations.as_ref().map(|sampler| sampler.missing().to_owned()),
         counting,
         rings: RingFeed::new(recorder.rings, !matches!(subject, Subject::Run(..)), lower::now()),
+        runtime_names: RuntimeNames::new(roots.runtime_names.clone(), Some(session.interpreter_tables()?)),
         session,
         stack_tables,
         span_probes,
         line_watch: LineWatch::start(recorder.options.budget, cpus, roots.generated.clone()),
-        java_names: JavaNames::new(roots.java_names.clone()),
         decoder,
         mappings: mappings.ok(),
         targets: BTreeSet::new(),
@@ -336,7 +336,7 @@ impl Loop {
         for (tgid, mappings) in changed {
             self.span_probes.process(tgid, &mappings);
             self.line_watch.process(tgid, &mappings);
-            self.java_names.process(tgid, &mappings);
+            self.runtime_names.process(tgid, &mappings);
             self.stack_tables.process(tgid, mappings);
         }
         any
@@ -363,7 +363,7 @@ impl Loop {
             decoder,
             mappings,
             line_watch,
-            java_names,
+            runtime_names,
             targets,
             launcher,
             roots,
@@ -377,7 +377,7 @@ impl Loop {
             let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
                 line_watch.note(&event);
-                java_names.note(&event);
+                runtime_names.note(&event);
                 if launcher.pass(&mut event) {
                     early.push(event);
                 }
@@ -444,7 +444,7 @@ impl Loop {
         (before, mappings_missing): (&Cost, &str),
     ) -> Result<Outcome> {
         let syscalls = self.syscalls.finish(&mut self.session, &mut |event| self.journal.push(&event));
-        let java_names = self.java_names.finish();
+        let runtime_names = self.runtime_names.finish();
         let line_watch = self.line_watch.finish(&mut |event| self.journal.push(&event));
         self.snapshot(false)?;
         let counts =
@@ -492,7 +492,7 @@ impl Loop {
         sources.extend(
             syscalls.into_iter().chain(calls).chain(self.counting.source(self.session.counters_missing())),
         );
-        sources.extend(rings.into_iter().chain(line_watch).chain(java_names));
+        sources.extend(rings.into_iter().chain(line_watch).chain(runtime_names));
         for missing in self.session.missing() {
             sources.push(SourceState {
                 name: missing.name.to_owned(),

@@ -10,7 +10,7 @@ use std::{env, process};
 
 use holdup_capture::mappings::own_vdso;
 use holdup_decode::accesses::GeneratedCode;
-use holdup_decode::hotspot::NamedCode;
+use holdup_decode::process_memory::NamedCode;
 use holdup_decode::symbols::{Bytes, DebugFile, Files, hex, is_jitdump};
 use holdup_events::recording::Manifest;
 use holdup_events::tables::Mapping;
@@ -144,7 +144,7 @@ impl Files for OwnFiles<'_> {
     }
 
     fn named_code(&self, pid: u32, address: u64) -> Option<NamedCode> {
-        self.roots.java_names.at(pid, address)
+        self.roots.runtime_names.at(pid, address)
     }
 
     fn recall(&self, key: &str) -> Option<Bytes> {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use super::generated_code::CodeKept;
-use super::java_names::NamesKept;
+use super::runtime_names::NamesKept;
 
 /// Distinct roots that are kept open at most.
 const ROOTS_MAX: usize = 128;
@@ -40,7 +40,7 @@ pub struct Roots {
     /// What was read of code that no file holds.
     pub generated: CodeKept,
     /// What Java virtual machines call theirs.
-    pub java_names: NamesKept,
+    pub runtime_names: NamesKept,
 }
 
 fn identity(pid: &str) -> Option<Identity> {

@@ -15,6 +15,7 @@ use holdup_events::{CpuId, Duration, Event, Loss, ObjectKind, Timestamp};
 
 use crate::counts::{Counts, ThreadCounts};
 use crate::hardware::{self, Hardware, Reading};
+use crate::interpreted::Interpreted;
 use crate::probed::{self, Hit, Probed};
 use crate::wait_reason;
 
@@ -563,17 +564,12 @@ fn stack(fields: &Fields<'_>) -> Option<RawStack> {
         tgid: fields.u32(24),
         kernel_frames,
         addresses: (0..count)
-            .map(
-                |index| {
-                    if user.contains(&index) {
-                        sent.u64(index * 8) & USER_ADDRESS
-                    } else {
-                        sent.u64(index * 8)
-                    }
-                },
-            )
+            .map(|index| {
+                let word = sent.u64(index * 8);
+                if user.contains(&index) { user_address(word) } else { word }
+            })
             .collect(),
-        vias: user.map(|index| via((sent.u64(index * 8) >> 56) as u8)).collect(),
+        vias: user.map(|index| via_of(sent.u64(index * 8))).collect(),
         end: StackEnd::from_code(fields.flags()).unwrap_or_default(),
         raw: None,
     })
@@ -604,6 +600,16 @@ fn raw_stack(fields: &Fields<'_>) -> Option<RawStack> {
 
 /// User addresses have at most 56 bits; the rest is `enum wire_via`.
 const USER_ADDRESS: u64 = u64::MAX >> 8;
+
+/// What stands for a user frame.
+fn user_address(word: u64) -> u64 {
+    if Interpreted::of(word).is_some() { word } else { word & USER_ADDRESS }
+}
+
+/// How a user frame was found.
+fn via_of(word: u64) -> FrameVia {
+    if Interpreted::of(word).is_some() { FrameVia::Interpreted } else { via((word >> 56) as u8) }
+}
 
 /// `enum wire_via`; `enum wire_end` has the codes of [`StackEnd`].
 fn via(code: u8) -> FrameVia {

@@ -9,6 +9,7 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 use super::calls::{self, CountFrom, EntrySink};
 use super::counters::{self, Counter, Counters as OpenCounters};
 use super::fault_draws::{FaultDraws, FaultWindow};
+use super::interpreters::InterpreterTables;
 use super::probe_cost::{self, PROBES, ProbeCost, ProbeTime, SAMPLE_PROBE};
 use super::ring::Ring;
 use super::sampler::{self, NotSampled, Sampler};
@@ -217,6 +218,11 @@ impl Session {
     /// Where the walker of user stacks finds its tables. Once.
     pub fn unwind_tables(&self) -> Result<UnwindTables, CaptureError> {
         UnwindTables::open(&self.object)
+    }
+
+    /// Where the programs find which functions an interpreter runs.
+    pub fn interpreter_tables(&self) -> Result<InterpreterTables, CaptureError> {
+        InterpreterTables::open(&self.object)
     }
 
     /// Why no allocations are told though they are wanted; empty if they are.

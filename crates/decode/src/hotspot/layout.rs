@@ -6,7 +6,8 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
 use super::scopes::{Parts, Scopes};
-use super::{Memory, int, pointer, text};
+use super::text;
+use crate::process_memory::{Memory, int, pointer};
 use crate::symbols::Elf;
 
 /// More rows than this are no table.

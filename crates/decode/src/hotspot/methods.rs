@@ -1,6 +1,7 @@
 //! Names, source files and lines of methods.
 
-use super::{Layout, Memory, NAME_BYTES_MAX, pointer, word};
+use super::{Layout, NAME_BYTES_MAX};
+use crate::process_memory::{Memory, pointer, word};
 use crate::symbols::Call;
 
 /// The table of lines follows the method's byte code, if there is one (`ConstMethodFlags`).

@@ -16,26 +16,11 @@ mod tests;
 
 use std::ops::Range;
 
+use crate::process_memory::{Memory, NamedCode, Names, int, pointer, word};
 use crate::symbols::Call;
 
 pub use layout::{Layout, loaded, symbols};
 pub use saved::SavedMemory;
-
-/// Memory of a process.
-pub trait Memory {
-    /// Fills `bytes` with what is at `address`; none if not all of it can be read.
-    fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()>;
-}
-
-/// What is at an address of code that the machine made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NamedCode {
-    /// The piece of code that holds it: a compiled method, or what the machine needs besides.
-    pub addresses: Range<u64>,
-    /// Leaf first: what was compiled into the method, then that itself, as `package.Class.method`, with lines where the class has them; or
-    /// what the machine calls what is no method.
-    pub calls: Vec<Call>,
-}
 
 /// Heaps of code; there are three at the most.
 const HEAPS_MAX: u32 = 16;
@@ -47,20 +32,6 @@ const FREE: u8 = 0xff;
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 /// Names are cut there (bytes).
 const NAME_BYTES_MAX: usize = 512;
-
-pub(crate) fn word<const BYTES: usize>(memory: &dyn Memory, address: u64) -> Option<[u8; BYTES]> {
-    let mut bytes = [0; BYTES];
-    memory.read(address, &mut bytes)?;
-    Some(bytes)
-}
-
-pub(crate) fn pointer(memory: &dyn Memory, address: u64) -> Option<u64> {
-    word(memory, address).map(u64::from_le_bytes)
-}
-
-pub(crate) fn int(memory: &dyn Memory, address: u64) -> Option<u32> {
-    word(memory, address).map(u32::from_le_bytes)
-}
 
 /// Text that ends with a zero.
 pub(crate) fn text(memory: &dyn Memory, address: u64) -> Option<String> {
@@ -84,10 +55,10 @@ struct Heap {
     segment_shift: u32,
 }
 
-impl Layout {
+impl Names for Layout {
     /// What is at an address, if the machine has a name for it. Of calls that were compiled into the method the machine knows where it could
     /// be stopped: what is told is true there, and elsewhere of the next such place behind.
-    pub fn code_at(&self, memory: &dyn Memory, address: u64) -> Option<NamedCode> {
+    fn code_at(&self, memory: &dyn Memory, address: u64) -> Option<NamedCode> {
         let heap = self.heaps(memory)?.into_iter().find(|heap| heap.code.contains(&address))?;
         let block = self.block(memory, &heap, address)?;
         let blob = block.start.checked_add(self.block_header_bytes)?;
@@ -105,10 +76,12 @@ impl Layout {
     }
 
     /// An address lies where the machine keeps its code.
-    pub fn is_code(&self, memory: &dyn Memory, address: u64) -> bool {
+    fn is_code(&self, memory: &dyn Memory, address: u64) -> bool {
         self.heaps(memory).is_some_and(|heaps| heaps.iter().any(|heap| heap.code.contains(&address)))
     }
+}
 
+impl Layout {
     fn heaps(&self, memory: &dyn Memory) -> Option<Vec<Heap>> {
         let list = pointer(memory, self.heaps)?;
         let count = int(memory, list.checked_add(self.list_length)?)?.min(HEAPS_MAX);

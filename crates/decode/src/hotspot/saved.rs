@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Layout, Memory, NamedCode};
+use super::Layout;
+use crate::process_memory::{Memory, NamedCode, Names};
 
 const PAGE_BYTES: usize = 4096;
 /// The library's variables whose addresses come first, in this order.

@@ -1,7 +1,8 @@
 //! What was compiled into a method: for each place where it could be stopped, the calls there (`code/debugInfoRec.cpp`).
 
+use super::Layout;
 use super::methods::{Packed, readable};
-use super::{Layout, Memory, int, pointer};
+use crate::process_memory::{Memory, int, pointer};
 use crate::symbols::Call;
 
 /// Calls at one place, and bytes that tell one.

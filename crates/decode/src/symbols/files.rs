@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdup_events::tables::Mapping;
 
 use crate::accesses::GeneratedCode;
-use crate::hotspot::NamedCode;
+use crate::process_memory::NamedCode;
 
 /// The bytes of a file, read or mapped.
 pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;

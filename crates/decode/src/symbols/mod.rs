@@ -9,6 +9,7 @@ mod dwarf;
 mod elf;
 mod files;
 mod go;
+mod interpreter;
 mod jitdump;
 mod kept;
 mod kernel;

@@ -6,6 +6,7 @@ use holdup_events::event::RawStack;
 use holdup_events::tables::{Frame, Frames, StackEnd, StackRow, Stacks};
 use holdup_events::{FrameId, ProcessId, StackId};
 
+use super::interpreter::order;
 use super::kernel::KernelSymbols;
 use super::spots::{Spots, looked_up, via};
 use crate::states::Catalogue;
@@ -89,13 +90,11 @@ impl<'a> Interned<'a> {
 
     /// The row of the leaf; those of its callers are interned.
     fn stack(&mut self, raw: &RawStack) -> Option<StackRow> {
-        let process = self.spots.process(raw.tgid);
+        let codes = self.codes_of(raw);
         let mut leaf: Option<StackRow> = None;
-        for (index, address) in raw.addresses.iter().enumerate().rev() {
-            let in_kernel = index < usize::from(raw.kernel_frames);
+        for index in order(raw, |index| self.outermost(codes.get(index)?)).into_iter().rev() {
+            let Some(code) = codes.get(index).copied() else { continue };
             let via = via(raw, index);
-            let code = (process, looked_up(raw, index, *address), in_kernel);
-            self.name(code, raw);
             let count = self.codes.get(&code).map_or(0, Vec::len);
             for number in 0..count {
                 let Some(frame) = self.codes.get(&code).and_then(|ids| ids.get(number)).copied() else {
@@ -109,6 +108,23 @@ impl<'a> Interned<'a> {
             }
         }
         leaf
+    }
+
+    /// What each address of a stack is, which are named.
+    fn codes_of(&mut self, raw: &RawStack) -> Vec<Code> {
+        let process = self.spots.process(raw.tgid);
+        let mut codes = Vec::with_capacity(raw.addresses.len());
+        for (index, address) in raw.addresses.iter().enumerate() {
+            let code = (process, looked_up(raw, index, *address), index < usize::from(raw.kernel_frames));
+            self.name(code, raw);
+            codes.push(code);
+        }
+        codes
+    }
+
+    /// The function there, not what was inlined into it.
+    fn outermost(&self, code: &Code) -> Option<&Frame> {
+        self.frames.get(self.codes.get(code)?.first()?.index())
     }
 
     fn name(&mut self, code: Code, raw: &RawStack) {

@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::{panic, thread};
 
 use holdup_events::event::RawStack;
-use holdup_events::tables::{Frame, FrameKind, FrameSpin, FrameVia, GENERATED_MODULE, Mapping};
+use holdup_events::tables::{
+    Frame, FrameKind, FrameSpin, FrameVia, GENERATED_MODULE, Mapping, PYTHON_MODULE,
+};
 use holdup_events::{ProcessId, Timestamp};
 
 use super::binary::{self, Answer, Unnamed, Wanted};
@@ -15,7 +17,8 @@ use super::files::Files;
 use super::kept::KeptNames;
 use super::maps::Maps;
 use super::place::Place;
-use super::{Reasons, jitdump, perf_map};
+use super::{Call, Reasons, jitdump, perf_map};
+use crate::interpreted::Interpreted;
 use crate::spin::Segment;
 use crate::states::Catalogue;
 
@@ -63,10 +66,11 @@ pub fn via(raw: &RawStack, index: usize) -> FrameVia {
 
 /// Address `index` of a stack as it is looked up. All but the leaf are return addresses: the call is just before.
 /// The first user frame under kernel frames is where the syscall or interrupt was: exact as well; so is what a
-/// signal interrupted.
+/// signal interrupted, and what an interpreter says.
 pub fn looked_up(raw: &RawStack, index: usize, address: u64) -> u64 {
-    let exact =
-        index == 0 || index == usize::from(raw.kernel_frames) || via(raw, index) == FrameVia::SignalFrame;
+    let exact = index == 0
+        || index == usize::from(raw.kernel_frames)
+        || matches!(via(raw, index), FrameVia::SignalFrame | FrameVia::Interpreted);
     if exact { address } else { address.saturating_sub(1) }
 }
 
@@ -135,8 +139,9 @@ impl<'a> Spots<'a> {
     }
 
     fn new_spot(&mut self, raw: &RawStack, (process, address): Key) -> Spot {
+        let is_address = Interpreted::of(address).is_none();
         let mapping = self.maps.find(process, address, raw.at).filter(|mapping| is_file(&mapping.path));
-        let spot = match mapping {
+        let spot = match mapping.filter(|_| is_address) {
             Some(mapping) => {
                 let number = self.number(raw.tgid, mapping);
                 let offset = (address - mapping.start).wrapping_add(mapping.file_offset);
@@ -307,6 +312,9 @@ impl<'a> Spots<'a> {
     /// The frames at an address, leaf first.
     pub fn frames(&self, (process, address): Key, at: Timestamp) -> Vec<Frame> {
         let spot = self.spots.get(&(process, address)).copied().unwrap_or(Spot::Loose);
+        if let Some(interpreted) = Interpreted::of(address) {
+            return vec![self.interpreted_frame((process, address), interpreted)];
+        }
         let (module, offset) = match spot {
             Spot::File(number, offset) => {
                 (self.binaries.get(number).map_or("", |binary| binary.mapping.path.as_str()), offset)
@@ -332,6 +340,14 @@ impl<'a> Spots<'a> {
             ..frame.clone()
         });
         calls.collect()
+    }
+
+    /// A function that an interpreter runs.
+    fn interpreted_frame(&self, key: Key, place: Interpreted) -> Frame {
+        let call = self.generated.get(&key).and_then(|place| place.calls.first());
+        let Call { function, file, line } = call.cloned().unwrap_or_default();
+        let (kind, module) = (FrameKind::User, PYTHON_MODULE.to_owned());
+        Frame { kind, module, function, file, line, offset: place.code, ..Frame::default() }
     }
 }
 

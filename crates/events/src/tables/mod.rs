@@ -29,7 +29,8 @@ pub use spans::{
     COUNTED_NS, CounterRow, HARDWARE, HARDWARE_LANES, Lane, MarkRow, SpanKind, SpanRow, Spans, TellName,
 };
 pub use stacks::{
-    Frame, FrameKind, FrameSpin, FrameVia, Frames, GENERATED_MODULE, StackEnd, StackRow, Stacks,
+    Frame, FrameKind, FrameSpin, FrameVia, Frames, GENERATED_MODULE, PYTHON_MODULE, StackEnd, StackRow,
+    Stacks,
 };
 pub use syscalls::SyscallRow;
 pub use wakeups::{LEAVING_MAX, Wakeup, Wakeups};

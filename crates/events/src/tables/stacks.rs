@@ -99,6 +99,8 @@ crate::wait::codes! {
         Scan = 5 "scan",
         /// The caller of the function on whose frame the code runs: GHC's Haskell code, which has none of its own.
         LentFrame = 6 "lent-frame",
+        /// An interpreter's own list of the functions that it runs.
+        Interpreted = 7 "interpreted",
     }
 }
 
@@ -155,6 +157,9 @@ crate::wait::codes! {
 /// [`Frame::module`] of code that a runtime made while the program ran.
 pub const GENERATED_MODULE: &str = "[jit]";
 
+/// [`Frame::module`] of functions that CPython runs: their file is in [`Frame::file`], as are their names in other programs.
+pub const PYTHON_MODULE: &str = "[python]";
+
 /// A place in the code. A call that the compiler inlined is a frame of its own, above its caller's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
@@ -162,9 +167,9 @@ pub struct Frame {
     pub kind: FrameKind,
     /// Demangled name; empty if there is no symbol (then `module` + `offset` tell).
     pub function: String,
-    /// File name of the binary (path as the process saw it), `[kernel]`, `[vdso]`, `[jit]`, or empty.
+    /// File name of the binary (path as the process saw it), `[kernel]`, `[vdso]`, `[jit]`, `[python]`, or empty.
     pub module: String,
-    /// The exact place: of a user frame in a file, the offset in that file; else the address. A function has
+    /// The exact place: of a user frame in a file, the offset in that file; else the address (of an interpreted function's code). A function has
     /// as many frames as places in it were seen: group by module and function, not by frame.
     pub offset: u64,
     /// Distance of `offset` from the start of the function that holds it (bytes), which is known by its symbol,

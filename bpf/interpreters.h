@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Functions of an interpreter's programs that a thread is in: CPython keeps a list of them for each thread, with the code
+ * object of each. Only where they are is taken here; names are read from the process's memory by user space.
+ *
+ * Up to 3.10 each call of one function by another is a call of the evaluation in C, too; from 3.11 on one evaluation runs many,
+ * and what it began with says so. User space puts them in the place of the evaluation's frames (crates/decode/src/symbols).
+ */
+#ifndef HOLDUP_INTERPRETERS_H
+#define HOLDUP_INTERPRETERS_H
+
+#include "thread_pointer_x86_64.h"
+
+/* So many threads of an interpreter are looked through for the one that runs. */
+#define INTERPRETER_THREADS_MAX 128
+/* A thread that was none of the interpreter's so often is not looked for again for so long: who has just begun may become one. */
+#define NOT_AN_INTERPRETERS_MIN 16
+#define NOT_AN_INTERPRETERS_NS (100 * NSEC_PER_MSEC)
+
+/* How a frame says where in its code it is. */
+enum interpreted_at {
+	INTERPRETED_AT_BYTE = 0, /* an int: bytes from the code's begin */
+	INTERPRETED_AT_UNIT = 1, /* an int: instructions of two bytes */
+	INTERPRETED_AT_PLACE = 2, /* a pointer */
+};
+
+/* How frames say that an evaluation in C began with them. */
+enum interpreted_begin {
+	INTERPRETED_BEGINS_EACH = 0,
+	INTERPRETED_BEGINS_FLAG = 1,  /* a byte that is not 0 */
+	INTERPRETED_BEGINS_FRAME = 2, /* one more frame below it, which is the evaluation's own: the byte is 3 */
+};
+
+#define INTERPRETED_OWN_FRAME 3
+#define INTERPRETER_DIRECTLY 0xffffffffU
+
+/* Where an interpreter has what (crates/decode/src/cpython). Offsets in bytes. */
+struct interpreter_layout {
+	__u64 interpreter;    /* address of the pointer to the first interpreter's state */
+	__u32 threads;        /* in that: the first thread's state */
+	__u32 thread_next;    /* in a thread's state: the next one's */
+	__u32 thread_id;      /* pthread_self() */
+	__u32 thread_frame;   /* the innermost frame, or what points to it */
+	__u32 frame_through;  /* in what points to it; INTERPRETER_DIRECTLY: nothing is between */
+	__u32 frame_bytes;    /* how many of a frame are looked at: FRAME_BYTES_MAX at the most */
+	__u32 frame_code;
+	__u32 frame_caller;
+	__u32 frame_at;
+	__u32 frame_begins;   /* a byte */
+	__u32 code_first;     /* in a code object: its first instruction */
+	__u32 code_line;      /* the number of its first line; what comes next is less than CODE_BYTES_MAX behind */
+	__u32 code_file;      /* a pointer to its file's name */
+	__u32 code_name;      /* a pointer to its own name */
+	__u16 at_kind;        /* enum interpreted_at */
+	__u16 begin_kind;     /* enum interpreted_begin */
+	__u32 pad;
+};
+
+#define FRAME_BYTES_MAX 128
+#define CODE_BYTES_MAX 128
+
+/* By tgid. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct interpreter_layout);
+} interpreters SEC(".maps");
+
+struct interpreter_thread {
+	__u64 state;    /* 0: it has none */
+	__u64 until_ns; /* where it has none: when to look again */
+	__u64 misses;   /* how often it had none */
+};
+
+/* By tid: what was found before. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct interpreter_thread);
+} interpreter_threads SEC(".maps");
+
+/* Whether any process has one: set by user space. */
+__u32 interpreters_known SEC(".data.interpreters") = 0;
+
+static __always_inline __u64 user_word(__u64 address)
+{
+	__u64 word = 0;
+
+	if (bpf_probe_read_user(&word, sizeof(word), (void *)address))
+		return 0;
+	return word;
+}
+
+static __always_inline const struct interpreter_layout *interpreter_of(__u32 tgid)
+{
+	const struct interpreter_layout *layout = bpf_map_lookup_elem(&interpreters, &tgid);
+	__u32 *parent;
+
+	if (layout)
+		return layout;
+	parent = bpf_map_lookup_elem(&unwind_parents, &tgid);
+	return parent ? bpf_map_lookup_elem(&interpreters, parent) : 0;
+}
+
+/* The state of the thread with this thread pointer; 0: it has none. Not static: the verifier looks at it once. */
+__noinline __u64 find_interpreter_thread(const struct interpreter_layout *layout, __u64 self)
+{
+	__u64 state;
+
+	if (!layout)
+		return 0;
+	state = user_word(layout->interpreter);
+	if (state)
+		state = user_word(state + layout->threads);
+	for (int i = 0; i < INTERPRETER_THREADS_MAX; i++) {
+		if (!state || user_word(state + layout->thread_id) == self)
+			return state;
+		state = user_word(state + layout->thread_next);
+	}
+	return 0;
+}
+
+/* The same, as found before if that still holds. */
+__noinline __u64 interpreter_thread(const struct interpreter_layout *layout, __u32 tid, __u64 self, __u64 now)
+{
+	struct interpreter_thread *known = bpf_map_lookup_elem(&interpreter_threads, &tid);
+	struct interpreter_thread found = {};
+
+	if (!layout || !self)
+		return 0;
+	if (known && known->state && user_word(known->state + layout->thread_id) == self)
+		return known->state;
+	if (known && !known->state && now < known->until_ns)
+		return 0;
+	found.state = find_interpreter_thread(layout, self);
+	found.misses = found.state ? 0 : 1 + (known ? known->misses : 0);
+	found.until_ns = found.misses >= NOT_AN_INTERPRETERS_MIN ? now + NOT_AN_INTERPRETERS_NS : now;
+	bpf_map_update_elem(&interpreter_threads, &tid, &found, BPF_ANY);
+	return found.state;
+}
+
+/* A frame as it was read, or what a code object begins with. */
+struct interpreted_frame {
+	__u64 words[FRAME_BYTES_MAX / 8];
+};
+
+/* The word that holds what is at this offset, which comes first in it. */
+static __always_inline __u64 frame_word(const struct interpreted_frame *frame, __u32 at)
+{
+	__u32 index = at / 8;
+
+	index &= FRAME_BYTES_MAX / 8 - 1;
+	barrier_var(index);
+	if (index > FRAME_BYTES_MAX / 8 - 1)
+		return 0;
+	return frame->words[index] >> (at & 7) * 8;
+}
+
+/*
+ * What tells a code object from another one that had its address before. As crates/decode/src/cpython computes it. Not static: the
+ * verifier looks at it once.
+ */
+__noinline __u64 code_identity(const struct interpreter_layout *layout, __u64 code)
+{
+	struct interpreted_frame head = {};
+	__u32 from;
+	__u64 hash;
+
+	if (!layout)
+		return 0;
+	from = layout->code_line & ~7U;
+	if (bpf_probe_read_user(&head, CODE_BYTES_MAX, (void *)(code + from)))
+		return 0;
+	hash = mix(0, (__u32)frame_word(&head, layout->code_line - from));
+	hash = mix(hash, frame_word(&head, layout->code_file - from));
+	return mix(hash, frame_word(&head, layout->code_name - from)) >> 56;
+}
+
+/* Instructions before the one where a frame is; as many as can be said at the most. */
+static __always_inline __u64 units_before(const struct interpreter_layout *layout, const struct interpreted_frame *frame,
+					  __u64 code)
+{
+	__u64 at = frame_word(frame, layout->frame_at), units;
+
+	if (layout->at_kind == INTERPRETED_AT_PLACE)
+		units = (at - (code + layout->code_first)) / 2;
+	else if (layout->at_kind == INTERPRETED_AT_UNIT)
+		units = (__u32)at;
+	else
+		units = (__u32)at / 2;
+	return units < WIRE_INTERPRETED_UNITS ? units : WIRE_INTERPRETED_UNITS;
+}
+
+/* Whether an evaluation in C began with this frame. */
+static __always_inline bool begins(const struct interpreter_layout *layout, const struct interpreted_frame *frame)
+{
+	return layout->begin_kind == INTERPRETED_BEGINS_EACH ||
+	       (layout->begin_kind == INTERPRETED_BEGINS_FLAG && (frame_word(frame, layout->frame_begins) & 0xff));
+}
+
+/* Whether this is no function's frame but an evaluation's own. */
+static __always_inline bool is_evaluations(const struct interpreter_layout *layout, const struct interpreted_frame *frame)
+{
+	return layout->begin_kind == INTERPRETED_BEGINS_FRAME &&
+	       (frame_word(frame, layout->frame_begins) & 0xff) == INTERPRETED_OWN_FRAME;
+}
+
+/*
+ * Notes the functions from the innermost frame on, behind the frames that the stack has already; the hash goes on. Not static: the
+ * verifier looks at it once.
+ */
+__noinline __u64 walk_interpreted(struct stack_scratch *stack, const struct interpreter_layout *layout, __u64 at, __u64 hash)
+{
+	struct interpreted_frame frame = {};
+	__u32 bytes, last = ~0U;
+
+	if (!stack || !layout)
+		return hash;
+	bytes = layout->frame_bytes;
+	if (bytes > FRAME_BYTES_MAX)
+		bytes = FRAME_BYTES_MAX;
+	for (int i = 0; i < INTERPRETED_FRAMES_MAX; i++) {
+		__u32 index = stack->head.kernel_frames + stack->head.user_frames;
+		__u64 code, word;
+
+		barrier_var(index);
+		barrier_var(bytes);
+		if (!at || index >= STACK_FRAMES_MAX || bytes > FRAME_BYTES_MAX ||
+		    bpf_probe_read_user(&frame, bytes, (void *)at))
+			break;
+		at = frame_word(&frame, layout->frame_caller);
+		if (is_evaluations(layout, &frame)) {
+			if (last < STACK_FRAMES_MAX) {
+				stack->addresses[last] |= WIRE_INTERPRETED_BEGINS;
+				hash = mix(hash, last);
+			}
+			continue;
+		}
+		code = frame_word(&frame, layout->frame_code);
+		word = WIRE_INTERPRETED | code_identity(layout, code) << WIRE_INTERPRETED_IDENTITY_SHIFT |
+		       units_before(layout, &frame, code) << WIRE_INTERPRETED_UNITS_SHIFT |
+		       (code >> 4 & (WIRE_INTERPRETED_BEGINS - 1));
+		if (begins(layout, &frame))
+			word |= WIRE_INTERPRETED_BEGINS;
+		stack->addresses[index] = word;
+		stack->head.user_frames++;
+		hash = mix(hash, word);
+		last = index;
+	}
+	return hash;
+}
+
+/* Adds the functions that an interpreter runs in the thread that runs; the hash goes on. */
+static __always_inline __u64 take_interpreted(struct stack_scratch *stack, struct task_struct *task, __u64 hash, __u64 now)
+{
+	const struct interpreter_layout *layout;
+	__u64 state, at;
+
+	if (!interpreters_known)
+		return hash;
+	layout = interpreter_of(task->tgid);
+	if (!layout)
+		return hash;
+	state = interpreter_thread(layout, task->pid, thread_pointer(task), now);
+	if (!state)
+		return hash;
+	at = user_word(state + layout->thread_frame);
+	if (at && layout->frame_through != INTERPRETER_DIRECTLY)
+		at = user_word(at + layout->frame_through);
+	return walk_interpreted(stack, layout, at, hash);
+}
+
+#endif

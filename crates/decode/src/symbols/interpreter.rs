@@ -1,0 +1,116 @@
+//! Functions that an interpreter runs stand behind a stack's own frames: here they come into the place of what runs them.
+
+use holdup_events::event::RawStack;
+use holdup_events::tables::{Frame, FrameVia};
+
+use super::spots::via;
+use crate::interpreted::Interpreted;
+
+/// CPython's evaluation of functions; compilers keep parts of it apart (`.cold`).
+const EVALUATION: &str = "_PyEval_EvalFrameDefault";
+
+/// How the code is called through which CPython runs a function under `-X perf`, for tools that see no others.
+const TRAMPOLINE: &str = "py::";
+
+/// A stack's addresses in the order of calls, leaf first, by index. Each evaluation gives way to the functions that it runs, where
+/// these have names; functions of evaluations that are not in the stack follow at its end, where it was cut short.
+pub fn order<'a>(raw: &RawStack, function: impl Fn(usize) -> Option<&'a Frame>) -> Vec<usize> {
+    let is_interpreted = |index: &usize| via(raw, *index) == FrameVia::Interpreted;
+    let count = raw.addresses.len();
+    let first = (0..count).find(is_interpreted).unwrap_or(count);
+    let mut left = first..count;
+    let mut order = Vec::with_capacity(count);
+    let mut is_told = false;
+    for index in 0..first {
+        let begins_with = |start| function(index).is_some_and(|frame| frame.function.starts_with(start));
+        if std::mem::take(&mut is_told) && begins_with(TRAMPOLINE) {
+            continue;
+        }
+        if left.is_empty() || !begins_with(EVALUATION) {
+            order.push(index);
+            continue;
+        }
+        let before = order.len();
+        for index in left.by_ref() {
+            if function(index).is_some_and(|frame| !frame.function.is_empty()) {
+                order.push(index);
+            }
+            let address = raw.addresses.get(index).copied().unwrap_or_default();
+            if Interpreted::of(address).is_some_and(|place| place.begins) {
+                break;
+            }
+        }
+        is_told = order.len() > before;
+        if !is_told {
+            order.push(index);
+        }
+    }
+    order.extend(left);
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Native functions by name; `p` and `P` are interpreted ones, `P` begins an evaluation, `.` has no name.
+    fn ordered(stack: &[&str]) -> String {
+        let native = stack.iter().filter(|name| name.len() > 1).count();
+        let frame = |name: &&str| Frame {
+            function: if *name == "." { String::new() } else { (*name).to_owned() },
+            ..Frame::default()
+        };
+        let frames: Vec<Frame> = stack.iter().map(frame).collect();
+        let interpreted = |begins| Interpreted { code: 16, identity: 0, units: None, begins }.address();
+        let address = |name: &&str| match *name {
+            "p" => interpreted(false),
+            "P" | "." => interpreted(true),
+            _ => 1,
+        };
+        let raw = RawStack {
+            addresses: stack.iter().map(address).collect(),
+            vias: (0..stack.len())
+                .map(|index| if index < native { FrameVia::Table } else { FrameVia::Interpreted })
+                .collect(),
+            ..RawStack::default()
+        };
+        let names = order(&raw, |index| frames.get(index)).into_iter().map(|index| stack[index]);
+        names.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn functions_stand_where_their_evaluation_is() {
+        assert_eq!(
+            ordered(&["sort", EVALUATION, "call", EVALUATION, "main", "p", "P", "P"]),
+            "sort p P call P main"
+        );
+        assert_eq!(ordered(&["_PyEval_EvalFrameDefault.cold", "main", "p", "p", "P"]), "p p P main");
+    }
+
+    #[test]
+    fn an_evaluation_of_which_nothing_is_told_stays() {
+        assert_eq!(
+            ordered(&["sort", EVALUATION, EVALUATION, "main", "P"]),
+            format!("sort P {EVALUATION} main")
+        );
+        assert_eq!(ordered(&["sort", EVALUATION, "main", "."]), format!("sort {EVALUATION} main"));
+        assert_eq!(ordered(&["sort", "main"]), "sort main");
+    }
+
+    #[test]
+    fn what_leads_to_a_function_that_is_told_is_not_told_again() {
+        assert_eq!(
+            ordered(&[EVALUATION, "py::f:a.py", EVALUATION, "py::g:a.py", "main", "P", "P"]),
+            "P P main"
+        );
+        assert_eq!(
+            ordered(&[EVALUATION, "py::f:a.py", "main", "."]),
+            format!("{EVALUATION} py::f:a.py main")
+        );
+    }
+
+    #[test]
+    fn what_a_stack_that_was_cut_short_lacks_is_told_all_the_same() {
+        assert_eq!(ordered(&["sort", "p", "P", "p"]), "sort p P p");
+    }
+}

@@ -1,0 +1,119 @@
+//! The runtimes whose names are read, and how each is known and begun with.
+
+use std::path::PathBuf;
+
+use holdup_capture::process_memory;
+use holdup_decode::cpython::{self, Interpreter, Refused};
+use holdup_decode::hotspot;
+use holdup_decode::interpreted::Interpreted;
+use holdup_decode::process_memory::Names;
+use holdup_decode::symbols::Bytes;
+use holdup_events::event::RawMapping;
+
+use super::memory::OfProcess;
+use crate::record::files::{living, map, open};
+
+/// Whose names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// HotSpot.
+    Java,
+    /// CPython.
+    Python,
+}
+
+/// A runtime that told where it has what.
+pub struct Opened {
+    /// Reads names.
+    pub names: Box<dyn Names>,
+    /// For the kernel programs: how they find what it interprets.
+    pub walk: Option<Vec<u8>>,
+}
+
+impl Kind {
+    /// The runtime of a process that maps this, and its code.
+    pub fn of(mappings: &[RawMapping]) -> Option<(Kind, &RawMapping)> {
+        let find = |is_it: &dyn Fn(&str) -> bool| {
+            mappings.iter().find(|mapping| is_it(mapping.path.rsplit('/').next().unwrap_or("")))
+        };
+        // The program may be no more than a call of its library.
+        let python = || {
+            let library = find(&|file| file.starts_with("libpython3."));
+            library.or_else(|| find(&|file| cpython::version_by_name(file).is_some()))
+        };
+        let java = find(&|file| file == "libjvm.so").map(|library| (Kind::Java, library));
+        java.or_else(|| python().map(|library| (Kind::Python, library)))
+    }
+
+    /// Whether it may have a name for what stands in a stack.
+    pub fn may_name(self, address: u64) -> bool {
+        (self == Kind::Python) == Interpreted::of(address).is_some()
+    }
+
+    /// What has no names where it does not tell.
+    pub fn unnamed(self) -> &'static str {
+        match self {
+            Kind::Java => "its compiled methods have no names",
+            Kind::Python => "its Python functions have no names",
+        }
+    }
+
+    /// Asks it. It may not know yet what it has where; otherwise in words why nothing is to be had.
+    pub fn open(self, memory: &OfProcess, library: &RawMapping) -> Result<Opened, String> {
+        let unread = || match process_memory::read(memory.pid, library.start, &mut [0; 1]) {
+            Err(error) => format!("where its runtime has what could not be read ({error})"),
+            Ok(_) => "where its runtime has what could not be read".to_owned(),
+        };
+        let bytes = binary(memory.pid, library).ok_or_else(unread)?;
+        let bytes: &[u8] = (*bytes).as_ref();
+        let loaded = hotspot::loaded(bytes, (library.start, library.file_offset)).ok_or_else(unread)?;
+        match self {
+            Kind::Java => {
+                let symbols = hotspot::symbols(bytes).ok_or_else(unread)?;
+                let names = hotspot::Layout::read(memory, &symbols, loaded).ok_or_else(unread)?;
+                Ok(Opened { names: Box::new(names), walk: None })
+            }
+            Kind::Python => {
+                let symbols = cpython::symbols(bytes).ok_or_else(unread)?;
+                let named = cpython::version_by_name(&library.path);
+                let layout =
+                    cpython::Layout::read(memory, &symbols, loaded, named).map_err(
+                        |refused| match refused {
+                            Refused::Silent => unread(),
+                            Refused::Version(minor) => {
+                                format!("how CPython 3.{minor} keeps its functions is not known")
+                            }
+                        },
+                    )?;
+                Ok(Opened { walk: Some(layout.walk.pack()), names: Box::new(Interpreter::new(layout)) })
+            }
+        }
+    }
+}
+
+fn binary(pid: u32, library: &RawMapping) -> Option<Bytes> {
+    let below_root = PathBuf::from(format!("/proc/{pid}/root{}", library.path));
+    let links = living(pid, (library.start, library.end), &library.path);
+    let file = links.into_iter().chain([below_root]).find_map(|path| open(&path))?;
+    crate::record::shrunk::read_as_zeros();
+    map(&file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_is_known_by_its_library() {
+        let kind = |paths: &[&str]| {
+            let mapping = |path: &&str| RawMapping { path: (*path).to_owned(), ..RawMapping::default() };
+            let mappings: Vec<RawMapping> = paths.iter().map(mapping).collect();
+            Kind::of(&mappings).map(|(kind, library)| (kind, library.path.clone()))
+        };
+        let python = |path: &str| Some((Kind::Python, path.to_owned()));
+        assert_eq!(kind(&["/usr/bin/python3.11"]), python("/usr/bin/python3.11"));
+        assert_eq!(kind(&["/v/bin/python3.9", "/v/libpython3.9.so.1.0"]), python("/v/libpython3.9.so.1.0"));
+        assert_eq!(kind(&["/j/bin/java", "/j/libjvm.so"]), Some((Kind::Java, "/j/libjvm.so".to_owned())));
+        assert_eq!(kind(&["/bin/app", "/usr/lib/libpython3.so"]), None, "it only leads to the library");
+    }
+}
