@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use holdup_events::tables::{ALLOCATION_LIBRARY, Frame, FrameKind, GENERATED_MODULE, Slice};
+use holdup_events::tables::{ALLOCATION_LIBRARY, Frame, FrameKind, GENERATED_MODULE, PYTHON_MODULE, Slice};
 use holdup_events::{FrameId, StackId, ThreadId, Trace};
 
 use super::{parallel, standard_libraries};
@@ -170,10 +170,11 @@ const PLUMBING_GENERATED: [&str; 18] = [
     "flush_icache_stub",
 ];
 
-/// Code of the program's that a runtime made of it.
-fn is_generated(frame: &Frame) -> bool {
+/// Code of the program's that a runtime made of it, or interprets.
+fn is_run_by_a_runtime(frame: &Frame) -> bool {
     let is_own = || !PLUMBING_GENERATED.iter().any(|name| frame.function.starts_with(name));
-    frame.module == GENERATED_MODULE && !frame.function.is_empty() && is_own()
+    let is_one = frame.module == PYTHON_MODULE || (frame.module == GENERATED_MODULE && is_own());
+    is_one && !frame.function.is_empty()
 }
 
 /// Where the sources of OCaml's runtime are, if this is one of its functions that say so: the others have any name.
@@ -190,7 +191,7 @@ fn is_plumbing(frame: &Frame) -> bool {
     let file = frame.module.rsplit('/').next().unwrap_or("");
     let function = frame.function.trim_start_matches('<');
     frame.kind == FrameKind::Kernel
-        || (frame.module.starts_with('[') && !is_generated(frame))
+        || (frame.module.starts_with('[') && !is_run_by_a_runtime(frame))
         || (frame.module.is_empty() && frame.function.is_empty())
         || PLUMBING_FILES.iter().any(|name| file.starts_with(name))
         || PLUMBING_SOURCES.iter().any(|place| frame.file.starts_with(place))

@@ -242,11 +242,19 @@ impl<'a> Callers<'a> {
                     rule.any.iter().chain(&rule.leaf).any(|pattern| matches(pattern, &name))
                 })
             };
-            let mut own = trace.stack_frames(stack).filter(|id| !serves(*id)).filter_map(|id| own.of(id));
-            let asked = own.next();
-            (asked, own.find(|id| Some(*id) != asked))
+            let is_own = |id: &FrameId| !serves(*id) && !own.is_of_a_machine(*id);
+            let any = trace.stack_frames(stack).filter(|id| !serves(*id)).filter_map(|id| own.of(id));
+            match first_two(trace.stack_frames(stack).filter(is_own).filter_map(|id| own.of(id))) {
+                (None, _) => first_two(any),
+                found => found,
+            }
         })
     }
+}
+
+fn first_two(mut frames: impl Iterator<Item = FrameId>) -> Called {
+    let asked = frames.next();
+    (asked, frames.find(|id| Some(*id) != asked))
 }
 
 #[derive(Default)]

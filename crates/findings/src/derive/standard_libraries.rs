@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use holdup_events::Trace;
-use holdup_events::tables::Frame;
+use holdup_events::tables::{Frame, PYTHON_MODULE};
 
 use crate::haskell_names;
 
@@ -126,12 +126,22 @@ pub fn frames(trace: &Trace) -> Vec<bool> {
     let is_haskell = trace.frames.iter().any(|frame| haskell_names::read(&frame.function).is_some());
     let is_one = |frame: &Frame| {
         is_a_machine(&frame.module)
+            || is_pythons(frame)
             || frame.function.starts_with(OCAML)
             || (is_haskell && GHC.contains(&frame.function.as_str()))
             || haskell_names::read(&frame.function).is_some_and(|name| name.is_librarys)
             || (gos.contains(frame.module.as_str()) && is_gos(&frame.function))
     };
     trace.frames.iter().map(is_one).collect()
+}
+
+/// A function of Python's own library, written in Python; packages that were installed lie in folders below its own.
+fn is_pythons(frame: &Frame) -> bool {
+    const INSTALLED: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+    let file = frame.file.as_str();
+    let is_installed = || INSTALLED.iter().any(|folder| file.contains(folder));
+    frame.module == PYTHON_MODULE
+        && (file.starts_with("<frozen ") || (file.contains("/lib/python3.") && !is_installed()))
 }
 
 /// The file of a Go program: its runtime calls every goroutine's first function.
@@ -170,6 +180,25 @@ mod tests {
         ] {
             assert!(!is_gos(function), "{function}");
         }
+    }
+
+    #[test]
+    fn pythons_own_library_is_told_from_packages_and_programs() {
+        let frame =
+            |file: &str| Frame { module: PYTHON_MODULE.into(), file: file.into(), ..Frame::default() };
+        for file in ["/usr/lib/python3.11/threading.py", "<frozen importlib._bootstrap>"] {
+            assert!(is_pythons(&frame(file)), "{file}");
+        }
+        for file in [
+            "/v/lib/python3.11/site-packages/numpy/lib.py",
+            "/usr/lib/python3/dist-packages/yaml.py",
+            "/srv/lib/app.py",
+            "<string>",
+        ] {
+            assert!(!is_pythons(&frame(file)), "{file}");
+        }
+        let native = Frame { module: "/bin/app".into(), ..frame("/build/lib/python3.11/x.c") };
+        assert!(!is_pythons(&native));
     }
 
     #[test]

@@ -174,14 +174,21 @@ pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &Loc
     Removal { least, most }
 }
 
-/// The interpreter's lock: its threads run side by side; at the most they do not enter the kernel for it, either.
-pub(super) fn interpreter(trace: &Trace, charge: &Charge) -> Removal {
+/// The interpreter's lock: its threads run side by side. At the most they do not enter the kernel for it, and need not meet at their
+/// other locks in the order in which it let them.
+pub(super) fn interpreter(facts: Facts, charge: &Charge) -> Removal {
+    let trace = facts.trace;
     let waiters = threads_of(trace, charge);
     let calls =
         |sample: &SampleRow| sample.in_kernel && sample.syscall == FUTEX && has(&waiters, sample.thread);
+    let at_locks = Charge::of(trace, |slice| {
+        slice.state == ThreadState::Blocked
+            && has(&waiters, slice.thread)
+            && facts.locks.of(slice.wait).is_some()
+    });
     let least = vec![Change::WithoutSlices(charge.clone())];
     let mut most = least.clone();
-    most.push(ran(Speed::new(trace, 0.0, calls)));
+    most.extend([Change::WithoutSlices(at_locks), ran(Speed::new(trace, 0.0, calls))]);
     Removal { least, most }
 }
 

@@ -165,7 +165,7 @@ pub fn of_finding<'a>(
         _ if charge.is_empty() => None,
         "wakeup-ping-pong" => Some(causes::handovers(facts, charge)),
         "fork-pause" => Some(forks::copies(facts.trace, charge)),
-        "interpreter-lock" => Some(causes::interpreter(facts.trace, charge)),
+        "interpreter-lock" => Some(causes::interpreter(facts, charge)),
         "blocked-lock-holder" => Some(causes::waits_for_locks(facts, charge)),
         "preempted-lock-holder" => Some(causes::holders_queues(facts.trace, charge)),
         "thundering-herd" => {

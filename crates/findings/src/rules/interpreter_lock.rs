@@ -37,7 +37,7 @@ use crate::charge::Charge;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, percent, thread, time};
+use crate::wording::{count, function, percent, thread, time};
 
 pub(super) const INFO: Info =
     Info { name: "interpreter-lock", summary: "Threads of an interpreter take turns at its one lock" };
@@ -47,6 +47,9 @@ const INTERVAL_NS: std::ops::Range<u64> = 4_900_000..7_000_000;
 
 /// Fewer waits that end by that interval may be somebody's own time-out.
 const TIMEOUTS_MIN: u64 = 20;
+
+/// Functions that are named.
+const PLACES_MAX: usize = 3;
 
 /// A condition variable's words lie within so many bytes of each other.
 const WORDS_WITHIN: u64 = 64;
@@ -127,6 +130,19 @@ fn tally(scene: &Scene, words: &mut Words) {
     }
 }
 
+/// In which functions its holders ran meanwhile.
+fn held_in(scene: &Scene, words: &Words) -> Option<String> {
+    let locks = &scene.derived.occupancy.locks;
+    let number = words.waits.iter().find_map(|wait| locks.of(*wait))?;
+    let key = locks.locks.get(number as usize)?;
+    let lock = scene.derived.locks.iter().find(|lock| (lock.process, lock.object, lock.reason) == *key)?;
+    let place = |(name, ns): &(String, u64)| {
+        format!("{} ({})", function(name), percent(*ns as f64 / lock.wait_ns.max(1) as f64))
+    };
+    let places: Vec<String> = lock.held_in.iter().take(PLACES_MAX).map(place).collect();
+    (!places.is_empty()).then(|| format!("Meanwhile who had it ran in {} (sampled).", places.join(", ")))
+}
+
 fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> {
     let trace = scene.trace;
     let charge = Charge::of(trace, |slice| is_here(words, slice));
@@ -138,17 +154,18 @@ fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> 
     let mut ranked: Vec<(&ThreadId, &u64)> = words.by_thread.iter().collect();
     ranked.sort_by_key(|(id, ns)| (std::cmp::Reverse(**ns), **id));
     let most: Vec<String> = ranked.iter().take(3).map(|(id, _)| thread(trace, **id)).collect();
+    let waited = format!(
+        "{} waited {} for the interpreter's lock ({} of all thread time), {} until the switch interval was over; most of all {}.",
+        count(words.by_thread.len() as u64, "thread"),
+        time(charge.ns()),
+        percent(scene.of_thread_time(charge.ns())),
+        count(words.timeouts, "time"),
+        most.join(", "),
+    );
     let finding = Finding {
         rule: INFO.name,
         subject: format!("GIL of {}", trace.process_name(process)),
-        summary: vec![format!(
-            "{} waited {} for the interpreter's lock ({} of all thread time), {} until the switch interval was over; most of all {}.",
-            count(words.by_thread.len() as u64, "thread"),
-            time(charge.ns()),
-            percent(scene.of_thread_time(charge.ns())),
-            count(words.timeouts, "time"),
-            most.join(", "),
-        )],
+        summary: std::iter::once(waited).chain(held_in(scene, words)).collect(),
         cost_ns: charge.ns(),
         gain,
         confidence: scene.confidence(Confidence::High),
