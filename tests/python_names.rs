@@ -78,7 +78,7 @@ fn python(trace: &Trace, stack: StackId) -> Vec<String> {
 
 fn assert_named(trace: &Trace, minor: u8) {
     let (qualified, lambda) = match minor {
-        11.. => ("Worker.run", "Worker.run.<locals>.<lambda>"),
+        11.. => ("Worker.run", "Worker.run.<lambda>"),
         _ => ("run", "<lambda>"),
     };
     let is_spin = |id: &StackId| python(trace, *id).first().is_some_and(|first| first == "spin");

@@ -38,10 +38,13 @@ impl Layout {
     }
 }
 
+/// What stands between a function and one that is made in it.
+const WITHIN: &str = ".<locals>";
+
 /// A function's name behind its module's, as far as the file's name tells that.
 pub(super) fn function(file: &str, name: &str) -> String {
-    let module = module(file);
-    if module.is_empty() { name.to_owned() } else { format!("{module}.{name}") }
+    let (module, name) = (module(file), name.replace(WITHIN, ""));
+    if module.is_empty() { name } else { format!("{module}.{name}") }
 }
 
 fn module(file: &str) -> String {
@@ -77,6 +80,7 @@ mod tests {
             ("/usr/lib/python3/dist-packages/yaml/__init__.py", "load", "yaml.load"),
             ("<frozen importlib._bootstrap>", "_load", "importlib._bootstrap._load"),
             ("<string>", "<module>", "<string>.<module>"),
+            ("/srv/app.py", "f.<locals>.g.<locals>.<lambda>", "app.f.g.<lambda>"),
             ("", "f", "f"),
         ];
         for (file, name, expected) in named {

@@ -109,10 +109,13 @@ const GHC: [&str; 7] = [
     "rts_evalIO",
 ];
 
-/// Whether that is the file of a virtual machine or an interpreter.
+/// Where CPython keeps the parts of its library that are compiled.
+const COMPILED: &str = "/lib-dynload/";
+
+/// Whether that is the file of a virtual machine or an interpreter, or of a library that comes with one.
 pub fn is_a_machine(module: &str) -> bool {
     let file = module.rsplit('/').next().unwrap_or("");
-    MACHINES.iter().any(|name| file.starts_with(name))
+    module.contains(COMPILED) || MACHINES.iter().any(|name| file.starts_with(name))
 }
 
 /// Whether an interpreter's function says nothing of what it runs.
@@ -199,6 +202,7 @@ mod tests {
         }
         let native = Frame { module: "/bin/app".into(), ..frame("/build/lib/python3.11/x.c") };
         assert!(!is_pythons(&native));
+        assert!(is_a_machine("/usr/lib/python3.11/lib-dynload/_json.cpython-311-x86_64-linux-gnu.so"));
     }
 
     #[test]
