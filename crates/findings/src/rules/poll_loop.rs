@@ -30,6 +30,8 @@
 //! Linux `timer_slack` in `prctl(2)`: a sleep takes at least 50 µs longer than asked. `eventfd(2)`, `inotify(7)`.
 
 use holdup_events::ThreadId;
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, ThreadState};
 
 use super::{ChargedVerdict, Info, oversleep};
 use crate::derive::class::Class;
@@ -80,26 +82,32 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let low = scene.of_wall(ready_ns as f64).min(high);
     let (looks, sleep_ns) =
         polling.iter().fold((0, 0), |(looks, ns), one| (looks + one.looks, ns + one.look_ns));
+    let slept = format!(
+        "{} slept {} and looked again, {} a sleep{} and {} a look on average.",
+        count(polling.len() as u64, "thread"),
+        count(looks, "time"),
+        time(sleep_ns / looks.max(1)),
+        asked(&polling),
+        time(run_ns / looks.max(1)),
+    );
+    let by_clock = |slice: &Slice| {
+        let ended = || scene.trace.ended_by(slice).is_some_and(|wakeup| wakeup.context == WakeContext::Timer);
+        slice.state == ThreadState::Blocked && polls(slice.thread) && ended()
+    };
+    let quiet = format!(
+        "For {} ({} of the run) it slept while no thread of the program wanted to run; looking took {} of CPU time.",
+        time(stall.saved_ns as u64),
+        percent(scene.of_wall(stall.saved_ns)),
+        time(run_ns),
+    );
+    let others = format!("Other threads waited {} for it to look, from when they asked on.", time(ready_ns));
     let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, most.thread),
-        summary: vec![
-            format!(
-                "{} slept {} and looked again, {} a sleep{} and {} a look on average.",
-                count(polling.len() as u64, "thread"),
-                count(looks, "time"),
-                time(sleep_ns / looks.max(1)),
-                asked(&polling),
-                time(run_ns / looks.max(1)),
-            ),
-            format!(
-                "For {} ({} of the run) it slept while no thread of the program wanted to run; looking took {} of CPU time.",
-                time(stall.saved_ns as u64),
-                percent(scene.of_wall(stall.saved_ns)),
-                time(run_ns),
-            ),
-            format!("Other threads waited {} for it to look, from when they asked on.", time(ready_ns)),
-        ],
+        summary: [Some(slept), scene.waits_come_from(by_clock), Some(quiet), Some(others)]
+            .into_iter()
+            .flatten()
+            .collect(),
         cost_ns: stall.by_thread.values().sum::<f64>() as u64 + run_ns,
         gain: Gain { low, high },
         confidence: scene.confidence(sure(scene, polls)),
