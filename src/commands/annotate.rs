@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use holdup_decode::code::{Code, CodeError};
 use holdup_events::Trace;
+use holdup_events::tables::PYTHON_MODULE;
 use holdup_findings::derive::stacks::{FunctionCost, Selection, function_costs};
 use holdup_report::annotate::{Annotation, MachineCode, render, to_json};
 
@@ -57,20 +58,24 @@ fn annotated<T>(
             "no stack goes through a function '{function}' of the program; `holdup report stacks` lists them"
         )
     };
-    let bytes =
-        read_file(&cost.module, BINARY_BYTES_MAX).with_context(|| format!("reading {}", cost.module))?;
-    let code = Code::parse(&bytes, &cost.build_id).with_context(|| cost.module.clone())?;
-    let machine = machine_code(&code, cost, function)?;
     let sources = Sources::default();
     let annotation = Annotation {
         cost,
         title: if is_address(function) { function } else { &cost.function },
-        code: &machine,
-        name_at: &|address| code.name_at(address),
+        code: &MachineCode::default(),
+        name_at: &|_| None,
         source: &|file, line| sources.line(file, line),
         whole,
     };
-    Ok(then(&annotation, others))
+    if cost.module == PYTHON_MODULE {
+        return Ok(then(&annotation, others));
+    }
+    let bytes =
+        read_file(&cost.module, BINARY_BYTES_MAX).with_context(|| format!("reading {}", cost.module))?;
+    let code = Code::parse(&bytes, &cost.build_id).with_context(|| cost.module.clone())?;
+    let machine = machine_code(&code, cost, function)?;
+    let name_at = |address| code.name_at(address);
+    Ok(then(&Annotation { code: &machine, name_at: &name_at, ..annotation }, others))
 }
 
 /// Bytes that are shown behind the last place seen of a function whose end is not known.

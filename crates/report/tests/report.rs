@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use holdup_events::recording::{Cost, Fired, Rung, SourceState};
-use holdup_events::tables::{AllocationRow, CountKind, FaultRow, KernelCountRow};
+use holdup_events::tables::{AllocationRow, CountKind, FaultRow, KernelCountRow, PYTHON_MODULE};
 use holdup_events::{CpuId, Duration, Loss, StackId, ThreadId, Timestamp, Trace};
 use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
 use holdup_findings::derive::class::Class;
@@ -16,7 +16,7 @@ use holdup_findings::derive::occupancy::Stall;
 use holdup_findings::derive::rendezvous::{Causes, Late, Meeting, Rendezvous, SiteUse};
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse, Telling};
 use holdup_findings::derive::spin::{Meanwhile, SpinUse};
-use holdup_findings::derive::stacks::function_costs;
+use holdup_findings::derive::stacks::{Spot, function_costs};
 use holdup_findings::descriptors::Role;
 use holdup_findings::merging::Symptom;
 use holdup_findings::what_if::{self, what_if};
@@ -253,6 +253,34 @@ fn annotated(render: impl Fn(&Annotation) -> String) -> String {
         source: &source,
         whole: false,
     })
+}
+
+#[test]
+fn lines_of_an_interpreted_function_with_their_cost() {
+    let (_, trace) = trace_of_lanes("@samples A 0..6 user main;work\nA  00000000\n");
+    let mut costs = function_costs(&trace, &holdup_findings::derive::stacks::Selection::all(), "work");
+    let cost = &mut costs[0];
+    (cost.module, cost.function) = (PYTHON_MODULE.to_owned(), "app.work".to_owned());
+    let (at, mut spot) = cost.spots.pop_first().unwrap();
+    spot.file = "/src/app.py".to_owned();
+    // Two places of line 21, and one of line 3.
+    for (place, line) in [(at, 21), (at + 2, 21), (at + 4, 3)] {
+        cost.spots.insert(place, Spot { line, ..spot.clone() });
+        cost.all.merge(&spot.own);
+    }
+    let source = |_: &str, line: u32| Some(format!("    step {line}"));
+    let (code, name_at) = (MachineCode::default(), |_: u64| None);
+    let of_lines = Annotation {
+        title: "app.work",
+        cost: &costs[0],
+        code: &code,
+        name_at: &name_at,
+        source: &source,
+        whole: false,
+    };
+    golden("annotate-lines", &holdup_report::annotate::render(&of_lines, &Style::default()));
+    let rows = holdup_report::annotate::to_json(&of_lines)["instructions"].as_array().unwrap().clone();
+    assert_eq!((rows.len(), &rows[18]["line"], &rows[18]["address"]), (19, &21.into(), &21.into()));
 }
 
 #[test]

@@ -22,6 +22,9 @@ use crate::interpreted::Interpreted;
 use crate::spin::Segment;
 use crate::states::Catalogue;
 
+/// An instruction of CPython's.
+const UNIT_BYTES: u64 = 2;
+
 /// A code address as it is looked up.
 pub type Key = (ProcessId, u64);
 
@@ -347,7 +350,9 @@ impl<'a> Spots<'a> {
         let call = self.generated.get(&key).and_then(|place| place.calls.first());
         let Call { function, file, line } = call.cloned().unwrap_or_default();
         let (kind, module) = (FrameKind::User, PYTHON_MODULE.to_owned());
-        Frame { kind, module, function, file, line, offset: place.code, ..Frame::default() }
+        let function_offset = u64::from(place.units.unwrap_or(0)) * UNIT_BYTES;
+        let offset = place.code + function_offset;
+        Frame { kind, module, function, file, line, offset, function_offset, ..Frame::default() }
     }
 }
 

@@ -169,7 +169,7 @@ pub struct Frame {
     pub function: String,
     /// File name of the binary (path as the process saw it), `[kernel]`, `[vdso]`, `[jit]`, `[python]`, or empty.
     pub module: String,
-    /// The exact place: of a user frame in a file, the offset in that file; else the address (of an interpreted function's code). A function has
+    /// The exact place: of a user frame in a file, the offset in that file; else the address (of an interpreted function: its code object's, and how far into its instructions). A function has
     /// as many frames as places in it were seen: group by module and function, not by frame.
     pub offset: u64,
     /// Distance of `offset` from the start of the function that holds it (bytes), which is known by its symbol,

@@ -1,16 +1,17 @@
-//! Bytes to instructions, each with its cost.
+//! Bytes to instructions, each with its cost; of an interpreted function, lines.
 
+use holdup_events::tables::PYTHON_MODULE;
 use holdup_findings::derive::stacks::Spot;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter};
 
 use super::Annotation;
 
-/// One instruction.
+/// One instruction, or a line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Instruction {
-    /// In the file's own terms.
+    /// In the file's own terms; of a line its number.
     pub address: u64,
-    /// As an assembler writes it.
+    /// As an assembler writes it; of a line what stands there.
     pub text: String,
     /// Where it jumps to, if that is within the function.
     pub target: Option<u64>,
@@ -26,7 +27,38 @@ impl Instruction {
     }
 }
 
+/// The function is interpreted: what it costs is told by line.
+pub(super) fn is_by_line(annotation: &Annotation) -> bool {
+    annotation.cost.module == PYTHON_MODULE
+}
+
+/// More lines are no function's.
+const LINES_MAX: u32 = 10_000;
+
+/// The lines from the first to the last in which it was seen.
+fn lines(annotation: &Annotation) -> Vec<Instruction> {
+    let spots = || annotation.cost.spots.values().filter(|spot| spot.line > 0);
+    let Some(file) = spots().map(|spot| &spot.file).next() else { return Vec::new() };
+    let seen = || spots().filter(|spot| spot.file == *file).map(|spot| spot.line);
+    let (first, last) = (seen().min().unwrap_or(0), seen().max().unwrap_or(0));
+    let row = |number: u32| {
+        let mut cost = Spot::default();
+        for spot in spots().filter(|spot| spot.line == number && spot.file == *file) {
+            cost.own.merge(&spot.own);
+            cost.below.merge(&spot.below);
+        }
+        let text = (annotation.source)(file, number).unwrap_or_default();
+        let has_cost = cost.own.ns > 0 || cost.below.ns > 0;
+        let place = has_cost.then(|| (file.clone(), number));
+        Instruction { address: u64::from(number), text, target: None, place, cost }
+    };
+    (first..=last.min(first.saturating_add(LINES_MAX))).map(row).collect()
+}
+
 pub(super) fn decode(annotation: &Annotation) -> Vec<Instruction> {
+    if is_by_line(annotation) {
+        return lines(annotation);
+    }
     let code = annotation.code;
     let mut formatter = GasFormatter::new();
     let options = formatter.options_mut();

@@ -1,4 +1,5 @@
-//! One function's instructions with their cost, where its branches go, and the source lines that are known.
+//! One function's instructions with their cost, where its branches go, and the source lines that are known; of a function that is
+//! interpreted, its lines.
 //! Reads nothing: code and sources are handed in, every figure is `derive::stacks::addresses`'.
 
 mod arrows;
@@ -56,37 +57,49 @@ pub fn render(annotation: &Annotation, style: &Style) -> String {
         calls: instructions.iter().any(|one| one.cost.below.ns > 0),
     };
     let title = ["self", "samples", "share", "in calls"].map(str::to_owned);
-    let title = format!("{}  address", sums.columns(&title));
+    let place = if listing::is_by_line(annotation) { "  line" } else { "address" };
+    let title = format!("{}  {place}", sums.columns(&title));
     lines.push(style.paint(Tint::Faint, &cut(&title, style.columns())));
     let (mut last, mut said) = (None, None);
     for index in shown {
         if let Some(last) = last
             && index > last + 1
         {
-            let skipped = counted((index - last - 1) as u64, "instruction");
+            let what = if listing::is_by_line(annotation) { "line" } else { "instruction" };
+            let skipped = counted((index - last - 1) as u64, what);
             let text = format!("{}  ⋮ {skipped}", sums.columns(&Default::default()));
             lines.push(style.paint(Tint::Faint, &text));
         }
         last = Some(index);
         if let Some((file, number)) = instructions[index].place.as_ref().filter(|place| said != Some(*place))
+            && !listing::is_by_line(annotation)
         {
             said = instructions[index].place.as_ref();
             lines.push(source_line(annotation, (file, *number), &sums, style));
         }
-        lines.push(line(&instructions[index], &sums, &arrows.at(index), style));
+        let shown = &instructions[index];
+        let text = match listing::is_by_line(annotation) {
+            true => format!("  {:>4}  {}", shown.address, clean(shown.text.trim_end())),
+            false => format!("  {}{:x}: {}", arrows.at(index), shown.address, clean(&shown.text)),
+        };
+        lines.push(line(shown, &sums, &text, style));
     }
     style.finish(&lines)
 }
 
 fn head(annotation: &Annotation, style: &Style) -> Vec<String> {
-    let cost = annotation.cost;
-    let sum =
-        cost.between(annotation.code.offset, annotation.code.offset + annotation.code.bytes.len() as u64);
+    let (cost, code) = (annotation.cost, annotation.code);
+    let (sum, stands) = match listing::is_by_line(annotation) {
+        true => (cost.between(0, u64::MAX), "A cost stands at the line where the function was"),
+        false => (
+            cost.between(code.offset, code.offset + code.bytes.len() as u64),
+            "A cost stands at the instruction that was next when the clock struck, often the one behind the slow one",
+        ),
+    };
     let title = format!("{} · {}", clean(annotation.title), clean(&cost.module));
     let mut lines = vec![style.paint(Tint::Strong, &cut(&title, style.columns()))];
     let text = format!(
-        "{} in itself ({} of {}), {}. A cost stands at the instruction that was next when the \
-         clock struck, often the one behind the slow one; a row of n samples is off by about √n of them.",
+        "{} in itself ({} of {}), {}. {stands}; a row of n samples is off by about √n of them.",
         duration(sum.own.ns),
         percent(share(sum.own.ns, cost.all.ns)),
         duration(cost.all.ns),
@@ -118,7 +131,7 @@ impl Sums {
     }
 }
 
-fn line(instruction: &Instruction, sums: &Sums, arrows: &str, style: &Style) -> String {
+fn line(instruction: &Instruction, sums: &Sums, text: &str, style: &Style) -> String {
     let spot = &instruction.cost;
     let figure = |ns: u64, said: String| if ns > 0 { said } else { String::new() };
     let part = share(spot.own.ns, sums.own_ns);
@@ -133,9 +146,8 @@ fn line(instruction: &Instruction, sums: &Sums, arrows: &str, style: &Style) -> 
         warm if warm >= 0.02 => Tint::Warning,
         _ => Tint::Faint,
     };
-    let text = format!("  {arrows}{:x}: {}", instruction.address, clean(&instruction.text));
     let room = style.columns().saturating_sub(crate::text::width(&figures));
-    format!("{}{}", style.paint(tint, &figures), cut(&text, room))
+    format!("{}{}", style.paint(tint, &figures), cut(text, room))
 }
 
 /// Where in the sources the next instructions are from, and what stands there.
