@@ -172,3 +172,9 @@ it("a listing of another form is refused with a sentence", () => {
   expect(() => readListing({ rows: [] })).toThrow("a form that this page does not know");
   expect(readListing({ function: "f", instructions: [{ address: 1, text: "nop" }, null, 7] }).lines.length).toBe(1);
 });
+
+it("of an interpreted function the listing is lines", () => {
+  expect(readListing({ module: "/bin/app", instructions: [] }).unit).toBe("instruction");
+  const lines = readListing({ module: "[python]", instructions: [{ address: 7, text: "  f()", own_ns: 0, below_ns: 9, file: "a.py", line: 7 }] });
+  expect([lines.unit, lines.lines[0]?.below_ns]).toEqual(["line", 9]);
+});

@@ -2,11 +2,13 @@
 
 import type { Ns } from "./time";
 
-/** One instruction. */
+/** One instruction, or one line of an interpreted function: then the address is its number. */
 export interface ListingLine {
   readonly address: number;
   readonly text: string;
   readonly own_ns: Ns;
+  /** In what is called from there. */
+  readonly below_ns: Ns;
   readonly file: string | null;
   readonly line: number | null;
 }
@@ -15,8 +17,13 @@ export interface ListingLine {
 export interface Listing {
   readonly name: string;
   readonly module: string;
+  /** What its lines are. */
+  readonly unit: "instruction" | "line";
   readonly lines: readonly ListingLine[];
 }
+
+/** Module of functions that an interpreter runs. */
+const INTERPRETED = "[python]";
 
 type Loose = Readonly<Record<string, unknown>>;
 
@@ -28,7 +35,8 @@ export function readListing(answer: unknown): Listing {
     const row = loose(one);
     return row ? [lineOf(row)] : [];
   });
-  return { name: text(body["function"]), module: text(body["module"]), lines };
+  const module = text(body["module"]);
+  return { name: text(body["function"]), module, unit: module === INTERPRETED ? "line" : "instruction", lines };
 }
 
 function lineOf(row: Loose): ListingLine {
@@ -36,6 +44,7 @@ function lineOf(row: Loose): ListingLine {
     address: number(row["address"]) ?? 0,
     text: text(row["text"]),
     own_ns: number(row["own_ns"]) ?? 0,
+    below_ns: number(row["below_ns"]) ?? 0,
     file: typeof row["file"] === "string" ? row["file"] : null,
     line: number(row["line"]),
   };
