@@ -11,8 +11,8 @@
 
 #include "thread_pointer_x86_64.h"
 
-/* So many threads of an interpreter are looked through for the one that runs. */
-#define INTERPRETER_THREADS_MAX 128
+/* So many threads of an interpreter, the latest first, are looked through for the one that runs. */
+#define INTERPRETER_THREADS_MAX 512
 /* A thread that was none of the interpreter's so often is not looked for again for so long: who has just begun may become one. */
 #define NOT_AN_INTERPRETERS_MIN 16
 #define NOT_AN_INTERPRETERS_NS (100 * NSEC_PER_MSEC)

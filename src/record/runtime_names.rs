@@ -18,7 +18,7 @@ use holdup_events::Event;
 use holdup_events::event::RawMapping;
 use holdup_events::recording::SourceState;
 
-use kinds::{Kind, Opened};
+use kinds::{Kind, KnownBinaries, Opened};
 use memory::OfProcess;
 
 /// The name of the source that says where names are missing.
@@ -163,7 +163,8 @@ impl RuntimeNames {
             self.worker = Some(std::thread::spawn(move || {
                 // Who ends soon is asked soon.
                 privileges::run_like_others();
-                let mut reader = Reader { kept, tables, runtimes: HashMap::new(), problems: BTreeSet::new() };
+                let (runtimes, binaries) = (HashMap::new(), KnownBinaries::new());
+                let mut reader = Reader { kept, tables, runtimes, binaries, problems: BTreeSet::new() };
                 reader.work(&receiver);
                 reader.problems.into_iter().collect()
             }));
@@ -193,6 +194,7 @@ struct Reader {
     kept: NamesKept,
     tables: Option<InterpreterTables>,
     runtimes: HashMap<u32, Runtime>,
+    binaries: KnownBinaries,
     problems: BTreeSet<String>,
 }
 
@@ -217,7 +219,7 @@ impl Reader {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             for runtime in self.runtimes.values_mut() {
-                runtime.ask(self.tables.as_ref());
+                runtime.ask(self.tables.as_ref(), &mut self.binaries);
                 runtime.name_pending(&self.kept);
             }
         }
@@ -250,14 +252,14 @@ impl Runtime {
     }
 
     /// Asks where it has what, if that is of use: of what is interpreted nothing is seen before.
-    fn ask(&mut self, tables: Option<&InterpreterTables>) {
+    fn ask(&mut self, tables: Option<&InterpreterTables>, binaries: &mut KnownBinaries) {
         let is_of_use = self.kind == Kind::Python || !self.pending.is_empty();
         if self.names.is_some() || !is_of_use || self.asked >= ASKED_MAX || self.next > Instant::now() {
             return;
         }
         self.memory.forget();
         (self.asked, self.next) = (self.asked + 1, Instant::now() + ASK_AGAIN);
-        match self.kind.open(&self.memory, &self.library) {
+        match self.kind.open(&self.memory, &self.library, binaries) {
             Ok(Opened { names, walk }) => {
                 self.names = Some(names);
                 let told = walk.zip(tables).map(|(walk, tables)| tables.set(self.memory.pid, &walk));

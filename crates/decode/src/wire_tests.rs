@@ -193,6 +193,21 @@ fn a_stack_needs_all_its_addresses() {
 }
 
 #[test]
+fn what_an_interpreter_runs_stands_behind_the_addresses() {
+    let mut bytes = record(6, 0, 0, 1, 32 + 24);
+    bytes[30] = 3;
+    let word = |at: usize| 32 + at * 8..40 + at * 8;
+    bytes[word(0)].copy_from_slice(&0x7f00_1234_5678u64.to_le_bytes());
+    bytes[word(1)].copy_from_slice(&(1 << 56 | 0x7f00_1234_0000u64).to_le_bytes());
+    let place = Interpreted { code: 0x7f00_0000_1230, identity: 0xff, units: Some(9), begins: true };
+    bytes[word(2)].copy_from_slice(&place.address().to_le_bytes());
+    let events = decode_all(&[bytes]);
+    let Some(Event::Stack(stack)) = events.first() else { panic!("{events:?}") };
+    assert_eq!(stack.vias, [FrameVia::Registers, FrameVia::Table, FrameVia::Interpreted]);
+    assert_eq!(stack.addresses, [0x7f00_1234_5678, 0x7f00_1234_0000, place.address()]);
+}
+
+#[test]
 fn a_waking_has_its_wakers_stack_with_its_probability() {
     let mut bytes = record(4, 1, 0, 100, 48);
     for (at, word) in [(16, 7u32), (20, 8), (24, 202), (28, 16)] {

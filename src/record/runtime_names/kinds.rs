@@ -1,5 +1,6 @@
 //! The runtimes whose names are read, and how each is known and begun with.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use holdup_capture::process_memory;
@@ -21,6 +22,12 @@ pub enum Kind {
     /// CPython.
     Python,
 }
+
+/// Interpreters' symbols by their binaries' build ids: to look through one takes some milliseconds, and a program may start many.
+pub type KnownBinaries = HashMap<Vec<u8>, cpython::Symbols>;
+
+/// So many are remembered.
+const BINARIES_MAX: usize = 64;
 
 /// A runtime that told where it has what.
 pub struct Opened {
@@ -59,7 +66,12 @@ impl Kind {
     }
 
     /// Asks it. It may not know yet what it has where; otherwise in words why nothing is to be had.
-    pub fn open(self, memory: &OfProcess, library: &RawMapping) -> Result<Opened, String> {
+    pub fn open(
+        self,
+        memory: &OfProcess,
+        library: &RawMapping,
+        known: &mut KnownBinaries,
+    ) -> Result<Opened, String> {
         let unread = || match process_memory::read(memory.pid, library.start, &mut [0; 1]) {
             Err(error) => format!("where its runtime has what could not be read ({error})"),
             Ok(_) => "where its runtime has what could not be read".to_owned(),
@@ -74,7 +86,7 @@ impl Kind {
                 Ok(Opened { names: Box::new(names), walk: None })
             }
             Kind::Python => {
-                let symbols = cpython::symbols(bytes).ok_or_else(unread)?;
+                let symbols = symbols_of(bytes, &library.build_id, known).ok_or_else(unread)?;
                 let named = cpython::version_by_name(&library.path);
                 let layout =
                     cpython::Layout::read(memory, &symbols, loaded, named).map_err(
@@ -89,6 +101,17 @@ impl Kind {
             }
         }
     }
+}
+
+fn symbols_of(bytes: &[u8], build_id: &[u8], known: &mut KnownBinaries) -> Option<cpython::Symbols> {
+    if let Some(symbols) = known.get(build_id) {
+        return Some(*symbols);
+    }
+    let symbols = cpython::symbols(bytes)?;
+    if !build_id.is_empty() && known.len() < BINARIES_MAX {
+        known.insert(build_id.to_vec(), symbols);
+    }
+    Some(symbols)
 }
 
 fn binary(pid: u32, library: &RawMapping) -> Option<Bytes> {
