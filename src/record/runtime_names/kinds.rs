@@ -45,8 +45,8 @@ impl Kind {
         };
         // The program may be no more than a call of its library.
         let python = || {
-            let library = find(&|file| file.starts_with("libpython3."));
-            library.or_else(|| find(&|file| cpython::version_by_name(file).is_some()))
+            let is_one = |file: &str| cpython::version_by_name(file).is_some();
+            find(&|file| file.starts_with("lib") && is_one(file)).or_else(|| find(&is_one))
         };
         let java = find(&|file| file == "libjvm.so").map(|library| (Kind::Java, library));
         java.or_else(|| python().map(|library| (Kind::Python, library)))

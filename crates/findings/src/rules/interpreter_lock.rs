@@ -12,7 +12,8 @@
 //! The lock is recognised by its protocol, not by a symbol, so a stripped interpreter will do: several threads of a
 //! process with CPython's binary or library wait at the same few words of memory, and many of these waits end by a
 //! timer after the interval. The gain is counted as for a lock: the upper end is that waiters had run on the CPUs
-//! that the program did not use; the lower end is the wait of the active thread that waited least.
+//! that the program did not use; the lower end is the wait of the active thread that waited least. In which functions those who had it
+//! ran meanwhile is sampled: Python's own, where the interpreter's version is known.
 //!
 //! ## What to do
 //! Use processes (`multiprocessing`, `ProcessPoolExecutor`) for what computes, or move it to code that releases the
@@ -34,6 +35,7 @@ use holdup_events::{ProcessId, ThreadId, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::locks::LockUse;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -50,6 +52,8 @@ const TIMEOUTS_MIN: u64 = 20;
 
 /// Functions that are named.
 const PLACES_MAX: usize = 3;
+/// One in which holders ran for so much of the waiting is what to begin with.
+const MOST: f64 = 0.5;
 
 /// A condition variable's words lie within so many bytes of each other.
 const WORDS_WITHIN: u64 = 64;
@@ -130,17 +134,32 @@ fn tally(scene: &Scene, words: &mut Words) {
     }
 }
 
-/// In which functions its holders ran meanwhile.
-fn held_in(scene: &Scene, words: &Words) -> Option<String> {
+/// In which functions its holders ran meanwhile, and for which part of the waiting each.
+fn held_in(scene: &Scene, words: &Words) -> Vec<(String, f64)> {
     let locks = &scene.derived.occupancy.locks;
-    let number = words.waits.iter().find_map(|wait| locks.of(*wait))?;
-    let key = locks.locks.get(number as usize)?;
-    let lock = scene.derived.locks.iter().find(|lock| (lock.process, lock.object, lock.reason) == *key)?;
-    let place = |(name, ns): &(String, u64)| {
-        format!("{} ({})", function(name), percent(*ns as f64 / lock.wait_ns.max(1) as f64))
-    };
-    let places: Vec<String> = lock.held_in.iter().take(PLACES_MAX).map(place).collect();
+    let number = words.waits.iter().find_map(|wait| locks.of(*wait));
+    let Some(key) = number.and_then(|number| locks.locks.get(number as usize)) else { return Vec::new() };
+    let is_it = |lock: &&LockUse| (lock.process, lock.object, lock.reason) == *key;
+    let Some(lock) = scene.derived.locks.iter().find(is_it) else { return Vec::new() };
+    let part = |(name, ns): &(String, u64)| (name.clone(), *ns as f64 / lock.wait_ns.max(1) as f64);
+    lock.held_in.iter().take(PLACES_MAX).map(part).collect()
+}
+
+fn told(places: &[(String, f64)]) -> Option<String> {
+    let place = |(name, part): &(String, f64)| format!("{} ({})", function(name), percent(*part));
+    let places: Vec<String> = places.iter().map(place).collect();
     (!places.is_empty()).then(|| format!("Meanwhile who had it ran in {} (sampled).", places.join(", ")))
+}
+
+fn advice(places: &[(String, f64)]) -> Vec<String> {
+    let processes = "Use processes for what computes (multiprocessing, ProcessPoolExecutor)";
+    let most = places.first().filter(|(_, part)| *part >= MOST);
+    vec![
+        most.map_or(processes.to_owned(), |(name, _)| {
+            format!("{processes}: above all for {}", function(name))
+        }),
+        "Move it to native code that releases the lock, or to a free-threaded build".into(),
+    ]
 }
 
 fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> {
@@ -162,18 +181,16 @@ fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> 
         count(words.timeouts, "time"),
         most.join(", "),
     );
+    let places = held_in(scene, words);
     let finding = Finding {
         rule: INFO.name,
         subject: format!("GIL of {}", trace.process_name(process)),
-        summary: std::iter::once(waited).chain(held_in(scene, words)).collect(),
+        summary: std::iter::once(waited).chain(told(&places)).collect(),
         cost_ns: charge.ns(),
         gain,
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| "waits for the interpreter's lock".to_owned()),
-        advice: vec![
-            "Use processes for what computes (multiprocessing, ProcessPoolExecutor)".into(),
-            "Move it to native code that releases the lock, or to a free-threaded build".into(),
-        ],
+        advice: advice(&places),
     };
     Some(Charged { finding, charge })
 }
