@@ -28,7 +28,7 @@ pub struct Interpreted {
 impl Interpreted {
     /// What stands in a stack; none for a real address.
     pub fn of(address: u64) -> Option<Interpreted> {
-        let units = address >> UNITS_SHIFT & UNITS_MAX;
+        let units = (address >> UNITS_SHIFT) & UNITS_MAX;
         (address & MARK != 0).then_some(Interpreted {
             code: (address & (BEGINS - 1)) * ALIGNED,
             identity: (address >> IDENTITY_SHIFT) as u8,
@@ -43,7 +43,7 @@ impl Interpreted {
         let units = self.units.map_or(UNITS_MAX, |units| u64::from(units).min(UNITS_MAX));
         // The highest bit of the identity lies below the mark.
         let identity = u64::from(self.identity) << IDENTITY_SHIFT;
-        MARK | identity | units << UNITS_SHIFT | begins | (self.code / ALIGNED & (BEGINS - 1))
+        MARK | identity | (units << UNITS_SHIFT) | begins | ((self.code / ALIGNED) & (BEGINS - 1))
     }
 }
 
@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn what_stands_in_a_stack_is_read_as_it_was_meant() {
         let one = Interpreted { code: 0x7fff_1234_5670, identity: 0xa5, units: Some(5), begins: true };
-        assert_eq!(one.address(), 1 << 63 | 0xa5 << 55 | 5 << 44 | 1 << 43 | 0x7fff_1234_567);
+        let expected = (1 << 63) | (0xa5 << 55) | (5 << 44) | (1 << 43) | 0x07ff_f123_4567;
+        assert_eq!(one.address(), expected);
         assert_eq!(Interpreted::of(one.address()), Some(one));
         let far = Interpreted { units: None, begins: false, ..one };
         assert_eq!(Interpreted::of(far.address()), Some(far));
