@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use holdup_events::tables::{AccessKind, SampleRow, ThreadState};
+use holdup_events::tables::{AccessKind, SampleRow, Thread, ThreadState};
 use holdup_events::{ProcessId, StackId, ThreadId, Trace};
 
 use super::Removal;
@@ -277,14 +277,23 @@ pub(super) fn tasks(facts: Facts, derived: &Derived) -> Option<Removal> {
     Some(Removal { least: vec![ran(least)], most: vec![ran(most)] })
 }
 
-/// Processes for single items: they are not begun and not ended; at the most they do not run at all.
+/// Processes for single items: they are not begun and not ended; at the most they do not run at all. Those that live longer are for
+/// more than one: servers, and what works with them.
 pub(super) fn children(trace: &Trace, charge: &Charge) -> Option<Removal> {
     let waiters = threads_of(trace, charge);
     let parents: Vec<ProcessId> = waiters.iter().map(|id| trace.threads[id.index()].process).collect();
+    let lives_shortly = |thread: &&Thread| {
+        let is_first =
+            trace.processes.get(thread.process.index()).is_some_and(|process| process.pid == thread.tid);
+        is_first && thread.end.since(thread.start).0 <= rules::CHILD_LIFE_MAX_NS
+    };
+    let short: BTreeSet<ProcessId> =
+        trace.threads.iter().filter(lives_shortly).map(|thread| thread.process).collect();
     let is_child = |id: ThreadId| {
         let thread = &trace.threads[id.index()];
         let parent = trace.processes.get(thread.process.index()).and_then(|process| process.parent);
-        !thread.began_before && parent.is_some_and(|parent| parents.contains(&parent))
+        let is_one = !thread.began_before && short.contains(&thread.process);
+        is_one && parent.is_some_and(|parent| parents.contains(&parent))
     };
     let starts = |sample: &SampleRow| {
         let process = trace.threads[sample.thread.index()].process;

@@ -180,6 +180,9 @@ pub(crate) fn spin_subject(spin: &SpinUse) -> String {
     spin_wait::subject(spin)
 }
 
+/// Processes that live longer are for more than one item (ns).
+pub(crate) const CHILD_LIFE_MAX_NS: u64 = subprocess_per_item::LIFE_MAX_NS;
+
 /// See [`blocking_io::asks_one_by_one`].
 pub(crate) fn asks_one_by_one(derived: &Derived, name: &str) -> bool {
     blocking_io::asks_one_by_one(derived, name)

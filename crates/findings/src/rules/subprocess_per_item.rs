@@ -9,9 +9,9 @@
 //! the interpreter starts. Work that takes less than that is better done by a call.
 //!
 //! ## How it decides
-//! It fires if a process starts many children that live shortly, and its threads wait for them. The upper end of
-//! the gain is that the waiting were not, as far as the children ran or wanted to: their work done inside took no time. What
-//! they slept or waited for themselves is not counted. The lower end is the
+//! It fires if a process starts many children that live shortly (most of its children do), and its threads wait for them. The
+//! upper end of the gain is that the waiting were not, as far as these children ran or wanted to: their work done inside took no
+//! time. What they slept or waited for themselves is not counted, nor is what children did that lived longer. The lower end is the
 //! children's sampled running time inside the kernel, which is nearly all for starting and ending, as far as the
 //! parent waited for it.
 //!
@@ -26,13 +26,14 @@
 //! ## References
 //! Baumann et al.: A fork() in the road (HotOS 2019). Linux `vfork(2)`, `posix_spawn(3)`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::{ProcessId, ThreadId};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::ledger::ThreadLedger;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -45,12 +46,15 @@ pub(super) const INFO: Info =
 const CHILDREN_MIN: usize = 20;
 
 /// Children that live longer (median, ns) do more than start.
-const LIFE_MAX_NS: u64 = 100_000_000;
+pub(super) const LIFE_MAX_NS: u64 = 100_000_000;
 
 /// The short-lived children of one process.
 #[derive(Default)]
 struct Brood {
+    /// Of those that live shortly.
     lives_ns: Vec<u64>,
+    /// How many live longer.
+    others: usize,
     kernel_ns: u64,
     /// They ran, or wanted to.
     busy_ns: u64,
@@ -72,24 +76,40 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(best.into_iter().collect())
 }
 
-/// Processes with many short-lived children.
+/// Processes with many short-lived children, which are most of theirs.
 fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
+    let trace = scene.trace;
     let mut broods: BTreeMap<ProcessId, Brood> = BTreeMap::new();
+    let mut short: BTreeSet<ProcessId> = BTreeSet::new();
+    let child = |ledger: &ThreadLedger| {
+        let thread = trace.threads.get(ledger.thread.index()).filter(|thread| !thread.began_before)?;
+        let process = trace.processes.get(thread.process.index())?;
+        Some((process.parent?, thread, process))
+    };
     for ledger in &scene.derived.ledger.threads {
-        let Some(thread) = scene.trace.threads.get(ledger.thread.index()) else { continue };
-        let Some(process) = scene.trace.processes.get(thread.process.index()) else { continue };
-        let (Some(parent), false) = (process.parent, thread.began_before) else { continue };
+        let Some((parent, thread, process)) = child(ledger) else { continue };
+        if thread.tid != process.pid {
+            continue;
+        }
         let brood = broods.entry(parent).or_default();
-        brood.kernel_ns += ledger.classes[Class::Kernel as usize];
-        brood.busy_ns += ledger.running_ns() + ledger.classes[Class::RunQueue as usize];
-        if thread.tid == process.pid {
+        if ledger.life.0 <= LIFE_MAX_NS {
+            short.insert(thread.process);
             brood.lives_ns.push(ledger.life.0);
             *brood.names.entry(process.name.clone()).or_default() += 1;
+        } else {
+            brood.others += 1;
+        }
+    }
+    for ledger in &scene.derived.ledger.threads {
+        let Some((parent, thread, _)) = child(ledger) else { continue };
+        if let Some(brood) = broods.get_mut(&parent).filter(|_| short.contains(&thread.process)) {
+            brood.kernel_ns += ledger.classes[Class::Kernel as usize];
+            brood.busy_ns += ledger.running_ns() + ledger.classes[Class::RunQueue as usize];
         }
     }
     broods.retain(|_, brood| {
         brood.lives_ns.sort_unstable();
-        brood.lives_ns.len() >= CHILDREN_MIN && brood.lives_ns[brood.lives_ns.len() / 2] <= LIFE_MAX_NS
+        brood.lives_ns.len() >= CHILDREN_MIN && brood.lives_ns.len() >= brood.others
     });
     broods
 }
@@ -105,8 +125,9 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood) -> Charged {
         *by_thread.entry(slice.thread).or_default() += slice.duration().0;
     }
     let longest = by_thread.values().max().copied().unwrap_or(0) as f64;
+    let lived_ns: u64 = brood.lives_ns.iter().sum();
     // What they sleep or wait for themselves, a call in their place would, too.
-    let high = scene.of_wall(longest.min(brood.busy_ns as f64)).clamp(0.0, 1.0);
+    let high = scene.of_wall(longest.min(brood.busy_ns.min(lived_ns) as f64)).clamp(0.0, 1.0);
     let children = brood.lives_ns.len() as u64;
     let common = brood.names.iter().max_by_key(|(name, times)| (**times, std::cmp::Reverse(*name)));
     let finding = Finding {
@@ -120,7 +141,7 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood) -> Charged {
         },
         summary: vec![
             format!(
-                "{} started {children} processes, half of which lived {} or less, and waited {} for them ({} of the run).",
+                "{} started {children} processes that lived shortly, half of them {} or less, and waited {} for its children ({} of the run).",
                 trace.process_name(parent),
                 time(brood.lives_ns[brood.lives_ns.len() / 2]),
                 time(charge.ns()),
@@ -131,7 +152,8 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood) -> Charged {
                 time(brood.kernel_ns)
             ),
         ],
-        cost_ns: charge.ns(),
+        // Of the waiting, no more than they lived: the rest is for others.
+        cost_ns: charge.ns().min(lived_ns),
         gain: Gain { low: scene.of_wall(brood.kernel_ns as f64).min(high), high },
         confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&charge, |_| "waits for a child".to_owned()),
