@@ -256,6 +256,11 @@ __noinline __u64 walk_interpreted(struct stack_scratch *stack, const struct inte
 			stack->addresses[index - 1] |= stack->addresses[index - 1] & WIRE_INTERPRETED ? WIRE_INTERPRETED_BEGINS : 0;
 		}
 	}
+	/* There are more. */
+	if (at) {
+		stack->head.header.flags = WIRE_END_TOO_DEEP;
+		hash = mix(hash, WIRE_END_TOO_DEEP);
+	}
 	return hash;
 }
 

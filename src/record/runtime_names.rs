@@ -186,7 +186,7 @@ struct Runtime {
     next: Instant,
     /// Addresses that wait for that.
     pending: BTreeSet<u64>,
-    /// Why it did not tell.
+    /// Why it did not tell, or the kernel programs could not be told.
     refused: String,
 }
 
@@ -227,11 +227,11 @@ impl Reader {
         runtimes.values().for_each(|runtime| self.leave(runtime));
     }
 
-    /// A process that is gone, or runs another program; it may have been asked, and not have told.
+    /// A process that is gone, or runs another program; it may have been asked in vain.
     fn leave(&mut self, runtime: &Runtime) {
         let (pid, kind) = (runtime.memory.pid, runtime.kind);
         self.tables.iter().for_each(|tables| tables.forget(pid));
-        if runtime.names.is_none() && runtime.asked > 0 && self.problems.len() < PROBLEMS_MAX {
+        if !runtime.refused.is_empty() && self.problems.len() < PROBLEMS_MAX {
             self.problems.insert(format!("process {pid}: {}: {}", runtime.refused, kind.unnamed()));
         }
     }
