@@ -193,11 +193,15 @@ impl<'a> Scene<'a> {
         rows
     }
 
-    /// The name of a lock by its number in [`crate::derive::locks::LockIndex`].
+    /// A lock by its number in [`crate::derive::locks::LockIndex`].
+    pub fn lock(&self, number: u32) -> Option<&LockUse> {
+        let key = self.derived.occupancy.locks.locks.get(number as usize)?;
+        self.derived.locks.iter().find(|lock| (lock.process, lock.object, lock.reason) == *key)
+    }
+
+    /// Its name.
     pub fn lock_name(&self, number: u32) -> String {
-        let key = self.derived.occupancy.locks.locks.get(number as usize);
-        let is_it = |lock: &&LockUse| Some(&(lock.process, lock.object, lock.reason)) == key;
-        self.derived.locks.iter().find(is_it).map_or("a lock".to_owned(), |lock| lock.name.clone())
+        self.lock(number).map_or("a lock".to_owned(), |lock| lock.name.clone())
     }
 
     /// The longest of these waits for a CPU, as evidence.

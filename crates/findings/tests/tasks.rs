@@ -1,10 +1,11 @@
 //! Pools of threads, and whether their tasks are worth handing out.
 
+use holdup_findings::analyse;
 use holdup_findings::finding::Confidence;
-use holdup_testkit::check::check_lanes;
+use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
 /// Two workers of a pool in `Pool`; `A` and `B` are in these stacks for so many of each ten ticks, then wait for work.
-fn pool(stacks: &[(&str, u64)], expected: &str) -> holdup_findings::Analysis {
+fn picture(stacks: &[(&str, u64)]) -> String {
     let mut picture = "@repeat 20\n@p park\n@stack p clone;Pool.work;Pool.sleep;__futex_wait\n".to_owned();
     let mut from = 0;
     for (stack, ticks) in stacks {
@@ -14,8 +15,11 @@ fn pool(stacks: &[(&str, u64)], expected: &str) -> holdup_findings::Analysis {
         from += ticks;
     }
     picture.push_str("A  0000000000p0\nB  11111111111p\n");
-    picture.push_str(expected);
-    check_lanes(&picture)
+    picture
+}
+
+fn pool(stacks: &[(&str, u64)], expected: &str) -> holdup_findings::Analysis {
+    check_lanes(&(picture(stacks) + expected))
 }
 
 const GIVING: &str = "clone;Pool.work;Pool.run;Fib.task;Pool.push;__pthread_mutex_lock";
@@ -36,6 +40,19 @@ fn handing_out_takes_longer_than_the_tasks() {
     // Of twelve ticks each thread runs for eleven, ten of which are sampled.
     assert_eq!((pool.giving_ns, pool.task_ns), (264_000_000, 44_000_000));
     assert_eq!(pool.tasks[0].0, "Fib.task");
+}
+
+#[test]
+fn a_virtual_machine_is_no_pool() {
+    let is_told = |library: &str| {
+        let (_, mut trace) = trace_of_lanes(&picture(&[(GIVING, 6), (TAKING, 3), (TASK, 1)]));
+        for frame in trace.frames.iter_mut().filter(|frame| frame.function.starts_with("Pool.")) {
+            frame.module = library.to_owned();
+        }
+        analyse(&trace).findings.iter().any(|finding| finding.rule == "fine-tasks")
+    };
+    assert!(is_told("/usr/lib/libpool.so.1"));
+    assert!(!is_told("/usr/lib/jvm/lib/server/libjvm.so"));
 }
 
 #[test]

@@ -35,7 +35,6 @@ use holdup_events::{ProcessId, ThreadId, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
-use crate::derive::locks::LockUse;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -136,11 +135,8 @@ fn tally(scene: &Scene, words: &mut Words) {
 
 /// In which functions its holders ran meanwhile, and for which part of the waiting each.
 fn held_in(scene: &Scene, words: &Words) -> Vec<(String, f64)> {
-    let locks = &scene.derived.occupancy.locks;
-    let number = words.waits.iter().find_map(|wait| locks.of(*wait));
-    let Some(key) = number.and_then(|number| locks.locks.get(number as usize)) else { return Vec::new() };
-    let is_it = |lock: &&LockUse| (lock.process, lock.object, lock.reason) == *key;
-    let Some(lock) = scene.derived.locks.iter().find(is_it) else { return Vec::new() };
+    let number = words.waits.iter().find_map(|wait| scene.derived.occupancy.locks.of(*wait));
+    let Some(lock) = number.and_then(|number| scene.lock(number)) else { return Vec::new() };
     let part = |(name, ns): &(String, u64)| (name.clone(), *ns as f64 / lock.wait_ns.max(1) as f64);
     lock.held_in.iter().take(PLACES_MAX).map(part).collect()
 }

@@ -81,10 +81,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let occupancy = &scene.derived.occupancy;
     let mut findings = Vec::new();
-    for (number, key) in occupancy.locks.locks.iter().enumerate() {
-        let Some(stall) = occupancy.locks_stall.get(number) else { continue };
-        let is_it = |lock: &&LockUse| (lock.process, lock.object, lock.reason) == *key;
-        let Some(lock) = scene.derived.locks.iter().find(is_it) else { continue };
+    for (number, stall) in occupancy.locks_stall.iter().enumerate() {
+        let Some(lock) = scene.lock(number as u32) else { continue };
         let running = Running { calls_ns: futex_cpu_ns(scene, lock), line_ns: line_ns(scene, lock) };
         if scene.of_wall(stall.saved_ns) + share_of_running(scene, running.ns()) >= GAIN_MIN {
             findings.push((number as u32, finding(scene, lock, (number as u32, running), stall)));
