@@ -81,7 +81,9 @@ struct {
 	__type(value, struct interpreter_thread);
 } interpreter_threads SEC(".maps");
 
-/* Whether any process has one: set by user space. */
+/* What kinds of them any process has: set by user space. */
+#define INTERPRETERS_WITH_LISTS 1
+#define INTERPRETERS_OF_FRAMES 2
 __u32 interpreters_known SEC(".data.interpreters") = 0;
 
 /* 0 if it cannot be read: then the helper clears what it was to fill. No branch: in loops each would be another way to look at. */
@@ -174,7 +176,7 @@ __noinline __u64 code_identity(const struct interpreter_layout *layout, __u64 co
 	bpf_probe_read_user(&head, CODE_BYTES_MAX, (void *)(code + from));
 	hash = mix(0, (__u32)frame_word(&head, layout->code_line - from));
 	hash = mix(hash, frame_word(&head, layout->code_file - from));
-	return mix(hash, frame_word(&head, layout->code_name - from)) >> 56;
+	return mix(hash, frame_word(&head, layout->code_name - from)) >> (64 - WIRE_INTERPRETED_IDENTITY_BITS);
 }
 
 /* Instructions before the one where a frame is; as many as can be said at the most. */
@@ -270,7 +272,7 @@ static __always_inline __u64 take_interpreted(struct stack_scratch *stack, struc
 	const struct interpreter_layout *layout;
 	__u64 state, at;
 
-	if (!interpreters_known)
+	if (!(interpreters_known & INTERPRETERS_WITH_LISTS))
 		return hash;
 	layout = interpreter_of(task->tgid);
 	if (!layout)

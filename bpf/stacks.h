@@ -55,9 +55,20 @@ struct {
 /* Room for the kernel's, the user's, and those of what an interpreter runs. */
 #define STACK_FRAMES_MAX (KERNEL_FRAMES_MAX + USER_FRAMES_MAX + INTERPRETED_FRAMES_MAX)
 
+/* Where an interpreter that has a frame for each function has what (interpreted_frames.h). */
+struct frame_interpreter {
+	__u64 start;          /* its code */
+	__u64 bytes;          /* of that; 0: there is no such interpreter */
+	__s32 frame_function; /* from a frame's pointer on: the pointer to its function */
+	__s32 frame_at;       /* the pointer to the instruction where it called another one */
+	__u32 function_code;  /* in the function: the pointer to what holds its instructions */
+	__u32 code_first;     /* in that: the first one */
+};
+
 struct stack_scratch {
 	struct wire_stack head;
 	__u64 addresses[STACK_FRAMES_MAX];
+	struct frame_interpreter interpreter; /* of the process that the stack is of */
 };
 
 /*
@@ -101,6 +112,7 @@ static __always_inline __u64 mix(__u64 hash, __u64 value)
 }
 
 #include "interpreters.h"
+#include "interpreted_frames.h"
 
 static __always_inline struct unwind_process *process_of(__u32 tgid)
 {
@@ -125,7 +137,7 @@ __noinline __u64 walk_known(struct stack_scratch *stack, struct unwind_scratch *
 	if (!stack || !walk)
 		return 0;
 	for (int i = 0; i < KNOWN_FRAMES; i++) {
-		__u64 address = (walk->state.ip & ~0ULL >> 8) | (__u64)walk->state.via << 56;
+		__u64 address = stack_word(&stack->interpreter, &walk->state);
 		__u32 at = stack->head.kernel_frames + stack->head.user_frames;
 
 		barrier_var(at);
@@ -181,6 +193,7 @@ __noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, const struct
 	if (!stack || !leaf || !walk)
 		return 0;
 	walk->memory.start = UNWIND_NOTHING_READ;
+	find_frame_interpreter(&stack->interpreter, stack->head.tgid);
 	process = process_of(stack->head.tgid);
 	walk->state = *leaf;
 	walk->state.exact = 1;

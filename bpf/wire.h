@@ -221,15 +221,20 @@ enum wire_via {
 };
 
 /*
- * In the place of a user frame: a function that an interpreter runs, behind all others of the stack. Below the highest bit: which of
- * those that its code object's address had (a hash, as that is used again), how many instructions of two bytes are before where it is
- * (as many as fit: or more), whether an evaluation in C began with it, and the address in units of 16 bytes.
+ * In the place of a user frame: a function that an interpreter runs. Below the highest bits: which of those that its address had (a
+ * hash, as that is used again), how many instructions are before where it is, of so many bytes (as many as fit: or more), and the
+ * address. Mostly all stand behind all others of the stack; instructions have two bytes; a bit says whether an evaluation in C began
+ * with the function, and the address of its code object is in units of 16 bytes. Those of an interpreter that has a frame for each
+ * stand in the place of that; instructions have one byte, and the address is in units of 8.
  */
 #define WIRE_INTERPRETED (1ULL << 63)
+#define WIRE_INTERPRETED_IN_PLACE (1ULL << 62)
 #define WIRE_INTERPRETED_IDENTITY_SHIFT 55
+#define WIRE_INTERPRETED_IDENTITY_BITS 7
 #define WIRE_INTERPRETED_UNITS_SHIFT 44
 #define WIRE_INTERPRETED_UNITS 2047
 #define WIRE_INTERPRETED_BEGINS (1ULL << 43)
+#define WIRE_INTERPRETED_IN_PLACE_CODE ((1ULL << 44) - 1)
 
 /* Why a user stack ends: wire_header.flags of a stack. */
 enum wire_end {

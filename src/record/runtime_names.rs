@@ -1,4 +1,4 @@
-//! Names of what Java virtual machines compile and Python interprets, read from their memory while they live (`decode/hotspot`,
+//! Names of what Java virtual machines compile and interpret and what Python interprets, read from their memory while they live (`decode/hotspot`,
 //! `decode/cpython`): they are not asked, and need no option. In a thread of its own, which is started with the first of them.
 
 mod kinds;
@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use holdup_capture::bpf::InterpreterTables;
 use holdup_capture::privileges;
+use holdup_decode::interpreted::KernelLayout;
 use holdup_decode::process_memory::{NamedCode, Names};
 use holdup_decode::symbols::looked_up;
 use holdup_events::Event;
 use holdup_events::event::RawMapping;
 use holdup_events::recording::SourceState;
 
-use kinds::{Kind, KnownBinaries, Opened};
+use kinds::{Kind, KnownBinaries, Unopened};
 use memory::OfProcess;
 
 /// The name of the source that says where names are missing.
@@ -28,7 +29,9 @@ const PROBLEMS_MAX: usize = 4;
 const NAMES_MAX: usize = 1 << 16;
 /// A place is asked again after so long, where another stack goes through it: other code may be there.
 const NAMED_FOR: Duration = Duration::from_secs(10);
-/// A runtime that has just begun does not know its own structures yet: it is asked again after so long, so often.
+/// A runtime that has just begun does not know its own structures yet: it is asked again after so long, then after twice as long, up
+/// to so long, so often.
+const ASK_AGAIN_FIRST: Duration = Duration::from_millis(2);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 const ASKED_MAX: u32 = 50;
 /// More addresses do not wait for that.
@@ -181,6 +184,8 @@ struct Runtime {
     memory: OfProcess,
     library: RawMapping,
     names: Option<Box<dyn Names>>,
+    /// The kernel programs know how to look at what it interprets, or cannot.
+    is_settled: bool,
     asked: u32,
     /// When it may be asked next.
     next: Instant,
@@ -201,7 +206,8 @@ struct Reader {
 impl Reader {
     fn work(&mut self, told: &Receiver<Told>) {
         loop {
-            match told.recv_timeout(ASK_AGAIN) {
+            let waited_for = self.runtimes.values().filter_map(Runtime::asked_in).min();
+            match told.recv_timeout(waited_for.map_or(ASK_AGAIN, |left| left.max(ASK_AGAIN_FIRST))) {
                 Ok(Told::Runtime(tgid, kind, library)) => {
                     let gone = self.runtimes.insert(tgid, Runtime::new(tgid, kind, library));
                     gone.iter().for_each(|runtime| self.leave(runtime));
@@ -244,6 +250,7 @@ impl Runtime {
             memory: OfProcess::new(tgid),
             library,
             names: None,
+            is_settled: false,
             asked: 0,
             next: Instant::now(),
             pending: BTreeSet::new(),
@@ -251,22 +258,37 @@ impl Runtime {
         }
     }
 
-    /// Asks where it has what, if that is of use: of what is interpreted nothing is seen before.
+    /// When it is asked again, from now on.
+    fn asked_in(&self) -> Option<Duration> {
+        let is_asked = !self.is_settled && self.asked < ASKED_MAX;
+        is_asked.then(|| self.next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Asks where it has what, as long as it has not told: of what is interpreted nothing is seen before.
     fn ask(&mut self, tables: Option<&InterpreterTables>, binaries: &mut KnownBinaries) {
-        let is_of_use = self.kind == Kind::Python || !self.pending.is_empty();
-        if self.names.is_some() || !is_of_use || self.asked >= ASKED_MAX || self.next > Instant::now() {
+        if self.is_settled || self.asked >= ASKED_MAX || self.next > Instant::now() {
             return;
         }
         self.memory.forget();
-        (self.asked, self.next) = (self.asked + 1, Instant::now() + ASK_AGAIN);
-        match self.kind.open(&self.memory, &self.library, binaries) {
-            Ok(Opened { names, walk }) => {
-                self.names = Some(names);
-                let told = walk.zip(tables).map(|(walk, tables)| tables.set(self.memory.pid, &walk));
-                self.refused = told.and_then(Result::err).map(|error| error.to_string()).unwrap_or_default();
+        self.next = Instant::now() + ASK_AGAIN.min(ASK_AGAIN_FIRST * (1 << self.asked.min(16)));
+        self.asked += 1;
+        if self.names.is_none() {
+            match self.kind.open(&self.memory, &self.library, binaries) {
+                Ok(names) => (self.names, self.refused) = (Some(names), String::new()),
+                Err(Unopened { why, for_good }) => {
+                    self.refused = why;
+                    self.asked = if for_good { ASKED_MAX } else { self.asked };
+                }
             }
-            Err(why) => self.refused = why,
         }
+        let layout = self.names.as_ref().and_then(|names| names.kernel_layout(&self.memory));
+        let Some(layout) = layout else { return };
+        let told = tables.map(|tables| match layout {
+            KernelLayout::Lists(bytes) => tables.set_lists(self.memory.pid, &bytes),
+            KernelLayout::Frames(bytes) => tables.set_frames(self.memory.pid, &bytes),
+        });
+        self.is_settled = true;
+        self.refused = told.and_then(Result::err).map(|error| error.to_string()).unwrap_or_default();
     }
 
     /// Names what threads were seen at, once it is known how.

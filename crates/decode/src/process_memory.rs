@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::interpreted::KernelLayout;
 use crate::symbols::Call;
 
 /// Memory of a process.
@@ -27,6 +28,9 @@ pub trait Names {
 
     /// An address lies where the runtime keeps its code.
     fn is_code(&self, memory: &dyn Memory, address: u64) -> bool;
+
+    /// How the kernel programs find what it interprets, once it knows itself.
+    fn kernel_layout(&self, memory: &dyn Memory) -> Option<KernelLayout>;
 }
 
 pub(crate) fn word<const BYTES: usize>(memory: &dyn Memory, address: u64) -> Option<[u8; BYTES]> {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::interpreted::Standing;
 
 fn record(kind: u8, cpu: u16, seq: u32, at_ns: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0u8; length];
@@ -199,7 +200,8 @@ fn what_an_interpreter_runs_stands_behind_the_addresses() {
     let word = |at: usize| 32 + at * 8..40 + at * 8;
     bytes[word(0)].copy_from_slice(&0x7f00_1234_5678u64.to_le_bytes());
     bytes[word(1)].copy_from_slice(&(1 << 56 | 0x7f00_1234_0000u64).to_le_bytes());
-    let place = Interpreted { code: 0x7f00_0000_1230, identity: 0xff, units: Some(9), begins: true };
+    let standing = Standing::Behind { begins: true };
+    let place = Interpreted { code: 0x7f00_0000_1230, identity: 0x7f, units: Some(9), standing };
     bytes[word(2)].copy_from_slice(&place.address().to_le_bytes());
     let events = decode_all(&[bytes]);
     let Some(Event::Stack(stack)) = events.first() else { panic!("{events:?}") };

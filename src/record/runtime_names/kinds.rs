@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use holdup_capture::process_memory;
 use holdup_decode::cpython::{self, Interpreter, Refused};
 use holdup_decode::hotspot;
-use holdup_decode::interpreted::Interpreted;
+use holdup_decode::interpreted::{Interpreted, Standing};
 use holdup_decode::process_memory::Names;
 use holdup_decode::symbols::Bytes;
 use holdup_events::event::RawMapping;
@@ -29,12 +29,12 @@ pub type KnownBinaries = HashMap<Vec<u8>, cpython::Symbols>;
 /// So many are remembered.
 const BINARIES_MAX: usize = 64;
 
-/// A runtime that told where it has what.
-pub struct Opened {
-    /// Reads names.
-    pub names: Box<dyn Names>,
-    /// For the kernel programs: how they find what it interprets.
-    pub walk: Option<Vec<u8>>,
+/// A runtime that did not tell where it has what.
+pub struct Unopened {
+    /// In words.
+    pub why: String,
+    /// To ask again is of no use.
+    pub for_good: bool,
 }
 
 impl Kind {
@@ -54,7 +54,10 @@ impl Kind {
 
     /// Whether it may have a name for what stands in a stack.
     pub fn may_name(self, address: u64) -> bool {
-        (self == Kind::Python) == Interpreted::of(address).is_some()
+        match Interpreted::of(address).map(|place| place.standing) {
+            None | Some(Standing::InPlace) => self == Kind::Java,
+            Some(Standing::Behind { .. }) => self == Kind::Python,
+        }
     }
 
     /// What has no names where it does not tell.
@@ -65,16 +68,19 @@ impl Kind {
         }
     }
 
-    /// Asks it. It may not know yet what it has where; otherwise in words why nothing is to be had.
+    /// Asks it. It may not know yet what it has where.
     pub fn open(
         self,
         memory: &OfProcess,
         library: &RawMapping,
         known: &mut KnownBinaries,
-    ) -> Result<Opened, String> {
-        let unread = || match process_memory::read(memory.pid, library.start, &mut [0; 1]) {
-            Err(error) => format!("where its runtime has what could not be read ({error})"),
-            Ok(_) => "where its runtime has what could not be read".to_owned(),
+    ) -> Result<Box<dyn Names>, Unopened> {
+        let unread = || {
+            let why = match process_memory::read(memory.pid, library.start, &mut [0; 1]) {
+                Err(error) => format!("where its runtime has what could not be read ({error})"),
+                Ok(_) => "where its runtime has what could not be read".to_owned(),
+            };
+            Unopened { why, for_good: false }
         };
         let bytes = binary(memory.pid, library).ok_or_else(unread)?;
         let bytes: &[u8] = (*bytes).as_ref();
@@ -83,7 +89,7 @@ impl Kind {
             Kind::Java => {
                 let symbols = hotspot::symbols(bytes).ok_or_else(unread)?;
                 let names = hotspot::Layout::read(memory, &symbols, loaded).ok_or_else(unread)?;
-                Ok(Opened { names: Box::new(names), walk: None })
+                Ok(Box::new(names))
             }
             Kind::Python => {
                 let symbols = symbols_of(bytes, &library.build_id, known).ok_or_else(unread)?;
@@ -92,12 +98,13 @@ impl Kind {
                     cpython::Layout::read(memory, &symbols, loaded, named).map_err(
                         |refused| match refused {
                             Refused::Silent => unread(),
-                            Refused::Version(minor) => {
-                                format!("how CPython 3.{minor} keeps its functions is not known")
-                            }
+                            Refused::Version(minor) => Unopened {
+                                why: format!("how CPython 3.{minor} keeps its functions is not known"),
+                                for_good: true,
+                            },
                         },
                     )?;
-                Ok(Opened { walk: Some(layout.walk.pack()), names: Box::new(Interpreter::new(layout)) })
+                Ok(Box::new(Interpreter::new(layout)))
             }
         }
     }

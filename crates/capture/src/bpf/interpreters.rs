@@ -1,4 +1,6 @@
-//! Where the kernel programs find which functions an interpreter runs (`bpf/interpreters.h`), by process.
+//! Where the kernel programs find which functions an interpreter runs (`bpf/interpreters.h`, `bpf/interpreted_frames.h`), by process.
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 
@@ -7,9 +9,17 @@ use crate::error::CaptureError;
 
 /// The maps of one session. Usable from another thread than the session's.
 pub struct InterpreterTables {
-    layouts: MapHandle,
+    lists: MapHandle,
+    frames: MapHandle,
     known: MapHandle,
+    /// `INTERPRETERS_WITH_LISTS`, `INTERPRETERS_OF_FRAMES`, as they were told.
+    kinds: AtomicU32,
 }
+
+/// `INTERPRETERS_WITH_LISTS`.
+const WITH_LISTS: u32 = 1;
+/// `INTERPRETERS_OF_FRAMES`.
+const OF_FRAMES: u32 = 2;
 
 impl InterpreterTables {
     pub(super) fn open(object: &Object) -> Result<InterpreterTables, CaptureError> {
@@ -20,23 +30,37 @@ impl InterpreterTables {
             MapHandle::try_from(&found).map_err(|error| refused(&error))
         };
         Ok(InterpreterTables {
-            layouts: map(&|name| name == "interpreters")?,
+            lists: map(&|name| name == "interpreters")?,
+            frames: map(&|name| name == "frame_interpreters")?,
             known: map(&|name| name.ends_with(".data.interpreters"))?,
+            kinds: AtomicU32::new(0),
         })
     }
 
-    /// Tells where the interpreter of a process has what: `struct interpreter_layout`.
-    pub fn set(&self, tgid: u32, layout: &[u8]) -> Result<(), CaptureError> {
-        self.layouts.update(&tgid.to_ne_bytes(), layout, MapFlags::ANY).map_err(|error| refused(&error))?;
+    /// Tells where the interpreter of a process keeps the functions that each thread is in: `struct interpreter_layout`.
+    pub fn set_lists(&self, tgid: u32, layout: &[u8]) -> Result<(), CaptureError> {
+        self.set(&self.lists, WITH_LISTS, (tgid, layout))
+    }
+
+    /// Tells where the interpreter of a process has what in its frames: `struct frame_interpreter`.
+    pub fn set_frames(&self, tgid: u32, layout: &[u8]) -> Result<(), CaptureError> {
+        self.set(&self.frames, OF_FRAMES, (tgid, layout))
+    }
+
+    fn set(&self, map: &MapHandle, kind: u32, (tgid, layout): (u32, &[u8])) -> Result<(), CaptureError> {
+        map.update(&tgid.to_ne_bytes(), layout, MapFlags::ANY).map_err(|error| refused(&error))?;
         // From now on stacks look there.
-        let one = 1u32.to_ne_bytes();
-        self.known.update(&0u32.to_ne_bytes(), &one, MapFlags::ANY).map_err(|error| refused(&error))
+        let kinds = self.kinds.fetch_or(kind, Ordering::Relaxed) | kind;
+        let (key, kinds) = (0u32.to_ne_bytes(), kinds.to_ne_bytes());
+        self.known.update(&key, &kinds, MapFlags::ANY).map_err(|error| refused(&error))
     }
 
     /// The process is gone, or runs another program.
     pub fn forget(&self, tgid: u32) {
         // It may never have been told.
-        let _ = self.layouts.delete(&tgid.to_ne_bytes());
+        for map in [&self.lists, &self.frames] {
+            let _ = map.delete(&tgid.to_ne_bytes());
+        }
     }
 }
 

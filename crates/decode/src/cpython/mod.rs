@@ -13,7 +13,7 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use crate::interpreted::{Interpreted, identity};
+use crate::interpreted::{Interpreted, KernelLayout, Standing, identity};
 use crate::process_memory::{Memory, NamedCode, Names, int, pointer};
 use crate::symbols::Call;
 
@@ -72,6 +72,10 @@ impl Names for Interpreter {
     fn is_code(&self, _memory: &dyn Memory, address: u64) -> bool {
         Interpreted::of(address).is_some()
     }
+
+    fn kernel_layout(&self, _memory: &dyn Memory) -> Option<KernelLayout> {
+        Some(KernelLayout::Lists(self.layout.walk.pack()))
+    }
 }
 
 /// What a code object begins with that tells it from others: its first line, and where the names of its file and of itself are.
@@ -83,7 +87,7 @@ struct Head {
 
 impl Head {
     fn identity(&self) -> u8 {
-        identity([u64::from(self.first_line), self.file, self.name])
+        identity(&[u64::from(self.first_line), self.file, self.name])
     }
 }
 
@@ -91,7 +95,8 @@ impl Layout {
     /// What the kernel programs say of the code object at an address, if there is one; `units` as in [`Interpreted`].
     pub fn place(&self, memory: &dyn Memory, code: u64, units: Option<u32>) -> Option<u64> {
         let identity = self.head(memory, code)?.identity();
-        Some(Interpreted { code, identity, units, begins: false }.address())
+        let standing = Standing::Behind { begins: false };
+        Some(Interpreted { code, identity, units, standing }.address())
     }
 
     fn head(&self, memory: &dyn Memory, code: u64) -> Option<Head> {

@@ -29,6 +29,8 @@ pub struct Layout {
     pub(super) heap_segment_shift: u64,
     pub(super) space_low: u64,
     pub(super) space_high: u64,
+    /// Where what is reserved ends: code may come to be up to there.
+    pub(super) space_end: u64,
     pub(super) block_length: u64,
     pub(super) block_length_bytes: u64,
     pub(super) block_used: u64,
@@ -50,6 +52,16 @@ pub struct Layout {
     pub(super) constant_bytes: Option<u64>,
     pub(super) excluded: u8,
     pub(super) scopes: Option<Scopes>,
+    pub(super) interpreter: Option<InterpreterCode>,
+}
+
+/// Where the interpreter's own code is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InterpreterCode {
+    /// Address of `AbstractInterpreter::_code`.
+    pub(super) queue: u64,
+    pub(super) queue_start: u64,
+    pub(super) queue_bytes: u64,
 }
 
 /// Addresses of the variables by which `libjvm.so` tells, in the file's own terms, by name; none of another file.
@@ -100,6 +112,7 @@ impl Layout {
             heap_segment_shift: offset("CodeHeap", "_log2_segment_size")?,
             space_low: offset("VirtualSpace", "_low")?,
             space_high: offset("VirtualSpace", "_high")?,
+            space_end: offset("VirtualSpace", "_high_boundary")?,
             block_length: length.offset,
             block_length_bytes: if length.kind == "size_t" { 8 } else { 4 },
             block_used: offset("HeapBlock::Header", "_used")?,
@@ -120,6 +133,14 @@ impl Layout {
             constant_bytes: sizes.get("ConstMethod").copied(),
             excluded: u8::from(version.is_some_and(|version| version >= NO_ZEROS_FROM)),
             scopes: version.and(scopes(&offset, sizes.get("PcDesc").copied())),
+            interpreter: field("AbstractInterpreter", "_code").and_then(|queue| {
+                let (start, bytes) = ("_stub_buffer", "_buffer_limit");
+                Some(InterpreterCode {
+                    queue: queue.address,
+                    queue_start: offset("StubQueue", start)?,
+                    queue_bytes: offset("StubQueue", bytes)?,
+                })
+            }),
         })
     }
 }

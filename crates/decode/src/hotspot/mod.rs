@@ -7,6 +7,8 @@
 //!
 //! The machine goes on meanwhile, so that anything may be read: what makes no sense is left out.
 
+mod frames_x86_64;
+mod interpreted;
 mod layout;
 mod methods;
 mod saved;
@@ -16,6 +18,7 @@ mod tests;
 
 use std::ops::Range;
 
+use crate::interpreted::{Interpreted, KernelLayout};
 use crate::process_memory::{Memory, NamedCode, Names, int, pointer, word};
 use crate::symbols::Call;
 
@@ -51,6 +54,8 @@ pub(crate) fn text(memory: &dyn Memory, address: u64) -> Option<String> {
 /// A heap of code.
 struct Heap {
     code: Range<u64>,
+    /// Where code may come to be.
+    end: u64,
     segments: u64,
     segment_shift: u32,
 }
@@ -59,6 +64,9 @@ impl Names for Layout {
     /// What is at an address, if the machine has a name for it. Of calls that were compiled into the method the machine knows where it could
     /// be stopped: what is told is true there, and elsewhere of the next such place behind.
     fn code_at(&self, memory: &dyn Memory, address: u64) -> Option<NamedCode> {
+        if let Some(place) = Interpreted::of(address) {
+            return self.interpreted(memory, place);
+        }
         let heap = self.heaps(memory)?.into_iter().find(|heap| heap.code.contains(&address))?;
         let block = self.block(memory, &heap, address)?;
         let blob = block.start.checked_add(self.block_header_bytes)?;
@@ -71,14 +79,23 @@ impl Names for Layout {
             }
             _ => vec![Call { function: kind, ..Call::default() }],
         };
-        let is_name = |call: &Call| !call.function.is_empty() && !call.function.chars().any(char::is_control);
         calls.iter().all(is_name).then_some(NamedCode { addresses: block, calls })
     }
 
-    /// An address lies where the machine keeps its code.
+    /// An address lies where the machine keeps its code, or may: heaps grow.
     fn is_code(&self, memory: &dyn Memory, address: u64) -> bool {
-        self.heaps(memory).is_some_and(|heaps| heaps.iter().any(|heap| heap.code.contains(&address)))
+        let is_of = |heap: &Heap| (heap.code.start..heap.end).contains(&address);
+        Interpreted::of(address).is_some() || self.heaps(memory).is_some_and(|heaps| heaps.iter().any(is_of))
     }
+
+    fn kernel_layout(&self, memory: &dyn Memory) -> Option<KernelLayout> {
+        self.frames(memory)
+    }
+}
+
+/// What is read while it changes may be anything.
+fn is_name(call: &Call) -> bool {
+    !call.function.is_empty() && !call.function.chars().any(char::is_control)
 }
 
 impl Layout {
@@ -92,6 +109,7 @@ impl Layout {
             Some(Heap {
                 code: pointer(memory, at(self.heap_memory, self.space_low)?)?
                     ..pointer(memory, at(self.heap_memory, self.space_high)?)?,
+                end: pointer(memory, at(self.heap_memory, self.space_end)?)?,
                 segments: pointer(memory, at(self.heap_segments, self.space_low)?)?,
                 segment_shift: int(memory, at(self.heap_segment_shift, 0)?).filter(|shift| *shift < 32)?,
             })

@@ -3,11 +3,15 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::interpreted::Standing;
 
 const BASE: u64 = 0x10_0000;
 const LOADED: u64 = 0x4000;
 /// The heap's segments, of 128 bytes.
 const CODE: u64 = 0x20_0000;
+
+/// The interpreter's code.
+const INTERPRETER: u64 = CODE + 400 * 128;
 
 /// Memory from `BASE` on, and code that nobody reads.
 #[derive(Clone, Default)]
@@ -54,7 +58,7 @@ impl Made {
 }
 
 /// Structure, field, its type, and its offset.
-const FIELDS: [(&str, &str, &str, u64); 30] = [
+const FIELDS: [(&str, &str, &str, u64); 33] = [
     ("GrowableArrayBase", "_len", "int", 0),
     ("GrowableArray<int>", "_data", "int*", 8),
     ("CodeHeap", "_memory", "VirtualSpace", 0),
@@ -62,6 +66,9 @@ const FIELDS: [(&str, &str, &str, u64); 30] = [
     ("CodeHeap", "_log2_segment_size", "int", 64),
     ("VirtualSpace", "_low", "char*", 16),
     ("VirtualSpace", "_high", "char*", 24),
+    ("VirtualSpace", "_high_boundary", "char*", 8),
+    ("StubQueue", "_stub_buffer", "address", 8),
+    ("StubQueue", "_buffer_limit", "int", 16),
     ("HeapBlock::Header", "_length", "uint32_t", 0),
     ("HeapBlock::Header", "_used", "bool", 4),
     ("CodeBlob", "_name", "const char*", 8),
@@ -94,6 +101,9 @@ fn tables(made: &mut Made, heaps: u64) -> HashMap<String, u64> {
         rows.extend([made.text(owner), made.text(name), made.text(kind), 0, offset, 0]);
     }
     rows.extend([made.text("CodeCache"), made.text("_heaps"), 0, 1, 0, heaps]);
+    let queue = made.words(&[0, INTERPRETER, 4096]);
+    let queue = made.words(&[queue]);
+    rows.extend([made.text("AbstractInterpreter"), made.text("_code"), 0, 1, 0, queue]);
     let version = made.words(&[25]);
     rows.extend([made.text("Abstract_VM_Version"), made.text("_vm_major_version"), 0, 1, 0, version]);
     rows.extend([0; 6]);
@@ -152,7 +162,8 @@ fn machine() -> (Made, HashMap<String, u64>) {
     segments.extend([0, 1]);
     segments.extend([FREE; 8]);
     let segments = made.put(&segments);
-    let heap = made.words(&[0, 0, CODE, CODE + 312 * 128, 0, 0, segments, segments + 312, 7]);
+    let end = CODE + 500 * 128;
+    let heap = made.words(&[0, end, CODE, CODE + 312 * 128, 0, end, segments, segments + 312, 7]);
     let list = made.words(&[heap]);
     let list = made.words(&[1, list]);
     let heaps = made.words(&[list]);
@@ -200,6 +211,57 @@ fn code_has_the_name_that_the_machine_gives_it() {
     }
     assert_eq!(name(CODE + 303 * 128).unwrap().calls[0].function, "StubRoutines (1)");
     assert_eq!([CODE, CODE + 305 * 128, CODE - 1, 0].map(name), [const { None }; 4]);
+}
+
+#[test]
+fn a_method_that_is_interpreted_has_its_name_and_line() {
+    let (made, symbols) = machine();
+    let layout = Layout::read(&made, &symbols, LOADED).unwrap();
+    let Some(KernelLayout::Frames(bytes)) = layout.kernel_layout(&made) else { panic!("no frames") };
+    let words =
+        [INTERPRETER, 4096, u64::from_le_bytes([232, 255, 255, 255, 192, 255, 255, 255]), 8 | 24 << 32];
+    assert_eq!(bytes, bytes_of(&words));
+    // A compiled method leads to it.
+    let code = pointer(&made, CODE + 256 + 8 + layout.blob_method).unwrap();
+    let constant = pointer(&made, code + layout.method_constant).unwrap();
+    let identity = crate::interpreted::identity(&[constant]);
+    let place = |units| Interpreted { code, identity, units, standing: Standing::InPlace };
+    let told = |place: Interpreted| {
+        let mut calls = layout.code_at(&made, place.address())?.calls;
+        assert_eq!(calls.len(), 1);
+        calls.pop()
+    };
+    let call = |line: u32| Call {
+        function: "shop.Orders$$Lambda.place".to_owned(),
+        file: if line > 0 { "Orders.java".to_owned() } else { String::new() },
+        line,
+    };
+    assert_eq!(
+        [Some(0), Some(2), None].map(|units| told(place(units))),
+        [5, 6, 0].map(|line| Some(call(line)))
+    );
+    // Another one was there, or what stands there is no method.
+    assert_eq!(told(Interpreted { identity: identity ^ 1, ..place(None) }), None);
+    assert_eq!(told(Interpreted { code: code + 8, ..place(None) }), None);
+    let behind = Standing::Behind { begins: false };
+    assert_eq!(told(Interpreted { standing: behind, ..place(None) }), None);
+}
+
+#[test]
+fn code_may_come_to_be_where_a_heap_may_grow() {
+    let (made, symbols) = machine();
+    let layout = Layout::read(&made, &symbols, LOADED).unwrap();
+    let is_code = |address: u64| layout.is_code(&made, address);
+    assert_eq!([CODE, INTERPRETER, CODE + 500 * 128, CODE - 1].map(is_code), [true, true, false, false]);
+}
+
+#[test]
+fn a_machine_without_an_interpreter_yet_has_no_frames_of_it() {
+    let (mut made, symbols) = machine();
+    let layout = Layout::read(&made, &symbols, LOADED).unwrap();
+    let queue = layout.interpreter.as_ref().unwrap().queue;
+    made.write(queue, &0u64.to_le_bytes());
+    assert_eq!(layout.kernel_layout(&made), None);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use holdup_events::event::RawStack;
 use holdup_events::tables::{Frame, FrameVia};
 
 use super::spots::via;
-use crate::interpreted::Interpreted;
+use crate::interpreted::{Interpreted, Standing};
 
 /// CPython's evaluation of functions; compilers keep parts of it apart (`.cold`).
 const EVALUATION: &str = "_PyEval_EvalFrameDefault";
@@ -15,9 +15,13 @@ const TRAMPOLINE: &str = "py::";
 /// A stack's addresses in the order of calls, leaf first, by index. Each evaluation gives way to the functions that it runs, where
 /// these have names; functions of evaluations that are not in the stack follow at its end, where it was cut short.
 pub fn order<'a>(raw: &RawStack, function: impl Fn(usize) -> Option<&'a Frame>) -> Vec<usize> {
-    let is_interpreted = |index: &usize| via(raw, *index) == FrameVia::Interpreted;
+    let place = |index: usize| Interpreted::of(raw.addresses.get(index).copied().unwrap_or_default());
+    let is_behind = |index: &usize| {
+        let standing = place(*index).map(|place| place.standing);
+        via(raw, *index) == FrameVia::Interpreted && standing != Some(Standing::InPlace)
+    };
     let count = raw.addresses.len();
-    let first = (0..count).find(is_interpreted).unwrap_or(count);
+    let first = (0..count).find(is_behind).unwrap_or(count);
     let mut left = first..count;
     let mut order = Vec::with_capacity(count);
     let mut is_told = false;
@@ -35,8 +39,7 @@ pub fn order<'a>(raw: &RawStack, function: impl Fn(usize) -> Option<&'a Frame>) 
             if function(index).is_some_and(|frame| !frame.function.is_empty()) {
                 order.push(index);
             }
-            let address = raw.addresses.get(index).copied().unwrap_or_default();
-            if Interpreted::of(address).is_some_and(|place| place.begins) {
+            if place(index).is_some_and(|place| place.standing == Standing::Behind { begins: true }) {
                 break;
             }
         }
@@ -61,16 +64,21 @@ mod tests {
             ..Frame::default()
         };
         let frames: Vec<Frame> = stack.iter().map(frame).collect();
-        let interpreted = |begins| Interpreted { code: 16, identity: 0, units: None, begins }.address();
+        let standing = |standing| Interpreted { code: 16, identity: 0, units: None, standing }.address();
+        let interpreted = |begins| standing(Standing::Behind { begins });
         let address = |name: &&str| match *name {
             "p" => interpreted(false),
             "P" | "." => interpreted(true),
+            "Java" => standing(Standing::InPlace),
             _ => 1,
         };
         let raw = RawStack {
             addresses: stack.iter().map(address).collect(),
             vias: (0..stack.len())
-                .map(|index| if index < native { FrameVia::Table } else { FrameVia::Interpreted })
+                .map(|index| match stack[index] {
+                    name if index < native && name != "Java" => FrameVia::Table,
+                    _ => FrameVia::Interpreted,
+                })
                 .collect(),
             ..RawStack::default()
         };
@@ -95,6 +103,7 @@ mod tests {
         );
         assert_eq!(ordered(&["sort", EVALUATION, "main", "."]), format!("sort {EVALUATION} main"));
         assert_eq!(ordered(&["sort", "main"]), "sort main");
+        assert_eq!(ordered(&["sort", "Java", "call", "Java", "main"]), "sort Java call Java main");
     }
 
     #[test]

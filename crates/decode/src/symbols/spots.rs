@@ -18,12 +18,12 @@ use super::kept::KeptNames;
 use super::maps::Maps;
 use super::place::Place;
 use super::{Call, Reasons, jitdump, perf_map};
-use crate::interpreted::Interpreted;
+use crate::interpreted::{Interpreted, Standing};
 use crate::spin::Segment;
 use crate::states::Catalogue;
 
-/// An instruction of CPython's.
-const UNIT_BYTES: u64 = 2;
+/// What HotSpot calls the code that runs functions that are not compiled.
+const INTERPRETER: &str = "Interpreter";
 
 /// A code address as it is looked up.
 pub type Key = (ProcessId, u64);
@@ -348,9 +348,15 @@ impl<'a> Spots<'a> {
     /// A function that an interpreter runs.
     fn interpreted_frame(&self, key: Key, place: Interpreted) -> Frame {
         let call = self.generated.get(&key).and_then(|place| place.calls.first());
-        let Call { function, file, line } = call.cloned().unwrap_or_default();
-        let (kind, module) = (FrameKind::User, PYTHON_MODULE.to_owned());
-        let function_offset = u64::from(place.units.unwrap_or(0)) * UNIT_BYTES;
+        let (kind, module, unnamed) = match place.standing {
+            Standing::Behind { .. } => (FrameKind::User, PYTHON_MODULE, ""),
+            // As when it is compiled: it is the same function.
+            Standing::InPlace => (FrameKind::User, GENERATED_MODULE, INTERPRETER),
+        };
+        let unnamed = || Call { function: unnamed.to_owned(), ..Call::default() };
+        let Call { function, file, line } = call.cloned().unwrap_or_else(unnamed);
+        let module = module.to_owned();
+        let function_offset = u64::from(place.units.unwrap_or(0)) * place.standing.unit_bytes();
         let offset = place.code + function_offset;
         Frame { kind, module, function, file, line, offset, function_offset, ..Frame::default() }
     }
