@@ -157,7 +157,7 @@ fn who_sleeps_on_a_word_of_its_own_waits_for_a_lock_only_where_it_does() {
         trace.slices.of(ThreadId(0)).map(|slice| index.waited((&trace, &roles), &slice)).collect();
     assert_eq!(waited, [None, Some(0)]);
     // The word is the lock's all the same.
-    assert_eq!(index.of(WaitId(1)), Some(0));
+    assert_eq!(index.of_word(WaitId(1)), Some(0));
 }
 
 #[test]

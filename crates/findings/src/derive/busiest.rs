@@ -101,8 +101,20 @@ fn farthest(profile: &Profile, least_ns: f64) -> Option<PlaceId> {
 }
 
 /// With what threads and programs begin.
-const BEGINNINGS: [&str; 6] =
-    ["_start", "__libc_start", "start_thread", "clone", "__clone", "runtime.goexit"];
+const BEGINNINGS: [&str; 12] = [
+    "_start",
+    "__libc_start",
+    "start_thread",
+    "clone",
+    "__clone",
+    "runtime.goexit",
+    "thread_native_entry(Thread*",
+    "Thread::call_run",
+    "JavaThread::thread_main_inner",
+    "thread_entry(JavaThread*",
+    "JavaCalls::",
+    "StubRoutines",
+];
 
 /// An address, or a binary and an offset; an interpreter's loop; where everything begins.
 fn says_nothing(name: &str) -> bool {

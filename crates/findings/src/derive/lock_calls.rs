@@ -77,7 +77,7 @@ impl<'a> LockCalls<'a> {
             if slice.state != ThreadState::Blocked || wait.syscall != FUTEX {
                 continue;
             }
-            let lock = locks.of(slice.wait).filter(|_| wait.reason != WaitReason::MmapLock);
+            let lock = locks.of(&slice).filter(|_| wait.reason != WaitReason::MmapLock);
             all.add(lock, 1);
             if let Some(place) = place_of(slice.stack) {
                 places.entry(place).or_default().add(lock, u64::from(slice.stack_every.max(1)));

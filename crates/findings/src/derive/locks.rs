@@ -1,14 +1,15 @@
 //! The locks that threads waited for.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{FrameId, ProcessId, ThreadId, Trace, Wait, WaitId, WaitReason};
+use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Trace, Wait, WaitId, WaitReason};
 
 use super::blame::{Blame, End, EndClass, Subject};
 use super::class::Class;
+use super::lock_classes::{CLASSES_MAX, LockClass, LockClasses};
 use super::own_places::{self, OwnFrames, Places};
 use super::parallel;
 use super::roles::Roles;
@@ -85,10 +86,14 @@ const FIRST_PAGE: u64 = 4096;
 const RELEASERS_MAX: usize = 8;
 const WAITING_AT_MAX: usize = 5;
 
-/// Which lock a row of the waits is, if it is one.
+/// Which lock a wait is for, if it is for one.
 #[derive(Clone, Debug, Default)]
 pub struct LockIndex {
     of_wait: Vec<Option<u32>>,
+    /// Of stacks that say it although the word does not.
+    of_stack: HashMap<StackId, Option<u32>>,
+    /// By lock: the class whose functions take it, where that tells it apart; empty else.
+    classes: Vec<String>,
     /// Process, object and reason of each lock; no object where a runtime's threads wait for one lock on many words.
     pub locks: Vec<(ProcessId, u64, WaitReason)>,
     /// By lock: the rule of a runtime's descriptor that says so.
@@ -104,31 +109,56 @@ impl LockIndex {
         let mut found: Vec<Option<(Key, Option<RuleId>)>> =
             (0..trace.waits.len() as u32).map(|row| key(trace, roles, WaitId(row))).collect();
         join_words(roles, &mut found);
-        let mut numbers: BTreeMap<Key, u32> = found.iter().flatten().map(|(key, _)| (*key, 0)).collect();
+        let classes = LockClasses::derive(trace, roles);
+        let class_key = |lock: &LockClass| -> (Key, Option<RuleId>) {
+            let object = number_of_one(roles, lock.rule) * (CLASSES_MAX + 1) + lock.number;
+            ((lock.process, WaitReason::Lock, object, Some(lock.rule)), Some(lock.rule))
+        };
+        for (wait, lock) in &classes.of_wait {
+            found[wait.index()] = lock.as_ref().map(class_key);
+        }
+        let of_stacks = classes.of_stack.values().flatten().map(class_key);
+        let all: Vec<(Key, Option<RuleId>)> = found.iter().flatten().copied().chain(of_stacks).collect();
+        let mut numbers: BTreeMap<Key, u32> = all.iter().map(|(key, _)| (*key, 0)).collect();
         for (number, slot) in numbers.values_mut().enumerate() {
             *slot = number as u32;
         }
         let mut rules = vec![None; numbers.len()];
-        let mut of_wait = vec![None; found.len()];
-        for (slot, found) in of_wait.iter_mut().zip(&found) {
-            let Some((key, rule)) = found else { continue };
-            *slot = numbers.get(key).copied();
+        for (key, rule) in &all {
             let number = numbers[key] as usize;
             rules[number] = rules[number].or(*rule);
         }
+        let number = |(key, _): &(Key, Option<RuleId>)| numbers.get(key).copied();
+        let of_wait = found.iter().map(|found| found.as_ref().and_then(number)).collect();
+        let of_class = |lock: &LockClass| number(&class_key(lock));
+        let of_stack =
+            classes.of_stack.iter().map(|(stack, lock)| (*stack, lock.as_ref().and_then(of_class)));
+        let of_stack = of_stack.collect();
+        let mut names = vec![String::new(); numbers.len()];
+        for (lock, name) in &classes.names {
+            if let Some(number) = of_class(lock) {
+                names[number as usize].clone_from(name);
+            }
+        }
         let locks = numbers.keys().map(|(process, reason, object, _)| (*process, *object, *reason)).collect();
-        LockIndex { of_wait, locks, rules }
+        LockIndex { of_wait, of_stack, classes: names, locks, rules }
     }
 
-    /// The lock that a wait is for.
-    pub fn of(&self, wait: WaitId) -> Option<u32> {
+    /// The lock that a blocked slice waits for, by its word, or by its stack where that is needed.
+    pub fn of(&self, slice: &Slice) -> Option<u32> {
+        let by_stack = self.of_stack.get(&slice.stack).copied();
+        by_stack.unwrap_or_else(|| self.of_word(slice.wait))
+    }
+
+    /// The lock that waits on a word are for whose stacks do not tell.
+    pub fn of_word(&self, wait: WaitId) -> Option<u32> {
         self.of_wait.get(wait.index()).copied().flatten()
     }
 
     /// The lock for which a thread waits in a blocked slice; none where the wait is for something else on the lock's word: threads of
     /// some runtimes sleep on one word of their own whatever they wait for.
     pub fn waited(&self, (trace, roles): (&Trace, &Roles), slice: &Slice) -> Option<u32> {
-        let lock = self.of(slice.wait).filter(|_| slice.state == ThreadState::Blocked)?;
+        let lock = self.of(slice).filter(|_| slice.state == ThreadState::Blocked)?;
         is_waited(trace, roles, slice).then_some(lock)
     }
 }
@@ -243,7 +273,7 @@ pub fn derive_with(trace: &Trace, roles: &Roles) -> Vec<LockUse> {
         let lock = lock as usize;
         let mut used = sums.finish(trace, index.locks[lock]);
         used.rule = index.rules[lock];
-        used.name = runtime_name(trace, roles, &used).unwrap_or(used.name);
+        used.name = runtime_name((trace, roles), &used, &index.classes[lock]).unwrap_or(used.name);
         used
     };
     let mut locks: Vec<LockUse> = merged.into_iter().map(finish).collect();
@@ -344,11 +374,12 @@ fn name(
 }
 
 /// What a runtime calls it.
-fn runtime_name(trace: &Trace, roles: &Roles, lock: &LockUse) -> Option<String> {
+fn runtime_name((trace, roles): (&Trace, &Roles), lock: &LockUse, class: &str) -> Option<String> {
     let (_, rule) = roles.descriptors.rule(lock.rule?)?;
     let whose = trace.process_name(lock.process);
     match (rule.lock.as_str(), rule.one_lock) {
         ("", _) => None,
+        (name, true) if !class.is_empty() => Some(format!("{name} of {class} in {whose}")),
         (name, true) => Some(format!("{name} of {whose}")),
         (name, false) => Some(format!("{name} 0x{:x} in {whose}", lock.object)),
     }

@@ -27,6 +27,7 @@ pub mod ledger;
 mod ledger_tests;
 pub mod lines;
 pub mod lock_calls;
+mod lock_classes;
 pub mod lock_holding;
 mod lock_lines;
 pub mod locks;

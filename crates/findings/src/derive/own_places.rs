@@ -149,7 +149,7 @@ const PLUMBING_FUNCTIONS: [&str; 14] = [
 ];
 
 /// Of code that a runtime made, what is not the program's: Java's own library, and what its machine makes for itself.
-const PLUMBING_GENERATED: [&str; 18] = [
+const PLUMBING_GENERATED: [&str; 21] = [
     "java.",
     "javax.",
     "jdk.",
@@ -168,11 +168,19 @@ const PLUMBING_GENERATED: [&str; 18] = [
     "vtable chunks",
     "itable stub",
     "flush_icache_stub",
+    "resolve_",
+    "wrong_method",
+    "ic_miss_",
 ];
+/// And what ends so: what compiled code calls of the machine.
+const PLUMBING_GENERATED_ENDS: [&str; 2] = [" Runtime1 stub", "_Java"];
 
 /// Code of the program's that a runtime made of it, or interprets.
 fn is_run_by_a_runtime(frame: &Frame) -> bool {
-    let is_own = || !PLUMBING_GENERATED.iter().any(|name| frame.function.starts_with(name));
+    let is_own = || {
+        !PLUMBING_GENERATED.iter().any(|name| frame.function.starts_with(name))
+            && !PLUMBING_GENERATED_ENDS.iter().any(|name| frame.function.ends_with(name))
+    };
     let is_one = frame.module == PYTHON_MODULE || (frame.module == GENERATED_MODULE && is_own());
     is_one && !frame.function.is_empty()
 }
@@ -234,10 +242,13 @@ mod tests {
             frame("Interpreter", "[jit]"),
             frame("shop.Orders.place", "[jit]"),
             frame("", "[vdso]"),
+            frame("monitorenter_nofpu Runtime1 stub", "[jit]"),
+            frame("_complete_monitor_locking_Java", "[jit]"),
         ];
         let own = OwnFrames::new(&Trace { frames, ..Trace::default() });
         let nearest = |rows: &[u32]| own.nearest(|| rows.iter().copied().map(FrameId)).map(|frame| frame.0);
         assert_eq!(nearest(&[0, 1, 2, 3, 0]), Some(3));
+        assert_eq!(nearest(&[0, 5, 6, 3]), Some(3));
         assert_eq!(nearest(&[4, 0, 2, 1]), Some(0), "one of the machine's own threads");
         assert_eq!(nearest(&[4, 1, 2]), None);
     }

@@ -123,6 +123,8 @@ struct RuleEntry {
     #[serde(default)]
     one_lock: bool,
     #[serde(default)]
+    by_class: bool,
+    #[serde(default)]
     lock_bytes: u64,
     #[serde(default)]
     shared: bool,
@@ -223,7 +225,8 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         thread: entry.thread,
         start: entry.start,
         lock: entry.lock,
-        one_lock: entry.one_lock,
+        one_lock: entry.one_lock || entry.by_class,
+        by_class: entry.by_class,
         lock_bytes: entry.lock_bytes,
         shared: entry.shared,
         contended: entry.contended,

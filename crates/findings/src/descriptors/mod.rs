@@ -170,6 +170,8 @@ pub struct Rule {
     pub lock: String,
     /// All such waits of a process are for one lock, whatever word they wait on.
     pub one_lock: bool,
+    /// They are so of one lock for each class of the program's own functions that take it.
+    pub by_class: bool,
     /// Of a lock whose waiters wait on several words: they lie within so many bytes; else 0.
     pub lock_bytes: u64,
     /// Processes that one started share it: it lies in memory that they share.

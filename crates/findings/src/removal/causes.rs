@@ -79,7 +79,7 @@ fn lines_beside(facts: Facts, shared: &[SharedData], lock: u32) -> BTreeSet<(Pro
 
 /// Waits for locks whose holders waited: the holders wait all the same, without the lock.
 pub(super) fn waits_for_locks(facts: Facts, charge: &Charge) -> Removal {
-    let waits = within(facts.trace, charge, |_, slice| facts.locks.of(slice.wait).is_some());
+    let waits = within(facts.trace, charge, |_, slice| facts.locks.of(slice).is_some());
     Removal::exact(vec![Change::WithoutSlices(waits)])
 }
 
@@ -93,7 +93,7 @@ pub(super) fn holders_queues(trace: &Trace, charge: &Charge) -> Removal {
 pub(super) fn lock_handovers(facts: Facts, calls: &LockCalls, lock: u32) -> Removal {
     let trace = facts.trace;
     let waits = Charge::of(trace, |slice| {
-        slice.state == ThreadState::Blocked && facts.locks.of(slice.wait) == Some(lock)
+        slice.state == ThreadState::Blocked && facts.locks.of(slice) == Some(lock)
     });
     let calls = ran(Speed::weighed(trace, calls.shares(lock, Calls::Contended)));
     Removal {
@@ -157,7 +157,7 @@ pub(super) fn herd(facts: Facts, derived: &Derived, charge: &Charge, calls: &Loc
     for id in trace.target_threads() {
         for hold in derived.holders.of(id) {
             let slice = trace.slices.at(id, hold.row as usize);
-            if let Some(lock) = facts.locks.of(slice.wait) {
+            if let Some(lock) = facts.locks.of(&slice) {
                 let [vain, all] = locks.entry(lock).or_default();
                 *vain += if charge.has(hold.row as usize) { slice.duration().0 } else { 0 };
                 *all += slice.duration().0;
@@ -184,7 +184,7 @@ pub(super) fn interpreter(facts: Facts, charge: &Charge) -> Removal {
     let at_locks = Charge::of(trace, |slice| {
         slice.state == ThreadState::Blocked
             && has(&waiters, slice.thread)
-            && facts.locks.of(slice.wait).is_some()
+            && facts.locks.of(slice).is_some()
     });
     let least = vec![Change::WithoutSlices(charge.clone())];
     let mut most = least.clone();

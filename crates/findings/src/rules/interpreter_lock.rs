@@ -135,7 +135,7 @@ fn tally(scene: &Scene, words: &mut Words) {
 
 /// In which functions its holders ran meanwhile, and for which part of the waiting each.
 fn held_in(scene: &Scene, words: &Words) -> Vec<(String, f64)> {
-    let number = words.waits.iter().find_map(|wait| scene.derived.occupancy.locks.of(*wait));
+    let number = words.waits.iter().find_map(|wait| scene.derived.occupancy.locks.of_word(*wait));
     let Some(lock) = number.and_then(|number| scene.lock(number)) else { return Vec::new() };
     let part = |(name, ns): &(String, u64)| (name.clone(), *ns as f64 / lock.wait_ns.max(1) as f64);
     lock.held_in.iter().take(PLACES_MAX).map(part).collect()

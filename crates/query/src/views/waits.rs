@@ -105,7 +105,7 @@ fn kind(wait: &Wait) -> Option<Cow<'static, str>> {
 }
 
 fn lock(facts: &Facts, row: &WaitRow) -> Option<i64> {
-    facts.analysis().derived.occupancy.locks.of(row.slice.wait).map(i64::from)
+    facts.analysis().derived.occupancy.locks.of(&row.slice).map(i64::from)
 }
 
 pub(super) fn wakeups() -> Table<Wakeup> {

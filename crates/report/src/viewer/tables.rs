@@ -8,7 +8,7 @@ mod meetings;
 use std::collections::BTreeMap;
 
 use holdup_events::tables::ThreadState;
-use holdup_events::{ProcessId, ThreadId, Timestamp, WaitId};
+use holdup_events::{ProcessId, ThreadId, Timestamp};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::stacks::{Folding, Profile, Selection};
@@ -245,10 +245,7 @@ fn longest_waits(viewer: &Viewer) -> BTreeMap<(ProcessId, u64, holdup_events::Wa
     let mut longest: BTreeMap<u32, Place> = BTreeMap::new();
     for thread in trace.target_threads().filter(|_| !index.locks.is_empty()) {
         for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
-            let Some(lock) = Some(slice.wait).filter(|id| *id != WaitId::NONE).and_then(|id| index.of(id))
-            else {
-                continue;
-            };
+            let Some(lock) = index.of(&slice) else { continue };
             let known = longest.get(&lock).map_or(0, |place| place.end_ns - place.start_ns);
             if (slice.duration().0 > known || !longest.contains_key(&lock))
                 && let Some(place) = place(viewer, thread, (slice.start, slice.end))

@@ -154,7 +154,7 @@ impl Flow<'_, '_> {
                 Activity::Wakes => EndClass::Waking,
                 Activity::Throttled => EndClass::Throttled,
                 Activity::Waits(hold) => {
-                    let lock = piece.slice.and_then(|slice| facts.locks.of(slice.wait));
+                    let lock = piece.slice.and_then(|slice| facts.locks.of(&slice));
                     let lock = lock.filter(|_| hold.kind == HoldKind::Lock);
                     if let Some(node) = node(&hold, lock) {
                         let (from, to) = (piece.from.0, piece.to.0);

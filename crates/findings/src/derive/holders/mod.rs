@@ -314,7 +314,7 @@ impl Holders {
         let whole = |holder| vec![Held { from: slice.start, to: slice.end, holder }];
         let Some(row) = trace.slices.covering(slice.thread, slice.start) else { return whole(None) };
         let Some(hold) = self.at(slice.thread, row) else { return whole(None) };
-        match locks.of(slice.wait) {
+        match locks.of(slice) {
             Some(lock) if hold.kind == HoldKind::Lock => {
                 let mut pieces: Vec<Held> = self.tenures.over(lock, slice.start, slice.end).collect();
                 for piece in pieces.iter_mut().filter(|piece| piece.holder.is_none()) {

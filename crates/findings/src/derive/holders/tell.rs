@@ -215,7 +215,7 @@ impl Walk<'_> {
         if kind == HoldKind::Poll && by_timer {
             kind = HoldKind::Sleep;
         }
-        let lock = self.locks.of(slice.wait).filter(|_| kind == HoldKind::Lock);
+        let lock = self.locks.of(slice).filter(|_| kind == HoldKind::Lock);
         let (holder, basis) = match lock {
             Some(lock) => self.lock(lock, slice, wakeup),
             None if !kind.has_holder() => (None, without_holder(kind, wakeup)),

@@ -260,7 +260,7 @@ impl Links {
                 if link.at < link.began {
                     links.leads.insert(signal, link.began - link.at);
                 }
-                match facts.locks.of(slice.wait) {
+                match facts.locks.of(&slice) {
                     Some(lock) => {
                         links.end(&link, End::Lock(signal, lock));
                         // Who does not wait for it is not kept by whoever has it, either.
@@ -602,7 +602,7 @@ impl Writer<'_> {
         let is_tied = |end: End| matches!(end, End::Meeting(_)) || !is_for_a_moment(class, slice);
         let ended = self.ends.get(ended).filter(|ended| ended.row as usize == row && is_tied(ended.end));
         let end = ended.map(|ended| ended.end);
-        let lock = self.facts.locks.of(slice.wait);
+        let lock = self.facts.locks.of(slice);
         if self.edit.drops(row, class, lock) {
             self.sums.is_dropped = true;
             self.sums.taken_ns += slice.duration().0;

@@ -198,7 +198,7 @@ fn drop_tied(facts: Facts, candidates: &mut BTreeMap<ThreadId, Told>) {
         for slice in trace.slices.of(wakee).filter(|slice| slice.state == ThreadState::Blocked) {
             let Some(wakeup) = trace.ended_by_near(&slice, &mut near) else { continue };
             let by_thread = wakeup.context == WakeContext::Thread && wakeup.waker != wakee;
-            if !by_thread || facts.locks.of(slice.wait).is_some() || is_kernels(facts, &slice) {
+            if !by_thread || facts.locks.of(&slice).is_some() || is_kernels(facts, &slice) {
                 continue;
             }
             for (end, other) in [(wakee, wakeup.waker), (wakeup.waker, wakee)] {

@@ -227,6 +227,11 @@ impl Roles {
         }
     }
 
+    /// The rule that waits on a word have whose own stacks do not tell.
+    pub fn speaks_for_others(&self, wait: WaitId) -> Option<RuleId> {
+        found(self.word_says.get(wait.index()).copied().unwrap_or(NONE))
+    }
+
     /// Of each frame: whether its function takes a lock or lets one go, by the rules of role `lock` about running
     /// threads; if so, whether it is called only where somebody waits for the lock.
     pub fn lock_code(&self, trace: &Trace) -> Vec<Option<bool>> {

@@ -1,0 +1,163 @@
+//! Locks of which each waiter waits on a word of its own, so that no word says which lock it is: the class of the program's own function
+//! that takes it does. A lock that two classes take is told as two, and two locks of one class as one.
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{ProcessId, StackId, ThreadId, Trace, WaitId};
+
+use super::own_places::{OwnFrames, Places};
+use super::parallel;
+use super::roles::Roles;
+use crate::descriptors::RuleId;
+
+/// So many classes of a rule's locks are told apart, the ones that are waited for longest.
+pub(super) const CLASSES_MAX: u64 = 60;
+
+/// Locks of one class.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LockClass {
+    /// Whose.
+    pub process: ProcessId,
+    /// By which rule.
+    pub rule: RuleId,
+    /// Its number among them, from 1 on, the longest waited for first; 0: all that have none.
+    pub number: u64,
+}
+
+/// What the stacks of such waits say.
+#[derive(Default)]
+pub(super) struct LockClasses {
+    /// Of each stack with which threads waited on such words: the lock; none where it is for something else.
+    pub of_stack: HashMap<StackId, Option<LockClass>>,
+    /// Of each such word: the lock of the waits whose own stack does not tell, if these are for one.
+    pub of_wait: HashMap<WaitId, Option<LockClass>>,
+    /// What each class is called.
+    pub names: BTreeMap<LockClass, String>,
+}
+
+/// A rule and the class, as a stack tells.
+type Told = Option<(RuleId, Option<String>)>;
+
+/// With how long they were waited (ns), by word and stack.
+type Waits = HashMap<(WaitId, StackId), (Told, u64)>;
+
+impl LockClasses {
+    /// Looks at all waits of processes that have such locks.
+    pub fn derive(trace: &Trace, roles: &Roles) -> LockClasses {
+        let by_class: Vec<bool> = roles.descriptors.rules().map(|(_, rule)| rule.by_class).collect();
+        let runtimes: Vec<usize> =
+            roles.descriptors.rules().filter(|(_, rule)| rule.by_class).map(|(runtime, _)| runtime).collect();
+        let has_one =
+            |process: ProcessId| roles.runtimes_of(process).iter().any(|row| runtimes.contains(row));
+        let processes: Vec<bool> =
+            (0..trace.processes.len() as u32).map(|row| has_one(ProcessId(row))).collect();
+        if !processes.contains(&true) {
+            return LockClasses::default();
+        }
+        let own = OwnFrames::new(trace);
+        let groups = parallel::thread_groups(trace);
+        let parts = parallel::map(groups.len(), |group| {
+            let (mut waits, mut places) = (Waits::new(), Places::new(trace, &own));
+            let with_one = |id: &ThreadId| processes[trace.threads[id.index()].process.index()];
+            for thread in groups[group].clone().map(ThreadId).filter(with_one) {
+                add_thread((trace, roles), (thread, &by_class), &mut places, &mut waits);
+            }
+            waits
+        });
+        let mut waits = Waits::new();
+        for (key, (told, ns)) in parts.into_iter().flatten() {
+            waits.entry(key).or_insert((told, 0)).1 += ns;
+        }
+        told(trace, roles, waits)
+    }
+}
+
+fn add_thread(
+    (trace, roles): (&Trace, &Roles),
+    (thread, by_class): (ThreadId, &[bool]),
+    places: &mut Places<'_>,
+    waits: &mut Waits,
+) {
+    for slice in trace.slices.of(thread) {
+        if slice.state != ThreadState::Blocked || slice.stack == StackId::NONE {
+            continue;
+        }
+        let sum = waits.entry((slice.wait, slice.stack)).or_insert_with(|| {
+            let rule = roles.of_wait(&slice).map(|(rule, _)| rule);
+            let rule = rule.filter(|rule| by_class.get(usize::from(rule.0)) == Some(&true));
+            let mut class =
+                || places.of(slice.stack).and_then(|frame| class_of(&trace.frames[frame.index()].function));
+            (rule.map(|rule| (rule, class())), 0)
+        });
+        sum.1 += slice.duration().0.saturating_mul(u64::from(slice.stack_every.max(1)));
+    }
+}
+
+/// The class of a method: `shop.Orders` of `shop.Orders$Queue.take`.
+fn class_of(function: &str) -> Option<String> {
+    let (class, _) = function.rsplit_once('.')?;
+    let outer = class.split('$').next().filter(|outer| !outer.is_empty())?;
+    Some(outer.to_owned())
+}
+
+fn told(trace: &Trace, roles: &Roles, waits: Waits) -> LockClasses {
+    let numbers = numbers(trace, &waits);
+    let lock = |wait: WaitId, told: &Told| -> Option<LockClass> {
+        let (rule, class) = told.as_ref()?;
+        let process = trace.wait(wait).process;
+        let number = class.as_ref().and_then(|class| numbers.get(&(process, *rule, class.as_str())));
+        Some(LockClass { process, rule: *rule, number: number.copied().unwrap_or(0) })
+    };
+    let mut of_word: BTreeMap<WaitId, BTreeMap<LockClass, u64>> = BTreeMap::new();
+    for ((wait, _), (told, ns)) in &waits {
+        if let Some(lock) = lock(*wait, told) {
+            *of_word.entry(*wait).or_default().entry(lock).or_default() += ns;
+        }
+    }
+    let on_such_words = waits.iter().filter(|((wait, _), _)| of_word.contains_key(wait));
+    let of_stack = on_such_words.map(|((wait, stack), (told, _))| (*stack, lock(*wait, told))).collect();
+    let of_wait = of_word.into_iter().map(|(wait, locks)| {
+        let most = locks.into_iter().max_by_key(|(_, ns)| *ns).map(|(lock, _)| lock);
+        (wait, most.filter(|lock| roles.speaks_for_others(wait) == Some(lock.rule)))
+    });
+    let of_wait = of_wait.collect();
+    let name = |((process, rule, class), number): (&(ProcessId, RuleId, &str), &u64)| {
+        (LockClass { process: *process, rule: *rule, number: *number }, (*class).to_owned())
+    };
+    LockClasses { of_stack, of_wait, names: numbers.iter().map(name).collect() }
+}
+
+/// Of each process and rule, its classes in order of the waiting; those that are too many have no number.
+fn numbers<'a>(trace: &Trace, waits: &'a Waits) -> BTreeMap<(ProcessId, RuleId, &'a str), u64> {
+    let mut sums: BTreeMap<(ProcessId, RuleId), BTreeMap<&str, u64>> = BTreeMap::new();
+    for ((wait, _), (told, ns)) in waits {
+        if let Some((rule, Some(class))) = told {
+            let of_rule = sums.entry((trace.wait(*wait).process, *rule)).or_default();
+            *of_rule.entry(class).or_default() += ns;
+        }
+    }
+    let mut numbers = BTreeMap::new();
+    for ((process, rule), classes) in sums {
+        let mut ranked: Vec<(&str, u64)> = classes.into_iter().collect();
+        ranked.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        for (number, (class, _)) in (1..=CLASSES_MAX).zip(ranked) {
+            numbers.insert((process, rule, class), number);
+        }
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_is_of_the_class_around_it() {
+        let class = |function| class_of(function);
+        assert_eq!(class("shop.Orders$Queue.take").as_deref(), Some("shop.Orders"));
+        assert_eq!(class("T.lambda$main$0").as_deref(), Some("T"));
+        assert_eq!(class("shop.Orders$$Lambda.run").as_deref(), Some("shop.Orders"));
+        assert_eq!(class("main"), None);
+    }
+}
