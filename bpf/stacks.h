@@ -29,7 +29,9 @@ static __always_inline int unwind_row_at(__u32 index, __u64 *row)
 #define UNWIND_FUNCTION __noinline
 #define UNWIND_INLINE static __always_inline
 #define unwind_read(to, bytes, address) bpf_probe_read_user(to, bytes, (void *)(address))
+#define unwind_generated(ip, exact) generated_row(ip, exact)
 #define unwind_opaque(value) barrier_var(value)
+__u64 generated_row(__u64 ip, __u32 exact);
 #include "unwind.h"
 
 /*
@@ -55,7 +57,7 @@ struct {
 /* Room for the kernel's, the user's, and those of what an interpreter runs. */
 #define STACK_FRAMES_MAX (KERNEL_FRAMES_MAX + USER_FRAMES_MAX + INTERPRETED_FRAMES_MAX)
 
-/* Where an interpreter that has a frame for each function has what (interpreted_frames.h). */
+/* Where an interpreter that has a frame for each function has what (hotspot.h). */
 struct frame_interpreter {
 	__u64 start;          /* its code */
 	__u64 bytes;          /* of that; 0: there is no such interpreter */
@@ -112,7 +114,7 @@ static __always_inline __u64 mix(__u64 hash, __u64 value)
 }
 
 #include "interpreters.h"
-#include "interpreted_frames.h"
+#include "hotspot.h"
 
 static __always_inline struct unwind_process *process_of(__u32 tgid)
 {

@@ -7,9 +7,9 @@
  * address is always at CFA - 8 (x86-64 psABI). Code without rows (JIT, gaps) is walked by frame pointers.
  *
  * This file also compiles for user space (crates/testkit), against recorded stacks. The two
- * sides differ in five things, which whoever includes this defines: UNWIND_FUNCTION and UNWIND_INLINE (how functions are
- * declared), unwind_read(to, bytes, address), unwind_row_at(index, row) and unwind_opaque(value), which keeps a compiler from
- * dropping a check that the verifier wants to see.
+ * sides differ in six things, which whoever includes this defines: UNWIND_FUNCTION and UNWIND_INLINE (how functions are
+ * declared), unwind_read(to, bytes, address), unwind_row_at(index, row), unwind_generated(ip, exact), which has the row of code that
+ * no file describes or a gap, and unwind_opaque(value), which keeps a compiler from dropping a check that the verifier wants to see.
  */
 #ifndef HOLDUP_UNWIND_H
 #define HOLDUP_UNWIND_H
@@ -39,6 +39,9 @@ enum unwind_kind {
 	/* Code that keeps its frame in bx while what it calls runs elsewhere (OCaml 5: C that does not allocate; the loader's
 	 * resolver of lazily bound functions): CFA = bx + cfa * 8. */
 	UNWIND_HELD = 11,
+	/* Code with a frame pointer that keeps the caller's stack pointer below it, as it was before arguments were moved (HotSpot's
+	 * interpreter). */
+	UNWIND_INTERPRETED = 12,
 };
 
 /* Packed: pc relative to the table's base in bits 0..31, cfa / 8 in 32..47 (signed), the caller's bp at
@@ -319,6 +322,26 @@ UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const st
 	return 0;
 }
 
+/* By the frame of an interpreter that keeps where its caller's stack was. */
+UNWIND_INLINE int unwind_interpreted(struct unwind_state *state, const struct unwind_process *process)
+{
+	wire_u64 saved[3]; /* the caller's sp and bp, the return address */
+
+	if (!state)
+		return WIRE_END_UNREADABLE;
+	if (state->bp < state->sp || (state->bp & 7) || unwind_read(saved, sizeof(saved), state->bp - 8) || !saved[2] ||
+	    saved[0] <= state->bp || (saved[0] & 7) || saved[0] - state->bp > UNWIND_FRAME_BYTES_MAX ||
+	    unwind_find_mapping(process, saved[2] - 1, state->mapping) == UNWIND_NOWHERE)
+		return unwind_by_frame_pointer(state, process);
+	state->sp = saved[0];
+	state->bp = saved[1];
+	state->bx_at = UNWIND_BX_LOST;
+	state->ip = saved[2];
+	state->exact = 0;
+	state->via = WIRE_VIA_TABLE;
+	return 0;
+}
+
 /* struct rt_sigframe (arch/x86/include/asm/sigframe.h): sp is at its ucontext when the handler returns. */
 UNWIND_FUNCTION int unwind_signal_frame(struct unwind_state *state)
 {
@@ -433,6 +456,8 @@ UNWIND_FUNCTION int unwind_recall(struct unwind_state *state, const struct unwin
 		return 0;
 	}
 	end = unwind_find(state, process, ip, row);
+	if (!end && unwind_kind_of(*row) == UNWIND_GAP)
+		*row = unwind_generated(ip, state->exact);
 	if (!end) {
 		known->ip = ip;
 		known->row = *row;
@@ -635,6 +660,8 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 		return unwind_signal_frame(state);
 	case UNWIND_LENT:
 		return unwind_by_lent_frame(state, process, scratch, row) ? unwind_by_frame_pointer(state, process) : 0;
+	case UNWIND_INTERPRETED:
+		return unwind_interpreted(state, process);
 	case UNWIND_STOP:
 		return WIRE_END_ROOT;
 	case UNWIND_GAP:

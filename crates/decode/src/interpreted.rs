@@ -101,7 +101,7 @@ pub fn identity(numbers: &[u64]) -> u8 {
 pub enum KernelLayout {
     /// In lists, a thread each: `struct interpreter_layout`.
     Lists(Vec<u8>),
-    /// In frames on the stack: `struct frame_interpreter`.
+    /// In frames on the stack, beside those of compiled code: `struct hotspot`.
     Frames(Vec<u8>),
 }
 

@@ -1,4 +1,4 @@
-//! Where the kernel programs find which functions an interpreter runs (`bpf/interpreters.h`, `bpf/interpreted_frames.h`), by process.
+//! Where the kernel programs find which functions an interpreter runs (`bpf/interpreters.h`, `bpf/hotspot.h`), by process.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,7 +31,7 @@ impl InterpreterTables {
         };
         Ok(InterpreterTables {
             lists: map(&|name| name == "interpreters")?,
-            frames: map(&|name| name == "frame_interpreters")?,
+            frames: map(&|name| name == "hotspots")?,
             known: map(&|name| name.ends_with(".data.interpreters"))?,
             kinds: AtomicU32::new(0),
         })
@@ -42,7 +42,7 @@ impl InterpreterTables {
         self.set(&self.lists, WITH_LISTS, (tgid, layout))
     }
 
-    /// Tells where the interpreter of a process has what in its frames: `struct frame_interpreter`.
+    /// Tells where the interpreter of a process has what in its frames, and how its compiled code has its frames: `struct hotspot`.
     pub fn set_frames(&self, tgid: u32, layout: &[u8]) -> Result<(), CaptureError> {
         self.set(&self.frames, OF_FRAMES, (tgid, layout))
     }

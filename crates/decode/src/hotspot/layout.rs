@@ -53,6 +53,17 @@ pub struct Layout {
     pub(super) excluded: u8,
     pub(super) scopes: Option<Scopes>,
     pub(super) interpreter: Option<InterpreterCode>,
+    pub(super) frames: Option<Frames>,
+}
+
+/// Where a block of code says how large its frames are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frames {
+    pub(super) size: u64,
+    pub(super) complete: u64,
+    pub(super) complete_bytes: u16,
+    pub(super) begin: u64,
+    pub(super) begin_bytes: u16,
 }
 
 /// Where the interpreter's own code is told.
@@ -133,6 +144,15 @@ impl Layout {
             constant_bytes: sizes.get("ConstMethod").copied(),
             excluded: u8::from(version.is_some_and(|version| version >= NO_ZEROS_FROM)),
             scopes: version.and(scopes(&offset, sizes.get("PcDesc").copied())),
+            frames: offset("CodeBlob", "_frame_size").and_then(|size| {
+                let complete = field("CodeBlob", "_frame_complete_offset")?;
+                let (begin, begin_bytes) = match offset("CodeBlob", "_code_begin") {
+                    Some(begin) => (begin, 8),
+                    None => (offset("CodeBlob", "_code_offset")?, 4),
+                };
+                let complete_bytes = if complete.kind == "int16_t" { 2 } else { 4 };
+                Some(Frames { size, complete: complete.offset, complete_bytes, begin, begin_bytes })
+            }),
             interpreter: field("AbstractInterpreter", "_code").and_then(|queue| {
                 let (start, bytes) = ("_stub_buffer", "_buffer_limit");
                 Some(InterpreterCode {

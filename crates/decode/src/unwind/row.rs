@@ -30,12 +30,14 @@ pub enum Kind {
     Lent = 10,
     /// Code that keeps its frame in bx while what it calls runs on another stack: CFA = bx + 8 × `cfa`.
     Held = 11,
+    /// Code with a frame pointer that keeps the caller's stack pointer below it. Only the kernel programs find such code.
+    Interpreted = 12,
 }
 
 /// So many words more than its CFA says may lie below a lent frame: what the code that uses it pushes for a call.
 pub const LENT_WORDS: u64 = 16;
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::Gap,
     Kind::StackPointer,
     Kind::FramePointer,
@@ -48,6 +50,7 @@ const KINDS: [Kind; 12] = [
     Kind::SwitchedTwice,
     Kind::Lent,
     Kind::Held,
+    Kind::Interpreted,
 ];
 
 /// What holds from a pc on, until the next row.

@@ -124,7 +124,7 @@ impl Walk<'_> {
             Kind::Signal => return self.by_signal_frame(),
             Kind::Lent => return self.by_lent_frame(&row).or_else(|_| self.by_frame_pointer()),
             Kind::Stop => return Err(StackEnd::Root),
-            Kind::Gap => return self.by_frame_pointer(),
+            Kind::Gap | Kind::Interpreted => return self.by_frame_pointer(),
             Kind::Bad => return Err(StackEnd::NoRule),
         };
         if row.bp != 0 {
