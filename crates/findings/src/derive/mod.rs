@@ -17,6 +17,7 @@ pub mod exchanges;
 pub mod forks;
 pub mod garbage;
 pub mod gc;
+pub mod given_back;
 pub mod handing_groups;
 pub mod handovers;
 pub mod hardware;

@@ -119,6 +119,8 @@ struct RuleEntry {
     #[serde(default)]
     start: bool,
     #[serde(default)]
+    idle: bool,
+    #[serde(default)]
     lock: String,
     #[serde(default)]
     one_lock: bool,
@@ -224,6 +226,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         futex: entry.futex,
         thread: entry.thread,
         start: entry.start,
+        idle: entry.idle,
         lock: entry.lock,
         one_lock: entry.one_lock || entry.by_class,
         by_class: entry.by_class,

@@ -166,6 +166,8 @@ pub struct Rule {
     pub thread: Vec<String>,
     /// Of blocked threads: the functions are those that such threads are started with, and do nothing else in.
     pub start: bool,
+    /// Of a wait for work: the thread is one of a pool, and has nothing to do.
+    pub idle: bool,
     /// Of a lock: what it is called; empty if nothing is to be said.
     pub lock: String,
     /// All such waits of a process are for one lock, whatever word they wait on.

@@ -92,9 +92,8 @@ pub(super) fn holders_queues(trace: &Trace, charge: &Charge) -> Removal {
 /// most it is taken so seldom, or so shortly, that nobody queues for it.
 pub(super) fn lock_handovers(facts: Facts, calls: &LockCalls, lock: u32) -> Removal {
     let trace = facts.trace;
-    let waits = Charge::of(trace, |slice| {
-        slice.state == ThreadState::Blocked && facts.locks.of(slice) == Some(lock)
-    });
+    let waits =
+        Charge::of(trace, |slice| slice.state == ThreadState::Blocked && facts.locks.of(slice) == Some(lock));
     let calls = ran(Speed::weighed(trace, calls.shares(lock, Calls::Contended)));
     Removal {
         least: vec![Change::AtOnce(waits), calls.clone()],
@@ -182,9 +181,7 @@ pub(super) fn interpreter(facts: Facts, charge: &Charge) -> Removal {
     let calls =
         |sample: &SampleRow| sample.in_kernel && sample.syscall == FUTEX && has(&waiters, sample.thread);
     let at_locks = Charge::of(trace, |slice| {
-        slice.state == ThreadState::Blocked
-            && has(&waiters, slice.thread)
-            && facts.locks.of(slice).is_some()
+        slice.state == ThreadState::Blocked && has(&waiters, slice.thread) && facts.locks.of(slice).is_some()
     });
     let least = vec![Change::WithoutSlices(charge.clone())];
     let mut most = least.clone();

@@ -36,7 +36,7 @@ const SLICES_SOME: usize = 2_000_000;
 const SOME: usize = 5;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 22] = [
+const FORECAST: [&str; 23] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -59,6 +59,7 @@ const FORECAST: [&str; 22] = [
     "delayed-ack",
     "fork-pause",
     "fine-tasks",
+    "pool-exhausted",
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
@@ -164,6 +165,10 @@ pub fn of_finding<'a>(
         "subprocess-per-item" => causes::children(facts.trace, charge),
         _ if charge.is_empty() => None,
         "wakeup-ping-pong" => Some(causes::handovers(facts, charge)),
+        // More of them need not help: what they stand for may be what is slow.
+        "pool-exhausted" => {
+            Some(Removal { least: Vec::new(), most: vec![Change::WithoutSlices(charge.clone())] })
+        }
         "fork-pause" => Some(forks::copies(facts.trace, charge)),
         "interpreter-lock" => Some(causes::interpreter(facts, charge)),
         "blocked-lock-holder" => Some(causes::waits_for_locks(facts, charge)),
@@ -204,8 +209,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         finding.gain = merged((facts.trace, derived), (finding, charge), &forecast);
         let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
         let may_be_nothing = forecast.may_be_nothing() || is_there_anyway(finding);
-        let is_hint = is_lock_only_taken(derived, finding) || is_only_in_turn(finding);
-        if may_be_nothing && cost < COSTS_LITTLE || is_hint {
+        if may_be_nothing && cost < COSTS_LITTLE || is_a_hint(derived, finding) {
             finding.confidence = Confidence::Low;
         }
         if timed > 0 {
@@ -242,7 +246,7 @@ pub fn without_recording(trace: &Trace, derived: &Derived, findings: &mut [Charg
     let part = spent / derived.ledger.running_ns().max(trace.wall().0).max(1) as f64;
     for Charged { finding, .. } in findings {
         finding.gain = unrecorded(finding.gain, part.min(RECORDING_MAX));
-        if is_lock_only_taken(derived, finding) || is_only_in_turn(finding) {
+        if is_a_hint(derived, finding) {
             finding.confidence = Confidence::Low;
         }
     }
@@ -251,6 +255,12 @@ pub fn without_recording(trace: &Trace, derived: &Derived, findings: &mut [Charg
 fn unrecorded(gain: Gain, part: f64) -> Gain {
     let (low, high) = ((gain.low - part) / (1.0 - part), gain.high / (1.0 - part));
     Gain { low: (low - OFF).max(0.0), high: (high + OFF).min(1.0) }
+}
+
+/// It surely gains nothing, and may be no cause.
+fn is_a_hint(derived: &Derived, finding: &Finding) -> bool {
+    let is_small = finding.rule == "pool-exhausted" && gains_little(finding);
+    is_small || is_lock_only_taken(derived, finding) || is_only_in_turn(finding)
 }
 
 /// Threads that wait for each other, and would wait as long if handing over took no time: they are slow for what they do, unless
@@ -350,6 +360,8 @@ fn merged(
         "serial-section" if is_alone_with_tasks(trace, derived) => {
             Gain { low: 0.0, high: forecast.high.max(widened(own).high) }
         }
+        // A peer that answers many at once is, in a replay, a chain of its own sleeps, which fewer waits do not shorten.
+        "pool-exhausted" => Gain { low: own.low.min(forecast.high), high: own.high.max(forecast.high) },
         // What was spun for may be that others work: at the least nobody works beside another.
         "spin-wait" => {
             let work = ledger_work(derived) as f64 / trace.wall().0.max(1) as f64;

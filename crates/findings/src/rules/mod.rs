@@ -88,6 +88,7 @@ rules! {
     pinned_together,
     interpreter_lock,
     pool_starved,
+    pool_exhausted,
     task_lock,
     stop_the_world_latecomer,
     gc_pressure,

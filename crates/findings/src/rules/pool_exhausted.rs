@@ -1,0 +1,132 @@
+//! # pool-exhausted: threads wait for one of a few things that others have
+//!
+//! ## What it sees
+//! Threads that wait at one place (for a connection of a pool, a buffer, a permit of a semaphore) until another thread, which waits
+//! there itself at other times, gives one back. How many of them get on meanwhile, and what these do.
+//!
+//! ## Why it hurts
+//! As many threads get on as there are such things, however many there are, and each for as long as it keeps one. One that is kept over
+//! something slow (a call over the network, a query, a log line) is one that nobody works with.
+//!
+//! ## How it decides
+//! There is no word to read. Three in four of the waits at a place are ended by threads that wait there, too, now by this one and now by
+//! that, and as long as somebody waits, those who do not are always about as many: as there are things. Workers that make tasks for
+//! each other are now many and now few; those of which a runtime's descriptor knows that they have nothing to do are left out. The
+//! upper end of the gain is that all who wait get on at the same time, as far as there are CPUs for what is not blocked; the lower end
+//! is that there is one thing more, for the part in which who has one is blocked, as far as a replay without these waits agrees: what
+//! the things stand for may be what is slow.
+//!
+//! ## What to do
+//! Take it later and give it back sooner: do what is slow before or after. If all of the time with it is needed, have more of them, as
+//! many as what they stand for can take.
+//!
+//! ## Blind spots
+//! A pool of tasks in which each task makes another one looks the same: what is few there are the tasks. Who does something else for long,
+//! and wants no thing meanwhile, is counted as if it had one. Tasks of a runtime (Go, tokio) that wait for a permit are not threads.
+//!
+//! ## References
+//! Little: A proof for the queuing formula L = λW (1961). Goetz et al.: Java Concurrency in Practice, 5.5.3 and 8.1 (2006).
+
+use super::{ChargedVerdict, Info};
+use crate::derive::given_back::{self, GivenBack};
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{self, count, percent, thread, time};
+
+pub(super) const INFO: Info =
+    Info { name: "pool-exhausted", summary: "Threads wait for one of a few things that others have" };
+
+/// Places that are named; more would hide the first.
+const PLACES_MAX: usize = 3;
+
+/// Who had one was blocked for so much of that: then where is what matters.
+const MOSTLY: f64 = 0.5;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let all = given_back::derive(scene.trace, &scene.derived.roles);
+    let mut found: Vec<Charged> = all.into_iter().map(|pool| finding(scene, pool)).collect();
+    found.retain(|one| one.finding.gain.high >= GAIN_MIN);
+    found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+    found.truncate(PLACES_MAX);
+    Ok(found)
+}
+
+/// How many waited at a time, on average, while any did.
+fn waiting(pool: &GivenBack) -> f64 {
+    pool.wait_ns as f64 / pool.waited_ns.max(1) as f64
+}
+
+fn gain(scene: &Scene, pool: &GivenBack) -> Gain {
+    let waited = scene.of_wall(pool.waited_ns as f64);
+    let things = pool.things as f64;
+    // Those who are blocked need no CPU; the others do, however many have one.
+    let on_cpus = things * (1.0 - pool.blocked) / f64::from(scene.derived.occupancy.cpus.max(1));
+    let high = waited * (1.0 - (things / (waiting(pool) + things)).max(on_cpus.min(1.0)));
+    let low = waited / (things + 1.0) * pool.blocked;
+    Gain { low: low.min(high), high: high.min(1.0) }
+}
+
+fn finding(scene: &Scene, pool: GivenBack) -> Charged {
+    let trace = scene.trace;
+    let place = wording::function(&trace.frame_name(pool.place)).into_owned();
+    let finding = Finding {
+        rule: INFO.name,
+        subject: format!("what threads wait for in {place}"),
+        summary: summary(&pool),
+        cost_ns: pool.wait_ns,
+        gain: gain(scene, &pool),
+        confidence: scene.confidence(Confidence::Medium),
+        evidence: scene.longest_of(&pool.charge, |slice| match trace.ended_by(slice) {
+            Some(wakeup) => format!("waits for one, until {} gives one back", thread(trace, wakeup.waker)),
+            None => "waits for one".to_owned(),
+        }),
+        advice: advice(&pool),
+    };
+    Charged { finding, charge: pool.charge }
+}
+
+fn summary(pool: &GivenBack) -> Vec<String> {
+    let few = match pool.things {
+        1 => "a thing".to_owned(),
+        things => format!("one of {things} things"),
+    };
+    vec![
+        format!(
+            "{} waited {} for {few} that others of them had; {:.1} of them did at a time, {} in all.",
+            count(pool.members.len() as u64, "thread"),
+            count(pool.waits, "time"),
+            waiting(pool),
+            time(pool.wait_ns),
+        ),
+        meanwhile(pool),
+    ]
+}
+
+fn meanwhile(pool: &GivenBack) -> String {
+    let blocked = percent(pool.blocked);
+    match &pool.blocked_in {
+        Some((place, part)) if pool.blocked >= MOSTLY => {
+            format!(
+                "Meanwhile the others were blocked for {blocked} of their time, in {} for {} of that.",
+                wording::function(place),
+                percent(*part)
+            )
+        }
+        _ => format!("Meanwhile the others were blocked for {blocked} of their time."),
+    }
+}
+
+fn advice(pool: &GivenBack) -> Vec<String> {
+    let slow = match &pool.blocked_in {
+        Some((place, _)) if pool.blocked >= MOSTLY => {
+            format!(
+                "Take it later and give it back sooner: do what waits in {} without it",
+                wording::function(place)
+            )
+        }
+        _ => "Take it later and give it back sooner: do without it what does not need it".to_owned(),
+    };
+    vec![slow, "Or have more of them, as many as what they stand for can take".to_owned()]
+}
