@@ -58,7 +58,7 @@ impl Made {
 }
 
 /// Structure, field, its type, and its offset.
-const FIELDS: [(&str, &str, &str, u64); 33] = [
+const FIELDS: [(&str, &str, &str, u64); 35] = [
     ("GrowableArrayBase", "_len", "int", 0),
     ("GrowableArray<int>", "_data", "int*", 8),
     ("CodeHeap", "_memory", "VirtualSpace", 0),
@@ -86,6 +86,8 @@ const FIELDS: [(&str, &str, &str, u64); 33] = [
     ("ConstantPool", "_source_file_name_index", "u2", 16),
     ("CodeBlob", "_code_offset", "int", 24),
     ("CodeBlob", "_relocation_size", "int", 28),
+    ("CodeBlob", "_frame_size", "int", 56),
+    ("CodeBlob", "_frame_complete_offset", "int16_t", 60),
     ("CodeBlob", "_mutable_data", "address", 40),
     ("nmethod", "_immutable_data", "address", 32),
     ("nmethod", "_scopes_pcs_offset", "int", 48),
@@ -218,9 +220,13 @@ fn a_method_that_is_interpreted_has_its_name_and_line() {
     let (made, symbols) = machine();
     let layout = Layout::read(&made, &symbols, LOADED).unwrap();
     let Some(KernelLayout::Frames(bytes)) = layout.kernel_layout(&made) else { panic!("no frames") };
-    let words =
+    let heap = layout.heaps(&made).unwrap().pop().unwrap();
+    let interpreter =
         [INTERPRETER, 4096, u64::from_le_bytes([232, 255, 255, 255, 192, 255, 255, 255]), 8 | 24 << 32];
-    assert_eq!(bytes, bytes_of(&words));
+    // One heap of segments of 2^7 bytes; a block's head has 8; sizes are told at 56, and of two bytes at 60, the code at 24 by an int.
+    let heaps = [&[CODE, CODE + 500 * 128, heap.segments][..], &[0; 9]].concat();
+    let blocks = [1 | 7 << 32, 8 | 56 << 32, 60 | 24 << 32, 2 | 4 << 16];
+    assert_eq!(bytes, bytes_of(&[&interpreter[..], &heaps, &blocks].concat()));
     // A compiled method leads to it.
     let code = pointer(&made, CODE + 256 + 8 + layout.blob_method).unwrap();
     let constant = pointer(&made, code + layout.method_constant).unwrap();
