@@ -56,6 +56,22 @@ fn a_virtual_machine_is_no_pool() {
 }
 
 #[test]
+fn a_class_and_what_is_made_of_its_lambdas_are_one() {
+    let of_class =
+        |stack: &str| stack.replace("Fib.task", "Pool$$Lambda.call").replace("Fib.add", "Pool.add");
+    let (giving, task) = (of_class(GIVING), of_class(TASK));
+    let is_told = |module: &str| {
+        let (_, mut trace) = trace_of_lanes(&picture(&[(&giving, 6), (TAKING, 3), (&task, 1)]));
+        for frame in trace.frames.iter_mut().filter(|frame| frame.function.starts_with("Pool")) {
+            frame.module = module.to_owned();
+        }
+        analyse(&trace).findings.iter().any(|finding| finding.rule == "fine-tasks")
+    };
+    assert!(is_told(""));
+    assert!(!is_told("[jit]"));
+}
+
+#[test]
 fn tasks_that_work_are_worth_it() {
     pool(&[(GIVING, 2), (TAKING, 2), (TASK, 6)], "@silent fine-tasks\n");
 }

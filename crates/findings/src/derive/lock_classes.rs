@@ -86,19 +86,18 @@ fn add_thread(
         let sum = waits.entry((slice.wait, slice.stack)).or_insert_with(|| {
             let rule = roles.of_wait(&slice).map(|(rule, _)| rule);
             let rule = rule.filter(|rule| by_class.get(usize::from(rule.0)) == Some(&true));
-            let mut class =
-                || places.of(slice.stack).and_then(|frame| class_of(&trace.frames[frame.index()].function));
-            (rule.map(|rule| (rule, class())), 0)
+            let class = rule.and_then(|_| places.of(slice.stack));
+            let class = class.and_then(|frame| outer_class(&trace.frames[frame.index()].function));
+            (rule.map(|rule| (rule, class.map(str::to_owned))), 0)
         });
         sum.1 += slice.duration().0.saturating_mul(u64::from(slice.stack_every.max(1)));
     }
 }
 
-/// The class of a method: `shop.Orders` of `shop.Orders$Queue.take`.
-fn class_of(function: &str) -> Option<String> {
+/// The outermost class of a method: `shop.Orders` of `shop.Orders$Queue.take`.
+pub(super) fn outer_class(function: &str) -> Option<&str> {
     let (class, _) = function.rsplit_once('.')?;
-    let outer = class.split('$').next().filter(|outer| !outer.is_empty())?;
-    Some(outer.to_owned())
+    class.split('$').next().filter(|outer| !outer.is_empty())
 }
 
 fn told(trace: &Trace, roles: &Roles, waits: Waits) -> LockClasses {
@@ -154,10 +153,9 @@ mod tests {
 
     #[test]
     fn a_method_is_of_the_class_around_it() {
-        let class = |function| class_of(function);
-        assert_eq!(class("shop.Orders$Queue.take").as_deref(), Some("shop.Orders"));
-        assert_eq!(class("T.lambda$main$0").as_deref(), Some("T"));
-        assert_eq!(class("shop.Orders$$Lambda.run").as_deref(), Some("shop.Orders"));
-        assert_eq!(class("main"), None);
+        assert_eq!(outer_class("shop.Orders$Queue.take"), Some("shop.Orders"));
+        assert_eq!(outer_class("T.lambda$main$0"), Some("T"));
+        assert_eq!(outer_class("shop.Orders$$Lambda.run"), Some("shop.Orders"));
+        assert_eq!(outer_class("main"), None);
     }
 }

@@ -7,11 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use holdup_events::tables::{Frame, SampleRow, ThreadState};
+use holdup_events::tables::{Frame, GENERATED_MODULE, SampleRow, ThreadState};
 use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::class::Class;
 use super::ledger::{Ledger, ThreadLedger};
+use super::lock_classes::outer_class;
 use super::occupancy::Stall;
 use super::own_places::OwnFrames;
 use super::roles::Roles;
@@ -121,9 +122,12 @@ fn files(trace: &Trace) -> HashMap<(&str, &str), &str> {
     best.into_iter().map(|(function, (file, _))| (function, file)).collect()
 }
 
-/// The crate or the source file that a function is from, else its library, else what stands before the last part of its name.
+/// The crate or the source file that a function is from (of Java's methods the outermost class, as not all of them tell a file), else its library, else what stands before the last part of its name.
 fn unit_of<'a>(frame: &'a Frame, file: &'a str) -> Option<&'a str> {
     const SOURCES: &str = "/src/";
+    if frame.module == GENERATED_MODULE && !frame.function.contains([':', ' ']) {
+        return outer_class(&frame.function);
+    }
     if !file.is_empty() {
         let crates = file.find("/registry/src/").map(|at| at + "/registry/src/".len());
         let ends = crates.and_then(|from| Some(from + file[from..].find(SOURCES)?));
