@@ -36,7 +36,7 @@ const SLICES_SOME: usize = 2_000_000;
 const SOME: usize = 5;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 23] = [
+const FORECAST: [&str; 24] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -60,6 +60,7 @@ const FORECAST: [&str; 23] = [
     "fork-pause",
     "fine-tasks",
     "pool-exhausted",
+    "answer-timeout",
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
@@ -177,7 +178,7 @@ pub fn of_finding<'a>(
             let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks, facts.roles));
             Some(causes::herd(facts, derived, charge, calls))
         }
-        "cpu-throttled" | "oversleep" | "poll-loop" | "delayed-ack" => {
+        "cpu-throttled" | "oversleep" | "poll-loop" | "delayed-ack" | "answer-timeout" => {
             Some(Removal::exact(vec![Change::WithoutSlices(charge.clone())]))
         }
         _ => None,

@@ -74,6 +74,7 @@ rules! {
     wakeup_ping_pong,
     poll_loop,
     oversleep,
+    answer_timeout,
     cpu_throttled,
     cpu_stolen,
     delayed_ack,

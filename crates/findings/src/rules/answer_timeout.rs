@@ -1,0 +1,165 @@
+//! # answer-timeout: threads wait for an answer until they give up, and ask again
+//!
+//! ## What it sees
+//! Waits for a socket (`poll`, `select`, `recv` with a time-out) that nothing but their own time-out ended, after which the thread went on
+//! to something else; and whether a name was being looked up, by the functions on the stack.
+//!
+//! ## Why it hurts
+//! Who is asked first and never answers costs the whole time-out each time, be it one second or five: the program stands still, and
+//! nothing is busy anywhere. A name server that is gone but still in the list is the usual one; another is a packet that somebody drops.
+//!
+//! ## How it decides
+//! It counts waits of which the recording tells when they were to end, and that ended then, by a timer. A thread that asks for the same
+//! again and again, and looks up no name, looks by the clock (poll-loop), and one for whom nobody waits keeps house: they are left out. The gain is what the run
+//! would be shorter by if these answers had come at once. Where the stack does not say that a name was looked up, a time-out may be meant
+//! (a pause, a deadline for more input): then it is a hint.
+//!
+//! ## What to do
+//! Find out who does not answer, and do not ask that one, or not first. Give up sooner. Keep what was answered.
+//!
+//! ## Blind spots
+//! A connection that is attempted again by the kernel (SYN) and an event loop's timers are not seen. Who gave up after its answer was lost, and who was
+//! never going to be answered, look the same.
+//!
+//! ## References
+//! Linux `resolv.conf(5)` (options `timeout`, `attempts`, `rotate`, `single-request`), `poll(2)`.
+
+use std::collections::BTreeSet;
+
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ObjectKind, StackId, ThreadId, Trace, WaitReason};
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, time};
+
+pub(super) const INFO: Info =
+    Info { name: "answer-timeout", summary: "Threads wait for an answer until they give up, and ask again" };
+
+/// One alone may be a deadline.
+const TIMES_MIN: u64 = 2;
+
+/// Shorter waits are pauses (ns): an answer from another machine takes as long.
+const SHORT_NS: u64 = 10_000_000;
+
+/// Functions of C libraries that look up names.
+const RESOLVER: [&str; 10] = [
+    "getaddrinfo",
+    "__GI_getaddrinfo",
+    "gethostbyname",
+    "gethostbyaddr",
+    "getnameinfo",
+    "__res_context_send",
+    "__libc_res_nsend",
+    "__res_nsend",
+    "__res_msend",
+    "res_n",
+];
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let trace = scene.trace;
+    let keeps_house = |thread: ThreadId| {
+        let clocked = &scene.derived.clocked;
+        let row = clocked.binary_search_by_key(&thread, |one| one.thread).ok();
+        row.is_some_and(|row| clocked[row].keeps_house)
+    };
+    let charge = Charge::of_rows(trace, |thread, take| {
+        if !keeps_house(thread) {
+            given_up(trace, thread).into_iter().for_each(|row| take(row));
+        }
+    });
+    Ok(finding(scene, charge).into_iter().collect())
+}
+
+/// Rows of waits for an answer that a time-out ended: of one to a look-up of a name, or after which the thread did not ask for the same
+/// again.
+fn given_up(trace: &Trace, thread: ThreadId) -> Vec<usize> {
+    let blocked = trace.slices.rows(thread).zip(trace.slices.of(thread));
+    let blocked: Vec<(usize, Slice)> =
+        blocked.filter(|(_, slice)| slice.state == ThreadState::Blocked).collect();
+    let gave_up = |slice: &Slice| {
+        let wait = trace.wait(slice.wait);
+        // Who polls nothing (no descriptors, or none at that address) sleeps; an event loop's timers are on an instance of epoll.
+        let asks = match wait.reason {
+            WaitReason::Multiplex => wait.object_kind != ObjectKind::Epoll && wait.op != 0,
+            reason => reason == WaitReason::Socket,
+        };
+        asks && slice.duration().0 >= SHORT_NS && trace.timed_out(slice)
+    };
+    let is_again = |at: usize, other: Option<usize>| {
+        let other = other.and_then(|other| blocked.get(other)).map(|(_, slice)| slice);
+        other.is_some_and(|other| other.wait == blocked[at].1.wait && trace.timed_out(other))
+    };
+    let goes_on = |at: usize| !is_again(at, at.checked_sub(1)) && !is_again(at, Some(at + 1));
+    let rows = blocked
+        .iter()
+        .enumerate()
+        .filter(|(at, (_, slice))| gave_up(slice) && (goes_on(*at) || looks_up(trace, slice.stack)));
+    rows.map(|(_, (row, _))| *row).collect()
+}
+
+fn finding(scene: &Scene, charge: Charge) -> Option<Charged> {
+    let trace = scene.trace;
+    let (mut threads, mut times, mut wait_ns, mut names) = (BTreeSet::new(), 0u64, 0u64, 0u64);
+    for thread in trace.target_threads() {
+        for (row, span) in charge.spans_of(trace, thread) {
+            threads.insert(thread);
+            (times, wait_ns) = (times + 1, wait_ns + span.end.since(span.start).0);
+            names += u64::from(looks_up(trace, trace.slices.at(thread, row).stack));
+        }
+    }
+    let high = scene.of_wall(scene.stall_quiet(&charge).saved_ns).clamp(0.0, 1.0);
+    if times < TIMES_MIN || high < GAIN_MIN {
+        return None;
+    }
+    let is_names = 2 * names > times;
+    let mut summary = vec![format!(
+        "{} waited {} for an answer until the time-out, {} each on average, {} in all.",
+        count(threads.len() as u64, "thread"),
+        count(times, "time"),
+        time(wait_ns / times),
+        time(wait_ns),
+    )];
+    summary.extend(is_names.then(|| "They were looking up names: a name server did not answer.".to_owned()));
+    let is_charged = |slice: &Slice| {
+        let row = trace.slices.covering(slice.thread, slice.start);
+        row.is_some_and(|row| charge.has(row))
+    };
+    summary.extend(scene.waits_come_from(is_charged));
+    let finding = Finding {
+        rule: INFO.name,
+        subject: format!("{} that came to nothing", count(times, if is_names { "question" } else { "wait" })),
+        summary,
+        cost_ns: wait_ns,
+        gain: Gain { low: 0.0, high },
+        confidence: scene.confidence(if is_names { Confidence::High } else { Confidence::Low }),
+        evidence: scene.longest_of(&charge, |_| "waits for an answer, until it gives up".to_owned()),
+        advice: advice(is_names),
+    };
+    Some(Charged { finding, charge })
+}
+
+/// The stack is one of a thread that looks up a name.
+fn looks_up(trace: &Trace, stack: StackId) -> bool {
+    let is_one = |function: &str| RESOLVER.iter().any(|name| function.starts_with(name));
+    stack != StackId::NONE && trace.stack_frames(stack).any(|id| is_one(&trace.frames[id.index()].function))
+}
+
+fn advice(is_names: bool) -> Vec<String> {
+    let advice: &[&str] = match is_names {
+        true => &[
+            "Ask the name servers of /etc/resolv.conf one by one (dig @SERVER NAME), and remove the one that does not answer, or put it last",
+            "If each answers some questions only: options single-request, or a resolver of one's own on this machine",
+            "Keep what was found: a cache of names, or connections that stay open",
+        ],
+        false => &[
+            "Find out who does not answer, and do not ask that one first",
+            "Give up sooner, or ask the next one beside",
+        ],
+    };
+    advice.iter().map(|text| (*text).to_owned()).collect()
+}
