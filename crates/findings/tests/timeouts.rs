@@ -15,7 +15,8 @@ fn picture(function: &str, between: &str) -> String {
 #[test]
 fn who_looks_up_names_and_gets_no_answer_is_told() {
     let analysis = check_lanes(&picture("getaddrinfo", ""));
-    let finding = analysis.findings.iter().find(|finding| finding.rule == "answer-timeout").expect("a finding");
+    let finding =
+        analysis.findings.iter().find(|finding| finding.rule == "answer-timeout").expect("a finding");
     assert_eq!(finding.confidence, Confidence::High);
     assert!(finding.subject.contains("questions"), "{}", finding.subject);
     assert!(finding.gain.high > 0.8, "{:?}", finding.gain);
@@ -24,7 +25,8 @@ fn who_looks_up_names_and_gets_no_answer_is_told() {
 #[test]
 fn another_time_out_is_a_hint_if_something_else_follows() {
     let analysis = check_lanes(&picture("ask", "fff0"));
-    let finding = analysis.findings.iter().find(|finding| finding.rule == "answer-timeout").expect("a finding");
+    let finding =
+        analysis.findings.iter().find(|finding| finding.rule == "answer-timeout").expect("a finding");
     assert_eq!(finding.confidence, Confidence::Low);
 }
 

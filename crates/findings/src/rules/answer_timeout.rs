@@ -68,9 +68,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         row.is_some_and(|row| clocked[row].keeps_house)
     };
     let charge = Charge::of_rows(trace, |thread, take| {
-        if !keeps_house(thread) {
-            given_up(trace, thread).into_iter().for_each(|row| take(row));
-        }
+        let is_idle = keeps_house(thread);
+        let rows = given_up(trace, thread).into_iter();
+        rows.filter(|row| !is_idle || looks_up(trace, trace.slices.at(thread, *row).stack)).for_each(take);
     });
     Ok(finding(scene, charge).into_iter().collect())
 }
