@@ -83,7 +83,7 @@ impl Interpreted {
         let identity = u64::from(self.identity) << IDENTITY_SHIFT;
         mark | identity
             | (units << UNITS_SHIFT)
-            | (self.code / self.standing.aligned() & self.standing.code_bits())
+            | ((self.code / self.standing.aligned()) & self.standing.code_bits())
     }
 }
 
