@@ -57,7 +57,6 @@ fn trace(threads: &[&[u32]]) -> Trace {
             wait: WaitId(number as u32 + 1),
             stack: StackId(*stack),
             stack_every: 1,
-            ..SliceRow::default()
         };
         slices.push(rows.iter().enumerate().map(slice).collect::<Vec<_>>());
     }
