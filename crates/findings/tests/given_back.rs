@@ -114,21 +114,22 @@ fn the_last_at_a_barrier_gives_nothing_back() {
 fn workers_that_make_work_for_each_other_are_now_many_and_now_few() {
     const THREADS: usize = 6;
     let (mut picture, mut chance) = (Picture::new(THREADS), Chance(3));
-    let mut busy = vec![0usize; THREADS];
+    let mut busy = [0usize; THREADS];
     busy[0] = 3;
     for tick in 0..600 {
-        for thread in 0..THREADS {
-            picture.rows[thread].push(if busy[thread] > 0 { (b'0' + thread as u8) as char } else { 'p' });
+        for (thread, left) in busy.iter().enumerate() {
+            picture.rows[thread].push(if *left > 0 { (b'0' + thread as u8) as char } else { 'p' });
         }
         // Within a wave each task makes two; then they end, but for one.
         let grows = tick / 20 % 2 == 0;
         let idle = (0..THREADS).find(|thread| busy[*thread] == 0);
         let giver = (0..THREADS).filter(|thread| busy[*thread] > 0).nth(chance.below(2) as usize);
-        for thread in 0..THREADS {
-            let others = busy.iter().filter(|left| **left > 0).count();
-            if busy[thread] > 0 && (busy[thread] > 1 || others > 1) {
-                busy[thread] -= 1;
-            }
+        let mut others = busy.iter().filter(|left| **left > 0).count();
+        for left in busy.iter_mut().filter(|left| **left > 0) {
+            // The last one goes on.
+            let ends = *left == 1;
+            *left -= usize::from(!ends || others > 1);
+            others -= usize::from(ends && others > 1);
         }
         if let (true, Some(idle), Some(giver)) = (grows, idle, giver) {
             picture.gives[giver].push(tick);
