@@ -143,7 +143,8 @@ static __always_inline int is_entering(const struct hotspot *hotspot, __u64 bloc
 
 /*
  * How code that no file describes keeps its frames, if the runtime tells; else a gap. Compiled code saves the caller's frame pointer
- * below the return address. Not static: the verifier looks at it once.
+ * below the return address. What was found is remembered for this address (unwind_recall): other code that is made there later, and calls
+ * at the very same place, would be taken for it. Not static: the verifier looks at it once.
  */
 __noinline __u64 generated_row(__u64 ip, __u32 exact)
 {
