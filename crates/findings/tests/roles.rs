@@ -286,6 +286,17 @@ fn gc_heavy_fires_where_a_thread_collects_much_of_its_time() {
 }
 
 #[test]
+fn a_compiler_that_collections_stop_holds_up_nobody() {
+    let text = format!("{POOL}\n[[rule]]\nrole = \"jit-compile\"\non = \"cpu\"\nleaf = [\"work\"]\n");
+    let compiles = Descriptors::none().with(&[text]).unwrap();
+    let is_told = |descriptors: &Descriptors| {
+        let analysis = analyse_with(&collecting(40), descriptors);
+        analysis.findings.iter().any(|finding| finding.rule == "gc-heavy")
+    };
+    assert!(is_told(&pool()) && !is_told(&compiles));
+}
+
+#[test]
 fn the_kernel_runs_for_those_who_only_wait_too() {
     let text = format!("{POOL}\n[[rule]]\nrole = \"spin\"\non = \"cpu\"\nleaf = [\"work\"]\n");
     let mut trace = collecting(50);

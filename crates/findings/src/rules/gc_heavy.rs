@@ -29,7 +29,7 @@
 //! Jones, Hosking, Moss: The Garbage Collection Handbook (2nd edition, 2023).
 
 use holdup_events::ThreadId;
-use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::tables::{SampleRow, Slice, ThreadState};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
@@ -37,6 +37,7 @@ use crate::collecting;
 use crate::derive::class::Class;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::runtimes::{RoleUse, RuntimeUse};
+use crate::derive::samples_of;
 use crate::descriptors::Role;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
@@ -132,14 +133,25 @@ fn cost<'a>(scene: &Scene, thread: &'a ThreadLedger) -> Cost<'a> {
     Cost { thread, work_ns, wait_ns: wait_ns.saturating_sub(late) }
 }
 
-/// Threads that do a fair part of the program's own work.
+/// Threads that do a fair part of the program's own work; a compiler's stops hold up nobody.
 fn workers<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a ThreadLedger> {
-    let ledger = &scene.derived.ledger;
+    let (ledger, scene) = (&scene.derived.ledger, *scene);
     let enough = WORKS_MIN * ledger.of(Class::Useful) as f64;
     ledger.threads.iter().filter(move |one| {
         let useful = one.classes[Class::Useful as usize];
-        useful > 0 && useful as f64 >= enough
+        useful > 0 && useful as f64 >= enough && !compiles(&scene, one.thread)
     })
+}
+
+/// Most of what it runs is a runtime's compiler.
+fn compiles(scene: &Scene, thread: ThreadId) -> bool {
+    let roles = &scene.derived.roles;
+    let is_compiling = |sample: &&SampleRow| {
+        let rule = roles.of_sample(sample).and_then(|rule| roles.descriptors.rule(rule));
+        rule.is_some_and(|(_, rule)| rule.role == Role::JitCompile)
+    };
+    let samples = samples_of(scene.trace, thread);
+    2 * samples.iter().filter(is_compiling).count() > samples.len()
 }
 
 /// What runtimes did for collections, the costliest first.
