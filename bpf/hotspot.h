@@ -46,16 +46,7 @@ struct {
 
 static __always_inline const struct hotspot *hotspot_of(__u32 tgid)
 {
-	const struct hotspot *found;
-	__u32 *parent;
-
-	if (!(interpreters_known & INTERPRETERS_OF_FRAMES))
-		return 0;
-	found = bpf_map_lookup_elem(&hotspots, &tgid);
-	if (found)
-		return found;
-	parent = bpf_map_lookup_elem(&unwind_parents, &tgid);
-	return parent ? bpf_map_lookup_elem(&hotspots, parent) : 0;
+	return interpreters_known & INTERPRETERS_OF_FRAMES ? of_process(&hotspots, tgid) : 0;
 }
 
 /* The interpreter of a process, for the frames of one stack. */

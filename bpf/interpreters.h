@@ -95,17 +95,6 @@ static __always_inline __u64 user_word(__u64 address)
 	return word;
 }
 
-static __always_inline const struct interpreter_layout *interpreter_of(__u32 tgid)
-{
-	const struct interpreter_layout *layout = bpf_map_lookup_elem(&interpreters, &tgid);
-	__u32 *parent;
-
-	if (layout)
-		return layout;
-	parent = bpf_map_lookup_elem(&unwind_parents, &tgid);
-	return parent ? bpf_map_lookup_elem(&interpreters, parent) : 0;
-}
-
 /* The state of the thread with this thread pointer; 0: it has none. Not static: the verifier looks at it once. */
 __noinline __u64 find_interpreter_thread(const struct interpreter_layout *layout, __u64 self)
 {
@@ -274,7 +263,7 @@ static __always_inline __u64 take_interpreted(struct stack_scratch *stack, struc
 
 	if (!(interpreters_known & INTERPRETERS_WITH_LISTS))
 		return hash;
-	layout = interpreter_of(task->tgid);
+	layout = of_process(&interpreters, task->tgid);
 	if (!layout)
 		return hash;
 	state = interpreter_thread(layout, task->pid, thread_pointer(task), now);

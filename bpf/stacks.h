@@ -113,19 +113,20 @@ static __always_inline __u64 mix(__u64 hash, __u64 value)
 	return hash ^ (hash >> 29);
 }
 
-#include "interpreters.h"
-#include "hotspot.h"
-
-static __always_inline struct unwind_process *process_of(__u32 tgid)
+/* What a map by tgid has of a process, or of the one that it was forked from while user space does not know it yet. */
+static __always_inline void *of_process(void *map, __u32 tgid)
 {
-	struct unwind_process *process = bpf_map_lookup_elem(&unwind_processes, &tgid);
+	void *found = bpf_map_lookup_elem(map, &tgid);
 	__u32 *parent;
 
-	if (process)
-		return process;
+	if (found)
+		return found;
 	parent = bpf_map_lookup_elem(&unwind_parents, &tgid);
-	return parent ? bpf_map_lookup_elem(&unwind_processes, parent) : 0;
+	return parent ? bpf_map_lookup_elem(map, parent) : 0;
 }
+
+#include "interpreters.h"
+#include "hotspot.h"
 
 /* Frames that one call of walk_known takes at the most: the verifier looks at each. */
 #define KNOWN_FRAMES 16
@@ -196,7 +197,7 @@ __noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, const struct
 		return 0;
 	walk->memory.start = UNWIND_NOTHING_READ;
 	find_frame_interpreter(&stack->interpreter, stack->head.tgid);
-	process = process_of(stack->head.tgid);
+	process = of_process(&unwind_processes, stack->head.tgid);
 	walk->state = *leaf;
 	walk->state.exact = 1;
 	stack->head.user_frames = 0;

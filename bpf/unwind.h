@@ -458,7 +458,8 @@ UNWIND_FUNCTION int unwind_recall(struct unwind_state *state, const struct unwin
 	end = unwind_find(state, process, ip, row);
 	if (!end && unwind_kind_of(*row) == UNWIND_GAP)
 		*row = unwind_generated(ip, state->exact);
-	if (!end) {
+	/* Where nothing is known a runtime may tell more in a moment. */
+	if (!end && *row) {
 		known->ip = ip;
 		known->row = *row;
 		known->generation = process->generation;

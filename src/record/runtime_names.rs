@@ -282,7 +282,12 @@ impl Runtime {
             }
         }
         let layout = self.names.as_ref().and_then(|names| names.kernel_layout(&self.memory));
-        let Some(layout) = layout else { return };
+        let Some(layout) = layout else {
+            if self.names.is_some() && self.asked >= ASKED_MAX {
+                self.refused = "where its interpreter has its frames could not be read".to_owned();
+            }
+            return;
+        };
         let told = tables.map(|tables| match layout {
             KernelLayout::Lists(bytes) => tables.set_lists(self.memory.pid, &bytes),
             KernelLayout::Frames(bytes) => tables.set_frames(self.memory.pid, &bytes),

@@ -63,7 +63,7 @@ impl Kind {
     /// What has no names where it does not tell.
     pub fn unnamed(self) -> &'static str {
         match self {
-            Kind::Java => "its compiled methods have no names",
+            Kind::Java => "its methods have no names",
             Kind::Python => "its Python functions have no names",
         }
     }

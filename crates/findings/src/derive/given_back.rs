@@ -54,6 +54,8 @@ pub struct GivenBack {
     pub wait_ns: u64,
     /// How many there are: so many did not wait, most of the time in which others did.
     pub things: u64,
+    /// For which part of that time (0 to 1).
+    pub same: f64,
     /// How long somebody waited (ns of wall time).
     pub waited_ns: u64,
     /// Meanwhile, of those who did not, the part that was blocked (0 to 1).
@@ -160,6 +162,7 @@ fn of_place(
         waits: takings.len() as u64,
         wait_ns,
         things,
+        same,
         waited_ns: crowd.waited_ns,
         blocked,
         blocked_in,

@@ -46,7 +46,7 @@ const TIMES_MIN: u64 = 2;
 const SHORT_NS: u64 = 10_000_000;
 
 /// Functions of C libraries that look up names.
-const RESOLVER: [&str; 10] = [
+const RESOLVER: [&str; 12] = [
     "getaddrinfo",
     "__GI_getaddrinfo",
     "gethostbyname",
@@ -56,7 +56,9 @@ const RESOLVER: [&str; 10] = [
     "__libc_res_nsend",
     "__res_nsend",
     "__res_msend",
-    "res_n",
+    "res_nquery",
+    "res_nsearch",
+    "res_nsend",
 ];
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -67,12 +69,17 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         let row = clocked.binary_search_by_key(&thread, |one| one.thread).ok();
         row.is_some_and(|row| clocked[row].keeps_house)
     };
-    let charge = Charge::of_rows(trace, |thread, take| {
-        let is_idle = keeps_house(thread);
-        let rows = given_up(trace, thread).into_iter();
-        rows.filter(|row| !is_idle || looks_up(trace, trace.slices.at(thread, *row).stack)).for_each(take);
-    });
-    Ok(finding(scene, charge).into_iter().collect())
+    let of_kind = |is_names: bool| {
+        let charge = Charge::of_rows(trace, |thread, take| {
+            let is_one = |row: &usize| {
+                let names = looks_up(trace, trace.slices.at(thread, *row).stack);
+                names == is_names && (names || !keeps_house(thread))
+            };
+            given_up(trace, thread).into_iter().filter(is_one).for_each(take);
+        });
+        finding(scene, charge, is_names)
+    };
+    Ok([true, false].into_iter().filter_map(of_kind).collect())
 }
 
 /// Rows of waits for an answer that a time-out ended: of one to a look-up of a name, or after which the thread did not ask for the same
@@ -102,21 +109,19 @@ fn given_up(trace: &Trace, thread: ThreadId) -> Vec<usize> {
     rows.map(|(_, (row, _))| *row).collect()
 }
 
-fn finding(scene: &Scene, charge: Charge) -> Option<Charged> {
+fn finding(scene: &Scene, charge: Charge, is_names: bool) -> Option<Charged> {
     let trace = scene.trace;
-    let (mut threads, mut times, mut wait_ns, mut names) = (BTreeSet::new(), 0u64, 0u64, 0u64);
+    let (mut threads, mut times, mut wait_ns) = (BTreeSet::new(), 0u64, 0u64);
     for thread in trace.target_threads() {
-        for (row, span) in charge.spans_of(trace, thread) {
+        for (_, span) in charge.spans_of(trace, thread) {
             threads.insert(thread);
             (times, wait_ns) = (times + 1, wait_ns + span.end.since(span.start).0);
-            names += u64::from(looks_up(trace, trace.slices.at(thread, row).stack));
         }
     }
     let high = scene.of_wall(scene.stall_quiet(&charge).saved_ns).clamp(0.0, 1.0);
     if times < TIMES_MIN || high < GAIN_MIN {
         return None;
     }
-    let is_names = 2 * names > times;
     let mut summary = vec![format!(
         "{} waited {} for an answer until the time-out, {} each on average, {} in all.",
         count(threads.len() as u64, "thread"),

@@ -94,9 +94,10 @@ fn summary(pool: &GivenBack) -> Vec<String> {
     };
     vec![
         format!(
-            "{} waited {} for {few} that others of them had; {:.1} of them did at a time, {} in all.",
+            "{} waited {} for {few} that others of them had (so many did not wait for {} of that time); {:.1} did at a time, {} in all.",
             count(pool.members.len() as u64, "thread"),
             count(pool.waits, "time"),
+            percent(pool.same),
             waiting(pool),
             time(pool.wait_ns),
         ),
