@@ -57,20 +57,13 @@ struct {
 	__type(value, struct wire_object_name);
 } object_names SEC(".maps");
 
-/* Zeros for a new entry; room for a name in the making. */
+/* Zeros for a new entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct wire_call_sums);
 } call_zeros SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct wire_object_name);
-} name_rooms SEC(".maps");
 
 /* What the arguments and the result of a syscall are. */
 #define FD 1        /* the first is a descriptor */
@@ -172,19 +165,6 @@ static __always_inline void name_socket(struct file *file, struct wire_object_na
 	}
 	BPF_CORE_READ_INTO(&name->local, sock, __sk_common.skc_v6_rcv_saddr);
 	BPF_CORE_READ_INTO(&name->peer, sock, __sk_common.skc_v6_daddr);
-}
-
-static __always_inline void name_path(struct file *file, struct wire_object_name *name)
-{
-	struct dentry *entry = BPF_CORE_READ(file, f_path.dentry), *parent;
-
-	for (__u32 part = 0; part < WIRE_PATH_PARTS; part++) {
-		parent = BPF_CORE_READ(entry, d_parent);
-		bpf_probe_read_kernel_str(name->path[part], WIRE_PATH_PART_BYTES, BPF_CORE_READ(entry, d_name.name));
-		if (!parent || parent == entry)
-			return;
-		entry = parent;
-	}
 }
 
 /* Once for each object: what it is called. */

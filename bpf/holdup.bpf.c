@@ -8,6 +8,7 @@
 #include "common.h"
 #include "ring.h"
 #include "stacks.h"
+#include "file_names.h"
 #include "waits.h"
 #include "paging.h"
 #include "sched.h"

@@ -12,6 +12,7 @@
 #define S_IFBLK 0060000
 #define S_IFREG 0100000
 #define S_IFSOCK 0140000
+#define ANON_INODE_FS_MAGIC 0x09041934
 
 /* Syscalls up to 63 that block on the descriptor in their first argument, as bits. */
 #define FD_SYSCALLS_LOW ( \
@@ -76,8 +77,8 @@ static __always_inline void describe_mode(struct file *file, struct file **entry
 	case S_IFCHR: wait->object_kind = WIRE_OBJECT_DEVICE; return;
 	case S_IFBLK: wait->object_kind = WIRE_OBJECT_BLOCK; return;
 	case S_IFREG:
-		/* 6.17 on: anonymous inodes are regular files without permission for others. */
-		if (mode != (S_IFREG | 0600) || BPF_CORE_READ(file, f_path.dentry, d_name.name) == 0) {
+		/* 6.17 on: anonymous inodes are regular files without permission for others; so are private files of all kinds. */
+		if (mode != (S_IFREG | 0600) || BPF_CORE_READ(file, f_inode, i_sb, s_magic) != ANON_INODE_FS_MAGIC) {
 			wait->object_kind = WIRE_OBJECT_FILE;
 			return;
 		}
@@ -263,8 +264,11 @@ __noinline int describe_own_wait(struct wire_wait *wait)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (wait && task->mm)
-		describe_wait(task, wait);
+	if (!wait || !task->mm)
+		return 0;
+	describe_wait(task, wait);
+	if (wait->syscall == SYS_FLOCK || wait->syscall == SYS_FCNTL)
+		name_locked_file(wait);
 	return 0;
 }
 

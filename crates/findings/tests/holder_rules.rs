@@ -1,6 +1,7 @@
 //! Rules on what the holder of a lock does while others wait for it, on pictures; and which finding is told as
 //! another one's symptom.
 
+use holdup_events::WaitReason;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_findings::charge::Charge;
 use holdup_findings::finding::{Finding, Gain};
@@ -51,6 +52,22 @@ fn a_preempted_holder_costs_as_much_where_other_programs_have_the_other_cpus() {
     // The holder keeps its CPU, and hands it on with the lock: six of twelve ticks, with the other program beside them.
     assert!(finding.gain.low >= 0.4, "{:#?}", finding.gain);
     assert!((finding.gain.high - 0.5).abs() < 0.01, "{:#?}", finding.gain);
+}
+
+#[test]
+fn a_lock_on_a_file_is_one_lock_for_all_processes() {
+    let analysis = check_lanes(
+        "@cpus 2\n@m file-lock\n@s sleep\n@child B\n@repeat 20\n\
+         A     0ssss1mmmmmm  holds m 0..6\n\
+        \x20       ^^^^         blocked-lock-holder holder=A waiter=A\n\
+         B     mmmmmm0ssss1  holds m 6..12\n\
+        \x20      ^^^^^^        blocked-lock-holder waiter=B\n",
+    );
+    let locks = &analysis.derived.locks;
+    assert_eq!(locks.len(), 1, "{locks:#?}");
+    assert_eq!((locks[0].reason, locks[0].waiters), (WaitReason::FileLock, 2), "{locks:#?}");
+    let known: u64 = locks[0].held_by.iter().filter(|(who, _)| who.is_some()).map(|(_, ns)| ns).sum();
+    assert!(known as f64 > 0.9 * locks[0].wait_ns as f64, "{locks:#?}");
 }
 
 /// What is kept of two findings: that threads wait for a lock (as `rule` tells it of the waits of `who`), and that the holder of the

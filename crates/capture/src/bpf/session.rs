@@ -408,7 +408,7 @@ impl Session {
         calls::open(&self.object, from)
     }
 
-    /// Passes on every entry of one of [`super::CALL_MAPS`]: its key, and its value on each CPU, or its only one.
+    /// Passes on every entry of one of [`super::CALL_MAPS`], or of a map like the last of them: its key, and its value on each CPU, or its only one.
     pub fn calls(&self, map: &str, sink: &mut EntrySink<'_>) -> Result<(), CaptureError> {
         calls::read(&self.object, map, sink)
     }

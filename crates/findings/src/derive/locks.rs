@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Trace, Wait, WaitId, WaitReason};
+use holdup_events::{FrameId, ObjectKind, ProcessId, StackId, ThreadId, Trace, Wait, WaitId, WaitReason};
 
 use super::blame::{Blame, End, EndClass, Subject};
 use super::class::Class;
@@ -109,6 +109,7 @@ impl LockIndex {
         let mut found: Vec<Option<(Key, Option<RuleId>)>> =
             (0..trace.waits.len() as u32).map(|row| key(trace, roles, WaitId(row))).collect();
         join_words(roles, &mut found);
+        join_processes(trace, &mut found);
         let classes = LockClasses::derive(trace, roles);
         let class_key = |lock: &LockClass| -> (Key, Option<RuleId>) {
             let object = number_of_one(roles, lock.rule) * (CLASSES_MAX + 1) + lock.number;
@@ -201,6 +202,22 @@ fn join_words(roles: &Roles, found: &mut [Option<(Key, Option<RuleId>)>]) {
         {
             key.2 = pair;
         }
+    }
+}
+
+/// A lock on a file is one lock, whichever processes wait for it: it is known by the first of them.
+fn join_processes(trace: &Trace, found: &mut [Option<(Key, Option<RuleId>)>]) {
+    let of_file = |row: usize| trace.wait(WaitId(row as u32)).object_kind == ObjectKind::File;
+    let mut first: BTreeMap<u64, ProcessId> = BTreeMap::new();
+    let keys = found.iter_mut().enumerate().filter(|(row, _)| of_file(*row));
+    let mut keys: Vec<&mut Key> = keys.filter_map(|(_, found)| Some(&mut found.as_mut()?.0)).collect();
+    keys.retain(|key| key.1 == WaitReason::FileLock);
+    for key in &keys {
+        let process = first.entry(key.2).or_insert(key.0);
+        *process = key.0.min(*process);
+    }
+    for key in keys {
+        key.0 = first[&key.2];
     }
 }
 
@@ -360,7 +377,10 @@ fn name(
 ) -> String {
     let whose = trace.process_name(process);
     match reason {
-        WaitReason::FileLock => format!("file lock of inode {object} in {whose}"),
+        WaitReason::FileLock => match trace.calls.name_of(ObjectKind::File, object) {
+            "" => format!("file lock of inode {object} in {whose}"),
+            path => format!("file lock of {path} in {whose}"),
+        },
         WaitReason::MmapLock => format!("mmap_lock of {whose}"),
         _ => match (symbol_of(trace, process, object), place) {
             (Some(symbol), _) => format!("{symbol} in {whose}"),

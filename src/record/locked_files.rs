@@ -1,0 +1,35 @@
+//! What the files are called whose locks threads wait for: the kernel programs note it at a wait, it is read about once a second.
+
+use holdup_capture::bpf::Session;
+use holdup_capture::lower;
+use holdup_decode::calls::{CallDecoder, CallMap};
+use holdup_events::{Event, Timestamp};
+
+/// The kernel programs' map (`bpf/file_names.h`).
+const MAP: &str = "locked_files";
+const EVERY_NS: u64 = 1_000_000_000;
+
+/// Reads them.
+#[derive(Default)]
+pub struct LockedFiles {
+    decoder: CallDecoder,
+    next_ns: u64,
+}
+
+impl LockedFiles {
+    /// Reads them if it is time to. `sink` gets what is new.
+    pub fn step(&mut self, session: &Session, sink: &mut dyn FnMut(Event)) {
+        let now_ns = lower::now().0;
+        if now_ns >= self.next_ns {
+            self.next_ns = now_ns + EVERY_NS;
+            self.read(session, Timestamp(now_ns), sink);
+        }
+    }
+
+    /// Reads them, whenever it was done last. A file that could not be read is told by its number, as ever.
+    pub fn read(&mut self, session: &Session, now: Timestamp, sink: &mut dyn FnMut(Event)) {
+        let decoder = &mut self.decoder;
+        let _ = session.calls(MAP, &mut |key, values| decoder.take(CallMap::Names, key, values));
+        decoder.tell((now, now), sink);
+    }
+}
