@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdup_events::Trace;
+use holdup_events::{ThreadId, Trace};
 
 use super::class::Class;
 use super::cpus::CpuUse;
 use super::ledger::Ledger;
 use super::own_places::{OwnFrames, Places};
 use super::roles::Roles;
-use super::stacks::{Folding, PlaceId, Profile, Selection, StackUse, Tally};
+use super::stacks::{Folding, Place, PlaceId, Profile, Selection, StackUse, Tally};
 use super::standard_libraries::{is_a_loop, is_a_machine};
 use crate::wording;
 
@@ -23,7 +23,7 @@ const CALLED_FOR_MIN: f64 = 0.25;
 /// One function, with all that it calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Busiest {
-    /// Which.
+    /// Which; of a library without names, the library.
     pub function: String,
     /// Its part of the useful running time (0 to 1; sampled).
     pub share: f64,
@@ -31,17 +31,28 @@ pub struct Busiest {
     pub error: f64,
     /// The program's own function that it is called for most, if it is another one, and which part of its time that is.
     pub called_for: Option<(String, f64)>,
+    /// The function that calls it for most of its time, if one does.
+    pub called_by: Option<String>,
 }
 
 /// The function that is farthest from the roots of those in which at least half of the useful work is done.
 pub fn derive(trace: &Trace, roles: &Roles) -> Option<Busiest> {
-    let all = Selection { descriptors: roles.descriptors.clone(), ..Selection::all() };
+    among(trace, roles, None)
+}
+
+/// The same of what one thread does.
+pub fn of_thread(trace: &Trace, roles: &Roles, thread: ThreadId) -> Option<Busiest> {
+    among(trace, roles, Some(vec![thread]))
+}
+
+fn among(trace: &Trace, roles: &Roles, threads: Option<Vec<ThreadId>>) -> Option<Busiest> {
+    let all = Selection { descriptors: roles.descriptors.clone(), threads, ..Selection::all() };
     let profile = Profile::derive(trace, &all.only(|class| class == Class::Useful), &Folding::built_in());
     let whole = profile.kept();
     if whole.samples < SAMPLES_MIN || whole.ns == 0 {
         return None;
     }
-    let place = farthest(&profile, MOST * whole.ns as f64)?;
+    let Some(place) = farthest(&profile, MOST * whole.ns as f64) else { return library(&profile, &whole) };
     let within: Vec<_> =
         profile.stacks.iter().filter(|one| profile.paths[one.path].contains(&place)).collect();
     let mut part = Tally::default();
@@ -50,8 +61,42 @@ pub fn derive(trace: &Trace, roles: &Roles) -> Option<Busiest> {
     let called_for = called_for(trace, &within).map(|(name, ns)| (name, ns as f64 / part.ns.max(1) as f64));
     let called_for =
         called_for.filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN && !says_nothing(name));
+    let called_by = called_by(&profile, place, &within, part.ns);
+    Some(Busiest { function, called_for, called_by, ..of_part(&part, &whole) })
+}
+
+fn of_part(part: &Tally, whole: &Tally) -> Busiest {
     let of_whole = |ns: u64| ns as f64 / whole.ns as f64;
-    Some(Busiest { share: of_whole(part.ns), error: of_whole(part.error_ns(&whole)), function, called_for })
+    Busiest { share: of_whole(part.ns), error: of_whole(part.error_ns(whole)), ..Busiest::default() }
+}
+
+/// The library in whose code itself most of the work is done. What is in a program's own file, its name says already.
+fn library(profile: &Profile, whole: &Tally) -> Option<Busiest> {
+    let mut sums: BTreeMap<&str, Tally> = BTreeMap::new();
+    for one in &profile.stacks {
+        let leaf = profile.paths[one.path].last().map(|leaf| profile.place(*leaf));
+        let is_library = |place: &&Place| place.file().contains(".so") && !is_a_machine(&place.module);
+        if let Some(place) = leaf.filter(is_library) {
+            sums.entry(place.file()).or_default().merge(&one.tally);
+        }
+    }
+    let (file, part) = sums.into_iter().find(|(_, part)| part.ns as f64 >= MOST * whole.ns as f64)?;
+    Some(Busiest { function: file.to_owned(), ..of_part(&part, whole) })
+}
+
+/// Who calls the function right away for most of its time.
+fn called_by(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u64) -> Option<String> {
+    let mut sums: BTreeMap<PlaceId, u64> = BTreeMap::new();
+    for one in within {
+        let path = &profile.paths[one.path];
+        let at = path.iter().rposition(|frame| *frame == place);
+        if let Some(caller) = at.and_then(|at| at.checked_sub(1)).and_then(|at| path.get(at)) {
+            *sums.entry(*caller).or_default() += one.tally.ns;
+        }
+    }
+    let (caller, _) = sums.into_iter().find(|(_, ns)| *ns as f64 > MOST * all_ns as f64)?;
+    let name = &profile.place(caller).name;
+    (caller != place && !says_nothing(name)).then(|| wording::function(name).into_owned())
 }
 
 /// Which part of the time of the CPUs that the program may use (0 to 1) is its useful work; what other programs had is not its to use.

@@ -60,6 +60,7 @@ rules! {
     long_pause,
     lock_contention,
     serial_section,
+    lone_worker,
     spin_wait,
     load_imbalance,
     barrier_straggler,
@@ -126,6 +127,19 @@ const WRONG: [&str; 1] = ["data-race"];
 /// The rule about what a recording was saved for: it comes first, whatever the whole of it would gain.
 const ASKED_FOR: &str = long_pause::INFO.name;
 
+/// The rule that says which thread the run is as long as, not why.
+const FALLBACK: &str = lone_worker::INFO.name;
+
+/// It is told where no rule that knows why promises this part of what it does.
+const KNOWN_MIN: f64 = 0.5;
+
+/// Leaves it out where others know why.
+fn without_fallback(found: &mut Vec<Charged>) {
+    let others = found.iter().map(|one| &one.finding).filter(|one| one.rule != FALLBACK && !is_hint(one));
+    let known = others.map(expected).fold(0.0, f64::max);
+    found.retain(|one| one.finding.rule != FALLBACK || known < KNOWN_MIN * expected(&one.finding));
+}
+
 /// It gains something, tells of what is wrong, or is what was asked for.
 fn is_worth_it(finding: &Finding) -> bool {
     finding.gain.high >= GAIN_MIN || WRONG.contains(&finding.rule) || finding.rule == ASKED_FOR
@@ -151,6 +165,7 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
         one.finding.confidence = Confidence::Low;
     }
     removal::without_recording(facts.trace, derived, &mut found);
+    without_fallback(&mut found);
     let is_any_sure = found.iter().any(|one| !is_hint(&one.finding) && one.finding.gain.low >= SURE_GAIN);
     found.sort_by(|a, b| {
         let (a, b) = (&a.finding, &b.finding);
@@ -167,7 +182,7 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
 }
 
 /// Rules about work which may be what the program is for.
-const NEEDED: [&str; 4] = ["copy-heavy", "encode-heavy", "format-heavy", "page-fault-storm"];
+const NEEDED: [&str; 5] = ["copy-heavy", "encode-heavy", "format-heavy", "page-fault-storm", FALLBACK];
 
 /// What gains this at the least comes before what may be needed.
 const SURE_GAIN: f64 = 0.05;

@@ -1,0 +1,181 @@
+//! # lone-worker: the run is as long as what one thread computes, and others wait for it
+//!
+//! ## What it sees
+//! A thread that runs on the critical path for more than half of the run, hardly beside anybody else, while other threads or
+//! processes wait for what it does: the one server of many clients, the slowest stage of a pipeline, a pool of which one thread has
+//! all the work.
+//!
+//! ## Why it hurts
+//! Nothing that happens beside that thread matters: no other thread, no further CPU, no faster client makes the run shorter. Only what
+//! this thread does, and whether others could do a part of it.
+//!
+//! ## How it decides
+//! The critical path is walked back from the end of the run, from each wait to who ended it. The thread must run on it for half of
+//! the run at the least, and account for half of the run in the bottle graph, in which threads that run side by side share
+//! the time. Others, which are on the path as well, must have waited for it (for work, for an answer, at a pipe) for at least half of
+//! the time that it ran: not idle helpers, nor who only joins it or is its parent. It is told only where no rule that knows why promises half as much: serial
+//! sections, locks, collections and hand-overs are told by their own rules; whatever surely gains something comes before it. At the most all that it runs
+//! goes or is done beside something else; at the least nothing: whether its work is needed, or can be divided, nothing here tells.
+//!
+//! ## What to do
+//! Make that thread do less: the function that is named is the length of the run. Or divide its work: more threads of that
+//! kind, more processes, smaller pieces of what it is handed, so that idle CPUs take some of them.
+//!
+//! ## Blind spots
+//! A thread that spins looks as if it worked. Work that goes from thread to thread of one process, one at a time, has no lone worker:
+//! serial-section tells it. Programs of one thread for which nobody waits are told by the busiest function above the findings.
+//!
+//! ## References
+//! Amdahl: Validity of the single processor approach (1967). Du Bois et al.: Bottle graphs (OOPSLA 2013). Goldratt: The goal (1984), on
+//! the constraint of a line.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::ThreadState;
+use holdup_events::{ThreadId, Trace, WaitId};
+
+use super::{Info, Verdict};
+use crate::derive::blame::Edge;
+use crate::derive::busiest::{self, Busiest};
+use crate::derive::class::Class;
+use crate::derive::holders::HoldKind;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::scene::Scene;
+use crate::wording::{count, percent, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "lone-worker",
+    summary: "The run is as long as what one thread computes while others wait for it",
+};
+
+/// It runs on the critical path for this part of the run, and accounts for as much of it in the bottle graph.
+const PATH_MIN: f64 = 0.5;
+
+/// So many threads are active on average while it is, itself among them.
+const AT_ONCE_MAX: f64 = 1.5;
+
+/// Others wait for it for this part of the time that it runs there.
+const WAITED_FOR_MIN: f64 = 0.5;
+
+/// With so many CPUs idle on average, others could do a part of it.
+const IDLE_MIN: f64 = 0.5;
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    scene.needs_wait_reasons()?;
+    let Some((lone, path_ns)) = on_the_path(scene) else { return Ok(Vec::new()) };
+    let bottle = scene.derived.bottles.iter().find(|bottle| bottle.thread == lone);
+    let (height_ns, at_once) = bottle.map_or((0.0, 0.0), |bottle| (bottle.height_ns, bottle.parallelism()));
+    let waited = Waited::for_thread(scene, lone);
+    let is_it = scene.of_wall(path_ns as f64).min(scene.of_wall(height_ns)) >= PATH_MIN
+        && at_once <= AT_ONCE_MAX
+        && waited.ns as f64 >= WAITED_FOR_MIN * path_ns as f64;
+    Ok(if is_it { vec![finding(scene, (lone, path_ns, at_once), &waited)] } else { Vec::new() })
+}
+
+/// The thread that runs longest on the critical path, and how long (ns).
+fn on_the_path(scene: &Scene) -> Option<(ThreadId, u64)> {
+    let threads = scene.derived.critical_path.threads.iter();
+    let running = threads.map(|(id, classes)| (*id, classes[Class::Useful as usize]));
+    running.max_by_key(|(id, ns)| (*ns, std::cmp::Reverse(*id)))
+}
+
+/// Who waited for one thread, and went on with what it had done.
+struct Waited {
+    /// How long, of all waiters together (ns).
+    ns: u64,
+    /// How many there were.
+    waiters: BTreeSet<ThreadId>,
+}
+
+impl Waited {
+    /// A helper that is given things to do waits, too, but nothing waits for it in turn: it is not on the path. Who only joins the
+    /// thread, or has forked it, is there for nothing else.
+    fn for_thread(scene: &Scene, lone: ThreadId) -> Waited {
+        use HoldKind::*;
+        let is_wait = |kind| matches!(kind, Work | Barrier | Socket | Poll | PipeFull | PipeEmpty);
+        let path = &scene.derived.critical_path.threads;
+        let on_path = path.iter().filter(|(_, classes)| classes[Class::Useful as usize] > 0);
+        let on_path: BTreeSet<ThreadId> = on_path.map(|(id, _)| *id).collect();
+        let of_it =
+            |edge: &&Edge| edge.holder == lone && is_wait(edge.kind) && on_path.contains(&edge.waiter);
+        let edges: Vec<&Edge> = scene.derived.blame.edges.iter().filter(of_it).collect();
+        let waiters: BTreeSet<ThreadId> = edges.iter().map(|edge| edge.waiter).collect();
+        let looked_again = waiters.iter().map(|waiter| looked_again_ns(scene.trace, *waiter, lone));
+        let ns = edges.iter().map(|edge| edge.ns).sum::<u64>() + looked_again.sum::<u64>();
+        Waited { ns, waiters }
+    }
+}
+
+/// How long a thread waited until a timer made it look whether something had happened that in the end, mostly, the lone thread told
+/// it (ns).
+fn looked_again_ns(trace: &Trace, waiter: ThreadId, lone: ThreadId) -> u64 {
+    let mut of_wait: BTreeMap<WaitId, (u64, i64)> = BTreeMap::new();
+    for slice in trace.slices.of(waiter).filter(|slice| slice.state == ThreadState::Blocked) {
+        let (timed_ns, told) = of_wait.entry(slice.wait).or_default();
+        match trace.ended_by(&slice) {
+            Some(end) if end.context == WakeContext::Thread => {
+                *told += if end.waker == lone { 1 } else { -1 }
+            }
+            _ => *timed_ns += slice.duration().0,
+        }
+    }
+    of_wait.into_values().filter(|(_, told)| *told > 0).map(|(timed_ns, _)| timed_ns).sum()
+}
+
+fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), waited: &Waited) -> Finding {
+    let name = thread(scene.trace, lone);
+    let share = scene.of_wall(path_ns as f64);
+    let mut summary = vec![
+        format!(
+            "For {} ({} of the run) the run went on only because this thread did; {at_once:.1} threads were active meanwhile, on average.",
+            time(path_ns),
+            percent(share)
+        ),
+        format!(
+            "{} waited for it, {} in all.",
+            count(waited.waiters.len() as u64, "thread"),
+            time(waited.ns)
+        ),
+    ];
+    let mut less = "Have it do less: the run is as long as its work".to_owned();
+    if let Some(busiest) = busiest::of_thread(scene.trace, &scene.derived.roles, lone) {
+        let place = place(&busiest);
+        less = format!("Have it do less in {place}: the run is as long as that");
+        let (share, error) = (percent(busiest.share), percent(busiest.error));
+        summary.push(format!("{share} ± {error} of its useful work is in {place}."));
+    }
+    let mut advice = vec![less];
+    if idle_cpus(scene) >= IDLE_MIN {
+        advice.push(
+            "Or divide its work: more threads or processes of that kind, smaller pieces, shards".into(),
+        );
+    }
+    Finding {
+        rule: INFO.name,
+        subject: name,
+        summary,
+        cost_ns: path_ns,
+        gain: Gain { low: 0.0, high: share.min(1.0) },
+        confidence: scene.confidence(Confidence::Medium),
+        evidence: scene.longest(
+            |slice| slice.thread == lone && slice.state == ThreadState::Running,
+            |_| "works while others wait for it".to_owned(),
+        ),
+        advice,
+    }
+}
+
+/// A function with those who have it do that.
+fn place(busiest: &Busiest) -> String {
+    let by = busiest.called_by.as_ref().map_or(String::new(), |name| format!(", called by {name}"));
+    let whom = busiest.called_for.as_ref().filter(|(name, _)| busiest.called_by.as_ref() != Some(name));
+    let whom = whom.map_or(String::new(), |(name, _)| format!(", for {name}"));
+    format!("{}{by}{whom}", busiest.function)
+}
+
+/// How many of the CPUs did nothing for the program on average while any of its threads ran.
+fn idle_cpus(scene: &Scene) -> f64 {
+    let cpus = f64::from(scene.derived.occupancy.cpus);
+    cpus - scene.derived.parallelism.running_mean()
+}

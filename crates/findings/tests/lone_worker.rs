@@ -1,0 +1,82 @@
+//! A thread whose work is the run's length while others wait for it, and what only looks so.
+
+use holdup_findings::Analysis;
+use holdup_findings::finding::{Confidence, Finding};
+use holdup_testkit::check::check_lanes;
+
+/// A store (S) that is asked by B, beside what else there is; where it is sampled.
+fn asked(lanes: &str) -> Analysis {
+    check_lanes(&format!("@cpus 2\n@repeat 40\n@q pipe\n@p multiplex\n@s sleep\n{lanes}"))
+}
+
+fn found(analysis: &Analysis) -> Option<&Finding> {
+    analysis.findings.iter().find(|finding| finding.rule == "lone-worker")
+}
+
+#[test]
+fn a_server_that_is_always_busy_is_what_its_client_waits_for() {
+    let analysis = asked(
+        "@samples S 0..40 user main;serve;find;compare\n\
+         S  00000000pp  holds q 7..8\n\
+        \x20   ^^^^^^^^    lone-worker waiter=S cost=320\n\
+         B  qqqqqqqq11  holds p 9..10\n",
+    );
+    let finding = &analysis.findings[0];
+    assert_eq!((finding.rule, finding.confidence), ("lone-worker", Confidence::Medium), "{finding:#?}");
+    assert!(finding.gain.low < 0.01 && (0.75..=0.85).contains(&finding.gain.high), "{:?}", finding.gain);
+    assert!(finding.summary.iter().any(|line| line.starts_with("1 thread waited for it")), "{finding:#?}");
+    assert_eq!(finding.advice.len(), 2, "a CPU is idle: {finding:#?}");
+}
+
+#[test]
+fn it_is_named_by_the_function_and_who_calls_it() {
+    let ticks = "0".repeat(80);
+    let analysis = check_lanes(&format!(
+        "@cpus 2\n@tick 1000000\n@q pipe\n@samples S 0..80 user main;serve;find;compare\n\
+         S  {ticks}.  holds q 78..79\nB  {}11\n",
+        "q".repeat(79)
+    ));
+    let finding = found(&analysis).expect("told");
+    let named = |line: &String| line.contains("is in compare, called by find");
+    assert!(finding.summary.iter().any(named), "{finding:#?}");
+}
+
+#[test]
+fn who_looks_again_by_a_clock_waits_all_the_same() {
+    let (looks, works) = ("m".repeat(19) + "1", "0".repeat(54));
+    let analysis = asked(&format!(
+        "@m park\n@timeout m 19\n\
+         S  {works}pp  holds m 52..53\n\
+         B  {looks}{looks}{}111  holds p 55..56\n",
+        "m".repeat(13)
+    ));
+    assert!(found(&analysis).is_some(), "{:#?}", analysis.findings);
+}
+
+#[test]
+fn nobody_waits_for_who_only_computes() {
+    let alone = asked("@silent lone-worker\nS  0000000000\nB  ssssssssss\n");
+    assert!(found(&alone).is_none());
+    // A parent waits for its child whatever that does.
+    asked("@silent lone-worker\n@c child\n@child S\nB  1ccccccccc\nS  .000000000  holds c 9..10\n");
+}
+
+#[test]
+fn stages_that_work_side_by_side_wait_for_nobody_alone() {
+    asked("@silent lone-worker\nS  00000000pp  holds q 7..8\nB  1111111q11  holds p 9..10\n");
+}
+
+#[test]
+fn what_is_busy_for_a_part_of_the_run_only_is_not_its_length() {
+    asked("@silent lone-worker\nS  0000pppppp  holds q 3..4\nB  qqqq11ssss  holds p 9..10\n");
+}
+
+#[test]
+fn a_rule_that_knows_why_is_told_in_its_place() {
+    let analysis = asked(
+        "@silent lone-worker\n@m lock\n@j join\n\
+         S  000000000j  holds m 9..10\n\
+         B  mmmmmmmmm1  holds j 9..10\n",
+    );
+    assert!(analysis.findings.iter().any(|finding| finding.rule == "lock-contention"), "{analysis:#?}");
+}
