@@ -3,7 +3,7 @@
 use holdup_events::Trace;
 use holdup_events::tables::Wakeups;
 use holdup_findings::{Analysis, Confidence, analyse};
-use holdup_testkit::check::trace_of_lanes;
+use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
 /// A idles until B wakes it with that stack; B has samples with this one, if there is one.
 fn analysed(waker: &str, sample: &str) -> Analysis {
@@ -51,4 +51,20 @@ fn is_a_hint_where_no_contended_lock_was_sampled() {
 fn is_silent_where_tasks_hand_each_other_work() {
     let analysis = analysed(CHANNEL, "runtime.goexit;main.count");
     assert!(analysis.findings.iter().all(|one| one.rule != "task-lock"), "{:#?}", analysis.findings);
+}
+
+/// The upper end of what syncs cost a program that a sleeper beside them makes last as long: a replay keeps the sleeps.
+fn syncs_cost(stack: &str) -> f64 {
+    let analysis = check_lanes(&format!(
+        "@cpus 2\n@d disk 75\n@s sleep\n@repeat 30\n@stack d {stack}\n\
+         A  0dddd0dddd\nB  1ssss1ssss\n"
+    ));
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "sync-per-item");
+    finding.map_or(0.0, |finding| finding.gain.high)
+}
+
+#[test]
+fn what_a_task_waits_for_the_disk_the_next_waits_in_whichever_thread() {
+    let (tasks, threads) = (syncs_cost("runtime.goexit;main.put"), syncs_cost("main;put"));
+    assert!(tasks > 0.3 && threads < 0.1, "{tasks} {threads}");
 }

@@ -12,8 +12,8 @@ mod forks;
 
 use std::cell::OnceCell;
 
-use holdup_events::Trace;
 use holdup_events::recording::Rung;
+use holdup_events::{ThreadId, Trace};
 
 use crate::analysis::Derived;
 use crate::charge::Charge;
@@ -361,6 +361,10 @@ fn merged(
         "serial-section" if is_alone_with_tasks(trace, derived) => {
             Gain { low: 0.0, high: forecast.high.max(widened(own).high) }
         }
+        // What one task waits for the disk, the next waits for it: whose thread this one ran on is what a replay keeps.
+        "sync-per-item" if is_of_tasks(trace, derived, charge) => {
+            Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
+        }
         // A peer that answers many at once is, in a replay, a chain of its own sleeps, which fewer waits do not shorten.
         "pool-exhausted" => Gain { low: own.low.min(forecast.high), high: own.high.max(forecast.high) },
         // What was spun for may be that others work: at the least nobody works beside another.
@@ -377,6 +381,18 @@ fn merged(
     // They contradict each other: neither is sure.
     let high = own.high.max(forecast.high).min(most);
     Gain { low: own.low.min(forecast.low).min(high), high }
+}
+
+/// Whether most of what is charged are waits in programs of which a runtime's threads carry tasks.
+fn is_of_tasks(trace: &Trace, derived: &Derived, charge: &Charge) -> bool {
+    let carries = |id: ThreadId| {
+        let runtimes = derived.roles.runtimes_of(trace.threads[id.index()].process).iter();
+        let mut runtimes = runtimes.filter_map(|row| derived.roles.descriptors.runtimes().get(*row));
+        runtimes.any(|runtime| runtime.carries_tasks)
+    };
+    let of_tasks: u64 =
+        charge.slices(trace).filter(|slice| carries(slice.thread)).map(|one| one.duration().0).sum();
+    2 * of_tasks > charge.ns()
 }
 
 /// Whether the thread that most worked alone carries tasks of a runtime.

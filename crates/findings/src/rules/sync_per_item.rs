@@ -11,8 +11,10 @@
 //! ## How it decides
 //! It fires if most of the threads' waiting for the disk is in syncs, they are many, and the threads that
 //! sync wait for that at least a third as long as they run. Threads that compute much between two syncs
-//! make batches durable, not items: blocking-io judges their waits. The gain is counted as for blocking-io: at most that nobody had to wait; at least that each active thread overlapped
-//! its syncs with its own computing. A batch of n items makes the cost of syncs about n times smaller, so
+//! make batches durable, not items: blocking-io judges their waits. The gain is counted as for blocking-io: at most that nobody had to
+//! wait, nor ran in the calls (sampled); at least that each active thread overlapped its syncs with its own computing. Where a
+//! runtime's threads carry tasks (goroutines), whose thread a task went on in is what a replay keeps: the upper end is this one
+//! there. A batch of n items makes the cost of syncs about n times smaller, so
 //! large batches come close to the upper end.
 //!
 //! ## What to do
@@ -92,18 +94,16 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let Some(worst) = syncs.first() else { return Ok(Vec::new()) };
     let waits: u64 = syncs.iter().map(|call| call.waits).sum();
     let ns: u64 = syncs.iter().map(|call| call.ns).sum();
+    let calls = scene.derived.syscalls.iter().filter(|call| is_sync_call(call.number));
+    let cpu_ns: u64 = calls.map(|call| call.cpu_ns).sum();
+    let mut gain = scene.gain(stall, |thread, waited| waited.min(thread.running_ns() as f64));
+    gain.high = (gain.high + scene.of_wall_if_run(cpu_ns as f64)).min(1.0);
     let finding = Finding {
         rule: INFO.name,
         subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
-        summary: vec![format!(
-            "Threads waited {} in syncs ({} of their time): {}, {} each on average.",
-            time(ns),
-            percent(scene.of_thread_time(ns)),
-            count(waits, "wait"),
-            time(ns / waits.max(1)),
-        )],
-        cost_ns: ns,
-        gain: scene.gain(stall, |thread, waited| waited.min(thread.running_ns() as f64)),
+        summary: summary(scene, (waits, ns), cpu_ns),
+        cost_ns: ns + cpu_ns,
+        gain,
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest(
             |slice| is_sync_wait(scene, slice),
@@ -115,4 +115,21 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         ],
     };
     Ok(vec![Charged { finding, charge: Charge::of(scene.trace, |slice| is_sync_wait(scene, slice)) }])
+}
+
+/// So much of the waiting the calls must run for that it is told.
+const CPU_TOLD: f64 = 0.1;
+
+fn summary(scene: &Scene, (waits, ns): (u64, u64), cpu_ns: u64) -> Vec<String> {
+    let mut lines = vec![format!(
+        "Threads waited {} in syncs ({} of their time): {}, {} each on average.",
+        time(ns),
+        percent(scene.of_thread_time(ns)),
+        count(waits, "wait"),
+        time(ns / waits.max(1)),
+    )];
+    if cpu_ns as f64 > CPU_TOLD * ns as f64 {
+        lines.push(format!("The calls took {} of CPU time besides (sampled).", time(cpu_ns)));
+    }
+    lines
 }
