@@ -6,9 +6,9 @@ use holdup_events::Trace;
 
 use crate::charge::Charge;
 use crate::derive::{
-    blame, bottle, busiest, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc, hardware,
-    holders, ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism, rendezvous,
-    replay, roles, runtimes, services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
+    asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc,
+    hardware, holders, ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism,
+    rendezvous, replay, roles, runtimes, services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::{Confidence, Finding};
@@ -72,6 +72,8 @@ pub struct Derived {
     pub critical_path: critical_path::CriticalPath,
     /// Each thread's part of the run's length, the greatest first.
     pub bottles: Vec<bottle::Bottle>,
+    /// Who asks another program and waits for the answer while nobody works for it.
+    pub asking: Vec<asking::Asking>,
     /// Waits that a clock ended, by thread.
     pub clocked: Vec<clocked::Clocked>,
     /// What the code of runtimes and libraries is for, sample by sample and wait by wait.
@@ -181,6 +183,7 @@ pub fn complete(
             busiest: busiest::derive(trace, &roles),
             children: children::derive(trace, &ledger, &blame),
             clocked: clocked::derive(trace),
+            asking: asking::derive(trace, &holders),
             blame,
             cpu_times: cpu_times::derive(trace, timelines),
             cpus: cpus::derive_with(trace, timelines),

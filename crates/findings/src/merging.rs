@@ -110,6 +110,14 @@ const RELATIONS: &[(&str, &str)] = &[
     ("poll-loop", "oversleep"),
     ("oversleep", "serial-section"),
     ("delayed-ack", "oversleep"),
+    // Whoever asks one thing at a time waits for the answerer's clock; where a lock, or a pool of things, is kept meanwhile, that is why.
+    ("one-at-a-time", "oversleep"),
+    ("one-at-a-time", "poll-loop"),
+    ("blocked-lock-holder", "one-at-a-time"),
+    ("pool-exhausted", "one-at-a-time"),
+    ("pool-starved", "one-at-a-time"),
+    ("delayed-ack", "one-at-a-time"),
+    ("answer-timeout", "one-at-a-time"),
 ];
 
 /// A symptom's lost time must be the root's by this share; the rest would not be explained.

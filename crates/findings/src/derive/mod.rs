@@ -2,6 +2,7 @@
 
 pub mod allocators;
 pub mod amount;
+pub mod asking;
 pub mod blame;
 pub mod bottle;
 pub mod busiest;

@@ -39,6 +39,21 @@ pub const IO_URING_ENTER: i32 = 426;
 /// Operations of io_uring have numbers from here on, in the order of `enum io_uring_op`.
 pub const RING_OPERATIONS: i32 = 0x1000;
 
+/// Receives from one descriptor: read, readv, recvfrom, recvmsg, recvmmsg (x86-64).
+pub fn receives(number: i32) -> bool {
+    matches!(number, 0 | 19 | 45 | 47 | 299)
+}
+
+/// Waits for the descriptors that it is handed: poll, select, pselect6, ppoll (x86-64).
+pub fn polls_few(number: i32) -> bool {
+    matches!(number, 7 | 23 | 270 | 271)
+}
+
+/// Takes a connection: accept, accept4 (x86-64).
+pub fn is_accept(number: i32) -> bool {
+    matches!(number, 43 | 288)
+}
+
 /// Whether a number is not a syscall's, but that of an operation of io_uring.
 pub fn is_ring_operation(number: i32) -> bool {
     number >= RING_OPERATIONS

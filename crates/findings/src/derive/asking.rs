@@ -1,0 +1,212 @@
+//! Who asks another program and waits for the answer, while that one does nothing but wait for the clock or for the outside itself;
+//! and how many such waits there were at once. It judges nothing.
+//!
+//! A wait counts that is for one peer: in a call that receives, or in one that polls a few descriptors. Who waits for whatever comes
+//! next (epoll) may have many answers under way, or none, and does not tell. A peer on the same machine is known by having ended the
+//! wait, and must have been asleep by a clock of its own in the middle of it; of two, the one asks that woke the other first. Of one elsewhere nothing is known; whoever accepts
+//! connections, or polls, may be waiting for a question.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
+
+use super::holders::{Basis, Hold, HoldKind, Holders};
+use super::syscall_names::{is_accept, polls_few, receives};
+use crate::charge::Charge;
+
+/// Programs of one name that ask one peer.
+#[derive(Clone, Debug)]
+pub struct Asking {
+    /// One of them, the first.
+    pub process: ProcessId,
+    /// Who is asked; `None`: somebody elsewhere.
+    pub peer: Option<ProcessId>,
+    /// Threads that asked.
+    pub threads: BTreeSet<ThreadId>,
+    /// How often.
+    pub waits: u64,
+    /// How long in all (ns).
+    pub ns: u64,
+    /// For how long at least one of them waited (ns).
+    pub any_ns: u64,
+    /// It is known that these ask, and do not wait to be asked.
+    pub is_sure: bool,
+    /// Their waits.
+    pub waited: Charge,
+    /// What the peer's threads slept meanwhile.
+    pub slept: Charge,
+}
+
+impl Asking {
+    /// How many of these waits there were at once, on average.
+    pub fn at_once(&self) -> f64 {
+        self.ns as f64 / self.any_ns.max(1) as f64
+    }
+}
+
+/// A wait of that kind: its row, who ended it, and the row of what that one slept meanwhile.
+struct Wait {
+    row: usize,
+    span: (Timestamp, Timestamp),
+    thread: ThreadId,
+    slept: Option<(ThreadId, usize)>,
+    is_sure: bool,
+}
+
+/// Derives them, those that waited longest first.
+pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
+    let sides = Sides::new(trace);
+    let mut groups: BTreeMap<(String, Option<ProcessId>), Vec<Wait>> = BTreeMap::new();
+    for thread in trace.target_threads() {
+        let process = trace.threads[thread.index()].process;
+        for hold in holders.of(thread) {
+            let slice = trace.slices.at(thread, hold.row as usize);
+            let Some(peer) = asked((trace, holders), &slice, &hold) else { continue };
+            let of_peer = peer.map(|(thread, _)| trace.threads[thread.index()].process);
+            let Some(is_sure) = sides.asks(trace, process, of_peer) else { continue };
+            let key = (trace.process_name(process).to_owned(), of_peer);
+            let wait =
+                Wait { row: hold.row as usize, span: (slice.start, slice.end), thread, slept: peer, is_sure };
+            groups.entry(key).or_default().push(wait);
+        }
+    }
+    let mut all: Vec<Asking> =
+        groups.into_iter().map(|((_, peer), waits)| summed(trace, peer, &waits)).collect();
+    all.sort_by_key(|one| (std::cmp::Reverse(one.any_ns), one.process, one.peer));
+    all
+}
+
+/// Who asks whom.
+struct Sides {
+    /// Processes that accept connections.
+    accepting: BTreeSet<ProcessId>,
+    /// Of two processes, when one woke the other first, and which: who asks speaks first, the other answers.
+    first: BTreeMap<(ProcessId, ProcessId), (Timestamp, ProcessId)>,
+}
+
+impl Sides {
+    fn new(trace: &Trace) -> Sides {
+        let mut first: BTreeMap<(ProcessId, ProcessId), (Timestamp, ProcessId)> = BTreeMap::new();
+        let process = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
+        for woken in trace.target_threads() {
+            for wakeup in trace.wakeups.of(woken).iter().filter(|one| one.context == WakeContext::Thread) {
+                let (Some(from), Some(to)) = (process(wakeup.waker), process(woken)) else { continue };
+                if from != to {
+                    let entry = first.entry((from.min(to), from.max(to))).or_insert((wakeup.at, from));
+                    *entry = (*entry).min((wakeup.at, from));
+                }
+            }
+        }
+        Sides { accepting: accepting(trace), first }
+    }
+
+    /// Whether a process asks that peer, and whether that is sure; `None`: it does not.
+    fn asks(&self, trace: &Trace, process: ProcessId, peer: Option<ProcessId>) -> Option<bool> {
+        let accepts = |process| self.accepting.contains(&process);
+        let Some(peer) = peer else { return (!accepts(process)).then_some(false) };
+        match (accepts(process), accepts(peer)) {
+            (true, false) => None,
+            (false, true) => Some(true),
+            _ => {
+                let (_, spoke) = self.first.get(&(process.min(peer), process.max(peer)))?;
+                (*spoke == process)
+                    .then(|| !descends(trace, process, peer) && !descends(trace, peer, process))
+            }
+        }
+    }
+}
+
+/// Whether the process is a child of that one, or a child's.
+fn descends(trace: &Trace, process: ProcessId, from: ProcessId) -> bool {
+    const GENERATIONS_MAX: usize = 64;
+    let parent = |id: &ProcessId| trace.processes.get(id.index())?.parent;
+    std::iter::successors(Some(process), parent).take(GENERATIONS_MAX).any(|one| one == from)
+}
+
+fn summed(trace: &Trace, peer: Option<ProcessId>, waits: &[Wait]) -> Asking {
+    let rows = |of: &dyn Fn(&Wait) -> Option<(ThreadId, usize)>| {
+        let mut by_thread: BTreeMap<ThreadId, BTreeSet<usize>> = BTreeMap::new();
+        for (thread, row) in waits.iter().filter_map(of) {
+            by_thread.entry(thread).or_default().insert(row);
+        }
+        Charge::of_rows(trace, |thread, take| {
+            by_thread.get(&thread).into_iter().flatten().for_each(|row| take(*row));
+        })
+    };
+    let process = waits.iter().map(|wait| trace.threads[wait.thread.index()].process).min();
+    Asking {
+        process: process.unwrap_or_default(),
+        peer,
+        threads: waits.iter().map(|wait| wait.thread).collect(),
+        waits: waits.len() as u64,
+        ns: waits.iter().map(|wait| wait.span.1.since(wait.span.0).0).sum(),
+        any_ns: union_ns(waits.iter().map(|wait| wait.span).collect()),
+        is_sure: waits.iter().all(|wait| wait.is_sure),
+        waited: rows(&|wait| Some((wait.thread, wait.row))),
+        slept: rows(&|wait| wait.slept),
+    }
+}
+
+fn union_ns(mut spans: Vec<(Timestamp, Timestamp)>) -> u64 {
+    spans.sort_unstable();
+    let (mut sum, mut until) = (0, Timestamp(0));
+    for (start, end) in spans {
+        sum += end.since(start.max(until)).0;
+        until = until.max(end);
+    }
+    sum
+}
+
+/// Processes that accept connections: they wait for questions, too.
+fn accepting(trace: &Trace) -> BTreeSet<ProcessId> {
+    let accepts =
+        |slice: &Slice| slice.state == ThreadState::Blocked && is_accept(trace.wait(slice.wait).syscall);
+    let threads =
+        trace.target_threads().filter(|thread| trace.slices.of(*thread).any(|slice| accepts(&slice)));
+    threads.map(|thread| trace.threads[thread.index()].process).collect()
+}
+
+/// Whether a wait is for an answer for which nobody works: of whom, if that one is on this machine, and what it slept meanwhile.
+fn asked(
+    (trace, holders): (&Trace, &Holders),
+    slice: &Slice,
+    hold: &Hold,
+) -> Option<Option<(ThreadId, usize)>> {
+    let call = trace.wait(slice.wait).syscall;
+    let is_one = match hold.kind {
+        HoldKind::Socket => receives(call),
+        HoldKind::Poll => polls_few(call),
+        _ => false,
+    };
+    if !is_one {
+        return None;
+    }
+    if hold.basis == Basis::Interrupt {
+        return receives(call).then_some(None);
+    }
+    let peer = hold.holder.filter(|_| hold.basis == Basis::Waker)?;
+    let of = |thread: ThreadId| trace.threads.get(thread.index()).filter(|thread| thread.target);
+    if of(peer)?.process == of(slice.thread)?.process {
+        return None;
+    }
+    let middle = Timestamp(slice.start.0 + slice.duration().0 / 2);
+    let row = trace.slices.covering(peer, middle)?;
+    let by_clock = holders.at(peer, row)?;
+    (by_clock.kind == HoldKind::Sleep || by_clock.basis == Basis::Timer).then_some(Some((peer, row)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_several_wait_counts_once() {
+        let spans = |spans: &[(u64, u64)]| {
+            union_ns(spans.iter().map(|(start, end)| (Timestamp(*start), Timestamp(*end))).collect())
+        };
+        assert_eq!(spans(&[(10, 20), (15, 30), (0, 5), (16, 18)]), 25);
+        assert_eq!(spans(&[]), 0);
+    }
+}

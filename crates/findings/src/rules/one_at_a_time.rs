@@ -1,0 +1,110 @@
+//! # one-at-a-time: a service is asked once, and nothing else goes on until it has answered
+//!
+//! ## What it sees
+//! Threads that wait for the answer of another program, which itself only waits (for a clock, for the outside) before it answers;
+//! how many such questions were under way at once; and for how long none of the program's threads had anything to do but that.
+//!
+//! ## Why it hurts
+//! A service that takes 30 ms to answer answers a hundred questions in 30 ms if it is asked all of them, and in three seconds if it
+//! is asked one after the other. No CPU is busy meanwhile, and none makes it faster.
+//!
+//! ## How it decides
+//! Waits count that are in a call which receives from one peer, or polls a few descriptors: who waits for whatever comes next (epoll)
+//! does not tell how much is under way. A peer in the recording must be asleep by a clock in the middle of the wait. Of the two, the
+//! one that accepts connections is asked; where that is not seen, the one asks that woke the other first. The gain's upper end
+//! is the time in which such a wait was all that went on; the lower end is none: whether a question needs the answer to the one
+//! before, nothing here tells. Where there were fewer than two at once, on average, and it is known who asks whom, it
+//! is likely; else, and of peers elsewhere, it is a hint.
+//!
+//! ## What to do
+//! Ask for several things at once: more worker threads or processes (a server's workers, a pool's core size, a queue's window of
+//! messages that are not acknowledged), requests that do not wait for each other (futures, gather, pipelining), or one question
+//! for many things. See whether a limit stands in the way: a pool, a semaphore, a setting of one.
+//!
+//! ## Blind spots
+//! Tasks of a runtime that share a thread which polls (goroutines, promises) are not seen waiting. A peer that works on a CPU is
+//! no such peer: lone-worker and wakeup-ping-pong tell those. Of programs that were attached to, who spoke first may be who
+//! answered. Processes that accept connections and ask a service elsewhere are not seen; who waits for messages from elsewhere that
+//! come by themselves looks as if it asked for them.
+//!
+//! ## References
+//! Little: A proof for the queuing formula L = λW (1961). Patterson: Latency lags bandwidth (2004).
+
+use super::{ChargedVerdict, Info};
+use crate::derive::asking::Asking;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::Scene;
+use crate::wording::{count, percent, time};
+
+pub(super) const INFO: Info = Info {
+    name: "one-at-a-time",
+    summary: "A service is asked one thing at a time, and nothing else goes on meanwhile",
+};
+
+/// Fewer questions may be a program's beginning.
+const WAITS_MIN: u64 = 10;
+
+/// Of the run such waits must be all that goes on for this part.
+const SHARE_MIN: f64 = 0.1;
+
+/// Fewer at once than this are one at a time.
+const AT_ONCE_SURE: f64 = 2.0;
+
+/// With so many at once it is not the asking.
+const AT_ONCE_MAX: f64 = 8.0;
+
+/// Services that are named.
+const NAMED_MAX: usize = 3;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let asking = scene.derived.asking.iter();
+    let found = asking.filter(|one| one.waits >= WAITS_MIN && one.at_once() < AT_ONCE_MAX);
+    Ok(found.filter_map(|one| finding(scene, one)).take(NAMED_MAX).collect())
+}
+
+fn finding(scene: &Scene, asking: &Asking) -> Option<Charged> {
+    let trace = scene.trace;
+    let share = scene.of_wall(scene.stall_quiet(&asking.waited).saved_ns).clamp(0.0, 1.0);
+    if share < SHARE_MIN {
+        return None;
+    }
+    let who = trace.process_name(asking.process);
+    let peer = asking.peer.map(|peer| trace.process_name(peer));
+    let at_once = asking.at_once();
+    let mut summary = vec![
+        format!(
+            "{} of {who} asked {} and waited for the answer, {} each on average: {at_once:.1} at once.",
+            count(asking.threads.len() as u64, "thread"),
+            count(asking.waits, "time"),
+            time(asking.ns / asking.waits.max(1)),
+        ),
+        format!(
+            "For {} of the run that was all that went on: no thread of the program had anything to do.",
+            percent(share)
+        ),
+    ];
+    if let Some(peer) = peer {
+        summary.push(format!("{peer} did not work meanwhile, either: it waited for a clock of its own."));
+    }
+    summary.extend(scene.waits_come_from(|slice| {
+        let row = trace.slices.covering(slice.thread, slice.start);
+        row.is_some_and(|row| asking.waited.has(row))
+    }));
+    let sure = if at_once < AT_ONCE_SURE && asking.is_sure { Confidence::Medium } else { Confidence::Low };
+    let finding = Finding {
+        rule: INFO.name,
+        subject: format!("{who} asks {}", peer.unwrap_or("a peer elsewhere")),
+        summary,
+        cost_ns: asking.ns,
+        gain: Gain { low: 0.0, high: share },
+        confidence: scene.confidence(sure),
+        evidence: scene.longest_of(&asking.waited, |_| "waits for an answer".to_owned()),
+        advice: vec![
+            "Have more of them under way at once: more workers or threads, requests that do not wait for each other; is there a limit (a pool, permits, a queue's window)?".into(),
+            "Or ask once for many things, or keep the answers".into(),
+        ],
+    };
+    Some(Charged { finding, charge: asking.waited.clone().and(trace, &asking.slept) })
+}

@@ -1,0 +1,70 @@
+//! Questions to a service that are asked one after the other, and what only looks so.
+
+use holdup_findings::Analysis;
+use holdup_findings::finding::{Confidence, Finding};
+use holdup_testkit::check::check_lanes;
+
+/// A waits for answers (`q`) of B, another process, which waits for questions (`p`) and for its clock (`s`).
+fn asked(lanes: &str) -> Analysis {
+    check_lanes(&format!(
+        "@cpus 4\n@repeat 20\n@q multiplex 7\n@p multiplex 232\n@s sleep\n@child B\n{lanes}"
+    ))
+}
+
+fn found(analysis: &Analysis) -> Option<&Finding> {
+    analysis.findings.iter().find(|finding| finding.rule == "one-at-a-time")
+}
+
+const IN_TURN: &str = "A  0qqqqqqqqq  holds p 0..1\nB  p1sssssss1  holds q 9..10\n";
+
+/// So many more that ask when A does, each on a CPU of its own.
+fn others(count: usize) -> String {
+    let lane = |number: usize| format!("{}  {}qqqqqqqqq\n", (b'C' + number as u8) as char, number + 2);
+    (0..count).map(lane).collect()
+}
+
+#[test]
+fn who_waits_for_each_answer_of_a_service_that_sleeps_asks_one_at_a_time() {
+    let analysis = asked(&format!("{IN_TURN}@stack q main;fetch;poll\n"));
+    let finding = &analysis.findings[0];
+    assert_eq!((finding.rule, finding.confidence), ("one-at-a-time", Confidence::Medium), "{finding:#?}");
+    assert!(finding.gain.low < 0.01 && (0.6..=0.85).contains(&finding.gain.high), "{:?}", finding.gain);
+    assert!(finding.summary[0].contains("1.0 at once"), "{finding:#?}");
+    let is_told = |rule: &str| analysis.findings.iter().any(|finding| finding.rule == rule);
+    assert!(!is_told("oversleep") && !is_told("poll-loop"), "the service's clock is a part of it");
+}
+
+#[test]
+fn many_at_once_are_not_asked_one_at_a_time() {
+    let analysis = check_lanes(&format!(
+        "@cpus 10\n@repeat 20\n@q multiplex 7\n@p multiplex 232\n@s sleep\n@child B\n@silent one-at-a-time\n{IN_TURN}{}",
+        others(8)
+    ));
+    assert!(found(&analysis).is_none());
+}
+
+#[test]
+fn a_few_at_once_are_a_hint() {
+    let analysis = asked(&(IN_TURN.to_owned() + &others(2)));
+    assert_eq!(found(&analysis).map(|finding| finding.confidence), Some(Confidence::Low));
+}
+
+#[test]
+fn who_waits_for_questions_asks_nobody() {
+    // The client is the one that sleeps between its questions: it spoke first.
+    asked(
+        "@silent one-at-a-time\n\
+         A  qq1qqqqqqq  holds p 2..3\n\
+         B  .1psssssss  holds q 1..2\n",
+    );
+}
+
+#[test]
+fn a_service_that_works_is_what_its_work_takes() {
+    asked("@silent one-at-a-time\nA  0qqqqqqqqq  holds p 0..1\nB  p111111111  holds q 9..10\n");
+}
+
+#[test]
+fn whoever_waits_for_whatever_comes_next_does_not_tell() {
+    asked("@silent one-at-a-time\nA  0ppppppppp  holds p 0..1\nB  p1sssssss1  holds p 9..10\n");
+}
