@@ -181,7 +181,7 @@ pub fn complete(
             lock_holding: lock_holding::derive_worst(trace, &roles, (index, &holders), &lock_uses),
             waits: blame::by_kind(trace, &blame),
             busiest: busiest::derive(trace, &roles),
-            children: children::derive(trace, &ledger, &blame),
+            children: children::derive((trace, &roles), &ledger, (&holders, &blame)),
             clocked: clocked::derive(trace),
             asking: asking::derive(trace, &holders),
             blame,

@@ -443,6 +443,32 @@ fn child_wait_fires_where_long_children_come_one_after_the_other() {
     assert!((parent.side_by_side() - 1.0).abs() < 0.01, "{parent:?}");
 }
 
+/// A build tool that waits in poll for the pipes of so many children, one after the other.
+fn polled(children: usize) -> Option<Confidence> {
+    let life = 20;
+    let mut lanes = format!("@cpus 2\n@w multiplex 271\ntool  {}\n", "w".repeat(life * children - 1) + "0");
+    for child in 0..children {
+        let (before, after) = (life * child, life * (children - child - 1));
+        let end = before + life - 1;
+        let ticks = ".".repeat(before) + &"1".repeat(life - 1) + "." + &".".repeat(after);
+        lanes += &format!("c{child}  {ticks}  holds w {}..{end}\n", end - 1);
+    }
+    let (_, mut trace) = trace_of_lanes(&lanes);
+    let parent = trace.threads[0].process;
+    for thread in trace.threads.iter_mut().filter(|thread| thread.name != "tool") {
+        thread.process = ProcessId(trace.processes.len() as u32);
+        let (pid, name) = (thread.tid, "cc".to_owned());
+        trace.processes.push(Process { pid, name, target: true, parent: Some(parent) });
+    }
+    confidence(&analyse(&trace), "child-wait")
+}
+
+#[test]
+fn who_polls_for_what_children_tell_waits_for_them() {
+    assert_eq!(polled(8), Some(Confidence::Medium));
+    assert_eq!(polled(2), None, "partners");
+}
+
 #[test]
 fn a_wrapper_and_children_side_by_side_are_no_child_wait() {
     let told = |lanes: &str, children: usize| {

@@ -1,22 +1,24 @@
 //! Parents that wait for child processes: for how long, which children those were, whether these ran side by side, and
 //! what they and what they started did in their lives. It judges nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::{ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::blame::{Blame, Subject};
 use super::class::{CLASSES, Class};
-use super::holders::HoldKind;
+use super::holders::{Hold, HoldKind, Holders};
 use super::ledger::{ByClass, Ledger};
 use super::own_places::{self, OwnFrames};
+use super::roles::Roles;
+use crate::charge::Charge;
 
 /// A process that waits for its children.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parent {
     /// Which.
     pub process: ProcessId,
-    /// How long its threads waited for children (ns).
+    /// How long its threads waited for children (ns): see [`waited`].
     pub wait_ns: u64,
     /// How long its own threads ran (ns).
     pub own_running_ns: u64,
@@ -45,13 +47,17 @@ impl Parent {
 const TOLD_MAX: usize = 4;
 
 /// Every process of the program whose threads waited for children, the longest waiting first.
-pub fn derive(trace: &Trace, ledger: &Ledger, blame: &Blame) -> Vec<Parent> {
-    let mut parents: BTreeMap<ProcessId, Parent> = BTreeMap::new();
+pub fn derive(
+    (trace, roles): (&Trace, &Roles),
+    ledger: &Ledger,
+    (holders, blame): (&Holders, &Blame),
+) -> Vec<Parent> {
     let process_of = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
-    for one in ledger.threads.iter().filter(|one| one.classes[Class::ChildWait as usize] > 0) {
-        let Some(process) = process_of(one.thread) else { continue };
+    let mut parents: BTreeMap<ProcessId, Parent> = BTreeMap::new();
+    for slice in waits((trace, roles), holders, |_| true).slices(trace) {
+        let Some(process) = process_of(slice.thread) else { continue };
         let parent = parents.entry(process).or_insert_with(|| Parent { process, ..Parent::default() });
-        parent.wait_ns += one.classes[Class::ChildWait as usize];
+        parent.wait_ns += slice.duration().0;
     }
     for one in &ledger.threads {
         let Some(process) = process_of(one.thread) else { continue };
@@ -68,6 +74,53 @@ pub fn derive(trace: &Trace, ledger: &Ledger, blame: &Blame) -> Vec<Parent> {
     parents.sort_by_key(|parent| (std::cmp::Reverse(parent.wait_ns), parent.process));
     add_functions(trace, blame, &mut parents);
     parents
+}
+
+/// A process's waits for its children: for the end of one, or for what one of them, or what it started, told (a pipe's end, a signal).
+pub fn waited(facts: (&Trace, &Roles), holders: &Holders, process: ProcessId) -> Charge {
+    waits(facts, holders, |thread| {
+        facts.0.threads.get(thread.index()).is_some_and(|one| one.process == process)
+    })
+}
+
+/// With fewer children than this, one that tells something may be a partner, and no piece of work that ends.
+const CHILDREN_MANY: usize = 4;
+
+/// Processes that have many.
+fn have_many(trace: &Trace) -> BTreeSet<ProcessId> {
+    let mut counts: BTreeMap<ProcessId, usize> = BTreeMap::new();
+    for parent in trace.processes.iter().filter(|one| one.target).filter_map(|one| one.parent) {
+        *counts.entry(parent).or_default() += 1;
+    }
+    counts.into_iter().filter(|(_, count)| *count >= CHILDREN_MANY).map(|(id, _)| id).collect()
+}
+
+fn waits(facts: (&Trace, &Roles), holders: &Holders, wanted: impl Fn(ThreadId) -> bool + Sync) -> Charge {
+    let many = have_many(facts.0);
+    Charge::of_rows(facts.0, |thread, take| {
+        let of_thread = holders.of(thread).filter(|_| wanted(thread));
+        of_thread
+            .filter(|hold| waits_for_child(facts, (thread, hold), &many))
+            .for_each(|hold| take(hold.row as usize));
+    })
+}
+
+/// A wait for the end of a child; or one at a pipe, a poll or for a signal that a child, or what it started, ended.
+fn waits_for_child(
+    (trace, roles): (&Trace, &Roles),
+    (thread, hold): (ThreadId, &Hold),
+    many: &BTreeSet<ProcessId>,
+) -> bool {
+    let slice = trace.slices.at(thread, hold.row as usize);
+    if roles.class_of_wait(trace, &slice) == Class::ChildWait {
+        return true;
+    }
+    let tells = matches!(hold.kind, HoldKind::Poll | HoldKind::PipeEmpty | HoldKind::Work);
+    let process_of = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
+    let (Some(own), Some(teller)) = (process_of(thread), hold.holder.and_then(process_of)) else {
+        return false;
+    };
+    tells && own != teller && many.contains(&own) && ancestors(trace, teller).contains(&own)
 }
 
 /// Counts and names the children, by their main threads.

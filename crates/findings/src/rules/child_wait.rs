@@ -1,8 +1,8 @@
 //! # child-wait: a program stands still while a child process works, one child after the other
 //!
 //! ## What it sees
-//! Threads that wait for the end of child processes (`waitpid`, `system`, `subprocess.run`, a shell's commands), which
-//! children those were, whether they ran side by side, and what they did meanwhile.
+//! Threads that wait for the end of child processes (`waitpid`, `system`, `subprocess.run`, a shell's commands), or for what these
+//! tell (the end of a pipe from them, a signal: so build tools wait), which children those were, whether they ran side by side, and what they did meanwhile.
 //!
 //! ## Why it hurts
 //! A parent that starts one child, waits, and starts the next uses one CPU, however many there are. And while it waits it
@@ -21,17 +21,14 @@
 //! with other work and wait at the end. What the children spend their time on is in the summary; record one alone to see more.
 //!
 //! ## Blind spots
-//! Whether children depend on each other is not known. Children of which only the end is waited for in a signal's
-//! handler, or by `epoll` on a pidfd, look like an idle event loop. Many short children are subprocess-per-item's.
+//! Whether children depend on each other is not known. Children of which only the end is waited for
+//! by `epoll` on a pidfd look like an idle event loop. Many short children are subprocess-per-item's.
 //!
 //! ## References
 //! POSIX `waitpid`, `system`. Linux `pidfd_open(2)`.
 
-use holdup_events::ThreadId;
-
 use super::{ChargedVerdict, Info};
-use crate::charge::Charge;
-use crate::derive::children::Parent;
+use crate::derive::children::{self, Parent};
 use crate::derive::class::Class;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
@@ -86,15 +83,12 @@ fn avoidable(scene: &Scene, parent: &Parent) -> f64 {
 }
 
 fn finding(scene: &Scene, parent: &Parent) -> Option<Charged> {
-    let trace = scene.trace;
     let avoidable = avoidable(scene, parent);
     if avoidable == 0.0 || scene.of_wall(parent.wait_ns as f64) < GAIN_MIN {
         return None;
     }
-    let is_parent =
-        |id: ThreadId| trace.threads.get(id.index()).is_some_and(|thread| thread.process == parent.process);
-    let charge =
-        Charge::of(trace, |slice| is_parent(slice.thread) && scene.class(slice) == Some(Class::ChildWait));
+    let derived = scene.derived;
+    let charge = children::waited((scene.trace, &derived.roles), &derived.holders, parent.process);
     let idle = scene.gain_whoever_ran(&scene.stall(&charge), |_, waited| waited).high;
     let high = idle.min(scene.of_wall(parent.wait_ns as f64) * avoidable);
     if high < GAIN_MIN {

@@ -13,7 +13,7 @@
 //! The critical path is walked back from the end of the run, from each wait to who ended it. The thread must run on it for half of
 //! the run at the least, and account for half of the run in the bottle graph, in which threads that run side by side share
 //! the time. Others, which are on the path as well, must have waited for it (for work, for an answer, at a pipe) for at least half of
-//! the time that it ran: not idle helpers, nor who only joins it or is its parent. It is told only where no rule that knows why promises half as much: serial
+//! the time that it ran: not idle helpers, nor who only joins it or is its parent (but a parent that has several children at work). It is told only where no rule that knows why promises half as much: serial
 //! sections, locks, collections and hand-overs are told by their own rules; whatever surely gains something comes before it. At the most all that it runs
 //! goes or is done beside something else; at the least nothing: whether its work is needed, or can be divided, nothing here tells.
 //!
@@ -33,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::ThreadState;
-use holdup_events::{ThreadId, Trace, WaitId};
+use holdup_events::{ProcessId, ThreadId, Trace, WaitId};
 
 use super::{Info, Verdict};
 use crate::derive::blame::Edge;
@@ -57,6 +57,10 @@ const AT_ONCE_MAX: f64 = 1.5;
 
 /// Others wait for it for this part of the time that it runs there.
 const WAITED_FOR_MIN: f64 = 0.5;
+
+/// A parent that has so many children, of which so many live at a time on average, makes them work side by side.
+const POOL_MIN: u64 = 4;
+const SIDE_BY_SIDE_MIN: f64 = 1.2;
 
 /// With so many CPUs idle on average, others could do a part of it.
 const IDLE_MIN: f64 = 0.5;
@@ -97,14 +101,27 @@ impl Waited {
         let path = &scene.derived.critical_path.threads;
         let on_path = path.iter().filter(|(_, classes)| classes[Class::Useful as usize] > 0);
         let on_path: BTreeSet<ThreadId> = on_path.map(|(id, _)| *id).collect();
-        let of_it =
-            |edge: &&Edge| edge.holder == lone && is_wait(edge.kind) && on_path.contains(&edge.waiter);
+        let pools = pools(scene);
+        let process = |thread: ThreadId| scene.trace.threads[thread.index()].process;
+        let is_pool = |edge: &Edge| edge.kind == Child && pools.contains(&process(edge.waiter));
+        let of_it = |edge: &&Edge| {
+            edge.holder == lone && (is_wait(edge.kind) || is_pool(edge)) && on_path.contains(&edge.waiter)
+        };
         let edges: Vec<&Edge> = scene.derived.blame.edges.iter().filter(of_it).collect();
         let waiters: BTreeSet<ThreadId> = edges.iter().map(|edge| edge.waiter).collect();
         let looked_again = waiters.iter().map(|waiter| looked_again_ns(scene.trace, *waiter, lone));
         let ns = edges.iter().map(|edge| edge.ns).sum::<u64>() + looked_again.sum::<u64>();
         Waited { ns, waiters }
     }
+}
+
+/// Processes that have several children at work at a time: who waits for the last of them waits for one of many.
+fn pools(scene: &Scene) -> BTreeSet<ProcessId> {
+    let parents = scene.derived.children.iter();
+    parents
+        .filter(|one| one.children >= POOL_MIN && one.side_by_side() >= SIDE_BY_SIDE_MIN)
+        .map(|one| one.process)
+        .collect()
 }
 
 /// How long a thread waited until a timer made it look whether something had happened that in the end, mostly, the lone thread told
@@ -148,7 +165,7 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), waited
     let mut advice = vec![less];
     if idle_cpus(scene) >= IDLE_MIN {
         advice.push(
-            "Or divide its work: more threads or processes of that kind, smaller pieces, shards".into(),
+            "Or divide its work: more threads or processes of that kind, smaller pieces, shards; and begin the longest piece first".into(),
         );
     }
     Finding {

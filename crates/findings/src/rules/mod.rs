@@ -134,11 +134,16 @@ const FALLBACK: &str = lone_worker::INFO.name;
 /// It is told where no rule that knows why promises this part of what it does.
 const KNOWN_MIN: f64 = 0.5;
 
+/// Of the threads of one interpreter one works at a time, whatever it works at.
+const ALONE_BY_LOCK: &str = interpreter_lock::INFO.name;
+
 /// Leaves it out where others know why.
 fn without_fallback(found: &mut Vec<Charged>) {
     let others = found.iter().map(|one| &one.finding).filter(|one| one.rule != FALLBACK && !is_hint(one));
+    let by_lock = others.clone().any(|finding| finding.rule == ALONE_BY_LOCK);
     let known = others.map(expected).fold(0.0, f64::max);
-    found.retain(|one| one.finding.rule != FALLBACK || known < KNOWN_MIN * expected(&one.finding));
+    found
+        .retain(|one| one.finding.rule != FALLBACK || !by_lock && known < KNOWN_MIN * expected(&one.finding));
 }
 
 /// It gains something, tells of what is wrong, or is what was asked for.

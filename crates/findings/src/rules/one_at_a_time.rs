@@ -86,7 +86,7 @@ fn finding(scene: &Scene, asking: &Asking) -> Option<Charged> {
         ),
     ];
     if let Some(peer) = peer {
-        summary.push(format!("{peer} did not work meanwhile, either: it waited for a clock of its own."));
+        summary.push(format!("{peer} did not work meanwhile, either: it waited for a clock of its own (something slow behind it, or a limit on its rate)."));
     }
     summary.extend(scene.waits_come_from(|slice| {
         let row = trace.slices.covering(slice.thread, slice.start);
