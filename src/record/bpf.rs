@@ -141,9 +141,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         drained: Timestamp(0),
     };
     recording.know_mappings(&subject)?;
-    let library = recorder.allocations.as_deref().and_then(Sampler::library);
-    recording
-        .expect(recorder.program.as_deref().into_iter().chain(library.map(|library| library.as_os_str())));
+    recording.expect(programs(recorder.program.as_deref(), recorder.allocations.as_deref()));
     let mut budget = Budget::new(recorder.options.budget, cpus);
     recording.session.allow_stacks(budget.first());
     recording.session.begin()?;
@@ -164,6 +162,15 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let outcome = recording.finish(start_ns, ending, (&before, &mappings_missing))?;
     let ending = outcome.ending.or_else(|| watched.wait());
     Ok(Outcome { ending, memory: watched.memory(), ..outcome })
+}
+
+/// What is going to be mapped: the program, and the library that looks at allocations.
+fn programs<'a>(
+    program: Option<&'a OsStr>,
+    allocations: Option<&'a Sampler>,
+) -> impl Iterator<Item = &'a OsStr> {
+    let library = allocations.and_then(Sampler::library);
+    program.into_iter().chain(library.map(|library| library.as_os_str()))
 }
 
 /// A command begins; a recording of others ends by signals to this process.
