@@ -426,6 +426,25 @@ fn subprocess_per_item_fires_on_many_short_children() {
 }
 
 #[test]
+fn processes_for_which_nobody_waits_cost_what_they_run() {
+    // A server hands each of 40 connections to a new process, on a CPU that is always busy.
+    let (_, mut trace) = trace_of_lanes(
+        "@cpus 1\n@tick 1000000\n@q multiplex 232\n@repeat 40\nserver  0qqqq\nchild   .0000  holds q 4..5\n",
+    );
+    let parent = trace.threads[0].process;
+    for thread in trace.threads.iter_mut().filter(|thread| thread.name == "child") {
+        thread.process = ProcessId(trace.processes.len() as u32);
+        thread.tid = 1000 + thread.process.0;
+        let (pid, name) = (thread.tid, "child".to_owned());
+        trace.processes.push(Process { pid, name, target: true, parent: Some(parent) });
+    }
+    let analysis = analyse(&trace);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "subprocess-per-item").unwrap();
+    assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
+    assert!(finding.gain.low < 0.01 && (0.78..0.86).contains(&finding.gain.high), "{:?}", finding.gain);
+}
+
+#[test]
 fn children_that_do_much_are_no_items() {
     assert!(children(50_000_000).findings.iter().all(|finding| finding.rule != "subprocess-per-item"));
 }

@@ -13,11 +13,13 @@
 //! upper end of the gain is that the waiting were not, as far as these children ran or wanted to: their work done inside took no
 //! time. What they slept or waited for themselves is not counted, nor is what children did that lived longer. The lower end is the
 //! children's sampled running time inside the kernel, which is nearly all for starting and ending, as far as the
-//! parent waited for it.
+//! parent waited for it. Where the parent hardly waits (a server that forks a process for each connection), the upper end is that
+//! they did not run at all, on CPUs that the program keeps busy; the lower end is none: what they do may be what is asked for.
 //!
 //! ## What to do
 //! Call a library in place of a program; start one process and send it all the items (`xargs` without `-n 1`, a
-//! co-process, a batch option); in shell scripts use the shell's own means in place of `sed`, `cut`, `expr`.
+//! co-process, a batch option); keep connections open to a server that has a process for each (a pool that keeps as many as are used);
+//! in shell scripts use the shell's own means in place of `sed`, `cut`, `expr`.
 //!
 //! ## Blind spots
 //! Children that do much work in a short time look the same: whether starting or working costs, only the split of
@@ -28,6 +30,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, ThreadId};
 
 use super::{ChargedVerdict, Info};
@@ -48,6 +51,9 @@ const CHILDREN_MIN: usize = 20;
 /// Children that live longer (median, ns) do more than start.
 pub(super) const LIFE_MAX_NS: u64 = 100_000_000;
 
+/// Children that nobody waits for are likely a cause from this part of the run on.
+const MUCH: f64 = 0.1;
+
 /// The short-lived children of one process.
 #[derive(Default)]
 struct Brood {
@@ -58,18 +64,23 @@ struct Brood {
     kernel_ns: u64,
     /// They ran, or wanted to.
     busy_ns: u64,
+    running_ns: u64,
+    /// Those that live shortly.
+    short: BTreeSet<ProcessId>,
     names: BTreeMap<String, u64>,
 }
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    if scene.of_wall(scene.derived.ledger.of(Class::ChildWait) as f64) < GAIN_MIN {
-        return Ok(Vec::new());
-    }
     let mut best: Option<Charged> = None;
     for (parent, brood) in broods(scene) {
-        let found = finding(scene, parent, brood);
-        if best.as_ref().is_none_or(|best| best.finding.cost_ns < found.finding.cost_ns) {
+        let charge = waited(scene, parent);
+        let is_waited_for = scene.of_wall(longest_ns(scene, &charge) as f64) >= GAIN_MIN;
+        let found = match is_waited_for {
+            true => finding(scene, parent, brood, charge),
+            false => unwaited(scene, parent, &brood),
+        };
+        if best.as_ref().is_none_or(|best| best.finding.gain.high < found.finding.gain.high) {
             best = Some(found);
         }
     }
@@ -80,7 +91,6 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
     let trace = scene.trace;
     let mut broods: BTreeMap<ProcessId, Brood> = BTreeMap::new();
-    let mut short: BTreeSet<ProcessId> = BTreeSet::new();
     let child = |ledger: &ThreadLedger| {
         let thread = trace.threads.get(ledger.thread.index()).filter(|thread| !thread.began_before)?;
         let process = trace.processes.get(thread.process.index())?;
@@ -93,7 +103,7 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
         }
         let brood = broods.entry(parent).or_default();
         if ledger.life.0 <= LIFE_MAX_NS {
-            short.insert(thread.process);
+            brood.short.insert(thread.process);
             brood.lives_ns.push(ledger.life.0);
             *brood.names.entry(process.name.clone()).or_default() += 1;
         } else {
@@ -102,8 +112,9 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
     }
     for ledger in &scene.derived.ledger.threads {
         let Some((parent, thread, _)) = child(ledger) else { continue };
-        if let Some(brood) = broods.get_mut(&parent).filter(|_| short.contains(&thread.process)) {
+        if let Some(brood) = broods.get_mut(&parent).filter(|one| one.short.contains(&thread.process)) {
             brood.kernel_ns += ledger.classes[Class::Kernel as usize];
+            brood.running_ns += ledger.running_ns();
             brood.busy_ns += ledger.running_ns() + ledger.classes[Class::RunQueue as usize];
         }
     }
@@ -114,31 +125,74 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
     broods
 }
 
-fn finding(scene: &Scene, parent: ProcessId, brood: Brood) -> Charged {
-    let trace = scene.trace;
+/// What a process's threads wait for the end of children.
+fn waited(scene: &Scene, parent: ProcessId) -> Charge {
     let is_parent =
-        |id: ThreadId| trace.threads.get(id.index()).is_some_and(|thread| thread.process == parent);
-    let charge =
-        Charge::of(trace, |slice| scene.class(slice) == Some(Class::ChildWait) && is_parent(slice.thread));
+        |id: ThreadId| scene.trace.threads.get(id.index()).is_some_and(|thread| thread.process == parent);
+    Charge::of(scene.trace, |slice| scene.class(slice) == Some(Class::ChildWait) && is_parent(slice.thread))
+}
+
+/// What the thread waited that waited longest (ns).
+fn longest_ns(scene: &Scene, charge: &Charge) -> u64 {
     let mut by_thread: BTreeMap<ThreadId, u64> = BTreeMap::new();
-    for slice in charge.slices(trace) {
+    for slice in charge.slices(scene.trace) {
         *by_thread.entry(slice.thread).or_default() += slice.duration().0;
     }
-    let longest = by_thread.values().max().copied().unwrap_or(0) as f64;
+    by_thread.values().max().copied().unwrap_or(0)
+}
+
+fn subject(scene: &Scene, parent: ProcessId, brood: &Brood) -> String {
+    let common = brood.names.iter().max_by_key(|(name, times)| (**times, std::cmp::Reverse(*name)));
+    let (children, whose) = (brood.lives_ns.len(), scene.trace.process_name(parent));
+    match common {
+        Some((name, times)) => format!("{children} short processes of {whose}, {times} of them {name}"),
+        None => whose.to_owned(),
+    }
+}
+
+/// Nobody waits for their end; but they run, and the CPUs are needed.
+fn unwaited(scene: &Scene, parent: ProcessId, brood: &Brood) -> Charged {
+    let trace = scene.trace;
+    let whose = trace.process_name(parent);
+    let high = scene.of_wall_if_run(brood.running_ns as f64).min(1.0);
+    let is_one =
+        |id: ThreadId| trace.threads.get(id.index()).is_some_and(|one| brood.short.contains(&one.process));
+    let sure = if high >= MUCH { Confidence::Medium } else { Confidence::Low };
+    Charged::from(Finding {
+        rule: INFO.name,
+        subject: subject(scene, parent, brood),
+        summary: vec![format!(
+            "{whose} started {} processes that lived shortly, half of them {} or less; they ran {} in all, {} of that inside the kernel (sampled).",
+            brood.lives_ns.len(),
+            time(brood.lives_ns[brood.lives_ns.len() / 2]),
+            time(brood.running_ns),
+            time(brood.kernel_ns),
+        )],
+        cost_ns: brood.running_ns,
+        gain: Gain { low: 0.0, high },
+        confidence: scene.confidence(sure),
+        evidence: scene.longest(
+            |slice| slice.state == ThreadState::Running && is_one(slice.thread),
+            |_| "runs, and ends soon".to_owned(),
+        ),
+        advice: vec![
+            "If each is for a connection: keep connections open, in a pool that keeps as many as are used"
+                .into(),
+            "Or let processes that stay do the work, one item after the other".into(),
+        ],
+    })
+}
+
+fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Charged {
+    let trace = scene.trace;
+    let longest = longest_ns(scene, &charge) as f64;
     let lived_ns: u64 = brood.lives_ns.iter().sum();
     // What they sleep or wait for themselves, a call in their place would, too.
     let high = scene.of_wall(longest.min(brood.busy_ns.min(lived_ns) as f64)).clamp(0.0, 1.0);
     let children = brood.lives_ns.len() as u64;
-    let common = brood.names.iter().max_by_key(|(name, times)| (**times, std::cmp::Reverse(*name)));
     let finding = Finding {
         rule: INFO.name,
-        subject: match common {
-            Some((name, times)) => format!(
-                "{children} short processes of {}, {times} of them {name}",
-                trace.process_name(parent)
-            ),
-            None => trace.process_name(parent).to_owned(),
-        },
+        subject: subject(scene, parent, &brood),
         summary: vec![
             format!(
                 "{} started {children} processes that lived shortly, half of them {} or less, and waited {} for its children ({} of the run).",
