@@ -68,3 +68,14 @@ fn a_service_that_works_is_what_its_work_takes() {
 fn whoever_waits_for_whatever_comes_next_does_not_tell() {
     asked("@silent one-at-a-time\nA  0ppppppppp  holds p 0..1\nB  p1sssssss1  holds p 9..10\n");
 }
+
+#[test]
+fn whoever_accepts_connections_is_asked() {
+    // The service was busy when it was asked first, so that its answer is the first that wakes anybody.
+    let told = |first: char| {
+        let analysis =
+            asked(&format!("@a socket 43\n@b sleep\nA  qqqqqqqqq0\nB  {first}1ssssss1s  holds q 8..9\n"));
+        found(&analysis).map(|finding| finding.confidence)
+    };
+    assert_eq!((told('a'), told('b')), (Some(Confidence::Medium), None));
+}

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
-use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::tables::Slice;
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
 use super::holders::{Basis, Hold, HoldKind, Holders};
@@ -161,11 +161,7 @@ fn union_ns(mut spans: Vec<(Timestamp, Timestamp)>) -> u64 {
 
 /// Processes that accept connections: they wait for questions, too.
 fn accepting(trace: &Trace) -> BTreeSet<ProcessId> {
-    let accepts =
-        |slice: &Slice| slice.state == ThreadState::Blocked && is_accept(trace.wait(slice.wait).syscall);
-    let threads =
-        trace.target_threads().filter(|thread| trace.slices.of(*thread).any(|slice| accepts(&slice)));
-    threads.map(|thread| trace.threads[thread.index()].process).collect()
+    trace.waits.iter().filter(|wait| is_accept(wait.syscall)).map(|wait| wait.process).collect()
 }
 
 /// Whether a wait is for an answer for which nobody works: of whom, if that one is on this machine, and what it slept meanwhile.

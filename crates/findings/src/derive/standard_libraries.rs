@@ -118,6 +118,15 @@ pub fn is_a_machine(module: &str) -> bool {
     module.contains(COMPILED) || MACHINES.iter().any(|name| file.starts_with(name))
 }
 
+/// Libraries of interpreters whose functions are the only names that their programs have.
+const INTERPRETERS: [&str; 4] = ["libruby", "libperl.", "libphp", "libR.so"];
+
+/// Whether that is the file of a machine, or an interpreter as a library: all that a program does is called from there.
+pub fn runs_programs(module: &str) -> bool {
+    let file = module.rsplit('/').next().unwrap_or("");
+    is_a_machine(module) || INTERPRETERS.iter().any(|name| file.starts_with(name))
+}
+
 /// Whether an interpreter's function says nothing of what it runs.
 pub fn is_a_loop(function: &str) -> bool {
     LOOPS.iter().any(|name| function.starts_with(name))
@@ -202,6 +211,10 @@ mod tests {
         }
         let native = Frame { module: "/bin/app".into(), ..frame("/build/lib/python3.11/x.c") };
         assert!(!is_pythons(&native));
+        assert!(
+            runs_programs("/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1.2")
+                && !runs_programs("/usr/lib/libtbb.so.12")
+        );
         assert!(is_a_machine("/usr/lib/python3.11/lib-dynload/_json.cpython-311-x86_64-linux-gnu.so"));
     }
 

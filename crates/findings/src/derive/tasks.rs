@@ -17,7 +17,7 @@ use super::occupancy::Stall;
 use super::own_places::OwnFrames;
 use super::roles::Roles;
 use super::split::share_error;
-use super::standard_libraries::is_a_machine;
+use super::standard_libraries::runs_programs;
 use super::timelines::Timelines;
 
 /// What one pool did beside its tasks.
@@ -84,8 +84,8 @@ impl Code {
         let (mut names, mut numbers) = (Vec::new(), HashMap::new());
         let files = files(trace);
         let units = trace.frames.iter().enumerate().map(|(row, frame)| {
-            // All of a virtual machine is one library: its compilers and collectors hand out no tasks of the program's.
-            own.of(FrameId(row as u32)).filter(|_| !is_a_machine(&frame.module))?;
+            // All of a virtual machine is one library, and so is an interpreter: these hand out no tasks of the program's.
+            own.of(FrameId(row as u32)).filter(|_| !runs_programs(&frame.module))?;
             let file = files.get(&(frame.module.as_str(), frame.function.as_str())).copied();
             let name = unit_of(frame, file.unwrap_or_default())?;
             Some(*numbers.entry(name.to_owned()).or_insert_with(|| {
