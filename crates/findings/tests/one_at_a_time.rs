@@ -79,3 +79,15 @@ fn whoever_accepts_connections_is_asked() {
     };
     assert_eq!((told('a'), told('b')), (Some(Confidence::Medium), None));
 }
+
+#[test]
+fn of_a_peer_elsewhere_it_is_a_hint() {
+    let told = |how: &str| {
+        let analysis = check_lanes(&format!("@cpus 4\n@repeat 20\n@q {how}\nA  0qqqqqqqqq\n"));
+        found(&analysis)
+            .map(|finding| (finding.subject.ends_with("asks a peer elsewhere"), finding.confidence))
+    };
+    assert_eq!(told("socket"), Some((true, Confidence::Low)));
+    assert_eq!(told("socket 43"), None, "whoever accepts waits to be asked");
+    assert_eq!(told("multiplex 7"), None, "and so may whoever polls");
+}

@@ -3,8 +3,10 @@
 //!
 //! A wait counts that is for one peer: in a call that receives, or in one that polls a few descriptors. Who waits for whatever comes
 //! next (epoll) may have many answers under way, or none, and does not tell. A peer on the same machine is known by having ended the
-//! wait, and must have been asleep by a clock of its own in the middle of it; of two, the one asks that woke the other first. Of one elsewhere nothing is known; whoever accepts
-//! connections, or polls, may be waiting for a question.
+//! wait, and must have been asleep by a clock of its own in the middle of it. Of two, the one that accepts connections is asked; where
+//! that is not seen, the one asks that woke the other first (of a process and its descendant that is no more than a guess). Of one
+//! elsewhere, or of a program that is not recorded, nothing is known; whoever accepts connections, or polls, may be waiting for a
+//! question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -184,7 +186,9 @@ fn asked(
     }
     let peer = hold.holder.filter(|_| hold.basis == Basis::Waker)?;
     let of = |thread: ThreadId| trace.threads.get(thread.index()).filter(|thread| thread.target);
-    if of(peer)?.process == of(slice.thread)?.process {
+    // Of a program that is not recorded nothing is known, either.
+    let Some(peers) = of(peer) else { return receives(call).then_some(None) };
+    if peers.process == of(slice.thread)?.process {
         return None;
     }
     let middle = Timestamp(slice.start.0 + slice.duration().0 / 2);
