@@ -1,4 +1,6 @@
-// Three sensors send a value each 5 ms, and wait for the receipt. Who receives the values has a thread for each, which waits for the next.
+/*
+ * Three sensors send a value each 5 ms, and wait for the receipt. Who receives the values has a thread for each, which waits for the next.
+ */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

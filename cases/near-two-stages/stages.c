@@ -1,4 +1,6 @@
-// Two stages hand blocks to each other by two pipes, with room for some: both always have something to do.
+/*
+ * Two stages hand blocks to each other by two pipes, with room for some: both always have something to do.
+ */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

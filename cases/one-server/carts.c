@@ -1,5 +1,7 @@
-// A store with one thread, as key-value stores have it, and its clients. Every client looks for the things in a customer's cart; with
-// -DFIXED the store keeps a list a customer, in place of going through all keys.
+/*
+ * A store with one thread, as key-value stores have it, and its clients. Every client looks for the things in a customer's cart; with
+ * -DFIXED the store keeps a list a customer, in place of going through all keys.
+ */
 #include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
