@@ -59,6 +59,21 @@ fn an_interpreters_loop_says_nothing() {
     assert_eq!(found.function, "batch_list_exact");
 }
 
+#[test]
+fn a_library_without_names_is_told_itself() {
+    let (_, mut trace) = trace_of_lanes(&format!(
+        "@tick 1000000\n@samples A 0..90 user xz+0x10;lib+0x20\n@samples A 90..100 user xz+0x10\nA  {}\n",
+        "0".repeat(100)
+    ));
+    let found = |trace: &_| analyse(trace).derived.busiest.map(|busiest| busiest.function);
+    assert_eq!(found(&trace), None, "in its own file its own name says as much");
+    for frame in trace.frames.iter_mut().filter(|frame| frame.function == "lib+0x20") {
+        frame.module = "/usr/lib/liblzma.so.5".into();
+        frame.file = String::new();
+    }
+    assert_eq!(found(&trace).as_deref(), Some("liblzma.so.5"));
+}
+
 /// A works for `work` of ten ticks, and sleeps; B is there all the time or not at all.
 fn computes(work: usize, beside: &str) -> Option<f64> {
     let (work, rest) = ("0".repeat(work), "s".repeat(10 - work));

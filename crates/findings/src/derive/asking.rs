@@ -14,6 +14,7 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::Slice;
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
+use super::children::ancestors;
 use super::holders::{Basis, Hold, HoldKind, Holders};
 use super::syscall_names::{is_accept, polls_few, receives};
 use crate::charge::Charge;
@@ -74,10 +75,17 @@ pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
             groups.entry(key).or_default().push(wait);
         }
     }
-    let mut all: Vec<Asking> =
-        groups.into_iter().map(|((_, peer), waits)| summed(trace, peer, &waits)).collect();
-    all.sort_by_key(|one| (std::cmp::Reverse(one.any_ns), one.process, one.peer));
-    all
+    let mut longest: Vec<_> = groups.into_iter().map(|(key, waits)| (any_ns(&waits), key, waits)).collect();
+    longest.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    longest.truncate(ASKING_MAX);
+    longest.into_iter().map(|(any_ns, (_, peer), waits)| summed(trace, peer, (&waits, any_ns))).collect()
+}
+
+/// Those behind them wait for less: each has sets of slices of its own, and a server may have a process for each client.
+const ASKING_MAX: usize = 16;
+
+fn any_ns(waits: &[Wait]) -> u64 {
+    union_ns(waits.iter().map(|wait| wait.span).collect())
 }
 
 /// Who asks whom.
@@ -113,21 +121,15 @@ impl Sides {
             (false, true) => Some(true),
             _ => {
                 let (_, spoke) = self.first.get(&(process.min(peer), process.max(peer)))?;
-                (*spoke == process)
-                    .then(|| !descends(trace, process, peer) && !descends(trace, peer, process))
+                (*spoke == process).then(|| {
+                    !ancestors(trace, process).contains(&peer) && !ancestors(trace, peer).contains(&process)
+                })
             }
         }
     }
 }
 
-/// Whether the process is a child of that one, or a child's.
-fn descends(trace: &Trace, process: ProcessId, from: ProcessId) -> bool {
-    const GENERATIONS_MAX: usize = 64;
-    let parent = |id: &ProcessId| trace.processes.get(id.index())?.parent;
-    std::iter::successors(Some(process), parent).take(GENERATIONS_MAX).any(|one| one == from)
-}
-
-fn summed(trace: &Trace, peer: Option<ProcessId>, waits: &[Wait]) -> Asking {
+fn summed(trace: &Trace, peer: Option<ProcessId>, (waits, any_ns): (&[Wait], u64)) -> Asking {
     let rows = |of: &dyn Fn(&Wait) -> Option<(ThreadId, usize)>| {
         let mut by_thread: BTreeMap<ThreadId, BTreeSet<usize>> = BTreeMap::new();
         for (thread, row) in waits.iter().filter_map(of) {
@@ -144,7 +146,7 @@ fn summed(trace: &Trace, peer: Option<ProcessId>, waits: &[Wait]) -> Asking {
         threads: waits.iter().map(|wait| wait.thread).collect(),
         waits: waits.len() as u64,
         ns: waits.iter().map(|wait| wait.span.1.since(wait.span.0).0).sum(),
-        any_ns: union_ns(waits.iter().map(|wait| wait.span).collect()),
+        any_ns,
         is_sure: waits.iter().all(|wait| wait.is_sure),
         waited: rows(&|wait| Some((wait.thread, wait.row))),
         slept: rows(&|wait| wait.slept),

@@ -147,7 +147,7 @@ fn add_lives(trace: &Trace, parents: &mut BTreeMap<ProcessId, Parent>) {
 }
 
 /// A process's parent, that one's parent, and so on; as many as there can be without a circle.
-fn ancestors(trace: &Trace, process: ProcessId) -> Vec<ProcessId> {
+pub(super) fn ancestors(trace: &Trace, process: ProcessId) -> Vec<ProcessId> {
     const GENERATIONS_MAX: usize = 64;
     let parent = |id: &ProcessId| trace.processes.get(id.index()).and_then(|process| process.parent);
     std::iter::successors(parent(&process), parent).take(GENERATIONS_MAX).collect()

@@ -134,7 +134,8 @@ fn looked_again_ns(trace: &Trace, waiter: ThreadId, lone: ThreadId) -> u64 {
             Some(end) if end.context == WakeContext::Thread => {
                 *told += if end.waker == lone { 1 } else { -1 }
             }
-            _ => *timed_ns += slice.duration().0,
+            Some(end) if end.context == WakeContext::Timer => *timed_ns += slice.duration().0,
+            _ => {}
         }
     }
     of_wait.into_values().filter(|(_, told)| *told > 0).map(|(timed_ns, _)| timed_ns).sum()
