@@ -1,10 +1,12 @@
 //! The critical path: what the run's length, or that of a stretch of it, depended on.
 //!
 //! It is walked backwards from the end: on the thread that ran last; where that thread had waited for another, on that
-//! one from the moment of its wakeup; where it was born, on its parent. What no thread of the program was waited for in
+//! one from the moment of its wakeup; where it was born, on its parent; where a runtime's clock handed it what a thread in a
+//! call had, on that one. What no thread of the program was waited for in
 //! (disk, timers, the network, other programs) is on the path itself, as is waiting for a CPU. The steps tile the
 //! stretch exactly. Shortening what is not on the path gains nothing; shortening what is gains at most that.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use holdup_events::event::WakeContext;
@@ -16,6 +18,7 @@ use super::holders::{HoldKind, Holders};
 use super::ledger::ByClass;
 use super::own_places::{self, OwnFrames};
 use super::roles::Roles;
+use super::takeovers::Takeovers;
 
 /// A thread in one state for a while, on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +72,8 @@ fn walk(
 ) -> CriticalPath {
     let Some(thread) = ran_last(trace, to) else { return CriticalPath::default() };
     let (near, sums) = (vec![Near::default(); trace.threads.len()], Sums::new(trace));
-    let mut walk = Walk { trace, roles, holders, from, at: to, thread, hops: 0, near, sums, keep };
+    let takeovers = OnceCell::new();
+    let mut walk = Walk { trace, roles, holders, takeovers, from, at: to, thread, hops: 0, near, sums, keep };
     while walk.at > walk.from {
         walk.back();
     }
@@ -92,6 +96,7 @@ struct Walk<'a, K> {
     trace: &'a Trace,
     roles: &'a Roles,
     holders: &'a Holders,
+    takeovers: OnceCell<Takeovers>,
     from: Timestamp,
     /// All behind is told.
     at: Timestamp,
@@ -155,7 +160,8 @@ impl<K: FnMut(Step)> Walk<'_, K> {
     /// The path goes on with `waker`, from `at` back; the little between that and the end of the wait stays here.
     fn hop(&mut self, waker: ThreadId, at: Timestamp, slice: &Slice) {
         self.step(at, self.class(slice));
-        self.thread = waker;
+        let takeovers = self.takeovers.get_or_init(|| Takeovers::derive(self.trace, self.roles));
+        self.thread = takeovers.from_whom(self.trace, waker, at).unwrap_or(waker);
         self.hops += 1;
     }
 

@@ -55,6 +55,7 @@ pub mod sweep;
 pub mod syscall_names;
 pub mod syscall_rates;
 pub mod syscalls;
+pub mod takeovers;
 pub mod tasks;
 pub mod thread_steps;
 pub mod timelines;

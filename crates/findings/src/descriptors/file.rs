@@ -121,6 +121,8 @@ struct RuleEntry {
     #[serde(default)]
     idle: bool,
     #[serde(default)]
+    hands_over: bool,
+    #[serde(default)]
     lock: String,
     #[serde(default)]
     one_lock: bool,
@@ -227,6 +229,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         thread: entry.thread,
         start: entry.start,
         idle: entry.idle,
+        hands_over: entry.hands_over,
         lock: entry.lock,
         one_lock: entry.one_lock || entry.by_class,
         by_class: entry.by_class,

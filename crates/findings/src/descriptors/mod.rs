@@ -168,6 +168,8 @@ pub struct Rule {
     pub start: bool,
     /// Of a wait for work: the thread is one of a pool, and has nothing to do.
     pub idle: bool,
+    /// Of a thread of the runtime's own: what threads in a call have (a processor for tasks) it hands to others.
+    pub hands_over: bool,
     /// Of a lock: what it is called; empty if nothing is to be said.
     pub lock: String,
     /// All such waits of a process are for one lock, whatever word they wait on.

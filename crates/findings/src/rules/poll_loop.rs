@@ -14,7 +14,7 @@
 //! of the program ran or wanted to. The lower end is how long other threads waited for it in its last sleep: whoever began
 //! to wait for it then, and was woken by it after it had looked, had the thing ready. Of what comes from elsewhere nothing
 //! tells when it was there. A housekeeper is none: one that hardly runs, waits for clocks alone and wakes nobody, beside others
-//! that do the work.
+//! that do the work. Nor is a runtime's own thread that looks after the others' calls (Go's sysmon): nobody can change it.
 //! The CPU time of its looking is told, but not counted. It is a hint only if the program did little at all, or waits for the outside
 //! world most of the time: then an idle program looks the same.
 //!
@@ -36,6 +36,7 @@ use holdup_events::tables::{Slice, ThreadState};
 use super::{ChargedVerdict, Info, oversleep};
 use crate::derive::class::Class;
 use crate::derive::clocked::{self, Clocked};
+use crate::derive::takeovers;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -66,7 +67,9 @@ pub(super) fn is_it(one: &Clocked) -> bool {
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    let polling: Vec<Clocked> = scene.derived.clocked.iter().copied().filter(is_it).collect();
+    let is_runtimes = |one: &Clocked| takeovers::hands_over(scene.trace, &scene.derived.roles, one.thread);
+    let looks = scene.derived.clocked.iter().copied().filter(is_it);
+    let polling: Vec<Clocked> = looks.filter(|one| !is_runtimes(one)).collect();
     let Some(most) = polling.iter().max_by_key(|one| (one.look_ns, std::cmp::Reverse(one.thread))) else {
         return Ok(Vec::new());
     };

@@ -1,0 +1,76 @@
+//! Whose right to run tasks a runtime's own thread hands to another, while who had it is in a call: the runtime looks after
+//! that by a clock, and what the other could do since then it could because of who is in the call, not because of the clock.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
+
+use super::roles::{Basis, Roles};
+
+/// So many waits are looked back through: who is in a longer call has lost its right long ago.
+const LOOK_BACK: usize = 64;
+
+/// A wait in the kernel, outside of the runtime's own code.
+#[derive(Clone, Copy)]
+struct Call {
+    start: Timestamp,
+    end: Timestamp,
+    thread: ThreadId,
+}
+
+/// By process: threads that hand over, and the calls of the others, by their beginning.
+#[derive(Default)]
+pub(super) struct Takeovers(BTreeMap<ProcessId, (Vec<ThreadId>, Vec<Call>)>);
+
+impl Takeovers {
+    pub(super) fn derive(trace: &Trace, roles: &Roles) -> Takeovers {
+        let mut all: BTreeMap<ProcessId, (Vec<ThreadId>, Vec<Call>)> = BTreeMap::new();
+        for thread in trace.target_threads().filter(|thread| hands_over(trace, roles, *thread)) {
+            all.entry(trace.threads[thread.index()].process).or_default().0.push(thread);
+        }
+        for thread in trace.target_threads() {
+            let Some((by, calls)) = all.get_mut(&trace.threads[thread.index()].process) else { continue };
+            if by.binary_search(&thread).is_err() {
+                let waits = trace.slices.of(thread).filter(|slice| is_call(trace, roles, slice));
+                calls.extend(waits.map(|slice| Call { start: slice.start, end: slice.end, thread }));
+            }
+        }
+        for (_, calls) in all.values_mut() {
+            calls.sort_by_key(|call| (call.start, call.thread));
+        }
+        Takeovers(all)
+    }
+
+    /// Who was in a call at this moment, last of all, if `by` hands over what such threads have.
+    pub(super) fn from_whom(&self, trace: &Trace, by: ThreadId, at: Timestamp) -> Option<ThreadId> {
+        let (threads, calls) = self.0.get(&trace.threads.get(by.index())?.process)?;
+        threads.binary_search(&by).ok()?;
+        let before = calls.partition_point(|call| call.start < at);
+        let last = calls[..before].iter().rev().take(LOOK_BACK);
+        last.filter(|call| call.end >= at).map(|call| call.thread).next()
+    }
+}
+
+/// Whether a thread is a runtime's own that hands to others what threads in a call have: one of its stacks says so.
+pub fn hands_over(trace: &Trace, roles: &Roles, thread: ThreadId) -> bool {
+    let rules = roles.runtimes_of(trace.threads[thread.index()].process);
+    let runtimes = rules.iter().filter_map(|row| roles.descriptors.runtimes().get(*row));
+    if !runtimes.flat_map(|runtime| &runtime.rules).any(|rule| rule.hands_over) {
+        return false;
+    }
+    let mut blocked = trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked);
+    blocked.any(|slice| {
+        let by_own_stack = roles.of_wait(&slice).filter(|(_, basis)| *basis == Basis::Own);
+        by_own_stack
+            .and_then(|(rule, _)| roles.descriptors.rule(rule))
+            .is_some_and(|(_, rule)| rule.hands_over)
+    })
+}
+
+/// The runtime knows nothing of it, and it is for no other thread of the program.
+fn is_call(trace: &Trace, roles: &Roles, slice: &Slice) -> bool {
+    slice.state == ThreadState::Blocked
+        && roles.of_wait(slice).is_none()
+        && !roles.class_of_wait(trace, slice).waits_for_threads()
+}

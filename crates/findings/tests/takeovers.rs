@@ -1,0 +1,53 @@
+//! What a runtime's own thread takes from who is in a call, and hands to others.
+
+use holdup_findings::analyse;
+use holdup_findings::derive::critical_path::{self, Step};
+use holdup_testkit::check::trace_of_lanes;
+
+const TICK_NS: u64 = 1_000_000;
+
+/// A is in a call; S, behind a sleep, lets B go on with what A had.
+fn taken_over(ticker: &str) -> Vec<String> {
+    let idle = "runtime.mcall;runtime.schedule;runtime.findRunnable;runtime.stopm;runtime.futexsleep";
+    let (_, trace) = trace_of_lanes(&format!(
+        "@cpus 3\n@d disk 75\n@s sleep\n@p park\n\
+         @stack d runtime.goexit;main.put\n@stack p {idle}\n@stack s runtime.mstart;{ticker};runtime.usleep\n\
+         A  00dddddddd\n\
+         B  pppp111111\n\
+         S  sss2ssssss  holds p 3..4\n"
+    ));
+    let derived = &analyse(&trace).derived;
+    let path = critical_path::within((&trace, &derived.roles), &derived.holders, trace.start(), trace.end());
+    let step = |step: &Step| {
+        let thread = &trace.threads[step.thread.index()].name;
+        format!("{thread} {} {}", step.class.name(), step.to.since(step.from).0 / TICK_NS)
+    };
+    path.steps.iter().map(step).collect()
+}
+
+#[test]
+fn the_path_goes_on_with_who_is_in_the_call() {
+    let steps = taken_over("runtime.sysmon");
+    assert_eq!(steps, ["A useful 2", "A io-wait 2", "B useful 6"]);
+}
+
+#[test]
+fn a_thread_of_the_program_that_wakes_another_behind_a_sleep_is_waited_for_itself() {
+    let steps = taken_over("main.tick");
+    assert_eq!(steps, ["S sleep 3", "S useful 1", "B useful 6"]);
+}
+
+/// That it looks again and again nobody can change; of a thread of the program's own it is told.
+#[test]
+fn a_runtimes_looking_is_no_finding() {
+    let looking = |ticker: &str| {
+        let (_, trace) = trace_of_lanes(&format!(
+            "@cpus 2\n@tick 100000\n@s sleep\n@c park\n@repeat 60\n@stack s runtime.mstart;{ticker};runtime.usleep\n\
+             @stack c runtime.goexit;main.wait\n\
+             A  0ccccccccccccccccccc  holds s 0..1\n\
+             B  ss1ssssssss1sssssss1  holds c 19..20\n"
+        ));
+        analyse(&trace).findings.iter().any(|finding| finding.rule == "poll-loop")
+    };
+    assert!(looking("main.tick") && !looking("runtime.sysmon"));
+}
