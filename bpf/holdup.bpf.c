@@ -11,6 +11,7 @@
 #include "file_names.h"
 #include "waits.h"
 #include "paging.h"
+#include "reclaim.h"
 #include "sched.h"
 #include "lifecycle.h"
 #include "counters.h"

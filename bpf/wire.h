@@ -392,13 +392,15 @@ enum wire_paging {
 	WIRE_SHOOTDOWN_SENT = 1,      /* it asked other CPUs to forget translations, and waited for them */
 	WIRE_SHOOTDOWN_INTERRUPT = 2, /* it was interrupted to forget them; ns: how long the handler took */
 	WIRE_HUGE_PAGE = 3,           /* pages were put together into a huge one */
+	WIRE_RECLAIM_LIMIT = 4,       /* it took memory back itself, since its memory cgroup was at its limit; ns: how long */
+	WIRE_RECLAIM_DIRECT = 5,      /* the same, since the machine's memory was full */
 };
 
 /* Read from a map, and in no ring. */
 struct wire_paging_key {
 	wire_u32 tid;
 	wire_u32 what;    /* enum wire_paging */
-	wire_s32 syscall; /* of WIRE_SHOOTDOWN_SENT: orig_ax, -1 none (a fault); else 0 */
+	wire_s32 syscall; /* of WIRE_SHOOTDOWN_SENT and the reclaims: orig_ax, -1 none (a fault); else 0 */
 	wire_u32 pad;
 };
 

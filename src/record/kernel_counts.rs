@@ -79,6 +79,7 @@ impl KernelCounts {
             self.missing = error.to_string();
         }
         self.cpus(cpu_counts::times(), sink);
+        self.cpus(cpu_counts::memory(), sink);
     }
 
     fn cpus(&mut self, counts: Vec<cpu_counts::CpuCount>, sink: &mut dyn FnMut(Event)) {

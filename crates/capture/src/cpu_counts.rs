@@ -1,11 +1,12 @@
-//! What the kernel counts of each CPU: its time by kind of work, and interrupts for shootdowns.
+//! What the kernel counts of each CPU: its time by kind of work, and interrupts for shootdowns; and of the machine's memory: what was
+//! read from disks, and what of that had been there before.
 
 use std::fs;
 
 use holdup_events::CpuId;
 use holdup_events::tables::CountKind;
 
-/// One count of one CPU, since the machine was started.
+/// One count of one CPU, or of the machine ([`CpuId::NONE`]), since that was started.
 pub type CpuCount = (CpuId, CountKind, u64);
 
 /// The columns of `/proc/stat`, in its order; time in a guest is user time, too.
@@ -29,6 +30,14 @@ pub fn times() -> Vec<CpuCount> {
 /// How often each CPU was interrupted for a shootdown. Nothing where /proc does not say.
 pub fn shootdowns() -> Vec<CpuCount> {
     parse_shootdowns(&fs::read_to_string("/proc/interrupts").unwrap_or_default())
+}
+
+/// What the machine read from disks, and what of that it had had before. Nothing where /proc does not say.
+pub fn memory() -> Vec<CpuCount> {
+    // SAFETY: sysconf takes a number and gives one.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    parse_memory(&text, u64::try_from(page).unwrap_or(4096))
 }
 
 fn tick_ns() -> u64 {
@@ -66,6 +75,28 @@ fn parse_shootdowns(text: &str) -> Vec<CpuCount> {
     cpus.zip(numbers).map(|(cpu, count)| (cpu, CountKind::CpuShootdowns, count)).collect()
 }
 
+/// Refaults are counted in pages (of files and others apart; in one before Linux 5.9), what came from block devices in KiB.
+fn parse_memory(text: &str, page_bytes: u64) -> Vec<CpuCount> {
+    let mut counts: Vec<CpuCount> = Vec::new();
+    for line in text.lines() {
+        let Some((name, number)) = line.split_once(' ') else { continue };
+        let (what, unit) = match name {
+            "workingset_refault_file" | "workingset_refault_anon" | "workingset_refault" => {
+                (CountKind::RefaultBytes, page_bytes)
+            }
+            "pgpgin" => (CountKind::DiskReadBytes, 1024),
+            _ => continue,
+        };
+        let Ok(number) = number.parse::<u64>() else { continue };
+        let bytes = number.saturating_mul(unit);
+        match counts.iter_mut().find(|(_, known, _)| *known == what) {
+            Some((_, _, sum)) => *sum = sum.saturating_add(bytes),
+            None => counts.push((CpuId::NONE, what, bytes)),
+        }
+    }
+    counts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +124,16 @@ mod tests {
     #[test]
     fn this_machine_tells() {
         assert!(!times().is_empty());
+    }
+
+    #[test]
+    fn memory_that_was_read_again_is_of_files_and_others() {
+        let text = "nr_free_pages 9\nworkingset_refault_anon 2\nworkingset_refault_file 3\npgpgin 40\npgpgout x\npswpin 1\n";
+        let of = |what, bytes| (CpuId::NONE, what, bytes);
+        let told = [of(CountKind::RefaultBytes, 5 * 4096), of(CountKind::DiskReadBytes, 40 * 1024)];
+        assert_eq!(parse_memory(text, 4096), told);
+        for text in ["", "pgpgin", "pgpgin -1", "pgpgin 1 2"] {
+            assert_eq!(parse_memory(text, 4096), [], "{text}");
+        }
     }
 }

@@ -97,6 +97,8 @@ impl Counts {
             1 => &[(CountKind::ShootdownsSent, count)],
             2 => &[(CountKind::ShootdownInterrupts, count), (CountKind::ShootdownInterruptNs, ns)],
             3 => &[(CountKind::HugePages, count)],
+            4 => &[(CountKind::LimitReclaims, count), (CountKind::LimitReclaimNs, ns)],
+            5 => &[(CountKind::DirectReclaims, count), (CountKind::DirectReclaimNs, ns)],
             _ => return None,
         };
         for (what, total) in kinds {
@@ -190,6 +192,8 @@ mod tests {
         assert_eq!(take(&words(&[5, 1, 10, 0])), [(CountKind::ShootdownsSent, 0, 6)]);
         let interrupts = [(CountKind::ShootdownInterrupts, 0, 6), (CountKind::ShootdownInterruptNs, 0, 900)];
         assert_eq!(take(&words(&[5, 2, 0, 0])), interrupts);
+        let reclaims = [(CountKind::LimitReclaims, 0, 6), (CountKind::LimitReclaimNs, 0, 900)];
+        assert_eq!(take(&words(&[5, 4, 0, 0])), reclaims);
         assert_eq!(take(&words(&[5, 9, 0, 0])), []);
         assert_eq!(take(&[1, 2]), []);
         assert_eq!(counts.bad(), 2);

@@ -106,6 +106,8 @@ const RELATIONS: &[(&str, &str)] = &[
     // Children that mostly take down the copy which the fork made.
     ("fork-pause", "subprocess-per-item"),
     ("fork-pause", "child-wait"),
+    // What is read from the disk had been in memory.
+    ("memory-reclaim", "blocking-io"),
     // A clock that all wait for.
     ("poll-loop", "oversleep"),
     ("oversleep", "serial-section"),

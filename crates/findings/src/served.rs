@@ -8,7 +8,7 @@ use crate::wording::{function, percent, time};
 /// So much of all running time is worth a word.
 pub const SHARE_MIN: f64 = 0.08;
 /// A program that does more of it than of anything else is told so as more than a hint.
-const MOST: f64 = 0.5;
+pub const MOST: f64 = 0.5;
 /// So few samples may be chance.
 const SAMPLES_MIN: u64 = 20;
 /// Functions that are named.
@@ -32,11 +32,16 @@ pub fn judge(scene: &Scene, service: Service, words: Words) -> Result<Vec<Findin
     Ok(costly(scene, service).map(|used| finding(scene, used, words)).into_iter().collect())
 }
 
-/// The same of work that is rarely what a program is for: a hint, but where it takes half of the running time or more.
-pub fn judge_beside(scene: &Scene, service: Service, words: Words) -> Result<Vec<Finding>, String> {
+/// The same of work that is rarely what a program is for: a hint, but where it takes the part `much` (0 to 1) of the running time or more.
+pub fn judge_beside(
+    scene: &Scene,
+    service: Service,
+    much: f64,
+    words: Words,
+) -> Result<Vec<Finding>, String> {
     let mut found = judge(scene, service, words)?;
     let running = scene.derived.ledger.running_ns() as f64;
-    for finding in found.iter_mut().filter(|finding| finding.cost_ns as f64 >= MOST * running) {
+    for finding in found.iter_mut().filter(|finding| finding.cost_ns as f64 >= much * running) {
         finding.confidence = scene.confidence(Confidence::Medium);
     }
     Ok(found)

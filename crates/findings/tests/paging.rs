@@ -138,3 +138,46 @@ fn of_each_thread_what_was_drawn_divides_its_own_faults() {
     let said: Vec<(&str, u64)> = sites.iter().map(|site| (site.function.as_str(), site.faults)).collect();
     assert_eq!(said, [("change", 900), ("look_up", 100)]);
 }
+
+/// A and B wait for pages of a file, and took memory back `times`; the machine read 100 MB, `again` of these for the second time.
+fn short_of_memory(times: u64, again: u64) -> Analysis {
+    let (_, mut trace) = trace_of_lanes(
+        "@cpus 2\n@f fault\n@repeat 40\n\
+         A  0ffffffff0\n\
+         B  1ffffffff1\n",
+    );
+    let of_machine = |what, count| KernelCountRow { thread: None, ..counted(0, what, count) };
+    let fault = |row: KernelCountRow| KernelCountRow { syscall: -1, ..row };
+    trace.kernel_counts = vec![
+        fault(counted(0, CountKind::LimitReclaims, times)),
+        fault(counted(0, CountKind::LimitReclaimNs, times * 10_000)),
+        of_machine(CountKind::DiskReadBytes, 100 << 20),
+        of_machine(CountKind::RefaultBytes, again << 20),
+    ];
+    analyse(&trace)
+}
+
+#[test]
+fn memory_reclaim_fires_where_what_is_read_had_been_there() {
+    let analysis = short_of_memory(1_000, 90);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "memory-reclaim").expect("it");
+    assert_eq!(finding.confidence, Confidence::High);
+    assert!(finding.subject.contains("limit"), "{}", finding.subject);
+    // 2 × 320 ms of waits, 10 ms of taking back.
+    assert_eq!(finding.cost_ns, 2 * 320_000_000 + 10_000_000);
+    assert!(finding.gain.high > 0.75, "{:?}", finding.gain);
+    assert_eq!(analysis.derived.paging.reclaimed_in, [(-1, 10_000_000)]);
+}
+
+#[test]
+fn memory_reclaim_is_silent_where_all_is_read_once_and_where_nothing_was_taken_back() {
+    for (times, again) in [(1_000, 5), (0, 90), (10, 90)] {
+        let analysis = short_of_memory(times, again);
+        assert_eq!(confidence(&analysis, "memory-reclaim"), None, "{times} {again}");
+    }
+}
+
+#[test]
+fn memory_reclaim_is_a_hint_where_less_than_half_had_been_there() {
+    assert_eq!(confidence(&short_of_memory(1_000, 30), "memory-reclaim"), Some(Confidence::Low));
+}

@@ -159,6 +159,8 @@ fn add_faults(trace: &mut Trace) {
         counted(1, CountKind::ShootdownInterrupts, 380),
         counted(1, CountKind::ShootdownInterruptNs, 600_000),
         counted(0, CountKind::HugePages, 3),
+        counted(0, CountKind::LimitReclaims, 40),
+        counted(0, CountKind::LimitReclaimNs, 3_000_000),
     ];
     let of_cpu = |cpu: u16, count| KernelCountRow {
         thread: None,
@@ -166,6 +168,11 @@ fn add_faults(trace: &mut Trace) {
         ..counted(0, CountKind::CpuShootdowns, count)
     };
     rows.extend([of_cpu(0, 20), of_cpu(1, 365)]);
+    let of_machine = |what, count| KernelCountRow { cpu: CpuId::NONE, what, ..of_cpu(0, count) };
+    rows.extend([
+        of_machine(CountKind::DiskReadBytes, 64 << 20),
+        of_machine(CountKind::RefaultBytes, 48 << 20),
+    ]);
     let half = trace.start() + Duration(trace.wall().0 / 2);
     for (start, end, user) in [(trace.start(), half, 190_000_000), (half, trace.end(), 90_000_000)] {
         let time = |cpu, what, count| KernelCountRow { what, start, end, ..of_cpu(cpu, count) };

@@ -42,6 +42,9 @@ pub fn raw_wait(reason: WaitReason, object: u64) -> Option<RawWait> {
         WaitReason::MmapLock => {
             RawWait { state: TASK_UNINTERRUPTIBLE, mmap_lock: true, object: 0, ..wait(-1, ObjectKind::None) }
         }
+        WaitReason::Fault => {
+            RawWait { state: TASK_UNINTERRUPTIBLE, in_iowait: true, object: 0, ..wait(-1, ObjectKind::None) }
+        }
         _ => return None,
     })
 }

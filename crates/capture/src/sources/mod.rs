@@ -60,6 +60,7 @@ sources! {
     page_faults,
     shootdowns,
     huge_pages,
+    reclaims,
     syscall_windows,
     syscalls,
     ring_operations,

@@ -35,19 +35,31 @@ crate::wait::codes! {
         CpuSoftIrq = 13 "cpu-softirq",
         /// Time that the hypervisor took from a CPU (ns).
         CpuSteal = 14 "cpu-steal",
+        /// How often a thread took memory back itself before it got more, since its memory cgroup was at its limit.
+        LimitReclaims = 15 "limit-reclaims",
+        /// Time from the beginning to the end of these (ns), waits and all.
+        LimitReclaimNs = 16 "limit-reclaim-ns",
+        /// How often it did so since the machine's memory was full.
+        DirectReclaims = 17 "direct-reclaims",
+        /// Time from the beginning to the end of these (ns), waits and all.
+        DirectReclaimNs = 18 "direct-reclaim-ns",
+        /// Memory of the whole machine that was read in again after the kernel had taken it back (bytes).
+        RefaultBytes = 19 "refault-bytes",
+        /// What the whole machine read from disks (bytes).
+        DiskReadBytes = 20 "disk-read-bytes",
     }
 }
 
 /// By how much one count grew in a stretch of the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCountRow {
-    /// Of which thread; `None` of a CPU, or if it is not known any more.
+    /// Of which thread; `None` of a CPU or the whole machine, or if it is not known any more.
     pub thread: Option<ThreadId>,
-    /// Of which CPU; [`CpuId::NONE`] of a thread.
+    /// Of which CPU; [`CpuId::NONE`] of a thread, or of the whole machine.
     pub cpu: CpuId,
     /// What.
     pub what: CountKind,
-    /// Of [`CountKind::ShootdownsSent`] the syscall in which they were sent, -1 none (a page fault); else 0.
+    /// Of [`CountKind::ShootdownsSent`] and the reclaims the syscall in which they were, -1 none (a page fault); else 0.
     pub syscall: i32,
     /// When the stretch began.
     pub start: Timestamp,

@@ -161,7 +161,7 @@ impl<K: FnMut(Step)> Walk<'_, K> {
     fn hop(&mut self, waker: ThreadId, at: Timestamp, slice: &Slice) {
         self.step(at, self.class(slice));
         let takeovers = self.takeovers.get_or_init(|| Takeovers::derive(self.trace, self.roles));
-        self.thread = takeovers.from_whom(self.trace, waker, at).unwrap_or(waker);
+        self.thread = takeovers.had_by(self.trace, waker, at).unwrap_or(waker);
         self.hops += 1;
     }
 

@@ -24,6 +24,12 @@ pub struct Paging {
     pub threads: Vec<(ThreadId, Counts)>,
     /// Shootdowns by the syscall in which they were sent, -1 a page fault; the most first.
     pub sent_in: Vec<(i32, u64)>,
+    /// How long threads took memory back themselves (ns) by the syscall in which they did, -1 a page fault; the longest first.
+    pub reclaimed_in: Vec<(i32, u64)>,
+    /// What the whole machine read from disks meanwhile (bytes), as far as that is known, ...
+    pub disk_read_bytes: u64,
+    /// ... and how much of it had been in memory before.
+    pub refault_bytes: u64,
     /// How often each CPU was interrupted for a shootdown, whoever asked.
     pub cpus: Vec<(CpuId, u64)>,
     /// Where faults come from, the most first.
@@ -49,6 +55,14 @@ pub struct Counts {
     pub interrupt_ns: u64,
     /// Stretches of its process's pages that became huge ones.
     pub huge_pages: u64,
+    /// How often it took memory back itself before it got more: at the limit of its memory cgroup, and since the machine's was full.
+    pub limit_reclaims: u64,
+    /// How long (ns), waits and all.
+    pub limit_reclaim_ns: u64,
+    /// The same where the machine's memory was full.
+    pub direct_reclaims: u64,
+    /// How long (ns), waits and all.
+    pub direct_reclaim_ns: u64,
     /// How often it waited for its address space's lock.
     pub lock_waits: u64,
     /// How long (ns).
@@ -61,6 +75,11 @@ impl Counts {
         self.minor + self.major
     }
 
+    /// How long it took memory back itself (ns), waits and all.
+    pub fn reclaim_ns(&self) -> u64 {
+        self.limit_reclaim_ns + self.direct_reclaim_ns
+    }
+
     fn add(&mut self, other: &Counts) {
         self.minor += other.minor;
         self.major += other.major;
@@ -68,6 +87,10 @@ impl Counts {
         self.interrupts += other.interrupts;
         self.interrupt_ns += other.interrupt_ns;
         self.huge_pages += other.huge_pages;
+        self.limit_reclaims += other.limit_reclaims;
+        self.limit_reclaim_ns += other.limit_reclaim_ns;
+        self.direct_reclaims += other.direct_reclaims;
+        self.direct_reclaim_ns += other.direct_reclaim_ns;
         self.lock_waits += other.lock_waits;
         self.lock_wait_ns += other.lock_wait_ns;
     }
@@ -80,6 +103,10 @@ impl Counts {
             CountKind::ShootdownInterrupts => self.interrupts += by,
             CountKind::ShootdownInterruptNs => self.interrupt_ns += by,
             CountKind::HugePages => self.huge_pages += by,
+            CountKind::LimitReclaims => self.limit_reclaims += by,
+            CountKind::LimitReclaimNs => self.limit_reclaim_ns += by,
+            CountKind::DirectReclaims => self.direct_reclaims += by,
+            CountKind::DirectReclaimNs => self.direct_reclaim_ns += by,
             _ => {}
         }
     }
@@ -132,14 +159,22 @@ const ASKING_FLUSHES: [&str; 4] =
 pub fn derive(trace: &Trace, ledger: &Ledger, timelines: &Timelines) -> Paging {
     let mut by_thread: BTreeMap<ThreadId, Counts> = BTreeMap::new();
     let mut sent_in: BTreeMap<i32, u64> = BTreeMap::new();
+    let mut reclaimed_in: BTreeMap<i32, u64> = BTreeMap::new();
     let mut cpus: BTreeMap<CpuId, u64> = BTreeMap::new();
+    let (mut disk_read_bytes, mut refault_bytes) = (0, 0);
     for row in &trace.kernel_counts {
-        match row.thread {
-            None if row.what == CountKind::CpuShootdowns => *cpus.entry(row.cpu).or_default() += row.count,
-            Some(id) if trace.threads[id.index()].target => {
-                by_thread.entry(id).or_default().count(row.what, row.count);
-                if row.what == CountKind::ShootdownsSent {
-                    *sent_in.entry(row.syscall).or_default() += row.count;
+        match (row.thread, row.what) {
+            (None, CountKind::CpuShootdowns) => *cpus.entry(row.cpu).or_default() += row.count,
+            (None, CountKind::DiskReadBytes) => disk_read_bytes += row.count,
+            (None, CountKind::RefaultBytes) => refault_bytes += row.count,
+            (Some(id), what) if trace.threads[id.index()].target => {
+                by_thread.entry(id).or_default().count(what, row.count);
+                match what {
+                    CountKind::ShootdownsSent => *sent_in.entry(row.syscall).or_default() += row.count,
+                    CountKind::LimitReclaimNs | CountKind::DirectReclaimNs => {
+                        *reclaimed_in.entry(row.syscall).or_default() += row.count;
+                    }
+                    _ => {}
                 }
             }
             _ => {}
@@ -152,18 +187,25 @@ pub fn derive(trace: &Trace, ledger: &Ledger, timelines: &Timelines) -> Paging {
     threads.sort_by_key(|(id, counts)| {
         (std::cmp::Reverse(counts.faults() + counts.sent + counts.interrupts), *id)
     });
-    let mut sent_in: Vec<(i32, u64)> = sent_in.into_iter().collect();
-    sent_in.sort_by_key(|(syscall, count)| (std::cmp::Reverse(*count), *syscall));
     Paging {
         counted: trace.kernel_counts.iter().any(|row| row.thread.is_some()),
         sites: sites(trace, (&all, &threads)),
         threads,
-        sent_in,
+        sent_in: most_first(sent_in),
+        reclaimed_in: most_first(reclaimed_in),
+        disk_read_bytes,
+        refault_bytes,
         cpus: cpus.into_iter().collect(),
         drawn: trace.faults.len() as u64,
         sending: sending(trace, ledger, timelines),
         all,
     }
+}
+
+fn most_first(by_call: BTreeMap<i32, u64>) -> Vec<(i32, u64)> {
+    let mut all: Vec<(i32, u64)> = by_call.into_iter().collect();
+    all.sort_by_key(|(syscall, count)| (std::cmp::Reverse(*count), *syscall));
+    all
 }
 
 fn add_lock_waits(trace: &Trace, by_thread: &mut BTreeMap<ThreadId, Counts>) {

@@ -27,6 +27,8 @@ pub enum Service {
     Format,
     /// Values are packed to be handed on, or unpacked.
     Encode,
+    /// Connections are made: who each side is, and with which keys.
+    Handshake,
     /// Memory is allocated or freed.
     Allocate,
     /// The same, with the syscalls that allocators make.
@@ -146,7 +148,7 @@ fn around(
 fn is_in_no_service(roles: &Roles, sample: &SampleRow) -> bool {
     let role =
         roles.of_sample(sample).and_then(|rule| roles.descriptors.rule(rule)).map(|(_, rule)| rule.role);
-    !matches!(role, Some(Role::Copy | Role::Format | Role::Encode | Role::Allocator))
+    !matches!(role, Some(Role::Copy | Role::Format | Role::Encode | Role::Handshake | Role::Allocator))
 }
 
 /// The part (0 to 1) of the blocks that were allocated, in so much running time (ns) of the allocator, which surely lay where others
@@ -203,13 +205,18 @@ fn service(
         if RETURNING.contains(&sample.syscall) {
             return Some((Service::Return, None));
         }
-        return faulting.holds(trace, sample).then_some((Service::Fault, None));
+        if faulting.holds(trace, sample) {
+            return Some((Service::Fault, None));
+        }
     }
     let rule = roles.of_sample(sample)?;
     match roles.descriptors.rule(rule)?.1.role {
+        // What peers say to each other goes through the kernel: that is a part of it.
+        role if sample.in_kernel && role != Role::Handshake => None,
         Role::Copy => Some((Service::Copy, Some(rule))),
         Role::Format => Some((Service::Format, Some(rule))),
         Role::Encode => Some((Service::Encode, Some(rule))),
+        Role::Handshake => Some((Service::Handshake, Some(rule))),
         Role::Allocator => Some((Service::Allocate, Some(rule))),
         _ => None,
     }
@@ -243,7 +250,12 @@ impl<'a> Callers<'a> {
                 })
             };
             let is_own = |id: &FrameId| !serves(*id) && !own.is_of_a_machine(*id);
-            let any = trace.stack_frames(stack).filter(|id| !serves(*id)).filter_map(|id| own.of(id));
+            // Where all is of the language's own library: who called the service, not what it calls itself.
+            let frames: Vec<FrameId> = trace.stack_frames(stack).collect();
+            let outside = frames.iter().rposition(|id| serves(*id)).map_or(0, |row| row + 1);
+            let outside = if outside < frames.len() { outside } else { 0 };
+            let callers = frames[outside..].iter().filter(|id| !serves(**id));
+            let any = callers.filter_map(|id| own.of(*id));
             match first_two(trace.stack_frames(stack).filter(is_own).filter_map(|id| own.of(id))) {
                 (None, _) => first_two(any),
                 found => found,

@@ -43,7 +43,7 @@ impl Takeovers {
     }
 
     /// Who was in a call at this moment, last of all, if `by` hands over what such threads have.
-    pub(super) fn from_whom(&self, trace: &Trace, by: ThreadId, at: Timestamp) -> Option<ThreadId> {
+    pub(super) fn had_by(&self, trace: &Trace, by: ThreadId, at: Timestamp) -> Option<ThreadId> {
         let (threads, calls) = self.0.get(&trace.threads.get(by.index())?.process)?;
         threads.binary_search(&by).ok()?;
         let before = calls.partition_point(|call| call.start < at);

@@ -52,11 +52,13 @@ pub enum Role {
     Format,
     /// Packs values to hand them on (to another thread, a process, a file), or unpacks them.
     Encode,
+    /// Makes a connection: finds out who the peer is, and agrees on keys.
+    Handshake,
 }
 
 impl Role {
     /// Every role.
-    pub const ALL: [Role; 14] = [
+    pub const ALL: [Role; 15] = [
         Role::GcWork,
         Role::GcWait,
         Role::Spin,
@@ -71,6 +73,7 @@ impl Role {
         Role::Copy,
         Role::Format,
         Role::Encode,
+        Role::Handshake,
     ];
 
     /// The stable name, as in descriptors and JSON.
@@ -90,6 +93,7 @@ impl Role {
             Role::Copy => "copy",
             Role::Format => "format",
             Role::Encode => "encode",
+            Role::Handshake => "handshake",
         }
     }
 
@@ -296,6 +300,8 @@ descriptors! {
     "tbb",
     "rust-std",
     "abseil",
+    "openssl",
+    "gnutls",
     "jemalloc",
     "tcmalloc",
     "glibc",

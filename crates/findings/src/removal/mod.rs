@@ -9,6 +9,7 @@ mod causes;
 pub mod collectors;
 mod division;
 mod forks;
+mod peers;
 
 use std::cell::OnceCell;
 
@@ -64,12 +65,13 @@ const FORECAST: [&str; 24] = [
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
-const COMPUTED: [&str; 7] = [
+const COMPUTED: [&str; 8] = [
     "load-imbalance",
     "poll-loop",
     "cpu-throttled",
     "pinned-together",
     "page-fault-storm",
+    "memory-reclaim",
     "allocation-hotspot",
     "stop-the-world-latecomer",
 ];
@@ -367,6 +369,9 @@ fn merged(
         }
         // A peer that answers many at once is, in a replay, a chain of its own sleeps, which fewer waits do not shorten.
         "pool-exhausted" => Gain { low: own.low.min(forecast.high), high: own.high.max(forecast.high) },
+        "blocked-lock-holder" if peers::slept(trace, charge) => {
+            Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
+        }
         // What was spun for may be that others work: at the least nobody works beside another.
         "spin-wait" => {
             let work = ledger_work(derived) as f64 / trace.wall().0.max(1) as f64;

@@ -27,11 +27,13 @@
 //! ## References
 //! Linux `readahead(2)`, `posix_fadvise(2)`, `io_uring(7)`.
 
-use super::{Info, Verdict};
+use super::{ChargedVerdict, Info};
 use crate::analysis::Derived;
+use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::syscall_names::IO_URING_ENTER;
 use crate::finding::{Confidence, Finding};
+use crate::merging::Charged;
 use crate::removal::SURELY;
 use crate::rings;
 use crate::scene::{GAIN_MIN, Scene, syscall_said};
@@ -56,7 +58,7 @@ pub(super) fn asks_one_by_one(derived: &Derived, name: &str) -> bool {
     batch(derived, name).is_some_and(|each| each < BATCH_MIN)
 }
 
-pub(super) fn judge(scene: &Scene) -> Verdict {
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let stall = &scene.derived.occupancy.io;
     if scene.of_wall(stall.saved_ns) < GAIN_MIN || super::sync_per_item::is_it(scene) {
@@ -86,7 +88,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         WAITS_SURE.. => Confidence::High,
         _ => Confidence::Medium,
     };
-    Ok(vec![Finding {
+    let finding = Finding {
         rule: INFO.name,
         subject: format!("{} ({})", worst.name(), count(worst.waits, "wait")),
         summary,
@@ -101,5 +103,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Overlap it with computing: read ahead, write behind, more requests at a time (threads, io_uring)".into(),
             "Make fewer, larger requests".into(),
         ],
-    }])
+    };
+    let charge = Charge::of(scene.trace, |slice| scene.class(slice) == Some(Class::IoWait));
+    Ok(vec![Charged { finding, charge }])
 }

@@ -43,5 +43,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "See who copies: holdup report stacks --callers".into(),
         ],
     };
-    served::judge_beside(scene, Service::Copy, words)
+    served::judge_beside(scene, Service::Copy, served::MOST, words)
 }

@@ -12,7 +12,8 @@
 //! ## How it decides
 //! It counts waits of 39 to 46 ms, and those that are a little shorter. It fires if there are many of the first and hardly
 //! any of the others: waits for work or for a slow peer are not that regular, and nothing but the delay is that long at
-//! least. (Those a little longer may be the delay and some work of the peer.) The gain is that of the same run replayed without
+//! least. (Those a little longer may be the delay and some work of the peer.) Where the peer is on the same machine and recorded, a wait
+//! counts from its beginning until the network let the peer go on: what that did then does not count. The gain is that of the same run replayed without
 //! these waits; of recordings too long to replay, as far as CPUs were free.
 //!
 //! ## What to do
@@ -28,11 +29,12 @@
 //! algorithm (1999).
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use holdup_events::event::WakeContext;
-use holdup_events::tables::Slice;
-use holdup_events::{ThreadId, Trace, WaitReason};
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ThreadId, Timestamp, Trace, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
@@ -46,7 +48,7 @@ pub(super) const INFO: Info =
     Info { name: "delayed-ack", summary: "Small writes wait 40 ms for the peer's delayed acknowledgement" };
 
 /// The kernel's shortest delay is 40 ms, by a timer that is late by up to two ticks of 1 to 4 ms (ns).
-const DELAY_NS: std::ops::Range<u64> = 39_000_000..49_000_000;
+const DELAY_NS: Range<u64> = 39_000_000..49_000_000;
 
 /// So many waits of one length are no chance.
 const WAITS_MIN: u64 = 10;
@@ -54,42 +56,47 @@ const WAITS_MIN: u64 = 10;
 /// Of waits that are a little shorter there may be this share of those at the peak.
 const BESIDE_MAX: f64 = 0.1;
 
+/// A peer's threads hand an answer's making on so often, ...
+const HOPS_MAX: usize = 4;
+/// ... and do so much between a wait and what comes of it (slices).
+const LOOK_BACK: usize = 32;
+
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let trace = scene.trace;
     if !trace.waits.iter().any(|wait| may_be_network(wait.reason)) {
         return Ok(Vec::new());
     }
-    let charge =
-        Charge::of(trace, |slice| DELAY_NS.contains(&slice.duration().0) && is_network(trace, slice));
+    let lasted = |slice: &Slice, range: &Range<u64>| {
+        let ended = ended_by_network(trace, slice, range.start);
+        ended.is_some_and(|wait| range.contains(&wait.end.since(slice.start).0))
+    };
+    let charge = Charge::of(trace, |slice| lasted(slice, &DELAY_NS));
     if charge.count() < WAITS_MIN || scene.of_wall(charge.ns() as f64) < GAIN_MIN {
         return Ok(Vec::new());
     }
     let width = DELAY_NS.end - DELAY_NS.start;
     let beside = DELAY_NS.start - width..DELAY_NS.start;
-    let others = Charge::of(trace, |slice| beside.contains(&slice.duration().0) && is_network(trace, slice));
-    if others.count() as f64 > BESIDE_MAX * charge.count() as f64 {
+    let others = Charge::of(trace, |slice| lasted(slice, &beside)).count();
+    if others as f64 > BESIDE_MAX * charge.count() as f64 {
         return Ok(Vec::new());
     }
     let stall = scene.stall(&charge);
     let mut waited: BTreeMap<ThreadId, u64> = BTreeMap::new();
     charge.slices(trace).for_each(|slice| *waited.entry(slice.thread).or_default() += slice.duration().0);
     let most = waited.iter().max_by_key(|(id, ns)| (**ns, Reverse(**id)));
-    let subject = most.map_or("sockets".to_owned(), |(worst, _)| thread(trace, *worst));
     let mut summary = vec![format!(
         "{} on sockets took {} on average, {} in all ({} of the run); {} took a little less.",
         count(charge.count(), "wait"),
         time(charge.ns() / charge.count().max(1)),
         time(charge.ns()),
         percent(scene.of_wall(charge.ns() as f64)),
-        count(others.count(), "other"),
+        count(others, "other"),
     )];
-    summary.extend(
-        scene.waits_come_from(|slice| DELAY_NS.contains(&slice.duration().0) && is_network(trace, slice)),
-    );
+    summary.extend(scene.waits_come_from(|slice| lasted(slice, &DELAY_NS)));
     let finding = Finding {
         rule: INFO.name,
-        subject,
+        subject: most.map_or("sockets".to_owned(), |(worst, _)| thread(trace, *worst)),
         summary,
         cost_ns: charge.ns(),
         gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
@@ -101,23 +108,51 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             "Set TCP_NODELAY on the socket that sends".into(),
         ],
     };
-    Ok(vec![Charged { finding, charge }])
+    let peers = peers_waits(trace, &charge);
+    Ok(vec![Charged { finding, charge: charge.and(trace, &peers) }])
 }
 
-/// A wait for a peer that no thread of this machine ended by itself.
-fn is_network(trace: &Trace, slice: &Slice) -> bool {
+/// What peers waited for meanwhile until the network ended it: without the delay they would not, either.
+fn peers_waits(trace: &Trace, charge: &Charge) -> Charge {
+    let ended = charge.slices(trace).filter_map(|slice| ended_by_network(trace, &slice, DELAY_NS.start));
+    let waits: BTreeSet<(ThreadId, Timestamp)> = ended.map(|wait| (wait.thread, wait.start)).collect();
+    Charge::of(trace, |slice| waits.contains(&(slice.thread, slice.start)))
+}
+
+/// The wait that the network ended so that this wait for a peer ended: itself, or what the peer itself waited for, on this machine,
+/// before it answered. Waits of less than `least_ns` are not looked at.
+fn ended_by_network(trace: &Trace, slice: &Slice, least_ns: u64) -> Option<Slice> {
     let reason = trace.wait(slice.wait).reason;
-    let candidate = slice.state == holdup_events::tables::ThreadState::Blocked && may_be_network(reason);
-    let ended_by = |slice: &Slice| trace.ended_by(slice).map(|wakeup| wakeup.context);
+    if slice.state != ThreadState::Blocked || !may_be_network(reason) || slice.duration().0 < least_ns {
+        return None;
+    }
+    let wakeup = trace.ended_by(slice)?;
     // A time-out that the program asked for.
     let timed_out = || trace.due(slice).is_some_and(|due| slice.end >= due);
-    candidate
-        && match ended_by(slice) {
-            // A time-out of 40 ms that a program asks for ends by the timer itself.
-            Some(WakeContext::Timer) => reason != WaitReason::Multiplex,
-            Some(WakeContext::SoftIrq | WakeContext::Irq) => !timed_out(),
-            _ => false,
+    match wakeup.context {
+        // A time-out of 40 ms that a program asks for ends by the timer itself.
+        WakeContext::Timer => (reason != WaitReason::Multiplex).then_some(*slice),
+        WakeContext::SoftIrq | WakeContext::Irq => (!timed_out()).then_some(*slice),
+        WakeContext::Thread => peers_wait(trace, (wakeup.waker, wakeup.at), slice.start),
+    }
+}
+
+/// The wait that the network ended, not before `from`, behind which this thread did what it did at `at`, or who woke it for that.
+fn peers_wait(trace: &Trace, who: (ThreadId, Timestamp), from: Timestamp) -> Option<Slice> {
+    let (mut thread, mut at) = who;
+    for _ in 0..HOPS_MAX {
+        let here = trace.slices.covering(thread, at)?;
+        let first = trace.slices.rows(thread).start.max((here + 1).saturating_sub(LOOK_BACK));
+        let mut before = (first..=here).rev().map(|row| trace.slices.at(thread, row));
+        let wait = before.find(|slice| slice.state == ThreadState::Blocked && slice.end <= at)?;
+        let wakeup = trace.ended_by(&wait).filter(|_| wait.end > from)?;
+        match wakeup.context {
+            WakeContext::SoftIrq if may_be_network(trace.wait(wait.wait).reason) => return Some(wait),
+            WakeContext::Thread if wakeup.waker != thread => (thread, at) = (wakeup.waker, wakeup.at),
+            _ => return None,
         }
+    }
+    None
 }
 
 fn may_be_network(reason: WaitReason) -> bool {

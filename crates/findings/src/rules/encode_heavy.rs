@@ -44,5 +44,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "See who sends what: holdup report stacks --callers".into(),
         ],
     };
-    served::judge_beside(scene, Service::Encode, words)
+    served::judge_beside(scene, Service::Encode, served::MOST, words)
 }

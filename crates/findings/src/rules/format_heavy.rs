@@ -43,5 +43,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Keep numbers as numbers; make what is constant once".into(),
         ],
     };
-    served::judge_beside(scene, Service::Format, words)
+    served::judge_beside(scene, Service::Format, served::MOST, words)
 }

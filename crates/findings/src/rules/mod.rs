@@ -102,8 +102,10 @@ rules! {
     copy_heavy,
     format_heavy,
     encode_heavy,
+    handshake_heavy,
     allocation_hotspot,
     page_fault_storm,
+    memory_reclaim,
     tlb_shootdown,
     fork_pause,
     data_race,
@@ -188,7 +190,8 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
 }
 
 /// Rules about work which may be what the program is for.
-const NEEDED: [&str; 5] = ["copy-heavy", "encode-heavy", "format-heavy", "page-fault-storm", FALLBACK];
+const NEEDED: [&str; 6] =
+    ["copy-heavy", "encode-heavy", "format-heavy", "handshake-heavy", "page-fault-storm", FALLBACK];
 
 /// What gains this at the least comes before what may be needed.
 const SURE_GAIN: f64 = 0.05;

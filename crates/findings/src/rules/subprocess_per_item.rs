@@ -91,6 +91,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
     let trace = scene.trace;
     let mut broods: BTreeMap<ProcessId, Brood> = BTreeMap::new();
+    // To take memory back is not for starting: a call in a process's place had to, as well.
+    let taken_back: BTreeMap<ThreadId, u64> =
+        scene.derived.paging.threads.iter().map(|(thread, counts)| (*thread, counts.reclaim_ns())).collect();
     let child = |ledger: &ThreadLedger| {
         let thread = trace.threads.get(ledger.thread.index()).filter(|thread| !thread.began_before)?;
         let process = trace.processes.get(thread.process.index())?;
@@ -113,9 +116,11 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
     for ledger in &scene.derived.ledger.threads {
         let Some((parent, thread, _)) = child(ledger) else { continue };
         if let Some(brood) = broods.get_mut(&parent).filter(|one| one.short.contains(&thread.process)) {
-            brood.kernel_ns += ledger.classes[Class::Kernel as usize];
-            brood.running_ns += ledger.running_ns();
-            brood.busy_ns += ledger.running_ns() + ledger.classes[Class::RunQueue as usize];
+            let taken_back = taken_back.get(&ledger.thread).copied().unwrap_or(0);
+            let running_ns = ledger.running_ns().saturating_sub(taken_back);
+            brood.kernel_ns += ledger.classes[Class::Kernel as usize].saturating_sub(taken_back);
+            brood.running_ns += running_ns;
+            brood.busy_ns += running_ns + ledger.classes[Class::RunQueue as usize];
         }
     }
     broods.retain(|_, brood| {

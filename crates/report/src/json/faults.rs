@@ -26,6 +26,13 @@ pub(super) fn to_json(paging: &Paging) -> Value {
             "name": syscall_said(*number),
             "sent": sent,
         })).collect::<Value>(),
+        "reclaimed_in": paging.reclaimed_in.iter().map(|(number, ns)| json!({
+            "number": number,
+            "name": syscall_said(*number),
+            "ns": ns,
+        })).collect::<Value>(),
+        "machine_read_bytes": paging.disk_read_bytes,
+        "machine_refault_bytes": paging.refault_bytes,
         "sending_ns": paging.sending.ns,
         "sending_error_ns": paging.sending.error_ns,
         "cpus": paging.cpus.iter().map(|(cpu, interrupts)| json!({
@@ -43,6 +50,10 @@ fn counts(of: &Counts) -> Value {
         "interrupts": of.interrupts,
         "interrupt_ns": of.interrupt_ns,
         "huge_pages": of.huge_pages,
+        "limit_reclaims": of.limit_reclaims,
+        "limit_reclaim_ns": of.limit_reclaim_ns,
+        "direct_reclaims": of.direct_reclaims,
+        "direct_reclaim_ns": of.direct_reclaim_ns,
         "lock_waits": of.lock_waits,
         "lock_wait_ns": of.lock_wait_ns,
     })

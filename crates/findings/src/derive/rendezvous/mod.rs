@@ -206,7 +206,7 @@ pub fn derive(
     let spinners = spinners::Spinners::collect(trace, classes);
     let own = OwnFrames::new(trace);
     let mut places = Places::new(trace, &own);
-    releases::add(trace, &spinners, (&mut places, &mut rendezvous));
+    releases::add((trace, roles), &spinners, (&mut places, &mut rendezvous));
     spinners::add(trace, &spinners, (&mut places, &mut rendezvous));
     joins::add(trace, endings, &mut rendezvous);
     stops::add(trace, &mut rendezvous);

@@ -8,6 +8,7 @@ use super::sleepers::{Sleep, Sleepers};
 use super::spinners::{Spinners, Spun};
 use super::{Arrival, Meeting, Rendezvous, Site};
 use crate::derive::own_places::Places;
+use crate::derive::roles::Roles;
 
 /// Wakeups of one call follow each other within this (ns): a few microseconds each, more if its thread is interrupted.
 const GAP_MAX_NS: u64 = 200_000;
@@ -17,8 +18,12 @@ const MEETINGS_MIN: usize = 3;
 const WHOLE_MIN: f64 = 0.9;
 
 /// Finds them, and those who spun in place of sleeping.
-pub fn add(trace: &Trace, spinners: &Spinners, (places, rendezvous): (&mut Places, &mut Rendezvous)) {
-    let sleepers = Sleepers::collect(trace);
+pub fn add(
+    (trace, roles): (&Trace, &Roles),
+    spinners: &Spinners,
+    (places, rendezvous): (&mut Places, &mut Rendezvous),
+) {
+    let sleepers = Sleepers::collect(trace, roles);
     for sleeps in sleepers.sleeps.chunk_by(|a, b| a.word == b.word) {
         let Some(first) = sleeps.first() else { continue };
         let releases = releases(sleeps);

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, WaitReason};
+use holdup_events::{ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, WaitId, WaitReason};
 
 use crate::derive::parallel;
+use crate::derive::roles::Roles;
 
 /// One sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,8 +41,8 @@ pub struct Sleepers {
 
 impl Sleepers {
     /// Collects the sleeps on words that at least two threads have to do with.
-    pub fn collect(trace: &Trace) -> Sleepers {
-        let words = words(trace);
+    pub fn collect(trace: &Trace, roles: &Roles) -> Sleepers {
+        let words = words(trace, roles);
         let numbers: BTreeMap<(ProcessId, u64), u32> =
             words.keys().enumerate().map(|(number, word)| (*word, number as u32)).collect();
         let of_wait: Vec<Option<u32>> =
@@ -66,12 +67,16 @@ impl Sleepers {
 }
 
 /// The futex words that are no locks, and whether their protocol is a barrier's.
-fn words(trace: &Trace) -> BTreeMap<(ProcessId, u64), bool> {
+fn words(trace: &Trace, roles: &Roles) -> BTreeMap<(ProcessId, u64), bool> {
     // A counter of rounds passes through the values that other protocols use.
     let mut reasons: BTreeMap<(ProcessId, u64), BTreeSet<WaitReason>> = BTreeMap::new();
-    let futexes = trace.waits.iter().filter(|wait| wait.object_kind == ObjectKind::Futex && wait.object != 0);
-    for wait in futexes {
-        reasons.entry((wait.process, wait.object)).or_default().insert(wait.reason);
+    for (id, wait) in trace.waits.iter().enumerate() {
+        if wait.object_kind == ObjectKind::Futex && wait.object != 0 {
+            // A lock whose threads wait each on a word of its own may be handed round in one order: the word alone looks like two that meet.
+            let is_lock = roles.lock(trace, WaitId(id as u32)).is_some();
+            let reason = if is_lock { WaitReason::Lock } else { wait.reason };
+            reasons.entry((wait.process, wait.object)).or_default().insert(reason);
+        }
     }
     let word = |(word, reasons): ((ProcessId, u64), BTreeSet<WaitReason>)| {
         let rounds = reasons.contains(&WaitReason::Barrier);

@@ -3,6 +3,7 @@
 use holdup_events::ThreadId;
 use holdup_findings::derive::paging::{Counts, FaultSite, Paging};
 use holdup_findings::scene::syscall_said;
+use holdup_findings::wording::bytes;
 
 use crate::numbers::{count, counted, duration, percent, share};
 use crate::terminal::View;
@@ -32,6 +33,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     lines.extend(threads(view, paging));
     lines.extend(sites(view, paging));
     lines.extend(shootdowns(paging));
+    lines.extend(reclaims(paging));
     lines
 }
 
@@ -101,6 +103,40 @@ fn site(site: &FaultSite) -> Vec<String> {
         count(site.major),
         format!("{} · {}", clean(&site.function), clean(file)),
     ]
+}
+
+/// How often threads took memory back before they got more, in what, and what was read again.
+fn reclaims(paging: &Paging) -> Vec<String> {
+    let all = &paging.all;
+    let why = [
+        (all.limit_reclaims, all.limit_reclaim_ns, "since their memory cgroup was at its limit"),
+        (all.direct_reclaims, all.direct_reclaim_ns, "since the machine's memory was full"),
+    ];
+    let told = why.iter().filter(|(times, ..)| *times > 0);
+    let mut lines: Vec<String> = told
+        .map(|(times, ns, why)| {
+            format!("  threads took memory back {}, {why}: {}", counted(*times, "time"), duration(*ns))
+        })
+        .collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    lines.insert(0, String::new());
+    let calls: Vec<String> = paging
+        .reclaimed_in
+        .iter()
+        .take(4)
+        .map(|(call, ns)| format!("{} {}", syscall_said(*call), percent(share(*ns, all.reclaim_ns()))))
+        .collect();
+    lines.push(format!("  that was in: {}", calls.join(", ")));
+    if paging.disk_read_bytes > 0 {
+        lines.push(format!(
+            "  the whole machine read {} from disks; {} came back that had been in memory before",
+            bytes(paging.disk_read_bytes),
+            bytes(paging.refault_bytes),
+        ));
+    }
+    lines
 }
 
 /// In which syscalls they were sent, which CPUs they met, and what became huge.

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Memory that a thread has to take back itself before it gets more: its memory cgroup is at its limit, or the machine's memory
+ * is full and the kernel's own thread is not fast enough. Rare, and each time long: a map holds who is at it, wherever it goes on.
+ */
+#ifndef HOLDUP_RECLAIM_H
+#define HOLDUP_RECLAIM_H
+
+/* Who is at it, by tid: since when. A thread that is killed meanwhile leaves its entry, which the map drops when it is full. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u64);
+} reclaims SEC(".maps");
+
+static __always_inline int reclaim_begins(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct per_cpu *cpu = this_cpu();
+	__u32 tid;
+	__u64 began;
+
+	if (!cpu || !is_target(task, cpu))
+		return 0;
+	began = bpf_ktime_get_ns();
+	tid = task->pid;
+	bpf_map_update_elem(&reclaims, &tid, &began, BPF_ANY);
+	return 0;
+}
+
+static __always_inline int reclaim_ends(__u32 what)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct per_cpu *cpu = this_cpu();
+	__u32 tid = task->pid;
+	__u64 *began;
+
+	if (!cpu || !is_target(task, cpu))
+		return 0;
+	began = bpf_map_lookup_elem(&reclaims, &tid);
+	if (!began)
+		return 0;
+	add_paging(cpu, task, what, (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax, 1, bpf_ktime_get_ns() - *began);
+	bpf_map_delete_elem(&reclaims, &tid);
+	return 0;
+}
+
+SEC("tp_btf/mm_vmscan_memcg_reclaim_begin")
+int on_limit_reclaim(void *ctx) { return reclaim_begins(); }
+
+SEC("tp_btf/mm_vmscan_memcg_reclaim_end")
+int on_limit_reclaim_end(void *ctx) { return reclaim_ends(WIRE_RECLAIM_LIMIT); }
+
+SEC("tp_btf/mm_vmscan_direct_reclaim_begin")
+int on_direct_reclaim(void *ctx) { return reclaim_begins(); }
+
+SEC("tp_btf/mm_vmscan_direct_reclaim_end")
+int on_direct_reclaim_end(void *ctx) { return reclaim_ends(WIRE_RECLAIM_DIRECT); }
+
+#endif

@@ -1,0 +1,178 @@
+//! # memory-reclaim: memory is short, and what is dropped is read from the disk again
+//!
+//! ## What it sees
+//! Threads that must take memory back before they get more, since their memory cgroup is at its limit or the machine's memory is
+//! full; how long they wait for pages of files (or of swap) that are not in memory; and how much of what the machine
+//! reads from disks it had in memory before.
+//!
+//! ## Why it hurts
+//! A container's limit counts the pages of the files that it reads and maps, too. What a program uses again and again must fit below
+//! it beside its own memory; else the kernel drops what is needed next, and each use is a read from the disk: a hundred
+//! microseconds or more in place of a hundred nanoseconds. The program looks as if it waited for a slow disk.
+//!
+//! ## How it decides
+//! It fires if threads took memory back themselves, again and again, and a good part of what was read meanwhile had been in
+//! memory before (the kernel counts both for the whole machine). The upper end of the gain is that nobody waited for pages, nor for the
+//! disk in the calls in which memory was taken back, and that it need not be taken back; the lower end is that part of the waits that was
+//! for what had been there before. Where nearly all is read for the first time it is silent: more memory does not help who reads a large
+//! file once.
+//!
+//! ## What to do
+//! Raise the limit (`memory.max`, `memory.high`, the container's memory limit) or lower what is used: smaller caches of the program's own,
+//! fewer workers, records that lie together. Read large files that are used once around the page cache (`O_DIRECT`,
+//! `posix_fadvise(POSIX_FADV_DONTNEED)`), so that they do not push out what is used again.
+//!
+//! ## Blind spots
+//! Which limit it is, of the cgroup or of one above it, is not recorded. What was read again is known for the whole machine only, and may
+//! be of other programs. The kernel's own thread (kswapd) takes memory back, too: who is ahead of it is not seen to. Writes that
+//! wait until others were written are told as waits for the disk.
+//!
+//! ## References
+//! Linux `Documentation/admin-guide/cgroup-v2.rst` (memory), `mm/workingset.c` on what a refault is. Weiner: Thrash detection-based file cache
+//! sizing (LWN, 2012).
+
+use std::collections::BTreeMap;
+
+use holdup_events::WaitReason;
+use holdup_events::tables::{Slice, ThreadState};
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::derive::class::Class;
+use crate::derive::paging::Paging;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{bytes, count, percent, time};
+
+pub(super) const INFO: Info = Info {
+    name: "memory-reclaim",
+    summary: "Memory is short, and what is dropped is read from the disk again",
+};
+
+/// Fewer times are no shortage.
+const RECLAIMS_MIN: u64 = 50;
+/// Of what is read, this part had been in memory before: with less, more memory would not help.
+const AGAIN_MIN: f64 = 0.2;
+/// With this part it is what the waits are for.
+const AGAIN_MUCH: f64 = 0.5;
+/// Calls with less than this part of the taking back only come by.
+const CALL_MIN: f64 = 0.01;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let paging = &scene.derived.paging;
+    let (all, again) = (&paging.all, read_again(paging));
+    if all.limit_reclaims + all.direct_reclaims < RECLAIMS_MIN || again < AGAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let charge = Charge::of(scene.trace, |slice| is_for_memory(scene, slice));
+    let stall = scene.stall(&charge);
+    let waits = scene.gain_whoever_ran(&stall, |thread, waited| waited.min(thread.running_ns() as f64));
+    let taking = scene.of_wall_if_run(all.reclaim_ns() as f64);
+    let gain = Gain { low: waits.low * again, high: (waits.high + taking).min(1.0) };
+    if gain.high < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let waited_ns = charge.slices(scene.trace).map(|slice| slice.duration().0).sum::<u64>();
+    let finding = Finding {
+        rule: INFO.name,
+        subject: subject(scene),
+        summary: summary(scene, waited_ns),
+        cost_ns: waited_ns + all.reclaim_ns(),
+        gain,
+        confidence: scene.confidence(match again >= AGAIN_MUCH {
+            true => Confidence::High,
+            false => Confidence::Low,
+        }),
+        evidence: scene.longest_of(&charge, |_| "waits for a page that is not in memory".to_owned()),
+        advice: advice(paging),
+    };
+    Ok(vec![Charged { finding, charge }])
+}
+
+/// Which part of what was read had been in memory before (0 to 1).
+fn read_again(paging: &Paging) -> f64 {
+    match paging.disk_read_bytes {
+        0 => 0.0,
+        read => (paging.refault_bytes as f64 / read as f64).min(1.0),
+    }
+}
+
+/// A fault for which a disk is read, or a wait for the disk in a call in which memory had to be taken back.
+fn is_for_memory(scene: &Scene, slice: &Slice) -> bool {
+    let wait = scene.trace.wait(slice.wait);
+    let in_call = || {
+        let paging = &scene.derived.paging;
+        let least = CALL_MIN * paging.all.reclaim_ns() as f64;
+        let mut calls = paging.reclaimed_in.iter().filter(|(_, ns)| *ns as f64 >= least);
+        scene.class(slice) == Some(Class::IoWait) && calls.any(|(call, _)| *call == wait.syscall)
+    };
+    slice.state == ThreadState::Blocked && (wait.reason == WaitReason::Fault || in_call())
+}
+
+/// Whose threads do so most.
+fn subject(scene: &Scene) -> String {
+    let mut by_process: BTreeMap<&str, u64> = BTreeMap::new();
+    for (thread, counts) in &scene.derived.paging.threads {
+        let process = scene.trace.threads[thread.index()].process;
+        *by_process.entry(scene.trace.process_name(process)).or_default() += counts.reclaim_ns();
+    }
+    let most = by_process.iter().max_by_key(|(name, ns)| (**ns, std::cmp::Reverse(**name)));
+    let name = most.map_or("the program", |(name, _)| name);
+    match at_limit(&scene.derived.paging) {
+        true => format!("{name}, at its memory cgroup's limit"),
+        false => format!("{name}, where the machine's memory is full"),
+    }
+}
+
+fn at_limit(paging: &Paging) -> bool {
+    paging.all.limit_reclaim_ns >= paging.all.direct_reclaim_ns
+}
+
+fn summary(scene: &Scene, waited_ns: u64) -> Vec<String> {
+    let paging = &scene.derived.paging;
+    let all = &paging.all;
+    let threads =
+        paging.threads.iter().filter(|(_, counts)| counts.limit_reclaims + counts.direct_reclaims > 0);
+    let why = match at_limit(paging) {
+        true => "since their memory cgroup was at its limit",
+        false => "since the machine's memory was full",
+    };
+    let mut summary = vec![
+        format!(
+            "{} took memory back {} before they got more, {why}: {} in all.",
+            count(threads.count() as u64, "thread"),
+            count(all.limit_reclaims + all.direct_reclaims, "time"),
+            time(all.reclaim_ns()),
+        ),
+        format!(
+            "They waited {} ({} of their time) for pages that were not in memory.",
+            time(waited_ns),
+            percent(scene.of_thread_time(waited_ns)),
+        ),
+        format!(
+            "The machine read {} from disks meanwhile; {} came back that had been in memory before.",
+            bytes(paging.disk_read_bytes),
+            bytes(paging.refault_bytes),
+        ),
+    ];
+    summary.extend(scene.waits_come_from(|slice| is_for_memory(scene, slice)));
+    summary
+}
+
+fn advice(paging: &Paging) -> Vec<String> {
+    let more = match at_limit(paging) {
+        true => {
+            "Raise the memory limit of its cgroup or container: pages of the files that it reads and maps count, too"
+        }
+        false => "Give the machine more memory, or run less beside it",
+    };
+    vec![
+        more.to_owned(),
+        "Or use less at a time: smaller caches of its own, fewer workers, what is used together in one place"
+            .to_owned(),
+        "Read large files that are used once around the page cache (O_DIRECT, POSIX_FADV_DONTNEED)"
+            .to_owned(),
+    ]
+}

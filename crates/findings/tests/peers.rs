@@ -1,0 +1,102 @@
+//! Waits that end because a peer on the same machine did something: what the peer waited for itself.
+
+use holdup_findings::{Analysis, Confidence, analyse};
+use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
+
+fn told(text: &str) -> Analysis {
+    analyse(&trace_of_lanes(text).1)
+}
+
+/// A asks, and waits 42 ms; B, which serves others too, is let go on by the network 40 ms after that, or by its clock.
+fn asks(letter: &str) -> Analysis {
+    told(&format!(
+        "@cpus 2\n@n {letter}\n@m multiplex\n@repeat 20\n\
+         A  0{}  holds n 0..0\n\
+         B  {first}1{second}11  holds m 42..43\n",
+        "m".repeat(42),
+        first = "n".repeat(20),
+        second = "n".repeat(20),
+    ))
+}
+
+#[test]
+fn a_delay_is_seen_through_the_peer_that_it_holds_up() {
+    let analysis = asks("socket");
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "delayed-ack").expect("a finding");
+    assert!(finding.subject.starts_with('A'), "{}", finding.subject);
+    // What B waits for meanwhile goes, too: else its own waits would make the run as long. What it waited before stays.
+    assert!(finding.gain.high > 0.4, "{:?}", finding.gain);
+    // The last is cut off by the end.
+    assert_eq!(finding.cost_ns / 1_000_000, 19 * 42);
+}
+
+#[test]
+fn a_peer_that_waits_for_its_clock_has_no_delayed_ack() {
+    assert_eq!(confidence(&asks("sleep"), "delayed-ack"), None);
+}
+
+/// Three that ask S in turn, each under the lock; S does for each what `work` shows.
+fn asks_under_lock(work: char) -> f64 {
+    let [three, six] = [3, 6].map(|ticks| work.to_string().repeat(ticks));
+    let analysis = told(&format!(
+        "@cpus 4\n@m lock\n@p pipe\n@s sleep\n@repeat 20\n\
+         A  0pppp00mmmmmmmmmmmm  holds m 0..7\n\
+         B  1mmmmmm0pppp00mmmmm  holds m 7..14\n\
+         C  2mmmmmmmmmmmmm0pppp  holds m 14..19\n\
+         S  3{three}3{six}3{six}3  holds p 4..5 holds p 11..12 holds p 18..19\n"
+    ));
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "blocked-lock-holder");
+    finding.map_or(0.0, |finding| finding.gain.high)
+}
+
+#[test]
+fn a_peer_that_sleeps_for_one_may_sleep_for_all() {
+    let (asleep, at_work) = (asks_under_lock('s'), asks_under_lock('3'));
+    assert!(asleep > 0.5 && at_work < 0.3, "{asleep} {at_work}");
+}
+
+/// Threads that take a lock in one order, each parked on a word of its own.
+#[test]
+fn a_lock_that_goes_round_is_no_barrier() {
+    let ring = |stack: &str| {
+        told(&format!(
+            "@cpus 2\n@a barrier\n@b barrier\n@c barrier\n@stack a {stack}\n@stack b {stack}\n@stack c {stack}\n@repeat 30\n\
+             A  000000aaaaaaaaaaaa  holds b 5..6\n\
+             B  bbbbbb000000bbbbbb  holds c 11..12\n\
+             C  cccccccccccc000000  holds a 17..18\n"
+        ))
+    };
+    let is_meeting = |analysis: &Analysis| !analysis.derived.rendezvous.meetings.is_empty();
+    assert!(is_meeting(&ring("std::rt::lang_start;work;futex_wait")), "words that count rounds");
+    assert!(!is_meeting(&ring("std::rt::lang_start;work;parking_lot::raw_mutex::RawMutex::lock_slow")));
+}
+
+#[test]
+fn handshakes_are_made_for_who_dials() {
+    let analysis = check_lanes(
+        "@cpus 2\n@repeat 20\n\
+         @samples A 0..3 user runtime.goexit;main.ask;net/http.(*Transport).dialConn;crypto/tls.(*Conn).handshakeContext;crypto/internal/fips140/bigmod.addMulVVW1024\n\
+         @samples A 3..8 user runtime.goexit;main.parse\n\
+         A  00000000\n\
+        \x20   ^^^         handshake-heavy holder=main.ask\n",
+    );
+    // More than a quarter of the running time.
+    assert_eq!(confidence(&analysis, "handshake-heavy"), Some(Confidence::Medium));
+    check_lanes(
+        "@cpus 2\n@repeat 20\n@silent handshake-heavy\n\
+         @samples A 0..8 user runtime.goexit;main.ask;crypto/tls.(*Conn).Read;crypto/internal/fips140/aes.gcmAesDec\n\
+         A  00000000\n",
+    );
+}
+
+#[test]
+fn where_all_is_of_the_languages_own_library_who_called_the_service_is_named() {
+    let analysis = told(
+        "@cpus 2\n@repeat 20\n\
+         @samples A 0..8 user runtime.goexit;net/http.(*conn).serve;crypto/tls.(*Conn).handshakeContext;crypto/internal/fips140/bigmod.addMulVVW1024\n\
+         A  00000000\n",
+    );
+    let finding =
+        analysis.findings.iter().find(|finding| finding.rule == "handshake-heavy").expect("a finding");
+    assert!(finding.summary[1].contains("net/http.(*conn).serve"), "{:#?}", finding.summary);
+}

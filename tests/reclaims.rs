@@ -1,0 +1,107 @@
+//! Memory that a program has to take back before it gets more, since its memory cgroup is at its limit.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{Scratch, bpf_or_skip, have, record_json};
+
+/// A memory cgroup of its own, and the one of this process; both go with it.
+struct Group(PathBuf);
+
+impl Group {
+    /// One with a limit (bytes); says why if there can be none.
+    fn limited(bytes: u64, name: &str) -> Option<Group> {
+        let (root, file) = match Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+            true => ("/sys/fs/cgroup", "memory.max"),
+            false => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        };
+        let _ = std::fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+        let group = PathBuf::from(format!("{root}/holdup-{name}-{}", std::process::id()));
+        let made =
+            std::fs::create_dir(&group).and_then(|()| std::fs::write(group.join(file), bytes.to_string()));
+        let group = Group(group);
+        match made {
+            Ok(()) => Some(group),
+            Err(error) => {
+                println!("skipped: no memory cgroup can be made here: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// Writes a file of 32 MiB, then reads it three times, a page here, a page there.
+const READ: &str = r#"
+import os, sys
+path = sys.argv[1]
+file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+for _ in range(32):
+    os.write(file, os.urandom(1 << 20))
+os.fsync(file)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+for turn in range(3):
+    for page in range(0, 8192, 2):
+        os.pread(file, 1, page * 5 % 8192 * 4096)
+"#;
+
+/// What was counted of a program with so much memory (bytes).
+fn counted(bytes: u64, name: &str) -> Option<serde_json::Value> {
+    let scratch = Scratch::new(name);
+    if !bpf_or_skip(&scratch) || !have("python3") || !is_on_disk(&scratch) {
+        return None;
+    }
+    let group = Group::limited(bytes, name)?;
+    let program = scratch.join("read.py");
+    std::fs::write(&program, READ).expect("a file");
+    let procs = group.0.join("cgroup.procs");
+    let script = format!(
+        "echo $$ > {} && exec python3 {} {}",
+        procs.display(),
+        program.display(),
+        scratch.join("file").display()
+    );
+    Some(record_json(&scratch, &[], &["sh", "-c", &script])["faults"].clone())
+}
+
+/// Files in memory are not taken back.
+fn is_on_disk(scratch: &Scratch) -> bool {
+    let output = Command::new("stat").args(["-f", "-c", "%T"]).arg(scratch.join(".")).output().expect("stat");
+    let kind = String::from_utf8_lossy(&output.stdout);
+    let on_disk = !matches!(kind.trim(), "tmpfs" | "ramfs");
+    if !on_disk {
+        println!("skipped: the temporary folder is in memory");
+    }
+    on_disk
+}
+
+#[test]
+fn a_limit_below_what_is_read_is_told_with_the_calls_that_met_it() {
+    // Below what an interpreter and the file take, above what the interpreter needs.
+    let Some(faults) = counted(24 << 20, "reclaims-limit") else { return };
+    let all = &faults["all"];
+    assert!(all["limit_reclaims"].as_u64() > Some(4), "{all:#}");
+    assert!(all["limit_reclaim_ns"].as_u64() > Some(0), "{all:#}");
+    let calls: Vec<&str> = faults["reclaimed_in"]
+        .as_array()
+        .expect("calls")
+        .iter()
+        .filter_map(|call| call["name"].as_str())
+        .collect();
+    assert!(calls.contains(&"pread64"), "{calls:?}");
+    assert!(faults["machine_read_bytes"].as_u64() > Some(8 << 20), "{faults:#}");
+}
+
+#[test]
+fn a_limit_far_above_it_is_met_by_nobody() {
+    let Some(faults) = counted(1 << 30, "reclaims-roomy") else { return };
+    assert_eq!(faults["all"]["limit_reclaims"].as_u64(), Some(0), "{faults:#}");
+}
