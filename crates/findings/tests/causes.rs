@@ -137,10 +137,25 @@ fn sleeping_while_others_work_is_silent() {
          A  00ssss\n\
          B  111111\n",
     );
-    // One long sleep is meant.
+    // One sleep is meant.
     check_lanes(
         "@cpus 2\n@s sleep\n@silent all\n\
          A  00ssssssssssssssssss00\n",
+    );
+}
+
+#[test]
+fn a_few_long_sleeps_that_are_most_of_the_run_are_a_hint() {
+    // A second and more of a back-off, three times.
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 100000000\n@s sleep\n@repeat 3\n\
+         A  00sssssssssssssssssss0\n\
+        \x20    ^^^^^^^^^^^^^^^^^^^   oversleep holder=A\n",
+    );
+    assert_eq!(confidence(&analysis, "oversleep"), Some(Confidence::Low));
+    check_lanes(
+        "@cpus 2\n@tick 100000000\n@s sleep\n@repeat 3\n@silent all\n\
+         A  00sss00000000000000000\n",
     );
 }
 

@@ -44,9 +44,29 @@ fn many_at_once_are_not_asked_one_at_a_time() {
 }
 
 #[test]
-fn a_few_at_once_are_a_hint() {
-    let analysis = asked(&(IN_TURN.to_owned() + &others(2)));
-    assert_eq!(found(&analysis).map(|finding| finding.confidence), Some(Confidence::Low));
+fn a_few_at_once_are_a_hint_but_where_it_is_all_that_there_are() {
+    let sure = |lanes: &str| found(&asked(lanes)).map(|finding| finding.confidence);
+    let all = IN_TURN.to_owned() + &others(2);
+    assert_eq!(sure(&all), Some(Confidence::Medium), "a pool of three");
+    // Others of the same program ask now and then only.
+    let mut twice: String = all.lines().map(|line| twice(line) + "\n").collect();
+    twice += "G  8qqqqqqqqq..........\nH  9qqqqqqqqq..........\n";
+    assert_eq!(sure(&twice), Some(Confidence::Low), "fewer than there are");
+}
+
+/// A lane's round, two times.
+fn twice(line: &str) -> String {
+    let mut words = line.split("  ");
+    let (name, ticks) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let holds: Vec<String> = words.map(str::to_owned).collect();
+    let again = holds.iter().map(|one| {
+        let (thing, range) = one.trim_start_matches("holds ").split_once(' ').expect("a range");
+        let (from, to) = range.split_once("..").expect("a range");
+        let later = |tick: &str| tick.parse::<usize>().expect("a tick") + ticks.len();
+        format!("holds {thing} {}..{}", later(from), later(to))
+    });
+    let all: Vec<String> = holds.iter().cloned().chain(again).collect();
+    format!("{name}  {ticks}{ticks}  {}", all.join("  ")).trim_end().to_owned()
 }
 
 #[test]
@@ -64,9 +84,21 @@ fn a_service_that_works_is_what_its_work_takes() {
     asked("@silent one-at-a-time\nA  0qqqqqqqqq  holds p 0..1\nB  p111111111  holds q 9..10\n");
 }
 
+/// Both poll for whatever comes next: what passes between them tells how much is under way.
 #[test]
-fn whoever_waits_for_whatever_comes_next_does_not_tell() {
-    asked("@silent one-at-a-time\nA  0ppppppppp  holds p 0..1\nB  p1sssssss1  holds p 9..10\n");
+fn of_who_polls_messages_tell_how_much_is_under_way() {
+    let analysis = asked("A  0ppppppppp  holds p 0..1\nB  p1sssssss1  holds p 9..10\n");
+    let finding = found(&analysis).expect("a finding");
+    assert!(finding.summary[0].contains("1.0 at once"), "{finding:#?}");
+    // Two questions, 8 and 13 ms until they are answered, 15 in all.
+    let analysis = asked(
+        "@e multiplex 232\n@f multiplex 232\n@u multiplex 232\n@w multiplex 232\n@timeout w 4\n\
+         @v multiplex 232\n@timeout v 6\n\
+         A  000eeeeee0ffffff0  holds p 0..1 holds u 2..3\n\
+         B  p1u1wwww1vvvvvv1p  holds e 8..9 holds f 15..16\n",
+    );
+    let finding = found(&analysis).expect("a finding");
+    assert!(finding.summary[0].contains("1.4 at once"), "{finding:#?}");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! and how many such waits there were at once. It judges nothing.
 //!
 //! A wait counts that is for one peer: in a call that receives, or in one that polls a few descriptors. Who waits for whatever comes
-//! next (epoll) may have many answers under way, or none, and does not tell. A peer on the same machine is known by having ended the
+//! next (epoll) may have many answers under way, or none: there what passes between the two tells (`in_flight.rs`). A peer on the same machine is known by having ended the
 //! wait, and must have been asleep by a clock of its own in the middle of it. Of two, the one that accepts connections is asked; where
-//! that is not seen, the one asks that woke the other first (of a process and its descendant that is no more than a guess). Of one
+//! that is not seen, or may be the way in of one that asks others, the one asks that woke the other first (of a process and its descendant that is no more than a guess). Of one
 //! elsewhere, or of a program that is not recorded, nothing is known; whoever accepts connections, or polls, may be waiting for a
 //! question.
 
@@ -16,6 +16,7 @@ use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
 use super::children::ancestors;
 use super::holders::{Basis, Hold, HoldKind, Holders};
+use super::in_flight;
 use super::syscall_names::{is_accept, polls_few, receives};
 use crate::charge::Charge;
 
@@ -61,7 +62,7 @@ struct Wait {
 /// Derives them, those that waited longest first.
 pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
     let sides = Sides::new(trace);
-    let mut groups: BTreeMap<(String, Option<ProcessId>), Vec<Wait>> = BTreeMap::new();
+    let mut groups = Groups::new();
     for thread in trace.target_threads() {
         let process = trace.threads[thread.index()].process;
         for hold in holders.of(thread) {
@@ -75,10 +76,37 @@ pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
             groups.entry(key).or_default().push(wait);
         }
     }
+    add_in_flight((trace, holders), &sides, &mut groups);
     let mut longest: Vec<_> = groups.into_iter().map(|(key, waits)| (any_ns(&waits), key, waits)).collect();
     longest.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     longest.truncate(ASKING_MAX);
     longest.into_iter().map(|(any_ns, (_, peer), waits)| summed(trace, peer, (&waits, any_ns))).collect()
+}
+
+/// Programs' waits by who waits and for whom.
+type Groups = BTreeMap<(String, Option<ProcessId>), Vec<Wait>>;
+
+/// Adds the questions of threads that poll.
+fn add_in_flight((trace, holders): (&Trace, &Holders), sides: &Sides, groups: &mut Groups) {
+    for asked in in_flight::derive(trace) {
+        let Some(is_sure) = sides.asks(trace, asked.process, Some(asked.peer)) else { continue };
+        let waits = asked.answered.iter().filter_map(|one| {
+            let slept = asleep((trace, holders), one.peer, one.span)?;
+            let (row, span, thread) = (one.row, one.span, one.thread);
+            Some(Wait {
+                row,
+                span,
+                thread,
+                slept: Some((one.peer, slept)),
+                is_sure: is_sure && asked.is_told,
+            })
+        });
+        let waits: Vec<Wait> = waits.collect();
+        if !waits.is_empty() {
+            let key = (trace.process_name(asked.process).to_owned(), Some(asked.peer));
+            groups.entry(key).or_default().extend(waits);
+        }
+    }
 }
 
 /// Those behind them wait for less: each has sets of slices of its own, and a server may have a process for each client.
@@ -117,7 +145,8 @@ impl Sides {
         let accepts = |process| self.accepting.contains(&process);
         let Some(peer) = peer else { return (!accepts(process)).then_some(false) };
         match (accepts(process), accepts(peer)) {
-            (true, false) => None,
+            // Who accepts may ask others in turn (a proxy): seen from its beginning, who spoke first tells.
+            (true, false) if is_older(trace, process) || is_older(trace, peer) => None,
             (false, true) => Some(true),
             _ => {
                 let (_, spoke) = self.first.get(&(process.min(peer), process.max(peer)))?;
@@ -127,6 +156,11 @@ impl Sides {
             }
         }
     }
+}
+
+/// It was there before the recording.
+fn is_older(trace: &Trace, process: ProcessId) -> bool {
+    trace.threads.iter().any(|thread| thread.process == process && thread.began_before)
 }
 
 fn summed(trace: &Trace, peer: Option<ProcessId>, (waits, any_ns): (&[Wait], u64)) -> Asking {
@@ -193,10 +227,20 @@ fn asked(
     if peers.process == of(slice.thread)?.process {
         return None;
     }
-    let middle = Timestamp(slice.start.0 + slice.duration().0 / 2);
-    let row = trace.slices.covering(peer, middle)?;
-    let by_clock = holders.at(peer, row)?;
-    (by_clock.kind == HoldKind::Sleep || by_clock.basis == Basis::Timer).then_some(Some((peer, row)))
+    let row = asleep((trace, holders), peer, (slice.start, slice.end))?;
+    Some(Some((peer, row)))
+}
+
+/// What a thread sleeps by a clock in the middle of a span.
+fn asleep(
+    (trace, holders): (&Trace, &Holders),
+    thread: ThreadId,
+    (start, end): (Timestamp, Timestamp),
+) -> Option<usize> {
+    let middle = Timestamp(start.0 + end.since(start).0 / 2);
+    let row = trace.slices.covering(thread, middle)?;
+    let by_clock = holders.at(thread, row)?;
+    (by_clock.kind == HoldKind::Sleep || by_clock.basis == Basis::Timer).then_some(row)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub mod handing_groups;
 pub mod handovers;
 pub mod hardware;
 pub mod holders;
+mod in_flight;
 pub mod kernel_threads;
 pub mod ledger;
 #[cfg(test)]

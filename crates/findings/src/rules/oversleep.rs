@@ -2,7 +2,7 @@
 //!
 //! ## What it sees
 //! Threads in a sleep that they asked for (`nanosleep`, a timer, a wait that only its time-out ended), again and
-//! again, while no thread of the program runs or wants to.
+//! again, or a few times for long, while no thread of the program runs or wants to.
 //!
 //! ## Why it hurts
 //! A pause of fixed length is either too long or too short: a back-off, a retry after a while, a rate held by
@@ -14,7 +14,8 @@
 //! That is the upper end of the gain. A sleep may be meant, but not that it lasts longer than asked for: the lower end
 //! is the part by which they ended late, as far as the recording tells what was asked for. Threads that only look and
 //! sleep again are poll-loop's; housekeepers, for whom nobody waits, are nobody's. It is a hint only if the program does little
-//! at all, or waits for the outside world most of the time.
+//! at all, or waits for the outside world most of the time. A few long sleeps may well be meant: they are told, as a hint, where they
+//! take half of the run.
 //!
 //! ## What to do
 //! Wait for what the sleep is waiting for; put work in between; let the first retries come at once and only later
@@ -22,7 +23,7 @@
 //!
 //! ## Blind spots
 //! A rate limit that is wanted looks the same. What was asked for is not known of moments of the calendar
-//! (`CLOCK_REALTIME`) and of timers that were set before the wait. A few long sleeps are taken to be meant, and say nothing.
+//! (`CLOCK_REALTIME`) and of timers that were set before the wait. What failed before a retry's pause is not recorded.
 //!
 //! ## References
 //! Linux `nanosleep(2)`, `prctl(2)` (`PR_SET_TIMERSLACK`).
@@ -30,9 +31,11 @@
 use holdup_events::ThreadId;
 
 use super::{ChargedVerdict, Info, poll_loop};
+use crate::charge::Charge;
 use crate::derive::clocked::{self, Clocked};
+use crate::derive::occupancy::Stall;
 use crate::derive::room;
-use crate::finding::{Finding, Gain};
+use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
@@ -42,22 +45,20 @@ pub(super) const INFO: Info = Info {
     summary: "Threads sleep by the clock, again and again, while nothing else goes on",
 };
 
-/// A few sleeps are meant.
+/// A few sleeps are meant, ...
 const SLEEPS_MIN: u64 = 10;
+/// ... it seems, but where they take so much of the run.
+const LONG_MIN: f64 = 0.5;
+/// Shorter ones in all (ns) nobody waits for.
+const LONG_MIN_NS: u64 = 500_000_000;
 /// From such a share of the sleeping on, its end being late is worth advice of its own.
 const LATE_SHARE_MIN: f64 = 0.25;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    let often = |one: &Clocked| one.sleeps >= SLEEPS_MIN && !one.keeps_house && !poll_loop::is_it(one);
-    let sleeping: Vec<Clocked> = scene.derived.clocked.iter().copied().filter(often).collect();
+    let Some(Slept { sleeping, charge, stall, is_often }) = slept(scene) else { return Ok(Vec::new()) };
     let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
-    let charge = clocked::charge(scene.trace, sleeps);
-    let stall = scene.stall_quiet(&charge);
     let high = scene.of_wall(stall.saved_ns).clamp(0.0, 1.0);
-    if high < GAIN_MIN {
-        return Ok(Vec::new());
-    }
     let Some((worst, _)) = room::ranked(&stall).first().copied() else { return Ok(Vec::new()) };
     let times: u64 = sleeping.iter().map(|one| one.sleeps).sum();
     let sleep_ns: u64 = sleeping.iter().map(|one| one.sleep_ns).sum();
@@ -77,11 +78,37 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         summary,
         cost_ns: stall.by_thread.values().sum::<f64>() as u64,
         gain: Gain { low: late.share() * high, high },
-        confidence: scene.confidence(poll_loop::sure(scene, sleeps)),
+        confidence: scene.confidence(if is_often { poll_loop::sure(scene, sleeps) } else { Confidence::Low }),
         evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
         advice: late.advice().into_iter().chain(ADVICE.map(str::to_owned)).collect(),
     };
     Ok(vec![Charged { finding, charge }])
+}
+
+/// Who sleeps, and what that costs the program.
+struct Slept {
+    /// By thread.
+    sleeping: Vec<Clocked>,
+    charge: Charge,
+    stall: Stall,
+    /// Again and again; else a few times for long.
+    is_often: bool,
+}
+
+/// Those who sleep often, if that is worth a word; else all, if most of the run is sleep.
+fn slept(scene: &Scene) -> Option<Slept> {
+    let of = |least: u64| {
+        let is_one = |one: &Clocked| one.sleeps >= least && !one.keeps_house && !poll_loop::is_it(one);
+        let sleeping: Vec<Clocked> = scene.derived.clocked.iter().copied().filter(is_one).collect();
+        let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
+        let charge = clocked::charge(scene.trace, sleeps);
+        let stall = scene.stall_quiet(&charge);
+        Slept { sleeping, charge, stall, is_often: least > 1 }
+    };
+    let takes = |slept: &Slept, share: f64| scene.of_wall(slept.stall.saved_ns) >= share;
+    Some(of(SLEEPS_MIN))
+        .filter(|often| takes(often, GAIN_MIN))
+        .or_else(|| Some(of(1)).filter(|few| few.charge.ns() >= LONG_MIN_NS && takes(few, LONG_MIN)))
 }
 
 const ADVICE: [&str; 2] = [

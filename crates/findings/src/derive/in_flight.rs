@@ -1,0 +1,117 @@
+//! Questions under way between two programs of which the one that asks polls for whatever comes next (epoll): when each was asked and
+//! answered. It judges nothing.
+//!
+//! A message is a wakeup by which a thread of one program ended a wait for the network in the other. Answers are taken to come in the
+//! order of the questions; what comes unasked is none. Messages to who is awake leave no wakeup: of a peer that sleeps most of the time
+//! hardly any is missing.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::ThreadState;
+use holdup_events::{ProcessId, ThreadId, Timestamp, Trace, WaitReason};
+
+use super::syscall_names::polls_few;
+
+/// A question that was answered to a thread that polls.
+pub(super) struct Answered {
+    /// When it was asked, and when the answer came.
+    pub span: (Timestamp, Timestamp),
+    /// Who answered.
+    pub peer: ThreadId,
+    /// Who waited for it, and in which slice.
+    pub thread: ThreadId,
+    /// Row of that slice.
+    pub row: usize,
+}
+
+/// What one of two programs asked the other.
+pub(super) struct Asked {
+    /// Who asks.
+    pub process: ProcessId,
+    /// Who answers.
+    pub peer: ProcessId,
+    /// Those whose answers came to who polls.
+    pub answered: Vec<Answered>,
+    /// Of what came from the peer, most was an answer.
+    pub is_told: bool,
+}
+
+/// A wakeup across programs.
+struct Message {
+    at: Timestamp,
+    from: ThreadId,
+    to: ThreadId,
+    row: usize,
+}
+
+/// Of what came, so much is an answer, if questions are seen one by one.
+const ANSWERS_MIN: f64 = 0.75;
+/// Who was told what it waits for so late in a wait has waited for something else before.
+const IDLE_MAX: f64 = 0.25;
+
+/// All pairs of programs, either of which may be the one that asks.
+pub(super) fn derive(trace: &Trace) -> Vec<Asked> {
+    let mut pairs: BTreeMap<(ProcessId, ProcessId), Vec<Message>> = BTreeMap::new();
+    for to in trace.target_threads() {
+        add_messages(trace, to, &mut pairs);
+    }
+    let mut all = Vec::new();
+    for ((one, other), mut messages) in pairs {
+        messages.sort_by_key(|message| (message.at, message.to));
+        all.push(asked(trace, (one, other), &messages));
+        all.push(asked(trace, (other, one), &messages));
+    }
+    all.retain(|asked| !asked.answered.is_empty());
+    all
+}
+
+fn add_messages(trace: &Trace, to: ThreadId, pairs: &mut BTreeMap<(ProcessId, ProcessId), Vec<Message>>) {
+    let process = |thread: ThreadId| {
+        trace.threads.get(thread.index()).filter(|thread| thread.target).map(|thread| thread.process)
+    };
+    let Some(mine) = process(to) else { return };
+    let mut near = 0;
+    for (row, slice) in trace.slices.rows(to).zip(trace.slices.of(to)) {
+        let is_network = matches!(trace.wait(slice.wait).reason, WaitReason::Socket | WaitReason::Multiplex);
+        if slice.state != ThreadState::Blocked || !is_network {
+            continue;
+        }
+        let Some(wakeup) = trace.ended_by_near(&slice, &mut near) else { continue };
+        let from = wakeup.waker;
+        let theirs = process(from).filter(|theirs| *theirs != mine && wakeup.context == WakeContext::Thread);
+        if let Some(theirs) = theirs {
+            let pair = pairs.entry((mine.min(theirs), mine.max(theirs))).or_default();
+            pair.push(Message { at: wakeup.at, from, to, row });
+        }
+    }
+}
+
+fn asked(trace: &Trace, (process, peer): (ProcessId, ProcessId), messages: &[Message]) -> Asked {
+    let (mut open, mut answered) = (VecDeque::new(), Vec::new());
+    let (mut came, mut answers) = (0u64, 0u64);
+    for message in messages {
+        if trace.threads[message.to.index()].process == peer {
+            open.push_back(message.at);
+            continue;
+        }
+        came += 1;
+        let Some(since) = open.pop_front() else { continue };
+        answers += 1;
+        if polls_for(trace, message, since) {
+            let span = (since, message.at);
+            answered.push(Answered { span, peer: message.from, thread: message.to, row: message.row });
+        }
+    }
+    Asked { process, peer, answered, is_told: answers as f64 >= ANSWERS_MIN * came as f64 }
+}
+
+/// Whether a thread polled for the answer, and for hardly anything else before it was asked for.
+fn polls_for(trace: &Trace, message: &Message, since: Timestamp) -> bool {
+    let slice = trace.slices.at(message.to, message.row);
+    let wait = trace.wait(slice.wait);
+    let idle = since.0.saturating_sub(slice.start.0) as f64;
+    wait.reason == WaitReason::Multiplex
+        && !polls_few(wait.syscall)
+        && idle <= IDLE_MAX * slice.duration().0 as f64
+}
