@@ -13,11 +13,14 @@ struct Group(PathBuf);
 impl Group {
     /// One with a limit (bytes); says why if there can be none.
     fn limited(bytes: u64, name: &str) -> Option<Group> {
-        let (root, file) = match Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        let is_second = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+        let (root, file) = match is_second {
             true => ("/sys/fs/cgroup", "memory.max"),
             false => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
         };
-        let _ = std::fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+        if is_second {
+            let _ = std::fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+        }
         let group = PathBuf::from(format!("{root}/holdup-{name}-{}", std::process::id()));
         let made =
             std::fs::create_dir(&group).and_then(|()| std::fs::write(group.join(file), bytes.to_string()));

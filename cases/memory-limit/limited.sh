@@ -3,7 +3,7 @@
 # Needs root and a memory controller in the second or first version of control groups.
 bytes=$1
 shift
-if [ -w /sys/fs/cgroup/cgroup.subtree_control ]; then
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
 	group=/sys/fs/cgroup/limited.$$
 	echo +memory >/sys/fs/cgroup/cgroup.subtree_control || exit 1
 	mkdir "$group" && echo "$bytes" >"$group/memory.max" || exit 1

@@ -1,7 +1,9 @@
-// A client that asks a service over TLS, many requests at a time. The service answers at once.
-//
-// The standard transport keeps two idle connections to a host: what comes back beyond these is closed, and the next request makes a
-// connection of its own, with a handshake. As -idle says how many are kept, that is all that the twins differ in.
+/*
+ * A client that asks a service over TLS, many requests at a time. The service answers at once.
+ *
+ * The standard transport keeps two idle connections to a host: what comes back beyond these is closed, and the next request makes a
+ * connection of its own, with a handshake. -idle says how many are kept: that is all that the twins differ in.
+ */
 package main
 
 import (

@@ -253,9 +253,9 @@ impl<'a> Callers<'a> {
             // Where all is of the language's own library: who called the service, not what it calls itself.
             let frames: Vec<FrameId> = trace.stack_frames(stack).collect();
             let outside = frames.iter().rposition(|id| serves(*id)).map_or(0, |row| row + 1);
-            let outside = if outside < frames.len() { outside } else { 0 };
-            let callers = frames[outside..].iter().filter(|id| !serves(**id));
-            let any = callers.filter_map(|id| own.of(*id));
+            // Of a thread or task that does nothing else the root says nothing: what it was begun for does.
+            let from = if outside + 1 < frames.len() { outside } else { outside.saturating_sub(1) };
+            let any = frames[from..].iter().filter_map(|id| own.of(*id));
             match first_two(trace.stack_frames(stack).filter(is_own).filter_map(|id| own.of(id))) {
                 (None, _) => first_two(any),
                 found => found,
