@@ -600,3 +600,28 @@ fn threads_that_work_or_are_few_or_stay_are_no_items() {
     lanes += &format!("A  {}\n", "0".repeat(100));
     silent(check_lanes(&lanes));
 }
+
+/// Three that wake at once, and are done long before they do so again: fewer of them would not do the work sooner.
+#[test]
+fn who_queues_behind_others_now_and_then_is_no_oversubscription_but_a_hint() {
+    let analysis = check_lanes(
+        "@cpus 1\n@p park\n@repeat 40\n\
+         A  0ppppppp\n\
+         B  r0pppppp\n\
+         C  rr0ppppp\n",
+    );
+    assert_eq!(confidence(&analysis, "oversubscription"), Some(Confidence::Low));
+    // As many as want to run all the time are too many.
+    let analysis = check_lanes(
+        "@cpus 1\n@m lock\n@repeat 40\n\
+         A  0rr0rr0m  holds m 0..7\n\
+         B  r0rr0rr0\n\
+         C  rr0rr0rm\n",
+    );
+    assert_eq!(
+        confidence(&analysis, "oversubscription"),
+        Some(Confidence::Medium),
+        "{:#?}",
+        analysis.findings
+    );
+}

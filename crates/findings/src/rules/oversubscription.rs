@@ -15,8 +15,8 @@
 //! the run would be shorter if each of these threads had had a CPU at once: as many CPUs as threads, or,
 //! with fewer threads, if what kept the CPUs was spinning for those that waited; at the most what these idled and
 //! spun, for fewer threads have the same work. Where the active threads
-//! hardly wait for each other and do not yield, fewer threads would not help, and the finding is a hint
-//! only.
+//! hardly wait for each other and do not yield, fewer threads would not help, and where no more want to run at a time, on average, than
+//! there are CPUs, it is how they meet: the finding is a hint only.
 //!
 //! ## What to do
 //! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count,
@@ -30,9 +30,13 @@
 //! ## References
 //! Ousterhout: Scheduling techniques for concurrent systems (1982). Linux `sched(7)`.
 
+use std::collections::BTreeSet;
+
+use holdup_events::ThreadId;
 use holdup_events::tables::ThreadState;
 
 use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::runtimes::RuntimeUse;
 use crate::finding::{Confidence, Finding, Gain};
@@ -87,10 +91,15 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         );
     }
     let charge = scene.queues(true);
-    let confidence = if coupled { Confidence::Medium } else { Confidence::Low };
+    // Of fewer than there are CPUs, on average, it is how they meet, not how many they are.
+    let confidence = if coupled && wanting > cpus { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("{} for {}", threads(scene, runtime), count(u64::from(occupancy.cpus), "CPU")),
+        subject: format!(
+            "{} for {}",
+            threads(scene, runtime, &charge),
+            count(u64::from(occupancy.cpus), "CPU")
+        ),
         summary,
         cost_ns: own_ns,
         gain: Gain { low, high },
@@ -107,8 +116,16 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge }])
 }
 
-fn threads(scene: &Scene, runtime: Option<&RuntimeUse>) -> String {
-    let threads = count(scene.active(|_| 0.0).len() as u64, "busy thread");
+/// The busy ones; where these are no more than there are CPUs, all that queued.
+fn threads(scene: &Scene, runtime: Option<&RuntimeUse>, queues: &Charge) -> String {
+    let busy = scene.active(|_| 0.0).len() as u64;
+    let threads = match busy > u64::from(scene.derived.occupancy.cpus) {
+        true => count(busy, "busy thread"),
+        false => {
+            let queued: BTreeSet<ThreadId> = queues.slices(scene.trace).map(|slice| slice.thread).collect();
+            format!("{} by turns", count(queued.len() as u64, "thread"))
+        }
+    };
     runtime.map_or(threads.clone(), |runtime| format!("{threads} of {}", runtime.title))
 }
 
