@@ -9,6 +9,7 @@ mod collecting;
 pub mod derive;
 pub mod descriptors;
 pub mod experiment;
+mod failing;
 pub mod finding;
 pub mod glance;
 mod haskell_names;

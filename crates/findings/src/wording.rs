@@ -129,6 +129,41 @@ pub fn function(name: &str) -> Cow<'_, str> {
     if has_parameters && !name.ends_with("operator()") { plain_name(name) } else { Cow::Borrowed(name) }
 }
 
+/// Names of the errors that syscalls often end with; x86-64's numbers.
+const ERRORS: [(u64, &str); 25] = [
+    (1, "EPERM"),
+    (2, "ENOENT"),
+    (3, "ESRCH"),
+    (4, "EINTR"),
+    (5, "EIO"),
+    (9, "EBADF"),
+    (10, "ECHILD"),
+    (11, "EAGAIN"),
+    (12, "ENOMEM"),
+    (13, "EACCES"),
+    (14, "EFAULT"),
+    (16, "EBUSY"),
+    (17, "EEXIST"),
+    (20, "ENOTDIR"),
+    (22, "EINVAL"),
+    (25, "ENOTTY"),
+    (28, "ENOSPC"),
+    (32, "EPIPE"),
+    (98, "EADDRINUSE"),
+    (104, "ECONNRESET"),
+    (110, "ETIMEDOUT"),
+    (115, "EINPROGRESS"),
+    (111, "ECONNREFUSED"),
+    (113, "EHOSTUNREACH"),
+    (512, "ERESTARTSYS"),
+];
+
+/// The error's name, else its number.
+pub fn error_name(error: u64) -> String {
+    let known = ERRORS.iter().find(|(number, _)| *number == error);
+    known.map_or_else(|| format!("errno {error}"), |(_, name)| (*name).to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

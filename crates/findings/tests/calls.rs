@@ -1,6 +1,7 @@
 //! Rules on what syscalls move and how they end, on pictures.
 
-use holdup_testkit::check::check_lanes;
+use holdup_findings::analyse;
+use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
 /// One thread that is in write(2) most of the time; each picture counts 20,000 calls in its first second.
 fn picture(io: &str, rest: &str) -> String {
@@ -131,4 +132,28 @@ fn fork_pause_is_silent_where_nobody_forks() {
          A  1mm111111111111111\n\
          C  ...............22.\n",
     );
+}
+
+/// Twenty sleeps, and so many calls of connect, of which so many fail.
+fn sleeps_behind(calls: u64, failed: u64) -> Vec<String> {
+    let (_, mut trace) = trace_of_lanes(&format!(
+        "@cpus 2\n@tick 10000000\n@s sleep\n@repeat 20\n@io 0..200 A 42 {calls} 0 {failed}\nA  0sssssssss\n"
+    ));
+    // All calls were counted, not those in windows.
+    trace.syscalls.clear();
+    let analysis = analyse(&trace);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "oversleep").expect("a finding");
+    finding.summary.clone()
+}
+
+#[test]
+fn what_fails_as_often_as_a_thread_sleeps_is_told() {
+    let failing =
+        |calls, failed| sleeps_behind(calls, failed).into_iter().find(|said| said.contains("failed"));
+    let told = failing(21, 20).expect("a sentence");
+    assert!(told.contains("connect (EAGAIN, 20 times)"), "{told}");
+    // Far more often, far less often, or mostly in order.
+    for (calls, failed) in [(60, 60), (5, 5), (60, 20), (20, 0)] {
+        assert_eq!(failing(calls, failed), None, "{calls} {failed}");
+    }
 }

@@ -23,7 +23,8 @@
 //!
 //! ## Blind spots
 //! A rate limit that is wanted looks the same. What was asked for is not known of moments of the calendar
-//! (`CLOCK_REALTIME`) and of timers that were set before the wait. What failed before a retry's pause is not recorded.
+//! (`CLOCK_REALTIME`) and of timers that were set before the wait. What failed before a retry's pause is known
+//! only where all calls are counted (`--syscalls`).
 //!
 //! ## References
 //! Linux `nanosleep(2)`, `prctl(2)` (`PR_SET_TIMERSLACK`).
@@ -35,6 +36,7 @@ use crate::charge::Charge;
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::occupancy::Stall;
 use crate::derive::room;
+use crate::failing;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -71,6 +73,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     )];
     let late = Late::of(&sleeping);
     summary.extend(late.sentence());
+    summary.extend(failing::before_sleeps(scene, &sleeping));
     summary.extend(scene.waits_come_from(|slice| sleeps(slice.thread) && scene.class(slice) == Some(SLEEP)));
     let finding = Finding {
         rule: INFO.name,
@@ -80,7 +83,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low: late.share() * high, high },
         confidence: scene.confidence(if is_often { poll_loop::sure(scene, sleeps) } else { Confidence::Low }),
         evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
-        advice: late.advice().into_iter().chain(ADVICE.map(str::to_owned)).collect(),
+        advice: late.advice().into_iter().chain(advice(scene)).collect(),
     };
     Ok(vec![Charged { finding, charge }])
 }
@@ -111,10 +114,19 @@ fn slept(scene: &Scene) -> Option<Slept> {
         .or_else(|| Some(of(1)).filter(|few| few.charge.ns() >= LONG_MIN_NS && takes(few, LONG_MIN)))
 }
 
-const ADVICE: [&str; 2] = [
-    "Wait for what the sleep is there for (an event, an answer, room in a queue), not for a time",
-    "Retry at once first, and pause only after several failures",
-];
+fn advice(scene: &Scene) -> Vec<String> {
+    let retry = match scene.derived.calls.exact {
+        true => "Retry at once first, and pause only after several failures",
+        false => {
+            "Retry at once first, and pause only after several failures (which call fails: holdup run --syscalls)"
+        }
+    };
+    vec![
+        "Wait for what the sleep is there for (an event, an answer, room in a queue), not for a time"
+            .to_owned(),
+        retry.to_owned(),
+    ]
+}
 
 /// How much longer than asked for threads slept.
 pub(super) struct Late {

@@ -1,6 +1,7 @@
 //! What calls were made on: tables of times, objects and errors, and the heaviest as histograms.
 
 use holdup_findings::derive::calls::{CallUse, Calls, Histogram, bounds};
+use holdup_findings::wording::error_name;
 
 use crate::numbers::{bytes, count, counted, duration, share, whole_percent};
 use crate::terminal::View;
@@ -12,32 +13,6 @@ const ROWS_MAX: usize = 15;
 /// Uses that are shown as histograms.
 const HISTOGRAMS_MAX: usize = 3;
 const BAR: usize = 24;
-
-/// Names of the errors that syscalls often end with; x86-64's numbers.
-const ERRORS: [(u64, &str); 22] = [
-    (1, "EPERM"),
-    (2, "ENOENT"),
-    (3, "ESRCH"),
-    (4, "EINTR"),
-    (5, "EIO"),
-    (9, "EBADF"),
-    (10, "ECHILD"),
-    (11, "EAGAIN"),
-    (12, "ENOMEM"),
-    (13, "EACCES"),
-    (14, "EFAULT"),
-    (16, "EBUSY"),
-    (17, "EEXIST"),
-    (20, "ENOTDIR"),
-    (22, "EINVAL"),
-    (25, "ENOTTY"),
-    (28, "ENOSPC"),
-    (32, "EPIPE"),
-    (104, "ECONNRESET"),
-    (110, "ETIMEDOUT"),
-    (115, "EINPROGRESS"),
-    (512, "ERESTARTSYS"),
-];
 
 pub(super) fn lines(view: &View) -> Vec<String> {
     let calls = &view.analysis.derived.calls;
@@ -167,10 +142,4 @@ fn bars(title: &str, histogram: &Histogram) -> Vec<String> {
         format!("    {title:<9}{range:>24}  {bar}{gap} {:>10}", count(*times))
     };
     histogram.0.iter().enumerate().map(line).collect()
-}
-
-/// The error's name, else its number.
-fn error_name(error: u64) -> String {
-    let known = ERRORS.iter().find(|(number, _)| *number == error);
-    known.map_or_else(|| format!("errno {error}"), |(_, name)| (*name).to_owned())
 }
