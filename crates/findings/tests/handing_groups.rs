@@ -1,7 +1,7 @@
 //! Threads that hand small pieces to each other, more than two of them: who belongs together, and who does not.
 
-use holdup_findings::Confidence;
-use holdup_testkit::check::{check_lanes, confidence};
+use holdup_findings::{Confidence, analyse};
+use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
 /// A wakes B, B wakes C, C wakes A: each works 10 µs, and takes 20 µs from its wakeup on to run. The last waits of B and C nobody ends.
 #[test]
@@ -55,4 +55,33 @@ fn a_ring_with_large_pieces_is_silent() {
          B  ddddddddddddddddddddddddddddddddrr11111111111111111111111111111111dddddddddddddddddddddddddddddddddd  holds e 65..66\n\
          C  eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeerr00000000000000000000000000000000  holds c 99..100\n",
     );
+}
+
+/// Two clients, processes of one name, each with a thread of its own in the server: what they ask is one cause.
+#[test]
+fn pairs_of_one_server_are_told_together() {
+    let pairs =
+        "S  dr1d  holds c 2..3\nT  fr3f  holds e 2..3\nA  0ccr  holds d 0..1\nC  2eer  holds f 0..1\n";
+    let head = "@cpus 4\n@tick 10000\n@c multiplex\n@d multiplex\n@e multiplex\n@f multiplex\n@repeat 300\n";
+    let told = |children: &str| {
+        let (_, mut trace) = trace_of_lanes(&format!("{head}{children}{pairs}"));
+        let clients: Vec<_> = trace
+            .threads
+            .iter()
+            .filter(|one| ["A", "C"].contains(&one.name.as_str()))
+            .map(|one| one.process)
+            .collect();
+        for client in clients {
+            trace.processes[client.index()].name = "client".to_owned();
+        }
+        let analysis = analyse(&trace);
+        let of_rule = analysis.findings.into_iter().filter(|finding| finding.rule == "wakeup-ping-pong");
+        of_rule.map(|finding| (finding.subject, finding.summary[0].clone())).collect::<Vec<_>>()
+    };
+    let together = told("@child A\n@child C\n");
+    assert_eq!(together.len(), 1, "{together:?}");
+    let (subject, said) = &together[0];
+    assert!(subject.ends_with("and 1 more such pair") && said.contains("in 2 pairs"), "{together:?}");
+    // Threads of one program are pairs of their own.
+    assert_eq!(told("").len(), 2);
 }

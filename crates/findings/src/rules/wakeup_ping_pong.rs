@@ -18,7 +18,7 @@
 //! wakeup and running, which larger pieces avoid; the upper end is that all work side by side while one
 //! waits. Where they also wait for each other at a lock (a queue's own, say), that is charged with it; other
 //! waits for locks are lock-contention's. Three and more threads of a runtime which carry its tasks wake each other for whichever of
-//! these there are: that is a hint.
+//! these there are: that is a hint. Pairs of which one side is in one process, and the other in processes of one name, are one cause.
 //!
 //! ## What to do
 //! Hand over many pieces at a time, or let a queue between the threads hold more than one; or do all jobs on one
@@ -30,12 +30,14 @@
 //! ## References
 //! Gregg: Systems Performance, 2nd ed., 6.3 (2020). Linux `perf-sched(1)`.
 
-use holdup_events::{ThreadId, Trace};
+use std::collections::BTreeMap;
+
+use holdup_events::{ProcessId, ThreadId, Trace};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::handing_groups::{self, Group};
-use crate::derive::handovers;
+use crate::derive::handovers::{self, Handover};
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -89,15 +91,49 @@ impl Sums {
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let handovers = handovers::derive(scene.trace, &scene.derived.roles);
-    let mut found: Vec<Charged> = handing_groups::derive(&handovers)
+    let mut groups = handing_groups::derive(&handovers);
+    groups.retain(|group| Sums::of(group).is_handing(group.members.len()));
+    let mut found: Vec<Charged> = alike(scene.trace, groups)
         .iter()
-        .filter(|group| Sums::of(group).is_handing(group.members.len()))
-        .map(|group| finding(scene, group))
+        .map(|(group, pairs)| finding(scene, group, *pairs))
         .filter(|charged| charged.finding.gain.high >= GAIN_MIN)
         .collect();
     found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     found.truncate(GROUPS_MAX);
     Ok(found)
+}
+
+/// Groups, each with how many pairs it is made of: pairs of one process with others of one name are one (clients of a server, workers of
+/// a manager).
+fn alike(trace: &Trace, groups: Vec<Group>) -> Vec<(Group, usize)> {
+    let process = |id: ThreadId| trace.threads[id.index()].process;
+    let across = |group: &Group| match group.members.as_slice() {
+        [one, other] if process(*one) != process(*other) => Some((process(*one), process(*other))),
+        _ => None,
+    };
+    let mut times: BTreeMap<ProcessId, usize> = BTreeMap::new();
+    for (one, other) in groups.iter().filter_map(across) {
+        *times.entry(one).or_default() += 1;
+        *times.entry(other).or_default() += 1;
+    }
+    let (mut by_hub, mut all) = (BTreeMap::<(ProcessId, &str), (Group, usize)>::new(), Vec::new());
+    for group in groups {
+        let Some((one, other)) = across(&group) else {
+            all.push((group, 1));
+            continue;
+        };
+        let (hub, other) = if times[&one] >= times[&other] { (one, other) } else { (other, one) };
+        let (joined, pairs) = by_hub.entry((hub, trace.process_name(other))).or_default();
+        joined.members.extend(group.members);
+        joined.handovers.extend(group.handovers);
+        *pairs += 1;
+    }
+    for (mut group, pairs) in by_hub.into_values() {
+        group.members.sort_unstable();
+        group.handovers.sort_by_key(|one| (one.waker, one.wakee));
+        all.push((group, pairs));
+    }
+    all
 }
 
 /// All waits of the group's threads that others of it ended.
@@ -116,7 +152,7 @@ fn waits(trace: &Trace, group: &Group) -> Charge {
     })
 }
 
-fn finding(scene: &Scene, group: &Group) -> Charged {
+fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
     let (sums, charge) = (Sums::of(group), waits(scene.trace, group));
     let of_thread = |id: ThreadId| group.sum(|one| if one.wakee == id { one.late_ns } else { 0 });
     let is_pair = group.members.len() == 2;
@@ -125,8 +161,8 @@ fn finding(scene: &Scene, group: &Group) -> Charged {
     });
     let finding = Finding {
         rule: INFO.name,
-        subject: subject(scene.trace, group),
-        summary: summary(scene.trace, group, &sums),
+        subject: subject(scene.trace, group, pairs),
+        summary: summary(scene.trace, group, (&sums, pairs)),
         cost_ns: sums.wait_ns,
         gain,
         confidence: scene.confidence(if is_handed_on(scene, group) {
@@ -135,15 +171,25 @@ fn finding(scene: &Scene, group: &Group) -> Charged {
             Confidence::High
         }),
         evidence: evidence(scene, group, &charge),
-        advice: vec![
-            format!(
-                "Hand over many pieces at a time: a queue between {}, a larger buffer",
-                if is_pair { "the two" } else { "them that holds more" }
-            ),
-            format!("Or let one thread do {} jobs", if is_pair { "both" } else { "all" }),
-        ],
+        advice: advice(is_pair, pairs),
     };
     Charged { finding, charge }
+}
+
+fn advice(is_pair: bool, pairs: usize) -> Vec<String> {
+    if pairs > 1 {
+        return vec![
+            "Ask for many things with one message, or keep the answers: each piece is a round trip to another process".into(),
+            "Or have what they ask for in each process (a copy, shared memory)".into(),
+        ];
+    }
+    vec![
+        format!(
+            "Hand over many pieces at a time: a queue between {}, a larger buffer",
+            if is_pair { "the two" } else { "them that holds more" }
+        ),
+        format!("Or let one thread do {} jobs", if is_pair { "both" } else { "all" }),
+    ]
 }
 
 /// Many threads of a runtime wake each other because there are tasks, whichever of them these go on in: who waits for what is not
@@ -153,7 +199,16 @@ fn is_handed_on(scene: &Scene, group: &Group) -> bool {
     group.members.len() > 2 && 2 * group.members.iter().filter(carries).count() > group.members.len()
 }
 
-fn subject(trace: &Trace, group: &Group) -> String {
+fn subject(trace: &Trace, group: &Group, pairs: usize) -> String {
+    if pairs > 1 {
+        let longest = group.handovers.iter().max_by_key(|one| (one.wait_ns, std::cmp::Reverse(one.wakee)));
+        let said = |one: &Handover| {
+            let (one, other) = (one.waker.min(one.wakee), one.waker.max(one.wakee));
+            let names = format!("{} and {}", thread(trace, one), thread(trace, other));
+            format!("{names}, and {} more such {}", pairs - 1, if pairs == 2 { "pair" } else { "pairs" })
+        };
+        return longest.map_or_else(String::new, said);
+    }
     let mut busiest = group.members.clone();
     let woken = |id: ThreadId| group.sum(|one| if one.wakee == id { one.count } else { 0 });
     if busiest.len() > NAMED_MAX {
@@ -170,12 +225,17 @@ fn subject(trace: &Trace, group: &Group) -> String {
     }
 }
 
-fn summary(trace: &Trace, group: &Group, sums: &Sums) -> Vec<String> {
+fn summary(trace: &Trace, group: &Group, (sums, pairs): (&Sums, usize)) -> Vec<String> {
     let each = sums.count.max(1);
     let first = match group.handovers.as_slice() {
         [to, fro] => format!(
             "{}: each wakes the other and waits, {} in all.",
             count(to.count.min(fro.count), "round"),
+            time(sums.wait_ns)
+        ),
+        _ if pairs > 1 => format!(
+            "{} in {pairs} pairs: each wakes the other and waits, {} in all.",
+            count(sums.count / 2, "round"),
             time(sums.wait_ns)
         ),
         _ => format!(
@@ -196,7 +256,7 @@ fn summary(trace: &Trace, group: &Group, sums: &Sums) -> Vec<String> {
     ];
     let most =
         group.handovers.iter().max_by_key(|one| (one.count, std::cmp::Reverse((one.waker, one.wakee))));
-    if let Some(most) = most.filter(|_| group.members.len() > 2) {
+    if let Some(most) = most.filter(|_| group.members.len() > 2 && pairs == 1) {
         told.push(format!(
             "Most often {} wakes {}: {}.",
             thread(trace, most.waker),
