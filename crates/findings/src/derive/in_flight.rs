@@ -45,6 +45,8 @@ struct Message {
     row: usize,
 }
 
+/// Programs that say so much to each other (32 bytes each are kept of it) hardly wait for clocks: none of it is told.
+const MESSAGES_MAX: usize = 2_000_000;
 /// Of what came, so much is an answer, if questions are seen one by one.
 const ANSWERS_MIN: f64 = 0.75;
 /// Who was told what it waits for so late in a wait has waited for something else before.
@@ -53,8 +55,12 @@ const IDLE_MAX: f64 = 0.25;
 /// All pairs of programs, either of which may be the one that asks.
 pub(super) fn derive(trace: &Trace) -> Vec<Asked> {
     let mut pairs: BTreeMap<(ProcessId, ProcessId), Vec<Message>> = BTreeMap::new();
+    let mut count = 0;
     for to in trace.target_threads() {
-        add_messages(trace, to, &mut pairs);
+        count += add_messages(trace, to, &mut pairs);
+        if count > MESSAGES_MAX {
+            return Vec::new();
+        }
     }
     let mut all = Vec::new();
     for ((one, other), mut messages) in pairs {
@@ -66,12 +72,17 @@ pub(super) fn derive(trace: &Trace) -> Vec<Asked> {
     all
 }
 
-fn add_messages(trace: &Trace, to: ThreadId, pairs: &mut BTreeMap<(ProcessId, ProcessId), Vec<Message>>) {
+/// Adds what ended waits of `to`; how many these are.
+fn add_messages(
+    trace: &Trace,
+    to: ThreadId,
+    pairs: &mut BTreeMap<(ProcessId, ProcessId), Vec<Message>>,
+) -> usize {
     let process = |thread: ThreadId| {
         trace.threads.get(thread.index()).filter(|thread| thread.target).map(|thread| thread.process)
     };
-    let Some(mine) = process(to) else { return };
-    let mut near = 0;
+    let Some(mine) = process(to) else { return 0 };
+    let (mut near, mut count) = (0, 0);
     for (row, slice) in trace.slices.rows(to).zip(trace.slices.of(to)) {
         let is_network = matches!(trace.wait(slice.wait).reason, WaitReason::Socket | WaitReason::Multiplex);
         if slice.state != ThreadState::Blocked || !is_network {
@@ -83,8 +94,10 @@ fn add_messages(trace: &Trace, to: ThreadId, pairs: &mut BTreeMap<(ProcessId, Pr
         if let Some(theirs) = theirs {
             let pair = pairs.entry((mine.min(theirs), mine.max(theirs))).or_default();
             pair.push(Message { at: wakeup.at, from, to, row });
+            count += 1;
         }
     }
+    count
 }
 
 fn asked(trace: &Trace, (process, peer): (ProcessId, ProcessId), messages: &[Message]) -> Asked {
