@@ -90,12 +90,12 @@ fn of_who_polls_messages_tell_how_much_is_under_way() {
     let analysis = asked("A  0ppppppppp  holds p 0..1\nB  p1sssssss1  holds p 9..10\n");
     let finding = found(&analysis).expect("a finding");
     assert!(finding.summary[0].contains("1.0 at once"), "{finding:#?}");
-    // Two questions, 8 and 13 ms until they are answered, 15 in all.
+    // Two questions, 23 ms in all until they are answered, in 17.
     let analysis = asked(
         "@e multiplex 232\n@f multiplex 232\n@u multiplex 232\n@w multiplex 232\n@timeout w 4\n\
-         @v multiplex 232\n@timeout v 6\n\
-         A  000eeeeee0ffffff0  holds p 0..1 holds u 2..3\n\
-         B  p1u1wwww1vvvvvv1p  holds e 8..9 holds f 15..16\n",
+         @v multiplex 232\n@timeout v 8\n\
+         A  000eeeeee0ffffffff0  holds p 0..1 holds u 2..3\n\
+         B  p1u1wwww1vvvvvvvv1p  holds e 8..9 holds f 17..18\n",
     );
     let finding = found(&analysis).expect("a finding");
     assert!(finding.summary[0].contains("1.4 at once"), "{finding:#?}");

@@ -1,11 +1,12 @@
 //! Questions under way between two programs of which the one that asks polls for whatever comes next (epoll): when each was asked and
 //! answered. It judges nothing.
 //!
-//! A message is a wakeup by which a thread of one program ended a wait for the network in the other. Answers are taken to come in the
-//! order of the questions; what comes unasked is none. Messages to who is awake leave no wakeup: of a peer that sleeps most of the time
+//! A message is a wakeup by which a thread of one program ended a wait for the network in the other. Each answer is taken to be for the
+//! last question that has none: how long all took together does not depend on it, and a question that is never answered (a connection that
+//! ends) stays by itself. What comes unasked is none. Messages to who is awake leave no wakeup: of a peer that sleeps most of the time
 //! hardly any is missing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::ThreadState;
@@ -47,10 +48,12 @@ struct Message {
 
 /// Programs that say so much to each other (32 bytes each are kept of it) hardly wait for clocks: none of it is told.
 const MESSAGES_MAX: usize = 2_000_000;
+/// A question that is so many times as old as answers took on average, of so many at least, never had one.
+const LONG_MAX: u64 = 10;
+/// See there.
+const FEW: u64 = 8;
 /// Of what came, so much is an answer, if questions are seen one by one.
 const ANSWERS_MIN: f64 = 0.75;
-/// Who was told what it waits for so late in a wait has waited for something else before.
-const IDLE_MAX: f64 = 0.25;
 
 /// All pairs of programs, either of which may be the one that asks.
 pub(super) fn derive(trace: &Trace) -> Vec<Asked> {
@@ -101,17 +104,21 @@ fn add_messages(
 }
 
 fn asked(trace: &Trace, (process, peer): (ProcessId, ProcessId), messages: &[Message]) -> Asked {
-    let (mut open, mut answered) = (VecDeque::new(), Vec::new());
-    let (mut came, mut answers) = (0u64, 0u64);
+    let (mut open, mut answered) = (Vec::new(), Vec::new());
+    let (mut came, mut answers, mut took_ns) = (0u64, 0u64, 0u64);
     for message in messages {
         if trace.threads[message.to.index()].process == peer {
-            open.push_back(message.at);
+            open.push(message.at);
             continue;
         }
         came += 1;
-        let Some(since) = open.pop_front() else { continue };
-        answers += 1;
-        if polls_for(trace, message, since) {
+        let Some(since) = open.pop() else { continue };
+        let ns = message.at.since(since).0;
+        if answers >= FEW && ns > LONG_MAX * (took_ns / answers) {
+            continue;
+        }
+        (answers, took_ns) = (answers + 1, took_ns + ns);
+        if polls_for(trace, message) {
             let span = (since, message.at);
             answered.push(Answered { span, peer: message.from, thread: message.to, row: message.row });
         }
@@ -119,12 +126,8 @@ fn asked(trace: &Trace, (process, peer): (ProcessId, ProcessId), messages: &[Mes
     Asked { process, peer, answered, is_told: answers as f64 >= ANSWERS_MIN * came as f64 }
 }
 
-/// Whether a thread polled for the answer, and for hardly anything else before it was asked for.
-fn polls_for(trace: &Trace, message: &Message, since: Timestamp) -> bool {
-    let slice = trace.slices.at(message.to, message.row);
-    let wait = trace.wait(slice.wait);
-    let idle = since.0.saturating_sub(slice.start.0) as f64;
-    wait.reason == WaitReason::Multiplex
-        && !polls_few(wait.syscall)
-        && idle <= IDLE_MAX * slice.duration().0 as f64
+/// Whether a thread polled for the answer, or for whatever comes: since when, the question says.
+fn polls_for(trace: &Trace, message: &Message) -> bool {
+    let wait = trace.wait(trace.slices.at(message.to, message.row).wait);
+    wait.reason == WaitReason::Multiplex && !polls_few(wait.syscall)
 }

@@ -12,7 +12,7 @@
 //! Descriptors say which functions do that (role `encode`, docs/descriptors.md), with all that they call; a sample counts for the
 //! program's own function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went;
 //! the lower end is 0, since some of it may be needed: how much, only the reader knows. So it is a hint that comes behind what is surely
-//! lost, but where it takes half of the running time or more: a program that does more of it than of anything else is told so.
+//! lost, but where it takes a third of the running time or more.
 //!
 //! ## What to do
 //! Send what changes, and once what does not; hand over memory in place of a copy (transferred or shared buffers,
@@ -34,6 +34,9 @@ use crate::served::{self, Words};
 pub(super) const INFO: Info =
     Info { name: "encode-heavy", summary: "Much of the running time goes by packing values to hand them on" };
 
+/// From this part of the running time on a program does little else than hand on what it has.
+const MUCH: f64 = 1.0 / 3.0;
+
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let words = Words {
         rule: INFO.name,
@@ -44,5 +47,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "See who sends what: holdup report stacks --callers".into(),
         ],
     };
-    served::judge_beside(scene, Service::Encode, served::MOST, words)
+    served::judge_beside(scene, Service::Encode, MUCH, words)
 }

@@ -70,7 +70,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 
 fn finding(scene: &Scene, asking: &Asking) -> Option<Charged> {
     let trace = scene.trace;
-    let share = scene.of_wall(scene.stall_quiet(&asking.waited).saved_ns).clamp(0.0, 1.0);
+    // Who polls waits longer than for the answer.
+    let share =
+        scene.of_wall(scene.stall_quiet(&asking.waited).saved_ns.min(asking.any_ns as f64)).clamp(0.0, 1.0);
     if share < SHARE_MIN {
         return None;
     }
