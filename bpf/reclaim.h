@@ -18,14 +18,15 @@ static __always_inline int reclaim_begins(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
-	__u32 tid;
-	__u64 began;
+	__u32 tid = task->pid;
+	__u64 began, now;
 
 	if (!cpu || !is_target(task, cpu))
 		return 0;
-	began = bpf_ktime_get_ns();
-	tid = task->pid;
-	bpf_map_update_elem(&reclaims, &tid, &began, BPF_ANY);
+	began = probe_begin(cpu, PROBE_PAGING);
+	now = bpf_ktime_get_ns();
+	bpf_map_update_elem(&reclaims, &tid, &now, BPF_ANY);
+	probe_end(cpu, PROBE_PAGING, began);
 	return 0;
 }
 
@@ -34,15 +35,18 @@ static __always_inline int reclaim_ends(__u32 what)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
 	__u32 tid = task->pid;
-	__u64 *began;
+	__u64 began, *since;
 
 	if (!cpu || !is_target(task, cpu))
 		return 0;
-	began = bpf_map_lookup_elem(&reclaims, &tid);
-	if (!began)
-		return 0;
-	add_paging(cpu, task, what, (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax, 1, bpf_ktime_get_ns() - *began);
-	bpf_map_delete_elem(&reclaims, &tid);
+	began = probe_begin(cpu, PROBE_PAGING);
+	since = bpf_map_lookup_elem(&reclaims, &tid);
+	if (since) {
+		add_paging(cpu, task, what, (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax, 1,
+			   bpf_ktime_get_ns() - *since);
+		bpf_map_delete_elem(&reclaims, &tid);
+	}
+	probe_end(cpu, PROBE_PAGING, began);
 	return 0;
 }
 

@@ -55,7 +55,8 @@ impl KernelCounts {
         if lost > 0 {
             sink(Event::Loss(Loss {
                 source: "shootdowns".to_owned(),
-                reason: "no room".to_owned(),
+                reason: "no room for counts of shootdowns, huge pages and memory that was taken back"
+                    .to_owned(),
                 cpu: CpuId::NONE,
                 start: Timestamp(self.begin_ns),
                 end: lower::now(),

@@ -6,6 +6,8 @@ use std::fs;
 use holdup_events::CpuId;
 use holdup_events::tables::CountKind;
 
+use crate::perf_ring::page_bytes;
+
 /// One count of one CPU, or of the machine ([`CpuId::NONE`]), since that was started.
 pub type CpuCount = (CpuId, CountKind, u64);
 
@@ -34,10 +36,8 @@ pub fn shootdowns() -> Vec<CpuCount> {
 
 /// What the machine read from disks, and what of that it had had before. Nothing where /proc does not say.
 pub fn memory() -> Vec<CpuCount> {
-    // SAFETY: sysconf takes a number and gives one.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
-    parse_memory(&text, u64::try_from(page).unwrap_or(4096))
+    parse_memory(&text, page_bytes() as u64)
 }
 
 fn tick_ns() -> u64 {

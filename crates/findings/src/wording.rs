@@ -152,9 +152,9 @@ const ERRORS: [(u64, &str); 25] = [
     (98, "EADDRINUSE"),
     (104, "ECONNRESET"),
     (110, "ETIMEDOUT"),
-    (115, "EINPROGRESS"),
     (111, "ECONNREFUSED"),
     (113, "EHOSTUNREACH"),
+    (115, "EINPROGRESS"),
     (512, "ERESTARTSYS"),
 ];
 

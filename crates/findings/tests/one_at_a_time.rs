@@ -101,6 +101,23 @@ fn of_who_polls_messages_tell_how_much_is_under_way() {
     assert!(finding.summary[0].contains("1.4 at once"), "{finding:#?}");
 }
 
+/// One thread that polls, with three questions under way, is no pool of one.
+#[test]
+fn several_questions_of_one_that_polls_are_a_hint() {
+    let polls =
+        ["e", "f", "g", "u", "x", "w", "z", "k"].map(|letter| format!("@{letter} multiplex 232\n")).concat();
+    let analysis = asked(&format!(
+        "{polls}@timeout w 20\n@timeout z 2\n@timeout k 2\n\
+         A  00000{}0ff0gg0  holds p 0..1 holds u 2..3 holds x 4..5\n\
+         B  p1u1x1{}1zz1kk1p  holds e 26..27 holds f 29..30 holds g 32..33\n",
+        "e".repeat(22),
+        "w".repeat(20),
+    ));
+    let finding = found(&analysis).expect("a finding");
+    assert!(finding.summary[0].contains("2.5 at once"), "{finding:#?}");
+    assert_eq!(finding.confidence, Confidence::Low);
+}
+
 #[test]
 fn whoever_accepts_connections_is_asked() {
     // The service was busy when it was asked first, so that its answer is the first that wakes anybody.

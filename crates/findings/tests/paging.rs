@@ -163,8 +163,8 @@ fn memory_reclaim_fires_where_what_is_read_had_been_there() {
     let finding = analysis.findings.iter().find(|finding| finding.rule == "memory-reclaim").expect("it");
     assert_eq!(finding.confidence, Confidence::High);
     assert!(finding.subject.contains("limit"), "{}", finding.subject);
-    // 2 × 320 ms of waits, 10 ms of taking back.
-    assert_eq!(finding.cost_ns, 2 * 320_000_000 + 10_000_000);
+    // 2 × 320 ms of waits; in the 10 ms of taking back some of it may be waits as well.
+    assert_eq!(finding.cost_ns, 2 * 320_000_000);
     assert!(finding.gain.high > 0.75, "{:?}", finding.gain);
     assert_eq!(analysis.derived.paging.reclaimed_in, [(-1, 10_000_000)]);
 }

@@ -1,12 +1,12 @@
 //! Who asks another program and waits for the answer, while that one does nothing but wait for the clock or for the outside itself;
 //! and how many such waits there were at once. It judges nothing.
 //!
-//! A wait counts that is for one peer: in a call that receives, or in one that polls a few descriptors. Who waits for whatever comes
-//! next (epoll) may have many answers under way, or none: there what passes between the two tells (`in_flight.rs`). A peer on the same machine is known by having ended the
-//! wait, and must have been asleep by a clock of its own in the middle of it. Of two, the one that accepts connections is asked; where
-//! that is not seen, or may be the way in of one that asks others, the one asks that woke the other first (of a process and its descendant that is no more than a guess). Of one
-//! elsewhere, or of a program that is not recorded, nothing is known; whoever accepts connections, or polls, may be waiting for a
-//! question.
+//! A wait counts that is for one peer: in a call that receives, or in one that polls a few descriptors. Who waits for whatever
+//! comes next (epoll) may have many answers under way, or none: there what passes between the two tells (`in_flight.rs`). A peer on
+//! the same machine is known by having ended the wait, and must have been asleep by a clock of its own in the middle of it. Of two,
+//! the one that accepts connections is asked; where that is not seen, or may be the way in of one that asks others, the one asks
+//! that woke the other first (of a process and its descendant that is no more than a guess). Of one elsewhere, or of a program that
+//! is not recorded, nothing is known; whoever accepts connections, or polls, may be waiting for a question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,8 +88,13 @@ type Groups = BTreeMap<(String, Option<ProcessId>), Vec<Wait>>;
 
 /// Adds the questions of threads that poll.
 fn add_in_flight((trace, holders): (&Trace, &Holders), sides: &Sides, groups: &mut Groups) {
-    for asked in in_flight::derive(trace) {
-        let Some(is_sure) = sides.asks(trace, asked.process, Some(asked.peer)) else { continue };
+    let messages = in_flight::messages(trace);
+    let both = messages
+        .iter()
+        .flat_map(|((one, other), between)| [(*one, *other, between), (*other, *one, between)]);
+    for (process, peer, between) in both {
+        let Some(is_sure) = sides.asks(trace, process, Some(peer)) else { continue };
+        let asked = in_flight::asked(trace, peer, between);
         let waits = asked.answered.iter().filter_map(|one| {
             let slept = asleep((trace, holders), one.peer, one.span)?;
             let (row, span, thread) = (one.row, one.span, one.thread);
@@ -103,7 +108,7 @@ fn add_in_flight((trace, holders): (&Trace, &Holders), sides: &Sides, groups: &m
         });
         let waits: Vec<Wait> = waits.collect();
         if !waits.is_empty() {
-            let key = (trace.process_name(asked.process).to_owned(), Some(asked.peer));
+            let key = (trace.process_name(process).to_owned(), Some(peer));
             groups.entry(key).or_default().extend(waits);
         }
     }
@@ -120,6 +125,8 @@ fn any_ns(waits: &[Wait]) -> u64 {
 struct Sides {
     /// Processes that accept connections.
     accepting: BTreeSet<ProcessId>,
+    /// Processes that were there before the recording.
+    older: BTreeSet<ProcessId>,
     /// Of two processes, when one woke the other first, and which: who asks speaks first, the other answers.
     first: BTreeMap<(ProcessId, ProcessId), (Timestamp, ProcessId)>,
 }
@@ -137,7 +144,8 @@ impl Sides {
                 }
             }
         }
-        Sides { accepting: accepting(trace), first }
+        let older = trace.threads.iter().filter(|thread| thread.began_before).map(|thread| thread.process);
+        Sides { accepting: accepting(trace), older: older.collect(), first }
     }
 
     /// Whether a process asks that peer, and whether that is sure; `None`: it does not.
@@ -146,7 +154,7 @@ impl Sides {
         let Some(peer) = peer else { return (!accepts(process)).then_some(false) };
         match (accepts(process), accepts(peer)) {
             // Who accepts may ask others in turn (a proxy): seen from its beginning, who spoke first tells.
-            (true, false) if is_older(trace, process) || is_older(trace, peer) => None,
+            (true, false) if self.older.contains(&process) || self.older.contains(&peer) => None,
             (false, true) => Some(true),
             _ => {
                 let (_, spoke) = self.first.get(&(process.min(peer), process.max(peer)))?;
@@ -156,11 +164,6 @@ impl Sides {
             }
         }
     }
-}
-
-/// It was there before the recording.
-fn is_older(trace: &Trace, process: ProcessId) -> bool {
-    trace.threads.iter().any(|thread| thread.process == process && thread.began_before)
 }
 
 fn summed(trace: &Trace, peer: Option<ProcessId>, (waits, any_ns): (&[Wait], u64)) -> Asking {

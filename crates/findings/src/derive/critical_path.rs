@@ -1,10 +1,10 @@
 //! The critical path: what the run's length, or that of a stretch of it, depended on.
 //!
 //! It is walked backwards from the end: on the thread that ran last; where that thread had waited for another, on that
-//! one from the moment of its wakeup; where it was born, on its parent; where a runtime's clock handed it what a thread in a
-//! call had, on that one. What no thread of the program was waited for in
-//! (disk, timers, the network, other programs) is on the path itself, as is waiting for a CPU. The steps tile the
-//! stretch exactly. Shortening what is not on the path gains nothing; shortening what is gains at most that.
+//! one from the moment of its wakeup; where it was born, on its parent; where a runtime's clock handed it what a thread
+//! in a call had, on that one. What no thread of the program was waited for in (disk, timers, the network, other
+//! programs) is on the path itself, as is waiting for a CPU. The steps tile the stretch exactly. Shortening what is not
+//! on the path gains nothing; shortening what is gains at most that.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;

@@ -28,26 +28,23 @@ pub(super) struct Answered {
 
 /// What one of two programs asked the other.
 pub(super) struct Asked {
-    /// Who asks.
-    pub process: ProcessId,
-    /// Who answers.
-    pub peer: ProcessId,
-    /// Those whose answers came to who polls.
+    /// Those questions whose answers came to who polls.
     pub answered: Vec<Answered>,
     /// Of what came from the peer, most was an answer.
     pub is_told: bool,
 }
 
 /// A wakeup across programs.
-struct Message {
+pub(super) struct Message {
     at: Timestamp,
     from: ThreadId,
     to: ThreadId,
-    row: usize,
+    row: u32,
 }
 
-/// Programs that say so much to each other (32 bytes each are kept of it) hardly wait for clocks: none of it is told.
-const MESSAGES_MAX: usize = 2_000_000;
+/// By two programs, the lower one first: what passed between them, in time order.
+pub(super) type Messages = BTreeMap<(ProcessId, ProcessId), Vec<Message>>;
+
 /// A question that is so many times as old as answers took on average, of so many at least, never had one.
 const LONG_MAX: u64 = 10;
 /// See there.
@@ -55,37 +52,25 @@ const FEW: u64 = 8;
 /// Of what came, so much is an answer, if questions are seen one by one.
 const ANSWERS_MIN: f64 = 0.75;
 
-/// All pairs of programs, either of which may be the one that asks.
-pub(super) fn derive(trace: &Trace) -> Vec<Asked> {
-    let mut pairs: BTreeMap<(ProcessId, ProcessId), Vec<Message>> = BTreeMap::new();
-    let mut count = 0;
+/// All that passed between programs.
+pub(super) fn messages(trace: &Trace) -> Messages {
+    let mut pairs = Messages::new();
     for to in trace.target_threads() {
-        count += add_messages(trace, to, &mut pairs);
-        if count > MESSAGES_MAX {
-            return Vec::new();
-        }
+        add_messages(trace, to, &mut pairs);
     }
-    let mut all = Vec::new();
-    for ((one, other), mut messages) in pairs {
-        messages.sort_by_key(|message| (message.at, message.to));
-        all.push(asked(trace, (one, other), &messages));
-        all.push(asked(trace, (other, one), &messages));
+    for messages in pairs.values_mut() {
+        messages.sort_unstable_by_key(|message| (message.at, message.to));
     }
-    all.retain(|asked| !asked.answered.is_empty());
-    all
+    pairs
 }
 
-/// Adds what ended waits of `to`; how many these are.
-fn add_messages(
-    trace: &Trace,
-    to: ThreadId,
-    pairs: &mut BTreeMap<(ProcessId, ProcessId), Vec<Message>>,
-) -> usize {
+/// Adds what ended waits of `to`.
+fn add_messages(trace: &Trace, to: ThreadId, pairs: &mut Messages) {
     let process = |thread: ThreadId| {
         trace.threads.get(thread.index()).filter(|thread| thread.target).map(|thread| thread.process)
     };
-    let Some(mine) = process(to) else { return 0 };
-    let (mut near, mut count) = (0, 0);
+    let Some(mine) = process(to) else { return };
+    let mut near = 0;
     for (row, slice) in trace.slices.rows(to).zip(trace.slices.of(to)) {
         let is_network = matches!(trace.wait(slice.wait).reason, WaitReason::Socket | WaitReason::Multiplex);
         if slice.state != ThreadState::Blocked || !is_network {
@@ -96,14 +81,13 @@ fn add_messages(
         let theirs = process(from).filter(|theirs| *theirs != mine && wakeup.context == WakeContext::Thread);
         if let Some(theirs) = theirs {
             let pair = pairs.entry((mine.min(theirs), mine.max(theirs))).or_default();
-            pair.push(Message { at: wakeup.at, from, to, row });
-            count += 1;
+            pair.push(Message { at: wakeup.at, from, to, row: row as u32 });
         }
     }
-    count
 }
 
-fn asked(trace: &Trace, (process, peer): (ProcessId, ProcessId), messages: &[Message]) -> Asked {
+/// What was asked of `peer`, of all that passed between it and who asks.
+pub(super) fn asked(trace: &Trace, peer: ProcessId, messages: &[Message]) -> Asked {
     let (mut open, mut answered) = (Vec::new(), Vec::new());
     let (mut came, mut answers, mut took_ns) = (0u64, 0u64, 0u64);
     for message in messages {
@@ -120,14 +104,19 @@ fn asked(trace: &Trace, (process, peer): (ProcessId, ProcessId), messages: &[Mes
         (answers, took_ns) = (answers + 1, took_ns + ns);
         if polls_for(trace, message) {
             let span = (since, message.at);
-            answered.push(Answered { span, peer: message.from, thread: message.to, row: message.row });
+            answered.push(Answered {
+                span,
+                peer: message.from,
+                thread: message.to,
+                row: message.row as usize,
+            });
         }
     }
-    Asked { process, peer, answered, is_told: answers as f64 >= ANSWERS_MIN * came as f64 }
+    Asked { answered, is_told: answers as f64 >= ANSWERS_MIN * came as f64 }
 }
 
 /// Whether a thread polled for the answer, or for whatever comes: since when, the question says.
 fn polls_for(trace: &Trace, message: &Message) -> bool {
-    let wait = trace.wait(trace.slices.at(message.to, message.row).wait);
+    let wait = trace.wait(trace.slices.at(message.to, message.row as usize).wait);
     wait.reason == WaitReason::Multiplex && !polls_few(wait.syscall)
 }

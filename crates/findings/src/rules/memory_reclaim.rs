@@ -13,7 +13,7 @@
 //! ## How it decides
 //! It fires if threads took memory back themselves, again and again, and a good part of what was read meanwhile had been in
 //! memory before (the kernel counts both for the whole machine). The upper end of the gain is that nobody waited for pages, nor for the
-//! disk in the calls in which memory was taken back, and that it need not be taken back; the lower end is that part of the waits that was
+//! disk in the calls that read and in which memory was taken back, and that it need not be taken back; the lower end is that part of the waits that was
 //! for what had been there before. Where nearly all is read for the first time it is silent: more memory does not help who reads a large
 //! file once.
 //!
@@ -40,6 +40,7 @@ use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::paging::Paging;
+use crate::derive::syscall_names::{moves_bytes, sends};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -79,7 +80,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         rule: INFO.name,
         subject: subject(scene),
         summary: summary(scene, waited_ns),
-        cost_ns: waited_ns + all.reclaim_ns(),
+        // Who takes memory back may wait for a page meanwhile: nothing counts twice.
+        cost_ns: waited_ns.max(all.reclaim_ns()),
         gain,
         confidence: scene.confidence(match again >= AGAIN_MUCH {
             true => Confidence::High,
@@ -99,14 +101,17 @@ fn read_again(paging: &Paging) -> f64 {
     }
 }
 
-/// A fault for which a disk is read, or a wait for the disk in a call in which memory had to be taken back.
+/// A fault for which a disk is read, or a wait for the disk in a call that reads and in which memory had to be taken back.
 fn is_for_memory(scene: &Scene, slice: &Slice) -> bool {
     let wait = scene.trace.wait(slice.wait);
     let in_call = || {
         let paging = &scene.derived.paging;
         let least = CALL_MIN * paging.all.reclaim_ns() as f64;
         let mut calls = paging.reclaimed_in.iter().filter(|(_, ns)| *ns as f64 >= least);
-        scene.class(slice) == Some(Class::IoWait) && calls.any(|(call, _)| *call == wait.syscall)
+        moves_bytes(wait.syscall)
+            && !sends(wait.syscall)
+            && scene.class(slice) == Some(Class::IoWait)
+            && calls.any(|(call, _)| *call == wait.syscall)
     };
     slice.state == ThreadState::Blocked && (wait.reason == WaitReason::Fault || in_call())
 }

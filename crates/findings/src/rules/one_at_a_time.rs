@@ -9,12 +9,13 @@
 //! is asked one after the other. No CPU is busy meanwhile, and none makes it faster.
 //!
 //! ## How it decides
-//! Waits count that are in a call which receives from one peer, or polls a few descriptors; of who waits for whatever comes next (epoll) it
-//! counts the messages to and from the peer, as wakeups show them. A peer in the recording must be asleep by a clock in the middle of the wait. Of the two, the
-//! one that accepts connections is asked; where that is not seen, the one asks that woke the other first. The gain's upper end
-//! is the time in which such a wait was all that went on; the lower end is none: whether a question needs the answer to the one
-//! before, nothing here tells. Where there were fewer than two at once, on average, or as many as there are threads that ask,
-//! and it is known who asks whom, it is likely; else, and of peers elsewhere, it is a hint.
+//! Waits count that are in a call which receives from one peer, or polls a few descriptors; of who waits for whatever comes next
+//! (epoll) it counts the messages to and from the peer, as wakeups show them. A peer in the recording must be asleep by a clock
+//! in the middle of the wait. Of the two, the one that accepts connections is asked; where that is not seen, the one asks that
+//! woke the other first. The gain's upper end is the time in which such a wait was all that went on; the lower end is none:
+//! whether a question needs the answer to the one before, nothing here tells. Where there were fewer than two at once, on
+//! average, or as many as there are threads that ask, and it is known who asks whom, it is likely; else, and of peers elsewhere,
+//! it is a hint.
 //!
 //! ## What to do
 //! Ask for several things at once: more worker threads or processes (a server's workers, a pool's core size, a queue's window of
@@ -22,11 +23,10 @@
 //! for many things. See whether a limit stands in the way: a pool, a semaphore, a setting of one.
 //!
 //! ## Blind spots
-//! Of tasks that share a thread which polls (goroutines, promises), questions of more than one message each look like more than there
-//! are, and peers elsewhere are not seen. A peer that works on a CPU is
-//! no such peer: lone-worker and wakeup-ping-pong tell those. Of programs that were attached to, who spoke first may be who
-//! answered. Processes that accept connections and ask a service elsewhere are not seen; who waits for messages from elsewhere that
-//! come by themselves looks as if it asked for them.
+//! Of tasks that share a thread which polls (goroutines, promises), questions of more than one message each look like more than
+//! there are, and peers elsewhere are not seen. A peer that works on a CPU is no such peer: lone-worker and wakeup-ping-pong tell
+//! those. Of programs that were attached to, who spoke first may be who answered. Processes that accept connections and ask a
+//! service elsewhere are not seen; who waits for messages from elsewhere that come by themselves looks as if it asked for them.
 //!
 //! ## References
 //! Little: A proof for the queuing formula L = λW (1961). Patterson: Latency lags bandwidth (2004).
@@ -98,8 +98,9 @@ fn finding(scene: &Scene, asking: &Asking) -> Option<Charged> {
         let row = trace.slices.covering(slice.thread, slice.start);
         row.is_some_and(|row| asking.waited.has(row))
     }));
-    // All of the few threads that ask do so all the time: more would ask more at once.
-    let is_pool = at_once >= POOL_MIN * asking.threads.len() as f64;
+    // All of the few threads that ask do so all the time: more would ask more at once. Of who polls each may ask several.
+    let threads = asking.threads.len() as f64;
+    let is_pool = (POOL_MIN * threads..=threads).contains(&at_once);
     let sure = match asking.is_sure && (at_once < AT_ONCE_SURE || is_pool) {
         true => Confidence::Medium,
         false => Confidence::Low,

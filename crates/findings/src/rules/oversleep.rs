@@ -109,9 +109,11 @@ fn slept(scene: &Scene) -> Option<Slept> {
         Slept { sleeping, charge, stall, is_often: least > 1 }
     };
     let takes = |slept: &Slept, share: f64| scene.of_wall(slept.stall.saved_ns) >= share;
+    let slept_ns: u64 = scene.derived.clocked.iter().map(|one| one.sleep_ns).sum();
+    let few = || (slept_ns >= LONG_MIN_NS).then(|| of(1));
     Some(of(SLEEPS_MIN))
         .filter(|often| takes(often, GAIN_MIN))
-        .or_else(|| Some(of(1)).filter(|few| few.charge.ns() >= LONG_MIN_NS && takes(few, LONG_MIN)))
+        .or_else(|| few().filter(|few| few.charge.ns() >= LONG_MIN_NS && takes(few, LONG_MIN)))
 }
 
 fn advice(scene: &Scene) -> Vec<String> {

@@ -62,6 +62,8 @@ struct Brood {
     /// How many live longer.
     others: usize,
     kernel_ns: u64,
+    /// They took memory back, waits and all: not for starting, a call in their place had to, as well.
+    taken_back_ns: u64,
     /// They ran, or wanted to.
     busy_ns: u64,
     running_ns: u64,
@@ -91,7 +93,6 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
     let trace = scene.trace;
     let mut broods: BTreeMap<ProcessId, Brood> = BTreeMap::new();
-    // To take memory back is not for starting: a call in a process's place had to, as well.
     let taken_back: BTreeMap<ThreadId, u64> =
         scene.derived.paging.threads.iter().map(|(thread, counts)| (*thread, counts.reclaim_ns())).collect();
     let child = |ledger: &ThreadLedger| {
@@ -116,11 +117,10 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
     for ledger in &scene.derived.ledger.threads {
         let Some((parent, thread, _)) = child(ledger) else { continue };
         if let Some(brood) = broods.get_mut(&parent).filter(|one| one.short.contains(&thread.process)) {
-            let taken_back = taken_back.get(&ledger.thread).copied().unwrap_or(0);
-            let running_ns = ledger.running_ns().saturating_sub(taken_back);
-            brood.kernel_ns += ledger.classes[Class::Kernel as usize].saturating_sub(taken_back);
-            brood.running_ns += running_ns;
-            brood.busy_ns += running_ns + ledger.classes[Class::RunQueue as usize];
+            brood.kernel_ns += ledger.classes[Class::Kernel as usize];
+            brood.taken_back_ns += taken_back.get(&ledger.thread).copied().unwrap_or(0);
+            brood.running_ns += ledger.running_ns();
+            brood.busy_ns += ledger.running_ns() + ledger.classes[Class::RunQueue as usize];
         }
     }
     broods.retain(|_, brood| {
@@ -194,6 +194,7 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
     let lived_ns: u64 = brood.lives_ns.iter().sum();
     // What they sleep or wait for themselves, a call in their place would, too.
     let high = scene.of_wall(longest.min(brood.busy_ns.min(lived_ns) as f64)).clamp(0.0, 1.0);
+    let starting_ns = brood.kernel_ns.saturating_sub(brood.taken_back_ns);
     let children = brood.lives_ns.len() as u64;
     let finding = Finding {
         rule: INFO.name,
@@ -206,14 +207,11 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
                 time(charge.ns()),
                 percent(scene.of_wall(charge.ns() as f64)),
             ),
-            format!(
-                "They ran {} inside the kernel (sampled), mostly to start and to end.",
-                time(brood.kernel_ns)
-            ),
+            in_kernel(&brood),
         ],
         // Of the waiting, no more than they lived: the rest is for others.
         cost_ns: charge.ns().min(lived_ns),
-        gain: Gain { low: scene.of_wall(brood.kernel_ns as f64).min(high), high },
+        gain: Gain { low: scene.of_wall(starting_ns as f64).min(high), high },
         confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&charge, |_| "waits for a child".to_owned()),
         advice: vec![
@@ -222,4 +220,15 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
         ],
     };
     Charged { finding, charge }
+}
+
+fn in_kernel(brood: &Brood) -> String {
+    let kernel = time(brood.kernel_ns);
+    match brood.taken_back_ns * 10 > brood.kernel_ns {
+        true => format!(
+            "They ran {kernel} inside the kernel (sampled); to take memory back took {}, the rest was mostly to start and to end.",
+            time(brood.taken_back_ns)
+        ),
+        false => format!("They ran {kernel} inside the kernel (sampled), mostly to start and to end."),
+    }
 }

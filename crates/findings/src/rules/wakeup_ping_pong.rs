@@ -165,7 +165,7 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
         summary: summary(scene.trace, group, (&sums, pairs)),
         cost_ns: sums.wait_ns,
         gain,
-        confidence: scene.confidence(if is_handed_on(scene, group) {
+        confidence: scene.confidence(if pairs == 1 && is_handed_on(scene, group) {
             Confidence::Low
         } else {
             Confidence::High

@@ -3,9 +3,8 @@
 use holdup_events::ThreadId;
 use holdup_findings::derive::paging::{Counts, FaultSite, Paging};
 use holdup_findings::scene::syscall_said;
-use holdup_findings::wording::bytes;
 
-use crate::numbers::{count, counted, duration, percent, share};
+use crate::numbers::{bytes, count, counted, duration, percent, share};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
 use crate::text::clean;

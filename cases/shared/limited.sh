@@ -1,0 +1,24 @@
+#!/bin/sh
+# limited.sh cpu QUOTA PROGRAM ARGS...: runs it in a control group of its own that may use QUOTA µs of CPU time in each 100 ms.
+# limited.sh memory BYTES PROGRAM ARGS...: in one that may have so many bytes of memory.
+# Needs root and that controller in the second or first version of control groups.
+controller=$1
+value=$2
+shift 2
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+	group=/sys/fs/cgroup/limited.$$
+	echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control || exit 1
+	[ "$controller" = cpu ] && value="$value 100000"
+	mkdir "$group" && echo "$value" >"$group/$controller.max" || exit 1
+else
+	group=/sys/fs/cgroup/$controller/limited.$$
+	mkdir "$group" || exit 1
+	case $controller in
+	cpu) echo 100000 >"$group/cpu.cfs_period_us" && echo "$value" >"$group/cpu.cfs_quota_us" ;;
+	memory) echo "$value" >"$group/memory.limit_in_bytes" ;;
+	esac || exit 1
+fi
+sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$group" "$@"
+status=$?
+rmdir "$group"
+exit $status
