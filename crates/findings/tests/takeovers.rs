@@ -51,3 +51,18 @@ fn a_runtimes_looking_is_no_finding() {
     };
     assert!(looking("main.tick") && !looking("runtime.sysmon"));
 }
+
+/// Nor does anybody wait for such a thread's sleeps, however many they are: the program waits for what else it is in.
+#[test]
+fn a_runtimes_sleeping_is_no_finding() {
+    let sleeping = |ticker: &str| {
+        let (_, trace) = trace_of_lanes(&format!(
+            "@cpus 2\n@tick 100000\n@s sleep\n@d disk 75\n@repeat 60\n\
+             @stack s runtime.mstart;{ticker};runtime.usleep\n@stack d runtime.goexit;main.put\n\
+             A  0ddddddddd\n\
+             B  sss11ss111\n"
+        ));
+        analyse(&trace).findings.iter().any(|finding| finding.rule == "oversleep")
+    };
+    assert!(sleeping("main.tick") && !sleeping("runtime.sysmon"));
+}

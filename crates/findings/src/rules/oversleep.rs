@@ -13,7 +13,8 @@
 //! It adds up the sleeps of threads that sleep often, as far as nobody of the program wanted to run meanwhile.
 //! That is the upper end of the gain. A sleep may be meant, but not that it lasts longer than asked for: the lower end
 //! is the part by which they ended late, as far as the recording tells what was asked for. Threads that only look and
-//! sleep again are poll-loop's; housekeepers, for whom nobody waits, are nobody's. It is a hint only if the program does little
+//! sleep again are poll-loop's; housekeepers, for whom nobody waits, are nobody's, nor
+//! is a runtime's own thread that looks after the others' calls (Go's sysmon). It is a hint only if the program does little
 //! at all, or waits for the outside world most of the time. A few long sleeps may well be meant: they are told, as a hint, where they
 //! take half of the run.
 //!
@@ -101,7 +102,8 @@ struct Slept {
 /// Those who sleep often, if that is worth a word; else all, if most of the run is sleep.
 fn slept(scene: &Scene) -> Option<Slept> {
     let of = |least: u64| {
-        let is_one = |one: &Clocked| one.sleeps >= least && !one.keeps_house && !poll_loop::is_it(one);
+        let is_sleeper = |one: &Clocked| one.sleeps >= least && !one.keeps_house && !poll_loop::is_it(one);
+        let is_one = |one: &Clocked| is_sleeper(one) && !poll_loop::is_runtimes(scene, one);
         let sleeping: Vec<Clocked> = scene.derived.clocked.iter().copied().filter(is_one).collect();
         let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
         let charge = clocked::charge(scene.trace, sleeps);

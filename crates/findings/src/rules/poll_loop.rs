@@ -65,11 +65,15 @@ pub(super) fn is_it(one: &Clocked) -> bool {
         && one.sleep_ns / one.sleeps.max(1) <= SLEEP_MAX_NS
 }
 
+/// Whether it is a runtime's own thread that looks after the others' calls: nobody can change when it sleeps.
+pub(super) fn is_runtimes(scene: &Scene, one: &Clocked) -> bool {
+    takeovers::hands_over(scene.trace, &scene.derived.roles, one.thread)
+}
+
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    let is_runtimes = |one: &Clocked| takeovers::hands_over(scene.trace, &scene.derived.roles, one.thread);
     let looks = scene.derived.clocked.iter().copied().filter(is_it);
-    let polling: Vec<Clocked> = looks.filter(|one| !is_runtimes(one)).collect();
+    let polling: Vec<Clocked> = looks.filter(|one| !is_runtimes(scene, one)).collect();
     let Some(most) = polling.iter().max_by_key(|one| (one.look_ns, std::cmp::Reverse(one.thread))) else {
         return Ok(Vec::new());
     };
