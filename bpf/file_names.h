@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What files are called: those that calls are counted of, and those whose locks threads wait for. */
+/* What files are called: those that calls are counted of, and those that threads wait for. */
 #ifndef HOLDUP_FILE_NAMES_H
 #define HOLDUP_FILE_NAMES_H
 
@@ -11,14 +11,14 @@ struct {
 	__type(value, struct wire_object_name);
 } name_rooms SEC(".maps");
 
-/* Files whose locks somebody waited for. More than these would tell nobody anything. */
+/* Files that somebody waited for: a lock, the disk. More than these would tell nobody anything. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1024);
 	__type(key, struct wire_object_key);
 	__type(value, struct wire_object_name);
-} locked_files SEC(".maps");
+} waited_files SEC(".maps");
 
 static __always_inline void name_path(struct file *file, struct wire_object_name *name)
 {
@@ -33,23 +33,20 @@ static __always_inline void name_path(struct file *file, struct wire_object_name
 	}
 }
 
-#define SYS_FCNTL 72
-#define SYS_FLOCK 73
-
-/* Notes once what the file is called whose lock this thread waits for. */
-__noinline int name_locked_file(struct wire_wait *wait)
+/* Notes once what the file is called that this thread waits for. */
+__noinline int name_waited_file(struct wire_wait *wait)
 {
 	struct wire_object_key object = {};
 	struct wire_object_name *name;
 	struct file **fds, *file = 0;
 	__u32 zero = 0;
 
-	if (!wait || wait->object_kind != WIRE_OBJECT_FILE)
+	if (!wait)
 		return 0;
 	object.kind = wait->object_kind;
 	object.object = wait->object;
 	name = bpf_map_lookup_elem(&name_rooms, &zero);
-	if (!name || bpf_map_lookup_elem(&locked_files, &object))
+	if (!name || bpf_map_lookup_elem(&waited_files, &object))
 		return 0;
 	/* Its own table, from which the wait's file was just read. */
 	fds = BPF_CORE_READ(bpf_get_current_task_btf(), files, fdt, fd);
@@ -57,7 +54,7 @@ __noinline int name_locked_file(struct wire_wait *wait)
 		return 0;
 	__builtin_memset(name, 0, sizeof(*name));
 	name_path(file, name);
-	bpf_map_update_elem(&locked_files, &object, name, BPF_NOEXIST);
+	bpf_map_update_elem(&waited_files, &object, name, BPF_NOEXIST);
 	return 0;
 }
 

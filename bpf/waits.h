@@ -267,8 +267,8 @@ __noinline int describe_own_wait(struct wire_wait *wait)
 	if (!wait || !task->mm)
 		return 0;
 	describe_wait(task, wait);
-	if (wait->syscall == SYS_FLOCK || wait->syscall == SYS_FCNTL)
-		name_locked_file(wait);
+	if (wait->object_kind == WIRE_OBJECT_FILE)
+		name_waited_file(wait);
 	return 0;
 }
 

@@ -3,9 +3,8 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use support::{Scratch, bpf_or_skip, have, record_json};
+use support::{Scratch, bpf_or_skip, have, is_on_disk, record_json};
 
 /// A memory cgroup of its own, and the one of this process; both go with it.
 struct Group(PathBuf);
@@ -74,17 +73,6 @@ fn counted(bytes: u64, name: &str) -> Option<serde_json::Value> {
         scratch.join("file").display()
     );
     Some(record_json(&scratch, &[], &["sh", "-c", &script])["faults"].clone())
-}
-
-/// Files in memory are not taken back.
-fn is_on_disk(scratch: &Scratch) -> bool {
-    let output = Command::new("stat").args(["-f", "-c", "%T"]).arg(scratch.join(".")).output().expect("stat");
-    let kind = String::from_utf8_lossy(&output.stdout);
-    let on_disk = !matches!(kind.trim(), "tmpfs" | "ramfs");
-    if !on_disk {
-        println!("skipped: the temporary folder is in memory");
-    }
-    on_disk
 }
 
 #[test]

@@ -24,7 +24,7 @@ use super::hardware::Counting;
 use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
 use super::line_watch::LineWatch;
-use super::locked_files::LockedFiles;
+use super::waited_files::WaitedFiles;
 use super::naps::{Found, Naps};
 use super::returned_cpus::{self, ReturnedCpus};
 use super::roots::Roots;
@@ -65,7 +65,7 @@ pub(super) struct Loop {
     bad_records: u64,
     syscalls: SyscallWindows,
     calls: Calls,
-    locked_files: LockedFiles,
+    waited_files: WaitedFiles,
     pub(super) counts: KernelCounts,
     faults: FaultWindows,
     returned: ReturnedCpus,
@@ -112,7 +112,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         // Where all are counted there is nothing to extrapolate.
         syscalls: SyscallWindows::new(if options.syscalls { 0.0 } else { recorder.options.budget }, cpus),
         calls: Calls::new(options.syscalls, &session),
-        locked_files: LockedFiles::default(),
+        waited_files: WaitedFiles::default(),
         counts: KernelCounts::default(),
         faults: FaultWindows::new(recorder.options.budget),
         returned: ReturnedCpus::default(),
@@ -283,7 +283,7 @@ impl Loop {
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
             self.faults.step(&mut self.session);
             self.calls.step(&self.session, &mut |event| self.journal.push(&event));
-            self.locked_files.step(&self.session, &mut |event| self.journal.push(&event));
+            self.waited_files.step(&self.session, &mut |event| self.journal.push(&event));
             self.counts.step(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
             let Loop { session, mappings, targets, journal, .. } = self;
             self.returned.step(session, mappings.as_mut(), targets, &mut |event| journal.push(&event));
@@ -465,7 +465,7 @@ impl Loop {
         // To detach takes a while, on a busy machine a fifth of a second, in which less and less is seen of programs that go on.
         let end_ns = lower::now().0;
         self.drain();
-        self.locked_files.read(&self.session, Timestamp(end_ns), &mut |event| self.journal.push(&event));
+        self.waited_files.read(&self.session, Timestamp(end_ns), &mut |event| self.journal.push(&event));
         let (calls, calls_cpu_ns) =
             self.calls.finish(&self.session, Timestamp(end_ns), &mut |event| self.journal.push(&event));
         self.session.detach();

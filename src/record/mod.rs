@@ -14,7 +14,7 @@ pub mod hardware;
 mod kernel_counts;
 mod launcher;
 mod line_watch;
-mod locked_files;
+mod waited_files;
 mod lower;
 mod naps;
 mod output;

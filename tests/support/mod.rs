@@ -166,6 +166,17 @@ pub fn have(program: &str) -> bool {
     found
 }
 
+/// Whether files of a test are on a disk: those in memory are waited for by nobody, and not taken back.
+pub fn is_on_disk(scratch: &Scratch) -> bool {
+    let output = Command::new("stat").args(["-f", "-c", "%T"]).arg(scratch.join(".")).output().expect("stat");
+    let kind = String::from_utf8_lossy(&output.stdout);
+    let on_disk = !matches!(kind.trim(), "tmpfs" | "ramfs");
+    if !on_disk {
+        println!("skipped: the temporary folder is in memory");
+    }
+    on_disk
+}
+
 /// Makes a program of a source with a command; says why if it cannot, and the test is to be skipped.
 pub fn made(scratch: &Scratch, (name, source): (&str, &str), command: &[&str]) -> bool {
     std::fs::write(scratch.join(name), source).expect("the source is written");

@@ -182,7 +182,7 @@ pub fn complete(
             waits: blame::by_kind(trace, &blame),
             busiest: busiest::derive(trace, &roles),
             children: children::derive((trace, &roles), &ledger, (&holders, &blame)),
-            clocked: clocked::derive(trace),
+            clocked: clocked::derive(trace, |slice| roles.is_idle_sleep(trace, slice)),
             asking: asking::derive(trace, &holders),
             blame,
             cpu_times: cpu_times::derive(trace, timelines),

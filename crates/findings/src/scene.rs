@@ -17,8 +17,9 @@ use crate::derive::parallel;
 use crate::derive::room;
 use crate::derive::syscall_names::syscall_name;
 use crate::derive::timelines::Timelines;
+use crate::derive::waited_files;
 use crate::finding::{Confidence, Evidence, Gain};
-use crate::wording::percent;
+use crate::wording::{count, percent};
 
 /// The trace and its facts.
 #[derive(Clone, Copy)]
@@ -244,6 +245,14 @@ impl<'a> Scene<'a> {
         let (place, share) = places.first()?;
         let stacks = if self.trace.manifest.stacks == "all" { "" } else { ", by the stacks that were taken" };
         Some(format!("{} of it comes from {place}{stacks}.", percent(*share)))
+    }
+
+    /// A sentence on the file for which most of the waits that `matches` are; none if its name is not known.
+    pub fn waits_are_for(&self, matches: impl Fn(&Slice) -> bool + Sync) -> Option<String> {
+        let (named, files) = waited_files::waited(self.trace, matches);
+        let most = named.first()?;
+        let among = if files > 1 { format!(", one of {}", count(files as u64, "file")) } else { String::new() };
+        Some(format!("{} of it is for {}{among}.", percent(most.share), most.path))
     }
 
     /// The class of a blocked slice, timers aside.

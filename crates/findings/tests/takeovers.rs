@@ -1,6 +1,7 @@
 //! What a runtime's own thread takes from who is in a call, and hands to others.
 
 use holdup_findings::analyse;
+use holdup_findings::derive::class::Class;
 use holdup_findings::derive::critical_path::{self, Step};
 use holdup_testkit::check::trace_of_lanes;
 
@@ -65,4 +66,23 @@ fn a_runtimes_sleeping_is_no_finding() {
         analyse(&trace).findings.iter().any(|finding| finding.rule == "oversleep")
     };
     assert!(sleeping("main.tick") && !sleeping("runtime.sysmon"));
+}
+
+/// A runtime's worker that sleeps a moment, with nothing to do, before it looks for work again is not a sleep that was asked for: what
+/// the stacks of some of its sleeps tell goes for the others.
+#[test]
+fn a_worker_that_sleeps_before_it_looks_again_is_no_finding() {
+    let sleeping = |place: &str| {
+        let (_, trace) = trace_of_lanes(&format!(
+            "@cpus 2\n@tick 100000\n@s sleep\n@n sleep\n@d disk 75\n@repeat 60\n\
+             @stack s runtime.mstart;{place};runtime.usleep\n@stack d runtime.goexit;main.put\n\
+             A  0ddddddddd\n\
+             B  sss11nn111\n"
+        ));
+        let analysis = analyse(&trace);
+        let slept = analysis.derived.ledger.of(Class::Sleep);
+        (slept > 0, analysis.findings.iter().any(|finding| finding.rule == "oversleep"))
+    };
+    assert_eq!(sleeping("main.tick"), (true, true));
+    assert_eq!(sleeping("runtime.findRunnable;runtime.stealWork"), (false, false));
 }

@@ -58,12 +58,13 @@ const HOUSE_WAKES_FEW: u64 = 2;
 /// ... and all of them run for no more than this share of what the program does.
 const HOUSE_RUN_MAX: f64 = 0.1;
 
-/// Every target thread that a clock woke, by thread.
-pub fn derive(trace: &Trace) -> Vec<Clocked> {
+/// Every target thread that a clock woke, by thread. Sleeps that `is_idle` names are none: a runtime's, while it has nothing to do.
+pub fn derive(trace: &Trace, is_idle: impl Fn(&Slice) -> bool + Sync) -> Vec<Clocked> {
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
-        let of_group: Vec<(Clocked, Whole)> = targets.map(|thread| of_thread(trace, thread)).collect();
+        let of_group: Vec<(Clocked, Whole)> =
+            targets.map(|thread| of_thread(trace, thread, &is_idle)).collect();
         let run_ns: u64 = of_group.iter().map(|(_, whole)| whole.run_ns).sum();
         (of_group.into_iter().filter(|(one, _)| one.sleeps > 0).collect::<Vec<_>>(), run_ns)
     });
@@ -110,15 +111,20 @@ fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], run_ns: u64) {
     }
 }
 
-/// The slices that a clock ended, of the threads that `wanted` names.
-pub fn charge(trace: &Trace, wanted: impl Fn(ThreadId) -> bool + Sync) -> Charge {
+/// The slices that a clock ended, of the threads that `wanted` names, but for those that `is_idle` names.
+pub fn charge(
+    trace: &Trace,
+    wanted: impl Fn(ThreadId) -> bool + Sync,
+    is_idle: impl Fn(&Slice) -> bool + Sync,
+) -> Charge {
     Charge::of_rows(trace, |thread, take| {
         if !wanted(thread) {
             return;
         }
         let mut wakeups = trace.wakeups.of(thread);
         for (row, slice) in trace.slices.rows(thread).zip(trace.slices.of(thread)) {
-            if slice.state == ThreadState::Blocked && is_clocked(trace, &slice, &mut wakeups) {
+            let is_blocked = slice.state == ThreadState::Blocked;
+            if is_blocked && is_clocked(trace, &slice, &mut wakeups) && !is_idle(&slice) {
                 take(row);
             }
         }
@@ -170,7 +176,7 @@ fn sleep_before(trace: &Trace, thread: ThreadId, at: Timestamp) -> Option<usize>
     is_clocked(trace, &slice, &mut wakeups).then_some(row)
 }
 
-fn of_thread(trace: &Trace, thread: ThreadId) -> (Clocked, Whole) {
+fn of_thread(trace: &Trace, thread: ThreadId, is_idle: impl Fn(&Slice) -> bool) -> (Clocked, Whole) {
     let mut whole = Whole::default();
     let mut near = 0;
     let mut sums = Clocked { thread, ..Clocked::default() };
@@ -186,7 +192,7 @@ fn of_thread(trace: &Trace, thread: ThreadId) -> (Clocked, Whole) {
                 whole.run_ns += slice.duration().0;
             }
             ThreadState::Blocked => {
-                let clocked = is_clocked(trace, &slice, &mut wakeups);
+                let clocked = is_clocked(trace, &slice, &mut wakeups) && !is_idle(&slice);
                 if let Some(before) = last.take()
                     && before.wait == slice.wait
                     && run_ns as f64 <= LOOK_RUN_MAX * before.duration().0 as f64

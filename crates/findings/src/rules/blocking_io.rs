@@ -77,6 +77,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         percent(worst.ns as f64 / total.max(1) as f64),
     )];
     summary.extend(scene.waits_come_from(|slice| scene.class(slice) == Some(Class::IoWait)));
+    summary.extend(scene.waits_are_for(|slice| scene.class(slice) == Some(Class::IoWait)));
     let batch = batch(scene.derived, worst.name());
     summary.extend(rings::said(&scene.derived.calls, worst.number));
     let gain = scene.gain_whoever_ran(stall, |thread, waited| waited.min(thread.running_ns() as f64));

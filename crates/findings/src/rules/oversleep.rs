@@ -106,7 +106,9 @@ fn slept(scene: &Scene) -> Option<Slept> {
         let is_one = |one: &Clocked| is_sleeper(one) && !poll_loop::is_runtimes(scene, one);
         let sleeping: Vec<Clocked> = scene.derived.clocked.iter().copied().filter(is_one).collect();
         let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
-        let charge = clocked::charge(scene.trace, sleeps);
+        let charge = clocked::charge(scene.trace, sleeps, |slice| {
+            scene.derived.roles.is_idle_sleep(scene.trace, slice)
+        });
         let stall = scene.stall_quiet(&charge);
         Slept { sleeping, charge, stall, is_often: least > 1 }
     };

@@ -78,7 +78,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     };
     let polls = |id: ThreadId| polling.binary_search_by_key(&id, |one| one.thread).is_ok();
-    let charge = clocked::charge(scene.trace, polls);
+    let charge =
+        clocked::charge(scene.trace, polls, |slice| scene.derived.roles.is_idle_sleep(scene.trace, slice));
     let stall = scene.stall_quiet(&charge);
     let run_ns: u64 = polling.iter().map(|one| one.look_run_ns).sum();
     let high = scene.of_wall(stall.saved_ns).clamp(0.0, 1.0);

@@ -131,5 +131,7 @@ fn summary(scene: &Scene, (waits, ns): (u64, u64), cpu_ns: u64) -> Vec<String> {
     if cpu_ns as f64 > CPU_TOLD * ns as f64 {
         lines.push(format!("The calls took {} of CPU time besides (sampled).", time(cpu_ns)));
     }
+    lines.extend(scene.waits_come_from(|slice| is_sync_wait(scene, slice)));
+    lines.extend(scene.waits_are_for(|slice| is_sync_wait(scene, slice)));
     lines
 }

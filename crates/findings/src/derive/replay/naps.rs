@@ -55,7 +55,7 @@ fn is_timed_out(trace: &Trace, slice: &Slice) -> bool {
 
 /// Threads that keep house, of those that `counts` names, with whom each keeps up with: the others of its process.
 pub(super) fn housekeepers(trace: &Trace, counts: impl Fn(ThreadId) -> bool) -> Vec<(ThreadId, Follower)> {
-    let clocked = clocked::derive(trace);
+    let clocked = clocked::derive(trace, |_| false);
     let house: Vec<ThreadId> =
         clocked.iter().filter(|one| one.keeps_house && counts(one.thread)).map(|one| one.thread).collect();
     let process = |thread: ThreadId| trace.threads[thread.index()].process;

@@ -16,7 +16,7 @@ mod votes;
 use std::collections::HashSet;
 
 use holdup_events::tables::{FrameKind, SampleRow, Slice, StackEnd, ThreadState};
-use holdup_events::{ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId};
+use holdup_events::{ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason};
 
 use self::frames::FrameRules;
 use self::parties::Parties;
@@ -66,6 +66,10 @@ pub struct Roles {
     handed_on: Vec<u16>,
     /// By thread: the rule about the function that it began with, which speaks for its waits without a stack.
     began_with: Vec<u16>,
+    /// By wait: it is a sleep.
+    sleeps: Vec<bool>,
+    /// By thread: what those of its sleeps say whose stacks tell.
+    sleeps_say: Vec<u16>,
     /// By wait: it is for a ring's answers, and a disk gives them. Empty if there is no ring.
     disk_answers: Vec<bool>,
 }
@@ -147,7 +151,10 @@ impl Roles {
         let others = match told {
             true => NONE,
             false => {
-                said(self.others_on_its_word(slice), wait).min(said(&self.began_with, slice.thread.index()))
+                let sleeps = if self.sleeps.get(wait) == Some(&true) { &self.sleeps_say[..] } else { &[] };
+                said(self.others_on_its_word(slice), wait)
+                    .min(said(&self.began_with, slice.thread.index()))
+                    .min(said(sleeps, slice.thread.index()))
             }
         };
         if others < own {
@@ -163,6 +170,14 @@ impl Roles {
             true => &self.time_out_says,
             false => &self.word_says,
         }
+    }
+
+    /// Whether it is a runtime's sleep while it has nothing to do, before it looks again: nobody asked for that.
+    pub fn is_idle_sleep(&self, trace: &Trace, slice: &Slice) -> bool {
+        let is_idle = |rule: RuleId| self.descriptors.rule(rule).is_some_and(|(_, rule)| rule.idle);
+        slice.state == ThreadState::Blocked
+            && trace.wait(slice.wait).reason == WaitReason::Sleep
+            && self.of_wait(slice).is_some_and(|(rule, _)| is_idle(rule))
     }
 
     /// The class of a sample.

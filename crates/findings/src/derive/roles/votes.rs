@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use holdup_events::tables::ThreadState;
-use holdup_events::{ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait};
+use holdup_events::{ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitReason};
 
 use super::{CUT, NONE, Roles, at};
 use crate::derive::parallel;
@@ -49,6 +49,34 @@ impl Roles {
         self.time_out_says = words.iter().map(|word| of_word(word)[1]).collect();
         self.lock_words = words.iter().map(|word| of_word(word)[2]).collect();
         self.timed_out = self.those_timed_out(trace, &words);
+        self.sleeps = trace.waits.iter().map(|wait| wait.reason == WaitReason::Sleep).collect();
+        self.sleeps_say = self.votes_of_sleeps(trace);
+    }
+
+    /// By thread: what its sleeps whose stacks tell agree on. A sleep is on no word, and other threads' are for other things.
+    fn votes_of_sleeps(&self, trace: &Trace) -> Vec<u16> {
+        let of = |thread: ThreadId| {
+            let Some(party) = self.parties.of(thread) else { return NONE };
+            let mut votes = Votes::default();
+            for slice in trace.slices.of(thread).filter(|slice| slice.stack != StackId::NONE) {
+                let verdict = at(&self.blocked, party, slice.stack);
+                let is_sleep = self.sleeps.get(slice.wait.index()) == Some(&true);
+                if is_sleep && verdict != CUT && slice.state == ThreadState::Blocked {
+                    let weight = slice.duration().0.saturating_mul(u64::from(slice.stack_every.max(1)));
+                    let sum = votes.entry(verdict).or_default();
+                    *sum = sum.saturating_add(weight);
+                }
+            }
+            self.agreed(&votes)
+        };
+        match self.sleeps.contains(&true) {
+            true => {
+                let groups = parallel::thread_groups(trace);
+                let part = |group: usize| groups[group].clone().map(|thread| of(ThreadId(thread))).collect();
+                parallel::map(groups.len(), |group| -> Vec<u16> { part(group) }).concat()
+            }
+            false => Vec::new(),
+        }
     }
 
     /// What the votes of a word say of its other waits, of those that timed out, and by which rule it is a lock.

@@ -1,4 +1,4 @@
-//! What the files are called whose locks threads wait for: the kernel programs note it at a wait, it is read about once a second.
+//! What the files are called that threads wait for (a lock, the disk): the kernel programs note it at a wait, it is read about once a second.
 
 use holdup_capture::bpf::Session;
 use holdup_capture::lower;
@@ -6,17 +6,17 @@ use holdup_decode::calls::{CallDecoder, CallMap};
 use holdup_events::{Event, Timestamp};
 
 /// The kernel programs' map (`bpf/file_names.h`).
-const MAP: &str = "locked_files";
+const MAP: &str = "waited_files";
 const EVERY_NS: u64 = 1_000_000_000;
 
 /// Reads them.
 #[derive(Default)]
-pub struct LockedFiles {
+pub struct WaitedFiles {
     decoder: CallDecoder,
     next_ns: u64,
 }
 
-impl LockedFiles {
+impl WaitedFiles {
     /// Reads them if it is time to. `sink` gets what is new.
     pub fn step(&mut self, session: &Session, sink: &mut dyn FnMut(Event)) {
         let now_ns = lower::now().0;
