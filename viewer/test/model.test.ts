@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import { formatAddress, parseAddress } from "../src/model/address";
-import { shortened, tsvRow, visible } from "../src/model/text";
+import { fitted, shortened, tsvRow, visible } from "../src/model/text";
 import { where, withoutRepeats } from "../src/model/frames";
 import { bytes, count, duration, moment, percent, ruler } from "../src/model/time";
 import { framed, inside, panned, toNs, toX, zoomed } from "../src/model/view";
@@ -13,6 +13,14 @@ describe("text of strangers", () => {
   it("shows what would be invisible", () => {
     expect(visible("a\u001b[31m\nb\u202ec\u0000")).toBe("a\\e[31m\\nb\\u{202e}c\\0");
     expect(visible("<script>ä 線程 🎉</script>")).toBe("<script>ä 線程 🎉</script>");
+  });
+  it("cuts a text before the end that tells it from its like", () => {
+    const upTo = (length: number) => (text: string): boolean => Array.from(text).length <= length;
+    expect(fitted("worker 10", upTo(9), 99, 3)).toBe("worker 10");
+    expect(fitted("cache-epoll 10119", upTo(12), 99, 6)).toBe("cache… 10119");
+    expect(fitted("cache-epoll 10119", upTo(12), 99)).toBe("cache-epoll…");
+    expect(fitted("cache-epoll 10119", upTo(4), 99, 6)).toBe("cac…");
+    expect(fitted("cache-epoll 10119", upTo(0), 99, 6)).toBe("");
   });
   it("never cuts a character in two", () => expect(shortened("🎉🎉🎉", 2)).toBe("🎉…"));
   it("keeps a row of a table one row", () => expect(tsvRow(["a\tb", "c\nd"])).toBe("a\\tb\tc\\nd"));

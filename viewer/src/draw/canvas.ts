@@ -1,6 +1,7 @@
 // Carries out draw commands on a canvas. Thin: everything worth testing happened in layout.
 
 import { classLook } from "../model/classes";
+import { fitted } from "../model/text";
 import type { Draw, Fill, Ink } from "./log";
 import { Textures } from "./textures";
 import { INKS, type ThemeName, changeColour, classColour, textOn } from "./theme";
@@ -126,7 +127,7 @@ export class Painter {
   private text(draw: Extract<Draw, { op: "text" }>): void {
     const pen = this.pen;
     pen.font = draw.small ? FONT_SMALL : draw.bold ? FONT_BOLD : FONT;
-    const text = this.fitted(draw.text, draw.width);
+    const text = this.fitted(draw.text, draw.width, draw.keep);
     if (text === "") return;
     pen.textBaseline = "middle";
     pen.textAlign = draw.align ?? "left";
@@ -145,16 +146,8 @@ export class Painter {
   }
 
   /** The text, cut where it is too wide. Widths are remembered: measuring is what costs. */
-  private fitted(text: string, width: number): string {
-    if (this.width(text) <= width) return text;
-    const chars = Array.from(text);
-    let [low, high] = [0, Math.min(chars.length, Math.ceil(width / 3))];
-    while (low < high) {
-      const middle = Math.ceil((low + high) / 2);
-      if (this.width(`${chars.slice(0, middle).join("")}…`) <= width) low = middle;
-      else high = middle - 1;
-    }
-    return low === 0 ? "" : `${chars.slice(0, low).join("")}…`;
+  private fitted(text: string, width: number, keep?: number): string {
+    return fitted(text, (part) => this.width(part) <= width, Math.ceil(width / 3), keep);
   }
 
   private width(text: string): number {

@@ -28,6 +28,8 @@ export type Draw =
       readonly ink: Ink;
       /** Text is cut to this width, with an ellipsis; shorter than one letter: not drawn. */
       readonly width: number;
+      /** So many characters at its end stay where it is cut. */
+      readonly keep?: number;
       readonly align?: "left" | "right" | "center";
       readonly bold?: boolean;
       readonly small?: boolean;

@@ -158,7 +158,9 @@ function label(out: Draw[], input: TimelineInput, row: Row): void {
   const middle = row.kind === "thread" ? y + row.h - LANE_H / 2 : y + row.h / 2;
   const room = heading ? 460 : LABEL_W - indent - 8;
   const detailW = detail === "" || heading ? 0 : 44;
-  out.push({ op: "text", x: indent, y: middle, text: `${arrow}${text}`, ink: strong ? "text" : "muted", width: room - detailW, bold: strong });
+  // Threads of one name are told apart by their numbers.
+  const keep = row.kind === "thread" ? (/ \d+$/.exec(text)?.[0].length ?? 0) : 0;
+  out.push({ op: "text", x: indent, y: middle, text: `${arrow}${text}`, ink: strong ? "text" : "muted", width: room - detailW, bold: strong, keep });
   if (detailW > 0) {
     out.push({ op: "text", x: LABEL_W - 8, y: middle, text: detail, ink: "muted", width: detailW, align: "right" });
   }

@@ -16,6 +16,23 @@ export function shortened(text: string, length: number): string {
   return chars.length <= length ? text : `${chars.slice(0, Math.max(0, length - 1)).join("")}…`;
 }
 
+/** The text, or as much of it as fits, with an ellipsis where something is missing: before its last `keep` characters, which tell it
+ * from its like. The empty text where not even these fit. */
+export function fitted(text: string, fits: (text: string) => boolean, mostChars: number, keep = 0): string {
+  if (fits(text)) return text;
+  const chars = Array.from(text);
+  const tail = keep > 0 ? chars.slice(-keep).join("") : "";
+  const cut = (length: number): string => `${chars.slice(0, length).join("").trimEnd()}…${tail}`;
+  let [low, high] = [0, Math.min(chars.length - keep, mostChars)];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (fits(cut(middle))) low = middle;
+    else high = middle - 1;
+  }
+  if (low > 0) return cut(low);
+  return keep > 0 ? fitted(text, fits, mostChars) : "";
+}
+
 /** The part of a path that tells most. */
 export function basename(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1) || path;
