@@ -23,8 +23,8 @@ use super::fault_windows::FaultWindows;
 use super::hardware::Counting;
 use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
+use super::limits::GroupLimits;
 use super::line_watch::LineWatch;
-use super::waited_files::WaitedFiles;
 use super::naps::{Found, Naps};
 use super::returned_cpus::{self, ReturnedCpus};
 use super::roots::Roots;
@@ -33,6 +33,7 @@ use super::runtime_names::RuntimeNames;
 use super::span_probes::SpanProbes;
 use super::stack_tables::StackTables;
 use super::syscall_windows::SyscallWindows;
+use super::waited_files::WaitedFiles;
 use super::{Other, Outcome, Output, Recorder, Subject, Tally, Watched};
 use crate::cli::StackChoice;
 
@@ -66,6 +67,7 @@ pub(super) struct Loop {
     syscalls: SyscallWindows,
     calls: Calls,
     waited_files: WaitedFiles,
+    limits: GroupLimits,
     pub(super) counts: KernelCounts,
     faults: FaultWindows,
     returned: ReturnedCpus,
@@ -113,6 +115,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         syscalls: SyscallWindows::new(if options.syscalls { 0.0 } else { recorder.options.budget }, cpus),
         calls: Calls::new(options.syscalls, &session),
         waited_files: WaitedFiles::default(),
+        limits: GroupLimits::default(),
         counts: KernelCounts::default(),
         faults: FaultWindows::new(recorder.options.budget),
         returned: ReturnedCpus::default(),
@@ -284,6 +287,7 @@ impl Loop {
             self.faults.step(&mut self.session);
             self.calls.step(&self.session, &mut |event| self.journal.push(&event));
             self.waited_files.step(&self.session, &mut |event| self.journal.push(&event));
+            self.limits.step(&self.targets, &mut |event| self.journal.push(&event));
             self.counts.step(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
             let Loop { session, mappings, targets, journal, .. } = self;
             self.returned.step(session, mappings.as_mut(), targets, &mut |event| journal.push(&event));

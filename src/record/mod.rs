@@ -13,8 +13,8 @@ mod generated_code;
 pub mod hardware;
 mod kernel_counts;
 mod launcher;
+mod limits;
 mod line_watch;
-mod waited_files;
 mod lower;
 mod naps;
 mod output;
@@ -29,6 +29,7 @@ mod shrunk;
 mod span_probes;
 mod stack_tables;
 mod syscall_windows;
+mod waited_files;
 mod watching;
 
 use std::ffi::OsString;

@@ -2,6 +2,7 @@
 //! the kernel and privileges. It records addresses and mappings, never names of symbols.
 
 pub mod bpf;
+pub mod cgroup_limits;
 pub mod cpu_counts;
 pub mod error;
 pub mod launch;

@@ -2,8 +2,8 @@
 //! which it must stay silent.
 
 use holdup_events::event::WakeContext;
-use holdup_events::tables::{Process, Steal, Wakeup, Wakeups};
-use holdup_events::{Duration, ProcessId, ThreadId};
+use holdup_events::tables::{CountKind, KernelCountRow, Process, Steal, Wakeup, Wakeups};
+use holdup_events::{Duration, ProcessId, ThreadId, Trace};
 use holdup_findings::{Analysis, Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
@@ -170,6 +170,26 @@ fn cpu_throttled_fires_on_pauses_of_the_group() {
     let gain = analysis.findings[0].gain;
     // Four tenths, and what cannot be foreseen.
     assert!((0.32..=0.4).contains(&gain.low) && (0.4..=0.48).contains(&gain.high), "{gain:?}");
+}
+
+/// What the group may use is told where somebody looked.
+#[test]
+fn cpu_throttled_says_how_much_may_be_used() {
+    let (_, mut trace) = trace_of_lanes("@cpus 2\n@repeat 20\nA  000000tttt\nB  111111tttt\n");
+    let first = trace.target_threads().next().expect("a thread");
+    let row = |count| KernelCountRow {
+        thread: Some(first),
+        what: CountKind::CpuLimit,
+        count,
+        ..KernelCountRow::default()
+    };
+    let said = |trace: &Trace| {
+        let finding = analyse(trace).findings.into_iter().find(|one| one.rule == "cpu-throttled");
+        finding.expect("it").summary.join(" ")
+    };
+    assert!(!said(&trace).contains("may use"), "{}", said(&trace));
+    trace.kernel_counts.push(row(1500));
+    assert!(said(&trace).contains("Its control group may use 1.5 CPUs (cpu.max)."), "{}", said(&trace));
 }
 
 #[test]

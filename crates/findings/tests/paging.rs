@@ -150,6 +150,10 @@ fn short_of_memory(times: u64, again: u64) -> Analysis {
     let fault = |row: KernelCountRow| KernelCountRow { syscall: -1, ..row };
     trace.kernel_counts = vec![
         fault(counted(0, CountKind::LimitReclaims, times)),
+        // Raised meanwhile; the other process may have more.
+        KernelCountRow { end: Timestamp(1), ..counted(0, CountKind::MemoryLimit, 64 << 20) },
+        KernelCountRow { end: Timestamp(2), ..counted(0, CountKind::MemoryLimit, 96 << 20) },
+        counted(1, CountKind::MemoryLimit, 128 << 20),
         fault(counted(0, CountKind::LimitReclaimNs, times * 10_000)),
         of_machine(CountKind::DiskReadBytes, 100 << 20),
         of_machine(CountKind::RefaultBytes, again << 20),
@@ -163,6 +167,8 @@ fn memory_reclaim_fires_where_what_is_read_had_been_there() {
     let finding = analysis.findings.iter().find(|finding| finding.rule == "memory-reclaim").expect("it");
     assert_eq!(finding.confidence, Confidence::High);
     assert!(finding.subject.contains("limit"), "{}", finding.subject);
+    let said = finding.summary.join(" ");
+    assert!(said.contains("That cgroup may have 96.0 MiB in memory"), "{said}");
     // 2 × 320 ms of waits; in the 10 ms of taking back some of it may be waits as well.
     assert_eq!(finding.cost_ns, 2 * 320_000_000);
     assert!(finding.gain.high > 0.75, "{:?}", finding.gain);

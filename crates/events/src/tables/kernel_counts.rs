@@ -47,6 +47,11 @@ crate::wait::codes! {
         RefaultBytes = 19 "refault-bytes",
         /// What the whole machine read from disks (bytes).
         DiskReadBytes = 20 "disk-read-bytes",
+        /// What a process may have in memory at a time (bytes): the tightest limit of its cgroup and those above it, as it was when the
+        /// stretch ended; of its first thread. No sum, and no row where there is no limit.
+        MemoryLimit = 21 "memory-limit",
+        /// What a process may use of CPUs, in the same way (thousandths of a CPU).
+        CpuLimit = 22 "cpu-limit",
     }
 }
 

@@ -28,6 +28,7 @@ pub mod kernel_threads;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;
+pub mod limits;
 pub mod lines;
 pub mod lock_calls;
 mod lock_classes;

@@ -18,15 +18,17 @@
 //! period allows CPUs: then the work is spread over the period. A shorter period makes the pauses shorter.
 //!
 //! ## Blind spots
-//! Only throttling of threads that were on a CPU, or came to one, is seen. What the quota is, is not recorded.
+//! Only throttling of threads that were on a CPU, or came to one, is seen. What the quota is, is looked up about once a second: a process that
+//! is gone before then, or that is moved, had another one.
 //!
 //! ## References
 //! Linux `Documentation/scheduler/sched-bwc.rst`, `cgroups(7)`. Indeed Engineering: Unthrottled (2019).
 
-use holdup_events::tables::ThreadState;
+use holdup_events::tables::{CountKind, ThreadState};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::limits;
 use crate::derive::room;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
@@ -63,7 +65,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             percent(scene.of_thread_time(throttled_ns)),
             count(charge.count(), "pause"),
             time(throttled_ns / charge.count().max(1)),
-        )],
+        )]
+        .into_iter()
+        .chain(quota(scene))
+        .collect(),
         cost_ns: throttled_ns,
         gain: scene.gain_whoever_ran(&stall, |_, waited| waited),
         confidence: scene.confidence(Confidence::High),
@@ -74,4 +79,12 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         ],
     };
     Ok(vec![Charged { finding, charge }])
+}
+
+/// What may be used, where that is known.
+fn quota(scene: &Scene) -> Option<String> {
+    let thousandths = limits::tightest(scene.trace, CountKind::CpuLimit)?;
+    let cpus = thousandths as f64 / 1000.0;
+    let said = if cpus == 1.0 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
+    Some(format!("Its control group may use {said} (cpu.max)."))
 }

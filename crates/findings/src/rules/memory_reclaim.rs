@@ -23,7 +23,7 @@
 //! `posix_fadvise(POSIX_FADV_DONTNEED)`), so that they do not push out what is used again.
 //!
 //! ## Blind spots
-//! Which limit it is, of the cgroup or of one above it, is not recorded. What was read again is known for the whole machine only, and may
+//! The limit is the tightest of the cgroup and those above it, looked up about once a second; of which of them it is, is not told. What was read again is known for the whole machine only, and may
 //! be of other programs. The kernel's own thread (kswapd) takes memory back, too: who is ahead of it is not seen to. Writes that
 //! wait until others were written are told as waits for the disk.
 //!
@@ -34,11 +34,12 @@
 use std::collections::BTreeMap;
 
 use holdup_events::WaitReason;
-use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::tables::{CountKind, Slice, ThreadState};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::limits;
 use crate::derive::paging::Paging;
 use crate::derive::syscall_names::{moves_bytes, sends};
 use crate::finding::{Confidence, Finding, Gain};
@@ -162,6 +163,11 @@ fn summary(scene: &Scene, waited_ns: u64) -> Vec<String> {
             bytes(paging.refault_bytes),
         ),
     ];
+    if at_limit(paging)
+        && let Some(limit) = limits::tightest(scene.trace, CountKind::MemoryLimit)
+    {
+        summary.push(format!("That cgroup may have {} in memory, pages of files among it.", bytes(limit)));
+    }
     summary.extend(scene.waits_come_from(|slice| is_for_memory(scene, slice)));
     summary
 }

@@ -1,0 +1,19 @@
+//! What control groups allowed the processes of the program.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::CountKind;
+use holdup_events::{ThreadId, Timestamp, Trace};
+
+/// The tightest of one kind among the program's processes, each as it was last seen, in the units of the kind; none where nothing was
+/// limited, or nobody looked.
+pub fn tightest(trace: &Trace, what: CountKind) -> Option<u64> {
+    let mut last: BTreeMap<ThreadId, (Timestamp, u64)> = BTreeMap::new();
+    for row in trace.kernel_counts.iter().filter(|row| row.what == what) {
+        if let Some(thread) = row.thread.filter(|thread| trace.threads[thread.index()].target) {
+            let seen = last.entry(thread).or_default();
+            *seen = (*seen).max((row.end, row.count));
+        }
+    }
+    last.into_values().map(|(_, count)| count).min()
+}
