@@ -92,7 +92,9 @@ impl Teller<'_> {
             ObjectKind::Futex => format!("futex 0x{:x} in {whose}", wait.object),
             ObjectKind::Descriptor => format!("descriptor {} of {whose}", wait.op),
             // Its number is one of ours, by which open ones are told apart.
-            ObjectKind::Epoll | ObjectKind::EventFd | ObjectKind::TimerFd => wait.object_kind.name().to_owned(),
+            ObjectKind::Epoll | ObjectKind::EventFd | ObjectKind::TimerFd => {
+                wait.object_kind.name().to_owned()
+            }
             kind if !self.trace.calls.name_of(kind, wait.object).is_empty() => {
                 self.trace.calls.name_of(kind, wait.object).to_owned()
             }

@@ -251,7 +251,8 @@ impl<'a> Scene<'a> {
     pub fn waits_are_for(&self, matches: impl Fn(&Slice) -> bool + Sync) -> Option<String> {
         let (named, files) = waited_files::waited(self.trace, matches);
         let most = named.first()?;
-        let among = if files > 1 { format!(", one of {}", count(files as u64, "file")) } else { String::new() };
+        let among =
+            if files > 1 { format!(", one of {}", count(files as u64, "file")) } else { String::new() };
         Some(format!("{} of it is for {}{among}.", percent(most.share), most.path))
     }
 
