@@ -7,7 +7,7 @@ use holdup_events::Trace;
 use crate::charge::Charge;
 use crate::derive::{
     asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc,
-    hardware, holders, ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism,
+    hardware, holders, ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism, regions,
     rendezvous, replay, roles, runtimes, services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
@@ -44,6 +44,8 @@ pub struct Derived {
     pub allocated: stacks::Allocated,
     /// What was done for the program's functions: copying, formatting, page faults.
     pub services: BTreeMap<services::Service, services::ServiceUse>,
+    /// Pieces of work that threads hand out and wait for, by process, the most often first.
+    pub regions: Vec<regions::Regions>,
     /// Pools of threads, and what they do beside their tasks, the costliest first.
     pub tasks: Vec<tasks::Handing>,
     /// Page faults and shootdowns.
@@ -193,6 +195,7 @@ pub fn complete(
             allocated: allocated(trace, &roles),
             paging: paging::derive(trace, &ledger, timelines),
             services: services::derive(trace, &ledger, (&roles, timelines)),
+            regions: regions::derive(trace, &roles, &ledger),
             tasks: tasks::derive(trace, &ledger, (&roles, timelines)),
             lines: lines::derive(trace, &ledger, (&roles, timelines)),
             spins: spin::derive(

@@ -19,7 +19,7 @@ fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
         .flat_map(|rule| rule.leaf.iter().chain(&rule.any).chain(&rule.within).chain(&rule.futex));
     let of_spans = runtime.spans.iter().flat_map(|span| span.entry.iter().chain(&span.end));
     let functions = of_spans.filter(|name| !name.starts_with("usdt:"));
-    let marks = runtime.function_marks.iter().chain(&runtime.collects_for_memory);
+    let marks = runtime.function_marks.iter().chain(&runtime.collects_for_memory).chain(&runtime.works);
     of_rules.chain(marks).chain(functions).map(String::as_str).collect()
 }
 

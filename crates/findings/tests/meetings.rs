@@ -7,6 +7,7 @@ use holdup_findings::derive::rendezvous::{self, MeetingKind};
 use holdup_findings::derive::replay::Endings;
 use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
+use holdup_findings::descriptors::Descriptors;
 use holdup_testkit::check::{check_lanes, confidence};
 use holdup_testkit::{assemble, sim};
 
@@ -205,7 +206,7 @@ fn meetings_of_random_programs_equal_the_truth() {
         let trace = assemble(simulation.events.clone(), simulation.manifest.clone());
         let found = rendezvous::derive(
             &trace,
-            &SampleClasses::new(&trace),
+            &SampleClasses::new(&trace, &Descriptors::built_in()),
             (&Timelines::derive(&trace), &Roles::built_in(&trace)),
             &Endings::default(),
         );

@@ -1,8 +1,9 @@
 //! Questions to a service that are asked one after the other, and what only looks so.
 
-use holdup_findings::Analysis;
+use holdup_events::tables::{Wakeup, Wakeups};
 use holdup_findings::finding::{Confidence, Finding};
-use holdup_testkit::check::check_lanes;
+use holdup_findings::{Analysis, analyse};
+use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
 /// A waits for answers (`q`) of B, another process, which waits for questions (`p`) and for its clock (`s`).
 fn asked(lanes: &str) -> Analysis {
@@ -139,4 +140,21 @@ fn of_a_peer_elsewhere_it_is_a_hint() {
     assert_eq!(told("socket"), Some((true, Confidence::Low)));
     assert_eq!(told("socket 43"), None, "whoever accepts waits to be asked");
     assert_eq!(told("multiplex 7"), None, "and so may whoever polls");
+}
+
+/// Who starts a service waits for its word that it listens: that asks nothing.
+#[test]
+fn a_word_before_the_first_question_does_not_turn_the_sides() {
+    let picture =
+        "@cpus 4\n@repeat 20\n@q multiplex 232\n@p multiplex 232\n@s sleep\n@child B\n".to_owned() + IN_TURN;
+    let (_, mut trace) = trace_of_lanes(&picture);
+    let ids: Vec<_> = trace.target_threads().collect();
+    let (asker, service) = (ids[0], ids[1]);
+    let at = trace.threads[service.index()].start;
+    let word = Wakeup { at, waker: service, wakee: asker, ..trace.wakeups.of(asker)[0] };
+    let rows = [word].into_iter().chain(trace.wakeups.iter().copied()).collect();
+    trace.wakeups = Wakeups::freeze(rows, trace.threads.len());
+    let analysis = analyse(&trace);
+    let finding = found(&analysis).expect("it is told");
+    assert!(finding.summary[0].starts_with("1 thread of A asked"), "{:?}", finding.summary);
 }

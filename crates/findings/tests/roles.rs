@@ -6,7 +6,6 @@ use holdup_events::tables::*;
 use holdup_events::{
     CpuId, FrameId, ObjectKind, ProcessId, StackId, ThreadId, Timestamp, Trace, Wait, WaitId, WaitReason,
 };
-use holdup_findings::analyse_with;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::ledger::{self, Ledger};
 use holdup_findings::derive::locks;
@@ -14,6 +13,8 @@ use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::stacks::{Selection, observe};
 use holdup_findings::derive::timelines::Timelines;
 use holdup_findings::descriptors::Descriptors;
+use holdup_findings::{analyse, analyse_with};
+use holdup_testkit::check::trace_of_lanes;
 
 const POOL: &str = r#"
 [runtime]
@@ -408,4 +409,17 @@ fn a_pool_is_known_by_what_its_runtime_says_of_the_word() {
     };
     assert!(starved(&two_workers(950, 1)), "idle workers wait on a word with a lock's protocol");
     assert!(!starved(&two_workers(950, 2)), "the runtime says that it is a lock");
+}
+
+/// Code that looks like a loop that only waits, but is hardly ever gone round, works, if its runtime's descriptor says so.
+#[test]
+fn code_that_a_runtime_only_passes_through_is_no_waiting() {
+    let spun = |function: &str| {
+        let (_, trace) = trace_of_lanes(&format!(
+            "@cpus 2\n@repeat 50\n@samples A 0..10 user main;{function}~word\nA  0000000000\n"
+        ));
+        analyse(&trace).derived.ledger.of(Class::Spin)
+    };
+    assert_eq!(spun("stg_BLACKHOLE_info"), 0);
+    assert!(spun("take_ticket") > 0);
 }

@@ -1,6 +1,6 @@
 //! Names that were looked up before, kept by build id: text, so that a person can read it too.
 //!
-//! `holdup names 1`, then lines of words between tabs: `s TEXT` defines the next text (counted from 0),
+//! `holdup names 2`, then lines of words between tabs: `s TEXT` defines the next text (counted from 0),
 //! `@ OFFSET DISTANCE` begins a place, `+ LINE FUNCTION FILE` is one of its calls, leaf first, by the numbers of
 //! its texts; `= COUNT` ends it. What is not whole is not used.
 
@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use super::place::{Call, Place};
 
-const HEAD: &str = "holdup names 1";
+const HEAD: &str = "holdup names 2";
 
 /// Places by file offset; `None` stands for an offset of which nothing is known.
 pub type Known = BTreeMap<u64, Option<Place>>;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, UnwindSection};
 use object::elf::{PF_W, PF_X, PT_LOAD};
 use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ObjectSymbol, SymbolKind};
+use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
 use super::place::Place;
 use super::{demangle, go};
@@ -31,7 +31,7 @@ struct Segment {
 
 /// A 64-bit little-endian ELF file.
 pub struct Elf<'a> {
-    file: ElfFile64<'a, LittleEndian>,
+    pub(super) file: ElfFile64<'a, LittleEndian>,
     segments: Vec<Segment>,
 }
 
@@ -205,7 +205,7 @@ impl<'a> Elf<'a> {
             .file
             .symbols()
             .chain(self.file.dynamic_symbols())
-            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
+            .filter(|symbol| symbol.is_definition() && self.is_code(symbol))
             .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?)))
             .filter(|(_, _, name)| !name.is_empty())
             .collect();
@@ -219,6 +219,21 @@ impl<'a> Elf<'a> {
             holder(&functions, address, before.and_then(<[u64]>::last).copied().unwrap_or(0))
         };
         addresses.iter().filter_map(|address| Some((*address, place(*address)?))).collect()
+    }
+}
+
+impl Elf<'_> {
+    /// Also what says that it is data but lies among code: GHC's functions have a table in front of them, and some are named as that.
+    fn is_code<'data>(&self, symbol: &impl ObjectSymbol<'data>) -> bool {
+        let among_code = || {
+            let section = self.file.section_by_index(symbol.section_index()?).ok()?;
+            Some(section.kind() == SectionKind::Text)
+        };
+        match symbol.kind() {
+            SymbolKind::Text => true,
+            SymbolKind::Data => among_code().unwrap_or(false),
+            _ => false,
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use holdup_events::event::RawStack;
 use holdup_events::tables::{Frame, Mapping, Process};
 
+use object::{Object, ObjectSymbol};
+
 use super::elf::Elf;
 use super::*;
 
@@ -276,4 +278,26 @@ fn parts_are_named_by_types_of_another_unit() {
     let parts = super::dwarf::parts(&super::dwarf::Sections::load(&elf).unwrap(), &addresses);
     let parts: Vec<&str> = parts.values().map(String::as_str).collect();
     assert_eq!(parts, ["[0].count", "[2].level.v", "[3].count"]);
+}
+
+/// GHC's functions have a table in front of them, and some say that they are data.
+#[test]
+fn code_that_says_it_is_data_is_named() {
+    let scratch = Scratch::new("object-code");
+    let source = "asm(\".text\\n.globl entered\\n.type entered,@object\\nentered: nop\\nnop\\nret\\n.size entered, .-entered\\n\");\n\
+        int table[4] = {1};\nint main(void) { return table[1]; }\n";
+    std::fs::write(scratch.path("o.c"), source).unwrap();
+    if scratch.run("cc", &["-o", "o", "o.c"]).is_none() {
+        return;
+    }
+    let bytes = std::fs::read(scratch.path("o")).unwrap();
+    let elf = Elf::parse(&bytes).unwrap();
+    let at = |symbol: &str| {
+        let mut symbols = elf.file.symbols();
+        symbols.find(|one| one.name() == Ok(symbol)).map(|one| one.address()).unwrap()
+    };
+    let (entered, table) = (at("entered") + 1, at("table") + 4);
+    let places = elf.functions(&[entered, table]);
+    assert_eq!(places.get(&entered).map(|place| place.calls[0].function.as_str()), Some("entered"));
+    assert!(!places.contains_key(&table), "data is no code");
 }

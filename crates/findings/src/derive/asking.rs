@@ -5,7 +5,8 @@
 //! comes next (epoll) may have many answers under way, or none: there what passes between the two tells (`in_flight.rs`). A peer on
 //! the same machine is known by having ended the wait, and must have been asleep by a clock of its own in the middle of it. Of two,
 //! the one that accepts connections is asked; where that is not seen, or may be the way in of one that asks others, the one asks
-//! that woke the other first (of a process and its descendant that is no more than a guess). Of one elsewhere, or of a program that
+//! that woke the other first (of a process and its descendant that is no more than a guess), or, where that is not seen either, the one that
+//! waits for the other's clock. Of one elsewhere, or of a program that
 //! is not recorded, nothing is known; whoever accepts connections, or polls, may be waiting for a question.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +52,7 @@ impl Asking {
 }
 
 /// A wait of that kind: its row, who ended it, and the row of what that one slept meanwhile.
+#[derive(Clone)]
 struct Wait {
     row: usize,
     span: (Timestamp, Timestamp),
@@ -61,7 +63,8 @@ struct Wait {
 
 /// Derives them, those that waited longest first.
 pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
-    let sides = Sides::new(trace);
+    let messages = in_flight::messages(trace);
+    let sides = Sides::new(trace, &messages);
     let mut groups = Groups::new();
     for thread in trace.target_threads() {
         let process = trace.threads[thread.index()].process;
@@ -76,7 +79,7 @@ pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
             groups.entry(key).or_default().push(wait);
         }
     }
-    add_in_flight((trace, holders), &sides, &mut groups);
+    add_in_flight((trace, holders), (&sides, &messages), &mut groups);
     let mut longest: Vec<_> = groups.into_iter().map(|(key, waits)| (any_ns(&waits), key, waits)).collect();
     longest.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     longest.truncate(ASKING_MAX);
@@ -87,31 +90,45 @@ pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
 type Groups = BTreeMap<(String, Option<ProcessId>), Vec<Wait>>;
 
 /// Adds the questions of threads that poll.
-fn add_in_flight((trace, holders): (&Trace, &Holders), sides: &Sides, groups: &mut Groups) {
-    let messages = in_flight::messages(trace);
-    let both = messages
-        .iter()
-        .flat_map(|((one, other), between)| [(*one, *other, between), (*other, *one, between)]);
-    for (process, peer, between) in both {
-        let Some(is_sure) = sides.asks(trace, process, Some(peer)) else { continue };
-        let asked = in_flight::asked(trace, peer, between);
-        let waits = asked.answered.iter().filter_map(|one| {
-            let slept = asleep((trace, holders), one.peer, one.span)?;
-            let (row, span, thread) = (one.row, one.span, one.thread);
-            Some(Wait {
-                row,
-                span,
-                thread,
-                slept: Some((one.peer, slept)),
-                is_sure: is_sure && asked.is_told,
-            })
-        });
-        let waits: Vec<Wait> = waits.collect();
-        if !waits.is_empty() {
-            let key = (trace.process_name(process).to_owned(), Some(peer));
-            groups.entry(key).or_default().extend(waits);
+fn add_in_flight(
+    (trace, holders): (&Trace, &Holders),
+    (sides, messages): (&Sides, &in_flight::Messages),
+    groups: &mut Groups,
+) {
+    for ((one, other), between) in messages {
+        let waits = |process, peer| in_flight_of((trace, holders), sides, (process, peer), between);
+        let (there, back) = (waits(*one, *other), waits(*other, *one));
+        for (process, peer, waits, opposite) in [(one, other, &there, &back), (other, one, &back, &there)] {
+            // Who spoke first may not have been seen: then who sleeps by a clock before it speaks again tells.
+            let is_told = sides.asks(trace, *process, Some(*peer)).is_some();
+            let is_seen =
+                || !sides.accepts_any(*process, *peer) && opposite.len() * OTHER_SIDE_MIN < waits.len();
+            if !waits.is_empty() && (is_told || is_seen()) {
+                let key = (trace.process_name(*process).to_owned(), Some(*peer));
+                groups.entry(key).or_default().extend(waits.iter().cloned());
+            }
         }
     }
+}
+
+/// So many times as often one of two waits for the other's clock as that one for its, if it is the one that asks.
+const OTHER_SIDE_MIN: usize = 10;
+
+/// The questions of a process that polls for the answers, while its peer slept by a clock.
+fn in_flight_of(
+    (trace, holders): (&Trace, &Holders),
+    sides: &Sides,
+    (process, peer): (ProcessId, ProcessId),
+    between: &[in_flight::Message],
+) -> Vec<Wait> {
+    let asked = in_flight::asked(trace, peer, between);
+    let is_sure = asked.is_told && sides.asks(trace, process, Some(peer)) == Some(true);
+    let waits = asked.answered.iter().filter_map(|one| {
+        let slept = asleep((trace, holders), one.peer, one.span)?;
+        let (row, span, thread) = (one.row, one.span, one.thread);
+        Some(Wait { row, span, thread, slept: Some((one.peer, slept)), is_sure })
+    });
+    waits.collect()
 }
 
 /// Those behind them wait for less: each has sets of slices of its own, and a server may have a process for each client.
@@ -132,7 +149,8 @@ struct Sides {
 }
 
 impl Sides {
-    fn new(trace: &Trace) -> Sides {
+    /// What passes by the network goes before other wakeups: who starts a server may wait for its word that it listens.
+    fn new(trace: &Trace, messages: &in_flight::Messages) -> Sides {
         let mut first: BTreeMap<(ProcessId, ProcessId), (Timestamp, ProcessId)> = BTreeMap::new();
         let process = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
         for woken in trace.target_threads() {
@@ -144,8 +162,16 @@ impl Sides {
                 }
             }
         }
+        let by_network =
+            messages.iter().filter_map(|(pair, between)| Some((*pair, in_flight::first(trace, between)?)));
+        first.extend(by_network);
         let older = trace.threads.iter().filter(|thread| thread.began_before).map(|thread| thread.process);
         Sides { accepting: accepting(trace), older: older.collect(), first }
+    }
+
+    /// Whether one of two accepts connections: then that tells.
+    fn accepts_any(&self, one: ProcessId, other: ProcessId) -> bool {
+        self.accepting.contains(&one) || self.accepting.contains(&other)
     }
 
     /// Whether a process asks that peer, and whether that is sure; `None`: it does not.

@@ -64,6 +64,12 @@ pub(super) fn messages(trace: &Trace) -> Messages {
     pairs
 }
 
+/// When the first of them was sent, and by whom.
+pub(super) fn first(trace: &Trace, messages: &[Message]) -> Option<(Timestamp, ProcessId)> {
+    let message = messages.first()?;
+    Some((message.at, trace.threads.get(message.from.index())?.process))
+}
+
 /// Adds what ended waits of `to`.
 fn add_messages(trace: &Trace, to: ThreadId, pairs: &mut Messages) {
     let process = |thread: ThreadId| {

@@ -42,6 +42,7 @@ pub mod paging;
 pub mod parallel;
 pub mod parallelism;
 pub mod phases;
+pub mod regions;
 pub mod rendezvous;
 pub mod replay;
 pub mod roles;

@@ -1,12 +1,12 @@
 //! What an on-CPU sample shows: work, the kernel, or a wait that runs (`spin`).
 
-use holdup_events::tables::{FrameSpin, SampleRow};
+use holdup_events::tables::{Frame, FrameSpin, SampleRow};
 use holdup_events::{StackId, Trace};
 
 use super::class::Class;
-
-/// `sched_yield` (x86-64): who calls it in a loop asks whether others are done.
-const SCHED_YIELD: i32 = 24;
+use super::stacks::folding::matches;
+use super::syscall_names::SCHED_YIELD;
+use crate::descriptors::{Descriptors, plain_name};
 
 /// The class of each sample of a trace.
 #[derive(Clone, Debug, Default)]
@@ -16,9 +16,15 @@ pub struct SampleClasses {
 }
 
 impl SampleClasses {
-    /// Looks at every stack once.
-    pub fn new(trace: &Trace) -> SampleClasses {
-        let spin = |frame: usize| trace.frames.get(frame).map_or(FrameSpin::No, |frame| frame.spin);
+    /// Looks at every stack once. Which functions work though they look like waiting, descriptors say.
+    pub fn new(trace: &Trace, descriptors: &Descriptors) -> SampleClasses {
+        let works: Vec<&String> = descriptors.runtimes().iter().flat_map(|runtime| &runtime.works).collect();
+        let waits = |frame: &&Frame| {
+            let name = plain_name(&frame.function);
+            frame.spin != FrameSpin::No && !works.iter().any(|pattern| matches(pattern, &name))
+        };
+        let spin =
+            |frame: usize| trace.frames.get(frame).filter(waits).map_or(FrameSpin::No, |frame| frame.spin);
         let rows = trace.stacks.rows().iter().enumerate();
         let leaf = |(row, stack): (usize, &holdup_events::tables::StackRow)| {
             if row == StackId::NONE.index() { FrameSpin::No } else { spin(stack.frame.index()) }
@@ -38,6 +44,7 @@ impl SampleClasses {
     /// How it waits there.
     pub fn spin(&self, sample: &SampleRow) -> FrameSpin {
         if sample.in_kernel {
+            // Who calls it in a loop asks whether others are done.
             return if sample.syscall == SCHED_YIELD { FrameSpin::Yields } else { FrameSpin::No };
         }
         self.spins.get(sample.stack.index()).copied().unwrap_or_default()

@@ -13,6 +13,9 @@ pub struct OwnFrames {
     /// Frames of a virtual machine or of a language's own library, which are the program's only where nothing else is: a machine's own
     /// threads have no others.
     machines: Vec<bool>,
+    /// Frames of packages that the program was built with, by the folder of their sources: where something is done, but hardly where it
+    /// was asked for.
+    packages: Vec<bool>,
 }
 
 impl OwnFrames {
@@ -31,7 +34,16 @@ impl OwnFrames {
             Some(*first.entry(key).or_insert(FrameId(row as u32)))
         });
         let stands_for = stands_for.collect();
-        OwnFrames { stands_for, machines: standard_libraries::frames(trace) }
+        let packages = trace.frames.iter().map(|frame| is_of_a_package(&frame.file)).collect();
+        OwnFrames { stands_for, machines: standard_libraries::frames(trace), packages }
+    }
+
+    /// The same as [`OwnFrames::nearest`], but a package's only where there is nothing else.
+    fn nearest_asked<Ids: Iterator<Item = FrameId>>(&self, stack: impl Fn() -> Ids) -> Option<FrameId> {
+        let is_package = |id: &FrameId| self.packages.get(id.index()).copied().unwrap_or(false);
+        let own =
+            stack().filter(|id| !self.is_of_a_machine(*id) && !is_package(id)).find_map(|id| self.of(id));
+        own.or_else(|| self.nearest(stack))
     }
 
     /// The program's function nearest to the leaf of a stack, as the frame that stands for it.
@@ -80,11 +92,15 @@ pub fn waits(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Vec<(Str
     let own = OwnFrames::new(trace);
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
-        let mut places = Places::new(trace, &own);
+        let mut places: HashMap<StackId, Option<FrameId>> = HashMap::new();
+        let mut place = |stack: StackId| {
+            let of = |stack| own.nearest_asked(|| trace.stack_frames(stack));
+            if stack == StackId::NONE { None } else { *places.entry(stack).or_insert_with(|| of(stack)) }
+        };
         let mut sums: BTreeMap<FrameId, u64> = BTreeMap::new();
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
         for slice in targets.flat_map(|thread| trace.slices.of(thread)).filter(&matches) {
-            if let Some(frame) = places.of(slice.stack) {
+            if let Some(frame) = place(slice.stack) {
                 *sums.entry(frame).or_default() += slice.duration().0 * u64::from(slice.stack_every.max(1));
             }
         }
@@ -114,6 +130,13 @@ pub fn functions(trace: &Trace, own: &OwnFrames, stacks: &[(ThreadId, StackId, u
     let mut ranked: Vec<(String, u64)> = sums.into_iter().collect();
     ranked.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     ranked
+}
+
+/// Folders in which build tools keep the sources of packages: Cargo's, Go's, Cabal's.
+const PACKAGE_FOLDERS: [&str; 4] = ["/registry/src/", "/git/checkouts/", "/pkg/mod/", "/.cabal/"];
+
+fn is_of_a_package(file: &str) -> bool {
+    PACKAGE_FOLDERS.iter().any(|folder| file.contains(folder))
 }
 
 /// Libraries that a program blocks through; a frame of theirs does not say where in the program it is.

@@ -32,6 +32,8 @@ pub fn sends(number: i32) -> bool {
 
 /// `futex`: sleeping and waking for locks, conditions and joins.
 pub const FUTEX: i32 = 202;
+/// `sched_yield(2)`.
+pub const SCHED_YIELD: i32 = 24;
 
 /// `io_uring_enter`: hands requests to a ring, and waits for answers there.
 pub const IO_URING_ENTER: i32 = 426;

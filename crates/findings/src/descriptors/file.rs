@@ -91,6 +91,8 @@ struct Head {
     #[serde(default)]
     collects_for_memory: Vec<String>,
     #[serde(default)]
+    works: Vec<String>,
+    #[serde(default)]
     function: Vec<String>,
     #[serde(default)]
     module: Vec<String>,
@@ -181,6 +183,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         fewer_threads: head.fewer_threads,
         carries_tasks: head.carries_tasks,
         collects_for_memory: head.collects_for_memory,
+        works: head.works,
         function_marks: head.function,
         module_marks: head.module,
         rules: rules.collect::<Result<_, _>>()?,

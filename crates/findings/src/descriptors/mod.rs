@@ -256,6 +256,8 @@ pub struct Runtime {
     /// Functions through which a thread that wants memory comes to collect; others of the runtime may lie between them and
     /// the program's own.
     pub collects_for_memory: Vec<String>,
+    /// Functions whose instructions look like a loop that only waits, and that is hardly ever gone round: who is seen there works.
+    pub works: Vec<String>,
     /// A function of this name in a binary: the runtime is in it.
     pub function_marks: Vec<String>,
     /// A mapped file of this name: the runtime is there.

@@ -12,7 +12,7 @@
 //! Descriptors say which functions copy (role `copy`, docs/descriptors.md); a sample counts for the program's own function
 //! nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of the
 //! copying went; the lower end is 0, since some of it may be needed.
-//! It is a hint, and comes behind what is surely lost, but where it takes half of the running time or more: whether the work is
+//! It is a hint, and comes behind what is surely lost, but where it takes a third of the running time or more: whether the work is
 //! needed, only the reader knows.
 //!
 //! ## What to do
@@ -34,6 +34,9 @@ use crate::served::{self, Words};
 pub(super) const INFO: Info =
     Info { name: "copy-heavy", summary: "Much of the running time goes by copying memory" };
 
+/// From this part of the running time on it is more than a hint.
+const MUCH: f64 = 1.0 / 3.0;
+
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let words = Words {
         rule: INFO.name,
@@ -43,5 +46,5 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "See who copies: holdup report stacks --callers".into(),
         ],
     };
-    served::judge_beside(scene, Service::Copy, served::MOST, words)
+    served::judge_beside(scene, Service::Copy, MUCH, words)
 }

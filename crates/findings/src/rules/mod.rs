@@ -97,6 +97,7 @@ rules! {
     gc_pressure,
     gc_heavy,
     fine_tasks,
+    fine_regions,
     false_sharing,
     shared_counter,
     copy_heavy,

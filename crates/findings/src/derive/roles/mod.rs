@@ -92,7 +92,7 @@ impl Roles {
         let parties = Parties::new(trace, descriptors);
         let mut roles = Roles {
             descriptors: descriptors.clone(),
-            on_cpu: SampleClasses::new(trace),
+            on_cpu: SampleClasses::new(trace, descriptors),
             told: Told::derive(trace),
             parties,
             ..Roles::default()

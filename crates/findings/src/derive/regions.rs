@@ -1,0 +1,77 @@
+//! Pieces of work that a thread hands to others and then waits for, over and over: how often, and how long each time takes in all.
+//! It judges nothing.
+
+use std::collections::BTreeMap;
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{ProcessId, ThreadId, Trace};
+
+use super::class::Class;
+use super::ledger::Ledger;
+use super::roles::Roles;
+
+/// What one process handed out and waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Regions {
+    /// Whose.
+    pub process: ProcessId,
+    /// Who waited most often until all was done.
+    pub thread: ThreadId,
+    /// How often it waited, each time until another thread of the process ended that.
+    pub joins: u64,
+    /// How long it lived (ns).
+    pub life_ns: u64,
+    /// Of that, what it waited for anything else than CPUs and such ends (ns).
+    pub elsewhere_ns: u64,
+    /// What all threads of the process computed (ns, sampled).
+    pub useful_ns: u64,
+    /// What its threads looked again and again, and what the kernel ran for it (ns, sampled).
+    pub looking_ns: u64,
+    /// See there.
+    pub kernel_ns: u64,
+}
+
+impl Regions {
+    /// From one such wait to the next (ns), on average.
+    pub fn cycle_ns(&self) -> u64 {
+        self.life_ns / self.joins.max(1)
+    }
+}
+
+/// Of each process whose threads wait so, those who did so most often first.
+pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Vec<Regions> {
+    let mut of: BTreeMap<ProcessId, Regions> = BTreeMap::new();
+    for thread in &ledger.threads {
+        let process = trace.threads[thread.thread.index()].process;
+        let class = |class: Class| thread.classes[class as usize];
+        let joins = joins(trace, roles, thread.thread);
+        let sums = of.entry(process).or_insert(Regions { process, ..Regions::default() });
+        sums.useful_ns += class(Class::Useful);
+        sums.looking_ns += class(Class::Spin);
+        sums.kernel_ns += class(Class::Kernel);
+        if joins > sums.joins {
+            let awake = thread.running_ns() + class(Class::RunQueue) + class(Class::Stolen);
+            let life_ns = thread.life.0;
+            let elsewhere_ns = life_ns.saturating_sub(awake + class(Class::JoinWait));
+            *sums = Regions { thread: thread.thread, joins, life_ns, elsewhere_ns, ..*sums };
+        }
+    }
+    let mut all: Vec<Regions> = of.into_values().filter(|one| one.joins > 0).collect();
+    all.sort_by_key(|one| (std::cmp::Reverse(one.joins), one.process));
+    all
+}
+
+/// How often a thread waited until others of its process were done.
+fn joins(trace: &Trace, roles: &Roles, thread: ThreadId) -> u64 {
+    let process = trace.threads[thread.index()].process;
+    let is_join = |slice: &holdup_events::tables::Slice| {
+        slice.state == ThreadState::Blocked && roles.class_of_wait(trace, slice) == Class::JoinWait
+    };
+    let mut near = 0;
+    let ended = trace.slices.of(thread).filter(is_join).filter(|slice| {
+        let by =
+            trace.ended_by_near(slice, &mut near).and_then(|wakeup| trace.threads.get(wakeup.waker.index()));
+        by.is_some_and(|by| by.process == process)
+    });
+    ended.count() as u64
+}

@@ -1,0 +1,124 @@
+//! # fine-regions: work is handed to other threads in pieces so small that one thread alone would be done sooner
+//!
+//! ## What it sees
+//! A thread that hands work to others and waits until all of it is done, many thousand times a second, in a program whose threads
+//! together compute for less time than the run takes.
+//!
+//! ## Why it hurts
+//! To wake a thread and to hear that it is done takes the kernel some 10 to 20 µs, and each end of such a region waits for the slowest
+//! of those who take part. Where an innermost loop is divided, that is more than the loop took.
+//!
+//! ## How it decides
+//! It counts the waits of a thread at joins and barriers that another thread of its process ended. There must be a thousand, one every
+//! 100 µs or more often, and the thread must hardly wait for anything else. It is told only where all that the program's threads computed,
+//! with what the kernel did for them other than handing over, takes less time than the run: one thread alone would have been done sooner. That is
+//! the lower end of the gain. The upper end is that the tasks alone are left, spread evenly over all CPUs.
+//!
+//! ## What to do
+//! Divide an outer loop in place of the inner one, so that one region does what many do now; below a size compute at once (`with_min_len`, the
+//! `if` clause of OpenMP); keep the threads in one region over many steps.
+//!
+//! ## Blind spots
+//! Threads that wait by running only are not counted: their waits leave no switch (see spin-wait). What was computed is sampled.
+//!
+//! ## References
+//! Chandra et al.: Parallel programming in OpenMP (2001), chapter 6 on the overhead of parallel loops. Bull: Measuring synchronisation and
+//! scheduling overheads in OpenMP (1999).
+
+use holdup_events::tables::Slice;
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::derive::class::Class;
+use crate::derive::regions::Regions;
+use crate::derive::syscall_names::{FUTEX, SCHED_YIELD};
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "fine-regions",
+    summary: "Work is divided into pieces so small that one thread would be done sooner",
+};
+
+/// Longer regions (ns) than a few times what handing over takes have another cause.
+const REGION_MAX_NS: u64 = 100_000;
+/// So few may be a program's beginning.
+const REGIONS_MIN: u64 = 1_000;
+/// Of its life, who hands out waits for other things than what it handed out for this part at the most.
+const ELSEWHERE_MAX: f64 = 0.2;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    if !scene.derived.ledger.split_known {
+        return Err("there are no samples of what ran".to_owned());
+    }
+    let most = scene.derived.regions.first().filter(|regions| is_fine(regions));
+    Ok(most.and_then(|regions| finding(scene, regions)).into_iter().collect())
+}
+
+fn is_fine(regions: &Regions) -> bool {
+    let elsewhere = regions.elsewhere_ns as f64 / regions.life_ns.max(1) as f64;
+    regions.joins >= REGIONS_MIN && regions.cycle_ns() <= REGION_MAX_NS && elsewhere <= ELSEWHERE_MAX
+}
+
+/// From one thread that computes all, to all CPUs that compute the tasks.
+fn gain(scene: &Scene, regions: &Regions) -> Gain {
+    // What the kernel does for the tasks stays.
+    let hands_over = |number: i32| matches!(number, FUTEX | SCHED_YIELD);
+    let calls = scene.derived.syscalls.iter().filter(|call| !hands_over(call.number));
+    let called_ns: u64 = calls.map(|call| call.cpu_ns).sum();
+    let pool = scene.derived.tasks.iter().find(|pool| pool.process == regions.process);
+    let tasks_ns = pool.map_or(regions.useful_ns, |pool| pool.task_ns.min(regions.useful_ns));
+    let at_once = f64::from(scene.trace.manifest.host.cpus_allowed.max(1));
+    let error_ns = scene.derived.ledger.error_ns(Class::Useful);
+    let saved = |left_ns: f64| scene.of_wall(regions.life_ns as f64 - left_ns).clamp(0.0, 1.0);
+    Gain {
+        low: saved((regions.useful_ns + error_ns + called_ns) as f64),
+        high: saved((tasks_ns + called_ns) as f64 / at_once),
+    }
+}
+
+fn finding(scene: &Scene, regions: &Regions) -> Option<Charged> {
+    let gain = gain(scene, regions);
+    if gain.low < GAIN_MIN {
+        return None;
+    }
+    let who = regions.thread;
+    let is_join = |slice: &Slice| slice.thread == who && scene.class(slice) == Some(Class::JoinWait);
+    let mut summary = vec![
+        format!(
+            "It handed out work and waited for it {}, once in {} on average.",
+            count(regions.joins, "time"),
+            time(regions.cycle_ns())
+        ),
+        format!(
+            "All threads together computed for {} ± {}, less than the run: one thread alone would have been done sooner.",
+            time(regions.useful_ns),
+            time(scene.derived.ledger.error_ns(Class::Useful))
+        ),
+        format!(
+            "Besides, they looked for work for {}, and the kernel ran for {}.",
+            time(regions.looking_ns),
+            time(regions.kernel_ns)
+        ),
+    ];
+    summary.extend(scene.waits_come_from(is_join));
+    let charge = Charge::of(scene.trace, is_join);
+    let finding = Finding {
+        rule: INFO.name,
+        subject: format!("what {} hands out", thread(scene.trace, who)),
+        summary,
+        cost_ns: charge.ns() + regions.looking_ns + regions.kernel_ns,
+        gain,
+        confidence: scene.confidence(Confidence::High),
+        evidence: scene.longest_of(&charge, |_| "waits until what it handed out is done".to_owned()),
+        advice: vec![
+            "Divide an outer loop in place of the inner one: hand out once what are many such pieces now"
+                .into(),
+            "Below a size compute at once, without other threads (with_min_len, OpenMP's if clause)".into(),
+        ],
+    };
+    Some(Charged { finding, charge })
+}

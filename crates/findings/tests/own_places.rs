@@ -1,0 +1,27 @@
+//! From where in the program threads wait, where a package lies between.
+
+use holdup_findings::derive::own_places;
+use holdup_testkit::check::trace_of_lanes;
+
+/// The first place that is told of A's waits, whose stack is this; functions named `pool_…` are of a package.
+fn told(stack: &str) -> String {
+    let picture = format!("@cpus 2\n@j barrier\n@repeat 20\n@stack j {stack}\nA  0jjj\n");
+    let (_, mut trace) = trace_of_lanes(&picture);
+    for frame in trace.frames.iter_mut().filter(|frame| frame.function.starts_with("pool_")) {
+        frame.file = "/home/me/.cargo/registry/src/index-1/pool-1.2.0/src/lib.rs".to_owned();
+    }
+    own_places::waits(&trace, |slice| slice.duration().0 > 0)
+        .first()
+        .map_or_else(String::new, |one| one.0.clone())
+}
+
+#[test]
+fn a_wait_comes_from_who_asked_the_package_for_it() {
+    assert_eq!(told("main;solve;pool_install;pool_wait"), "solve");
+}
+
+/// A thread of the package's own has nothing else.
+#[test]
+fn where_there_is_nothing_else_the_package_is_named() {
+    assert_eq!(told("pool_main;pool_wait"), "pool_wait");
+}
