@@ -80,3 +80,18 @@ fn a_rule_that_knows_why_is_told_in_its_place() {
     );
     assert!(analysis.findings.iter().any(|finding| finding.rule == "lock-contention"), "{analysis:#?}");
 }
+
+/// One thread computes all, and the runtime's workers have nothing to do: worth a word, if there are such.
+#[test]
+fn a_runtimes_workers_that_have_nothing_to_do_are_a_hint() {
+    let hint = |place: &str| {
+        let analysis = check_lanes(&format!(
+            "@cpus 2\n@repeat 40\n@c park\n@stack c {place}\n@samples A 0..20 user main;fit\n\
+             A  00000000000000000000  holds c 18..19\nB  ccccccccccccccccccc1\n"
+        ));
+        found(&analysis).map(|finding| (finding.confidence, finding.summary[1].clone()))
+    };
+    let (sure, said) = hint("runtime.mcall;runtime.schedule;runtime.findRunnable;runtime.stopm").expect("told");
+    assert!(sure == Confidence::Low && said.starts_with("1 worker of the runtime had nothing"), "{said}");
+    assert_eq!(hint("start_thread;pool_wait"), None);
+}

@@ -38,6 +38,28 @@ fn a_thread_of_the_program_that_wakes_another_behind_a_sleep_is_waited_for_itsel
     assert_eq!(steps, ["S sleep 3", "S useful 1", "B useful 6"]);
 }
 
+/// A runtime's clock goes on by itself: who waited for it (for its end, when the program ends) did something else before.
+#[test]
+fn a_runtimes_clock_is_on_the_path_since_it_is_waited_for() {
+    let steps = |ticker: &str| {
+        let (_, trace) = trace_of_lanes(&format!(
+            "@cpus 2\n@s sleep\n@p park\n@stack s runtime.mstart;{ticker};runtime.usleep\n@stack p runtime.goexit;main.end\n\
+             A  0000pppp00\n\
+             S  sssssss1ss  holds p 7..8\n"
+        ));
+        let derived = &analyse(&trace).derived;
+        let path =
+            critical_path::within((&trace, &derived.roles), &derived.holders, trace.start(), trace.end());
+        let step = |step: &Step| {
+            let thread = &trace.threads[step.thread.index()].name;
+            format!("{thread} {} {}", step.class.name(), step.to.since(step.from).0 / TICK_NS)
+        };
+        path.steps.iter().map(step).collect::<Vec<_>>()
+    };
+    assert_eq!(steps("runtime.sysmon"), ["A useful 4", "S sleep 3", "S useful 1", "A useful 2"]);
+    assert_eq!(steps("main.tick"), ["S sleep 7", "S useful 1", "A useful 2"]);
+}
+
 /// That it looks again and again nobody can change; of a thread of the program's own it is told.
 #[test]
 fn a_runtimes_looking_is_no_finding() {

@@ -2,7 +2,7 @@
 //!
 //! It is walked backwards from the end: on the thread that ran last; where that thread had waited for another, on that
 //! one from the moment of its wakeup; where it was born, on its parent; where a runtime's clock handed it what a thread
-//! in a call had, on that one. What no thread of the program was waited for in (disk, timers, the network, other
+//! in a call had, on that one. A runtime's own clock (its ticker) is on it only since somebody waited for that. What no thread of the program was waited for in (disk, timers, the network, other
 //! programs) is on the path itself, as is waiting for a CPU. The steps tile the stretch exactly. Shortening what is not
 //! on the path gains nothing; shortening what is gains at most that.
 
@@ -19,6 +19,7 @@ use super::ledger::ByClass;
 use super::own_places::{self, OwnFrames};
 use super::roles::Roles;
 use super::takeovers::Takeovers;
+use crate::descriptors::Role;
 
 /// A thread in one state for a while, on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,20 @@ fn walk(
     let Some(thread) = ran_last(trace, to) else { return CriticalPath::default() };
     let (near, sums) = (vec![Near::default(); trace.threads.len()], Sums::new(trace));
     let takeovers = OnceCell::new();
-    let mut walk = Walk { trace, roles, holders, takeovers, from, at: to, thread, hops: 0, near, sums, keep };
+    let mut walk = Walk {
+        trace,
+        roles,
+        holders,
+        takeovers,
+        from,
+        at: to,
+        thread,
+        hops: 0,
+        asked: None,
+        near,
+        sums,
+        keep,
+    };
     while walk.at > walk.from {
         walk.back();
     }
@@ -104,6 +118,8 @@ struct Walk<'a, K> {
     thread: ThreadId,
     /// Threads gone through at this moment.
     hops: usize,
+    /// Who waited for that thread, and since when.
+    asked: Option<(ThreadId, Timestamp)>,
     /// By thread.
     near: Vec<Near>,
     sums: Sums,
@@ -128,9 +144,10 @@ impl<K: FnMut(Step)> Walk<'_, K> {
         let near = &mut self.near[self.thread.index()].row;
         if let Some(row) = self.trace.slices.covering_near(self.thread, just_before, near) {
             let slice = self.trace.slices.at(self.thread, row);
-            match self.waker(row, &slice) {
-                Some((waker, at)) => self.hop(waker, at, &slice),
-                None => self.step(slice.start, self.class(&slice)),
+            match (self.waker(row, &slice), self.asked_in(&slice)) {
+                (Some((waker, at)), _) => self.hop(waker, at, &slice),
+                (None, Some((waiter, since))) => self.hand_back(waiter, since, &slice),
+                (None, None) => self.step(slice.start, self.class(&slice)),
             }
         } else if self.at > thread.end {
             self.step(thread.end, Class::Unknown);
@@ -162,7 +179,24 @@ impl<K: FnMut(Step)> Walk<'_, K> {
         self.step(at, self.class(slice));
         let takeovers = self.takeovers.get_or_init(|| Takeovers::derive(self.trace, self.roles));
         self.thread = takeovers.had_by(self.trace, waker, at).unwrap_or(waker);
+        self.asked = Some((slice.thread, slice.start));
         self.hops += 1;
+    }
+
+    /// A runtime's own clock goes on whatever is asked of it: who waited for it did something else before.
+    fn hand_back(&mut self, waiter: ThreadId, since: Timestamp, slice: &Slice) {
+        self.step(since, self.class(slice));
+        (self.thread, self.asked) = (waiter, None);
+        self.hops += 1;
+    }
+
+    /// Who began to wait for this thread while it was in this slice, if that is a runtime's clock that the slice waits for.
+    fn asked_in(&self, slice: &Slice) -> Option<(ThreadId, Timestamp)> {
+        let asked = self.asked.filter(|(_, since)| (slice.start..self.at).contains(since))?;
+        let is_blocked = slice.state == ThreadState::Blocked && self.hops <= self.trace.threads.len();
+        let (rule, _) = self.roles.of_wait(slice).filter(|_| is_blocked)?;
+        let (_, rule) = self.roles.descriptors.rule(rule)?;
+        (rule.role == Role::Timer).then_some(asked)
     }
 
     fn is_target(&self, id: ThreadId) -> bool {

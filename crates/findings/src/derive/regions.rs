@@ -38,6 +38,9 @@ impl Regions {
     }
 }
 
+/// So much more often another one waits, if it is not one of those who take part as well.
+const MORE: f64 = 1.1;
+
 /// Of each process whose threads wait so, those who did so most often first.
 pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Vec<Regions> {
     let mut of: BTreeMap<ProcessId, Regions> = BTreeMap::new();
@@ -49,7 +52,8 @@ pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Vec<Regions> {
         sums.useful_ns += class(Class::Useful);
         sums.looking_ns += class(Class::Spin);
         sums.kernel_ns += class(Class::Kernel);
-        if joins > sums.joins {
+        // Where several do so as often, the first of them is who hands out.
+        if joins as f64 > MORE * sums.joins as f64 {
             let awake = thread.running_ns() + class(Class::RunQueue) + class(Class::Stolen);
             let life_ns = thread.life.0;
             let elsewhere_ns = life_ns.saturating_sub(awake + class(Class::JoinWait));

@@ -98,11 +98,14 @@ fn finding(scene: &Scene, regions: &Regions) -> Option<Charged> {
             time(regions.useful_ns),
             time(scene.derived.ledger.error_ns(Class::Useful))
         ),
-        format!(
-            "Besides, they looked for work for {}, and the kernel ran for {}.",
-            time(regions.looking_ns),
-            time(regions.kernel_ns)
-        ),
+        match regions.looking_ns {
+            0 => format!("Besides, the kernel ran for {}.", time(regions.kernel_ns)),
+            looking_ns => format!(
+                "Besides, they looked for work for {}, and the kernel ran for {}.",
+                time(looking_ns),
+                time(regions.kernel_ns)
+            ),
+        },
     ];
     summary.extend(scene.waits_come_from(is_join));
     let charge = Charge::of(scene.trace, is_join);

@@ -17,6 +17,9 @@
 //! sections, locks, collections and hand-overs are told by their own rules; whatever surely gains something comes before it. At the most all that it runs
 //! goes or is done beside something else; at the least nothing: whether its work is needed, or can be divided, nothing here tells.
 //!
+//! A hint is given where nobody waits for it, but workers of its runtime (GHC, Go, tokio, ...) have nothing to do for as good as all of the
+//! run: what should have been theirs was none, or stays undone until this thread needs it (values that are computed where they are used).
+//!
 //! ## What to do
 //! Make that thread do less: the function that is named is the length of the run. Or divide its work: more threads of that
 //! kind, more processes, smaller pieces of what it is handed, so that idle CPUs take some of them.
@@ -40,6 +43,7 @@ use crate::derive::blame::Edge;
 use crate::derive::busiest::{self, Busiest};
 use crate::derive::class::Class;
 use crate::derive::holders::HoldKind;
+use crate::derive::ledger::ThreadLedger;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::scene::Scene;
 use crate::wording::{count, percent, thread, time};
@@ -70,11 +74,63 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let Some((lone, path_ns)) = on_the_path(scene) else { return Ok(Vec::new()) };
     let bottle = scene.derived.bottles.iter().find(|bottle| bottle.thread == lone);
     let (height_ns, at_once) = bottle.map_or((0.0, 0.0), |bottle| (bottle.height_ns, bottle.parallelism()));
+    let share = scene.of_wall(path_ns as f64).min(scene.of_wall(height_ns));
+    if share < PATH_MIN || at_once > AT_ONCE_MAX {
+        return Ok(Vec::new());
+    }
     let waited = Waited::for_thread(scene, lone);
-    let is_it = scene.of_wall(path_ns as f64).min(scene.of_wall(height_ns)) >= PATH_MIN
-        && at_once <= AT_ONCE_MAX
-        && waited.ns as f64 >= WAITED_FOR_MIN * path_ns as f64;
-    Ok(if is_it { vec![finding(scene, (lone, path_ns, at_once), &waited)] } else { Vec::new() })
+    if waited.ns as f64 >= WAITED_FOR_MIN * path_ns as f64 {
+        let beside =
+            Beside { said: waited.said(), note: "works while others wait for it", sure: Confidence::Medium };
+        return Ok(vec![finding(scene, (lone, path_ns, at_once), beside)]);
+    }
+    let idle = idle_workers(scene, lone);
+    let is_hint = idle > 0 && share >= ALL_BUT_ALONE_MIN && idle_cpus(scene) >= IDLE_MIN;
+    let beside = || Beside {
+        said: format!(
+            "{} of the runtime had nothing to do all the while: what they were given was done at once, or is still to be computed where it is used.",
+            count(idle, "worker")
+        ),
+        note: "works while the runtime's other workers have nothing to do",
+        sure: Confidence::Low,
+    };
+    Ok(is_hint.then(|| finding(scene, (lone, path_ns, at_once), beside())).into_iter().collect())
+}
+
+/// What is said of the threads beside it.
+struct Beside {
+    said: String,
+    /// The same of each row of evidence.
+    note: &'static str,
+    sure: Confidence,
+}
+
+/// From this part of the run on a thread beside which nobody has anything to do is worth a word.
+const ALL_BUT_ALONE_MIN: f64 = 0.75;
+/// A worker has nothing to do if it waits for work for this part of its life, ...
+const IDLE_LIFE_MIN: f64 = 0.9;
+/// ... which is this part of the run.
+const LIFE_MIN: f64 = 0.5;
+
+/// Workers of the same process, of a runtime whose threads carry tasks, that had none.
+fn idle_workers(scene: &Scene, lone: ThreadId) -> u64 {
+    let process = |thread: ThreadId| scene.trace.threads[thread.index()].process;
+    let roles = &scene.derived.roles;
+    let carries = |thread: ThreadId| {
+        let mut waits = scene.trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked);
+        waits.any(|slice| {
+            let rule = roles.of_wait(&slice).and_then(|(rule, _)| roles.descriptors.rule(rule));
+            rule.is_some_and(|(runtime, rule)| runtime.carries_tasks && rule.idle)
+        })
+    };
+    let is_idle = |one: &&ThreadLedger| {
+        one.classes[Class::WorkWait as usize] as f64 >= IDLE_LIFE_MIN * one.life.0 as f64
+            && scene.of_wall(one.life.0 as f64) >= LIFE_MIN
+            && one.thread != lone
+            && process(one.thread) == process(lone)
+            && carries(one.thread)
+    };
+    scene.derived.ledger.threads.iter().filter(is_idle).count() as u64
 }
 
 /// The thread that runs longest on the critical path, and how long (ns).
@@ -93,6 +149,11 @@ struct Waited {
 }
 
 impl Waited {
+    fn said(&self) -> String {
+        let waiters = count(self.waiters.len() as u64, "thread");
+        format!("{waiters} waited for it, {} in all.", time(self.ns))
+    }
+
     /// A helper that is given things to do waits, too, but nothing waits for it in turn: it is not on the path. Who only joins the
     /// thread, or has forked it, is there for nothing else.
     fn for_thread(scene: &Scene, lone: ThreadId) -> Waited {
@@ -141,7 +202,7 @@ fn looked_again_ns(trace: &Trace, waiter: ThreadId, lone: ThreadId) -> u64 {
     of_wait.into_values().filter(|(_, told)| *told > 0).map(|(timed_ns, _)| timed_ns).sum()
 }
 
-fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), waited: &Waited) -> Finding {
+fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside: Beside) -> Finding {
     let name = thread(scene.trace, lone);
     let share = scene.of_wall(path_ns as f64);
     let mut summary = vec![
@@ -150,11 +211,7 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), waited
             time(path_ns),
             percent(share)
         ),
-        format!(
-            "{} waited for it, {} in all.",
-            count(waited.waiters.len() as u64, "thread"),
-            time(waited.ns)
-        ),
+        beside.said,
     ];
     let mut less = "Have it do less: the run is as long as its work".to_owned();
     if let Some(busiest) = busiest::of_thread(scene.trace, &scene.derived.roles, lone) {
@@ -175,10 +232,10 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), waited
         summary,
         cost_ns: path_ns,
         gain: Gain { low: 0.0, high: share.min(1.0) },
-        confidence: scene.confidence(Confidence::Medium),
+        confidence: scene.confidence(beside.sure),
         evidence: scene.longest(
             |slice| slice.thread == lone && slice.state == ThreadState::Running,
-            |_| "works while others wait for it".to_owned(),
+            |_| beside.note.to_owned(),
         ),
         advice,
     }
