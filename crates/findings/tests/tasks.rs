@@ -55,6 +55,23 @@ fn a_virtual_machine_is_no_pool() {
     assert!(!is_told("/usr/lib/jvm/lib/server/libjvm.so"));
 }
 
+/// What a compiler gives no names is many functions, of which some wait and others work: those of one source file are not all that wait.
+#[test]
+fn code_without_names_is_no_pool() {
+    let is_told = || {
+        let (_, mut trace) = trace_of_lanes(&picture(&[(GIVING, 6), (TAKING, 3), (TASK, 1)]));
+        for frame in trace.frames.iter_mut().filter(|frame| frame.function.starts_with("Pool.")) {
+            // Where threads wait no line is known.
+            if frame.function != "Pool.sleep" && frame.function != "Pool.work" {
+                frame.file = "Pool.hs".to_owned();
+            }
+            frame.function.clear();
+        }
+        analyse(&trace).findings.iter().any(|finding| finding.rule == "fine-tasks")
+    };
+    assert!(!is_told());
+}
+
 #[test]
 fn a_class_and_what_is_made_of_its_lambdas_are_one() {
     let of_class =

@@ -86,8 +86,12 @@ impl Code {
         let units = trace.frames.iter().enumerate().map(|(row, frame)| {
             // All of a virtual machine is one library, and so is an interpreter: these hand out no tasks of the program's.
             own.of(FrameId(row as u32)).filter(|_| !runs_programs(&frame.module))?;
-            let file = files.get(&(frame.module.as_str(), frame.function.as_str())).copied();
-            let name = unit_of(frame, file.unwrap_or_default())?;
+            // What has no name is not one function.
+            let file = match frame.function.as_str() {
+                "" => frame.file.as_str(),
+                function => files.get(&(frame.module.as_str(), function)).copied().unwrap_or_default(),
+            };
+            let name = unit_of(frame, file)?;
             Some(*numbers.entry(name.to_owned()).or_insert_with(|| {
                 names.push(name.to_owned());
                 names.len() as u32 - 1
