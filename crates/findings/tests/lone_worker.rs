@@ -91,7 +91,8 @@ fn a_runtimes_workers_that_have_nothing_to_do_are_a_hint() {
         ));
         found(&analysis).map(|finding| (finding.confidence, finding.summary[1].clone()))
     };
-    let (sure, said) = hint("runtime.mcall;runtime.schedule;runtime.findRunnable;runtime.stopm").expect("told");
+    let (sure, said) =
+        hint("runtime.mcall;runtime.schedule;runtime.findRunnable;runtime.stopm").expect("told");
     assert!(sure == Confidence::Low && said.starts_with("1 worker of the runtime had nothing"), "{said}");
     assert_eq!(hint("start_thread;pool_wait"), None);
 }
