@@ -85,3 +85,29 @@ fn pairs_of_one_server_are_told_together() {
     // Threads of one program are pairs of their own.
     assert_eq!(told("").len(), 2);
 }
+
+/// What several processes ask one piece by piece costs what that one runs to answer, too, and what each runs in the library by which it asks.
+#[test]
+fn what_is_run_to_ask_and_to_answer_goes_with_the_asking() {
+    let (_, mut trace) = trace_of_lanes(
+        "@cpus 4\n@tick 10000\n@c multiplex\n@d multiplex\n@e multiplex\n@f multiplex\n@repeat 300\n@child A\n@child C\n\
+         @stack c main;look_up;lib_ask;lib_wait\n@stack e main;look_up;lib_ask;lib_wait\n\
+         @samples A 0..1 user main;look_up;lib_ask;lib_pack\n@samples A 1..4 user main;look_up\n\
+         @samples C 0..1 user main;look_up;lib_ask;lib_pack\n@samples C 1..4 user main;look_up\n\
+         @samples S 0..4 user main;serve\n@samples T 0..4 user main;serve\n\
+         S  dr11  holds c 3..4\nT  fr33  holds e 3..4\nA  00cc  holds d 0..1\nC  22ee  holds f 0..1\n",
+    );
+    for client in [2, 3] {
+        let process = trace.threads[client].process;
+        trace.processes[process.index()].name = "client".to_owned();
+    }
+    for frame in trace.frames.iter_mut().filter(|frame| frame.function.starts_with("lib_")) {
+        frame.file = "/home/me/.cargo/registry/src/index-1/lib-1.2.0/src/lib.rs".to_owned();
+    }
+    let finding = analyse(&trace).findings.into_iter().find(|finding| finding.rule == "wakeup-ping-pong");
+    let finding = finding.expect("it is told");
+    let said = finding.summary.join(" ");
+    assert!(said.contains("S ran for 12.0 ms to answer, and those who ask ran for 6.00 ms to ask"), "{said}");
+    assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
+    assert!(finding.gain.high > 0.7, "{:?}", finding.gain);
+}

@@ -47,6 +47,7 @@ pub mod rendezvous;
 pub mod replay;
 pub mod roles;
 pub mod room;
+pub mod round_trips;
 pub mod runtimes;
 pub mod services;
 pub mod side_by_side;

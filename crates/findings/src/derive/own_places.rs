@@ -52,6 +52,13 @@ impl OwnFrames {
         own.or_else(|| stack().find_map(|id| self.of(id)))
     }
 
+    /// The library's function by which the program's own comes to wait or work on this stack; none where the program does so itself.
+    pub fn asked_through(&self, trace: &Trace, stack: StackId) -> Option<FrameId> {
+        let own = self.nearest_asked(|| trace.stack_frames(stack))?;
+        let of_library = trace.stack_frames(stack).take_while(|id| self.of(*id) != Some(own));
+        of_library.last()
+    }
+
     /// It is of a virtual machine or of a language's own library, below which the program's own functions are.
     pub fn is_of_a_machine(&self, frame: FrameId) -> bool {
         self.machines.get(frame.index()).copied().unwrap_or(false)

@@ -14,6 +14,7 @@ use crate::derive::lines::{LINE_BYTES, SharedData};
 use crate::derive::lock_calls::{Calls, LockCalls};
 use crate::derive::paging::Flushing;
 use crate::derive::replay::{Change, Facts, Speed};
+use crate::derive::round_trips::RoundTrips;
 use crate::derive::spin::SpinUse;
 use crate::derive::syscall_names::{FUTEX, is_sync_call};
 use crate::finding::Finding;
@@ -326,10 +327,14 @@ pub(super) fn handovers(facts: Facts, charge: &Charge) -> Removal {
         let in_call = sample.in_kernel && HANDING.contains(&sample.syscall);
         (in_call || in_code.is_some_and(|contended| contended || with_locks)) && has(&pair, sample.thread)
     };
-    let speed = |with_locks: bool| ran(Speed::new(trace, 0.0, |sample| hands(sample, with_locks)));
+    let asking = RoundTrips::of((trace, facts.roles), charge);
+    let asks =
+        |sample: &SampleRow| asking.as_ref().is_some_and(|asking| asking.has((trace, facts.roles), sample));
+    let least = ran(Speed::new(trace, 0.0, |sample| hands(sample, false)));
+    let most = ran(Speed::new(trace, 0.0, |sample| hands(sample, true) || asks(sample)));
     Removal {
-        least: vec![Change::AtOnce(charge.clone()), speed(false)],
-        most: vec![Change::WithoutSlices(charge.clone()), speed(true)],
+        least: vec![Change::AtOnce(charge.clone()), least],
+        most: vec![Change::WithoutSlices(charge.clone()), most],
     }
 }
 

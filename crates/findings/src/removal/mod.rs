@@ -22,6 +22,7 @@ use crate::derive::class::Class;
 use crate::derive::lock_calls::LockCalls;
 use crate::derive::occupancy::FAIR_PART;
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
+use crate::derive::round_trips;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::rules;
@@ -212,7 +213,7 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         finding.gain = merged((facts.trace, derived), (finding, charge), &forecast);
         let cost = finding.cost_ns as f64 / derived.ledger.total_ns.max(1) as f64;
         let may_be_nothing = forecast.may_be_nothing() || is_there_anyway(finding);
-        if may_be_nothing && cost < COSTS_LITTLE || is_a_hint(derived, finding) {
+        if may_be_nothing && cost < COSTS_LITTLE || is_a_hint((facts.trace, derived), (finding, charge)) {
             finding.confidence = Confidence::Low;
         }
         if timed > 0 {
@@ -247,9 +248,9 @@ pub fn without_recording(trace: &Trace, derived: &Derived, findings: &mut [Charg
     }
     // As much of the run as of all that ran; if less than one CPU was busy, of the run.
     let part = spent / derived.ledger.running_ns().max(trace.wall().0).max(1) as f64;
-    for Charged { finding, .. } in findings {
+    for Charged { finding, charge } in findings {
         finding.gain = unrecorded(finding.gain, part.min(RECORDING_MAX));
-        if is_a_hint(derived, finding) {
+        if is_a_hint((trace, derived), (finding, charge)) {
             finding.confidence = Confidence::Low;
         }
     }
@@ -261,15 +262,20 @@ fn unrecorded(gain: Gain, part: f64) -> Gain {
 }
 
 /// It surely gains nothing, and may be no cause.
-fn is_a_hint(derived: &Derived, finding: &Finding) -> bool {
+fn is_a_hint((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     let is_small = finding.rule == "pool-exhausted" && gains_little(finding);
-    is_small || is_lock_only_taken(derived, finding) || is_only_in_turn(finding)
+    is_small || is_lock_only_taken(derived, finding) || is_only_in_turn(trace, (finding, charge))
 }
+
+/// What asking a process for each piece takes is the cause from this part of the run on.
+const ASKING_MUCH: f64 = 0.5;
 
 /// Threads that wait for each other, and would wait as long if handing over took no time: they are slow for what they do, unless
 /// it can be done side by side, which nothing here tells.
-fn is_only_in_turn(finding: &Finding) -> bool {
-    finding.rule == "wakeup-ping-pong" && finding.gain.low < SURELY
+fn is_only_in_turn(trace: &Trace, (finding, charge): (&Finding, &Charge)) -> bool {
+    let is_asking =
+        || finding.gain.high >= ASKING_MUCH && round_trips::asked_by_many(trace, charge).is_some();
+    finding.rule == "wakeup-ping-pong" && finding.gain.low < SURELY && !is_asking()
 }
 
 /// A finding on such a lock.
@@ -369,6 +375,10 @@ fn merged(
         }
         // A peer that answers many at once is, in a replay, a chain of its own sleeps, which fewer waits do not shorten.
         "pool-exhausted" => Gain { low: own.low.min(forecast.high), high: own.high.max(forecast.high) },
+        // What goes with the asking goes in the asked process, too, whose threads take turns by what a replay keeps.
+        "wakeup-ping-pong" if round_trips::asked_by_many(trace, charge).is_some() => {
+            Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
+        }
         "blocked-lock-holder" if peers::slept(trace, charge) => {
             Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
         }

@@ -18,7 +18,8 @@
 //! wakeup and running, which larger pieces avoid; the upper end is that all work side by side while one
 //! waits. Where they also wait for each other at a lock (a queue's own, say), that is charged with it; other
 //! waits for locks are lock-contention's. Three and more threads of a runtime which carry its tasks wake each other for whichever of
-//! these there are: that is a hint. Pairs of which one side is in one process, and the other in processes of one name, are one cause.
+//! these there are: that is a hint. Pairs of which one side is in one process, and the other in processes of one name, are one cause: there the
+//! upper end is that each has what it asks for, so that neither the answering nor the asking is left.
 //!
 //! ## What to do
 //! Hand over many pieces at a time, or let a queue between the threads hold more than one; or do all jobs on one
@@ -38,6 +39,7 @@ use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::handing_groups::{self, Group};
 use crate::derive::handovers::{self, Handover};
+use crate::derive::round_trips::RoundTrips;
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -156,19 +158,34 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
     let (sums, charge) = (Sums::of(group), waits(scene.trace, group));
     let of_thread = |id: ThreadId| group.sum(|one| if one.wakee == id { one.late_ns } else { 0 });
     let is_pair = group.members.len() == 2;
-    let gain = scene.gain(&scene.stall(&charge), |thread, waited| {
+    let mut gain = scene.gain(&scene.stall(&charge), |thread, waited| {
         waited.min(if is_pair { sums.late_ns } else { of_thread(thread.thread) } as f64)
     });
+    let mut summary = summary(scene.trace, group, (&sums, pairs));
+    let facts = (scene.trace, &scene.derived.roles);
+    let asking = RoundTrips::of(facts, &charge);
+    if let Some(asking) = &asking {
+        let (answering_ns, asking_ns) = asking.ran_ns(facts, &scene.derived.ledger);
+        let most = scene.of_wall_if_run((answering_ns + asking_ns) as f64);
+        gain.high = gain.high.max(most);
+        summary.push(format!(
+            "{} ran for {} to answer, and those who ask ran for {} to ask (sampled).",
+            scene.trace.process_name(asking.asked),
+            time(answering_ns),
+            time(asking_ns)
+        ));
+    }
     let finding = Finding {
         rule: INFO.name,
         subject: subject(scene.trace, group, pairs),
-        summary: summary(scene.trace, group, (&sums, pairs)),
+        summary,
         cost_ns: sums.wait_ns,
         gain,
-        confidence: scene.confidence(if pairs == 1 && is_handed_on(scene, group) {
-            Confidence::Low
-        } else {
-            Confidence::High
+        confidence: scene.confidence(match asking {
+            // Whether they need to ask, only the reader knows.
+            Some(_) => Confidence::Medium,
+            None if pairs == 1 && is_handed_on(scene, group) => Confidence::Low,
+            None => Confidence::High,
         }),
         evidence: evidence(scene, group, &charge),
         advice: advice(is_pair, pairs),

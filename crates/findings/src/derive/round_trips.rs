@@ -1,0 +1,89 @@
+//! What it takes that several processes ask another one for each piece: an object of a manager, a row of a service. It judges nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::tables::SampleRow;
+use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Trace};
+
+use super::ledger::Ledger;
+use super::own_places::OwnFrames;
+use super::roles::Roles;
+use crate::charge::Charge;
+use crate::descriptors::Role;
+
+/// The process that several others ask piece by piece, each through a thread of its own in it, if that is what the charged waits are.
+pub fn asked_by_many(trace: &Trace, charge: &Charge) -> Option<ProcessId> {
+    let mut members: BTreeMap<ProcessId, u32> = BTreeMap::new();
+    for thread in threads_of(trace, charge) {
+        *members.entry(trace.threads[thread.index()].process).or_default() += 1;
+    }
+    let (asked, threads) = members.iter().max_by_key(|(id, threads)| (**threads, std::cmp::Reverse(**id)))?;
+    (members.len() > 2 && *threads >= 2 && members.values().filter(|threads| **threads > 1).count() == 1)
+        .then_some(*asked)
+}
+
+fn threads_of(trace: &Trace, charge: &Charge) -> BTreeSet<ThreadId> {
+    charge.slices(trace).map(|slice| slice.thread).collect()
+}
+
+/// All that the asked process's threads run for that, and with those who ask the library by which they do so, and packing what they send.
+/// If each of them has what it asks for, all of that goes.
+pub struct RoundTrips {
+    /// Who is asked.
+    pub asked: ProcessId,
+    threads: BTreeSet<ThreadId>,
+    /// Stacks that have the library's function on them.
+    through: BTreeSet<StackId>,
+}
+
+impl RoundTrips {
+    /// Of threads that wait for each other in the charged slices; none where it is not one process that several ask.
+    pub fn of((trace, _): (&Trace, &Roles), charge: &Charge) -> Option<RoundTrips> {
+        let asked = asked_by_many(trace, charge)?;
+        let own = OwnFrames::new(trace);
+        let name = |id: FrameId| {
+            let frame = &trace.frames[id.index()];
+            (frame.module.as_str(), frame.function.as_str())
+        };
+        let waits = charge.slices(trace).filter(|slice| trace.threads[slice.thread.index()].process != asked);
+        let stacks: BTreeSet<StackId> = waits.map(|slice| slice.stack).collect();
+        let functions: BTreeSet<_> =
+            stacks.iter().filter_map(|stack| own.asked_through(trace, *stack)).map(name).collect();
+        let sampled: BTreeSet<StackId> = trace.samples.iter().map(|sample| sample.stack).collect();
+        let has_one = |stack: &StackId| trace.stack_frames(*stack).any(|id| functions.contains(&name(id)));
+        let through = sampled.into_iter().filter(has_one).collect();
+        Some(RoundTrips { asked, threads: threads_of(trace, charge), through })
+    }
+
+    /// Whether what a sample stands for goes with the asking.
+    pub fn has(&self, (trace, roles): (&Trace, &Roles), sample: &SampleRow) -> bool {
+        let packs = || {
+            let rule = roles.of_sample(sample).and_then(|rule| roles.descriptors.rule(rule));
+            rule.is_some_and(|(_, rule)| rule.role == Role::Encode)
+        };
+        self.threads.contains(&sample.thread)
+            && (trace.threads[sample.thread.index()].process == self.asked
+                || self.through.contains(&sample.stack)
+                || packs())
+    }
+
+    /// How long threads of the asked process, and those who ask it, ran for that (ns, sampled).
+    pub fn ran_ns(&self, facts: (&Trace, &Roles), ledger: &Ledger) -> (u64, u64) {
+        let mut samples: BTreeMap<ThreadId, (u64, u64)> = BTreeMap::new();
+        for sample in facts.0.samples.iter().filter(|sample| self.threads.contains(&sample.thread)) {
+            let (all, of_it) = samples.entry(sample.thread).or_default();
+            *all += 1;
+            *of_it += u64::from(self.has(facts, sample));
+        }
+        let (mut answering_ns, mut asking_ns) = (0, 0);
+        for thread in &ledger.threads {
+            let Some((all, of_it)) = samples.get(&thread.thread) else { continue };
+            let ns = (thread.running_ns() as f64 * *of_it as f64 / (*all).max(1) as f64) as u64;
+            match facts.0.threads[thread.thread.index()].process == self.asked {
+                true => answering_ns += ns,
+                false => asking_ns += ns,
+            }
+        }
+        (answering_ns, asking_ns)
+    }
+}
