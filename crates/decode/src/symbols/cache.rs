@@ -98,6 +98,8 @@ mod tests {
         for cut in 0..bytes.len() {
             assert_eq!(decode(&bytes[..cut]), None, "{cut}");
         }
-        assert_eq!(decode(b"holdup names 2\n=\t0\n"), None);
+        for other in ["holdup names 1", "holdup names 3"] {
+            assert_eq!(decode(format!("{other}\n=\t0\n").as_bytes()), None, "{other}");
+        }
     }
 }
