@@ -20,6 +20,16 @@ struct {
 	__type(value, struct wire_object_name);
 } waited_files SEC(".maps");
 
+/* Not 0: there is no room for more of them, so that none is spelled out in vain at each wait. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} waited_files_full SEC(".maps");
+
+#define E2BIG 7
+
 static __always_inline void name_path(struct file *file, struct wire_object_name *name)
 {
 	struct dentry *entry = BPF_CORE_READ(file, f_path.dentry), *parent;
@@ -39,9 +49,10 @@ __noinline int name_waited_file(struct wire_wait *wait)
 	struct wire_object_key object = {};
 	struct wire_object_name *name;
 	struct file **fds, *file = 0;
-	__u32 zero = 0;
+	__u32 zero = 0, *full;
 
-	if (!wait)
+	full = bpf_map_lookup_elem(&waited_files_full, &zero);
+	if (!wait || !full || *full)
 		return 0;
 	object.kind = wait->object_kind;
 	object.object = wait->object;
@@ -54,7 +65,8 @@ __noinline int name_waited_file(struct wire_wait *wait)
 		return 0;
 	__builtin_memset(name, 0, sizeof(*name));
 	name_path(file, name);
-	bpf_map_update_elem(&waited_files, &object, name, BPF_NOEXIST);
+	if (bpf_map_update_elem(&waited_files, &object, name, BPF_NOEXIST) == -E2BIG)
+		*full = 1;
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 //! What control groups allow the recorded processes: looked at again and again, since a process may be moved, and a limit changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use holdup_capture::cgroup_limits::Limits;
 use holdup_capture::lower;
@@ -13,7 +13,7 @@ const FIRST_NS: u64 = 100_000_000;
 /// ... and the others are as far apart as those at counts.
 const EVERY_NS: u64 = 1_000_000_000;
 
-/// So many processes are looked at each time: it costs some 50 µs each.
+/// So many processes are looked at each time: a handful of small files each.
 const AT_ONCE: usize = 32;
 
 /// The looks of one recording.
@@ -47,10 +47,10 @@ impl GroupLimits {
         let until = lower::now();
         for tgid in round {
             let limits = of(&tgid.to_string());
-            let told = BTreeMap::from([
+            let told = [
                 (CountKind::MemoryLimit, limits.memory_bytes),
                 (CountKind::CpuLimit, limits.cpus.map(|cpus| (cpus * 1000.0).round() as u64)),
-            ]);
+            ];
             for (what, count) in told.into_iter().filter_map(|(what, count)| Some((what, count?))) {
                 sink(Event::Counted(Counted {
                     at: Timestamp(0),

@@ -16,7 +16,7 @@ impl Limits {
     }
 
     /// Those of the cgroups that `/proc/PID/cgroup` names.
-    pub fn of_cgroups(cgroups: &str) -> Limits {
+    fn of_cgroups(cgroups: &str) -> Limits {
         let mut limits = Limits::default();
         for directory in cgroup_directories(cgroups, "") {
             let base = format!("/sys/fs/cgroup{directory}");
@@ -46,7 +46,7 @@ impl Limits {
 
 /// The directory of a controller (`""`: version 2) in `/proc/self/cgroup`, and those above it up to the root
 /// (`""`). In a container the own cgroup may be mounted as the root, which is therefore always among them.
-pub fn cgroup_directories(cgroups: &str, controller: &str) -> Vec<String> {
+fn cgroup_directories(cgroups: &str, controller: &str) -> Vec<String> {
     let path = cgroups.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (_hierarchy, names, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -62,14 +62,14 @@ pub fn cgroup_directories(cgroups: &str, controller: &str) -> Vec<String> {
 }
 
 /// CPUs from `QUOTA PERIOD` (µs); `None` for `max` or -1.
-pub fn cpu_max(line: &str) -> Option<f64> {
+fn cpu_max(line: &str) -> Option<f64> {
     let (quota, period) = line.trim().split_once(' ')?;
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.trim().parse().ok()?);
     (quota > 0.0 && period > 0.0).then_some(quota / period)
 }
 
 /// `None` for `max` and for version 1's "no limit", a number near the end of the range.
-pub fn bytes_limit(line: &str) -> Option<u64> {
+fn bytes_limit(line: &str) -> Option<u64> {
     let bytes: u64 = line.trim().parse().ok()?;
     (bytes < 1 << 60).then_some(bytes)
 }

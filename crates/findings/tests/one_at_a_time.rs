@@ -158,3 +158,17 @@ fn a_word_before_the_first_question_does_not_turn_the_sides() {
     let finding = found(&analysis).expect("it is told");
     assert!(finding.summary[0].starts_with("1 thread of A asked"), "{:?}", finding.summary);
 }
+
+/// The first question may have come to a service that was awake, and left no wakeup: who waits for the other's clock asks.
+#[test]
+fn who_waits_for_the_others_clock_asks_where_the_first_question_was_not_seen() {
+    let picture =
+        "@cpus 4\n@repeat 20\n@q multiplex 232\n@p multiplex 232\n@s sleep\n@child B\n".to_owned() + IN_TURN;
+    let (_, mut trace) = trace_of_lanes(&picture);
+    let first = trace.wakeups.iter().map(|one| one.at).min().expect("wakeups");
+    let rows = trace.wakeups.iter().filter(|one| one.at > first).copied().collect();
+    trace.wakeups = Wakeups::freeze(rows, trace.threads.len());
+    let analysis = analyse(&trace);
+    let finding = found(&analysis).expect("it is told");
+    assert!(finding.summary[0].starts_with("1 thread of A asked"), "{:?}", finding.summary);
+}

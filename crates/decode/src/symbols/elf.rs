@@ -31,7 +31,7 @@ struct Segment {
 
 /// A 64-bit little-endian ELF file.
 pub struct Elf<'a> {
-    pub(super) file: ElfFile64<'a, LittleEndian>,
+    file: ElfFile64<'a, LittleEndian>,
     segments: Vec<Segment>,
 }
 

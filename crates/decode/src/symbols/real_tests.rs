@@ -7,8 +7,6 @@ use std::sync::{Arc, Mutex};
 use holdup_events::event::RawStack;
 use holdup_events::tables::{Frame, Mapping, Process};
 
-use object::{Object, ObjectSymbol};
-
 use super::elf::Elf;
 use super::*;
 
@@ -292,10 +290,7 @@ fn code_that_says_it_is_data_is_named() {
     }
     let bytes = std::fs::read(scratch.path("o")).unwrap();
     let elf = Elf::parse(&bytes).unwrap();
-    let at = |symbol: &str| {
-        let mut symbols = elf.file.symbols();
-        symbols.find(|one| one.name() == Ok(symbol)).map(|one| one.address()).unwrap()
-    };
+    let at = |symbol: &str| elf.function_address(symbol).unwrap();
     let (entered, table) = (at("entered") + 1, at("table") + 4);
     let places = elf.functions(&[entered, table]);
     assert_eq!(places.get(&entered).map(|place| place.calls[0].function.as_str()), Some("entered"));

@@ -5,9 +5,9 @@
 //! comes next (epoll) may have many answers under way, or none: there what passes between the two tells (`in_flight.rs`). A peer on
 //! the same machine is known by having ended the wait, and must have been asleep by a clock of its own in the middle of it. Of two,
 //! the one that accepts connections is asked; where that is not seen, or may be the way in of one that asks others, the one asks
-//! that woke the other first (of a process and its descendant that is no more than a guess), or, where that is not seen either, the one that
-//! waits for the other's clock. Of one elsewhere, or of a program that
-//! is not recorded, nothing is known; whoever accepts connections, or polls, may be waiting for a question.
+//! that woke the other first (of a process and its descendant that is no more than a guess). Where neither is seen to accept, and one
+//! alone waits for the other's clock, that one asks: the first word may not have been seen. Of one elsewhere, or of a program that is not
+//! recorded, nothing is known; whoever accepts connections, or polls, may be waiting for a question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,6 @@ impl Asking {
 }
 
 /// A wait of that kind: its row, who ended it, and the row of what that one slept meanwhile.
-#[derive(Clone)]
 struct Wait {
     row: usize,
     span: (Timestamp, Timestamp),
@@ -98,14 +97,18 @@ fn add_in_flight(
     for ((one, other), between) in messages {
         let waits = |process, peer| in_flight_of((trace, holders), sides, (process, peer), between);
         let (there, back) = (waits(*one, *other), waits(*other, *one));
-        for (process, peer, waits, opposite) in [(one, other, &there, &back), (other, one, &back, &there)] {
-            // Who spoke first may not have been seen: then who sleeps by a clock before it speaks again tells.
-            let is_told = sides.asks(trace, *process, Some(*peer)).is_some();
-            let is_seen =
-                || !sides.accepts_any(*process, *peer) && opposite.len() * OTHER_SIDE_MIN < waits.len();
-            if !waits.is_empty() && (is_told || is_seen()) {
+        // Who spoke first may not have been seen: then who sleeps by a clock before it speaks again tells.
+        let is_seen = |waits: &[Wait], opposite: &[Wait]| opposite.len() * OTHER_SIDE_MIN < waits.len();
+        let by_clock = !sides.accepts_any(*one, *other);
+        let (is_there, is_back) = (is_seen(&there, &back), is_seen(&back, &there));
+        for (process, peer, waits, is_it) in [(one, other, there, is_there), (other, one, back, is_back)] {
+            let asks = match by_clock && (is_there || is_back) {
+                true => is_it,
+                false => sides.asks(trace, *process, Some(*peer)).is_some(),
+            };
+            if asks && !waits.is_empty() {
                 let key = (trace.process_name(*process).to_owned(), Some(*peer));
-                groups.entry(key).or_default().extend(waits.iter().cloned());
+                groups.entry(key).or_default().extend(waits);
             }
         }
     }

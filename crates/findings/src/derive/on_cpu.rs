@@ -20,8 +20,11 @@ impl SampleClasses {
     pub fn new(trace: &Trace, descriptors: &Descriptors) -> SampleClasses {
         let works: Vec<&String> = descriptors.runtimes().iter().flat_map(|runtime| &runtime.works).collect();
         let waits = |frame: &&Frame| {
-            let name = plain_name(&frame.function);
-            frame.spin != FrameSpin::No && !works.iter().any(|pattern| matches(pattern, &name))
+            let is_work = || {
+                let name = plain_name(&frame.function);
+                works.iter().any(|pattern| matches(pattern, &name))
+            };
+            frame.spin != FrameSpin::No && !is_work()
         };
         let spin =
             |frame: usize| trace.frames.get(frame).filter(waits).map_or(FrameSpin::No, |frame| frame.spin);

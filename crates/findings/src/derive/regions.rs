@@ -8,6 +8,7 @@ use holdup_events::{ProcessId, ThreadId, Trace};
 
 use super::class::Class;
 use super::ledger::Ledger;
+use super::parallel;
 use super::roles::Roles;
 
 /// What one process handed out and waited for.
@@ -44,10 +45,10 @@ const MORE: f64 = 1.1;
 /// Of each process whose threads wait so, those who did so most often first.
 pub fn derive(trace: &Trace, roles: &Roles, ledger: &Ledger) -> Vec<Regions> {
     let mut of: BTreeMap<ProcessId, Regions> = BTreeMap::new();
-    for thread in &ledger.threads {
+    let joins = parallel::map(ledger.threads.len(), |row| joins(trace, roles, ledger.threads[row].thread));
+    for (thread, joins) in ledger.threads.iter().zip(joins) {
         let process = trace.threads[thread.thread.index()].process;
         let class = |class: Class| thread.classes[class as usize];
-        let joins = joins(trace, roles, thread.thread);
         let sums = of.entry(process).or_insert(Regions { process, ..Regions::default() });
         sums.useful_ns += class(Class::Useful);
         sums.looking_ns += class(Class::Spin);

@@ -38,7 +38,7 @@ pub struct RoundTrips {
 
 impl RoundTrips {
     /// Of threads that wait for each other in the charged slices; none where it is not one process that several ask.
-    pub fn of((trace, _): (&Trace, &Roles), charge: &Charge) -> Option<RoundTrips> {
+    pub fn of(trace: &Trace, charge: &Charge) -> Option<RoundTrips> {
         let asked = asked_by_many(trace, charge)?;
         let own = OwnFrames::new(trace);
         let name = |id: FrameId| {

@@ -327,7 +327,7 @@ pub(super) fn handovers(facts: Facts, charge: &Charge) -> Removal {
         let in_call = sample.in_kernel && HANDING.contains(&sample.syscall);
         (in_call || in_code.is_some_and(|contended| contended || with_locks)) && has(&pair, sample.thread)
     };
-    let asking = RoundTrips::of((trace, facts.roles), charge);
+    let asking = RoundTrips::of(trace, charge);
     let asks =
         |sample: &SampleRow| asking.as_ref().is_some_and(|asking| asking.has((trace, facts.roles), sample));
     let least = ran(Speed::new(trace, 0.0, |sample| hands(sample, false)));

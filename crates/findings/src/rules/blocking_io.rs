@@ -21,6 +21,7 @@
 //! computing; make requests larger.
 //!
 //! ## Blind spots
+//! The first 1,024 files that somebody waits for have names; of others nothing is said.
 //! Page faults that read mapped files are fault-wait, not seen here. Network file systems may wait as
 //! sockets do. The disk's own limits are not seen: waits that overlap may each become longer.
 //!

@@ -89,7 +89,7 @@ fn finding(scene: &Scene, regions: &Regions) -> Option<Charged> {
     let is_join = |slice: &Slice| slice.thread == who && scene.class(slice) == Some(Class::JoinWait);
     let mut summary = vec![
         format!(
-            "It handed out work and waited for it {}, once in {} on average.",
+            "It waited {} until others were done with a piece of work, once in {} on average.",
             count(regions.joins, "time"),
             time(regions.cycle_ns())
         ),
@@ -111,7 +111,7 @@ fn finding(scene: &Scene, regions: &Regions) -> Option<Charged> {
     let charge = Charge::of(scene.trace, is_join);
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("what {} hands out", thread(scene.trace, who)),
+        subject: format!("the pieces that {} waits for", thread(scene.trace, who)),
         summary,
         cost_ns: charge.ns() + regions.looking_ns + regions.kernel_ns,
         gain,

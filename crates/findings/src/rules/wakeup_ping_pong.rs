@@ -163,7 +163,7 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
     });
     let mut summary = summary(scene.trace, group, (&sums, pairs));
     let facts = (scene.trace, &scene.derived.roles);
-    let asking = RoundTrips::of(facts, &charge);
+    let asking = RoundTrips::of(scene.trace, &charge);
     if let Some(asking) = &asking {
         let (answering_ns, asking_ns) = asking.ran_ns(facts, &scene.derived.ledger);
         let most = scene.of_wall_if_run((answering_ns + asking_ns) as f64);
