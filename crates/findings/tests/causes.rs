@@ -624,20 +624,21 @@ fn threads_that_work_or_are_few_or_stay_are_no_items() {
 /// Three that wake at once, and are done long before they do so again: fewer of them would not do the work sooner.
 #[test]
 fn who_queues_behind_others_now_and_then_is_no_oversubscription_but_a_hint() {
-    let analysis = check_lanes(
-        "@cpus 1\n@p park\n@repeat 40\n\
+    let spinning = "@samples A 0..1 user main;take;spin_lock~\n@samples B 1..2 user main;take;spin_lock~\n";
+    let analysis = check_lanes(&format!(
+        "@cpus 1\n@p park\n@repeat 40\n{spinning}\
          A  0ppppppp\n\
          B  r0pppppp\n\
          C  rr0ppppp\n",
-    );
+    ));
     assert_eq!(confidence(&analysis, "oversubscription"), Some(Confidence::Low));
     // As many as want to run all the time are too many.
-    let analysis = check_lanes(
-        "@cpus 1\n@m lock\n@repeat 40\n\
+    let analysis = check_lanes(&format!(
+        "@cpus 1\n@m lock\n@repeat 40\n{spinning}\
          A  0rr0rr0m  holds m 0..7\n\
          B  r0rr0rr0\n\
          C  rr0rr0rm\n",
-    );
+    ));
     assert_eq!(
         confidence(&analysis, "oversubscription"),
         Some(Confidence::Medium),

@@ -121,16 +121,39 @@ fn a_holder_at_the_disk_is_named_with_what_it_did() {
     assert!(finding.advice[0].contains("while holding it"), "{finding:?}");
 }
 
-#[test]
-fn oversubscription_fires_where_own_threads_queue_and_depend() {
-    let analysis = check_lanes(
+/// Three that share one CPU, one of which waits for a lock; the first of them spins in some of its samples.
+fn three_on_one_cpu(first: &str) -> holdup_findings::Analysis {
+    check_lanes(&format!(
         "@cpus 1\n@repeat 20\n\
+         @samples A 0..3 user main;work\n@samples A 6..9 user main;{first}\n\
          A  000rrr000mmm\n\
         \x20      ^^^       oversubscription waiter=B cost=414\n\
          B  rrr000rrrrrr\n\
          C  rrrrrrrrr000  holds m 9..12\n",
+    ))
+}
+
+#[test]
+fn oversubscription_fires_where_own_threads_queue_and_spin() {
+    let analysis = three_on_one_cpu("take;spin_lock~");
+    assert_eq!(
+        confidence(&analysis, "oversubscription"),
+        Some(Confidence::Medium),
+        "{:#?}",
+        analysis.findings
     );
-    assert_eq!(confidence(&analysis, "oversubscription"), Some(Confidence::Medium));
+}
+
+/// The CPU worked all the time: two threads would have had to do the same.
+#[test]
+fn oversubscription_of_threads_that_sleep_while_they_wait_is_a_hint() {
+    let analysis = three_on_one_cpu("work");
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "oversubscription").unwrap();
+    assert_eq!(finding.confidence, Confidence::Low);
+    assert!(
+        finding.summary.iter().any(|line| line.contains("fewer threads would have to do")),
+        "{finding:?}"
+    );
 }
 
 #[test]

@@ -14,9 +14,9 @@
 //! lower end of the gain is the direct cost of the switches that preemption forced. The upper end is what
 //! the run would be shorter if each of these threads had had a CPU at once: as many CPUs as threads, or,
 //! with fewer threads, if what kept the CPUs was spinning for those that waited; at the most what these idled and
-//! spun, for fewer threads have the same work. Where the active threads
-//! hardly wait for each other and do not yield, fewer threads would not help, and where no more want to run at a time, on average, than
-//! there are CPUs, it is how they meet: the finding is a hint only.
+//! spun, for fewer threads have the same work. It is a hint only where none of them is seen to spin or to yield (the CPUs then did
+//! work that fewer threads would have to do as well), where the active threads hardly wait for each other, and where no more want
+//! to run at a time, on average, than there are CPUs (it is how they meet).
 //!
 //! ## What to do
 //! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count,
@@ -58,6 +58,9 @@ const SWITCH_NS: f64 = 2000.0;
 /// Active threads that wait for each other for this share of their time depend on each other.
 const COUPLED_MIN: f64 = 0.02;
 
+/// Of their CPU time, so much spent spinning says that waiting itself takes CPUs from who could work.
+const SPIN_MIN: f64 = 0.05;
+
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let (ledger, occupancy) = (&scene.derived.ledger, &scene.derived.occupancy);
     let own_ns = ledger.run_queue.own_ns.min(scene.derived.parallelism.beyond_ns(occupancy.cpus));
@@ -71,7 +74,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let cpus = f64::from(occupancy.cpus);
     let high = scene.of_wall(part * occupancy.own.saved_ns).clamp(0.0, 1.0);
     let low = scene.of_wall(preempted as f64 * SWITCH_NS / cpus).min(high);
-    let (coupled, runtime) = (coupled(scene), whose(scene));
+    let (dependence, runtime) = (dependence(scene), whose(scene));
     let mut summary = vec![
         format!(
             "Threads spent {} ({} of their time) waiting for a CPU that another thread of the program had.",
@@ -84,15 +87,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             count(preempted, "preemption"),
         ),
     ];
-    if !coupled {
-        summary.push(
-            "The threads hardly wait for each other: fewer of them would gain little, unless they spin."
-                .into(),
-        );
-    }
+    summary.extend(dependence.says().map(String::from));
     let charge = scene.queues(true);
     // Of fewer than there are CPUs, on average, it is how they meet, not how many they are.
-    let confidence = if coupled && wanting > cpus { Confidence::Medium } else { Confidence::Low };
+    let waste = dependence == Dependence::Wasteful && wanting > cpus;
+    let confidence = if waste { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,
         subject: format!(
@@ -140,16 +139,50 @@ fn whose<'a>(scene: &'a Scene) -> Option<&'a RuntimeUse> {
     all.filter(|used| 2 * seen_at(used) > busy).max_by_key(|used| seen_at(used))
 }
 
-/// Whether the active threads wait for each other, or hand the CPU on themselves.
-fn coupled(scene: &Scene) -> bool {
+/// How those that share the CPUs depend on each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dependence {
+    /// They hardly wait for each other.
+    Hardly,
+    /// They wait for each other, and sleep meanwhile.
+    Asleep,
+    /// They spin or yield while they wait: that takes CPUs from who could work.
+    Wasteful,
+}
+
+impl Dependence {
+    /// What a reader should know of it before starting fewer threads.
+    fn says(self) -> Option<&'static str> {
+        match self {
+            Dependence::Hardly => Some(
+                "The threads hardly wait for each other: fewer of them would gain little, unless they spin.",
+            ),
+            Dependence::Asleep => Some(
+                "None was seen to spin: what kept the CPUs was work that fewer threads would have to do as well.",
+            ),
+            Dependence::Wasteful => None,
+        }
+    }
+}
+
+/// Whether the active threads wait for each other, and hand the CPU on or spin for that.
+fn dependence(scene: &Scene) -> Dependence {
     let (mut waiting, mut life, mut yields, mut preempted) = (0, 0, 0u64, 0);
+    let (mut spun, mut ran) = (0, 0);
     for thread in scene.active(|_| 0.0) {
         let class = |class: Class| thread.classes[class as usize];
         waiting += class(Class::LockWait) + class(Class::JoinWait) + class(Class::WorkWait);
+        spun += class(Class::Spin);
+        ran += thread.running_ns();
         life += thread.life.0;
         preempted += thread.preempted;
         let slices = scene.trace.slices.of(thread.thread);
         yields += slices.filter(|slice| slice.state == ThreadState::Yielded).count() as u64;
     }
-    waiting as f64 >= COUPLED_MIN * life as f64 || yields > preempted
+    let waits = waiting as f64 >= COUPLED_MIN * life as f64;
+    match (yields > preempted || spun as f64 >= SPIN_MIN * ran.max(1) as f64, waits) {
+        (true, _) => Dependence::Wasteful,
+        (false, true) => Dependence::Asleep,
+        (false, false) => Dependence::Hardly,
+    }
 }
