@@ -1,5 +1,6 @@
 //! What a runtime's own thread takes from who is in a call, and hands to others.
 
+use holdup_events::tables::Mapping;
 use holdup_findings::analyse;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::critical_path::{self, Step};
@@ -107,4 +108,33 @@ fn a_worker_that_sleeps_before_it_looks_again_is_no_finding() {
     };
     assert_eq!(sleeping("main.tick"), (true, true));
     assert_eq!(sleeping("runtime.findRunnable;runtime.stealWork"), (false, false));
+}
+
+/// A thread that looks after the runtime alone and waits with a time-out has no clock that anybody asked for; a pool's worker may have.
+#[test]
+fn a_runtimes_own_thread_without_anything_to_do_does_not_sleep_for_anybody() {
+    let sleeping = |name: &str, idle: &str| {
+        let (_, mut trace) = trace_of_lanes(&format!(
+            "@cpus 2\n@tick 100000\n@v park\n@timeout v 3\n@d disk 75\n@repeat 60\n\
+             @stack v thread_native_entry;{idle}\n@stack d JavaMain;Log.put\n\
+             A  0ddddddddd\n\
+             B  vvv11vv111\n"
+        ));
+        let process = trace.threads[0].process;
+        let library = Mapping {
+            process,
+            path: "/jvm/libjvm.so".into(),
+            start: 0x1000,
+            end: 0x2000,
+            ..Mapping::default()
+        };
+        trace.mappings.push(library);
+        trace.threads[1].name = name.to_owned();
+        analyse(&trace).findings.iter().any(|finding| finding.rule == "oversleep")
+    };
+    assert!(!sleeping("VM Thread", "VMThread::run;VMThread::loop;Monitor::wait_without_safepoint_check"));
+    assert!(sleeping(
+        "pool-1-thread-1",
+        "java.util.concurrent.ThreadPoolExecutor.getTask;Unsafe_Park;Parker::park"
+    ));
 }

@@ -25,7 +25,7 @@ use super::on_cpu::SampleClasses;
 use super::parallel;
 use super::stacks::folding::matches;
 use super::told::Told;
-use crate::descriptors::{Descriptors, On, Role, Rule, RuleId};
+use crate::descriptors::{Descriptors, On, Role, Rule, RuleId, Runtime};
 
 /// No rule matches.
 const NONE: u16 = u16::MAX;
@@ -172,12 +172,16 @@ impl Roles {
         }
     }
 
-    /// Whether it is a runtime's sleep while it has nothing to do, before it looks again: nobody asked for that.
+    /// Whether it is a runtime's sleep while it has nothing to do, before it looks again: nobody asked for that. Where the
+    /// runtime runs tasks on its threads, a time-out of such a wait may be a task's clock; where its rule names the threads that
+    /// look after the runtime alone, it is not.
     pub fn is_idle_sleep(&self, trace: &Trace, slice: &Slice) -> bool {
-        let is_idle = |rule: RuleId| self.descriptors.rule(rule).is_some_and(|(_, rule)| rule.idle);
-        slice.state == ThreadState::Blocked
-            && trace.wait(slice.wait).reason == WaitReason::Sleep
-            && self.of_wait(slice).is_some_and(|(rule, _)| is_idle(rule))
+        let naps = trace.wait(slice.wait).reason == WaitReason::Sleep;
+        let is_idle = |(runtime, rule): (&Runtime, &Rule)| {
+            rule.idle && (naps || !runtime.carries_tasks && !rule.thread.is_empty())
+        };
+        let rule = || self.descriptors.rule(self.of_wait(slice)?.0);
+        slice.state == ThreadState::Blocked && rule().is_some_and(is_idle)
     }
 
     /// The class of a sample.
