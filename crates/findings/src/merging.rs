@@ -77,6 +77,7 @@ const RELATIONS: &[(&str, &str)] = &[
     ("blocked-lock-holder", "child-wait"),
     // Slow work is the cause why nobody computes.
     ("pool-starved", "oversleep"),
+    ("pool-starved", "poll-loop"),
     ("pool-starved", "blocking-io"),
     // Threads that are born and die meet at the locks behind which their stacks are made, and queue for CPUs.
     ("thread-per-item", "lock-contention"),

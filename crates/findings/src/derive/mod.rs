@@ -55,6 +55,7 @@ pub mod spin;
 pub mod split;
 pub mod stacks;
 pub mod standard_libraries;
+pub mod standstills;
 pub mod sweep;
 pub mod syscall_names;
 pub mod syscall_rates;

@@ -17,6 +17,10 @@
 //! were a worker for each wait: it takes as long as the longest of them, or as all of them one after another for the
 //! part that may not go on side by side (with 95 % certainty), or as the CPUs need for those who answer.
 //!
+//! Where a runtime says which threads are a pool's workers, it also adds up the time in which all of a pool waited for the result
+//! of another task until a clock ended that, while nobody of the program ran, wanted to, or waited for anything outside: who was to
+//! do those tasks is one of those who wait for them. All of that is lost.
+//!
 //! ## What to do
 //! Give work that waits a pool of its own, wider than the machine; use asynchronous I/O; do not wait for one
 //! piece of work inside another on the same pool.
@@ -40,6 +44,7 @@ use crate::derive::class::Class;
 use crate::derive::cover::{Cover, Span, common_ns};
 use crate::derive::replay::unforeseen;
 use crate::derive::side_by_side::exclusive_part;
+use crate::derive::standstills::{self, Standstill};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -65,6 +70,8 @@ const UNKNOWN_MAX: f64 = 0.05;
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let mut found: Vec<Charged> = pools(scene).iter().filter_map(|workers| finding(scene, workers)).collect();
+    let standing = standstills::derive(scene.trace, &scene.derived.roles);
+    found.extend(standing.iter().filter_map(|one| nested(scene, one)));
     found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     found.truncate(1);
     Ok(found)
@@ -114,27 +121,6 @@ fn pools(scene: &Scene) -> BTreeSet<Vec<ThreadId>> {
         .filter_map(pool)
         .filter(|workers: &Vec<ThreadId>| workers.len() >= WORKERS_MIN)
         .collect()
-}
-
-/// When all workers were blocked in the middle of their work, in time order.
-fn all_blocked(waits: &[Span], workers: usize) -> Vec<Span> {
-    let mut changes: Vec<(Timestamp, bool)> =
-        waits.iter().flat_map(|(from, to)| [(*from, true), (*to, false)]).collect();
-    // Ends before beginnings of the same moment.
-    changes.sort_unstable();
-    let (mut blocked, mut since, mut spans) = (0, Timestamp(0), Vec::new());
-    for (at, begins) in changes {
-        if blocked == workers && !begins {
-            spans.push((since, at));
-        }
-        if begins {
-            blocked += 1
-        } else {
-            blocked -= 1
-        }
-        since = at;
-    }
-    spans
 }
 
 /// The waits of workers in the middle of their work. Who is woken and waits for the same again has only looked: a socket wakes
@@ -256,7 +242,7 @@ fn saved_ns(scene: &Scene, workers: &[ThreadId], (waits, blocked): (Vec<Span>, &
 
 fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
     let waits = slow_waits(scene, workers);
-    let blocked = all_blocked(&waits, workers.len());
+    let blocked = standstills::all_at_once(&waits, workers.len());
     let total = ns(blocked.iter().copied());
     let longest = blocked.iter().map(|(from, to)| to.since(*from)).max().unwrap_or_default();
     let high = scene.of_wall(total as f64).clamp(0.0, 1.0);
@@ -291,6 +277,48 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
         }),
         advice: vec![
             "Give work that waits a pool of its own with more threads, or use asynchronous I/O".into(),
+        ],
+    };
+    Some(Charged { finding, charge })
+}
+
+/// A pool that stood still because its workers waited for tasks that only they could have done.
+fn nested(scene: &Scene, one: &Standstill) -> Option<Charged> {
+    let total = ns(one.spans.iter().copied());
+    let longest = one.spans.iter().map(|(from, to)| to.since(*from)).max().unwrap_or_default();
+    let high = scene.of_wall(total as f64).clamp(0.0, 1.0);
+    if high < GAIN_MIN {
+        return None;
+    }
+    let waits = |slice: &Slice| {
+        one.workers.contains(&slice.thread)
+            && standstills::timed_out(scene.trace, &scene.derived.roles, slice)
+    };
+    let charge = Charge::of(scene.trace, waits);
+    let first = &scene.trace.threads[one.workers[0].index()];
+    let said = format!(
+        "For {} ({} of the run, {} at a time at most) all of them waited in a task for the result of another until a time-out ended that, and the program did nothing: nobody was left to do those tasks.",
+        time(total),
+        percent(high),
+        time(longest.0),
+    );
+    let finding = Finding {
+        rule: INFO.name,
+        subject: format!(
+            "{} such as {} ({})",
+            count(one.workers.len() as u64, "worker"),
+            first.name,
+            first.tid
+        ),
+        summary: [Some(said), scene.waits_come_from(waits)].into_iter().flatten().collect(),
+        cost_ns: charge.ns(),
+        gain: Gain { low: (high - unforeseen(high)).max(0.0), high },
+        confidence: scene.confidence(Confidence::Medium),
+        evidence: scene.longest_of(&charge, |_| "a worker waits for another task's result".to_owned()),
+        advice: vec![
+            "Give the tasks that tasks wait for a pool of their own".into(),
+            "Or do not wait for a task in another of the same pool: do it at once, or go on when it is done"
+                .into(),
         ],
     };
     Some(Charged { finding, charge })
