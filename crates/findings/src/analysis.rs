@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use holdup_events::Trace;
 
 use crate::charge::Charge;
+use crate::derive::class::Class;
 use crate::derive::{
     asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc,
     hardware, holders, ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism, regions,
@@ -114,7 +115,10 @@ impl Analysis {
         let is_cause =
             |finding: &Finding| finding.confidence > Confidence::Low && finding.gain.likely() >= CAUSE_MIN;
         let is_told = self.findings.iter().any(is_cause);
-        (derived.ledger.split_known && useful >= COMPUTES_MIN && !is_told).then_some(useful)
+        // Where others have the CPUs, little of the program's own is all that is left of them.
+        let wants_ns = derived.ledger.running_ns() + derived.ledger.of(Class::RunQueue);
+        let wants = wants_ns as f64 >= COMPUTES_MIN * trace.wall().0 as f64;
+        (derived.ledger.split_known && wants && useful >= COMPUTES_MIN && !is_told).then_some(useful)
     }
 }
 

@@ -90,4 +90,6 @@ fn a_program_computes_where_the_cpus_do_hardly_anything_else() {
     assert_eq!(computes(5, other), None, "a CPU is idle for half of the time");
     assert_eq!(computes(10, ""), None, "one of two CPUs is not used");
     assert!(computes(10, "~other  1111111111\n").is_some(), "what others use is not its own to use");
+    let busy = "~other  1111111111\n~third  .000000000\n";
+    assert_eq!(computes(1, busy), None, "it sleeps while others have all the CPUs");
 }
