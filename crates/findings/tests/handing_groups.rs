@@ -111,3 +111,24 @@ fn what_is_run_to_ask_and_to_answer_goes_with_the_asking() {
     assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
     assert!(finding.gain.high > 0.7, "{:?}", finding.gain);
 }
+
+/// One client that asks a service for each piece: from where, and that it could ask for many at once.
+#[test]
+fn of_a_pair_that_speaks_over_the_network_the_one_that_asks_is_told() {
+    let told = |waits: &str, children: &str| {
+        let (_, trace) = trace_of_lanes(&format!(
+            "@cpus 2\n@tick 10000\n@c {waits}\n@d {waits}\n@w child\n@repeat 300\n{children}@stack c main;look_up;receive\n\
+             @stack d main;serve\nX  wwww\nS  dr1d  holds c 2..3\nA  0ccr  holds d 0..1\n"
+        ));
+        let analysis = analyse(&trace);
+        let is_it = |finding: &&holdup_findings::Finding| finding.rule == "wakeup-ping-pong";
+        let finding = analysis.findings.iter().find(is_it);
+        let finding = finding.unwrap_or_else(|| panic!("{waits} {children}"));
+        (finding.summary.join(" ").contains("comes from receive"), finding.advice[0].contains("Ask for many"))
+    };
+    let apart = "@child S\n@child A\n";
+    assert_eq!(told("multiplex 7", apart), (true, true));
+    // Of two threads of one program, or by a pipe, nobody is known to ask.
+    assert_eq!(told("multiplex 7", ""), (false, false));
+    assert_eq!(told("pipe 0", apart), (false, false));
+}

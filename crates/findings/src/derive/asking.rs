@@ -85,6 +85,19 @@ pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
     longest.into_iter().map(|(any_ns, (_, peer), waits)| summed(trace, peer, (&waits, any_ns))).collect()
 }
 
+/// Which of two processes asks the other, if they speak over the network and that is sure.
+pub fn who_asks(trace: &Trace, (one, other): (ProcessId, ProcessId)) -> Option<ProcessId> {
+    let messages = in_flight::messages(trace);
+    messages.get(&(one.min(other), one.max(other)))?;
+    let sides = Sides::new(trace, &messages);
+    let asks = |process, peer| sides.asks(trace, process, Some(peer)) == Some(true);
+    match (asks(one, other), asks(other, one)) {
+        (true, false) => Some(one),
+        (false, true) => Some(other),
+        _ => None,
+    }
+}
+
 /// Programs' waits by who waits and for whom.
 type Groups = BTreeMap<(String, Option<ProcessId>), Vec<Wait>>;
 

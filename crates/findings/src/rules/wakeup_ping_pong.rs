@@ -19,11 +19,12 @@
 //! waits. Where they also wait for each other at a lock (a queue's own, say), that is charged with it; other
 //! waits for locks are lock-contention's. Three and more threads of a runtime which carry its tasks wake each other for whichever of
 //! these there are: that is a hint. Pairs of which one side is in one process, and the other in processes of one name, are one cause: there the
-//! upper end is that each has what it asks for, so that neither the answering nor the asking is left.
+//! upper end is that each has what it asks for, so that neither the answering nor the asking is left. Of two processes that speak over
+//! the network it says from where the one asks the other, where that is sure.
 //!
 //! ## What to do
 //! Hand over many pieces at a time, or let a queue between the threads hold more than one; or do all jobs on one
-//! thread.
+//! thread. Ask another process for many things with one message, or keep its answers.
 //!
 //! ## Blind spots
 //! A thread that talks to one of another program, or of another machine, is not seen. Threads that spin before they sleep pay with running time instead.
@@ -37,6 +38,7 @@ use holdup_events::{ProcessId, ThreadId, Trace};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::asking;
 use crate::derive::handing_groups::{self, Group};
 use crate::derive::handovers::{self, Handover};
 use crate::derive::round_trips::RoundTrips;
@@ -175,6 +177,8 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
             time(asking_ns)
         ));
     }
+    let client = asking.as_ref().map(|one| (None, one.asked)).or_else(|| asks(scene.trace, group));
+    summary.extend(client.and_then(|client| asks_from(scene, &charge, client)));
     let finding = Finding {
         rule: INFO.name,
         subject: subject(scene.trace, group, pairs),
@@ -188,13 +192,38 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
             None => Confidence::High,
         }),
         evidence: evidence(scene, group, &charge),
-        advice: advice(is_pair, pairs),
+        advice: advice(is_pair, client.is_some() || pairs > 1),
     };
     Charged { finding, charge }
 }
 
-fn advice(is_pair: bool, pairs: usize) -> Vec<String> {
-    if pairs > 1 {
+/// Who asks, and whom, if the two are threads of two processes that speak over the network.
+fn asks(trace: &Trace, group: &Group) -> Option<(Option<ProcessId>, ProcessId)> {
+    let [one, other] = group.members.as_slice() else { return None };
+    let process = |id: &ThreadId| trace.threads[id.index()].process;
+    let (one, other) = (process(one), process(other));
+    let asks = asking::who_asks(trace, (one, other)).filter(|_| one != other)?;
+    Some((Some(asks), if asks == one { other } else { one }))
+}
+
+/// From where it is asked: by this process, or by all but the one that is asked.
+fn asks_from(
+    scene: &Scene,
+    charge: &Charge,
+    (asks, asked): (Option<ProcessId>, ProcessId),
+) -> Option<String> {
+    let trace = scene.trace;
+    scene.waits_come_from(|slice| {
+        let process = trace.threads[slice.thread.index()].process;
+        let row = || trace.slices.covering(slice.thread, slice.start);
+        process != asked
+            && asks.is_none_or(|asks| process == asks)
+            && row().is_some_and(|row| charge.has(row))
+    })
+}
+
+fn advice(is_pair: bool, across: bool) -> Vec<String> {
+    if across {
         return vec![
             "Ask for many things with one message, or keep the answers: each piece is a round trip to another process".into(),
             "Or have what they ask for in each process (a copy, shared memory)".into(),
