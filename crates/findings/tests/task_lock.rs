@@ -40,6 +40,15 @@ fn fires_where_threads_idle_until_a_lock_of_tasks_is_let_go() {
     assert!((finding.gain.high - 1.0 / 3.0).abs() < 0.02 && finding.gain.low == 0.0, "{:?}", finding.gain);
 }
 
+/// Whatever of the language's own library lies between.
+#[test]
+fn names_the_programs_function_that_takes_it() {
+    let letting_go = "runtime.goexit;main.put;sync.(*Mutex).Unlock;internal/sync.(*Mutex).unlockSlow;internal/sync.runtime_Semrelease;runtime.semrelease1";
+    let analysis = analysed(SEMAPHORE, letting_go);
+    let finding = analysis.findings.iter().find(|one| one.rule == "task-lock").expect("a finding");
+    assert_eq!(finding.subject, "locks taken in main.put");
+}
+
 #[test]
 fn is_a_hint_where_no_contended_lock_was_sampled() {
     let analysis = analysed(SEMAPHORE, "runtime.goexit;main.count");

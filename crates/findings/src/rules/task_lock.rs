@@ -34,6 +34,7 @@ use holdup_events::{StackId, ThreadId};
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::own_places::{OwnFrames, Places};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -117,6 +118,8 @@ fn contended(scene: &Scene) -> (usize, Vec<(String, u64)>) {
     let trace = scene.trace;
     let code = scene.derived.roles.lock_code(trace);
     let is_contended = |frame: usize| code.get(frame).copied().flatten() == Some(true);
+    let own = OwnFrames::new(trace);
+    let mut own_places = Places::new(trace, &own);
     let mut known: HashMap<StackId, Option<String>> = HashMap::new();
     let mut places: BTreeMap<String, u64> = BTreeMap::new();
     let targets = trace.samples.iter().filter(|sample| trace.threads[sample.thread.index()].target);
@@ -124,7 +127,9 @@ fn contended(scene: &Scene) -> (usize, Vec<(String, u64)>) {
         let place = known.entry(sample.stack).or_insert_with(|| {
             let mut frames = trace.stack_frames(sample.stack);
             frames.find(|frame| is_contended(frame.index()))?;
+            // The runtime's functions that lead there say nothing, whichever of them are known to be a lock's.
             let caller = frames.find(|frame| code.get(frame.index()).copied().flatten().is_none());
+            let caller = own_places.of(sample.stack).or(caller);
             Some(caller.map_or_else(String::new, |frame| trace.frame_name(frame)))
         });
         if let Some(place) = place {
