@@ -69,6 +69,8 @@ const RELATIONS: &[(&str, &str)] = &[
     ("gc-heavy", "oversubscription"),
     // A task that waits for a lock looks like a worker without work, beside one that works alone.
     ("task-lock", "serial-section"),
+    // Whoever lets such a lock go wakes a worker for the next task.
+    ("task-lock", "wakeup-ping-pong"),
     // A CPU that threads may not leave.
     ("pinned-together", "oversubscription"),
     ("pinned-together", "preempted-lock-holder"),

@@ -72,6 +72,22 @@ fn a_pool_that_one_thread_cannot_feed_is_a_serial_section() {
     );
 }
 
+/// Two that work by turns: what each does alone in a moment is no part of the program that one thread has to do.
+#[test]
+fn threads_that_are_alone_by_short_turns_are_no_more_than_a_hint_of_a_serial_section() {
+    let by_turns = |tick_ns: u64| {
+        let analysis = check_lanes(&format!(
+            "@cpus 4\n@tick {tick_ns}\n@c park\n@d park\n@repeat 40\n\
+             A  00000ddddd  holds c 0..5\n\
+             B  ccccc11111  holds d 5..10\n"
+        ));
+        let told = analysis.findings.iter().chain(analysis.symptoms.iter().map(|one| &one.finding));
+        told.filter(|finding| finding.rule == "serial-section").map(|finding| finding.confidence).next()
+    };
+    assert_eq!(by_turns(100_000), Some(Confidence::Low));
+    assert_eq!(by_turns(10_000_000), Some(Confidence::Medium));
+}
+
 #[test]
 fn serial_section_is_silent_where_nobody_could_help() {
     // One thread does all; the other only waits for its end.

@@ -95,6 +95,8 @@ pub struct Serial {
     /// For each such thread: all the time, and that during which another waited to join one or at a
     /// barrier (ns).
     pub by_thread: BTreeMap<ThreadId, (u64, u64)>,
+    /// How often it was another thread than before.
+    pub turns: u64,
     /// Samples in that time by stack.
     pub samples: BTreeMap<(ThreadId, StackId), u64>,
     /// The longest stretches, the longest first.
@@ -176,6 +178,7 @@ struct Window<'a> {
     /// Exclusive or of the numbers of threads that want to run: the thread itself if there is one.
     wanting_xor: u32,
     alone: Option<(ThreadId, Timestamp, bool)>,
+    last_alone: Option<ThreadId>,
     // Integrals over time of the chance that a waiter could have had a CPU (ns).
     lock_chance: BTreeMap<u32, f64>,
     fixed_chance: [f64; 3],
@@ -207,6 +210,7 @@ impl<'a> Window<'a> {
             lock_waiters: BTreeMap::new(),
             wanting_xor: 0,
             alone: None,
+            last_alone: None,
             lock_chance: BTreeMap::new(),
             fixed_chance: [0.0; 3],
             entered: vec![None; trace.threads.len()],
@@ -235,6 +239,7 @@ impl<'a> Window<'a> {
             sums.0 += ns;
             sums.1 += join_ns;
         }
+        self.serial.turns += other.serial.turns;
         for (key, count) in other.serial.samples {
             *self.serial.samples.entry(key).or_default() += count;
         }
@@ -375,6 +380,7 @@ impl<'a> Window<'a> {
     fn end_alone(&mut self, end: Timestamp) {
         let Some((thread, start, join)) = self.alone.take() else { return };
         let length = end.since(start);
+        self.serial.turns += u64::from(self.last_alone.replace(thread) != Some(thread));
         let sums = self.serial.by_thread.entry(thread).or_default();
         sums.0 += length.0;
         sums.1 += if join { length.0 } else { 0 };

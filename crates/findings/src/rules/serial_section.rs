@@ -17,7 +17,8 @@
 //! chain of those who ended them (or have not ended with the recording). The upper end of the gain is that the serial
 //! work were spread over as many CPUs as there are active threads. The lower end is that a
 //! quarter of what they add is lost. Where threads are alone as often as each other, and not for a tenth of the run in all, or where
-//! the lone thread is in a function in which others are as well, and not for a quarter, these are the uneven ends of what all do: a hint. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
+//! the lone thread is in a function in which others are as well, and not for a quarter, these are the uneven ends of what all do: a hint.
+//! So it is where they are alone as often as each other, and each for less than a millisecond: they hand something on. Work that cannot be split gains nothing: nothing here tells. Moments in which a thread waits for a lock are not counted; lock-contention judges
 //! those.
 //!
 //! ## What to do
@@ -97,7 +98,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let share = scene.of_wall(total as f64);
     let is_others_too = || place.as_ref().is_some_and(|name| is_done_by_others(scene, lone, name));
     let confidence = match joins * 2 >= total {
-        _ if share < ENDS_MAX && is_anyones(serial, lone_ns) => Confidence::Low,
+        _ if is_anyones(serial, lone_ns) && (share < ENDS_MAX || total < TURN_MIN_NS * serial.turns) => {
+            Confidence::Low
+        }
         _ if share < OTHERS_TOO_MAX && is_others_too() => Confidence::Low,
         true => Confidence::High,
         false => Confidence::Medium,
@@ -126,6 +129,9 @@ const AS_OFTEN: f64 = 0.5;
 
 /// Threads of one job never end at quite the same moment: so much of the run (0 to 1) is no section yet.
 const ENDS_MAX: f64 = 0.1;
+
+/// Threads that are alone in turn, each for less than this (ns), hand something to each other, or wait for a lock.
+const TURN_MIN_NS: u64 = 1_000_000;
 
 /// Now this thread is alone for a moment, now that one: the uneven ends of what all do, and not a part that one does.
 fn is_anyones(serial: &Serial, lone_ns: u64) -> bool {
