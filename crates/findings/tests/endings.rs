@@ -1,11 +1,12 @@
 //! Forecasts of programs whose threads go on until they are told to stop, and of the moments at which threads are made, on pictures.
 
-use holdup_events::{ThreadId, Timestamp};
+use holdup_events::{ThreadId, Timestamp, Trace};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::locks::LockIndex;
 use holdup_findings::derive::replay::{Change, Facts, Forecast, Replays, forecast};
 use holdup_findings::derive::roles::Roles;
 use holdup_findings::derive::timelines::Timelines;
+use holdup_testkit::check::trace_of_lanes;
 use holdup_testkit::{assemble, drawing, lanes};
 
 /// What there is to say of a picture without the lock that most is waited for.
@@ -17,10 +18,13 @@ struct Answer {
 
 fn without_lock(picture: &str) -> Answer {
     let drawing = drawing::draw(&lanes::parse(picture));
-    let trace = assemble(drawing.events, drawing.manifest);
-    let (timelines, roles) = (Timelines::derive(&trace), Roles::built_in(&trace));
-    let locks = LockIndex::new(&trace, &roles);
-    let facts = Facts { trace: &trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: 3 };
+    answer(&assemble(drawing.events, drawing.manifest))
+}
+
+fn answer(trace: &Trace) -> Answer {
+    let (timelines, roles) = (Timelines::derive(trace), Roles::built_in(trace));
+    let locks = LockIndex::new(trace, &roles);
+    let facts = Facts { trace, timelines: &timelines, roles: &roles, locks: &locks, cpus: 3 };
     let unchanged = Replays::new(facts);
     let off = unchanged.wall_ns() as f64 / trace.wall().0 as f64 - 1.0;
     assert!(off.abs() <= 0.01, "the replay with nothing changed is off by {off}");
@@ -54,6 +58,22 @@ fn who_cleans_up_until_it_is_told_to_stop_does_not_hold_up_the_end() {
     // The forwarder runs for 121 ms.
     let ms = answer.forecast.wall_ns as f64 / 1e6;
     assert!((118.0..=132.0).contains(&ms), "{ms} ms");
+}
+
+/// A runtime waits for the ends of its threads in its own way: its functions tell.
+#[test]
+fn a_runtimes_threads_are_told_to_stop_as_well() {
+    let by_kernel = cleaner_and_forwarder("clean", "forward");
+    let by = |function: &str| {
+        let stack = format!("Py_RunMain;_PyEval_EvalFrameDefault;{function};lock_acquire");
+        let park = format!("@j park\n@k park\n@stack j {stack}\n@stack k {stack}\n");
+        let ends = by_kernel
+            .replace("0...\n", "0...  holds j 301..302\n")
+            .replace("ss1.\n", "ss1.  holds k 303..304\n");
+        answer(&trace_of_lanes(&ends.replace("@j join\n@k join\n", &park)).1)
+    };
+    assert_eq!(by("threading.Thread.join").told, (1, 0));
+    assert_eq!(by("main.look").told, (0, 0), "nothing says that it waits for their ends");
 }
 
 #[test]

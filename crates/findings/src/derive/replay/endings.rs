@@ -89,7 +89,7 @@ impl Endings {
         }
         let mut candidates = BTreeMap::new();
         for (maker, children) in children {
-            let joins = joins(trace, maker);
+            let joins = joins(facts, maker);
             for child in children {
                 let told = told(trace, (maker, &joins), child).filter(|told| is_short(trace, child, told.at));
                 candidates.extend(told.map(|told| (child, told)));
@@ -133,11 +133,13 @@ impl Endings {
     }
 }
 
-/// When `maker` waited for the ends of threads and processes, in order.
-fn joins(trace: &Trace, maker: ThreadId) -> Vec<Join> {
+/// When `maker` waited for the ends of threads and processes, in order: by the kernel, or as its runtime does.
+fn joins(facts: Facts, maker: ThreadId) -> Vec<Join> {
+    let trace = facts.trace;
     let is_join = |slice: &Slice| {
         slice.state == ThreadState::Blocked
-            && matches!(trace.wait(slice.wait).reason, WaitReason::Join | WaitReason::Child)
+            && (matches!(trace.wait(slice.wait).reason, WaitReason::Join | WaitReason::Child)
+                || facts.roles.class_of_wait(trace, slice) == Class::JoinWait)
     };
     let waits = trace.slices.of(maker).filter(is_join);
     let join = |slice: Slice| Join {
