@@ -20,7 +20,8 @@ fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
     let of_spans = runtime.spans.iter().flat_map(|span| span.entry.iter().chain(&span.end));
     let functions = of_spans.filter(|name| !name.starts_with("usdt:"));
     let marks = runtime.function_marks.iter().chain(&runtime.collects_for_memory).chain(&runtime.works);
-    of_rules.chain(marks).chain(functions).map(String::as_str).collect()
+    let requests = runtime.requests.iter().flat_map(|request| &request.any);
+    of_rules.chain(marks).chain(requests).chain(functions).map(String::as_str).collect()
 }
 
 /// Names that a pattern keeps in the fixture.

@@ -45,6 +45,7 @@ pub mod phases;
 pub mod regions;
 pub mod rendezvous;
 pub mod replay;
+pub mod requested;
 pub mod roles;
 pub mod room;
 pub mod round_trips;

@@ -7,7 +7,7 @@ use super::pattern::plain_name;
 use holdup_events::condition::Condition;
 use holdup_events::tables::SpanKind;
 
-use super::{On, Role, Rule, Runtime, SpanProbe};
+use super::{On, Request, Role, Rule, Runtime, SpanProbe};
 
 /// A text that is no descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum DescriptorError {
         plain: String,
     },
     /// More than can be applied.
-    #[error("more than {RULES_MAX} rules or {SPANS_MAX} spans")]
+    #[error("more than {RULES_MAX} rules, or {SPANS_MAX} spans or requests")]
     TooMany,
     /// A span without a place where it begins.
     #[error("span `{0}` never begins: give entry")]
@@ -75,6 +75,8 @@ struct File {
     rule: Vec<RuleEntry>,
     #[serde(default)]
     span: Vec<SpanEntry>,
+    #[serde(default)]
+    request: Vec<RequestEntry>,
 }
 
 #[derive(Deserialize)]
@@ -146,6 +148,13 @@ struct RuleEntry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct RequestEntry {
+    any: Vec<String>,
+    advice: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SpanEntry {
     name: String,
     kind: String,
@@ -172,7 +181,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
     if head.function.is_empty() && head.module.is_empty() {
         return Err(DescriptorError::NoMark);
     }
-    if file.rule.len() > RULES_MAX || file.span.len() > SPANS_MAX {
+    if file.rule.len() > RULES_MAX || file.span.len() > SPANS_MAX || file.request.len() > SPANS_MAX {
         return Err(DescriptorError::TooMany);
     }
     let rules = file.rule.into_iter().enumerate().map(|(at, entry)| rule(at + 1, entry));
@@ -183,12 +192,18 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         fewer_threads: head.fewer_threads,
         carries_tasks: head.carries_tasks,
         collects_for_memory: head.collects_for_memory,
+        requests: file.request.into_iter().map(request).collect::<Result<_, _>>()?,
         works: head.works,
         function_marks: head.function,
         module_marks: head.module,
         rules: rules.collect::<Result<_, _>>()?,
         spans: file.span.into_iter().map(span).collect::<Result<_, _>>()?,
     })
+}
+
+fn request(RequestEntry { any, advice }: RequestEntry) -> Result<Request, DescriptorError> {
+    all_plain("request", any.iter())?;
+    Ok(Request { any, advice })
 }
 
 fn span(entry: SpanEntry) -> Result<SpanProbe, DescriptorError> {

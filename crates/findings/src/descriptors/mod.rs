@@ -240,6 +240,15 @@ pub struct SpanProbe {
     pub per_second_max: u32,
 }
 
+/// A way in which a program asks for a collection of garbage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Functions, of which one is on the stack.
+    pub any: Vec<String>,
+    /// What to do about it.
+    pub advice: String,
+}
+
 /// One runtime or library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
@@ -256,6 +265,8 @@ pub struct Runtime {
     /// Functions through which a thread that wants memory comes to collect; others of the runtime may lie between them and
     /// the program's own.
     pub collects_for_memory: Vec<String>,
+    /// Functions by which a program asks for a collection, in the order in which they are looked for.
+    pub requests: Vec<Request>,
     /// Functions whose instructions look like a loop that only waits, and that is hardly ever gone round: who is seen there works.
     pub works: Vec<String>,
     /// A function of this name in a binary: the runtime is in it.

@@ -17,6 +17,7 @@
 //! stop-the-world-latecomer's. Threads that want more CPUs than there are because they collect are told here.
 //!
 //! ## What to do
+//! Where the program asks for the collections itself (`System.gc()`, also by direct buffers at their limit), do not.
 //! Allocate less where the collector is called from (`report stacks`); a larger heap or nursery; let threads stop sooner:
 //! shorter loops and copies without a safe point.
 //!
@@ -36,13 +37,14 @@ use crate::charge::Charge;
 use crate::collecting;
 use crate::derive::class::Class;
 use crate::derive::ledger::ThreadLedger;
+use crate::derive::requested::{self, Requested};
 use crate::derive::runtimes::{RoleUse, RuntimeUse};
 use crate::derive::samples_of;
 use crate::descriptors::Role;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, percent, thread, time};
+use crate::wording::{count, function, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "gc-heavy",
@@ -55,6 +57,10 @@ const WORKS_MIN: f64 = 0.05;
 const SHARE_MIN: f64 = 0.1;
 /// Fewer samples and waits may be the program's start.
 const SEEN_MIN: u64 = 20;
+/// Collections that the program asked for are told from this part of the time for all on.
+const ASKED_MIN: f64 = 0.1;
+/// From this one on, they are what to do something about.
+const MOSTLY_ASKED: f64 = 0.5;
 /// Parts that are told one by one.
 const PARTS_MAX: usize = 5;
 
@@ -86,15 +92,17 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     };
     let waited = Charge::of(scene.trace, waits);
     let evidence = scene.longest_of(&waited, |_| "waits for a collection".to_owned());
+    let asked = requested::derive(scene.trace, &scene.derived.roles, is_judged);
+    let asked = asked.filter(|asked| asked.share >= ASKED_MIN);
     let finding = Finding {
         rule: INFO.name,
         subject: subject(&uses),
-        summary: summary(scene, worst, &uses),
+        summary: summary(scene, worst, &uses).into_iter().chain(asked.as_ref().map(said)).collect(),
         cost_ns: works.iter().map(Cost::ns).sum(),
         gain,
         confidence: scene.confidence(Confidence::Medium),
         evidence,
-        advice: advice(&uses),
+        advice: advice(&uses, asked.as_ref()),
     };
     let charge = waited.and(scene.trace, &collecting::queues(scene, is_judged));
     Ok(vec![Charged { finding, charge }])
@@ -190,10 +198,30 @@ fn summary(scene: &Scene, worst: &Cost, uses: &[(&RuntimeUse, &RoleUse)]) -> Vec
     lines
 }
 
-fn advice(uses: &[(&RuntimeUse, &RoleUse)]) -> Vec<String> {
+/// That the program asks for collections itself.
+fn said(asked: &Requested) -> String {
+    let place = asked.place.as_ref().map(|place| format!(" for {}", function(place)));
+    format!(
+        "The program asks for collections itself, by {}{}: that is {} of the time in which threads collect or wait for one, by the stacks that were taken.",
+        asked.function,
+        place.unwrap_or_default(),
+        percent(asked.share),
+    )
+}
+
+fn advice(uses: &[(&RuntimeUse, &RoleUse)], asked: Option<&Requested>) -> Vec<String> {
     let knob = uses.first().map_or("", |(runtime, _)| runtime.fewer_collections.as_str());
-    vec![
-        if knob.is_empty() { "A larger heap makes fewer collections" } else { knob }.to_owned(),
-        "Allocate less where the collector is called from: holdup report stacks --callers".to_owned(),
-    ]
+    let knob = if knob.is_empty() { "A larger heap makes fewer collections" } else { knob };
+    match asked {
+        // What asks for collections asks again, however large the heap is.
+        Some(asked) if asked.share >= MOSTLY_ASKED => vec![asked.advice.clone()],
+        asked => asked
+            .map(|asked| asked.advice.clone())
+            .into_iter()
+            .chain([
+                knob.to_owned(),
+                "Allocate less where the collector is called from: holdup report stacks --callers".to_owned(),
+            ])
+            .collect(),
+    }
 }

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{ObjectKind, ProcessId, ThreadId, Timestamp, WaitId, WaitReason};
+use holdup_events::{ObjectKind, ProcessId, ThreadId, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;

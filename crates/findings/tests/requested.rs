@@ -1,0 +1,38 @@
+//! Collections that a program asks for.
+
+use holdup_findings::{Analysis, analyse};
+use holdup_testkit::check::trace_of_lanes;
+
+/// A collects for eight ticks of ten, come to it by these functions.
+fn collected(by: &str, beside: &str) -> Analysis {
+    let (_, trace) = trace_of_lanes(&format!(
+        "@cpus 2\n@repeat 20\n@samples A 0..2 user Py_RunMain;report.build\n\
+         @samples A 2..6 user Py_RunMain;report.build;{by};gc_collect_main\n\
+         @samples A 6..10 user Py_RunMain;report.build;{beside};gc_collect_main\n\
+         A  0000000000\n"
+    ));
+    analyse(&trace)
+}
+
+fn told(analysis: &Analysis) -> (String, Vec<String>) {
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "gc-heavy");
+    let finding = finding.unwrap_or_else(|| panic!("{:#?}", analysis.findings));
+    (finding.summary.join(" "), finding.advice.clone())
+}
+
+#[test]
+fn who_asks_for_collections_is_told_not_to() {
+    let (said, advice) = told(&collected("gc_collect", "gc_collect"));
+    assert!(said.contains("by gc_collect for report.build: that is 100 %"), "{said}");
+    assert!(advice.len() == 1 && advice[0].contains("gc.collect()"), "{advice:?}");
+}
+
+#[test]
+fn a_part_of_them_is_told_beside_what_makes_fewer() {
+    let (said, advice) = told(&collected("gc_collect", "PyObject_GC_New"));
+    assert!(said.contains("that is 50 %"), "{said}");
+    assert_eq!(advice.len(), 1, "{advice:?}");
+    let (said, advice) = told(&collected("PyObject_GC_New", "PyObject_GC_New"));
+    assert!(!said.contains("asks for collections itself"), "{said}");
+    assert!(advice.len() == 2 && advice[0].contains("gc.set_threshold"), "{advice:?}");
+}
