@@ -16,7 +16,8 @@
 //! sleep again are poll-loop's; housekeepers, for whom nobody waits, are nobody's, nor
 //! is a runtime's own thread that looks after the others' calls (Go's sysmon). It is a hint only if the program does little
 //! at all, or waits for the outside world most of the time. A few long sleeps may well be meant: they are told, as a hint, where they
-//! take half of the run.
+//! take half of the run. Where most of it are waits for other threads until a time-out, after which the waiter goes on and wakes others, it
+//! says so: what it waited for was there, and nobody told it.
 //!
 //! ## What to do
 //! Wait for what the sleep is waiting for; put work in between; let the first retries come at once and only later
@@ -37,6 +38,7 @@ use crate::charge::Charge;
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::occupancy::Stall;
 use crate::derive::room;
+use crate::derive::untold::{self, Untold};
 use crate::failing;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
@@ -54,6 +56,8 @@ const SLEEPS_MIN: u64 = 10;
 const LONG_MIN: f64 = 0.5;
 /// Shorter ones in all (ns) nobody waits for.
 const LONG_MIN_NS: u64 = 500_000_000;
+/// Waits for others that nobody ended are told where they are this part of the time in which all sleep.
+const UNTOLD_MIN: f64 = 0.5;
 /// From such a share of the sleeping on, its end being late is worth advice of its own.
 const LATE_SHARE_MIN: f64 = 0.25;
 
@@ -75,7 +79,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let late = Late::of(&sleeping);
     summary.extend(late.sentence());
     summary.extend(failing::before_sleeps(scene, &sleeping));
-    summary.extend(scene.waits_come_from(|slice| sleeps(slice.thread) && scene.class(slice) == Some(SLEEP)));
+    summary.extend(scene.waits_come_from(|slice| {
+        let row = || scene.trace.slices.covering(slice.thread, slice.start);
+        sleeps(slice.thread) && row().is_some_and(|row| charge.has(row))
+    }));
+    let untold = untold::derive(scene.trace, &scene.derived.roles, &charge);
+    let untold = Some(untold).filter(|untold| untold.ns as f64 >= UNTOLD_MIN * stall.saved_ns);
+    summary.extend(untold.map(said));
     let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, worst),
@@ -84,7 +94,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low: late.share() * high, high },
         confidence: scene.confidence(if is_often { poll_loop::sure(scene, sleeps) } else { Confidence::Low }),
         evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
-        advice: late.advice().into_iter().chain(advice(scene)).collect(),
+        advice: late.advice().into_iter().chain(untold.map_or_else(|| advice(scene), tell)).collect(),
     };
     Ok(vec![Charged { finding, charge }])
 }
@@ -118,6 +128,26 @@ fn slept(scene: &Scene) -> Option<Slept> {
     Some(of(SLEEPS_MIN))
         .filter(|often| takes(often, GAIN_MIN))
         .or_else(|| few().filter(|few| few.charge.ns() >= LONG_MIN_NS && takes(few, LONG_MIN)))
+}
+
+/// That who sleeps waits for others, who do not tell it.
+fn said(untold: Untold) -> String {
+    format!(
+        "{} of these were waits for another thread until time was up ({} in all), after which the waiter went on and woke others: what it waited for was there, and nobody had told it.",
+        count(untold.waits, "sleep"),
+        time(untold.ns),
+    )
+}
+
+/// How waiters are told.
+fn tell(untold: Untold) -> Vec<String> {
+    let shared = "Threads that wait for different things wait at one place, and one is woken that cannot go on: wake all of them (notify_all, broadcast), or give each kind a condition variable of its own";
+    let lost = "Tell the waiter when what it waits for is there: change that under the lock, then signal; a signal before the wait is lost";
+    let first = if 2 * untold.shared > untold.waits { shared } else { lost };
+    vec![
+        first.to_owned(),
+        "Or, if the time-out is what is waited for (a batch's end), make it shorter".to_owned(),
+    ]
 }
 
 fn advice(scene: &Scene) -> Vec<String> {
@@ -167,5 +197,3 @@ impl Late {
         (self.share() >= LATE_SHARE_MIN).then(|| slack.to_owned())
     }
 }
-
-const SLEEP: crate::derive::class::Class = crate::derive::class::Class::Sleep;

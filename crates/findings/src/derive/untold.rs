@@ -1,0 +1,97 @@
+//! Waits for another thread that ended only because time was up, after which the waiter went on as if it had been told: what it
+//! waited for was there, and who made it told nobody, or somebody else. It judges nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::event::WakeContext;
+use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ProcessId, ThreadId, Timestamp, Trace, WaitReason};
+
+use super::roles::Roles;
+use crate::charge::Charge;
+
+/// Those waits, together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Untold {
+    /// How many.
+    pub waits: u64,
+    /// How long in all (ns).
+    pub ns: u64,
+    /// So many of them were for something for which several threads wait.
+    pub shared: u64,
+}
+
+/// Words of one thing lie so near to each other (bytes): glibc's condition variable has two that its waiters wait on.
+const ONE_THING_BYTES: u64 = 64;
+
+/// Of the charged waits, all of which a clock ended. Where a runtime's threads carry tasks, the clock may be a task's: these do not count.
+pub fn derive(trace: &Trace, roles: &Roles, charge: &Charge) -> Untold {
+    let threads: BTreeSet<ThreadId> =
+        charge.slices(trace).filter(|slice| is_for_others(trace, slice)).map(|slice| slice.thread).collect();
+    let threads: Vec<ThreadId> =
+        threads.into_iter().filter(|thread| !roles.carries_tasks(trace, *thread)).collect();
+    if threads.is_empty() {
+        return Untold::default();
+    }
+    let (woke, waiters) = (woke(trace, &threads), waiters(trace));
+    let mut sum = Untold::default();
+    for thread in threads {
+        let woke = woke.get(&thread).map_or(&[][..], Vec::as_slice);
+        for slice in charge.slices_of(trace, thread).filter(|slice| is_for_others(trace, slice)) {
+            let until = next_wait(trace, &slice);
+            let from = woke.partition_point(|at| *at < slice.end);
+            if woke.get(from).is_none_or(|at| *at >= until) {
+                continue;
+            }
+            sum.waits += 1;
+            sum.ns += slice.duration().0;
+            sum.shared += u64::from(waiters.get(&thing(trace, &slice)).is_some_and(|all| all.len() > 1));
+        }
+    }
+    sum
+}
+
+fn is_for_others(trace: &Trace, slice: &Slice) -> bool {
+    trace.wait(slice.wait).reason == WaitReason::Park
+}
+
+fn thing(trace: &Trace, slice: &Slice) -> (ProcessId, u64) {
+    let wait = trace.wait(slice.wait);
+    (wait.process, wait.object / ONE_THING_BYTES)
+}
+
+/// When each of the threads woke another one of the program, in time order.
+fn woke(trace: &Trace, threads: &[ThreadId]) -> BTreeMap<ThreadId, Vec<Timestamp>> {
+    let mut woke: BTreeMap<ThreadId, Vec<Timestamp>> = BTreeMap::new();
+    for wakee in trace.target_threads() {
+        for wakeup in trace.wakeups.of(wakee).iter().filter(|one| one.context == WakeContext::Thread) {
+            if wakeup.waker != wakee && threads.binary_search(&wakeup.waker).is_ok() {
+                woke.entry(wakeup.waker).or_default().push(wakeup.at);
+            }
+        }
+    }
+    woke.values_mut().for_each(|moments| moments.sort_unstable());
+    woke
+}
+
+/// The threads that ever waited for a thing.
+fn waiters(trace: &Trace) -> BTreeMap<(ProcessId, u64), BTreeSet<ThreadId>> {
+    let mut waiters: BTreeMap<(ProcessId, u64), BTreeSet<ThreadId>> = BTreeMap::new();
+    for thread in trace.target_threads() {
+        let waits = trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked);
+        for slice in waits.filter(|slice| is_for_others(trace, slice)) {
+            waiters.entry(thing(trace, &slice)).or_default().insert(thread);
+        }
+    }
+    waiters
+}
+
+/// When the thread next waits for the same.
+fn next_wait(trace: &Trace, slice: &Slice) -> Timestamp {
+    let Some(row) = trace.slices.covering(slice.thread, slice.start) else { return slice.end };
+    let behind = row + 1..trace.slices.rows(slice.thread).end;
+    let mut later = behind.map(|row| trace.slices.at(slice.thread, row));
+    let next =
+        later.find(|one| one.state == ThreadState::Blocked && thing(trace, one) == thing(trace, slice));
+    next.map_or(trace.threads[slice.thread.index()].end, |one| one.start)
+}

@@ -1,0 +1,46 @@
+//! Waits for another thread that only a time-out ended, and what came of them.
+
+use holdup_findings::analyse;
+use holdup_testkit::check::trace_of_lanes;
+
+/// A waits until its time is up, and then wakes B; what is said of that, and what to do first.
+fn told(reason: &str, beside: &str) -> (String, String) {
+    told_by("A  cccccccc0000  holds d 8..9\n", reason, beside)
+}
+
+fn told_by(waiter: &str, reason: &str, beside: &str) -> (String, String) {
+    let (_, trace) = trace_of_lanes(&format!(
+        "@cpus 4\n@tick 1000000\n@c {reason}\n@timeout c 8\n@d park\n@repeat 20\n\
+         {waiter}B  11ddddddd111\n{beside}"
+    ));
+    let analysis = analyse(&trace);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "oversleep");
+    let finding = finding.unwrap_or_else(|| panic!("{:#?}", analysis.findings));
+    (finding.summary.join(" "), finding.advice[0].clone())
+}
+
+#[test]
+fn who_finds_when_time_is_up_what_it_waited_for_was_not_told() {
+    let (said, advice) = told("park", "");
+    assert!(said.contains("20 sleeps of these were waits for another thread"), "{said}");
+    assert!(advice.starts_with("Tell the waiter"), "{advice}");
+    // Several wait there.
+    let (said, advice) = told("park", "C  cccccccc2222\n");
+    assert!(said.contains("20 sleeps of these"), "{said}");
+    assert!(advice.contains("notify_all"), "{advice}");
+}
+
+#[test]
+fn who_sleeps_waits_for_nobody() {
+    let (said, advice) = told("sleep", "");
+    assert!(!said.contains("for another thread") && !advice.starts_with("Tell"), "{said} {advice}");
+}
+
+/// Who looks and wakes nobody may have found nothing.
+#[test]
+fn who_wakes_nobody_behind_it_may_have_waited_for_the_time() {
+    let (said, _) = told_by("A  cccccccc0000\n", "park", "C  cccccccc2222  holds d 8..9\n");
+    assert!(said.contains("20 sleeps of these"), "C finds something, A does not: {said}");
+    let (said, _) = told_by("A  cccccccc0000\n", "park", "@n sleep\nC  nnnnnnnn2222  holds d 8..9\n");
+    assert!(!said.contains("for another thread"), "{said}");
+}
