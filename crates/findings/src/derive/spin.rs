@@ -20,7 +20,7 @@ use super::split::share_error;
 use super::timelines::Timelines;
 use crate::descriptors::RuleId;
 
-/// One loop that waits: a place of one process.
+/// One loop that waits: a place of one process, or what a runtime waits for in processes of one name.
 #[derive(Clone, Debug, Default)]
 pub struct SpinUse {
     /// The function with the loop.
@@ -33,7 +33,7 @@ pub struct SpinUse {
     pub how: FrameSpin,
     /// What for, if it is a loop of a runtime that a descriptor knows.
     pub purpose: Option<Purpose>,
-    /// Whose.
+    /// Whose, the first of them.
     pub process: ProcessId,
     /// Samples in it.
     pub samples: u64,
@@ -188,6 +188,7 @@ impl Spins {
         let mut places = Places::new(trace, &own);
         let mut functions = Functions::default();
         let mut loops: BTreeMap<Key, Loop> = BTreeMap::new();
+        let mut alike: HashMap<&str, ProcessId> = HashMap::new();
         for thread in &ledger.threads {
             let samples = super::samples_of(trace, thread.thread);
             let spinning = samples.iter().filter(|sample| classes.of(sample) == Class::Spin);
@@ -197,13 +198,18 @@ impl Spins {
             }
             let each = thread.classes[Class::Spin as usize] as f64 / count as f64;
             let process = trace.threads[thread.thread.index()].process;
+            let first = *alike.entry(trace.process_name(process)).or_insert(process);
             for sample in spinning {
                 let Some(frame) = user_leaf(trace, sample) else { continue };
                 let place = (functions.of(trace, frame), places.of(sample.stack));
                 let loop_code = loop_code.get_or_insert_with(|| roles.loop_code(trace));
                 let known = roles.of_loop(trace, loop_code, sample).filter(|rule| says_what(roles, *rule));
-                let key = known.map_or(Place::Code(place.0, place.1), Place::Runtimes);
-                let one = loops.entry((process, key)).or_default();
+                // What a runtime waits for, it waits for in each of a pool's processes.
+                let key = match known {
+                    Some(rule) => (first, Place::Runtimes(rule)),
+                    None => (process, Place::Code(place.0, place.1)),
+                };
+                let one = loops.entry(key).or_default();
                 *one.places.entry(place).or_default() += 1;
                 one.frame = one.frame.or(Some(frame).filter(|frame| is_named(trace, *frame)));
                 one.how = one.how.max(classes.spin(sample));

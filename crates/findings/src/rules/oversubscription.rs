@@ -136,7 +136,8 @@ fn whose<'a>(scene: &'a Scene) -> Option<&'a RuntimeUse> {
         ran.map(|role| u64::from(role.threads)).max().unwrap_or(0)
     };
     let all = scene.derived.runtimes.iter().filter(|used| !used.fewer_threads.is_empty());
-    all.filter(|used| 2 * seen_at(used) > busy).max_by_key(|used| seen_at(used))
+    let ran_ns = |used: &RuntimeUse| -> u64 { used.roles.iter().map(|role| role.running_ns).sum() };
+    all.filter(|used| 2 * seen_at(used) > busy).max_by_key(|used| ran_ns(used))
 }
 
 /// How those that share the CPUs depend on each other.

@@ -1,5 +1,6 @@
 //! Which rules each frame of a recording matches, whoever's stack it is in.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use holdup_events::Trace;
@@ -46,7 +47,7 @@ impl FrameRules {
                 .entry(&frame.function)
                 .or_insert_with(|| functions.of(&plain_name(&frame.function)));
             let by_module =
-                of_module.entry(&frame.module).or_insert_with(|| modules.of(file_name(&frame.module)));
+                of_module.entry(&frame.module).or_insert_with(|| modules.of(&file_name(&frame.module)));
             let both = by_function.merged(by_module);
             *index.entry(both).or_insert_with_key(|both| {
                 sets.push(both.clone());
@@ -137,7 +138,7 @@ pub(super) fn runtimes_by_module<'a>(
     let functions: BTreeSet<(&str, &str)> =
         frames.map(|frame| (module_of(frame), frame.function.as_str())).collect();
     for (row, runtime) in descriptors.runtimes().iter().enumerate() {
-        let by_file = |path: &&&str| runtime.module_marks.iter().any(|mark| matches(mark, file_name(path)));
+        let by_file = |path: &&&str| runtime.module_marks.iter().any(|mark| matches(mark, &file_name(path)));
         for path in paths.iter().filter(by_file) {
             found.entry(path).or_default().insert(row);
         }
@@ -157,7 +158,34 @@ fn module_of(frame: &Frame) -> &str {
     &frame.module
 }
 
-/// File name of a path.
-pub(super) fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
+/// File name of a path, as the library is called where a system has it: a package that brings its own copy (a Python wheel) puts a
+/// hash of eight digits behind the name.
+fn file_name(path: &str) -> Cow<'_, str> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let Some((stem, version)) = name.find(".so").map(|at| name.split_at(at)) else { return name.into() };
+    let is_hash = |part: &str| part.len() == HASH_DIGITS && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let mut library = stem;
+    while let Some((rest, _)) = library.rsplit_once('-').filter(|(_, last)| is_hash(last)) {
+        library = rest;
+    }
+    if library == stem { name.into() } else { format!("{library}{version}").into() }
+}
+
+/// As auditwheel makes it.
+const HASH_DIGITS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wheels_copy_of_a_library_is_that_library() {
+        assert_eq!(file_name("/lib/sklearn.libs/libgomp-e985bcbb.so.1.0.0"), "libgomp.so.1.0.0");
+        assert_eq!(file_name("libgfortran-040039e1-0352e75f.so.5"), "libgfortran.so.5");
+        for same in
+            ["/usr/lib/libgomp.so.1", "/bin/java", "libfoo-deadbeef", "libc-2.31.so", "lib-12345678x.so"]
+        {
+            assert_eq!(file_name(same), same.rsplit('/').next().unwrap());
+        }
+    }
 }
