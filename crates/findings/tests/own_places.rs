@@ -25,3 +25,11 @@ fn a_wait_comes_from_who_asked_the_package_for_it() {
 fn where_there_is_nothing_else_the_package_is_named() {
     assert_eq!(told("pool_main;pool_wait"), "pool_wait");
 }
+
+/// What Go's runtime waits for on behalf of tasks, no stack of theirs tells.
+#[test]
+fn what_gos_runtime_waits_for_comes_from_nowhere() {
+    let poll = "runtime.findRunnable;runtime.netpoll;internal/runtime/syscall.Syscall6";
+    assert_eq!(told(&format!("runtime.mstart;runtime.schedule;{poll}")), "");
+    assert_eq!(told(&format!("runtime.goexit;main.look;{poll}")), "main.look");
+}

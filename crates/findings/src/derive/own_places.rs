@@ -93,6 +93,9 @@ impl<'a> Places<'a> {
     }
 }
 
+/// Packages of Go's runtime.
+const GO_RUNTIME: [&str; 2] = ["runtime.", "internal/runtime/"];
+
 /// From where in the program target threads wait: (function, share of the waiting whose stack was taken), the
 /// greatest first. A sampled stack stands for as many waits as its probability says.
 pub fn waits(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Vec<(String, f64)> {
@@ -101,7 +104,13 @@ pub fn waits(trace: &Trace, matches: impl Fn(&Slice) -> bool + Sync) -> Vec<(Str
     let parts = parallel::map(groups.len(), |group| {
         let mut places: HashMap<StackId, Option<FrameId>> = HashMap::new();
         let mut place = |stack: StackId| {
-            let of = |stack| own.nearest_asked(|| trace.stack_frames(stack));
+            let nearest = |stack| own.nearest_asked(|| trace.stack_frames(stack));
+            // Go's runtime waits on behalf of tasks of which no stack tells.
+            let is_runtimes = |id: &FrameId| {
+                let function = trace.frames[id.index()].function.as_str();
+                own.is_of_a_machine(*id) && GO_RUNTIME.iter().any(|start| function.starts_with(start))
+            };
+            let of = |stack| nearest(stack).filter(|frame| !is_runtimes(frame));
             if stack == StackId::NONE { None } else { *places.entry(stack).or_insert_with(|| of(stack)) }
         };
         let mut sums: BTreeMap<FrameId, u64> = BTreeMap::new();
