@@ -35,6 +35,26 @@ fn threads_that_wake_each_other_for_tasks_are_a_hint() {
     assert_eq!(confidence(&analysis, "wakeup-ping-pong"), Some(Confidence::Low));
 }
 
+/// … but where one of them has a task bound to it: each handover is a switch of threads.
+#[test]
+fn a_task_that_is_bound_to_a_thread_makes_switches_of_handovers() {
+    let idle =
+        |last: &str| format!("runtime.mcall;runtime.park_m;runtime.schedule;{last};runtime.futexsleep");
+    let (free, bound) = (idle("runtime.stopm"), idle("runtime.stoplockedm"));
+    let analysis = check_lanes(&format!(
+        "@cpus 2\n@tick 10000\n@c park\n@d park\n@e park\n@repeat 300\n@stack c {bound}\n@stack d {free}\n@stack e {free}\n\
+         @samples A 0..1 write runtime.goexit;main.New.gowrap1;main.loop\n@samples B 3..4 user runtime.goexit;main.ask\n\
+         A  0ccccccrr  holds d 0..1\n\
+         B  drr1ddddd  holds e 3..4\n\
+         C  eeeerr0ee  holds c 6..7\n"
+    ));
+    let finding = &analysis.findings[0];
+    assert_eq!((finding.rule, finding.confidence), ("wakeup-ping-pong", Confidence::Medium), "{finding:#?}");
+    let said = finding.summary.join(" ");
+    assert!(said.contains("A task (main.loop) is bound to A"), "{said}");
+    assert!(finding.advice[0].contains("runtime.LockOSThread"), "{finding:#?}");
+}
+
 /// One that feeds two which never answer it, and rests on a clock.
 #[test]
 fn feeding_many_is_no_handing_to_and_fro() {

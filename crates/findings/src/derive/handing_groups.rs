@@ -45,7 +45,9 @@ impl Group {
 
 /// Finds the groups among `handovers` (by waker, then wakee). A thread is in one at the most; of two threads only where neither has
 /// a larger one.
-pub fn derive(handovers: &[Handover]) -> Vec<Group> {
+/// Who has a task of a runtime `bound` to it is woken for that one, and a runtime may wake one more for what the waker left: there it is
+/// enough that each wakes now and then.
+pub fn derive(handovers: &[Handover], bound: &BTreeSet<ThreadId>) -> Vec<Group> {
     let mut waits: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for one in handovers {
         *waits.entry(one.wakee).or_default() += one.count;
@@ -55,7 +57,7 @@ pub fn derive(handovers: &[Handover]) -> Vec<Group> {
     let mut edges: Vec<Handover> = handovers.iter().filter(counts).copied().collect();
     // Who does not fit takes its handovers with it, and others may fit no longer.
     loop {
-        let fitting = fitting(&edges, &waits);
+        let fitting = fitting(&edges, &waits, bound);
         let before = edges.len();
         edges.retain(|one| fitting.contains(&one.waker) && fitting.contains(&one.wakee));
         if edges.len() == before {
@@ -76,16 +78,23 @@ struct Sides {
 }
 
 impl Sides {
-    fn are_even(self) -> bool {
+    /// `seldom`: also where one is woken more than twice as often as it wakes, or the other way round.
+    fn are_even(self, seldom: bool) -> bool {
         let ratio = |a: u64, b: u64| a.min(b) as f64 / a.max(b).max(1) as f64;
         let (by_count, by_time) = (ratio(self.woken, self.wakes), ratio(self.waits_ns, self.lets_wait_ns));
         self.woken.min(self.wakes) >= ROUNDS_MIN
-            && (by_count >= EVEN_MIN || by_count >= SELDOM_MIN && by_time >= EVEN_MIN)
+            && (by_count >= EVEN_MIN || by_count >= SELDOM_MIN && (seldom || by_time >= EVEN_MIN))
     }
 }
 
 /// Who is woken and wakes evenly, and hardly waits for others. `waits` is each thread's, for whomever.
-fn fitting(edges: &[Handover], waits: &BTreeMap<ThreadId, u64>) -> BTreeSet<ThreadId> {
+fn fitting(
+    edges: &[Handover],
+    waits: &BTreeMap<ThreadId, u64>,
+    bound: &BTreeSet<ThreadId>,
+) -> BTreeSet<ThreadId> {
+    let with_bound =
+        members(edges.iter().filter(|one| bound.contains(&one.waker) || bound.contains(&one.wakee)));
     let mut of_thread: BTreeMap<ThreadId, Sides> = BTreeMap::new();
     for one in edges {
         let wakee = of_thread.entry(one.wakee).or_default();
@@ -96,12 +105,14 @@ fn fitting(edges: &[Handover], waits: &BTreeMap<ThreadId, u64>) -> BTreeSet<Thre
     let mostly = |member: &ThreadId, woken: u64| {
         woken as f64 >= PARTNERS_SHARE_MIN * waits.get(member).copied().unwrap_or(0) as f64
     };
-    let fits = |(member, sides): &(ThreadId, Sides)| mostly(member, sides.woken) && sides.are_even();
+    let fits = |(member, sides): &(ThreadId, Sides)| {
+        mostly(member, sides.woken) && sides.are_even(with_bound.contains(member))
+    };
     of_thread.into_iter().filter(fits).map(|(member, _)| member).collect()
 }
 
-fn members(edges: &[Handover]) -> BTreeSet<ThreadId> {
-    edges.iter().flat_map(|one| [one.waker, one.wakee]).collect()
+fn members<'a>(edges: impl IntoIterator<Item = &'a Handover>) -> BTreeSet<ThreadId> {
+    edges.into_iter().flat_map(|one| [one.waker, one.wakee]).collect()
 }
 
 /// Those who reach each other. As many wakeups lead to each as lead away from it, nearly: what is connected at all is so both ways.

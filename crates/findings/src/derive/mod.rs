@@ -5,6 +5,7 @@ pub mod amount;
 pub mod asking;
 pub mod blame;
 pub mod bottle;
+pub mod bound;
 pub mod busiest;
 pub mod calls;
 pub mod children;

@@ -125,6 +125,8 @@ struct RuleEntry {
     #[serde(default)]
     idle: bool,
     #[serde(default)]
+    bound: bool,
+    #[serde(default)]
     hands_over: bool,
     #[serde(default)]
     lock: String,
@@ -247,6 +249,7 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
         thread: entry.thread,
         start: entry.start,
         idle: entry.idle,
+        bound: entry.bound,
         hands_over: entry.hands_over,
         lock: entry.lock,
         one_lock: entry.one_lock || entry.by_class,

@@ -172,6 +172,8 @@ pub struct Rule {
     pub start: bool,
     /// Of a wait for work: the thread is one of a pool, and has nothing to do.
     pub idle: bool,
+    /// Of a wait for work: a task is bound to the thread, which waits until that task may go on.
+    pub bound: bool,
     /// Of a thread of the runtime's own: what threads in a call have (a processor for tasks) it hands to others.
     pub hands_over: bool,
     /// Of a lock: what it is called; empty if nothing is to be said.
@@ -311,6 +313,7 @@ descriptors! {
     "libgomp",
     "libomp",
     "tbb",
+    "openblas",
     "rust-std",
     "abseil",
     "openssl",

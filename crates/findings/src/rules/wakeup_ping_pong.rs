@@ -18,7 +18,8 @@
 //! wakeup and running, which larger pieces avoid; the upper end is that all work side by side while one
 //! waits. Where they also wait for each other at a lock (a queue's own, say), that is charged with it; other
 //! waits for locks are lock-contention's. Three and more threads of a runtime which carry its tasks wake each other for whichever of
-//! these there are: that is a hint. Pairs of which one side is in one process, and the other in processes of one name, are one cause: there the
+//! these there are: that is a hint, unless one of them has a task bound to it: then each handover is a switch of threads, where it would be none
+//! without that, and the upper end is all that they run in the kernel. Pairs of which one side is in one process, and the other in processes of one name, are one cause: there the
 //! upper end is that each has what it asks for, so that neither the answering nor the asking is left. Of two processes that speak over
 //! the network it says from where the one asks the other, where that is sure.
 //!
@@ -39,13 +40,15 @@ use holdup_events::{ProcessId, ThreadId, Trace};
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::asking;
+use crate::derive::bound;
+use crate::derive::class::Class;
 use crate::derive::handing_groups::{self, Group};
 use crate::derive::handovers::{self, Handover};
 use crate::derive::round_trips::RoundTrips;
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, percent, thread, time};
+use crate::wording::{count, function, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "wakeup-ping-pong",
@@ -95,7 +98,8 @@ impl Sums {
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let handovers = handovers::derive(scene.trace, &scene.derived.roles);
-    let mut groups = handing_groups::derive(&handovers);
+    let bound = bound::derive(scene.trace, &scene.derived.roles);
+    let mut groups = handing_groups::derive(&handovers, &bound);
     groups.retain(|group| Sums::of(group).is_handing(group.members.len()));
     let mut found: Vec<Charged> = alike(scene.trace, groups)
         .iter()
@@ -177,6 +181,17 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
             time(asking_ns)
         ));
     }
+    let bound = bound::among(scene.trace, &scene.derived.roles, &charge);
+    if let Some((to, _)) = bound {
+        let switching = kernel_ns(scene, group);
+        gain.high = gain.high.max(scene.of_wall_if_run(switching as f64));
+        summary.push(format!(
+            "A task{} is bound to {}: each time that it may go on, that thread is woken and another goes to sleep. These threads ran for {} in the kernel (sampled).",
+            bound::task(scene.trace, to).map_or_else(String::new, |task| format!(" ({})", function(&task))),
+            thread(scene.trace, to),
+            time(switching)
+        ));
+    }
     let client = asking.as_ref().map(|one| (None, one.asked)).or_else(|| asks(scene.trace, group));
     summary.extend(client.and_then(|client| asks_from(scene, &charge, client)));
     let finding = Finding {
@@ -188,11 +203,16 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
         confidence: scene.confidence(match asking {
             // Whether they need to ask, only the reader knows.
             Some(_) => Confidence::Medium,
+            None if bound.is_some() => Confidence::Medium,
             None if pairs == 1 && is_handed_on(scene, group) => Confidence::Low,
             None => Confidence::High,
         }),
         evidence: evidence(scene, group, &charge),
-        advice: advice(is_pair, client.is_some() || pairs > 1),
+        advice: bound
+            .map(|(_, advice)| advice.to_owned())
+            .into_iter()
+            .chain(advice(is_pair, client.is_some() || pairs > 1))
+            .collect(),
     };
     Charged { finding, charge }
 }
@@ -236,6 +256,12 @@ fn advice(is_pair: bool, across: bool) -> Vec<String> {
         ),
         format!("Or let one thread do {} jobs", if is_pair { "both" } else { "all" }),
     ]
+}
+
+/// What threads of a group ran in the kernel (ns).
+fn kernel_ns(scene: &Scene, group: &Group) -> u64 {
+    let members = scene.derived.ledger.threads.iter().filter(|one| group.members.contains(&one.thread));
+    members.map(|one| one.classes[Class::Kernel as usize]).sum()
 }
 
 /// Many threads of a runtime wake each other because there are tasks, whichever of them these go on in: who waits for what is not

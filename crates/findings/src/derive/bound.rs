@@ -1,0 +1,65 @@
+//! Threads that one task of a runtime is bound to: whoever wants something of that task has the thread woken, and its own put to
+//! sleep. It judges nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{FrameId, ThreadId, Trace};
+
+use super::own_places::OwnFrames;
+use super::roles::Roles;
+use super::samples_of;
+use crate::charge::Charge;
+use crate::descriptors::Rule;
+
+/// A thread is for the task if so many of its waits are for it.
+const MOSTLY: f64 = 0.5;
+
+/// All of them.
+pub fn derive(trace: &Trace, roles: &Roles) -> BTreeSet<ThreadId> {
+    let rules = |thread: &ThreadId| roles.runtimes_of(trace.threads[thread.index()].process).iter();
+    let may = |thread: &ThreadId| {
+        let mut runtimes = rules(thread).filter_map(|row| roles.descriptors.runtimes().get(*row));
+        runtimes.any(|runtime| runtime.rules.iter().any(|rule| rule.bound))
+    };
+    let threads = trace.target_threads().filter(may);
+    threads.filter(|thread| rule_of(trace, roles, *thread).is_some()).collect()
+}
+
+/// The rule that says so of a thread, if one does.
+fn rule_of<'a>(trace: &Trace, roles: &'a Roles, thread: ThreadId) -> Option<&'a Rule> {
+    let (mut all, mut bound, mut found) = (0u64, 0u64, None);
+    for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
+        all += 1;
+        let rule = roles.of_wait(&slice).and_then(|(rule, _)| roles.descriptors.rule(rule));
+        if let Some((_, rule)) = rule.filter(|(_, rule)| rule.bound) {
+            (bound, found) = (bound + 1, Some(rule));
+        }
+    }
+    found.filter(|_| bound as f64 >= MOSTLY * all as f64)
+}
+
+/// The thread among those whose waits are charged that a task is bound to, with what to do about it.
+pub fn among<'a>(trace: &Trace, roles: &'a Roles, charge: &Charge) -> Option<(ThreadId, &'a str)> {
+    let threads: BTreeSet<ThreadId> = charge.slices(trace).map(|slice| slice.thread).collect();
+    threads.into_iter().find_map(|thread| Some((thread, rule_of(trace, roles, thread)?.advice.as_str())))
+}
+
+/// What the compiler puts about a function that a task begins with.
+const WRAPPER: &str = ".gowrap";
+
+/// The task's own outermost function: nothing else runs on its thread.
+pub fn task(trace: &Trace, thread: ThreadId) -> Option<String> {
+    let own = OwnFrames::new(trace);
+    let mut times: BTreeMap<FrameId, usize> = BTreeMap::new();
+    for sample in samples_of(trace, thread) {
+        let frames = trace.stack_frames(sample.stack).filter(|frame| !own.is_of_a_machine(*frame));
+        let named = frames.filter_map(|frame| own.of(frame));
+        let outermost = named.filter(|frame| !trace.frame_name(*frame).contains(WRAPPER)).last();
+        if let Some(frame) = outermost {
+            *times.entry(frame).or_default() += 1;
+        }
+    }
+    let (most, _) = times.into_iter().max_by_key(|(frame, times)| (*times, std::cmp::Reverse(*frame)))?;
+    Some(trace.frame_name(most))
+}
