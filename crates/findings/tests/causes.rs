@@ -415,7 +415,11 @@ fn a_pool_with_an_idle_worker_is_not_starved() {
 
 /// Two threads that take turns of 5 ms; every wait ends by a timer. `file` is mapped as their program.
 fn turns(file: &str) -> holdup_findings::Analysis {
-    let (_, mut trace) = trace_of_lanes("@cpus 2\n@c park\n@repeat 40\nA  ccccc00000\nB  11111ccccc\n");
+    timed_turns(file, "A  ccccc00000\nB  11111ccccc\n")
+}
+
+fn timed_turns(file: &str, lanes: &str) -> holdup_findings::Analysis {
+    let (_, mut trace) = trace_of_lanes(&format!("@cpus 2\n@c park\n@p park\n@repeat 40\n{lanes}"));
     let timers =
         trace.wakeups.iter().map(|wakeup| Wakeup { context: WakeContext::Timer, ..*wakeup }).collect();
     trace.wakeups = Wakeups::freeze(timers, trace.threads.len());
@@ -428,6 +432,21 @@ fn interpreter_lock_fires_where_pythons_threads_take_turns() {
     let analysis = turns("/usr/bin/python3.11");
     assert_eq!(analysis.findings[0].rule, "interpreter-lock", "{:#?}", analysis.findings);
     assert!((analysis.findings[0].gain.high - 0.5).abs() < 0.02, "{:#?}", analysis.findings[0].gain);
+}
+
+/// What one thread computes all the while takes as long without the lock.
+#[test]
+fn interpreter_lock_says_of_whom_the_run_is_made() {
+    let work = "@samples A 1..9 user main;collect\nA  c00000000\nB  1ccccc1pp\n";
+    let analysis = timed_turns("/usr/bin/python3.11", work);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "interpreter-lock").unwrap();
+    assert!(
+        finding.summary.iter().any(|line| line.contains("89 % of the run, mostly in collect")),
+        "{finding:?}"
+    );
+    assert!(finding.advice.iter().any(|advice| advice.contains("Make less of what it does")), "{finding:?}");
+    let turns = turns("/usr/bin/python3.11");
+    assert!(turns.findings[0].summary.iter().all(|line| !line.contains("of the run, mostly")), "{turns:?}");
 }
 
 #[test]

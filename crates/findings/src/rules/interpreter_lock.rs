@@ -35,6 +35,7 @@ use holdup_events::{ProcessId, ThreadId, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::busiest;
 use crate::finding::{Confidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -147,6 +148,24 @@ fn told(places: &[(String, f64)]) -> Option<String> {
     (!places.is_empty()).then(|| format!("Meanwhile who had it ran in {} (sampled).", places.join(", ")))
 }
 
+/// From this part of the run on, what one of the threads runs is about as long as the run itself.
+const LONG_MIN: f64 = 0.75;
+
+/// That one thread computes for as good as all of the run, which no lock keeps it from; and what to do about that.
+fn computing(scene: &Scene, words: &Words) -> Option<(String, String)> {
+    let theirs = scene.derived.ledger.threads.iter().filter(|one| words.by_thread.contains_key(&one.thread));
+    let most = theirs.max_by_key(|one| (one.running_ns(), std::cmp::Reverse(one.thread)))?;
+    let share = scene.of_wall(most.running_ns() as f64);
+    let busiest = busiest::of_thread(scene.trace, &scene.derived.roles, most.thread);
+    let place = busiest.filter(|_| share >= LONG_MIN)?.function;
+    let said = format!(
+        "{} ran for {} of the run, mostly in {place}: that takes as long without the lock.",
+        thread(scene.trace, most.thread),
+        percent(share)
+    );
+    Some((said, format!("Make less of what it does in {place}, or stop it sooner")))
+}
+
 fn advice(places: &[(String, f64)]) -> Vec<String> {
     let processes = "Use processes for what computes (multiprocessing, ProcessPoolExecutor)";
     let most = places.first().filter(|(_, part)| *part >= MOST);
@@ -178,15 +197,16 @@ fn finding(scene: &Scene, process: ProcessId, words: &Words) -> Option<Charged> 
         most.join(", "),
     );
     let places = held_in(scene, words);
+    let (alone, less) = computing(scene, words).unzip();
     let finding = Finding {
         rule: INFO.name,
         subject: format!("GIL of {}", trace.process_name(process)),
-        summary: std::iter::once(waited).chain(told(&places)).collect(),
+        summary: std::iter::once(waited).chain(told(&places)).chain(alone).collect(),
         cost_ns: charge.ns(),
         gain,
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| "waits for the interpreter's lock".to_owned()),
-        advice: advice(&places),
+        advice: advice(&places).into_iter().chain(less).collect(),
     };
     Some(Charged { finding, charge })
 }
