@@ -1,7 +1,7 @@
 //! What rules about meetings share: which places are worth telling, the words, the slices and the evidence.
 //! Why a place of meeting costs time is each rule's own judgement.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::{ProcessId, ThreadId};
 
@@ -39,8 +39,15 @@ pub(crate) fn judge(
 ) -> Result<Vec<Charged>, String> {
     scene.needs_wait_reasons()?;
     let rendezvous = &scene.derived.rendezvous;
+    let herds = herds(scene);
+    let is_herd = |used: &SiteUse| {
+        let site = rendezvous.sites.get(used.site as usize);
+        site.is_some_and(|site| herds.contains(&(site.process, site.object)))
+    };
     let matters = |used: &&SiteUse| {
-        scene.of_wall(saved(used).high_ns as f64) >= GAIN_MIN && !rendezvous.stops_the_world(used)
+        scene.of_wall(saved(used).high_ns as f64) >= GAIN_MIN
+            && !rendezvous.stops_the_world(used)
+            && !is_herd(used)
     };
     let share = |ns: u64| scene.of_wall(ns as f64).clamp(0.0, 1.0);
     let charged = |used: &SiteUse| {
@@ -66,6 +73,26 @@ pub(crate) fn judge(
     findings.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     findings.truncate(SITES_MAX);
     Ok(findings)
+}
+
+/// Who meets goes on when the last has come: of the waits on a word so many end in vain at the most.
+const IN_VAIN_MAX: f64 = 0.5;
+
+/// Words whose waiters are all woken, and mostly wait again at once: for what there is, not for each other.
+fn herds(scene: &Scene) -> BTreeSet<(ProcessId, u64)> {
+    let (trace, holders) = (scene.trace, &scene.derived.holders);
+    let mut waits: BTreeMap<(ProcessId, u64), [u64; 2]> = BTreeMap::new();
+    for thread in trace.target_threads() {
+        for hold in holders.of(thread) {
+            let wait = trace.wait(trace.slices.at(thread, hold.row as usize).wait);
+            if wait.object != 0 {
+                let [all, in_vain] = waits.entry((wait.process, wait.object)).or_default();
+                (*all, *in_vain) = (*all + 1, *in_vain + u64::from(hold.false_wakeup));
+            }
+        }
+    }
+    waits.retain(|_, [all, in_vain]| *in_vain as f64 > IN_VAIN_MAX * *all as f64);
+    waits.into_keys().collect()
 }
 
 /// Adds to a finding about a place of meeting what all such have: its evidence, and the slices that it charges.

@@ -236,3 +236,27 @@ fn meetings_of_random_programs_equal_the_truth() {
     }
     assert!(with_barrier > 20);
 }
+
+/// Two that hand something on wake all that wait for anything there; two of these find nothing each time. They wait for what there is,
+/// not for each other.
+#[test]
+fn a_herd_meets_nobody() {
+    let told = |look: usize| {
+        let looks =
+            |cpu: char| format!("{}{}", cpu.to_string().repeat(look), "c".repeat(20 - look)).repeat(2);
+        let analysis = check_lanes(&format!(
+            "@cpus 4\n@tick 5000\n@c park\n@repeat 100\n\
+             A  {}{}  holds c 19..20\nB  {}{}  holds c 39..40\nC  {}\nD  {}\n",
+            "0".repeat(20),
+            "c".repeat(20),
+            "c".repeat(20),
+            "1".repeat(20),
+            looks('2'),
+            looks('3'),
+        ));
+        let all = analysis.findings.iter().chain(analysis.symptoms.iter().map(|one| &one.finding));
+        all.filter(|finding| ["barrier-straggler", "load-imbalance"].contains(&finding.rule)).count()
+    };
+    assert_eq!(told(1), 0);
+    assert!(told(10) > 0, "who works behind each meeting meets");
+}
