@@ -104,15 +104,19 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low, high },
         confidence: scene.confidence(confidence),
         evidence: scene.longest_queues(&charge),
-        advice: vec![
-            match runtime {
-                Some(runtime) => runtime.fewer_threads.clone(),
-                None => format!("Use {} or fewer", count(u64::from(occupancy.cpus), "thread")),
-            },
-            "Give threads that wait for each other a blocking wait in place of a spinning one".into(),
-        ],
+        advice: advice(scene, runtime, dependence),
     };
     Ok(vec![Charged { finding, charge }])
+}
+
+fn advice(scene: &Scene, runtime: Option<&RuntimeUse>, dependence: Dependence) -> Vec<String> {
+    let fewer = match runtime {
+        Some(runtime) => runtime.fewer_threads.clone(),
+        None => format!("Use {} or fewer", count(u64::from(scene.derived.occupancy.cpus), "thread")),
+    };
+    let sleep = "Give threads that wait for each other a blocking wait in place of a spinning one";
+    let spins = dependence == Dependence::Wasteful;
+    std::iter::once(fewer).chain(spins.then(|| sleep.to_owned())).collect()
 }
 
 /// The busy ones; where these are no more than there are CPUs, all that queued.
