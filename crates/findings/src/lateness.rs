@@ -81,11 +81,14 @@ const IN_VAIN_MAX: f64 = 0.5;
 /// Words whose waiters are all woken, and mostly wait again at once: for what there is, not for each other.
 fn herds(scene: &Scene) -> BTreeSet<(ProcessId, u64)> {
     let (trace, holders) = (scene.trace, &scene.derived.holders);
+    let sites = &scene.derived.rendezvous.sites;
+    let words: BTreeSet<(ProcessId, u64)> = sites.iter().map(|site| (site.process, site.object)).collect();
     let mut waits: BTreeMap<(ProcessId, u64), [u64; 2]> = BTreeMap::new();
-    for thread in trace.target_threads() {
+    let threads = trace.target_threads().filter(|_| !words.is_empty());
+    for thread in threads {
         for hold in holders.of(thread) {
             let wait = trace.wait(trace.slices.at(thread, hold.row as usize).wait);
-            if wait.object != 0 {
+            if wait.object != 0 && words.contains(&(wait.process, wait.object)) {
                 let [all, in_vain] = waits.entry((wait.process, wait.object)).or_default();
                 (*all, *in_vain) = (*all + 1, *in_vain + u64::from(hold.false_wakeup));
             }

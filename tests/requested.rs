@@ -1,0 +1,74 @@
+//! Programs that ask for collections themselves: who asks, and by what. What a machine lacks is skipped.
+
+mod support;
+
+use serde_json::Value;
+use support::{Scratch, bpf_or_skip, have, made, record_json};
+
+/// Many objects live, and buffers outside of the heap at their limit.
+const JAVA: &str = "import java.nio.ByteBuffer;
+class Packs {
+    static final Object[] live = new Object[1_000_000];
+    static volatile long sum;
+    static void pack() {
+        ByteBuffer buffer = ByteBuffer.allocateDirect(4 << 20);
+        for (int at = 0; at < buffer.capacity(); at++) sum += buffer.get(at);
+    }
+    public static void main(String[] words) throws Exception {
+        for (int at = 0; at < live.length; at++) live[at] = new long[2];
+        Thread[] packers = new Thread[2];
+        for (int number = 0; number < 2; number++)
+            packers[number] = new Thread(() -> { for (int left = 40; left > 0; left--) pack(); });
+        for (Thread packer : packers) packer.start();
+        for (Thread packer : packers) packer.join();
+    }
+}
+";
+
+/// The same, a collection for each piece of work.
+const PYTHON: &str = "import gc
+live = [[] for _ in range(300000)]
+def piece():
+    sum(range(20000))
+    gc.collect()
+for _ in range(60):
+    piece()
+";
+
+/// What is said of the collector, and the first thing to do.
+fn told(report: &Value) -> (String, String) {
+    let findings = report["findings"].as_array().unwrap();
+    let found = findings.iter().find(|finding| finding["rule"] == "gc-heavy");
+    let found = found.unwrap_or_else(|| panic!("{findings:#?}"));
+    let lines: Vec<&str> = found["summary"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    (lines.join(" "), found["advice"][0].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn javas_buffers_at_their_limit_ask_for_collections() {
+    let scratch = Scratch::new("requested-java");
+    if !bpf_or_skip(&scratch) || !made(&scratch, ("Packs.java", JAVA), &["javac", "Packs.java"]) {
+        return;
+    }
+    let folder = scratch.join("");
+    let classes = folder.to_str().unwrap();
+    let report =
+        record_json(&scratch, &[], &["java", "-XX:MaxDirectMemorySize=16m", "-cp", classes, "Packs"]);
+    let (said, advice) = told(&report);
+    assert!(said.contains("by java.nio.Bits.reserveMemory for Packs.pack"), "{said}");
+    assert!(advice.contains("MaxDirectMemorySize"), "{advice}");
+}
+
+#[test]
+fn a_python_program_asks_for_collections() {
+    let scratch = Scratch::new("requested-python");
+    if !bpf_or_skip(&scratch) || !have("python3") {
+        return;
+    }
+    let program = scratch.join("pieces.py");
+    std::fs::write(&program, PYTHON).unwrap();
+    let report = record_json(&scratch, &[], &["python3", program.to_str().unwrap()]);
+    let (said, advice) = told(&report);
+    assert!(said.contains("The program asks for collections itself") && said.contains("piece"), "{said}");
+    assert!(advice.contains("gc.collect()"), "{advice}");
+}
