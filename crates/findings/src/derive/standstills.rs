@@ -10,7 +10,7 @@ use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 use super::class::Class;
 use super::cover::{Cover, Span};
 use super::roles::Roles;
-use crate::descriptors::Role;
+use crate::descriptors::{Role, Rule, Runtime};
 
 /// Of one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,15 +64,20 @@ pub fn all_at_once(waits: &[Span], many: usize) -> Vec<Span> {
 /// look after itself with them.
 fn pools(trace: &Trace, roles: &Roles) -> Vec<Vec<ThreadId>> {
     let mut pools: BTreeMap<(ProcessId, &str), Vec<ThreadId>> = BTreeMap::new();
+    let is_pools =
+        |runtime: &Runtime, rule: &Rule| rule.idle && rule.thread.is_empty() && !runtime.carries_tasks;
     let has_none = |slice: &Slice| {
         let rule = || roles.descriptors.rule(roles.of_wait(slice)?.0);
-        slice.state == ThreadState::Blocked
-            && rule()
-                .is_some_and(|(runtime, rule)| rule.idle && rule.thread.is_empty() && !runtime.carries_tasks)
+        slice.state == ThreadState::Blocked && rule().is_some_and(|(runtime, rule)| is_pools(runtime, rule))
+    };
+    let has_pools = |process: ProcessId| {
+        let rows = roles.runtimes_of(process).iter();
+        let mut runtimes = rows.filter_map(|row| roles.descriptors.runtimes().get(*row));
+        runtimes.any(|runtime| runtime.rules.iter().any(|rule| is_pools(runtime, rule)))
     };
     for id in trace.target_threads() {
         let thread = &trace.threads[id.index()];
-        if trace.slices.of(id).any(|slice| has_none(&slice)) {
+        if has_pools(thread.process) && trace.slices.of(id).any(|slice| has_none(&slice)) {
             let numbered = thread.name.trim_end_matches(|sign: char| sign.is_ascii_digit());
             pools.entry((thread.process, numbered)).or_default().push(id);
         }
