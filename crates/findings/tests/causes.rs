@@ -251,6 +251,23 @@ fn thundering_herd_fires_where_all_but_one_sleep_again() {
     );
 }
 
+/// Whom a runtime wakes for its tasks nobody can change; and a task may be as short as a look.
+#[test]
+fn workers_of_a_runtime_that_carries_tasks_are_no_herd() {
+    let herd = |stack: &str| {
+        let analysis = check_lanes(&format!(
+            "@cpus 4\n@tick 5000\n@c park\n@repeat 200\n@stack c {stack}\n\
+             A  00000000000000000000  holds c 0..20\n\
+             B  ccccc1111111111ccccc\n\
+             C  ccccc2cccccccccccccc\n\
+             D  ccccc3cccccccccccccc\n"
+        ));
+        confidence(&analysis, "thundering-herd").is_some()
+    };
+    assert!(herd("main;take;wait"));
+    assert!(!herd("runtime.mcall;runtime.schedule;runtime.findRunnable;runtime.stopm;runtime.futexsleep"));
+}
+
 #[test]
 fn a_herd_is_sure_where_nearly_all_wake_in_vain_all_the_time() {
     let herd = |repeat: u32| {

@@ -33,6 +33,6 @@ fn a_part_of_them_is_told_beside_what_makes_fewer() {
     assert!(said.contains("that is 50 %"), "{said}");
     assert_eq!(advice.len(), 1, "{advice:?}");
     let (said, advice) = told(&collected("PyObject_GC_New", "PyObject_GC_New"));
-    assert!(!said.contains("asks for collections itself"), "{said}");
+    assert!(!said.contains("asks for that itself"), "{said}");
     assert!(advice.len() == 2 && advice[0].contains("gc.set_threshold"), "{advice:?}");
 }

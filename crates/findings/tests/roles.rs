@@ -423,3 +423,19 @@ fn code_that_a_runtime_only_passes_through_is_no_waiting() {
     assert_eq!(spun("stg_BLACKHOLE_info"), 0);
     assert!(spun("take_ticket") > 0);
 }
+
+/// A call in tokio's pool for such calls waits for what it waits for; only where the pool itself waits is there nothing to do.
+#[test]
+fn a_blocking_call_that_waits_for_a_lock_is_not_without_a_call() {
+    use holdup_findings::derive::class::Class;
+    let waited = |what: &str| {
+        let stack = format!("tokio::runtime::blocking::pool::Inner::run;{what}");
+        let picture =
+            format!("@cpus 2\n@c park\n@repeat 20\n@stack c {stack}\nA  0ccc\nB  1111  holds c 0..4\n");
+        let (_, trace) = holdup_testkit::check::trace_of_lanes(&picture);
+        let ledger = holdup_findings::analyse(&trace).derived.ledger;
+        [Class::LockWait, Class::WorkWait].map(|class| ledger.of(class) > 0)
+    };
+    assert_eq!(waited("app::store;std::sys::sync::mutex::futex::Mutex::lock_contended"), [true, false]);
+    assert_eq!(waited("std::sys::sync::condvar::futex::Condvar::wait_optional_timeout"), [false, true]);
+}

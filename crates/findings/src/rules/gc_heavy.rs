@@ -202,7 +202,7 @@ fn summary(scene: &Scene, worst: &Cost, uses: &[(&RuntimeUse, &RoleUse)]) -> Vec
 fn said(asked: &Requested) -> String {
     let place = asked.place.as_ref().map(|place| format!(" for {}", function(place)));
     format!(
-        "The program asks for collections itself, by {}{}: that is {} of the time in which threads collect or wait for one, by the stacks that were taken.",
+        "The program asks for that itself, by {}{}: that is {} of the time in which threads collect or wait for it, by the stacks that were taken.",
         asked.function,
         place.unwrap_or_default(),
         percent(asked.share),

@@ -191,8 +191,15 @@ pub fn judge(facts: Facts, derived: &Derived) -> Judgement {
 }
 
 /// Rules about work which may be what the program is for.
-const NEEDED: [&str; 6] =
-    ["copy-heavy", "encode-heavy", "format-heavy", "handshake-heavy", "page-fault-storm", FALLBACK];
+const NEEDED: [&str; 7] = [
+    "copy-heavy",
+    "encode-heavy",
+    "format-heavy",
+    "handshake-heavy",
+    "page-fault-storm",
+    "subprocess-per-item",
+    FALLBACK,
+];
 
 /// What gains this at the least comes before what may be needed.
 const SURE_GAIN: f64 = 0.05;

@@ -20,6 +20,7 @@
 //! one `SO_REUSEPORT` socket a thread; one queue a worker.
 //!
 //! ## Blind spots
+//! Workers of a runtime that carries tasks (tokio, Go, rayon, ...) are none: what these cost is fine-tasks'.
 //! Threads that wait for one socket by an epoll instance each are told as a herd only if one call wakes them, and all of a
 //! process are told as one; those that use `poll` or `select` are not. A thread that looks for longer than 10 µs before it sleeps again counts as working.
 //!
@@ -29,7 +30,7 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::tables::ThreadState;
+use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Wait, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
@@ -158,7 +159,7 @@ fn tally(scene: &Scene) -> Vec<Vain> {
             let thing = of_wait.get(wait.index()).and_then(|number| things.get_mut(*number));
             let Some(vain) = thing else { continue };
             vain.waits += 1;
-            if !hold.false_wakeup {
+            if !hold.false_wakeup || is_runtimes(scene, &trace.slices.at(id, hold.row as usize)) {
                 continue;
             }
             vain.count += 1;
@@ -170,6 +171,13 @@ fn tally(scene: &Scene) -> Vec<Vain> {
         }
     }
     things
+}
+
+/// A worker of a runtime that carries tasks waits for one: whom that wakes nobody can change, and a task may be as short as a look.
+fn is_runtimes(scene: &Scene, slice: &Slice) -> bool {
+    let roles = &scene.derived.roles;
+    let rule = roles.of_wait(slice).and_then(|(rule, _)| roles.descriptors.rule(rule));
+    rule.is_some_and(|(runtime, rule)| runtime.carries_tasks && rule.idle)
 }
 
 /// The rows of what a thread did between a wait that ended in vain and the next one.
