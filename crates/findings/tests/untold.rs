@@ -3,15 +3,15 @@
 use holdup_findings::analyse;
 use holdup_testkit::check::trace_of_lanes;
 
-/// A waits until its time is up, and then wakes B; what is said of that, and what to do first.
+/// A waits until its time is up, and then wakes B, who wakes it at other times; what is said of that, and what to do first.
 fn told(reason: &str, beside: &str) -> (String, String) {
-    told_by("A  cccccccc0000  holds d 8..9\n", reason, beside)
+    told_by("A  cccccccc00c0  holds d 8..9\n", reason, beside)
 }
 
 fn told_by(waiter: &str, reason: &str, beside: &str) -> (String, String) {
     let (_, trace) = trace_of_lanes(&format!(
         "@cpus 4\n@tick 1000000\n@c {reason}\n@timeout c 8\n@d park\n@repeat 20\n\
-         {waiter}B  11ddddddd111\n{beside}"
+         {waiter}B  11ddddddd111  holds c 10..11\n{beside}"
     ));
     let analysis = analyse(&trace);
     let finding = analysis.findings.iter().find(|finding| finding.rule == "oversleep");
@@ -39,8 +39,15 @@ fn who_sleeps_waits_for_nobody() {
 /// Who looks and wakes nobody may have found nothing.
 #[test]
 fn who_wakes_nobody_behind_it_may_have_waited_for_the_time() {
-    let (said, _) = told_by("A  cccccccc0000\n", "park", "C  cccccccc2222  holds d 8..9\n");
+    let (said, _) = told_by("A  cccccccc00c0\n", "park", "C  cccccccc2222  holds d 8..9\n");
     assert!(said.contains("20 sleeps of these"), "C finds something, A does not: {said}");
-    let (said, _) = told_by("A  cccccccc0000\n", "park", "@n sleep\nC  nnnnnnnn2222  holds d 8..9\n");
+    let (said, _) = told_by("A  cccccccc00c0\n", "park", "@n sleep\nC  nnnnnnnn2222  holds d 8..9\n");
+    assert!(!said.contains("for another thread"), "{said}");
+}
+
+/// Who is never told waits on a condition variable so as to be woken when the program ends: the time is what it waits for.
+#[test]
+fn who_is_told_by_nobody_ever_waits_for_the_time() {
+    let (said, _) = told_by("A  cccccccc0000  holds d 8..9\n", "park", "");
     assert!(!said.contains("for another thread"), "{said}");
 }

@@ -17,22 +17,19 @@ const MOSTLY: f64 = 0.5;
 
 /// All of them.
 pub fn derive(trace: &Trace, roles: &Roles) -> BTreeSet<ThreadId> {
-    let rules = |thread: &ThreadId| roles.runtimes_of(trace.threads[thread.index()].process).iter();
-    let may = |thread: &ThreadId| {
-        let mut runtimes = rules(thread).filter_map(|row| roles.descriptors.runtimes().get(*row));
-        runtimes.any(|runtime| runtime.rules.iter().any(|rule| rule.bound))
-    };
-    let threads = trace.target_threads().filter(may);
-    threads.filter(|thread| rule_of(trace, roles, *thread).is_some()).collect()
+    trace.target_threads().filter(|thread| rule_of(trace, roles, *thread).is_some()).collect()
 }
 
 /// The rule that says so of a thread, if one does.
 fn rule_of<'a>(trace: &Trace, roles: &'a Roles, thread: ThreadId) -> Option<&'a Rule> {
+    let mut runtimes = roles.runtimes_in(trace.threads[thread.index()].process);
+    if !runtimes.any(|runtime| runtime.rules.iter().any(|rule| rule.bound)) {
+        return None;
+    }
     let (mut all, mut bound, mut found) = (0u64, 0u64, None);
     for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
         all += 1;
-        let rule = roles.of_wait(&slice).and_then(|(rule, _)| roles.descriptors.rule(rule));
-        if let Some((_, rule)) = rule.filter(|(_, rule)| rule.bound) {
+        if let Some((_, rule)) = roles.rule_of_wait(&slice).filter(|(_, rule)| rule.bound) {
             (bound, found) = (bound + 1, Some(rule));
         }
     }

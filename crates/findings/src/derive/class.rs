@@ -138,6 +138,12 @@ impl Class {
         !self.on_cpu() && !matches!(self, Class::RunQueue | Class::Stolen | Class::Unknown | Class::Stopped)
     }
 
+    /// It is time blocked on what no other thread of the program does: the disk, the network, a child, a clock.
+    pub fn waits_for_others(self) -> bool {
+        use Class::{ChildWait, FaultWait, IoWait, KernelWait, NetWait, PipeWait, Sleep};
+        matches!(self, ChildWait | FaultWait | IoWait | KernelWait | NetWait | PipeWait | Sleep)
+    }
+
     /// It is time blocked until another thread does something: a lock, a join, an empty queue.
     pub fn waits_for_threads(self) -> bool {
         matches!(self, Class::LockWait | Class::GcWait | Class::JoinWait | Class::WorkWait)

@@ -35,12 +35,44 @@ impl Cover {
         &self.spans
     }
 
+    /// What of a span is in none of them, in time order.
+    pub fn without(&self, span: Span) -> Vec<Span> {
+        let (mut left, mut at) = (Vec::new(), span.0);
+        for (start, end) in self.within(span) {
+            left.extend((start > at).then_some((at, start)));
+            at = end;
+        }
+        left.extend((span.1 > at).then_some((at, span.1)));
+        left
+    }
+
     /// Their parts between two moments.
     pub fn within(&self, (from, to): Span) -> impl Iterator<Item = Span> + '_ {
         let first = self.spans.partition_point(|(_, end)| *end <= from);
         let within = self.spans[first..].iter().take_while(move |(start, _)| *start < to);
         within.map(move |(start, end)| ((*start).max(from), (*end).min(to)))
     }
+}
+
+/// When so many spans are at once, in time order.
+pub fn all_at_once(spans: &[Span], many: usize) -> Vec<Span> {
+    let mut changes: Vec<(Timestamp, bool)> =
+        spans.iter().flat_map(|(from, to)| [(*from, true), (*to, false)]).collect();
+    // Ends before beginnings of the same moment.
+    changes.sort_unstable();
+    let (mut now, mut since, mut found) = (0, Timestamp(0), Vec::new());
+    for (at, begins) in changes {
+        if now == many && !begins {
+            found.push((since, at));
+        }
+        if begins {
+            now += 1
+        } else {
+            now -= 1
+        }
+        since = at;
+    }
+    found
 }
 
 #[cfg(test)]
@@ -60,5 +92,16 @@ mod tests {
         assert_eq!(within(7, 31), spans(&[(7, 20), (30, 31)]));
         assert_eq!(within(20, 30), []);
         assert_eq!(within(50, 60), []);
+        let without = |from, to| cover.without((Timestamp(from), Timestamp(to)));
+        assert_eq!(without(0, 50), spans(&[(0, 5), (20, 30), (45, 50)]));
+        assert_eq!(without(7, 25), spans(&[(20, 25)]));
+        assert_eq!(without(6, 19), []);
+    }
+
+    #[test]
+    fn so_many_at_once_are_told_from_fewer() {
+        let all = spans(&[(0, 10), (4, 8), (9, 12), (12, 14), (12, 20)]);
+        assert_eq!(all_at_once(&all, 2), spans(&[(4, 8), (9, 10), (12, 14)]));
+        assert_eq!(all_at_once(&all, 3), []);
     }
 }

@@ -104,7 +104,7 @@ fn is_for_a_thing((trace, roles): (&Trace, &Roles), slice: &Slice) -> bool {
     slice.state == ThreadState::Blocked
         && trace.wait(slice.wait).object_kind == ObjectKind::Futex
         && roles.class_of_wait(trace, slice) == Class::WorkWait
-        && !roles.of_wait(slice).and_then(|(rule, _)| roles.descriptors.rule(rule)).is_some_and(idle)
+        && !roles.rule_of_wait(slice).is_some_and(idle)
 }
 
 fn add_thread(

@@ -16,9 +16,8 @@ use crate::descriptors::{Request, plain_name};
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requested {
-    /// For how long at least one thread waited for such a collection, or made it (ns; of those whose stack was taken).
-    pub ns: u64,
-    /// The same as a part of the time in which any did (0 to 1).
+    /// The part of the time in which threads waited for a collection, or made one, in which one did that was asked for (0 to 1; of
+    /// those whose stack was taken).
     pub share: f64,
     /// The function by which it was asked for, the one nearest to the program's own.
     pub function: String,
@@ -51,10 +50,8 @@ pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -
         Cover::of(spans).spans().iter().map(|(from, to)| to.since(*from).0).sum()
     };
     let (most, _) = places.into_iter().max_by_key(|(key, ns)| (*ns, std::cmp::Reverse(*key)))?;
-    let (ns, all_ns) = (ns(asked), ns(all));
     Some(Requested {
-        ns,
-        share: ns as f64 / all_ns.max(1) as f64,
+        share: ns(asked) as f64 / ns(all).max(1) as f64,
         function: plain_name(&trace.frame_name(most.frame)).into_owned(),
         place: most.place.map(|frame| trace.frame_name(frame)),
         advice: asking.requests[most.request].advice.clone(),

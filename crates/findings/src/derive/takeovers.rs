@@ -54,8 +54,7 @@ impl Takeovers {
 
 /// Whether a thread is a runtime's own that hands to others what threads in a call have: one of its stacks says so.
 pub fn hands_over(trace: &Trace, roles: &Roles, thread: ThreadId) -> bool {
-    let rules = roles.runtimes_of(trace.threads[thread.index()].process);
-    let runtimes = rules.iter().filter_map(|row| roles.descriptors.runtimes().get(*row));
+    let runtimes = roles.runtimes_in(trace.threads[thread.index()].process);
     if !runtimes.flat_map(|runtime| &runtime.rules).any(|rule| rule.hands_over) {
         return false;
     }

@@ -7,6 +7,8 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace, WaitReason};
 
+use super::handovers;
+use super::holders::tell;
 use super::roles::Roles;
 use crate::charge::Charge;
 
@@ -21,8 +23,9 @@ pub struct Untold {
     pub shared: u64,
 }
 
-/// Words of one thing lie so near to each other (bytes): glibc's condition variable has two that its waiters wait on.
-const ONE_THING_BYTES: u64 = 64;
+/// Others end so many of the waits for a thing, if these are for others: who sleeps on a condition variable, so as to be woken when the
+/// program ends, is told by nobody before.
+const TOLD_MIN: f64 = 0.1;
 
 /// Of the charged waits, all of which a clock ended. Where a runtime's threads carry tasks, the clock may be a task's: these do not count.
 pub fn derive(trace: &Trace, roles: &Roles, charge: &Charge) -> Untold {
@@ -33,11 +36,14 @@ pub fn derive(trace: &Trace, roles: &Roles, charge: &Charge) -> Untold {
     if threads.is_empty() {
         return Untold::default();
     }
-    let (woke, waiters) = (woke(trace, &threads), waiters(trace));
+    let (woke, things) = (woke(trace, &threads), things(trace));
     let mut sum = Untold::default();
     for thread in threads {
         let woke = woke.get(&thread).map_or(&[][..], Vec::as_slice);
         for slice in charge.slices_of(trace, thread).filter(|slice| is_for_others(trace, slice)) {
+            let Some(of) = things.get(&thing(trace, &slice)).filter(|of| of.is_for_others()) else {
+                continue;
+            };
             let until = next_wait(trace, &slice);
             let from = woke.partition_point(|at| *at < slice.end);
             if woke.get(from).is_none_or(|at| *at >= until) {
@@ -45,7 +51,7 @@ pub fn derive(trace: &Trace, roles: &Roles, charge: &Charge) -> Untold {
             }
             sum.waits += 1;
             sum.ns += slice.duration().0;
-            sum.shared += u64::from(waiters.get(&thing(trace, &slice)).is_some_and(|all| all.len() > 1));
+            sum.shared += u64::from(of.waiters.len() > 1);
         }
     }
     sum
@@ -57,7 +63,7 @@ fn is_for_others(trace: &Trace, slice: &Slice) -> bool {
 
 fn thing(trace: &Trace, slice: &Slice) -> (ProcessId, u64) {
     let wait = trace.wait(slice.wait);
-    (wait.process, wait.object / ONE_THING_BYTES)
+    (wait.process, tell::thing(wait))
 }
 
 /// When each of the threads woke another one of the program, in time order.
@@ -74,16 +80,34 @@ fn woke(trace: &Trace, threads: &[ThreadId]) -> BTreeMap<ThreadId, Vec<Timestamp
     woke
 }
 
-/// The threads that ever waited for a thing.
-fn waiters(trace: &Trace) -> BTreeMap<(ProcessId, u64), BTreeSet<ThreadId>> {
-    let mut waiters: BTreeMap<(ProcessId, u64), BTreeSet<ThreadId>> = BTreeMap::new();
+/// Something that threads wait for.
+#[derive(Default)]
+struct Thing {
+    waiters: BTreeSet<ThreadId>,
+    waits: u64,
+    /// Those of them that another thread ended.
+    told: u64,
+}
+
+impl Thing {
+    fn is_for_others(&self) -> bool {
+        self.told as f64 >= TOLD_MIN * self.waits as f64
+    }
+}
+
+fn things(trace: &Trace) -> BTreeMap<(ProcessId, u64), Thing> {
+    let mut things: BTreeMap<(ProcessId, u64), Thing> = BTreeMap::new();
     for thread in trace.target_threads() {
+        let mut near = 0;
         let waits = trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked);
         for slice in waits.filter(|slice| is_for_others(trace, slice)) {
-            waiters.entry(thing(trace, &slice)).or_default().insert(thread);
+            let told = handovers::ended_by_own(trace, &slice, &mut near).is_some();
+            let of = things.entry(thing(trace, &slice)).or_default();
+            of.waiters.insert(thread);
+            (of.waits, of.told) = (of.waits + 1, of.told + u64::from(told));
         }
     }
-    waiters
+    things
 }
 
 /// When the thread next waits for the same.

@@ -409,8 +409,7 @@ fn merged(
 /// Whether most of what is charged are waits in programs of which a runtime's threads carry tasks.
 fn is_of_tasks(trace: &Trace, derived: &Derived, charge: &Charge) -> bool {
     let carries = |id: ThreadId| {
-        let runtimes = derived.roles.runtimes_of(trace.threads[id.index()].process).iter();
-        let mut runtimes = runtimes.filter_map(|row| derived.roles.descriptors.runtimes().get(*row));
+        let mut runtimes = derived.roles.runtimes_in(trace.threads[id.index()].process);
         runtimes.any(|runtime| runtime.carries_tasks)
     };
     let of_tasks: u64 =

@@ -156,10 +156,12 @@ fn computing(scene: &Scene, words: &Words) -> Option<(String, String)> {
     let theirs = scene.derived.ledger.threads.iter().filter(|one| words.by_thread.contains_key(&one.thread));
     let most = theirs.max_by_key(|one| (one.running_ns(), std::cmp::Reverse(one.thread)))?;
     let share = scene.of_wall(most.running_ns() as f64);
-    let busiest = busiest::of_thread(scene.trace, &scene.derived.roles, most.thread);
-    let place = busiest.filter(|_| share >= LONG_MIN)?.function;
+    if share < LONG_MIN {
+        return None;
+    }
+    let place = busiest::of_thread(scene.trace, &scene.derived.roles, most.thread)?.function;
     let said = format!(
-        "{} ran for {} of the run, mostly in {place}: that takes as long without the lock.",
+        "{} ran for {} of the run, mostly in {place}: that takes as long without the lock, unless it goes on only until it is told to stop.",
         thread(scene.trace, most.thread),
         percent(share)
     );

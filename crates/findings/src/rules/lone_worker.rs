@@ -119,8 +119,7 @@ fn idle_workers(scene: &Scene, lone: ThreadId) -> u64 {
     let carries = |thread: ThreadId| {
         let mut waits = scene.trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked);
         waits.any(|slice| {
-            let rule = roles.of_wait(&slice).and_then(|(rule, _)| roles.descriptors.rule(rule));
-            rule.is_some_and(|(runtime, rule)| runtime.carries_tasks && rule.idle)
+            roles.rule_of_wait(&slice).is_some_and(|(runtime, rule)| runtime.carries_tasks && rule.idle)
         })
     };
     let is_idle = |one: &&ThreadLedger| {

@@ -16,8 +16,8 @@
 //! sleep again are poll-loop's; housekeepers, for whom nobody waits, are nobody's, nor
 //! is a runtime's own thread that looks after the others' calls (Go's sysmon). It is a hint only if the program does little
 //! at all, or waits for the outside world most of the time. A few long sleeps may well be meant: they are told, as a hint, where they
-//! take half of the run. Where most of it are waits for other threads until a time-out, after which the waiter goes on and wakes others, it
-//! says so: what it waited for was there, and nobody told it.
+//! take half of the run. Where most of it are waits for other threads until a time-out, after which the waiter goes on and wakes others, and
+//! others end such waits at other times, it says so: what it waited for was there, and nobody told it.
 //!
 //! ## What to do
 //! Wait for what the sleep is waiting for; put work in between; let the first retries come at once and only later

@@ -14,7 +14,7 @@
 //! lower end of the gain is the direct cost of the switches that preemption forced. The upper end is what
 //! the run would be shorter if each of these threads had had a CPU at once: as many CPUs as threads, or,
 //! with fewer threads, if what kept the CPUs was spinning for those that waited; at the most what these idled and
-//! spun, for fewer threads have the same work. It is a hint only where none of them is seen to spin or to yield (the CPUs then did
+//! spun, for fewer threads have the same work. It is a hint only where they are hardly seen to spin or to yield (the CPUs then did
 //! work that fewer threads would have to do as well), where the active threads hardly wait for each other, and where no more want
 //! to run at a time, on average, than there are CPUs (it is how they meet).
 //!
@@ -151,6 +151,8 @@ enum Dependence {
     Hardly,
     /// They wait for each other, and sleep meanwhile.
     Asleep,
+    /// They wait for each other; what they ran was not seen.
+    Unseen,
     /// They spin or yield while they wait: that takes CPUs from who could work.
     Wasteful,
 }
@@ -163,8 +165,11 @@ impl Dependence {
                 "The threads hardly wait for each other: fewer of them would gain little, unless they spin.",
             ),
             Dependence::Asleep => Some(
-                "None was seen to spin: what kept the CPUs was work that fewer threads would have to do as well.",
+                "They hardly spin: what kept the CPUs was work that fewer threads would have to do as well.",
             ),
+            Dependence::Unseen => {
+                Some("Whether they spin while they wait was not seen: nothing was sampled.")
+            }
             Dependence::Wasteful => None,
         }
     }
@@ -187,6 +192,7 @@ fn dependence(scene: &Scene) -> Dependence {
     let waits = waiting as f64 >= COUPLED_MIN * life as f64;
     match (yields > preempted || spun as f64 >= SPIN_MIN * ran.max(1) as f64, waits) {
         (true, _) => Dependence::Wasteful,
+        (false, true) if !scene.derived.ledger.split_known => Dependence::Unseen,
         (false, true) => Dependence::Asleep,
         (false, false) => Dependence::Hardly,
     }

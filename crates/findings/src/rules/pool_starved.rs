@@ -41,14 +41,14 @@ use holdup_events::{ObjectKind, ProcessId, ThreadId, WaitId, WaitReason};
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
-use crate::derive::cover::{Cover, Span, common_ns};
+use crate::derive::cover::{Cover, Span, all_at_once, common_ns};
 use crate::derive::replay::unforeseen;
 use crate::derive::side_by_side::exclusive_part;
 use crate::derive::standstills::{self, Standstill};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, percent, time};
+use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "pool-starved",
@@ -79,9 +79,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 
 /// What a worker is blocked on, if it is in the middle of its work.
 fn is_slow(scene: &Scene, slice: &Slice) -> bool {
-    use Class::{ChildWait, FaultWait, IoWait, KernelWait, NetWait, PipeWait, Sleep};
-    let slow = [ChildWait, FaultWait, IoWait, KernelWait, NetWait, PipeWait, Sleep];
-    scene.class(slice).is_some_and(|class| slow.contains(&class))
+    scene.class(slice).is_some_and(Class::waits_for_others)
 }
 
 /// Several workers may wait for work there: each of them is told by the place.
@@ -242,7 +240,7 @@ fn saved_ns(scene: &Scene, workers: &[ThreadId], (waits, blocked): (Vec<Span>, &
 
 fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
     let waits = slow_waits(scene, workers);
-    let blocked = standstills::all_at_once(&waits, workers.len());
+    let blocked = all_at_once(&waits, workers.len());
     let total = ns(blocked.iter().copied());
     let longest = blocked.iter().map(|(from, to)| to.since(*from)).max().unwrap_or_default();
     let high = scene.of_wall(total as f64).clamp(0.0, 1.0);
@@ -257,10 +255,9 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
     }
     let saved = scene.of_wall(saved_ns(scene, workers, (waits, &blocked)));
     let (kind, kind_ns) = kinds.into_iter().max_by_key(|(kind, ns)| (*ns, std::cmp::Reverse(*kind)))?;
-    let first = &scene.trace.threads[workers[0].index()];
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("{} such as {} ({})", count(workers.len() as u64, "worker"), first.name, first.tid),
+        subject: subject(scene, workers),
         summary: vec![format!(
             "For {} ({} of the run, {} at a time at most) all of them were blocked in the middle of their work: {} on {}.",
             time(total),
@@ -282,6 +279,11 @@ fn finding(scene: &Scene, workers: &[ThreadId]) -> Option<Charged> {
     Some(Charged { finding, charge })
 }
 
+fn subject(scene: &Scene, workers: &[ThreadId]) -> String {
+    let first = workers.first().map_or_else(String::new, |first| thread(scene.trace, *first));
+    format!("{} such as {first}", count(workers.len() as u64, "worker"))
+}
+
 /// A pool that stood still because its workers waited for tasks that only they could have done.
 fn nested(scene: &Scene, one: &Standstill) -> Option<Charged> {
     let total = ns(one.spans.iter().copied());
@@ -295,7 +297,6 @@ fn nested(scene: &Scene, one: &Standstill) -> Option<Charged> {
             && standstills::timed_out(scene.trace, &scene.derived.roles, slice)
     };
     let charge = Charge::of(scene.trace, waits);
-    let first = &scene.trace.threads[one.workers[0].index()];
     let said = format!(
         "For {} ({} of the run, {} at a time at most) all of them waited in a task for the result of another until a time-out ended that, and the program did nothing: nobody was left to do those tasks.",
         time(total),
@@ -304,12 +305,7 @@ fn nested(scene: &Scene, one: &Standstill) -> Option<Charged> {
     );
     let finding = Finding {
         rule: INFO.name,
-        subject: format!(
-            "{} such as {} ({})",
-            count(one.workers.len() as u64, "worker"),
-            first.name,
-            first.tid
-        ),
+        subject: subject(scene, &one.workers),
         summary: [Some(said), scene.waits_come_from(waits)].into_iter().flatten().collect(),
         cost_ns: charge.ns(),
         gain: Gain { low: (high - unforeseen(high)).max(0.0), high },

@@ -30,12 +30,13 @@
 
 use std::collections::BTreeMap;
 
-use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, ThreadId, Wait, WaitId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::holders::Hold;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::removal;
@@ -91,7 +92,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let charge = Charge::of_rows(trace, |thread, take| {
-        for hold in holders.of(thread).filter(|hold| hold.false_wakeup) {
+        for hold in holders.of(thread).filter(|hold| is_in_vain(scene, thread, hold)) {
             runs_behind(scene, thread, hold.row as usize).for_each(&mut *take);
         }
     });
@@ -159,7 +160,7 @@ fn tally(scene: &Scene) -> Vec<Vain> {
             let thing = of_wait.get(wait.index()).and_then(|number| things.get_mut(*number));
             let Some(vain) = thing else { continue };
             vain.waits += 1;
-            if !hold.false_wakeup || is_runtimes(scene, &trace.slices.at(id, hold.row as usize)) {
+            if !is_in_vain(scene, id, &hold) {
                 continue;
             }
             vain.count += 1;
@@ -173,11 +174,11 @@ fn tally(scene: &Scene) -> Vec<Vain> {
     things
 }
 
-/// A worker of a runtime that carries tasks waits for one: whom that wakes nobody can change, and a task may be as short as a look.
-fn is_runtimes(scene: &Scene, slice: &Slice) -> bool {
-    let roles = &scene.derived.roles;
-    let rule = roles.of_wait(slice).and_then(|(rule, _)| roles.descriptors.rule(rule));
-    rule.is_some_and(|(runtime, rule)| runtime.carries_tasks && rule.idle)
+/// A wait that ended in vain. A worker of a runtime that carries tasks waits for one: whom that wakes nobody can change, and a task may
+/// be as short as a look.
+fn is_in_vain(scene: &Scene, thread: ThreadId, hold: &Hold) -> bool {
+    let rule = || scene.derived.roles.rule_of_wait(&scene.trace.slices.at(thread, hold.row as usize));
+    hold.false_wakeup && !rule().is_some_and(|(runtime, rule)| runtime.carries_tasks && rule.idle)
 }
 
 /// The rows of what a thread did between a wait that ended in vain and the next one.

@@ -44,7 +44,7 @@ use crate::derive::bound;
 use crate::derive::class::Class;
 use crate::derive::handing_groups::{self, Group};
 use crate::derive::handovers::{self, Handover};
-use crate::derive::round_trips::RoundTrips;
+use crate::derive::round_trips::{RoundTrips, asked_by_many};
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -101,14 +101,17 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let bound = bound::derive(scene.trace, &scene.derived.roles);
     let mut groups = handing_groups::derive(&handovers, &bound);
     groups.retain(|group| Sums::of(group).is_handing(group.members.len()));
-    let mut found: Vec<Charged> = alike(scene.trace, groups)
-        .iter()
-        .map(|(group, pairs)| finding(scene, group, *pairs))
-        .filter(|charged| charged.finding.gain.high >= GAIN_MIN)
+    let mut found: Vec<(Charged, Group, usize)> = alike(scene.trace, groups)
+        .into_iter()
+        .map(|(group, pairs)| (finding(scene, &group, pairs), group, pairs))
+        .filter(|(charged, ..)| charged.finding.gain.high >= GAIN_MIN)
         .collect();
-    found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+    found.sort_by(|(a, ..), (b, ..)| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     found.truncate(GROUPS_MAX);
-    Ok(found)
+    Ok(found
+        .into_iter()
+        .map(|(charged, group, pairs)| with_advice(scene, charged, (&group, pairs)))
+        .collect())
 }
 
 /// Groups, each with how many pairs it is made of: pairs of one process with others of one name are one (clients of a server, workers of
@@ -192,8 +195,6 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
             time(switching)
         ));
     }
-    let client = asking.as_ref().map(|one| (None, one.asked)).or_else(|| asks(scene.trace, group));
-    summary.extend(client.and_then(|client| asks_from(scene, &charge, client)));
     let finding = Finding {
         rule: INFO.name,
         subject: subject(scene.trace, group, pairs),
@@ -208,12 +209,18 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
             None => Confidence::High,
         }),
         evidence: evidence(scene, group, &charge),
-        advice: bound
-            .map(|(_, advice)| advice.to_owned())
-            .into_iter()
-            .chain(advice(is_pair, client.is_some() || pairs > 1))
-            .collect(),
+        advice: bound.map(|(_, advice)| advice.to_owned()).into_iter().collect(),
     };
+    Charged { finding, charge }
+}
+
+/// With what to do, and from where it is asked: who asks whom is dear to find out.
+fn with_advice(scene: &Scene, charged: Charged, (group, pairs): (&Group, usize)) -> Charged {
+    let Charged { mut finding, charge } = charged;
+    let asked = asked_by_many(scene.trace, &charge).map(|asked| (None, asked));
+    let client = asked.or_else(|| asks(scene.trace, group));
+    finding.summary.extend(client.and_then(|client| asks_from(scene, &charge, client)));
+    finding.advice.extend(advice(group.members.len() == 2, client.is_some() || pairs > 1));
     Charged { finding, charge }
 }
 
@@ -222,7 +229,7 @@ fn asks(trace: &Trace, group: &Group) -> Option<(Option<ProcessId>, ProcessId)> 
     let [one, other] = group.members.as_slice() else { return None };
     let process = |id: &ThreadId| trace.threads[id.index()].process;
     let (one, other) = (process(one), process(other));
-    let asks = asking::who_asks(trace, (one, other)).filter(|_| one != other)?;
+    let asks = (one != other).then(|| asking::who_asks(trace, (one, other)))??;
     Some((Some(asks), if asks == one { other } else { one }))
 }
 

@@ -9,7 +9,7 @@
 //! producer, and is no contention ([`HoldKind::Work`]).
 
 pub mod meanwhile;
-mod tell;
+pub(super) mod tell;
 mod tenures;
 
 pub use tenures::{Tenure, Tenures};

@@ -287,7 +287,7 @@ fn herd(kind: HoldKind, wait: &Wait, wakeup: &Wakeup) -> Option<Herd> {
 }
 
 /// What identifies the thing: a glibc condition variable has two futex words side by side that take turns.
-fn thing(wait: &Wait) -> u64 {
+pub(in crate::derive) fn thing(wait: &Wait) -> u64 {
     if wait.reason == WaitReason::Park { wait.object & !7 } else { wait.object }
 }
 

@@ -172,6 +172,11 @@ impl Roles {
         }
     }
 
+    /// The rule that says what a wait is for, and whose it is.
+    pub fn rule_of_wait(&self, slice: &Slice) -> Option<(&Runtime, &Rule)> {
+        self.descriptors.rule(self.of_wait(slice)?.0)
+    }
+
     /// Whether it is a runtime's sleep while it has nothing to do, before it looks again: nobody asked for that. Where the
     /// runtime runs tasks on its threads, a time-out of such a wait may be a task's clock; where its rule names the threads that
     /// look after the runtime alone, it is not.
@@ -180,8 +185,7 @@ impl Roles {
         let is_idle = |(runtime, rule): (&Runtime, &Rule)| {
             rule.idle && (naps || !runtime.carries_tasks && !rule.thread.is_empty())
         };
-        let rule = || self.descriptors.rule(self.of_wait(slice)?.0);
-        slice.state == ThreadState::Blocked && rule().is_some_and(is_idle)
+        slice.state == ThreadState::Blocked && self.rule_of_wait(slice).is_some_and(is_idle)
     }
 
     /// The class of a sample.
@@ -224,8 +228,7 @@ impl Roles {
             return class;
         }
         let reason = trace.wait(slice.wait).reason;
-        let role =
-            self.of_wait(slice).and_then(|(id, _)| self.descriptors.rule(id)).map(|(_, rule)| rule.role);
+        let role = self.rule_of_wait(slice).map(|(_, rule)| rule.role);
         role.and_then(|role| role.class_blocked(reason)).unwrap_or_else(|| {
             let by_disk = self.disk_answers.get(slice.wait.index()) == Some(&true);
             if by_disk { Class::IoWait } else { Class::of_wait(reason) }
@@ -296,7 +299,7 @@ impl Roles {
         let (mut waits, mut carrying) = (0u64, 0u64);
         for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
             waits += 1;
-            let rule = self.of_wait(&slice).and_then(|(rule, _)| self.descriptors.rule(rule));
+            let rule = self.rule_of_wait(&slice);
             let carries =
                 rule.is_some_and(|(runtime, rule)| runtime.carries_tasks && rule.role == Role::WorkWait);
             carrying += u64::from(carries);
@@ -307,6 +310,11 @@ impl Roles {
     /// Runtimes of a process: rows of [`Descriptors::runtimes`], ascending.
     pub fn runtimes_of(&self, process: ProcessId) -> &[usize] {
         self.parties.runtimes_of(process)
+    }
+
+    /// The same, themselves.
+    pub fn runtimes_in(&self, process: ProcessId) -> impl Iterator<Item = &Runtime> {
+        self.runtimes_of(process).iter().filter_map(|row| self.descriptors.runtimes().get(*row))
     }
 }
 
