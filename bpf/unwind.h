@@ -42,6 +42,9 @@ enum unwind_kind {
 	/* Code with a frame pointer that keeps the caller's stack pointer below it, as it was before arguments were moved (HotSpot's
 	 * interpreter). */
 	UNWIND_INTERPRETED = 12,
+	/* Code that went on on another stack and left the frame pointer where it was (Go: its runtime's work on the thread's own stack,
+	 * and C): CFA = bp + cfa * 8, wherever that is. */
+	UNWIND_FRAME_ELSEWHERE = 13,
 };
 
 /* Packed: pc relative to the table's base in bits 0..31, cfa / 8 in 32..47 (signed), the caller's bp at
@@ -634,6 +637,10 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 		cfa = state->sp + cfa_offset;
 		break;
 	case UNWIND_BP:
+		cfa = state->bp + cfa_offset;
+		break;
+	case UNWIND_FRAME_ELSEWHERE:
+		switched = 1;
 		cfa = state->bp + cfa_offset;
 		break;
 	case UNWIND_PLT:

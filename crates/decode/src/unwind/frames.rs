@@ -138,12 +138,13 @@ impl Rows {
         for row in self.rows.iter_mut().filter(|row| row.kind == Kind::StackPointer && row.cfa >= 2) {
             row.bp = -2;
         }
-        self.replace(&stacks.tops, Kind::Stop);
-        self.replace(&stacks.switches, Kind::Gap);
+        self.replace(&stacks.tops, Row::plain(0, Kind::Stop));
+        self.replace(&stacks.switches, GAP);
+        self.replace(&stacks.framed, Row { cfa: 2, bp: -2, ..Row::plain(0, Kind::FrameElsewhere) });
     }
 
-    /// Whatever is described in `ranges` (sorted linked addresses), the whole of each is of `kind`.
-    fn replace(&mut self, ranges: &[(u64, u64)], kind: Kind) {
+    /// Whatever is described in `ranges` (sorted linked addresses), `row` holds for the whole of each.
+    fn replace(&mut self, ranges: &[(u64, u64)], row: Row) {
         let base = self.base;
         let covers = |row: &Row| {
             let address = base + u64::from(row.pc);
@@ -151,8 +152,9 @@ impl Rows {
             behind.checked_sub(1).and_then(|last| ranges.get(last)).is_some_and(|(_, end)| address < *end)
         };
         self.rows.retain(|row| !covers(row));
-        for (start, _) in ranges {
-            self.push(*start, Row::plain(0, kind));
+        for (start, end) in ranges {
+            self.push(*start, row);
+            self.push(*end, GAP);
         }
     }
 

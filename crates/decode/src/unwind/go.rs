@@ -10,8 +10,16 @@ const MAGIC: u32 = 0xffff_fff1;
 const TOP_FRAME: u8 = 1;
 /// `abi.FuncFlagSPWrite`: it changes to another stack, and only the frame pointer tells from which.
 const SP_WRITE: u8 = 2;
+/// Where `runtime._func` has its name, as an offset into the names.
+const NAME_AT: usize = 4;
 /// Where `runtime._func` has its flags (runtime/runtime2.go).
 const FLAG_AT: usize = 41;
+/// What runs the runtime's own work, and C, on the thread's stack, and then comes back (runtime/asm_amd64.s: "The original frame
+/// pointer is stored in BP, which is useful for stack unwinding"). Before Go 1.21 bp has the frame of who called it, who is then
+/// left out. `mcall` does not come back: what it calls serves whoever is next.
+const CALLERS: [&[u8]; 2] = [b"runtime.systemstack", b"runtime.asmcgocall"];
+/// `push bp; mov bp, sp`.
+const PROLOGUE_BYTES: u64 = 4;
 /// No binary has more functions.
 const FUNCTIONS_MAX: u64 = 1 << 24;
 
@@ -22,6 +30,8 @@ pub struct GoStacks {
     pub tops: Vec<(u64, u64)>,
     /// They go from one stack to another.
     pub switches: Vec<(u64, u64)>,
+    /// Of those, they call on the other one, and bp has their own frame meanwhile. Behind their prologue.
+    pub framed: Vec<(u64, u64)>,
 }
 
 /// What the line table says; `None` if the file is no Go binary.
@@ -48,6 +58,7 @@ fn read(table: &[u8], text: u64) -> Option<GoStacks> {
         0 => text,
         start => start,
     };
+    let names = table.get(usize::try_from(number(table, 32, 8)?).ok()?..)?;
     let functions = table.get(usize::try_from(number(table, 64, 8)?).ok()?..)?;
     let mut found = GoStacks::default();
     for index in 0..usize::try_from(count).ok()? {
@@ -60,31 +71,52 @@ fn read(table: &[u8], text: u64) -> Option<GoStacks> {
         if flag as u8 & TOP_FRAME != 0 && end > entry {
             found.tops.push(range);
         } else if flag as u8 & SP_WRITE != 0 && end > entry {
-            found.switches.push(range);
+            let name = usize::try_from(number(functions, described + NAME_AT, 4)?).ok()?;
+            let keeps_frame =
+                names.get(name..).is_some_and(|name| CALLERS.iter().any(|of| is_named(name, of)));
+            if keeps_frame && range.1.wrapping_sub(range.0) > PROLOGUE_BYTES {
+                found.framed.push((range.0 + PROLOGUE_BYTES, range.1));
+            } else {
+                found.switches.push(range);
+            }
         }
     }
     Some(found)
+}
+
+/// The zero-terminated name at the beginning of `bytes`, perhaps with its calling convention behind it.
+fn is_named(bytes: &[u8], name: &[u8]) -> bool {
+    bytes.strip_prefix(name).is_some_and(|rest| matches!(rest.first(), Some(0 | b'.')))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Of functions with these flags, the last of which is named so.
     fn line_table(flags: &[u8]) -> Vec<u8> {
+        named_table(flags, b"runtime.gogo")
+    }
+
+    fn named_table(flags: &[u8], last: &[u8]) -> Vec<u8> {
         let mut table = vec![0u8; 72];
         table[..4].copy_from_slice(&MAGIC.to_le_bytes());
         table[7] = 8;
         table[8..16].copy_from_slice(&(flags.len() as u64).to_le_bytes());
-        table[64..72].copy_from_slice(&72u64.to_le_bytes());
+        table[32..40].copy_from_slice(&72u64.to_le_bytes());
+        table.extend([b"\0", last, b"\0"].concat());
+        let functions = table.len() as u64;
+        table[64..72].copy_from_slice(&functions.to_le_bytes());
         let described = flags.len() * 8 + 4;
         for index in 0..flags.len() {
             table.extend((index as u32 * 0x40).to_le_bytes());
             table.extend((described as u32 + index as u32 * 48).to_le_bytes());
         }
         table.extend((flags.len() as u32 * 0x40).to_le_bytes());
-        for flag in flags {
+        for (index, flag) in flags.iter().enumerate() {
             let mut description = [0u8; 48];
             description[FLAG_AT] = *flag;
+            description[NAME_AT] = u8::from(index + 1 == flags.len());
             table.extend(description);
         }
         table
@@ -96,6 +128,18 @@ mod tests {
         let stacks = read(&table, 0x1000).unwrap();
         assert_eq!(stacks.tops, [(0x1040, 0x1080), (0x10c0, 0x1100)]);
         assert_eq!(stacks.switches, [(0x1100, 0x1140)]);
+    }
+
+    #[test]
+    fn of_functions_that_change_stacks_two_call_on_the_other_one() {
+        for name in [&b"runtime.systemstack"[..], b"runtime.systemstack.abi0", b"runtime.asmcgocall"] {
+            let stacks = read(&named_table(&[2, 2], name), 0x1000).unwrap();
+            assert_eq!((stacks.switches, stacks.framed), (vec![(0x1000, 0x1040)], vec![(0x1044, 0x1080)]));
+        }
+        for (flags, name) in [([0, 2], &b"runtime.systemstack_switch"[..]), ([0, 0], b"runtime.systemstack")]
+        {
+            assert_eq!(read(&named_table(&flags, name), 0x1000).unwrap().framed, [], "{flags:?}");
+        }
     }
 
     #[test]

@@ -32,12 +32,14 @@ pub enum Kind {
     Held = 11,
     /// Code with a frame pointer that keeps the caller's stack pointer below it. Only the kernel programs find such code.
     Interpreted = 12,
+    /// Code that went on on another stack and left bp on the one that it was called on: CFA = bp + 8 × `cfa`, wherever that is.
+    FrameElsewhere = 13,
 }
 
 /// So many words more than its CFA says may lie below a lent frame: what the code that uses it pushes for a call.
 pub const LENT_WORDS: u64 = 16;
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::Gap,
     Kind::StackPointer,
     Kind::FramePointer,
@@ -51,6 +53,7 @@ const KINDS: [Kind; 13] = [
     Kind::Lent,
     Kind::Held,
     Kind::Interpreted,
+    Kind::FrameElsewhere,
 ];
 
 /// What holds from a pc on, until the next row.
@@ -80,6 +83,11 @@ impl Row {
     /// A frame of code that describes itself.
     pub fn is_a_functions(&self) -> bool {
         matches!(self.kind, Kind::StackPointer | Kind::FramePointer | Kind::Deref)
+    }
+
+    /// The caller may be on another stack.
+    pub fn switches(&self) -> bool {
+        matches!(self.kind, Kind::Switched | Kind::SwitchedTwice | Kind::Held | Kind::FrameElsewhere)
     }
 
     /// Of a switched stack: where the word is, and what is added to it, in bytes.

@@ -20,7 +20,7 @@ pub enum TableError {
     #[error("it is no 64-bit x86 ELF file")]
     NotElf,
     /// Neither section is there.
-    #[error("it has neither .eh_frame nor .debug_frame")]
+    #[error("it has neither .eh_frame nor .debug_frame, and is no Go binary")]
     NoFrames,
 }
 
@@ -78,22 +78,24 @@ impl Table {
         let bases = base_addresses(&file);
         let eh_frame = section(&file, ".eh_frame").or_else(|| eh_frame_by_header(&file, bytes));
         let debug_frame = section(&file, ".debug_frame");
-        if eh_frame.is_none() && debug_frame.is_none() {
+        let go = go::stacks(&file);
+        if eh_frame.is_none() && debug_frame.is_none() && go.is_none() {
             return Err(TableError::NoFrames);
         }
         if let Some((data, address)) = &eh_frame {
             rows.collect(&EhFrame::new(data, LittleEndian), &bases.clone().set_eh_frame(*address));
         }
+        let mut described = Rows::new(base, ROWS_MAX);
         if let Some((data, _)) = &debug_frame {
-            let mut described = Rows::new(base, ROWS_MAX);
             let mut frames = DebugFrame::new(data, LittleEndian);
             frames.set_address_size(8);
             described.collect(&frames, &bases);
-            if let Some(stacks) = go::stacks(&file) {
-                described.apply_go(&stacks);
-            }
-            rows.append(described);
         }
+        // Stripped Go binaries have just this: all else keeps frame pointers.
+        if let Some(stacks) = &go {
+            described.apply_go(stacks);
+        }
+        rows.append(described);
         let broken = rows.broken;
         let build_id = file.build_id().ok().flatten().map(<[u8]>::to_vec).unwrap_or_default();
         let (changing, functions) = rows.take_functions();

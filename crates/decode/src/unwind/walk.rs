@@ -113,7 +113,7 @@ impl Walk<'_> {
         let mut bp_at = None;
         let cfa = match row.kind {
             Kind::StackPointer => sp.wrapping_add(cfa_bytes),
-            Kind::FramePointer => bp.wrapping_add(cfa_bytes),
+            Kind::FramePointer | Kind::FrameElsewhere => bp.wrapping_add(cfa_bytes),
             Kind::Plt => sp.wrapping_add(if ip & 15 >= i64::from(row.cfa) as u64 { 16 } else { 8 }),
             Kind::Deref => {
                 bp_at = Some(bp);
@@ -131,8 +131,7 @@ impl Walk<'_> {
             bp_at = Some(cfa.wrapping_add((i64::from(row.bp) * 8) as u64));
         }
         self.note_bx(&row, cfa);
-        let switched = matches!(row.kind, Kind::Switched | Kind::SwitchedTwice | Kind::Held);
-        if !switched && cfa <= sp && self.depth > 0 {
+        if !row.switches() && cfa <= sp && self.depth > 0 {
             return Err(StackEnd::Loop);
         }
         let caller = self.read(cfa.wrapping_sub(8))?;
@@ -305,6 +304,23 @@ mod tests {
         }
         assert_eq!(walked(BX_ELSEWHERE, 0x1018).end, StackEnd::NoRule);
         assert_eq!(walked(0, 0x5000).end, StackEnd::Unreadable, "it holds something else");
+    }
+
+    #[test]
+    fn a_frame_may_be_below_on_another_stack() {
+        // 0x10: leaf, on the stack from 0x1020 on; 0x20: came from the one below it, where its frame is.
+        let words = [0x1010, 0x30, 0, 0, 0x20];
+        let walked = |kind: Kind| {
+            let code = move |ip| match ip {
+                0x10 => row(Kind::StackPointer, 1, 0),
+                0x1f => row(kind, 2, -2),
+                _ => row(Kind::Stop, 0, 0),
+            };
+            on(&words, Registers { ip: 0x10, sp: 0x1020, bp: 0x1000, bx: 0 }, code)
+        };
+        let elsewhere = walked(Kind::FrameElsewhere);
+        assert_eq!((&elsewhere.addresses[..], elsewhere.end), (&[0x10, 0x20, 0x30][..], StackEnd::Root));
+        assert_eq!(walked(Kind::FramePointer).end, StackEnd::Loop);
     }
 
     #[test]
