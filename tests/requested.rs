@@ -25,6 +25,30 @@ class Packs {
 }
 ";
 
+/// How much memory is in use, asked for each piece of work. Each time all stop: on the thread's own stack, not the goroutine's.
+const GO: &str = "package main
+import (\"runtime\"; \"sync\")
+var sink [4]uint64
+//go:noinline
+func room() uint64 {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapInuse
+}
+func piece(worker int) {
+	for at := 0; at < 10000; at++ { sink[worker] += room() / uint64(at+1) }
+}
+func main() {
+	runtime.GOMAXPROCS(2)
+	var all sync.WaitGroup
+	for worker := 0; worker < 4; worker++ {
+		all.Add(1)
+		go func(worker int) { defer all.Done(); piece(worker) }(worker)
+	}
+	all.Wait()
+}
+";
+
 /// The same, a collection for each piece of work.
 const PYTHON: &str = "import gc
 live = [[] for _ in range(300000)]
@@ -57,6 +81,25 @@ fn javas_buffers_at_their_limit_ask_for_collections() {
     let (said, advice) = told(&report);
     assert!(said.contains("by java.nio.Bits.reserveMemory for Packs.pack"), "{said}");
     assert!(advice.contains("MaxDirectMemorySize"), "{advice}");
+}
+
+/// Names of a binary without symbols are in its line table; its frames are told by frame pointers.
+#[test]
+fn a_go_program_asks_for_stops() {
+    let scratch = Scratch::new("requested-go");
+    let build = |flags: &str| {
+        let command = ["go", "build", "-ldflags", flags, "-o", "rooms", "rooms.go"];
+        made(&scratch, ("rooms.go", GO), &command)
+    };
+    for flags in ["", "-s -w"] {
+        if !bpf_or_skip(&scratch) || !build(flags) {
+            return;
+        }
+        let report = record_json(&scratch, &[], &[scratch.join("rooms").to_str().unwrap()]);
+        let (said, advice) = told(&report);
+        assert!(said.contains("by runtime.ReadMemStats for main.room"), "{flags:?}: {said}");
+        assert!(advice.contains("runtime/metrics"), "{flags:?}: {advice}");
+    }
 }
 
 #[test]

@@ -14,7 +14,9 @@ use crate::derive::gc::{Gc, LaneGc};
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::phases;
 use crate::derive::rendezvous::LateCause;
+use crate::derive::requested::Requested;
 use crate::scene::Scene;
+use crate::wording::{function, percent};
 
 /// A domain that allocates less than this part of all is not what makes collections necessary.
 pub const ALLOCATES_MIN: f64 = 0.05;
@@ -66,6 +68,17 @@ pub fn waited_for_last_ns(scene: &Scene, process: ProcessId) -> u64 {
     let is_its = |site: u32| rendezvous.sites.get(site as usize).is_some_and(|site| site.process == process);
     let uses = rendezvous.uses.iter().filter(|used| is_its(used.site) && rendezvous.stops_the_world(used));
     uses.map(|used| used.harm_each_ns).sum()
+}
+
+/// That the program asks for collections, or stops, itself.
+pub fn said_asked(asked: &Requested) -> String {
+    let place = asked.place.as_ref().map(|place| format!(" for {}", function(place)));
+    format!(
+        "The program asks for that itself, by {}{}: that is {} of the time in which threads collect or wait for it, by the stacks that were taken.",
+        asked.function,
+        place.unwrap_or_default(),
+        percent(asked.share),
+    )
 }
 
 /// Waits for a CPU to collect on, of the threads that `is_judged`: those in a collection that was told, and all of threads that

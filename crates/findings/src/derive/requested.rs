@@ -11,7 +11,7 @@ use super::cover::{Cover, Span};
 use super::own_places::OwnFrames;
 use super::roles::Roles;
 use super::stacks::folding::matches;
-use crate::descriptors::{Request, plain_name};
+use crate::descriptors::{Request, Role, plain_name};
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,15 @@ pub struct Requested {
     /// What to do about it.
     pub advice: String,
 }
+
+impl Requested {
+    /// Most of what collections cost is for these: whatever else helps against collections does not help.
+    pub fn is_most(&self) -> bool {
+        self.share >= MOST
+    }
+}
+
+const MOST: f64 = 0.5;
 
 /// Of the processes' threads that `counts` names; none where nobody asked.
 pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -> Option<Requested> {
@@ -59,11 +68,12 @@ pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -
 }
 
 /// When a thread waited for a collection or was seen to make one, with its stack then. A sample stands for the time until the next.
+/// Who only stood still because a probe told a stop says by no stack whose it was, and does not count.
 fn collecting(trace: &Trace, roles: &Roles, thread: ThreadId) -> Vec<(Span, StackId)> {
     let waits = |slice: &Slice| {
         slice.state == ThreadState::Blocked
             && slice.stack != StackId::NONE
-            && roles.class_of_wait(trace, slice) == Class::GcWait
+            && roles.rule_of_wait(slice).is_some_and(|(_, rule)| rule.role == Role::GcWait)
     };
     let waited = trace.slices.of(thread).filter(waits).map(|slice| ((slice.start, slice.end), slice.stack));
     let mut all: Vec<(Span, StackId)> = waited.collect();

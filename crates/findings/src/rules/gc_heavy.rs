@@ -14,10 +14,11 @@
 //! a collection (exact). It fires if that is a tenth of what such a thread ran and waited for collections. The upper end of
 //! the gain is that they cost nothing of the thread that they cost most, nor its waits for a CPU to collect on; the lower end
 //! that half as many were made, for the thread that they cost least. What was waited for the last thread to stop is
-//! stop-the-world-latecomer's. Threads that want more CPUs than there are because they collect are told here.
+//! stop-the-world-latecomer's, unless the program asks for most of the stops itself. Threads that want more CPUs than there are because they collect are told here.
 //!
 //! ## What to do
-//! Where the program asks for the collections itself (`System.gc()`, also by direct buffers at their limit), do not.
+//! Where the program asks for the collections or stops itself (`System.gc()`, also by direct buffers at their limit;
+//! `runtime.ReadMemStats`), do not.
 //! Allocate less where the collector is called from (`report stacks`); a larger heap or nursery; let threads stop sooner:
 //! shorter loops and copies without a safe point.
 //!
@@ -44,7 +45,7 @@ use crate::descriptors::Role;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, function, percent, thread, time};
+use crate::wording::{count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "gc-heavy",
@@ -59,8 +60,6 @@ const SHARE_MIN: f64 = 0.1;
 const SEEN_MIN: u64 = 20;
 /// Collections that the program asked for are told from this part of the time for all on.
 const ASKED_MIN: f64 = 0.1;
-/// From this one on, they are what to do something about.
-const MOSTLY_ASKED: f64 = 0.5;
 /// Parts that are told one by one.
 const PARTS_MAX: usize = 5;
 
@@ -69,8 +68,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let is_judged = |thread: ThreadId| {
         scene.trace.threads.get(thread.index()).is_some_and(|row| !telling.contains(&row.process))
     };
-    let works: Vec<Cost> =
-        workers(scene).filter(|one| is_judged(one.thread)).map(|one| cost(scene, one)).collect();
+    let asked = requested::derive(scene.trace, &scene.derived.roles, is_judged);
+    // Where the stops are what it asks for, the last to stop is late for these.
+    let with_late = asked.as_ref().is_some_and(Requested::is_most);
+    let costs = workers(scene).filter(|one| is_judged(one.thread)).map(|one| cost(scene, one, with_late));
+    let works: Vec<Cost> = costs.collect();
     let Some(worst) = works.iter().max_by_key(|one| (one.ns(), std::cmp::Reverse(one.thread.thread))) else {
         return Ok(Vec::new());
     };
@@ -92,12 +94,14 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     };
     let waited = Charge::of(scene.trace, waits);
     let evidence = scene.longest_of(&waited, |_| "waits for a collection".to_owned());
-    let asked = requested::derive(scene.trace, &scene.derived.roles, is_judged);
     let asked = asked.filter(|asked| asked.share >= ASKED_MIN);
     let finding = Finding {
         rule: INFO.name,
         subject: subject(&uses),
-        summary: summary(scene, worst, &uses).into_iter().chain(asked.as_ref().map(said)).collect(),
+        summary: summary(scene, worst, &uses)
+            .into_iter()
+            .chain(asked.as_ref().map(collecting::said_asked))
+            .collect(),
         cost_ns: works.iter().map(Cost::ns).sum(),
         gain,
         confidence: scene.confidence(Confidence::Medium),
@@ -113,7 +117,7 @@ struct Cost<'a> {
     thread: &'a ThreadLedger,
     /// Its work for them (ns).
     work_ns: u64,
-    /// Its waits for them, but for the last thread to stop (ns).
+    /// Its waits for them; unless the program asks for most of them, without those for the last thread to stop (ns).
     wait_ns: u64,
 }
 
@@ -134,8 +138,9 @@ impl Cost<'_> {
     }
 }
 
-fn cost<'a>(scene: &Scene, thread: &'a ThreadLedger) -> Cost<'a> {
+fn cost<'a>(scene: &Scene, thread: &'a ThreadLedger, with_late: bool) -> Cost<'a> {
     let process = scene.trace.threads.get(thread.thread.index()).map(|row| row.process);
+    let process = process.filter(|_| !with_late);
     let late = process.map_or(0, |process| collecting::waited_for_last_ns(scene, process));
     let [work_ns, wait_ns] = [Class::GcWork, Class::GcWait].map(|class| thread.classes[class as usize]);
     Cost { thread, work_ns, wait_ns: wait_ns.saturating_sub(late) }
@@ -198,23 +203,12 @@ fn summary(scene: &Scene, worst: &Cost, uses: &[(&RuntimeUse, &RoleUse)]) -> Vec
     lines
 }
 
-/// That the program asks for collections itself.
-fn said(asked: &Requested) -> String {
-    let place = asked.place.as_ref().map(|place| format!(" for {}", function(place)));
-    format!(
-        "The program asks for that itself, by {}{}: that is {} of the time in which threads collect or wait for it, by the stacks that were taken.",
-        asked.function,
-        place.unwrap_or_default(),
-        percent(asked.share),
-    )
-}
-
 fn advice(uses: &[(&RuntimeUse, &RoleUse)], asked: Option<&Requested>) -> Vec<String> {
     let knob = uses.first().map_or("", |(runtime, _)| runtime.fewer_collections.as_str());
     let knob = if knob.is_empty() { "A larger heap makes fewer collections" } else { knob };
     match asked {
         // What asks for collections asks again, however large the heap is.
-        Some(asked) if asked.share >= MOSTLY_ASKED => vec![asked.advice.clone()],
+        Some(asked) if asked.is_most() => vec![asked.advice.clone()],
         asked => asked
             .map(|asked| asked.advice.clone())
             .into_iter()

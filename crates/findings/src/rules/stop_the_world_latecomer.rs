@@ -27,7 +27,8 @@
 //! end, or wait in fewer of them; each takes part in every pause. Ran on: in C, let the runtime's lock go around the call
 //! (`caml_enter_blocking_section`); in OCaml, let long straight code allocate or call `Domain.cpu_relax` now and then.
 //! Asleep in a call: let the lock go around it. Page faults: touch memory in advance, or keep it. And collect less often:
-//! a larger minor heap (`OCAMLRUNPARAM=s=…`) makes as many fewer pauses.
+//! a larger minor heap (`OCAMLRUNPARAM=s=…`) makes as many fewer pauses. Where the program asks for most of the stops itself
+//! (Go's `runtime.ReadMemStats`), only to ask less often helps.
 //!
 //! ## Blind spots
 //! Only runtimes that tell their pauses are seen. A thread that answers for one blocked in a call is a thread of its own:
@@ -37,11 +38,12 @@
 //! ## References
 //! OCaml manual, *Runtime tracing with runtime events*. ocaml/ocaml issues 11818 and 13358.
 
-use holdup_events::ProcessId;
+use holdup_events::{ProcessId, ThreadId};
 
 use super::{ChargedVerdict, Info};
 use crate::collecting;
 use crate::derive::rendezvous::{CauseUse, LateCause, SiteUse};
+use crate::derive::requested::{self, Requested};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::lateness;
 use crate::merging::Charged;
@@ -96,6 +98,8 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
     let causes = scene.derived.rendezvous.late_causes(Some(used.site));
     let why = lateness::why_late(scene, &causes).or_else(|| lateness::why(scene, used));
     summary.extend(why.map(|why| format!("Late because the last: {why}.")));
+    let asked = process(scene, used).and_then(|process| asked(scene, process));
+    summary.extend(asked.as_ref().map(collecting::said_asked));
     if let Some(process) = process(scene, used).filter(|_| for_idle > 0.0) {
         summary.push(format!(
             "{} with nothing to do must be woken and have a CPU for each step; all that a domain waited for others in collections is {}.",
@@ -111,9 +115,19 @@ fn charged(scene: &Scene, used: &SiteUse) -> Charged {
         gain: Gain { low, high },
         confidence,
         evidence: Vec::new(),
-        advice: advice(scene, process(scene, used), &causes, for_idle > 0.0),
+        advice: match asked {
+            Some(asked) => vec![asked.advice],
+            None => advice(scene, process(scene, used), &causes, for_idle > 0.0),
+        },
     };
     lateness::finding(scene, used, finding)
+}
+
+/// Who asks for most of the stops, where the program does itself.
+fn asked(scene: &Scene, process: ProcessId) -> Option<Requested> {
+    let is_its =
+        |thread: ThreadId| scene.trace.threads.get(thread.index()).is_some_and(|row| row.process == process);
+    requested::derive(scene.trace, &scene.derived.roles, is_its).filter(Requested::is_most)
 }
 
 /// Causes of less than this part of the lateness get no advice.
