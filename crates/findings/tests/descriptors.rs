@@ -21,7 +21,8 @@ fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
     let functions = of_spans.filter(|name| !name.starts_with("usdt:"));
     let marks = runtime.function_marks.iter().chain(&runtime.collects_for_memory).chain(&runtime.works);
     let requests = runtime.requests.iter().flat_map(|request| &request.any);
-    of_rules.chain(marks).chain(requests).chain(functions).map(String::as_str).collect()
+    let sleeps = runtime.sleeps.by.iter().chain(&runtime.sleeps.unless);
+    of_rules.chain(marks).chain(requests).chain(sleeps).chain(functions).map(String::as_str).collect()
 }
 
 /// Names that a pattern keeps in the fixture.

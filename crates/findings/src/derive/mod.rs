@@ -63,6 +63,7 @@ pub mod syscall_names;
 pub mod syscall_rates;
 pub mod syscalls;
 pub mod takeovers;
+pub mod task_sleeps;
 pub mod tasks;
 pub mod thread_steps;
 pub mod timelines;

@@ -7,7 +7,7 @@ use super::pattern::plain_name;
 use holdup_events::condition::Condition;
 use holdup_events::tables::SpanKind;
 
-use super::{On, Request, Role, Rule, Runtime, SpanProbe};
+use super::{On, Request, Role, Rule, Runtime, Sleeps, SpanProbe};
 
 /// A text that is no descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,6 +77,7 @@ struct File {
     span: Vec<SpanEntry>,
     #[serde(default)]
     request: Vec<RequestEntry>,
+    sleep: Option<SleepEntry>,
 }
 
 #[derive(Deserialize)]
@@ -157,6 +158,16 @@ struct RequestEntry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct SleepEntry {
+    by: Vec<String>,
+    #[serde(default)]
+    unless: Vec<String>,
+    #[serde(default)]
+    tick_ns: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SpanEntry {
     name: String,
     kind: String,
@@ -195,6 +206,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         carries_tasks: head.carries_tasks,
         collects_for_memory: head.collects_for_memory,
         requests: file.request.into_iter().map(request).collect::<Result<_, _>>()?,
+        sleeps: file.sleep.map_or_else(|| Ok(Sleeps::default()), sleeps)?,
         works: head.works,
         function_marks: head.function,
         module_marks: head.module,
@@ -206,6 +218,11 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
 fn request(RequestEntry { any, advice }: RequestEntry) -> Result<Request, DescriptorError> {
     all_plain("request", any.iter())?;
     Ok(Request { any, advice })
+}
+
+fn sleeps(SleepEntry { by, unless, tick_ns }: SleepEntry) -> Result<Sleeps, DescriptorError> {
+    all_plain("sleep", by.iter().chain(&unless))?;
+    Ok(Sleeps { by, unless, tick_ns })
 }
 
 fn span(entry: SpanEntry) -> Result<SpanProbe, DescriptorError> {

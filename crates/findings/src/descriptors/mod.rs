@@ -251,6 +251,17 @@ pub struct Request {
     pub advice: String,
 }
 
+/// How tasks sleep that a runtime carries on its threads: their thread does not, and its waits show no task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sleeps {
+    /// Functions through which a task sleeps.
+    pub by: Vec<String>,
+    /// Functions of which none is on the stack: what they set a clock for is meant to come before.
+    pub unless: Vec<String>,
+    /// How finely its clock ticks (ns); 0: as the kernel's.
+    pub tick_ns: u64,
+}
+
 /// One runtime or library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
@@ -269,6 +280,8 @@ pub struct Runtime {
     pub collects_for_memory: Vec<String>,
     /// Functions by which a program asks for a collection, in the order in which they are looked for.
     pub requests: Vec<Request>,
+    /// How its tasks sleep.
+    pub sleeps: Sleeps,
     /// Functions whose instructions look like a loop that only waits, and that is hardly ever gone round: who is seen there works.
     pub works: Vec<String>,
     /// A function of this name in a binary: the runtime is in it.

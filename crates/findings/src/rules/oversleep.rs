@@ -17,11 +17,12 @@
 //! is a runtime's own thread that looks after the others' calls (Go's sysmon). It is a hint only if the program does little
 //! at all, or waits for the outside world most of the time. A few long sleeps may well be meant: they are told, as a hint, where they
 //! take half of the run. Where most of it are waits for other threads until a time-out, after which the waiter goes on and wakes others, and
-//! others end such waits at other times, it says so: what it waited for was there, and nobody told it.
+//! others end such waits at other times, it says so: what it waited for was there, and nobody told it. Where a runtime carries tasks
+//! (tokio, Go) it is these that sleep: the stacks on which one sets its clock, or looks whether it has run down, tell which.
 //!
 //! ## What to do
 //! Wait for what the sleep is waiting for; put work in between; let the first retries come at once and only later
-//! ones after a pause. Sleeps shorter than the slack last for the slack: set it (`PR_SET_TIMERSLACK`), or do not sleep.
+//! ones after a pause. Where a runtime's clock ticks (tokio: each millisecond), let each sleep stand for more. Sleeps shorter than the slack last for the slack: set it (`PR_SET_TIMERSLACK`), or do not sleep.
 //!
 //! ## Blind spots
 //! A rate limit that is wanted looks the same. What was asked for is not known of moments of the calendar
@@ -31,19 +32,22 @@
 //! ## References
 //! Linux `nanosleep(2)`, `prctl(2)` (`PR_SET_TIMERSLACK`).
 
-use holdup_events::ThreadId;
+use std::collections::BTreeSet;
+
+use holdup_events::{ProcessId, ThreadId};
 
 use super::{ChargedVerdict, Info, poll_loop};
 use crate::charge::Charge;
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::occupancy::Stall;
 use crate::derive::room;
+use crate::derive::task_sleeps::{self, TaskSleeps};
 use crate::derive::untold::{self, Untold};
 use crate::failing;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, percent, thread, time};
+use crate::wording::{count, function, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "oversleep",
@@ -58,6 +62,10 @@ const LONG_MIN: f64 = 0.5;
 const LONG_MIN_NS: u64 = 500_000_000;
 /// Waits for others that nobody ended are told where they are this part of the time in which all sleep.
 const UNTOLD_MIN: f64 = 0.5;
+/// Fewer stacks of tasks' sleeps may be those of others.
+const TASK_STACKS_MIN: u64 = 5;
+/// Who sleeps for so many ticks of a runtime's clock may have asked for less.
+const TICKS_MAX: u64 = 2;
 /// From such a share of the sleeping on, its end being late is worth advice of its own.
 const LATE_SHARE_MIN: f64 = 0.25;
 
@@ -79,10 +87,14 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let late = Late::of(&sleeping);
     summary.extend(late.sentence());
     summary.extend(failing::before_sleeps(scene, &sleeping));
-    summary.extend(scene.waits_come_from(|slice| {
-        let row = || scene.trace.slices.covering(slice.thread, slice.start);
-        sleeps(slice.thread) && row().is_some_and(|row| charge.has(row))
-    }));
+    let tasks = tasks(scene, &sleeping);
+    let place = tasks.as_ref().map(of_tasks).unwrap_or_else(|| {
+        scene.waits_come_from(|slice| {
+            let row = || scene.trace.slices.covering(slice.thread, slice.start);
+            sleeps(slice.thread) && row().is_some_and(|row| charge.has(row))
+        })
+    });
+    summary.extend(place);
     let untold = untold::derive(scene.trace, &scene.derived.roles, &charge);
     let untold = Some(untold).filter(|untold| untold.ns as f64 >= UNTOLD_MIN * stall.saved_ns);
     summary.extend(untold.map(said));
@@ -94,9 +106,33 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low: late.share() * high, high },
         confidence: scene.confidence(if is_often { poll_loop::sure(scene, sleeps) } else { Confidence::Low }),
         evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
-        advice: late.advice().into_iter().chain(untold.map_or_else(|| advice(scene), tell)).collect(),
+        advice: late
+            .advice()
+            .into_iter()
+            .chain(tasks.and_then(|tasks| late.of_ticks(tasks.tick_ns)))
+            .chain(untold.map_or_else(|| advice(scene), tell))
+            .collect(),
     };
     Ok(vec![Charged { finding, charge }])
+}
+
+/// Where tasks sleep that the sleepers' processes carry, if enough of it was seen.
+fn tasks(scene: &Scene, sleeping: &[Clocked]) -> Option<TaskSleeps> {
+    let process = |thread: ThreadId| scene.trace.threads.get(thread.index()).map(|row| row.process);
+    let sleep: BTreeSet<ProcessId> = sleeping.iter().filter_map(|one| process(one.thread)).collect();
+    let is_theirs = |thread: ThreadId| process(thread).is_some_and(|process| sleep.contains(&process));
+    let tasks = task_sleeps::derive(scene.trace, &scene.derived.roles, is_theirs)?;
+    (tasks.stacks >= TASK_STACKS_MIN && !tasks.places.is_empty()).then_some(tasks)
+}
+
+/// Which of the program's own functions tasks sleep in.
+fn of_tasks(tasks: &TaskSleeps) -> Option<String> {
+    let (first, of_it) = tasks.places.first()?;
+    Some(format!(
+        "It is tasks that sleep, mostly in {} ({of_it} of the {} on which one set its clock or looked at it).",
+        function(first),
+        count(tasks.stacks, "stack"),
+    ))
 }
 
 /// Who sleeps, and what that costs the program.
@@ -189,6 +225,17 @@ impl Late {
         let each = |ns: u64| time(ns / self.sleeps.max(1));
         let (asked, late) = (each(self.asked_ns), each(self.late_ns));
         (self.sleeps > 0).then(|| format!("They asked for {asked} each on average; it ended {late} later."))
+    }
+
+    /// Where a clock that ticks so gives no shorter sleeps.
+    fn of_ticks(&self, tick_ns: u64) -> Option<String> {
+        let each_ns = self.asked_ns / self.sleeps.max(1);
+        (tick_ns > 0 && self.sleeps > 0 && each_ns <= TICKS_MAX * tick_ns).then(|| {
+            format!(
+                "The runtime's clock ticks every {}: to sleep for less takes as long, so let each sleep stand for more (a larger burst, a larger batch)",
+                time(tick_ns)
+            )
+        })
     }
 
     /// Where that is a good part of the sleeping.

@@ -1,0 +1,104 @@
+//! Where tasks sleep that a runtime carries on its threads (`[sleep]` of descriptors). A thread that waits until the first of them goes
+//! on shows none; but to set the clock, and to look whether it has run down, takes time, perhaps a lock, perhaps a wakeup, and the
+//! stacks that were taken then are the tasks'. It judges nothing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdup_events::{FrameId, StackId, ThreadId, Trace};
+
+use super::own_places::OwnFrames;
+use super::roles::Roles;
+use super::stacks::folding::matches;
+use crate::descriptors::plain_name;
+
+/// Where tasks sleep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskSleeps {
+    /// The program's own functions that do, with how many stacks each had; most first.
+    pub places: Vec<(String, u64)>,
+    /// All stacks on which a task began or ended a sleep.
+    pub stacks: u64,
+    /// How finely the runtime's clock ticks (ns); 0: as the kernel's.
+    pub tick_ns: u64,
+}
+
+/// Of the threads that `counts` names; none where no such stack was taken.
+pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -> Option<TaskSleeps> {
+    let mut sleeping = Sleeping::new(trace, roles);
+    if sleeping.parts.is_empty() {
+        return None;
+    }
+    let mut of_place: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut all, mut tick_ns) = (0, 0);
+    for thread in trace.target_threads().filter(|thread| counts(*thread)) {
+        let sampled = super::samples_of(trace, thread).iter().map(|sample| sample.stack);
+        let waited = trace.slices.of(thread).map(|slice| slice.stack);
+        let wakers = trace.wakeups.of(thread).iter().map(|wakeup| wakeup.stack);
+        for (place, tick) in sampled.chain(waited).chain(wakers).filter_map(|stack| sleeping.of(stack)) {
+            all += 1;
+            tick_ns = tick_ns.max(tick);
+            if let Some(place) = place {
+                *of_place.entry(trace.frame_name(place)).or_default() += 1;
+            }
+        }
+    }
+    let mut places: Vec<(String, u64)> = of_place.into_iter().collect();
+    places.sort_by(|(one, its), (other, others)| others.cmp(its).then_with(|| one.cmp(other)));
+    (all > 0).then_some(TaskSleeps { places, stacks: all, tick_ns })
+}
+
+/// What a frame says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// A task sleeps, by a clock that ticks so (ns).
+    Sleeps(u64),
+    /// It waits for something else, and sets a clock beside.
+    Beside,
+}
+
+/// A task's sleep on a stack: the program's own function that asks for it, and how its clock ticks (ns).
+type Slept = (Option<FrameId>, u64);
+
+struct Sleeping<'a> {
+    trace: &'a Trace,
+    own: OwnFrames,
+    parts: HashMap<FrameId, Part>,
+    known: HashMap<StackId, Option<Slept>>,
+}
+
+impl<'a> Sleeping<'a> {
+    fn new(trace: &'a Trace, roles: &Roles) -> Sleeping<'a> {
+        let sleeps: Vec<_> = roles.descriptors.runtimes().iter().map(|runtime| &runtime.sleeps).collect();
+        let of = |function: &str| {
+            let name = plain_name(function);
+            let is_in = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, &name));
+            sleeps.iter().find_map(|sleeps| match (is_in(&sleeps.unless), is_in(&sleeps.by)) {
+                (true, _) => Some(Part::Beside),
+                (false, true) => Some(Part::Sleeps(sleeps.tick_ns)),
+                (false, false) => None,
+            })
+        };
+        let frames = trace.frames.iter().enumerate().filter(|(_, frame)| !frame.function.is_empty());
+        let parts =
+            frames.filter_map(|(row, frame)| Some((FrameId(row as u32), of(&frame.function)?))).collect();
+        Sleeping { trace, own: OwnFrames::new(trace), parts, known: HashMap::new() }
+    }
+
+    fn of(&mut self, stack: StackId) -> Option<Slept> {
+        let Sleeping { trace, own, parts, known } = self;
+        *known.entry(stack).or_insert_with(|| {
+            let part = |frame: &FrameId| parts.get(frame).copied();
+            if trace.stack_frames(stack).any(|frame| part(&frame) == Some(Part::Beside)) {
+                return None;
+            }
+            let outermost =
+                trace.stack_frames(stack).enumerate().filter_map(|(depth, frame)| match part(&frame)? {
+                    Part::Sleeps(tick_ns) => Some((depth, tick_ns)),
+                    Part::Beside => None,
+                });
+            let (depth, tick_ns) = outermost.last()?;
+            let place = trace.stack_frames(stack).skip(depth + 1).find_map(|frame| own.of(frame));
+            Some((place, tick_ns))
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! Tasks that sleep: the thread that carries them waits for the first clock, and only their stacks tell whose it is.
+
+use holdup_findings::analyse;
+use holdup_testkit::check::trace_of_lanes;
+
+/// A sleeps 8 of 10 ticks, five times a period, and is sampled at the ticks on these stacks; what is said, and advised.
+fn told(tick_ns: u64, stacks: &[(&str, &str)]) -> (String, String) {
+    let samples: String =
+        stacks.iter().map(|(ticks, stack)| format!("@samples A {ticks} user {stack}\n")).collect();
+    let lane = "ssssssss00".repeat(5);
+    let (_, trace) = trace_of_lanes(&format!(
+        "@cpus 2\n@tick {tick_ns}\n@s sleep\n@timeout s 8\n@repeat 4\nA  {lane}\n{samples}"
+    ));
+    let analysis = analyse(&trace);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "oversleep");
+    let finding = finding.unwrap_or_else(|| panic!("{:#?}", analysis.findings));
+    (finding.summary.join(" "), finding.advice.join(" "))
+}
+
+const TAKE: &str = "main;app::Bucket::take;tokio::time::sleep::Sleep::poll;now";
+
+#[test]
+fn the_function_is_told_that_asked_for_the_sleep() {
+    let (said, advice) = told(120_000, &[("8..10", TAKE), ("18..20", "main;app::serve")]);
+    assert!(said.contains("mostly in app::Bucket::take (8 of the 8 stacks"), "{said}");
+    assert!(advice.contains("clock ticks every 1.00 ms"), "{advice}");
+}
+
+#[test]
+fn a_long_sleep_is_not_the_clocks() {
+    let (said, advice) = told(1_000_000, &[("8..10", TAKE)]);
+    assert!(said.contains("mostly in app::Bucket::take"), "{said}");
+    assert!(!advice.contains("clock ticks"), "{advice}");
+}
+
+#[test]
+fn a_clock_beside_another_wait_is_no_sleep() {
+    let beside =
+        "main;app::ask;tokio::time::timeout::Timeout<T>::poll;tokio::time::sleep::Sleep::poll_elapsed";
+    let (said, _) = told(120_000, &[("8..10", beside)]);
+    assert!(!said.contains("It is tasks"), "{said}");
+    // A few may be of anybody.
+    let (said, _) = told(120_000, &[("8..9", TAKE), ("18..20", "main;app::serve")]);
+    assert!(!said.contains("It is tasks"), "{said}");
+}
