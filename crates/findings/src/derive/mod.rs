@@ -20,6 +20,7 @@ pub mod forks;
 pub mod garbage;
 pub mod gc;
 pub mod given_back;
+pub mod handing;
 pub mod handing_groups;
 pub mod handovers;
 pub mod hardware;

@@ -20,10 +20,10 @@ use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::bound;
 use crate::derive::class::Class;
+use crate::derive::handing::Handing;
 use crate::derive::lock_calls::LockCalls;
 use crate::derive::occupancy::FAIR_PART;
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
-use crate::derive::roles::Roles;
 use crate::derive::round_trips;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
@@ -218,6 +218,9 @@ pub fn forecast_gains(facts: Facts, derived: &Derived, findings: &mut [Charged])
         if may_be_nothing && cost < COSTS_LITTLE || is_a_hint((facts.trace, derived), (finding, charge)) {
             finding.confidence = Confidence::Low;
         }
+        if finding.rule == "wakeup-ping-pong" && finding.gain.low < SURELY {
+            finding.confidence = finding.confidence.min(Confidence::Medium);
+        }
         if timed > 0 {
             finding.summary.push(BY_TIMER.to_owned());
         }
@@ -266,9 +269,7 @@ fn unrecorded(gain: Gain, part: f64) -> Gain {
 /// It surely gains nothing, and may be no cause.
 fn is_a_hint((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     let is_small = finding.rule == "pool-exhausted" && gains_little(finding);
-    is_small
-        || is_lock_only_taken(derived, finding)
-        || is_only_in_turn((trace, &derived.roles), (finding, charge))
+    is_small || is_lock_only_taken(derived, finding) || is_only_in_turn((trace, derived), (finding, charge))
 }
 
 /// What asking a process for each piece takes is the cause from this part of the run on.
@@ -276,11 +277,16 @@ const ASKING_MUCH: f64 = 0.5;
 
 /// Threads that wait for each other, and would wait as long if handing over took no time: they are slow for what they do, unless
 /// it can be done side by side, which nothing here tells.
-fn is_only_in_turn((trace, roles): (&Trace, &Roles), (finding, charge): (&Finding, &Charge)) -> bool {
+fn is_only_in_turn((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     let is_asking =
         || finding.gain.high >= ASKING_MUCH && round_trips::asked_by_many(trace, charge).is_some();
-    let is_bound = || bound::among(trace, roles, charge).is_some();
-    finding.rule == "wakeup-ping-pong" && finding.gain.low < SURELY && !is_asking() && !is_bound()
+    let is_bound = || bound::among(trace, &derived.roles, charge).is_some();
+    let is_for_it = || Handing::of((trace, &derived.roles), &derived.ledger, charge).is_most();
+    finding.rule == "wakeup-ping-pong"
+        && finding.gain.low < SURELY
+        && !is_asking()
+        && !is_bound()
+        && !is_for_it()
 }
 
 /// A finding on such a lock.
@@ -383,7 +389,8 @@ fn merged(
         // What goes with the asking goes in the asked process, too, whose threads take turns by what a replay keeps.
         "wakeup-ping-pong"
             if round_trips::asked_by_many(trace, charge).is_some()
-                || bound::among(trace, &derived.roles, charge).is_some() =>
+                || bound::among(trace, &derived.roles, charge).is_some()
+                || Handing::of((trace, &derived.roles), &derived.ledger, charge).is_most() =>
         {
             Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
         }

@@ -74,7 +74,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let cpus = f64::from(occupancy.cpus);
     let high = scene.of_wall(part * occupancy.own.saved_ns).clamp(0.0, 1.0);
     let low = scene.of_wall(preempted as f64 * SWITCH_NS / cpus).min(high);
-    let (dependence, runtime) = (dependence(scene), whose(scene));
+    let charge = scene.queues(true);
+    let sharing = Sharing::of(scene, &charge);
+    let (dependence, runtime) = (dependence(scene), whose(scene, sharing));
     let mut summary = vec![
         format!(
             "Threads spent {} ({} of their time) waiting for a CPU that another thread of the program had.",
@@ -88,17 +90,12 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         ),
     ];
     summary.extend(dependence.says().map(String::from));
-    let charge = scene.queues(true);
     // Of fewer than there are CPUs, on average, it is how they meet, not how many they are.
     let waste = dependence == Dependence::Wasteful && wanting > cpus;
     let confidence = if waste { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,
-        subject: format!(
-            "{} for {}",
-            threads(scene, runtime, &charge),
-            count(u64::from(occupancy.cpus), "CPU")
-        ),
+        subject: format!("{} for {}", sharing.said(runtime), count(u64::from(occupancy.cpus), "CPU")),
         summary,
         cost_ns: own_ns,
         gain: Gain { low, high },
@@ -119,29 +116,44 @@ fn advice(scene: &Scene, runtime: Option<&RuntimeUse>, dependence: Dependence) -
     std::iter::once(fewer).chain(spins.then(|| sleep.to_owned())).collect()
 }
 
-/// The busy ones; where these are no more than there are CPUs, all that queued.
-fn threads(scene: &Scene, runtime: Option<&RuntimeUse>, queues: &Charge) -> String {
-    let busy = scene.active(|_| 0.0).len() as u64;
-    let threads = match busy > u64::from(scene.derived.occupancy.cpus) {
-        true => count(busy, "busy thread"),
-        false => {
-            let queued: BTreeSet<ThreadId> = queues.slices(scene.trace).map(|slice| slice.thread).collect();
-            format!("{} by turns", count(queued.len() as u64, "thread"))
-        }
-    };
-    runtime.map_or(threads.clone(), |runtime| format!("{threads} of {}", runtime.title))
+/// Threads that share the CPUs.
+#[derive(Clone, Copy)]
+enum Sharing {
+    /// So many are busy.
+    Busy(u64),
+    /// No more than there are CPUs are busy: so many queued at one time or another.
+    ByTurns(u64),
 }
 
-/// The runtime that says how many threads there are: its code was seen to run in most of those that are busy.
-fn whose<'a>(scene: &'a Scene) -> Option<&'a RuntimeUse> {
-    let busy = scene.active(|_| 0.0).len() as u64;
+impl Sharing {
+    fn of(scene: &Scene, queues: &Charge) -> Sharing {
+        let busy = scene.active(|_| 0.0).len() as u64;
+        if busy > u64::from(scene.derived.occupancy.cpus) {
+            return Sharing::Busy(busy);
+        }
+        let queued: BTreeSet<ThreadId> = queues.slices(scene.trace).map(|slice| slice.thread).collect();
+        Sharing::ByTurns(queued.len() as u64)
+    }
+
+    fn said(self, runtime: Option<&RuntimeUse>) -> String {
+        let threads = match self {
+            Sharing::Busy(busy) => count(busy, "busy thread"),
+            Sharing::ByTurns(queued) => format!("{} by turns", count(queued, "thread")),
+        };
+        runtime.map_or(threads.clone(), |runtime| format!("{threads} of {}", runtime.title))
+    }
+}
+
+/// The runtime that says how many threads there are: its code was seen to run in most of those that share the CPUs.
+fn whose<'a>(scene: &'a Scene, sharing: Sharing) -> Option<&'a RuntimeUse> {
+    let (Sharing::Busy(threads) | Sharing::ByTurns(threads)) = sharing;
     let seen_at = |used: &RuntimeUse| {
         let ran = used.roles.iter().filter(|role| role.samples > 0);
         ran.map(|role| u64::from(role.threads)).max().unwrap_or(0)
     };
     let all = scene.derived.runtimes.iter().filter(|used| !used.fewer_threads.is_empty());
     let ran_ns = |used: &RuntimeUse| -> u64 { used.roles.iter().map(|role| role.running_ns).sum() };
-    all.filter(|used| 2 * seen_at(used) > busy).max_by_key(|used| ran_ns(used))
+    all.filter(|used| 2 * seen_at(used) > threads).max_by_key(|used| ran_ns(used))
 }
 
 /// How those that share the CPUs depend on each other.

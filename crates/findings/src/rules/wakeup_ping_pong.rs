@@ -19,7 +19,8 @@
 //! waits. Where they also wait for each other at a lock (a queue's own, say), that is charged with it; other
 //! waits for locks are lock-contention's. Three and more threads of a runtime which carry its tasks wake each other for whichever of
 //! these there are: that is a hint, unless one of them has a task bound to it: then each handover is a switch of threads, where it would be none
-//! without that, and the upper end is all that they run in the kernel. Pairs of which one side is in one process, and the other in processes of one name, are one cause: there the
+//! without that, and the upper end is all that they run in the kernel. Where most of what the threads run is in the calls by which they wake
+//! each other and go to sleep, it is no hint, either: the upper end is that none of that is left. Pairs of which one side is in one process, and the other in processes of one name, are one cause: there the
 //! upper end is that each has what it asks for, so that neither the answering nor the asking is left. Of two processes that speak over
 //! the network it says from where the one asks the other, where that is sure.
 //!
@@ -42,6 +43,7 @@ use crate::charge::Charge;
 use crate::derive::asking;
 use crate::derive::bound;
 use crate::derive::class::Class;
+use crate::derive::handing::Handing;
 use crate::derive::handing_groups::{self, Group};
 use crate::derive::handovers::{self, Handover};
 use crate::derive::round_trips::{RoundTrips, asked_by_many};
@@ -193,6 +195,15 @@ fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {
             bound::task(scene.trace, to).map_or_else(String::new, |task| format!(" ({})", function(&task))),
             thread(scene.trace, to),
             time(switching)
+        ));
+    }
+    let handing = Handing::of(facts, &scene.derived.ledger, &charge);
+    if handing.is_most() {
+        gain.high = gain.high.max(scene.of_wall_if_run(handing.handing_ns as f64));
+        summary.push(format!(
+            "Of the {} that they ran, {} went into waking each other and going to sleep (sampled).",
+            time(handing.running_ns),
+            time(handing.handing_ns)
         ));
     }
     let finding = Finding {
