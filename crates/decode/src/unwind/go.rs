@@ -10,6 +10,8 @@ const MAGIC: u32 = 0xffff_fff1;
 const TOP_FRAME: u8 = 1;
 /// `abi.FuncFlagSPWrite`: it changes to another stack, and only the frame pointer tells from which.
 const SP_WRITE: u8 = 2;
+/// Where `moduledata.text` is (runtime/symtab.go; its section is there since Go 1.26).
+const MODULE_TEXT: usize = 176;
 /// Where `runtime._func` has its name, as an offset into the names.
 const NAME_AT: usize = 4;
 /// Where `runtime._func` has its flags (runtime/runtime2.go).
@@ -38,7 +40,10 @@ pub struct GoStacks {
 pub fn stacks<'a, R: ReadRef<'a>>(file: &ElfFile64<'a, Endianness, R>) -> Option<GoStacks> {
     let section = [".gopclntab", ".data.rel.ro.gopclntab"].iter().find_map(|name| file.section_by_name(name));
     let table = section.and_then(|section| section.data().ok());
-    let text = file.section_by_name(".text").map(|section| section.address());
+    let module = file.section_by_name(".go.module").and_then(|section| section.data().ok());
+    let text = module.and_then(|module| number(module, MODULE_TEXT, 8)).filter(|text| *text != 0);
+    // Of a program with C in it the linker's `.text` begins before Go's.
+    let text = text.or_else(|| file.section_by_name(".text").map(|section| section.address()));
     table.zip(text).and_then(|(table, text)| read(table, text))
 }
 

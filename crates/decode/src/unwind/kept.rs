@@ -1,13 +1,13 @@
 //! Tables as they are kept on disk, by build id: so that a big binary's is made once.
 //!
-//! `holdup rows 5`, then little-endian numbers: build id, base, functions that made no sense, segments, rows, each
+//! `holdup rows 6`, then little-endian numbers: build id, base, functions that made no sense, segments, rows, each
 //! list behind its length. Whether the bytes are those that were written is for who keeps them to check.
 
 use super::row::Row;
 use super::table::{Segment, Table};
 use crate::fields::Fields;
 
-const HEAD: &[u8] = b"holdup rows 5\n";
+const HEAD: &[u8] = b"holdup rows 6\n";
 
 /// Fewer rows are made faster than they are found.
 const ROWS_WORTH_KEEPING: usize = 4096;
