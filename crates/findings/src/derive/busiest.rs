@@ -35,6 +35,16 @@ pub struct Busiest {
     pub called_by: Option<String>,
 }
 
+impl Busiest {
+    /// Its name, with those who have it do that.
+    pub fn said(&self) -> String {
+        let by = self.called_by.as_ref().map_or(String::new(), |name| format!(", called by {name}"));
+        let whom = self.called_for.as_ref().filter(|(name, _)| self.called_by.as_ref() != Some(name));
+        let whom = whom.map_or(String::new(), |(name, _)| format!(", for {name}"));
+        format!("{}{by}{whom}", self.function)
+    }
+}
+
 /// The function that is farthest from the roots of those in which at least half of the useful work is done.
 pub fn derive(trace: &Trace, roles: &Roles) -> Option<Busiest> {
     among(trace, roles, None)

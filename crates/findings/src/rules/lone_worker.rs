@@ -40,7 +40,7 @@ use holdup_events::{ProcessId, ThreadId, Trace, WaitId};
 
 use super::{Info, Verdict};
 use crate::derive::blame::Edge;
-use crate::derive::busiest::{self, Busiest};
+use crate::derive::busiest;
 use crate::derive::class::Class;
 use crate::derive::holders::HoldKind;
 use crate::derive::ledger::ThreadLedger;
@@ -214,7 +214,7 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
     ];
     let mut less = "Have it do less: the run is as long as its work".to_owned();
     if let Some(busiest) = busiest::of_thread(scene.trace, &scene.derived.roles, lone) {
-        let place = place(&busiest);
+        let place = busiest.said();
         less = format!("Have it do less in {place}: the run is as long as that");
         let (share, error) = (percent(busiest.share), percent(busiest.error));
         summary.push(format!("{share} ± {error} of its useful work is in {place}."));
@@ -238,14 +238,6 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
         ),
         advice,
     }
-}
-
-/// A function with those who have it do that.
-fn place(busiest: &Busiest) -> String {
-    let by = busiest.called_by.as_ref().map_or(String::new(), |name| format!(", called by {name}"));
-    let whom = busiest.called_for.as_ref().filter(|(name, _)| busiest.called_by.as_ref() != Some(name));
-    let whom = whom.map_or(String::new(), |(name, _)| format!(", for {name}"));
-    format!("{}{by}{whom}", busiest.function)
 }
 
 /// How many of the CPUs did nothing for the program on average while any of its threads ran.

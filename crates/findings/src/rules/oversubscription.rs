@@ -21,7 +21,8 @@
 //! ## What to do
 //! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count,
 //! not the machine's size), and do not stack pools on each other (a pool per library, each as wide as the
-//! machine). Where a runtime's threads are most of the busy ones, it is named, with the option that sets their number.
+//! machine). Where a runtime's threads are most of the busy ones, it is named, with the option that sets their number. Where what
+//! has the CPUs is work, the function is named in which most of it is: less of that helps, too.
 //!
 //! ## Blind spots
 //! A thread that spins looks like one that works, so the gain of fewer threads lies between two ends far
@@ -37,6 +38,7 @@ use holdup_events::tables::ThreadState;
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::busiest::Busiest;
 use crate::derive::class::Class;
 use crate::derive::runtimes::RuntimeUse;
 use crate::finding::{Confidence, Finding, Gain};
@@ -90,6 +92,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         ),
     ];
     summary.extend(dependence.says().map(String::from));
+    let work = scene.derived.busiest.as_ref().filter(|_| dependence.is_work());
+    summary.extend(work.map(in_what));
     // Of fewer than there are CPUs, on average, it is how they meet, not how many they are.
     let waste = dependence == Dependence::Wasteful && wanting > cpus;
     let confidence = if waste { Confidence::Medium } else { Confidence::Low };
@@ -101,7 +105,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low, high },
         confidence: scene.confidence(confidence),
         evidence: scene.longest_queues(&charge),
-        advice: advice(scene, runtime, dependence),
+        advice: advice(scene, runtime, dependence).into_iter().chain(work.map(less_of)).collect(),
     };
     Ok(vec![Charged { finding, charge }])
 }
@@ -114,6 +118,19 @@ fn advice(scene: &Scene, runtime: Option<&RuntimeUse>, dependence: Dependence) -
     let sleep = "Give threads that wait for each other a blocking wait in place of a spinning one";
     let spins = dependence == Dependence::Wasteful;
     std::iter::once(fewer).chain(spins.then(|| sleep.to_owned())).collect()
+}
+
+/// In which function it is that they work.
+fn in_what(work: &Busiest) -> String {
+    format!("{} of the useful work is in {}.", percent(work.share), work.said())
+}
+
+/// What helps where CPUs are short of time.
+fn less_of(work: &Busiest) -> String {
+    format!(
+        "Or have less to do there: what several ask {} for at once can be done once for all of them",
+        work.function
+    )
 }
 
 /// Threads that share the CPUs.
@@ -170,6 +187,11 @@ enum Dependence {
 }
 
 impl Dependence {
+    /// What has the CPUs is work.
+    fn is_work(self) -> bool {
+        matches!(self, Dependence::Hardly | Dependence::Asleep)
+    }
+
     /// What a reader should know of it before starting fewer threads.
     fn says(self) -> Option<&'static str> {
         match self {
