@@ -80,7 +80,7 @@ fn read(table: &[u8], text: u64) -> Option<GoStacks> {
             let keeps_frame =
                 names.get(name..).is_some_and(|name| CALLERS.iter().any(|of| is_named(name, of)));
             if keeps_frame && range.1.wrapping_sub(range.0) > PROLOGUE_BYTES {
-                found.framed.push((range.0 + PROLOGUE_BYTES, range.1));
+                found.framed.push((range.0.wrapping_add(PROLOGUE_BYTES), range.1));
             } else {
                 found.switches.push(range);
             }
