@@ -116,7 +116,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         calls: Calls::new(options.syscalls, &session),
         waited_files: WaitedFiles::default(),
         limits: GroupLimits::default(),
-        counts: KernelCounts::default(),
+        counts: KernelCounts::of(root_pid(&subject)),
         faults: FaultWindows::new(recorder.options.budget),
         returned: ReturnedCpus::default(),
         allocations: recorder.allocations.as_ref().map(|sampler| sampler.missing().to_owned()),
@@ -192,6 +192,15 @@ fn held_pid(subject: &Subject) -> Option<u32> {
     match subject {
         Subject::Run(held, _) => Some(held.pid()),
         _ => None,
+    }
+}
+
+/// The process with which it begins.
+fn root_pid(subject: &Subject) -> Option<u32> {
+    match subject {
+        Subject::Run(held, _) => Some(held.pid()),
+        Subject::Attach { pid, .. } => Some(*pid),
+        Subject::All => None,
     }
 }
 

@@ -1,7 +1,9 @@
-//! What the kernel counts of threads and CPUs anyway: page faults, shootdowns, the time of CPUs by kind. Looked at about
+//! What the kernel counts of threads, CPUs and the network anyway: page faults, shootdowns, the time of CPUs by kind, connections
+//! that were tried again. Looked at about
 //! once a second, so that rates over time are known and a killed recorder has told most of it, and at the end.
 
 use holdup_capture::bpf::Session;
+use holdup_capture::network_counts::NetworkCounts;
 use holdup_capture::{cpu_counts, lower};
 use holdup_decode::counts::Counts;
 use holdup_decode::wire::WireDecoder;
@@ -15,6 +17,7 @@ const LOOKING_PART: u64 = 500;
 #[derive(Default)]
 pub struct KernelCounts {
     counts: Counts,
+    network: NetworkCounts,
     begin_ns: u64,
     next_ns: u64,
     /// Why counts of threads, or of shootdowns, could not be read.
@@ -22,6 +25,11 @@ pub struct KernelCounts {
 }
 
 impl KernelCounts {
+    /// With those of the network of a process; of holdup's own if none is said.
+    pub fn of(pid: Option<u32>) -> KernelCounts {
+        KernelCounts { network: NetworkCounts::of(pid), ..KernelCounts::default() }
+    }
+
     /// The program does not run yet, or not for the recording: what was counted before is not its.
     pub fn begin(&mut self, session: &Session, decoder: &mut WireDecoder) {
         self.begin_ns = lower::now().0;
@@ -81,6 +89,8 @@ impl KernelCounts {
         }
         self.cpus(cpu_counts::times(), sink);
         self.cpus(cpu_counts::memory(), sink);
+        let network = self.network.look();
+        self.cpus(network, sink);
     }
 
     fn cpus(&mut self, counts: Vec<cpu_counts::CpuCount>, sink: &mut dyn FnMut(Event)) {

@@ -12,6 +12,7 @@ pub mod host;
 pub mod lower;
 pub mod mappings;
 pub mod memory;
+pub mod network_counts;
 pub mod perf_ring;
 pub mod privileges;
 pub mod probe_count;

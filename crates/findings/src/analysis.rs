@@ -104,6 +104,8 @@ pub struct Analysis {
 
 /// From such a part of the CPUs' time (0 to 1) on, what a program is slow for may be its work, ...
 const COMPUTES_MIN: f64 = 0.8;
+/// ... or of so much where not even a hint was found, ...
+const COMPUTES_ALONE_MIN: f64 = 0.6;
 /// ... unless there is a cause, and no mere hint, which is worth more than this.
 const CAUSE_MIN: f64 = 0.1;
 
@@ -118,7 +120,8 @@ impl Analysis {
         // Where others have the CPUs, little of the program's own is all that is left of them.
         let wants_ns = derived.ledger.running_ns() + derived.ledger.of(Class::RunQueue);
         let wants = wants_ns as f64 >= COMPUTES_MIN * trace.wall().0 as f64;
-        (derived.ledger.split_known && wants && useful >= COMPUTES_MIN && !is_told).then_some(useful)
+        let least = if self.findings.is_empty() { COMPUTES_ALONE_MIN } else { COMPUTES_MIN };
+        (derived.ledger.split_known && wants && useful >= least && !is_told).then_some(useful)
     }
 }
 

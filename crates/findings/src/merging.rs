@@ -123,6 +123,8 @@ const RELATIONS: &[(&str, &str)] = &[
     ("pool-starved", "one-at-a-time"),
     ("delayed-ack", "one-at-a-time"),
     ("answer-timeout", "one-at-a-time"),
+    ("connect-retry", "one-at-a-time"),
+    ("connect-retry", "answer-timeout"),
 ];
 
 /// A symptom's lost time must be the root's by this share; the rest would not be explained.

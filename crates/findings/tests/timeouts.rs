@@ -1,7 +1,10 @@
 //! Waits for answers that nothing but their time-out ended.
 
-use holdup_findings::finding::Confidence;
-use holdup_testkit::check::check_lanes;
+use holdup_events::CpuId;
+use holdup_events::tables::{CountKind, KernelCountRow};
+use holdup_findings::finding::{Confidence, Finding};
+use holdup_findings::{Analysis, analyse};
+use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
 /// `A` waits for an answer for 30 ticks at the most, then does what `between` says, ten times.
 fn picture(function: &str, between: &str) -> String {
@@ -33,4 +36,63 @@ fn another_time_out_is_a_hint_if_something_else_follows() {
 #[test]
 fn who_asks_for_the_same_again_and_again_looks_by_the_clock() {
     check_lanes(&(picture("ask", "") + "@silent answer-timeout\n"));
+}
+
+/// `A` and `B` connect four times, by a wait like this of so many ticks of 10 ms each, while the kernel counted so much of the network.
+fn connecting(wait: &str, ticks: usize, (again, full): (u64, u64)) -> Analysis {
+    let waits = "c".repeat(ticks);
+    let (_, mut trace) = trace_of_lanes(&format!(
+        "@repeat 4\n@cpus 2\n@tick 10000000\n@c {wait}\n@stack c main;ask\nA  0{waits}0\nB  1{waits}1\n"
+    ));
+    let counted = |what, count| KernelCountRow { what, count, cpu: CpuId::NONE, ..KernelCountRow::default() };
+    trace.kernel_counts =
+        vec![counted(CountKind::SynRetransmits, again), counted(CountKind::ListenOverflows, full)];
+    analyse(&trace)
+}
+
+fn retried(analysis: Analysis) -> Option<Finding> {
+    analysis.findings.into_iter().find(|finding| finding.rule == "connect-retry")
+}
+
+#[test]
+fn who_connects_to_a_full_queue_waits_for_a_second() {
+    let finding = retried(connecting("socket 42", 101, (8, 30))).expect("a finding");
+    assert_eq!(finding.confidence, Confidence::High);
+    assert!(finding.subject.contains("queue is full"), "{}", finding.subject);
+    assert!(finding.gain.high > 0.9, "{:?}", finding.gain);
+    let said = finding.summary.join(" ");
+    assert!(said.contains("8 connections ended soon after a whole second"), "{said}");
+    assert!(said.contains("full 30 times") && said.contains("comes from ask"), "{said}");
+    assert!(finding.advice[0].contains("somaxconn"), "{:?}", finding.advice);
+}
+
+#[test]
+fn nobody_answers_where_no_queue_was_full() {
+    let finding = retried(connecting("socket 42", 301, (8, 0))).expect("a finding");
+    assert!(finding.subject.contains("nobody answers"), "{}", finding.subject);
+    assert!(finding.advice[0].contains("syn-sent"), "{:?}", finding.advice);
+}
+
+#[test]
+fn a_wait_for_a_descriptor_may_be_for_a_connection() {
+    let finding = retried(connecting("multiplex 7", 101, (8, 30))).expect("a finding");
+    assert_eq!(finding.confidence, Confidence::Medium);
+    assert_eq!(retried(connecting("multiplex 7", 101, (3, 30))), None, "others sent these packets");
+}
+
+#[test]
+fn who_would_accept_waits_while_event_loops_connect() {
+    let finding = retried(connecting("socket 43", 90, (8, 30))).expect("a finding");
+    assert_eq!(finding.confidence, Confidence::Medium);
+    assert!(finding.summary[0].contains("who would accept waited 8 times"), "{:?}", finding.summary);
+    assert_eq!(retried(connecting("socket 43", 90, (8, 0))), None, "no queue was full");
+    assert_eq!(retried(connecting("socket 43", 90, (1, 30))), None, "one packet is none");
+}
+
+#[test]
+fn other_waits_are_for_something_else() {
+    assert_eq!(retried(connecting("socket 42", 101, (0, 0))), None, "nothing was sent again");
+    assert_eq!(retried(connecting("socket 42", 130, (8, 30))), None, "it is no whole second");
+    assert_eq!(retried(connecting("socket 42", 40, (8, 30))), None, "it is none at all");
+    assert_eq!(retried(connecting("socket 45", 101, (8, 30))), None, "it receives");
 }

@@ -4,7 +4,7 @@
 //! A way from the address back to itself is looked for and tried out on symbols: if memory stays as it is, does each
 //! round find what the round before found? A search or a sum does not: its pointer, or what it adds up, moves on.
 //! A loop that asks for a change between two looks (a sequence lock's reader) is left while memory stays as it is, so
-//! it is no wait either. Loops that wait inside functions that they call are not seen.
+//! it is no wait either; nor is one that counts until it has what memory says. Loops that wait inside functions that they call are not seen.
 
 mod cycle;
 mod trial;

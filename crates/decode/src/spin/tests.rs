@@ -33,6 +33,19 @@ fn a_loop_with_a_bound_still_waits() {
     assert_eq!(at(&code, 6).unwrap().watches, None);
 }
 
+/// A regular expression that gives back what it took, a character at a time: it ends where the counter is what memory says.
+#[test]
+fn a_loop_that_counts_to_what_memory_says_is_work() {
+    // 1: cmp $0,%edi; jge 3f; jmp 2f; 2: cmp (%rcx),%edi; je 3f; add $-1,%rdi; jmp 1b; 3: ret
+    let code = [
+        0x83, 0xff, 0x00, 0x7d, 0x0c, 0xeb, 0x00, 0x3b, 0x39, 0x74, 0x06, 0x48, 0x83, 0xc7, 0xff, 0xeb, 0xef,
+        0xc3,
+    ];
+    for distance in [0, 7, 9, 11] {
+        assert_eq!(how(&code, distance), FrameSpin::No, "{distance}");
+    }
+}
+
 #[test]
 fn pthread_spin_lock() {
     // lock decl (%rdi); jne 2f; xor %eax,%eax; ret; 2: pause; cmpl $0,(%rdi); jg 0; jmp 2b

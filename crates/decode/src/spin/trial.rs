@@ -42,8 +42,9 @@ struct Machine {
     read: Vec<u64>,
     /// Places written other than by counting or copying.
     made: BTreeSet<Place>,
-    /// What decides whether the loop goes on.
-    asks: Option<Option<u64>>,
+    /// What decides whether the loop goes on, as far as that is shared memory: its address, where the code names it, and what it is
+    /// compared with.
+    asks: Vec<(Option<u64>, u64)>,
     /// It cannot go round while memory stays as it is.
     leaves: bool,
     /// It stores what it makes of what it read, atomically: it gets something done.
@@ -53,11 +54,12 @@ struct Machine {
 /// Tries out a way around, which leads from its last instruction to its first.
 pub fn run(way: &[Instruction]) -> Option<Spin> {
     let mut machine = Machine::default();
-    let mut before = (BTreeMap::new(), Vec::new());
+    let mut before = (BTreeMap::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        before = (machine.places.clone(), std::mem::take(&mut machine.read));
+        let (read, asks) = (std::mem::take(&mut machine.read), std::mem::take(&mut machine.asks));
+        before = (machine.places.clone(), read, asks);
         machine.made.clear();
-        (machine.asks, machine.leaves, machine.works) = (None, false, false);
+        (machine.leaves, machine.works) = (false, false);
         for (at, instruction) in way.iter().enumerate() {
             let next = way.get(at + 1).or(way.first())?.ip();
             machine.step(instruction, next);
@@ -66,7 +68,9 @@ pub fn run(way: &[Instruction]) -> Option<Spin> {
     if machine.leaves || machine.works {
         return None;
     }
-    let watches = machine.asks.flatten();
+    // Who compares memory with what it counts comes to an end by itself.
+    let asks = machine.asks.iter().zip(&before.2).find(|(now, then)| now == then).map(|(now, _)| now.0);
+    let watches = asks.flatten();
     if way.iter().any(is_pause) {
         return Some(Spin { how: FrameSpin::Pauses, watches });
     }
@@ -74,8 +78,7 @@ pub fn run(way: &[Instruction]) -> Option<Spin> {
     let mut moving = machine.places.iter().filter(|entry| moved(*entry)).map(|(place, _)| place);
     let counts_only = moving.all(|place| !machine.made.contains(place));
     let keeps_reading = machine.read == before.1 && !way.iter().any(reads_clock);
-    (counts_only && keeps_reading && machine.asks.is_some())
-        .then_some(Spin { how: FrameSpin::Rereads, watches })
+    (counts_only && keeps_reading && asks.is_some()).then_some(Spin { how: FrameSpin::Rereads, watches })
 }
 
 /// Each round finds something new.
@@ -248,7 +251,7 @@ impl Machine {
         {
             self.leaves = true;
         }
-        self.asks = self.asks.or(self.flags.value.asked);
+        self.asks.extend(self.flags.value.asked.map(|address| (address, self.flags.value.hash)));
     }
 }
 

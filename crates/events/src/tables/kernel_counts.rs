@@ -52,6 +52,10 @@ crate::wait::codes! {
         MemoryLimit = 21 "memory-limit",
         /// What a process may use of CPUs, in the same way (thousandths of a CPU).
         CpuLimit = 22 "cpu-limit",
+        /// Connections that found the queue of a listening socket full, in the network namespace of the program.
+        ListenOverflows = 23 "listen-overflows",
+        /// First packets of TCP connections that were sent again, in the network namespace of the program.
+        SynRetransmits = 24 "syn-retransmits",
     }
 }
 

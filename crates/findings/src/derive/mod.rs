@@ -11,6 +11,7 @@ pub mod calls;
 pub mod children;
 pub mod class;
 pub mod clocked;
+pub mod connects;
 pub mod cover;
 pub mod cpu_times;
 pub mod cpus;

@@ -40,7 +40,7 @@ const SLICES_SOME: usize = 2_000_000;
 const SOME: usize = 5;
 
 /// Rules whose gain is forecast.
-const FORECAST: [&str; 24] = [
+const FORECAST: [&str; 25] = [
     "lock-contention",
     "spin-wait",
     "serial-section",
@@ -65,6 +65,7 @@ const FORECAST: [&str; 24] = [
     "fine-tasks",
     "pool-exhausted",
     "answer-timeout",
+    "connect-retry",
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
@@ -183,7 +184,7 @@ pub fn of_finding<'a>(
             let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks, facts.roles));
             Some(causes::herd(facts, derived, charge, calls))
         }
-        "cpu-throttled" | "oversleep" | "poll-loop" | "delayed-ack" | "answer-timeout" => {
+        "cpu-throttled" | "oversleep" | "poll-loop" | "delayed-ack" | "answer-timeout" | "connect-retry" => {
             Some(Removal::exact(vec![Change::WithoutSlices(charge.clone())]))
         }
         _ => None,
@@ -397,6 +398,8 @@ fn merged(
         "blocked-lock-holder" if peers::slept(trace, charge) => {
             Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
         }
+        // Who would accept waits for who connects: what a replay leaves out of the one it leaves in the other.
+        "connect-retry" => Gain { low: 0.0, high: forecast.high.max(widened(own).high) },
         // What was spun for may be that others work: at the least nobody works beside another.
         "spin-wait" => {
             let work = ledger_work(derived) as f64 / trace.wall().0.max(1) as f64;

@@ -18,7 +18,7 @@
 //! Find out who does not answer, and do not ask that one, or not first. Give up sooner. Keep what was answered.
 //!
 //! ## Blind spots
-//! A connection that is attempted again by the kernel (SYN) and an event loop's timers are not seen. Who gave up after its answer was lost, and who was
+//! An event loop's timers are not seen; connections that the kernel tries again are connect-retry's. Who gave up after its answer was lost, and who was
 //! never going to be answered, look the same.
 //!
 //! ## References

@@ -76,6 +76,7 @@ rules! {
     poll_loop,
     oversleep,
     answer_timeout,
+    connect_retry,
     one_at_a_time,
     cpu_throttled,
     cpu_stolen,

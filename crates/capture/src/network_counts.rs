@@ -1,0 +1,91 @@
+//! What the kernel counts of TCP in a network namespace: first packets of connections that it sent again, and connections that found
+//! the queue of a listening socket full.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+
+use holdup_events::CpuId;
+use holdup_events::tables::CountKind;
+
+use crate::cpu_counts::CpuCount;
+
+/// The columns of `/proc/net/netstat` that are told, by their part and name there (net/ipv4/proc.c).
+const COLUMNS: [(&str, &str, CountKind); 2] = [
+    ("TcpExt:", "ListenOverflows", CountKind::ListenOverflows),
+    ("TcpExt:", "TCPSynRetrans", CountKind::SynRetransmits),
+];
+
+/// The counts of one namespace: the file stays open, which keeps it readable when the process is gone.
+#[derive(Default)]
+pub struct NetworkCounts {
+    file: Option<File>,
+}
+
+impl NetworkCounts {
+    /// Of the namespace in which a process is; of holdup's own if that one cannot be looked at.
+    pub fn of(pid: Option<u32>) -> NetworkCounts {
+        let of = |process: &str| File::open(format!("/proc/{process}/net/netstat")).ok();
+        let file = pid.and_then(|pid| of(&pid.to_string())).or_else(|| of("self"));
+        NetworkCounts { file }
+    }
+
+    /// The counts since the namespace was made. Nothing where /proc does not say.
+    pub fn look(&mut self) -> Vec<CpuCount> {
+        let mut text = String::new();
+        let read = self.file.as_mut().and_then(|file| {
+            file.rewind().ok()?;
+            file.read_to_string(&mut text).ok()
+        });
+        read.map_or_else(Vec::new, |_| parse(&text))
+    }
+}
+
+/// Lines come in pairs: names, then as many numbers, behind the same first word.
+fn parse(text: &str) -> Vec<CpuCount> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut counts = Vec::new();
+    for pair in lines.windows(2) {
+        let [names, numbers] = pair else { continue };
+        let (mut names, mut numbers) = (names.split_ascii_whitespace(), numbers.split_ascii_whitespace());
+        let part = names.next();
+        if part.is_none() || part != numbers.next() {
+            continue;
+        }
+        for (name, number) in names.zip(numbers) {
+            let what = COLUMNS.iter().find(|(of, column, _)| Some(*of) == part && *column == name);
+            if let Some(((_, _, what), number)) = what.zip(number.parse().ok()) {
+                counts.push((CpuId::NONE, *what, number));
+            }
+        }
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_found_by_their_names() {
+        let text = "TcpExt: SyncookiesSent ListenOverflows X TCPSynRetrans\nTcpExt: 1 42 3 7\nIpExt: ListenOverflows\nIpExt: 9\n";
+        let of = |what, count| (CpuId::NONE, what, count);
+        assert_eq!(parse(text), [of(CountKind::ListenOverflows, 42), of(CountKind::SynRetransmits, 7)]);
+        for text in [
+            "",
+            "TcpExt:",
+            "TcpExt: ListenOverflows\n",
+            "TcpExt: ListenOverflows\nTcpExt: x\n",
+            "TcpExt: ListenOverflows\nTcpExt:\n",
+        ] {
+            assert_eq!(parse(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn this_machine_tells_again_and_again() {
+        let mut counts = NetworkCounts::of(Some(std::process::id()));
+        assert_eq!(counts.look().len(), COLUMNS.len());
+        assert_eq!(counts.look().len(), COLUMNS.len());
+        assert_eq!(NetworkCounts::of(Some(u32::MAX)).look().len(), COLUMNS.len(), "its own");
+    }
+}

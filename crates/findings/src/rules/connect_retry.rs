@@ -1,0 +1,122 @@
+//! # connect-retry: connections wait for a second, since their first packet got no answer
+//!
+//! ## What it sees
+//! Waits in `connect`, or for a descriptor (`poll`, `epoll`), that end soon after a whole second, while the kernel counted first packets
+//! of connections (SYN) that it sent again; and how often connections found the queue of a listening socket full.
+//!
+//! ## Why it hurts
+//! A listening socket holds the connections that nobody has accepted yet in a queue: `listen(fd, N)`, and no more than
+//! `net.core.somaxconn`. What comes while it is full is dropped without a word. Who connects sends its packet again a second later, and
+//! then after as long or twice as long: a program that is else done in milliseconds waits for seconds, and nothing is busy anywhere.
+//!
+//! ## How it decides
+//! It adds up those waits, as far as none of the program wanted to run meanwhile: that is the upper end of the gain. The kernel's counts are
+//! of the whole network namespace of the program. In `connect` itself nothing else takes a whole second; of waits for descriptors that
+//! is likely, if there are no more of them than packets were sent again: these alone are less sure. An event loop that connects has no
+//! wait of its own for that: where a queue was full, and threads of the program accept, it is what these wait meanwhile.
+//!
+//! ## What to do
+//! Where a queue was full: a longer one (`listen`, and `net.core.somaxconn`), and accept sooner (a thread that does nothing else, or more
+//! processes). Else nobody answers: look where the packets go. Fewer new connections help in both: keep them open and use them again.
+//!
+//! ## Blind spots
+//! Where an event loop connects, and none of the program accepts, nothing is told. Of another network namespace than that of the program
+//! nothing is counted.
+//!
+//! ## References
+//! Linux `listen(2)`, `tcp(7)` (`tcp_syn_retries`, `tcp_abort_on_overflow`). RFC 6298.
+
+use holdup_events::tables::Slice;
+
+use super::{ChargedVerdict, Info};
+use crate::derive::connects::{self, Connects};
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{count, percent, time};
+
+pub(super) const INFO: Info = Info {
+    name: "connect-retry",
+    summary: "Connections wait for a second, since their first packet got no answer",
+};
+
+/// Less may be of one host that is gone.
+const WAITS_MIN: u64 = 2;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let found = connects::derive(scene.trace);
+    // Others may have sent these packets.
+    let is_theirs = found.sure > 0 || found.accepts || found.waits <= found.sent_again;
+    let high = scene.of_wall(scene.stall_quiet(&found.charge).saved_ns).clamp(0.0, 1.0);
+    if found.waits.min(found.sent_again) < WAITS_MIN || !is_theirs || high < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let mut summary = vec![waited(&found, high), said(&found)];
+    summary.extend(scene.waits_come_from(|slice: &Slice| {
+        let row = || scene.trace.slices.covering(slice.thread, slice.start);
+        row().is_some_and(|row| found.charge.has(row))
+    }));
+    let confidence = if found.sure > 0 { Confidence::High } else { Confidence::Medium };
+    let finding = Finding {
+        rule: INFO.name,
+        subject: match found.overflows {
+            0 => "connections that nobody answers at first".to_owned(),
+            _ => "connections to a listening socket whose queue is full".to_owned(),
+        },
+        summary,
+        cost_ns: found.charge.ns(),
+        gain: Gain { low: 0.0, high },
+        confidence: scene.confidence(confidence),
+        evidence: scene
+            .longest_of(&found.charge, |_| "connects, and its first packet is sent again".to_owned()),
+        advice: advice(&found),
+    };
+    Ok(vec![Charged { finding, charge: found.charge }])
+}
+
+/// Which waits it is about, and of which part of the run at the most.
+fn waited(found: &Connects, most: f64) -> String {
+    if found.accepts {
+        return format!(
+            "Event loops connect, whose waits are for other things, too; who would accept waited {}, for {} of the run while nobody of the program wanted to run.",
+            count(found.waits, "time"),
+            percent(most)
+        );
+    }
+    let what = if found.sure == found.waits { "connection" } else { "wait for a connection" };
+    format!(
+        "{} ended soon after a whole second, {} in all.",
+        count(found.waits, what),
+        time(found.charge.ns())
+    )
+}
+
+/// What the kernel counted.
+fn said(found: &Connects) -> String {
+    let again = count(found.sent_again, "first packet");
+    match found.overflows {
+        0 => format!(
+            "The kernel sent {again} of connections again, and no queue of a listening socket here was full: they were lost, or nobody answers there."
+        ),
+        full => format!(
+            "The kernel sent {again} of connections again, and found the queue of a listening socket full {} (in the program's network namespace).",
+            count(full, "time")
+        ),
+    }
+}
+
+fn advice(found: &Connects) -> Vec<String> {
+    let first = match found.overflows {
+        0 => {
+            "See where they go, and who drops them: ss -tn state syn-sent; at the other end nstat -az TcpExtListenOverflows"
+        }
+        _ => {
+            "Give the listening socket a longer queue: listen(fd, 4096), and net.core.somaxconn as much; which one is full: ss -tln (Recv-Q, Send-Q)"
+        }
+    };
+    let sooner = "Accept sooner: a thread that does nothing else, or more processes that accept";
+    let fewer = "Keep connections open and use them again";
+    let sooner = (found.overflows > 0).then_some(sooner);
+    [first].into_iter().chain(sooner).chain([fewer]).map(str::to_owned).collect()
+}
