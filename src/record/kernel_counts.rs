@@ -1,6 +1,6 @@
 //! What the kernel counts of threads, CPUs and the network anyway: page faults, shootdowns, the time of CPUs by kind, connections
-//! that were tried again. Looked at about
-//! once a second, so that rates over time are known and a killed recorder has told most of it, and at the end.
+//! that were tried again. Looked at about once a second, so that rates over time are known and a killed recorder has told most of
+//! it, and at the end.
 
 use holdup_capture::bpf::Session;
 use holdup_capture::network_counts::NetworkCounts;

@@ -22,11 +22,10 @@ pub struct NetworkCounts {
 }
 
 impl NetworkCounts {
-    /// Of the namespace in which a process is; of holdup's own if that one cannot be looked at.
+    /// Of the namespace in which a process is; of holdup's own if none is said.
     pub fn of(pid: Option<u32>) -> NetworkCounts {
-        let of = |process: &str| File::open(format!("/proc/{process}/net/netstat")).ok();
-        let file = pid.and_then(|pid| of(&pid.to_string())).or_else(|| of("self"));
-        NetworkCounts { file }
+        let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+        NetworkCounts { file: File::open(format!("/proc/{process}/net/netstat")).ok() }
     }
 
     /// The counts since the namespace was made. Nothing where /proc does not say.
@@ -86,6 +85,7 @@ mod tests {
         let mut counts = NetworkCounts::of(Some(std::process::id()));
         assert_eq!(counts.look().len(), COLUMNS.len());
         assert_eq!(counts.look().len(), COLUMNS.len());
-        assert_eq!(NetworkCounts::of(Some(u32::MAX)).look().len(), COLUMNS.len(), "its own");
+        assert_eq!(NetworkCounts::of(None).look().len(), COLUMNS.len(), "its own");
+        assert_eq!(NetworkCounts::of(Some(u32::MAX)).look(), [], "another's are not its");
     }
 }

@@ -80,6 +80,21 @@ fn a_wait_for_a_descriptor_may_be_for_a_connection() {
     assert_eq!(retried(connecting("multiplex 7", 101, (3, 30))), None, "others sent these packets");
 }
 
+/// An answer each second, beside: where some connect, only these are told.
+#[test]
+fn of_waits_the_surest_are_told() {
+    let (_, mut trace) = trace_of_lanes(&format!(
+        "@repeat 4\n@cpus 2\n@tick 10000000\n@c socket 42\n@d multiplex 7\nA  0{}0\nB  1{}1\n",
+        "c".repeat(101),
+        "d".repeat(101)
+    ));
+    let row = KernelCountRow { count: 9, cpu: CpuId::NONE, ..KernelCountRow::default() };
+    trace.kernel_counts = vec![KernelCountRow { what: CountKind::SynRetransmits, ..row }];
+    let finding = retried(analyse(&trace)).expect("a finding");
+    assert!(finding.summary[0].starts_with("4 connections ended"), "{:?}", finding.summary);
+    assert_eq!(finding.cost_ns, 4 * 1_010_000_000);
+}
+
 #[test]
 fn who_would_accept_waits_while_event_loops_connect() {
     let finding = retried(connecting("socket 43", 90, (8, 30))).expect("a finding");

@@ -15,8 +15,8 @@ const MAGICS: [u32; 3] = [0xffff_fff1, 0xffff_fff0, 0xffff_fffa];
 const NAME_BYTES_MAX: usize = 1 << 12;
 /// Steps through tables of values, in all: a table that never ends is given up.
 const STEPS_MAX: u32 = 1 << 28;
-/// Where `moduledata.text` is.
-const MODULE_TEXT: usize = 176;
+/// Where `moduledata.text` is (runtime/symtab.go; its section, `.go.module`, is there since Go 1.26).
+pub(crate) const MODULE_TEXT: usize = 176;
 
 /// Go's build id, of its note.
 pub fn build_id(note: &[u8]) -> Option<&[u8]> {

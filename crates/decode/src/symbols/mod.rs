@@ -8,7 +8,7 @@ pub(crate) mod demangle;
 mod dwarf;
 mod elf;
 mod files;
-mod go;
+pub(crate) mod go;
 mod interpreter;
 mod jitdump;
 mod kept;

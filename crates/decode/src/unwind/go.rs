@@ -4,14 +4,14 @@
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ReadRef};
 
+use crate::symbols::go::MODULE_TEXT;
+
 /// The line table's magic number since Go 1.20; older ones are laid out otherwise.
 const MAGIC: u32 = 0xffff_fff1;
 /// `abi.FuncFlagTopFrame` (internal/abi/symtab.go).
 const TOP_FRAME: u8 = 1;
 /// `abi.FuncFlagSPWrite`: it changes to another stack, and only the frame pointer tells from which.
 const SP_WRITE: u8 = 2;
-/// Where `moduledata.text` is (runtime/symtab.go; its section is there since Go 1.26).
-const MODULE_TEXT: usize = 176;
 /// Where `runtime._func` has its name, as an offset into the names.
 const NAME_AT: usize = 4;
 /// Where `runtime._func` has its flags (runtime/runtime2.go).

@@ -3,9 +3,11 @@
 use holdup_events::tables::{CountKind, Slice, ThreadState};
 use holdup_events::{Trace, WaitReason};
 
+use super::syscall_names::{ACCEPT, CONNECT};
 use crate::charge::Charge;
 
-const SECOND_NS: u64 = 1_000_000_000;
+/// As long as a first packet is waited for before it is sent again (ns).
+pub const SECOND_NS: u64 = 1_000_000_000;
 /// The kernel sends a first packet again after a second (RFC 6298; `TCP_TIMEOUT_INIT` in include/net/tcp.h), then after as long again
 /// (`tcp_syn_linear_timeouts`, Linux 6.5) or twice as long: an answer ends the wait soon after one of these.
 const LATE_NS: u64 = 80_000_000;
@@ -13,11 +15,6 @@ const LATE_NS: u64 = 80_000_000;
 const EARLY_NS: u64 = 10_000_000;
 /// Who waits for longer than so many seconds waits for something else.
 const SECONDS_MAX: u64 = 31;
-/// `connect` of x86-64.
-const CONNECT: i32 = 42;
-/// `accept` and `accept4`.
-const ACCEPT: [i32; 2] = [43, 288];
-
 /// What is known of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Connects {
@@ -25,65 +22,63 @@ pub struct Connects {
     pub sent_again: u64,
     /// Connections that found the queue of a listening socket full, in the network namespace.
     pub overflows: u64,
-    /// Waits that such a packet ended; where there are none, but a queue was full, those of who accepts, ...
-    pub charge: Charge,
-    /// ... which is so, ...
-    pub accepts: bool,
-    /// ... how many, ...
+    /// Which waits these are.
+    pub how: How,
+    /// How many.
     pub waits: u64,
-    /// ... and how many of them in `connect` itself. The others wait for a descriptor that may be anything's.
-    pub sure: u64,
+    /// They.
+    pub charge: Charge,
 }
 
-/// Of a recording that counted no such packet, nothing.
+/// How sure it is that a wait is for a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum How {
+    /// It is in `connect`, and ended soon after a whole second.
+    #[default]
+    Connects,
+    /// It is for a descriptor that may be anything's, and ended so.
+    Looks,
+    /// It is in `accept`, while the queue of a listening socket was full: event loops connect without a wait of its own.
+    Accepts,
+}
+
+/// Of a recording that counted no such packet, nothing. The surest that there are.
 pub fn derive(trace: &Trace) -> Connects {
     let count = |what: CountKind| -> u64 {
         trace.kernel_counts.iter().filter(|row| row.what == what).map(|row| row.count).sum()
     };
     let (sent_again, overflows) = (count(CountKind::SynRetransmits), count(CountKind::ListenOverflows));
+    let mut found = Connects { sent_again, overflows, ..Connects::default() };
     if sent_again == 0 {
-        return Connects { overflows, ..Connects::default() };
+        return found;
     }
-    let is_one = |slice: &Slice| how(trace, slice).is_some();
-    let charge = Charge::of(trace, is_one);
-    let (mut waits, mut sure) = (0, 0);
-    for slice in charge.slices(trace) {
-        waits += 1;
-        sure += u64::from(how(trace, &slice) == Some(How::Connects));
+    for how in [How::Connects, How::Looks, How::Accepts] {
+        if found.waits > 0 || how == How::Accepts && overflows == 0 {
+            break;
+        }
+        let charge = Charge::of(trace, |slice| is_one(trace, slice, how));
+        found = Connects { how, waits: charge.slices(trace).count() as u64, charge, ..found };
     }
-    if waits > 0 || overflows == 0 {
-        return Connects { sent_again, overflows, charge, accepts: false, waits, sure };
-    }
-    // Event loops connect without a wait of its own. Who would accept waits as long.
-    let charge = Charge::of(trace, |slice| accepts(trace, slice));
-    let waits = charge.slices(trace).count() as u64;
-    Connects { sent_again, overflows, charge, accepts: true, waits, sure: 0 }
+    found
 }
 
-fn accepts(trace: &Trace, slice: &Slice) -> bool {
-    slice.state == ThreadState::Blocked && ACCEPT.contains(&trace.wait(slice.wait).syscall)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    Connects,
-    Looks,
-}
-
-/// Whether a wait ended soon after a whole second, by a packet.
-fn how(trace: &Trace, slice: &Slice) -> Option<How> {
-    if slice.state != ThreadState::Blocked || trace.timed_out(slice) {
-        return None;
-    }
-    let ns = slice.duration().0;
-    let seconds = (ns + EARLY_NS) / SECOND_NS;
-    if seconds == 0 || seconds > SECONDS_MAX || ns + EARLY_NS - seconds * SECOND_NS > EARLY_NS + LATE_NS {
-        return None;
-    }
+fn is_one(trace: &Trace, slice: &Slice, how: How) -> bool {
     let wait = trace.wait(slice.wait);
-    match wait.reason {
-        WaitReason::Socket if wait.syscall == CONNECT => Some(How::Connects),
-        WaitReason::Multiplex => Some(How::Looks),
-        _ => None,
-    }
+    slice.state == ThreadState::Blocked
+        && match how {
+            How::Connects => {
+                wait.reason == WaitReason::Socket && wait.syscall == CONNECT && takes_seconds(trace, slice)
+            }
+            How::Looks => wait.reason == WaitReason::Multiplex && takes_seconds(trace, slice),
+            How::Accepts => ACCEPT.contains(&wait.syscall),
+        }
+}
+
+/// Whether a wait ended soon after a whole second, and not since its time was up.
+fn takes_seconds(trace: &Trace, slice: &Slice) -> bool {
+    let ns = slice.duration().0 + EARLY_NS;
+    let seconds = ns / SECOND_NS;
+    (1..=SECONDS_MAX).contains(&seconds)
+        && ns - seconds * SECOND_NS <= EARLY_NS + LATE_NS
+        && !trace.timed_out(slice)
 }

@@ -32,6 +32,10 @@ pub fn sends(number: i32) -> bool {
 
 /// `futex`: sleeping and waking for locks, conditions and joins.
 pub const FUTEX: i32 = 202;
+/// `connect`.
+pub const CONNECT: i32 = 42;
+/// `accept` and `accept4`.
+pub const ACCEPT: [i32; 2] = [43, 288];
 /// `sched_yield(2)`.
 pub const SCHED_YIELD: i32 = 24;
 

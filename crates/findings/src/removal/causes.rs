@@ -16,7 +16,7 @@ use crate::derive::paging::Flushing;
 use crate::derive::replay::{Change, Facts, Speed};
 use crate::derive::round_trips::RoundTrips;
 use crate::derive::spin::SpinUse;
-use crate::derive::syscall_names::{FUTEX, is_sync_call};
+use crate::derive::syscall_names::{ACCEPT, CONNECT, FUTEX, is_sync_call};
 use crate::finding::Finding;
 use crate::rules;
 
@@ -31,7 +31,7 @@ pub const TASKS_LEFT: f64 = 0.1;
 const HANDING: [i32; 18] = [0, 1, 7, 19, 20, 23, 44, 45, 46, 47, 65, 69, 70, FUTEX, 232, 270, 271, 281];
 
 /// … and connect, accept and accept4, which wake whoever watches a socket that is listened on.
-const CONNECTING: [i32; 3] = [42, 43, 288];
+const CONNECTING: [i32; 3] = [CONNECT, ACCEPT[0], ACCEPT[1]];
 
 /// … and those that begin, follow and end processes: clone, fork, vfork, execve, exit, wait4, exit_group, waitid, clone3.
 const PROCESSES: [i32; 9] = [56, 57, 58, 59, 60, 61, 231, 247, 435];

@@ -29,7 +29,7 @@
 use holdup_events::tables::Slice;
 
 use super::{ChargedVerdict, Info};
-use crate::derive::connects::{self, Connects};
+use crate::derive::connects::{self, Connects, How, SECOND_NS};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -47,8 +47,13 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let found = connects::derive(scene.trace);
     // Others may have sent these packets.
-    let is_theirs = found.sure > 0 || found.accepts || found.waits <= found.sent_again;
-    let high = scene.of_wall(scene.stall_quiet(&found.charge).saved_ns).clamp(0.0, 1.0);
+    let is_theirs = found.how != How::Looks || found.waits <= found.sent_again;
+    // Who accepts waits for other things, too: a packet that is sent again holds the program up for a second at the most.
+    let most_ns = match found.how {
+        How::Accepts => found.sent_again as f64 * SECOND_NS as f64,
+        How::Connects | How::Looks => f64::INFINITY,
+    };
+    let high = scene.of_wall(scene.stall_quiet(&found.charge).saved_ns.min(most_ns)).clamp(0.0, 1.0);
     if found.waits.min(found.sent_again) < WAITS_MIN || !is_theirs || high < GAIN_MIN {
         return Ok(Vec::new());
     }
@@ -57,7 +62,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         let row = || scene.trace.slices.covering(slice.thread, slice.start);
         row().is_some_and(|row| found.charge.has(row))
     }));
-    let confidence = if found.sure > 0 { Confidence::High } else { Confidence::Medium };
+    let confidence = if found.how == How::Connects { Confidence::High } else { Confidence::Medium };
     let finding = Finding {
         rule: INFO.name,
         subject: match found.overflows {
@@ -77,14 +82,14 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 
 /// Which waits it is about, and of which part of the run at the most.
 fn waited(found: &Connects, most: f64) -> String {
-    if found.accepts {
+    if found.how == How::Accepts {
         return format!(
             "Event loops connect, whose waits are for other things, too; who would accept waited {}, for {} of the run while nobody of the program wanted to run.",
             count(found.waits, "time"),
             percent(most)
         );
     }
-    let what = if found.sure == found.waits { "connection" } else { "wait for a connection" };
+    let what = if found.how == How::Connects { "connection" } else { "wait for a connection" };
     format!(
         "{} ended soon after a whole second, {} in all.",
         count(found.waits, what),

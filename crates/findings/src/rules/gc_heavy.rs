@@ -68,6 +68,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let is_judged = |thread: ThreadId| {
         scene.trace.threads.get(thread.index()).is_some_and(|row| !telling.contains(&row.process))
     };
+    let uses: Vec<(&RuntimeUse, &RoleUse)> = collectors(scene);
+    let seen: u64 = uses.iter().map(|(_, part)| part.samples + part.waits).sum();
+    if seen < SEEN_MIN {
+        return Ok(Vec::new());
+    }
     let asked = requested::derive(scene.trace, &scene.derived.roles, is_judged);
     // Where the stops are what it asks for, the last to stop is late for these.
     let with_late = asked.as_ref().is_some_and(Requested::is_most);
@@ -76,9 +81,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let Some(worst) = works.iter().max_by_key(|one| (one.ns(), std::cmp::Reverse(one.thread.thread))) else {
         return Ok(Vec::new());
     };
-    let uses: Vec<(&RuntimeUse, &RoleUse)> = collectors(scene);
-    let seen: u64 = uses.iter().map(|(_, part)| part.samples + part.waits).sum();
-    if seen < SEEN_MIN || worst.share() < SHARE_MIN {
+    if worst.share() < SHARE_MIN {
         return Ok(Vec::new());
     }
     let high = scene.of_wall(worst.ns() as f64 + worst.queued_ns()).clamp(0.0, 1.0);

@@ -122,7 +122,8 @@ fn advice(scene: &Scene, runtime: Option<&RuntimeUse>, dependence: Dependence) -
 
 /// In which function it is that they work.
 fn in_what(work: &Busiest) -> String {
-    format!("{} of the useful work is in {}.", percent(work.share), work.said())
+    let (share, error) = (percent(work.share), percent(work.error));
+    format!("{share} ± {error} of the useful work is in {}.", work.said())
 }
 
 /// What helps where CPUs are short of time.
