@@ -11,7 +11,7 @@ use crate::derive::rendezvous::{CauseUse, Causes, LateCause, Saved, SiteUse};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
-use crate::wording::{count, percent, thread, time};
+use crate::wording::{count, percent, stranger, thread, time};
 
 /// From so many meetings on it is no chance.
 pub(crate) const MEETINGS_SURE: u64 = 10;
@@ -178,10 +178,7 @@ fn why_words(scene: &Scene, used: &CauseUse) -> String {
 /// A thread of the program, or another program.
 fn occupant(scene: &Scene, id: ThreadId) -> String {
     match scene.trace.threads.get(id.index()).filter(|one| !one.target) {
-        Some(other) => match scene.trace.processes.get(other.process.index()) {
-            Some(process) => format!("{} (pid {})", scene.trace.process_name(other.process), process.pid),
-            None => "another program".to_owned(),
-        },
+        Some(other) => stranger(scene.trace, other.process),
         None => thread(scene.trace, id),
     }
 }
@@ -221,10 +218,7 @@ fn other_occupant(scene: &Scene, causes: &Causes) -> String {
         }
     }
     let most = sums.into_iter().max_by_key(|(id, ns)| (*ns, std::cmp::Reverse(*id)));
-    match most.and_then(|(id, _)| Some((id, scene.trace.processes.get(id.index())?))) {
-        Some((id, process)) => format!("{} (pid {})", scene.trace.process_name(id), process.pid),
-        None => "another program".to_owned(),
-    }
+    most.map_or("another program".to_owned(), |(id, _)| stranger(scene.trace, id))
 }
 
 /// The costliest meetings: what the last did while others waited.

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use holdup_events::{ThreadId, Trace};
+use holdup_events::{ProcessId, ThreadId, Trace};
 
 use crate::derive::blame::{End, EndClass};
+use crate::derive::kernel_threads::is_kernel_thread;
 use crate::descriptors::plain_name;
 use crate::haskell_names;
 
@@ -33,6 +34,16 @@ pub fn thread(trace: &Trace, id: ThreadId) -> String {
         Some(thread) if thread.name.is_empty() => format!("thread {}", thread.tid),
         Some(thread) => format!("{} ({})", thread.name, thread.tid),
         None => "?".to_owned(),
+    }
+}
+
+/// Another program. Those whose process is not known (they are outside of the PID namespace of who recorded) are told as one.
+pub fn stranger(trace: &Trace, id: ProcessId) -> String {
+    match trace.processes.get(id.index()) {
+        Some(process) if process.pid == 0 => "programs that are not visible from here".to_owned(),
+        Some(process) if is_kernel_thread(trace, id) => format!("kernel thread {}", process.name),
+        Some(process) => format!("{} (pid {})", process.name, process.pid),
+        None => "another program".to_owned(),
     }
 }
 

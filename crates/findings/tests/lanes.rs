@@ -220,6 +220,37 @@ fn the_recorder_is_no_neighbour_and_takes_no_part_of_what_one_costs() {
     assert_eq!(found(&trace), None);
 }
 
+/// Two threads that take turns on one CPU, because a stranger has the other one most of the time.
+const DISPLACED: &str = "@cpus 2\n@repeat 20\n@silent oversubscription\n\
+                         A       00rr00rr001100\n\
+                         B       rr00rr00rr0011\n\
+                         ~backup 1111111111....\n";
+
+#[test]
+fn who_queues_behind_its_own_kind_because_a_stranger_has_the_other_cpu_has_a_neighbour() {
+    let analysis = check_lanes(DISPLACED);
+    let finding = &analysis.findings[0];
+    assert_eq!((finding.rule, finding.cost_ns), ("noisy-neighbour", 20 * 10 * 1_000_000));
+    assert!(finding.subject.starts_with("backup"), "{}", finding.subject);
+    assert!(finding.summary[1].starts_with("Of it 200 ms behind threads of their own"), "{finding:#?}");
+    // In ten of fourteen parts of the time both had run at once.
+    assert!((finding.gain.high - 5.0 / 14.0).abs() < 0.01, "{:?}", finding.gain);
+}
+
+#[test]
+fn who_may_not_run_where_a_stranger_runs_is_not_held_up_by_it() {
+    let (_, mut trace) = trace_of_lanes(DISPLACED);
+    for thread in &mut trace.threads {
+        thread.cpus_allowed = 1;
+    }
+    let analysis = analyse(&trace);
+    assert!(
+        analysis.findings.iter().all(|finding| finding.rule != "noisy-neighbour"),
+        "{:#?}",
+        analysis.findings
+    );
+}
+
 #[test]
 fn a_neighbour_on_another_cpu_is_silent() {
     check_lanes(

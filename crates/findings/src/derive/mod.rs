@@ -16,6 +16,7 @@ pub mod cover;
 pub mod cpu_times;
 pub mod cpus;
 pub mod critical_path;
+pub mod displaced;
 pub mod exchanges;
 pub mod forks;
 pub mod garbage;

@@ -9,7 +9,7 @@ use super::class::Class;
 use super::locks::LockIndex;
 use super::parallel;
 use super::roles::Roles;
-use super::timelines::Timelines;
+use super::timelines::{Timeline, Timelines};
 
 /// What a thread does, as far as others are concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,17 +103,21 @@ pub fn usable_cpus(trace: &Trace, timelines: &Timelines) -> u32 {
     counts.into_iter().find(|count| *count > 0).unwrap_or(1)
 }
 
+/// Which CPUs the program may use: known by number only if it may use all; else those count that it ran on.
+pub fn which_usable(trace: &Trace, timelines: &Timelines) -> Vec<CpuId> {
+    let all = usable_cpus(trace, timelines) >= cpus_seen(timelines).max(trace.manifest.host.cpus);
+    let own = |timeline: &Timeline| timeline.stretches().iter().any(|stretch| stretch.own());
+    timelines.iter().filter(|(_, timeline)| all || own(timeline)).map(|(cpu, _)| cpu).collect()
+}
+
 impl<'a> Sweep<'a> {
-    /// Prepares a walk. Which CPUs the program may use is known by number only if it may use all;
-    /// else those count that it ran on.
+    /// Prepares a walk.
     pub fn new(trace: &'a Trace, locks: &'a LockIndex, roles: &'a Roles, timelines: &Timelines) -> Sweep<'a> {
-        let cpus = usable_cpus(trace, timelines);
-        let all = cpus >= cpus_seen(timelines).max(trace.manifest.host.cpus);
         let mut usable = vec![false; timelines.len()];
-        for (cpu, timeline) in timelines.iter() {
-            usable[usize::from(cpu.0)] = all || timeline.stretches().iter().any(|stretch| stretch.own());
+        for cpu in which_usable(trace, timelines) {
+            usable[usize::from(cpu.0)] = true;
         }
-        Sweep { trace, locks, roles, usable, cpus }
+        Sweep { trace, locks, roles, usable, cpus: usable_cpus(trace, timelines) }
     }
 
     /// Walks through the recording; one visitor a window, in time order.

@@ -2,7 +2,8 @@
 //!
 //! ## What it sees
 //! Threads that could run but wait for a CPU on which a thread of another program, or of the kernel, runs;
-//! and whose thread that is.
+//! and whose thread that is. Also those that wait behind a thread of their own program, while another program
+//! has a CPU on which they might have run.
 //!
 //! ## Why it hurts
 //! The program gets less of the machine than it seems. One thread held up this way holds up all that wait
@@ -12,7 +13,9 @@
 //! At each moment, of the threads that wait for a CPU and find none idle, as many count as there are
 //! foreign threads running. The upper end of the gain supposes that they had run at once and the work were
 //! spread evenly; the lower end is the wait of the active thread that waited least. Delays behind the
-//! program's own threads are oversubscription's, and time that the recorder had is in what recording costs.
+//! program's own threads are oversubscription's, unless the CPUs would do for all that want to run but for the other program
+//! (and the thread that waits may run on another one: one that is bound waits for its own). Programs whose names
+//! cannot be read (outside of this PID namespace) are told as one. Time that the recorder had is in what recording costs.
 //!
 //! ## What to do
 //! Move the neighbour (another machine, other CPUs by `taskset` or cpusets), run it at a lower weight, or
@@ -27,19 +30,19 @@
 //! Linux `sched(7)`, `cpuset(7)`, `taskset(1)`.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use holdup_events::tables::ThreadState;
+use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ProcessId, ThreadId, Trace};
 
 use super::{ChargedVerdict, Info};
-use crate::derive::kernel_threads::is_kernel_thread;
+use crate::charge::Charge;
+use crate::derive::displaced::{Displaced, Elsewhere, may_move};
 use crate::derive::parallel;
-use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{percent, time};
+use crate::wording::{percent, stranger, time};
 
 pub(super) const INFO: Info =
     Info { name: "noisy-neighbour", summary: "Other programs take CPUs that the program's threads wait for" };
@@ -50,12 +53,12 @@ const STRETCHES_MAX: usize = 20_000_000;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_other_programs()?;
-    let waited_ns = scene.derived.ledger.run_queue.others_ns;
     let enough = |part: f64| part * scene.of_wall(scene.derived.occupancy.others.saved_ns) >= GAIN_MIN;
-    if !enough(1.0) || waited_ns == 0 {
+    if !enough(1.0) {
         return Ok(Vec::new());
     }
-    let mut blame = blame(scene.trace, scene.timelines);
+    let waits = Waits::of(scene);
+    let mut blame = blame(scene, &waits);
     let sum = |blame: &[(ProcessId, u64)]| blame.iter().map(|(_, ns)| ns).sum::<u64>();
     let all = sum(&blame);
     // What recording costs is said at the top of the report: nobody else has that in production.
@@ -65,31 +68,38 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if !enough(part) {
         return Ok(Vec::new());
     }
-    let others_ns = (part * waited_ns as f64).round() as u64;
+    let others_ns = (part * waits.how_long.all_ns() as f64).round() as u64;
     let Some((worst, worst_ns)) = blame.first().copied() else { return Ok(Vec::new()) };
     let share = |ns: u64| percent(ns as f64 / blamed.max(1) as f64);
     let mut summary = vec![format!(
         "Threads waited {} ({} of their time) for a CPU that another program had; {} for {} of that.",
         time(others_ns),
         percent(scene.of_thread_time(others_ns)),
-        process(scene.trace, worst),
+        stranger(scene.trace, worst),
         share(worst_ns),
     )];
     let rest: Vec<String> = blame[1..]
         .iter()
         .take(3)
-        .map(|(id, ns)| format!("{} {}", process(scene.trace, *id), share(*ns)))
+        .map(|(id, ns)| format!("{} {}", stranger(scene.trace, *id), share(*ns)))
         .collect();
     if !rest.is_empty() {
         summary.push(format!("Also: {}.", rest.join(", ")));
     }
+    let elsewhere_ns = (part * waits.how_long.elsewhere_ns as f64).round() as u64;
+    if waits.elsewhere.is_some() {
+        summary.push(format!(
+            "Of it {} behind threads of their own program, because others had the rest of the CPUs.",
+            time(elsewhere_ns)
+        ));
+    }
     // Who had the CPU of a thread that may run on no other is known; the room on all CPUs together does not tell.
     let most = scene.of_wall(others_ns as f64);
     let gain = scene.gain(&scene.derived.occupancy.others, |_, waited| waited);
-    let charge = scene.queues(false);
+    let charge = waits.charge(scene);
     let finding = Finding {
         rule: INFO.name,
-        subject: process(scene.trace, worst),
+        subject: stranger(scene.trace, worst),
         summary,
         cost_ns: others_ns,
         gain: Gain { low: (part * gain.low).min(most), high: (part * gain.high).min(most) },
@@ -98,7 +108,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         advice: vec![
             format!(
                 "Keep {} off these CPUs (taskset, cpuset) or run it elsewhere",
-                process(scene.trace, worst)
+                stranger(scene.trace, worst)
             ),
             "Or leave it room: one thread fewer than there are CPUs".into(),
         ],
@@ -106,15 +116,64 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     Ok(vec![Charged { finding, charge }])
 }
 
-/// Which foreign processes ran while target threads waited for that CPU (ns), the longest first.
-fn blame(trace: &Trace, timelines: &Timelines) -> Vec<(ProcessId, u64)> {
+/// The waits that other programs cause.
+struct Waits<'a> {
+    how_long: Displaced,
+    /// Threads that could have run on another CPU, and which these are, where that matters.
+    elsewhere: Option<(BTreeSet<ThreadId>, Elsewhere<'a>)>,
+}
+
+impl<'a> Waits<'a> {
+    fn of(scene: &Scene<'a>) -> Waits<'a> {
+        let (trace, derived) = (scene.trace, scene.derived);
+        let how_long = Displaced::of(trace, &derived.ledger, &derived.occupancy.others);
+        if scene.of_wall(how_long.elsewhere_ns as f64) < GAIN_MIN {
+            return Waits { how_long: Displaced { elsewhere_ns: 0, ..how_long }, elsewhere: None };
+        }
+        let movable = derived.ledger.threads.iter().filter(|thread| may_move(trace, thread));
+        let movable = movable.map(|thread| thread.thread).collect();
+        Waits { how_long, elsewhere: Some((movable, Elsewhere::new(trace, scene.timelines))) }
+    }
+
+    /// On which other CPUs the thread might run that waits.
+    fn elsewhere(&self, thread: ThreadId) -> Option<&Elsewhere<'a>> {
+        let elsewhere = self.elsewhere.as_ref().filter(|(movable, _)| movable.contains(&thread));
+        elsewhere.map(|(_, elsewhere)| elsewhere)
+    }
+
+    fn charge(&self, scene: &Scene) -> Charge {
+        let direct = scene.queues(false);
+        if self.elsewhere.is_none() {
+            return direct;
+        }
+        let elsewhere = Charge::of_rows(scene.trace, |thread, take| {
+            let Some(elsewhere) = self.elsewhere(thread) else { return };
+            let mut cursors = vec![0; scene.timelines.len()];
+            for (row, slice) in scene.trace.slices.rows(thread).zip(scene.trace.slices.of(thread)) {
+                if waits_for_others(&slice) && elsewhere.is_taken(&slice, &mut cursors) {
+                    take(row);
+                }
+            }
+        });
+        direct.and(scene.trace, &elsewhere)
+    }
+}
+
+fn waits_for_others(slice: &Slice) -> bool {
+    slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled
+}
+
+/// Which foreign processes ran while target threads waited for that CPU, or for any if they might run there (ns), the
+/// longest first.
+fn blame(scene: &Scene, waits: &Waits) -> Vec<(ProcessId, u64)> {
+    let trace = scene.trace;
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let mut by_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
         let mut budget = STRETCHES_MAX / groups.len();
         for thread in groups[group].clone().map(ThreadId) {
             if trace.threads[thread.index()].target {
-                add_blame((trace, timelines), thread, &mut budget, &mut by_process);
+                add_blame(scene, (thread, waits), &mut budget, &mut by_process);
             }
         }
         by_process
@@ -129,28 +188,29 @@ fn blame(trace: &Trace, timelines: &Timelines) -> Vec<(ProcessId, u64)> {
 }
 
 fn add_blame(
-    (trace, timelines): (&Trace, &Timelines),
-    thread: ThreadId,
+    scene: &Scene,
+    (thread, waits): (ThreadId, &Waits),
     budget: &mut usize,
     sums: &mut BTreeMap<ProcessId, u64>,
 ) {
-    let mut cursors = vec![0; timelines.len()];
-    let waits = trace.slices.of(thread);
-    for slice in waits.filter(|slice| slice.state.waits_for_cpu() && slice.state != ThreadState::Throttled) {
-        let (Some(timeline), Some(near)) =
-            (timelines.of(slice.cpu), cursors.get_mut(usize::from(slice.cpu.0)))
-        else {
-            continue;
-        };
-        let stretches = timeline.between_near(slice.start, slice.end, near);
-        if stretches.len() > *budget {
-            return;
-        }
-        *budget -= stretches.len();
-        for stretch in stretches.iter().filter(|stretch| !stretch.own()) {
-            let ns = stretch.end().min(slice.end).since(stretch.start().max(slice.start)).0;
-            let process = trace.threads[stretch.thread().index()].process;
-            *sums.entry(process).or_default() += ns;
+    let mut cursors = vec![0; scene.timelines.len()];
+    for slice in scene.trace.slices.of(thread).filter(waits_for_others) {
+        let elsewhere = waits.elsewhere(thread).into_iter().flat_map(|elsewhere| elsewhere.others(&slice));
+        for cpu in std::iter::once(slice.cpu).chain(elsewhere) {
+            let (Some(timeline), Some(near)) = (scene.timelines.of(cpu), cursors.get_mut(usize::from(cpu.0)))
+            else {
+                continue;
+            };
+            let stretches = timeline.between_near(slice.start, slice.end, near);
+            if stretches.len() >= *budget {
+                return;
+            }
+            *budget -= stretches.len() + 1;
+            for stretch in stretches.iter().filter(|stretch| !stretch.own()) {
+                let ns = stretch.end().min(slice.end).since(stretch.start().max(slice.start)).0;
+                let process = scene.trace.threads[stretch.thread().index()].process;
+                *sums.entry(process).or_default() += ns;
+            }
         }
     }
 }
@@ -158,12 +218,4 @@ fn add_blame(
 fn is_recorder(trace: &Trace, process: ProcessId) -> bool {
     let pid = trace.processes.get(process.index()).map_or(0, |process| process.pid);
     pid != 0 && pid == trace.manifest.recorder_pid
-}
-
-fn process(trace: &Trace, id: ProcessId) -> String {
-    let Some(process) = trace.processes.get(id.index()) else { return "?".to_owned() };
-    if is_kernel_thread(trace, id) {
-        return format!("kernel thread {}", process.name);
-    }
-    format!("{} (pid {})", process.name, process.pid)
 }

@@ -1,0 +1,73 @@
+//! Waits for a CPU that is the program's own, but that another program makes: it has a CPU on which the thread that
+//! waits would have run. It judges nothing.
+
+use holdup_events::tables::Slice;
+use holdup_events::{CpuId, Trace};
+
+use super::ledger::{Ledger, ThreadLedger};
+use super::occupancy::Stall;
+use super::sweep;
+use super::timelines::Timelines;
+
+/// How long threads waited because of other programs (thread-ns).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Displaced {
+    /// For a CPU that another program had.
+    pub direct_ns: u64,
+    /// For one that their own program had, while another program had one that they might have run on.
+    pub elsewhere_ns: u64,
+}
+
+impl Displaced {
+    /// `others` is what [`super::occupancy::Occupancy::others`] says: there, at each moment, as many threads count as waiting
+    /// behind other programs as these have CPUs, whichever CPU each waits for.
+    pub fn of(trace: &Trace, ledger: &Ledger, others: &Stall) -> Displaced {
+        let movable = ledger.threads.iter().filter(|thread| may_move(trace, thread));
+        let elsewhere = movable.map(|thread| {
+            let all_ns = others.by_thread.get(&thread.thread).copied().unwrap_or(0.0);
+            (all_ns as u64).saturating_sub(thread.run_queue.others_ns)
+        });
+        Displaced { direct_ns: ledger.run_queue.others_ns, elsewhere_ns: elsewhere.sum() }
+    }
+
+    /// Both.
+    pub fn all_ns(self) -> u64 {
+        self.direct_ns + self.elsewhere_ns
+    }
+}
+
+/// A scheduler may give it another CPU: as it was last seen, or else as it did.
+pub fn may_move(trace: &Trace, ledger: &ThreadLedger) -> bool {
+    match trace.threads.get(ledger.thread.index()).map_or(0, |thread| thread.cpus_allowed) {
+        0 => ledger.migrations > 0,
+        cpus => cpus > 1,
+    }
+}
+
+/// The CPUs on which a waiting thread would have run if nobody else had had them.
+pub struct Elsewhere<'a> {
+    timelines: &'a Timelines,
+    usable: Vec<CpuId>,
+}
+
+impl<'a> Elsewhere<'a> {
+    /// Those that the program may use.
+    pub fn new(trace: &Trace, timelines: &'a Timelines) -> Elsewhere<'a> {
+        Elsewhere { timelines, usable: sweep::which_usable(trace, timelines) }
+    }
+
+    /// Another program had one of them, not `wait`'s, at some time of it. `cursors` are the places in each CPU's timeline,
+    /// of one thread's waits in the order of time.
+    pub fn is_taken(&self, wait: &Slice, cursors: &mut [usize]) -> bool {
+        self.others(wait).any(|cpu| {
+            let timeline = self.timelines.of(cpu).zip(cursors.get_mut(usize::from(cpu.0)));
+            timeline.is_some_and(|(timeline, cursor)| timeline.ran(wait.start, wait.end, cursor).1 > 0)
+        })
+    }
+
+    /// All of them but the one that is waited for.
+    pub fn others(&self, wait: &Slice) -> impl Iterator<Item = CpuId> {
+        let waited = wait.cpu;
+        self.usable.iter().copied().filter(move |cpu| *cpu != waited)
+    }
+}
