@@ -46,6 +46,16 @@ fn a_loop_that_counts_to_what_memory_says_is_work() {
     }
 }
 
+/// The same where each character is asked for, too, whether it may be the end: Java's regular expressions, compiled.
+#[test]
+fn a_loop_that_also_counts_to_what_memory_says_is_work() {
+    // 1: cmpl $0,8(%rcx); je 3f; cmp (%rcx),%edi; jle 3f; dec %edi; jmp 1b; 3: ret
+    let code = [0x83, 0x79, 0x08, 0x00, 0x74, 0x08, 0x3b, 0x39, 0x7e, 0x04, 0xff, 0xcf, 0xeb, 0xf2, 0xc3];
+    for distance in [0, 4, 6, 8, 10, 12] {
+        assert_eq!(how(&code, distance), FrameSpin::No, "{distance}");
+    }
+}
+
 #[test]
 fn pthread_spin_lock() {
     // lock decl (%rdi); jne 2f; xor %eax,%eax; ret; 2: pause; cmpl $0,(%rdi); jg 0; jmp 2b

@@ -68,8 +68,8 @@ pub fn run(way: &[Instruction]) -> Option<Spin> {
     if machine.leaves || machine.works {
         return None;
     }
-    // Who compares memory with what it counts comes to an end by itself.
-    let asks = machine.asks.iter().zip(&before.2).find(|(now, then)| now == then).map(|(now, _)| now.0);
+    // Who compares memory with what it counts comes to an end by itself, whatever else it asks.
+    let asks = machine.asks.first().filter(|_| machine.asks == before.2).map(|asked| asked.0);
     let watches = asks.flatten();
     if way.iter().any(is_pause) {
         return Some(Spin { how: FrameSpin::Pauses, watches });
