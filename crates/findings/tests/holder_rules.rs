@@ -117,6 +117,47 @@ fn priority_inversion_names_the_thread_that_runs_instead() {
     );
 }
 
+/// A holder that hardly gets a CPU beside two threads that compute and never take the lock; one waits for it. `rest` is what these
+/// two do while the others do not want the CPU.
+fn holder_beside_work(ticks: usize) -> String {
+    let (queues, waits, runs, other) =
+        ("r".repeat(ticks), "m".repeat(ticks), "0".repeat(ticks), "1".repeat(ticks));
+    format!(
+        "@cpus 2\n@repeat 20\n\
+         low   0{queues}0mm  holds m 0..{}\n\
+         high  m{waits}m00  holds m {}..{}\n\
+         work  r{runs}rrr\n\
+         more  1{other}111\n",
+        ticks + 2,
+        ticks + 2,
+        ticks + 4,
+    )
+}
+
+#[test]
+fn who_waits_behind_a_starved_holder_is_held_up_though_no_cpu_is_idle() {
+    let analysis = check_lanes(&holder_beside_work(40));
+    let first = &analysis.findings[0];
+    assert_eq!((first.rule, first.confidence), ("preempted-lock-holder", Confidence::Medium), "{first:#?}");
+    // 40 of 44 ticks.
+    assert!(first.gain.high >= 40.0 / 44.0 && first.gain.low < 0.05, "{:?}", first.gain);
+    assert!(
+        first.summary[2].starts_with("Who held the lock or waited for it ran 80.0 ms of the 1.76 s"),
+        "{first:#?}"
+    );
+    assert!(
+        first.summary[3].contains("low (") && first.summary[3].contains("its weight is lower"),
+        "{first:#?}"
+    );
+}
+
+#[test]
+fn where_those_who_need_the_lock_are_the_work_a_busy_machine_is_no_inversion() {
+    // The same, but what they run is a fifth of it all: who goes first takes it from another.
+    let analysis = check_lanes(&holder_beside_work(8));
+    assert_eq!(confidence(&analysis, "preempted-lock-holder"), None, "{:#?}", analysis.findings);
+}
+
 #[test]
 fn losing_the_cpu_without_a_lock_is_not_a_preempted_holder() {
     check_lanes(

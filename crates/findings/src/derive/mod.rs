@@ -28,6 +28,7 @@ pub mod handovers;
 pub mod hardware;
 pub mod holders;
 mod in_flight;
+pub mod inverted;
 pub mod kernel_threads;
 pub mod ledger;
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::charge::Charge;
 use crate::derive::bound;
 use crate::derive::class::Class;
 use crate::derive::handing::Handing;
+use crate::derive::inverted;
 use crate::derive::lock_calls::LockCalls;
 use crate::derive::occupancy::FAIR_PART;
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
@@ -394,6 +395,12 @@ fn merged(
                 || Handing::of((trace, &derived.roles), &derived.ledger, charge).is_most() =>
         {
             Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
+        }
+        // A replay keeps all work, and ends with the last of it, also where some of it went on only until those who waited were done.
+        "preempted-lock-holder"
+            if own.high > forecast.high && inverted::of(trace, &derived.ledger, charge).is_some() =>
+        {
+            Gain { low: forecast.low, high: widened(own).high }
         }
         "blocked-lock-holder" if peers::slept(trace, charge) => {
             Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }

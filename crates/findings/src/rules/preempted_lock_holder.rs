@@ -15,11 +15,14 @@
 //! that), nor is time in which the group's quota was used up (cpu-throttled). The upper end of the gain is that
 //! time, as far as waiters could have used idle CPUs; the lower end is what the active thread that waited least
 //! would have saved. Where that is less than half of what the lock's end would gain, or of what is waited for it, it is told as a
-//! part of lock-contention.
+//! part of lock-contention. Where holders and waiters together run no more than a tenth of what the program runs, that no CPU is idle
+//! is no reason: the holder's little work could go first. Then the upper end is all that time, and it is likely, not sure, since nothing
+//! tells whether the run's end depends on those who wait. A holder that got less than a third of the CPU time that who had its CPU got,
+//! while both wanted to run, has a lower weight, and that is said.
 //!
 //! ## What to do
 //! Keep the other program off these CPUs; start no more busy threads than there are CPUs; hold the lock for less
-//! time. With real-time priorities use a mutex with priority inheritance (`PTHREAD_PRIO_INHERIT`).
+//! time; give the holder no lower a priority than those who need the lock have. With real-time priorities use a mutex with priority inheritance (`PTHREAD_PRIO_INHERIT`).
 //!
 //! ## Blind spots
 //! The holder is the thread that released the lock to the next waiter, so a lock that was never released to a
@@ -35,6 +38,7 @@ use std::collections::BTreeMap;
 use holdup_events::ThreadId;
 
 use super::{ChargedVerdict, Info};
+use crate::derive::inverted::{self, Inverted};
 use crate::derive::lock_holding::{self, Holding, LockHolding};
 use crate::derive::timelines::Timelines;
 use crate::finding::{Confidence, Finding, Gain};
@@ -49,6 +53,9 @@ pub(super) const INFO: Info = Info {
 
 /// Locks that are named; more would hide the first.
 const LOCKS_MAX: usize = 3;
+
+/// Where the CPUs are busy with other work of the program, those who wait are told of from this part of the run on.
+const INVERTED_MIN: f64 = 0.1;
 
 /// A wait is charged if the holder was off its CPU for at least this share of it.
 const WAIT_SHARE_MIN: f64 = 0.5;
@@ -98,11 +105,13 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
     );
     let (wall_ns, cost_ns) = (lock.wall_while(queues), lock.waiting_while(queues));
     let times = lock.stretches.iter().filter(|one| queues(one.holding)).count() as u64;
-    let mut gain = scene.gain(&scene.stall(&charged.waits), |_, waited| waited);
-    gain = Gain {
-        low: gain.low.min(scene.of_wall(wall_ns as f64)),
-        high: gain.high.min(scene.of_wall(wall_ns as f64)),
-    };
+    let gain = scene.gain(&scene.stall(&charged.waits), |_, waited| waited);
+    let most = scene.of_wall(wall_ns as f64);
+    let gain = Gain { low: gain.low.min(most), high: gain.high.min(most) };
+    let (waits, held) = (charged.waits.clone(), charged.held.clone());
+    let charge = charged.both(trace);
+    let inverted = inverted::of(trace, &scene.derived.ledger, &charge).filter(|_| most >= INVERTED_MIN);
+    let gain = if inverted.is_some() { Gain { high: most, ..gain } } else { gain };
     if gain.high < GAIN_MIN {
         return None;
     }
@@ -117,31 +126,60 @@ fn finding(scene: &Scene, lock: &LockHolding, occupants: &[(ThreadId, u64)]) -> 
         }
         None => "who had its CPU is not known".to_owned(),
     };
+    let mut summary = vec![
+        format!(
+            "{}, its holder waited for a CPU while others waited for the lock: {} of wall time, {} of their time.",
+            count(times, "time"),
+            time(wall_ns),
+            time(cost_ns),
+        ),
+        format!("Mostly the holder was {}; {by_whom}.", thread(trace, holder)),
+    ];
+    let occupant = occupants.first().map(|(who, _)| *who);
+    summary.extend(inverted.as_ref().map(in_the_way));
+    summary.extend(occupant.and_then(|other| weighs_less(scene, (holder, other))));
+    // Whether the run's end depends on those who wait, or on who had the CPUs, nothing tells.
+    let sure = if inverted.is_some() { Confidence::Medium } else { Confidence::High };
     let finding = Finding {
         rule: INFO.name,
         subject: format!("{name}, held by {}", thread(trace, holder)),
-        summary: vec![
-            format!(
-                "{}, its holder waited for a CPU while others waited for the lock: {} of wall time, {} of their time.",
-                count(times, "time"),
-                time(wall_ns),
-                time(cost_ns),
-            ),
-            format!("Mostly the holder was {}; {by_whom}.", thread(trace, holder)),
-        ],
+        summary,
         cost_ns,
         gain,
-        confidence: scene.confidence(Confidence::High),
+        confidence: scene.confidence(sure),
         evidence: scene.longest_of_both(
-            (&charged.held, &|slice| format!("holds {name} and waits for CPU {}", slice.cpu.0)),
-            (&charged.waits, &|_| format!("waits for {name}, whose holder has no CPU")),
+            (&held, &|slice| format!("holds {name} and waits for CPU {}", slice.cpu.0)),
+            (&waits, &|_| format!("waits for {name}, whose holder has no CPU")),
         ),
         advice: vec![
             "Keep what took the CPU away from it (other CPUs, lower priority), or use fewer busy threads"
+                .into(),
+            "Give the holder no lower a priority (nice value, its control group's cpu.weight) than those who need the lock have"
                 .into(),
             "With real-time priorities: a mutex with priority inheritance (PTHREAD_PRIO_INHERIT)".into(),
             "Hold the lock for less time".into(),
         ],
     };
-    Some(Charged { finding, charge: charged.both(trace) })
+    Some(Charged { finding, charge })
+}
+
+/// What it would take from the others to let the holder run.
+fn in_the_way(inverted: &Inverted) -> String {
+    format!(
+        "Who held the lock or waited for it ran {} of the {} that the program ran: to run the holder first takes little from the rest.",
+        time(inverted.ran_ns),
+        time(inverted.all_ns),
+    )
+}
+
+/// That the holder got less of the CPUs than who had them, by more than chance.
+fn weighs_less(scene: &Scene, (holder, other): (ThreadId, ThreadId)) -> Option<String> {
+    let (mine, theirs) = inverted::unfair(&scene.derived.ledger, (holder, other))?;
+    Some(format!(
+        "While it wanted to run, {} got {} of the time, {} {}: its weight is lower (nice value, or its control group's cpu.weight).",
+        thread(scene.trace, holder),
+        percent(mine),
+        thread(scene.trace, other),
+        percent(theirs),
+    ))
 }
