@@ -76,6 +76,25 @@ fn poll_loop_fires_where_all_wait_for_a_clock() {
     assert_eq!(confidence(&analysis, "poll-loop"), Some(Confidence::Medium), "{:#?}", analysis.findings);
 }
 
+/// A asks, and B, which polls for whatever comes, is there at once; it answers when its timers have run down.
+#[test]
+fn what_an_event_loop_sleeps_for_are_timers() {
+    let lanes = |calls: &str| {
+        format!(
+            "@cpus 2\n@tick 100000\n@e multiplex 232\n@timeout e 7\n@c park\n@s sleep\n@repeat 60\n\
+             A  0ccccccccccccccccc0  holds e 0..1\n\
+             B  {calls}  holds c 17..18\n"
+        )
+    };
+    let analysis = check_lanes(&lanes("e1eeeeeee1eeeeeee11"));
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "poll-loop").unwrap();
+    assert_eq!((finding.confidence, finding.gain.low), (Confidence::Low, 0.0), "{finding:#?}");
+    assert!(finding.summary.iter().any(|line| line.contains("60 events ended such waits")), "{finding:#?}");
+    // Who sleeps meanwhile sees nothing that comes.
+    let analysis = check_lanes(&lanes("e1sssssss1sssssss11"));
+    assert_eq!(confidence(&analysis, "poll-loop"), Some(Confidence::Medium), "{:#?}", analysis.findings);
+}
+
 #[test]
 fn a_housekeeper_beside_real_work_is_no_poll_loop() {
     check_lanes(

@@ -16,6 +16,7 @@ use holdup_events::tables::Slice;
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
 use super::children::ancestors;
+use super::cover::{Cover, Span};
 use super::holders::{Basis, Hold, HoldKind, Holders};
 use super::in_flight;
 use super::syscall_names::{is_accept, polls_few, receives};
@@ -51,12 +52,12 @@ impl Asking {
     }
 }
 
-/// A wait of that kind: its row, who ended it, and the row of what that one slept meanwhile.
+/// A wait of that kind: its row, and who ended it, if that one slept by a clock meanwhile.
 struct Wait {
     row: usize,
     span: (Timestamp, Timestamp),
     thread: ThreadId,
-    slept: Option<(ThreadId, usize)>,
+    peer: Option<ThreadId>,
     is_sure: bool,
 }
 
@@ -70,11 +71,10 @@ pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
         for hold in holders.of(thread) {
             let slice = trace.slices.at(thread, hold.row as usize);
             let Some(peer) = asked((trace, holders), &slice, &hold) else { continue };
-            let of_peer = peer.map(|(thread, _)| trace.threads[thread.index()].process);
+            let of_peer = peer.map(|thread| trace.threads[thread.index()].process);
             let Some(is_sure) = sides.asks(trace, process, of_peer) else { continue };
             let key = (trace.process_name(process).to_owned(), of_peer);
-            let wait =
-                Wait { row: hold.row as usize, span: (slice.start, slice.end), thread, slept: peer, is_sure };
+            let wait = Wait { row: hold.row as usize, span: (slice.start, slice.end), thread, peer, is_sure };
             groups.entry(key).or_default().push(wait);
         }
     }
@@ -82,7 +82,10 @@ pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
     let mut longest: Vec<_> = groups.into_iter().map(|(key, waits)| (any_ns(&waits), key, waits)).collect();
     longest.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     longest.truncate(ASKING_MAX);
-    longest.into_iter().map(|(any_ns, (_, peer), waits)| summed(trace, peer, (&waits, any_ns))).collect()
+    longest
+        .into_iter()
+        .map(|(any_ns, (_, peer), waits)| summed((trace, holders), peer, (&waits, any_ns)))
+        .collect()
 }
 
 /// Which of two processes asks the other, if they speak over the network and that is sure.
@@ -140,9 +143,9 @@ fn in_flight_of(
     let asked = in_flight::asked(trace, peer, between);
     let is_sure = asked.is_told && sides.asks(trace, process, Some(peer)) == Some(true);
     let waits = asked.answered.iter().filter_map(|one| {
-        let slept = asleep((trace, holders), one.peer, one.span)?;
+        asleep((trace, holders), one.peer, one.span)?;
         let (row, span, thread) = (one.row, one.span, one.thread);
-        Some(Wait { row, span, thread, slept: Some((one.peer, slept)), is_sure })
+        Some(Wait { row, span, thread, peer: Some(one.peer), is_sure })
     });
     waits.collect()
 }
@@ -208,16 +211,21 @@ impl Sides {
     }
 }
 
-fn summed(trace: &Trace, peer: Option<ProcessId>, (waits, any_ns): (&[Wait], u64)) -> Asking {
-    let rows = |of: &dyn Fn(&Wait) -> Option<(ThreadId, usize)>| {
-        let mut by_thread: BTreeMap<ThreadId, BTreeSet<usize>> = BTreeMap::new();
-        for (thread, row) in waits.iter().filter_map(of) {
-            by_thread.entry(thread).or_default().insert(row);
+fn summed(
+    (trace, holders): (&Trace, &Holders),
+    peer: Option<ProcessId>,
+    (waits, any_ns): (&[Wait], u64),
+) -> Asking {
+    let mut waited: BTreeMap<ThreadId, BTreeSet<usize>> = BTreeMap::new();
+    let mut peers: BTreeMap<ThreadId, Vec<Span>> = BTreeMap::new();
+    for wait in waits {
+        waited.entry(wait.thread).or_default().insert(wait.row);
+        if let Some(peer) = wait.peer {
+            peers.entry(peer).or_default().push(wait.span);
         }
-        Charge::of_rows(trace, |thread, take| {
-            by_thread.get(&thread).into_iter().flatten().for_each(|row| take(*row));
-        })
-    };
+    }
+    let meanwhile: BTreeMap<ThreadId, Cover> =
+        peers.into_iter().map(|(thread, spans)| (thread, Cover::of(spans))).collect();
     let process = waits.iter().map(|wait| trace.threads[wait.thread.index()].process).min();
     Asking {
         process: process.unwrap_or_default(),
@@ -227,9 +235,29 @@ fn summed(trace: &Trace, peer: Option<ProcessId>, (waits, any_ns): (&[Wait], u64
         ns: waits.iter().map(|wait| wait.span.1.since(wait.span.0).0).sum(),
         any_ns,
         is_sure: waits.iter().all(|wait| wait.is_sure),
-        waited: rows(&|wait| Some((wait.thread, wait.row))),
-        slept: rows(&|wait| wait.slept),
+        waited: Charge::of_rows(trace, |thread, take| {
+            waited.get(&thread).into_iter().flatten().for_each(|row| take(*row));
+        }),
+        slept: Charge::of_rows(trace, |thread, take| {
+            let Some(cover) = meanwhile.get(&thread) else { return };
+            for (from, to) in cover.spans() {
+                slept_within((trace, holders), thread, (*from, *to)).for_each(&mut *take);
+            }
+        }),
     }
+}
+
+/// The rows of what a thread slept by a clock in a span, if only for a part.
+fn slept_within<'a>(
+    (trace, holders): (&'a Trace, &'a Holders),
+    thread: ThreadId,
+    (from, to): Span,
+) -> impl Iterator<Item = usize> + 'a {
+    let rows = trace.slices.rows(thread);
+    let first = trace.slices.covering(thread, from).unwrap_or(rows.start);
+    (first..rows.end)
+        .take_while(move |row| trace.slices.span(thread, *row).start < to)
+        .filter(move |row| sleeps_by_clock(holders, thread, *row))
 }
 
 fn union_ns(mut spans: Vec<(Timestamp, Timestamp)>) -> u64 {
@@ -247,12 +275,8 @@ fn accepting(trace: &Trace) -> BTreeSet<ProcessId> {
     trace.waits.iter().filter(|wait| is_accept(wait.syscall)).map(|wait| wait.process).collect()
 }
 
-/// Whether a wait is for an answer for which nobody works: of whom, if that one is on this machine, and what it slept meanwhile.
-fn asked(
-    (trace, holders): (&Trace, &Holders),
-    slice: &Slice,
-    hold: &Hold,
-) -> Option<Option<(ThreadId, usize)>> {
+/// Whether a wait is for an answer for which nobody works: of whom, if that one is on this machine.
+fn asked((trace, holders): (&Trace, &Holders), slice: &Slice, hold: &Hold) -> Option<Option<ThreadId>> {
     let call = trace.wait(slice.wait).syscall;
     let is_one = match hold.kind {
         HoldKind::Socket => receives(call),
@@ -272,20 +296,19 @@ fn asked(
     if peers.process == of(slice.thread)?.process {
         return None;
     }
-    let row = asleep((trace, holders), peer, (slice.start, slice.end))?;
-    Some(Some((peer, row)))
+    asleep((trace, holders), peer, (slice.start, slice.end))?;
+    Some(Some(peer))
 }
 
-/// What a thread sleeps by a clock in the middle of a span.
-fn asleep(
-    (trace, holders): (&Trace, &Holders),
-    thread: ThreadId,
-    (start, end): (Timestamp, Timestamp),
-) -> Option<usize> {
+/// Whether a thread sleeps by a clock in the middle of a span.
+fn asleep((trace, holders): (&Trace, &Holders), thread: ThreadId, (start, end): Span) -> Option<()> {
     let middle = Timestamp(start.0 + end.since(start).0 / 2);
     let row = trace.slices.covering(thread, middle)?;
-    let by_clock = holders.at(thread, row)?;
-    (by_clock.kind == HoldKind::Sleep || by_clock.basis == Basis::Timer).then_some(row)
+    sleeps_by_clock(holders, thread, row).then_some(())
+}
+
+fn sleeps_by_clock(holders: &Holders, thread: ThreadId, row: usize) -> bool {
+    holders.at(thread, row).is_some_and(|one| one.kind == HoldKind::Sleep || one.basis == Basis::Timer)
 }
 
 #[cfg(test)]

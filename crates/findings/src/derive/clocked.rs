@@ -31,12 +31,22 @@ pub struct Clocked {
     pub look_ns: u64,
     /// Running time behind those (ns).
     pub look_run_ns: u64,
+    /// Of the sleeps, waits for several things at once (epoll, poll, select) of which none came before the clock.
+    pub open: u64,
+    /// Such waits that something ended that came.
+    pub events: u64,
     /// Nobody depends on when it wakes: it hardly runs, waits for hardly anything but clocks, and wakes hardly anybody, beside
     /// others that do the work.
     pub keeps_house: bool,
 }
 
 impl Clocked {
+    /// Whatever comes is noticed at once: it waits for that while it sleeps, and that has ended such waits. What it sleeps for are timers.
+    pub fn is_open(&self) -> bool {
+        2 * self.open >= self.sleeps
+            && self.events >= EVENTS_MIN.max((EVENTS_PART * self.sleeps as f64) as u64)
+    }
+
     /// A sleep that a signal ended early was asked for, but is not late.
     fn add_asked(&mut self, trace: &Trace, slice: &Slice) {
         let Some(due) = trace.due(slice) else { return };
@@ -45,6 +55,10 @@ impl Clocked {
         self.late_ns += slice.end.since(due.max(slice.start)).0;
     }
 }
+
+/// So many events ended waits of a thread that notices what comes, and this part as many as clocks did.
+const EVENTS_MIN: u64 = 20;
+const EVENTS_PART: f64 = 0.1;
 
 /// A look is a run of less than this share of the sleep before it.
 const LOOK_RUN_MAX: f64 = 0.25;
@@ -193,6 +207,8 @@ fn of_thread(trace: &Trace, thread: ThreadId, is_idle: impl Fn(&Slice) -> bool) 
             }
             ThreadState::Blocked => {
                 let clocked = is_clocked(trace, &slice, &mut wakeups) && !is_idle(&slice);
+                let is_open = trace.wait(slice.wait).reason == WaitReason::Multiplex;
+                sums.open += u64::from(is_open && clocked);
                 if let Some(before) = last.take()
                     && before.wait == slice.wait
                     && run_ns as f64 <= LOOK_RUN_MAX * before.duration().0 as f64
@@ -208,6 +224,7 @@ fn of_thread(trace: &Trace, thread: ThreadId, is_idle: impl Fn(&Slice) -> bool) 
                     last = Some(slice);
                 } else if trace.ended_by_near(&slice, &mut near).is_some() {
                     whole.waits_ns += slice.duration().0;
+                    sums.events += u64::from(is_open);
                 }
                 run_ns = 0;
             }

@@ -31,6 +31,8 @@
 //! ## References
 //! Little: A proof for the queuing formula L = λW (1961). Patterson: Latency lags bandwidth (2004).
 
+use holdup_events::ProcessId;
+
 use super::{ChargedVerdict, Info};
 use crate::derive::asking::Asking;
 use crate::finding::{Confidence, Finding, Gain};
@@ -63,19 +65,29 @@ const NAMED_MAX: usize = 3;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
-    let asking = scene.derived.asking.iter();
-    let found = asking.filter(|one| one.waits >= WAITS_MIN && one.at_once() < AT_ONCE_MAX);
-    Ok(found.filter_map(|one| finding(scene, one)).take(NAMED_MAX).collect())
+    Ok(told(scene).map(|(asking, share)| finding(scene, asking, share)).collect())
 }
 
-fn finding(scene: &Scene, asking: &Asking) -> Option<Charged> {
+/// Those that are told of, with the part of the run in which such waits were all that went on.
+fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Asking, f64)> {
+    let asking = scene.derived.asking.iter();
+    let few = asking.filter(|one| one.waits >= WAITS_MIN && one.at_once() < AT_ONCE_MAX);
+    few.map(move |one| (one, alone(scene, one))).filter(|(_, share)| *share >= SHARE_MIN).take(NAMED_MAX)
+}
+
+/// Whether it is told that others wait for that process's answers.
+pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
+    told(scene).any(|(asking, _)| asking.peer == Some(peer))
+}
+
+/// Who polls waits longer than for the answer.
+fn alone(scene: &Scene, asking: &Asking) -> f64 {
+    let quiet_ns = scene.stall_quiet(&asking.waited).saved_ns;
+    scene.of_wall(quiet_ns.min(asking.any_ns as f64)).clamp(0.0, 1.0)
+}
+
+fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     let trace = scene.trace;
-    // Who polls waits longer than for the answer.
-    let share =
-        scene.of_wall(scene.stall_quiet(&asking.waited).saved_ns.min(asking.any_ns as f64)).clamp(0.0, 1.0);
-    if share < SHARE_MIN {
-        return None;
-    }
     let who = trace.process_name(asking.process);
     let peer = asking.peer.map(|peer| trace.process_name(peer));
     let at_once = asking.at_once();
@@ -118,5 +130,5 @@ fn finding(scene: &Scene, asking: &Asking) -> Option<Charged> {
             "Or ask once for many things, or keep the answers".into(),
         ],
     };
-    Some(Charged { finding, charge: asking.waited.clone().and(trace, &asking.slept) })
+    Charged { finding, charge: asking.waited.clone().and(trace, &asking.slept) }
 }

@@ -88,7 +88,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     summary.extend(late.sentence());
     summary.extend(failing::before_sleeps(scene, &sleeping));
     let tasks = tasks(scene, &sleeping);
-    let place = tasks.as_ref().map(of_tasks).unwrap_or_else(|| {
+    let place = tasks.as_ref().and_then(of_tasks).or_else(|| {
         scene.waits_come_from(|slice| {
             let row = || scene.trace.slices.covering(slice.thread, slice.start);
             sleeps(slice.thread) && row().is_some_and(|row| charge.has(row))
@@ -117,7 +117,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 }
 
 /// Where tasks sleep that the sleepers' processes carry, if enough of it was seen.
-fn tasks(scene: &Scene, sleeping: &[Clocked]) -> Option<TaskSleeps> {
+pub(super) fn tasks(scene: &Scene, sleeping: &[Clocked]) -> Option<TaskSleeps> {
     let process = |thread: ThreadId| scene.trace.threads.get(thread.index()).map(|row| row.process);
     let sleep: BTreeSet<ProcessId> = sleeping.iter().filter_map(|one| process(one.thread)).collect();
     let is_theirs = |thread: ThreadId| process(thread).is_some_and(|process| sleep.contains(&process));
@@ -126,7 +126,7 @@ fn tasks(scene: &Scene, sleeping: &[Clocked]) -> Option<TaskSleeps> {
 }
 
 /// Which of the program's own functions tasks sleep in.
-fn of_tasks(tasks: &TaskSleeps) -> Option<String> {
+pub(super) fn of_tasks(tasks: &TaskSleeps) -> Option<String> {
     let (first, of_it) = tasks.places.first()?;
     Some(format!(
         "It is tasks that sleep, mostly in {} ({of_it} of the {} on which one set its clock or looked at it).",

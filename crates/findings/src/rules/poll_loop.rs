@@ -15,6 +15,8 @@
 //! to wait for it then, and was woken by it after it had looked, had the thing ready. Of what comes from elsewhere nothing
 //! tells when it was there. A housekeeper is none: one that hardly runs, waits for clocks alone and wakes nobody, beside others
 //! that do the work. Nor is a runtime's own thread that looks after the others' calls (Go's sysmon): nobody can change it.
+//! An event loop whose waits are ended by what comes, too, notices that at once: what it sleeps for are timers, of which nothing tells
+//! what they are good for; it is a hint, and none where it is known who waits for its answers (one-at-a-time).
 //! The CPU time of its looking is told, but not counted. It is a hint only if the program did little at all, or waits for the outside
 //! world most of the time: then an idle program looks the same.
 //!
@@ -29,11 +31,13 @@
 //! ## References
 //! Linux `timer_slack` in `prctl(2)`: a sleep takes at least 50 µs longer than asked. `eventfd(2)`, `inotify(7)`.
 
-use holdup_events::ThreadId;
+use std::collections::BTreeSet;
+
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ProcessId, ThreadId};
 
-use super::{ChargedVerdict, Info, oversleep};
+use super::{ChargedVerdict, Info, one_at_a_time, oversleep};
 use crate::derive::class::Class;
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::takeovers;
@@ -73,10 +77,46 @@ pub(super) fn is_runtimes(scene: &Scene, one: &Clocked) -> bool {
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let looks = scene.derived.clocked.iter().copied().filter(is_it);
-    let polling: Vec<Clocked> = looks.filter(|one| !is_runtimes(scene, one)).collect();
-    let Some(most) = polling.iter().max_by_key(|one| (one.look_ns, std::cmp::Reverse(one.thread))) else {
-        return Ok(Vec::new());
+    let looks = looks.filter(|one| !is_runtimes(scene, one));
+    let open = Open::of(scene);
+    let (timers, polling): (Vec<Clocked>, Vec<Clocked>) = looks.partition(|one| open.holds(scene, one));
+    // Of who is asked, who asks is told: what that one's clock is for nothing here says.
+    let is_asked = |one: &Clocked| {
+        scene
+            .trace
+            .threads
+            .get(one.thread.index())
+            .is_some_and(|one| one_at_a_time::tells_of(scene, one.process))
     };
+    let timers: Vec<Clocked> = timers.into_iter().filter(|one| !is_asked(one)).collect();
+    let kinds = [(polling, false), (timers, true)];
+    Ok(kinds.iter().filter_map(|(threads, are_timers)| finding(scene, threads, *are_timers)).collect())
+}
+
+/// Processes in which a thread notices whatever comes while it sleeps.
+struct Open(BTreeSet<ProcessId>);
+
+impl Open {
+    fn of(scene: &Scene) -> Open {
+        let open = scene.derived.clocked.iter().filter(|one| one.is_open());
+        Open(open.filter_map(|one| process_of(scene, one)).collect())
+    }
+
+    /// It does itself, or another thread does that carries the same tasks.
+    fn holds(&self, scene: &Scene, one: &Clocked) -> bool {
+        let Some(process) = process_of(scene, one) else { return false };
+        let carries = || scene.derived.roles.runtimes_in(process).any(|runtime| runtime.carries_tasks);
+        one.is_open() || self.0.contains(&process) && carries()
+    }
+}
+
+fn process_of(scene: &Scene, one: &Clocked) -> Option<ProcessId> {
+    scene.trace.threads.get(one.thread.index()).map(|thread| thread.process)
+}
+
+/// Of threads that look again and again; of timers, if these wait for whatever comes meanwhile.
+fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charged> {
+    let most = polling.iter().max_by_key(|one| (one.look_ns, std::cmp::Reverse(one.thread)))?;
     let polls = |id: ThreadId| polling.binary_search_by_key(&id, |one| one.thread).is_ok();
     let charge =
         clocked::charge(scene.trace, polls, |slice| scene.derived.roles.is_idle_sleep(scene.trace, slice));
@@ -84,20 +124,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let run_ns: u64 = polling.iter().map(|one| one.look_run_ns).sum();
     let high = scene.of_wall(stall.saved_ns).clamp(0.0, 1.0);
     if high < GAIN_MIN {
-        return Ok(Vec::new());
+        return None;
     }
-    let ready_ns = clocked::waited_for(scene.trace, polls);
+    let ready_ns = if are_timers { 0 } else { clocked::waited_for(scene.trace, polls) };
     let low = scene.of_wall(ready_ns as f64).min(high);
-    let (looks, sleep_ns) =
-        polling.iter().fold((0, 0), |(looks, ns), one| (looks + one.looks, ns + one.look_ns));
-    let slept = format!(
-        "{} slept {} and looked again, {} a sleep{} and {} a look on average.",
-        count(polling.len() as u64, "thread"),
-        count(looks, "time"),
-        time(sleep_ns / looks.max(1)),
-        asked(&polling),
-        time(run_ns / looks.max(1)),
-    );
     let by_clock = |slice: &Slice| {
         let ended = || scene.trace.ended_by(slice).is_some_and(|wakeup| wakeup.context == WakeContext::Timer);
         slice.state == ThreadState::Blocked && polls(slice.thread) && ended()
@@ -108,21 +138,50 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         percent(scene.of_wall(stall.saved_ns)),
         time(run_ns),
     );
-    let others = format!("Other threads waited {} for it to look, from when they asked on.", time(ready_ns));
+    let others = match are_timers {
+        false => format!("Other threads waited {} for it to look, from when they asked on.", time(ready_ns)),
+        true => format!(
+            "{} ended such waits: what comes is noticed at once, and what it sleeps for are timers.",
+            count(polling.iter().map(|one| one.events).sum(), "event"),
+        ),
+    };
+    let tasks = if are_timers { oversleep::tasks(scene, polling) } else { None };
+    let place =
+        tasks.and_then(|tasks| oversleep::of_tasks(&tasks)).or_else(|| scene.waits_come_from(by_clock));
+    let summary = [Some(slept(polling, run_ns)), place, Some(quiet), Some(others)];
+    let sure = if are_timers { Confidence::Low } else { sure(scene, polls) };
     let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, most.thread),
-        summary: [Some(slept), scene.waits_come_from(by_clock), Some(quiet), Some(others)]
-            .into_iter()
-            .flatten()
-            .collect(),
+        summary: summary.into_iter().flatten().collect(),
         cost_ns: stall.by_thread.values().sum::<f64>() as u64 + run_ns,
         gain: Gain { low, high },
-        confidence: scene.confidence(sure(scene, polls)),
+        confidence: scene.confidence(sure),
         evidence: scene.longest_of(&charge, |_| "sleeps before it looks again".to_owned()),
-        advice: advice(&polling),
+        advice: if are_timers { timers_advice() } else { advice(polling) },
     };
-    Ok(vec![Charged { finding, charge }])
+    Some(Charged { finding, charge })
+}
+
+/// How often, and for how long.
+fn slept(polling: &[Clocked], run_ns: u64) -> String {
+    let (looks, sleep_ns) =
+        polling.iter().fold((0, 0), |(looks, ns), one| (looks + one.looks, ns + one.look_ns));
+    format!(
+        "{} slept {} and looked again, {} a sleep{} and {} a look on average.",
+        count(polling.len() as u64, "thread"),
+        count(looks, "time"),
+        time(sleep_ns / looks.max(1)),
+        asked(polling),
+        time(run_ns / looks.max(1)),
+    )
+}
+
+fn timers_advice() -> Vec<String> {
+    vec![
+        "See what its timers are for: a limit on a rate, a pause before it tries again, a wait that stands for slow work".into(),
+        "Or have more under way meanwhile".into(),
+    ]
 }
 
 fn advice(polling: &[Clocked]) -> Vec<String> {
