@@ -8,7 +8,7 @@ use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::{
     asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc,
-    hardware, holders, ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism, regions,
+    hardware, holders, known_work, ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism, regions,
     rendezvous, replay, roles, runtimes, services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
@@ -23,6 +23,8 @@ pub struct Derived {
     pub ledger: ledger::Ledger,
     /// The function in which most of the useful work is done.
     pub busiest: Option<busiest::Busiest>,
+    /// What much of the useful work is, if a descriptor knows it.
+    pub known_work: Option<known_work::Known>,
     /// What each CPU did.
     pub cpus: Vec<cpus::CpuUse>,
     /// How each CPU spent its time by the kernel's account, over time.
@@ -190,6 +192,7 @@ pub fn complete(
             lock_holding: lock_holding::derive_worst(trace, &roles, (index, &holders), &lock_uses),
             waits: blame::by_kind(trace, &blame),
             busiest: busiest::derive(trace, &roles),
+            known_work: known_work::derive(trace, &ledger, &roles),
             children: children::derive((trace, &roles), &ledger, (&holders, &blame)),
             clocked: clocked::derive(trace, |slice| roles.is_idle_sleep(trace, slice)),
             asking: asking::derive(trace, &holders),

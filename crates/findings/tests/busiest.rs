@@ -34,6 +34,17 @@ fn who_has_a_librarys_function_called_is_named() {
 }
 
 #[test]
+fn what_it_mostly_calls_is_named_though_that_is_less_than_half_of_the_whole() {
+    let found = busiest(
+        "@samples A 0..35 user main;consume;open;build\n@samples A 35..40 user main;consume;open\n\
+         @samples A 40..55 user main;consume;parse\n@samples A 55..100 user compile\n",
+    );
+    let Some(Busiest { function, mostly_in: Some((callee, part)), .. }) = found else { panic!("{found:?}") };
+    assert_eq!((function.as_str(), callee.as_str()), ("consume", "build"));
+    assert!((part - 35.0 / 55.0).abs() < 0.001, "{part}");
+}
+
+#[test]
 fn where_work_is_of_many_kinds_there_is_none() {
     let thirds = "@samples A 0..33 user parse\n@samples A 33..66 user sort\n@samples A 66..100 user write\n";
     assert_eq!(busiest(thirds), None);
@@ -93,4 +104,46 @@ fn a_program_computes_where_the_cpus_do_hardly_anything_else() {
     assert!(computes(10, "~other  1111111111\n").is_some(), "what others use is not its own to use");
     let busy = "~other  1111111111\n~third  .000000000\n";
     assert_eq!(computes(1, busy), None, "it sleeps while others have all the CPUs");
+}
+
+/// What is known of the work of a thread with such samples.
+fn known(samples: &str) -> Option<(String, f64)> {
+    let (_, trace) = trace_of_lanes(&format!("@tick 1000000\n{samples}A  {}\n", "0".repeat(100)));
+    analyse(&trace).derived.known_work.map(|known| (known.what, known.share))
+}
+
+#[test]
+fn work_that_a_descriptor_knows_is_told_for_what_it_is() {
+    let scans = "PostgresMain;PortalRun;ExecScan;heap_getnextslot";
+    let (what, share) = known(&format!(
+        "@samples A 0..60 user {scans};heapgetpage\n@samples A 60..100 user PostgresMain;int4eq\n"
+    ))
+    .unwrap();
+    assert!(what.contains("sequential scans") && (share - 0.6).abs() < 0.001, "{what} {share}");
+    // A third of it is little, and an index scan is none.
+    assert_eq!(
+        known(&format!("@samples A 0..30 user {scans}\n@samples A 30..100 user PostgresMain;int4eq\n")),
+        None
+    );
+    assert_eq!(known("@samples A 0..100 user PostgresMain;PortalRun;ExecScan;index_getnext_slot\n"), None);
+    assert_eq!(known(&format!("@samples A 0..40 user {scans}\n")), None, "few samples may be chance");
+}
+
+#[test]
+fn where_work_has_the_cpus_less_of_it_is_advised_before_fewer_threads() {
+    let samples: String = ["A", "B", "C"]
+        .map(|thread| {
+            format!("@samples {thread} 0..300 user main;serve;java.util.regex.Pattern$Curly.match\n")
+        })
+        .concat();
+    let lanes = "A  000rrr\nB  rrr000\nC  111111\n";
+    let (_, trace) = trace_of_lanes(&format!("@cpus 2\n@repeat 50\n@tick 1000000\n{samples}{lanes}"));
+    let analysis = analyse(&trace);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "oversubscription").expect("it");
+    assert!(
+        finding.summary.iter().any(|line| line.ends_with("regular expressions are matched.")),
+        "{finding:#?}"
+    );
+    assert!(finding.advice[0].contains("Pattern.compile"), "{finding:#?}");
+    assert!(finding.advice.last().is_some_and(|last| last.starts_with("Use 2 threads")), "{finding:#?}");
 }

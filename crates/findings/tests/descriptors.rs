@@ -22,7 +22,15 @@ fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
     let marks = runtime.function_marks.iter().chain(&runtime.collects_for_memory).chain(&runtime.works);
     let requests = runtime.requests.iter().flat_map(|request| &request.any);
     let sleeps = runtime.sleeps.by.iter().chain(&runtime.sleeps.unless);
-    of_rules.chain(marks).chain(requests).chain(sleeps).chain(functions).map(String::as_str).collect()
+    let work = runtime.work.iter().flat_map(|work| &work.any);
+    of_rules
+        .chain(marks)
+        .chain(requests)
+        .chain(work)
+        .chain(sleeps)
+        .chain(functions)
+        .map(String::as_str)
+        .collect()
 }
 
 /// Names that a pattern keeps in the fixture.

@@ -344,7 +344,7 @@ fn a_runtime_whose_threads_are_too_many_is_named() {
     let found = |both: bool| {
         let analysis = analyse_with(&crowded(both), &pool());
         let finding = analysis.findings.into_iter().find(|finding| finding.rule == "oversubscription");
-        finding.map(|finding| (finding.subject, finding.advice[0].clone()))
+        finding.and_then(|finding| Some((finding.subject, finding.advice.last()?.clone())))
     };
     let said = |subject: &str, advice: &str| Some((subject.to_owned(), advice.to_owned()));
     assert_eq!(found(true), said("2 busy threads of Pool for 1 CPU", "POOL_THREADS=1"));
@@ -373,6 +373,8 @@ fn a_text_that_is_no_descriptor_says_why() {
     assert!(error(head).contains("what tells that the runtime is there"));
     let marked = format!("{head}function = [\"f\"]\n");
     assert!(error(&format!("{marked}[[rule]]\nrole = \"spin\"\n")).contains("rule 1 matches nothing"));
+    let work = format!("{marked}[[work]]\nany = [\"a::B<int>::f\"]\nwhat = \"w\"\nadvice = \"a\"\n");
+    assert!(error(&work).contains("work: `a::B<int>::f` is never matched; write `a::B::f`"), "{}", error(&work));
     assert!(
         error(&format!("{marked}[[rule]]\nrole = \"spin\"\nleaf = [\"f(int)\"]\n")).contains("write `f`")
     );

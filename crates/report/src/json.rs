@@ -16,6 +16,7 @@ use holdup_findings::Analysis;
 use holdup_findings::derive::busiest::Busiest;
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::cpus::CpuUse;
+use holdup_findings::derive::known_work::Known;
 use holdup_findings::derive::ledger::{ByClass, RunQueueSplit, ThreadLedger};
 use holdup_findings::derive::locks::LockUse;
 use holdup_findings::derive::parallelism::Parallelism;
@@ -127,6 +128,7 @@ fn ledger(analysis: &Analysis) -> Value {
         "classes": classes(&ledger.classes),
         "run_queue": run_queue(&ledger.run_queue),
         "busiest": analysis.derived.busiest.as_ref().map(busiest),
+        "known_work": analysis.derived.known_work.as_ref().map(known_work),
         "split_error_ns": ledger.split_error_ns.into_iter().max(),
         "errors_ns": Value::Object(Class::ON_CPU.into_iter()
             .map(|class| (class.name().to_owned(), Value::from(ledger.error_ns(class)))).collect()),
@@ -143,7 +145,14 @@ pub(crate) fn busiest(busiest: &Busiest) -> Value {
         "error": busiest.error,
         "called_for": busiest.called_for.as_ref().map(|(function, _)| function),
         "called_for_share": busiest.called_for.as_ref().map(|(_, share)| share),
+        "mostly_in": busiest.mostly_in.as_ref().map(|(function, _)| function),
+        "mostly_in_share": busiest.mostly_in.as_ref().map(|(_, share)| share),
     })
+}
+
+/// What much of the useful work is.
+pub(crate) fn known_work(known: &Known) -> Value {
+    json!({ "what": known.what, "advice": known.advice, "share": known.share, "error": known.error })
 }
 
 /// A thread as most tables name it.

@@ -11,6 +11,7 @@ use holdup_findings::derive::class::Class;
 use holdup_findings::derive::garbage;
 use holdup_findings::derive::gc::{Gc, LaneGc, Pause, Pauses};
 use holdup_findings::derive::hardware::{Counts, Hardware};
+use holdup_findings::derive::known_work::Known;
 use holdup_findings::derive::lines::{LineThread, SharedData, Watched};
 use holdup_findings::derive::occupancy::Stall;
 use holdup_findings::derive::rendezvous::{Causes, Late, Meeting, Rendezvous, SiteUse};
@@ -650,6 +651,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     };
     analysis.derived.gc = Gc { lanes: vec![lane], pauses, slowest: vec![pause], ..Gc::default() };
     analysis.derived.garbage.sites.push(an_allocating_function());
+    analysis.derived.known_work = Some(Known::default());
     let finding = analysis.findings.first().expect("a finding").clone();
     analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
     let mut emitted = BTreeSet::new();

@@ -82,6 +82,16 @@ export interface Busiest {
   readonly error: number;
   readonly called_for?: string | null;
   readonly called_for_share?: number | null;
+  readonly mostly_in?: string | null;
+  readonly mostly_in_share?: number | null;
+}
+
+/** What much of the useful work is, where a descriptor knows it. */
+export interface KnownWork {
+  readonly what: string;
+  readonly advice: string;
+  readonly share: number;
+  readonly error: number;
 }
 
 export interface LossRow {
@@ -116,6 +126,7 @@ export interface Summary {
   readonly classes: readonly ClassInfo[];
   readonly ledger: Ledger;
   readonly busiest?: Busiest | null;
+  readonly known_work?: KnownWork | null;
   readonly threads: readonly Thread[];
   readonly processes: readonly Process[];
   readonly cpus: readonly { readonly cpu: number; readonly target_ns: Ns; readonly others_ns: Ns; readonly idle_ns: Ns }[];

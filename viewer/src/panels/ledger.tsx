@@ -43,6 +43,7 @@ export function LedgerBar() {
       </div>
       <Bar shares={shares} />
       {!range && <BusiestLine />}
+      {!range && <KnownWorkLine />}
     </section>
   );
 }
@@ -56,7 +57,19 @@ function BusiestLine() {
   return (
     <p class="busiest">
       {percent(busiest.share)} ± {percent(busiest.error)} of useful in {name(busiest.function)}
+      {busiest.mostly_in && <>; {percent(busiest.mostly_in_share ?? 0)} of that in {name(busiest.mostly_in)}</>}
       {busiest.called_for && <>; {percent(busiest.called_for_share ?? 0)} of that for {name(busiest.called_for)}</>}
+    </p>
+  );
+}
+
+/** What much of it is. */
+function KnownWorkLine() {
+  const known = useViewer().catalogue.summary.known_work;
+  if (!known) return null;
+  return (
+    <p class="busiest" title={`${visible(known.what)}. ${visible(known.advice)}`}>
+      {percent(known.share)} ± {percent(known.error)} of useful: {visible(known.what)}
     </p>
   );
 }

@@ -33,6 +33,8 @@ pub struct Busiest {
     pub called_for: Option<(String, f64)>,
     /// The function that calls it for most of its time, if one does.
     pub called_by: Option<String>,
+    /// What it calls in which most of its time goes by, the farthest, and which part of its time that is; `None` where that is of many kinds.
+    pub mostly_in: Option<(String, f64)>,
 }
 
 impl Busiest {
@@ -72,7 +74,8 @@ fn among(trace: &Trace, roles: &Roles, threads: Option<Vec<ThreadId>>) -> Option
     let called_for =
         called_for.filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN && !says_nothing(name));
     let called_by = called_by(&profile, place, &within, part.ns);
-    Some(Busiest { function, called_for, called_by, ..of_part(&part, &whole) })
+    let mostly_in = mostly_in(&profile, place, &within, part.ns).filter(|(name, _)| *name != function);
+    Some(Busiest { function, called_for, called_by, mostly_in, ..of_part(&part, &whole) })
 }
 
 fn of_part(part: &Tally, whole: &Tally) -> Busiest {
@@ -109,6 +112,18 @@ fn called_by(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u6
     (caller != place && !says_nothing(name)).then(|| wording::function(name).into_owned())
 }
 
+/// What a function calls in which most of its time goes by, farthest from it.
+fn mostly_in(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u64) -> Option<(String, f64)> {
+    let below = within.iter().filter_map(|one| {
+        let path = &profile.paths[one.path];
+        let at = path.iter().rposition(|frame| *frame == place)?;
+        Some((path.get(at + 1..)?, one.tally.ns))
+    });
+    let (callee, ns) = farthest_of(profile, below, MOST * all_ns as f64)?;
+    let name = wording::function(&profile.place(callee).name).into_owned();
+    Some((name, ns as f64 / all_ns.max(1) as f64))
+}
+
 /// Which part of the time of the CPUs that the program may use (0 to 1) is its useful work; what other programs had is not its to use.
 pub fn useful_of_cpus(trace: &Trace, ledger: &Ledger, (cpus, usable): (&[CpuUse], u32)) -> f64 {
     let others: u64 = cpus.iter().map(|cpu| cpu.others_ns).sum();
@@ -132,19 +147,28 @@ fn called_for(trace: &Trace, within: &[&StackUse]) -> Option<(String, u64)> {
 
 /// Of the functions in which so much time goes by, the one that stands farthest from the roots on average.
 fn farthest(profile: &Profile, least_ns: f64) -> Option<PlaceId> {
+    let paths = profile.stacks.iter().map(|one| (profile.paths[one.path].as_slice(), one.tally.ns));
+    farthest_of(profile, paths, least_ns).map(|(place, _)| place)
+}
+
+/// The same of such paths with their times, and its time (ns).
+fn farthest_of<'a>(
+    profile: &Profile,
+    paths: impl Iterator<Item = (&'a [PlaceId], u64)>,
+    least_ns: f64,
+) -> Option<(PlaceId, u64)> {
     let mut sums: BTreeMap<PlaceId, (u64, f64)> = BTreeMap::new();
     let is_machine = |place: &PlaceId| is_a_machine(&profile.place(*place).module);
-    for one in &profile.stacks {
+    for (whole, ns) in paths {
         // A machine's functions around what it runs are no work of theirs.
-        let whole = &profile.paths[one.path];
         let runs_own = whole.last().is_some_and(|leaf| !is_machine(leaf));
         let path: Vec<&PlaceId> = whole.iter().filter(|place| !(runs_own && is_machine(place))).collect();
         let mut seen = BTreeSet::new();
         for (depth, place) in path.iter().enumerate().filter(|(_, place)| !profile.is_bare(***place)) {
             if seen.insert(**place) {
                 let sum = sums.entry(**place).or_default();
-                sum.0 += one.tally.ns;
-                sum.1 += one.tally.ns as f64 * depth as f64;
+                sum.0 += ns;
+                sum.1 += ns as f64 * depth as f64;
             }
         }
     }
@@ -152,7 +176,8 @@ fn farthest(profile: &Profile, least_ns: f64) -> Option<PlaceId> {
         .into_iter()
         .filter(|(place, (ns, _))| *ns as f64 >= least_ns && !says_nothing(&profile.place(*place).name));
     let depth = |(_, (ns, weighed)): &(PlaceId, (u64, f64))| weighed / *ns as f64;
-    named.max_by(|a, b| depth(a).total_cmp(&depth(b)).then_with(|| b.0.cmp(&a.0))).map(|(place, _)| place)
+    let most = named.max_by(|a, b| depth(a).total_cmp(&depth(b)).then_with(|| b.0.cmp(&a.0)));
+    most.map(|(place, (ns, _))| (place, ns))
 }
 
 /// With what threads and programs begin.

@@ -30,6 +30,7 @@ pub mod holders;
 mod in_flight;
 pub mod inverted;
 pub mod kernel_threads;
+pub mod known_work;
 pub mod ledger;
 #[cfg(test)]
 mod ledger_tests;

@@ -7,7 +7,7 @@ use super::pattern::plain_name;
 use holdup_events::condition::Condition;
 use holdup_events::tables::SpanKind;
 
-use super::{On, Request, Role, Rule, Runtime, Sleeps, SpanProbe};
+use super::{KnownWork, On, Request, Role, Rule, Runtime, Sleeps, SpanProbe};
 
 /// A text that is no descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum DescriptorError {
         plain: String,
     },
     /// More than can be applied.
-    #[error("more than {RULES_MAX} rules, or {SPANS_MAX} spans or requests")]
+    #[error("more than {RULES_MAX} rules, or {SPANS_MAX} spans, requests or kinds of work")]
     TooMany,
     /// A span without a place where it begins.
     #[error("span `{0}` never begins: give entry")]
@@ -77,6 +77,8 @@ struct File {
     span: Vec<SpanEntry>,
     #[serde(default)]
     request: Vec<RequestEntry>,
+    #[serde(default)]
+    work: Vec<WorkEntry>,
     sleep: Option<SleepEntry>,
 }
 
@@ -158,6 +160,14 @@ struct RequestEntry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct WorkEntry {
+    any: Vec<String>,
+    what: String,
+    advice: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SleepEntry {
     by: Vec<String>,
     #[serde(default)]
@@ -194,7 +204,8 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
     if head.function.is_empty() && head.module.is_empty() {
         return Err(DescriptorError::NoMark);
     }
-    if file.rule.len() > RULES_MAX || file.span.len() > SPANS_MAX || file.request.len() > SPANS_MAX {
+    let most = file.span.len().max(file.request.len()).max(file.work.len());
+    if file.rule.len() > RULES_MAX || most > SPANS_MAX {
         return Err(DescriptorError::TooMany);
     }
     let rules = file.rule.into_iter().enumerate().map(|(at, entry)| rule(at + 1, entry));
@@ -206,6 +217,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         carries_tasks: head.carries_tasks,
         collects_for_memory: head.collects_for_memory,
         requests: file.request.into_iter().map(request).collect::<Result<_, _>>()?,
+        work: file.work.into_iter().map(work).collect::<Result<_, _>>()?,
         sleeps: file.sleep.map_or_else(|| Ok(Sleeps::default()), sleeps)?,
         works: head.works,
         function_marks: head.function,
@@ -218,6 +230,11 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
 fn request(RequestEntry { any, advice }: RequestEntry) -> Result<Request, DescriptorError> {
     all_plain("request", any.iter())?;
     Ok(Request { any, advice })
+}
+
+fn work(WorkEntry { any, what, advice }: WorkEntry) -> Result<KnownWork, DescriptorError> {
+    all_plain("work", any.iter().filter(|pattern| !pattern.contains('*')))?;
+    Ok(KnownWork { any, what, advice })
 }
 
 fn sleeps(SleepEntry { by, unless, tick_ns }: SleepEntry) -> Result<Sleeps, DescriptorError> {

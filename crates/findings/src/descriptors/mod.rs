@@ -251,6 +251,17 @@ pub struct Request {
     pub advice: String,
 }
 
+/// Work whose name says little to who did not write it, and which is often more than is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownWork {
+    /// Functions, of which one is on the stack.
+    pub any: Vec<String>,
+    /// What it is, as in "In 40 % of the work …".
+    pub what: String,
+    /// What makes it less.
+    pub advice: String,
+}
+
 /// How tasks sleep that a runtime carries on its threads: their thread does not, and its waits show no task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sleeps {
@@ -280,6 +291,8 @@ pub struct Runtime {
     pub collects_for_memory: Vec<String>,
     /// Functions by which a program asks for a collection, in the order in which they are looked for.
     pub requests: Vec<Request>,
+    /// Work that is known for what it is.
+    pub work: Vec<KnownWork>,
     /// How its tasks sleep.
     pub sleeps: Sleeps,
     /// Functions whose instructions look like a loop that only waits, and that is hardly ever gone round: who is seen there works.
@@ -322,6 +335,7 @@ descriptors! {
     "beam",
     "cpython",
     "postgresql",
+    "php",
     "v8",
     "libgomp",
     "libomp",
@@ -331,6 +345,8 @@ descriptors! {
     "abseil",
     "openssl",
     "gnutls",
+    "pcre2",
+    "libgcc",
     "jemalloc",
     "tcmalloc",
     "glibc",

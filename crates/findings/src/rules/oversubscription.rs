@@ -22,7 +22,8 @@
 //! Start as many threads as there are CPUs that the program may use (its affinity and cgroup limit count,
 //! not the machine's size), and do not stack pools on each other (a pool per library, each as wide as the
 //! machine). Where a runtime's threads are most of the busy ones, it is named, with the option that sets their number. Where what
-//! has the CPUs is work, the function is named in which most of it is: less of that helps, too.
+//! has the CPUs is work, the function is named in which most of it is, and what it is if a descriptor knows it (docs/descriptors.md,
+//! `[[work]]`): less of that helps, fewer threads hardly do.
 //!
 //! ## Blind spots
 //! A thread that spins looks like one that works, so the gain of fewer threads lies between two ends far
@@ -40,6 +41,7 @@ use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::busiest::Busiest;
 use crate::derive::class::Class;
+use crate::derive::known_work::Known;
 use crate::derive::runtimes::RuntimeUse;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
@@ -93,7 +95,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     ];
     summary.extend(dependence.says().map(String::from));
     let work = scene.derived.busiest.as_ref().filter(|_| dependence.is_work());
+    let known = scene.derived.known_work.as_ref().filter(|_| dependence.is_work());
     summary.extend(work.map(in_what));
+    summary.extend(known.map(Known::said));
     // Of fewer than there are CPUs, on average, it is how they meet, not how many they are.
     let waste = dependence == Dependence::Wasteful && wanting > cpus;
     let confidence = if waste { Confidence::Medium } else { Confidence::Low };
@@ -105,31 +109,39 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low, high },
         confidence: scene.confidence(confidence),
         evidence: scene.longest_queues(&charge),
-        advice: advice(scene, runtime, dependence).into_iter().chain(work.map(less_of)).collect(),
+        advice: advice(scene, (runtime, dependence), (known, work)),
     };
     Ok(vec![Charged { finding, charge }])
 }
 
-fn advice(scene: &Scene, runtime: Option<&RuntimeUse>, dependence: Dependence) -> Vec<String> {
+/// Where what has the CPUs is work, to have less of it is what helps; else fewer threads do.
+fn advice(
+    scene: &Scene,
+    (runtime, dependence): (Option<&RuntimeUse>, Dependence),
+    (known, work): (Option<&Known>, Option<&Busiest>),
+) -> Vec<String> {
     let fewer = match runtime {
         Some(runtime) => runtime.fewer_threads.clone(),
         None => format!("Use {} or fewer", count(u64::from(scene.derived.occupancy.cpus), "thread")),
     };
     let sleep = "Give threads that wait for each other a blocking wait in place of a spinning one";
     let spins = dependence == Dependence::Wasteful;
-    std::iter::once(fewer).chain(spins.then(|| sleep.to_owned())).collect()
+    let less = known.map(|known| known.advice.clone()).into_iter().chain(work.map(less_of));
+    less.chain([fewer]).chain(spins.then(|| sleep.to_owned())).collect()
 }
 
 /// In which function it is that they work.
 fn in_what(work: &Busiest) -> String {
     let (share, error) = (percent(work.share), percent(work.error));
-    format!("{share} ± {error} of the useful work is in {}.", work.said())
+    let mostly =
+        work.mostly_in.as_ref().map(|(name, part)| format!("; {} of that in {name}", percent(*part)));
+    format!("{share} ± {error} of the useful work is in {}{}.", work.said(), mostly.unwrap_or_default())
 }
 
 /// What helps where CPUs are short of time.
 fn less_of(work: &Busiest) -> String {
     format!(
-        "Or have less to do there: what several ask {} for at once can be done once for all of them",
+        "Have less to do in {}: what several ask it for at once can be done once for all of them",
         work.function
     )
 }

@@ -55,6 +55,10 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
         ("symptoms", symptoms.iter().map(symptom).collect()),
         ("skipped", skipped.iter().map(|(rule, reason)| json!({"rule": rule, "reason": reason})).collect()),
         ("busiest", all.and_then(|all| all.derived.busiest.as_ref()).map_or(Value::Null, json::busiest)),
+        (
+            "known_work",
+            all.and_then(|all| all.derived.known_work.as_ref()).map_or(Value::Null, json::known_work),
+        ),
         ("parallelism", all.map_or(Value::Null, parallelism)),
         ("against", viewer.against.as_ref().map_or(Value::Null, against)),
         ("thinned", json!(thinned)),

@@ -134,13 +134,19 @@ fn computes(view: &View) -> Option<String> {
     let in_what = view.analysis.derived.busiest.as_ref().map(|busiest| {
         let for_whom = busiest.called_for.as_ref().map(|(name, _)| format!(" for {}", clean(name)));
         let name = clean(&busiest.function);
-        format!(", {} of it in {name}{}", percent(busiest.share), for_whom.unwrap_or_default())
+        let mostly =
+            busiest.mostly_in.as_ref().map(|(callee, _)| format!(" (most of that in {})", clean(callee)));
+        let share = percent(busiest.share);
+        format!(", {share} of it in {name}{}{}", mostly.unwrap_or_default(), for_whom.unwrap_or_default())
     });
+    let known = view.analysis.derived.known_work.as_ref();
+    let is_what = known.map(|known| format!(" {} Try: {}.", clean(&known.said()), clean(&known.advice)));
     Some(format!(
-        "It computes: the CPUs did its own work for {} of their time{}. To do that faster, or less of it, is what would help \
+        "It computes: the CPUs did its own work for {} of their time{}.{} To do that faster, or less of it, is what would help \
          most. Whether it grows faster than the input, and which function does: holdup sweep --size N=1k,2k,4k -- CMD {{N}}",
         percent(useful),
         in_what.unwrap_or_default(),
+        is_what.unwrap_or_default(),
     ))
 }
 

@@ -29,6 +29,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         }
         if class == Class::Useful {
             lines.extend(busiest(view));
+            lines.extend(known_work(view));
         }
         if class == Class::RunQueue {
             lines.extend(run_queue(view));
@@ -73,13 +74,23 @@ fn busiest(view: &View) -> Vec<String> {
     let Some(busiest) = &view.analysis.derived.busiest else { return Vec::new() };
     let for_whom = busiest.called_for.as_ref();
     let for_whom = for_whom.map(|(name, part)| format!("; {} of that for {}", percent(*part), clean(name)));
+    let mostly = busiest.mostly_in.as_ref();
+    let mostly = mostly.map(|(name, part)| format!("; {} of that in {}", percent(*part), clean(name)));
     let text = format!(
-        "({} ± {} of it in {}{})",
+        "({} ± {} of it in {}{}{})",
         percent(busiest.share),
         percent(busiest.error),
         clean(&busiest.function),
+        mostly.unwrap_or_default(),
         for_whom.unwrap_or_default()
     );
+    wrap(&text, view.style.columns() - 4, 1).iter().map(|line| note(view, line)).collect()
+}
+
+/// What much of it is, if that is known.
+fn known_work(view: &View) -> Vec<String> {
+    let Some(known) = &view.analysis.derived.known_work else { return Vec::new() };
+    let text = format!("({} ± {} of it: {})", percent(known.share), percent(known.error), clean(&known.what));
     wrap(&text, view.style.columns() - 4, 1).iter().map(|line| note(view, line)).collect()
 }
 

@@ -1,0 +1,87 @@
+//! Work that descriptors know for what it is (`[[work]]`): a table that is read from end to end, a regular expression. Its
+//! functions' names say that to few, and a program that computes is told more by it. It judges nothing.
+
+use std::collections::{BTreeMap, HashMap};
+
+use holdup_events::{StackId, Trace};
+
+use super::class::Class;
+use super::ledger::Ledger;
+use super::roles::Roles;
+use super::split::share_error;
+use super::stacks::folding::matches;
+use crate::descriptors::{KnownWork, plain_name};
+use crate::wording::percent;
+
+/// Less of the useful work than this is not what the program does.
+const SHARE_MIN: f64 = 1.0 / 3.0;
+/// So few samples may be chance.
+const SAMPLES_MIN: u64 = 50;
+
+/// What much of the useful work is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// What, as its descriptor says.
+    pub what: String,
+    /// What makes it less.
+    pub advice: String,
+    /// Its part of the useful running time (0 to 1; sampled), with all that it calls.
+    pub share: f64,
+    /// Half the width of its 95 % interval.
+    pub error: f64,
+}
+
+impl Known {
+    /// As a sentence.
+    pub fn said(&self) -> String {
+        let (share, error) = (percent(self.share), percent(self.error));
+        format!("In {share} ± {error} of the useful work {}.", self.what)
+    }
+}
+
+/// The kind that takes most, if it takes enough.
+pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Known> {
+    let kinds: Vec<&KnownWork> =
+        roles.descriptors.runtimes().iter().flat_map(|runtime| &runtime.work).collect();
+    let of_frame = of_frames(trace, &kinds);
+    if of_frame.iter().all(Option::is_none) {
+        return None;
+    }
+    let mut known: HashMap<StackId, Option<usize>> = HashMap::new();
+    let (mut whole, mut whole_samples) = (0.0, 0);
+    let mut sums: BTreeMap<usize, (f64, u64)> = BTreeMap::new();
+    for thread in &ledger.threads {
+        let samples = super::samples_of(trace, thread.thread);
+        let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
+        for sample in samples.iter().filter(|sample| roles.class_of_sample(sample) == Class::Useful) {
+            whole += each;
+            whole_samples += 1;
+            let kind = *known.entry(sample.stack).or_insert_with(|| {
+                trace.stack_frames(sample.stack).find_map(|frame| *of_frame.get(frame.index())?)
+            });
+            if let Some(kind) = kind {
+                let sum = sums.entry(kind).or_default();
+                *sum = (sum.0 + each, sum.1 + 1);
+            }
+        }
+    }
+    let (kind, (ns, samples)) = sums.into_iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+    let share = ns / whole;
+    let told = samples >= SAMPLES_MIN && share >= SHARE_MIN;
+    told.then(|| Known {
+        what: kinds[kind].what.clone(),
+        advice: kinds[kind].advice.clone(),
+        share,
+        error: share_error(samples, whole_samples),
+    })
+}
+
+/// The kind that each frame's function is of.
+fn of_frames(trace: &Trace, kinds: &[&KnownWork]) -> Vec<Option<usize>> {
+    let of = |function: &str| {
+        let name = plain_name(function);
+        kinds.iter().position(|kind| kind.any.iter().any(|pattern| matches(pattern, &name)))
+    };
+    let frames = trace.frames.iter();
+    frames.map(|frame| (!frame.function.is_empty()).then(|| of(&frame.function)).flatten()).collect()
+}
