@@ -8,8 +8,9 @@ use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::{
     asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc,
-    hardware, holders, known_work, ledger, lines, lock_holding, locks, occupancy, paging, parallel, parallelism, regions,
-    rendezvous, replay, roles, runtimes, services, spin, stacks, syscall_rates, syscalls, tasks, timelines,
+    hardware, holders, known_work, ledger, lines, lock_holding, locks, occupancy, paging, parallel,
+    parallelism, regions, rendezvous, replay, roles, runtimes, services, spin, stacks, syscall_rates,
+    syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::{Confidence, Finding};

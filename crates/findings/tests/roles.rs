@@ -374,7 +374,11 @@ fn a_text_that_is_no_descriptor_says_why() {
     let marked = format!("{head}function = [\"f\"]\n");
     assert!(error(&format!("{marked}[[rule]]\nrole = \"spin\"\n")).contains("rule 1 matches nothing"));
     let work = format!("{marked}[[work]]\nany = [\"a::B<int>::f\"]\nwhat = \"w\"\nadvice = \"a\"\n");
-    assert!(error(&work).contains("work: `a::B<int>::f` is never matched; write `a::B::f`"), "{}", error(&work));
+    assert!(
+        error(&work).contains("work: `a::B<int>::f` is never matched; write `a::B::f`"),
+        "{}",
+        error(&work)
+    );
     assert!(
         error(&format!("{marked}[[rule]]\nrole = \"spin\"\nleaf = [\"f(int)\"]\n")).contains("write `f`")
     );

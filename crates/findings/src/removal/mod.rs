@@ -382,27 +382,9 @@ fn merged(
         "serial-section" if is_alone_with_tasks(trace, derived) => {
             Gain { low: 0.0, high: forecast.high.max(widened(own).high) }
         }
-        // What one task waits for the disk, the next waits for it: whose thread this one ran on is what a replay keeps.
-        "sync-per-item" if is_of_tasks(trace, derived, charge) => {
-            Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
-        }
         // A peer that answers many at once is, in a replay, a chain of its own sleeps, which fewer waits do not shorten.
         "pool-exhausted" => Gain { low: own.low.min(forecast.high), high: own.high.max(forecast.high) },
-        // What goes with the asking goes in the asked process, too, whose threads take turns by what a replay keeps.
-        "wakeup-ping-pong"
-            if round_trips::asked_by_many(trace, charge).is_some()
-                || bound::among(trace, &derived.roles, charge).is_some()
-                || Handing::of((trace, &derived.roles), &derived.ledger, charge).is_most() =>
-        {
-            Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
-        }
-        // A replay keeps all work, and ends with the last of it, also where some of it went on only until those who waited were done.
-        "preempted-lock-holder"
-            if own.high > forecast.high && inverted::of(trace, &derived.ledger, charge).is_some() =>
-        {
-            Gain { low: forecast.low, high: widened(own).high }
-        }
-        "blocked-lock-holder" if peers::slept(trace, charge) => {
+        _ if is_kept((trace, derived), (finding, charge)) => {
             Gain { low: forecast.low, high: forecast.high.max(widened(own).high) }
         }
         // Who would accept waits for who connects: what a replay leaves out of the one it leaves in the other.
@@ -421,6 +403,24 @@ fn merged(
     // They contradict each other: neither is sure.
     let high = own.high.max(forecast.high).min(most);
     Gain { low: own.low.min(forecast.low).min(high), high }
+}
+
+/// Whether a replay keeps what goes with the cause.
+fn is_kept((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
+    match finding.rule {
+        // What one task waits for the disk, the next waits for it: whose thread this one ran on is what a replay keeps.
+        "sync-per-item" => is_of_tasks(trace, derived, charge),
+        // What goes with the asking goes in the asked process, too, whose threads take turns by what a replay keeps.
+        "wakeup-ping-pong" => {
+            round_trips::asked_by_many(trace, charge).is_some()
+                || bound::among(trace, &derived.roles, charge).is_some()
+                || Handing::of((trace, &derived.roles), &derived.ledger, charge).is_most()
+        }
+        "blocked-lock-holder" => peers::slept(trace, charge),
+        // All work is kept, and the end with the last of it, also of what goes on only until those who waited are done.
+        "preempted-lock-holder" => inverted::of(trace, &derived.ledger, charge).is_some(),
+        _ => false,
+    }
 }
 
 /// Whether most of what is charged are waits in programs of which a runtime's threads carry tasks.
