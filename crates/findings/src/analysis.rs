@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use holdup_events::Trace;
 
 use crate::charge::Charge;
-use crate::derive::class::Class;
+use crate::computing::{self, Computes};
 use crate::derive::{
     asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc,
     hardware, holders, known_work, ledger, lines, lock_holding, locks, occupancy, paging, parallel,
@@ -13,7 +13,7 @@ use crate::derive::{
     syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
-use crate::finding::{Confidence, Finding};
+use crate::finding::Finding;
 use crate::merging::Symptom;
 use crate::rules;
 
@@ -105,26 +105,10 @@ pub struct Analysis {
     pub skipped: Vec<(&'static str, String)>,
 }
 
-/// From such a part of the CPUs' time (0 to 1) on, what a program is slow for may be its work, ...
-const COMPUTES_MIN: f64 = 0.8;
-/// ... or of so much where not even a hint was found, ...
-const COMPUTES_ALONE_MIN: f64 = 0.6;
-/// ... unless there is a cause, and no mere hint, which is worth more than this.
-const CAUSE_MIN: f64 = 0.1;
-
 impl Analysis {
-    /// Which part of the CPUs' time (0 to 1) is the program's useful work, if that is nearly all and no cause was found beside.
-    pub fn computes(&self, trace: &Trace) -> Option<f64> {
-        let derived = &self.derived;
-        let useful = busiest::useful_of_cpus(trace, &derived.ledger, (&derived.cpus, derived.occupancy.cpus));
-        let is_cause =
-            |finding: &Finding| finding.confidence > Confidence::Low && finding.gain.likely() >= CAUSE_MIN;
-        let is_told = self.findings.iter().any(is_cause);
-        // Where others have the CPUs, little of the program's own is all that is left of them.
-        let wants_ns = derived.ledger.running_ns() + derived.ledger.of(Class::RunQueue);
-        let wants = wants_ns as f64 >= COMPUTES_MIN * trace.wall().0 as f64;
-        let least = if self.findings.is_empty() { COMPUTES_ALONE_MIN } else { COMPUTES_MIN };
-        (derived.ledger.split_known && wants && useful >= least && !is_told).then_some(useful)
+    /// That it computes, if its work is nearly all that there is.
+    pub fn computes(&self, trace: &Trace) -> Option<Computes> {
+        computing::of(trace, self)
     }
 }
 

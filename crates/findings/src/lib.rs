@@ -6,6 +6,7 @@ mod asked;
 pub mod chain;
 pub mod charge;
 mod collecting;
+pub mod computing;
 pub mod derive;
 pub mod descriptors;
 pub mod experiment;

@@ -91,7 +91,7 @@ fn computes(work: usize, beside: &str) -> Option<f64> {
     let picture =
         format!("@cpus 2\n@s sleep\n@repeat 20\n@samples A 0..10 user main;merge\nA  {work}{rest}\n{beside}");
     let (_, trace) = trace_of_lanes(&picture);
-    analyse(&trace).computes(&trace)
+    analyse(&trace).computes(&trace).map(|computes| computes.share)
 }
 
 #[test]

@@ -101,7 +101,18 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
     // More keys than the macro takes.
     report["hardware"] = hardware::to_json(trace, &derived.hardware);
     report["fired"] = crate::moment::to_json(trace, analysis);
+    report["computes"] = computes(trace, analysis);
     report
+}
+
+/// Whether it computes, and what to say of that; `share` is null where it does not.
+pub(crate) fn computes(trace: &Trace, analysis: &Analysis) -> Value {
+    let computes = analysis.computes(trace);
+    json!({
+        "share": computes.as_ref().map(|computes| computes.share),
+        "summary": computes.as_ref().map_or(&[][..], |computes| &computes.summary),
+        "advice": computes.as_ref().map_or(&[][..], |computes| &computes.advice),
+    })
 }
 
 fn syscall(call: &SyscallUse) -> Value {

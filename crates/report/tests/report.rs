@@ -662,6 +662,8 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         ..StackAsk::default()
     };
     paths(&to_json_with(&trace, &analysis, &ask), "", &mut emitted);
+    let (_, busy) = trace_of_lanes("@cpus 1\n@repeat 20\n@samples A 0..10 user main;work\nA 0000000000\n");
+    paths(&to_json_with(&busy, &analyse(&busy), &StackAsk::default()), "", &mut emitted);
     let annotated = annotated(|it| holdup_report::annotate::to_json(it).to_string());
     paths(&serde_json::from_str(&annotated).unwrap(), "", &mut emitted);
     let forecast = what_if(&trace, &what_if::Ask { cpus: Some(4), ..what_if::Ask::default() }).unwrap();

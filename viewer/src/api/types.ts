@@ -86,6 +86,13 @@ export interface Busiest {
   readonly mostly_in_share?: number | null;
 }
 
+/** Of a program that computes: `share` is null where it does not. */
+export interface Computes {
+  readonly share: number | null;
+  readonly summary: readonly string[];
+  readonly advice: readonly string[];
+}
+
 /** What much of the useful work is, where a descriptor knows it. */
 export interface KnownWork {
   readonly what: string;
@@ -127,6 +134,7 @@ export interface Summary {
   readonly ledger: Ledger;
   readonly busiest?: Busiest | null;
   readonly known_work?: KnownWork | null;
+  readonly computes?: Computes | null;
   readonly threads: readonly Thread[];
   readonly processes: readonly Process[];
   readonly cpus: readonly { readonly cpu: number; readonly target_ns: Ns; readonly others_ns: Ns; readonly idle_ns: Ns }[];

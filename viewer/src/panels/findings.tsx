@@ -21,6 +21,7 @@ export function Findings() {
       )}
       {pending && !first_look && <p class="none pending" role="status">The findings are being worked out … The timeline, the flame graphs and the ledger can be used meanwhile.</p>}
       {!pending && findings.length === 0 && <p class="none">No rule found a cause worth naming. The colours beside still tell where the time went.</p>}
+      <ComputesNote />
       <ol>
         {findings.map((one, at) => (
           <Entry key={at} finding={one} index={at} open={at === open} />
@@ -33,6 +34,18 @@ export function Findings() {
         </details>
       )}
     </aside>
+  );
+}
+
+/** That the program computes, where that is what would help most. */
+function ComputesNote() {
+  const computes = useViewer().catalogue.summary.computes;
+  if (!computes || computes.share === null) return null;
+  return (
+    <div class="computes">
+      <p>{visible(computes.summary.join(" "))}</p>
+      <ul>{computes.advice.map((one) => <li key={one}>{visible(one)}</li>)}</ul>
+    </div>
   );
 }
 

@@ -75,6 +75,8 @@ fn among(trace: &Trace, roles: &Roles, threads: Option<Vec<ThreadId>>) -> Option
         called_for.filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN && !says_nothing(name));
     let called_by = called_by(&profile, place, &within, part.ns);
     let mostly_in = mostly_in(&profile, place, &within, part.ns).filter(|(name, _)| *name != function);
+    let is_below = |name: &str| mostly_in.as_ref().is_some_and(|(callee, _)| callee == name);
+    let called_for = called_for.filter(|(name, _)| !is_below(name));
     Some(Busiest { function, called_for, called_by, mostly_in, ..of_part(&part, &whole) })
 }
 

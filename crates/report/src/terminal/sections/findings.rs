@@ -12,22 +12,17 @@ const INDENT: usize = 3;
 
 pub(super) fn lines(view: &View) -> Vec<String> {
     let mut lines = view.heading("WHAT HOLDS IT UP");
-    for (index, finding) in view.analysis.findings.iter().enumerate() {
-        if index > 0 {
-            lines.push(String::new());
-        }
-        lines.extend(one(view, index + 1, finding));
+    // What gains most comes first.
+    let mut told: Vec<Vec<String>> = computes(view).into_iter().collect();
+    let findings = view.analysis.findings.iter().enumerate();
+    told.extend(findings.map(|(index, finding)| one(view, index + 1, finding)));
+    if view.analysis.findings.is_empty() && !view.is_timeless() {
+        told.push(paragraph(view, &nothing_found(view), INDENT - 1));
     }
+    lines.extend(told.join(&String::new()));
     if view.is_timeless() {
         lines.push(super::nothing(view, "Not judged: the recording has no times."));
         return lines;
-    }
-    if view.analysis.findings.is_empty() {
-        lines.extend(paragraph(view, &nothing_found(view), INDENT - 1));
-    }
-    if let Some(work) = computes(view) {
-        lines.push(String::new());
-        lines.extend(paragraph(view, &work, INDENT - 1));
     }
     lines.extend(skipped(view));
     lines
@@ -129,25 +124,13 @@ fn nothing_found(view: &View) -> String {
 }
 
 /// What to do where the CPUs do the program's own work, and no more than hints say otherwise.
-fn computes(view: &View) -> Option<String> {
-    let useful = view.analysis.computes(view.trace)?;
-    let in_what = view.analysis.derived.busiest.as_ref().map(|busiest| {
-        let for_whom = busiest.called_for.as_ref().map(|(name, _)| format!(" for {}", clean(name)));
-        let name = clean(&busiest.function);
-        let mostly =
-            busiest.mostly_in.as_ref().map(|(callee, _)| format!(" (most of that in {})", clean(callee)));
-        let share = percent(busiest.share);
-        format!(", {share} of it in {name}{}{}", mostly.unwrap_or_default(), for_whom.unwrap_or_default())
-    });
-    let known = view.analysis.derived.known_work.as_ref();
-    let is_what = known.map(|known| format!(" {} Try: {}.", clean(&known.said()), clean(&known.advice)));
-    Some(format!(
-        "It computes: the CPUs did its own work for {} of their time{}.{} To do that faster, or less of it, is what would help \
-         most. Whether it grows faster than the input, and which function does: holdup sweep --size N=1k,2k,4k -- CMD {{N}}",
-        percent(useful),
-        in_what.unwrap_or_default(),
-        is_what.unwrap_or_default(),
-    ))
+fn computes(view: &View) -> Option<Vec<String>> {
+    let computes = view.analysis.computes(view.trace)?;
+    let mut lines = paragraph(view, &clean(&computes.summary.join(" ")), INDENT);
+    for (index, advice) in computes.advice.iter().enumerate() {
+        lines.extend(advised(view, if index == 0 { "Try:" } else { "" }, advice));
+    }
+    Some(lines)
 }
 
 fn skipped(view: &View) -> Vec<String> {

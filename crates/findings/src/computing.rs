@@ -1,0 +1,70 @@
+//! What to say of a program that computes: the CPUs do its own work nearly all the time, and no cause was found beside that would gain
+//! much. To do that work faster, or less of it, is what would help most.
+
+use holdup_events::Trace;
+
+use crate::analysis::Analysis;
+use crate::derive::busiest;
+use crate::derive::class::Class;
+use crate::finding::{Confidence, Finding};
+use crate::wording::percent;
+
+/// From such a part of the CPUs' time (0 to 1) on, what a program is slow for may be its work, ...
+const MUCH: f64 = 0.8;
+/// ... or of so much where not even a hint is worth more than a tenth, ...
+const MUCH_ALONE: f64 = 0.6;
+/// ... unless there is a cause, and no mere hint, which is worth more than this.
+const CAUSE_MIN: f64 = 0.1;
+
+/// That a program computes, in words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Computes {
+    /// Which part of the time of the CPUs that it may use is its useful work (0 to 1).
+    pub share: f64,
+    /// Sentences, for people.
+    pub summary: Vec<String>,
+    /// What to try.
+    pub advice: Vec<String>,
+}
+
+/// Whether the program computes, if that is nearly all and no cause was found beside.
+pub fn of(trace: &Trace, analysis: &Analysis) -> Option<Computes> {
+    let share = share(trace, analysis)?;
+    let derived = &analysis.derived;
+    let in_what = derived.busiest.as_ref().map(|busiest| {
+        let part = percent(busiest.share);
+        let mostly = busiest.mostly_in.as_ref().map(|(callee, _)| format!(" (most of that in {callee})"));
+        let for_whom = busiest.called_for.as_ref().map(|(name, _)| format!(" for {name}"));
+        let (mostly, for_whom) = (mostly.unwrap_or_default(), for_whom.unwrap_or_default());
+        format!(", {part} of it in {}{mostly}{for_whom}", busiest.function)
+    });
+    let does = format!(
+        "It computes: the CPUs did its own work for {} of their time{}.",
+        percent(share),
+        in_what.unwrap_or_default()
+    );
+    let known = derived.known_work.as_ref();
+    let sizes = "Whether it grows faster than the input, and which function does: holdup sweep --size N=1k,2k,4k -- CMD {N}";
+    let advice = known
+        .map(|known| known.advice.clone())
+        .into_iter()
+        .chain(["Do that faster, or less of it: that is what would help most".to_owned(), sizes.to_owned()]);
+    Some(Computes {
+        share,
+        summary: std::iter::once(does).chain(known.map(|known| known.said())).collect(),
+        advice: advice.collect(),
+    })
+}
+
+fn share(trace: &Trace, analysis: &Analysis) -> Option<f64> {
+    let derived = &analysis.derived;
+    let useful = busiest::useful_of_cpus(trace, &derived.ledger, (&derived.cpus, derived.occupancy.cpus));
+    let worth = |finding: &&Finding| finding.gain.likely() >= CAUSE_MIN;
+    let mut worthy = analysis.findings.iter().filter(worth).peekable();
+    let least = if worthy.peek().is_some() { MUCH } else { MUCH_ALONE };
+    let is_told = worthy.any(|finding| finding.confidence > Confidence::Low);
+    // Where others have the CPUs, little of the program's own is all that is left of them.
+    let wants_ns = derived.ledger.running_ns() + derived.ledger.of(Class::RunQueue);
+    let wants = wants_ns as f64 >= MUCH * trace.wall().0 as f64;
+    (derived.ledger.split_known && wants && useful >= least && !is_told).then_some(useful)
+}
