@@ -601,6 +601,17 @@ fn allocating_counts_for_who_asked_for_it() {
     assert!(advice[1].contains("run --allocs"), "{advice:?}");
 }
 
+/// A static binary: what the allocator calls is in it, beside the program's own functions.
+#[test]
+fn what_an_allocator_calls_itself_did_not_ask_for_it() {
+    check_lanes(
+        "@cpus 2\n@repeat 20\n@samples A 0..5 202 start_thread;main;compare;malloc;__wake;__syscall2\n\
+         @samples A 5..8 user start_thread;main;parse\n\
+         A  00000000\n\
+        \x20   ^^^^^        allocation-hotspot holder=compare\n",
+    );
+}
+
 #[test]
 fn a_little_allocating_and_a_pool_of_ones_own_are_silent() {
     // The program's own pool is the program: what it is called makes no allocator of it.

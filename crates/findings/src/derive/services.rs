@@ -256,7 +256,10 @@ impl<'a> Callers<'a> {
             // Of a thread or task that does nothing else the root says nothing: what it was begun for does.
             let from = if outside + 1 < frames.len() { outside } else { outside.saturating_sub(1) };
             let any = frames[from..].iter().filter_map(|id| own.of(*id));
-            match first_two(trace.stack_frames(stack).filter(is_own).filter_map(|id| own.of(id))) {
+            // What a service calls itself may be linked into the program, too.
+            let inside = frames.iter().position(|id| serves(*id)).map_or(0, |row| row + 1);
+            let around = frames[inside..].iter().copied().filter(is_own);
+            match first_two(around.filter_map(|id| own.of(id))) {
                 (None, _) => first_two(any),
                 found => found,
             }
