@@ -264,3 +264,20 @@ fn a_holder_that_is_off_its_cpu_for_a_part_is_a_part_of_the_contention() {
     assert!(symptoms.into_iter().any(|rule| rule == "preempted-lock-holder"), "{:#?}", analysis.findings);
     assert!(analysis.findings.iter().all(|finding| finding.rule != "preempted-lock-holder"));
 }
+
+/// Who waits for a library's lock cannot hold it for less time: what else there is its descriptor says.
+#[test]
+fn a_librarys_lock_has_advice_of_its_own() {
+    let advice = |stack: &str| {
+        let analysis = check_lanes(&format!(
+            "@cpus 2\n@repeat 20\n@stack m main;work;{stack}\n\
+             A  000mmm  holds m 0..3\n\
+             B  mmm111  holds m 3..6\n"
+        ));
+        let found = analysis.findings.iter().find(|finding| finding.rule == "lock-contention");
+        found.unwrap_or_else(|| panic!("{:#?}", analysis.findings)).advice.clone()
+    };
+    let of_malloc = advice("malloc;_int_malloc;__lll_lock_wait_private");
+    assert!(of_malloc.len() == 1 && of_malloc[0].contains("jemalloc"), "{of_malloc:?}");
+    assert!(advice("pthread_mutex_lock;__lll_lock_wait")[0].starts_with("Hold it for less time"));
+}

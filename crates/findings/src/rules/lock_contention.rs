@@ -176,8 +176,14 @@ fn finding(scene: &Scene, lock: &LockUse, (number, running): (u32, Running), sta
                 None => note.clone(),
             },
         ),
-        advice: advice(lock),
+        advice: advice(scene, lock),
     }
+}
+
+/// What a descriptor says of a lock that is a library's.
+pub(super) fn known_advice(scene: &Scene, lock: &LockUse) -> Option<String> {
+    let (_, rule) = scene.derived.roles.descriptors.rule(lock.rule?)?;
+    (!rule.advice.is_empty()).then(|| rule.advice.clone())
 }
 
 fn summary(scene: &Scene, lock: &LockUse, running: Running) -> Vec<String> {
@@ -221,7 +227,11 @@ fn summary(scene: &Scene, lock: &LockUse, running: Running) -> Vec<String> {
     lines
 }
 
-fn advice(lock: &LockUse) -> Vec<String> {
+fn advice(scene: &Scene, lock: &LockUse) -> Vec<String> {
+    // Who cannot change what is done under it is told what else there is.
+    if let Some(known) = known_advice(scene, lock) {
+        return vec![known];
+    }
     if lock.reason == WaitReason::MmapLock {
         return vec![
             "Map, unmap and protect memory less often: keep freed memory (M_TRIM_THRESHOLD_, M_MMAP_THRESHOLD_ of malloc)".into(),

@@ -34,6 +34,7 @@
 
 use std::cmp::Reverse;
 
+use super::lock_contention::known_advice;
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::lock_holding::LockHolding;
@@ -83,6 +84,13 @@ fn is_it(scene: &Scene, lock: &LockHolding) -> bool {
         && handing_ns >= HANDOVER_SHARE_MIN * lock.contended_ns as f64
 }
 
+fn advice() -> Vec<String> {
+    vec![
+        "Take the lock less often: several items at a time".into(),
+        "Use a lock that whoever runs may take (no fair, ticket or priority-inheritance lock), or that spins a little".into(),
+    ]
+}
+
 fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     let name = scene.lock_name(lock.lock);
     let locks = &scene.derived.occupancy.locks;
@@ -117,10 +125,10 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
         gain,
         confidence: scene.confidence(Confidence::High),
         evidence: scene.longest_of(&charge, |_| format!("waits for {name}, which is handed on to sleepers")),
-        advice: vec![
-            "Take the lock less often: several items at a time".into(),
-            "Use a lock that whoever runs may take (no fair, ticket or priority-inheritance lock), or that spins a little".into(),
-        ],
+        advice: match scene.lock(lock.lock).and_then(|lock| known_advice(scene, lock)) {
+            Some(known) => vec![known],
+            None => advice(),
+        },
     };
     Some(Charged { finding, charge })
 }
