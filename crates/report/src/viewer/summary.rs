@@ -59,6 +59,7 @@ pub(super) fn of(viewer: &Viewer, thinned: &[String]) -> Value {
             "known_work",
             all.and_then(|all| all.derived.known_work.as_ref()).map_or(Value::Null, json::known_work),
         ),
+        ("computes", all.map_or(Value::Null, |all| json::computes(trace, all))),
         ("parallelism", all.map_or(Value::Null, parallelism)),
         ("against", viewer.against.as_ref().map_or(Value::Null, against)),
         ("thinned", json!(thinned)),
