@@ -664,6 +664,32 @@ fn thread_per_item_fires_where_starting_takes_the_time() {
     assert_eq!(finding.confidence, Confidence::High);
 }
 
+/// The starter waits for each thread before it starts the next; beside them there is one that stays.
+#[test]
+fn threads_that_are_waited_for_one_by_one_are_told_so() {
+    let mut text = "@cpus 2\n@tick 100000\n@j join\n".to_owned();
+    let mut lanes = format!("starter  {}\n", "00jj".repeat(150));
+    for child in 0..150 {
+        let from = 4 * child + 2;
+        text += &format!("@samples starter {}..{from} 56 main;send_tour;async\n", from - 2);
+        text += &format!("@samples t{child} {from}..{} 60 work\n", from + 2);
+        lanes += &format!("t{child}  {}11\n", ".".repeat(from));
+    }
+    lanes += &format!("stays  .1{}\n", "s".repeat(590));
+    let (_, mut trace) = trace_of_lanes(&(text + "@s sleep\n" + &lanes));
+    for thread in trace.threads.iter_mut().skip(1) {
+        thread.parent = Some(ThreadId(0));
+    }
+    let analysis = analyse(&trace);
+    let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();
+    assert!(finding.summary[0].ends_with("1.0 at a time on average."), "{finding:#?}");
+    assert_eq!(finding.summary[1], "Each was waited for before the next was started.");
+    assert!(finding.advice[0].contains("std::async"), "{finding:#?}");
+    let others = short_threads(200, 2, 3);
+    let finding = &others.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();
+    assert!(!finding.advice[0].contains("std::async"), "who starts them works meanwhile: {finding:#?}");
+}
+
 #[test]
 fn threads_that_work_or_are_few_or_stay_are_no_items() {
     let silent = |analysis: Analysis| {

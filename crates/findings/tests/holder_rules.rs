@@ -1,8 +1,8 @@
 //! Rules on what the holder of a lock does while others wait for it, on pictures; and which finding is told as
 //! another one's symptom.
 
-use holdup_events::WaitReason;
 use holdup_events::tables::{Slice, ThreadState};
+use holdup_events::{ThreadId, WaitReason};
 use holdup_findings::charge::Charge;
 use holdup_findings::finding::{Finding, Gain};
 use holdup_findings::merging::{Charged, merge};
@@ -263,6 +263,23 @@ fn a_holder_that_is_off_its_cpu_for_a_part_is_a_part_of_the_contention() {
     let symptoms = analysis.symptoms.iter().map(|symptom| symptom.finding.rule);
     assert!(symptoms.into_iter().any(|rule| rule == "preempted-lock-holder"), "{:#?}", analysis.findings);
     assert!(analysis.findings.iter().all(|finding| finding.rule != "preempted-lock-holder"));
+}
+
+#[test]
+fn threads_that_wait_for_each_other_in_a_circle_are_told_so() {
+    // Most of the time A has n and wants m, and B the other way round; then somebody gives up.
+    let (_, mut trace) = trace_of_lanes("@cpus 4\n@repeat 20\nA  0mmmmmmm0\nB  1nnnnnnn1\n");
+    let tids: Vec<u32> = trace.threads.iter().map(|thread| thread.tid).collect();
+    for (waiter, other) in [(0, 1), (1, 0)] {
+        let wait =
+            trace.slices.of(ThreadId(waiter)).find(|one| one.state == ThreadState::Blocked).unwrap().wait;
+        trace.waits[wait.index()].owner_tid = tids[other];
+    }
+    let analysis = holdup_findings::analyse(&trace);
+    let found = analysis.findings.iter().find(|finding| finding.rule == "lock-contention");
+    let found = found.unwrap_or_else(|| panic!("{:#?}", analysis.findings));
+    assert!(found.summary.iter().any(|line| line.contains("in a circle (a deadlock)")), "{found:#?}");
+    assert!(found.advice[0].contains("in the same order"), "{found:#?}");
 }
 
 /// Who waits for a library's lock cannot hold it for less time: what else there is its descriptor says.

@@ -67,6 +67,9 @@ const LOCKS_MAX: usize = 5;
 /// A wait for another lock is this one's too if that lock's holder waited here for at least this share of it.
 const BEHIND_SHARE_MIN: f64 = 0.5;
 
+/// Of the waiting, so much in a circle of threads that wait for each other is no chance.
+const CIRCLE_MIN: f64 = 0.2;
+
 /// A share of the waiting that is worth an advice of its own.
 const MANY: f64 = 0.25;
 
@@ -217,6 +220,13 @@ fn summary(scene: &Scene, lock: &LockUse, running: Running) -> Vec<String> {
         let meanwhile = ends(scene.trace, &lock.ends, lock.wait_ns);
         lines.push(format!("Who had it meanwhile: {}; at the end of that: {meanwhile}.", held.join(", ")));
     }
+    let circle = lock.share_of(EndClass::Cycle);
+    if circle >= CIRCLE_MIN {
+        lines.push(format!(
+            "For {} of the waiting threads waited for each other in a circle (a deadlock), until something else ended that: a time-out, or who looks for deadlocks.",
+            percent(circle)
+        ));
+    }
     if let Some((place, ns)) = lock.held_in.first() {
         let share = percent(*ns as f64 / lock.wait_ns.max(1) as f64);
         lines.push(format!("For {share} of the waiting a holder ran in {place} (sampled)."));
@@ -228,6 +238,13 @@ fn summary(scene: &Scene, lock: &LockUse, running: Running) -> Vec<String> {
 }
 
 fn advice(scene: &Scene, lock: &LockUse) -> Vec<String> {
+    if lock.share_of(EndClass::Cycle) >= CIRCLE_MIN {
+        return vec![
+            "Take such locks in the same order everywhere (rows: ORDER BY their key before FOR UPDATE or UPDATE), or all that is needed at once"
+                .into(),
+            "Hold fewer of them at a time: shorter transactions and sections".into(),
+        ];
+    }
     // Who cannot change what is done under it is told what else there is.
     if let Some(known) = known_advice(scene, lock) {
         return vec![known];

@@ -15,8 +15,10 @@
 //! ran on, that handing a piece to a thread that is there takes 10 µs in its place, and that the samples are as far off as they may
 //! be. The upper end is that nothing takes its place, and that what is left is spread over all CPUs: nobody waits for the starter then.
 //!
+//! Where no more than one of them is there at a time, and who starts them waits for each, that is said.
+//!
 //! ## What to do
-//! Start as many threads as there are CPUs, once, and let them take the pieces from a queue (a thread pool, an executor, `rayon`,
+//! Start all before the first is waited for. Start as many threads as there are CPUs, once, and let them take the pieces from a queue (a thread pool, an executor, `rayon`,
 //! `std::async` of a library that has a pool); or give each thread a range of pieces.
 //!
 //! ## Blind spots
@@ -33,6 +35,8 @@ use holdup_events::{ProcessId, ThreadId, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
+use crate::derive::class::Class;
+use crate::derive::cover::{Cover, Span};
 use crate::derive::own_places::{self, OwnFrames};
 use crate::derive::split::share_error;
 use crate::derive::{is_first_thread, samples_of};
@@ -65,6 +69,11 @@ struct Brood {
     lives_ns: Vec<u64>,
     run_ns: u64,
 }
+
+/// Fewer at a time than this are started one after the other.
+const ONE_MAX: f64 = 1.5;
+/// The starter waits for such a part of the time in which there is one.
+const JOINED_MIN: f64 = 0.5;
 
 /// What samples say of a brood.
 struct Starting {
@@ -153,42 +162,65 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     let low = if surely_ns > 0.0 { scene.of_wall_if_run(surely_ns).min(high) } else { 0.0 };
     let charge = Charge::of(scene.trace, |slice| is_wait_for_starting(scene, brood, slice));
     let name = scene.trace.process_name(process);
+    let (at_a_time, any_ns) = at_a_time(scene, brood);
+    let in_turn = at_a_time < ONE_MAX && joined_ns(scene, brood) as f64 >= JOINED_MIN * any_ns as f64;
     let finding = Finding {
         rule: INFO.name,
         subject: match &starting.place {
             Some(place) => format!("{number} short threads of {name}, started in {place}"),
             None => format!("{number} short threads of {name}"),
         },
-        summary: vec![
-            format!(
-                "{name} started {}, half of which lived {} or less; {} at a time on average.",
+        summary: [
+            Some(format!(
+                "{name} started {}, half of which lived {} or less; of those that did not live long {:.1} at a time on average.",
                 count(number, "thread"),
                 time(brood.lives_ns[brood.lives_ns.len() / 2]),
-                at_a_time(scene, brood),
-            ),
-            format!(
+                at_a_time,
+            )),
+            in_turn.then(|| "Each was waited for before the next was started.".to_owned()),
+            Some(format!(
                 "{} ± {} of running time ({} of all) went by inside the kernel to start and to end them (sampled); each ran {} on average.",
                 time(starting.ns as u64),
                 time(starting.error_ns as u64),
                 percent(starting.ns / running),
                 time(brood.run_ns / number.max(1)),
-            ),
-        ],
+            )),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         cost_ns: starting.ns as u64 + charge.ns(),
         gain: Gain { low, high },
         confidence: scene.confidence(Confidence::High),
         evidence: starting.evidence,
-        advice: vec![
-            "Start as many threads as there are CPUs, once, and let them take the work from a queue (a thread pool)".into(),
-            "Or give each thread a range of items in place of one".into(),
-        ],
+        advice: advice(in_turn),
     };
     Some(Charged { finding, charge })
 }
 
-fn at_a_time(scene: &Scene, brood: &Brood) -> String {
-    let lives: u64 = brood.lives_ns.iter().sum();
-    format!("{:.1}", scene.of_wall(lives as f64))
+fn advice(in_turn: bool) -> Vec<String> {
+    let all = "Start all of them before the first is waited for; the future that std::async gives waits for the end where nobody keeps it";
+    let pool = "Start as many threads as there are CPUs, once, and let them take the work from a queue (a thread pool)";
+    let range = "Or give each thread a range of items in place of one";
+    let rest = [pool, range].map(String::from);
+    in_turn.then(|| all.to_owned()).into_iter().chain(rest).collect()
+}
+
+/// How many of those that did not live long there were at a time while there was one, and for how long that was (ns).
+fn at_a_time(scene: &Scene, brood: &Brood) -> (f64, u64) {
+    let threads = brood.threads.iter().filter_map(|id| scene.trace.threads.get(id.index()));
+    let lives = threads.map(|thread| (thread.start, thread.end));
+    let short: Vec<Span> = lives.filter(|(start, end)| end.since(*start).0 <= LIFE_MAX_NS).collect();
+    let length = |spans: &[Span]| spans.iter().map(|(start, end)| end.since(*start).0).sum::<u64>();
+    let all_ns = length(&short);
+    let any_ns = length(Cover::of(short).spans());
+    (all_ns as f64 / any_ns.max(1) as f64, any_ns)
+}
+
+/// How long the starters waited for others' ends (ns).
+fn joined_ns(scene: &Scene, brood: &Brood) -> u64 {
+    let starters = scene.derived.ledger.threads.iter().filter(|one| brood.starters.contains(&one.thread));
+    starters.map(|one| one.classes[Class::JoinWait as usize]).sum()
 }
 
 /// Those that live shortly wait for a CPU, and they and who starts them for the locks behind which stacks are made.
