@@ -13,6 +13,8 @@ use crate::wording::percent;
 const MUCH: f64 = 0.8;
 /// ... or of so much where not even a hint is worth more than a tenth, ...
 const MUCH_ALONE: f64 = 0.6;
+/// ... or if with what the kernel does for it hardly anything is left, ...
+const ALL: f64 = 0.9;
 /// ... unless there is a cause, and no mere hint, which is worth more than this.
 const CAUSE_MIN: f64 = 0.1;
 
@@ -63,8 +65,12 @@ fn share(trace: &Trace, analysis: &Analysis) -> Option<f64> {
     let mut worthy = analysis.findings.iter().filter(worth).peekable();
     let least = if worthy.peek().is_some() { MUCH } else { MUCH_ALONE };
     let is_told = worthy.any(|finding| finding.confidence > Confidence::Low);
+    // Its memory is given to it in the kernel: that is part of the work.
+    let with_kernel = useful
+        * (1.0 + derived.ledger.of(Class::Kernel) as f64 / derived.ledger.of(Class::Useful).max(1) as f64);
+    let is_much = useful >= least || useful >= MUCH_ALONE && with_kernel >= ALL;
     // Where others have the CPUs, little of the program's own is all that is left of them.
     let wants_ns = derived.ledger.running_ns() + derived.ledger.of(Class::RunQueue);
     let wants = wants_ns as f64 >= MUCH * trace.wall().0 as f64;
-    (derived.ledger.split_known && wants && useful >= least && !is_told).then_some(useful)
+    (derived.ledger.split_known && wants && is_much && !is_told).then_some(useful)
 }

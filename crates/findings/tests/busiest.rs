@@ -147,3 +147,24 @@ fn where_work_has_the_cpus_less_of_it_is_advised_before_fewer_threads() {
     assert!(finding.advice[0].contains("Pattern.compile"), "{finding:#?}");
     assert!(finding.advice.last().is_some_and(|last| last.starts_with("Use 2 threads")), "{finding:#?}");
 }
+
+/// Half of the rest goes by in the kernel; a hint is there that many threads queue.
+#[test]
+fn what_the_kernel_does_for_who_computes_is_part_of_it() {
+    let computes = |kernel: usize| {
+        let samples: String = ["A", "B", "C"]
+            .map(|thread| {
+                let from = 600 - kernel;
+                format!(
+                    "@samples {thread} 0..{from} user main;work\n@samples {thread} {from}..600 9 main;work\n"
+                )
+            })
+            .concat();
+        let lanes =
+            format!("A  {}\nB  {}\nC  {}\n", "000rrr".repeat(100), "rrr000".repeat(100), "1".repeat(600));
+        let (_, trace) = trace_of_lanes(&format!("@cpus 2\n@tick 1000000\n{samples}{lanes}"));
+        analyse(&trace).computes(&trace).is_some()
+    };
+    assert!(computes(0) && computes(200));
+    assert!(!computes(300), "half of it is the kernel's");
+}

@@ -168,12 +168,13 @@ const PLUMBING_FILES: [&str; 9] = [
     ALLOCATION_LIBRARY,
 ];
 /// Sources of standard libraries: their inlined functions are in the program's own file.
-const PLUMBING_SOURCES: [&str; 2] = ["/rustc/", "/usr/include/"];
+const PLUMBING_SOURCES: [&str; 3] = ["/rustc/", "/rust/deps/", "/usr/include/"];
 /// The same, linked into the program, and OCaml's runtime in C with what calls it to wait.
-const PLUMBING_FUNCTIONS: [&str; 14] = [
+const PLUMBING_FUNCTIONS: [&str; 15] = [
     "std::",
     "core::",
     "alloc::",
+    "hashbrown::",
     "caml_",
     "Stdlib.Condition.",
     "Stdlib.Domain.",
@@ -260,6 +261,7 @@ mod tests {
         assert!(is_plumbing(&frame("__lll_lock_wait", "/usr/lib/libc.so.6")));
         assert!(is_plumbing(&frame("std::sys::sync::mutex::futex::Mutex::lock_contended", "/bin/app")));
         assert!(is_plumbing(&frame("<alloc::sync::Arc<T,A> as core::ops::drop::Drop>::drop", "/bin/app")));
+        assert!(is_plumbing(&frame("hashbrown::raw::Bucket<T>::write", "/bin/app")), "std's maps");
         assert!(is_plumbing(&frame("caml_atomic_fetch_add", "/bin/app")));
         assert!(!is_plumbing(&frame("main", "/bin/app")));
         let inlined = Frame { file: "/usr/include/c++/12/mutex".into(), ..frame("lock", "/bin/app") };
