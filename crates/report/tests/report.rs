@@ -662,8 +662,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
         ..StackAsk::default()
     };
     paths(&to_json_with(&trace, &analysis, &ask), "", &mut emitted);
-    let (_, busy) = trace_of_lanes("@cpus 1\n@repeat 20\n@samples A 0..10 user main;work\nA 0000000000\n");
-    paths(&to_json_with(&busy, &analyse(&busy), &StackAsk::default()), "", &mut emitted);
+    paths(&of_a_program_that_computes(), "", &mut emitted);
     let annotated = annotated(|it| holdup_report::annotate::to_json(it).to_string());
     paths(&serde_json::from_str(&annotated).unwrap(), "", &mut emitted);
     let forecast = what_if(&trace, &what_if::Ask { cpus: Some(4), ..what_if::Ask::default() }).unwrap();
@@ -676,6 +675,11 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     let of = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect::<Vec<_>>();
     assert_eq!(of(&emitted, &documented), Vec::<String>::new(), "emitted but not documented");
     assert_eq!(of(&documented, &emitted), Vec::<String>::new(), "documented but not emitted");
+}
+
+fn of_a_program_that_computes() -> serde_json::Value {
+    let (_, busy) = trace_of_lanes("@cpus 1\n@repeat 20\n@samples A 0..10 user main;work\nA 0000000000\n");
+    to_json_with(&busy, &analyse(&busy), &StackAsk::default())
 }
 
 fn an_allocating_function() -> garbage::Site {
