@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use holdup_events::recording::{Cost, Fired, Rung, SourceState};
 use holdup_events::tables::{AllocationRow, CountKind, FaultRow, KernelCountRow, PYTHON_MODULE};
 use holdup_events::{CpuId, Duration, Loss, StackId, ThreadId, Timestamp, Trace};
+use holdup_findings::analysis::Derived;
 use holdup_findings::derive::calls::{CallUse, Calls, Histogram};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::garbage;
@@ -633,7 +634,6 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     });
     add_a_late_stop(&mut analysis.derived.rendezvous, thread);
     analysis.derived.runtimes.push(a_runtime());
-    analysis.derived.told.push(Telling::default());
     analysis.derived.lines.push(some_shared_data());
     analysis.derived.calls = some_calls(thread);
     analysis.derived.hardware = some_counts(thread);
@@ -651,7 +651,7 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     };
     analysis.derived.gc = Gc { lanes: vec![lane], pauses, slowest: vec![pause], ..Gc::default() };
     analysis.derived.garbage.sites.push(an_allocating_function());
-    analysis.derived.known_work = Some(Known::default());
+    add_what_is_known(&mut analysis.derived);
     let finding = analysis.findings.first().expect("a finding").clone();
     analysis.symptoms.push(Symptom { root: 0, shared: 0.5, finding });
     let mut emitted = BTreeSet::new();
@@ -675,6 +675,11 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     let of = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect::<Vec<_>>();
     assert_eq!(of(&emitted, &documented), Vec::<String>::new(), "emitted but not documented");
     assert_eq!(of(&documented, &emitted), Vec::<String>::new(), "documented but not emitted");
+}
+
+fn add_what_is_known(derived: &mut Derived) {
+    derived.told.push(Telling::default());
+    derived.known_work = Some(Known::default());
 }
 
 fn of_a_program_that_computes() -> serde_json::Value {
