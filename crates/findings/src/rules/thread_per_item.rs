@@ -13,9 +13,11 @@
 //! It fires if a process starts many threads of which half live shortly, and a tenth or more of all running time goes by inside the kernel
 //! with starting and ending them. The lower end of the gain is that this running is not, on as many CPUs at once as the program
 //! ran on, that handing a piece to a thread that is there takes 10 µs in its place, and that the samples are as far off as they may
-//! be. The upper end is that nothing takes its place, and that what is left is spread over all CPUs: nobody waits for the starter then.
+//! be. The upper end is that nothing takes its place, and that what is left is spread over all CPUs: nobody waits for the starter then;
+//! while one of them waits for a peer, a disk or a clock, that stays, unless these waits came one after the other.
 //!
-//! Where no more than one of them is there at a time, and who starts them waits for each, that is said.
+//! Where no more than one of them is there at a time, and who starts them waits for each, that is said, and it is likely, not sure: the
+//! next may need what the one before found.
 //!
 //! ## What to do
 //! Start all before the first is waited for. Start as many threads as there are CPUs, once, and let them take the pieces from a queue (a thread pool, an executor, `rayon`,
@@ -152,7 +154,11 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     let starting = starting(scene, brood);
     let running = scene.derived.ledger.running_ns().max(1) as f64;
     let cpus = f64::from(scene.derived.occupancy.cpus.max(1));
-    let left = scene.of_wall((running - starting.ns - starting.error_ns).max(0.0) / cpus);
+    let (at_a_time, any_ns) = at_a_time(scene, brood);
+    let in_turn = at_a_time < ONE_MAX && joined_ns(scene, brood) as f64 >= JOINED_MIN * any_ns as f64;
+    let left_ns = (running - starting.ns - starting.error_ns).max(0.0) / cpus;
+    // What they wait for outside stays, unless that was one after the other.
+    let left = scene.of_wall(if in_turn { left_ns } else { left_ns.max(outside_ns(scene, brood) as f64) });
     let high = scene.of_wall_if_run(starting.ns).max(1.0 - left).clamp(0.0, 1.0);
     if starting.samples < SAMPLES_MIN || starting.ns < SHARE_MIN * running || high < GAIN_MIN {
         return None;
@@ -162,8 +168,8 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     let low = if surely_ns > 0.0 { scene.of_wall_if_run(surely_ns).min(high) } else { 0.0 };
     let charge = Charge::of(scene.trace, |slice| is_wait_for_starting(scene, brood, slice));
     let name = scene.trace.process_name(process);
-    let (at_a_time, any_ns) = at_a_time(scene, brood);
-    let in_turn = at_a_time < ONE_MAX && joined_ns(scene, brood) as f64 >= JOINED_MIN * any_ns as f64;
+    // Whether the next needs what the one before found, nothing tells.
+    let sure = if in_turn { Confidence::Medium } else { Confidence::High };
     let finding = Finding {
         rule: INFO.name,
         subject: match &starting.place {
@@ -191,7 +197,7 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
         .collect(),
         cost_ns: starting.ns as u64 + charge.ns(),
         gain: Gain { low, high },
-        confidence: scene.confidence(Confidence::High),
+        confidence: scene.confidence(sure),
         evidence: starting.evidence,
         advice: advice(in_turn),
     };
@@ -215,6 +221,16 @@ fn at_a_time(scene: &Scene, brood: &Brood) -> (f64, u64) {
     let all_ns = length(&short);
     let any_ns = length(Cover::of(short).spans());
     (all_ns as f64 / any_ns.max(1) as f64, any_ns)
+}
+
+/// For how long at least one of them waited for a peer, a disk or a clock (ns).
+fn outside_ns(scene: &Scene, brood: &Brood) -> u64 {
+    let slices = brood.threads.iter().flat_map(|thread| scene.trace.slices.of(*thread));
+    let is_outside = |slice: &Slice| {
+        matches!(scene.class(slice), Some(Class::NetWait | Class::IoWait | Class::Sleep | Class::PipeWait))
+    };
+    let waits = slices.filter(is_outside).map(|slice| (slice.start, slice.end));
+    Cover::of(waits.collect()).spans().iter().map(|(from, to)| to.since(*from).0).sum()
 }
 
 /// How long the starters waited for others' ends (ns).

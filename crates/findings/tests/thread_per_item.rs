@@ -1,0 +1,97 @@
+//! Threads that are started for little pieces of work, on pictures.
+
+use holdup_events::ThreadId;
+use holdup_findings::{Analysis, Confidence, analyse};
+use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
+
+/// One thread that starts others, each of which is there for `ticks`; `inside` of four samples of theirs are inside the kernel.
+fn short_threads(number: usize, ticks: usize, inside: usize) -> Analysis {
+    let all = number * ticks;
+    let mut text = "@cpus 2\n@tick 100000\n".to_owned();
+    text += &format!("@samples starter 0..{all} 56 main;each_item;pthread_create\n");
+    let mut lanes = format!("starter  {}\n", "0".repeat(all + 8));
+    for child in 0..number {
+        let (from, to) = (child * ticks + 1, (child + 1) * ticks + 1);
+        let how = if child % 4 < inside { "60" } else { "user" };
+        text += &format!("@samples t{child} {from}..{to} {how} work\n");
+        lanes += &format!("t{child}  {}{}\n", ".".repeat(from), "1".repeat(ticks));
+    }
+    let (_, mut trace) = trace_of_lanes(&(text + &lanes));
+    for thread in trace.threads.iter_mut().skip(1) {
+        thread.parent = Some(ThreadId(0));
+    }
+    analyse(&trace)
+}
+
+#[test]
+fn thread_per_item_fires_where_starting_takes_the_time() {
+    let analysis = short_threads(200, 2, 3);
+    let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();
+    assert!(finding.subject == "200 short threads of starter, started in each_item", "{finding:#?}");
+    // 7 of 8 samples; handing over would take 10 µs of the 400 that the two have for each.
+    assert!(
+        (0.87..0.91).contains(&finding.gain.high) && (0.78..0.86).contains(&finding.gain.low),
+        "{:?}",
+        finding.gain
+    );
+    assert_eq!(finding.confidence, Confidence::High);
+}
+
+/// The starter waits for each thread before it starts the next; beside them there is one that stays.
+#[test]
+fn threads_that_are_waited_for_one_by_one_are_told_so() {
+    let mut text = "@cpus 2\n@tick 100000\n@j join\n".to_owned();
+    let mut lanes = format!("starter  {}\n", "00jj".repeat(150));
+    for child in 0..150 {
+        let from = 4 * child + 2;
+        text += &format!("@samples starter {}..{from} 56 main;send_tour;async\n", from - 2);
+        text += &format!("@samples t{child} {from}..{} 60 work\n", from + 2);
+        lanes += &format!("t{child}  {}11\n", ".".repeat(from));
+    }
+    lanes += &format!("stays  .1{}\n", "s".repeat(590));
+    let (_, mut trace) = trace_of_lanes(&(text + "@s sleep\n" + &lanes));
+    for thread in trace.threads.iter_mut().skip(1) {
+        thread.parent = Some(ThreadId(0));
+    }
+    let analysis = analyse(&trace);
+    let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();
+    assert!(finding.summary[0].ends_with("1.0 at a time on average."), "{finding:#?}");
+    assert_eq!(finding.summary[1], "Each was waited for before the next was started.");
+    assert!(finding.advice[0].contains("std::async"), "{finding:#?}");
+    let others = short_threads(200, 2, 3);
+    let finding = &others.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();
+    assert!(!finding.advice[0].contains("std::async"), "who starts them works meanwhile: {finding:#?}");
+}
+
+/// Two or three at a time sleep for most of their lives: without what it takes to start them that stays.
+#[test]
+fn what_short_threads_wait_for_outside_is_not_for_their_being_started() {
+    let mut text = "@cpus 4\n@tick 100000\n@s sleep\n".to_owned();
+    let mut lanes = format!("starter  {}\n", "00ssssssss".repeat(153));
+    for child in 0..150 {
+        let from = 10 * child + 2;
+        text += &format!("@samples starter {}..{from} 56 main;each_item;pthread_create\n", from - 2);
+        text += &format!("@samples t{child} {from}..{} 60 work\n", from + 1);
+        lanes +=
+            &format!("t{child}  {}{}{}{}\n", ".".repeat(from), child % 3 + 1, "s".repeat(23), child % 3 + 1);
+    }
+    let (_, mut trace) = trace_of_lanes(&(text + &lanes));
+    for thread in trace.threads.iter_mut().skip(1) {
+        thread.parent = Some(ThreadId(0));
+    }
+    let analysis = analyse(&trace);
+    let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").unwrap();
+    assert!(finding.gain.high < 0.5 && finding.confidence == Confidence::High, "{finding:#?}");
+}
+
+#[test]
+fn threads_that_work_or_are_few_or_stay_are_no_items() {
+    let silent = |analysis: Analysis| {
+        assert_eq!(confidence(&analysis, "thread-per-item"), None, "{:#?}", analysis.findings)
+    };
+    silent(short_threads(50, 2, 3));
+    silent(short_threads(120, 250, 3));
+    let mut lanes = String::from("@cpus 2\n@tick 100000\n@samples A 0..100 56 main;pthread_create\n");
+    lanes += &format!("A  {}\n", "0".repeat(100));
+    silent(check_lanes(&lanes));
+}
