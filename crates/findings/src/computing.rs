@@ -23,6 +23,8 @@ const CAUSE_MIN: f64 = 0.1;
 pub struct Computes {
     /// Which part of the time of the CPUs that it may use is its useful work (0 to 1).
     pub share: f64,
+    /// Half the width of its 95 % interval: it is sampled.
+    pub error: f64,
     /// Sentences, for people.
     pub summary: Vec<String>,
     /// What to try.
@@ -33,16 +35,19 @@ pub struct Computes {
 pub fn of(trace: &Trace, analysis: &Analysis) -> Option<Computes> {
     let share = share(trace, analysis)?;
     let derived = &analysis.derived;
+    let ledger = &derived.ledger;
+    let error = share * ledger.error_ns(Class::Useful) as f64 / ledger.of(Class::Useful).max(1) as f64;
     let in_what = derived.busiest.as_ref().map(|busiest| {
-        let part = percent(busiest.share);
-        let mostly = busiest.mostly_in.as_ref().map(|(callee, _)| format!(" (most of that in {callee})"));
+        let (part, off) = (percent(busiest.share), percent(busiest.error));
+        let mostly = busiest.mostly_in.as_ref().map(|(callee, _)| format!(" (mostly in {callee})"));
         let for_whom = busiest.called_for.as_ref().map(|(name, _)| format!(" for {name}"));
         let (mostly, for_whom) = (mostly.unwrap_or_default(), for_whom.unwrap_or_default());
-        format!(", {part} of it in {}{mostly}{for_whom}", busiest.function)
+        format!(", {part} ± {off} of it in {}{mostly}{for_whom}", busiest.function)
     });
     let does = format!(
-        "It computes: the CPUs did its own work for {} of their time{}.",
+        "It computes: the CPUs did its own work for {} ± {} of their time{}.",
         percent(share),
+        percent(error),
         in_what.unwrap_or_default()
     );
     let known = derived.known_work.as_ref();
@@ -53,6 +58,7 @@ pub fn of(trace: &Trace, analysis: &Analysis) -> Option<Computes> {
         .chain(["Do that faster, or less of it: that is what would help most".to_owned(), sizes.to_owned()]);
     Some(Computes {
         share,
+        error,
         summary: std::iter::once(does).chain(known.map(|known| known.said())).collect(),
         advice: advice.collect(),
     })

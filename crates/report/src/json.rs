@@ -110,6 +110,7 @@ pub(crate) fn computes(trace: &Trace, analysis: &Analysis) -> Value {
     let computes = analysis.computes(trace);
     json!({
         "share": computes.as_ref().map(|computes| computes.share),
+        "error": computes.as_ref().map(|computes| computes.error),
         "summary": computes.as_ref().map_or(&[][..], |computes| &computes.summary),
         "advice": computes.as_ref().map_or(&[][..], |computes| &computes.advice),
     })

@@ -89,6 +89,7 @@ export interface Busiest {
 /** Of a program that computes: `share` is null where it does not. */
 export interface Computes {
   readonly share: number | null;
+  readonly error: number | null;
   readonly summary: readonly string[];
   readonly advice: readonly string[];
 }

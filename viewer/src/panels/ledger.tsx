@@ -57,7 +57,7 @@ function BusiestLine() {
   return (
     <p class="busiest">
       {percent(busiest.share)} ± {percent(busiest.error)} of useful in {name(busiest.function)}
-      {busiest.mostly_in && <>; {percent(busiest.mostly_in_share ?? 0)} of that in {name(busiest.mostly_in)}</>}
+      {busiest.mostly_in && <>, mostly in {name(busiest.mostly_in)}</>}
       {busiest.called_for && <>; {percent(busiest.called_for_share ?? 0)} of that for {name(busiest.called_for)}</>}
     </p>
   );

@@ -143,9 +143,14 @@ fn in_flight_of(
     let asked = in_flight::asked(trace, peer, between);
     let is_sure = asked.is_told && sides.asks(trace, process, Some(peer)) == Some(true);
     let waits = asked.answered.iter().filter_map(|one| {
-        asleep((trace, holders), one.peer, one.span)?;
         let (row, span, thread) = (one.row, one.span, one.thread);
-        Some(Wait { row, span, thread, peer: Some(one.peer), is_sure })
+        sleeps_meanwhile((trace, holders), one.peer, span).then_some(Wait {
+            row,
+            span,
+            thread,
+            peer: Some(one.peer),
+            is_sure,
+        })
     });
     waits.collect()
 }
@@ -154,7 +159,7 @@ fn in_flight_of(
 const ASKING_MAX: usize = 16;
 
 fn any_ns(waits: &[Wait]) -> u64 {
-    union_ns(waits.iter().map(|wait| wait.span).collect())
+    Cover::of(waits.iter().map(|wait| wait.span).collect()).length_ns()
 }
 
 /// Who asks whom.
@@ -260,16 +265,6 @@ fn slept_within<'a>(
         .filter(move |row| sleeps_by_clock(holders, thread, *row))
 }
 
-fn union_ns(mut spans: Vec<(Timestamp, Timestamp)>) -> u64 {
-    spans.sort_unstable();
-    let (mut sum, mut until) = (0, Timestamp(0));
-    for (start, end) in spans {
-        sum += end.since(start.max(until)).0;
-        until = until.max(end);
-    }
-    sum
-}
-
 /// Processes that accept connections: they wait for questions, too.
 fn accepting(trace: &Trace) -> BTreeSet<ProcessId> {
     trace.waits.iter().filter(|wait| is_accept(wait.syscall)).map(|wait| wait.process).collect()
@@ -296,31 +291,15 @@ fn asked((trace, holders): (&Trace, &Holders), slice: &Slice, hold: &Hold) -> Op
     if peers.process == of(slice.thread)?.process {
         return None;
     }
-    asleep((trace, holders), peer, (slice.start, slice.end))?;
-    Some(Some(peer))
+    sleeps_meanwhile((trace, holders), peer, (slice.start, slice.end)).then_some(Some(peer))
 }
 
 /// Whether a thread sleeps by a clock in the middle of a span.
-fn asleep((trace, holders): (&Trace, &Holders), thread: ThreadId, (start, end): Span) -> Option<()> {
+fn sleeps_meanwhile((trace, holders): (&Trace, &Holders), thread: ThreadId, (start, end): Span) -> bool {
     let middle = Timestamp(start.0 + end.since(start).0 / 2);
-    let row = trace.slices.covering(thread, middle)?;
-    sleeps_by_clock(holders, thread, row).then_some(())
+    trace.slices.covering(thread, middle).is_some_and(|row| sleeps_by_clock(holders, thread, row))
 }
 
 fn sleeps_by_clock(holders: &Holders, thread: ThreadId, row: usize) -> bool {
     holders.at(thread, row).is_some_and(|one| one.kind == HoldKind::Sleep || one.basis == Basis::Timer)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_in_which_several_wait_counts_once() {
-        let spans = |spans: &[(u64, u64)]| {
-            union_ns(spans.iter().map(|(start, end)| (Timestamp(*start), Timestamp(*end))).collect())
-        };
-        assert_eq!(spans(&[(10, 20), (15, 30), (0, 5), (16, 18)]), 25);
-        assert_eq!(spans(&[]), 0);
-    }
 }

@@ -35,6 +35,11 @@ impl Cover {
         &self.spans
     }
 
+    /// For how long any of them was (ns).
+    pub fn length_ns(&self) -> u64 {
+        self.spans.iter().map(|(from, to)| to.since(*from).0).sum()
+    }
+
     /// What of a span is in none of them, in time order.
     pub fn without(&self, span: Span) -> Vec<Span> {
         let (mut left, mut at) = (Vec::new(), span.0);
@@ -96,6 +101,12 @@ mod tests {
         assert_eq!(without(0, 50), spans(&[(0, 5), (20, 30), (45, 50)]));
         assert_eq!(without(7, 25), spans(&[(20, 25)]));
         assert_eq!(without(6, 19), []);
+    }
+
+    #[test]
+    fn time_in_which_several_are_counts_once() {
+        assert_eq!(Cover::of(spans(&[(10, 20), (15, 30), (0, 5), (16, 18)])).length_ns(), 25);
+        assert_eq!(Cover::default().length_ns(), 0);
     }
 
     #[test]

@@ -55,9 +55,7 @@ pub fn derive(trace: &Trace, roles: &Roles, counts: impl Fn(ThreadId) -> bool) -
             }
         }
     }
-    let ns = |spans: Vec<Span>| -> u64 {
-        Cover::of(spans).spans().iter().map(|(from, to)| to.since(*from).0).sum()
-    };
+    let ns = |spans: Vec<Span>| -> u64 { Cover::of(spans).length_ns() };
     let (most, _) = places.into_iter().max_by_key(|(key, ns)| (*ns, std::cmp::Reverse(*key)))?;
     Some(Requested {
         share: ns(asked) as f64 / ns(all).max(1) as f64,

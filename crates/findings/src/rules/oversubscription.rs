@@ -133,8 +133,7 @@ fn advice(
 /// In which function it is that they work.
 fn in_what(work: &Busiest) -> String {
     let (share, error) = (percent(work.share), percent(work.error));
-    let mostly =
-        work.mostly_in.as_ref().map(|(name, part)| format!("; {} of that in {name}", percent(*part)));
+    let mostly = work.mostly_in.as_ref().map(|(name, _)| format!(", mostly in {name}"));
     format!("{share} ± {error} of the useful work is in {}{}.", work.said(), mostly.unwrap_or_default())
 }
 

@@ -81,13 +81,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let open = Open::of(scene);
     let (timers, polling): (Vec<Clocked>, Vec<Clocked>) = looks.partition(|one| open.holds(scene, one));
     // Of who is asked, who asks is told: what that one's clock is for nothing here says.
-    let is_asked = |one: &Clocked| {
-        scene
-            .trace
-            .threads
-            .get(one.thread.index())
-            .is_some_and(|one| one_at_a_time::tells_of(scene, one.process))
-    };
+    let is_asked =
+        |one: &Clocked| process_of(scene, one).is_some_and(|process| one_at_a_time::tells_of(scene, process));
     let timers: Vec<Clocked> = timers.into_iter().filter(|one| !is_asked(one)).collect();
     let kinds = [(polling, false), (timers, true)];
     Ok(kinds.iter().filter_map(|(threads, are_timers)| finding(scene, threads, *are_timers)).collect())

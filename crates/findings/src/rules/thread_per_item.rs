@@ -217,9 +217,8 @@ fn at_a_time(scene: &Scene, brood: &Brood) -> (f64, u64) {
     let threads = brood.threads.iter().filter_map(|id| scene.trace.threads.get(id.index()));
     let lives = threads.map(|thread| (thread.start, thread.end));
     let short: Vec<Span> = lives.filter(|(start, end)| end.since(*start).0 <= LIFE_MAX_NS).collect();
-    let length = |spans: &[Span]| spans.iter().map(|(start, end)| end.since(*start).0).sum::<u64>();
-    let all_ns = length(&short);
-    let any_ns = length(Cover::of(short).spans());
+    let all_ns: u64 = short.iter().map(|(start, end)| end.since(*start).0).sum();
+    let any_ns = Cover::of(short).length_ns();
     (all_ns as f64 / any_ns.max(1) as f64, any_ns)
 }
 
@@ -230,7 +229,7 @@ fn outside_ns(scene: &Scene, brood: &Brood) -> u64 {
         matches!(scene.class(slice), Some(Class::NetWait | Class::IoWait | Class::Sleep | Class::PipeWait))
     };
     let waits = slices.filter(is_outside).map(|slice| (slice.start, slice.end));
-    Cover::of(waits.collect()).spans().iter().map(|(from, to)| to.since(*from).0).sum()
+    Cover::of(waits.collect()).length_ns()
 }
 
 /// How long the starters waited for others' ends (ns).

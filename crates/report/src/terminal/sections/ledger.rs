@@ -75,7 +75,7 @@ fn busiest(view: &View) -> Vec<String> {
     let for_whom = busiest.called_for.as_ref();
     let for_whom = for_whom.map(|(name, part)| format!("; {} of that for {}", percent(*part), clean(name)));
     let mostly = busiest.mostly_in.as_ref();
-    let mostly = mostly.map(|(name, part)| format!("; {} of that in {}", percent(*part), clean(name)));
+    let mostly = mostly.map(|(name, _)| format!(", mostly in {}", clean(name)));
     let text = format!(
         "({} ± {} of it in {}{}{})",
         percent(busiest.share),
