@@ -7,10 +7,10 @@ use holdup_events::Trace;
 use crate::charge::Charge;
 use crate::computing::{self, Computes};
 use crate::derive::{
-    asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus, critical_path, garbage, gc,
-    hardware, holders, known_work, ledger, lines, lock_holding, locks, occupancy, paging, parallel,
-    parallelism, regions, rendezvous, replay, roles, runtimes, services, spin, stacks, syscall_rates,
-    syscalls, tasks, timelines,
+    asked_in_groups, asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus,
+    critical_path, garbage, gc, hardware, holders, known_work, ledger, lines, lock_holding, locks, occupancy,
+    paging, parallel, parallelism, regions, rendezvous, replay, roles, runtimes, services, sides, spin,
+    stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -80,6 +80,8 @@ pub struct Derived {
     pub bottles: Vec<bottle::Bottle>,
     /// Who asks another program and waits for the answer while nobody works for it.
     pub asking: Vec<asking::Asking>,
+    /// Who asks a service in groups, and waits for the slowest answer of each.
+    pub asked_in_groups: Vec<asked_in_groups::InGroups>,
     /// Waits that a clock ended, by thread.
     pub clocked: Vec<clocked::Clocked>,
     /// What the code of runtimes and libraries is for, sample by sample and wait by wait.
@@ -147,6 +149,14 @@ fn allocated(trace: &Trace, roles: &roles::Roles) -> stacks::Allocated {
     stacks::Allocated::derive(trace, &whole, &stacks::Folding::built_in())
 }
 
+fn spun(
+    trace: &Trace,
+    ledger: &ledger::Ledger,
+    (roles, timelines, rendezvous): (&roles::Roles, &timelines::Timelines, &rendezvous::Rendezvous),
+) -> Vec<spin::SpinUse> {
+    spin::derive(trace, ledger, &spin::Facts { roles, timelines, rendezvous })
+}
+
 /// The rest: why, and what to do. `timelines`, `roles` and `ledger` are those of [`begin`].
 pub fn complete(
     trace: &Trace,
@@ -170,6 +180,7 @@ pub fn complete(
         let mut lock_uses = locks::derive_with(trace, &roles);
         locks::add_holders(&mut lock_uses, trace, index, &blame);
         let gc = gc::derive(trace, &roles);
+        let spoken = sides::Spoken::new(trace);
         Derived {
             garbage: garbage::derive(trace, &gc, &ledger, (&roles, timelines)),
             gc,
@@ -180,7 +191,8 @@ pub fn complete(
             known_work: known_work::derive(trace, &ledger, &roles),
             children: children::derive((trace, &roles), &ledger, (&holders, &blame)),
             clocked: clocked::derive(trace, |slice| roles.is_idle_sleep(trace, slice)),
-            asking: asking::derive(trace, &holders),
+            asking: asking::derive(trace, &holders, &spoken),
+            asked_in_groups: asked_in_groups::derive(trace, &holders, &spoken),
             blame,
             cpu_times: cpu_times::derive(trace, timelines),
             cpus: cpus::derive_with(trace, timelines),
@@ -193,11 +205,7 @@ pub fn complete(
             regions: regions::derive(trace, &roles, &ledger),
             tasks: tasks::derive(trace, &ledger, (&roles, timelines)),
             lines: lines::derive(trace, &ledger, (&roles, timelines)),
-            spins: spin::derive(
-                trace,
-                &ledger,
-                &spin::Facts { roles: &roles, timelines, rendezvous: &rendezvous },
-            ),
+            spins: spun(trace, &ledger, (&roles, timelines, &rendezvous)),
             rendezvous,
             runtimes: runtimes::derive(trace, &roles, &ledger),
             told: runtimes::told(trace),

@@ -118,6 +118,8 @@ const RELATIONS: &[(&str, &str)] = &[
     // Whoever asks one thing at a time waits for the answerer's clock; where a lock, or a pool of things, is kept meanwhile, that is why.
     ("one-at-a-time", "oversleep"),
     ("one-at-a-time", "poll-loop"),
+    ("batch-straggler", "oversleep"),
+    ("batch-straggler", "poll-loop"),
     ("blocked-lock-holder", "one-at-a-time"),
     ("pool-exhausted", "one-at-a-time"),
     ("pool-starved", "one-at-a-time"),

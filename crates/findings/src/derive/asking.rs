@@ -11,15 +11,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdup_events::event::WakeContext;
 use holdup_events::tables::Slice;
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
-use super::children::ancestors;
 use super::cover::{Cover, Span};
 use super::holders::{Basis, Hold, HoldKind, Holders};
 use super::in_flight;
-use super::syscall_names::{is_accept, polls_few, receives};
+use super::sides::{Sides, Spoken};
+use super::syscall_names::{polls_few, receives};
 use crate::charge::Charge;
 
 /// Programs of one name that ask one peer.
@@ -62,9 +61,8 @@ struct Wait {
 }
 
 /// Derives them, those that waited longest first.
-pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
-    let messages = in_flight::messages(trace);
-    let sides = Sides::new(trace, &messages);
+pub fn derive(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Vec<Asking> {
+    let Spoken { messages, sides } = spoken;
     let mut groups = Groups::new();
     for thread in trace.target_threads() {
         let process = trace.threads[thread.index()].process;
@@ -78,7 +76,7 @@ pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
             groups.entry(key).or_default().push(wait);
         }
     }
-    add_in_flight((trace, holders), (&sides, &messages), &mut groups);
+    add_in_flight((trace, holders), (sides, messages), &mut groups);
     let mut longest: Vec<_> = groups.into_iter().map(|(key, waits)| (any_ns(&waits), key, waits)).collect();
     longest.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     longest.truncate(ASKING_MAX);
@@ -86,19 +84,6 @@ pub fn derive(trace: &Trace, holders: &Holders) -> Vec<Asking> {
         .into_iter()
         .map(|(any_ns, (_, peer), waits)| summed((trace, holders), peer, (&waits, any_ns)))
         .collect()
-}
-
-/// Which of two processes asks the other, if they speak over the network and that is sure.
-pub fn who_asks(trace: &Trace, (one, other): (ProcessId, ProcessId)) -> Option<ProcessId> {
-    let messages = in_flight::messages(trace);
-    messages.get(&(one.min(other), one.max(other)))?;
-    let sides = Sides::new(trace, &messages);
-    let asks = |process, peer| sides.asks(trace, process, Some(peer)) == Some(true);
-    match (asks(one, other), asks(other, one)) {
-        (true, false) => Some(one),
-        (false, true) => Some(other),
-        _ => None,
-    }
 }
 
 /// Programs' waits by who waits and for whom.
@@ -162,60 +147,6 @@ fn any_ns(waits: &[Wait]) -> u64 {
     Cover::of(waits.iter().map(|wait| wait.span).collect()).length_ns()
 }
 
-/// Who asks whom.
-struct Sides {
-    /// Processes that accept connections.
-    accepting: BTreeSet<ProcessId>,
-    /// Processes that were there before the recording.
-    older: BTreeSet<ProcessId>,
-    /// Of two processes, when one woke the other first, and which: who asks speaks first, the other answers.
-    first: BTreeMap<(ProcessId, ProcessId), (Timestamp, ProcessId)>,
-}
-
-impl Sides {
-    /// What passes by the network goes before other wakeups: who starts a server may wait for its word that it listens.
-    fn new(trace: &Trace, messages: &in_flight::Messages) -> Sides {
-        let mut first: BTreeMap<(ProcessId, ProcessId), (Timestamp, ProcessId)> = BTreeMap::new();
-        let process = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
-        for woken in trace.target_threads() {
-            for wakeup in trace.wakeups.of(woken).iter().filter(|one| one.context == WakeContext::Thread) {
-                let (Some(from), Some(to)) = (process(wakeup.waker), process(woken)) else { continue };
-                if from != to {
-                    let entry = first.entry((from.min(to), from.max(to))).or_insert((wakeup.at, from));
-                    *entry = (*entry).min((wakeup.at, from));
-                }
-            }
-        }
-        let by_network =
-            messages.iter().filter_map(|(pair, between)| Some((*pair, in_flight::first(trace, between)?)));
-        first.extend(by_network);
-        let older = trace.threads.iter().filter(|thread| thread.began_before).map(|thread| thread.process);
-        Sides { accepting: accepting(trace), older: older.collect(), first }
-    }
-
-    /// Whether one of two accepts connections: then that tells.
-    fn accepts_any(&self, one: ProcessId, other: ProcessId) -> bool {
-        self.accepting.contains(&one) || self.accepting.contains(&other)
-    }
-
-    /// Whether a process asks that peer, and whether that is sure; `None`: it does not.
-    fn asks(&self, trace: &Trace, process: ProcessId, peer: Option<ProcessId>) -> Option<bool> {
-        let accepts = |process| self.accepting.contains(&process);
-        let Some(peer) = peer else { return (!accepts(process)).then_some(false) };
-        match (accepts(process), accepts(peer)) {
-            // Who accepts may ask others in turn (a proxy): seen from its beginning, who spoke first tells.
-            (true, false) if self.older.contains(&process) || self.older.contains(&peer) => None,
-            (false, true) => Some(true),
-            _ => {
-                let (_, spoke) = self.first.get(&(process.min(peer), process.max(peer)))?;
-                (*spoke == process).then(|| {
-                    !ancestors(trace, process).contains(&peer) && !ancestors(trace, peer).contains(&process)
-                })
-            }
-        }
-    }
-}
-
 fn summed(
     (trace, holders): (&Trace, &Holders),
     peer: Option<ProcessId>,
@@ -253,7 +184,7 @@ fn summed(
 }
 
 /// The rows of what a thread slept by a clock in a span, if only for a part.
-fn slept_within<'a>(
+pub(super) fn slept_within<'a>(
     (trace, holders): (&'a Trace, &'a Holders),
     thread: ThreadId,
     (from, to): Span,
@@ -263,11 +194,6 @@ fn slept_within<'a>(
     (first..rows.end)
         .take_while(move |row| trace.slices.span(thread, *row).start < to)
         .filter(move |row| sleeps_by_clock(holders, thread, *row))
-}
-
-/// Processes that accept connections: they wait for questions, too.
-fn accepting(trace: &Trace) -> BTreeSet<ProcessId> {
-    trace.waits.iter().filter(|wait| is_accept(wait.syscall)).map(|wait| wait.process).collect()
 }
 
 /// Whether a wait is for an answer for which nobody works: of whom, if that one is on this machine.
@@ -295,7 +221,11 @@ fn asked((trace, holders): (&Trace, &Holders), slice: &Slice, hold: &Hold) -> Op
 }
 
 /// Whether a thread sleeps by a clock in the middle of a span.
-fn sleeps_meanwhile((trace, holders): (&Trace, &Holders), thread: ThreadId, (start, end): Span) -> bool {
+pub(super) fn sleeps_meanwhile(
+    (trace, holders): (&Trace, &Holders),
+    thread: ThreadId,
+    (start, end): Span,
+) -> bool {
     let middle = Timestamp(start.0 + end.since(start).0 / 2);
     trace.slices.covering(thread, middle).is_some_and(|row| sleeps_by_clock(holders, thread, row))
 }

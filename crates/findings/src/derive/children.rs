@@ -86,6 +86,9 @@ pub fn waited(facts: (&Trace, &Roles), holders: &Holders, process: ProcessId) ->
 /// With fewer children than this, one that tells something may be a partner, and no piece of work that ends.
 const CHILDREN_MANY: usize = 4;
 
+/// So many words at a socket are a conversation.
+const WORDS_MANY: u64 = 8;
+
 /// Processes that have many.
 fn have_many(trace: &Trace) -> BTreeSet<ProcessId> {
     let mut counts: BTreeMap<ProcessId, usize> = BTreeMap::new();
@@ -95,12 +98,38 @@ fn have_many(trace: &Trace) -> BTreeSet<ProcessId> {
     counts.into_iter().filter(|(_, count)| *count >= CHILDREN_MANY).map(|(id, _)| id).collect()
 }
 
+/// Whom a process that has many tells something again and again: (who tells, which of its descendants). That one does what it is asked
+/// for, and its end is not waited for, whatever else the process has started.
+fn partners(
+    trace: &Trace,
+    holders: &Holders,
+    many: &BTreeSet<ProcessId>,
+) -> BTreeSet<(ProcessId, ProcessId)> {
+    let process_of = |thread: ThreadId| trace.threads.get(thread.index()).map(|thread| thread.process);
+    let mut told: BTreeMap<(ProcessId, ProcessId), u64> = BTreeMap::new();
+    for thread in trace.target_threads() {
+        let Some(own) = process_of(thread) else { continue };
+        let above: Vec<ProcessId> =
+            ancestors(trace, own).into_iter().filter(|id| many.contains(id)).collect();
+        if above.is_empty() {
+            continue;
+        }
+        for hold in holders.of(thread).filter(|hold| matches!(hold.kind, HoldKind::Poll | HoldKind::Socket)) {
+            if let Some(teller) = hold.holder.and_then(process_of).filter(|teller| above.contains(teller)) {
+                *told.entry((teller, own)).or_default() += 1;
+            }
+        }
+    }
+    told.into_iter().filter(|(_, times)| *times >= WORDS_MANY).map(|(pair, _)| pair).collect()
+}
+
 fn waits(facts: (&Trace, &Roles), holders: &Holders, wanted: impl Fn(ThreadId) -> bool + Sync) -> Charge {
     let many = have_many(facts.0);
+    let partners = partners(facts.0, holders, &many);
     Charge::of_rows(facts.0, |thread, take| {
         let of_thread = holders.of(thread).filter(|_| wanted(thread));
         of_thread
-            .filter(|hold| waits_for_child(facts, (thread, hold), &many))
+            .filter(|hold| waits_for_child(facts, (thread, hold), (&many, &partners)))
             .for_each(|hold| take(hold.row as usize));
     })
 }
@@ -109,7 +138,7 @@ fn waits(facts: (&Trace, &Roles), holders: &Holders, wanted: impl Fn(ThreadId) -
 fn waits_for_child(
     (trace, roles): (&Trace, &Roles),
     (thread, hold): (ThreadId, &Hold),
-    many: &BTreeSet<ProcessId>,
+    (many, partners): (&BTreeSet<ProcessId>, &BTreeSet<(ProcessId, ProcessId)>),
 ) -> bool {
     let slice = trace.slices.at(thread, hold.row as usize);
     if roles.class_of_wait(trace, &slice) == Class::ChildWait {
@@ -120,7 +149,8 @@ fn waits_for_child(
     let (Some(own), Some(teller)) = (process_of(thread), hold.holder.and_then(process_of)) else {
         return false;
     };
-    tells && own != teller && many.contains(&own) && ancestors(trace, teller).contains(&own)
+    let is_piece = many.contains(&own) && !partners.contains(&(own, teller));
+    tells && own != teller && is_piece && ancestors(trace, teller).contains(&own)
 }
 
 /// Counts and names the children, by their main threads.

@@ -35,11 +35,14 @@ pub(super) struct Asked {
 }
 
 /// A wakeup across programs.
+#[derive(Clone, Copy)]
 pub(super) struct Message {
-    at: Timestamp,
-    from: ThreadId,
-    to: ThreadId,
-    row: u32,
+    pub at: Timestamp,
+    /// Who woke whom.
+    pub from: ThreadId,
+    pub to: ThreadId,
+    /// Of the slice that it ended.
+    pub row: u32,
 }
 
 /// By two programs, the lower one first: what passed between them, in time order.

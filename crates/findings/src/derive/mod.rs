@@ -2,6 +2,7 @@
 
 pub mod allocators;
 pub mod amount;
+pub mod asked_in_groups;
 pub mod asking;
 pub mod blame;
 pub mod bottle;
@@ -58,6 +59,7 @@ pub mod round_trips;
 pub mod runtimes;
 pub mod services;
 pub mod side_by_side;
+pub mod sides;
 pub mod spin;
 pub mod split;
 pub mod stacks;

@@ -77,6 +77,7 @@ rules! {
     oversleep,
     answer_timeout,
     connect_retry,
+    batch_straggler,
     one_at_a_time,
     cpu_throttled,
     cpu_stolen,

@@ -14,8 +14,8 @@
 //! in the middle of the wait. Of the two, the one that accepts connections is asked; where that is not seen, the one asks that
 //! woke the other first. The gain's upper end is the time in which such a wait was all that went on; the lower end is none:
 //! whether a question needs the answer to the one before, nothing here tells. Where there were fewer than two at once, on
-//! average, or as many as there are threads that ask, and it is known who asks whom, it is likely; else, and of peers elsewhere,
-//! it is a hint.
+//! average, or as many as there are threads that ask, and it is known who asks whom, it is likely; else, and of peers elsewhere, it is
+//! a hint. Questions that go out in groups are batch-straggler's.
 //!
 //! ## What to do
 //! Ask for several things at once: more worker threads or processes (a server's workers, a pool's core size, a queue's window of
@@ -33,7 +33,7 @@
 
 use holdup_events::ProcessId;
 
-use super::{ChargedVerdict, Info};
+use super::{ChargedVerdict, Info, batch_straggler};
 use crate::derive::asking::Asking;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
@@ -70,7 +70,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 
 /// Those that are told of, with the part of the run in which such waits were all that went on.
 fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Asking, f64)> {
-    let asking = scene.derived.asking.iter();
+    let in_groups = |one: &&Asking| one.peer.is_some_and(|peer| batch_straggler::tells_of(scene, peer));
+    let asking = scene.derived.asking.iter().filter(move |one| !in_groups(one));
     let few = asking.filter(|one| one.waits >= WAITS_MIN && one.at_once() < AT_ONCE_MAX);
     few.map(move |one| (one, alone(scene, one))).filter(|(_, share)| *share >= SHARE_MIN).take(NAMED_MAX)
 }

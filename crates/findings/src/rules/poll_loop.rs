@@ -37,7 +37,7 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ProcessId, ThreadId};
 
-use super::{ChargedVerdict, Info, one_at_a_time, oversleep};
+use super::{ChargedVerdict, Info, batch_straggler, one_at_a_time, oversleep};
 use crate::derive::class::Class;
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::takeovers;
@@ -81,8 +81,11 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let open = Open::of(scene);
     let (timers, polling): (Vec<Clocked>, Vec<Clocked>) = looks.partition(|one| open.holds(scene, one));
     // Of who is asked, who asks is told: what that one's clock is for nothing here says.
-    let is_asked =
-        |one: &Clocked| process_of(scene, one).is_some_and(|process| one_at_a_time::tells_of(scene, process));
+    let is_asked = |one: &Clocked| {
+        process_of(scene, one).is_some_and(|process| {
+            one_at_a_time::tells_of(scene, process) || batch_straggler::tells_of(scene, process)
+        })
+    };
     let timers: Vec<Clocked> = timers.into_iter().filter(|one| !is_asked(one)).collect();
     let kinds = [(polling, false), (timers, true)];
     Ok(kinds.iter().filter_map(|(threads, are_timers)| finding(scene, threads, *are_timers)).collect())

@@ -40,13 +40,13 @@ use holdup_events::{ProcessId, ThreadId, Trace};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
-use crate::derive::asking;
 use crate::derive::bound;
 use crate::derive::class::Class;
 use crate::derive::handing::Handing;
 use crate::derive::handing_groups::{self, Group};
 use crate::derive::handovers::{self, Handover};
 use crate::derive::round_trips::{RoundTrips, asked_by_many};
+use crate::derive::sides;
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
@@ -240,7 +240,7 @@ fn asks(trace: &Trace, group: &Group) -> Option<(Option<ProcessId>, ProcessId)> 
     let [one, other] = group.members.as_slice() else { return None };
     let process = |id: &ThreadId| trace.threads[id.index()].process;
     let (one, other) = (process(one), process(other));
-    let asks = (one != other).then(|| asking::who_asks(trace, (one, other)))??;
+    let asks = (one != other).then(|| sides::who_asks(trace, (one, other)))??;
     Some((Some(asks), if asks == one { other } else { one }))
 }
 

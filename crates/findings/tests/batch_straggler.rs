@@ -1,0 +1,71 @@
+//! Questions that go out in groups, of which each waits for its slowest answer, and what only looks so.
+
+use holdup_findings::Analysis;
+use holdup_findings::finding::{Confidence, Finding};
+use holdup_testkit::check::check_lanes;
+
+const POLLS: &str = "efguxzk";
+
+/// A polls for answers of B, another process, which polls for questions and for its clock.
+fn asked(lanes: &str) -> Analysis {
+    let polls: String = POLLS.chars().map(|letter| format!("@{letter} multiplex 232\n")).collect();
+    check_lanes(&format!(
+        "@cpus 4\n@repeat 20\n{polls}@v multiplex 232\n@w multiplex 232\n@timeout w 20\n@timeout v 2\n@p multiplex 232\n@child B\n{lanes}"
+    ))
+}
+
+fn found(analysis: &Analysis) -> Option<&Finding> {
+    analysis.findings.iter().find(|finding| finding.rule == "batch-straggler")
+}
+
+/// Three questions; two are answered soon, the third late; `after`: what A does then, before the next three, `meanwhile` B.
+fn group(after: &str, meanwhile: &str) -> String {
+    format!(
+        "A  00000eee0ff0{}0{after}  holds p 0..1  holds u 2..3  holds x 4..5\n\
+         B  p1u1x1v1zz1{}1{meanwhile}p  holds e 7..8  holds f 10..11  holds g 31..32\n",
+        "g".repeat(20),
+        "w".repeat(20),
+    )
+}
+
+#[test]
+fn groups_that_wait_for_their_slowest_answer_are_told() {
+    let analysis = asked(&group("", ""));
+    let finding = found(&analysis).expect("a finding");
+    assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
+    assert!(finding.summary[0].contains("20 groups, 3 questions"), "{finding:#?}");
+    let is_told = |rule: &str| analysis.findings.iter().any(|finding| finding.rule == rule);
+    assert!(!is_told("one-at-a-time") && !is_told("oversleep") && !is_told("poll-loop"));
+}
+
+#[test]
+fn who_is_given_the_next_group_did_not_choose_to_wait() {
+    let told = |after: &str, meanwhile: &str, more: &str| {
+        found(&asked(&format!("@c multiplex 232\n@s sleep\n{}{more}", group(after, meanwhile)))).is_some()
+    };
+    assert!(told("11", "pp", ""), "it works before it asks again");
+    assert!(!told("vv0", "ppp", ""), "by its own clock");
+    let other = format!("@child C\nC  {}1  holds c 35..36\n", "s".repeat(35));
+    assert!(!told("cc0", "ppp", &other), "by another program's word");
+}
+
+#[test]
+fn who_asks_as_soon_as_anything_is_answered_asks_in_no_groups() {
+    // Two are under way all the time: each answer is followed by a question.
+    let analysis = asked(
+        "@silent batch-straggler\n\
+         A  00000ee0ff0gg0kk0  holds p 0..1  holds u 2..3  holds x 7..8  holds x 10..11\n\
+         B  p1u11v1xzz1xzz1zzp  holds e 6..7  holds f 9..10  holds g 12..13  holds k 15..16\n",
+    );
+    assert!(found(&analysis).is_none());
+}
+
+#[test]
+fn an_answer_in_pieces_is_no_group() {
+    let (rest, sleeps) = ("g".repeat(20), "w".repeat(20));
+    asked(&format!(
+        "@silent batch-straggler\n\
+         A  0eee0ff0{rest}0  holds p 0..1\n\
+         B  p1v1zz1{sleeps}1p  holds e 3..4  holds f 6..7  holds g 27..28\n"
+    ));
+}
