@@ -9,7 +9,7 @@ use crate::computing::{self, Computes};
 use crate::derive::{
     asked_in_groups, asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus,
     critical_path, garbage, gc, hardware, holders, known_work, ledger, lines, lock_holding, locks, occupancy,
-    paging, parallel, parallelism, regions, rendezvous, replay, roles, runtimes, services, sides, spin,
+    paging, parallel, parallelism, regions, rendezvous, replay, roles, runtimes, services, sides, skew, spin,
     stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
@@ -82,6 +82,8 @@ pub struct Derived {
     pub asking: Vec<asking::Asking>,
     /// Who asks a service in groups, and waits for the slowest answer of each.
     pub asked_in_groups: Vec<asked_in_groups::InGroups>,
+    /// Processes that are alike, and how much each had to do.
+    pub skews: Vec<skew::Skew>,
     /// Waits that a clock ended, by thread.
     pub clocked: Vec<clocked::Clocked>,
     /// What the code of runtimes and libraries is for, sample by sample and wait by wait.
@@ -181,6 +183,8 @@ pub fn complete(
         locks::add_holders(&mut lock_uses, trace, index, &blame);
         let gc = gc::derive(trace, &roles);
         let spoken = sides::Spoken::new(trace);
+        let directions = asking::directions(trace, &holders, &spoken);
+        let said = (&spoken, &directions);
         Derived {
             garbage: garbage::derive(trace, &gc, &ledger, (&roles, timelines)),
             gc,
@@ -191,8 +195,9 @@ pub fn complete(
             known_work: known_work::derive(trace, &ledger, &roles),
             children: children::derive((trace, &roles), &ledger, (&holders, &blame)),
             clocked: clocked::derive(trace, |slice| roles.is_idle_sleep(trace, slice)),
-            asking: asking::derive(trace, &holders, &spoken),
-            asked_in_groups: asked_in_groups::derive(trace, &holders, &spoken),
+            asking: asking::derive(trace, &holders, said),
+            asked_in_groups: asked_in_groups::derive(trace, &holders, said),
+            skews: skew::derive(trace, &holders, said),
             blame,
             cpu_times: cpu_times::derive(trace, timelines),
             cpus: cpus::derive_with(trace, timelines),

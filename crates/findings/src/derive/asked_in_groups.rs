@@ -16,7 +16,7 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
-use super::asking;
+use super::asking::{self, Directions};
 use super::cover::{Cover, Span, common_ns};
 use super::holders::Holders;
 use super::in_flight::Message;
@@ -60,17 +60,18 @@ const SIZE_RANK: f64 = 0.9;
 const GIVEN_MAX: f64 = 0.2;
 
 /// Derives them, those that would gain most first.
-pub fn derive(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Vec<InGroups> {
+pub fn derive(
+    trace: &Trace,
+    holders: &Holders,
+    (spoken, directions): (&Spoken, &Directions),
+) -> Vec<InGroups> {
     let mut talks: BTreeMap<(ProcessId, &str), Talk> = BTreeMap::new();
-    for ((one, other), between) in &spoken.messages {
-        for (process, peer) in [(*one, *other), (*other, *one)] {
-            if let Some(is_sure) = spoken.sides.asks(trace, process, Some(peer)) {
-                let name = trace.process_name(peer);
-                let talk = talks.entry((process, name)).or_insert_with(|| Talk::new(process, peer));
-                talk.is_sure &= is_sure;
-                talk.messages.extend(between);
-            }
-        }
+    for ((process, peer), is_sure) in directions {
+        let Some(between) = spoken.between(*process, *peer) else { continue };
+        let name = trace.process_name(*peer);
+        let talk = talks.entry((*process, name)).or_insert_with(|| Talk::new(*process, *peer));
+        talk.is_sure &= is_sure;
+        talk.messages.extend(between);
     }
     let mut found: Vec<InGroups> =
         talks.into_values().filter_map(|talk| talk.in_groups((trace, holders))).collect();

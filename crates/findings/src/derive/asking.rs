@@ -17,7 +17,7 @@ use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 use super::cover::{Cover, Span};
 use super::holders::{Basis, Hold, HoldKind, Holders};
 use super::in_flight;
-use super::sides::{Sides, Spoken};
+use super::sides::Spoken;
 use super::syscall_names::{polls_few, receives};
 use crate::charge::Charge;
 
@@ -38,6 +38,8 @@ pub struct Asking {
     pub any_ns: u64,
     /// It is known that these ask, and do not wait to be asked.
     pub is_sure: bool,
+    /// Some of it is known by messages alone: there may be more, and more at once (`in_flight.rs`).
+    pub by_messages: bool,
     /// Their waits.
     pub waited: Charge,
     /// What the peer's threads slept meanwhile.
@@ -58,11 +60,11 @@ struct Wait {
     thread: ThreadId,
     peer: Option<ThreadId>,
     is_sure: bool,
+    by_message: bool,
 }
 
 /// Derives them, those that waited longest first.
-pub fn derive(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Vec<Asking> {
-    let Spoken { messages, sides } = spoken;
+pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): (&Spoken, &Directions)) -> Vec<Asking> {
     let mut groups = Groups::new();
     for thread in trace.target_threads() {
         let process = trace.threads[thread.index()].process;
@@ -70,13 +72,20 @@ pub fn derive(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Vec<Asking> 
             let slice = trace.slices.at(thread, hold.row as usize);
             let Some(peer) = asked((trace, holders), &slice, &hold) else { continue };
             let of_peer = peer.map(|thread| trace.threads[thread.index()].process);
-            let Some(is_sure) = sides.asks(trace, process, of_peer) else { continue };
+            let Some(is_sure) = spoken.sides.asks(trace, process, of_peer) else { continue };
             let key = (trace.process_name(process).to_owned(), of_peer);
-            let wait = Wait { row: hold.row as usize, span: (slice.start, slice.end), thread, peer, is_sure };
+            let wait = Wait {
+                row: hold.row as usize,
+                span: (slice.start, slice.end),
+                thread,
+                peer,
+                is_sure,
+                by_message: false,
+            };
             groups.entry(key).or_default().push(wait);
         }
     }
-    add_in_flight((trace, holders), (sides, messages), &mut groups);
+    add_in_flight((trace, holders), (spoken, directions), &mut groups);
     let mut longest: Vec<_> = groups.into_iter().map(|(key, waits)| (any_ns(&waits), key, waits)).collect();
     longest.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     longest.truncate(ASKING_MAX);
@@ -92,41 +101,63 @@ type Groups = BTreeMap<(String, Option<ProcessId>), Vec<Wait>>;
 /// Adds the questions of threads that poll.
 fn add_in_flight(
     (trace, holders): (&Trace, &Holders),
-    (sides, messages): (&Sides, &in_flight::Messages),
+    (spoken, directions): (&Spoken, &Directions),
     groups: &mut Groups,
 ) {
-    for ((one, other), between) in messages {
-        let waits = |process, peer| in_flight_of((trace, holders), sides, (process, peer), between);
-        let (there, back) = (waits(*one, *other), waits(*other, *one));
-        // Who spoke first may not have been seen: then who sleeps by a clock before it speaks again tells.
-        let is_seen = |waits: &[Wait], opposite: &[Wait]| opposite.len() * OTHER_SIDE_MIN < waits.len();
-        let by_clock = !sides.accepts_any(*one, *other);
-        let (is_there, is_back) = (is_seen(&there, &back), is_seen(&back, &there));
-        for (process, peer, waits, is_it) in [(one, other, there, is_there), (other, one, back, is_back)] {
-            let asks = match by_clock && (is_there || is_back) {
-                true => is_it,
-                false => sides.asks(trace, *process, Some(*peer)).is_some(),
-            };
-            if asks && !waits.is_empty() {
-                let key = (trace.process_name(*process).to_owned(), Some(*peer));
-                groups.entry(key).or_default().extend(waits);
-            }
+    for ((process, peer), is_sure) in directions {
+        let Some(between) = spoken.between(*process, *peer) else { continue };
+        let InFlight { waits, is_told } = in_flight_of((trace, holders), *peer, between);
+        if !waits.is_empty() {
+            let key = (trace.process_name(*process).to_owned(), Some(*peer));
+            let sure = |wait: Wait| Wait { is_sure: *is_sure && is_told, ..wait };
+            groups.entry(key).or_default().extend(waits.into_iter().map(sure));
         }
     }
+}
+
+/// Who asks whom over the network (who asks, who is asked), and whether that is sure.
+pub type Directions = BTreeMap<(ProcessId, ProcessId), bool>;
+
+/// Of all that speak with each other. Of two of which neither is seen to accept, the first word may not have been seen: then who sleeps
+/// by a clock before it speaks again is asked.
+pub fn directions(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Directions {
+    let mut directions = Directions::new();
+    for ((one, other), between) in &spoken.messages {
+        let waits = |peer| in_flight_of((trace, holders), peer, between).waits.len();
+        let pairs = [(*one, *other), (*other, *one)];
+        let by_clock = (!spoken.sides.accepts_any(*one, *other)).then(|| {
+            let (there, back) = (waits(*other), waits(*one));
+            let is_seen = |waits: usize, opposite: usize| opposite * OTHER_SIDE_MIN < waits;
+            [is_seen(there, back), is_seen(back, there)]
+        });
+        for (number, pair) in pairs.into_iter().enumerate() {
+            let said = spoken.sides.asks(trace, pair.0, Some(pair.1));
+            let is_sure = match by_clock.filter(|seen| seen.contains(&true)) {
+                Some(seen) => seen[number].then_some(said == Some(true)),
+                None => said,
+            };
+            directions.extend(is_sure.map(|is_sure| (pair, is_sure)));
+        }
+    }
+    directions
 }
 
 /// So many times as often one of two waits for the other's clock as that one for its, if it is the one that asks.
 const OTHER_SIDE_MIN: usize = 10;
 
 /// The questions of a process that polls for the answers, while its peer slept by a clock.
+struct InFlight {
+    waits: Vec<Wait>,
+    /// Of what came from the peer, most was an answer.
+    is_told: bool,
+}
+
 fn in_flight_of(
     (trace, holders): (&Trace, &Holders),
-    sides: &Sides,
-    (process, peer): (ProcessId, ProcessId),
+    peer: ProcessId,
     between: &[in_flight::Message],
-) -> Vec<Wait> {
+) -> InFlight {
     let asked = in_flight::asked(trace, peer, between);
-    let is_sure = asked.is_told && sides.asks(trace, process, Some(peer)) == Some(true);
     let waits = asked.answered.iter().filter_map(|one| {
         let (row, span, thread) = (one.row, one.span, one.thread);
         sleeps_meanwhile((trace, holders), one.peer, span).then_some(Wait {
@@ -134,10 +165,11 @@ fn in_flight_of(
             span,
             thread,
             peer: Some(one.peer),
-            is_sure,
+            is_sure: false,
+            by_message: true,
         })
     });
-    waits.collect()
+    InFlight { waits: waits.collect(), is_told: asked.is_told }
 }
 
 /// Those behind them wait for less: each has sets of slices of its own, and a server may have a process for each client.
@@ -171,6 +203,7 @@ fn summed(
         ns: waits.iter().map(|wait| wait.span.1.since(wait.span.0).0).sum(),
         any_ns,
         is_sure: waits.iter().all(|wait| wait.is_sure),
+        by_messages: waits.iter().any(|wait| wait.by_message),
         waited: Charge::of_rows(trace, |thread, take| {
             waited.get(&thread).into_iter().flatten().for_each(|row| take(*row));
         }),

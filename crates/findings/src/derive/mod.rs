@@ -60,6 +60,7 @@ pub mod runtimes;
 pub mod services;
 pub mod side_by_side;
 pub mod sides;
+pub mod skew;
 pub mod spin;
 pub mod split;
 pub mod stacks;

@@ -6,7 +6,7 @@ use holdup_events::event::WakeContext;
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
 use super::children::ancestors;
-use super::in_flight::{self, Messages};
+use super::in_flight::{self, Message, Messages};
 use super::syscall_names::is_accept;
 
 /// What passed between programs, and who asks whom.
@@ -20,6 +20,11 @@ impl Spoken {
     pub fn new(trace: &Trace) -> Spoken {
         let messages = in_flight::messages(trace);
         Spoken { sides: Sides::new(trace, &messages), messages }
+    }
+
+    /// What passed between two, in time order.
+    pub(super) fn between(&self, one: ProcessId, other: ProcessId) -> Option<&[Message]> {
+        self.messages.get(&(one.min(other), one.max(other))).map(Vec::as_slice)
     }
 }
 
@@ -66,16 +71,20 @@ impl Sides {
         Sides { accepting: accepting(trace), older: older.collect(), first }
     }
 
+    /// Whether one waits for connections to accept.
+    pub(super) fn accepts(&self, process: ProcessId) -> bool {
+        self.accepting.contains(&process)
+    }
+
     /// Whether one of two accepts connections: then that tells.
     pub(super) fn accepts_any(&self, one: ProcessId, other: ProcessId) -> bool {
-        self.accepting.contains(&one) || self.accepting.contains(&other)
+        self.accepts(one) || self.accepts(other)
     }
 
     /// Whether a process asks that peer, and whether that is sure; `None`: it does not.
     pub(super) fn asks(&self, trace: &Trace, process: ProcessId, peer: Option<ProcessId>) -> Option<bool> {
-        let accepts = |process| self.accepting.contains(&process);
-        let Some(peer) = peer else { return (!accepts(process)).then_some(false) };
-        match (accepts(process), accepts(peer)) {
+        let Some(peer) = peer else { return (!self.accepts(process)).then_some(false) };
+        match (self.accepts(process), self.accepts(peer)) {
             // Who accepts may ask others in turn (a proxy): seen from its beginning, who spoke first tells.
             (true, false) if self.older.contains(&process) || self.older.contains(&peer) => None,
             (false, true) => Some(true),

@@ -34,6 +34,7 @@
 use holdup_events::ProcessId;
 
 use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
 use crate::derive::asked_in_groups::InGroups;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
@@ -65,6 +66,11 @@ fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a InGroups, f64)> {
     let asked = asked.filter(|one| one.idle_ns as f64 >= IDLE_MIN * one.took_ns as f64);
     let asked = asked.map(move |one| (one, share(scene, one)));
     asked.filter(|(_, share)| *share >= SHARE_MIN).take(NAMED_MAX)
+}
+
+/// The waits that are told of.
+pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
+    told(scene).map(|(asked, _)| &asked.waited)
 }
 
 /// Whether it is told of questions to that process.

@@ -78,6 +78,7 @@ rules! {
     answer_timeout,
     connect_retry,
     batch_straggler,
+    skewed_workers,
     one_at_a_time,
     cpu_throttled,
     cpu_stolen,

@@ -34,6 +34,7 @@
 use holdup_events::ProcessId;
 
 use super::{ChargedVerdict, Info, batch_straggler};
+use crate::charge::Charge;
 use crate::derive::asking::Asking;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
@@ -76,6 +77,11 @@ fn told<'a>(scene: &Scene<'a>) -> impl Iterator<Item = (&'a Asking, f64)> {
     few.map(move |one| (one, alone(scene, one))).filter(|(_, share)| *share >= SHARE_MIN).take(NAMED_MAX)
 }
 
+/// The waits that are told of.
+pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
+    told(scene).map(|(asking, _)| &asking.waited)
+}
+
 /// Whether it is told that others wait for that process's answers.
 pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
     told(scene).any(|(asking, _)| asking.peer == Some(peer))
@@ -94,10 +100,11 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     let at_once = asking.at_once();
     let mut summary = vec![
         format!(
-            "{} of {who} asked {} and waited for the answer, {} each on average: {at_once:.1} at once.",
+            "{} of {who} asked {} and waited for the answer, {} each on average: {at_once:.1} at once{}.",
             count(asking.threads.len() as u64, "thread"),
             count(asking.waits, "time"),
             time(asking.ns / asking.waits.max(1)),
+            if asking.by_messages { ", as far as wakeups show it (there may be more of both)" } else { "" },
         ),
         format!(
             "For {} of the run that was all that went on: no thread of the program had anything to do.",

@@ -16,7 +16,8 @@
 //! tells when it was there. A housekeeper is none: one that hardly runs, waits for clocks alone and wakes nobody, beside others
 //! that do the work. Nor is a runtime's own thread that looks after the others' calls (Go's sysmon): nobody can change it.
 //! An event loop whose waits are ended by what comes, too, notices that at once: what it sleeps for are timers, of which nothing tells
-//! what they are good for; it is a hint, and none where it is known who waits for its answers (one-at-a-time).
+//! what they are good for; it is a hint, and none where it is known who waits for its answers (one-at-a-time, batch-straggler,
+//! skewed-workers). Of other loops' timers, what goes on beside such waits is not counted.
 //! The CPU time of its looking is told, but not counted. It is a hint only if the program did little at all, or waits for the outside
 //! world most of the time: then an idle program looks the same.
 //!
@@ -37,7 +38,8 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{ProcessId, ThreadId};
 
-use super::{ChargedVerdict, Info, batch_straggler, one_at_a_time, oversleep};
+use super::{ChargedVerdict, Info, batch_straggler, one_at_a_time, oversleep, skewed_workers};
+use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::takeovers;
@@ -83,7 +85,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     // Of who is asked, who asks is told: what that one's clock is for nothing here says.
     let is_asked = |one: &Clocked| {
         process_of(scene, one).is_some_and(|process| {
-            one_at_a_time::tells_of(scene, process) || batch_straggler::tells_of(scene, process)
+            one_at_a_time::tells_of(scene, process)
+                || batch_straggler::tells_of(scene, process)
+                || skewed_workers::tells_of(scene, process)
         })
     };
     let timers: Vec<Clocked> = timers.into_iter().filter(|one| !is_asked(one)).collect();
@@ -120,7 +124,8 @@ fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charg
         clocked::charge(scene.trace, polls, |slice| scene.derived.roles.is_idle_sleep(scene.trace, slice));
     let stall = scene.stall_quiet(&charge);
     let run_ns: u64 = polling.iter().map(|one| one.look_run_ns).sum();
-    let high = scene.of_wall(stall.saved_ns).clamp(0.0, 1.0);
+    let own_ns = if are_timers { unexplained_ns(scene, &charge, stall.saved_ns) } else { stall.saved_ns };
+    let high = scene.of_wall(own_ns).clamp(0.0, 1.0);
     if high < GAIN_MIN {
         return None;
     }
@@ -159,6 +164,16 @@ fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charg
         advice: if are_timers { timers_advice() } else { advice(polling) },
     };
     Some(Charged { finding, charge })
+}
+
+/// What of the quiet time in which timers ran is left beside waits for answers of which it is told (ns): these say more of it.
+fn unexplained_ns(scene: &Scene, timers: &Charge, quiet_ns: f64) -> f64 {
+    let waits =
+        one_at_a_time::waits(scene).chain(batch_straggler::waits(scene)).chain(skewed_workers::waits(scene));
+    let Some(told) = waits.cloned().reduce(|all, one| all.and(scene.trace, &one)) else { return quiet_ns };
+    let told_ns = scene.stall_quiet(&told).saved_ns;
+    let both_ns = scene.stall_quiet(&told.and(scene.trace, timers)).saved_ns;
+    quiet_ns.min(both_ns - told_ns)
 }
 
 /// How often, and for how long.

@@ -1,0 +1,251 @@
+//! Processes that are alike, have their work from the same other process, and ask the same service for it: how much each of them had to
+//! do. It judges nothing.
+//!
+//! Alike are those of one name that the same parent started and that do not speak with each other. One is at work while it runs, and while it waits for what
+//! an answer of the service ended. Those that accept connections share one queue of them. Divided evenly, each would be at work as long as all are on average.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{ProcessId, Timestamp, Trace};
+
+use super::asking::{self, Directions};
+use super::cover::{Cover, Span};
+use super::holders::Holders;
+use super::in_flight::{self, Message};
+use super::sides::Spoken;
+use crate::charge::Charge;
+
+/// Processes that are alike.
+#[derive(Clone, Debug)]
+pub struct Skew {
+    /// Those that ask the service first, the busiest before the others.
+    pub workers: Vec<Worker>,
+    /// Who is asked; the first, if there are several of that name.
+    pub peer: ProcessId,
+    /// With whom all of them speak, too.
+    pub source: ProcessId,
+    /// From the service's first answer to its last (ns).
+    pub span_ns: u64,
+    /// It is known that they ask, and do not wait to be asked.
+    pub is_sure: bool,
+    /// Their waits for answers.
+    pub waited: Charge,
+    /// What the service's threads slept meanwhile.
+    pub slept: Charge,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worker {
+    /// Which.
+    pub process: ProcessId,
+    /// Answers that ended a wait of it.
+    pub answers: u64,
+    /// How long it was at work from the service's first answer to its last (ns).
+    pub at_work_ns: u64,
+    /// How many answers it waited for at once, on average.
+    pub at_once: f64,
+}
+
+impl Skew {
+    /// How long the busiest was at work (ns).
+    pub fn longest_ns(&self) -> u64 {
+        self.workers.iter().map(|one| one.at_work_ns).max().unwrap_or(0)
+    }
+
+    /// How long all were at work on average (ns).
+    pub fn mean_ns(&self) -> u64 {
+        self.workers.iter().map(|one| one.at_work_ns).sum::<u64>() / self.workers.len().max(1) as u64
+    }
+}
+
+/// Fewer may have been given different things to do.
+const WORKERS_MIN: usize = 3;
+/// Of the time in which the service answered, who came after this part was not there to share it.
+const LATE_MAX: f64 = 0.1;
+
+/// Derives them, those first of which the busiest is at work for longest beyond the average.
+pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): (&Spoken, &Directions)) -> Vec<Skew> {
+    let mut askers: BTreeMap<(ProcessId, &str, ProcessId), Askers> = BTreeMap::new();
+    for ((process, peer), is_sure) in directions {
+        let parent = trace.processes.get(process.index()).and_then(|process| process.parent);
+        let (Some(parent), Some(between)) = (parent, spoken.between(*process, *peer)) else { continue };
+        let key = (parent, trace.process_name(*process), *peer);
+        let asks = askers.entry(key).or_insert_with(|| Askers { is_sure: true, ..Askers::default() });
+        asks.is_sure &= is_sure;
+        asks.peers.insert(*peer);
+        let of_peer = |message: &&Message| trace.threads[message.from.index()].process == *peer;
+        asks.answers.entry(*process).or_default().extend(between.iter().filter(of_peer));
+    }
+    let partners = partners(spoken);
+    let mut found: Vec<Skew> = of_services(trace, askers)
+        .into_iter()
+        .filter_map(|(parent, name, asks)| {
+            let there = there(trace, (parent, name), &asks)?;
+            let (source, alike) = of_one_source(&partners, &there, &asks)?;
+            // Who waits for a connection takes the next one as soon as it is free.
+            let has_too_much = !alike.iter().any(|process| spoken.sides.accepts(*process));
+            let alike = has_too_much.then_some(alike)?;
+            Some(skew((trace, holders, spoken), source, &alike, &asks))
+        })
+        .collect();
+    found.sort_by_key(|one| (std::cmp::Reverse(one.longest_ns() - one.mean_ns()), one.peer));
+    found
+}
+
+/// Who asks a service, and its answers.
+#[derive(Default)]
+struct Askers {
+    is_sure: bool,
+    /// Who is asked.
+    peers: BTreeSet<ProcessId>,
+    answers: BTreeMap<ProcessId, Vec<Message>>,
+}
+
+impl Askers {
+    /// From the first answer to the last.
+    fn span(&self) -> Option<Span> {
+        let times = || self.answers.values().flatten().map(|message| message.at);
+        times().min().zip(times().max())
+    }
+}
+
+/// A service may have a process for each that asks: those of one name that only one asks are one.
+fn of_services<'a>(
+    trace: &'a Trace,
+    askers: BTreeMap<(ProcessId, &'a str, ProcessId), Askers>,
+) -> Vec<(ProcessId, &'a str, Askers)> {
+    let mut services = Vec::new();
+    let mut own: BTreeMap<(ProcessId, &str, &str), Askers> = BTreeMap::new();
+    for ((parent, name, peer), asks) in askers {
+        if asks.answers.len() > 1 {
+            services.push((parent, name, asks));
+            continue;
+        }
+        let entry = own.entry((parent, name, trace.process_name(peer)));
+        let all = entry.or_insert_with(|| Askers { is_sure: true, ..Askers::default() });
+        all.is_sure &= asks.is_sure;
+        all.peers.extend(asks.peers);
+        for (process, answers) in asks.answers {
+            all.answers.entry(process).or_default().extend(answers);
+        }
+    }
+    services.extend(own.into_iter().map(|((parent, name, _), asks)| (parent, name, asks)));
+    services
+}
+
+/// The processes of a parent and a name that were there when the service began to answer, but for the service.
+fn there(trace: &Trace, (parent, name): (ProcessId, &str), asks: &Askers) -> Option<BTreeSet<ProcessId>> {
+    let (from, to) = asks.span()?;
+    let late = Timestamp(from.0 + (LATE_MAX * to.since(from).0 as f64) as u64);
+    let first = trace.threads.iter().filter(|thread| {
+        let process = &trace.processes[thread.process.index()];
+        let is_alike =
+            process.parent == Some(parent) && process.name == name && !asks.peers.contains(&thread.process);
+        // Who found nothing to do may have ended soon.
+        thread.target && process.pid == thread.tid && is_alike && thread.start <= late && thread.end >= from
+    });
+    Some(first.map(|thread| thread.process).collect())
+}
+
+/// By process: with whom it speaks.
+type Partners = BTreeMap<ProcessId, BTreeSet<ProcessId>>;
+
+fn partners(spoken: &Spoken) -> Partners {
+    let mut partners = Partners::new();
+    for (one, other) in spoken.messages.keys() {
+        partners.entry(*one).or_default().insert(*other);
+        partners.entry(*other).or_default().insert(*one);
+    }
+    partners
+}
+
+/// The process, beside the service, with which most of those that were there speak, and who they are. All that ask must be among
+/// them, and none may speak with another one.
+fn of_one_source(
+    partners: &Partners,
+    there: &BTreeSet<ProcessId>,
+    asks: &Askers,
+) -> Option<(ProcessId, BTreeSet<ProcessId>)> {
+    let with = |source: &ProcessId| -> BTreeSet<ProcessId> {
+        let speaks = |one: &&ProcessId| partners.get(source).is_some_and(|all| all.contains(one));
+        there.iter().filter(speaks).copied().collect()
+    };
+    let sources =
+        partners.keys().filter(|source| !asks.peers.contains(source)).map(|source| (*source, with(source)));
+    let (source, alike) = sources.max_by_key(|(source, alike)| (alike.len(), std::cmp::Reverse(*source)))?;
+    let is_alone = |one: &ProcessId| partners.get(one).is_none_or(|all| all.is_disjoint(&alike));
+    let asking = asks.answers.keys().filter(|process| there.contains(process));
+    let is_whole = asking.into_iter().all(|process| alike.contains(process));
+    (alike.len() >= WORKERS_MIN && is_whole && alike.iter().all(is_alone)).then_some((source, alike))
+}
+
+fn skew(
+    (trace, holders, spoken): (&Trace, &Holders, &Spoken),
+    source: ProcessId,
+    alike: &BTreeSet<ProcessId>,
+    asks: &Askers,
+) -> Skew {
+    let span = asks.span().unwrap_or_default();
+    let mut workers: Vec<Worker> =
+        alike.iter().map(|process| worker((trace, spoken), (*process, span), asks)).collect();
+    workers.sort_by_key(|one| (std::cmp::Reverse(one.at_work_ns), one.process));
+    let answers =
+        || asks.answers.iter().filter(|(process, _)| alike.contains(process)).flat_map(|(_, all)| all);
+    let rows: BTreeSet<usize> = answers().map(|message| message.row as usize).collect();
+    let threads: BTreeSet<_> = answers().map(|message| message.to).collect();
+    let peers: BTreeSet<_> = answers().map(|message| message.from).collect();
+    let meanwhile = Cover::of(answers().map(|message| waited(trace, message)).collect());
+    Skew {
+        workers,
+        peer: asks.peers.first().copied().unwrap_or_default(),
+        source,
+        span_ns: span.1.since(span.0).0,
+        is_sure: asks.is_sure,
+        waited: Charge::of_rows(trace, |thread, take| {
+            if threads.contains(&thread) {
+                rows.range(trace.slices.rows(thread)).for_each(|row| take(*row));
+            }
+        }),
+        slept: Charge::of_rows(trace, |thread, take| {
+            if peers.contains(&thread) {
+                for span in meanwhile.spans() {
+                    asking::slept_within((trace, holders), thread, *span).for_each(&mut *take);
+                }
+            }
+        }),
+    }
+}
+
+/// The wait that a message ended.
+fn waited(trace: &Trace, message: &Message) -> Span {
+    let span = trace.slices.span(message.to, message.row as usize);
+    (span.start, span.end)
+}
+
+fn worker((trace, spoken): (&Trace, &Spoken), (process, span): (ProcessId, Span), asks: &Askers) -> Worker {
+    let answers = asks.answers.get(&process).map_or(&[][..], |answers| answers);
+    let mut spans: Vec<Span> = answers.iter().map(|message| waited(trace, message)).collect();
+    let number = answers.len() as u64;
+    let at_once = at_once((trace, spoken), process, asks, &spans);
+    for thread in trace.target_threads().filter(|thread| trace.threads[thread.index()].process == process) {
+        let running = trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Running);
+        spans.extend(running.map(|slice| -> (Timestamp, Timestamp) { (slice.start, slice.end) }));
+    }
+    let at_work = Cover::of(spans);
+    let at_work_ns = at_work.within(span).map(|(from, to)| to.since(from).0).sum();
+    Worker { process, answers: number, at_work_ns, at_once }
+}
+
+/// Of who polls for whatever comes, what passed tells (`in_flight.rs`); of who waits for one answer, its waits.
+fn at_once((trace, spoken): (&Trace, &Spoken), process: ProcessId, asks: &Askers, waits: &[Span]) -> f64 {
+    let mut under_way = Vec::new();
+    for peer in &asks.peers {
+        let Some(between) = spoken.between(process, *peer) else { continue };
+        under_way.extend(in_flight::asked(trace, *peer, between).answered.iter().map(|one| one.span));
+    }
+    let spans = if under_way.is_empty() { waits.to_vec() } else { under_way };
+    let ns: u64 = spans.iter().map(|(from, to)| to.since(*from).0).sum();
+    ns as f64 / Cover::of(spans).length_ns().max(1) as f64
+}
