@@ -139,8 +139,35 @@ pub fn directions(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Directio
             directions.extend(is_sure.map(|is_sure| (pair, is_sure)));
         }
     }
+    turn_strays(trace, &mut directions);
     directions
 }
+
+/// Of one who speaks with several of a name that one parent started, a word may have been missed: most of them tell.
+fn turn_strays(trace: &Trace, directions: &mut Directions) {
+    let kind = |id: ProcessId| Some((trace.processes.get(id.index())?.parent, trace.process_name(id)));
+    // By those who are alike, and the other: who is asked by them, and who asks them.
+    let mut votes: BTreeMap<_, [Vec<ProcessId>; 2]> = BTreeMap::new();
+    for (one, other) in directions.keys() {
+        votes.entry((kind(*one), *other)).or_default()[0].push(*one);
+        votes.entry((kind(*other), *one)).or_default()[1].push(*other);
+    }
+    for ((_, other), [asking, asked]) in votes {
+        for (few, most, is_asking) in [(&asked, &asking, true), (&asking, &asked, false)] {
+            if most.len() < ALIKE_MIN || few.len() >= most.len() {
+                continue;
+            }
+            for one in few {
+                let pairs = [(*one, other), (other, *one)];
+                directions.remove(&pairs[usize::from(is_asking)]);
+                directions.insert(pairs[usize::from(!is_asking)], false);
+            }
+        }
+    }
+}
+
+/// Fewer that are alike may differ.
+const ALIKE_MIN: usize = 2;
 
 /// So many times as often one of two waits for the other's clock as that one for its, if it is the one that asks.
 const OTHER_SIDE_MIN: usize = 10;
@@ -265,4 +292,35 @@ pub(super) fn sleeps_meanwhile(
 
 fn sleeps_by_clock(holders: &Holders, thread: ThreadId, row: usize) -> bool {
     holders.at(thread, row).is_some_and(|one| one.kind == HoldKind::Sleep || one.basis == Basis::Timer)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdup_events::tables::Process;
+
+    use super::*;
+
+    #[test]
+    fn whose_first_word_was_missed_asks_as_those_do_that_are_alike() {
+        let mut trace = Trace::default();
+        for (pid, name) in (1..).zip(["parent", "service", "worker", "worker", "worker", "client"]) {
+            let parent = (pid > 1).then_some(ProcessId(0));
+            trace.processes.push(Process { pid, name: name.to_owned(), target: true, parent });
+        }
+        let id = |number: u32| ProcessId(number);
+        let mut directions: Directions = [
+            ((id(2), id(1)), true),
+            ((id(3), id(1)), true),
+            // The first question of this one was not seen.
+            ((id(1), id(4)), true),
+            // And this is another.
+            ((id(1), id(5)), true),
+        ]
+        .into();
+        turn_strays(&trace, &mut directions);
+        let turned: Directions =
+            [((id(2), id(1)), true), ((id(3), id(1)), true), ((id(4), id(1)), false), ((id(1), id(5)), true)]
+                .into();
+        assert_eq!(directions, turned);
+    }
 }
