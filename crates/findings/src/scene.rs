@@ -247,6 +247,13 @@ impl<'a> Scene<'a> {
         Some(format!("{} of it comes from {place}{stacks}.", percent(*share)))
     }
 
+    /// The same of the waits that are charged.
+    pub fn charged_come_from(&self, charge: &Charge) -> Option<String> {
+        self.waits_come_from(|slice| {
+            self.trace.slices.covering(slice.thread, slice.start).is_some_and(|row| charge.has(row))
+        })
+    }
+
     /// A sentence on the file for which most of the waits that `matches` are; none if its name is not known.
     pub fn waits_are_for(&self, matches: impl Fn(&Slice) -> bool + Sync) -> Option<String> {
         let (named, files) = waited_files::waited(self.trace, matches);

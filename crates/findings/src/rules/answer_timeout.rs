@@ -130,11 +130,7 @@ fn finding(scene: &Scene, charge: Charge, is_names: bool) -> Option<Charged> {
         time(wait_ns),
     )];
     summary.extend(is_names.then(|| "They were looking up names: a name server did not answer.".to_owned()));
-    let is_charged = |slice: &Slice| {
-        let row = trace.slices.covering(slice.thread, slice.start);
-        row.is_some_and(|row| charge.has(row))
-    };
-    summary.extend(scene.waits_come_from(is_charged));
+    summary.extend(scene.charged_come_from(&charge));
     let finding = Finding {
         rule: INFO.name,
         subject: format!("{} that came to nothing", count(times, if is_names { "question" } else { "wait" })),

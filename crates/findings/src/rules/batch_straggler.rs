@@ -101,10 +101,7 @@ fn finding(scene: &Scene, asked: &InGroups, share: f64) -> Charged {
             percent(share),
         ),
     ];
-    summary.extend(scene.waits_come_from(|slice| {
-        let row = trace.slices.covering(slice.thread, slice.start);
-        row.is_some_and(|row| asked.waited.has(row))
-    }));
+    summary.extend(scene.charged_come_from(&asked.waited));
     let sure = if asked.is_sure { Confidence::Medium } else { Confidence::Low };
     let finding = Finding {
         rule: INFO.name,

@@ -31,6 +31,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
 use crate::derive::holders::HoldKind;
 use crate::derive::lock_holding::{self, Holding, LockHolding};
 use crate::derive::syscall_names::FUTEX;
@@ -103,6 +104,13 @@ fn in_calls_ns(scene: &Scene, lock: &LockHolding) -> u64 {
     sum.min(lock.contended_ns.saturating_sub(lock.wall_while(self::blocked)))
 }
 
+/// Where holders were blocked, and where the others waited.
+fn places(scene: &Scene, lock: &LockHolding, held: &Charge) -> impl Iterator<Item = String> {
+    let waited = scene.lock(lock.lock).and_then(|used| used.waiting_at.first());
+    let waited = waited.map(|(place, _)| format!("Most waiting for the lock is in {place}."));
+    scene.charged_come_from(held).into_iter().chain(waited)
+}
+
 fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     let trace = scene.trace;
     let (kind, kind_ns) = kinds(lock).first().copied()?;
@@ -125,23 +133,25 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
     if gain.high.min(most) < GAIN_MIN {
         return None;
     }
+    let mut summary = vec![
+        format!(
+            "{}, its holder was blocked while others waited for the lock: {} of wall time, {} of their time.",
+            count(times, "time"),
+            time(blocked_ns),
+            time(cost_ns),
+        ),
+        format!(
+            "Mostly the holder was {}; it {} for {} of that.",
+            thread(trace, holder),
+            said(kind),
+            percent(kind_ns as f64 / cost_ns.max(1) as f64),
+        ),
+    ];
+    summary.extend(places(scene, lock, &charged.held));
     let finding = Finding {
         rule: INFO.name,
         subject: format!("{name}, held by {}", thread(trace, holder)),
-        summary: vec![
-            format!(
-                "{}, its holder was blocked while others waited for the lock: {} of wall time, {} of their time.",
-                count(times, "time"),
-                time(blocked_ns),
-                time(cost_ns),
-            ),
-            format!(
-                "Mostly the holder was {}; it {} for {} of that.",
-                thread(trace, holder),
-                said(kind),
-                percent(kind_ns as f64 / cost_ns.max(1) as f64),
-            ),
-        ],
+        summary,
         cost_ns,
         gain: Gain { low: gain.low.min(most), high: gain.high.min(most) },
         confidence: scene.confidence(Confidence::High),

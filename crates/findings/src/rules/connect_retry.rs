@@ -26,8 +26,6 @@
 //! ## References
 //! Linux `listen(2)`, `tcp(7)` (`tcp_syn_retries`, `tcp_abort_on_overflow`). RFC 6298.
 
-use holdup_events::tables::Slice;
-
 use super::{ChargedVerdict, Info};
 use crate::derive::connects::{self, Connects, How, SECOND_NS};
 use crate::finding::{Confidence, Finding, Gain};
@@ -58,10 +56,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let mut summary = vec![waited(&found, high), said(&found)];
-    summary.extend(scene.waits_come_from(|slice: &Slice| {
-        let row = || scene.trace.slices.covering(slice.thread, slice.start);
-        row().is_some_and(|row| found.charge.has(row))
-    }));
+    summary.extend(scene.charged_come_from(&found.charge));
     let confidence = if found.how == How::Connects { Confidence::High } else { Confidence::Medium };
     let finding = Finding {
         rule: INFO.name,

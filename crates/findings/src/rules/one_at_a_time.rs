@@ -114,10 +114,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     if let Some(peer) = peer {
         summary.push(format!("{peer} did not work meanwhile, either: it waited for a clock of its own (something slow behind it, or a limit on its rate)."));
     }
-    summary.extend(scene.waits_come_from(|slice| {
-        let row = trace.slices.covering(slice.thread, slice.start);
-        row.is_some_and(|row| asking.waited.has(row))
-    }));
+    summary.extend(scene.charged_come_from(&asking.waited));
     // All of the few threads that ask do so all the time: more would ask more at once. Of who polls each may ask several.
     let threads = asking.threads.len() as f64;
     let is_pool = (POOL_MIN * threads..=threads).contains(&at_once);

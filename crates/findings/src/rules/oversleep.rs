@@ -17,7 +17,7 @@
 //! is a runtime's own thread that looks after the others' calls (Go's sysmon). It is a hint only if the program does little
 //! at all, or waits for the outside world most of the time. A few long sleeps may well be meant: they are told, as a hint, where they
 //! take half of the run. Where most of it are waits for other threads until a time-out, after which the waiter goes on and wakes others, and
-//! others end such waits at other times, it says so: what it waited for was there, and nobody told it. Where a runtime carries tasks
+//! others end such waits at other times, it says so, and it is likely: what it waited for was there, and nobody told it. Where a runtime carries tasks
 //! (tokio, Go) it is these that sleep: the stacks on which one sets its clock, or looks whether it has run down, tell which.
 //!
 //! ## What to do
@@ -98,13 +98,18 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let untold = untold::derive(scene.trace, &scene.derived.roles, &charge);
     let untold = Some(untold).filter(|untold| untold.ns as f64 >= UNTOLD_MIN * stall.saved_ns);
     summary.extend(untold.map(said));
+    let sure = match is_often {
+        true => poll_loop::sure(scene, sleeps),
+        false => Confidence::Low,
+    };
+    let is_untold = untold.is_some_and(|untold| untold.waits >= SLEEPS_MIN);
     let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, worst),
         summary,
         cost_ns: stall.by_thread.values().sum::<f64>() as u64,
         gain: Gain { low: late.share() * high, high },
-        confidence: scene.confidence(if is_often { poll_loop::sure(scene, sleeps) } else { Confidence::Low }),
+        confidence: scene.confidence(if is_untold { sure.max(Confidence::Medium) } else { sure }),
         evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
         advice: late
             .advice()
@@ -177,7 +182,7 @@ fn said(untold: Untold) -> String {
 
 /// How waiters are told.
 fn tell(untold: Untold) -> Vec<String> {
-    let shared = "Threads that wait for different things wait at one place, and one is woken that cannot go on: wake all of them (notify_all, broadcast), or give each kind a condition variable of its own";
+    let shared = "Several threads wait at one place: signal for each thing that comes, not only when there was none before; where they wait for different things, wake all of them (notify_all, broadcast), or give each kind a condition variable of its own";
     let lost = "Tell the waiter when what it waits for is there: change that under the lock, then signal; a signal before the wait is lost";
     let first = if 2 * untold.shared > untold.waits { shared } else { lost };
     vec![
