@@ -3,6 +3,7 @@
 
 pub mod analysis;
 mod asked;
+mod blocking;
 pub mod chain;
 pub mod charge;
 mod collecting;

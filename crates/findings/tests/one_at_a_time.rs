@@ -172,3 +172,16 @@ fn who_waits_for_the_others_clock_asks_where_the_first_question_was_not_seen() {
     let finding = found(&analysis).expect("it is told");
     assert!(finding.summary[0].starts_with("1 thread of A asked"), "{:?}", finding.summary);
 }
+
+/// Where a runtime's descriptor says that code should not wait, what waits with it is told.
+#[test]
+fn who_waits_in_a_callback_of_an_event_loop_holds_up_the_loop() {
+    let told = |stack: &str| {
+        let analysis = asked(&format!("{IN_TURN}@stack q main;{stack};fetch;poll\n"));
+        let finding = found(&analysis).expect("it is told");
+        let is_said = finding.summary.iter().any(|line| line.starts_with("In 100 % of it a coroutine"));
+        (is_said, finding.advice[0].starts_with("Do not wait in a coroutine"))
+    };
+    assert_eq!(told("asyncio.events.Handle._run"), (true, true));
+    assert_eq!(told("asyncio.runners.run"), (false, false));
+}

@@ -38,7 +38,7 @@ pub struct Asking {
     pub any_ns: u64,
     /// It is known that these ask, and do not wait to be asked.
     pub is_sure: bool,
-    /// Some of it is known by messages alone: there may be more, and more at once (`in_flight.rs`).
+    /// Most of it is known by messages alone: there may be more, and more at once (`in_flight.rs`).
     pub by_messages: bool,
     /// Their waits.
     pub waited: Charge,
@@ -230,7 +230,7 @@ fn summed(
         ns: waits.iter().map(|wait| wait.span.1.since(wait.span.0).0).sum(),
         any_ns,
         is_sure: waits.iter().all(|wait| wait.is_sure),
-        by_messages: waits.iter().any(|wait| wait.by_message),
+        by_messages: 2 * waits.iter().filter(|wait| wait.by_message).count() > waits.len(),
         waited: Charge::of_rows(trace, |thread, take| {
             waited.get(&thread).into_iter().flatten().for_each(|row| take(*row));
         }),

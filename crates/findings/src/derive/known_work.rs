@@ -77,7 +77,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Known> {
 }
 
 /// The kind that each frame's function is of.
-fn of_frames(trace: &Trace, kinds: &[&KnownWork]) -> Vec<Option<usize>> {
+pub(crate) fn of_frames(trace: &Trace, kinds: &[&KnownWork]) -> Vec<Option<usize>> {
     let of = |function: &str| {
         let name = plain_name(function);
         kinds.iter().position(|kind| kind.any.iter().any(|pattern| matches(pattern, &name)))

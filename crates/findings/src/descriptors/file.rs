@@ -79,6 +79,8 @@ struct File {
     request: Vec<RequestEntry>,
     #[serde(default)]
     work: Vec<WorkEntry>,
+    #[serde(default)]
+    blocking: Vec<WorkEntry>,
     sleep: Option<SleepEntry>,
 }
 
@@ -204,7 +206,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
     if head.function.is_empty() && head.module.is_empty() {
         return Err(DescriptorError::NoMark);
     }
-    let most = file.span.len().max(file.request.len()).max(file.work.len());
+    let most = file.span.len().max(file.request.len()).max(file.work.len()).max(file.blocking.len());
     if file.rule.len() > RULES_MAX || most > SPANS_MAX {
         return Err(DescriptorError::TooMany);
     }
@@ -218,6 +220,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         collects_for_memory: head.collects_for_memory,
         requests: file.request.into_iter().map(request).collect::<Result<_, _>>()?,
         work: file.work.into_iter().map(work).collect::<Result<_, _>>()?,
+        blocking: file.blocking.into_iter().map(work).collect::<Result<_, _>>()?,
         sleeps: file.sleep.map_or_else(|| Ok(Sleeps::default()), sleeps)?,
         works: head.works,
         function_marks: head.function,

@@ -251,12 +251,12 @@ pub struct Request {
     pub advice: String,
 }
 
-/// Work whose name says little to who did not write it, and which is often more than is needed.
+/// Work whose name says little to who did not write it, and which is often more than is needed; or code that should not wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownWork {
     /// Functions, of which one is on the stack.
     pub any: Vec<String>,
-    /// What it is, as in "In 40 % of the work …".
+    /// What it is, as in "In 40 % of the work …", or of the waiting.
     pub what: String,
     /// What makes it less.
     pub advice: String,
@@ -293,6 +293,8 @@ pub struct Runtime {
     pub requests: Vec<Request>,
     /// Work that is known for what it is.
     pub work: Vec<KnownWork>,
+    /// Code that holds up more than its thread where it waits in a call.
+    pub blocking: Vec<KnownWork>,
     /// How its tasks sleep.
     pub sleeps: Sleeps,
     /// Functions whose instructions look like a loop that only waits, and that is hardly ever gone round: who is seen there works.

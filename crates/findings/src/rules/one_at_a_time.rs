@@ -34,6 +34,7 @@
 use holdup_events::ProcessId;
 
 use super::{ChargedVerdict, Info, batch_straggler};
+use crate::blocking::{self, Blocking};
 use crate::charge::Charge;
 use crate::derive::asking::Asking;
 use crate::finding::{Confidence, Finding, Gain};
@@ -115,6 +116,8 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
         summary.push(format!("{peer} did not work meanwhile, either: it waited for a clock of its own (something slow behind it, or a limit on its rate)."));
     }
     summary.extend(scene.charged_come_from(&asking.waited));
+    let blocking = blocking::of(scene, &asking.waited);
+    summary.extend(blocking.iter().map(|one| one.sentence.clone()));
     // All of the few threads that ask do so all the time: more would ask more at once. Of who polls each may ask several.
     let threads = asking.threads.len() as f64;
     let is_pool = (POOL_MIN * threads..=threads).contains(&at_once);
@@ -130,10 +133,14 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
         gain: Gain { low: 0.0, high: share },
         confidence: scene.confidence(sure),
         evidence: scene.longest_of(&asking.waited, |_| "waits for an answer".to_owned()),
-        advice: vec![
-            "Have more of them under way at once: more workers or threads, requests that do not wait for each other; is there a limit (a pool, permits, a queue's window)?".into(),
-            "Or ask once for many things, or keep the answers".into(),
-        ],
+        advice: advice(blocking),
     };
     Charged { finding, charge: asking.waited.clone().and(trace, &asking.slept) }
+}
+
+fn advice(blocking: Option<Blocking>) -> Vec<String> {
+    let more = "Have more of them under way at once: more workers or threads, requests that do not wait for each other; is there a limit (a pool, permits, a queue's window)?";
+    let fewer = "Or ask once for many things, or keep the answers";
+    let own = blocking.map(|one| one.advice);
+    own.into_iter().chain([more.to_owned(), fewer.to_owned()]).collect()
 }
