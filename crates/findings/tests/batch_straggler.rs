@@ -1,17 +1,21 @@
 //! Questions that go out in groups, of which each waits for its slowest answer, and what only looks so.
 
-use holdup_findings::Analysis;
 use holdup_findings::finding::{Confidence, Finding};
-use holdup_testkit::check::check_lanes;
+use holdup_findings::{Analysis, analyse};
+use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
 const POLLS: &str = "efguxzk";
 
 /// A polls for answers of B, another process, which polls for questions and for its clock.
-fn asked(lanes: &str) -> Analysis {
+fn picture(lanes: &str) -> String {
     let polls: String = POLLS.chars().map(|letter| format!("@{letter} multiplex 232\n")).collect();
-    check_lanes(&format!(
+    format!(
         "@cpus 4\n@repeat 20\n{polls}@v multiplex 232\n@w multiplex 232\n@timeout w 20\n@timeout v 2\n@p multiplex 232\n@child B\n{lanes}"
-    ))
+    )
+}
+
+fn asked(lanes: &str) -> Analysis {
+    check_lanes(&picture(lanes))
 }
 
 fn found(analysis: &Analysis) -> Option<&Finding> {
@@ -68,4 +72,14 @@ fn an_answer_in_pieces_is_no_group() {
          A  0eee0ff0{rest}0  holds p 0..1\n\
          B  p1v1zz1{sleeps}1p  holds e 3..4  holds f 6..7  holds g 27..28\n"
     ));
+}
+
+/// Another program may have the service's name: a language's runtime.
+#[test]
+fn who_gives_the_next_group_is_told_from_the_service_by_more_than_its_name() {
+    let other = format!("@child C\nC  {}1  holds c 35..36\n", "s".repeat(35));
+    let lanes = picture(&format!("@c multiplex 232\n@s sleep\n{}{other}", group("cc0", "ppp")));
+    let (_, mut trace) = trace_of_lanes(&lanes);
+    trace.processes.iter_mut().for_each(|process| process.name = "python3".to_owned());
+    assert!(found(&analyse(&trace)).is_none());
 }

@@ -28,8 +28,8 @@ use crate::charge::Charge;
 pub struct InGroups {
     /// Who asks.
     pub process: ProcessId,
-    /// Who is asked: the first of those of its name.
-    pub peer: ProcessId,
+    /// Who is asked: processes of one name.
+    pub peers: BTreeSet<ProcessId>,
     /// How many groups there were.
     pub groups: u64,
     /// Questions that were seen at the beginning of all groups; there were as many at the least.
@@ -69,7 +69,8 @@ pub fn derive(
     for ((process, peer), is_sure) in directions {
         let Some(between) = spoken.between(*process, *peer) else { continue };
         let name = trace.process_name(*peer);
-        let talk = talks.entry((*process, name)).or_insert_with(|| Talk::new(*process, *peer));
+        let talk = talks.entry((*process, name)).or_insert_with(|| Talk::new(*process));
+        talk.peers.insert(*peer);
         talk.is_sure &= is_sure;
         talk.messages.extend(between);
     }
@@ -82,7 +83,7 @@ pub fn derive(
 /// What one program and a service say to each other.
 struct Talk {
     process: ProcessId,
-    peer: ProcessId,
+    peers: BTreeSet<ProcessId>,
     is_sure: bool,
     messages: Vec<Message>,
 }
@@ -97,8 +98,8 @@ struct Group {
 }
 
 impl Talk {
-    fn new(process: ProcessId, peer: ProcessId) -> Talk {
-        Talk { process, peer, is_sure: true, messages: Vec::new() }
+    fn new(process: ProcessId) -> Talk {
+        Talk { process, peers: BTreeSet::new(), is_sure: true, messages: Vec::new() }
     }
 
     fn asks(&self, trace: &Trace, message: &Message) -> bool {
@@ -159,20 +160,14 @@ impl Talk {
         let thread = next.from;
         let gap = (last.at, next.at);
         let others = |waker: ThreadId| {
-            let of = trace.threads.get(waker.index());
-            of.is_some_and(|of| {
-                of.process != self.process && trace.process_name(of.process) != self.service(trace)
-            })
+            let of = trace.threads.get(waker.index()).map(|thread| thread.process);
+            of.is_some_and(|of| of != self.process && !self.peers.contains(&of))
         };
         let wakeups = trace.wakeups.of(thread);
         let from = wakeups.partition_point(|wakeup| wakeup.at <= gap.0);
         let mut within = wakeups[from..].iter().take_while(|wakeup| wakeup.at < gap.1);
         let is_fed = within.any(|one| one.context == WakeContext::Thread && others(one.waker));
         is_fed || asking::sleeps_meanwhile((trace, holders), thread, gap)
-    }
-
-    fn service<'a>(&self, trace: &'a Trace) -> &'a str {
-        trace.process_name(self.peer)
     }
 
     fn summed(&self, (trace, holders): (&Trace, &Holders), groups: &[Group], asks: u64) -> InGroups {
@@ -197,7 +192,7 @@ impl Talk {
         let meanwhile = Cover::of(spans);
         InGroups {
             process: self.process,
-            peer: self.peer,
+            peers: self.peers.clone(),
             groups: groups.len() as u64,
             asks,
             took_ns,

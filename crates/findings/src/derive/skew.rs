@@ -21,8 +21,8 @@ use crate::charge::Charge;
 pub struct Skew {
     /// Those that ask the service first, the busiest before the others.
     pub workers: Vec<Worker>,
-    /// Who is asked; the first, if there are several of that name.
-    pub peer: ProcessId,
+    /// Who is asked: one, or one for each of them.
+    pub peers: BTreeSet<ProcessId>,
     /// With whom all of them speak, too.
     pub source: ProcessId,
     /// From the service's first answer to its last (ns).
@@ -90,7 +90,7 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): (&Spoken, 
             Some(skew((trace, holders, spoken), source, &alike, &asks))
         })
         .collect();
-    found.sort_by_key(|one| (std::cmp::Reverse(one.longest_ns() - one.mean_ns()), one.peer));
+    found.sort_by_key(|one| (std::cmp::Reverse(one.longest_ns() - one.mean_ns()), one.source));
     found
 }
 
@@ -199,7 +199,7 @@ fn skew(
     let meanwhile = Cover::of(answers().map(|message| waited(trace, message)).collect());
     Skew {
         workers,
-        peer: asks.peers.first().copied().unwrap_or_default(),
+        peers: asks.peers.clone(),
         source,
         span_ns: span.1.since(span.0).0,
         is_sure: asks.is_sure,

@@ -75,8 +75,7 @@ pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
 
 /// Whether it is told of questions to that process.
 pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
-    let name = scene.trace.process_name(peer);
-    told(scene).any(|(asked, _)| scene.trace.process_name(asked.peer) == name && asked.process != peer)
+    told(scene).any(|(asked, _)| asked.peers.contains(&peer))
 }
 
 fn share(scene: &Scene, asked: &InGroups) -> f64 {
@@ -86,7 +85,10 @@ fn share(scene: &Scene, asked: &InGroups) -> f64 {
 
 fn finding(scene: &Scene, asked: &InGroups, share: f64) -> Charged {
     let trace = scene.trace;
-    let (who, peer) = (trace.process_name(asked.process), trace.process_name(asked.peer));
+    let (who, peer) = (
+        trace.process_name(asked.process),
+        asked.peers.first().map_or("?", |peer| trace.process_name(*peer)),
+    );
     let each = |ns: u64| time(ns / asked.groups);
     let mut summary = vec![
         format!(

@@ -75,9 +75,7 @@ pub(super) fn waits<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a Charge> {
 
 /// Whether it is told of questions to that process.
 pub(super) fn tells_of(scene: &Scene, peer: ProcessId) -> bool {
-    let name = scene.trace.process_name(peer);
-    let is_worker = |one: &Skew| one.workers.iter().any(|worker| worker.process == peer);
-    told(scene).is_some_and(|(one, _)| scene.trace.process_name(one.peer) == name && !is_worker(one))
+    told(scene).is_some_and(|(one, _)| one.peers.contains(&peer))
 }
 
 fn is_skewed(one: &Skew) -> bool {
@@ -100,17 +98,21 @@ fn share(scene: &Scene, one: &Skew) -> f64 {
 fn finding(scene: &Scene, one: &Skew, share: f64) -> Charged {
     let trace = scene.trace;
     let busiest = &one.workers[0];
-    let (who, peer) = (trace.process_name(busiest.process), trace.process_name(one.peer));
+    let peer = one.peers.first().copied().unwrap_or_default();
+    let named = |id: ProcessId| {
+        let pid = trace.processes.get(id.index()).map_or(0, |process| process.pid);
+        format!("{} (pid {pid})", trace.process_name(id))
+    };
+    let who = trace.process_name(busiest.process);
     let finding = Finding {
         rule: INFO.name,
         subject: format!("{} processes of {who}", one.workers.len()),
         summary: vec![
             format!(
-                "{} of {who} ask {peer} (pid {}) and have their work from {} (pid {}). Of {} answers {}.",
+                "{} of {who} ask {} and have their work from {}. Of {} answers {}.",
                 one.workers.len(),
-                trace.processes[one.peer.index()].pid,
-                trace.process_name(one.source),
-                trace.processes[one.source.index()].pid,
+                named(peer),
+                named(one.source),
                 answers(one),
                 shares(scene, one),
             ),
