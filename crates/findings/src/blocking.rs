@@ -26,8 +26,10 @@ pub struct Blocking {
 /// Of the charged waits, those of which stacks were taken: the kind of code that most of them are in.
 pub fn of(scene: &Scene, charge: &Charge) -> Option<Blocking> {
     let trace = scene.trace;
-    let runtimes = scene.derived.roles.descriptors.runtimes();
-    let kinds: Vec<&KnownWork> = runtimes.iter().flat_map(|runtime| &runtime.blocking).collect();
+    let roles = &scene.derived.roles;
+    let runtimes = roles.descriptors.runtimes().iter().enumerate();
+    let (rows, kinds): (Vec<usize>, Vec<&KnownWork>) =
+        runtimes.flat_map(|(row, runtime)| runtime.blocking.iter().map(move |kind| (row, kind))).unzip();
     let of_frame = known_work::of_frames(trace, &kinds);
     if of_frame.iter().all(Option::is_none) {
         return None;
@@ -45,7 +47,9 @@ pub fn of(scene: &Scene, charge: &Charge) -> Option<Blocking> {
         let kind = *known.entry(slice.stack).or_insert_with(|| {
             trace.stack_frames(slice.stack).find_map(|frame| *of_frame.get(frame.index())?)
         });
-        if let Some(kind) = kind {
+        // Another program's function may have such a name, too.
+        let process = trace.threads[slice.thread.index()].process;
+        if let Some(kind) = kind.filter(|kind| roles.runtimes_of(process).contains(&rows[*kind])) {
             sums[kind] += ns;
         }
     }
