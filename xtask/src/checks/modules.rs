@@ -4,18 +4,25 @@ use super::Complaint;
 use crate::rust_text::code_only;
 use crate::tree::{File, Tree};
 
-/// A file below a `src` folder is the root of a target, or the file that it belongs to names it.
+/// A file below a `src` folder, or beside the `main.rs` of tests that are one program, is the root of a target, or the
+/// file that it belongs to names it.
 pub fn check(tree: &Tree) -> Vec<Complaint> {
     tree.with_extension(&["rs"])
-        .filter(|file| file.path.contains("src/") && !is_root(&file.path) && !is_declared(tree, &file.path))
+        .filter(|file| file.path.contains("src/") || is_of_one_program(tree, &file.path))
+        .filter(|file| !is_root(&file.path) && !is_declared(tree, &file.path))
         .map(|file| {
             Complaint::new(&file.path, 1, "no module declares this file, so it is not compiled: add `mod`")
         })
         .collect()
 }
 
+fn is_of_one_program(tree: &Tree, path: &str) -> bool {
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    folder.contains("tests/") && tree.get(&format!("{folder}/main.rs")).is_some()
+}
+
 fn is_root(path: &str) -> bool {
-    ["src/lib.rs", "src/main.rs"].iter().any(|end| path.ends_with(end)) || path.contains("src/bin/")
+    path.ends_with("src/lib.rs") || path.ends_with("/main.rs") || path.contains("src/bin/")
 }
 
 fn is_declared(tree: &Tree, path: &str) -> bool {
@@ -64,7 +71,12 @@ mod tests {
             ("src/rules/one.rs", ""),
             ("src/bin/tool.rs", ""),
             ("tests/live.rs", ""),
+            ("tests/all/main.rs", "mod one;"),
+            ("tests/all/one.rs", ""),
+            ("tests/all/two.rs", ""),
+            ("tests/support/other.rs", ""),
         ]);
-        assert_eq!(check(&tree).into_iter().map(|one| one.path).collect::<Vec<_>>(), ["src/lost.rs"]);
+        let lost: Vec<String> = check(&tree).into_iter().map(|one| one.path).collect();
+        assert_eq!(lost, ["src/lost.rs", "tests/all/two.rs"]);
     }
 }

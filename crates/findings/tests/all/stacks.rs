@@ -287,7 +287,7 @@ fn by_symbol_inlined_calls_belong_to_who_holds_them() {
 
 #[test]
 fn the_manual_lists_the_built_in_rules() {
-    let manual = include_str!("../../../docs/stacks.md");
+    let manual = include_str!("../../../../docs/stacks.md");
     for (rule, why) in Folding::table() {
         assert!(manual.contains(&format!("| `{rule}` | {why} |")), "docs/stacks.md lacks: {rule}");
     }
