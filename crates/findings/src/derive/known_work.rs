@@ -41,8 +41,9 @@ impl Known {
 
 /// The kind that takes most, if it takes enough.
 pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Known> {
-    let kinds: Vec<&KnownWork> =
-        roles.descriptors.runtimes().iter().flat_map(|runtime| &runtime.work).collect();
+    let runtimes = roles.descriptors.runtimes().iter().enumerate();
+    let (rows, kinds): (Vec<usize>, Vec<&KnownWork>) =
+        runtimes.flat_map(|(row, runtime)| runtime.work.iter().map(move |kind| (row, kind))).unzip();
     let of_frame = of_frames(trace, &kinds);
     if of_frame.iter().all(Option::is_none) {
         return None;
@@ -52,6 +53,9 @@ pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Known> {
     let mut sums: BTreeMap<usize, (f64, u64)> = BTreeMap::new();
     for thread in &ledger.threads {
         let samples = super::samples_of(trace, thread.thread);
+        let process = trace.threads[thread.thread.index()].process;
+        let is_here =
+            |kind: &usize| kinds[*kind].says_whose() || roles.runtimes_of(process).contains(&rows[*kind]);
         let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
         for sample in samples.iter().filter(|sample| roles.class_of_sample(sample) == Class::Useful) {
             whole += each;
@@ -59,7 +63,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Known> {
             let kind = *known.entry(sample.stack).or_insert_with(|| {
                 trace.stack_frames(sample.stack).find_map(|frame| *of_frame.get(frame.index())?)
             });
-            if let Some(kind) = kind {
+            if let Some(kind) = kind.filter(is_here) {
                 let sum = sums.entry(kind).or_default();
                 *sum = (sum.0 + each, sum.1 + 1);
             }

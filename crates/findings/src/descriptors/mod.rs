@@ -262,6 +262,14 @@ pub struct KnownWork {
     pub advice: String,
 }
 
+impl KnownWork {
+    /// Its functions' names have a package's or a namespace's in them, and nobody else's are called so. A plain name of C
+    /// (`compile_file`, `regexec`) may be any program's.
+    pub fn says_whose(&self) -> bool {
+        self.any.iter().all(|pattern| pattern.contains("::") || pattern.contains('.'))
+    }
+}
+
 /// How tasks sleep that a runtime carries on its threads: their thread does not, and its waits show no task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sleeps {

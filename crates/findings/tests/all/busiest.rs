@@ -127,6 +127,8 @@ fn work_that_a_descriptor_knows_is_told_for_what_it_is() {
     );
     assert_eq!(known("@samples A 0..100 user PostgresMain;PortalRun;ExecScan;index_getnext_slot\n"), None);
     assert_eq!(known(&format!("@samples A 0..40 user {scans}\n")), None, "few samples may be chance");
+    // A function of such a name in a program that is not PostgreSQL is that program's own.
+    assert_eq!(known("@samples A 0..100 user main;ExecScan;heap_getnextslot\n"), None);
 }
 
 #[test]
