@@ -120,12 +120,16 @@ fn work_that_a_descriptor_knows_is_told_for_what_it_is() {
     ))
     .unwrap();
     assert!(what.contains("sequential scans") && (share - 0.6).abs() < 0.001, "{what} {share}");
-    // A third of it is little, and an index scan is none.
+    // A third of it is little, and a look-up of one row by its primary key does something else for most of it.
     assert_eq!(
         known(&format!("@samples A 0..30 user {scans}\n@samples A 30..100 user PostgresMain;int4eq\n")),
         None
     );
-    assert_eq!(known("@samples A 0..100 user PostgresMain;PortalRun;ExecScan;index_getnext_slot\n"), None);
+    let rows = "PostgresMain;PortalRun;ExecScan;index_getnext_slot";
+    let (what, _) = known(&format!("@samples A 0..100 user {rows};index_fetch_heap\n")).unwrap();
+    assert!(what.contains("follows indexes"), "{what}");
+    let lookups = format!("@samples A 0..30 user {rows}\n@samples A 30..100 user PostgresMain;int4eq\n");
+    assert_eq!(known(&lookups), None);
     assert_eq!(known(&format!("@samples A 0..40 user {scans}\n")), None, "few samples may be chance");
     // A function of such a name in a program that is not PostgreSQL is that program's own.
     assert_eq!(known("@samples A 0..100 user main;ExecScan;heap_getnextslot\n"), None);
