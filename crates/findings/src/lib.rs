@@ -25,6 +25,7 @@ pub mod scene;
 mod served;
 mod sharing;
 mod short_lived;
+mod starting_up;
 pub mod what_if;
 pub mod wording;
 

@@ -81,6 +81,8 @@ struct File {
     work: Vec<WorkEntry>,
     #[serde(default)]
     blocking: Vec<WorkEntry>,
+    #[serde(default)]
+    starting: Vec<WorkEntry>,
     sleep: Option<SleepEntry>,
 }
 
@@ -206,7 +208,8 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
     if head.function.is_empty() && head.module.is_empty() {
         return Err(DescriptorError::NoMark);
     }
-    let most = file.span.len().max(file.request.len()).max(file.work.len()).max(file.blocking.len());
+    let known = [file.work.len(), file.blocking.len(), file.starting.len()].into_iter().max().unwrap_or(0);
+    let most = file.span.len().max(file.request.len()).max(known);
     if file.rule.len() > RULES_MAX || most > SPANS_MAX {
         return Err(DescriptorError::TooMany);
     }
@@ -221,6 +224,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         requests: file.request.into_iter().map(request).collect::<Result<_, _>>()?,
         work: file.work.into_iter().map(work).collect::<Result<_, _>>()?,
         blocking: file.blocking.into_iter().map(work).collect::<Result<_, _>>()?,
+        starting: file.starting.into_iter().map(work).collect::<Result<_, _>>()?,
         sleeps: file.sleep.map_or_else(|| Ok(Sleeps::default()), sleeps)?,
         works: head.works,
         function_marks: head.function,

@@ -251,7 +251,8 @@ pub struct Request {
     pub advice: String,
 }
 
-/// Work whose name says little to who did not write it, and which is often more than is needed; or code that should not wait.
+/// Work whose name says little to who did not write it, and which is often more than is needed; or code that should not wait, or
+/// that a pool of threads would not run again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownWork {
     /// Functions, of which one is on the stack.
@@ -303,6 +304,8 @@ pub struct Runtime {
     pub work: Vec<KnownWork>,
     /// Code that holds up more than its thread where it waits in a call.
     pub blocking: Vec<KnownWork>,
+    /// What it builds up for each thread that a program starts, and takes down at its end.
+    pub starting: Vec<KnownWork>,
     /// How its tasks sleep.
     pub sleeps: Sleeps,
     /// Functions whose instructions look like a loop that only waits, and that is hardly ever gone round: who is seen there works.

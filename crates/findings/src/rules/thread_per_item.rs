@@ -16,6 +16,10 @@
 //! be. The upper end is that nothing takes its place, and that what is left is spread over all CPUs: nobody waits for the starter then;
 //! while one of them waits for a peer, a disk or a clock, that stays, unless these waits came one after the other.
 //!
+//! Where a runtime builds an interpreter for each thread (Node's workers), and twenty threads that lived no longer than a second were
+//! seen at that for a tenth of all running time, the lower end is that this is not, and the upper end is that nothing is left of all
+//! that these threads and the runtime's compiler ran: which of their work is code that runs for the first time, nothing tells.
+//!
 //! Where no more than one of them is there at a time, and who starts them waits for each, that is said, and it is likely, not sure: the
 //! next may need what the one before found.
 //!
@@ -24,7 +28,8 @@
 //! `std::async` of a library that has a pool); or give each thread a range of pieces.
 //!
 //! ## Blind spots
-//! What a runtime does for a thread in user space (its stack, its thread-local data) is not counted. A thread that does a
+//! What a runtime does for a thread in user space (its stack, its thread-local data) is not counted, but for what its descriptor
+//! names (`[[starting]]`, docs/descriptors.md: Node's). A thread that does a
 //! piece of work in many system calls of its own looks dearer than it is: all that short-lived threads run inside the kernel counts.
 //!
 //! ## References
@@ -45,6 +50,7 @@ use crate::derive::{is_first_thread, samples_of};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
+use crate::starting_up;
 use crate::wording::{count, percent, time};
 
 pub(super) const INFO: Info =
@@ -93,6 +99,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Err("there are no samples of what ran".to_owned());
     }
     let found = broods(scene).into_iter().filter_map(|(process, brood)| finding(scene, process, &brood));
+    let found = found.chain(starting_up::finding(scene, INFO.name));
     Ok(found.max_by_key(|found| found.finding.cost_ns).into_iter().collect())
 }
 

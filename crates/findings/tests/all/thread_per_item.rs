@@ -95,3 +95,48 @@ fn threads_that_work_or_are_few_or_stay_are_no_items() {
     lanes += &format!("A  {}\n", "0".repeat(100));
     silent(check_lanes(&lanes));
 }
+
+/// Workers of Node, `number` one after the other, each of `ticks` milliseconds; `inside` of four samples of theirs are of what is built up
+/// for each.
+fn workers(number: usize, ticks: usize, inside: usize) -> Analysis {
+    let mut text = "@cpus 2\n@s sleep\n".to_owned();
+    let mut lanes = format!("node  {}\n", "s".repeat(number * ticks + 2));
+    for child in 0..number {
+        let (from, to) = (child * ticks + 1, (child + 1) * ticks + 1);
+        let built = from + ticks * inside / 4;
+        let run = "node::worker::Worker::Run()";
+        if built > from {
+            text += &format!("@samples t{child} {from}..{built} user {run};node::CreateEnvironment(int)\n");
+        }
+        if built < to {
+            text += &format!("@samples t{child} {built}..{to} user {run};v8::internal::Invoke();render\n");
+        }
+        lanes += &format!("t{child}  {}{}\n", ".".repeat(from), "1".repeat(ticks));
+    }
+    let (_, mut trace) = trace_of_lanes(&(text + &lanes));
+    for thread in trace.threads.iter_mut().skip(1) {
+        thread.parent = Some(ThreadId(0));
+    }
+    analyse(&trace)
+}
+
+#[test]
+fn interpreters_that_are_made_for_each_piece_are_told_with_what_is_known_of_them() {
+    let analysis = workers(40, 40, 2);
+    let finding = &analysis.findings.iter().find(|finding| finding.rule == "thread-per-item").expect("it");
+    assert!(finding.subject == "40 short threads of node", "{finding:#?}");
+    assert!(finding.summary[1].contains("an isolate and an environment of Node are made"), "{finding:#?}");
+    assert!(finding.advice[0].contains("piscina"), "{finding:#?}");
+    // Half is known to be for their start; nothing tells whether the rest is.
+    let gain = finding.gain;
+    assert!((0.4..0.5).contains(&gain.low) && gain.high > 0.95, "{gain:?}");
+    assert_eq!(finding.confidence, Confidence::Medium);
+}
+
+#[test]
+fn workers_that_stay_or_are_a_pool_or_work_are_no_items() {
+    for (number, ticks, inside) in [(25, 1200, 2), (15, 40, 2), (40, 40, 0)] {
+        let analysis = workers(number, ticks, inside);
+        assert_eq!(confidence(&analysis, "thread-per-item"), None, "{number}: {:#?}", analysis.findings);
+    }
+}

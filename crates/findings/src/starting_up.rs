@@ -1,0 +1,201 @@
+//! Short-lived threads for each of which a runtime builds an interpreter of its own and loads the program's code into it
+//! (`[[starting]]` of descriptors): what thread-per-item says where that takes the time, and not the kernel's part.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use holdup_events::tables::{SampleRow, ThreadState};
+use holdup_events::{ProcessId, StackId, ThreadId};
+
+use crate::charge::Charge;
+use crate::derive::class::Class;
+use crate::derive::cover::Cover;
+use crate::derive::ledger::ThreadLedger;
+use crate::derive::split::share_error;
+use crate::derive::{is_first_thread, known_work, samples_of};
+use crate::descriptors::{KnownWork, Role};
+use crate::finding::{Confidence, Evidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{EVIDENCE_MAX, GAIN_MIN, Scene};
+use crate::wording::{count, percent, time};
+
+/// Fewer that were seen at it may be a pool that starts.
+const SEEN_MIN: usize = 20;
+/// A thread that lives longer (ns) does more than start: the tenth of a second that an interpreter takes is little of that.
+const LIFE_MAX_NS: u64 = 1_000_000_000;
+/// So much of all running time goes by with it.
+const SHARE_MIN: f64 = 0.1;
+/// So few samples may be chance.
+const SAMPLES_MIN: u64 = 20;
+/// What it takes at the most to hand a piece of work to an interpreter that is there, with its copy and the way back (ns).
+const HANDING_NS: f64 = 100_000.0;
+
+/// The short-lived threads of a process, and what they were seen at.
+#[derive(Default)]
+struct Brood {
+    threads: BTreeSet<ThreadId>,
+    /// Those of which a sample is of their being built up.
+    seen: BTreeSet<ThreadId>,
+    lives_ns: Vec<u64>,
+    run_ns: u64,
+    samples: u64,
+    /// Samples of their being built up, by kind.
+    of_kind: BTreeMap<usize, u64>,
+    evidence: Vec<Evidence>,
+}
+
+impl Brood {
+    fn starting(&self) -> u64 {
+        self.of_kind.values().sum()
+    }
+}
+
+/// The process that loses most by it.
+pub fn finding(scene: &Scene, rule: &'static str) -> Option<Charged> {
+    let runtimes = scene.derived.roles.descriptors.runtimes().iter().enumerate();
+    let (rows, kinds): (Vec<usize>, Vec<&KnownWork>) =
+        runtimes.flat_map(|(row, runtime)| runtime.starting.iter().map(move |kind| (row, kind))).unzip();
+    let of_frame = known_work::of_frames(scene.trace, &kinds);
+    if of_frame.iter().all(Option::is_none) {
+        return None;
+    }
+    let broods = broods(scene, &rows, &of_frame);
+    let found = broods.iter().filter_map(|(process, brood)| judged(scene, rule, (*process, brood), &kinds));
+    found.max_by_key(|found| found.finding.cost_ns)
+}
+
+/// Threads that lived shortly, by process, where a runtime that builds such is.
+fn broods(scene: &Scene, rows: &[usize], of_frame: &[Option<usize>]) -> BTreeMap<ProcessId, Brood> {
+    let (trace, roles) = (scene.trace, &scene.derived.roles);
+    let mut broods: BTreeMap<ProcessId, Brood> = BTreeMap::new();
+    let mut known: HashMap<StackId, Option<usize>> = HashMap::new();
+    for ledger in scene.derived.ledger.threads.iter().filter(|ledger| lived_shortly(scene, ledger)) {
+        let process = trace.threads[ledger.thread.index()].process;
+        let here = roles.runtimes_of(process);
+        if !rows.iter().any(|row| here.contains(row)) {
+            continue;
+        }
+        let brood = broods.entry(process).or_default();
+        brood.threads.insert(ledger.thread);
+        brood.lives_ns.push(ledger.life.0);
+        brood.run_ns += ledger.running_ns();
+        for sample in samples_of(trace, ledger.thread) {
+            brood.samples += 1;
+            let kind = *known.entry(sample.stack).or_insert_with(|| {
+                trace.stack_frames(sample.stack).find_map(|frame| *of_frame.get(frame.index())?)
+            });
+            let Some(kind) = kind.filter(|kind| here.contains(&rows[*kind])) else { continue };
+            *brood.of_kind.entry(kind).or_default() += 1;
+            if brood.seen.insert(ledger.thread) && brood.evidence.len() < EVIDENCE_MAX {
+                let note = "is being built up".to_owned();
+                brood.evidence.push(Evidence::sample(ledger.thread, sample.at, note));
+            }
+        }
+    }
+    broods
+}
+
+fn lived_shortly(scene: &Scene, ledger: &ThreadLedger) -> bool {
+    let Some(thread) = scene.trace.threads.get(ledger.thread.index()) else { return false };
+    let is_whole =
+        !thread.began_before && !thread.alive_at_end && !is_first_thread(scene.trace, ledger.thread);
+    is_whole && ledger.life.0 <= LIFE_MAX_NS
+}
+
+fn judged(
+    scene: &Scene,
+    rule: &'static str,
+    (process, brood): (ProcessId, &Brood),
+    kinds: &[&KnownWork],
+) -> Option<Charged> {
+    let (kind, _) = brood.of_kind.iter().max_by_key(|(_, samples)| **samples)?;
+    let running = scene.derived.ledger.running_ns().max(1) as f64;
+    let (samples, run_ns) = (brood.starting(), brood.run_ns as f64);
+    let ns = samples as f64 / brood.samples.max(1) as f64 * run_ns;
+    let error_ns = share_error(samples, brood.samples) * run_ns;
+    let compiling_ns = compiling_ns(scene, process, brood);
+    let high = without(scene, brood, run_ns + compiling_ns);
+    if brood.seen.len() < SEEN_MIN || samples < SAMPLES_MIN || ns < SHARE_MIN * running || high < GAIN_MIN {
+        return None;
+    }
+    let surely_ns = ns - error_ns - HANDING_NS * brood.threads.len() as f64;
+    let low = if surely_ns > 0.0 { scene.of_wall_if_run(surely_ns).min(high) } else { 0.0 };
+    let charge = Charge::of(scene.trace, |slice| {
+        brood.threads.contains(&slice.thread)
+            && matches!(slice.state, ThreadState::Runnable | ThreadState::Preempted)
+    });
+    let finding = Finding {
+        rule,
+        subject: format!("{} short threads of {}", brood.threads.len(), scene.trace.process_name(process)),
+        summary: summary(scene, (process, brood), kinds[*kind], [ns, error_ns, compiling_ns]),
+        cost_ns: ns as u64 + charge.ns(),
+        gain: Gain { low, high },
+        // How much of the rest is code that a kept thread would have ready, nothing tells.
+        confidence: scene.confidence(Confidence::Medium),
+        evidence: brood.evidence.clone(),
+        advice: vec![kinds[*kind].advice.clone()],
+    };
+    Some(Charged { finding, charge })
+}
+
+/// What a run without all this running would be shorter by, at best: what is left is spread over all CPUs, and no shorter than what
+/// these threads wait for outside.
+fn without(scene: &Scene, brood: &Brood, removed_ns: f64) -> f64 {
+    let running = scene.derived.ledger.running_ns() as f64;
+    let cpus = f64::from(scene.derived.occupancy.cpus.max(1));
+    let outside = [Class::NetWait, Class::IoWait, Class::Sleep, Class::PipeWait];
+    let slices = brood.threads.iter().flat_map(|thread| scene.trace.slices.of(*thread));
+    let waits = slices.filter(|slice| scene.class(slice).is_some_and(|class| outside.contains(&class)));
+    let outside_ns = Cover::of(waits.map(|slice| (slice.start, slice.end)).collect()).length_ns();
+    let left_ns = ((running - removed_ns).max(0.0) / cpus).max(outside_ns as f64);
+    scene.of_wall_if_run(removed_ns).max(1.0 - scene.of_wall(left_ns)).clamp(0.0, 1.0)
+}
+
+/// Running of the process' other threads in a compiler (ns): it compiles what the short-lived ones run for the first time, too.
+fn compiling_ns(scene: &Scene, process: ProcessId, brood: &Brood) -> f64 {
+    let (trace, roles, ledger) = (scene.trace, &scene.derived.roles, &scene.derived.ledger);
+    let compiles = |sample: &&SampleRow| {
+        let rule = roles.of_sample(sample).and_then(|rule| roles.descriptors.rule(rule));
+        rule.is_some_and(|(_, rule)| rule.role == Role::JitCompile)
+    };
+    let others =
+        ledger.threads.iter().map(|one| one.thread).filter(|thread| {
+            trace.threads[thread.index()].process == process && !brood.threads.contains(thread)
+        });
+    let samples: usize = others.map(|one| samples_of(trace, one).iter().filter(compiles).count()).sum();
+    samples as f64 / ledger.samples.max(1) as f64 * ledger.running_ns() as f64
+}
+
+fn summary(
+    scene: &Scene,
+    (process, brood): (ProcessId, &Brood),
+    kind: &KnownWork,
+    [ns, error_ns, compiling_ns]: [f64; 3],
+) -> Vec<String> {
+    let mut lives_ns = brood.lives_ns.clone();
+    lives_ns.sort_unstable();
+    let running = scene.derived.ledger.running_ns().max(1) as f64;
+    let mut lines = vec![
+        format!(
+            "{} started {}, half of which lived {} or less; they ran for {} in all.",
+            scene.trace.process_name(process),
+            count(brood.threads.len() as u64, "short-lived thread"),
+            time(lives_ns[lives_ns.len() / 2]),
+            time(brood.run_ns)
+        ),
+        format!(
+            "{} ± {} of that (sampled; {} of all running time) went by where {}.",
+            time(ns as u64),
+            time(error_ns as u64),
+            percent(ns / running),
+            kind.what
+        ),
+        "The rest is their work and code that runs for the first time: nothing tells these apart.".to_owned(),
+    ];
+    if compiling_ns >= SHARE_MIN * running {
+        lines.push(format!(
+            "Meanwhile others compiled such code for {} (sampled).",
+            time(compiling_ns as u64)
+        ));
+    }
+    lines
+}
