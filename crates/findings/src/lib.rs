@@ -3,7 +3,8 @@
 
 pub mod analysis;
 mod asked;
-mod blocking;
+mod beside;
+
 pub mod chain;
 pub mod charge;
 mod collecting;
@@ -15,6 +16,7 @@ mod failing;
 pub mod finding;
 pub mod glance;
 mod haskell_names;
+mod known_waits;
 mod lateness;
 pub mod merging;
 pub mod moment;

@@ -83,6 +83,8 @@ struct File {
     blocking: Vec<WorkEntry>,
     #[serde(default)]
     starting: Vec<WorkEntry>,
+    #[serde(default)]
+    writing: Vec<WorkEntry>,
     sleep: Option<SleepEntry>,
 }
 
@@ -208,7 +210,11 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
     if head.function.is_empty() && head.module.is_empty() {
         return Err(DescriptorError::NoMark);
     }
-    let known = [file.work.len(), file.blocking.len(), file.starting.len()].into_iter().max().unwrap_or(0);
+    let known = [&file.work, &file.blocking, &file.starting, &file.writing]
+        .map(Vec::len)
+        .into_iter()
+        .max()
+        .unwrap_or(0);
     let most = file.span.len().max(file.request.len()).max(known);
     if file.rule.len() > RULES_MAX || most > SPANS_MAX {
         return Err(DescriptorError::TooMany);
@@ -225,6 +231,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         work: file.work.into_iter().map(work).collect::<Result<_, _>>()?,
         blocking: file.blocking.into_iter().map(work).collect::<Result<_, _>>()?,
         starting: file.starting.into_iter().map(work).collect::<Result<_, _>>()?,
+        writing: file.writing.into_iter().map(work).collect::<Result<_, _>>()?,
         sleeps: file.sleep.map_or_else(|| Ok(Sleeps::default()), sleeps)?,
         works: head.works,
         function_marks: head.function,

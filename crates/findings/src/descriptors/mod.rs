@@ -306,6 +306,8 @@ pub struct Runtime {
     pub blocking: Vec<KnownWork>,
     /// What it builds up for each thread that a program starts, and takes down at its end.
     pub starting: Vec<KnownWork>,
+    /// How a writer waits for a lock that lets readers in before it.
+    pub writing: Vec<KnownWork>,
     /// How its tasks sleep.
     pub sleeps: Sleeps,
     /// Functions whose instructions look like a loop that only waits, and that is hardly ever gone round: who is seen there works.

@@ -17,6 +17,7 @@ use holdup_events::recording::Rung;
 use holdup_events::{ThreadId, Trace};
 
 use crate::analysis::Derived;
+use crate::beside;
 use crate::charge::Charge;
 use crate::derive::bound;
 use crate::derive::class::Class;
@@ -70,13 +71,14 @@ const FORECAST: [&str; 25] = [
 ];
 
 /// Rules that compute exactly what would be saved; what a replay cannot foresee, they cannot, either.
-const COMPUTED: [&str; 8] = [
+const COMPUTED: [&str; 9] = [
     "load-imbalance",
     "poll-loop",
     "cpu-throttled",
     "pinned-together",
     "page-fault-storm",
     "memory-reclaim",
+    "mapped-file-faults",
     "allocation-hotspot",
     "stop-the-world-latecomer",
 ];
@@ -372,6 +374,10 @@ fn merged(
             Gain { low: own.low, high: forecast.high.max(own.low) }
         }
         "blocking-io" => Gain { low: own.low, ..narrowed },
+        // A replay lets nobody have a CPU before those who have it are done; the kernel gives it to who slept.
+        "lock-contention" if own.high > forecast.high && is_beside((trace, derived), (finding, charge)) => {
+            Gain { low: forecast.low, high: widened(own).high }
+        }
         // Who waits in turn to take a piece of one job would share it evenly.
         "lock-contention" | "lock-convoy"
             if own.high > forecast.high && division::is_one_job(trace, charge) =>
@@ -403,6 +409,12 @@ fn merged(
     // They contradict each other: neither is sure.
     let high = own.high.max(forecast.high).min(most);
     Gain { low: own.low.min(forecast.low).min(high), high }
+}
+
+/// The rule's upper end is what a thread that hardly runs could do beside those who have the CPUs.
+fn is_beside((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
+    let saved = beside::saved_ns(trace, derived, charge) / trace.wall().0.max(1) as f64;
+    saved > 0.0 && saved >= finding.gain.high
 }
 
 /// Whether a replay keeps what goes with the cause.

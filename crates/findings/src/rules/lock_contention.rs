@@ -16,7 +16,8 @@
 //! `r / (r + m)` of its time: summed up, the upper end of the gain. The lower end is the wait of that active thread
 //! which waited least: every thread's course would be shorter by at least that. It is 0 if an active thread
 //! never waits for the lock, since that one may be what the run's length depends on, and it counts idle CPUs only.
-//! Waiting while all CPUs are busy with the program gains nothing and counts as nothing. Both ends suppose that what the lock guards can run side
+//! Waiting while all CPUs are busy with the program gains nothing and counts as nothing, but for a thread that hardly runs: what it waits
+//! for otherwise (answers, a timer) could go on beside the others' work, and the run be shorter by its waiting at the most. Both ends suppose that what the lock guards can run side
 //! by side once the lock is split or gone. A forecast leaves to each thread what it did; where those who wait do the same job, whose pieces they
 //! may take as they come, its upper end is no less than this one.
 //!
@@ -43,9 +44,10 @@
 //! Tallent, Mellor-Crummey, Porterfield: Analyzing lock contention in multithreaded applications (PPoPP
 //! 2010). Drepper: Futexes are tricky (2011).
 
-use holdup_events::WaitReason;
+use holdup_events::{ThreadId, WaitReason};
 
 use super::{ChargedVerdict, Info};
+use crate::beside;
 use crate::charge::Charge;
 use crate::derive::blame::EndClass;
 use crate::derive::lines::{LINE_BYTES, SharedData};
@@ -54,12 +56,17 @@ use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
 use crate::derive::syscall_names::FUTEX;
 use crate::finding::{Confidence, Finding};
+use crate::known_waits;
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, ends, percent, thread, time};
 
 pub(super) const INFO: Info =
     Info { name: "lock-contention", summary: "Threads wait for a lock while CPUs are idle" };
+
+/// What is said where CPUs were busy while a thread waited that hardly needs one.
+const BESIDE: &str =
+    "Who waits longest hardly runs: without this it could do what else it waits for while the others work.";
 
 /// Locks that are named; more would hide the first.
 const LOCKS_MAX: usize = 5;
@@ -69,6 +76,11 @@ const BEHIND_SHARE_MIN: f64 = 0.5;
 
 /// Of the waiting, so much in a circle of threads that wait for each other is no chance.
 const CIRCLE_MIN: f64 = 0.2;
+
+/// Who waits for less than this part of the waiting passes the lock.
+const HARDLY: f64 = 0.1;
+/// Who has a lock for this part of the waiting.
+const MOSTLY: f64 = 0.5;
 
 /// A share of the waiting that is worth an advice of its own.
 const MANY: f64 = 0.25;
@@ -87,14 +99,50 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     for (number, stall) in occupancy.locks_stall.iter().enumerate() {
         let Some(lock) = scene.lock(number as u32) else { continue };
         let running = Running { calls_ns: futex_cpu_ns(scene, lock), line_ns: line_ns(scene, lock) };
-        if scene.of_wall(stall.saved_ns) + share_of_running(scene, running.ns()) >= GAIN_MIN {
-            findings.push((number as u32, finding(scene, lock, (number as u32, running), stall)));
+        let on_idle_cpus = scene.of_wall(stall.saved_ns) + share_of_running(scene, running.ns());
+        let may_be_beside = scene.of_wall(lock.wait_ns as f64) >= beside::WAITS_MIN;
+        if on_idle_cpus < GAIN_MIN && !may_be_beside {
+            continue;
+        }
+        let charge = charge(scene, number as u32);
+        let beside = if may_be_beside {
+            scene.of_wall(beside::saved_ns(scene.trace, scene.derived, &charge))
+        } else {
+            0.0
+        };
+        if on_idle_cpus.max(beside) >= GAIN_MIN {
+            let mut finding = finding(scene, lock, (number as u32, running), stall);
+            if beside > finding.gain.high {
+                finding.gain.high = beside;
+                // That the others would not take longer for it, nothing tells.
+                finding.confidence = finding.confidence.min(Confidence::Medium);
+                finding.summary.push(BESIDE.to_owned());
+            }
+            say_who_is_kept_out(scene, lock, &charge, &mut finding);
+            findings.push(Charged { finding, charge });
         }
     }
-    findings.sort_by(|a, b| b.1.gain.high.total_cmp(&a.1.gain.high));
+    findings.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     findings.truncate(LOCKS_MAX);
-    let charged = |(number, finding)| Charged { finding, charge: charge(scene, number) };
-    Ok(findings.into_iter().map(charged).collect())
+    Ok(findings)
+}
+
+/// Whether writers wait for readers, of whom there always is one.
+fn say_who_is_kept_out(scene: &Scene, lock: &LockUse, charge: &Charge, finding: &mut Finding) {
+    let waited =
+        |id: ThreadId| charge.slices_of(scene.trace, id).map(|slice| slice.duration().0).sum::<u64>();
+    // Writers who had it would have waited for each other, too.
+    let by_others: u64 = lock
+        .held_by
+        .iter()
+        .filter(|(id, _)| id.is_some_and(|id| waited(id) as f64 <= HARDLY * lock.wait_ns as f64))
+        .map(|(_, ns)| ns)
+        .sum();
+    let kept_out = known_waits::of(scene, charge, |runtime| &runtime.writing);
+    if let Some(known) = kept_out.filter(|_| by_others as f64 >= MOSTLY * lock.wait_ns as f64) {
+        finding.summary.push(known.sentence);
+        finding.advice.insert(0, known.advice);
+    }
 }
 
 /// The waits for a lock, and for other locks while their holders waited for this one.

@@ -34,10 +34,10 @@
 use holdup_events::ProcessId;
 
 use super::{ChargedVerdict, Info, batch_straggler};
-use crate::blocking::{self, Blocking};
 use crate::charge::Charge;
 use crate::derive::asking::Asking;
 use crate::finding::{Confidence, Finding, Gain};
+use crate::known_waits::{self, KnownWait};
 use crate::merging::Charged;
 use crate::scene::Scene;
 use crate::wording::{count, percent, time};
@@ -116,7 +116,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
         summary.push(format!("{peer} did not work meanwhile, either: it waited for a clock of its own (something slow behind it, or a limit on its rate)."));
     }
     summary.extend(scene.charged_come_from(&asking.waited));
-    let blocking = blocking::of(scene, &asking.waited);
+    let blocking = known_waits::of(scene, &asking.waited, |runtime| &runtime.blocking);
     summary.extend(blocking.iter().map(|one| one.sentence.clone()));
     // All of the few threads that ask do so all the time: more would ask more at once. Of who polls each may ask several.
     let threads = asking.threads.len() as f64;
@@ -138,7 +138,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     Charged { finding, charge: asking.waited.clone().and(trace, &asking.slept) }
 }
 
-fn advice(blocking: Option<Blocking>) -> Vec<String> {
+fn advice(blocking: Option<KnownWait>) -> Vec<String> {
     let more = "Have more of them under way at once: more workers or threads, requests that do not wait for each other; is there a limit (a pool, permits, a queue's window)?";
     let fewer = "Or ask once for many things, or keep the answers";
     let own = blocking.map(|one| one.advice);

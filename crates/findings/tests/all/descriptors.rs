@@ -22,7 +22,7 @@ fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
     let marks = runtime.function_marks.iter().chain(&runtime.collects_for_memory).chain(&runtime.works);
     let requests = runtime.requests.iter().flat_map(|request| &request.any);
     let sleeps = runtime.sleeps.by.iter().chain(&runtime.sleeps.unless);
-    let known = runtime.work.iter().chain(&runtime.blocking).chain(&runtime.starting);
+    let known = [&runtime.work, &runtime.blocking, &runtime.starting, &runtime.writing].into_iter().flatten();
     let work = known.flat_map(|work| &work.any);
     of_rules
         .chain(marks)

@@ -4,6 +4,7 @@
 mod allocating;
 mod arrivals;
 mod batch_straggler;
+mod beside;
 mod blame;
 mod busiest;
 mod calls;

@@ -1,0 +1,43 @@
+//! Threads that wait for a lock while all CPUs are busy, and hardly need one, on pictures.
+
+use holdup_findings::{Confidence, Finding, analyse};
+use holdup_testkit::check::trace_of_lanes;
+
+/// B and C have both CPUs, and B the lock; A waits for it in `function`, and then goes on by itself.
+fn found(function: &str, rest: &str) -> Option<Finding> {
+    let text = format!(
+        "@cpus 2\n@s sleep\n@tick 10000000\n@stack m __libc_start_main_impl;main;board_apply;{function}\n\
+         A  0{}0{}\n\
+         B  .{}1  holds m 1..61\n\
+         C  1{}\n",
+        "m".repeat(60),
+        rest.repeat(4),
+        "0".repeat(60),
+        "1".repeat(60),
+    );
+    let (_, trace) = trace_of_lanes(&text);
+    analyse(&trace).findings.into_iter().find(|finding| finding.rule == "lock-contention")
+}
+
+#[test]
+fn who_waits_behind_busy_cpus_and_hardly_runs_could_go_on_beside_them() {
+    let finding = found("lock_it", "sssssssss0").expect("it");
+    assert!(
+        finding.summary.iter().any(|line| line.starts_with("Who waits longest hardly runs")),
+        "{finding:#?}"
+    );
+    assert!(finding.confidence <= Confidence::Medium && finding.gain.high > 0.3, "{finding:#?}");
+    assert!(!finding.advice[0].contains("writers"), "{finding:#?}");
+}
+
+#[test]
+fn who_needs_the_cpus_itself_gains_nothing() {
+    assert_eq!(found("lock_it", "s000000000").map(|finding| finding.gain), None);
+}
+
+#[test]
+fn a_writer_behind_readers_is_told_so() {
+    let finding = found("pthread_rwlock_wrlock", "sssssssss0").expect("it");
+    assert!(finding.advice[0].starts_with("Let writers go first"), "{finding:#?}");
+    assert!(finding.summary.iter().any(|line| line.contains("until no reader is left")), "{finding:#?}");
+}
