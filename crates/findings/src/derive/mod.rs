@@ -19,6 +19,7 @@ pub mod cpus;
 pub mod critical_path;
 pub mod displaced;
 pub mod exchanges;
+pub mod fault_order;
 pub mod forks;
 pub mod garbage;
 pub mod gc;

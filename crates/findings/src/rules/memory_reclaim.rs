@@ -64,10 +64,10 @@ const CALL_MIN: f64 = 0.01;
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let paging = &scene.derived.paging;
-    let (all, again) = (&paging.all, read_again(paging));
-    if all.limit_reclaims + all.direct_reclaims < RECLAIMS_MIN || again < AGAIN_MIN {
+    if !is_short(paging) {
         return Ok(Vec::new());
     }
+    let (all, again) = (&paging.all, read_again(paging));
     let charge = Charge::of(scene.trace, |slice| is_for_memory(scene, slice));
     let stall = scene.stall(&charge);
     let waits = scene.gain_whoever_ran(&stall, |thread, waited| waited.min(thread.running_ns() as f64));
@@ -92,6 +92,12 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         advice: advice(paging),
     };
     Ok(vec![Charged { finding, charge }])
+}
+
+/// Memory is taken back again and again, and a good part of what is read had been there before.
+pub(super) fn is_short(paging: &Paging) -> bool {
+    let all = &paging.all;
+    all.limit_reclaims + all.direct_reclaims >= RECLAIMS_MIN && read_again(paging) >= AGAIN_MIN
 }
 
 /// Which part of what was read had been in memory before (0 to 1).

@@ -108,6 +108,7 @@ rules! {
     encode_heavy,
     handshake_heavy,
     allocation_hotspot,
+    mapped_file_faults,
     page_fault_storm,
     memory_reclaim,
     tlb_shootdown,

@@ -16,7 +16,8 @@
 //! gives memory back all the time, too, and faults are a quarter of its running time, it gets the same memory again and again:
 //! then the lower end is what goes by in giving it back, and the upper one counts the waits of faults for each other, too.
 //! How many faults a command had, and how much memory at the most, the kernel says when it ends: what it took beyond its peak it
-//! surely took again, and that part of the faults counts for the lower end, too. Both ends are widened as forecasts are.
+//! surely took again, and that part of the faults counts for the lower end, too. Both ends are widened as forecasts are. Where most faults
+//! had a disk read, it is silent: `mapped-file-faults` is about these.
 //!
 //! ## What to do
 //! Keep memory and use it again in place of giving it back (`MALLOC_TRIM_THRESHOLD_`, `M_MMAP_THRESHOLD`, an arena, a pool of
@@ -32,7 +33,7 @@
 
 use holdup_events::tables::FrameKind;
 
-use super::{Info, Verdict};
+use super::{Info, Verdict, mapped_file_faults};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::occupancy::Stall;
@@ -59,6 +60,10 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
     let kernel = || scene.trace.frames.iter().filter(|frame| frame.kind == FrameKind::Kernel);
     if kernel().next().is_some() && kernel().all(|frame| frame.function.is_empty()) {
         return Err("the kernel's functions have no names here (kernel.kptr_restrict)".to_owned());
+    }
+    // Who waits for files gets no memory by it.
+    if mapped_file_faults::is_of_files(&scene.derived.paging) {
+        return Ok(Vec::new());
     }
     let words = Words {
         rule: INFO.name,

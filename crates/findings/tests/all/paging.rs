@@ -187,3 +187,65 @@ fn memory_reclaim_is_silent_where_all_is_read_once_and_where_nothing_was_taken_b
 fn memory_reclaim_is_a_hint_where_less_than_half_had_been_there() {
     assert_eq!(confidence(&short_of_memory(1_000, 30), "memory-reclaim"), Some(Confidence::Low));
 }
+
+/// A and B wait for pages of a file, `major` of them; each fault that was drawn touches `step` pages behind the one before.
+fn mapped_file(major: u64, minor: u64, step: i64) -> Analysis {
+    let (_, mut trace) = trace_of_lanes(
+        "@cpus 2\n@f fault\n@repeat 40\n\
+         A  0ffffffff0\n\
+         B  1ffffffff1\n",
+    );
+    let of_thread = |thread: u32| {
+        [(CountKind::MajorFaults, major / 2), (CountKind::MinorFaults, minor / 2)]
+            .map(|(what, count)| counted(thread, what, count))
+    };
+    trace.kernel_counts = [0, 1].map(of_thread).concat();
+    trace.faults = (0..200)
+        .map(|place: i64| FaultRow {
+            thread: ThreadId((place % 2) as u32),
+            at: Timestamp(place as u64),
+            address: ((1_i64 << 40) + place / 2 * step * 4096) as u64,
+            stands_for: 10,
+            major: true,
+            ..FaultRow::default()
+        })
+        .collect();
+    analyse(&trace)
+}
+
+#[test]
+fn a_mapped_file_that_is_gone_through_page_by_page_is_not_read_ahead() {
+    let analysis = mapped_file(20_000, 300, 12);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "mapped-file-faults").expect("it");
+    assert_eq!(finding.confidence, Confidence::Medium);
+    let said = finding.summary.join(" ");
+    assert!(said.contains("1.2 pages for each fault") && said.contains("nothing is read ahead"), "{said}");
+    assert!(finding.advice[0].contains("MADV_RANDOM"), "{:?}", finding.advice);
+    assert!(finding.gain.high > 0.75 && finding.gain.low == 0.0, "{:?}", finding.gain);
+    assert_eq!(confidence(&analysis, "page-fault-storm"), None);
+}
+
+#[test]
+fn who_is_read_ahead_for_or_goes_here_and_there_is_told_something_else() {
+    let said = |step| {
+        let analysis = mapped_file(20_000, 300, step);
+        let mut findings = analysis.findings.into_iter();
+        let finding = findings.find(|finding| finding.rule == "mapped-file-faults").expect("it");
+        assert_eq!(finding.confidence, Confidence::Low);
+        (finding.summary.join(" "), finding.advice.join(" "))
+    };
+    let (ahead, advice) = said(320);
+    assert!(ahead.contains("the kernel reads ahead") && !advice.contains("MADV_RANDOM"), "{ahead} {advice}");
+    let (here_and_there, advice) = said(-700);
+    assert!(here_and_there.contains("here and there") && advice.contains("Lay together"), "{here_and_there}");
+}
+
+#[test]
+fn a_start_or_new_memory_is_no_mapped_file() {
+    assert_eq!(confidence(&mapped_file(600, 300, 12), "mapped-file-faults"), None, "a program starts");
+    assert_eq!(
+        confidence(&mapped_file(20_000, 90_000, 12), "mapped-file-faults"),
+        None,
+        "most is new memory"
+    );
+}

@@ -1,0 +1,50 @@
+//! In which order threads touch what a disk must be read for: who goes from page to page, and faults at each, is not read ahead for.
+
+use std::collections::HashMap;
+
+use holdup_events::tables::FaultRow;
+use holdup_events::{ThreadId, Trace};
+
+use super::split::share_error;
+
+/// Bytes of a page (x86-64; where pages are larger, a fault brings more of these).
+pub const PAGE_BYTES: u64 = 4096;
+/// A step of more than so many pages for each fault is a jump: read-ahead brings 32 by default, and at the most some hundreds
+/// (`read_ahead_kb`).
+const STEP_MAX_PAGES: u64 = 1024;
+/// So few steps may be chance.
+const STEPS_MIN: u64 = 50;
+
+/// The way of a program's faults for which a disk was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FaultOrder {
+    /// Part of the steps that went on upwards, and not far (0 to 1).
+    pub upwards: f64,
+    /// Half the width of its 95 % interval.
+    pub upwards_error: f64,
+    /// Pages that such a step goes on for each fault (counted by CPU, so that threads which share one make it less).
+    pub pages_each: f64,
+}
+
+/// From each fault that was drawn to the next of its thread; None where too few were drawn.
+pub fn of(trace: &Trace) -> Option<FaultOrder> {
+    let mut last: HashMap<ThreadId, u64> = HashMap::new();
+    let (mut steps, mut upwards, mut pages, mut faults) = (0, 0, 0.0, 0);
+    let drawn = |row: &&FaultRow| row.major && trace.threads[row.thread.index()].target;
+    for row in trace.faults.iter().filter(drawn) {
+        let Some(before) = last.insert(row.thread, row.address) else { continue };
+        let stands_for = row.stands_for.max(1);
+        steps += 1;
+        let far = stands_for.saturating_mul(STEP_MAX_PAGES * PAGE_BYTES);
+        if row.address > before && row.address - before <= far {
+            upwards += 1;
+            pages += (row.address - before) as f64 / PAGE_BYTES as f64;
+            faults += stands_for;
+        }
+    }
+    (steps >= STEPS_MIN).then(|| FaultOrder {
+        upwards: upwards as f64 / steps as f64,
+        upwards_error: share_error(upwards, steps),
+        pages_each: pages / f64::max(faults as f64, 1.0),
+    })
+}

@@ -1,0 +1,177 @@
+//! # mapped-file-faults: threads wait for the disk at pages of mapped files
+//!
+//! ## What it sees
+//! Page faults for which a disk had to be read, as the kernel counts them; how long threads waited in them; what ran in the kernel
+//! for them (sampled); of those that were drawn which function touched the page, and which address came after which.
+//!
+//! ## Why it hurts
+//! Who touches a page of a mapped file that is not in memory stands still until the disk has it: nothing else can be asked for
+//! meanwhile, and no call in the program shows that it waits. The kernel reads ahead for who goes through a file in order, 128 KiB at a
+//! time by default, so that one fault in 32 waits. Without that, each page is a request of its own: a hundred times as many, and
+//! each with its way to the disk and back.
+//!
+//! ## How it decides
+//! It fires if there were a thousand such faults and more, and most of all faults were such. The upper end of the gain is that nobody
+//! waited for them, and that what ran in the kernel for faults did not; the lower end is 0, since what is read must be read once, and
+//! how fast the disk can, nothing tells. Where most faults go on upwards from the one before, by two pages or less each, nothing is
+//! read ahead: then it is likely, else a hint. It is silent where memory is short and what is read had been there before
+//! (`memory-reclaim`).
+//!
+//! ## What to do
+//! Where pages are touched in order: no `MADV_RANDOM` on that mapping, and a `read_ahead_kb` of the device that is not 0;
+//! `MADV_SEQUENTIAL`, `MADV_WILLNEED` or `MADV_POPULATE_READ` for what comes next, or `read()` in large pieces. Where they are touched
+//! here and there: ask for many at once (`MADV_WILLNEED` for a list of them, io_uring, more threads), lay together what
+//! is used together, or bring it all into memory before (`MAP_POPULATE`, reading the file once from end to end).
+//!
+//! ## Blind spots
+//! Faults are drawn and not all seen: the order is that of those. Swap counts as a file here. What the kernel reads ahead and nobody touches is not seen.
+//! Network file systems count as disks.
+//!
+//! ## References
+//! madvise(2). Linux `mm/filemap.c` (do_sync_mmap_readahead). Crotty, Leis, Pavlo: Are you sure you want to use MMAP in your
+//! database management system? (CIDR 2022).
+
+use holdup_events::WaitReason;
+use holdup_events::tables::{Slice, ThreadState};
+
+use super::{ChargedVerdict, Info, memory_reclaim};
+use crate::charge::Charge;
+use crate::derive::fault_order::{self, FaultOrder};
+use crate::derive::paging::Paging;
+use crate::derive::services::Service;
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{bytes, count, percent, rounded, time};
+
+pub(super) const INFO: Info =
+    Info { name: "mapped-file-faults", summary: "Threads wait for the disk at pages of mapped files" };
+
+/// A program that starts has some hundreds: its own files.
+const FAULTS_MIN: u64 = 1000;
+/// So much of them goes on upwards where a file is gone through in order.
+const UPWARDS_MIN: f64 = 0.7;
+/// Where the kernel reads ahead, faults are 32 pages apart; with this many it does not.
+const PAGES_MAX: f64 = 2.0;
+/// Functions that are named.
+const SITES_MAX: usize = 2;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let paging = &scene.derived.paging;
+    if !is_of_files(paging) || memory_reclaim::is_short(paging) {
+        return Ok(Vec::new());
+    }
+    let charge = Charge::of(scene.trace, |slice| is_for_a_page(scene, slice));
+    let stall = scene.stall(&charge);
+    let waits = scene.gain_whoever_ran(&stall, |_, _| 0.0);
+    let running = scene.derived.services.get(&Service::Fault);
+    let ran = running.map_or(0.0, |faults| scene.gain(&faults.stall, |_, ns| ns).high);
+    let gain = Gain { low: 0.0, high: (waits.high + ran).min(1.0) };
+    if gain.high < GAIN_MIN {
+        return Ok(Vec::new());
+    }
+    let order = fault_order::of(scene.trace);
+    let waited_ns = charge.slices(scene.trace).map(|slice| slice.duration().0).sum::<u64>();
+    let ran_ns = running.map_or(0, |faults| faults.ns);
+    let finding = Finding {
+        rule: INFO.name,
+        subject: paging.sites.iter().max_by_key(|site| site.major).map_or_else(
+            || "mapped files".to_owned(),
+            |site| format!("mapped files touched in {}", site.function),
+        ),
+        summary: summary(scene, order, (&charge, waited_ns)),
+        cost_ns: waited_ns + ran_ns,
+        gain,
+        confidence: scene.confidence(match order {
+            Some(order) if is_page_after_page(order) => Confidence::Medium,
+            _ => Confidence::Low,
+        }),
+        evidence: scene.longest_of(&charge, |_| "waits for a page that is not in memory".to_owned()),
+        advice: advice(order),
+    };
+    Ok(vec![Charged { finding, charge }])
+}
+
+/// Most faults had a disk read, and they are many.
+pub(super) fn is_of_files(paging: &Paging) -> bool {
+    paging.all.major >= FAULTS_MIN && paging.all.major > paging.all.minor
+}
+
+fn is_for_a_page(scene: &Scene, slice: &Slice) -> bool {
+    slice.state == ThreadState::Blocked && scene.trace.wait(slice.wait).reason == WaitReason::Fault
+}
+
+fn is_page_after_page(order: FaultOrder) -> bool {
+    order.upwards - order.upwards_error >= UPWARDS_MIN && order.pages_each <= PAGES_MAX
+}
+
+fn summary(scene: &Scene, order: Option<FaultOrder>, (charge, waited_ns): (&Charge, u64)) -> Vec<String> {
+    let paging = &scene.derived.paging;
+    let threads = paging.threads.iter().filter(|(_, counts)| counts.major > 0).count();
+    let mut summary = vec![format!(
+        "{} had {} page faults for which a disk was read (counted by the kernel), and waited {} in them ({} of all thread time), {} at a time on average.",
+        count(threads as u64, "thread"),
+        rounded(paging.all.major as f64),
+        time(waited_ns),
+        percent(scene.of_thread_time(waited_ns)),
+        time(waited_ns / charge.count().max(1)),
+    )];
+    if let Some(faults) = scene.derived.services.get(&Service::Fault) {
+        summary.push(format!(
+            "{} ± {} of running time went by in the kernel for faults (sampled).",
+            time(faults.ns),
+            time(faults.error_ns)
+        ));
+    }
+    if paging.disk_read_bytes > 0 {
+        let each = paging.disk_read_bytes / paging.all.major.max(1);
+        summary.push(format!(
+            "The machine read {} from disks meanwhile, {} for each of these faults.",
+            bytes(paging.disk_read_bytes),
+            bytes(each)
+        ));
+    }
+    let mut sites: Vec<_> = paging.sites.iter().filter(|site| site.major > 0).collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(site.major));
+    let part = |major: u64| percent(major as f64 / paging.all.major.max(1) as f64);
+    let named = sites.iter().take(SITES_MAX).map(|site| format!("{} {}", site.function, part(site.major)));
+    let named: Vec<String> = named.collect();
+    if !named.is_empty() {
+        summary.push(format!("Who touched the page (drawn): {}.", named.join(", ")));
+    }
+    summary.extend(order.map(said));
+    summary
+}
+
+fn said(order: FaultOrder) -> String {
+    let (upwards, error) = (percent(order.upwards), percent(order.upwards_error));
+    let each = format!("{:.1}", order.pages_each);
+    match is_page_after_page(order) {
+        true => format!(
+            "{upwards} ± {error} of those that were drawn went on upwards from the one before, {each} pages for each fault: a file is gone through in order, and nothing is read ahead."
+        ),
+        false if order.upwards >= UPWARDS_MIN => format!(
+            "{upwards} ± {error} of those that were drawn went on upwards from the one before, {each} pages for each fault: the kernel reads ahead."
+        ),
+        false => format!(
+            "{upwards} ± {error} of those that were drawn went on upwards from the one before: pages are touched here and there."
+        ),
+    }
+}
+
+fn advice(order: Option<FaultOrder>) -> Vec<String> {
+    let ahead = "Have it read before it is touched: MADV_WILLNEED or MADV_POPULATE_READ for what comes next, io_uring, several threads";
+    let [first, second] = match order {
+        Some(order) if is_page_after_page(order) => [
+            "Let the kernel read ahead: no MADV_RANDOM where a mapping is gone through in order (MADV_NORMAL, MADV_SEQUENTIAL), and a read_ahead_kb of the device above 0",
+            "Or read() it in pieces of a megabyte in place of mapping it",
+        ],
+        Some(order) if order.upwards < UPWARDS_MIN => [
+            ahead,
+            "Lay together what is used together, or bring it all into memory first (MAP_POPULATE, the file read once from end to end)",
+        ],
+        _ => [ahead, "Or read() it in pieces of a megabyte in place of mapping it"],
+    };
+    vec![first.to_owned(), second.to_owned()]
+}
