@@ -30,7 +30,7 @@ HOW_TO_READ = """
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOK = ROOT / "docs" / "casebook"
-SOURCES = (".c", ".go", ".ml", ".rs", ".js", ".py")
+SOURCES = (".c", ".go", ".java", ".ml", ".rs", ".js", ".py")
 NO_PROOF = "Not by `holdup diff`: what runs beside the slow one does not run beside the other.\n"
 BLOCK = re.compile(r"```console\n(.*?)```\n", re.S)
 # If so many pairs cannot tell, so many more are made.

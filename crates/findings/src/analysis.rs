@@ -8,9 +8,9 @@ use crate::charge::Charge;
 use crate::computing::{self, Computes};
 use crate::derive::{
     asked_in_groups, asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus,
-    critical_path, garbage, gc, hardware, holders, known_work, ledger, lines, lock_holding, locks, occupancy,
-    paging, parallel, parallelism, regions, rendezvous, replay, roles, runtimes, services, sides, skew, spin,
-    stacks, syscall_rates, syscalls, tasks, timelines,
+    critical_path, garbage, gc, hardware, holders, interpreted, known_work, ledger, lines, lock_holding,
+    locks, occupancy, paging, parallel, parallelism, regions, rendezvous, replay, roles, runtimes, services,
+    sides, skew, spin, stacks, syscall_rates, syscalls, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -26,6 +26,8 @@ pub struct Derived {
     pub busiest: Option<busiest::Busiest>,
     /// What much of the useful work is, if a descriptor knows it.
     pub known_work: Option<known_work::Known>,
+    /// A function that is interpreted all along, and takes much of the work.
+    pub interpreted: Option<interpreted::Interpreted>,
     /// What each CPU did.
     pub cpus: Vec<cpus::CpuUse>,
     /// How each CPU spent its time by the kernel's account, over time.
@@ -183,8 +185,7 @@ pub fn complete(
         locks::add_holders(&mut lock_uses, trace, index, &blame);
         let gc = gc::derive(trace, &roles);
         let spoken = sides::Spoken::new(trace);
-        let directions = asking::directions(trace, &holders, &spoken);
-        let said = (&spoken, &directions);
+        let said = (&spoken, &asking::directions(trace, &holders, &spoken));
         Derived {
             garbage: garbage::derive(trace, &gc, &ledger, (&roles, timelines)),
             gc,
@@ -193,6 +194,7 @@ pub fn complete(
             waits: blame::by_kind(trace, &blame),
             busiest: busiest::derive(trace, &roles),
             known_work: known_work::derive(trace, &ledger, &roles),
+            interpreted: interpreted::derive(trace, &ledger, &roles),
             children: children::derive((trace, &roles), &ledger, (&holders, &blame)),
             clocked: clocked::derive(trace, |slice| roles.is_idle_sleep(trace, slice)),
             asking: asking::derive(trace, &holders, said),

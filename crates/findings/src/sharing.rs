@@ -17,6 +17,8 @@ pub const NAMED_MAX: usize = 3;
 const SAMPLES_MIN: u64 = 12;
 /// From so many on, taken in turns, it is sure.
 const SAMPLES_SURE: u64 = 40;
+/// HotSpot has what belongs to one class loader in chunks of its metaspace of at most so many bytes (metaspace/chunklevel.hpp).
+const METHOD_DATA_NEAR: u64 = 4 << 20;
 /// Threads and functions that are named.
 const LISTED_MAX: usize = 3;
 
@@ -42,7 +44,18 @@ fn is_alone_everywhere(trace: &Trace) -> bool {
 
 /// Worth a reader's time.
 pub fn is_costly(scene: &Scene, data: &SharedData) -> bool {
-    data.samples >= SAMPLES_MIN && scene.of_wall(data.saved.1 * data.stall.saved_ns) >= GAIN_MIN
+    data.samples >= SAMPLES_MIN
+        && scene.of_wall(data.saved.1 * data.stall.saved_ns) >= GAIN_MIN
+        && !is_of_interpreter(scene, data)
+}
+
+/// What an interpreter counts for a function lies with that, which stays-interpreted tells.
+fn is_of_interpreter(scene: &Scene, data: &SharedData) -> bool {
+    let interpreted = scene.derived.interpreted.as_ref();
+    interpreted.is_some_and(|one| {
+        let is_near = |line: &u64| line.abs_diff(one.method) < METHOD_DATA_NEAR;
+        one.process == data.process && data.lines.iter().all(is_near)
+    })
 }
 
 /// The finding of a rule, given its name, what the threads touch, and what to try.

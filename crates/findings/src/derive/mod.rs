@@ -30,6 +30,7 @@ pub mod handovers;
 pub mod hardware;
 pub mod holders;
 mod in_flight;
+pub mod interpreted;
 pub mod inverted;
 pub mod kernel_threads;
 pub mod known_work;

@@ -101,6 +101,7 @@ rules! {
     gc_heavy,
     fine_tasks,
     fine_regions,
+    stays_interpreted,
     false_sharing,
     shared_counter,
     copy_heavy,

@@ -44,6 +44,7 @@ mod sharing;
 mod skewed_workers;
 mod stacks;
 mod standstills;
+mod stays_interpreted;
 mod strangers;
 mod takeovers;
 mod task_lock;

@@ -1,0 +1,104 @@
+//! # stays-interpreted: a hot function is interpreted all along
+//!
+//! ## What it sees
+//! Samples of the CPU in functions of a JVM (HotSpot), and whether they were compiled or interpreted there.
+//!
+//! ## Why it hurts
+//! HotSpot interprets what is new, and compiles what is called often. Compiled code is several times as fast, often ten times or more. What is never
+//! compiled stays slow for as long as the program runs, however hot it is, and nothing says so: in a profile it looks
+//! like any function that has much to do. Threads that interpret the same function take its counters' cache lines from each
+//! other besides.
+//!
+//! ## How it decides
+//! It fires if a quarter of the useful running time and more is in one function itself while that is interpreted, and still so a second
+//! behind its first sample: HotSpot compiles what is hot within tenths of a second. The upper end of the gain is that all this running
+//! went; the lower end is half of it, since compiled code takes half as long at the most.
+//!
+//! ## What to do
+//! A method of more than 8000 bytes of bytecode is never compiled (`HugeMethodLimit`): split it, which generated code (parsers, rules,
+//! mappers, JSP pages) needs most, or `-XX:-DontCompileHugeMethods`. Else ask why: `-XX:+PrintCompilation` says `COMPILE SKIPPED` or
+//! `made not compilable`; a full code cache stops the compiler (`-XX:ReservedCodeCacheSize`, and a warning on stderr); `-Xint`, and `exclude` in
+//! `-XX:CompileCommand`, keep it from compiling at all.
+//!
+//! ## Blind spots
+//! Other languages' interpreters are not told from what they interpret. Where HotSpot's names are not known (another process' user, a
+//! JVM without symbols) neither is this.
+//!
+//! ## References
+//! OpenJDK `globals.hpp` (DontCompileHugeMethods, HugeMethodLimit), `compilationPolicy.cpp`; java(1).
+
+use super::{Info, Verdict};
+use crate::derive::interpreted::Interpreted;
+use crate::finding::Confidence;
+use crate::finding::{Evidence, Finding, Gain};
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{percent, time};
+
+pub(super) const INFO: Info =
+    Info { name: "stays-interpreted", summary: "A hot function is interpreted all along" };
+
+/// Compiled code takes at most this part of the time.
+const COMPILED_MAX: f64 = 0.5;
+
+pub(super) fn judge(scene: &Scene) -> Verdict {
+    if !scene.derived.ledger.split_known {
+        return Err("there are no samples of what ran".to_owned());
+    }
+    let found = scene.derived.interpreted.as_ref();
+    Ok(found.and_then(|interpreted| finding(scene, interpreted)).into_iter().collect())
+}
+
+fn finding(scene: &Scene, one: &Interpreted) -> Option<Finding> {
+    let (ns, error_ns) = (one.ns as f64, one.error_ns as f64);
+    let high = scene.of_wall_if_run(ns + error_ns);
+    if high < GAIN_MIN {
+        return None;
+    }
+    let low = scene.of_wall_if_run((ns - error_ns).max(0.0) * (1.0 - COMPILED_MAX)).min(high);
+    let (first, last) = one.seen;
+    let share_error = error_ns / ns.max(1.0) * one.share;
+    Some(Finding {
+        rule: INFO.name,
+        subject: format!("{} in {}", one.function, scene.trace.process_name(one.process)),
+        summary: vec![
+            format!(
+                "{} ± {} of the useful work ({} ± {} of running time; sampled) is in {} itself, which is interpreted there.",
+                percent(one.share),
+                percent(share_error),
+                time(one.ns),
+                time(one.error_ns),
+                one.function
+            ),
+            format!(
+                "It was so for {} between the first and the last sample: what is hot is compiled within tenths of a second, unless the compiler refuses it.",
+                time(last.since(first).0)
+            ),
+        ],
+        cost_ns: one.ns,
+        gain: Gain { low, high },
+        confidence: scene.confidence(Confidence::High),
+        evidence: evidence(scene, one),
+        advice: vec![
+            format!(
+                "Is its bytecode longer than 8000 bytes (javap -c)? HotSpot compiles no such method: split {}, or run with -XX:-DontCompileHugeMethods",
+                one.function
+            ),
+            "Else ask why: -XX:+PrintCompilation says what was skipped or made not compilable; a full code cache warns on stderr (-XX:ReservedCodeCacheSize); no -Xint, no exclude in -XX:CompileCommand"
+                .to_owned(),
+        ],
+    })
+}
+
+fn evidence(scene: &Scene, one: &Interpreted) -> Vec<Evidence> {
+    let trace = scene.trace;
+    let of_process = trace.target_threads().filter(|id| trace.threads[id.index()].process == one.process);
+    let is_it = |stack| {
+        let leaf = trace.stacks.frames(stack).next().map(|frame| &trace.frames[frame.index()]);
+        leaf.is_some_and(|frame| frame.offset == one.method)
+    };
+    let samples = of_process.filter_map(|id| {
+        let sample = crate::derive::samples_of(trace, id).iter().rev().find(|sample| is_it(sample.stack))?;
+        Some(Evidence::sample(id, sample.at, format!("interprets {}", one.function)))
+    });
+    samples.take(crate::scene::EVIDENCE_MAX).collect()
+}
