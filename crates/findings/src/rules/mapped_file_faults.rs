@@ -11,7 +11,8 @@
 //! each with its way to the disk and back.
 //!
 //! ## How it decides
-//! It fires if there were a thousand such faults and more, and most of all faults were such. The upper end of the gain is that nobody
+//! It fires if there were a thousand such faults and more, and most of all faults were such, or if threads waited in faults for a tenth
+//! of the run and more (what is read ahead must come from the disk, too). The upper end of the gain is that nobody
 //! waited for them, and that what ran in the kernel for faults did not; the lower end is 0, since what is read must be read once, and
 //! how fast the disk can, nothing tells. Where most faults go on upwards from the one before, by two pages or less each, nothing is
 //! read ahead: then it is likely, else a hint. It is silent where memory is short and what is read had been there before
@@ -49,6 +50,10 @@ pub(super) const INFO: Info =
 
 /// A program that starts has some hundreds: its own files.
 const FAULTS_MIN: u64 = 1000;
+/// Fewer are hardly what a program waits for, ...
+const READS_MIN: u64 = 20;
+/// ... and it is worth a word where its threads wait for so much of the run in all.
+const WAITS_MIN: f64 = 0.1;
 /// So much of them goes on upwards where a file is gone through in order.
 const UPWARDS_MIN: f64 = 0.7;
 /// Where the kernel reads ahead, faults are 32 pages apart; with this many it does not.
@@ -59,10 +64,14 @@ const SITES_MAX: usize = 2;
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let paging = &scene.derived.paging;
-    if !is_of_files(paging) || memory_reclaim::is_short(paging) {
+    if !paging.counted || memory_reclaim::is_short(paging) {
         return Ok(Vec::new());
     }
     let charge = Charge::of(scene.trace, |slice| is_for_a_page(scene, slice));
+    let waits_long = paging.all.major >= READS_MIN && scene.of_wall(charge.ns() as f64) >= WAITS_MIN;
+    if !is_of_files(paging) && !waits_long {
+        return Ok(Vec::new());
+    }
     let stall = scene.stall(&charge);
     let waits = scene.gain_whoever_ran(&stall, |_, _| 0.0);
     let running = scene.derived.services.get(&Service::Fault);

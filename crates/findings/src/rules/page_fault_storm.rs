@@ -14,7 +14,7 @@
 //! the calls that give memory back; the lower end is 0, since memory that is used must be got once.
 //! It is a hint, and comes behind what is surely lost, as long as nobody knows whether the work is needed. If the program
 //! gives memory back all the time, too, and faults are a quarter of its running time, it gets the same memory again and again:
-//! then the lower end is what goes by in giving it back, and the upper one counts the waits of faults for each other, too.
+//! then the lower end is what goes by in giving it back, and the upper one counts the waits for the address space's lock, too.
 //! How many faults a command had, and how much memory at the most, the kernel says when it ends: what it took beyond its peak it
 //! surely took again, and that part of the faults counts for the lower end, too. Both ends are widened as forecasts are. Where most faults
 //! had a disk read, it is silent: `mapped-file-faults` is about these.
@@ -31,11 +31,11 @@
 //! ## References
 //! Gorman: Understanding the Linux virtual memory manager. mallopt(3), madvise(2).
 
-use holdup_events::tables::FrameKind;
+use holdup_events::WaitReason;
+use holdup_events::tables::{FrameKind, ThreadState};
 
 use super::{Info, Verdict, mapped_file_faults};
 use crate::charge::Charge;
-use crate::derive::class::Class;
 use crate::derive::occupancy::Stall;
 use crate::derive::paging::FaultSite;
 use crate::derive::services::{Service, ServiceUse, taken_again};
@@ -114,7 +114,9 @@ fn gets_it_again(scene: &Scene, finding: &mut Finding, (faults, returns): (&Serv
         time(returns.error_ns),
     ));
     // Faults of one address space wait for each other, and for those who give back.
-    let waits = Charge::of(scene.trace, |slice| scene.class(slice) == Some(Class::FaultWait));
+    let waits = Charge::of(scene.trace, |slice| {
+        slice.state == ThreadState::Blocked && scene.trace.wait(slice.wait).reason == WaitReason::MmapLock
+    });
     let of = |stall: &Stall| scene.gain(stall, |_, ns| ns);
     let (taking, giving, waiting) = (of(&faults.stall), of(&returns.stall), of(&scene.stall(&waits)));
     let again = taken_again(scene.trace);
