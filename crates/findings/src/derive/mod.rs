@@ -32,6 +32,7 @@ pub mod holders;
 mod in_flight;
 pub mod interpreted;
 pub mod inverted;
+pub mod kept_back;
 pub mod kernel_threads;
 pub mod known_work;
 pub mod ledger;

@@ -20,6 +20,9 @@
 //! others end such waits at other times, it says so, and it is likely: what it waited for was there, and nobody told it. Where a runtime carries tasks
 //! (tokio, Go) it is these that sleep: the stacks on which one sets its clock, or looks whether it has run down, tell which.
 //!
+//! Where a program speaks to a peer, waits until a time is up, and speaks on without an answer, again and again for half of the sleeping, it
+//! keeps something back that the peer waits for: that is said, and it is likely.
+//!
 //! ## What to do
 //! Wait for what the sleep is waiting for; put work in between; let the first retries come at once and only later
 //! ones after a pause. Where a runtime's clock ticks (tokio: each millisecond), let each sleep stand for more. Sleeps shorter than the slack last for the slack: set it (`PR_SET_TIMERSLACK`), or do not sleep.
@@ -39,6 +42,7 @@ use holdup_events::{ProcessId, ThreadId};
 use super::{ChargedVerdict, Info, poll_loop};
 use crate::charge::Charge;
 use crate::derive::clocked::{self, Clocked};
+use crate::derive::kept_back::{self, KeptBack};
 use crate::derive::occupancy::Stall;
 use crate::derive::room;
 use crate::derive::task_sleeps::{self, TaskSleeps};
@@ -62,6 +66,10 @@ const LONG_MIN: f64 = 0.5;
 const LONG_MIN_NS: u64 = 500_000_000;
 /// Waits for others that nobody ended are told where they are this part of the time in which all sleep.
 const UNTOLD_MIN: f64 = 0.5;
+/// What is kept back from peers is told where they wait for it for this part of the time in which all sleep.
+const KEPT_MIN: f64 = 0.5;
+/// What to do about that.
+const KEPT_BACK: &str = "See what it keeps back until a time is up, though its peer waits for it: a body behind HTTP's Expect: 100-continue that nobody answers (send it at once, or answer), a buffer or a batch that only a timer flushes";
 /// Fewer stacks of tasks' sleeps may be those of others.
 const TASK_STACKS_MIN: u64 = 5;
 /// Who sleeps for so many ticks of a runtime's clock may have asked for less.
@@ -87,6 +95,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let late = Late::of(&sleeping);
     summary.extend(late.sentence());
     summary.extend(failing::before_sleeps(scene, &sleeping));
+    let kept_back = kept_back::derive(scene.trace, &charge)
+        .filter(|kept| kept.times >= SLEEPS_MIN && kept.ns as f64 >= KEPT_MIN * stall.saved_ns);
     let tasks = tasks(scene, &sleeping);
     let place = tasks.as_ref().and_then(of_tasks).or_else(|| {
         scene.waits_come_from(|slice| {
@@ -94,27 +104,30 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
             sleeps(slice.thread) && row().is_some_and(|row| charge.has(row))
         })
     });
-    summary.extend(place);
+    // Stacks may be those of its peers' sleeps, where its own clock is a task's.
+    summary.extend(place.filter(|_| kept_back.is_none()));
     let untold = untold::derive(scene.trace, &scene.derived.roles, &charge);
     let untold = Some(untold).filter(|untold| untold.ns as f64 >= UNTOLD_MIN * stall.saved_ns);
     summary.extend(untold.map(said));
+    summary.extend(kept_back.map(|kept| said_of_kept(scene, kept)));
     let sure = match is_often {
         true => poll_loop::sure(scene, sleeps),
         false => Confidence::Low,
     };
-    let is_untold = untold.is_some_and(|untold| untold.waits >= SLEEPS_MIN);
+    let is_known = kept_back.is_some() || untold.is_some_and(|untold| untold.waits >= SLEEPS_MIN);
     let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, worst),
         summary,
         cost_ns: stall.by_thread.values().sum::<f64>() as u64,
         gain: Gain { low: late.share() * high, high },
-        confidence: scene.confidence(if is_untold { sure.max(Confidence::Medium) } else { sure }),
+        confidence: scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure }),
         evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
         advice: late
             .advice()
             .into_iter()
             .chain(tasks.and_then(|tasks| late.of_ticks(tasks.tick_ns)))
+            .chain(kept_back.map(|_| KEPT_BACK.to_owned()))
             .chain(untold.map_or_else(|| advice(scene), tell))
             .collect(),
     };
@@ -177,6 +190,17 @@ fn said(untold: Untold) -> String {
         "{} of these were waits for another thread until time was up ({} in all), after which the waiter went on and woke others: what it waited for was there, and nobody had told it.",
         count(untold.waits, "sleep"),
         time(untold.ns),
+    )
+}
+
+/// That who sleeps keeps something back from a peer that waits for it.
+fn said_of_kept(scene: &Scene, kept: KeptBack) -> String {
+    let [by, from] = [kept.by, kept.from].map(|process| scene.trace.process_name(process));
+    format!(
+        "{} {by} spoke to {from} (or to others of its peers), was not answered, and spoke on when the time was up, mostly behind {}: they waited for that meanwhile, {} in all.",
+        count(kept.times, "time"),
+        time(kept.median_ns),
+        time(kept.ns),
     )
 }
 

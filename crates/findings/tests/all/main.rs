@@ -23,6 +23,7 @@ mod handing;
 mod handing_groups;
 mod holder_rules;
 mod holders;
+mod kept_back;
 mod lanes;
 mod lates;
 mod lock_classes;

@@ -1,0 +1,89 @@
+//! Programs that speak to a peer, wait until a time is up, and speak on without an answer: the peer waited for the rest meanwhile. An
+//! HTTP client that asks whether it may send (`Expect: 100-continue`) does so, and a buffer that a timer flushes. It judges nothing.
+
+use std::collections::BTreeMap;
+
+use holdup_events::{ProcessId, Timestamp, Trace};
+
+use super::in_flight::Message;
+use super::sides::Spoken;
+use crate::charge::Charge;
+
+/// A shorter pause (ns) is a program that is at work.
+const PAUSE_MIN_NS: u64 = 5_000_000;
+/// The timer ended at most so long (ns) before it spoke on.
+const AT_ONCE_NS: u64 = 2_000_000;
+/// Who answers so seldom, of what is said to it, is told rather than asked: it waits for nothing.
+const ANSWERS_MIN: f64 = 0.25;
+
+/// What one program kept back from another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptBack {
+    /// How often.
+    pub times: u64,
+    /// For how long, in all peers (ns).
+    pub ns: u64,
+    /// The median (ns).
+    pub median_ns: u64,
+    /// Who spoke on when the time was up.
+    pub by: ProcessId,
+    /// One of those who waited for that.
+    pub from: ProcessId,
+}
+
+/// The program that kept most back, of those whose waits for a clock are charged.
+pub fn derive(trace: &Trace, charge: &Charge) -> Option<KeptBack> {
+    let spoken = Spoken::new(trace);
+    let ends = ends(trace, charge);
+    let mut pauses: BTreeMap<ProcessId, (Vec<u64>, ProcessId)> = BTreeMap::new();
+    for ((one, other), messages) in &spoken.messages {
+        for (from, to) in [(*one, *other), (*other, *one)] {
+            let Some(ends) = ends.get(&from) else { continue };
+            let found = pauses_of(trace, (from, to), (messages, ends));
+            if !found.is_empty() {
+                let (all, _) = pauses.entry(from).or_insert_with(|| (Vec::new(), to));
+                all.extend(found);
+            }
+        }
+    }
+    let (by, (mut each, from)) = pauses.into_iter().max_by_key(|(_, (each, _))| each.iter().sum::<u64>())?;
+    each.sort_unstable();
+    Some(KeptBack {
+        times: each.len() as u64,
+        ns: each.iter().sum(),
+        median_ns: each[each.len() / 2],
+        by,
+        from,
+    })
+}
+
+/// When the charged waits of each program end, in order.
+fn ends(trace: &Trace, charge: &Charge) -> BTreeMap<ProcessId, Vec<Timestamp>> {
+    let mut ends: BTreeMap<ProcessId, Vec<Timestamp>> = BTreeMap::new();
+    for slice in charge.slices(trace) {
+        ends.entry(trace.threads[slice.thread.index()].process).or_default().push(slice.end);
+    }
+    ends.values_mut().for_each(|moments| moments.sort_unstable());
+    ends
+}
+
+/// How long `from` kept something back from `to` (ns), each time.
+fn pauses_of(
+    trace: &Trace,
+    (from, to): (ProcessId, ProcessId),
+    (messages, ends): (&[Message], &[Timestamp]),
+) -> Vec<u64> {
+    let speaks = |message: &Message| trace.threads[message.from.index()].process == from;
+    let spoken = messages.iter().filter(|message| speaks(message)).count();
+    let answers = messages.len() - spoken;
+    if (answers as f64) < ANSWERS_MIN * spoken as f64 || from == to {
+        return Vec::new();
+    }
+    let is_due = |at: Timestamp| {
+        let behind = ends.partition_point(|end| *end <= at);
+        behind.checked_sub(1).is_some_and(|last| at.since(ends[last]).0 <= AT_ONCE_NS)
+    };
+    let twice = messages.windows(2).filter(|pair| speaks(&pair[0]) && speaks(&pair[1]));
+    let pauses = twice.filter(|pair| is_due(pair[1].at)).map(|pair| pair[1].at.since(pair[0].at).0);
+    pauses.filter(|ns| *ns >= PAUSE_MIN_NS).collect()
+}
