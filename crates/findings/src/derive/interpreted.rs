@@ -3,7 +3,7 @@
 //! A frame of an interpreted function has its `Method`'s address, which is data and in no executable mapping; where in its bytecodes
 //! a thread is, only callers tell, so that all its leaves are one place. Compiled code has many, all in executable memory.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use holdup_events::tables::{Frame, FrameKind, GENERATED_MODULE};
 use holdup_events::{FrameId, ProcessId, StackId, Timestamp, Trace};
@@ -55,6 +55,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Interpret
         return None;
     }
     let executable = Executable::of(trace);
+    let mut is_code: HashMap<(ProcessId, FrameId), bool> = HashMap::new();
     let (mut whole, mut whole_samples) = (0.0, 0);
     let mut sums: BTreeMap<(ProcessId, &str), (Sum, FrameId)> = BTreeMap::new();
     for thread in &ledger.threads {
@@ -68,7 +69,7 @@ pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Interpret
                 continue;
             };
             let frame = &trace.frames[leaf.index()];
-            if executable.has(process, frame.offset) {
+            if *is_code.entry((process, leaf)).or_insert_with(|| executable.has(process, frame.offset)) {
                 continue;
             }
             let (sum, _) = sums.entry((process, &frame.function)).or_insert_with(|| (Sum::default(), leaf));
@@ -96,6 +97,7 @@ fn may_be(frame: &Frame) -> bool {
     frame.kind == FrameKind::User
         && frame.module == GENERATED_MODULE
         && frame.function_offset == 0
+        && frame.offset != 0
         && !frame.function.is_empty()
         && !frame.inlined
 }
@@ -112,7 +114,9 @@ impl Executable {
         Executable(trace.mappings.iter().map(|row| (row.process, row.start, row.end)).collect())
     }
 
+    /// A process of which no mapping is known may have code anywhere.
     fn has(&self, process: ProcessId, address: u64) -> bool {
-        self.0.iter().any(|(of, start, end)| *of == process && (*start..*end).contains(&address))
+        let mut own = self.0.iter().filter(|(of, ..)| *of == process).peekable();
+        own.peek().is_none() || own.any(|(_, start, end)| (*start..*end).contains(&address))
     }
 }
