@@ -41,3 +41,19 @@ fn a_writer_behind_readers_is_told_so() {
     assert!(finding.advice[0].starts_with("Let writers go first"), "{finding:#?}");
     assert!(finding.summary.iter().any(|line| line.contains("until no reader is left")), "{finding:#?}");
 }
+
+#[test]
+fn who_waits_while_cpus_are_idle_is_told_as_before() {
+    // As threads that accept connections in turn: one waits for them, and has the lock, and the others wait for that one.
+    let text = format!(
+        "@cpus 2\n@n socket\n@tick 10000000\n\
+         A  0{}00\n\
+         B  .1{}1  holds m 1..62\n",
+        "m".repeat(62),
+        "n".repeat(60),
+    );
+    let (_, trace) = trace_of_lanes(&text);
+    let findings = analyse(&trace).findings;
+    let said = findings.iter().flat_map(|finding| &finding.summary);
+    assert!(!said.into_iter().any(|line| line.starts_with("Who waits longest hardly runs")), "{findings:#?}");
+}
