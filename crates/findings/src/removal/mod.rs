@@ -273,7 +273,9 @@ fn unrecorded(gain: Gain, part: f64) -> Gain {
 /// It surely gains nothing, and may be no cause.
 fn is_a_hint((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     let is_small = finding.rule == "pool-exhausted" && gains_little(finding);
-    is_small || is_lock_only_taken(derived, finding) || is_only_in_turn((trace, derived), (finding, charge))
+    let is_only_taken =
+        is_lock_only_taken(derived, finding) && !is_beside((trace, derived), (finding, charge));
+    is_small || is_only_taken || is_only_in_turn((trace, derived), (finding, charge))
 }
 
 /// What asking a process for each piece takes is the cause from this part of the run on.
@@ -411,10 +413,13 @@ fn merged(
     Gain { low: own.low.min(forecast.low).min(high), high }
 }
 
+/// An upper end is widened by less than this leaves.
+const BESIDE_MIN: f64 = 0.75;
+
 /// The rule's upper end is what a thread that hardly runs could do beside those who have the CPUs.
 fn is_beside((trace, derived): (&Trace, &Derived), (finding, charge): (&Finding, &Charge)) -> bool {
     let saved = beside::saved_ns(trace, derived, charge) / trace.wall().0.max(1) as f64;
-    saved > 0.0 && saved >= finding.gain.high
+    finding.rule == "lock-contention" && saved > 0.0 && saved >= BESIDE_MIN * finding.gain.high
 }
 
 /// Whether a replay keeps what goes with the cause.

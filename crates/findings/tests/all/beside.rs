@@ -26,7 +26,7 @@ fn who_waits_behind_busy_cpus_and_hardly_runs_could_go_on_beside_them() {
         finding.summary.iter().any(|line| line.starts_with("Who waits longest hardly runs")),
         "{finding:#?}"
     );
-    assert!(finding.confidence <= Confidence::Medium && finding.gain.high > 0.3, "{finding:#?}");
+    assert!(finding.confidence == Confidence::Medium && finding.gain.high > 0.3, "{finding:#?}");
     assert!(!finding.advice[0].contains("writers"), "{finding:#?}");
 }
 
