@@ -62,7 +62,7 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         return Err("the kernel's functions have no names here (kernel.kptr_restrict)".to_owned());
     }
     // Who waits for files gets no memory by it.
-    if mapped_file_faults::is_of_files(&scene.derived.paging) {
+    if mapped_file_faults::is_of_files(&scene.derived.paging) && scene.needs_wait_reasons().is_ok() {
         return Ok(Vec::new());
     }
     let words = Words {
