@@ -8,7 +8,7 @@ use holdup_events::{ThreadId, Trace};
 use super::split::share_error;
 
 /// Bytes of a page (x86-64; where pages are larger, a fault brings more of these).
-pub const PAGE_BYTES: u64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 /// A step of more than so many pages for each fault is a jump: read-ahead brings 32 by default, and at the most some hundreds
 /// (`read_ahead_kb`).
 const STEP_MAX_PAGES: u64 = 1024;

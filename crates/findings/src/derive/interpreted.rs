@@ -3,7 +3,7 @@
 //! A frame of an interpreted function has its `Method`'s address, which is data and in no executable mapping; where in its bytecodes
 //! a thread is, only callers tell, so that all its leaves are one place. Compiled code has many, all in executable memory.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use holdup_events::tables::{Frame, FrameKind, GENERATED_MODULE};
 use holdup_events::{FrameId, ProcessId, StackId, Timestamp, Trace};
@@ -107,16 +107,21 @@ fn leaf_of(trace: &Trace, stack: StackId) -> Option<FrameId> {
 }
 
 /// Where a process has code.
-struct Executable(HashSet<(ProcessId, u64, u64)>);
+struct Executable(HashMap<ProcessId, Vec<(u64, u64)>>);
 
 impl Executable {
     fn of(trace: &Trace) -> Executable {
-        Executable(trace.mappings.iter().map(|row| (row.process, row.start, row.end)).collect())
+        let mut of: HashMap<ProcessId, Vec<(u64, u64)>> = HashMap::new();
+        for row in &trace.mappings {
+            of.entry(row.process).or_default().push((row.start, row.end));
+        }
+        Executable(of)
     }
 
     /// A process of which no mapping is known may have code anywhere.
     fn has(&self, process: ProcessId, address: u64) -> bool {
-        let mut own = self.0.iter().filter(|(of, ..)| *of == process).peekable();
-        own.peek().is_none() || own.any(|(_, start, end)| (*start..*end).contains(&address))
+        self.0
+            .get(&process)
+            .is_none_or(|own| own.iter().any(|(start, end)| (*start..*end).contains(&address)))
     }
 }
