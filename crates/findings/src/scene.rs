@@ -1,6 +1,6 @@
 //! What rules judge by: the trace, its facts, and the measures that all rules share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::recording::Rung;
 use holdup_events::tables::{Slice, ThreadState};
@@ -9,6 +9,7 @@ use holdup_events::{Duration, ThreadId, Timestamp, Trace};
 use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::cover::Cover;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::locks::LockUse;
 use crate::derive::occupancy::Stall;
@@ -165,6 +166,14 @@ impl<'a> Scene<'a> {
     pub fn of_wall_if_run(&self, ns: f64) -> f64 {
         let running = self.derived.ledger.running_ns();
         self.of_wall(room::wall_of_running(&self.derived.parallelism, running, ns)).clamp(0.0, 1.0)
+    }
+
+    /// For how long at least one of these threads waited for a peer, a disk or a clock (ns).
+    pub fn outside_ns(&self, threads: &BTreeSet<ThreadId>) -> u64 {
+        let outside = [Class::NetWait, Class::IoWait, Class::Sleep, Class::PipeWait];
+        let slices = threads.iter().flat_map(|thread| self.trace.slices.of(*thread));
+        let waits = slices.filter(|slice| self.class(slice).is_some_and(|class| outside.contains(&class)));
+        Cover::of(waits.map(|slice| (slice.start, slice.end)).collect()).length_ns()
     }
 
     /// The longest charged slices, as evidence.

@@ -7,8 +7,6 @@ use holdup_events::tables::{SampleRow, ThreadState};
 use holdup_events::{ProcessId, StackId, ThreadId};
 
 use crate::charge::Charge;
-use crate::derive::class::Class;
-use crate::derive::cover::Cover;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::split::share_error;
 use crate::derive::{is_first_thread, known_work, samples_of};
@@ -142,11 +140,7 @@ fn judged(
 fn without(scene: &Scene, brood: &Brood, removed_ns: f64) -> f64 {
     let running = scene.derived.ledger.running_ns() as f64;
     let cpus = f64::from(scene.derived.occupancy.cpus.max(1));
-    let outside = [Class::NetWait, Class::IoWait, Class::Sleep, Class::PipeWait];
-    let slices = brood.threads.iter().flat_map(|thread| scene.trace.slices.of(*thread));
-    let waits = slices.filter(|slice| scene.class(slice).is_some_and(|class| outside.contains(&class)));
-    let outside_ns = Cover::of(waits.map(|slice| (slice.start, slice.end)).collect()).length_ns();
-    let left_ns = ((running - removed_ns).max(0.0) / cpus).max(outside_ns as f64);
+    let left_ns = ((running - removed_ns).max(0.0) / cpus).max(scene.outside_ns(&brood.threads) as f64);
     scene.of_wall_if_run(removed_ns).max(1.0 - scene.of_wall(left_ns)).clamp(0.0, 1.0)
 }
 

@@ -81,7 +81,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let order = fault_order::of(scene.trace);
-    let waited_ns = charge.slices(scene.trace).map(|slice| slice.duration().0).sum::<u64>();
+    let waited_ns = charge.ns();
     let ran_ns = running.map_or(0, |faults| faults.ns);
     let finding = Finding {
         rule: INFO.name,

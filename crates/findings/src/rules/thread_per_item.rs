@@ -165,7 +165,8 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     let in_turn = at_a_time < ONE_MAX && joined_ns(scene, brood) as f64 >= JOINED_MIN * any_ns as f64;
     let left_ns = (running - starting.ns - starting.error_ns).max(0.0) / cpus;
     // What they wait for outside stays, unless that was one after the other.
-    let left = scene.of_wall(if in_turn { left_ns } else { left_ns.max(outside_ns(scene, brood) as f64) });
+    let left =
+        scene.of_wall(if in_turn { left_ns } else { left_ns.max(scene.outside_ns(&brood.threads) as f64) });
     let high = scene.of_wall_if_run(starting.ns).max(1.0 - left).clamp(0.0, 1.0);
     if starting.samples < SAMPLES_MIN || starting.ns < SHARE_MIN * running || high < GAIN_MIN {
         return None;
@@ -227,16 +228,6 @@ fn at_a_time(scene: &Scene, brood: &Brood) -> (f64, u64) {
     let all_ns: u64 = short.iter().map(|(start, end)| end.since(*start).0).sum();
     let any_ns = Cover::of(short).length_ns();
     (all_ns as f64 / any_ns.max(1) as f64, any_ns)
-}
-
-/// For how long at least one of them waited for a peer, a disk or a clock (ns).
-fn outside_ns(scene: &Scene, brood: &Brood) -> u64 {
-    let slices = brood.threads.iter().flat_map(|thread| scene.trace.slices.of(*thread));
-    let is_outside = |slice: &Slice| {
-        matches!(scene.class(slice), Some(Class::NetWait | Class::IoWait | Class::Sleep | Class::PipeWait))
-    };
-    let waits = slices.filter(is_outside).map(|slice| (slice.start, slice.end));
-    Cover::of(waits.collect()).length_ns()
 }
 
 /// How long the starters waited for others' ends (ns).
