@@ -21,6 +21,7 @@
 #include "ring_operations.h"
 #include "allocs.h"
 #include "spans.h"
+#include "tasks.h"
 #include "trial.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -75,10 +75,10 @@ struct stack_scratch {
 
 /*
  * One slot for switches (interrupts off), one for samples (an interrupt), one for wakers (interrupts as they are), one for
- * syscalls, one for probes of user code, one for page faults.
+ * syscalls, one for allocations, one for page faults, one for tasks.
  */
 enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCH_WAKER = 2, SCRATCH_CALL = 3, SCRATCH_ALLOC = 4, SCRATCH_FAULT = 5,
-       SCRATCHES = 6 };
+       SCRATCH_TASK = 6, SCRATCHES = 7 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -87,7 +87,7 @@ struct {
 	__type(value, struct stack_scratch);
 } scratch SEC(".maps");
 
-/* As many: none of the six is interrupted by its like. */
+/* As many: none of the seven is interrupted by its like. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRATCHES);

@@ -54,6 +54,7 @@ enum wire_kind {
 	WIRE_FAULT = 18,         /* struct wire_fault */
 	WIRE_PLACE = 19,         /* struct wire_place */
 	WIRE_COUNTERS = 20,      /* struct wire_counters, behind the sample of the same time */
+	WIRE_TASK_WAIT = 21,     /* struct wire_task_wait */
 };
 
 /* Streams: one sequence per CPU for each. */
@@ -308,6 +309,21 @@ struct wire_place {
 	wire_u32 tid;
 	wire_u32 tgid;
 	wire_u32 place; /* user space's number for it */
+	wire_u32 pad;
+};
+
+#define WIRE_TASKS_CLOSED 0x01 /* they wait too often: no wait of this process is told until user space looks again */
+
+/* A task of a runtime went on that had waited for a lock. */
+struct wire_task_wait {
+	struct wire_header header; /* when it was made to go on */
+	wire_u32 tid;         /* who did that */
+	wire_u32 tgid;
+	wire_u64 since_ns;    /* when it began to wait; of one that did so before it was looked at, when looking began */
+	wire_u64 object;      /* address of what it waited for; 0: it began before */
+	wire_u64 stack;       /* id of a WIRE_STACK record, 0 none: where it began */
+	wire_u64 waker_stack; /* ... and where it was made to go on */
+	wire_u32 waiter_tid;  /* the thread that the task was on when it began; `tid` if that is not known */
 	wire_u32 pad;
 };
 

@@ -289,7 +289,8 @@ impl Loop {
             self.keep_up(fill);
             self.drain_to_now();
             self.session.settle();
-            self.span_probes.step(&mut self.session, &mut self.decoder);
+            self.span_probes
+                .step(&mut self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
             self.line_watch.step(&mut |event| self.journal.push(&event));
             self.rings.step(&self.targets, &mut |event| self.journal.push(&event));
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
@@ -477,8 +478,7 @@ impl Loop {
         returned_cpus::look(session, mappings.as_mut(), targets, &mut |event| journal.push(&event));
         // To detach takes a while, on a busy machine a fifth of a second, in which less and less is seen of programs that go on.
         let end_ns = lower::now().0;
-        self.drain();
-        self.waited_files.read(&self.session, Timestamp(end_ns), &mut |event| self.journal.push(&event));
+        self.tell_at_the_end(Timestamp(end_ns));
         let (calls, calls_cpu_ns) =
             self.calls.finish(&self.session, Timestamp(end_ns), &mut |event| self.journal.push(&event));
         self.session.detach();
@@ -503,7 +503,7 @@ impl Loop {
         self.tell_of_allocations(&mut sources);
         lacks(&mut sources, sources::CPU_SAMPLES, &[self.session.samples_missing()]);
         lacks(&mut sources, sources::PAGE_FAULTS, &[&counts, self.faults.missing()]);
-        self.span_probes.finish(&mut sources);
+        self.span_probes.finish(&mut sources, self.decoder.task_waits());
         let (untabled, files) = self.stack_tables.finish();
         self.roots.keep(files);
         let said = |name: &str, active, missing: String| SourceState {
@@ -529,6 +529,13 @@ impl Loop {
         let roots = std::mem::take(&mut self.roots);
         self.journal.land();
         Ok(Outcome { start_ns, end_ns, ending, memory: None, cost, sources, dropped, roots })
+    }
+
+    /// What is read of maps once it has all happened.
+    fn tell_at_the_end(&mut self, end: Timestamp) {
+        self.span_probes.end(&mut self.session, end, &mut |event| self.journal.push(&event));
+        self.drain();
+        self.waited_files.read(&self.session, end, &mut |event| self.journal.push(&event));
     }
 
     /// The stream of allocations is a source only where they are wanted.

@@ -155,6 +155,7 @@ fn write_small(
         kernel_counts: &catalogue.kernel_counts,
         faults: &catalogue.faults,
         watchpoints: &catalogue.watchpoints,
+        task_waits: &catalogue.task_waits,
         lanes: &catalogue.lanes,
         names: &catalogue.names,
         losses: &catalogue.losses,

@@ -29,6 +29,7 @@ mod shrunk;
 mod span_probes;
 mod stack_tables;
 mod syscall_windows;
+mod task_windows;
 mod waited_files;
 mod watching;
 

@@ -17,12 +17,13 @@ use holdup_decode::wire::WireDecoder;
 use holdup_events::condition::Condition;
 use holdup_events::event::RawMapping;
 use holdup_events::recording::SourceState;
-use holdup_events::{Duration, Timestamp};
+use holdup_events::{Duration, Event, Timestamp};
 use holdup_findings::derive::stacks::folding::matches;
 use holdup_findings::descriptors::{Descriptors, SpanProbe, plain_name};
 
 use super::process_exists;
 use super::stack_tables::{Identity, identify, places};
+use super::task_windows::{self, TaskWindows};
 
 /// Passes of one place in one process and second that are allowed where each costs 0.4 µs, and where the kernel has to step
 /// over an instruction (14 µs on a virtual machine, 2 on bare metal): a CPU's 0.4 and 0.7 % at the most.
@@ -48,6 +49,8 @@ struct Wanted {
 #[derive(Clone, Debug, Default)]
 struct Found {
     places: Vec<Place>,
+    /// Where tasks wait, or why these cannot be told.
+    tasks: Option<Result<Arc<task_windows::Sites>, String>>,
     problems: Vec<String>,
 }
 
@@ -76,6 +79,7 @@ pub struct SpanProbes {
     plans: Receiver<Plan>,
     worker: Option<JoinHandle<()>>,
     armed: BTreeSet<u32>,
+    tasks: TaskWindows,
     /// What is looked for, by its number, with the runtime whose it is; and what was found.
     names: Vec<(String, String)>,
     found: BTreeSet<u32>,
@@ -91,7 +95,14 @@ impl SpanProbes {
         let mut decoder = WireDecoder::default();
         let mut wanted = Vec::new();
         let mut names = Vec::new();
+        let mut tasks = Vec::new();
         for runtime in descriptors.runtimes() {
+            // A runtime that is known by its functions may be linked into any program.
+            let is_anywhere = !runtime.function_marks.is_empty();
+            let modules = || if is_anywhere { Vec::new() } else { runtime.module_marks.clone() };
+            if let Some(probe) = runtime.task_waits.clone() {
+                tasks.push((modules(), task_windows::Wanted { runtime: runtime.name.clone(), probe }));
+            }
             for span in &runtime.spans {
                 let number = decoder.probed().know(Meaning {
                     runtime: runtime.name.as_str().into(),
@@ -101,27 +112,25 @@ impl SpanProbes {
                     of_process: !span.end.is_empty(),
                 });
                 names.push((runtime.name.clone(), span.entry.join(", ")));
-                // A runtime that is known by its functions may be linked into any program.
-                let is_anywhere = !runtime.function_marks.is_empty();
-                let modules = if is_anywhere { Vec::new() } else { runtime.module_marks.clone() };
                 let span = span.clone();
-                wanted.push(Wanted { number, runtime: runtime.name.clone(), modules, span });
+                wanted.push(Wanted { number, runtime: runtime.name.clone(), modules: modules(), span });
             }
         }
         let (sender, receiver) = channel();
         let (done, plans) = channel();
-        let worker = (!wanted.is_empty()).then(|| {
+        let worker = (!wanted.is_empty() || !tasks.is_empty()).then(|| {
             std::thread::spawn(move || {
                 privileges::run_like_others();
                 let binaries = HashMap::new();
-                let looker = Looker { wanted, binaries, seen: BTreeMap::new(), next: 0 };
+                let looker = Looker { wanted, tasks, binaries, seen: BTreeMap::new(), next: 0 };
                 looker.work(&receiver, &done);
             })
         });
         let sender = worker.is_some().then_some(sender);
         let (armed, found) = (BTreeSet::new(), BTreeSet::new());
         let (problems, began, late) = (Vec::new(), lower::now(), Duration(0));
-        (SpanProbes { sender, plans, worker, armed, names, found, problems, began, late }, decoder)
+        let tasks = TaskWindows::default();
+        (SpanProbes { sender, plans, worker, armed, tasks, names, found, problems, began, late }, decoder)
     }
 
     /// Tells what a process maps now; nothing if it is gone.
@@ -132,24 +141,36 @@ impl SpanProbes {
     }
 
     /// Puts the probes of what was found since, and takes away those that are passed too often.
-    pub fn step(&mut self, session: &mut Session, decoder: &mut WireDecoder) {
+    pub fn step(&mut self, session: &mut Session, decoder: &mut WireDecoder, sink: &mut dyn FnMut(Event)) {
         while let Ok(plan) = self.plans.try_recv() {
-            self.put((session, decoder), plan);
+            self.put((session, decoder), plan, sink);
         }
+        self.tasks.step(session, decoder, sink);
         for (tgid, place) in decoder.probed().take_useless() {
             session.disarm_place(tgid, place);
         }
     }
 
-    fn put(&mut self, (session, decoder): (&mut Session, &mut WireDecoder), plan: Plan) {
+    fn put(
+        &mut self,
+        (session, decoder): (&mut Session, &mut WireDecoder),
+        plan: Plan,
+        sink: &mut dyn FnMut(Event),
+    ) {
         let Plan { tgid, mapped, file, found } = plan;
         found.problems.iter().for_each(|problem| self.problem(problem.clone()));
         let Some(file) = file else {
             decoder.probed().forget(tgid);
+            self.tasks.forget(session, tgid);
             return session.forget_places(tgid);
         };
         if !self.armed.contains(&tgid) && self.armed.len() >= PROCESSES_MAX {
             return self.problem(format!("more than {PROCESSES_MAX} processes have such runtimes"));
+        }
+        match &found.tasks {
+            Some(Ok(sites)) => self.tasks.add(session, (tgid, &file, sites), sink),
+            Some(Err(why)) => self.tasks.problem(why.clone()),
+            None => {}
         }
         for place in &found.places {
             let &Place { number, site, per_second_max, .. } = place;
@@ -169,6 +190,11 @@ impl SpanProbes {
             }
         }
         self.late = self.late.max(lower::now().since(mapped.max(self.began)));
+    }
+
+    /// The recording ends: tells which tasks still wait for locks.
+    pub fn end(&mut self, session: &mut Session, at: Timestamp, sink: &mut dyn FnMut(Event)) {
+        self.tasks.end(session, at, sink);
     }
 
     /// What of a runtime is probed nowhere: nothing that was mapped has it, or why it could not be.
@@ -196,10 +222,11 @@ impl SpanProbes {
         }
     }
 
-    /// Ends it. `sources` has what came of it: nothing is said where no runtime was met.
-    pub fn finish(mut self, sources: &mut Vec<SourceState>) {
+    /// Ends it; so many waits of tasks were told. `sources` has what came of it: nothing is said where no runtime was met.
+    pub fn finish(mut self, sources: &mut Vec<SourceState>, task_waits: u64) {
         self.sender = None;
         let _ = self.worker.take().map(JoinHandle::join);
+        self.tasks.finish(sources, task_waits);
         let name = sources::RUNTIME_PROBES;
         if self.armed.is_empty() && self.problems.is_empty() {
             return sources.retain(|source| source.name != name);
@@ -223,6 +250,8 @@ fn told_from(late: Duration) -> Option<String> {
 /// Reads binaries.
 struct Looker {
     wanted: Vec<Wanted>,
+    /// Each with the files in which it may be; none: in any.
+    tasks: Vec<(Vec<String>, task_windows::Wanted)>,
     binaries: HashMap<Identity, Arc<Found>>,
     /// What was looked at in each process.
     seen: BTreeMap<u32, Vec<Identity>>,
@@ -254,7 +283,10 @@ impl Looker {
             return None;
         }
         seen.push(identity.clone());
-        if !self.wanted.iter().any(|wanted| is_in(wanted, &mapping.path)) {
+        let is_any_in = |files: &[String]| is_in(files, &mapping.path);
+        if !self.wanted.iter().any(|wanted| is_any_in(&wanted.modules))
+            && !self.tasks.iter().any(|(files, _)| is_any_in(files))
+        {
             return None;
         }
         let known = self.binaries.get(&identity).cloned();
@@ -265,7 +297,7 @@ impl Looker {
             None => Arc::new(self.read(&file, &mapping.path)),
         };
         self.binaries.insert(identity, found.clone());
-        let any = !found.places.is_empty() || !found.problems.is_empty();
+        let any = !found.places.is_empty() || !found.problems.is_empty() || found.tasks.is_some();
         any.then_some(Plan { tgid, mapped: mapping.at, file: Some(path), found })
     }
 
@@ -275,8 +307,11 @@ impl Looker {
         let bytes = unsafe { memmap2::Mmap::map(file) };
         let Ok(bytes) = bytes else { return Found::default() };
         let Some(prober) = Prober::parse(&bytes) else { return Found::default() };
-        let wanted: Vec<&Wanted> = self.wanted.iter().filter(|one| is_in(one, path)).collect();
+        let wanted: Vec<&Wanted> = self.wanted.iter().filter(|one| is_in(&one.modules, path)).collect();
         let names = wanted.iter().flat_map(|one| one.span.entry.iter().chain(&one.span.end));
+        let tasks: Vec<&task_windows::Wanted> =
+            self.tasks.iter().filter(|(files, _)| is_in(files, path)).map(|(_, one)| one).collect();
+        let names = names.chain(tasks.iter().flat_map(|one| one.names()));
         let plain: &dyn Fn(&str) -> Cow<'_, str> = &plain_name;
         let functions = prober.functions(&names.map(String::as_str).collect(), plain);
         let (mut begins, mut ends, mut problems) = (Vec::new(), Vec::new(), Vec::new());
@@ -301,7 +336,11 @@ impl Looker {
         }
         // Of spans that begin at one place the outer ones come first in a descriptor, of those that end there last.
         ends.reverse();
-        Found { places: self.number(ends.into_iter().chain(begins)), problems }
+        let tasks = tasks.iter().find_map(|one| {
+            let found = one.find(&prober, &functions)?;
+            Some(found.map(Arc::new).map_err(|why| format!("{}: {path}: {why}", one.runtime)))
+        });
+        Found { places: self.number(ends.into_iter().chain(begins)), tasks, problems }
     }
 
     /// One place for all that happens at one instruction under one condition.
@@ -324,9 +363,10 @@ impl Looker {
     }
 }
 
-fn is_in(wanted: &Wanted, path: &str) -> bool {
+/// Whether a file is one of those; none: it may be any.
+fn is_in(files: &[String], path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
-    wanted.modules.is_empty() || wanted.modules.iter().any(|mark| matches(mark, name))
+    files.is_empty() || files.iter().any(|mark| matches(mark, name))
 }
 
 /// How often in a second a place may be passed.

@@ -157,6 +157,7 @@ fn label(event: &Event) -> String {
         Event::Counted(counted) => format!("count {}", counted.what.name()),
         Event::Fault(_) => "fault".to_owned(),
         Event::Watched(_) => "watched".to_owned(),
+        Event::TaskWait(_) | Event::TaskWindow(_) => "tasks".to_owned(),
         Event::SyscallCount(_) => "syscall count".to_owned(),
         Event::Waking(_) => "waking".to_owned(),
     }

@@ -60,6 +60,7 @@ pub fn assemble_named(
         kernel_counts: catalogue.kernel_counts,
         faults: catalogue.faults,
         watchpoints: catalogue.watchpoints,
+        task_waits: catalogue.task_waits,
         spans: Spans::freeze(rows.spans),
         counters: rows.counters,
         marks: rows.marks,

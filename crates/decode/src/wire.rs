@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 
 use holdup_events::event::{
     Affinity, Allocated, FaultSample, Freed, Lifecycle, LifecycleChange, Outcome, RawMemory, RawStack,
-    RawWait, Sample, Snapshot, SnapshotState, Switch, Timeout, WakeContext, Waking,
+    RawWait, Sample, Snapshot, SnapshotState, Switch, TaskWait, TaskWindow, Timeout, WakeContext, Waking,
 };
 use holdup_events::tables::{ALLOCATION_OWN_BYTES, FrameVia, StackEnd};
 use holdup_events::{CpuId, Duration, Event, Loss, ObjectKind, Timestamp};
@@ -59,6 +59,8 @@ pub mod size {
     pub const COUNTERS: usize = HEADER + 16 + 8 * super::hardware::VALUES;
     /// `struct wire_place`
     pub const PLACE: usize = HEADER + 16;
+    /// `struct wire_task_wait`
+    pub const TASK_WAIT: usize = HEADER + 48;
 }
 
 const KIND_SWITCH: u8 = 1;
@@ -81,6 +83,7 @@ const KIND_THREAD_COUNTS: u8 = 17;
 const KIND_FAULT: u8 = 18;
 const KIND_PLACE: u8 = 19;
 const KIND_COUNTERS: u8 = 20;
+const KIND_TASK_WAIT: u8 = 21;
 
 const FLAG_PREEMPT: u8 = 0x01;
 const FLAG_THROTTLED: u8 = 0x02;
@@ -92,6 +95,7 @@ const FLAG_COUNTS_LAST: u8 = 0x01;
 const FLAG_FAULT_MAJOR: u8 = 0x01;
 const FLAG_FAULT_IN_KERNEL: u8 = 0x02;
 const FLAG_PLACE_DISARMED: u8 = 0x01;
+const FLAG_TASKS_CLOSED: u8 = 0x01;
 
 /// EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD (include/linux/sched.h).
 const STATE_DEAD: u32 = 0x10 | 0x20 | 0x80;
@@ -249,6 +253,9 @@ pub struct WireDecoder {
     counts: Counts,
     probed: Probed,
     hardware: Hardware,
+    /// Processes whose tasks' waits are told no more, since the last [`WireDecoder::take_closed`].
+    closed: Vec<(u32, Timestamp)>,
+    task_waits: u64,
     /// Of the last event of [`WireDecoder::decode_seen`].
     spare: Option<Box<RawWait>>,
 }
@@ -261,6 +268,9 @@ impl WireDecoder {
         let bad = WireError { kind, length: record.len() };
         if kind == KIND_PLACE {
             return self.place(&fields, sink).ok_or(bad);
+        }
+        if kind == KIND_TASK_WAIT {
+            return self.task_wait(&fields, sink).ok_or(bad);
         }
         let event = match kind {
             KIND_THREAD_COUNTS if record.len() >= size::THREAD_COUNTS => None,
@@ -353,10 +363,7 @@ impl WireDecoder {
         if fields.0.len() < size::PLACE {
             return None;
         }
-        if let Some(loss) = self.gap(fields, PLACES_STREAM) {
-            self.probed.lose(loss.end, sink);
-            sink(Event::Loss(loss));
-        }
+        self.places_gap(fields, sink);
         let hit = Hit {
             at: fields.at(),
             tid: fields.u32(16),
@@ -366,6 +373,48 @@ impl WireDecoder {
         };
         self.probed.take(hit, sink);
         Some(())
+    }
+
+    fn task_wait(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) -> Option<()> {
+        if fields.0.len() < size::TASK_WAIT {
+            return None;
+        }
+        self.places_gap(fields, sink);
+        let (at, tgid) = (fields.at(), fields.u32(20));
+        if fields.flags() & FLAG_TASKS_CLOSED != 0 {
+            self.closed.push((tgid, at));
+            sink(Event::TaskWindow(TaskWindow { at, tgid, opens: false }));
+            return Some(());
+        }
+        self.task_waits += 1;
+        sink(Event::TaskWait(TaskWait {
+            at,
+            since: Timestamp(fields.u64(24)),
+            tid: fields.u32(56),
+            tgid,
+            object: fields.u64(32),
+            stack: fields.u64(40),
+            waker_tid: fields.u32(16),
+            waker_stack: fields.u64(48),
+        }));
+        Some(())
+    }
+
+    /// Processes whose tasks wait too often for all that to be told, and until when it was.
+    pub fn take_closed(&mut self) -> Vec<(u32, Timestamp)> {
+        std::mem::take(&mut self.closed)
+    }
+
+    /// Waits of tasks so far.
+    pub fn task_waits(&self) -> u64 {
+        self.task_waits
+    }
+
+    fn places_gap(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) {
+        if let Some(loss) = self.gap(fields, PLACES_STREAM) {
+            self.probed.lose(loss.end, sink);
+            sink(Event::Loss(loss));
+        }
     }
 
     fn gap(&mut self, fields: &Fields<'_>, stream: u8) -> Option<Loss> {

@@ -319,6 +319,37 @@ fn places_of_spans_mean_what_was_told_of_them() {
 }
 
 #[test]
+fn waits_of_tasks_are_told_until_their_window_is_closed() {
+    let mut wait = record(21, 0, 0, 90, size::TASK_WAIT);
+    for (at, number) in [(16, 5), (20, 4), (24, 40), (32, 0xc000), (40, 77), (48, 78)] {
+        wait[at..at + 4].copy_from_slice(&u32::to_le_bytes(number));
+    }
+    wait[56..60].copy_from_slice(&6u32.to_le_bytes());
+    let mut closed = record(21, 0, 1, 95, size::TASK_WAIT);
+    closed[20..24].copy_from_slice(&4u32.to_le_bytes());
+    closed[15] = 1;
+    let (mut decoder, mut events) = (WireDecoder::default(), Vec::new());
+    for record in [&wait, &closed] {
+        decoder.decode(record, &mut |event| events.push(event)).unwrap();
+    }
+    let told = TaskWait {
+        at: Timestamp(90),
+        since: Timestamp(40),
+        tid: 6,
+        tgid: 4,
+        object: 0xc000,
+        stack: 77,
+        waker_tid: 5,
+        waker_stack: 78,
+    };
+    let window = TaskWindow { at: Timestamp(95), tgid: 4, opens: false };
+    assert_eq!(events, [Event::TaskWait(told), Event::TaskWindow(window)]);
+    assert_eq!((decoder.take_closed(), decoder.take_closed()), (vec![(4, Timestamp(95))], vec![]));
+    assert_eq!(decoder.task_waits(), 1);
+    assert!(decoder.decode(&wait[..size::TASK_WAIT - 1], &mut |_| panic!("too short")).is_err());
+}
+
+#[test]
 fn what_hardware_counted_is_told_of_its_thread() {
     let mut counters = record(20, 0, 0, 10, size::COUNTERS);
     counters[16..20].copy_from_slice(&5u32.to_le_bytes());

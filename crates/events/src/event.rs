@@ -42,6 +42,10 @@ pub enum Event {
     Fault(FaultSample),
     /// A hardware watchpoint was on a few bytes for a while.
     Watched(Watched),
+    /// A task of a runtime went on that had waited for a lock.
+    TaskWait(TaskWait),
+    /// Such waits of a process are all told from now on, or none is.
+    TaskWindow(TaskWindow),
     /// The program or its runtime tells something about itself.
     Tell(Tell),
     /// On how many CPUs a thread may run.
@@ -530,6 +534,38 @@ pub struct Watched {
     pub ran_ns: u64,
 }
 
+/// See [`Event::TaskWait`], and [`crate::tables::TaskWaitRow`] for the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskWait {
+    /// When it was made to go on, or looking ended.
+    pub at: Timestamp,
+    /// When it began to wait, or looking did if that is not known.
+    pub since: Timestamp,
+    /// The thread that it was on then; if that is not known, `waker_tid`.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// What it waited for; 0 if it began before looking did.
+    pub object: u64,
+    /// Id of an [`Event::Stack`], 0 for none: where it began to wait.
+    pub stack: u64,
+    /// Who made it go on; 0: it still waited when looking ended.
+    pub waker_tid: u32,
+    /// Id of an [`Event::Stack`], 0 for none: where that was.
+    pub waker_stack: u64,
+}
+
+/// See [`Event::TaskWindow`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskWindow {
+    /// When.
+    pub at: Timestamp,
+    /// Of which process.
+    pub tgid: u32,
+    /// They are told from now on; else no more.
+    pub opens: bool,
+}
+
 /// See [`Event::Tell`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tell {
@@ -579,6 +615,7 @@ impl Event {
             Event::Calls(calls) => calls.at,
             Event::Counted(counted) => counted.at,
             Event::Watched(watched) => watched.at,
+            Event::TaskWait(wait) => wait.since,
             _ => self.at(),
         }
     }
@@ -601,6 +638,8 @@ impl Event {
             Event::Counted(counted) => counted.until,
             Event::Fault(fault) => fault.at,
             Event::Watched(watched) => watched.until,
+            Event::TaskWait(wait) => wait.at,
+            Event::TaskWindow(window) => window.at,
             Event::Tell(tell) => tell.at,
             Event::Affinity(affinity) => affinity.at,
             Event::Loss(loss) => loss.start,

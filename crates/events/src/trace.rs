@@ -4,8 +4,8 @@ use crate::event::WakeContext;
 use crate::recording::Manifest;
 use crate::tables::{
     AllocationRow, Calls, CounterRow, Deadline, FaultRow, Frames, KernelCountRow, LEAVING_MAX, Lane, Mapping,
-    MarkRow, Processes, Samples, Slice, Slices, Spans, Stacks, Steal, SyscallRow, TellName, ThreadState,
-    Threads, Variable, Waits, Wakeup, Wakeups, WatchpointRow, partition_point_near,
+    MarkRow, Processes, Samples, Slice, Slices, Spans, Stacks, Steal, SyscallRow, TaskWaits, TellName,
+    ThreadState, Threads, Variable, Waits, Wakeup, Wakeups, WatchpointRow, partition_point_near,
 };
 use crate::{Duration, FrameId, Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId};
 
@@ -46,6 +46,8 @@ pub struct Trace {
     pub faults: Vec<FaultRow>,
     /// What hardware watchpoints saw, in the order of their ends.
     pub watchpoints: Vec<WatchpointRow>,
+    /// What tasks of runtimes waited for.
+    pub task_waits: TaskWaits,
     /// Executable memory.
     pub mappings: Vec<Mapping>,
     /// Names of memory that several threads were seen to touch, sorted by process, then address.

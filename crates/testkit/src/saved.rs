@@ -48,6 +48,7 @@ pub fn save(trace: &Trace, dir: &Path) -> Result<(), RecordingError> {
         kernel_counts: &trace.kernel_counts,
         faults: &trace.faults,
         watchpoints: &trace.watchpoints,
+        task_waits: &trace.task_waits,
         lanes: &trace.lanes,
         names: &trace.names,
         losses: &trace.losses,

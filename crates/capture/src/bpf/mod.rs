@@ -19,6 +19,7 @@ mod session;
 mod slots;
 mod span_probes;
 mod syscall_windows;
+mod task_probes;
 mod trial;
 mod unwind_tables;
 
@@ -31,4 +32,5 @@ pub use sampler::NotSampled;
 pub use session::{BLOCKED_STACK_BYTES, Counters, Options, STACK_WINDOW, STREAMS, Session, Stacks, Target};
 pub use span_probes::SpanPlace;
 pub use syscall_windows::{CallCost, SyscallCounts};
+pub use task_probes::{TaskPlaces, WaitPlace, Waiting};
 pub use unwind_tables::{MAPPINGS_MAX, MappedRows, ROWS_PENDING, UnwindTables};

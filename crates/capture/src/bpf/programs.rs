@@ -67,7 +67,7 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             "on_blocked_stacks" => types.has_function("bpf_copy_from_user_task"), // 5.18
             "on_nothing" => types.has_tracepoint(&section),
             "on_allocated" | "on_freed" => options.allocations.is_some(),
-            "on_place" => types.has_function("bpf_uprobe_multi_link_attach"), // 6.6
+            "on_place" | "on_task" => types.has_function("bpf_uprobe_multi_link_attach"), // 6.6
             "on_ring_answer" => options.syscalls && types.ring_answers_are_told(),
             "on_call_begin" | "on_ring_submit" | "on_ring_complete" => {
                 options.syscalls && types.has_tracepoint(&section)

@@ -16,6 +16,7 @@ use super::sampler::{self, NotSampled, Sampler};
 use super::slots::{Layout, SlotRing};
 use super::span_probes::{SpanPlace, SpanProbes};
 use super::syscall_windows::{self, CallCost, SyscallCounts, Window};
+use super::task_probes::{TaskPlaces, TaskProbes, Waiting};
 use super::trial::Trial;
 use super::unwind_tables::UnwindTables;
 use super::{entry, interruption, messages, programs};
@@ -97,6 +98,7 @@ pub struct Session {
     timers: Vec<Link>,
     cpus: Vec<u16>,
     spans: SpanProbes,
+    tasks: TaskProbes,
     window: Option<Window>,
     records: SlotRing,
     definitions: Ring,
@@ -142,6 +144,7 @@ impl Session {
             timers: Vec::new(),
             cpus: crate::host::online_cpus(),
             spans: SpanProbes::default(),
+            tasks: TaskProbes::default(),
             window: None,
             records,
             definitions,
@@ -443,6 +446,16 @@ impl Session {
         self.spans.forget(&self.object, tgid);
     }
 
+    /// Tells from now on how long tasks of a process wait for locks; an error says why that cannot be.
+    pub fn arm_tasks(&mut self, at: &TaskPlaces<'_>) -> Result<(), CaptureError> {
+        self.tasks.arm(&self.object, at)
+    }
+
+    /// Takes the probes on a process's tasks away; gives which of them wait.
+    pub fn disarm_tasks(&mut self, tgid: u32) -> Vec<Waiting> {
+        self.tasks.disarm(&self.object, tgid)
+    }
+
     /// Stops the programs. Records that wait can still be drained.
     pub fn detach(&mut self) {
         self.sampler = None;
@@ -450,6 +463,7 @@ impl Session {
         self.faults = FaultDraws::default();
         self.window = None;
         self.spans.clear();
+        self.tasks.clear();
         self.timers.clear();
         self.links.clear();
     }

@@ -67,12 +67,15 @@ sources! {
     ring_answers,
     allocations,
     runtime_probes,
+    task_waits,
 }
 
 /// The name of the source of allocations.
 pub const ALLOCATIONS: &str = allocations::SOURCE.name;
 /// The name of the source of runtimes' spans.
 pub const RUNTIME_PROBES: &str = runtime_probes::SOURCE.name;
+/// The name of the source of waits of runtimes' tasks.
+pub const TASK_WAITS: &str = task_waits::SOURCE.name;
 
 /// The name of the source of CPU samples.
 pub const CPU_SAMPLES: &str = cpu_samples::SOURCE.name;

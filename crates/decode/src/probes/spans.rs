@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use object::{Object, ObjectSymbol, SymbolKind};
 
 use super::{Binary, Site, arguments, offset, parse, usdt};
@@ -70,14 +70,43 @@ impl<'a> Prober<'a> {
         if self.go.is_some() && !arguments.is_empty() {
             return Err("Go passes arguments in other registers than C".to_owned());
         }
+        let name = |at: usize| format!("arg{}", arguments.get(at).copied().unwrap_or_default());
+        self.entered(functions, &arguments::registers(arguments), &name)
+    }
+
+    /// The same, by whatever convention: these registers, numbered as instructions do, still have what they had. Where no
+    /// instruction is cheap, others do; `false` then.
+    pub fn entries_keeping(
+        &self,
+        functions: &[Range<u64>],
+        registers: &[u8],
+    ) -> Result<(Vec<Site>, bool), String> {
+        let kept: Vec<Register> = registers.iter().map(|number| arguments::register(*number)).collect();
+        let name = |at: usize| {
+            kept.get(at).map(|register| format!("{register:?}").to_lowercase()).unwrap_or_default()
+        };
+        if let Ok(sites) = self.entered(functions, &kept, &name) {
+            return Ok((sites, true));
+        }
+        let entry = |code: &Range<u64>| self.site(self.dear_entry(code)?);
+        let sites: Option<Vec<Site>> = functions.iter().map(entry).collect();
+        sites.map(|sites| (sites, false)).ok_or_else(|| "it is not in the file".to_owned())
+    }
+
+    fn entered(
+        &self,
+        functions: &[Range<u64>],
+        kept: &[Register],
+        name: &dyn Fn(usize) -> String,
+    ) -> Result<Vec<Site>, String> {
         let entry = |code: &Range<u64>| {
             let address = self.cheap_entry(code).ok_or(
                 "its first instructions are such that the kernel would have to step over them (14 µs a pass)",
             )?;
             let before = self.instructions(code).take_while(|instruction| instruction.ip() < address);
-            match arguments::first_overwritten(before, arguments) {
-                Some(number) => {
-                    Err(format!("arg{number} is overwritten before an instruction that is cheap to probe"))
+            match arguments::first_overwritten(before, kept) {
+                Some(at) => {
+                    Err(format!("{} is overwritten before an instruction that is cheap to probe", name(at)))
                 }
                 None => self.site(address).ok_or_else(|| "it is not in the file".to_owned()),
             }
@@ -126,6 +155,17 @@ impl<'a> Prober<'a> {
             }
         }
         None
+    }
+
+    /// An instruction that each call passes once, whatever it costs: the first, or that behind the look at the stack, which
+    /// overwrites nothing.
+    fn dear_entry(&self, code: &Range<u64>) -> Option<u64> {
+        let mut first = self.instructions(code).take(PROLOGUE_MAX);
+        let look = first.position(|one| one.flow_control() == FlowControl::ConditionalBranch);
+        match look.filter(|_| self.go.is_some()) {
+            Some(_) => first.next().map(|one| one.ip()),
+            None => Some(code.start),
+        }
     }
 
     fn instructions(&self, code: &Range<u64>) -> impl Iterator<Item = Instruction> + 'a {

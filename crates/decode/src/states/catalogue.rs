@@ -7,7 +7,8 @@ use holdup_events::event::{
 };
 use holdup_events::tables::{
     AllocationRow, CallObject, CallPartKind, CallPartRow, CallRow, Calls, FaultRow, KernelCountRow, Lane,
-    Mapping, Process, Processes, SyscallRow, TellName, Thread, Threads, Variable, Waits, WatchpointRow,
+    Mapping, Process, Processes, SyscallRow, TaskWaits, TellName, Thread, Threads, Variable, Waits,
+    WatchpointRow,
 };
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
@@ -49,6 +50,8 @@ pub struct Catalogue {
     pub faults: Vec<FaultRow>,
     /// What hardware watchpoints saw, in the order of their ends.
     pub watchpoints: Vec<WatchpointRow>,
+    /// What tasks of runtimes waited for.
+    pub task_waits: TaskWaits,
     /// Who told spans, counters and marks.
     pub lanes: Vec<Lane>,
     /// Their names.
@@ -403,6 +406,7 @@ impl Names {
             kernel_counts: self.kernel_counts,
             faults: self.faults,
             watchpoints: self.watchpoints,
+            task_waits: TaskWaits::default(),
             losses: self.losses,
             lanes: Vec::new(),
             names: Vec::new(),

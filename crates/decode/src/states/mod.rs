@@ -15,6 +15,7 @@ mod live;
 mod loss;
 mod owners;
 mod polled;
+mod task_waits;
 mod told;
 
 use holdup_events::event::{
@@ -32,6 +33,7 @@ use catalogue::Names;
 use cpus::Occupants;
 use live::{Live, Lives, Now};
 use polled::Look;
+use task_waits::Tasks;
 use told::Lanes;
 
 /// Builds the tables of one recording.
@@ -49,6 +51,7 @@ pub struct Builder<'a> {
     lanes: Lanes,
     accesses: Accesses<'a>,
     allocations: Allocations,
+    tasks: Tasks,
     switches: u64,
 }
 
@@ -68,6 +71,7 @@ impl<'a> Builder<'a> {
             lanes: Lanes::default(),
             accesses: Accesses::new(files),
             allocations: Allocations::default(),
+            tasks: Tasks::default(),
             switches: 0,
         }
     }
@@ -96,6 +100,8 @@ impl<'a> Builder<'a> {
             Event::Counted(counted) => self.names.counted(&counted, self.start),
             Event::Fault(fault) => self.fault(&fault),
             Event::Watched(watched) => self.names.watched(&watched),
+            Event::TaskWait(wait) => self.task_wait(&wait),
+            Event::TaskWindow(window) => self.task_window(&window),
             Event::Tell(tell) => self.tell(&tell, sink),
             Event::Affinity(affinity) => self.names.may_run_on(&affinity),
             Event::Loss(loss) => {
@@ -122,6 +128,7 @@ impl<'a> Builder<'a> {
             variables: self.accesses.shared(),
             unread: self.accesses.unread().clone(),
             allocations: self.allocations.finish(),
+            task_waits: self.tasks.finish(end),
             ..self.names.finish(self.start, end, self.switches)
         }
     }

@@ -33,6 +33,8 @@ mod tag {
     pub const COUNTED: u8 = 18;
     pub const FAULT: u8 = 19;
     pub const WATCHED: u8 = 20;
+    pub const TASK_WAIT: u8 = 21;
+    pub const TASK_WINDOW: u8 = 22;
 }
 
 /// Code of an [`crate::event::Outcome`], in the low bits of a switch's flags.

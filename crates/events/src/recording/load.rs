@@ -6,6 +6,7 @@ mod packed;
 mod small;
 mod sound;
 mod starts;
+mod task_waits;
 mod told;
 
 use std::fs;

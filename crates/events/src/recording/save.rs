@@ -11,8 +11,8 @@ use super::{FORMAT_VERSION, Manifest, RecordingError};
 use crate::Loss;
 use crate::tables::{
     AllocationRow, Calls, CounterRow, Deadline, FaultRow, Frames, KernelCountRow, Lane, Mapping, MarkRow,
-    Processes, SampleRow, SliceRow, SpanRow, Stacks, Steal, SyscallRow, TableSink, TellName, Threads,
-    Variable, Waits, Wakeup, WatchpointRow,
+    Processes, SampleRow, SliceRow, SpanRow, Stacks, Steal, SyscallRow, TableSink, TaskWaits, TellName,
+    Threads, Variable, Waits, Wakeup, WatchpointRow,
 };
 use rows::RowTable;
 
@@ -47,6 +47,8 @@ pub struct SmallTables<'a> {
     pub faults: &'a [FaultRow],
     /// What hardware watchpoints saw.
     pub watchpoints: &'a [WatchpointRow],
+    /// What tasks of runtimes waited for.
+    pub task_waits: &'a TaskWaits,
     /// Who told spans, counters and marks.
     pub lanes: &'a [Lane],
     /// Their names.

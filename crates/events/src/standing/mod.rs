@@ -9,7 +9,7 @@ mod threads;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::event::{ObjectName, RawMapping};
+use crate::event::{ObjectName, RawMapping, TaskWindow};
 use crate::{Duration, Event, ObjectKind, Timestamp};
 
 use lanes::Lanes;
@@ -30,6 +30,8 @@ pub struct Standing {
     mappings: BTreeMap<u32, Arc<Vec<RawMapping>>>,
     lanes: Lanes,
     names: BTreeMap<(ObjectKind, u64), ObjectName>,
+    /// Of each process, the last that was said of it.
+    task_windows: BTreeMap<u32, TaskWindow>,
     newest: Timestamp,
 }
 
@@ -47,6 +49,7 @@ impl Standing {
             Event::Mapping(mapping) => self.map(mapping),
             Event::Tell(tell) => self.lanes.tell(tell),
             Event::ObjectName(name) => self.name(name),
+            Event::TaskWindow(window) => self.task_window(window),
             Event::Stack(_)
             | Event::Sample(_)
             | Event::SyscallCount(_)
@@ -55,6 +58,7 @@ impl Standing {
             | Event::Freed(_)
             | Event::Counted(_)
             | Event::Fault(_)
+            | Event::TaskWait(_)
             | Event::Watched(_) => {}
         }
     }
@@ -74,6 +78,7 @@ impl Standing {
         self.threads.forget_dead(self.newest - DEAD_KEPT);
         let living = self.threads.processes();
         self.mappings.retain(|tgid, _| living.contains(tgid));
+        self.task_windows.retain(|tgid, _| living.contains(tgid));
         self.lanes.retain(|tgid| living.contains(&tgid));
     }
 
@@ -85,6 +90,8 @@ impl Standing {
         mappings.into_iter().for_each(|mapping| sink(Event::Mapping(mapping.clone())));
         self.threads.tell(at, sink);
         self.lanes.tell_open(at, sink);
+        let open = self.task_windows.values().filter(|window| window.opens);
+        open.for_each(|window| sink(Event::TaskWindow(TaskWindow { at, ..*window })));
         self.names.values().for_each(|name| sink(Event::ObjectName(ObjectName { at, ..name.clone() })));
     }
 
@@ -96,6 +103,13 @@ impl Standing {
             mappings.remove(0);
         }
         mappings.push(new.clone());
+    }
+
+    fn task_window(&mut self, window: &TaskWindow) {
+        let last = self.task_windows.entry(window.tgid).or_insert(*window);
+        if last.at <= window.at {
+            *last = *window;
+        }
     }
 
     fn name(&mut self, name: &ObjectName) {

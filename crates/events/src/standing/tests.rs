@@ -153,3 +153,18 @@ fn mappings_and_open_spans_are_told_again() {
         .collect();
     assert_eq!(names, [("ocaml 5.3", 1000), ("minor", 1000)]);
 }
+
+/// A recording that begins in the middle begins with the windows that are open.
+#[test]
+fn windows_that_are_open_stand() {
+    let window = |at, tgid, opens| Event::TaskWindow(TaskWindow { at: Timestamp(at), tgid, opens });
+    // The first process' come out of order.
+    let events = [
+        window(10, 5, true),
+        window(30, 5, true),
+        window(20, 5, false),
+        window(10, 6, true),
+        window(40, 6, false),
+    ];
+    assert_eq!(told(&events), [window(1000, 5, true)]);
+}

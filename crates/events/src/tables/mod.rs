@@ -13,6 +13,7 @@ mod slices;
 mod spans;
 mod stacks;
 mod syscalls;
+mod task_waits;
 mod wakeups;
 mod watchpoints;
 
@@ -33,5 +34,6 @@ pub use stacks::{
     Stacks,
 };
 pub use syscalls::SyscallRow;
+pub use task_waits::{TaskWaitRow, TaskWaits, TaskWindowRow};
 pub use wakeups::{LEAVING_MAX, Wakeup, Wakeups};
 pub use watchpoints::WatchpointRow;

@@ -7,6 +7,7 @@ use super::pattern::plain_name;
 use holdup_events::condition::Condition;
 use holdup_events::tables::SpanKind;
 
+use super::task_wait::{self, TaskProbe};
 use super::{KnownWork, On, Request, Role, Rule, Runtime, Sleeps, SpanProbe};
 
 /// A text that is no descriptor.
@@ -48,6 +49,9 @@ pub enum DescriptorError {
         /// Why.
         reason: String,
     },
+    /// A register that there is not.
+    #[error("[task_wait]: `{0}` is no register: write it as rax, or r14")]
+    Register(String),
     /// A span of a kind that there is not.
     #[error("span `{name}` is of no known kind: `{kind}` is none of {}", kinds())]
     SpanKind {
@@ -86,6 +90,7 @@ struct File {
     #[serde(default)]
     writing: Vec<WorkEntry>,
     sleep: Option<SleepEntry>,
+    task_wait: Option<task_wait::Entry>,
 }
 
 #[derive(Deserialize)]
@@ -238,6 +243,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         module_marks: head.module,
         rules: rules.collect::<Result<_, _>>()?,
         spans: file.span.into_iter().map(span).collect::<Result<_, _>>()?,
+        task_waits: file.task_wait.map(TaskProbe::read).transpose()?,
     })
 }
 
@@ -319,7 +325,10 @@ fn rule(number: usize, entry: RuleEntry) -> Result<Rule, DescriptorError> {
     Ok(rule)
 }
 
-fn all_plain<'a>(of: &str, mut names: impl Iterator<Item = &'a String>) -> Result<(), DescriptorError> {
+pub(super) fn all_plain<'a>(
+    of: &str,
+    mut names: impl Iterator<Item = &'a String>,
+) -> Result<(), DescriptorError> {
     let not_plain = |pattern: &'a String| {
         let plain = plain_name(pattern);
         (plain != pattern.as_str()).then(|| (pattern.clone(), plain.into_owned()))

@@ -7,6 +7,7 @@
 
 mod file;
 mod pattern;
+mod task_wait;
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,6 +20,7 @@ use holdup_events::tables::SpanKind;
 
 pub use file::DescriptorError;
 pub use pattern::plain_name;
+pub use task_wait::{TaskProbe, TaskWaits};
 
 /// What a piece of a runtime's code, or a wait inside it, is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
@@ -320,6 +322,8 @@ pub struct Runtime {
     pub rules: Vec<Rule>,
     /// Spans that probes tell.
     pub spans: Vec<SpanProbe>,
+    /// Where its tasks wait for locks.
+    pub task_waits: Option<TaskProbe>,
 }
 
 /// Runtimes in the order in which they are asked: the particular before the general.

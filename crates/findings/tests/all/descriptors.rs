@@ -24,8 +24,12 @@ fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
     let sleeps = runtime.sleeps.by.iter().chain(&runtime.sleeps.unless);
     let known = [&runtime.work, &runtime.blocking, &runtime.starting, &runtime.writing].into_iter().flatten();
     let work = known.flat_map(|work| &work.any);
+    let tasks = runtime.task_waits.iter().flat_map(|probe| {
+        probe.waits.iter().map(|waits| &waits.entry).chain(&probe.goes_on).chain(&probe.locks)
+    });
     of_rules
         .chain(marks)
+        .chain(tasks)
         .chain(requests)
         .chain(work)
         .chain(sleeps)

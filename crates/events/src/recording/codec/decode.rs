@@ -8,7 +8,7 @@ use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
     Affinity, Allocated, CallSums, Counted, Event, FaultSample, Freed, Lifecycle, LifecycleChange,
     ObjectName, RawMapping, RawMemory, RawStack, RawWait, Registers, Sample, Snapshot, SnapshotState,
-    SyscallCount, Tell, Timeout, Told, Watched,
+    SyscallCount, TaskWait, TaskWindow, Tell, Timeout, Told, Watched,
 };
 use crate::tables::{CallPartKind, CountKind, FrameVia, SpanKind, StackEnd};
 use crate::{CpuId, Duration, Loss, ObjectKind, Timestamp};
@@ -59,6 +59,8 @@ impl<'a> Decoder<'a> {
             tag::COUNTED => Event::Counted(self.counted()?),
             tag::FAULT => Event::Fault(self.fault()?),
             tag::WATCHED => Event::Watched(self.watched()?),
+            tag::TASK_WAIT => Event::TaskWait(self.task_wait()?),
+            tag::TASK_WINDOW => Event::TaskWindow(self.task_window()?),
             tag::TELL => Event::Tell(self.tell()?),
             tag::AFFINITY => Event::Affinity(self.affinity()?),
             tag::LOSS => Event::Loss(self.loss()?),
@@ -315,6 +317,25 @@ impl<'a> Decoder<'a> {
             hits: self.input.varint()?,
             ran_ns: self.input.varint()?,
         })
+    }
+
+    fn task_wait(&mut self) -> Result<TaskWait, CodecError> {
+        let at = self.at()?;
+        Ok(TaskWait {
+            at,
+            since: Timestamp(self.input.difference(at.0)?),
+            tid: self.input.u32()?,
+            tgid: self.input.u32()?,
+            object: self.input.varint()?,
+            stack: self.input.varint()?,
+            waker_tid: self.input.u32()?,
+            waker_stack: self.input.varint()?,
+        })
+    }
+
+    fn task_window(&mut self) -> Result<TaskWindow, CodecError> {
+        let opens = self.input.byte()? != 0;
+        Ok(TaskWindow { opens, at: self.at()?, tgid: self.input.u32()? })
     }
 
     fn calls(&mut self) -> Result<CallSums, CodecError> {

@@ -7,8 +7,8 @@ use super::bytes::{put_difference, put_text, put_varint};
 use super::foretold::Memory;
 use super::{SAMPLE_HAS_REGISTERS, outcome, state, tag, told, wait_flag};
 use crate::event::{
-    Allocated, CallSums, Counted, Event, FaultSample, LifecycleChange, RawWait, SnapshotState, Tell, Timeout,
-    Told, Watched,
+    Allocated, CallSums, Counted, Event, FaultSample, LifecycleChange, RawWait, SnapshotState, TaskWait,
+    Tell, Timeout, Told, Watched,
 };
 use crate::{Loss, Timestamp};
 
@@ -72,6 +72,12 @@ impl Encoder {
             Event::Counted(counted) => self.counted(counted, out),
             Event::Fault(fault) => self.fault(fault, out),
             Event::Watched(watched) => self.watched(watched, out),
+            Event::TaskWait(wait) => self.task_wait(wait, out),
+            Event::TaskWindow(window) => {
+                out.extend_from_slice(&[tag::TASK_WINDOW, u8::from(window.opens)]);
+                self.at(window.at, out);
+                put_varint(out, u64::from(window.tgid));
+            }
             Event::Tell(tell) => self.tell(tell, out),
             Event::Affinity(affinity) => {
                 out.push(tag::AFFINITY);
@@ -277,6 +283,17 @@ impl Encoder {
         for number in [u64::from(watched.bytes), watched.hits, watched.ran_ns] {
             put_varint(out, number);
         }
+    }
+
+    fn task_wait(&mut self, wait: &TaskWait, out: &mut Vec<u8>) {
+        out.push(tag::TASK_WAIT);
+        self.at(wait.at, out);
+        put_difference(out, wait.since.0, wait.at.0);
+        for number in [u64::from(wait.tid), u64::from(wait.tgid), wait.object, wait.stack] {
+            put_varint(out, number);
+        }
+        put_varint(out, u64::from(wait.waker_tid));
+        put_varint(out, wait.waker_stack);
     }
 
     fn tell(&mut self, tell: &Tell, out: &mut Vec<u8>) {

@@ -196,9 +196,22 @@ fn watched() -> impl Strategy<Value = Event> {
     )
 }
 
+fn task_wait() -> impl Strategy<Value = Event> {
+    (time(), time(), [tid(), tid(), tid()], any::<[u64; 3]>()).prop_map(
+        |(at, since, [tid, tgid, waker_tid], [object, stack, waker_stack])| {
+            Event::TaskWait(TaskWait { at, since, tid, tgid, object, stack, waker_tid, waker_stack })
+        },
+    )
+}
+
+fn task_window() -> impl Strategy<Value = Event> {
+    let window = |(at, tgid, opens)| Event::TaskWindow(TaskWindow { at, tgid, opens });
+    (time(), tid(), any::<bool>()).prop_map(window)
+}
+
 /// What comes of the kernel's own counts.
 fn kernels() -> impl Strategy<Value = Event> {
-    prop_oneof![counted(), fault(), watched()]
+    prop_oneof![counted(), fault(), watched(), task_wait(), task_window()]
 }
 
 fn loss() -> impl Strategy<Value = Event> {

@@ -2,7 +2,7 @@
 
 use parquet::errors::Result;
 
-use super::{Place, calls, contained};
+use super::{Place, calls, contained, task_waits};
 use crate::event::WakeContext;
 use crate::recording::parquet::TableReader;
 use crate::tables::{
@@ -48,6 +48,12 @@ pub fn read(place: &Place<'_>, trace: &mut Trace, unreadable: &mut Vec<&'static 
     }
     if place.has("watchpoints") {
         load("watchpoints", &mut |table| watchpoints(table).map(|rows| trace.watchpoints = rows));
+    }
+    if place.has("task_waits") {
+        load("task_waits", &mut |table| task_waits::rows(table).map(|rows| trace.task_waits.rows = rows));
+        load("task_windows", &mut |table| {
+            task_waits::windows(table).map(|rows| trace.task_waits.windows = rows)
+        });
     }
     load("loss", &mut |table| losses(table).map(|rows| trace.losses = rows));
 }

@@ -52,6 +52,7 @@ pub(super) fn make_sound(trace: &mut Trace) {
     calls(trace);
     allocations(trace);
     kernel_counts(trace);
+    task_waits(trace);
     losses(trace);
 }
 
@@ -151,6 +152,22 @@ fn kernel_counts(trace: &mut Trace) {
         row.end = row.end.max(row.start);
         row.hits = row.hits.min(COUNT_MAX);
     }
+}
+
+/// Of threads, stacks and processes that are there; what ends before it begins takes no time.
+fn task_waits(trace: &mut Trace) {
+    let (threads, stacks) = (trace.threads.len(), trace.stacks.rows().len());
+    let known = |stack: StackId| if stack.index() < stacks { stack } else { StackId::NONE };
+    let all = &mut trace.task_waits;
+    all.rows.retain(|row| row.thread.index() < threads);
+    for row in &mut all.rows {
+        row.waker = row.waker.filter(|thread| thread.index() < threads);
+        row.end = row.end.max(row.start);
+        (row.stack, row.waker_stack) = (known(row.stack), known(row.waker_stack));
+    }
+    let processes = trace.processes.len();
+    all.windows.retain(|row| row.process.index() < processes);
+    all.windows.iter_mut().for_each(|row| row.end = row.end.max(row.start));
 }
 
 fn processes(trace: &mut Trace) -> u64 {

@@ -137,6 +137,7 @@ mod tests {
             kernel_counts: &trace.kernel_counts,
             faults: &trace.faults,
             watchpoints: &trace.watchpoints,
+            task_waits: &trace.task_waits,
             lanes: &trace.lanes,
             names: &trace.names,
             losses: &trace.losses,

@@ -99,6 +99,10 @@ tables! {
     "watchpoints" {
         "thread" U32, "start_ns" Time, "end_ns" Time, "address" U64, "bytes" U32, "hits" U64, "ran_ns" U64,
     }
+    "task_waits" {
+        "thread" U32, "start_ns" Time, "end_ns" Time, "object" U64, "stack" U32, "waker" I32, "waker_stack" U32,
+    }
+    "task_windows" { "process" U32, "start_ns" Time, "end_ns" Time }
     "spans" { "thread" U32, "start_ns" Time, "end_ns" Time, "lane" U32, "name" U32 }
     "counters" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64 }
     "marks" { "thread" U32, "at_ns" Time, "lane" U32, "name" U32, "value" U64, "text" U32 }

@@ -19,6 +19,10 @@ pub fn named_stacks(event: &Event, sink: &mut dyn FnMut(u64)) {
         Event::Sample(sample) => sample.stack,
         Event::Allocated(allocated) => allocated.stack,
         Event::Fault(fault) => fault.stack,
+        Event::TaskWait(wait) => {
+            [wait.stack, wait.waker_stack].into_iter().filter(|id| *id != 0).for_each(sink);
+            return;
+        }
         Event::Calls(calls) => {
             let stacks = calls.parts.iter().filter(|(kind, ..)| *kind == CallPartKind::Stack);
             return stacks.for_each(|(_, id, _)| sink(*id));
@@ -32,6 +36,7 @@ pub fn named_stacks(event: &Event, sink: &mut dyn FnMut(u64)) {
         | Event::Freed(_)
         | Event::Counted(_)
         | Event::Watched(_)
+        | Event::TaskWindow(_)
         | Event::Tell(_)
         | Event::Affinity(_)
         | Event::Loss(_) => 0,

@@ -25,6 +25,8 @@ pub fn write(dir: &Path, tables: &SmallTables<'_>) -> Result<(), RecordingError>
     table(dir, "kernel_counts", kernel_counts(tables))?;
     table(dir, "faults", faults(tables))?;
     table(dir, "watchpoints", watchpoints(tables))?;
+    table(dir, "task_waits", task_waits(tables))?;
+    table(dir, "task_windows", task_windows(tables))?;
     table(dir, "lanes", lanes(tables))?;
     table(dir, "names", names(tables))?;
     table(dir, "loss", losses(tables))
@@ -243,6 +245,24 @@ fn watchpoints(tables: &SmallTables<'_>) -> Vec<Values> {
         wide(rows, |row| row.hits),
         wide(rows, |row| row.ran_ns),
     ]
+}
+
+fn task_waits(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.task_waits.rows.as_slice();
+    vec![
+        narrow(rows, |row| row.thread.0),
+        wide(rows, |row| row.start.0),
+        wide(rows, |row| row.end.0),
+        wide(rows, |row| row.object),
+        narrow(rows, |row| row.stack.0),
+        narrow(rows, |row| optional(row.waker.map(|thread| thread.0))),
+        narrow(rows, |row| row.waker_stack.0),
+    ]
+}
+
+fn task_windows(tables: &SmallTables<'_>) -> Vec<Values> {
+    let rows = tables.task_waits.windows.as_slice();
+    vec![narrow(rows, |row| row.process.0), wide(rows, |row| row.start.0), wide(rows, |row| row.end.0)]
 }
 
 fn lanes(tables: &SmallTables<'_>) -> Vec<Values> {

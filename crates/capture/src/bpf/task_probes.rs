@@ -1,0 +1,194 @@
+//! Probes where a runtime's tasks wait for locks, and go on, in one process each (`bpf/tasks.h`). Links as those of spans.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use holdup_events::Timestamp;
+use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeMultiOpts};
+
+use super::messages;
+use crate::error::CaptureError;
+use crate::lower;
+
+/// A place where a task begins to wait. Registers are numbered as instructions do (0 is `rax`, 14 is `r14`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitPlace {
+    /// Offset of the instruction in the file.
+    pub offset: u64,
+    /// The register that says which task it is.
+    pub task: u8,
+    /// The register with the address of what it waits for.
+    pub object: u8,
+}
+
+/// Where tasks of a process wait, and what is read there.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskPlaces<'a> {
+    /// The process.
+    pub tgid: u32,
+    /// The binary, as we can open it.
+    pub file: &'a Path,
+    /// Where a task begins to wait.
+    pub waits: &'a [WaitPlace],
+    /// Offsets in the file of instructions where one is made to go on.
+    pub goes_on: &'a [u64],
+    /// The register that has the address of a record of it there,
+    pub woken: u8,
+    /// in which so many bytes on is which it is.
+    pub woken_task_at: u32,
+    /// Passes in a second beyond which nothing more is told.
+    pub per_second_max: u32,
+}
+
+/// A task that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Since when.
+    pub since: Timestamp,
+    /// For what.
+    pub object: u64,
+    /// Id of the stack with which it began; 0 for none.
+    pub stack: u64,
+    /// The thread that it was on then.
+    pub tid: u32,
+}
+
+/// The probes that are in place, by process.
+#[derive(Default)]
+pub(super) struct TaskProbes {
+    links: BTreeMap<u32, Link>,
+    /// The last one given, and those of processes.
+    generation: u32,
+    generations: BTreeMap<u32, u32>,
+}
+
+const PROGRAM: &str = "on_task";
+const GUARDS: &str = "task_guards";
+const WAITS: &str = "task_waits";
+/// `struct task_guard`: where what user space says is, and its size.
+const LIMIT_AT: usize = 12;
+const GENERATION_AT: usize = 20;
+const OPENED_AT: usize = 24;
+const WOKEN_AT: usize = 32;
+const TASK_AT: usize = 36;
+const GUARD_BYTES: usize = 40;
+/// `struct task_key`: where the process is.
+const TGID_AT: usize = 8;
+/// `struct task_waiting`.
+const WAITING_BYTES: usize = 32;
+/// `TASK_WAITS` and `TASK_GOES_ON` in `bpf/tasks.h`; the registers are above them.
+const BEGINS: u64 = 0;
+const GOES_ON: u64 = 1;
+
+impl TaskProbes {
+    /// Puts the probes: all waits are told from now on.
+    pub fn arm(&mut self, object: &Object, at: &TaskPlaces<'_>) -> Result<(), CaptureError> {
+        let refused = |reason: String| CaptureError::Refused { reason };
+        let program = object.progs_mut().find(|program| program.name() == PROGRAM);
+        let program = program.ok_or_else(|| refused(format!("no program {PROGRAM}")))?;
+        if !program.autoload() {
+            return Err(refused("this kernel cannot put many probes at once (Linux 6.6 can)".to_owned()));
+        }
+        let guards = object.maps().find(|map| map.name() == GUARDS);
+        let guards = guards.ok_or_else(|| refused(format!("no map {GUARDS}")))?;
+        self.generation = self.generation.wrapping_add(1);
+        let guard = bytes_of(at, (self.generation, lower::now()));
+        let put = guards.update(&at.tgid.to_ne_bytes(), &guard, MapFlags::ANY);
+        put.map_err(|error| refused(messages::reason(&error)))?;
+        let tgid = i32::try_from(at.tgid).map_err(|_| refused("no such process".to_owned()))?;
+        let begins = at.waits.iter().map(|place| (place.offset, cookie(place)));
+        let all: Vec<(u64, u64)> = begins.chain(at.goes_on.iter().map(|offset| (*offset, GOES_ON))).collect();
+        let all = UprobeMultiOpts {
+            offsets: all.iter().map(|(offset, _)| *offset as usize).collect(),
+            cookies: all.iter().map(|(_, cookie)| *cookie).collect(),
+            ..UprobeMultiOpts::default()
+        };
+        let put = program.attach_uprobe_multi_with_opts(tgid, at.file, "", all);
+        let link = put.map_err(|error| refused(messages::reason(&error)))?;
+        self.links.insert(at.tgid, link);
+        self.generations.insert(at.tgid, self.generation);
+        messages::take();
+        Ok(())
+    }
+
+    /// Takes those of a process away; gives who waits there, as far as that began while they were there.
+    pub fn disarm(&mut self, object: &Object, tgid: u32) -> Vec<Waiting> {
+        if self.links.remove(&tgid).is_none() {
+            return Vec::new();
+        }
+        let map = |name: &'static str| object.maps().find(move |map| map.name() == name);
+        // What stays costs its room.
+        if let Some(guards) = map(GUARDS) {
+            let _ = guards.delete(&tgid.to_ne_bytes());
+        }
+        let Some(waits) = map(WAITS) else { return Vec::new() };
+        let is_its = |key: &Vec<u8>| key.get(TGID_AT..TGID_AT + 4) == Some(&tgid.to_ne_bytes()[..]);
+        let its: Vec<Vec<u8>> = waits.keys().filter(is_its).collect();
+        let generation = self.generations.remove(&tgid).unwrap_or_default();
+        let mut waiting = Vec::new();
+        for key in its {
+            let found = waits.lookup(&key, MapFlags::ANY).ok().flatten();
+            let found = found.and_then(|bytes| waiting_of(&bytes));
+            waiting.extend(found.filter(|(_, of)| *of == generation));
+            let _ = waits.delete(&key);
+        }
+        waiting.into_iter().map(|(one, _)| one).collect()
+    }
+
+    /// Takes all away.
+    pub fn clear(&mut self) {
+        self.links.clear();
+    }
+}
+
+/// `struct task_guard`.
+fn bytes_of(at: &TaskPlaces<'_>, (generation, opened): (u32, Timestamp)) -> [u8; GUARD_BYTES] {
+    let mut guard = [0; GUARD_BYTES];
+    let mut put = |from: usize, bytes: &[u8]| guard[from..from + bytes.len()].copy_from_slice(bytes);
+    put(LIMIT_AT, &at.per_second_max.to_ne_bytes());
+    put(GENERATION_AT, &generation.to_ne_bytes());
+    put(OPENED_AT, &opened.0.to_ne_bytes());
+    put(WOKEN_AT, &[at.woken]);
+    put(TASK_AT, &at.woken_task_at.to_ne_bytes());
+    guard
+}
+
+fn cookie(place: &WaitPlace) -> u64 {
+    BEGINS | u64::from(place.task) << 8 | u64::from(place.object) << 16
+}
+
+/// `struct task_waiting`, with its generation.
+fn waiting_of(bytes: &[u8]) -> Option<(Waiting, u32)> {
+    let bytes: &[u8; WAITING_BYTES] = bytes.try_into().ok()?;
+    let wide = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+    let narrow = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+    let waiting = Waiting { since: Timestamp(wide(0)), object: wide(8), stack: wide(16), tid: narrow(24) };
+    Some((waiting, narrow(28)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shared_is_laid_out_as_the_kernel_program_has_it() {
+        let place = WaitPlace { offset: 1, task: 14, object: 3 };
+        let at = TaskPlaces {
+            tgid: 7,
+            file: Path::new("/bin/true"),
+            waits: &[place],
+            goes_on: &[2, 3],
+            woken: 3,
+            woken_task_at: 8,
+            per_second_max: 500,
+        };
+        let (word, long) = (|number: u32| number.to_ne_bytes(), |number: u64| number.to_ne_bytes());
+        let tail = [&word(500)[..], &word(0), &word(9), &long(77), &[3, 0, 0, 0], &word(8)].concat();
+        assert_eq!(bytes_of(&at, (9, Timestamp(77))).as_slice(), [vec![0; 12], tail].concat());
+        assert_eq!(cookie(&place), 0x03_0e_00);
+        let waiting = [&long(5)[..], &long(6), &long(7), &word(8), &word(9)].concat();
+        let expected = Waiting { since: Timestamp(5), object: 6, stack: 7, tid: 8 };
+        assert_eq!(waiting_of(&waiting), Some((expected, 9)));
+        assert_eq!(waiting_of(&waiting[1..]), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! Waits of runtimes' tasks, and when they were looked for.
+
+use std::collections::BTreeMap;
+
+use holdup_events::event::{TaskWait, TaskWindow};
+use holdup_events::tables::{TaskWaitRow, TaskWaits, TaskWindowRow};
+use holdup_events::{ProcessId, Timestamp};
+
+use super::Builder;
+
+/// What was told so far.
+#[derive(Default)]
+pub(super) struct Tasks {
+    all: TaskWaits,
+    /// From when on all are told of a process.
+    open: BTreeMap<ProcessId, Timestamp>,
+}
+
+impl Tasks {
+    fn window(&mut self, process: ProcessId, at: Timestamp, opens: bool) {
+        let before = match opens {
+            true => self.open.insert(process, at),
+            false => self.open.remove(&process),
+        };
+        if let Some(start) = before {
+            self.all.windows.push(TaskWindowRow { process, start, end: at.max(start) });
+        }
+    }
+
+    /// All that is open ends with the recording.
+    pub(super) fn finish(mut self, end: Timestamp) -> TaskWaits {
+        let open: Vec<ProcessId> = self.open.keys().copied().collect();
+        open.into_iter().for_each(|process| self.window(process, end, false));
+        self.all
+    }
+}
+
+impl Builder<'_> {
+    /// A wait that began before the recording did so with it; one that began before looking did with that.
+    pub(super) fn task_wait(&mut self, told: &TaskWait) {
+        let index = |builder: &mut Self, tid| match builder.names.find(tid) {
+            Some(index) => index,
+            None => builder.thread(tid, told.tgid),
+        };
+        let waiter = index(self, told.tid);
+        let waker = (told.waker_tid != 0).then(|| index(self, told.waker_tid));
+        let (tgid, end) = (self.names.process(told.tgid), told.at.max(self.start));
+        let looked = self.tasks.open.get(&tgid).copied();
+        let begins = match told.object {
+            0 => looked.map_or(end, |looked| looked.max(told.since)),
+            _ => told.since,
+        };
+        self.tasks.all.rows.push(TaskWaitRow {
+            thread: self.live.at(waiter).id,
+            start: begins.clamp(self.start, end),
+            end,
+            object: told.object,
+            stack: self.names.intern_stack(told.stack),
+            waker: waker.map(|waker| self.live.at(waker).id),
+            waker_stack: self.names.intern_stack(told.waker_stack),
+        });
+    }
+
+    pub(super) fn task_window(&mut self, told: &TaskWindow) {
+        let process = self.names.process(told.tgid);
+        self.tasks.window(process, told.at.max(self.start), told.opens);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_end_where_they_are_closed_and_with_the_recording() {
+        let mut tasks = Tasks::default();
+        let (one, other) = (ProcessId(1), ProcessId(2));
+        for (process, at, opens) in [
+            (one, 10, true),
+            (other, 12, true),
+            (one, 15, false),
+            (one, 17, false),
+            (one, 20, true),
+            (one, 22, true),
+        ] {
+            tasks.window(process, Timestamp(at), opens);
+        }
+        let windows = tasks.finish(Timestamp(30)).windows;
+        let row =
+            |process, start, end| TaskWindowRow { process, start: Timestamp(start), end: Timestamp(end) };
+        assert_eq!(windows, [row(one, 10, 15), row(one, 20, 22), row(one, 22, 30), row(other, 12, 30)]);
+    }
+}

@@ -1,0 +1,199 @@
+//! Waits of runtimes' tasks for locks: where these are probed (`[task_wait]` of a descriptor), and when. All the time, where they are
+//! few; else from the beginning of each second until there were too many.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use holdup_capture::bpf::{Session, TaskPlaces, WaitPlace, Waiting};
+use holdup_capture::{lower, sources};
+use holdup_decode::probes::{Functions, Prober, Site};
+use holdup_decode::wire::WireDecoder;
+use holdup_events::event::{TaskWait, TaskWindow};
+use holdup_events::recording::SourceState;
+use holdup_events::{Event, Timestamp};
+use holdup_findings::descriptors::{TaskProbe, TaskWaits};
+
+use super::process_exists;
+
+/// Passes of a process' places in a second, of which a wait has two, each with a stack: 2 µs, and so a CPU's 1.2 % at the most.
+const PASSES_PER_SECOND: u32 = 6_000;
+/// Where the kernel has to step over an instruction (14 µs on a virtual machine, 2 on bare metal): 0.7 % at the most.
+const STEPPED_PER_SECOND: u32 = 500;
+/// From the beginning of a window in which there were too many to that of the next.
+const WINDOW_EVERY: Duration = Duration::from_secs(1);
+
+/// What is looked for in a binary.
+pub(super) struct Wanted {
+    pub runtime: String,
+    pub probe: TaskProbe,
+}
+
+/// Where that is.
+#[derive(Clone, Debug)]
+pub(super) struct Sites {
+    waits: Vec<WaitPlace>,
+    goes_on: Vec<u64>,
+    woken: u8,
+    woken_task_at: u32,
+    per_second_max: u32,
+}
+
+impl Wanted {
+    /// The functions that are named.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.probe.waits.iter().map(|waits| &waits.entry).chain(&self.probe.goes_on)
+    }
+
+    /// Its places in a binary; `None` where tasks never wait there, and why it cannot be probed where they do.
+    pub fn find(&self, prober: &Prober<'_>, functions: &Functions) -> Option<Result<Sites, String>> {
+        let TaskProbe { waits, goes_on, woken, woken_task_at, .. } = &self.probe;
+        let mut per_second_max = PASSES_PER_SECOND;
+        let mut places = |name: &str, kept: &[u8]| {
+            let Some(function) = functions.get(name) else { return Ok(Vec::new()) };
+            let (sites, is_cheap) = prober.entries_keeping(function, kept)?;
+            if !is_cheap {
+                per_second_max = STEPPED_PER_SECOND;
+            }
+            Ok::<_, String>(sites)
+        };
+        let mut begins = Vec::new();
+        for &TaskWaits { ref entry, task, object } in waits {
+            match places(entry, &[task, object]) {
+                Ok(sites) => {
+                    let place = |site: Site| WaitPlace { offset: site.offset, task, object };
+                    begins.extend(sites.into_iter().map(place));
+                }
+                Err(why) => return Some(Err(why)),
+            }
+        }
+        if begins.is_empty() {
+            return None;
+        }
+        let mut ends = Vec::new();
+        for name in goes_on {
+            match places(name, &[*woken]) {
+                Ok(sites) => ends.extend(sites.into_iter().map(|site| site.offset)),
+                Err(why) => return Some(Err(why)),
+            }
+        }
+        let (woken, woken_task_at) = (*woken, *woken_task_at);
+        let sites = Sites { waits: begins, goes_on: ends, woken, woken_task_at, per_second_max };
+        Some(match sites.goes_on.is_empty() {
+            true => Err(format!("there is no {} in it", goes_on.join(", "))),
+            false => Ok(sites),
+        })
+    }
+}
+
+struct Process {
+    file: PathBuf,
+    sites: Arc<Sites>,
+    /// When the window began that is or was the last.
+    began: Instant,
+    is_open: bool,
+}
+
+/// The windows of a recording.
+#[derive(Default)]
+pub(super) struct TaskWindows {
+    processes: BTreeMap<u32, Process>,
+    /// All that ever had one.
+    met: BTreeSet<u32>,
+    problems: BTreeSet<String>,
+}
+
+impl TaskWindows {
+    /// A process has such places, which are looked at from now on.
+    pub fn add(
+        &mut self,
+        session: &mut Session,
+        (tgid, file, sites): (u32, &Path, &Arc<Sites>),
+        sink: &mut dyn FnMut(Event),
+    ) {
+        let process =
+            Process { file: file.to_owned(), sites: sites.clone(), began: Instant::now(), is_open: false };
+        self.processes.insert(tgid, process);
+        self.open(session, tgid, sink);
+    }
+
+    /// Begins windows that are due, where the last one was closed.
+    pub fn step(&mut self, session: &mut Session, decoder: &mut WireDecoder, sink: &mut dyn FnMut(Event)) {
+        for (tgid, at) in decoder.take_closed() {
+            close(session, (tgid, at), sink);
+            if let Some(process) = self.processes.get_mut(&tgid) {
+                process.is_open = false;
+            }
+        }
+        let is_due = |process: &Process| !process.is_open && process.began.elapsed() >= WINDOW_EVERY;
+        let due: Vec<u32> =
+            self.processes.iter().filter(|(_, process)| is_due(process)).map(|(tgid, _)| *tgid).collect();
+        due.into_iter().for_each(|tgid| self.open(session, tgid, sink));
+    }
+
+    fn open(&mut self, session: &mut Session, tgid: u32, sink: &mut dyn FnMut(Event)) {
+        let Some(process) = self.processes.get_mut(&tgid) else { return };
+        let Sites { waits, goes_on, woken, woken_task_at, per_second_max } = &*process.sites;
+        let at = TaskPlaces {
+            tgid,
+            file: &process.file,
+            waits,
+            goes_on,
+            woken: *woken,
+            woken_task_at: *woken_task_at,
+            per_second_max: *per_second_max,
+        };
+        match session.arm_tasks(&at) {
+            Ok(()) => {
+                (process.began, process.is_open) = (Instant::now(), true);
+                self.met.insert(tgid);
+                sink(Event::TaskWindow(TaskWindow { at: lower::now(), tgid, opens: true }));
+            }
+            Err(error) => {
+                // One that has ended meanwhile has nothing to tell.
+                if process_exists(tgid) {
+                    self.problem(error.to_string());
+                }
+                self.processes.remove(&tgid);
+            }
+        }
+    }
+
+    /// The process is gone, or has another program.
+    pub fn forget(&mut self, session: &mut Session, tgid: u32) {
+        if self.processes.remove(&tgid).is_some() {
+            session.disarm_tasks(tgid);
+        }
+    }
+
+    /// The recording ends: tells who still waits.
+    pub fn end(&mut self, session: &mut Session, at: Timestamp, sink: &mut dyn FnMut(Event)) {
+        let open = self.processes.iter().filter(|(_, process)| process.is_open).map(|(tgid, _)| *tgid);
+        open.for_each(|tgid| close(session, (tgid, at), sink));
+        self.processes.clear();
+    }
+
+    /// Why somebody's waits are not told.
+    pub fn problem(&mut self, what: String) {
+        self.problems.insert(what);
+    }
+
+    /// Ends it; so many waits were told. `sources` has what came of it: nothing is said where no such runtime was met.
+    pub fn finish(self, sources: &mut Vec<SourceState>, events: u64) {
+        let active = !self.met.is_empty();
+        if active || !self.problems.is_empty() {
+            let missing = self.problems.into_iter().collect::<Vec<_>>().join("; ");
+            let name = sources::TASK_WAITS.to_owned();
+            sources.push(SourceState { name, active, missing, events, ..SourceState::default() });
+        }
+    }
+}
+
+/// Takes a process' probes away; who waited when they told the last is told as well.
+fn close(session: &mut Session, (tgid, at): (u32, Timestamp), sink: &mut dyn FnMut(Event)) {
+    for Waiting { since, object, stack, tid } in session.disarm_tasks(tgid) {
+        let still = TaskWait { at: at.max(since), since, tid, tgid, object, stack, ..TaskWait::default() };
+        sink(Event::TaskWait(still));
+    }
+}
