@@ -244,6 +244,13 @@ fn is_plumbing(frame: &Frame) -> bool {
         || PLUMBING_FILES.iter().any(|name| file.starts_with(name))
         || PLUMBING_SOURCES.iter().any(|place| frame.file.starts_with(place))
         || PLUMBING_FUNCTIONS.iter().any(|name| function.starts_with(name))
+        || is_deferred(function)
+}
+
+/// Go's compiler made it of a call that is put off (`defer`): who does so calls it.
+fn is_deferred(function: &str) -> bool {
+    let number = function.rsplit_once(".deferwrap").map(|(_, number)| number);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -264,6 +271,8 @@ mod tests {
         assert!(is_plumbing(&frame("hashbrown::raw::Bucket<T>::write", "/bin/app")), "std's maps");
         assert!(is_plumbing(&frame("caml_atomic_fetch_add", "/bin/app")));
         assert!(!is_plumbing(&frame("main", "/bin/app")));
+        assert!(is_plumbing(&frame("main.(*table).add.deferwrap1", "/bin/app")));
+        assert!(!is_plumbing(&frame("main.deferwrapper", "/bin/app")));
         let inlined = Frame { file: "/usr/include/c++/12/mutex".into(), ..frame("lock", "/bin/app") };
         assert!(is_plumbing(&inlined));
         assert!(!is_plumbing(&frame("", "/bin/app")));
