@@ -10,7 +10,7 @@ use crate::derive::{
     asked_in_groups, asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus,
     critical_path, garbage, gc, hardware, holders, interpreted, known_work, ledger, lines, lock_holding,
     locks, occupancy, paging, parallel, parallelism, regions, rendezvous, replay, roles, runtimes, services,
-    sides, skew, spin, stacks, syscall_rates, syscalls, tasks, timelines,
+    sides, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -70,6 +70,8 @@ pub struct Derived {
     pub holders: holders::Holders,
     /// What holders of the worst locks did while others waited for them, by the lock's number.
     pub lock_holding: Vec<lock_holding::LockHolding>,
+    /// Locks that tasks of runtimes waited for.
+    pub task_locks: task_locks::TaskLocks,
     /// What was at the end of each chain of holders.
     pub blame: blame::Blame,
     /// The same by kind of wait.
@@ -148,6 +150,16 @@ pub fn begin(trace: &Trace, descriptors: &Descriptors) -> Begun {
     Begun { timelines, roles, ledger }
 }
 
+fn lock_uses(
+    (trace, roles): (&Trace, &roles::Roles),
+    index: &locks::LockIndex,
+    blame: &blame::Blame,
+) -> Vec<locks::LockUse> {
+    let mut all = locks::derive_with(trace, roles);
+    locks::add_holders(&mut all, trace, index, blame);
+    all
+}
+
 fn allocated(trace: &Trace, roles: &roles::Roles) -> stacks::Allocated {
     let whole = stacks::Selection { descriptors: roles.descriptors.clone(), ..stacks::Selection::all() };
     stacks::Allocated::derive(trace, &whole, &stacks::Folding::built_in())
@@ -181,8 +193,7 @@ pub fn complete(
     let path = || critical_path::derive(trace, &roles, &holders);
     let (critical_path, others) = parallel::both(path, || {
         let (blame, rendezvous) = parallel::both(|| blame::derive(facts), meetings);
-        let mut lock_uses = locks::derive_with(trace, &roles);
-        locks::add_holders(&mut lock_uses, trace, index, &blame);
+        let lock_uses = lock_uses((trace, &roles), index, &blame);
         let gc = gc::derive(trace, &roles);
         let spoken = sides::Spoken::new(trace);
         let said = (&spoken, &asking::directions(trace, &holders, &spoken));
@@ -210,6 +221,7 @@ pub fn complete(
             paging: paging::derive(trace, &ledger, timelines),
             services: services::derive(trace, &ledger, (&roles, timelines)),
             regions: regions::derive(trace, &roles, &ledger),
+            task_locks: task_locks::derive(trace, &roles, occupancy.cpus),
             tasks: tasks::derive(trace, &ledger, (&roles, timelines)),
             lines: lines::derive(trace, &ledger, (&roles, timelines)),
             spins: spun(trace, &ledger, (&roles, timelines, &rendezvous)),

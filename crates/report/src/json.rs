@@ -9,6 +9,7 @@ mod gc;
 mod hardware;
 mod lines;
 mod over_time;
+mod task_locks;
 mod waits;
 
 use holdup_events::{ProcessId, ThreadId, Trace};
@@ -100,6 +101,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
     });
     // More keys than the macro takes.
     report["hardware"] = hardware::to_json(trace, &derived.hardware);
+    report["task_locks"] = task_locks::to_json(trace, &derived.task_locks);
     report["fired"] = crate::moment::to_json(trace, analysis);
     report["computes"] = computes(trace, analysis);
     report

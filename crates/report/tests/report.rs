@@ -19,6 +19,7 @@ use holdup_findings::derive::rendezvous::{Causes, Late, Meeting, Rendezvous, Sit
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse, Telling};
 use holdup_findings::derive::spin::{Meanwhile, SpinUse};
 use holdup_findings::derive::stacks::{Spot, function_costs};
+use holdup_findings::derive::task_locks::{Held, TaskLock};
 use holdup_findings::descriptors::Role;
 use holdup_findings::merging::Symptom;
 use holdup_findings::what_if::{self, what_if};
@@ -678,6 +679,12 @@ fn every_key_is_documented_and_every_documented_key_exists() {
 }
 
 fn add_what_is_known(derived: &mut Derived) {
+    derived.task_locks.locks.push(TaskLock {
+        elsewhere: vec![("work".into(), 1)],
+        let_go: vec![("work".into(), 1)],
+        meanwhile: vec![(Held::Ran, 1)],
+        ..TaskLock::default()
+    });
     derived.told.push(Telling::default());
     derived.known_work = Some(Known::default());
 }

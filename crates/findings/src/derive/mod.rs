@@ -74,6 +74,7 @@ pub mod syscall_names;
 pub mod syscall_rates;
 pub mod syscalls;
 pub mod takeovers;
+pub mod task_locks;
 pub mod task_sleeps;
 pub mod tasks;
 pub mod thread_steps;

@@ -1,59 +1,72 @@
 //! # task-lock: tasks wait for a lock, and the runtime's threads idle
 //!
 //! ## What it sees
-//! Threads of a runtime that has tasks of its own (goroutines) which have nothing to run, until another thread lets a
-//! lock go that tasks wait for: the stack with which they are woken says so. And samples of the CPU in the functions that
-//! are called only where somebody waits for such a lock.
+//! Tasks that a runtime carries on its threads (goroutines) which wait for a lock, while threads of the runtime have nothing to
+//! run. Probes tell each wait: since when, for which lock, from where in the program, and who let the lock go. Where there were
+//! none, who lets such a lock go and so wakes a thread: the stack with which that is woken says so.
 //!
 //! ## Why it hurts
 //! A task that waits for a lock sleeps without the kernel's knowing: its thread takes another task, or idles. Where
 //! many tasks want one lock, the program looks as if it had nothing to do, on CPUs that are idle.
 //!
 //! ## How it decides
-//! It adds up the waits for something to do that ended so. The upper end of the gain is that these threads had run
-//! meanwhile on CPUs that were idle; the lower end is 0, for the recording does not show which task waited, since when,
-//! and for which lock. It is a hint only, unless running threads were sampled in functions of contended locks, too.
+//! It adds up the waits for something to do beside which tasks waited for a lock for most of their length, not more at once than
+//! tasks that waited; where waits were not told, as many as waited when they were, and those that ended as a lock was let go. The
+//! upper end of the gain is that these threads had run meanwhile on CPUs that were idle, and that nobody ran in functions which are
+//! called only where somebody waits; the lower end is 0, since what is done under a lock may have to be done in turn. It is a hint
+//! only where no wait was told and no running thread was sampled in functions of contended locks.
 //!
 //! ## What to do
-//! Find the lock: record the runtime's own trace (Go: `runtime/trace`, or `/debug/pprof/trace`) and read it with
-//! `holdup import`, or use the runtime's mutex profile. Then as for any lock: hold it for less time, split it, or collect
-//! per task and merge once.
+//! As for any lock: hold it for less time, split it, or collect per task and merge once. What whoever held it did meanwhile says
+//! which: who waits for a disk or a peer should do so before or behind the lock.
 //!
 //! ## Blind spots
-//! Locks that are handed on without any thread's being woken (the thread that let go runs the next task itself) are not
-//! counted. What counts may be another thing that the runtime makes of the same parts: Go's WaitGroup and Cond.
+//! Waits are told from Linux 6.6 on, and where the runtime's functions are found (Go 1.17 and later, stripped or not). Where tasks
+//! wait more than some thousand times a second, they are looked at in windows of each second; what is said of them is of these. A
+//! holder is whoever let the lock go to the next waiter: others may have had it in between. Channels are no locks.
 //!
 //! ## References
 //! Go: `sync/mutex.go`, `runtime/sema.go`; runtime/pprof, the mutex profile.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{StackId, ThreadId};
+use holdup_events::{ProcessId, StackId, ThreadId, Timestamp};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
 use crate::derive::own_places::{OwnFrames, Places};
+use crate::derive::task_locks::{Held, TaskLock};
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
-use crate::wording::{count, percent, thread, time};
+use crate::wording::{count, percent, rounded, thread, time};
 
 pub(super) const INFO: Info =
     Info { name: "task-lock", summary: "Tasks wait for a lock while their runtime's threads idle" };
 
 /// Fewer such wakeups may be the start and the end of the tasks.
 const WAKEUPS_MIN: u64 = 50;
+/// Fewer waits that were told are no habit.
+const WAITS_MIN: u64 = 10;
 
 /// So many samples in functions of contended locks are no chance.
 const SAMPLES_MIN: usize = 5;
+/// Locks that are named beside the first, with so much of the waiting (0 to 1).
+const OTHERS_MAX: usize = 2;
+const OTHERS_SHARE_MIN: f64 = 0.1;
+/// What holders did is told if it is so much of the time, and advised about from so much on (0 to 1).
+const MEANWHILE_MIN: f64 = 0.05;
+const ADVISED_MIN: f64 = 0.3;
+/// All of the time, as far as it is of interest (0 to 1).
+const ALL: f64 = 0.97;
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let trace = scene.trace;
     let unlocking = scene.derived.roles.unlocking_code(trace);
-    if !unlocking.contains(&true) {
+    if !unlocking.contains(&true) && scene.derived.task_locks.locks.is_empty() {
         return Ok(Vec::new());
     }
     let unlocks = |stack: StackId| {
@@ -61,60 +74,207 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     };
     let stacks: Vec<bool> =
         (0..trace.stacks.rows().len() as u32).map(|stack| unlocks(StackId(stack))).collect();
+    let beside = beside_waits(scene);
     let is_it = |slice: &Slice| {
-        slice.state == ThreadState::Blocked
-            && scene.class(slice) == Some(Class::WorkWait)
+        if !idles(scene, slice) {
+            return false;
+        }
+        if beside.contains(&(slice.thread, slice.start)) {
+            return true;
+        }
+        !scene.derived.task_locks.tells(trace.threads[slice.thread.index()].process, slice)
             && trace.ended_by(slice).is_some_and(|wakeup| stacks[wakeup.stack.index()])
     };
     let charge = Charge::of(trace, is_it);
     Ok(finding(scene, charge).into_iter().collect())
 }
 
+/// A thread has nothing to do.
+fn idles(scene: &Scene, slice: &Slice) -> bool {
+    slice.state == ThreadState::Blocked && scene.class(slice) == Some(Class::WorkWait)
+}
+
+/// Who idles beside tasks that wait.
+fn beside_waits(scene: &Scene) -> BTreeSet<(ThreadId, Timestamp)> {
+    let (trace, locks) = (scene.trace, &scene.derived.task_locks);
+    let processes: BTreeSet<ProcessId> = locks.locks.iter().map(|lock| lock.process).collect();
+    let mut beside = BTreeSet::new();
+    for process in processes {
+        let of_it = trace.target_threads().filter(|id| trace.threads[id.index()].process == process);
+        let slices = of_it.flat_map(|id| trace.slices.of(id));
+        let idle: Vec<Slice> = slices.filter(|slice| idles(scene, slice)).collect();
+        beside.extend(locks.could_have_run(process, &idle));
+    }
+    beside
+}
+
 fn finding(scene: &Scene, charge: Charge) -> Option<Charged> {
-    let gain = scene.gain(&scene.stall(&charge), |_, _| 0.0);
-    let wakeups = charge.count();
-    if wakeups < WAKEUPS_MIN || gain.high < GAIN_MIN {
+    let (samples, share, places) = contended(scene);
+    let stalled = scene.gain(&scene.stall(&charge), |_, _| 0.0).high;
+    let called = scene.of_wall_if_run(share * scene.derived.ledger.running_ns() as f64);
+    let gain = Gain { low: 0.0, high: (stalled + called).min(1.0) };
+    let (first, told) = told(scene, &charge);
+    let enough = charge.count() >= WAKEUPS_MIN || first.is_some_and(|lock| lock.waits >= WAITS_MIN);
+    if !enough || stalled < GAIN_MIN {
         return None;
     }
-    let (samples, places) = contended(scene);
-    let sure = samples >= SAMPLES_MIN;
-    let by = wakers(scene, &charge);
-    let mut summary = vec![format!(
-        "{}, {} in all ({} of all thread time), threads idled until a lock of tasks was let go, most often by {}.",
-        count(wakeups, "time"),
-        time(charge.ns()),
-        percent(scene.of_thread_time(charge.ns())),
-        by.first().map_or("?".to_owned(), |(id, _)| thread(scene.trace, *id)),
-    )];
-    if let Some((place, _)) = places.first().filter(|_| sure) {
+    let sampled = samples >= SAMPLES_MIN;
+    let mut summary = told;
+    summary.push(idled(scene, &charge, first.is_some()));
+    if let (Some((place, _)), None) = (places.first().filter(|_| sampled), first) {
         summary.push(format!(
             "{} of the CPU are in functions of contended locks, most often called by {place}.",
             count(samples as u64, "sample")
         ));
     }
-    summary
-        .push("Which task waited, and for which lock, is not to be seen from outside of the runtime.".into());
+    if first.is_none() {
+        summary.push("Which task waited, and for which lock, was not told.".into());
+    }
     let finding = Finding {
         rule: INFO.name,
-        subject: match places.first() {
-            Some((place, _)) if sure => format!("locks taken in {place}"),
+        subject: match (first, places.first()) {
+            (Some(lock), _) if !lock.place.is_empty() => subject(lock),
+            (_, Some((place, _))) if sampled => format!("locks taken in {place}"),
             _ => format!("locks of tasks in {}", process(scene, &charge)),
         },
         summary,
         cost_ns: charge.ns(),
-        gain: Gain { low: 0.0, high: gain.high },
-        confidence: scene.confidence(if sure { Confidence::Medium } else { Confidence::Low }),
-        evidence: scene.longest_of(&charge, |_| "idles until a lock of tasks is let go".to_owned()),
-        advice: vec![
-            "Find the lock: the runtime's own trace (Go: runtime/trace, read by holdup import) or its mutex profile".into(),
-            "Hold it for less time, split it, or collect per task and merge once".into(),
-        ],
+        gain,
+        confidence: scene.confidence(match first {
+            Some(_) => Confidence::High,
+            None if sampled => Confidence::Medium,
+            None => Confidence::Low,
+        }),
+        evidence: scene.longest_of(&charge, |_| "idles while tasks wait for a lock".to_owned()),
+        advice: advice(first),
     };
     Some(Charged { finding, charge })
 }
 
-/// Samples in functions that are called only where somebody waits for a lock, and from where in the program they are.
-fn contended(scene: &Scene) -> (usize, Vec<(String, u64)>) {
+fn subject(lock: &TaskLock) -> String {
+    let locks = if lock.objects == 1 { "lock" } else { "locks" };
+    format!("{locks} taken in {}", lock.place)
+}
+
+/// The lock that tasks of the idling process waited for most, and what was told of it.
+fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<String>) {
+    let trace = scene.trace;
+    let all = &scene.derived.task_locks;
+    let idling = charge.slices(trace).next().map(|slice| trace.threads[slice.thread.index()].process);
+    let locks: Vec<&TaskLock> = all.locks.iter().filter(|lock| Some(lock.process) == idling).collect();
+    let Some(first) = locks.first().filter(|lock| lock.waits >= WAITS_MIN) else { return (None, Vec::new()) };
+    let part = all.told_part(trace, first.process);
+    let looked = match part >= ALL {
+        true => String::new(),
+        false => format!(" They are many: they were looked at in {} of the time.", percent(part)),
+    };
+    let told_ns = part * scene.trace.wall().0 as f64;
+    let mut summary = vec![format!(
+        "Tasks waited for {}: {} on average, {}, {} at the most.{looked}",
+        said(first),
+        rounded(first.wait_ns as f64 / told_ns.max(1.0)),
+        count(first.waits, "wait"),
+        time(first.longest_ns),
+    )];
+    summary.extend(meanwhile(first));
+    let all_ns: u64 = locks.iter().map(|lock| lock.wait_ns).sum();
+    let share = |lock: &TaskLock| lock.wait_ns as f64 / all_ns.max(1) as f64;
+    let others = locks.iter().skip(1).filter(|lock| share(lock) >= OTHERS_SHARE_MIN).take(OTHERS_MAX);
+    let others: Vec<String> =
+        others.map(|lock| format!("{} of the waiting is for {}", percent(share(lock)), said(lock))).collect();
+    if !others.is_empty() {
+        summary.push(format!("{}.", others.join(", ")));
+    }
+    (Some(first), summary)
+}
+
+/// Which lock it is.
+fn said(lock: &TaskLock) -> String {
+    let place = if lock.place.is_empty() { "an unknown function" } else { &lock.place };
+    let through = match lock.through.as_str() {
+        "" => String::new(),
+        through => format!(" ({through})"),
+    };
+    match lock.objects {
+        1 => format!("a lock taken in {place}{through}"),
+        many => format!("{many} locks taken in {place}{through}"),
+    }
+}
+
+/// What holders did, and where they let it go.
+fn meanwhile(lock: &TaskLock) -> Option<String> {
+    let all_ns: u64 = lock.meanwhile.iter().map(|(_, ns)| ns).sum();
+    let share = |ns: u64| ns as f64 / all_ns.max(1) as f64;
+    let parts = lock.meanwhile.iter().filter(|(_, ns)| share(*ns) >= MEANWHILE_MIN);
+    let parts: Vec<String> =
+        parts.map(|(held, ns)| format!("{} {}", did(*held), percent(share(*ns)))).collect();
+    if parts.is_empty() {
+        return None;
+    }
+    let at = lock.let_go.first().filter(|(place, _)| *place != lock.place);
+    let at = at.map_or_else(String::new, |(place, _)| format!(", in {place},"));
+    Some(format!("The threads that let it go{at} meanwhile {}.", parts.join(", ")))
+}
+
+/// As in "the threads meanwhile …".
+fn did(held: Held) -> &'static str {
+    match held {
+        Held::Ran => "ran",
+        Held::Waited(Class::RunQueue) => "waited for a CPU",
+        Held::Waited(Class::IoWait) => "waited for the disk",
+        Held::Waited(Class::NetWait) => "waited for a peer",
+        Held::Waited(Class::PipeWait) => "waited for a pipe",
+        Held::Waited(Class::Sleep) => "slept",
+        Held::Waited(Class::FaultWait) => "waited for a page",
+        Held::Waited(Class::ChildWait) => "waited for a child process",
+        Held::Waited(Class::WorkWait) => "had nothing to run",
+        Held::Waited(_) => "waited for something else",
+    }
+}
+
+fn advice(lock: Option<&TaskLock>) -> Vec<String> {
+    let all_ns: u64 = lock.iter().flat_map(|lock| &lock.meanwhile).map(|(_, ns)| ns).sum();
+    let share = |wanted: &dyn Fn(Held) -> bool| {
+        let rows = lock.iter().flat_map(|lock| &lock.meanwhile);
+        rows.filter(|(held, _)| wanted(*held)).map(|(_, ns)| *ns).sum::<u64>() as f64 / all_ns.max(1) as f64
+    };
+    let mut advice = Vec::new();
+    if lock.is_none() {
+        advice.push("Find the lock: the runtime's own trace (Go: runtime/trace, read by holdup import) or its mutex profile".into());
+    }
+    if share(&|held| matches!(held, Held::Waited(class) if class.waits_for_others())) >= ADVISED_MIN {
+        advice.push(
+            "Do not wait for anything while it is held: do that before it is taken, or after it is let go"
+                .into(),
+        );
+    }
+    if share(&|held| held == Held::Waited(Class::RunQueue)) >= ADVISED_MIN {
+        advice.push(
+            "Whoever holds it waits for a CPU: fewer threads than CPUs want to run, or a lock held for less"
+                .into(),
+        );
+    }
+    advice.push("Hold it for less time, split it, or collect per task and merge once".into());
+    advice
+}
+
+/// Who idled, and who ended that most often.
+fn idled(scene: &Scene, charge: &Charge, told: bool) -> String {
+    let (times, all) = (count(charge.count(), "time"), time(charge.ns()));
+    let share = percent(scene.of_thread_time(charge.ns()));
+    match told {
+        true => format!(
+            "{times}, {all} in all ({share} of all thread time), a thread had nothing to run meanwhile."
+        ),
+        false => format!(
+            "{times}, {all} in all ({share} of all thread time), threads idled until a lock of tasks was let go, most often by {}.",
+            wakers(scene, charge).first().map_or("?".to_owned(), |(id, _)| thread(scene.trace, *id)),
+        ),
+    }
+}
+/// Samples in functions that are called only where somebody waits for a lock, which part of all they are (0 to 1), and from where in
+/// the program.
+fn contended(scene: &Scene) -> (usize, f64, Vec<(String, u64)>) {
     let trace = scene.trace;
     let code = scene.derived.roles.lock_code(trace);
     let is_contended = |frame: usize| code.get(frame).copied().flatten() == Some(true);
@@ -123,7 +283,9 @@ fn contended(scene: &Scene) -> (usize, Vec<(String, u64)>) {
     let mut known: HashMap<StackId, Option<String>> = HashMap::new();
     let mut places: BTreeMap<String, u64> = BTreeMap::new();
     let targets = trace.samples.iter().filter(|sample| trace.threads[sample.thread.index()].target);
+    let mut all = 0usize;
     for sample in targets {
+        all += 1;
         let place = known.entry(sample.stack).or_insert_with(|| {
             let mut frames = trace.stack_frames(sample.stack);
             frames.find(|frame| is_contended(frame.index()))?;
@@ -140,7 +302,7 @@ fn contended(scene: &Scene) -> (usize, Vec<(String, u64)>) {
     places.remove("");
     let mut places: Vec<(String, u64)> = places.into_iter().collect();
     places.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    (samples, places)
+    (samples, samples as f64 / all.max(1) as f64, places)
 }
 
 /// Who let go, by how often, the most first.

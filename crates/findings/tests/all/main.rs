@@ -50,6 +50,7 @@ mod strangers;
 mod takeovers;
 mod task_lock;
 mod task_sleeps;
+mod task_waits;
 mod tasks;
 mod thread_per_item;
 mod timeouts;

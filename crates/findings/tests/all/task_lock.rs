@@ -37,7 +37,8 @@ fn fires_where_threads_idle_until_a_lock_of_tasks_is_let_go() {
     let finding = analysis.findings.iter().find(|one| one.rule == "task-lock").expect("a finding");
     assert_eq!(finding.subject, "locks taken in main.count");
     assert_eq!(finding.confidence, Confidence::Medium);
-    assert!((finding.gain.high - 1.0 / 3.0).abs() < 0.02 && finding.gain.low == 0.0, "{:?}", finding.gain);
+    // What the CPU does in functions of contended locks goes as well.
+    assert!(finding.gain.high > 0.4 && finding.gain.low == 0.0, "{:?}", finding.gain);
 }
 
 /// Whatever of the language's own library lies between.
@@ -54,6 +55,7 @@ fn is_a_hint_where_no_contended_lock_was_sampled() {
     let analysis = analysed(SEMAPHORE, "runtime.goexit;main.count");
     let finding = analysis.findings.iter().find(|one| one.rule == "task-lock").expect("a finding");
     assert_eq!(finding.confidence, Confidence::Low);
+    assert!((finding.gain.high - 1.0 / 3.0).abs() < 0.02 && finding.gain.low == 0.0, "{:?}", finding.gain);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use super::on_cpu::SampleClasses;
 use super::parallel;
 use super::stacks::folding::matches;
 use super::told::Told;
-use crate::descriptors::{Descriptors, On, Role, Rule, RuleId, Runtime};
+use crate::descriptors::{Descriptors, On, Role, Rule, RuleId, Runtime, plain_name};
 
 /// No rule matches.
 const NONE: u16 = u16::MAX;
@@ -272,6 +272,13 @@ impl Roles {
         let rules = FrameRules::new(trace, &self.descriptors);
         let of_rule = |rule: &u16| wanted.get(usize::from(*rule)).copied().unwrap_or(false);
         (0..trace.frames.len()).map(|frame| rules.of(frame).any.iter().any(of_rule)).collect()
+    }
+
+    /// Whether each frame's function is one through which tasks wait for locks, where probes tell their waits.
+    pub fn task_lock_code(&self, trace: &Trace) -> Vec<bool> {
+        let probes = self.descriptors.runtimes().iter().filter_map(|runtime| runtime.task_waits.as_ref());
+        let names: HashSet<&str> = probes.flat_map(|probe| &probe.locks).map(String::as_str).collect();
+        trace.frames.iter().map(|frame| names.contains(&*plain_name(&frame.function))).collect()
     }
 
     /// The rules about loops that only wait, ready to be asked.

@@ -1,6 +1,7 @@
 //! LOCKS: each lock that somebody waited for, who had it, what that one did meanwhile, and where they waited.
 
 use holdup_findings::derive::locks::LockUse;
+use holdup_findings::derive::task_locks::{Held, TaskLock};
 
 use crate::numbers::{count, duration, percent, share};
 use crate::terminal::table::{self, Column};
@@ -13,12 +14,18 @@ const LOCKS_MAX: usize = 20;
 const NAMES_MAX: usize = 3;
 
 pub(super) fn lines(view: &View) -> Vec<String> {
-    let locks = &view.analysis.derived.locks;
     let mut lines = view.heading("LOCKS");
+    lines.extend(of_threads(view));
+    lines.extend(of_tasks(view));
+    lines
+}
+
+fn of_threads(view: &View) -> Vec<String> {
+    let locks = &view.analysis.derived.locks;
     if locks.is_empty() {
-        lines.push(super::nothing(view, "No thread was seen to wait for a lock."));
-        return lines;
+        return vec![super::nothing(view, "No thread was seen to wait for a lock.")];
     }
+    let mut lines = Vec::new();
     let columns = [
         Column::Text("lock"),
         Column::Figure("waits"),
@@ -41,6 +48,68 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         lines.push(super::nothing(view, &format!("and {} more", locks.len() - LOCKS_MAX)));
     }
     lines
+}
+
+/// Those of a runtime's tasks, which no thread waits for.
+fn of_tasks(view: &View) -> Vec<String> {
+    let all = &view.analysis.derived.task_locks;
+    if all.locks.is_empty() {
+        return Vec::new();
+    }
+    let columns = [
+        Column::Text("taken by tasks in"),
+        Column::Figure("locks"),
+        Column::Figure("waits"),
+        Column::Figure("waiting"),
+        Column::Figure("mean"),
+        Column::Figure("longest"),
+        Column::Figure("looked at"),
+    ];
+    let shown = &all.locks[..all.locks.len().min(LOCKS_MAX)];
+    let row = |lock: &TaskLock| {
+        let told = all.told_part(view.trace, lock.process);
+        let told_ns = told * view.trace.wall().0 as f64;
+        vec![
+            clean(if lock.place.is_empty() { "?" } else { &lock.place }),
+            count(lock.objects),
+            count(lock.waits),
+            format!("{:.1}", lock.wait_ns as f64 / told_ns.max(1.0)),
+            duration(lock.wait_ns / lock.waits.max(1)),
+            duration(lock.longest_ns),
+            percent(told),
+        ]
+    };
+    let rows: Vec<Vec<String>> = shown.iter().map(row).collect();
+    let mut table = table::lines(&columns, &rows, view.style).into_iter();
+    let mut lines = vec![String::new()];
+    lines.extend(table.next());
+    for (line, lock) in table.zip(shown) {
+        lines.push(line);
+        lines.extend(task_details(view, lock));
+    }
+    if all.locks.len() > LOCKS_MAX {
+        lines.push(super::nothing(view, &format!("and {} more", all.locks.len() - LOCKS_MAX)));
+    }
+    let said = "waiting: tasks at a time; looked at: part of the time in which waits were told";
+    lines.push(view.style.paint(Tint::Faint, &cut(said, view.style.columns())));
+    lines
+}
+
+fn task_details(view: &View, lock: &TaskLock) -> Vec<String> {
+    let did = lock.meanwhile.iter().take(NAMES_MAX).map(|(held, ns)| match held {
+        Held::Ran => format!("running {}", duration(*ns)),
+        Held::Waited(class) => format!("{} {}", class.name(), duration(*ns)),
+    });
+    let all = [
+        ("through", clean(&lock.through)),
+        ("waited in", functions(&lock.elsewhere)),
+        ("let go in", functions(&lock.let_go)),
+        ("by who was", did.collect::<Vec<_>>().join(", ")),
+    ];
+    let said = all.into_iter().filter(|(_, said)| !said.is_empty());
+    said.map(|(what, said)| format!("    {what} {said}"))
+        .map(|line| view.style.paint(Tint::Faint, &cut(&line, view.style.columns())))
+        .collect()
 }
 
 fn row(view: &View, lock: &LockUse) -> Vec<String> {

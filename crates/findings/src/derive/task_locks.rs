@@ -1,0 +1,397 @@
+//! Locks that tasks of a runtime wait for: which, where, for how long, and what who held them did meanwhile. And which threads idled
+//! that could have run a waiting task.
+//!
+//! A lock is known by its address; locks that are taken at one place of the program are one kind (those of the parts of a map,
+//! say). Who held it is who let it go to the next waiter, from when it was let go before: a runtime's lock that others take in
+//! between, without having waited, is told with that.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+
+use holdup_events::tables::{Slice, TaskWaitRow, TaskWindowRow, ThreadState};
+use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
+
+use super::class::Class;
+use super::ledger::class_of_slice;
+use super::own_places::{OwnFrames, Places};
+use super::roles::Roles;
+
+/// Locks that tasks take at one place of the program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskLock {
+    /// Whose.
+    pub process: ProcessId,
+    /// Where most of the waiting for it began.
+    pub place: String,
+    /// The runtime's or the library's function by which: what kind of a lock it is.
+    pub through: String,
+    /// How many locks.
+    pub objects: u64,
+    /// Waits that were seen.
+    pub waits: u64,
+    /// How long they were in all (ns).
+    pub wait_ns: u64,
+    /// How long the longest was (ns).
+    pub longest_ns: u64,
+    /// Other places where it is waited for, by the waiting (ns), the most first.
+    pub elsewhere: Vec<(String, u64)>,
+    /// Where it is let go, by the waiting that this ended (ns), the most first.
+    pub let_go: Vec<(String, u64)>,
+    /// What the threads did that let it go, while somebody waited (ns), the most first.
+    pub meanwhile: Vec<(Held, u64)>,
+}
+
+/// What a thread did meanwhile that let a lock go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Held {
+    /// It ran.
+    Ran,
+    /// It waited for a CPU, or for something else.
+    Waited(Class),
+}
+
+/// The locks of a recording's tasks.
+#[derive(Clone, Debug, Default)]
+pub struct TaskLocks {
+    /// By the waiting, the most first.
+    pub locks: Vec<TaskLock>,
+    /// When all waits of a process were told, in the order of time.
+    windows: BTreeMap<ProcessId, Vec<(Timestamp, Timestamp)>>,
+    /// When at least so many tasks of a process waited: one, two, and so on.
+    levels: BTreeMap<ProcessId, Vec<Stretches>>,
+}
+
+/// Stretches of time that do not overlap, in order.
+#[derive(Clone, Debug, Default)]
+struct Stretches {
+    all: Vec<(Timestamp, Timestamp)>,
+    /// How long all before each are (ns).
+    before_ns: Vec<u64>,
+}
+
+impl Stretches {
+    fn push(&mut self, from: Timestamp, to: Timestamp) {
+        if from >= to {
+            return;
+        }
+        if let Some(last) = self.all.last_mut().filter(|last| last.1 >= from) {
+            last.1 = last.1.max(to);
+            return;
+        }
+        let before = self.all.last().map_or(0, |last| last.1.since(last.0).0);
+        self.before_ns.push(self.before_ns.last().map_or(0, |ns| ns + before));
+        self.all.push((from, to));
+    }
+
+    /// How long they are up to a moment (ns).
+    fn until(&self, at: Timestamp) -> u64 {
+        let behind = self.all.partition_point(|(from, _)| *from < at);
+        let Some(last) = behind.checked_sub(1) else { return 0 };
+        let (from, to) = self.all[last];
+        self.before_ns[last] + at.min(to).since(from).0
+    }
+
+    /// How much of a stretch they are (ns).
+    fn within(&self, from: Timestamp, to: Timestamp) -> u64 {
+        self.until(to).saturating_sub(self.until(from))
+    }
+}
+
+impl TaskLocks {
+    /// Which part of the time that a process lived its tasks' waits were told in (0 to 1).
+    pub fn told_part(&self, trace: &Trace, process: ProcessId) -> f64 {
+        let Some(windows) = self.windows.get(&process) else { return 0.0 };
+        let threads = || trace.threads.iter().filter(|thread| thread.process == process);
+        let (Some(from), Some(to)) =
+            (threads().map(|thread| thread.start).min(), threads().map(|thread| thread.end).max())
+        else {
+            return 0.0;
+        };
+        let inside = |(start, end): &(Timestamp, Timestamp)| {
+            let (start, end) = ((*start).max(from), (*end).min(to));
+            if end > start { end.since(start).0 } else { 0 }
+        };
+        let told: u64 = windows.iter().map(inside).sum();
+        (told as f64 / to.since(from).0.max(1) as f64).min(1.0)
+    }
+
+    /// Whether all waits of a process' tasks were told throughout a slice.
+    pub fn tells(&self, process: ProcessId, slice: &Slice) -> bool {
+        let Some(windows) = self.windows.get(&process) else { return false };
+        let behind = windows.partition_point(|(start, _)| *start <= slice.start);
+        behind.checked_sub(1).is_some_and(|last| windows[last].1 >= slice.end)
+    }
+
+    /// Of waits for something to do those beside which a task waited for a lock, for most of their length: not more at once than
+    /// tasks that waited. Where waits were not told, as many waited as in the windows before and behind, of which the one counts in
+    /// which fewer did.
+    pub fn could_have_run(&self, process: ProcessId, idle: &[Slice]) -> BTreeSet<(ThreadId, Timestamp)> {
+        let none = Vec::new();
+        let levels = self.levels.get(&process).unwrap_or(&none);
+        let means = self.means(process);
+        let mut order: Vec<&Slice> = idle.iter().collect();
+        order.sort_by_key(|slice| (slice.start, slice.thread));
+        let mut taken: BinaryHeap<Reverse<Timestamp>> = BinaryHeap::new();
+        let mut could = BTreeSet::new();
+        for slice in order {
+            while taken.peek().is_some_and(|Reverse(end)| *end <= slice.start) {
+                taken.pop();
+            }
+            let is_beside = match self.tells(process, slice) {
+                true => {
+                    let level = levels.get(taken.len());
+                    let beside = level.map_or(0, |level| level.within(slice.start, slice.end));
+                    2 * beside > slice.duration().0
+                }
+                false => near(&means, slice) >= taken.len() as f64 + 1.0,
+            };
+            if is_beside {
+                taken.push(Reverse(slice.end));
+                could.insert((slice.thread, slice.start));
+            }
+        }
+        could
+    }
+
+    /// How many tasks waited on average in each window, as far as they could have run at once.
+    fn means(&self, process: ProcessId) -> Vec<(Timestamp, Timestamp, f64)> {
+        let (Some(windows), Some(levels)) = (self.windows.get(&process), self.levels.get(&process)) else {
+            return Vec::new();
+        };
+        let mean = |(from, to): &(Timestamp, Timestamp)| {
+            let waited: u64 = levels.iter().map(|level| level.within(*from, *to)).sum();
+            (*from, *to, waited as f64 / to.since(*from).0.max(1) as f64)
+        };
+        windows.iter().map(mean).collect()
+    }
+}
+
+/// How many waited in the windows before and behind a slice: in the one in which fewer did.
+fn near(means: &[(Timestamp, Timestamp, f64)], slice: &Slice) -> f64 {
+    let behind = means.partition_point(|(from, ..)| *from <= slice.start);
+    let before = behind.checked_sub(1).and_then(|last| means.get(last));
+    let sides = before.into_iter().chain(means.get(behind)).map(|(.., mean)| *mean);
+    sides.reduce(f64::min).unwrap_or(0.0)
+}
+
+/// Derives them. `cpus`: more tasks than these could not run at once.
+pub fn derive(trace: &Trace, roles: &Roles, cpus: u32) -> TaskLocks {
+    let all = &trace.task_waits;
+    let mut found = TaskLocks { windows: windows(&all.windows), ..TaskLocks::default() };
+    if all.rows.is_empty() {
+        return found;
+    }
+    let known = locks_of_wakers(trace, roles);
+    let mut by_process: BTreeMap<ProcessId, Vec<(u64, &TaskWaitRow)>> = BTreeMap::new();
+    for row in &all.rows {
+        let process = trace.threads[row.thread.index()].process;
+        if let Some(lock) = known.lock(process, row) {
+            by_process.entry(process).or_default().push((lock, row));
+        }
+    }
+    let own = OwnFrames::new(trace);
+    let mut named = Named { trace, own: &own, places: Places::new(trace, &own), names: HashMap::new() };
+    for (process, mut rows) in by_process {
+        rows.sort_by_key(|(_, row)| (row.end, row.start, row.thread));
+        found.levels.insert(process, levels(&rows, cpus));
+        found.locks.extend(locks(&mut named, (trace, roles), process, &rows));
+    }
+    found.locks.sort_by(|a, b| b.wait_ns.cmp(&a.wait_ns).then_with(|| a.place.cmp(&b.place)));
+    found
+}
+
+/// Which wait is for which lock.
+struct LocksOf {
+    /// Whether a stack is one with which tasks begin to wait for locks.
+    stacks: Vec<bool>,
+    /// By the stack with which it was let go: of whom it is not known what they waited for.
+    let_go: HashMap<(ProcessId, StackId), u64>,
+}
+
+impl LocksOf {
+    fn lock(&self, process: ProcessId, row: &TaskWaitRow) -> Option<u64> {
+        match row.object {
+            0 => self.let_go.get(&(process, row.waker_stack)).copied(),
+            object => self.stacks.get(row.stack.index()).is_some_and(|is_one| *is_one).then_some(object),
+        }
+    }
+}
+
+/// Who lets a lock go mostly does so for the same one.
+fn locks_of_wakers(trace: &Trace, roles: &Roles) -> LocksOf {
+    let code = roles.task_lock_code(trace);
+    let is_code = |frame: FrameId| code.get(frame.index()).copied().unwrap_or(false);
+    let stacks = 0..trace.stacks.rows().len() as u32;
+    let stacks = stacks.map(|stack| trace.stack_frames(StackId(stack)).any(is_code)).collect();
+    let mut found = LocksOf { stacks, let_go: HashMap::new() };
+    let mut votes: BTreeMap<(ProcessId, StackId), BTreeMap<u64, u64>> = BTreeMap::new();
+    for row in trace.task_waits.rows.iter().filter(|row| row.object != 0 && row.waker_stack != StackId::NONE)
+    {
+        let process = trace.threads[row.thread.index()].process;
+        // What is no lock votes as well.
+        let lock = found.lock(process, row).unwrap_or(0);
+        *votes.entry((process, row.waker_stack)).or_default().entry(lock).or_default() += 1;
+    }
+    for (by, votes) in votes {
+        let most = ranked(&votes).first().map_or(0, |(lock, _)| *lock);
+        if most != 0 {
+            found.let_go.insert(by, most);
+        }
+    }
+    found
+}
+
+fn windows(rows: &[TaskWindowRow]) -> BTreeMap<ProcessId, Vec<(Timestamp, Timestamp)>> {
+    let mut all: BTreeMap<ProcessId, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
+    for row in rows {
+        all.entry(row.process).or_default().push((row.start, row.end));
+    }
+    all.values_mut().for_each(|of| of.sort_unstable());
+    all
+}
+
+/// When at least one, two, … tasks waited.
+fn levels(rows: &[(u64, &TaskWaitRow)], cpus: u32) -> Vec<Stretches> {
+    let mut turns: Vec<(Timestamp, i64)> =
+        rows.iter().flat_map(|(_, row)| [(row.start, 1), (row.end, -1)]).collect();
+    turns.sort_unstable();
+    let mut levels = vec![Stretches::default(); cpus.max(1) as usize];
+    let mut waiting = 0i64;
+    let mut since = Timestamp(0);
+    for (at, change) in turns {
+        let many = usize::try_from(waiting).unwrap_or(0).min(levels.len());
+        levels[..many].iter_mut().for_each(|level| level.push(since, at));
+        (waiting, since) = (waiting + change, at);
+    }
+    levels
+}
+
+/// Names of places by stack, each found once.
+struct Named<'a> {
+    trace: &'a Trace,
+    own: &'a OwnFrames,
+    places: Places<'a>,
+    names: HashMap<StackId, (String, String)>,
+}
+
+impl Named<'_> {
+    /// The program's own function nearest to the leaf, and the last of others' through which it comes to wait there.
+    fn of(&mut self, stack: StackId) -> &(String, String) {
+        let Named { trace, own, places, names } = self;
+        names.entry(stack).or_insert_with(|| {
+            let name = |frame| trace.frame_name(frame);
+            let place = places.of(stack).map(name).unwrap_or_default();
+            let through = own.asked_through(trace, stack).map(name).unwrap_or_default();
+            (place, through)
+        })
+    }
+}
+
+/// The waits for one lock, in the order of their ends.
+fn locks(
+    named: &mut Named<'_>,
+    facts: (&Trace, &Roles),
+    process: ProcessId,
+    rows: &[(u64, &TaskWaitRow)],
+) -> Vec<TaskLock> {
+    let mut by_object: BTreeMap<u64, Vec<&TaskWaitRow>> = BTreeMap::new();
+    for (lock, row) in rows {
+        by_object.entry(*lock).or_default().push(row);
+    }
+    let mut kinds: BTreeMap<String, Sums> = BTreeMap::new();
+    for rows in by_object.values() {
+        let mut places: BTreeMap<String, u64> = BTreeMap::new();
+        let mut through: BTreeMap<String, u64> = BTreeMap::new();
+        for row in rows.iter().filter(|row| row.stack != StackId::NONE) {
+            let ns = row.end.since(row.start).0;
+            let (place, by) = named.of(row.stack).clone();
+            *places.entry(place).or_default() += ns;
+            *through.entry(by).or_default() += ns;
+        }
+        let first = ranked(&places).first().map(|(place, _)| place.clone()).unwrap_or_default();
+        let sums = kinds.entry(first).or_default();
+        sums.objects += 1;
+        sums.add(named, facts, rows);
+        places.into_iter().for_each(|(place, ns)| *sums.places.entry(place).or_default() += ns);
+        through.into_iter().for_each(|(by, ns)| *sums.through.entry(by).or_default() += ns);
+    }
+    kinds.into_iter().map(|(place, sums)| sums.lock(process, place)).collect()
+}
+
+#[derive(Default)]
+struct Sums {
+    objects: u64,
+    waits: u64,
+    wait_ns: u64,
+    longest_ns: u64,
+    places: BTreeMap<String, u64>,
+    through: BTreeMap<String, u64>,
+    let_go: BTreeMap<String, u64>,
+    meanwhile: BTreeMap<Held, u64>,
+}
+
+impl Sums {
+    /// Waits for one lock, in the order of their ends.
+    fn add(&mut self, named: &mut Named<'_>, facts: (&Trace, &Roles), rows: &[&TaskWaitRow]) {
+        let mut let_go_at = Timestamp(0);
+        for row in rows {
+            let ns = row.end.since(row.start).0;
+            self.waits += 1;
+            self.wait_ns += ns;
+            self.longest_ns = self.longest_ns.max(ns);
+            let Some(waker) = row.waker else { continue };
+            let (place, _) = named.of(row.waker_stack);
+            if !place.is_empty() {
+                *self.let_go.entry(place.clone()).or_default() += ns;
+            }
+            let from = row.start.max(let_go_at);
+            did(facts, waker, (from, row.end), &mut self.meanwhile);
+            let_go_at = row.end;
+        }
+    }
+
+    fn lock(self, process: ProcessId, place: String) -> TaskLock {
+        let elsewhere =
+            ranked(&self.places).into_iter().filter(|(other, _)| *other != place && !other.is_empty());
+        TaskLock {
+            process,
+            through: ranked(&self.through).into_iter().next().map(|(by, _)| by).unwrap_or_default(),
+            objects: self.objects,
+            waits: self.waits,
+            wait_ns: self.wait_ns,
+            longest_ns: self.longest_ns,
+            elsewhere: elsewhere.collect(),
+            let_go: ranked(&self.let_go),
+            meanwhile: ranked(&self.meanwhile),
+            place,
+        }
+    }
+}
+
+/// What a thread did in a stretch (ns).
+fn did(
+    (trace, roles): (&Trace, &Roles),
+    thread: ThreadId,
+    (from, to): (Timestamp, Timestamp),
+    sums: &mut BTreeMap<Held, u64>,
+) {
+    let Some(first) = trace.slices.covering(thread, from).filter(|_| to > from) else { return };
+    let rows = first..trace.slices.rows(thread).end;
+    for slice in rows.map(|row| trace.slices.at(thread, row)).take_while(|slice| slice.start < to) {
+        let ns = slice.end.min(to).since(slice.start.max(from)).0;
+        let wakeups = trace.wakeups.of(thread);
+        let before = wakeups.partition_point(|wakeup| wakeup.at < slice.start);
+        let held = match class_of_slice((trace, roles), &slice, &mut &wakeups[before..]) {
+            _ if slice.state == ThreadState::Running => Held::Ran,
+            Some(class) => Held::Waited(class),
+            None => Held::Ran,
+        };
+        *sums.entry(held).or_default() += ns;
+    }
+}
+
+fn ranked<K: Clone + Ord>(sums: &BTreeMap<K, u64>) -> Vec<(K, u64)> {
+    let mut all: Vec<(K, u64)> = sums.iter().map(|(key, ns)| (key.clone(), *ns)).collect();
+    all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    all
+}

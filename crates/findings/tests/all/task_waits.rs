@@ -1,0 +1,133 @@
+//! Locks of tasks where probes told the waits: which, who held it meanwhile, and who could have run a waiting task.
+
+use holdup_events::tables::{TaskWaitRow, TaskWindowRow};
+use holdup_events::{StackId, ThreadId, Timestamp, Trace};
+use holdup_findings::{Analysis, Confidence, Finding, analyse};
+use holdup_testkit::check::trace_of_lanes;
+
+const WAITS: &str = "runtime.goexit;main.count;sync.(*Mutex).Lock;internal/sync.(*Mutex).lockSlow;internal/sync.runtime_SemacquireMutex;runtime.semacquire1;runtime.(*semaRoot).queue";
+const JOINS: &str = "runtime.goexit;main.main;sync.(*WaitGroup).Wait;sync.runtime_SemacquireWaitGroup;runtime.semacquire1;runtime.(*semaRoot).queue";
+const LETS_GO: &str = "runtime.goexit;main.count;main.count.deferwrap1;sync.(*Mutex).Unlock;internal/sync.(*Mutex).unlockSlow;internal/sync.runtime_Semrelease;runtime.semrelease1;runtime.readyWithTime";
+
+/// A runs for 6 ms of each 10 and then waits for the disk; B, C and D have nothing to run. `waiting` tasks wait all along for the lock
+/// that A lets go each time, and `told` is when that was looked at (ms).
+fn analysed(begins: &str, waiting: u32, told: &[(u64, u64)]) -> Analysis {
+    let (_, mut trace) = trace_of_lanes(&format!(
+        "@cpus 4\n@c park\n@d disk 75\n@repeat 60\n@samples A 0..1 user {begins}\n@samples A 1..2 user {LETS_GO}\n\
+         A  111111dddd\n\
+         B  cccccccccc\n\
+         C  cccccccccc\n\
+         D  cccccccccc\n"
+    ));
+    let stacks: Vec<StackId> = trace.samples.iter().take(2).map(|sample| sample.stack).collect();
+    // They only bring the stacks into the recording.
+    trace.samples.clear();
+    let at = |ms: u64| Timestamp(trace.start().0 + ms * 1_000_000);
+    let holder = trace.target_threads().next().unwrap();
+    let wait = |(turn, _): (u64, u32)| TaskWaitRow {
+        thread: holder,
+        start: at(10 * turn),
+        end: at(10 * turn + 10),
+        object: 0xc000,
+        stack: stacks[0],
+        waker: Some(holder),
+        waker_stack: stacks[1],
+    };
+    let turns = 0..60u64;
+    let all = turns.flat_map(|turn| (0..waiting).map(move |nth| (turn, nth))).map(wait);
+    let is_told =
+        |row: &TaskWaitRow| told.iter().any(|(from, to)| row.start >= at(*from) && row.end <= at(*to));
+    let rows: Vec<TaskWaitRow> = all.filter(is_told).collect();
+    let process = trace.threads[holder.index()].process;
+    let window = |(from, to): &(u64, u64)| TaskWindowRow { process, start: at(*from), end: at(*to) };
+    let windows = told.iter().map(window).collect();
+    (trace.task_waits.rows, trace.task_waits.windows) = (rows, windows);
+    analyse(&trace)
+}
+
+fn found(analysis: &Analysis) -> Option<&Finding> {
+    analysis.findings.iter().find(|finding| finding.rule == "task-lock")
+}
+
+#[test]
+fn the_lock_is_named_with_how_many_waited_and_what_its_holders_did() {
+    let analysis = analysed(WAITS, 3, &[(0, 600)]);
+    let finding = found(&analysis).expect("a finding");
+    assert_eq!(
+        (finding.subject.as_str(), finding.confidence),
+        ("lock taken in main.count", Confidence::High)
+    );
+    let said = finding.summary.join(" ");
+    assert!(said.contains("(sync.(*Mutex).Lock): 3 on average, 180 waits, 10.0 ms at the most."), "{said}");
+    assert!(
+        said.contains("The threads that let it go meanwhile ran 60 %, waited for the disk 40 %."),
+        "{said}"
+    );
+    assert!(
+        finding.advice[0].starts_with("Do not wait for anything while it is held"),
+        "{:?}",
+        finding.advice
+    );
+}
+
+/// Beside A's 6 ms of 10, one more runs or three more; and while A waits, all could be done at once.
+#[test]
+fn not_more_threads_could_have_run_than_tasks_waited() {
+    let high = |waiting| found(&analysed(WAITS, waiting, &[(0, 600)])).map_or(0.0, |found| found.gain.high);
+    let (one, three) = (high(1), high(3));
+    assert!((one - 0.7).abs() < 0.01 && (three - 0.85).abs() < 0.01, "{one} {three}");
+}
+
+/// Looked at in a tenth of the time: what idled in between is as when it was looked at.
+#[test]
+fn windows_speak_for_the_time_between_them() {
+    let windows: Vec<(u64, u64)> = (0..3).map(|nth| (200 * nth, 200 * nth + 20)).collect();
+    let (whole, part) = (analysed(WAITS, 3, &[(0, 600)]), analysed(WAITS, 3, &windows));
+    let (whole, part) = (found(&whole).unwrap(), found(&part).unwrap());
+    assert!((whole.gain.high - part.gain.high).abs() < 0.05, "{:?} {:?}", whole.gain, part.gain);
+    let said = part.summary.join(" ");
+    assert!(
+        said.contains("3 on average, 18 waits") && said.contains("looked at in 10 % of the time"),
+        "{said}"
+    );
+}
+
+#[test]
+fn is_silent_where_tasks_wait_for_each_other_but_for_no_lock() {
+    let analysis = analysed(JOINS, 3, &[(0, 600)]);
+    assert!(found(&analysis).is_none(), "{:#?}", analysis.findings);
+}
+
+/// Who began to wait before looking did is told by who lets go: of which lock that is, the others say.
+#[test]
+fn a_wait_that_began_before_is_for_the_lock_that_its_waker_lets_go() {
+    let mut trace = told_of_two(WAITS);
+    let first = &mut trace.task_waits.rows[0];
+    (first.object, first.stack) = (0, StackId::NONE);
+    let locks = analyse(&trace).derived.task_locks.locks;
+    assert_eq!((locks.len(), locks[0].waits, locks[0].objects), (1, 3, 1), "{locks:?}");
+    // Where those are no locks, it is none.
+    let mut trace = told_of_two(JOINS);
+    trace.task_waits.rows[0].object = 0;
+    assert!(analyse(&trace).derived.task_locks.locks.is_empty());
+}
+
+/// Three waits for one thing.
+fn told_of_two(begins: &str) -> Trace {
+    let (_, mut trace) = trace_of_lanes(&format!(
+        "@cpus 2\n@samples A 0..1 user {begins}\n@samples A 1..2 user {LETS_GO}\nA  000000\nB  111111\n"
+    ));
+    let stacks: Vec<StackId> = trace.samples.iter().take(2).map(|sample| sample.stack).collect();
+    let at = |ms: u64| Timestamp(trace.start().0 + ms * 1_000_000);
+    let row = |nth: u64| TaskWaitRow {
+        thread: ThreadId(trace.target_threads().next().unwrap().0),
+        start: at(nth),
+        end: at(nth + 2),
+        object: 0xc000,
+        stack: stacks[0],
+        waker: None,
+        waker_stack: stacks[1],
+    };
+    trace.task_waits.rows = (0..3).map(row).collect();
+    trace
+}
