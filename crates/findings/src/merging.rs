@@ -69,6 +69,11 @@ const RELATIONS: &[(&str, &str)] = &[
     ("gc-heavy", "oversubscription"),
     // A task that waits for a lock looks like a worker without work, beside one that works alone.
     ("task-lock", "serial-section"),
+    // Tasks wait because the holder sleeps, or waits for a disk or a peer.
+    ("task-lock", "oversleep"),
+    ("task-lock", "poll-loop"),
+    ("task-lock", "blocking-io"),
+    ("task-lock", "sync-per-item"),
     // Whoever lets such a lock go wakes a worker for the next task.
     ("task-lock", "wakeup-ping-pong"),
     // A CPU that threads may not leave.

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
-use holdup_events::tables::{Slice, TaskWaitRow, TaskWindowRow, ThreadState};
+use holdup_events::tables::{Slice, TaskWaitRow, TaskWindowRow};
 use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::class::Class;
@@ -39,6 +39,8 @@ pub struct TaskLock {
     pub let_go: Vec<(String, u64)>,
     /// What the threads did that let it go, while somebody waited (ns), the most first.
     pub meanwhile: Vec<(Held, u64)>,
+    /// Waits of theirs that lie beside others' waiting for the most part: who, since when.
+    pub held: Vec<(ThreadId, Timestamp)>,
 }
 
 /// What a thread did meanwhile that let a lock go.
@@ -328,25 +330,60 @@ struct Sums {
     through: BTreeMap<String, u64>,
     let_go: BTreeMap<String, u64>,
     meanwhile: BTreeMap<Held, u64>,
+    /// Of each wait of a holder, how much was beside another's waiting, and its length (ns).
+    held: BTreeMap<(ThreadId, Timestamp), (u64, u64)>,
 }
 
 impl Sums {
     /// Waits for one lock, in the order of their ends.
     fn add(&mut self, named: &mut Named<'_>, facts: (&Trace, &Roles), rows: &[&TaskWaitRow]) {
-        let mut let_go_at = Timestamp(0);
         for row in rows {
             let ns = row.end.since(row.start).0;
             self.waits += 1;
             self.wait_ns += ns;
             self.longest_ns = self.longest_ns.max(ns);
-            let Some(waker) = row.waker else { continue };
             let (place, _) = named.of(row.waker_stack);
-            if !place.is_empty() {
+            if row.waker.is_some() && !place.is_empty() {
                 *self.let_go.entry(place.clone()).or_default() += ns;
             }
-            let from = row.start.max(let_go_at);
-            did(facts, waker, (from, row.end), &mut self.meanwhile);
-            let_go_at = row.end;
+        }
+        self.hold(facts, rows);
+    }
+
+    /// What who let it go did before: since somebody waited, and since it was let go before. Who lets several go on at once, as a writer
+    /// does with readers, does so while it runs once.
+    fn hold(&mut self, (trace, roles): (&Trace, &Roles), rows: &[&TaskWaitRow]) {
+        let woken = rows.iter().filter_map(|row| Some((row.waker?, *row)));
+        let runs = woken.map(|(waker, row)| ((waker, trace.slices.covering(waker, row.end)), row));
+        let runs: Vec<_> = runs.collect();
+        let mut let_go_at = Timestamp(0);
+        for of_one in runs.chunk_by(|(one, _), (other, _)| one == other) {
+            let starts = of_one.iter().map(|(_, row)| row.start);
+            let (Some(since), Some(((waker, _), last))) = (starts.min(), of_one.last()) else { continue };
+            self.did((trace, roles), *waker, (since.max(let_go_at), last.end));
+            let_go_at = last.end;
+        }
+    }
+
+    /// What a thread did in a stretch in which it held the lock.
+    fn did(
+        &mut self,
+        (trace, roles): (&Trace, &Roles),
+        thread: ThreadId,
+        (from, to): (Timestamp, Timestamp),
+    ) {
+        let Some(first) = trace.slices.covering(thread, from).filter(|_| to > from) else { return };
+        let rows = first..trace.slices.rows(thread).end;
+        for slice in rows.map(|row| trace.slices.at(thread, row)).take_while(|slice| slice.start < to) {
+            let ns = slice.end.min(to).since(slice.start.max(from)).0;
+            let wakeups = trace.wakeups.of(thread);
+            let before = wakeups.partition_point(|wakeup| wakeup.at < slice.start);
+            let class = class_of_slice((trace, roles), &slice, &mut &wakeups[before..]);
+            *self.meanwhile.entry(class.map_or(Held::Ran, Held::Waited)).or_default() += ns;
+            if class.is_some_and(Class::waits_for_others) {
+                let sums = self.held.entry((thread, slice.start)).or_insert((0, slice.duration().0));
+                sums.0 += ns;
+            }
         }
     }
 
@@ -363,30 +400,9 @@ impl Sums {
             elsewhere: elsewhere.collect(),
             let_go: ranked(&self.let_go),
             meanwhile: ranked(&self.meanwhile),
+            held: self.held.iter().filter(|(_, (ns, all))| 2 * ns > *all).map(|(of, _)| *of).collect(),
             place,
         }
-    }
-}
-
-/// What a thread did in a stretch (ns).
-fn did(
-    (trace, roles): (&Trace, &Roles),
-    thread: ThreadId,
-    (from, to): (Timestamp, Timestamp),
-    sums: &mut BTreeMap<Held, u64>,
-) {
-    let Some(first) = trace.slices.covering(thread, from).filter(|_| to > from) else { return };
-    let rows = first..trace.slices.rows(thread).end;
-    for slice in rows.map(|row| trace.slices.at(thread, row)).take_while(|slice| slice.start < to) {
-        let ns = slice.end.min(to).since(slice.start.max(from)).0;
-        let wakeups = trace.wakeups.of(thread);
-        let before = wakeups.partition_point(|wakeup| wakeup.at < slice.start);
-        let held = match class_of_slice((trace, roles), &slice, &mut &wakeups[before..]) {
-            _ if slice.state == ThreadState::Running => Held::Ran,
-            Some(class) => Held::Waited(class),
-            None => Held::Ran,
-        };
-        *sums.entry(held).or_default() += ns;
     }
 }
 

@@ -36,6 +36,7 @@ use holdup_events::{ProcessId, StackId, ThreadId, Timestamp};
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::ledger::class_of_slice;
 use crate::derive::own_places::{OwnFrames, Places};
 use crate::derive::task_locks::{Held, TaskLock};
 use crate::finding::{Confidence, Finding, Gain};
@@ -59,6 +60,8 @@ const OTHERS_SHARE_MIN: f64 = 0.1;
 /// What holders did is told if it is so much of the time, and advised about from so much on (0 to 1).
 const MEANWHILE_MIN: f64 = 0.05;
 const ADVISED_MIN: f64 = 0.3;
+/// Waits of a class are holders' if so much of them is (0 to 1).
+const HOLDERS_MIN: f64 = 0.6;
 /// All of the time, as far as it is of interest (0 to 1).
 const ALL: f64 = 0.97;
 
@@ -87,6 +90,44 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     };
     let charge = Charge::of(trace, is_it);
     Ok(finding(scene, charge).into_iter().collect())
+}
+
+/// What holders waited for meanwhile, where a thread's waits of a class are mostly such; of time that was not looked at, all of
+/// these.
+fn held(scene: &Scene, lock: &TaskLock) -> Charge {
+    let trace = scene.trace;
+    let of_holders: BTreeSet<(ThreadId, Timestamp)> = lock.held.iter().copied().collect();
+    let is_of = |slice: &Slice| trace.threads[slice.thread.index()].process == lock.process;
+    let is_told = |slice: &Slice| scene.derived.task_locks.tells(lock.process, slice);
+    let is_held = |slice: &Slice| of_holders.contains(&(slice.thread, slice.start));
+    let mut waits: BTreeMap<(ThreadId, Class), (u64, u64)> = BTreeMap::new();
+    let targets = trace.target_threads().filter(|id| trace.threads[id.index()].process == lock.process);
+    for slice in targets.flat_map(|thread| trace.slices.of(thread)).filter(|slice| is_told(slice)) {
+        if let Some(class) = waited(scene, &slice) {
+            let sums = waits.entry((slice.thread, class)).or_default();
+            sums.1 += slice.duration().0;
+            sums.0 += if is_held(&slice) { slice.duration().0 } else { 0 };
+        }
+    }
+    let mostly = |thread: ThreadId, class: Class| {
+        let known = waits.get(&(thread, class));
+        known.is_some_and(|(held, all)| *held as f64 >= HOLDERS_MIN * *all as f64)
+    };
+    Charge::of(trace, |slice| {
+        let is_mostly = |class| mostly(slice.thread, class);
+        is_of(slice) && waited(scene, slice).is_some_and(is_mostly) && (is_held(slice) || !is_told(slice))
+    })
+}
+
+/// What else than another thread a thread waits for, if it does not only keep house.
+fn waited(scene: &Scene, slice: &Slice) -> Option<Class> {
+    if scene.derived.roles.is_idle_sleep(scene.trace, slice) {
+        return None;
+    }
+    let wakeups = scene.trace.wakeups.of(slice.thread);
+    let before = wakeups.partition_point(|wakeup| wakeup.at < slice.start);
+    let class = class_of_slice((scene.trace, &scene.derived.roles), slice, &mut &wakeups[before..])?;
+    class.waits_for_others().then_some(class)
 }
 
 /// A thread has nothing to do.
@@ -147,6 +188,11 @@ fn finding(scene: &Scene, charge: Charge) -> Option<Charged> {
         }),
         evidence: scene.longest_of(&charge, |_| "idles while tasks wait for a lock".to_owned()),
         advice: advice(first),
+    };
+    // Beside that, what whoever held it waited for: that is told with the lock.
+    let charge = match first {
+        Some(lock) => charge.and(scene.trace, &held(scene, lock)),
+        None => charge,
     };
     Some(Charged { finding, charge })
 }

@@ -1,7 +1,9 @@
 //! Locks of tasks where probes told the waits: which, who held it meanwhile, and who could have run a waiting task.
 
 use holdup_events::tables::{TaskWaitRow, TaskWindowRow};
-use holdup_events::{StackId, ThreadId, Timestamp, Trace};
+use holdup_events::{StackId, Timestamp, Trace};
+use holdup_findings::derive::task_locks::Held;
+use holdup_findings::merging::Symptom;
 use holdup_findings::{Analysis, Confidence, Finding, analyse};
 use holdup_testkit::check::trace_of_lanes;
 
@@ -68,6 +70,31 @@ fn the_lock_is_named_with_how_many_waited_and_what_its_holders_did() {
         "{:?}",
         finding.advice
     );
+    // That the holder waits for the disk is told with it.
+    let told = |symptom: &&Symptom| symptom.finding.rule == "sync-per-item";
+    let symptom = analysis.symptoms.iter().find(told).expect("a symptom");
+    assert_eq!(analysis.findings[symptom.root].rule, "task-lock");
+}
+
+/// A writer lets three readers go on at once: it held the lock since the first of them waited.
+#[test]
+fn who_lets_several_go_on_held_it_since_the_first_waited() {
+    let (mut trace, [begins, lets_go]) = with_stacks("A  000011\nB  111100\n", WAITS);
+    let at = |tenths: u64| Timestamp(trace.start().0 + tenths * 100_000);
+    let (holder, reader) = (trace.target_threads().next().unwrap(), trace.target_threads().nth(1).unwrap());
+    let row = |nth: u64| TaskWaitRow {
+        thread: reader,
+        start: at(10 + nth),
+        // The last that came is the first that goes on.
+        end: at(33 - nth),
+        object: 0xc000,
+        stack: begins,
+        waker: Some(holder),
+        waker_stack: lets_go,
+    };
+    trace.task_waits.rows = (0..3).rev().map(row).collect();
+    let locks = analyse(&trace).derived.task_locks.locks;
+    assert_eq!(locks[0].meanwhile, [(Held::Ran, 2_300_000)]);
 }
 
 /// Beside A's 6 ms of 10, one more runs or three more; and while A waits, all could be done at once.
@@ -101,26 +128,34 @@ fn is_silent_where_tasks_wait_for_each_other_but_for_no_lock() {
 /// Who began to wait before looking did is told by who lets go: of which lock that is, the others say.
 #[test]
 fn a_wait_that_began_before_is_for_the_lock_that_its_waker_lets_go() {
-    let mut trace = told_of_two(WAITS);
+    let mut trace = three_waits(WAITS);
     let first = &mut trace.task_waits.rows[0];
     (first.object, first.stack) = (0, StackId::NONE);
     let locks = analyse(&trace).derived.task_locks.locks;
     assert_eq!((locks.len(), locks[0].waits, locks[0].objects), (1, 3, 1), "{locks:?}");
     // Where those are no locks, it is none.
-    let mut trace = told_of_two(JOINS);
+    let mut trace = three_waits(JOINS);
     trace.task_waits.rows[0].object = 0;
     assert!(analyse(&trace).derived.task_locks.locks.is_empty());
 }
 
-/// Three waits for one thing.
-fn told_of_two(begins: &str) -> Trace {
+/// These lanes, with the stacks of who begins to wait and of who lets go.
+fn with_stacks(lanes: &str, begins: &str) -> (Trace, [StackId; 2]) {
     let (_, mut trace) = trace_of_lanes(&format!(
-        "@cpus 2\n@samples A 0..1 user {begins}\n@samples A 1..2 user {LETS_GO}\nA  000000\nB  111111\n"
+        "@cpus 2\n@samples A 0..1 user {begins}\n@samples A 1..2 user {LETS_GO}\n{lanes}"
     ));
-    let stacks: Vec<StackId> = trace.samples.iter().take(2).map(|sample| sample.stack).collect();
+    let stacks = [0, 1].map(|nth: usize| trace.samples[nth].stack);
+    trace.samples.clear();
+    (trace, stacks)
+}
+
+/// Three waits for one thing.
+fn three_waits(begins: &str) -> Trace {
+    let (mut trace, stacks) = with_stacks("A  000000\nB  111111\n", begins);
     let at = |ms: u64| Timestamp(trace.start().0 + ms * 1_000_000);
+    let thread = trace.target_threads().next().unwrap();
     let row = |nth: u64| TaskWaitRow {
-        thread: ThreadId(trace.target_threads().next().unwrap().0),
+        thread,
         start: at(nth),
         end: at(nth + 2),
         object: 0xc000,
