@@ -59,7 +59,7 @@ def head_of(program):
         re.match(r"\s*/\*(.*?)\*/", text, re.S)
         or re.match(r"\s*\(\*(.*?)\*\)", text, re.S)
         or re.match(r'(?:#!.*\n)?"""(.*?)"""', text, re.S)
-        or re.match(r"((?://.*\n)+)" if program.suffix == ".js" else r"((?://!.*\n)+)", text)
+        or re.match(r"((?://.*\n)+)" if program.suffix in (".js", ".go") else r"((?://!.*\n)+)", text)
     )
     if not found:
         return ""
