@@ -210,13 +210,16 @@ fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<St
     let locks: Vec<&TaskLock> = all.locks.iter().filter(|lock| Some(lock.process) == idling).collect();
     let Some(first) = locks.first().filter(|lock| lock.waits >= WAITS_MIN) else { return (None, Vec::new()) };
     let part = all.told_part(trace, first.process);
-    let looked = match part >= ALL {
-        true => String::new(),
-        false => format!(" They are many: they were looked at in {} of the time.", percent(part)),
+    // Who waited throughout a window is not seen.
+    let (least, looked) = match part >= ALL {
+        true => ("", String::new()),
+        false => {
+            ("at least ", format!(" They are many: they were looked at in {} of the time.", percent(part)))
+        }
     };
     let told_ns = part * scene.trace.wall().0 as f64;
     let mut summary = vec![format!(
-        "Tasks waited for {}: {} on average, {}, {} at the most.{looked}",
+        "Tasks waited for {}: {least}{} on average, {}, {} at the most.{looked}",
         said(first),
         rounded(first.wait_ns as f64 / told_ns.max(1.0)),
         count(first.waits, "wait"),
