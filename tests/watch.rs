@@ -184,6 +184,24 @@ fn lines_and_output_fire_and_the_output_is_unchanged() {
     assert!(!fifo.exists(), "made by holdup, and taken away");
 }
 
+/// A program's last words are often what one waits for: it ends before anybody has looked at them.
+#[test]
+fn last_words_fire() {
+    let scratch = Scratch::new("watch-last-words");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let mut command = holdup(&scratch);
+    command.args(["watch", "--quiet", "-t", "output:^fatal", "-o"]).arg(scratch.join("w.holdup"));
+    let script =
+        "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; echo 'fatal error: all are asleep' >&2; exit 7";
+    let output = command.args(["--", "sh", "-c", script]).output().expect("holdup runs");
+    assert_eq!(output.status.code(), Some(7));
+    let report = saved(&scratch, 1);
+    assert_sound(&report);
+    assert_eq!(report["fired"][0]["what"], "the program wrote: fatal error: all are asleep");
+}
+
 /// What the kernel's own filter lets through fires, and only that.
 #[test]
 fn syscalls_fire_with_a_condition_on_their_arguments() {

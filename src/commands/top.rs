@@ -12,6 +12,7 @@ use crate::cli::TopArgs;
 use crate::live::{self, Look, metrics};
 use crate::record::{self, Beside, Subject, process_exists, runtime_events};
 use crate::top::{HeldBack, Lines, Request, Watcher, Wishes, without_input};
+use crate::watch::triggers::output::Pipes;
 use crate::watch::{Limits, Plan};
 
 /// Nothing but the user's key saves, and that always does.
@@ -43,6 +44,7 @@ pub fn execute(args: TopArgs) -> Result<ExitCode> {
         triggers: vec![wishes.save.armed()],
         report: Box::new(|_| Ok(())),
         live: Some(live),
+        pipes: Pipes::default(),
     };
     let ending = record::watch(subject, command, &args.record, plan);
     for held in words.lock().unwrap_or_else(PoisonError::into_inner).iter_mut().chain(&mut output) {

@@ -37,7 +37,12 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
         output: record.output.clone(),
     };
     let report = Box::new(move |recorded: &record::Recorded| super::run::report(recorded, &record));
-    let ending = record::watch(subject, command, &options, Plan { limits, triggers, report, live })?;
+    let ending = record::watch(
+        subject,
+        command,
+        &options,
+        Plan { limits, triggers, report, live, pipes: pipes.clone() },
+    )?;
     pipes.finish();
     match ending {
         Some(ending) => launch::end_like(ending),

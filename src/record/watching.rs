@@ -158,6 +158,7 @@ impl Loop {
         let missing = self.span_probes.missing(triggers::RUNTIME);
         if let Output::Flight(flight) = &mut self.journal {
             flight.say(missing);
+            flight.last_look(end);
         }
         if matches!(&self.journal, Output::Flight(flight) if flight.is_pending()) {
             self.hand_over(end);

@@ -8,6 +8,7 @@ use holdup_events::recording::{Cost, Fired, Manifest};
 use holdup_events::{Duration, Event, Timestamp};
 
 use super::saver::{Job, Saver};
+use super::triggers::output::Pipes;
 use super::{Armed, Limits, Plan};
 use crate::live::{Live, metrics};
 use crate::record::roots::Roots;
@@ -39,6 +40,8 @@ struct Pending {
 pub struct Flight {
     ring: EventRing<Mark>,
     triggers: Vec<Armed>,
+    /// Through which the program writes what triggers look at.
+    pipes: Pipes,
     limits: Limits,
     /// Fired since the last step.
     fresh: Vec<Fired>,
@@ -57,13 +60,14 @@ pub struct Flight {
 impl Flight {
     /// `manifest`: what every recording's says. `pid`: the program.
     pub fn new(plan: Plan, manifest: Manifest, pid: u32) -> Result<Flight> {
-        let Plan { limits, triggers, report, live } = plan;
+        let Plan { limits, triggers, report, live, pipes } = plan;
         let metrics = live.as_ref().and_then(|plan| plan.metrics.clone());
         let time = limits.keep + limits.after + SLACK;
         let keep = Keep { time: Duration(time.as_nanos() as u64), bytes: limits.keep_bytes };
         Ok(Flight {
             ring: EventRing::new(keep, Mark::default()),
             triggers,
+            pipes,
             fresh: Vec::new(),
             pending: None,
             last: None,
@@ -106,6 +110,19 @@ impl Flight {
         }
         let is_seen = self.live.as_ref().is_some_and(Live::is_over);
         (self.saves < self.limits.max_saves && !is_seen) || self.pending.is_some()
+    }
+
+    /// The recording ends: a program's last words, and what it did just before, may be what one waits for.
+    pub fn last_look(&mut self, end: Timestamp) {
+        self.pipes.finish();
+        let Flight { ring, triggers, fresh, .. } = self;
+        for armed in triggers {
+            armed.step(end, ring.standing(), fresh);
+        }
+        for fired in std::mem::take(&mut self.fresh) {
+            // Of what is read of it now, it is known that it was before.
+            self.note(Fired { at_ns: fired.at_ns.min(end.0), ..fired }, end);
+        }
     }
 
     fn note(&mut self, fired: Fired, now: Timestamp) {

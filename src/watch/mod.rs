@@ -43,4 +43,6 @@ pub struct Plan {
     pub report: Report,
     /// Who looks at it meanwhile, and how often.
     pub live: Option<live::Plan>,
+    /// Through which the program writes what triggers look at.
+    pub pipes: triggers::output::Pipes,
 }

@@ -82,7 +82,7 @@ impl Lines {
 }
 
 /// The pipes of a program that was started by [`tapped`].
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Pipes(Vec<Arc<Mutex<Pipe>>>);
 
 /// Held while something that came out of it is on its way.
