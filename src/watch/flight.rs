@@ -95,11 +95,7 @@ impl Flight {
 
     /// Looks at what fired. `false`: there is nothing more to wait for.
     pub fn step(&mut self, now: Timestamp) -> bool {
-        let Flight { ring, triggers, fresh, .. } = self;
-        for armed in triggers {
-            armed.step(now, ring.standing(), fresh);
-        }
-        for fired in std::mem::take(&mut self.fresh) {
+        for fired in self.ask(now) {
             self.note(fired, now);
         }
         if self.ring.take_short() {
@@ -115,14 +111,19 @@ impl Flight {
     /// The recording ends: a program's last words, and what it did just before, may be what one waits for.
     pub fn last_look(&mut self, end: Timestamp) {
         self.pipes.finish();
-        let Flight { ring, triggers, fresh, .. } = self;
-        for armed in triggers {
-            armed.step(end, ring.standing(), fresh);
-        }
-        for fired in std::mem::take(&mut self.fresh) {
+        for fired in self.ask(end) {
             // Of what is read of it now, it is known that it was before.
             self.note(Fired { at_ns: fired.at_ns.min(end.0), ..fired }, end);
         }
+    }
+
+    /// What fired since it was asked last.
+    fn ask(&mut self, now: Timestamp) -> Vec<Fired> {
+        let Flight { ring, triggers, fresh, .. } = self;
+        for armed in triggers {
+            armed.step(now, ring.standing(), fresh);
+        }
+        std::mem::take(fresh)
     }
 
     fn note(&mut self, fired: Fired, now: Timestamp) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use holdup_events::condition::{COMPARISONS_MAX, Comparison, Condition, Relation};
-use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeMultiOpts};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ProgramMut, UprobeMultiOpts};
 
 use super::messages;
 use crate::error::CaptureError;
@@ -51,11 +51,7 @@ impl SpanProbes {
     /// Puts a probe.
     pub fn arm(&mut self, object: &Object, at: &SpanPlace<'_>) -> Result<(), CaptureError> {
         let refused = |reason: String| CaptureError::Refused { reason };
-        let program = object.progs_mut().find(|program| program.name() == PROGRAM);
-        let program = program.ok_or_else(|| refused(format!("no program {PROGRAM}")))?;
-        if !program.autoload() {
-            return Err(refused("this kernel cannot put many probes at once (Linux 6.6 can)".to_owned()));
-        }
+        let program = program_of_many(object, PROGRAM)?;
         let mut guard = [0u8; GUARD_BYTES];
         guard[LIMIT_AT..LIMIT_AT + 4].copy_from_slice(&at.per_second_max.to_ne_bytes());
         if let Some(condition) = at.condition {
@@ -100,7 +96,22 @@ impl SpanProbes {
     }
 }
 
-fn put_into(object: &Object, name: &str, (key, value): (&[u8], &[u8])) -> Result<(), CaptureError> {
+/// A program that is put at many places, one process at a time.
+pub(super) fn program_of_many<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, CaptureError> {
+    let refused = |reason: String| CaptureError::Refused { reason };
+    let program = object.progs_mut().find(|program| program.name() == name);
+    let program = program.ok_or_else(|| refused(format!("no program {name}")))?;
+    if !program.autoload() {
+        return Err(refused("this kernel cannot put many probes at once (Linux 6.6 can)".to_owned()));
+    }
+    Ok(program)
+}
+
+pub(super) fn put_into(
+    object: &Object,
+    name: &str,
+    (key, value): (&[u8], &[u8]),
+) -> Result<(), CaptureError> {
     let refused = |reason: String| CaptureError::Refused { reason };
     let map =
         object.maps().find(|map| map.name() == name).ok_or_else(|| refused(format!("no map {name}")))?;

@@ -7,6 +7,7 @@ use holdup_events::Timestamp;
 use libbpf_rs::{Link, MapCore, MapFlags, Object, UprobeMultiOpts};
 
 use super::messages;
+use super::span_probes::{program_of_many, put_into};
 use crate::error::CaptureError;
 use crate::lower;
 
@@ -56,10 +57,10 @@ pub struct Waiting {
 /// The probes that are in place, by process.
 #[derive(Default)]
 pub(super) struct TaskProbes {
-    links: BTreeMap<u32, Link>,
-    /// The last one given, and those of processes.
+    /// With each one's generation.
+    links: BTreeMap<u32, (Link, u32)>,
+    /// The last one given.
     generation: u32,
-    generations: BTreeMap<u32, u32>,
 }
 
 const PROGRAM: &str = "on_task";
@@ -84,17 +85,9 @@ impl TaskProbes {
     /// Puts the probes: all waits are told from now on.
     pub fn arm(&mut self, object: &Object, at: &TaskPlaces<'_>) -> Result<(), CaptureError> {
         let refused = |reason: String| CaptureError::Refused { reason };
-        let program = object.progs_mut().find(|program| program.name() == PROGRAM);
-        let program = program.ok_or_else(|| refused(format!("no program {PROGRAM}")))?;
-        if !program.autoload() {
-            return Err(refused("this kernel cannot put many probes at once (Linux 6.6 can)".to_owned()));
-        }
-        let guards = object.maps().find(|map| map.name() == GUARDS);
-        let guards = guards.ok_or_else(|| refused(format!("no map {GUARDS}")))?;
+        let program = program_of_many(object, PROGRAM)?;
         self.generation = self.generation.wrapping_add(1);
-        let guard = bytes_of(at, (self.generation, lower::now()));
-        let put = guards.update(&at.tgid.to_ne_bytes(), &guard, MapFlags::ANY);
-        put.map_err(|error| refused(messages::reason(&error)))?;
+        put_into(object, GUARDS, (&at.tgid.to_ne_bytes(), &bytes_of(at, (self.generation, lower::now()))))?;
         let tgid = i32::try_from(at.tgid).map_err(|_| refused("no such process".to_owned()))?;
         let begins = at.waits.iter().map(|place| (place.offset, cookie(place)));
         let all: Vec<(u64, u64)> = begins.chain(at.goes_on.iter().map(|offset| (*offset, GOES_ON))).collect();
@@ -105,17 +98,15 @@ impl TaskProbes {
         };
         let put = program.attach_uprobe_multi_with_opts(tgid, at.file, "", all);
         let link = put.map_err(|error| refused(messages::reason(&error)))?;
-        self.links.insert(at.tgid, link);
-        self.generations.insert(at.tgid, self.generation);
+        self.links.insert(at.tgid, (link, self.generation));
         messages::take();
         Ok(())
     }
 
     /// Takes those of a process away; gives who waits there, as far as that began while they were there.
     pub fn disarm(&mut self, object: &Object, tgid: u32) -> Vec<Waiting> {
-        if self.links.remove(&tgid).is_none() {
-            return Vec::new();
-        }
+        let Some((link, generation)) = self.links.remove(&tgid) else { return Vec::new() };
+        drop(link);
         let map = |name: &'static str| object.maps().find(move |map| map.name() == name);
         // What stays costs its room.
         if let Some(guards) = map(GUARDS) {
@@ -124,7 +115,6 @@ impl TaskProbes {
         let Some(waits) = map(WAITS) else { return Vec::new() };
         let is_its = |key: &Vec<u8>| key.get(TGID_AT..TGID_AT + 4) == Some(&tgid.to_ne_bytes()[..]);
         let its: Vec<Vec<u8>> = waits.keys().filter(is_its).collect();
-        let generation = self.generations.remove(&tgid).unwrap_or_default();
         let mut waiting = Vec::new();
         for key in its {
             let found = waits.lookup(&key, MapFlags::ANY).ok().flatten();

@@ -102,19 +102,27 @@ impl Stretches {
 impl TaskLocks {
     /// Which part of the time that a process lived its tasks' waits were told in (0 to 1).
     pub fn told_part(&self, trace: &Trace, process: ProcessId) -> f64 {
-        let Some(windows) = self.windows.get(&process) else { return 0.0 };
+        let (told_ns, life_ns) = self.told_ns(trace, process);
+        (told_ns as f64 / life_ns.max(1) as f64).min(1.0)
+    }
+
+    /// How many tasks waited for a lock on average, when that was told. Who waited throughout a window is not among them.
+    pub fn waiting(&self, trace: &Trace, lock: &TaskLock) -> f64 {
+        let (told_ns, _) = self.told_ns(trace, lock.process);
+        lock.wait_ns as f64 / told_ns.max(1) as f64
+    }
+
+    /// For how long waits of a process' tasks were told, and how long it lived (ns).
+    fn told_ns(&self, trace: &Trace, process: ProcessId) -> (u64, u64) {
         let threads = || trace.threads.iter().filter(|thread| thread.process == process);
         let (Some(from), Some(to)) =
             (threads().map(|thread| thread.start).min(), threads().map(|thread| thread.end).max())
         else {
-            return 0.0;
+            return (0, 0);
         };
-        let inside = |(start, end): &(Timestamp, Timestamp)| {
-            let (start, end) = ((*start).max(from), (*end).min(to));
-            if end > start { end.since(start).0 } else { 0 }
-        };
-        let told: u64 = windows.iter().map(inside).sum();
-        (told as f64 / to.since(from).0.max(1) as f64).min(1.0)
+        let windows = self.windows.get(&process).into_iter().flatten();
+        let inside = |(start, end): &(Timestamp, Timestamp)| (*end).min(to).since((*start).max(from)).0;
+        (windows.map(inside).sum(), to.since(from).0)
     }
 
     /// Whether all waits of a process' tasks were told throughout a slice.

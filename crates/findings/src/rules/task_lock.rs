@@ -202,12 +202,14 @@ fn subject(lock: &TaskLock) -> String {
     format!("{locks} taken in {}", lock.place)
 }
 
-/// The lock that tasks of the idling process waited for most, and what was told of it.
+/// The lock that tasks of a process that idles waited for most, and what was told of it.
 fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<String>) {
     let trace = scene.trace;
     let all = &scene.derived.task_locks;
-    let idling = charge.slices(trace).next().map(|slice| trace.threads[slice.thread.index()].process);
-    let locks: Vec<&TaskLock> = all.locks.iter().filter(|lock| Some(lock.process) == idling).collect();
+    let idling: BTreeSet<ProcessId> =
+        charge.slices(trace).map(|slice| trace.threads[slice.thread.index()].process).collect();
+    let process = all.locks.iter().map(|lock| lock.process).find(|process| idling.contains(process));
+    let locks: Vec<&TaskLock> = all.locks.iter().filter(|lock| Some(lock.process) == process).collect();
     let Some(first) = locks.first().filter(|lock| lock.waits >= WAITS_MIN) else { return (None, Vec::new()) };
     let part = all.told_part(trace, first.process);
     // Who waited throughout a window is not seen.
@@ -217,11 +219,10 @@ fn told<'a>(scene: &Scene<'a>, charge: &Charge) -> (Option<&'a TaskLock>, Vec<St
             ("at least ", format!(" They are many: they were looked at in {} of the time.", percent(part)))
         }
     };
-    let told_ns = part * scene.trace.wall().0 as f64;
     let mut summary = vec![format!(
         "Tasks waited for {}: {least}{} on average, {}, {} at the most.{looked}",
         said(first),
-        rounded(first.wait_ns as f64 / told_ns.max(1.0)),
+        rounded(all.waiting(trace, first)),
         count(first.waits, "wait"),
         time(first.longest_ns),
     )];

@@ -166,3 +166,15 @@ fn three_waits(begins: &str) -> Trace {
     trace.task_waits.rows = (0..3).map(row).collect();
     trace
 }
+
+/// The recording goes on behind the process' end: that is no time in which nobody waited.
+#[test]
+fn how_many_wait_is_told_of_the_time_in_which_it_was_looked_at() {
+    let mut trace = three_waits(WAITS);
+    trace.manifest.end_ns += 60_000_000;
+    let process = trace.threads[trace.task_waits.rows[0].thread.index()].process;
+    let (start, end) = (trace.start(), Timestamp(trace.start().0 + 4_000_000));
+    trace.task_waits.windows.push(TaskWindowRow { process, start, end });
+    let locks = analyse(&trace).derived.task_locks;
+    assert_eq!(locks.waiting(&trace, &locks.locks[0]), 1.5);
+}

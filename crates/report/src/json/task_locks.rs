@@ -21,6 +21,7 @@ fn one(trace: &Trace, locks: &TaskLocks, lock: &TaskLock) -> Value {
         "waits": lock.waits,
         "wait_ns": lock.wait_ns,
         "max_ns": lock.longest_ns,
+        "waiting": locks.waiting(trace, lock),
         "told": locks.told_part(trace, lock.process),
         "elsewhere": places(&lock.elsewhere),
         "let_go": places(&lock.let_go),

@@ -68,12 +68,11 @@ fn of_tasks(view: &View) -> Vec<String> {
     let shown = &all.locks[..all.locks.len().min(LOCKS_MAX)];
     let row = |lock: &TaskLock| {
         let told = all.told_part(view.trace, lock.process);
-        let told_ns = told * view.trace.wall().0 as f64;
         vec![
             clean(if lock.place.is_empty() { "?" } else { &lock.place }),
             count(lock.objects),
             count(lock.waits),
-            format!("{:.1}", lock.wait_ns as f64 / told_ns.max(1.0)),
+            format!("{:.1}", all.waiting(view.trace, lock)),
             duration(lock.wait_ns / lock.waits.max(1)),
             duration(lock.longest_ns),
             percent(told),
