@@ -137,36 +137,6 @@ static __always_inline struct file *open_file(struct task_struct *task, __u32 fd
 	return file;
 }
 
-static __always_inline void name_socket(struct file *file, struct wire_object_name *name)
-{
-	struct socket *socket = BPF_CORE_READ(file, private_data);
-	struct sock *sock = BPF_CORE_READ(socket, sk);
-	__u16 port;
-
-	name->family = BPF_CORE_READ(sock, __sk_common.skc_family);
-	if (name->family == 1) { /* AF_UNIX */
-		struct sock *peer = BPF_CORE_READ((struct unix_sock *)sock, peer);
-
-		name->peer_object = BPF_CORE_READ(peer, sk_socket, file, f_inode, i_ino);
-		return;
-	}
-	if (name->family != 2 && name->family != 10)
-		return;
-	name->local_port = BPF_CORE_READ(sock, __sk_common.skc_num);
-	port = BPF_CORE_READ(sock, __sk_common.skc_dport);
-	name->peer_port = port << 8 | port >> 8;
-	if (name->family == 2) {
-		__be32 local = BPF_CORE_READ(sock, __sk_common.skc_rcv_saddr);
-		__be32 peer = BPF_CORE_READ(sock, __sk_common.skc_daddr);
-
-		__builtin_memcpy(name->local, &local, 4);
-		__builtin_memcpy(name->peer, &peer, 4);
-		return;
-	}
-	BPF_CORE_READ_INTO(&name->local, sock, __sk_common.skc_v6_rcv_saddr);
-	BPF_CORE_READ_INTO(&name->peer, sock, __sk_common.skc_v6_daddr);
-}
-
 /* Once for each object: what it is called. */
 static __always_inline void name_object(struct file *file, const struct wire_call_key *key)
 {

@@ -9,6 +9,7 @@
 #include "ring.h"
 #include "stacks.h"
 #include "file_names.h"
+#include "socket_names.h"
 #include "waits.h"
 #include "paging.h"
 #include "reclaim.h"

@@ -72,7 +72,9 @@ struct sock_common {
 struct socket;
 struct sock { struct sock_common __sk_common; struct socket *sk_socket; };
 struct socket { struct sock *sk; struct file *file; };
-struct unix_sock { struct sock *peer; };
+struct sockaddr_un { char sun_path[108]; };
+struct unix_address { int len; struct sockaddr_un name[0]; };
+struct unix_sock { struct sock *peer; struct unix_address *addr; };
 struct fdtable { unsigned int max_fds; struct file **fd; };
 struct files_struct { struct fdtable *fdt; };
 struct signal_struct { int nr_threads; };

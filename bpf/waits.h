@@ -3,6 +3,8 @@
 #ifndef HOLDUP_WAITS_H
 #define HOLDUP_WAITS_H
 
+#define SYS_POLL 7
+#define SYS_PPOLL 271
 #define SYS_FUTEX 202
 #define FUTEX_CMD(op) ((op) & 0x7f)
 #define S_IFMT 0170000
@@ -243,6 +245,20 @@ static __always_inline __u64 asked_timeout(struct pt_regs *regs, __s32 syscall)
 	return 0;
 }
 
+/* Who polls for a single descriptor waits for that one. */
+static __always_inline void describe_polled(struct task_struct *task, struct pt_regs *regs, struct wire_wait *wait)
+{
+	__s32 fd = -1;
+
+	if ((wait->syscall != SYS_POLL && wait->syscall != SYS_PPOLL) || regs->si != 1)
+		return;
+	/* It is the first member of a struct pollfd. */
+	if (bpf_probe_read_user(&fd, sizeof(fd), (void *)regs->di) || fd < 0)
+		return;
+	wait->op = fd;
+	describe_fd(task, fd, wait);
+}
+
 /* `task` must have an address space: kernel threads have no user registers. */
 static __always_inline void describe_wait(struct task_struct *task, struct wire_wait *wait)
 {
@@ -257,6 +273,8 @@ static __always_inline void describe_wait(struct task_struct *task, struct wire_
 	wait->op = regs->di;
 	if (waits_on_fd(wait->syscall))
 		describe_fd(task, wait->op, wait);
+	else
+		describe_polled(task, regs, wait);
 }
 
 /* The same of the thread that runs. Not static: the verifier then looks at it once, not once for each way that leads here. */
@@ -269,6 +287,8 @@ __noinline int describe_own_wait(struct wire_wait *wait)
 	describe_wait(task, wait);
 	if (wait->object_kind == WIRE_OBJECT_FILE)
 		name_waited_file(wait);
+	else if (wait->object_kind == WIRE_OBJECT_SOCKET)
+		name_waited_socket(wait);
 	return 0;
 }
 

@@ -163,7 +163,7 @@ struct wire_wait {
 	wire_s32 syscall;     /* orig_ax; -1: an exception (page fault) or interrupt */
 	wire_u32 object_kind; /* enum wire_object */
 	wire_u64 object;
-	wire_u32 op;          /* futex: raw op argument; else the fd */
+	wire_u32 op;          /* futex: raw op argument; else the fd, also of who polls for one alone */
 	wire_u32 value;       /* futex: raw val argument; else 0 */
 	wire_u32 owner_tid;   /* glibc mutex owner read at block time, as stored; 0 unknown */
 	wire_u32 stack_every; /* a stack was taken with probability 1/stack_every; 0: none was */
@@ -478,6 +478,13 @@ struct wire_object_key {
 	wire_u64 object;
 };
 
+/* Which end of a connection a socket is. */
+enum wire_side {
+	WIRE_SIDE_UNKNOWN = 0,
+	WIRE_SIDE_CONNECTED = 1, /* it connected to the other end's listener */
+	WIRE_SIDE_ACCEPTED = 2,
+};
+
 #define WIRE_PATH_PARTS 6
 #define WIRE_PATH_PART_BYTES 40
 
@@ -486,11 +493,12 @@ struct wire_object_name {
 	wire_u16 family;      /* of a socket: AF_*; else 0 */
 	wire_u16 local_port;
 	wire_u16 peer_port;
-	wire_u16 pad;
+	wire_u16 side;        /* enum wire_side */
 	wire_u8 local[16];    /* address: 4 bytes of IPv4, 16 of IPv6 */
 	wire_u8 peer[16];
 	wire_u64 peer_object; /* of a unix socket: inode number of the other end; 0 not known */
-	char path[WIRE_PATH_PARTS][WIRE_PATH_PART_BYTES]; /* of a file: its name, its folder's, and so on up */
+	/* Of a file: its name, its folder's, and so on up; of a unix socket: the address of its listener, in one piece. */
+	char path[WIRE_PATH_PARTS][WIRE_PATH_PART_BYTES];
 };
 
 #endif

@@ -33,7 +33,7 @@ use super::runtime_names::RuntimeNames;
 use super::span_probes::SpanProbes;
 use super::stack_tables::StackTables;
 use super::syscall_windows::SyscallWindows;
-use super::waited_files::WaitedFiles;
+use super::waited_names::WaitedNames;
 use super::{Other, Outcome, Output, Recorder, Subject, Tally, Watched};
 use crate::cli::StackChoice;
 
@@ -66,7 +66,7 @@ pub(super) struct Loop {
     bad_records: u64,
     syscalls: SyscallWindows,
     calls: Calls,
-    waited_files: WaitedFiles,
+    waited_names: WaitedNames,
     limits: GroupLimits,
     pub(super) counts: KernelCounts,
     faults: FaultWindows,
@@ -114,7 +114,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         // Where all are counted there is nothing to extrapolate.
         syscalls: SyscallWindows::new(if options.syscalls { 0.0 } else { recorder.options.budget }, cpus),
         calls: Calls::new(options.syscalls, &session),
-        waited_files: WaitedFiles::default(),
+        waited_names: WaitedNames::default(),
         limits: GroupLimits::default(),
         counts: KernelCounts::of(root_pid(&subject)),
         faults: FaultWindows::new(recorder.options.budget),
@@ -296,7 +296,7 @@ impl Loop {
             self.syscalls.step(&mut self.session, &mut |event| self.journal.push(&event));
             self.faults.step(&mut self.session);
             self.calls.step(&self.session, &mut |event| self.journal.push(&event));
-            self.waited_files.step(&self.session, &mut |event| self.journal.push(&event));
+            self.waited_names.step(&self.session, &mut |event| self.journal.push(&event));
             self.limits.step(&self.targets, &mut |event| self.journal.push(&event));
             self.counts.step(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
             let Loop { session, mappings, targets, journal, .. } = self;
@@ -535,7 +535,7 @@ impl Loop {
     fn tell_at_the_end(&mut self, end: Timestamp) {
         self.span_probes.end(&mut self.session, end, &mut |event| self.journal.push(&event));
         self.drain();
-        self.waited_files.read(&self.session, end, &mut |event| self.journal.push(&event));
+        self.waited_names.read(&self.session, end, &mut |event| self.journal.push(&event));
     }
 
     /// The stream of allocations is a source only where they are wanted.

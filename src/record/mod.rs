@@ -30,7 +30,7 @@ mod span_probes;
 mod stack_tables;
 mod syscall_windows;
 mod task_windows;
-mod waited_files;
+mod waited_names;
 mod watching;
 
 use std::ffi::OsString;

@@ -6,6 +6,7 @@ use std::collections::btree_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use holdup_events::event::{CallSums, ObjectName};
+use holdup_events::socket_name::{Side, SocketName};
 use holdup_events::tables::CallPartKind;
 use holdup_events::{Event, ObjectKind, Timestamp};
 
@@ -29,6 +30,8 @@ pub mod size {
     pub const PATH_PART: usize = 40;
 }
 
+/// Connections may come and go all the time: those first are named.
+const NAMES_MAX: usize = 16_384;
 const SIZE_BUCKETS: usize = 33;
 const TIME_BUCKETS: usize = 40;
 const AF_UNIX: u16 = 1;
@@ -143,6 +146,9 @@ impl CallDecoder {
         let kind = kind_of(fields.u32()?)?;
         fields.u32()?;
         let id = (kind, fields.u64()?);
+        if self.names.len() >= NAMES_MAX {
+            return Some(());
+        }
         if let Entry::Vacant(place) = self.names.entry(id) {
             place.insert(read_name(kind, &mut Fields(values.first()?))?);
             self.fresh.push(id);
@@ -258,18 +264,27 @@ fn event(key: Key, sums: &Sums, (at, until): (Timestamp, Timestamp)) -> CallSums
 }
 
 fn read_name(kind: ObjectKind, fields: &mut Fields) -> Option<String> {
-    let [family, local_port, peer_port, _] = [(); 4].map(|()| fields.bytes(2));
-    let [family, local_port, peer_port] = [word(family?)?, word(local_port?)?, word(peer_port?)?];
+    let [family, local_port, peer_port, side] = [(); 4].map(|()| fields.bytes(2));
+    let [family, local_port, peer_port, side] =
+        [word(family?)?, word(local_port?)?, word(peer_port?)?, word(side?)?];
     let (local, peer) = (fields.bytes(16)?, fields.bytes(16)?);
     let peer_object = fields.u64()?;
     if kind == ObjectKind::Socket {
         return Some(match family {
-            AF_UNIX if peer_object != 0 => format!("unix, other end socket:[{peer_object}]"),
-            AF_UNIX => "unix".to_owned(),
+            AF_UNIX => {
+                let address = unix_address(fields.bytes(size::PATH_PARTS * size::PATH_PART)?);
+                let side = match side {
+                    1 => Some(Side::Connected),
+                    2 => Some(Side::Accepted),
+                    _ => None,
+                };
+                SocketName::Unix { side, address: &address, other_end: peer_object }.to_string()
+            }
             AF_INET | AF_INET6 => {
                 let local = address(family, local)?;
                 let peer = address(family, peer)?;
-                format!("{} → {}", at_port(local, local_port), at_port(peer, peer_port))
+                let (local, peer) = (at_port(local, local_port), at_port(peer, peer_port));
+                SocketName::Internet { local: &local, peer: &peer }.to_string()
             }
             AF_NETLINK => "netlink".to_owned(),
             family => format!("family {family}"),
@@ -284,6 +299,15 @@ fn read_name(kind: ObjectKind, fields: &mut Fields) -> Option<String> {
         parts.push(String::from_utf8_lossy(text).into_owned());
     }
     Some(path(parts))
+}
+
+/// As `ss` writes it: an abstract one begins with `@`, which stands for a zero.
+fn unix_address(bytes: &[u8]) -> String {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let is_abstract = bytes.first() == Some(&0);
+    let said = bytes.get(..end).unwrap_or_default();
+    let said = if is_abstract { said } else { said.split(|byte| *byte == 0).next().unwrap_or_default() };
+    String::from_utf8_lossy(said).replace('\0', "@")
 }
 
 fn word(bytes: &[u8]) -> Option<u16> {
@@ -408,6 +432,23 @@ mod tests {
         name.resize(size::OBJECT_NAME, 0);
         let said = read_name(ObjectKind::Socket, &mut Fields(&name)).unwrap();
         assert_eq!(said, "127.0.0.1:80 → 10.1.2.3:443");
+    }
+
+    #[test]
+    fn unix_sockets_are_named_by_their_listener() {
+        let said = |side: u16, other: u64, path: &[u8]| {
+            let mut name: Vec<u8> =
+                [AF_UNIX, 0, 0, side].iter().flat_map(|word| word.to_le_bytes()).collect();
+            name.resize(40, 0);
+            name.extend(other.to_le_bytes());
+            name.extend(path);
+            name.resize(size::OBJECT_NAME, 0);
+            read_name(ObjectKind::Socket, &mut Fields(&name)).unwrap()
+        };
+        assert_eq!(said(1, 7, b"/run/db.sock"), "unix → /run/db.sock, other end socket:[7]");
+        assert_eq!(said(2, 0, b"\0db"), "unix ← @db");
+        assert_eq!(said(0, 0, b"/run/db.sock\0rest"), "unix at /run/db.sock");
+        assert_eq!(said(9, 7, b""), "unix, other end socket:[7]");
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod event;
 pub mod ids;
 pub mod loss;
 pub mod recording;
+pub mod socket_name;
 pub mod standing;
 pub mod tables;
 pub mod time;

@@ -16,8 +16,9 @@ pub type EntrySink<'a> = dyn FnMut(&[u8], &[Vec<u8>]) + 'a;
 pub(super) fn read(object: &Object, name: &str, sink: &mut EntrySink<'_>) -> Result<(), CaptureError> {
     let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
     let Some(map) = object.maps().find(|map| map.name() == name) else { return Ok(()) };
-    // First the keys: an entry that comes meanwhile is read the next time.
-    let keys: Vec<Vec<u8>> = map.keys().collect();
+    // First the keys: an entry that comes meanwhile is read the next time. Where entries go meanwhile, too (LRU), the kernel begins anew
+    // after one that is gone: not for ever.
+    let keys: Vec<Vec<u8>> = map.keys().take(map.max_entries() as usize).collect();
     for key in keys {
         if map.map_type().is_percpu() {
             let values = map.lookup_percpu(&key, MapFlags::ANY).map_err(refused)?;

@@ -4,15 +4,16 @@
 //! A wait counts that is for one peer: in a call that receives, or in one that polls a few descriptors. Who waits for whatever
 //! comes next (epoll) may have many answers under way, or none: there what passes between the two tells (`in_flight.rs`). A peer on
 //! the same machine is known by having ended the wait, and must have been asleep by a clock of its own in the middle of it. Of two,
-//! the one that accepts connections is asked; where that is not seen, or may be the way in of one that asks others, the one asks
-//! that woke the other first (of a process and its descendant that is no more than a guess). Where neither is seen to accept, and one
+//! the one that connected to the other asks (`socket_sides.rs`), and the one that accepts connections is asked; where neither is seen, or it
+//! may be the way in of one that asks others, the one asks that woke the other first (of a process and its descendant that is no more than a guess). Where neither is seen to accept, and one
 //! alone waits for the other's clock, that one asks: the first word may not have been seen. Of one elsewhere, or of a program that is not
 //! recorded, nothing is known; whoever accepts connections, or polls, may be waiting for a question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use holdup_events::socket_name::SocketName;
 use holdup_events::tables::Slice;
-use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
+use holdup_events::{ObjectKind, ProcessId, ThreadId, Timestamp, Trace};
 
 use super::cover::{Cover, Span};
 use super::holders::{Basis, Hold, HoldKind, Holders};
@@ -28,6 +29,8 @@ pub struct Asking {
     pub process: ProcessId,
     /// Who is asked; `None`: somebody elsewhere.
     pub peer: Option<ProcessId>,
+    /// Of `None`: where, as far as it is known, and how much of `ns` each is (0 to 1), the most first.
+    pub addresses: Vec<(String, f64)>,
     /// Threads that asked.
     pub threads: BTreeSet<ThreadId>,
     /// How often.
@@ -70,9 +73,11 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): (&Spoken, 
         let process = trace.threads[thread.index()].process;
         for hold in holders.of(thread) {
             let slice = trace.slices.at(thread, hold.row as usize);
-            let Some(peer) = asked((trace, holders), &slice, &hold) else { continue };
+            let is_end = spoken.sides.is_connected(trace.wait(slice.wait));
+            let Some(peer) = asked((trace, holders), (&slice, is_end), &hold) else { continue };
             let of_peer = peer.map(|thread| trace.threads[thread.index()].process);
-            let Some(is_sure) = spoken.sides.asks(trace, process, of_peer) else { continue };
+            let by = (process, trace.wait(slice.wait));
+            let Some(is_sure) = spoken.sides.asks_by(trace, by, of_peer) else { continue };
             let key = (trace.process_name(process).to_owned(), of_peer);
             let wait = Wait {
                 row: hold.row as usize,
@@ -139,12 +144,13 @@ pub fn directions(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Directio
             directions.extend(is_sure.map(|is_sure| (pair, is_sure)));
         }
     }
-    turn_strays(trace, &mut directions);
+    turn_strays(trace, &mut directions, |one, other| spoken.sides.is_by_connection(one, other));
     directions
 }
 
-/// Of one who speaks with several of a name that one parent started, a word may have been missed: most of them tell.
-fn turn_strays(trace: &Trace, directions: &mut Directions) {
+/// Of one who speaks with several of a name that one parent started, a word may have been missed: most of them tell, but of those that
+/// are known otherwise.
+fn turn_strays(trace: &Trace, directions: &mut Directions, is_known: impl Fn(ProcessId, ProcessId) -> bool) {
     let kind = |id: ProcessId| Some((trace.processes.get(id.index())?.parent, trace.process_name(id)));
     // By those who are alike, and the other: who is asked by them, and who asks them.
     let mut votes: BTreeMap<_, [Vec<ProcessId>; 2]> = BTreeMap::new();
@@ -154,6 +160,7 @@ fn turn_strays(trace: &Trace, directions: &mut Directions) {
     }
     for ((_, other), [asking, asked]) in votes {
         for (few, most, is_asking) in [(&asked, &asking, true), (&asking, &asked, false)] {
+            let few: Vec<&ProcessId> = few.iter().filter(|one| !is_known(**one, other)).collect();
             if most.len() < ALIKE_MIN || few.len() >= most.len() {
                 continue;
             }
@@ -225,6 +232,7 @@ fn summed(
     Asking {
         process: process.unwrap_or_default(),
         peer,
+        addresses: if peer.is_none() { addresses(trace, waits) } else { Vec::new() },
         threads: waits.iter().map(|wait| wait.thread).collect(),
         waits: waits.len() as u64,
         ns: waits.iter().map(|wait| wait.span.1.since(wait.span.0).0).sum(),
@@ -243,6 +251,25 @@ fn summed(
     }
 }
 
+/// To whom the sockets lead that are waited for.
+fn addresses(trace: &Trace, waits: &[Wait]) -> Vec<(String, f64)> {
+    let mut by_address: BTreeMap<&str, u64> = BTreeMap::new();
+    for wait in waits {
+        let object = trace.wait(trace.slices.at(wait.thread, wait.row).wait).object;
+        let name = trace.calls.name_of(ObjectKind::Socket, object);
+        let address = match SocketName::parse(name) {
+            Some(SocketName::Internet { peer, .. }) => peer,
+            Some(SocketName::Unix { address, .. }) => address,
+            None => continue,
+        };
+        *by_address.entry(address).or_default() += wait.span.1.since(wait.span.0).0;
+    }
+    let all: u64 = waits.iter().map(|wait| wait.span.1.since(wait.span.0).0).sum();
+    let mut longest: Vec<(&str, u64)> = by_address.into_iter().filter(|(name, _)| !name.is_empty()).collect();
+    longest.sort_by_key(|(name, ns)| (std::cmp::Reverse(*ns), *name));
+    longest.into_iter().map(|(name, ns)| (name.to_owned(), ns as f64 / all.max(1) as f64)).collect()
+}
+
 /// The rows of what a thread slept by a clock in a span, if only for a part.
 pub(super) fn slept_within<'a>(
     (trace, holders): (&'a Trace, &'a Holders),
@@ -256,8 +283,13 @@ pub(super) fn slept_within<'a>(
         .filter(move |row| sleeps_by_clock(holders, thread, *row))
 }
 
-/// Whether a wait is for an answer for which nobody works: of whom, if that one is on this machine.
-fn asked((trace, holders): (&Trace, &Holders), slice: &Slice, hold: &Hold) -> Option<Option<ThreadId>> {
+/// Whether a wait is for an answer for which nobody works: of whom, if that one is on this machine. `is_end`: it is at the end of a
+/// connection that was made, not accepted.
+fn asked(
+    (trace, holders): (&Trace, &Holders),
+    (slice, is_end): (&Slice, bool),
+    hold: &Hold,
+) -> Option<Option<ThreadId>> {
     let call = trace.wait(slice.wait).syscall;
     let is_one = match hold.kind {
         HoldKind::Socket => receives(call),
@@ -267,13 +299,15 @@ fn asked((trace, holders): (&Trace, &Holders), slice: &Slice, hold: &Hold) -> Op
     if !is_one {
         return None;
     }
+    // Who polls may wait for anything, but at the end of a connection that it made itself.
+    let is_answer = receives(call) || is_end;
     if hold.basis == Basis::Interrupt {
-        return receives(call).then_some(None);
+        return is_answer.then_some(None);
     }
     let peer = hold.holder.filter(|_| hold.basis == Basis::Waker)?;
     let of = |thread: ThreadId| trace.threads.get(thread.index()).filter(|thread| thread.target);
     // Of a program that is not recorded nothing is known, either.
-    let Some(peers) = of(peer) else { return receives(call).then_some(None) };
+    let Some(peers) = of(peer) else { return is_answer.then_some(None) };
     if peers.process == of(slice.thread)?.process {
         return None;
     }
@@ -303,7 +337,8 @@ mod tests {
     #[test]
     fn whose_first_word_was_missed_asks_as_those_do_that_are_alike() {
         let mut trace = Trace::default();
-        for (pid, name) in (1..).zip(["parent", "service", "worker", "worker", "worker", "client"]) {
+        for (pid, name) in (1..).zip(["parent", "service", "worker", "worker", "worker", "client", "worker"])
+        {
             let parent = (pid > 1).then_some(ProcessId(0));
             trace.processes.push(Process { pid, name: name.to_owned(), target: true, parent });
         }
@@ -315,12 +350,20 @@ mod tests {
             ((id(1), id(4)), true),
             // And this is another.
             ((id(1), id(5)), true),
+            // It connected to this one.
+            ((id(1), id(6)), true),
         ]
         .into();
-        turn_strays(&trace, &mut directions);
-        let turned: Directions =
-            [((id(2), id(1)), true), ((id(3), id(1)), true), ((id(4), id(1)), false), ((id(1), id(5)), true)]
-                .into();
+        let known = |one: ProcessId, other: ProcessId| (one, other) == (id(6), id(1));
+        turn_strays(&trace, &mut directions, known);
+        let turned: Directions = [
+            ((id(2), id(1)), true),
+            ((id(3), id(1)), true),
+            ((id(4), id(1)), false),
+            ((id(1), id(5)), true),
+            ((id(1), id(6)), true),
+        ]
+        .into();
         assert_eq!(directions, turned);
     }
 }

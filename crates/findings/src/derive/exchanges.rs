@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::ObjectKind;
+use holdup_events::socket_name::{Side, SocketName};
 
 use super::calls::{CallUse, Calls};
 use super::syscall_names::{moves_bytes, sends};
@@ -48,11 +49,14 @@ fn sockets(calls: &Calls) -> impl Iterator<Item = &CallUse> {
     calls.by_object.iter().filter(|used| used.object_kind == ObjectKind::Socket && moves_bytes(used.syscall))
 }
 
-/// Both ends of a socket; one without addresses has itself.
+/// Both ends of a socket; one without addresses has itself, and of unix sockets one end has an address.
 fn ends(name: &str) -> Vec<End<'_>> {
-    match name.split_once(" → ") {
-        Some((local, remote)) => vec![(false, local), (true, remote)],
-        None => vec![(false, name)],
+    let told = name.split_once("] unix").map_or(name, |(number, _)| &name[number.len() + 2..]);
+    match SocketName::parse(told) {
+        Some(SocketName::Internet { local, peer }) => vec![(false, local), (true, peer)],
+        Some(SocketName::Unix { side: Some(Side::Connected), address, .. }) => vec![(true, address)],
+        Some(SocketName::Unix { side: Some(Side::Accepted), address, .. }) => vec![(false, address)],
+        Some(SocketName::Unix { .. }) | None => vec![(false, name)],
     }
 }
 
@@ -119,5 +123,16 @@ mod tests {
             used(WRITE, 2, "socket:[2] unix", 9),
         ];
         assert_eq!(found(calls), [1]);
+    }
+
+    #[test]
+    fn connections_to_one_unix_socket_share_its_address() {
+        // Each of them was seen for one call alone.
+        let calls = vec![
+            used(WRITE, 1, "socket:[1] unix → @db, other end socket:[3]", 9),
+            used(RECVFROM, 2, "socket:[2] unix → @db", 9),
+            used(RECVFROM, 3, "socket:[3] unix ← @db", 4),
+        ];
+        assert_eq!(found(calls), [1, 2]);
     }
 }

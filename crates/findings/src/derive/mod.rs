@@ -64,6 +64,7 @@ pub mod services;
 pub mod side_by_side;
 pub mod sides;
 pub mod skew;
+mod socket_sides;
 pub mod spin;
 pub mod split;
 pub mod stacks;

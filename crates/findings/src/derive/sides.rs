@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
-use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
+use holdup_events::socket_name::Side;
+use holdup_events::{ProcessId, ThreadId, Timestamp, Trace, Wait};
 
 use super::children::ancestors;
 use super::in_flight::{self, Message, Messages};
+use super::socket_sides::SocketSides;
 use super::syscall_names::is_accept;
 
 /// What passed between programs, and who asks whom.
@@ -46,6 +48,10 @@ pub(super) struct Sides {
     accepting: BTreeSet<ProcessId>,
     /// Processes that were there before the recording.
     older: BTreeSet<ProcessId>,
+    /// Which end their sockets are.
+    sockets: SocketSides,
+    /// Of two processes, which of them connected to the other.
+    connected: BTreeMap<(ProcessId, ProcessId), ProcessId>,
     /// Of two processes, when one woke the other first, and which: who asks speaks first, the other answers.
     first: BTreeMap<(ProcessId, ProcessId), (Timestamp, ProcessId)>,
 }
@@ -68,7 +74,9 @@ impl Sides {
             messages.iter().filter_map(|(pair, between)| Some((*pair, in_flight::first(trace, between)?)));
         first.extend(by_network);
         let older = trace.threads.iter().filter(|thread| thread.began_before).map(|thread| thread.process);
-        Sides { accepting: accepting(trace), older: older.collect(), first }
+        let sockets = SocketSides::new(trace);
+        let connected = sockets.of_pairs(trace, messages);
+        Sides { accepting: accepting(trace), older: older.collect(), sockets, connected, first }
     }
 
     /// Whether one waits for connections to accept.
@@ -76,14 +84,42 @@ impl Sides {
         self.accepting.contains(&process)
     }
 
-    /// Whether one of two accepts connections: then that tells.
+    /// Whether it is known which of two connected to the other.
+    pub(super) fn is_by_connection(&self, one: ProcessId, other: ProcessId) -> bool {
+        self.connected.contains_key(&(one.min(other), one.max(other)))
+    }
+
+    /// Whether one of two is known to accept connections: then that tells.
     pub(super) fn accepts_any(&self, one: ProcessId, other: ProcessId) -> bool {
-        self.accepts(one) || self.accepts(other)
+        self.accepts(one) || self.accepts(other) || self.is_by_connection(one, other)
+    }
+
+    /// Whether a wait is at the end of a connection that was made, not accepted.
+    pub(super) fn is_connected(&self, wait: &Wait) -> bool {
+        self.sockets.of(wait) == Some(Side::Connected)
+    }
+
+    /// Whether a wait of a process is for an answer of that peer, and whether that is sure; `None`: it is not.
+    pub(super) fn asks_by(
+        &self,
+        trace: &Trace,
+        (process, wait): (ProcessId, &Wait),
+        peer: Option<ProcessId>,
+    ) -> Option<bool> {
+        match self.sockets.of(wait) {
+            Some(Side::Accepted) => None,
+            // Of one elsewhere it is not known what it does.
+            Some(Side::Connected) => Some(peer.is_some()),
+            None => self.asks(trace, process, peer),
+        }
     }
 
     /// Whether a process asks that peer, and whether that is sure; `None`: it does not.
     pub(super) fn asks(&self, trace: &Trace, process: ProcessId, peer: Option<ProcessId>) -> Option<bool> {
         let Some(peer) = peer else { return (!self.accepts(process)).then_some(false) };
+        if let Some(connected) = self.connected.get(&(process.min(peer), process.max(peer))) {
+            return (*connected == process).then_some(true);
+        }
         match (self.accepts(process), self.accepts(peer)) {
             // Who accepts may ask others in turn (a proxy): seen from its beginning, who spoke first tells.
             (true, false) if self.older.contains(&process) || self.older.contains(&peer) => None,

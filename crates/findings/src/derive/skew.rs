@@ -27,7 +27,7 @@ pub struct Skew {
     pub source: ProcessId,
     /// From the service's first answer to its last (ns).
     pub span_ns: u64,
-    /// It is known that they ask, and do not wait to be asked.
+    /// Of most answers it is known that they were asked for.
     pub is_sure: bool,
     /// Their waits for answers.
     pub waited: Charge,
@@ -72,11 +72,12 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): (&Spoken, 
         let parent = trace.processes.get(process.index()).and_then(|process| process.parent);
         let (Some(parent), Some(between)) = (parent, spoken.between(*process, *peer)) else { continue };
         let key = (parent, trace.process_name(*process), *peer);
-        let asks = askers.entry(key).or_insert_with(|| Askers { is_sure: true, ..Askers::default() });
-        asks.is_sure &= is_sure;
+        let asks = askers.entry(key).or_default();
         asks.peers.insert(*peer);
         let of_peer = |message: &&Message| trace.threads[message.from.index()].process == *peer;
-        asks.answers.entry(*process).or_default().extend(between.iter().filter(of_peer));
+        let answers: Vec<Message> = between.iter().filter(of_peer).copied().collect();
+        asks.sure += if *is_sure { answers.len() } else { 0 };
+        asks.answers.entry(*process).or_default().extend(answers);
     }
     let partners = partners(spoken);
     let mut found: Vec<Skew> = of_services(trace, askers)
@@ -97,7 +98,8 @@ pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): (&Spoken, 
 /// Who asks a service, and its answers.
 #[derive(Default)]
 struct Askers {
-    is_sure: bool,
+    /// How many of the answers are surely such.
+    sure: usize,
     /// Who is asked.
     peers: BTreeSet<ProcessId>,
     answers: BTreeMap<ProcessId, Vec<Message>>,
@@ -124,8 +126,8 @@ fn of_services<'a>(
             continue;
         }
         let entry = own.entry((parent, name, trace.process_name(peer)));
-        let all = entry.or_insert_with(|| Askers { is_sure: true, ..Askers::default() });
-        all.is_sure &= asks.is_sure;
+        let all = entry.or_default();
+        all.sure += asks.sure;
         all.peers.extend(asks.peers);
         for (process, answers) in asks.answers {
             all.answers.entry(process).or_default().extend(answers);
@@ -139,14 +141,18 @@ fn of_services<'a>(
 fn there(trace: &Trace, (parent, name): (ProcessId, &str), asks: &Askers) -> Option<BTreeSet<ProcessId>> {
     let (from, to) = asks.span()?;
     let late = Timestamp(from.0 + (LATE_MAX * to.since(from).0 as f64) as u64);
-    let first = trace.threads.iter().filter(|thread| {
-        let process = &trace.processes[thread.process.index()];
-        let is_alike =
-            process.parent == Some(parent) && process.name == name && !asks.peers.contains(&thread.process);
-        // Who found nothing to do may have ended soon.
-        thread.target && process.pid == thread.tid && is_alike && thread.start <= late && thread.end >= from
-    });
-    Some(first.map(|thread| thread.process).collect())
+    let alike = || {
+        trace.threads.iter().filter(|thread| {
+            let process = &trace.processes[thread.process.index()];
+            let is_alike = process.parent == Some(parent) && process.name == name;
+            let is_service = asks.peers.contains(&thread.process);
+            thread.target && process.pid == thread.tid && is_alike && !is_service && thread.start <= late
+        })
+    };
+    // Who found nothing to do may have ended before the first answer, but not before all that ask had begun.
+    let ask = alike().filter(|thread| asks.answers.contains_key(&thread.process));
+    let begun = ask.map(|thread| thread.start).max().map_or(from, |begun| begun.min(from));
+    Some(alike().filter(|thread| thread.end >= begun).map(|thread| thread.process).collect())
 }
 
 /// By process: with whom it speaks.
@@ -202,7 +208,7 @@ fn skew(
         peers: asks.peers.clone(),
         source,
         span_ns: span.1.since(span.0).0,
-        is_sure: asks.is_sure,
+        is_sure: 2 * asks.sure > answers().count(),
         waited: Charge::of_rows(trace, |thread, take| {
             if threads.contains(&thread) {
                 rows.range(trace.slices.rows(thread)).for_each(|row| take(*row));
@@ -248,4 +254,38 @@ fn at_once((trace, spoken): (&Trace, &Spoken), process: ProcessId, asks: &Askers
     let spans = if under_way.is_empty() { waits.to_vec() } else { under_way };
     let ns: u64 = spans.iter().map(|(from, to)| to.since(*from).0).sum();
     ns as f64 / Cover::of(spans).length_ns().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use holdup_events::ThreadId;
+    use holdup_events::tables::{Process, Thread};
+
+    use super::*;
+
+    #[test]
+    fn who_had_nothing_to_do_may_have_ended_before_the_first_answer() {
+        let mut trace = Trace::default();
+        let lives =
+            [("parent", 0..90), ("worker", 0..9), ("worker", 10..80), ("worker", 11..12), ("worker", 70..80)];
+        for (pid, (name, life)) in (1..).zip(lives) {
+            let (id, parent) = (ProcessId(pid - 1), (pid > 1).then_some(ProcessId(0)));
+            trace.processes.push(Process { pid, name: name.to_owned(), target: true, parent });
+            let (start, end) = (Timestamp(life.start), Timestamp(life.end));
+            trace.threads.push(Thread {
+                tid: pid,
+                process: id,
+                start,
+                end,
+                target: true,
+                ..Thread::default()
+            });
+        }
+        let answer = |at: u64| Message { at: Timestamp(at), from: ThreadId(0), to: ThreadId(2), row: 0 };
+        let asks =
+            Askers { answers: [(ProcessId(2), vec![answer(20), answer(79)])].into(), ..Askers::default() };
+        // The first ended before the others began, the last came late.
+        let there = there(&trace, (ProcessId(0), "worker"), &asks);
+        assert_eq!(there, Some([ProcessId(2), ProcessId(3)].into()));
+    }
 }

@@ -11,7 +11,8 @@
 //! ## How it decides
 //! Waits count that are in a call which receives from one peer, or polls a few descriptors; of who waits for whatever comes next
 //! (epoll) it counts the messages to and from the peer, as wakeups show them. A peer in the recording must be asleep by a clock
-//! in the middle of the wait. Of the two, the one that accepts connections is asked; where that is not seen, the one asks that
+//! in the middle of the wait. Of the two, the one that connected to the other asks (a unix socket's address tells, else ports: who
+//! connects has one that the kernel chose), and the one that accepts connections is asked; where neither is seen, the one asks that
 //! woke the other first. The gain's upper end is the time in which such a wait was all that went on; the lower end is none:
 //! whether a question needs the answer to the one before, nothing here tells. Where there were fewer than two at once, on
 //! average, or as many as there are threads that ask, and it is known who asks whom, it is likely; else, and of peers elsewhere, it is
@@ -25,7 +26,7 @@
 //! ## Blind spots
 //! Of tasks that share a thread which polls (goroutines, promises), questions of more than one message each look like more than
 //! there are, and peers elsewhere are not seen. A peer that works on a CPU is no such peer: lone-worker and wakeup-ping-pong tell
-//! those. Of programs that were attached to, who spoke first may be who answered. Processes that accept connections and ask a
+//! those. Of programs that were attached to, who spoke first may be who answered. Event loops that accept connections and ask a
 //! service elsewhere are not seen; who waits for messages from elsewhere that come by themselves looks as if it asked for them.
 //!
 //! ## References
@@ -61,6 +62,9 @@ const POOL_MIN: f64 = 0.8;
 
 /// With so many at once it is not the asking.
 const AT_ONCE_MAX: f64 = 8.0;
+
+/// Of the waiting so much is for one address, if that one is told as whom it asks.
+const ADDRESS_MIN: f64 = 0.9;
 
 /// Services that are named.
 const NAMED_MAX: usize = 3;
@@ -98,6 +102,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     let trace = scene.trace;
     let who = trace.process_name(asking.process);
     let peer = asking.peer.map(|peer| trace.process_name(peer));
+    let elsewhere = elsewhere(asking);
     let at_once = asking.at_once();
     let mut summary = vec![
         format!(
@@ -115,6 +120,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     if let Some(peer) = peer {
         summary.push(format!("{peer} did not work meanwhile, either: it waited for a clock of its own (something slow behind it, or a limit on its rate)."));
     }
+    summary.extend(addresses(asking));
     summary.extend(scene.charged_come_from(&asking.waited));
     let blocking = known_waits::of(scene, &asking.waited, |runtime| &runtime.blocking);
     summary.extend(blocking.iter().map(|one| one.sentence.clone()));
@@ -127,7 +133,7 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     };
     let finding = Finding {
         rule: INFO.name,
-        subject: format!("{who} asks {}", peer.unwrap_or("a peer elsewhere")),
+        subject: format!("{who} asks {}", peer.unwrap_or(&elsewhere)),
         summary,
         cost_ns: asking.ns,
         gain: Gain { low: 0.0, high: share },
@@ -136,6 +142,27 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
         advice: advice(blocking),
     };
     Charged { finding, charge: asking.waited.clone().and(trace, &asking.slept) }
+}
+
+/// A peer elsewhere, by its address if nearly all is for one.
+fn elsewhere(asking: &Asking) -> String {
+    match asking.addresses.first() {
+        Some((address, share)) if *share >= ADDRESS_MIN => address.clone(),
+        _ => "a peer elsewhere".to_owned(),
+    }
+}
+
+/// Several addresses, if none has nearly all.
+fn addresses(asking: &Asking) -> Option<String> {
+    let (_, most) = asking.addresses.first().filter(|(_, share)| *share < ADDRESS_MIN)?;
+    let rest = asking.addresses.len().saturating_sub(NAMED_MAX);
+    let named = asking.addresses.iter().take(NAMED_MAX);
+    let mut named: Vec<String> =
+        named.map(|(address, share)| format!("{address} {}", percent(*share))).collect();
+    if rest > 0 {
+        named.push(format!("{rest} others less each"));
+    }
+    (*most > 0.0).then(|| format!("Of that: {}.", named.join(", ")))
 }
 
 fn advice(blocking: Option<KnownWait>) -> Vec<String> {

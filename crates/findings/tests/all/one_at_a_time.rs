@@ -1,6 +1,7 @@
 //! Questions to a service that are asked one after the other, and what only looks so.
 
-use holdup_events::tables::{Wakeup, Wakeups};
+use holdup_events::tables::{CallObject, Wakeup, Wakeups};
+use holdup_events::{ObjectKind, Trace, Wait, WaitReason};
 use holdup_findings::finding::{Confidence, Finding};
 use holdup_findings::{Analysis, analyse};
 use holdup_testkit::check::{check_lanes, trace_of_lanes};
@@ -186,4 +187,73 @@ fn who_waits_in_a_callback_of_an_event_loop_holds_up_the_loop() {
     assert_eq!(told("_PyEval_EvalFrameDefault;asyncio.runners.run"), (false, false));
     // A function of C, in a program that has nothing of Haskell.
     assert_eq!(told("print_info"), (false, false));
+}
+
+/// The picture, with the sockets named for which threads of these processes wait.
+fn with_sockets(picture: &str, named: &[(&str, &str)]) -> Trace {
+    let (_, mut trace) = trace_of_lanes(picture);
+    for (number, (process, name)) in (1..).zip(named) {
+        let of = |wait: &&mut Wait| trace.processes[wait.process.index()].name == *process;
+        let network = |wait: &&mut Wait| matches!(wait.reason, WaitReason::Socket | WaitReason::Multiplex);
+        for wait in trace.waits.iter_mut().filter(of).filter(network) {
+            (wait.object_kind, wait.object) = (ObjectKind::Socket, number);
+        }
+        let name = (*name).to_owned();
+        trace.calls.objects.push(CallObject { kind: ObjectKind::Socket, object: number, name });
+    }
+    trace
+}
+
+/// Who connected asks, whoever was heard first, and whatever else it accepts.
+#[test]
+fn the_end_that_connected_asks() {
+    let told = |asker: &str| {
+        let trace = with_sockets(
+            "@cpus 4\n@repeat 20\n@q multiplex 7\n@p multiplex 232\n@s sleep\n@b sleep\n@child B\n\
+             A  qqqqqqqqq0\nB  b1ssssss1s  holds q 8..9\n",
+            &[("A", asker)],
+        );
+        found(&analyse(&trace)).map(|finding| finding.confidence)
+    };
+    assert_eq!(told("unix → /run/b.sock"), Some(Confidence::Medium));
+    assert_eq!(told("127.0.0.1:40912 → 127.0.0.1:5432"), Some(Confidence::Medium));
+    assert_eq!(told("unix ← /run/a.sock"), None);
+    assert_eq!(told("unix, other end socket:[9]"), None, "the first word is B's");
+}
+
+/// A peer elsewhere is told by its address; who was connected to by one waits to be asked.
+#[test]
+fn a_peer_elsewhere_has_its_address() {
+    let told = |name: &str| {
+        let by = |how: &str| {
+            let picture = format!("@cpus 4\n@repeat 20\n@q {how}\nA  0qqqqqqqqq\n");
+            let trace = with_sockets(&picture, &[("A", name)]);
+            found(&analyse(&trace)).map(|finding| (finding.subject.clone(), finding.confidence))
+        };
+        // Who polls for one descriptor waits for that one.
+        assert_eq!(by("socket"), by("multiplex 7"));
+        by("socket")
+    };
+    let asks = |whom: &str| Some((format!("A asks {whom}"), Confidence::Low));
+    assert_eq!(told("10.0.0.1:40912 → 10.0.0.2:5432"), asks("10.0.0.2:5432"));
+    assert_eq!(told("unix → @queue, other end socket:[9]"), asks("@queue"));
+    assert_eq!(told("10.0.0.1:80 → 10.0.0.2:40912"), None);
+}
+
+/// None of several has nearly all of it.
+#[test]
+fn several_addresses_are_told_with_their_parts() {
+    let mut trace = with_sockets(
+        "@cpus 4\n@repeat 20\n@q socket\n@e socket 47\nA  0qqqqqq0eee\n",
+        &[("A", "10.0.0.1:40912 → 10.0.0.2:5432")],
+    );
+    let other = trace.waits.iter_mut().find(|wait| wait.syscall == 47).expect("e");
+    other.object = 9;
+    let name = "10.0.0.1:40913 → 10.0.0.3:5432".to_owned();
+    trace.calls.objects.push(CallObject { kind: ObjectKind::Socket, object: 9, name });
+    let analysis = analyse(&trace);
+    let finding = found(&analysis).expect("it is told");
+    assert!(finding.subject.ends_with("asks a peer elsewhere"), "{finding:#?}");
+    let parts = finding.summary.iter().any(|line| line == "Of that: 10.0.0.2:5432 68 %, 10.0.0.3:5432 32 %.");
+    assert!(parts, "{finding:#?}");
 }

@@ -1,22 +1,23 @@
-//! What the files are called that threads wait for (a lock, the disk): the kernel programs note it at a wait, it is read about once a second.
+//! What the files and sockets are called that threads wait for (a lock, the disk, an answer): the kernel programs note it at a wait, it
+//! is read about once a second.
 
 use holdup_capture::bpf::Session;
 use holdup_capture::lower;
 use holdup_decode::calls::{CallDecoder, CallMap};
 use holdup_events::{Event, Timestamp};
 
-/// The kernel programs' map (`bpf/file_names.h`).
-const MAP: &str = "waited_files";
+/// The kernel programs' maps (`bpf/file_names.h`, `bpf/socket_names.h`).
+const MAPS: [&str; 2] = ["waited_files", "waited_sockets"];
 const EVERY_NS: u64 = 1_000_000_000;
 
 /// Reads them.
 #[derive(Default)]
-pub struct WaitedFiles {
+pub struct WaitedNames {
     decoder: CallDecoder,
     next_ns: u64,
 }
 
-impl WaitedFiles {
+impl WaitedNames {
     /// Reads them if it is time to. `sink` gets what is new.
     pub fn step(&mut self, session: &Session, sink: &mut dyn FnMut(Event)) {
         let now_ns = lower::now().0;
@@ -26,10 +27,12 @@ impl WaitedFiles {
         }
     }
 
-    /// Reads them, whenever it was done last. A file that could not be read is told by its number, as ever.
+    /// Reads them, whenever it was done last. What could not be read is told by its number, as ever.
     pub fn read(&mut self, session: &Session, now: Timestamp, sink: &mut dyn FnMut(Event)) {
         let decoder = &mut self.decoder;
-        let _ = session.calls(MAP, &mut |key, values| decoder.take(CallMap::Names, key, values));
+        for map in MAPS {
+            let _ = session.calls(map, &mut |key, values| decoder.take(CallMap::Names, key, values));
+        }
         decoder.tell((now, now), sink);
     }
 }

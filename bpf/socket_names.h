@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Whom sockets connect: those that calls are counted of, and those that threads wait for. */
+#ifndef HOLDUP_SOCKET_NAMES_H
+#define HOLDUP_SOCKET_NAMES_H
+
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
+/* `sun_family` in front of a name, and the longest name (unix(7)). */
+#define UNIX_FAMILY_BYTES 2
+#define UNIX_NAME_BYTES 108
+
+/*
+ * Sockets that somebody waited for. Connections may come and go by the thousand: those that nobody waited for lately make room.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct wire_object_key);
+	__type(value, struct wire_object_name);
+} waited_sockets SEC(".maps");
+
+static __always_inline void name_unix_address(struct unix_address *address, struct wire_object_name *name)
+{
+	__u32 bytes = BPF_CORE_READ(address, len) - UNIX_FAMILY_BYTES;
+
+	if (bytes > UNIX_NAME_BYTES)
+		return;
+	bpf_probe_read_kernel(name->path, bytes & 127, (void *)__builtin_preserve_access_index(&address->name) + UNIX_FAMILY_BYTES);
+}
+
+/* The end that was accepted has its listener's address; who connects has none, as a rule, and socketpair(2)'s two have none. */
+static __always_inline void name_unix_socket(struct unix_sock *sock, struct wire_object_name *name)
+{
+	struct unix_sock *peer = (struct unix_sock *)BPF_CORE_READ(sock, peer);
+	struct unix_address *own = BPF_CORE_READ(sock, addr), *other = 0;
+
+	if (peer) {
+		other = BPF_CORE_READ(peer, addr);
+		name->peer_object = BPF_CORE_READ((struct sock *)peer, sk_socket, file, f_inode, i_ino);
+		if (own && !other)
+			name->side = WIRE_SIDE_ACCEPTED;
+		else if (other && !own)
+			name->side = WIRE_SIDE_CONNECTED;
+	}
+	if (own || other)
+		name_unix_address(own ? own : other, name);
+}
+
+static __always_inline void name_socket(struct file *file, struct wire_object_name *name)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sock = BPF_CORE_READ(socket, sk);
+	__u16 port;
+
+	name->family = BPF_CORE_READ(sock, __sk_common.skc_family);
+	if (name->family == AF_UNIX) {
+		name_unix_socket((struct unix_sock *)sock, name);
+		return;
+	}
+	if (name->family != AF_INET && name->family != AF_INET6)
+		return;
+	name->local_port = BPF_CORE_READ(sock, __sk_common.skc_num);
+	port = BPF_CORE_READ(sock, __sk_common.skc_dport);
+	name->peer_port = port << 8 | port >> 8;
+	if (name->family == AF_INET) {
+		__be32 local = BPF_CORE_READ(sock, __sk_common.skc_rcv_saddr);
+		__be32 peer = BPF_CORE_READ(sock, __sk_common.skc_daddr);
+
+		__builtin_memcpy(name->local, &local, 4);
+		__builtin_memcpy(name->peer, &peer, 4);
+		return;
+	}
+	BPF_CORE_READ_INTO(&name->local, sock, __sk_common.skc_v6_rcv_saddr);
+	BPF_CORE_READ_INTO(&name->peer, sock, __sk_common.skc_v6_daddr);
+}
+
+/* Notes once whom the socket connects that this thread waits for. */
+__noinline int name_waited_socket(struct wire_wait *wait)
+{
+	struct wire_object_key object = {};
+	struct wire_object_name *name;
+	struct file **fds, *file = 0;
+	__u32 zero = 0;
+
+	if (!wait)
+		return 0;
+	object.kind = wait->object_kind;
+	object.object = wait->object;
+	name = bpf_map_lookup_elem(&name_rooms, &zero);
+	if (!name || bpf_map_lookup_elem(&waited_sockets, &object))
+		return 0;
+	/* Its own table, from which the wait's socket was just read. */
+	fds = BPF_CORE_READ(bpf_get_current_task_btf(), files, fdt, fd);
+	if (bpf_probe_read_kernel(&file, sizeof(file), fds + wait->op) || !file)
+		return 0;
+	__builtin_memset(name, 0, sizeof(*name));
+	name_socket(file, name);
+	bpf_map_update_elem(&waited_sockets, &object, name, BPF_NOEXIST);
+	return 0;
+}
+
+#endif
