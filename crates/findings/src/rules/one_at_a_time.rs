@@ -104,11 +104,16 @@ fn finding(scene: &Scene, asking: &Asking, share: f64) -> Charged {
     let peer = asking.peer.map(|peer| trace.process_name(peer));
     let elsewhere = elsewhere(asking);
     let at_once = asking.at_once();
+    let times = count(asking.waits, "time");
+    let how_often = match peer {
+        Some(_) => format!("asked {times} and waited for the answer"),
+        // Nobody tells when one of its answers was whole: it may have come in pieces.
+        None => format!("waited {times} for answers"),
+    };
     let mut summary = vec![
         format!(
-            "{} of {who} asked {} and waited for the answer, {} each on average: {at_once:.1} at once{}.",
+            "{} of {who} {how_often}, {} each on average: {at_once:.1} at once{}.",
             count(asking.threads.len() as u64, "thread"),
-            count(asking.waits, "time"),
             time(asking.ns / asking.waits.max(1)),
             if asking.by_messages { ", as far as wakeups show it (there may be more of both)" } else { "" },
         ),
