@@ -9,8 +9,8 @@ use crate::computing::{self, Computes};
 use crate::derive::{
     asked_in_groups, asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus,
     critical_path, garbage, gc, hardware, holders, interpreted, known_work, ledger, lines, lock_holding,
-    locks, occupancy, paging, parallel, parallelism, regions, rendezvous, replay, roles, runtimes, services,
-    sides, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, timelines,
+    locks, occupancy, paging, parallel, parallelism, peers, regions, rendezvous, replay, roles, runtimes,
+    services, sides, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -76,6 +76,8 @@ pub struct Derived {
     pub blame: blame::Blame,
     /// The same by kind of wait.
     pub waits: Vec<blame::KindBlame>,
+    /// For whom threads waited at sockets.
+    pub peers: peers::Peers,
     /// Processes that waited for their children, the longest waiting first.
     pub children: Vec<children::Parent>,
     /// What the run's length depended on.
@@ -211,6 +213,7 @@ pub fn complete(
             asking: asking::derive(trace, &holders, said),
             asked_in_groups: asked_in_groups::derive(trace, &holders, said),
             skews: skew::derive(trace, &holders, said),
+            peers: peers::derive(trace, &spoken),
             blame,
             cpu_times: cpu_times::derive(trace, timelines),
             cpus: cpus::derive_with(trace, timelines),

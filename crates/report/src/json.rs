@@ -9,6 +9,7 @@ mod gc;
 mod hardware;
 mod lines;
 mod over_time;
+mod peers;
 mod task_locks;
 mod waits;
 
@@ -101,6 +102,7 @@ pub fn to_json_with(trace: &Trace, analysis: &Analysis, stacks: &StackAsk) -> Va
     });
     // More keys than the macro takes.
     report["hardware"] = hardware::to_json(trace, &derived.hardware);
+    report["peers"] = peers::to_json(&derived.peers);
     report["task_locks"] = task_locks::to_json(trace, &derived.task_locks);
     report["fired"] = crate::moment::to_json(trace, analysis);
     report["computes"] = computes(trace, analysis);

@@ -52,6 +52,7 @@ pub mod paging;
 pub mod parallel;
 pub mod parallelism;
 pub mod phases;
+pub mod peers;
 pub mod regions;
 pub mod rendezvous;
 pub mod replay;

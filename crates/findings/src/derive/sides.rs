@@ -79,6 +79,11 @@ impl Sides {
         Sides { accepting: accepting(trace), older: older.collect(), sockets, connected, first }
     }
 
+    /// Which end sockets are.
+    pub(super) fn sockets(&self) -> &SocketSides {
+        &self.sockets
+    }
+
     /// Whether one waits for connections to accept.
     pub(super) fn accepts(&self, process: ProcessId) -> bool {
         self.accepting.contains(&process)

@@ -58,6 +58,7 @@ mod unchanged;
 mod untold;
 mod verdicts;
 mod waited_files;
+mod waited_peers;
 mod wakers;
 mod within;
 mod zoom;

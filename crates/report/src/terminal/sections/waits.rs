@@ -1,6 +1,7 @@
 //! WAITS: what threads waited for, what was at the end of it, and who waited for whom.
 
 use holdup_findings::derive::blame::KindBlame;
+use holdup_findings::derive::peers::{Peer, PeerKind};
 
 use crate::numbers::{count, duration, percent, share};
 use crate::terminal::table::{self, Column};
@@ -35,6 +36,7 @@ pub(super) fn lines(view: &View) -> Vec<String> {
     }
     lines.extend(blamed(view));
     lines.extend(edges(view));
+    lines.extend(peers(view));
     lines
 }
 
@@ -102,4 +104,54 @@ fn edges(view: &View) -> Vec<String> {
         lines.push(super::nothing(view, &format!("and {} more", edges.len() - ROWS_MAX)));
     }
     lines
+}
+
+/// For whom at sockets, by the other end's address.
+fn peers(view: &View) -> Vec<String> {
+    let peers = &view.analysis.derived.peers;
+    if peers.rows.is_empty() {
+        return Vec::new();
+    }
+    let columns = [
+        Column::Text("who waited"),
+        Column::Text("at a socket for"),
+        Column::Figure("sockets"),
+        Column::Figure("waits"),
+        Column::Figure("waited"),
+        Column::Figure("longest"),
+    ];
+    let cells = peers.rows.iter().take(ROWS_MAX).map(|peer| {
+        vec![
+            clean(&peer.process),
+            whom(peer),
+            count(peer.connections as u64),
+            count(peer.waits),
+            duration(peer.ns),
+            duration(peer.longest_ns),
+        ]
+    });
+    let mut lines = vec![String::new()];
+    lines.extend(table::lines(&columns, &cells.collect::<Vec<_>>(), view.style));
+    if peers.rows.len() > ROWS_MAX {
+        lines.push(super::nothing(view, &format!("and {} more", peers.rows.len() - ROWS_MAX)));
+    }
+    for (ns, what) in [
+        (peers.any_ns, "polled for whatever comes next (epoll): for whom, nothing tells"),
+        (peers.unnamed_ns, "waited at sockets whose ends were not seen"),
+    ] {
+        if ns > 0 {
+            lines.push(super::nothing(view, &format!("{} {what}", duration(ns))));
+        }
+    }
+    lines
+}
+
+fn whom(peer: &Peer) -> String {
+    let address = clean(&peer.address);
+    match peer.kind {
+        _ if address.is_empty() => "a socket pair's other end".to_owned(),
+        PeerKind::Asked | PeerKind::Unknown => address,
+        PeerKind::Client => format!("clients at {address}"),
+        PeerKind::Listens => format!("connections at {address}"),
+    }
 }

@@ -1,6 +1,8 @@
 //! The report on hand-made recordings: goldens read by people, keys that are documented, names that bite.
 //! `HOLDUP_BLESS=1` writes the goldens anew.
 
+mod sockets;
+
 use std::collections::BTreeSet;
 
 use holdup_events::recording::{Cost, Fired, Rung, SourceState};
@@ -15,6 +17,7 @@ use holdup_findings::derive::hardware::{Counts, Hardware};
 use holdup_findings::derive::known_work::Known;
 use holdup_findings::derive::lines::{LineThread, SharedData, Watched};
 use holdup_findings::derive::occupancy::Stall;
+use holdup_findings::derive::peers::Peer;
 use holdup_findings::derive::rendezvous::{Causes, Late, Meeting, Rendezvous, SiteUse};
 use holdup_findings::derive::runtimes::{RoleUse, RuntimeUse, Telling};
 use holdup_findings::derive::spin::{Meanwhile, SpinUse};
@@ -685,6 +688,7 @@ fn add_what_is_known(derived: &mut Derived) {
         meanwhile: vec![(Held::Ran, 1)],
         ..TaskLock::default()
     });
+    derived.peers.rows.push(Peer::default());
     derived.told.push(Telling::default());
     derived.known_work = Some(Known::default());
 }
