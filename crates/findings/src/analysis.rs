@@ -10,7 +10,7 @@ use crate::derive::{
     asked_in_groups, asking, blame, bottle, busiest, calls, children, clocked, cpu_times, cpus,
     critical_path, garbage, gc, hardware, holders, interpreted, known_work, ledger, lines, lock_holding,
     locks, occupancy, paging, parallel, parallelism, peers, regions, rendezvous, replay, roles, runtimes,
-    services, sides, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, timelines,
+    services, skew, spin, stacks, syscall_rates, syscalls, task_locks, tasks, timelines,
 };
 use crate::descriptors::Descriptors;
 use crate::finding::Finding;
@@ -197,8 +197,7 @@ pub fn complete(
         let (blame, rendezvous) = parallel::both(|| blame::derive(facts), meetings);
         let lock_uses = lock_uses((trace, &roles), index, &blame);
         let gc = gc::derive(trace, &roles);
-        let spoken = sides::Spoken::new(trace);
-        let said = (&spoken, &asking::directions(trace, &holders, &spoken));
+        let said = &asking::heard(trace, &holders);
         Derived {
             garbage: garbage::derive(trace, &gc, &ledger, (&roles, timelines)),
             gc,
@@ -213,7 +212,7 @@ pub fn complete(
             asking: asking::derive(trace, &holders, said),
             asked_in_groups: asked_in_groups::derive(trace, &holders, said),
             skews: skew::derive(trace, &holders, said),
-            peers: peers::derive(trace, &spoken),
+            peers: peers::derive(trace, &said.0),
             blame,
             cpu_times: cpu_times::derive(trace, timelines),
             cpus: cpus::derive_with(trace, timelines),

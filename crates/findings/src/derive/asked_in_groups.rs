@@ -16,11 +16,10 @@ use holdup_events::event::WakeContext;
 use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
-use super::asking::{self, Directions};
+use super::asking::{self, Heard};
 use super::cover::{Cover, Span, common_ns};
 use super::holders::Holders;
 use super::in_flight::Message;
-use super::sides::Spoken;
 use crate::charge::Charge;
 
 /// A program that asks a service so.
@@ -60,11 +59,7 @@ const SIZE_RANK: f64 = 0.9;
 const GIVEN_MAX: f64 = 0.2;
 
 /// Derives them, those that would gain most first.
-pub fn derive(
-    trace: &Trace,
-    holders: &Holders,
-    (spoken, directions): (&Spoken, &Directions),
-) -> Vec<InGroups> {
+pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) -> Vec<InGroups> {
     let mut talks: BTreeMap<(ProcessId, &str), Talk> = BTreeMap::new();
     for ((process, peer), is_sure) in directions {
         let Some(between) = spoken.between(*process, *peer) else { continue };

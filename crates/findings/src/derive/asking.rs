@@ -67,7 +67,7 @@ struct Wait {
 }
 
 /// Derives them, those that waited longest first.
-pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): (&Spoken, &Directions)) -> Vec<Asking> {
+pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) -> Vec<Asking> {
     let mut groups = Groups::new();
     for thread in trace.target_threads() {
         let process = trace.threads[thread.index()].process;
@@ -123,9 +123,19 @@ fn add_in_flight(
 /// Who asks whom over the network (who asks, who is asked), and whether that is sure.
 pub type Directions = BTreeMap<(ProcessId, ProcessId), bool>;
 
+/// What passed between programs, and who asks whom.
+pub type Heard = (Spoken, Directions);
+
+/// Looks at all that passed between programs.
+pub fn heard(trace: &Trace, holders: &Holders) -> Heard {
+    let spoken = Spoken::new(trace);
+    let directions = directions(trace, holders, &spoken);
+    (spoken, directions)
+}
+
 /// Of all that speak with each other. Of two of which neither is seen to accept, the first word may not have been seen: then who sleeps
 /// by a clock before it speaks again is asked.
-pub fn directions(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Directions {
+fn directions(trace: &Trace, holders: &Holders, spoken: &Spoken) -> Directions {
     let mut directions = Directions::new();
     for ((one, other), between) in &spoken.messages {
         let waits = |peer| in_flight_of((trace, holders), peer, between).waits.len();

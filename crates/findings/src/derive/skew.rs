@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, Timestamp, Trace};
 
-use super::asking::{self, Directions};
+use super::asking::{self, Heard};
 use super::cover::{Cover, Span};
 use super::holders::Holders;
 use super::in_flight::{self, Message};
@@ -66,7 +66,7 @@ const WORKERS_MIN: usize = 3;
 const LATE_MAX: f64 = 0.1;
 
 /// Derives them, those first of which the busiest is at work for longest beyond the average.
-pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): (&Spoken, &Directions)) -> Vec<Skew> {
+pub fn derive(trace: &Trace, holders: &Holders, (spoken, directions): &Heard) -> Vec<Skew> {
     let mut askers: BTreeMap<(ProcessId, &str, ProcessId), Askers> = BTreeMap::new();
     for ((process, peer), is_sure) in directions {
         let parent = trace.processes.get(process.index()).and_then(|process| process.parent);
