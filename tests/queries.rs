@@ -7,6 +7,9 @@ mod support;
 use std::path::Path;
 use std::process::Output;
 
+use holdup_events::ObjectKind;
+use holdup_events::tables::CallObject;
+use holdup_testkit::check::trace_of_lanes;
 use holdup_testkit::saved::save;
 use serde_json::Value;
 use support::busy::busy;
@@ -304,4 +307,25 @@ fn duckdb_and_pandas_give_the_same_answers() {
         .expect("Python runs");
     assert!(compared.status.success(), "{}", stderr(&compared));
     assert_eq!(stdout(&compared), "", "answers differ");
+}
+
+/// For whom at a socket: the fleet asks which service costs it most.
+#[test]
+fn waits_at_sockets_have_their_ends() {
+    let scratch = Scratch::new("query-sockets");
+    let (_, mut trace) = trace_of_lanes("@cpus 2\n@q socket 45\nA  0qqqqqq0qqq0\n");
+    let name = "10.0.0.1:40912 → 10.0.0.2:5432".to_owned();
+    for wait in trace.waits.iter_mut().filter(|wait| wait.syscall == 45) {
+        (wait.object_kind, wait.object) = (ObjectKind::Socket, 7);
+    }
+    trace.calls.objects.push(CallObject { kind: ObjectKind::Socket, object: 7, name: name.clone() });
+    let recording = scratch.join("sockets.holdup");
+    save(&trace, &recording).expect("a recording");
+    let by_peer = "SELECT object_name, sum(duration_ns) AS ns FROM waits WHERE object_kind = 'socket' GROUP BY object_name";
+    let rows = rows(&scratch, &recording, by_peer);
+    assert_eq!(rows.len(), 1);
+    assert_eq!(
+        (rows[0]["object_name"].as_str(), rows[0]["ns"].as_u64()),
+        (Some(name.as_str()), Some(9_000_000))
+    );
 }

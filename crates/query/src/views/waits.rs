@@ -55,7 +55,8 @@ pub(super) fn waits() -> Table<WaitRow> {
             Text "object_kind" "what object is the identity of" = kind(row.wait(facts));
             Int "object" "identity of the thing: address, inode (as a signed number)"
                 = Some(row.wait(facts).object as i64).filter(|object| *object != 0);
-            Text "object_name" "of a futex: the variable that holds the word" = told(&row.wait(facts).symbol);
+            Text "object_name" "of a futex: the variable that holds the word; of a file its path, of a socket its ends (call_objects), as far as they were noted"
+                = told(object_name(facts, row.wait(facts)));
             Int "lock" "row in locks" = lock(facts, row);
             Int "holder" "row in threads: who had it when the wait ended" = row.hold.holder.map(|id| i64::from(id.0));
             Text "holder_name" "its name" = row.hold.holder.and_then(|id| facts.thread_name(id)).and_then(text);
@@ -102,6 +103,13 @@ fn syscall(number: i32) -> Option<Cow<'static, str>> {
 
 fn kind(wait: &Wait) -> Option<Cow<'static, str>> {
     (wait.object_kind != ObjectKind::None).then(|| Cow::Borrowed(wait.object_kind.name()))
+}
+
+fn object_name<'a>(facts: &'a Facts, wait: &'a Wait) -> &'a str {
+    match wait.symbol.as_str() {
+        "" => facts.trace.calls.name_of(wait.object_kind, wait.object),
+        symbol => symbol,
+    }
 }
 
 fn lock(facts: &Facts, row: &WaitRow) -> Option<i64> {
