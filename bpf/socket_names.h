@@ -3,6 +3,7 @@
 #ifndef HOLDUP_SOCKET_NAMES_H
 #define HOLDUP_SOCKET_NAMES_H
 
+#define SYS_CONNECT 42
 #define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
@@ -96,6 +97,8 @@ __noinline int name_waited_socket(struct wire_wait *wait)
 		return 0;
 	__builtin_memset(name, 0, sizeof(*name));
 	name_socket(file, name);
+	if (name->family == AF_UNIX && wait->syscall == SYS_CONNECT)
+		return 0; /* It has no other end yet. */
 	bpf_map_update_elem(&waited_sockets, &object, name, BPF_NOEXIST);
 	return 0;
 }
