@@ -61,7 +61,12 @@ pub struct ServiceUse {
     pub around: Stall,
     /// Some of the samples: who, when.
     pub seen: Vec<(ThreadId, Timestamp)>,
+    /// When [`MOST`] of the samples had been.
+    pub most_by: Timestamp,
 }
+
+/// Of the samples, for [`ServiceUse::most_by`].
+pub const MOST: f64 = 0.9;
 
 /// A function for which so much is done is no surprise: who calls it may be.
 const FOR_ONE: f64 = 0.9;
@@ -282,6 +287,7 @@ struct Sums {
     stall: Stall,
     around: Stall,
     seen: Vec<(ThreadId, Timestamp)>,
+    times: Vec<Timestamp>,
 }
 
 impl Sums {
@@ -294,6 +300,7 @@ impl Sums {
     ) {
         self.samples += 1;
         self.ns += ns;
+        self.times.push(sample.at);
         if let Some(caller) = caller {
             *self.callers.entry(caller).or_default() += ns;
             if let Some(above) = above {
@@ -326,8 +333,14 @@ impl Sums {
             stall: self.stall,
             around: self.around,
             seen: self.seen,
+            most_by: most_by(self.times),
         }
     }
+}
+
+fn most_by(mut times: Vec<Timestamp>) -> Timestamp {
+    let at = ((MOST * times.len() as f64).ceil() as usize).saturating_sub(1);
+    if times.is_empty() { Timestamp::default() } else { *times.select_nth_unstable(at).1 }
 }
 
 /// Sums by name, the most first.

@@ -13,7 +13,8 @@
 //! Descriptors say which functions do that (role `handshake`, docs/descriptors.md), with all that they call; a sample counts for the
 //! program's own function nearest to it. From 8 % of the running time on it is told. The upper end of the gain is that all of it went;
 //! the lower end is 0, since peers that come for the first time must be greeted: how many do, only the reader knows. With a quarter of the
-//! running time or more it is more than a hint.
+//! running time or more it is more than a hint, unless nearly all of that was in the first part of the run: connections that are made
+//! once, and kept, are what it advises.
 //!
 //! ## What to do
 //! Keep connections open and use them again: as many in the client's pool as requests are under way (Go's `MaxIdleConnsPerHost` is 2),
@@ -28,9 +29,11 @@
 //! RFC 8446 (TLS 1.3), 2.2 on resumption. golang/go#16012.
 
 use super::{Info, Verdict};
-use crate::derive::services::Service;
+use crate::derive::services::{self, Service, ServiceUse};
+use crate::finding::Confidence;
 use crate::scene::Scene;
 use crate::served::{self, Words};
+use crate::wording::percent;
 
 pub(super) const INFO: Info = Info {
     name: "handshake-heavy",
@@ -39,6 +42,8 @@ pub(super) const INFO: Info = Info {
 
 /// A program that spends so much of its running time so makes connections for what it does, not now and then.
 const MUCH: f64 = 0.25;
+/// Of the run, so much is its beginning.
+const BEGINNING: f64 = 0.3;
 
 pub(super) fn judge(scene: &Scene) -> Verdict {
     let words = Words {
@@ -50,5 +55,21 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
             "Where peers come anew: resumed sessions (tickets), certificates with elliptic curves in place of RSA".into(),
         ],
     };
-    served::judge_beside(scene, Service::Handshake, MUCH, words)
+    let mut found = served::judge_beside(scene, Service::Handshake, MUCH, words)?;
+    if let Some(used) = served::costly(scene, Service::Handshake).filter(|used| is_beginning(scene, used)) {
+        for finding in &mut found {
+            finding.confidence = scene.confidence(Confidence::Low);
+            finding.summary.push(format!(
+                "{} of it was in the first {} of the run: connections that were made then seem to be kept.",
+                percent(services::MOST),
+                percent(scene.of_wall(used.most_by.since(scene.trace.start()).0 as f64)),
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether nearly all of it was while the program began.
+fn is_beginning(scene: &Scene, used: &ServiceUse) -> bool {
+    scene.of_wall(used.most_by.since(scene.trace.start()).0 as f64) <= BEGINNING
 }

@@ -89,6 +89,22 @@ fn handshakes_are_made_for_who_dials() {
     );
 }
 
+/// Connections that are made once and kept are what the advice would bring.
+#[test]
+fn handshakes_at_the_beginning_are_a_hint() {
+    let dials = |when: &str| {
+        let ticks = "0".repeat(400);
+        let analysis = told(&format!(
+            "@cpus 2\n\
+             @samples A {when} user runtime.goexit;main.ask;net/http.(*Transport).dialConn;crypto/tls.(*Conn).handshakeContext;crypto/internal/fips140/bigmod.addMulVVW1024\n\
+             A  {ticks}\n"
+        ));
+        confidence(&analysis, "handshake-heavy")
+    };
+    assert_eq!(dials("0..110"), Some(Confidence::Low));
+    assert_eq!(dials("200..310"), Some(Confidence::Medium));
+}
+
 #[test]
 fn where_all_is_of_the_languages_own_library_who_called_the_service_is_named() {
     let analysis = told(
