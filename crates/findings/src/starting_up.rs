@@ -1,15 +1,16 @@
 //! Short-lived threads for each of which a runtime builds an interpreter of its own and loads the program's code into it
 //! (`[[starting]]` of descriptors): what thread-per-item says where that takes the time, and not the kernel's part.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::tables::{SampleRow, ThreadState};
-use holdup_events::{ProcessId, StackId, ThreadId};
+use holdup_events::{ProcessId, ThreadId};
 
 use crate::charge::Charge;
+use crate::derive::known_stacks::KnownStacks;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::split::share_error;
-use crate::derive::{is_first_thread, known_work, samples_of};
+use crate::derive::{is_first_thread, samples_of};
 use crate::descriptors::{KnownWork, Role};
 use crate::finding::{Confidence, Evidence, Finding, Gain};
 use crate::merging::Charged;
@@ -49,27 +50,20 @@ impl Brood {
 
 /// The process that loses most by it.
 pub fn finding(scene: &Scene, rule: &'static str) -> Option<Charged> {
-    let runtimes = scene.derived.roles.descriptors.runtimes().iter().enumerate();
-    let (rows, kinds): (Vec<usize>, Vec<&KnownWork>) =
-        runtimes.flat_map(|(row, runtime)| runtime.starting.iter().map(move |kind| (row, kind))).unzip();
-    let of_frame = known_work::of_frames(scene.trace, &kinds);
-    if of_frame.iter().all(Option::is_none) {
-        return None;
-    }
-    let broods = broods(scene, &rows, &of_frame);
-    let found = broods.iter().filter_map(|(process, brood)| judged(scene, rule, (*process, brood), &kinds));
+    let mut stacks = KnownStacks::new(scene.trace, &scene.derived.roles, |runtime| &runtime.starting)?;
+    let broods = broods(scene, &mut stacks);
+    let kinds = stacks.kinds();
+    let found = broods.iter().filter_map(|(process, brood)| judged(scene, rule, (*process, brood), kinds));
     found.max_by_key(|found| found.finding.cost_ns)
 }
 
 /// Threads that lived shortly, by process, where a runtime that builds such is.
-fn broods(scene: &Scene, rows: &[usize], of_frame: &[Option<usize>]) -> BTreeMap<ProcessId, Brood> {
-    let (trace, roles) = (scene.trace, &scene.derived.roles);
+fn broods(scene: &Scene, stacks: &mut KnownStacks) -> BTreeMap<ProcessId, Brood> {
+    let trace = scene.trace;
     let mut broods: BTreeMap<ProcessId, Brood> = BTreeMap::new();
-    let mut known: HashMap<StackId, Option<usize>> = HashMap::new();
     for ledger in scene.derived.ledger.threads.iter().filter(|ledger| lived_shortly(scene, ledger)) {
         let process = trace.threads[ledger.thread.index()].process;
-        let here = roles.runtimes_of(process);
-        if !rows.iter().any(|row| here.contains(row)) {
+        if !stacks.are_in(process) {
             continue;
         }
         let brood = broods.entry(process).or_default();
@@ -78,10 +72,7 @@ fn broods(scene: &Scene, rows: &[usize], of_frame: &[Option<usize>]) -> BTreeMap
         brood.run_ns += ledger.running_ns();
         for sample in samples_of(trace, ledger.thread) {
             brood.samples += 1;
-            let kind = *known.entry(sample.stack).or_insert_with(|| {
-                trace.stack_frames(sample.stack).find_map(|frame| *of_frame.get(frame.index())?)
-            });
-            let Some(kind) = kind.filter(|kind| here.contains(&rows[*kind])) else { continue };
+            let Some(kind) = stacks.of(sample.stack, process) else { continue };
             *brood.of_kind.entry(kind).or_default() += 1;
             if brood.seen.insert(ledger.thread) && brood.evidence.len() < EVIDENCE_MAX {
                 let note = "is being built up".to_owned();
@@ -147,10 +138,7 @@ fn without(scene: &Scene, brood: &Brood, removed_ns: f64) -> f64 {
 /// Running of the process' other threads in a compiler (ns): it compiles what the short-lived ones run for the first time, too.
 fn compiling_ns(scene: &Scene, process: ProcessId, brood: &Brood) -> f64 {
     let (trace, roles, ledger) = (scene.trace, &scene.derived.roles, &scene.derived.ledger);
-    let compiles = |sample: &&SampleRow| {
-        let rule = roles.of_sample(sample).and_then(|rule| roles.descriptors.rule(rule));
-        rule.is_some_and(|(_, rule)| rule.role == Role::JitCompile)
-    };
+    let compiles = |sample: &&SampleRow| roles.role_of_sample(sample) == Some(Role::JitCompile);
     let others =
         ledger.threads.iter().map(|one| one.thread).filter(|thread| {
             trace.threads[thread.index()].process == process && !brood.threads.contains(thread)

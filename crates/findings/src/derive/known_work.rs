@@ -1,16 +1,15 @@
 //! Work that descriptors know for what it is (`[[work]]`): a table that is read from end to end, a regular expression. Its
 //! functions' names say that to few, and a program that computes is told more by it. It judges nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use holdup_events::{StackId, Trace};
+use holdup_events::Trace;
 
 use super::class::Class;
+use super::known_stacks::KnownStacks;
 use super::ledger::Ledger;
 use super::roles::Roles;
 use super::split::share_error;
-use super::stacks::folding::matches;
-use crate::descriptors::{KnownWork, plain_name};
 use crate::wording::percent;
 
 /// Less of the useful work than this is not what the program does.
@@ -41,29 +40,17 @@ impl Known {
 
 /// The kind that takes most, if it takes enough.
 pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Known> {
-    let runtimes = roles.descriptors.runtimes().iter().enumerate();
-    let (rows, kinds): (Vec<usize>, Vec<&KnownWork>) =
-        runtimes.flat_map(|(row, runtime)| runtime.work.iter().map(move |kind| (row, kind))).unzip();
-    let of_frame = of_frames(trace, &kinds);
-    if of_frame.iter().all(Option::is_none) {
-        return None;
-    }
-    let mut known: HashMap<StackId, Option<usize>> = HashMap::new();
+    let mut stacks = KnownStacks::new(trace, roles, |runtime| &runtime.work)?;
     let (mut whole, mut whole_samples) = (0.0, 0);
     let mut sums: BTreeMap<usize, (f64, u64)> = BTreeMap::new();
     for thread in &ledger.threads {
         let samples = super::samples_of(trace, thread.thread);
         let process = trace.threads[thread.thread.index()].process;
-        let is_here =
-            |kind: &usize| kinds[*kind].says_whose() || roles.runtimes_of(process).contains(&rows[*kind]);
         let each = thread.running_ns() as f64 / samples.len().max(1) as f64;
         for sample in samples.iter().filter(|sample| roles.class_of_sample(sample) == Class::Useful) {
             whole += each;
             whole_samples += 1;
-            let kind = *known.entry(sample.stack).or_insert_with(|| {
-                trace.stack_frames(sample.stack).find_map(|frame| *of_frame.get(frame.index())?)
-            });
-            if let Some(kind) = kind.filter(is_here) {
+            if let Some(kind) = stacks.of(sample.stack, process) {
                 let sum = sums.entry(kind).or_default();
                 *sum = (sum.0 + each, sum.1 + 1);
             }
@@ -73,19 +60,9 @@ pub fn derive(trace: &Trace, ledger: &Ledger, roles: &Roles) -> Option<Known> {
     let share = ns / whole;
     let told = samples >= SAMPLES_MIN && share >= SHARE_MIN;
     told.then(|| Known {
-        what: kinds[kind].what.clone(),
-        advice: kinds[kind].advice.clone(),
+        what: stacks.kinds()[kind].what.clone(),
+        advice: stacks.kinds()[kind].advice.clone(),
         share,
         error: share_error(samples, whole_samples),
     })
-}
-
-/// The kind that each frame's function is of.
-pub(crate) fn of_frames(trace: &Trace, kinds: &[&KnownWork]) -> Vec<Option<usize>> {
-    let of = |function: &str| {
-        let name = plain_name(function);
-        kinds.iter().position(|kind| kind.any.iter().any(|pattern| matches(pattern, &name)))
-    };
-    let frames = trace.frames.iter();
-    frames.map(|frame| (!frame.function.is_empty()).then(|| of(&frame.function)).flatten()).collect()
 }

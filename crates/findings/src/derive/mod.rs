@@ -34,6 +34,7 @@ pub mod interpreted;
 pub mod inverted;
 pub mod kept_back;
 pub mod kernel_threads;
+pub mod known_stacks;
 pub mod known_work;
 pub mod ledger;
 #[cfg(test)]

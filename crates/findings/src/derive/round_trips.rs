@@ -57,10 +57,7 @@ impl RoundTrips {
 
     /// Whether what a sample stands for goes with the asking.
     pub fn has(&self, (trace, roles): (&Trace, &Roles), sample: &SampleRow) -> bool {
-        let packs = || {
-            let rule = roles.of_sample(sample).and_then(|rule| roles.descriptors.rule(rule));
-            rule.is_some_and(|(_, rule)| rule.role == Role::Encode)
-        };
+        let packs = || roles.role_of_sample(sample) == Some(Role::Encode);
         self.threads.contains(&sample.thread)
             && (trace.threads[sample.thread.index()].process == self.asked
                 || self.through.contains(&sample.stack)

@@ -151,8 +151,7 @@ fn around(
 }
 
 fn is_in_no_service(roles: &Roles, sample: &SampleRow) -> bool {
-    let role =
-        roles.of_sample(sample).and_then(|rule| roles.descriptors.rule(rule)).map(|(_, rule)| rule.role);
+    let role = roles.role_of_sample(sample);
     !matches!(role, Some(Role::Copy | Role::Format | Role::Encode | Role::Handshake | Role::Allocator))
 }
 

@@ -162,10 +162,7 @@ fn workers<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a ThreadLedger> {
 /// Most of what it runs is a runtime's compiler.
 fn compiles(scene: &Scene, thread: ThreadId) -> bool {
     let roles = &scene.derived.roles;
-    let is_compiling = |sample: &&SampleRow| {
-        let rule = roles.of_sample(sample).and_then(|rule| roles.descriptors.rule(rule));
-        rule.is_some_and(|(_, rule)| rule.role == Role::JitCompile)
-    };
+    let is_compiling = |sample: &&SampleRow| roles.role_of_sample(sample) == Some(Role::JitCompile);
     let samples = samples_of(scene.trace, thread);
     2 * samples.iter().filter(is_compiling).count() > samples.len()
 }

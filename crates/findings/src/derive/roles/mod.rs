@@ -137,6 +137,11 @@ impl Roles {
         found(stack_rule(by_stack).min(self.parties.named(party, On::Cpu)))
     }
 
+    /// What that rule says the code is for.
+    pub fn role_of_sample(&self, sample: &SampleRow) -> Option<Role> {
+        self.of_sample(sample).and_then(|rule| self.descriptors.rule(rule)).map(|(_, rule)| rule.role)
+    }
+
     /// The rule that a blocked slice matches, and what that rests on.
     pub fn of_wait(&self, slice: &Slice) -> Option<(RuleId, Basis)> {
         let party = self.parties.of(slice.thread)?;
