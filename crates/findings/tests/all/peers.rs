@@ -87,6 +87,12 @@ fn handshakes_are_made_for_who_dials() {
          @samples A 0..8 user runtime.goexit;main.ask;crypto/tls.(*Conn).Read;crypto/internal/fips140/aes.gcmAesDec\n\
          A  00000000\n",
     );
+    // The goroutine that reads what comes, as the compiler names what the go statement calls.
+    check_lanes(
+        "@cpus 2\n@repeat 20\n@silent handshake-heavy\n\
+         @samples A 0..8 user runtime.goexit;net/http.(*Transport).dialConn.gowrap2;net/http.(*persistConn).readLoop\n\
+         A  00000000\n",
+    );
 }
 
 /// Connections that are made once and kept are what the advice would bring.
