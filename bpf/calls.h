@@ -128,15 +128,6 @@ static __always_inline __u32 bucket_of(__u64 value, __u32 buckets)
 	return bits < buckets ? bits : buckets - 1;
 }
 
-static __always_inline struct file *open_file(struct task_struct *task, __u32 fd)
-{
-	struct file **fds = BPF_CORE_READ(task, files, fdt, fd), *file = 0;
-
-	if (fd < BPF_CORE_READ(task, files, fdt, max_fds))
-		bpf_probe_read_kernel(&file, sizeof(file), fds + fd);
-	return file;
-}
-
 /* Once for each object: what it is called. */
 static __always_inline void name_object(struct file *file, const struct wire_call_key *key)
 {

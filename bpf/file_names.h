@@ -30,6 +30,15 @@ struct {
 
 #define E2BIG 7
 
+static __always_inline struct file *open_file(struct task_struct *task, __u32 fd)
+{
+	struct file **fds = BPF_CORE_READ(task, files, fdt, fd), *file = 0;
+
+	if (fd < BPF_CORE_READ(task, files, fdt, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), fds + fd);
+	return file;
+}
+
 static __always_inline void name_path(struct file *file, struct wire_object_name *name)
 {
 	struct dentry *entry = BPF_CORE_READ(file, f_path.dentry), *parent;
@@ -48,7 +57,7 @@ __noinline int name_waited_file(struct wire_wait *wait)
 {
 	struct wire_object_key object = {};
 	struct wire_object_name *name;
-	struct file **fds, *file = 0;
+	struct file *file;
 	__u32 zero = 0, *full;
 
 	full = bpf_map_lookup_elem(&waited_files_full, &zero);
@@ -60,8 +69,8 @@ __noinline int name_waited_file(struct wire_wait *wait)
 	if (!name || bpf_map_lookup_elem(&waited_files, &object))
 		return 0;
 	/* Its own table, from which the wait's file was just read. */
-	fds = BPF_CORE_READ(bpf_get_current_task_btf(), files, fdt, fd);
-	if (bpf_probe_read_kernel(&file, sizeof(file), fds + wait->op) || !file)
+	file = open_file(bpf_get_current_task_btf(), wait->op);
+	if (!file)
 		return 0;
 	__builtin_memset(name, 0, sizeof(*name));
 	name_path(file, name);

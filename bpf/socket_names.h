@@ -81,19 +81,19 @@ __noinline int name_waited_socket(struct wire_wait *wait)
 {
 	struct wire_object_key object = {};
 	struct wire_object_name *name;
-	struct file **fds, *file = 0;
+	struct file *file;
 	__u32 zero = 0;
 
 	if (!wait)
 		return 0;
 	object.kind = wait->object_kind;
 	object.object = wait->object;
-	name = bpf_map_lookup_elem(&name_rooms, &zero);
-	if (!name || bpf_map_lookup_elem(&waited_sockets, &object))
+	if (bpf_map_lookup_elem(&waited_sockets, &object))
 		return 0;
+	name = bpf_map_lookup_elem(&name_rooms, &zero);
 	/* Its own table, from which the wait's socket was just read. */
-	fds = BPF_CORE_READ(bpf_get_current_task_btf(), files, fdt, fd);
-	if (bpf_probe_read_kernel(&file, sizeof(file), fds + wait->op) || !file)
+	file = open_file(bpf_get_current_task_btf(), wait->op);
+	if (!name || !file)
 		return 0;
 	__builtin_memset(name, 0, sizeof(*name));
 	name_socket(file, name);

@@ -7,7 +7,10 @@ use holdup_decode::calls::{CallDecoder, CallMap};
 use holdup_events::{Event, Timestamp};
 
 /// The kernel programs' maps (`bpf/file_names.h`, `bpf/socket_names.h`).
-const MAPS: [&str; 2] = ["waited_files", "waited_sockets"];
+const FILES: &str = "waited_files";
+const SOCKETS: &str = "waited_sockets";
+/// Connections may come and go all the time: those first are named, and what others were waited for is told as not known.
+const NAMES_MAX: usize = 16_384;
 const EVERY_NS: u64 = 1_000_000_000;
 
 /// Reads them.
@@ -30,7 +33,8 @@ impl WaitedNames {
     /// Reads them, whenever it was done last. What could not be read is told by its number, as ever.
     pub fn read(&mut self, session: &Session, now: Timestamp, sink: &mut dyn FnMut(Event)) {
         let decoder = &mut self.decoder;
-        for map in MAPS {
+        let sockets = (decoder.named() < NAMES_MAX).then_some(SOCKETS);
+        for map in std::iter::once(FILES).chain(sockets) {
             let _ = session.calls(map, &mut |key, values| decoder.take(CallMap::Names, key, values));
         }
         decoder.tell((now, now), sink);

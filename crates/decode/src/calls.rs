@@ -30,8 +30,6 @@ pub mod size {
     pub const PATH_PART: usize = 40;
 }
 
-/// Connections may come and go all the time: those first are named.
-const NAMES_MAX: usize = 16_384;
 const SIZE_BUCKETS: usize = 33;
 const TIME_BUCKETS: usize = 40;
 const AF_UNIX: u16 = 1;
@@ -98,6 +96,11 @@ impl CallDecoder {
         self.bad += u64::from(taken.is_none());
     }
 
+    /// How many names were taken.
+    pub fn named(&self) -> usize {
+        self.names.len()
+    }
+
     /// Entries that were not understood.
     pub fn bad(&self) -> u64 {
         self.bad
@@ -146,9 +149,6 @@ impl CallDecoder {
         let kind = kind_of(fields.u32()?)?;
         fields.u32()?;
         let id = (kind, fields.u64()?);
-        if self.names.len() >= NAMES_MAX {
-            return Some(());
-        }
         if let Entry::Vacant(place) = self.names.entry(id) {
             place.insert(read_name(kind, &mut Fields(values.first()?))?);
             self.fresh.push(id);

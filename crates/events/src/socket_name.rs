@@ -66,6 +66,14 @@ impl<'a> SocketName<'a> {
         };
         Some(SocketName::Unix { side, address, other_end })
     }
+
+    /// Where the other end is; of a unix socket the address that either has.
+    pub fn other(&self) -> &'a str {
+        match self {
+            SocketName::Internet { peer, .. } => peer,
+            SocketName::Unix { address, .. } => address,
+        }
+    }
 }
 
 impl fmt::Display for SocketName<'_> {

@@ -265,14 +265,15 @@ fn summed(
 fn addresses(trace: &Trace, waits: &[Wait]) -> Vec<(String, f64)> {
     let mut by_address: BTreeMap<&str, u64> = BTreeMap::new();
     for wait in waits {
-        let object = trace.wait(trace.slices.at(wait.thread, wait.row).wait).object;
-        let name = trace.calls.name_of(ObjectKind::Socket, object);
-        let address = match SocketName::parse(name) {
-            Some(SocketName::Internet { peer, .. }) => peer,
-            Some(SocketName::Unix { address, .. }) => address,
-            None => continue,
+        let thing = trace.wait(trace.slices.at(wait.thread, wait.row).wait);
+        // Files have inodes of the same numbers.
+        if thing.object_kind != ObjectKind::Socket {
+            continue;
+        }
+        let Some(name) = SocketName::parse(trace.calls.name_of(thing.object_kind, thing.object)) else {
+            continue;
         };
-        *by_address.entry(address).or_default() += wait.span.1.since(wait.span.0).0;
+        *by_address.entry(name.other()).or_default() += wait.span.1.since(wait.span.0).0;
     }
     let all: u64 = waits.iter().map(|wait| wait.span.1.since(wait.span.0).0).sum();
     let mut longest: Vec<(&str, u64)> = by_address.into_iter().filter(|(name, _)| !name.is_empty()).collect();

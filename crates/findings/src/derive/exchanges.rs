@@ -51,7 +51,9 @@ fn sockets(calls: &Calls) -> impl Iterator<Item = &CallUse> {
 
 /// Both ends of a socket; one without addresses has itself, and of unix sockets one end has an address.
 fn ends(name: &str) -> Vec<End<'_>> {
-    let told = name.split_once("] unix").map_or(name, |(number, _)| &name[number.len() + 2..]);
+    // A unix socket's number may come before (`calls::object_name`).
+    let numbered = name.strip_prefix("socket:[").and_then(|rest| rest.split_once("] "));
+    let told = numbered.map_or(name, |(_, told)| told);
     match SocketName::parse(told) {
         Some(SocketName::Internet { local, peer }) => vec![(false, local), (true, peer)],
         Some(SocketName::Unix { side: Some(Side::Connected), address, .. }) => vec![(true, address)],

@@ -123,7 +123,9 @@ fn add<'a>((trace, sides): (&'a Trace, &SocketSides), thread: ThreadId, part: &m
     for slice in trace.slices.of(thread).filter(|slice| slice.state == ThreadState::Blocked) {
         let (wait, ns) = (trace.wait(slice.wait), slice.duration().0);
         if wait.object_kind != ObjectKind::Socket {
-            part.any_ns += if wait.reason == WaitReason::Multiplex { ns } else { 0 };
+            // Who polls for a pipe alone does not wait for whatever comes.
+            let is_any = matches!(wait.object_kind, ObjectKind::None | ObjectKind::Epoll);
+            part.any_ns += if is_any && wait.reason == WaitReason::Multiplex { ns } else { 0 };
             part.unnamed_ns += if wait.reason == WaitReason::Socket { ns } else { 0 };
             continue;
         }
@@ -143,19 +145,15 @@ fn add<'a>((trace, sides): (&'a Trace, &SocketSides), thread: ThreadId, part: &m
 /// What is at the other end of a socket that is waited for, and its address.
 fn whom<'a>(trace: &'a Trace, sides: &SocketSides, wait: &Wait) -> Option<(PeerKind, &'a str)> {
     let name = SocketName::parse(trace.calls.name_of(ObjectKind::Socket, wait.object))?;
-    let (own, other) = match name {
-        SocketName::Internet { local, peer } => (local, peer),
-        SocketName::Unix { address, .. } => (address, address),
-    };
-    let is_open = match name {
-        SocketName::Internet { peer, .. } => !peer.ends_with(":0"),
-        SocketName::Unix { side, other_end, .. } => side.is_some() || other_end != 0,
+    let (own, is_open) = match name {
+        SocketName::Internet { local, peer } => (local, !peer.ends_with(":0")),
+        SocketName::Unix { side, address, other_end } => (address, side.is_some() || other_end != 0),
     };
     Some(match sides.of(wait) {
         _ if !is_open => (PeerKind::Listens, own),
-        Some(Side::Connected) => (PeerKind::Asked, other),
+        Some(Side::Connected) => (PeerKind::Asked, name.other()),
         Some(Side::Accepted) => (PeerKind::Client, own),
-        None => (PeerKind::Unknown, other),
+        None => (PeerKind::Unknown, name.other()),
     })
 }
 

@@ -56,20 +56,21 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         ],
     };
     let mut found = served::judge_beside(scene, Service::Handshake, MUCH, words)?;
-    if let Some(used) = served::costly(scene, Service::Handshake).filter(|used| is_beginning(scene, used)) {
+    let within = served::costly(scene, Service::Handshake).map(|used| within(scene, used));
+    if let Some(part) = within.filter(|part| *part <= BEGINNING) {
         for finding in &mut found {
             finding.confidence = scene.confidence(Confidence::Low);
             finding.summary.push(format!(
                 "{} of it was in the first {} of the run: connections that were made then seem to be kept.",
                 percent(services::MOST),
-                percent(scene.of_wall(used.most_by.since(scene.trace.start()).0 as f64)),
+                percent(part),
             ));
         }
     }
     Ok(found)
 }
 
-/// Whether nearly all of it was while the program began.
-fn is_beginning(scene: &Scene, used: &ServiceUse) -> bool {
-    scene.of_wall(used.most_by.since(scene.trace.start()).0 as f64) <= BEGINNING
+/// Within which part of the run (0 to 1), from its beginning, nearly all of it was.
+fn within(scene: &Scene, used: &ServiceUse) -> f64 {
+    scene.of_wall(used.most_by.since(scene.trace.start()).0 as f64)
 }

@@ -159,7 +159,7 @@ fn elsewhere(asking: &Asking) -> String {
 
 /// Several addresses, if none has nearly all.
 fn addresses(asking: &Asking) -> Option<String> {
-    let (_, most) = asking.addresses.first().filter(|(_, share)| *share < ADDRESS_MIN)?;
+    asking.addresses.first().filter(|(_, share)| *share < ADDRESS_MIN)?;
     let rest = asking.addresses.len().saturating_sub(NAMED_MAX);
     let named = asking.addresses.iter().take(NAMED_MAX);
     let mut named: Vec<String> =
@@ -167,7 +167,7 @@ fn addresses(asking: &Asking) -> Option<String> {
     if rest > 0 {
         named.push(format!("{rest} others less each"));
     }
-    (*most > 0.0).then(|| format!("Of that: {}.", named.join(", ")))
+    Some(format!("Of that: {}.", named.join(", ")))
 }
 
 fn advice(blocking: Option<KnownWait>) -> Vec<String> {

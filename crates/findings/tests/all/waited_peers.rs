@@ -66,3 +66,14 @@ fn a_pair_of_sockets_has_no_address() {
     let peers = waited("@cpus 2\n@q socket 45\nA  0qqqqqq0\n", &[(45, "unix, other end socket:[7]")]);
     assert_eq!(peers.rows.iter().map(told).collect::<Vec<_>>(), [("A", PeerKind::Unknown, "", 1, 6)]);
 }
+
+/// Who polls for a pipe alone waits neither at a socket nor for whatever comes.
+#[test]
+fn polls_for_one_pipe_are_none_of_it() {
+    let (_, mut trace) = trace_of_lanes("@cpus 2\n@f multiplex 7\nA  0ffff0\n");
+    assert_eq!(analyse(&trace).derived.peers.any_ns, 4_000_000);
+    for wait in trace.waits.iter_mut().filter(|wait| wait.syscall == 7) {
+        (wait.object_kind, wait.object) = (ObjectKind::Pipe, 7);
+    }
+    assert_eq!(analyse(&trace).derived.peers, Peers::default());
+}
