@@ -1,9 +1,14 @@
 //! Records by hand, gaps in their numbers, and records that are none.
 
+use std::num::NonZeroU64;
+
+use holdup_events::event::{Affinity, Timeout, WakeContext};
+use holdup_events::tables::FrameVia;
+use holdup_events::{CpuId, Duration};
 use proptest::prelude::*;
 
 use super::*;
-use crate::interpreted::Standing;
+use crate::interpreted::{Interpreted, Standing};
 
 fn record(kind: u8, cpu: u16, seq: u32, at_ns: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0u8; length];

@@ -1,0 +1,247 @@
+//! Records of the kernel programs (`bpf/wire.h`) → events.
+//!
+//! Sequence numbers count per CPU and stream, lost records included: a gap is a [`Loss`] with its
+//! exact number, and lies between two records that we have.
+
+mod layout;
+mod records;
+mod sequence;
+mod stacks;
+
+use holdup_events::event::{Outcome, RawWait, Switch, TaskWait, TaskWindow};
+use holdup_events::{Event, Loss, Timestamp};
+
+use self::layout::*;
+use self::records::{affinity, event, reading, switch, thread_counts, waking};
+use self::sequence::Sequence;
+use crate::counts::Counts;
+use crate::hardware::Hardware;
+use crate::probed::{self, Hit, Probed};
+
+pub use self::layout::size;
+
+/// A record that is shorter than its kind, or of no known kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a record of kind {kind} with {length} bytes")]
+pub struct WireError {
+    /// Its kind byte; 0 if it has not even a header.
+    pub kind: u8,
+    /// Its length.
+    pub length: usize,
+}
+
+/// The streams of `enum wire_stream`, by number: what they carry.
+const STREAMS: [&str; 7] =
+    ["sched", "cpu-samples", "definitions", "cpu-samples", "allocations", "page-faults", probed::SOURCE];
+/// Of [`STREAMS`].
+const SCHED_STREAM: u8 = 0;
+const PLACES_STREAM: u8 = 6;
+
+/// Decodes records and watches their sequence numbers.
+#[derive(Default)]
+pub struct WireDecoder {
+    /// By CPU.
+    sequences: Vec<[Sequence; STREAMS.len()]>,
+    lost: [u64; STREAMS.len()],
+    counts: Counts,
+    probed: Probed,
+    hardware: Hardware,
+    /// Processes whose tasks' waits are told no more, since the last [`WireDecoder::take_closed`].
+    closed: Vec<(u32, Timestamp)>,
+    task_waits: u64,
+    /// Of the last event of [`WireDecoder::decode_seen`].
+    spare: Option<Box<RawWait>>,
+}
+
+impl WireDecoder {
+    /// Decodes one record and passes on its event, with a loss before it if records are missing there.
+    pub fn decode(&mut self, record: &[u8], sink: &mut dyn FnMut(Event)) -> Result<(), WireError> {
+        let fields = Fields(record);
+        let kind = fields.u8(14);
+        let bad = WireError { kind, length: record.len() };
+        if kind == KIND_PLACE {
+            return self.place(&fields, sink).ok_or(bad);
+        }
+        if kind == KIND_TASK_WAIT {
+            return self.task_wait(&fields, sink).ok_or(bad);
+        }
+        let event = match kind {
+            KIND_THREAD_COUNTS if record.len() >= size::THREAD_COUNTS => None,
+            KIND_COUNTERS if record.len() >= size::COUNTERS => None,
+            _ => Some(event(&fields, kind).ok_or(bad)?),
+        };
+        let counts = thread_counts(&fields);
+        let iterated = kind == KIND_THREAD_COUNTS && !counts.last;
+        if !matches!(kind, KIND_SNAPSHOT | KIND_SNAPSHOT_STACK)
+            && !iterated
+            && let Some(loss) = self.gap(&fields, stream(kind))
+        {
+            sink(Event::Loss(loss));
+        }
+        match event {
+            Some(event) => sink(event),
+            None if kind == KIND_COUNTERS => self.hardware.take(&reading(&fields), sink),
+            None => self.counts.thread(&counts, sink),
+        }
+        if let Some(affinity) = affinity(&fields, kind) {
+            sink(Event::Affinity(affinity));
+        }
+        Ok(())
+    }
+
+    /// As [`WireDecoder::decode`], for a sink that keeps no event: what a wait needs is not allocated anew for each. Switches
+    /// and wakeups, of which there are most, take a shorter way: each has a length that is known here, so that no field of
+    /// theirs is checked for where it ends.
+    pub fn decode_seen(&mut self, record: &[u8], sink: &mut dyn FnMut(&Event)) -> Result<(), WireError> {
+        if let Some(whole) = record.first_chunk::<{ size::SWITCH_BLOCKED }>()
+            && kind_of(whole) == KIND_SWITCH_BLOCKED
+        {
+            let fields = Fields(whole);
+            self.tell_gap(&fields, sink);
+            let event = Event::Switch(switch(&fields, KIND_SWITCH_BLOCKED, self.spare.take()));
+            sink(&event);
+            if let Event::Switch(Switch { outcome: Outcome::Blocked(wait), .. }) = event {
+                self.spare = Some(wait);
+            }
+            return Ok(());
+        }
+        if let Some(whole) = record.first_chunk::<{ size::WAKING }>()
+            && kind_of(whole) == KIND_WAKING
+        {
+            let fields = Fields(whole);
+            self.tell_gap(&fields, sink);
+            sink(&Event::Waking(waking(&fields)));
+            return Ok(());
+        }
+        if let Some(whole) = record.first_chunk::<{ size::SWITCH_FOREIGN }>()
+            && kind_of(whole) == KIND_SWITCH
+        {
+            let fields = Fields(whole);
+            self.tell_gap(&fields, sink);
+            sink(&Event::Switch(switch(&fields, KIND_SWITCH, None)));
+            return Ok(());
+        }
+        self.decode(record, &mut |event| sink(&event))
+    }
+
+    /// Takes the number of a switch or wakeup, and tells what is missing before it.
+    #[inline]
+    fn tell_gap(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(&Event)) {
+        let stream = usize::from(SCHED_STREAM);
+        let sequence = self.sequences.get_mut(usize::from(fields.cpu().0)).and_then(|of| of.get_mut(stream));
+        if sequence.is_some_and(|sequence| sequence.take_next(fields.u32(8), fields.at())) {
+            return;
+        }
+        if let Some(loss) = self.gap(fields, SCHED_STREAM) {
+            sink(&Event::Loss(loss));
+        }
+    }
+
+    /// Records missing so far, by stream.
+    pub fn lost(&self) -> [u64; STREAMS.len()] {
+        self.lost
+    }
+
+    /// Spans by probes: what they mean is told before the first record of them comes.
+    pub fn probed(&mut self) -> &mut Probed {
+        &mut self.probed
+    }
+
+    /// Hardware counters: which they are is told before the first record of them comes.
+    pub fn hardware(&mut self) -> &mut Hardware {
+        &mut self.hardware
+    }
+
+    fn place(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) -> Option<()> {
+        if fields.0.len() < size::PLACE {
+            return None;
+        }
+        self.places_gap(fields, sink);
+        let hit = Hit {
+            at: fields.at(),
+            tid: fields.u32(16),
+            tgid: fields.u32(20),
+            place: fields.u32(24),
+            disarmed: fields.flags() & FLAG_PLACE_DISARMED != 0,
+        };
+        self.probed.take(hit, sink);
+        Some(())
+    }
+
+    fn task_wait(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) -> Option<()> {
+        if fields.0.len() < size::TASK_WAIT {
+            return None;
+        }
+        self.places_gap(fields, sink);
+        let (at, tgid) = (fields.at(), fields.u32(20));
+        if fields.flags() & FLAG_TASKS_CLOSED != 0 {
+            self.closed.push((tgid, at));
+            sink(Event::TaskWindow(TaskWindow { at, tgid, opens: false }));
+            return Some(());
+        }
+        self.task_waits += 1;
+        sink(Event::TaskWait(TaskWait {
+            at,
+            since: Timestamp(fields.u64(24)),
+            tid: fields.u32(56),
+            tgid,
+            object: fields.u64(32),
+            stack: fields.u64(40),
+            waker_tid: fields.u32(16),
+            waker_stack: fields.u64(48),
+        }));
+        Some(())
+    }
+
+    /// Processes whose tasks wait too often for all that to be told, and until when it was.
+    pub fn take_closed(&mut self) -> Vec<(u32, Timestamp)> {
+        std::mem::take(&mut self.closed)
+    }
+
+    /// Waits of tasks so far.
+    pub fn task_waits(&self) -> u64 {
+        self.task_waits
+    }
+
+    fn places_gap(&mut self, fields: &Fields<'_>, sink: &mut dyn FnMut(Event)) {
+        if let Some(loss) = self.gap(fields, PLACES_STREAM) {
+            self.probed.lose(loss.end, sink);
+            sink(Event::Loss(loss));
+        }
+    }
+
+    fn gap(&mut self, fields: &Fields<'_>, stream: u8) -> Option<Loss> {
+        let cpu = usize::from(fields.cpu().0);
+        if cpu >= self.sequences.len() {
+            self.sequences.resize_with(cpu + 1, Default::default);
+        }
+        let sequence = self.sequences.get_mut(cpu)?.get_mut(usize::from(stream))?;
+        let gap = sequence.take(fields.u32(8), fields.at())?;
+        let source = STREAMS.get(usize::from(stream))?;
+        if let Some(lost) = self.lost.get_mut(usize::from(stream)) {
+            *lost += u64::from(gap.missing);
+        }
+        Some(Loss {
+            source: (*source).to_owned(),
+            reason: "ring-full".to_owned(),
+            cpu: fields.cpu(),
+            start: gap.start,
+            end: gap.end,
+            events: u64::from(gap.missing),
+        })
+    }
+}
+
+fn stream(kind: u8) -> u8 {
+    match kind {
+        KIND_SWITCH | KIND_SWITCH_OUT | KIND_SWITCH_BLOCKED | KIND_WAKING => SCHED_STREAM,
+        KIND_SAMPLE_USER => 1,
+        KIND_SAMPLE => 3,
+        KIND_ALLOCATED | KIND_FREED => 4,
+        KIND_THREAD_COUNTS | KIND_FAULT => 5,
+        _ => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests;
