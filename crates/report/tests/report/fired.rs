@@ -1,0 +1,72 @@
+//! What a flight recorder saved a recording for.
+
+use holdup_events::Trace;
+use holdup_events::recording::Fired;
+use holdup_findings::analyse;
+use holdup_report::{Style, render};
+use holdup_testkit::check::trace_of_lanes;
+
+use super::{BUSY, manifest};
+
+#[test]
+fn what_a_flight_recorder_saved_it_for_comes_first() {
+    let (_, mut trace) = trace_of_lanes(BUSY);
+    manifest(&mut trace);
+    let fired = |tid, what: &str| Fired {
+        trigger: "pause:lock>20ms".into(),
+        at_ns: trace.start().0 + 1_500_000,
+        tid,
+        thread: "worker\u{1b}[2J".into(),
+        what: what.into(),
+        length_ns: 0,
+    };
+    let all = vec![fired(7, "waited for a lock for 31.0 ms"), fired(0, "2"), fired(0, "3"), fired(0, "4")];
+    trace.manifest.fired = all;
+    let analysis = analyse(&trace);
+    let wide = Style { colour: false, width: 100, unicode: true };
+    let text = render(&trace, &analysis, &[], &wide).unwrap();
+    let lines: Vec<&str> = text.lines().take(5).collect();
+    assert!(lines[0].starts_with("Saved at 1.50 ms by pause:lock>20ms: thread 7 (worker"), "{lines:?}");
+    assert!(!text.contains('\u{1b}'), "names are foreign text");
+    assert_eq!(lines[3], "  and 1 more by the end");
+}
+
+/// A lane's wait that ended at that tick of [`BUSY`] fired.
+pub fn pause_of(trace: &Trace, tick: u64) -> Fired {
+    let length_ns = 4_000_000;
+    let (tid, at_ns) = (trace.threads[0].tid, trace.start().0 + tick * 1_000_000);
+    Fired {
+        tid,
+        at_ns,
+        length_ns,
+        trigger: "pause:lock>3ms".into(),
+        what: "waited".into(),
+        ..Fired::default()
+    }
+}
+
+#[test]
+fn of_a_pause_that_fired_the_report_says_why() {
+    let (_, mut trace) = trace_of_lanes(BUSY);
+    manifest(&mut trace);
+    trace.manifest.fired.push(pause_of(&trace, 8));
+    let text =
+        render(&trace, &analyse(&trace), &[], &Style { colour: false, width: 100, unicode: true }).unwrap();
+    let lines: Vec<&str> = text.lines().take(3).collect();
+    assert!(
+        lines[1].starts_with("  worker-1 (") && lines[1].contains("waited 4.00 ms for a lock"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[2].starts_with("  worker-2 (")
+            && lines[2].contains(" had it; meanwhile it ran in the kernel for 4.00 ms"),
+        "{lines:?}"
+    );
+    // Nothing is said of a moment in which the thread did not wait, or that is not in the recording.
+    for (tick, length_ns) in [(3, 2_000_000), (900_000, 1_000)] {
+        trace.manifest.fired = vec![Fired { length_ns, ..pause_of(&trace, tick) }];
+        let text = render(&trace, &analyse(&trace), &[], &Style { colour: false, width: 100, unicode: true })
+            .unwrap();
+        assert_eq!(text.lines().nth(1), Some("./stress --threads=2"), "{tick}");
+    }
+}
