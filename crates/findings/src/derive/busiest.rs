@@ -13,10 +13,10 @@ use super::stacks::{Folding, Place, PlaceId, Profile, Selection, StackUse, Tally
 use super::standard_libraries::{is_a_loop, is_a_machine};
 use crate::wording;
 
-/// So much of the useful work is most of it.
-const MOST: f64 = 0.5;
-/// So few samples may be chance.
-const SAMPLES_MIN: u64 = 50;
+/// So much of the useful work (0 to 1) is most of it.
+pub const MOST: f64 = 0.5;
+/// Fewer samples may be chance.
+pub const SAMPLES_MIN: u64 = 50;
 /// Who has called it for less than this part of its time is not named.
 const CALLED_FOR_MIN: f64 = 0.25;
 

@@ -14,8 +14,10 @@
 //! the run at the least, and account for half of the run in the bottle graph, in which threads that run side by side share
 //! the time. Others, which are on the path as well, must have waited for it (for work, for an answer, at a pipe) for at least half of
 //! the time that it ran: not idle helpers, nor who only joins it or is its parent (but a parent that has several children at work). It is told only where no rule that knows why promises half as much: serial
-//! sections, locks, collections and hand-overs are told by their own rules; whatever surely gains something comes before it. At the most all that it runs
-//! goes or is done beside something else; at the least nothing: whether its work is needed, or can be divided, nothing here tells.
+//! sections, locks, collections and hand-overs are told by their own rules; whatever surely gains something comes before it. At the most what it does in the named function goes
+//! (where none has half of its work: half of it), or the CPUs that are idle meanwhile take their part of all that it does, whichever is
+//! more; where too few samples tell what it does, all of it. At the least nothing: whether its work is needed, or can be divided,
+//! nothing here tells.
 //!
 //! A hint is given where nobody waits for it, but workers of its runtime (GHC, Go, tokio, ...) have nothing to do for as good as all of the
 //! run: what should have been theirs was none, or stays undone until this thread needs it (values that are computed where they are used).
@@ -35,18 +37,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
-use holdup_events::tables::ThreadState;
-use holdup_events::{ProcessId, ThreadId, Trace, WaitId};
+use holdup_events::tables::{SampleRow, ThreadState};
+use holdup_events::{FrameId, ProcessId, StackId, ThreadId, Trace, WaitId};
 
 use super::{Info, Verdict};
 use crate::derive::blame::Edge;
-use crate::derive::busiest;
+use crate::derive::busiest::{self, Busiest, MOST, SAMPLES_MIN};
 use crate::derive::class::Class;
 use crate::derive::holders::HoldKind;
 use crate::derive::ledger::ThreadLedger;
+use crate::derive::samples_of;
+use crate::derive::split::share_error;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::scene::Scene;
-use crate::wording::{count, percent, thread, time};
+use crate::wording::{self, count, percent, thread, time};
 
 pub(super) const INFO: Info = Info {
     name: "lone-worker",
@@ -204,6 +208,7 @@ fn looked_again_ns(trace: &Trace, waiter: ThreadId, lone: ThreadId) -> u64 {
 fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside: Beside) -> Finding {
     let name = thread(scene.trace, lone);
     let share = scene.of_wall(path_ns as f64);
+    let busiest = busiest::of_thread(scene.trace, &scene.derived.roles, lone);
     let mut summary = vec![
         format!(
             "For {} ({} of the run) the run went on only because this thread did; {at_once:.1} threads were active meanwhile, on average.",
@@ -213,7 +218,7 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
         beside.said,
     ];
     let mut less = "Have it do less: the run is as long as its work".to_owned();
-    if let Some(busiest) = busiest::of_thread(scene.trace, &scene.derived.roles, lone) {
+    if let Some(busiest) = &busiest {
         let place = busiest.said();
         less = format!("Have it do less in {place}: the run is as long as that");
         let (share, error) = (percent(busiest.share), percent(busiest.error));
@@ -230,7 +235,7 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
         subject: name,
         summary,
         cost_ns: path_ns,
-        gain: Gain { low: 0.0, high: share.min(1.0) },
+        gain: Gain { low: 0.0, high: share.min(1.0) * removable(scene, lone, busiest.as_ref()) },
         confidence: scene.confidence(beside.sure),
         evidence: scene.longest(
             |slice| slice.thread == lone && slice.state == ThreadState::Running,
@@ -238,6 +243,34 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
         ),
         advice,
     }
+}
+
+/// What may go of the thread's running time at the most (0 to 1): what it does in the function in which most of its work is done, or
+/// what idle CPUs would take of all that it does.
+fn removable(scene: &Scene, lone: ThreadId, busiest: Option<&Busiest>) -> f64 {
+    let samples = samples_of(scene.trace, lone);
+    if (samples.len() as u64) < SAMPLES_MIN {
+        return 1.0;
+    }
+    let idle = idle_cpus(scene).max(0.0);
+    busiest.map_or(MOST, |one| part_in(scene.trace, samples, one)).max(idle / (1.0 + idle))
+}
+
+/// The part of these samples (0 to 1) in which that function is on the stack, the kernel's work for it included, with its error.
+fn part_in(trace: &Trace, samples: &[SampleRow], busiest: &Busiest) -> f64 {
+    let is_it = |frame: FrameId| wording::function(&trace.frame_name(frame)) == busiest.function;
+    let mut of_stack: BTreeMap<StackId, bool> = BTreeMap::new();
+    let mut inside = 0;
+    for sample in samples {
+        let holds = || trace.stack_frames(sample.stack).any(is_it);
+        inside += u64::from(*of_stack.entry(sample.stack).or_insert_with(holds));
+    }
+    // A library without names is on no stack under its own.
+    if inside == 0 {
+        return busiest.share;
+    }
+    let all = samples.len() as u64;
+    (inside as f64 / all as f64 + share_error(inside, all)).min(1.0)
 }
 
 /// How many of the CPUs did nothing for the program on average while any of its threads ran.

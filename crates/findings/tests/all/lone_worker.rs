@@ -41,6 +41,26 @@ fn it_is_named_by_the_function_and_who_calls_it() {
     assert!(finding.summary.iter().any(named), "{finding:#?}");
 }
 
+/// No more is promised than what it does in that function, or idle CPUs could do: not that all of its work goes.
+#[test]
+fn what_it_does_elsewhere_stays() {
+    let high = |in_compare: u64| {
+        let analysis = check_lanes(&format!(
+            "@cpus 2\n@tick 1000000\n@q pipe\n@samples S 0..{in_compare} user main;serve;find;compare\n\
+             @samples S {in_compare}..80 user main;serve;answer\n\
+             S  {}.  holds q 78..79\nB  {}11\n",
+            "0".repeat(80),
+            "q".repeat(79)
+        ));
+        let finding = found(&analysis).expect("told");
+        assert!(finding.advice[0].contains("less in compare"), "{finding:#?}");
+        finding.gain.high
+    };
+    // Its part of the samples with its error; the other CPU could do half of all.
+    assert!((0.75..0.9).contains(&high(60)), "{}", high(60));
+    assert!((0.55..0.7).contains(&high(44)), "{}", high(44));
+}
+
 #[test]
 fn who_looks_again_by_a_clock_waits_all_the_same() {
     let (looks, works) = ("m".repeat(19) + "1", "0".repeat(54));
