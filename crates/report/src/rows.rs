@@ -58,10 +58,25 @@ enum Unit {
     None,
 }
 
-/// The unit that ends a name, also inside an expression: `sum(slices.duration_ns)`.
+/// Functions of a column whose answer has its unit.
+const KEEPING_THE_UNIT: [&str; 9] =
+    ["sum", "min", "max", "avg", "median", "percentile", "first_value", "last_value", "approx_median"];
+
+/// What stands in the name of an expression, and in no column's.
+const OPERATORS: [char; 13] = ['(', ')', '*', '/', '%', '<', '>', '=', '|', ',', '+', '&', '^'];
+
+/// The unit that ends a column's name, also where it stands in such a function: `sum(slices.duration_ns)`. A count, a quotient or a
+/// variance of times is no time.
 fn unit(name: &str) -> Unit {
-    let name = name.trim_end_matches(')');
-    let last = name.rsplit(['(', '.', ' ']).next().unwrap_or(name);
+    let argument = name.split_once('(').and_then(|(function, rest)| {
+        let first = rest.strip_suffix(')')?.split(',').next()?;
+        KEEPING_THE_UNIT.contains(&function).then_some(first)
+    });
+    let column = argument.unwrap_or(name);
+    if column.contains(OPERATORS) || column.contains(" - ") {
+        return Unit::None;
+    }
+    let last = column.rsplit(['.', ' ']).next().unwrap_or(column);
     match last {
         moment if MOMENTS.iter().any(|one| moment == *one || moment.ends_with(&format!("_{one}"))) => {
             Unit::None
@@ -85,7 +100,25 @@ mod tests {
         assert_eq!(whole("bytes", 2048), "2.00 KiB");
         assert_eq!(whole("tid", 12_345), "12345");
         assert_eq!(real("avg(waits.duration_ns)", 999.7), "1.00 µs");
+        assert_eq!(whole("percentile(waits.duration_ns,Int64(99))", 1_500_000), "1.50 ms");
+        for no_time in [
+            "count(waits.duration_ns)",
+            "Float64(100) * threads.running_ns / threads.life_ns",
+            "corr(a_ns,b_ns)",
+        ] {
+            assert_eq!(whole(no_time, 80), "80", "{no_time}");
+        }
         assert_eq!([real("share", 0.25), real("share", 3.0), real("x", f64::NAN)], ["0.25", "3", "NaN"]);
+    }
+
+    #[test]
+    fn one_column_alone_is_as_wide_as_what_stands_in_it() {
+        let style = Style { colour: false, width: 80, unicode: true };
+        let row = |text: &str| vec![text.to_owned()];
+        let said = render(&[("tid".to_owned(), true)], &[row("12345"), row("7")], (&style, false));
+        assert_eq!(said, "    tid\n  12345\n      7\n");
+        let said = render(&[("n".to_owned(), false)], &[row("main;work")], (&style, true));
+        assert_eq!(said, "  n\n  main;work\n");
     }
 
     #[test]

@@ -35,7 +35,8 @@ impl Exporter for Format {
         let mut sums = sums_of(trace, &selection, &folding, options.flame);
         if let Some(before) = options.against {
             // The part is one of the new recording: the other's threads and times are its own.
-            let selection = Selection { classes: selection.classes, ..Selection::all() };
+            let descriptors = selection.descriptors.clone();
+            let selection = Selection { classes: selection.classes, descriptors, ..Selection::all() };
             for (key, (ns, _)) in sums_of(before, &selection, &folding, options.flame) {
                 sums.entry(key).or_default().1 = ns;
             }

@@ -120,13 +120,14 @@ const SEQUENCE: u32 = 1;
 const EVENTS_PER_PACKET: usize = 4096;
 /// The kernel's number of an ordinary thread of nice value 0; recordings do not hold others.
 const PRIORITY: i32 = 120;
-/// Task states as ftrace numbers them (5.15 and later).
+/// Task states as ftrace numbers them. A file that does not say which kernel wrote it is read as one of 4.4, which had another number
+/// for "preempted" than later ones (Perfetto's `task_state.cc`).
 const STATE_RUNNABLE: i64 = 0;
 const STATE_SLEEPS: i64 = 1;
 const STATE_SLEEPS_DEEPLY: i64 = 2;
 const STATE_STOPPED: i64 = 4;
 const STATE_DEAD: i64 = 16;
-const STATE_PREEMPTED: i64 = 256;
+const STATE_PREEMPTED: i64 = 0x800;
 
 impl Exporter for Format {
     fn info(&self) -> Info {

@@ -89,7 +89,11 @@ impl Graph {
             let mut from = from;
             for ((kind, step), child) in &node.children {
                 let share = |ns: u64| ns as f64 / root.ns.max(1) as f64;
-                if share(child.ns) < share_min || child.ns == 0 || depth == ROWS_MAX {
+                if child.ns == 0 {
+                    // It is in the recording before only.
+                    continue;
+                }
+                if share(child.ns) < share_min || depth == ROWS_MAX {
                     graph.hidden += 1;
                 } else {
                     graph.frames.push(Frame {

@@ -36,7 +36,8 @@ pub(crate) fn lines_within(
     };
     let headings: Vec<String> = columns.iter().map(heading).collect();
     let mut widths: Vec<usize> = headings.iter().map(|name| width(name)).collect();
-    for row in rows.iter().filter(|row| !is_heading(row)) {
+    // In a table of one column each row has one cell, and none heads the others.
+    for row in rows.iter().filter(|row| columns.len() == 1 || !is_heading(row)) {
         for (place, cell) in widths.iter_mut().zip(row) {
             *place = (*place).max(width(cell));
         }

@@ -1,11 +1,13 @@
 //! Names that bite.
 
+use holdup_events::ThreadId;
 use holdup_events::recording::Rung;
 use holdup_findings::analyse;
+use holdup_findings::derive::lines::{LineThread, SharedData};
 use holdup_report::{Style, render, to_json};
 use proptest::prelude::*;
 
-use super::busy;
+use super::{busy, some_counts};
 
 /// Columns of the printed characters, told apart from escapes by a terminal's own rule.
 fn plain(line: &str) -> String {
@@ -37,6 +39,16 @@ proptest! {
         let mut analysis = analyse(&trace);
         trace.manifest.rung = Rung::Bpf;
         analysis.findings = analyse(&trace).findings;
+        let part = LineThread { part: name.clone(), ..LineThread::default() };
+        analysis.derived.lines.push(SharedData {
+            name: name.clone(),
+            functions: vec![(name.clone(), 1)],
+            lines: vec![64],
+            threads: vec![part],
+            ..SharedData::default()
+        });
+        analysis.derived.hardware = some_counts(ThreadId(0));
+        analysis.derived.hardware.names[0].clone_from(&name);
         let style = Style { colour, width, unicode: true };
         let names: Vec<String> = holdup_report::section_names().iter().map(|name| (*name).to_owned()).collect();
         let said = render(&trace, &analysis, &names, &style).unwrap();

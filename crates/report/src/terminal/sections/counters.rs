@@ -65,8 +65,9 @@ fn table_of<'a>(
     of: &'static str,
     rows: impl Iterator<Item = (String, &'a Counts)>,
 ) -> Vec<String> {
-    let figures =
-        ["counted".to_owned()].into_iter().chain(hardware.names.iter().map(|name| format!("{name}/s")));
+    let figures = ["counted".to_owned()]
+        .into_iter()
+        .chain(hardware.names.iter().map(|name| format!("{}/s", clean(name))));
     let has_ipc = hardware.ipc(&hardware.all).is_some();
     let titles: Vec<String> = figures.chain(has_ipc.then(|| "IPC".to_owned())).collect();
     let columns: Vec<Column> =

@@ -54,12 +54,12 @@ fn untold(view: &View) -> Vec<String> {
 /// One for the memory, one for each thread.
 fn rows(view: &View, data: &SharedData) -> Vec<Vec<String>> {
     let first = data.lines.first().copied().unwrap_or_default();
-    let name = if data.name.is_empty() { format!("{first:#x}") } else { data.name.clone() };
+    let name = if data.name.is_empty() { format!("{first:#x}") } else { clean(&data.name) };
     let sharing = match data.sharing {
         Sharing::True => "the same",
         Sharing::False => "own",
     };
-    let functions = data.functions.first().map_or(String::new(), |(function, _)| function.clone());
+    let functions = data.functions.first().map_or(String::new(), |(function, _)| clean(function));
     let mut rows = vec![vec![
         name,
         sharing.to_owned(),
@@ -77,12 +77,12 @@ fn rows(view: &View, data: &SharedData) -> Vec<Vec<String>> {
             .trace
             .threads
             .get(one.thread.index())
-            .map_or(String::new(), |thread| format!("  {} {}", thread.name, thread.tid));
+            .map_or(String::new(), |thread| format!("  {} {}", clean(&thread.name), thread.tid));
         let empty = String::new;
         let bytes = format!("{}..{}", from.saturating_sub(first), to.saturating_sub(first));
         rows.push(vec![
             name,
-            if one.part.is_empty() { bytes } else { one.part.clone() },
+            if one.part.is_empty() { bytes } else { clean(&one.part) },
             empty(),
             count(one.reads + one.writes),
             empty(),
