@@ -44,7 +44,8 @@ pub fn classify(wait: &RawWait) -> WaitReason {
     if wait.state & UNINTERRUPTIBLE != 0 { uninterruptible(wait) } else { interruptible(wait) }
 }
 
-/// In state D. Syscalls that sleep interruptibly are not what is waited for: a fault inside them is.
+/// In state D. Syscalls that sleep interruptibly are not what is waited for: a fault inside them is. Where what they are about
+/// has a lock of the kernel's (a pipe, a socket, a device, an epoll), that lock is: a fault seldom waits without `in_iowait`.
 fn uninterruptible(wait: &RawWait) -> WaitReason {
     if wait.syscall < 0 {
         return WaitReason::Fault;
@@ -56,7 +57,11 @@ fn uninterruptible(wait: &RawWait) -> WaitReason {
         }
         WaitReason::Disk | WaitReason::IoUring => by_number,
         _ if is_file_syscall(wait.syscall) || wait.in_iowait => WaitReason::Disk,
-        WaitReason::Kernel => WaitReason::Kernel,
+        WaitReason::Pipe
+        | WaitReason::Socket
+        | WaitReason::Device
+        | WaitReason::Multiplex
+        | WaitReason::Kernel => by_number,
         _ => WaitReason::Fault,
     }
 }
@@ -217,5 +222,24 @@ mod tests {
         let in_mmap = RawWait { state: 2, syscall: 11, mmap_lock: true, ..RawWait::default() };
         assert_eq!(classify(&in_mmap), WaitReason::MmapLock);
         assert_eq!(reason(2, 11), WaitReason::Kernel);
+    }
+
+    #[test]
+    fn the_kernels_lock_of_what_a_call_is_about_is_no_fault() {
+        assert_eq!(on(ObjectKind::Pipe, 2, 1), WaitReason::Pipe, "write: another one writes");
+        assert_eq!(on(ObjectKind::None, 2, 44), WaitReason::Socket, "sendto: __lock_sock");
+        assert_eq!(on(ObjectKind::Device, 2, 16), WaitReason::Device, "ioctl");
+        assert_eq!(on(ObjectKind::Epoll, 2, 232), WaitReason::Multiplex, "epoll_wait");
+        let page = RawWait {
+            state: 2,
+            syscall: 1,
+            in_iowait: true,
+            object_kind: ObjectKind::Pipe,
+            ..RawWait::default()
+        };
+        assert_eq!(classify(&page), WaitReason::Disk, "a page of what is written");
+        for (state, syscall) in [(2, 34), (2, 449), (2, 202), (0x102, 35)] {
+            assert_eq!(reason(state, syscall), WaitReason::Fault, "{syscall}");
+        }
     }
 }
