@@ -73,15 +73,32 @@ fn load<'a>(
     let name = body.text()?;
     let (line_count, lines) =
         debug.filter(|debug| debug.0 == address).map_or((0, &[][..]), |debug| (debug.1, debug.2));
-    codes.insert(address, Code { length, name, lines, line_count, lines_base: address });
+    put(address, Code { length, name, lines, line_count, lines_base: address }, codes);
     Some(())
 }
 
-fn shift(mut body: Fields<'_>, codes: &mut BTreeMap<u64, Code<'_>>) -> Option<()> {
+/// What was where it is now is gone. So no two overlap.
+fn put<'a>(address: u64, code: Code<'a>, codes: &mut BTreeMap<u64, Code<'a>>) {
+    let end = address.saturating_add(code.length);
+    let before =
+        codes.range(..address).next_back().map(|(start, code)| (*start, start.saturating_add(code.length)));
+    if let Some((start, _)) = before.filter(|(_, before_end)| *before_end > address && code.length > 0) {
+        codes.remove(&start);
+    }
+    while let Some((start, _)) = codes.range(address..end).next() {
+        let start = *start;
+        codes.remove(&start);
+    }
+    if code.length > 0 {
+        codes.insert(address, code);
+    }
+}
+
+fn shift<'a>(mut body: Fields<'a>, codes: &mut BTreeMap<u64, Code<'a>>) -> Option<()> {
     body.bytes(8)?;
     let (_vma, old, new, _length, _index) = (body.u64()?, body.u64()?, body.u64()?, body.u64()?, body.u64()?);
     if let Some(code) = codes.remove(&old) {
-        codes.insert(new, code);
+        put(new, code, codes);
     }
     Some(())
 }
@@ -146,6 +163,10 @@ mod tests {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
+    fn load(address: u64, length: u64, name: &[u8]) -> Vec<u8> {
+        record(CODE_LOAD, &[&longs(&[9, 0, address, length, 1])[..], name, &[0, 0x90]].concat())
+    }
+
     fn dump() -> Vec<u8> {
         let mut dump = MAGIC.to_le_bytes().to_vec();
         dump.extend([1u32, 40, 62, 0, 7].iter().flat_map(|word| word.to_le_bytes()));
@@ -155,10 +176,8 @@ mod tests {
         };
         let lines = [longs(&[0x1000, 2]), line(0x1000, 5, b"a.js"), line(0x1010, 6, &[0xff])].concat();
         dump.extend(record(DEBUG_INFO, &lines));
-        let load =
-            |address: u64, name: &[u8]| [&longs(&[9, 0, address, 0x20, 1])[..], name, &[0, 0x90]].concat();
-        dump.extend(record(CODE_LOAD, &load(0x1000, b"hot")));
-        dump.extend(record(CODE_LOAD, &load(0x3000, b"cold")));
+        dump.extend(load(0x1000, 0x20, b"hot"));
+        dump.extend(load(0x3000, 0x20, b"cold"));
         dump.extend(record(CODE_MOVE, &longs(&[9, 0, 0x3000, 0x5000, 0x20, 1])));
         dump
     }
@@ -174,6 +193,31 @@ mod tests {
         assert_eq!(call(0x1018), Some(("hot", 6)));
         assert_eq!(places[&0x1018].calls[0].file, "a.js");
         assert_eq!((call(0x1020), call(0x3004), call(0x5004)), (None, None, Some(("cold", 0))));
+    }
+
+    #[test]
+    fn what_is_overwritten_names_nothing_any_more() {
+        let mut dump = dump();
+        // Over the end of one, over all of another, over the middle of a third.
+        dump.extend(load(0x1018, 0x20, b"after"));
+        dump.extend(load(0x2000, 0x10, b"small"));
+        dump.extend(load(0x1ff0, 0x100, b"large"));
+        dump.extend(load(0x5008, 0x8, b"within"));
+        // Moved over one, and nothing at all within another.
+        dump.extend(load(0x6000, 0x20, b"moved"));
+        dump.extend(load(0x7010, 0x20, b"under"));
+        dump.extend(record(CODE_MOVE, &longs(&[9, 0, 0x6000, 0x7000, 0x20, 1])));
+        dump.extend(load(0x2010, 0, b"empty"));
+        let addresses =
+            [0x1004, 0x1018, 0x1030, 0x1ff8, 0x2004, 0x2018, 0x5004, 0x5008, 0x5014, 0x7004, 0x7018, 0x7028];
+        let (places, is_whole) = look_up(&dump, &addresses);
+        let named =
+            addresses.map(|address| places.get(&address).map(|place| place.calls[0].function.as_str()));
+        let (after, large, moved) = (Some("after"), Some("large"), Some("moved"));
+        let expected =
+            [None, after, after, large, large, large, None, Some("within"), None, moved, moved, None];
+        assert!(is_whole);
+        assert_eq!(named, expected);
     }
 
     #[test]
