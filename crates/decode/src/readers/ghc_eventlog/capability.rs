@@ -36,22 +36,24 @@ struct Left {
     leads: bool,
 }
 
-/// Why a Haskell thread stops, where that is a wait (from 7 on: `StgThreadReturnCode` + `why_blocked`).
-const BLOCKED: [&str; 11] = [
-    "blocked on MVar",
-    "blocked on MVar read",
-    "blocked on black hole",
-    "blocked on read",
-    "blocked on write",
-    "blocked on delay",
-    "blocked on STM",
-    "blocked on process",
-    "blocked in foreign call",
-    "blocked in interruptible foreign call",
-    "blocked on exception",
-];
-/// The number of the first of them.
-const BLOCKED_FIRST: u16 = 7;
+/// Why a Haskell thread stops, where that is a wait: `why_blocked` (GHC's `rts/include/rts/Constants.h`), and six, which is where the
+/// reasons of `StgThreadReturnCode` end. So since GHC 7.8.3; before, some versions had numbers of their own.
+fn blocked(reason: u16) -> Option<&'static str> {
+    Some(match reason {
+        7 => "blocked on MVar",
+        8 => "blocked on black hole",
+        9 => "blocked on read",
+        10 => "blocked on write",
+        11 => "blocked on delay",
+        12 => "blocked on STM",
+        13 => "blocked on process",
+        16 => "blocked in foreign call",
+        17 => "blocked in interruptible foreign call",
+        18 => "blocked on exception",
+        20 => "blocked on MVar read",
+        _ => return None,
+    })
+}
 
 impl Capability {
     /// One that has nothing to do yet.
@@ -102,8 +104,7 @@ impl Capability {
         if let Some(name) = self.thread.take() {
             telling.end(self.who, at, &name);
         }
-        let why = reason.checked_sub(BLOCKED_FIRST).and_then(|place| BLOCKED.get(usize::from(place)));
-        if let Some(why) = why {
+        if let Some(why) = blocked(reason) {
             telling.mark(self.who, at, why, (thread.into(), ""));
         }
         self.settle(at, telling);

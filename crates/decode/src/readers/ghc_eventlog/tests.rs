@@ -99,6 +99,35 @@ fn a_collection_of_two_ends_with_the_one_that_asked() {
 }
 
 #[test]
+fn why_threads_stop_is_numbered_as_the_runtime_numbers_it() {
+    // 5: it is done; 14, 15 and 19 are no waits, or none that there still are.
+    let events: Vec<(u64, [u8; 10])> =
+        (5..22).map(|reason| (u64::from(reason) * 10, [0, 0, 0, 7, 0, reason, 0, 0, 0, 0])).collect();
+    let events: Vec<_> = events
+        .iter()
+        .flat_map(|(at, stop)| {
+            [(id::RUN_THREAD, *at, 0, &[0, 0, 0, 7][..]), (id::STOP_THREAD, at + 5, 0, &stop[..])]
+        })
+        .collect();
+    let mut lines = read(&log(&events));
+    lines.retain(|line| line.contains('!'));
+    let expected = [
+        "75 0 !blocked on MVar",
+        "85 0 !blocked on black hole",
+        "95 0 !blocked on read",
+        "105 0 !blocked on write",
+        "115 0 !blocked on delay",
+        "125 0 !blocked on STM",
+        "135 0 !blocked on process",
+        "165 0 !blocked in foreign call",
+        "175 0 !blocked in interruptible foreign call",
+        "185 0 !blocked on exception",
+        "205 0 !blocked on MVar read",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn a_cut_log_is_a_loss() {
     let bytes = log(&[(id::RUN_THREAD, 5, 0, &[0, 0, 0, 7]), (id::GC_START, 9, 0, &[])]);
     let mut losses = 0;
