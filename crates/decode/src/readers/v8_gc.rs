@@ -136,7 +136,7 @@ fn parse(line: &str) -> Option<Line<'_>> {
     })
 }
 
-/// `Scavenge 4.1 (4.2) -> 3.4 (5.2) MB, 5.54 / 0.00 ms  …`
+/// `Scavenge 4.1 (4.2) -> 3.4 (5.2) MB, 5.54 / 0.00 ms  …`; since Node 24 with `pooled: 0 MB, ` before the times.
 fn sentence(text: &str) -> Option<Line<'_>> {
     let name_end = text.find(|letter: char| letter.is_ascii_digit())?;
     let (name, rest) = text.split_at_checked(name_end)?;
@@ -145,6 +145,10 @@ fn sentence(text: &str) -> Option<Line<'_>> {
     let size = |text: &str| {
         let megabytes: f64 = text.split(' ').next()?.parse().ok()?;
         Some((megabytes.max(0.0) * (1u64 << 20) as f64) as u64)
+    };
+    let rest = match rest.strip_prefix("pooled: ") {
+        Some(pooled) => pooled.split_once(" MB, ")?.1,
+        None => rest,
     };
     let pause = rest.split([' ', '/']).next()?;
     let name = name.trim().trim_end_matches("(reduce)").trim_end();
@@ -219,6 +223,10 @@ mod tests {
         assert_eq!((line.before_bytes, line.after_bytes), (Some(4 << 20), Some(3 << 20)));
         let text = "[1:0x2]  9 ms: Mark-Compact (reduce) 4.5 (8.5) -> 2.8 (8.0) MB, 41.00 / 0.00 ms  testing";
         assert_eq!(parse(text).unwrap().name, "Mark-Compact");
+        let text = "[7:0x5] 6508 ms: Mark-Compact (reduce) 4.5 (8.0) -> 3.5 (7.7) MB, pooled: 12.5 MB, 36.70 / 0.00 ms  (+ 0.0 ms";
+        let line = parse(text).unwrap();
+        assert_eq!((line.name, line.pause_ns, line.after_bytes), ("Mark-Compact", 36_700_000, Some(7 << 19)));
+        assert_eq!(parse("[7:0x5] 6508 ms: Scavenge 4.5 (8.0) -> 3.5 (7.7) MB, pooled: 12.5 MB"), None);
         let text = "[1:0x2]  136 ms: pause=23.1 mutator=96.8 gc=s time_to_safepoint=0.25 promoted=191448";
         let line = parse(text).unwrap();
         assert_eq!((line.name, line.pause_ns, line.safepoint_ns), ("Scavenge", 23_100_000, 250_000));
