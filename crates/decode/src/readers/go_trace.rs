@@ -42,7 +42,7 @@ impl Reader for Format {
         let mut stacks =
             Stacks { layout: &layout, names: Names::default(), ids: HashMap::new(), told: Vec::new() };
         let mut course = Course::new(&layout);
-        let told = order::events(&layout)?;
+        let (told, broken) = order::events(&layout)?;
         course.survey(&told);
         for event in &told {
             course.take(event, &mut stacks);
@@ -51,6 +51,7 @@ impl Reader for Format {
         if layout.cut {
             telling.lose("truncated");
         }
+        (0..broken).for_each(|_| telling.lose("unreadable"));
         let start = Timestamp(told.first().map_or(0, |event| event.at));
         for stack in std::mem::take(&mut stacks.told) {
             sink(Event::Stack(RawStack { at: start, tgid: PID, ..stack }));

@@ -106,7 +106,8 @@ impl<'a> Layout<'a> {
     }
 
     fn batch(&mut self, rest: &mut Numbers<'a>) -> Option<()> {
-        match rest.byte()? {
+        let kind = rest.byte()?;
+        match kind {
             ids::END_OF_GENERATION => return Some(()),
             ids::EVENT_BATCH => {}
             ids::EXPERIMENTAL_BATCH => {
@@ -117,6 +118,10 @@ impl<'a> Layout<'a> {
         let (generation, thread, at) = (rest.number()?, rest.number()?, rest.number()?);
         let length = rest.number()?;
         let body = rest.take(length)?;
+        // What is in it is the experiment's own: no events.
+        if kind == ids::EXPERIMENTAL_BATCH {
+            return Some(());
+        }
         let mut inner = Numbers(body.get(1..).unwrap_or_default());
         match body.first() {
             // What is in a broken batch behind the damage is lost; the next one stands for itself.

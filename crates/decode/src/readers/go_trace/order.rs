@@ -20,21 +20,22 @@ pub(super) struct Told {
 /// A later time is a broken file (ns: 300 years).
 const AT_MAX: f64 = 1e19;
 
-/// All of them. What one thread told at one moment keeps its order.
-pub(super) fn events(layout: &Layout) -> Result<Vec<Told>, ReadError> {
+/// All of them, and how many batches could not be read to their end. What one thread told at one moment keeps its order.
+pub(super) fn events(layout: &Layout) -> Result<(Vec<Told>, u64), ReadError> {
     let mut all = Vec::new();
+    let mut broken = 0;
     for batch in &layout.batches {
-        take(batch, layout.tick_ns, &mut all);
+        broken += u64::from(take(batch, layout.tick_ns, &mut all).is_none());
     }
     all.sort_by_key(|event: &Told| event.at);
-    if all.is_empty() { Err(ReadError::Empty) } else { Ok(all) }
+    if all.is_empty() { Err(ReadError::Empty) } else { Ok((all, broken)) }
 }
 
-/// The events of a batch, up to the first that is not known.
+/// The events of a batch; `None` if one is not known: what is behind it cannot be told apart.
 fn take(batch: &Batch, tick_ns: f64, all: &mut Vec<Told>) -> Option<()> {
     let mut rest = Numbers(batch.body);
     let mut ticks = batch.at;
-    loop {
+    while !rest.0.is_empty() {
         let id = rest.byte()?;
         let length = ids::length(id)?;
         ticks = ticks.checked_add(rest.number()?)?;
@@ -48,4 +49,5 @@ fn take(batch: &Batch, tick_ns: f64, all: &mut Vec<Told>) -> Option<()> {
         let Batch { thread, generation, .. } = *batch;
         all.push(Told { at, thread, generation, id, numbers });
     }
+    Some(())
 }

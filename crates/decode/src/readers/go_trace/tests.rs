@@ -106,6 +106,30 @@ fn goroutines_run_wait_and_wake() {
 const RUNNING: u8 = 2;
 
 #[test]
+fn what_is_behind_an_event_that_is_not_known_is_a_loss() {
+    let losses = |bytes: &[u8]| {
+        let mut losses = Vec::new();
+        let facts = Format.read(bytes, &Wanted::default(), &mut |event| {
+            if let Event::Loss(loss) = event {
+                losses.push((loss.source, loss.reason, loss.events));
+            }
+        });
+        (losses, facts.unwrap().sources[0].lost)
+    };
+    let status: &[u8] = &[ids::GO_STATUS, 1, 1, 9, RUNNING];
+    let mut bytes = trace(&[status, &[ids::GO_STOP, 5, 1, 0]], &["preempted"]);
+    // An experiment's data are none.
+    let mut experiment = batch(9, 0, &[200, 1, 2]);
+    experiment[0] = ids::EXPERIMENTAL_BATCH;
+    experiment.insert(1, 1);
+    bytes.extend(experiment);
+    assert_eq!(losses(&bytes), (vec![], 0));
+    bytes.extend(batch(8, 200, &[ids::GO_START, 3, 7, 1, 130, 1, 2]));
+    bytes.extend(batch(7, 200, &[ids::GO_START, 3]));
+    assert_eq!(losses(&bytes), (vec![("go-trace".to_owned(), "unreadable".to_owned(), 2)], 2));
+}
+
+#[test]
 fn a_cut_trace_is_a_loss() {
     let bytes = trace(&[&[ids::GO_STATUS, 1, 1, 9, RUNNING], &[ids::GO_STOP, 5, 1, 0]], &["preempted"]);
     let whole = read(&bytes);
