@@ -22,11 +22,15 @@ pub(crate) use bytes::Bytes;
 pub(crate) use laid::Laid;
 pub(crate) use lanes::LaneThread;
 pub use names::Names;
+pub(crate) use names::{NAME_MAX, TEXT_MAX, cut};
 use survey::Survey;
 pub(crate) use survey::{cpu, unknown_wait};
 
 /// A span of more than 30 days is a broken clock, not a recording (ns).
 const SPAN_MAX_NS: u64 = 30 * 24 * 3_600 * 1_000_000_000;
+
+/// Reason of a loss: the kernel held samples back.
+pub(crate) const THROTTLED: &str = "throttled";
 
 /// What a reader knows of a recording besides its events.
 #[derive(Clone, Debug, Default)]

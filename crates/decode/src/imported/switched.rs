@@ -8,7 +8,7 @@ use holdup_events::event::{
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use super::survey::{Person, Survey};
-use super::{Record, Records, StackIds, Switched};
+use super::{Record, Records, StackIds, Switched, THROTTLED};
 use crate::readers::ReadError;
 
 /// Tells the records; first, what each thread did when the recording began.
@@ -151,6 +151,8 @@ impl Teller<'_> {
         let end = Timestamp(at).max(self.start);
         let last = self.last_on.get(&cpu).map_or(self.start, |last| Timestamp(*last).max(self.start));
         let start = last.min(end);
-        Event::Loss(Loss { source: "perf".to_owned(), reason: reason.to_owned(), cpu, start, end, events })
+        // Held back are samples of one event: every switch is told.
+        let source = if reason == THROTTLED { "cpu-samples" } else { "perf" };
+        Event::Loss(Loss { source: source.to_owned(), reason: reason.to_owned(), cpu, start, end, events })
     }
 }

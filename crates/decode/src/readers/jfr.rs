@@ -15,7 +15,7 @@ use holdup_events::tables::{Frame, FrameKind};
 use holdup_events::{Event, Timestamp};
 
 use super::{Facts, Info, ReadError, Reader, Wanted};
-use crate::imported::{Bytes, LaneThread, Names};
+use crate::imported::{Bytes, LaneThread, NAME_MAX, Names, TEXT_MAX, cut};
 use chunk::Chunk;
 use values::{Class, Value};
 
@@ -94,9 +94,9 @@ impl Course {
         }
         self.span = Some(span);
         let wanted = |(number, class): (&u64, &Class)| {
-            let is = |(name, _): &&(&str, &str)| class.name == *name;
+            let is = |(name, _): &&(&str, &str)| *class.name == **name;
             let (_, field) = std::iter::once(&SAMPLES).chain(&BUFFERS).find(is)?;
-            Some((*number, (*field, class.name == SAMPLES.0)))
+            Some((*number, (*field, &*class.name == SAMPLES.0)))
         };
         let wanted: HashMap<u64, (&str, bool)> = chunk.classes.iter().filter_map(wanted).collect();
         // Stacks and threads of this chunk, by their numbers.
@@ -161,7 +161,7 @@ impl Course {
         let told = || {
             let (class, values) = (chunk.classes.get(&place.0)?, chunk.constants.get(&place)?);
             let text = |field| match class.get(values, field) {
-                Some(Value::Text(text)) if !text.is_empty() => Some(text.clone()),
+                Some(Value::Text(text)) if !text.is_empty() => Some(cut(text, NAME_MAX).to_owned()),
                 _ => None,
             };
             let number = class.get(values, "osThreadId").and_then(Value::number);
@@ -179,7 +179,7 @@ impl Course {
     fn stack(&mut self, chunk: &Chunk<'_>, place: (u64, u64)) -> Option<u64> {
         let (class, values) = (chunk.classes.get(&place.0)?, chunk.constants.get(&place)?);
         let Value::Many(frames) = class.get(values, "frames")? else { return None };
-        let of = class.fields.iter().find(|field| field.name == "frames")?.class;
+        let of = class.fields.iter().find(|field| &*field.name == "frames")?.class;
         let class = chunk.classes.get(&of)?;
         let frame = |frame: &Value| match frame {
             Value::Many(values) => Some(self.names.frame(named(chunk, class, values)?)),
@@ -249,7 +249,7 @@ fn named(chunk: &Chunk<'_>, class: &Class, values: &[Value]) -> Option<Frame> {
     let symbol = |value: &Value| {
         let (class, values) = follow(value)?;
         match class.get(values, "string")? {
-            Value::Text(text) => Some(text.clone()),
+            Value::Text(text) => Some(cut(text, TEXT_MAX)),
             _ => None,
         }
     };
@@ -259,7 +259,7 @@ fn named(chunk: &Chunk<'_>, class: &Class, values: &[Value]) -> Option<Frame> {
     let owner = owner.and_then(|(class, values)| symbol(class.get(values, "name")?));
     let function = match owner {
         Some(owner) => format!("{}.{name}", owner.replace('/', ".")),
-        None => name,
+        None => name.to_owned(),
     };
     let line = class.get(values, "lineNumber").and_then(Value::number).unwrap_or(0);
     // -1: not known.

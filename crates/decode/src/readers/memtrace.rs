@@ -206,8 +206,12 @@ impl Course {
             domain.thread.begin(began, Timestamp(0), &mut |event| threads.push(event));
         }
         let tgid = self.domains.values().next().map_or(1, |domain| domain.thread.pid);
+        let mut room = FRAMES_TOTAL_MAX;
         for (id, backtrace) in std::mem::take(&mut self.stacks.told) {
             let addresses = addresses(&backtrace, &self.places, &mut names);
+            // A place has up to 255 calls that were inlined into it: so many more are these than places.
+            let Some(left) = room.checked_sub(addresses.len()) else { break };
+            room = left;
             sink(Event::Stack(RawStack { at: Timestamp(0), id, tgid, addresses, ..RawStack::default() }));
         }
         let count = self.events.len() as u64;
@@ -272,21 +276,33 @@ impl Stacks {
 
 /// Leaf first; what the compiler inlined into a place stands before it.
 fn addresses(backtrace: &[u64], places: &HashMap<u64, Vec<Location>>, names: &mut Names) -> Vec<u64> {
-    let mut addresses = Vec::with_capacity(backtrace.len());
-    for code in backtrace.iter().rev() {
-        let Some(locations) = places.get(code).filter(|locations| !locations.is_empty()) else {
-            continue;
-        };
-        for (index, location) in locations.iter().enumerate().rev() {
-            addresses.push(names.frame(Frame {
-                kind: FrameKind::User,
-                function: location.function.clone(),
-                file: location.file.clone(),
-                line: location.line,
-                inlined: index > 0,
-                ..Frame::default()
-            }));
-        }
+    let locations = backtrace.iter().rev().filter_map(|code| places.get(code));
+    let locations = locations.flat_map(|locations| locations.iter().enumerate().rev());
+    let frame = |(index, location): (usize, &Location)| {
+        names.frame(Frame {
+            kind: FrameKind::User,
+            function: location.function.to_string(),
+            file: location.file.to_string(),
+            line: location.line,
+            inlined: index > 0,
+            ..Frame::default()
+        })
+    };
+    locations.take(FRAMES_MAX).map(frame).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_inlined_does_not_make_stacks_longer_than_they_may_be() {
+        let location = |line| Location { function: "f".into(), file: "f.ml".into(), line };
+        let places = HashMap::from([(1, (0..255).map(location).collect()), (2, vec![location(900)])]);
+        let mut names = Names::default();
+        assert_eq!(addresses(&[1, 1, 1, 2], &places, &mut names).len(), FRAMES_MAX);
+        // Leaf first, and what was inlined before what it is in; of a place that was never told nothing is known.
+        assert_eq!(addresses(&[1, 3, 2], &places, &mut names).get(..3), Some(&[0, 1, 2][..]));
+        assert_eq!(names.frame(Frame { kind: FrameKind::User, ..Frame::default() }), 256);
     }
-    addresses
 }

@@ -48,7 +48,7 @@ impl Reader for Format {
     }
 }
 
-/// User stacks were copied to be unwound later, but without the registers: their callers are missing.
+/// User stacks were copied to be unwound later, but without registers of x86-64: their callers are missing.
 fn not_unwound(file: &File<'_>, start: Timestamp) -> Loss {
     Loss {
         source: "user-stacks".to_owned(),
@@ -119,7 +119,7 @@ fn samples_missing(file: &File<'_>, told: &Told) -> String {
     }
     if file.user_stacks() > 0 {
         missing.push(format!(
-            "{} user stacks lack registers and are not unwound: only their leaf is kept",
+            "{} user stacks lack registers of x86-64 and are not unwound: only their leaf is kept",
             file.user_stacks()
         ));
     }
@@ -155,3 +155,7 @@ fn period_ns(use_: &Use, period: u64) -> u64 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+#[path = "perf_data/tests.rs"]
+mod tests;

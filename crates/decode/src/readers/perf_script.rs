@@ -11,11 +11,14 @@ use std::collections::HashMap;
 
 use holdup_events::event::{Outcome, Sample, TID_UNKNOWN, WakeContext, Waking};
 use holdup_events::recording::{Host, Rung, SourceState};
+use holdup_events::tables::{Frame, FrameKind};
 use holdup_events::{CpuId, Event, Timestamp};
 
 use self::line::{Head, Task};
 use super::{Facts, Info, ReadError, Reader, Wanted};
-use crate::imported::{Kernel, Names, Record, Records, Sampled, Switched, Told, retell, unknown_wait};
+use crate::imported::{
+    Kernel, Names, Record, Records, Sampled, Switched, TEXT_MAX, Told, cut, retell, unknown_wait,
+};
 
 /// The format.
 pub struct Format;
@@ -50,6 +53,9 @@ fn facts(text: Text<'_>, told: Told) -> Facts {
         missing.push("its samples do not stand for time: running times cannot be estimated".to_owned());
     } else if told.periods_vary {
         missing.push("its samples stand for unequal times; counted as equal".to_owned());
+    }
+    if text.other_samples.get() > 0 {
+        missing.push(format!("{} samples of other events are left out", text.other_samples.get()));
     }
     if !text.has_processes {
         missing.push("processes are not told (perf script -F +pid): each thread stands alone".to_owned());
@@ -108,6 +114,8 @@ struct Text<'a> {
     cpus: u32,
     names: RefCell<Names>,
     unreadable: Cell<u64>,
+    /// Samples of events that are not used.
+    other_samples: Cell<u64>,
 }
 
 impl<'a> Text<'a> {
@@ -122,6 +130,7 @@ impl<'a> Text<'a> {
             cpus: 0,
             names: RefCell::default(),
             unreadable: Cell::new(0),
+            other_samples: Cell::new(0),
         };
         let mut clock = false;
         for line in lines(bytes) {
@@ -147,22 +156,15 @@ impl<'a> Text<'a> {
         head: &Head,
     ) -> (Vec<u64>, u16) {
         let mut names = self.names.borrow_mut();
-        let mut addresses = Vec::new();
-        let mut kernel_frames = 0;
-        let mut add = |text: &str| {
-            let Some(frame) = line::frame(text).filter(|_| addresses.len() < DEPTH_MAX) else { return };
-            if frame.in_kernel && usize::from(kernel_frames) == addresses.len() {
-                kernel_frames += 1;
-            }
-            addresses.push(names.place(frame.function, frame.module, frame.in_kernel));
-        };
-        add(&head.rest);
+        let mut stack =
+            Stack { names: &mut names, addresses: Vec::new(), kernel_frames: 0, inlined: Vec::new() };
+        stack.add(&head.rest);
         while let Some(line) =
             lines.next_if(|line| line.starts_with([' ', '\t']) && Head::parse(line).is_none())
         {
-            add(&line);
+            stack.add(&line);
         }
-        (addresses, kernel_frames)
+        stack.finish()
     }
 
     fn record(&self, head: &Head, stack: impl FnOnce() -> (Vec<u64>, u16)) -> Option<Record> {
@@ -186,7 +188,8 @@ impl<'a> Text<'a> {
             "sched:sched_switch" => head.switch().map(Record::Switch),
             "sched:sched_waking" => self.waking(head),
             "sched:sched_wakeup" | "sched:sched_wakeup_new" if !self.wakings => self.waking(head),
-            event if event == self.main => {
+            "" | "sched:sched_wakeup" | "sched:sched_wakeup_new" => None,
+            _ if head.is_of(&self.main) => {
                 let (addresses, kernel_frames) = stack();
                 let in_kernel = kernel_frames > 0;
                 Some(Record::Sample(Sampled {
@@ -208,7 +211,10 @@ impl<'a> Text<'a> {
                     period_ns: head.period_ns(),
                 }))
             }
-            _ => None,
+            _ => {
+                self.other_samples.set(self.other_samples.get() + 1);
+                None
+            }
         }
     }
 
@@ -227,12 +233,60 @@ impl<'a> Text<'a> {
     }
 }
 
+/// A stack while its lines are read, leaf first.
+struct Stack<'a> {
+    names: &'a mut Names,
+    addresses: Vec<u64>,
+    kernel_frames: u16,
+    /// Functions that are inlined into the next frame, whose module is theirs; and whether they are the kernel's.
+    inlined: Vec<(String, bool)>,
+}
+
+impl Stack<'_> {
+    /// Takes a line; one that is no frame says nothing.
+    fn add(&mut self, text: &str) {
+        let is_full = self.addresses.len() + self.inlined.len() >= DEPTH_MAX;
+        let Some(frame) = line::frame(text).filter(|_| !is_full) else { return };
+        if frame.inlined && frame.module.is_empty() {
+            self.inlined.push((cut(frame.function, TEXT_MAX).to_owned(), frame.in_kernel));
+            return;
+        }
+        for (function, in_kernel) in std::mem::take(&mut self.inlined) {
+            self.push(line::Frame { function: &function, in_kernel, inlined: true, ..frame });
+        }
+        self.push(frame);
+    }
+
+    fn push(&mut self, frame: line::Frame<'_>) {
+        if frame.in_kernel && usize::from(self.kernel_frames) == self.addresses.len() {
+            self.kernel_frames += 1;
+        }
+        self.addresses.push(self.names.frame(Frame {
+            kind: if frame.in_kernel { FrameKind::Kernel } else { FrameKind::User },
+            function: cut(frame.function, TEXT_MAX).to_owned(),
+            module: cut(frame.module, TEXT_MAX).to_owned(),
+            inlined: frame.inlined,
+            ..Frame::default()
+        }));
+    }
+
+    /// Its frames, and how many of them are the kernel's.
+    fn finish(mut self) -> (Vec<u64>, u16) {
+        // What they are inlined into is not there: they stand for themselves.
+        for (function, in_kernel) in std::mem::take(&mut self.inlined) {
+            self.push(line::Frame { function: &function, module: "", in_kernel, inlined: false });
+        }
+        (self.addresses, self.kernel_frames)
+    }
+}
+
 impl Records for Text<'_> {
     fn each(&self, sink: &mut dyn FnMut(Record)) -> Result<(), ReadError> {
         let mut names: HashMap<u32, String> = HashMap::new();
         let mut lines = lines(self.bytes).peekable();
         let mut last = 0;
         self.unreadable.set(0);
+        self.other_samples.set(0);
         while let Some(line) = lines.next() {
             let Some(head) = Head::parse(&line) else {
                 if !line.trim().is_empty() && !line.starts_with(['#', ' ', '\t']) {

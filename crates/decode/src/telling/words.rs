@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::imported::{NAME_MAX, cut};
+
 /// More distinct names than this are not kept: the rest share an empty one.
 const WORDS_MAX: usize = 1 << 20;
-/// Longer names are cut (bytes).
-const LENGTH_MAX: usize = 256;
 
 /// The number of a name; 0 is the empty one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ pub(super) struct Words {
 impl Words {
     /// The number of a name.
     pub fn of(&mut self, text: &str) -> Word {
-        let text = cut(text);
+        let text = cut(text, NAME_MAX);
         if let Some(word) = self.ids.get(text) {
             return *word;
         }
@@ -43,9 +43,4 @@ impl Words {
     pub fn list(self) -> Vec<Arc<str>> {
         self.list
     }
-}
-
-fn cut(text: &str) -> &str {
-    let end = (0..=LENGTH_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    text.get(..end).unwrap_or("")
 }

@@ -2,6 +2,7 @@
 //! the constants. Numbers of the header are big-endian, all others little-endian or of seven bits a byte.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::values::{self, Class, Classes, Field, Value};
 use crate::imported::Bytes;
@@ -130,10 +131,10 @@ impl<'a> Chunk<'a> {
             return None;
         }
         let text = |bytes: &mut Bytes<'a>| match values::text(bytes)? {
-            Value::Text(text) => Some(text),
-            _ => Some(String::new()),
+            Value::Text(text) => Some(text.into()),
+            _ => Some(Arc::default()),
         };
-        let texts = (0..count).map(|_| text(&mut bytes)).collect::<Option<Vec<String>>>()?;
+        let texts = (0..count).map(|_| text(&mut bytes)).collect::<Option<Vec<Arc<str>>>>()?;
         let mut elements = Elements { texts, classes: Classes::new(), open: None };
         elements.read(&mut bytes, 0)?;
         self.classes = elements.classes;
@@ -142,7 +143,7 @@ impl<'a> Chunk<'a> {
 
     /// From the last one back.
     fn checkpoints(&mut self, last: u64) -> Option<()> {
-        let kept = self.classes.iter().filter(|(_, class)| KEPT.contains(&class.name.as_str()));
+        let kept = self.classes.iter().filter(|(_, class)| KEPT.contains(&&*class.name));
         let kept: HashSet<u64> = kept.map(|(number, _)| *number).collect();
         let (mut at, mut seen) = (last, HashSet::new());
         while seen.insert(at) {
@@ -175,9 +176,9 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// The metadata's tree of elements, of which classes and their fields are kept.
+/// The metadata's tree of elements, of which classes and their fields are kept. It names texts by their numbers: they are shared.
 struct Elements {
-    texts: Vec<String>,
+    texts: Vec<Arc<str>>,
     classes: Classes,
     open: Option<u64>,
 }
@@ -189,13 +190,13 @@ impl Elements {
         if depth > DEPTH_MAX || count > bytes.0.len() as u64 {
             return None;
         }
-        let mut attributes = HashMap::new();
+        let mut attributes: HashMap<Arc<str>, Arc<str>> = HashMap::new();
         for _ in 0..count {
             let key = self.text(bytes)?;
             attributes.insert(key, self.text(bytes)?);
         }
         let get = |key: &str| attributes.get(key).cloned().unwrap_or_default();
-        match name.as_str() {
+        match &*name {
             "class" => {
                 let number = get("id").parse().ok()?;
                 self.classes.insert(number, Class { name: get("name"), fields: Vec::new() });
@@ -205,8 +206,8 @@ impl Elements {
                 let field = Field {
                     name: get("name"),
                     class: get("class").parse().ok()?,
-                    is_constant: get("constantPool") == "true",
-                    is_list: get("dimension") == "1",
+                    is_constant: &*get("constantPool") == "true",
+                    is_list: &*get("dimension") == "1",
                 };
                 let class = self.open.and_then(|number| self.classes.get_mut(&number))?;
                 class.fields.push(field);
@@ -219,7 +220,26 @@ impl Elements {
         Some(())
     }
 
-    fn text(&self, bytes: &mut Bytes<'_>) -> Option<String> {
+    fn text(&self, bytes: &mut Bytes<'_>) -> Option<Arc<str>> {
         self.texts.get(usize::try_from(values::number(bytes)?).ok()?).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_one_name_share_it() {
+        let texts = ["root", "class", "id", "7", "name", "a long one", "field"];
+        let texts = texts.map(Arc::from).to_vec();
+        let mut elements = Elements { texts, classes: Classes::new(), open: None };
+        // Its name, how many attributes and which, how many elements within.
+        let field: &[u8] = &[6, 2, 4, 5, 1, 3, 0];
+        let tree = [&[0, 0, 1][..], &[1, 2, 2, 3, 4, 5, 2], field, field].concat();
+        elements.read(&mut Bytes(&tree), 0).unwrap();
+        let class = &elements.classes[&7];
+        assert_eq!((&*class.name, class.fields.len()), ("a long one", 2));
+        assert!(class.fields.iter().all(|field| Arc::ptr_eq(&field.name, &class.name) && field.class == 7));
     }
 }

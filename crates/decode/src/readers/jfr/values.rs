@@ -1,6 +1,7 @@
 //! Values of a chunk: numbers, texts, and what is made of them as the chunk's own metadata says.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::imported::Bytes;
 
@@ -28,10 +29,10 @@ impl Value {
     }
 }
 
-/// A field of a class.
+/// A field of a class. Many have the same name, which the file has once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Field {
-    pub name: String,
+    pub name: Arc<str>,
     pub class: u64,
     pub is_constant: bool,
     pub is_list: bool,
@@ -40,14 +41,14 @@ pub(super) struct Field {
 /// A class: an event's, a constant's, or a part's.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Class {
-    pub name: String,
+    pub name: Arc<str>,
     pub fields: Vec<Field>,
 }
 
 impl Class {
     /// The value of a field, by its name.
     pub fn get<'a>(&self, values: &'a [Value], name: &str) -> Option<&'a Value> {
-        values.get(self.fields.iter().position(|field| field.name == name)?)
+        values.get(self.fields.iter().position(|field| &*field.name == name)?)
     }
 }
 
@@ -120,7 +121,7 @@ fn value(classes: &Classes, field: &Field, bytes: &mut Bytes<'_>, depth: u32) ->
         return Some(Value::Constant(field.class, number(bytes)?));
     }
     let class = classes.get(&field.class).filter(|_| depth < DEPTH_MAX)?;
-    Some(match class.name.as_str() {
+    Some(match &*class.name {
         "boolean" | "byte" => Value::Number(bytes.u8()?.into()),
         "char" | "short" | "int" | "long" => Value::Number(number(bytes)?),
         "float" => Value::Number(bytes.u32()?.into()),

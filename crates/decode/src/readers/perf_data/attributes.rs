@@ -1,5 +1,7 @@
 //! The events that a file has records of, and what they are used for.
 
+use std::collections::BTreeSet;
+
 use super::layout::{Layout, Section};
 use super::tracepoints::{Tracepoint, Tracepoints};
 use crate::imported::Bytes;
@@ -29,6 +31,11 @@ mod flag {
     pub const FREQUENCY: u64 = 1 << 10;
     pub const SAMPLE_ID_ALL: u64 = 1 << 18;
 }
+
+/// `PERF_TYPE_HARDWARE`.
+const HARDWARE: u32 = 0;
+/// Of a hardware event's config: the half that says which it is. The upper one says on which kind of core.
+const EVENT: u64 = 0xffff_ffff;
 
 /// How the period of a sample becomes time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,18 +112,21 @@ impl Attribute {
     }
 
     fn clock(&self) -> Option<Clock> {
-        const HARDWARE: u32 = 0;
         const SOFTWARE: u32 = 1;
         let by_frequency = match self.flags & flag::FREQUENCY {
             0 => Clock::None,
             _ => Clock::Frequency(self.period_or_hz),
         };
-        // On machines with several kinds of core the upper half of a hardware event's config names the kind.
-        match (self.kind, self.config & 0xffff_ffff) {
+        match (self.kind, self.config & EVENT) {
             (SOFTWARE, 0 | 1) => Some(Clock::Nanoseconds),
             (HARDWARE, 0 | 9) => Some(by_frequency),
             _ => None,
         }
+    }
+
+    /// Of a hardware event on a machine with several kinds of core, the kind that it counts on.
+    fn core_kind(&self) -> Option<u64> {
+        Some(self.config >> 32).filter(|kind| self.kind == HARDWARE && *kind != 0)
     }
 
     /// Whether its samples show where programs are at all: neither a tracepoint nor the dummy event.
@@ -127,7 +137,7 @@ impl Attribute {
 }
 
 /// The events of the file. One is the source of samples: the first that is a clock or cycles, else the first
-/// that shows places.
+/// that shows places; with it, the same event on other kinds of core.
 pub(super) fn parse(layout: &Layout<'_>) -> Result<Vec<Attribute>, ReadError> {
     let tracepoints = Tracepoints::parse(layout);
     let offset = layout.attributes.offset;
@@ -149,17 +159,29 @@ pub(super) fn parse(layout: &Layout<'_>) -> Result<Vec<Attribute>, ReadError> {
         }
         attributes.push(attribute);
     }
-    let main = attributes
-        .iter()
-        .position(|attribute| attribute.clock().is_some())
-        .or_else(|| attributes.iter().position(Attribute::shows_places));
-    if let Some(main) = main.and_then(|main| attributes.get_mut(main)) {
-        main.use_ = Use::Samples(main.clock().unwrap_or(Clock::None));
-    }
+    choose_samples(&mut attributes);
     if attributes.is_empty() {
         return Err(broken("it describes no event"));
     }
     Ok(attributes)
+}
+
+fn choose_samples(attributes: &mut [Attribute]) {
+    let main = attributes
+        .iter()
+        .position(|attribute| attribute.clock().is_some())
+        .or_else(|| attributes.iter().position(Attribute::shows_places));
+    let Some(main) = main.and_then(|main| attributes.get_mut(main)) else { return };
+    let used = |attribute: &Attribute| Use::Samples(attribute.clock().unwrap_or(Clock::None));
+    main.use_ = used(main);
+    let (event, Some(kind)) = (main.config & EVENT, main.core_kind()) else { return };
+    // A thread is on one kind of core at a time: what it does is sampled once, as long as each kind has one event.
+    let mut kinds = BTreeSet::from([kind]);
+    for attribute in attributes.iter_mut().filter(|attribute| attribute.config & EVENT == event) {
+        if attribute.core_kind().is_some_and(|kind| kinds.insert(kind)) {
+            attribute.use_ = used(attribute);
+        }
+    }
 }
 
 fn read_ids(layout: &Layout<'_>, section: Section) -> Result<Vec<u64>, ReadError> {

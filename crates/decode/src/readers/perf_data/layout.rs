@@ -14,6 +14,7 @@ pub(super) enum Feature {
     BuildIds = 2,
     HostName = 3,
     KernelRelease = 4,
+    Machine = 6,
     CpuCount = 7,
     CpuModel = 8,
     Memory = 10,

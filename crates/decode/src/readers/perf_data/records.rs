@@ -7,10 +7,12 @@ use holdup_events::event::{Outcome, RawMapping, Sample, TID_UNKNOWN, WakeContext
 use holdup_events::{CpuId, Timestamp};
 
 use super::attributes::{self, Attribute, Use, has};
-use super::layout::Layout;
+use super::layout::{Feature, Layout};
 use super::samples::{self, Fields};
 use super::tracepoints::Tracepoint;
-use crate::imported::{Bytes, Record, Records, Sampled, Switched, cpu, unknown_wait};
+use crate::imported::{
+    Bytes, NAME_MAX, Record, Records, Sampled, Switched, THROTTLED, cpu, cut, unknown_wait,
+};
 use crate::readers::ReadError;
 
 /// Numbers of records (`include/uapi/linux/perf_event.h`; from 64 on, `tools/lib/perf/include/perf/event.h`).
@@ -32,8 +34,10 @@ mod number {
     pub const COMPRESSED2: u32 = 83;
 }
 
-/// Mappings that forked processes inherit are told again, up to so many.
+/// Mappings that forked processes inherit are told again, up to so many, and so many bytes of their paths: a fork takes few bytes of
+/// the file.
 const INHERITED_MAX: usize = 1 << 20;
+const INHERITED_BYTES_MAX: usize = 1 << 28;
 
 /// A file, ready to be gone through.
 pub(super) struct File<'a> {
@@ -43,6 +47,8 @@ pub(super) struct File<'a> {
     /// Time and offset of each record.
     index: Vec<(u64, u64)>,
     build_ids: BTreeMap<String, Vec<u8>>,
+    /// Whether registers are those of x86-64, whose numbers are read.
+    is_x86_64: bool,
     /// The scheduler is told by its tracepoints, not by context-switch records.
     tracepoints: bool,
     wakings: bool,
@@ -88,6 +94,8 @@ impl<'a> File<'a> {
             tracepoints: uses(|point| matches!(point, Tracepoint::Switch { .. })),
             wakings: uses(|point| matches!(point, Tracepoint::Waking { .. })),
             build_ids: layout.build_ids(),
+            // Who does not tell is of the machine that most are of.
+            is_x86_64: matches!(layout.string(Feature::Machine).as_str(), "x86_64" | ""),
             layout,
             attributes,
             by_id,
@@ -112,7 +120,7 @@ impl<'a> File<'a> {
         self.other_samples.get()
     }
 
-    /// Samples with a copied user stack that cannot be unwound: registers are missing.
+    /// Samples with a copied user stack that cannot be unwound: registers are missing, or another machine's.
     pub fn user_stacks(&self) -> u64 {
         self.user_stacks_whole.get()
     }
@@ -200,7 +208,7 @@ impl<'a> File<'a> {
             number::COMM => {
                 const EXEC: u16 = 1 << 13;
                 let (tgid, tid) = (bytes.u32()?, bytes.u32()?);
-                let (name, exec) = (Bytes::text(bytes.0), raw.misc & EXEC != 0);
+                let (name, exec) = (cut(&Bytes::text(bytes.0), NAME_MAX).to_owned(), raw.misc & EXEC != 0);
                 Some(Record::Name { at, tid, tgid, name, exec })
             }
             number::FORK | number::EXIT => {
@@ -221,7 +229,7 @@ impl<'a> File<'a> {
                 Some(Record::Lost { at, cpu: trailer.cpu, events: bytes.u64()?, reason: "lost-samples" })
             }
             // How many samples were held back is not told.
-            number::THROTTLE => Some(Record::Lost { at, cpu: trailer.cpu, events: 0, reason: "throttled" }),
+            number::THROTTLE => Some(Record::Lost { at, cpu: trailer.cpu, events: 0, reason: THROTTLED }),
             number::SWITCH | number::SWITCH_CPU_WIDE if !self.tracepoints => Some(switch(raw.misc, trailer)),
             _ => None,
         }
@@ -270,7 +278,7 @@ impl<'a> File<'a> {
 
     fn sample(&self, raw: Raw<'_>) -> Option<Record> {
         let attribute = self.attribute(raw)?;
-        let mut fields = samples::parse(raw.body, attribute)?;
+        let mut fields = samples::parse(raw.body, attribute, self.is_x86_64)?;
         match &attribute.use_ {
             Use::Samples(_) => Some(self.running(raw.misc, attribute, &mut fields)),
             Use::Tracepoint(tracepoint) => self.tracepoint(*tracepoint, &fields),
@@ -364,6 +372,7 @@ impl Records for File<'_> {
 struct Inherited {
     by_process: HashMap<u32, Vec<RawMapping>>,
     told: usize,
+    told_bytes: usize,
 }
 
 impl Inherited {
@@ -377,8 +386,10 @@ impl Inherited {
             }
             Record::Fork { at, tgid, parent_tgid, .. } if tgid != parent_tgid && *at > 0 => {
                 let Some(mappings) = self.by_process.get(parent_tgid) else { return };
+                let bytes = mappings.iter().map(|mapping| mapping.path.len() + mapping.build_id.len());
+                self.told_bytes = self.told_bytes.saturating_add(bytes.sum());
                 self.told = self.told.saturating_add(mappings.len());
-                if self.told > INHERITED_MAX {
+                if self.told > INHERITED_MAX || self.told_bytes > INHERITED_BYTES_MAX {
                     return;
                 }
                 let mut mappings = mappings.clone();
@@ -504,4 +515,26 @@ fn waking(fields: &Fields<'_>, cpu: CpuId, wakee_tid: u32, name: String) -> Reco
         ..Waking::default()
     };
     Record::Waking(waking, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_paths_are_not_inherited_without_end() {
+        let mut inherited = Inherited::default();
+        let mut told = Vec::new();
+        let path = "/".repeat(1 << 15);
+        let mapping = RawMapping { tgid: 1, path, ..RawMapping::default() };
+        let fork = |tgid| Record::Fork { at: 5, tid: tgid, tgid, parent_tid: 1, parent_tgid: 1 };
+        inherited.take(&Record::Mapping(mapping), &mut |_| {});
+        let mut take = |inherited: &mut Inherited, tgid| {
+            inherited.take(&fork(tgid), &mut |record| told.push(record));
+            told.len()
+        };
+        assert_eq!(take(&mut inherited, 2), 1);
+        inherited.told_bytes = INHERITED_BYTES_MAX - (1 << 15);
+        assert_eq!((take(&mut inherited, 3), take(&mut inherited, 4)), (2, 2));
+    }
 }

@@ -26,8 +26,8 @@ pub(super) struct Fields<'a> {
     pub user_ip: Option<u64>,
 }
 
-/// Reads a sample's body; `None` if it is shorter than it says.
-pub(super) fn parse<'a>(body: &'a [u8], attribute: &Attribute) -> Option<Fields<'a>> {
+/// Reads a sample's body; `None` if it is shorter than it says. `is_x86_64`: the registers are that machine's.
+pub(super) fn parse<'a>(body: &'a [u8], attribute: &Attribute, is_x86_64: bool) -> Option<Fields<'a>> {
     let mut bytes = Bytes(body);
     let there = |bit| attribute.sample_type & bit != 0;
     let mut fields = Fields::default();
@@ -69,12 +69,19 @@ pub(super) fn parse<'a>(body: &'a [u8], attribute: &Attribute) -> Option<Fields<
     if there(has::BRANCH_STACK) {
         skip_branches(&mut bytes, attribute.branch_sample_type)?;
     }
-    user_side(&mut bytes, attribute, &mut fields)?;
+    user_side(&mut bytes, attribute, is_x86_64, &mut fields)?;
     Some(fields)
 }
 
-/// Registers and stack of user mode.
-fn user_side(bytes: &mut Bytes<'_>, attribute: &Attribute, fields: &mut Fields<'_>) -> Option<()> {
+/// Registers and stack of user mode. Other machines, and programs of 32 bits, have something else in the registers' places.
+fn user_side(
+    bytes: &mut Bytes<'_>,
+    attribute: &Attribute,
+    is_x86_64: bool,
+    fields: &mut Fields<'_>,
+) -> Option<()> {
+    /// `PERF_SAMPLE_REGS_ABI_64`; 0 is "no registers".
+    const ABI_64: u64 = 2;
     /// Places among the x86-64 registers (`enum perf_event_x86_regs`).
     const BX: u32 = 1;
     const BP: u32 = 6;
@@ -83,8 +90,12 @@ fn user_side(bytes: &mut Bytes<'_>, attribute: &Attribute, fields: &mut Fields<'
     let there = |bit| attribute.sample_type & bit != 0;
     let mask = attribute.user_registers;
     let mut registers: &[u8] = &[];
-    if there(has::REGS_USER) && bytes.u64()? != 0 {
-        registers = bytes.take(u64::from(mask.count_ones()) * 8)?;
+    if there(has::REGS_USER) {
+        let abi = bytes.u64()?;
+        if abi != 0 {
+            let told = bytes.take(u64::from(mask.count_ones()) * 8)?;
+            registers = if is_x86_64 && abi == ABI_64 { told } else { &[] };
+        }
     }
     let register = |place: u32| {
         let before = (mask & ((1 << place) - 1)).count_ones() as usize;

@@ -3,7 +3,7 @@
 use holdup_events::CpuId;
 use holdup_events::event::Outcome;
 
-use crate::imported::{Switched, cpu, unknown_wait};
+use crate::imported::{NAME_MAX, Switched, cpu, cut, unknown_wait};
 
 /// The line that begins an event.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,8 +36,11 @@ pub(super) enum Task {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Frame<'a> {
     pub function: &'a str,
+    /// Empty if it is not known.
     pub module: &'a str,
     pub in_kernel: bool,
+    /// Into the function of the next line that is not.
+    pub inlined: bool,
 }
 
 impl Head {
@@ -61,7 +64,7 @@ impl Head {
             Some((tgid, tid)) => (thread_number(tgid)?, thread_number(tid)?),
             None => (0, thread_number(numbers)?),
         };
-        name.trim().clone_into(&mut head.name);
+        cut(name.trim(), NAME_MAX).clone_into(&mut head.name);
         head.event_of(rest);
         Some(head)
     }
@@ -83,12 +86,14 @@ impl Head {
         behind.trim().clone_into(&mut self.rest);
     }
 
-    /// The event without its modifiers: `cycles` of `cycles:ppp`.
+    /// The event without its modifiers: `cycles` of `cycles:ppp`, and of `cpu_core/cycles/P`.
     fn plain_event(&self) -> &str {
-        match self.event.split_once(':') {
-            Some((name, modifiers)) if modifiers.chars().all(|c| "ukhGHpPSDIWe".contains(c)) => name,
-            _ => &self.event,
-        }
+        parts(&self.event).name
+    }
+
+    /// Whether its samples are of the event that is called `main`, on this kind of core or another.
+    pub fn is_of(&self, main: &str) -> bool {
+        !main.is_empty() && parts(&self.event) == parts(main)
     }
 
     /// Its samples stand for time.
@@ -124,7 +129,8 @@ impl Head {
             let (name, numbers) = rest.rsplit_once(':')?;
             let (tgid, tid) = numbers.split_once('/')?;
             let (tgid, tid) = (thread_number(tgid)?, thread_number(tid)?);
-            return Some(Task::Name { tgid, tid, name: name.to_owned(), exec: kind.contains("exec") });
+            let name = cut(name, NAME_MAX).to_owned();
+            return Some(Task::Name { tgid, tid, name, exec: kind.contains("exec") });
         }
         let mut numbers = rest.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
         let mut number = || numbers.next().and_then(|part| part.parse().ok());
@@ -164,14 +170,55 @@ impl Head {
     }
 }
 
-/// A frame's line: `address function+0xoffset (module)`.
+/// What the name of an event consists of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Event<'a> {
+    name: &'a str,
+    modifiers: &'a str,
+    /// The unit that counts is named: there is one for each kind of core.
+    of_unit: bool,
+}
+
+/// `name:modifiers`, or with a unit `unit/name:modifiers/` or `unit/name/modifiers`. What is none of these is a name.
+fn parts(event: &str) -> Event<'_> {
+    let are_modifiers = |text: &str| text.chars().all(|letter| "ukhGHpPSDIWe".contains(letter));
+    let modified = |text| match str::split_once(text, ':') {
+        Some((name, modifiers)) if are_modifiers(modifiers) => (name, modifiers),
+        _ => (text, ""),
+    };
+    let in_unit = event.split_once('/').and_then(|(_, rest)| rest.rsplit_once('/'));
+    // An event may be told by its numbers (`cpu/event=0x3c/`), or by a name and more: then it has no other one.
+    let in_unit = in_unit.filter(|(name, _)| !name.is_empty() && !name.contains(['=', ',']));
+    match in_unit {
+        Some((name, "")) => {
+            let (name, modifiers) = modified(name);
+            Event { name, modifiers, of_unit: true }
+        }
+        Some((name, modifiers)) if are_modifiers(modifiers) => Event { name, modifiers, of_unit: true },
+        _ => {
+            let (name, modifiers) = modified(event);
+            Event { name, modifiers, of_unit: false }
+        }
+    }
+}
+
+/// A frame's line: `address function+0xoffset (module)`. Of what is inlined perf says no module, but `(inlined)` in its place;
+/// before 5.0, behind it.
 pub(super) fn frame(line: &str) -> Option<Frame<'_>> {
     let (address, rest) = line.trim().split_once(' ')?;
     let address = u64::from_str_radix(address, 16).ok()?;
-    let rest = rest.trim_end().trim_end_matches(" (inlined)");
-    let whole = rest.strip_suffix(')')?;
-    let whole = whole.strip_suffix(" (deleted)").unwrap_or(whole);
-    let (function, module) = whole.rsplit_once(" (")?;
+    let rest = rest.trim_end();
+    let (rest, inlined) = rest.strip_suffix(" (inlined)").map_or((rest, false), |rest| (rest, true));
+    let named = rest.strip_suffix(')').and_then(|whole| {
+        let whole = whole.strip_suffix(" (deleted)").unwrap_or(whole);
+        // The arguments of what is inlined are no module.
+        whole.rsplit_once(" (").filter(|(_, module)| !inlined || !module.contains(')'))
+    });
+    let (function, module) = match named {
+        Some(named) => named,
+        None if inlined => (rest, ""),
+        None => return None,
+    };
     let function = match function.rsplit_once("+0x") {
         Some((name, offset)) if offset.chars().all(|c| c.is_ascii_hexdigit()) => name,
         _ => function,
@@ -185,7 +232,7 @@ pub(super) fn frame(line: &str) -> Option<Frame<'_>> {
         _ if in_kernel => "[kernel]",
         module => module,
     };
-    Some(Frame { function: function.trim(), module, in_kernel })
+    Some(Frame { function: function.trim(), module, in_kernel, inlined })
 }
 
 /// Words with their places.

@@ -6,7 +6,7 @@ use holdup_events::event::RawStack;
 use holdup_events::tables::{Frame, FrameKind};
 
 use super::message::{Function, Location, Mapping, Profile};
-use crate::imported::Names;
+use crate::imported::{Names, TEXT_MAX, cut};
 
 /// Frames of a stack that are kept, the leaf's side.
 const FRAMES_MAX: usize = 512;
@@ -31,11 +31,12 @@ impl<'a> Places<'a> {
             addresses: HashMap::new(),
             names: Names::default(),
         };
+        let mut names = Names::default();
         for location in &profile.location {
-            let frames = places.frames(location);
-            let addresses = frames.into_iter().map(|frame| places.names.frame(frame)).collect();
+            let addresses = places.frames(location, &mut names);
             places.addresses.insert(location.id, addresses);
         }
+        places.names = names;
         places
     }
 
@@ -46,13 +47,14 @@ impl<'a> Places<'a> {
         RawStack { addresses, ..RawStack::default() }
     }
 
-    /// A text by its number.
+    /// A text by its number. Many things may have the number of a long one: what is behind [`TEXT_MAX`] is left out.
     pub fn text(&self, number: i64) -> &'a str {
-        usize::try_from(number).ok().and_then(|number| self.texts.get(number)).map_or("", String::as_str)
+        let text = usize::try_from(number).ok().and_then(|number| self.texts.get(number));
+        text.map_or("", |text| cut(text, TEXT_MAX))
     }
 
-    /// Innermost first.
-    fn frames(&self, location: &Location) -> Vec<Frame> {
+    /// What stands for its frames, innermost first.
+    fn frames(&self, location: &Location, names: &mut Names) -> Vec<u64> {
         let mapping = self.mappings.get(&location.mapping_id);
         let module = mapping.map_or("", |mapping| self.text(mapping.filename));
         let kind = if module == "[kernel.kallsyms]" { FrameKind::Kernel } else { FrameKind::User };
@@ -66,15 +68,15 @@ impl<'a> Places<'a> {
         let last = location.line.len().saturating_sub(1);
         let frame = |(index, line): (usize, &super::message::Line)| {
             let function = self.functions.get(&line.function_id)?;
-            Some(Frame {
+            Some(names.frame(Frame {
                 function: self.text(function.name).to_owned(),
                 file: self.text(function.filename).to_owned(),
                 line: u32::try_from(line.line).unwrap_or(0),
                 inlined: index < last,
                 ..base.clone()
-            })
+            }))
         };
-        let frames: Vec<Frame> = location.line.iter().enumerate().filter_map(frame).collect();
-        if frames.is_empty() { vec![base] } else { frames }
+        let frames: Vec<u64> = location.line.iter().enumerate().filter_map(frame).collect();
+        if frames.is_empty() { vec![names.frame(base)] } else { frames }
     }
 }

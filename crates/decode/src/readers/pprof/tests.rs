@@ -1,7 +1,8 @@
 //! Profiles that are made here: what is not read, and what is drawn wholly or too often.
 
-use super::message::{Label, ValueType};
+use super::message::{Function, Label, Line, Location, Mapping, ValueType};
 use super::*;
+use crate::imported::TEXT_MAX;
 use crate::states::Builder;
 use crate::symbols::NoFiles;
 use holdup_events::tables::{AllocationRow, Rows};
@@ -83,4 +84,26 @@ fn what_was_drawn_too_often_is_thinned_and_keeps_its_sums() {
         let sum: f64 = of_size.map(|row| row.bytes as f64 / row.probability()).sum();
         assert!((sum / truth - 1.0).abs() < 0.03, "{sum} for {truth}");
     }
+}
+
+#[test]
+fn lines_that_name_one_long_text_do_not_have_it_each() {
+    let long = "x".repeat(1 << 20);
+    let function = Function { id: 1, name: 1, filename: 1 };
+    let mapping = Mapping { id: 1, filename: 1, ..Mapping::default() };
+    let line = (0..300).map(|line| Line { function_id: 1, line }).collect();
+    let profile = Profile {
+        string_table: vec![String::new(), long],
+        function: vec![function],
+        mapping: vec![mapping],
+        location: vec![Location { id: 1, mapping_id: 1, line, ..Location::default() }],
+        ..Profile::default()
+    };
+    let places = Places::new(&profile);
+    assert_eq!(places.text(1).len(), TEXT_MAX);
+    assert_eq!(places.stack(&[1]).addresses.len(), 300);
+    let (_, frames) = places.names.resolve(&crate::states::Catalogue::default());
+    let texts = frames.iter().map(|frame| frame.function.len() + frame.file.len() + frame.module.len());
+    assert_eq!(texts.max(), Some(3 * TEXT_MAX));
+    assert!(frames.iter().take(299).all(|frame| frame.inlined), "into the last one");
 }
