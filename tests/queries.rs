@@ -329,3 +329,24 @@ fn waits_at_sockets_have_their_ends() {
         (Some(name.as_str()), Some(9_000_000))
     );
 }
+
+#[test]
+fn a_key_that_is_not_known_is_equal_to_no_other() {
+    let scratch = Scratch::new("query-null");
+    let recording = fixture(&scratch, "busy.holdup");
+    let table = "SELECT 0 AS start_ns, 10 AS end_ns, CAST(NULL AS BIGINT) AS k UNION ALL SELECT 0, 10, 1";
+    let rows = rows(&scratch, &recording, &format!("SELECT k FROM span_join('{table}', '{table}', 'k')"));
+    assert_eq!(rows, [serde_json::json!({ "k": 1 })]);
+}
+
+#[test]
+fn a_recordings_name_is_no_pattern_of_files() {
+    let scratch = Scratch::new("query-names");
+    let count = |name: &str| {
+        let recording = fixture(&scratch, name);
+        rows(&scratch, &recording, "SELECT count(*) FROM raw.slices")
+    };
+    for name in ["set[avx2] *?#%.holdup", "web:1.holdup"] {
+        assert_eq!(count(name), count("plain.holdup"), "{name}");
+    }
+}

@@ -8,6 +8,7 @@ use holdup_events::recording::{self, Manifest, store};
 use holdup_query::dataset::{self, Added, Root, Run, part_name};
 use holdup_query::{Engine, Options, Runner, views};
 use holdup_report::numbers;
+use holdup_report::text::clean_lines;
 
 use super::{locate, query};
 use crate::build_name;
@@ -27,13 +28,17 @@ pub fn pack(args: &PackArgs, root: &Path) -> Result<ExitCode> {
         true => vec![locate::newest()?],
         false => args.recordings.clone(),
     };
-    let mut failed = 0;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (mut runner, mut failed) = (Runner::new(threads)?, 0);
     for path in &recordings {
-        match add(path, &place, &chosen, &args.dataset.label) {
+        match add((&mut runner, threads), path, (&place, &chosen), &args.dataset.label) {
             Ok(said) => eprintln!("holdup: {said}"),
             Err(error) => {
+                if let Some(status) = query::interrupted(&error) {
+                    return Ok(status);
+                }
                 failed += 1;
-                eprintln!("holdup: {}: not added: {error:#}", path.display());
+                eprintln!("holdup: {}: not added: {}", path.display(), clean_lines(&format!("{error:#}")));
             }
         }
     }
@@ -54,15 +59,18 @@ fn chosen_views(args: &DatasetArgs) -> Result<Vec<String>> {
     }
 }
 
-fn add(path: &Path, root: &Root, chosen: &[String], labels: &[(String, String)]) -> Result<String> {
+fn add(
+    (runner, threads): (&mut Runner, usize),
+    path: &Path,
+    (root, chosen): (&Root, &[String]),
+    labels: &[(String, String)],
+) -> Result<String> {
     let tables = locate::tables(Some(path))?;
     let manifest = recording::manifest(&tables.directory)?;
     let run = run(&manifest, labels)?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let engine = Engine::new(vec![query::subject(&tables)], Options { memory_bytes: usize::MAX, threads })?;
     let (root, chosen) = (root.clone(), chosen.to_vec());
-    let added =
-        Runner::new(threads)?.run(async move { dataset::add(&engine, &root, &run, &chosen).await })?;
+    let added = runner.run(async move { dataset::add(&engine, &root, &run, &chosen).await })?;
     Ok(match added {
         Added::New(place, bytes) => format!("added {} ({})", place.display(), numbers::bytes(bytes)),
         Added::Known(place) => format!("{} is there already", place.display()),
@@ -97,9 +105,10 @@ fn run(manifest: &Manifest, labels: &[(String, String)]) -> Result<Run> {
 /// An engine that asks the runs of a dataset; those that cannot be read are told, and left out.
 pub fn engine(root: &Path, options: Options) -> Result<Engine> {
     let place = Root::named(root)?;
-    let members = Runner::new(options.threads)?.run(async move { dataset::members(&place).await })?;
+    let mut runner = Runner::new(options.threads)?;
+    let members = runner.run(async move { dataset::members(&place).await })?;
     for refused in &members.refused {
-        eprintln!("holdup: left out: {refused}");
+        eprintln!("holdup: left out: {}", clean_lines(refused));
     }
     if members.runs.is_empty() {
         bail!("{}: there is no run in it; `holdup pack --dataset` adds some", root.display());

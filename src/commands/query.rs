@@ -28,14 +28,17 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
     // Those that are unpacked go when they do.
     let mut opened = Vec::new();
     let engine = match &args.dataset {
-        Some(root) => super::dataset::engine(root, options)?,
+        Some(root) => match super::dataset::engine(root, options) {
+            Err(error) => return interrupted(&error).map_or(Err(error), Ok),
+            Ok(engine) => engine,
+        },
         None => {
             opened = open(&recordings)?;
             Engine::new(opened.iter().map(subject).collect(), options)?
         }
     };
     // Before there is a file that a signal would leave behind.
-    let runner = Runner::new(threads)?;
+    let mut runner = Runner::new(threads)?;
     let form = Form::of(args)?;
     let answered = runner.run(async move { form.write(&mut engine.ask(&sql).await?).await });
     drop(opened);
@@ -49,11 +52,17 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
             if let Some(file) = &args.parquet {
                 let _ = std::fs::remove_file(file);
             }
-            match error {
-                QueryError::Interrupted { signal } => Ok(ExitCode::from((EXIT_SIGNAL + signal) as u8)),
-                error => Err(error.into()),
-            }
+            let error = error.into();
+            interrupted(&error).map_or(Err(error), Ok)
         }
+    }
+}
+
+/// What to exit with if it was a signal that ended the work.
+pub fn interrupted(error: &anyhow::Error) -> Option<ExitCode> {
+    match error.downcast_ref()? {
+        QueryError::Interrupted { signal } => Some(ExitCode::from((EXIT_SIGNAL + signal) as u8)),
+        _ => None,
     }
 }
 

@@ -243,7 +243,8 @@ mod tests {
             assert_eq!((members.runs.len(), members.refused), (1, Vec::new()));
             Ok(())
         };
-        let done = crate::run::Runner::new(2).unwrap().run(work);
+        let mut runner = crate::run::Runner::new(2).unwrap();
+        let done = runner.run(work);
         fs::remove_dir_all(&directory).unwrap();
         done.unwrap();
     }

@@ -1,6 +1,7 @@
 //! A recording's tables as they lie on disk.
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
@@ -46,8 +47,8 @@ pub async fn table(
         let unreadable = |error: DataFusionError| {
             error.context(format!("raw.{name} of {} cannot be read", recording.name))
         };
-        let path = file.to_string_lossy().into_owned();
-        let one = reader.read_parquet(path, ParquetReadOptions::default()).await.map_err(unreadable)?;
+        let url = url_of(&std::path::absolute(&file)?);
+        let one = reader.read_parquet(url, ParquetReadOptions::default()).await.map_err(unreadable)?;
         let one = if recordings.len() > 1 { labelled(one, &recording.name)? } else { one };
         all = Some(match all {
             None => one,
@@ -57,10 +58,37 @@ pub async fn table(
     Ok(all.map(|frame| frame.into_view()))
 }
 
+/// A file's address. Its path as it is would be read as a pattern (`[`, `*`, `?`), or as an address of another kind (`web:1`).
+fn url_of(path: &Path) -> String {
+    let mut url = "file://".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'-' | b'_' | b'.' | b'~' => url.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => url.push(char::from(*byte)),
+            byte => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    url
+}
+
 /// With the recording's name in front.
 fn labelled(frame: datafusion::dataframe::DataFrame, name: &str) -> Result<datafusion::dataframe::DataFrame> {
     let columns: Vec<String> = frame.schema().fields().iter().map(|field| field.name().clone()).collect();
     let mut chosen = vec![lit(name).alias(RECORDING)];
     chosen.extend(columns.iter().map(datafusion::prelude::ident));
     frame.select(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_no_patterns() {
+        assert_eq!(
+            url_of(Path::new("/a/web:1 [x].holdup/waits.parquet")),
+            "file:///a/web%3A1%20%5Bx%5D.holdup/waits.parquet"
+        );
+        assert_eq!(url_of(Path::new("/50%/*?#.parquet")), "file:///50%25/%2A%3F%23.parquet");
+    }
 }

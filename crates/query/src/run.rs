@@ -15,10 +15,11 @@ pub(crate) const STACK_BYTES: usize = 256 << 20;
 /// No question of a person's is longer (bytes); with this length, the deepest has stack enough.
 pub(crate) const SQL_BYTES_MAX: usize = 16 << 10;
 
-/// Does one piece of work. From when there is one, Ctrl-C and SIGTERM end that and not the process: what it has begun by then
-/// (a file) can be taken away.
+/// Does pieces of work, one after another. From when there is one, Ctrl-C and SIGTERM end its work, or what it is given next, and not the
+/// process: what was begun by then (a file) can be taken away.
 pub struct Runner {
-    runtime: Runtime,
+    /// Gone only once it is dropped.
+    runtime: Option<Runtime>,
     interrupted: Signal,
     terminated: Signal,
 }
@@ -37,7 +38,7 @@ impl Runner {
         let inside = runtime.enter();
         let (interrupted, terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         drop(inside);
-        Ok(Runner { runtime, interrupted, terminated })
+        Ok(Runner { runtime: Some(runtime), interrupted, terminated })
     }
 
     /// A damaged table may make its reader panic: that is an error, too.
@@ -45,11 +46,13 @@ impl Runner {
     /// # Errors
     /// Those of `work`; [`QueryError::Interrupted`] after a signal.
     pub fn run<T: Send + 'static>(
-        self,
+        &mut self,
         work: impl Future<Output = Result<T, QueryError>> + Send + 'static,
     ) -> Result<T, QueryError> {
-        let Runner { runtime, mut interrupted, mut terminated } = self;
-        let result = runtime.block_on(async {
+        let Runner { runtime: Some(runtime), interrupted, terminated } = self else {
+            return Err(QueryError::Failed("it has ended".to_owned()));
+        };
+        runtime.block_on(async {
             let work = runtime.spawn(work);
             let (interrupted, terminated) = (pin!(interrupted.recv()), pin!(terminated.recv()));
             match select(work, select(interrupted, terminated)).await {
@@ -58,10 +61,16 @@ impl Runner {
                 Either::Right((Either::Left(_), _)) => Err(interruption(SignalKind::interrupt())),
                 Either::Right((Either::Right(_), _)) => Err(interruption(SignalKind::terminate())),
             }
-        });
-        // What is being computed is not waited for.
-        runtime.shutdown_background();
-        result
+        })
+    }
+}
+
+impl Drop for Runner {
+    /// What is being computed is not waited for.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

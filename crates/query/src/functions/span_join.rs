@@ -196,7 +196,7 @@ fn intervals(a: &RecordBatch, b: &RecordBatch, keys: &[String]) -> Result<(Vec<I
     }
     let numbers = numbers(&of_a, &of_b, a.num_rows())?;
     let (numbers_a, numbers_b) = numbers.split_at(numbers.len().min(a.num_rows()));
-    Ok((times(a, numbers_a)?, times(b, numbers_b)?))
+    Ok((times(a, &of_a, numbers_a)?, times(b, &of_b, numbers_b)?))
 }
 
 /// The number of each row's key, the rows of A first; nothing without keys.
@@ -216,8 +216,8 @@ fn numbers(of_a: &[ArrayRef], of_b: &[ArrayRef], rows_a: usize) -> Result<Vec<u3
     Ok(numbers)
 }
 
-/// Rows whose times are not known overlap with nothing.
-fn times(batch: &RecordBatch, keys: &[u32]) -> Result<Vec<Interval>> {
+/// Rows whose times are not known, or of whose key a part is not, overlap with nothing: NULL is equal to nothing, as in a join.
+fn times(batch: &RecordBatch, columns: &[ArrayRef], keys: &[u32]) -> Result<Vec<Interval>> {
     let column = |name: &str| -> Result<ArrayRef> {
         match batch.column_by_name(name) {
             Some(column) => Ok(cast(column, &DataType::Int64)?),
@@ -227,7 +227,8 @@ fn times(batch: &RecordBatch, keys: &[u32]) -> Result<Vec<Interval>> {
     let (starts, ends) = (column(TIMES[0])?, column(TIMES[1])?);
     let (starts, ends) = (starts.as_primitive::<Int64Type>(), ends.as_primitive::<Int64Type>());
     let row = |row: usize| {
-        let known = starts.is_valid(row) && ends.is_valid(row);
+        let has_key = columns.iter().all(|column| column.is_valid(row));
+        let known = has_key && starts.is_valid(row) && ends.is_valid(row);
         let end = if known { ends.value(row) } else { i64::MIN };
         Interval { key: keys.get(row).copied().unwrap_or(0), start: starts.value(row), end }
     };
