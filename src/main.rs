@@ -45,7 +45,8 @@ fn main() -> ExitCode {
             } else {
                 "holdup:"
             };
-            eprintln!("{mark} {error:#}");
+            // What is wrong with a foreign file may be told in its own words.
+            eprintln!("{mark} {}", holdup_report::text::clean_lines(&format!("{error:#}")));
             ExitCode::from(EXIT_FAILURE)
         }
     }

@@ -11,6 +11,7 @@ use holdup_events::Trace;
 use holdup_events::tables::PYTHON_MODULE;
 use holdup_findings::derive::stacks::{FunctionCost, Selection, function_costs};
 use holdup_report::annotate::{Annotation, MachineCode, render, to_json};
+use holdup_report::text::clean;
 
 use super::locate;
 use crate::cli::ReportArgs;
@@ -31,7 +32,7 @@ pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result
     let whole = args.stacks.min == Some(0.0);
     annotated(&trace, (&ask.selection, whole), function, |annotation, others| {
         for other in others {
-            eprintln!("holdup: '{function}' is also {} in {}", other.function, other.module);
+            eprintln!("holdup: '{function}' is also {} in {}", clean(&other.function), clean(&other.module));
         }
         match args.results.json {
             true => super::print_json(&to_json(annotation)),

@@ -32,11 +32,14 @@ pub fn execute(args: &DiffArgs) -> Result<ExitCode> {
         }
         _ => bail!("name two recordings, or two commands: --a 'CMD' --b 'CMD'"),
     };
-    shown.print(&args.results)?;
-    let Answer::Diff(diff) = &shown.answer else { return Ok(ExitCode::SUCCESS) };
-    match condition {
-        Some(condition) if condition.holds(&diff.difference.goal) => Ok(ExitCode::FAILURE),
-        _ => Ok(ExitCode::SUCCESS),
+    let status = match (condition, &shown.answer) {
+        (Some(condition), Answer::Diff(diff)) if condition.holds(&diff.difference.goal) => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    };
+    match shown.print(&args.results) {
+        // Who has read enough of it does not change what it says.
+        Err(error) if !super::is_broken_pipe(&error) => Err(error),
+        _ => Ok(status),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use holdup_decode::Catalogue;
@@ -12,7 +11,7 @@ use holdup_events::recording::{self, JournalWriter, Manifest};
 use holdup_events::tables::{Frames, Mapping, Stacks};
 
 use crate::cli::ImportArgs;
-use crate::record::{finish, place, unix_ns};
+use crate::record::{files, finish, place, unix_ns};
 
 /// A larger file is refused: it is read into memory whole.
 const FILE_MAX_BYTES: u64 = 4 << 30;
@@ -130,24 +129,28 @@ struct Binaries;
 
 impl Files for Binaries {
     fn binary(&self, _pid: u32, mapping: &Mapping, take: &mut dyn FnMut(Bytes) -> bool) {
-        let here = || mapping.path.starts_with('/').then(|| std::fs::read(&mapping.path).ok()).flatten();
-        let _ = here().is_some_and(|bytes| take(Arc::new(bytes)))
-            || read_cached(&mapping.build_id).is_some_and(|bytes| take(Arc::new(bytes)));
+        let is_path = mapping.path.starts_with('/');
+        let _ = is_path && mapped(Path::new(&mapping.path)).is_some_and(&mut *take)
+            || cached(&mapping.build_id).is_some_and(&mut *take);
     }
 
     fn debug(&self, wanted: &DebugFile<'_>, take: &mut dyn FnMut(Bytes) -> bool) {
         let Some((head, tail)) = split(wanted.build_id) else { return };
-        if let Ok(bytes) = std::fs::read(format!("/usr/lib/debug/.build-id/{head}/{tail}.debug")) {
-            take(Arc::new(bytes));
-        }
+        let path = format!("/usr/lib/debug/.build-id/{head}/{tail}.debug");
+        let _ = mapped(Path::new(&path)).is_some_and(take);
     }
 }
 
+/// A regular file: an imported file names what it likes, devices without end and pipes that nobody writes to as well.
+fn mapped(path: &Path) -> Option<Bytes> {
+    files::map(&files::open(path)?)
+}
+
 /// The copy that perf keeps of what it recorded.
-fn read_cached(build_id: &[u8]) -> Option<Vec<u8>> {
+fn cached(build_id: &[u8]) -> Option<Bytes> {
     let (head, tail) = split(build_id)?;
     let home = PathBuf::from(std::env::var_os("HOME")?);
-    std::fs::read(home.join(".debug/.build-id").join(head).join(tail).join("elf")).ok()
+    mapped(&home.join(".debug/.build-id").join(head).join(tail).join("elf"))
 }
 
 fn split(build_id: &[u8]) -> Option<(String, String)> {

@@ -59,7 +59,7 @@ pub fn execute(args: &ViewArgs) -> Result<ExitCode> {
 fn split(recording: Option<&Path>) -> (Option<PathBuf>, String) {
     let Some(path) = recording else { return (None, String::new()) };
     let text = path.to_string_lossy();
-    match text.split_once('#') {
+    match text.rsplit_once('#') {
         Some((name, place)) if !path.exists() => {
             (Some(PathBuf::from(name)).filter(|name| !name.as_os_str().is_empty()), format!("#{place}"))
         }
