@@ -7,6 +7,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use support::pty::Terminal;
 use support::{Scratch, as_nobody, bpf_or_skip, have, holdup, place_of_nobody, stderr, stdout};
 
 fn run(scratch: &Scratch, words: &[&str]) -> Output {
@@ -337,6 +338,138 @@ fn a_run_ends_with_a_set_that_is_killed() {
         }
         assert!(!is_there, "--record {record}: it goes on");
     }
+}
+
+/// Starts something in each way in which it could be lost, and says the process of each: an orphan, one in a session of its own,
+/// both ends of a pipe, one of which hears no signal. The program says how often it was asked to end, and does not.
+const SCATTERS: &str = r#"
+says() { echo $$ >>"$FOLDER/pids"; }
+if [ -n "$1" ]; then [ "$1" != deaf ] || trap "" INT TERM; says; while :; do sleep 1; done; fi
+trap 'echo asked >>"$FOLDER/asked"' TERM
+(sh "$0" orphan &)
+setsid sh "$0" session &
+sh "$0" source | sh "$0" deaf &
+says
+while :; do sleep 0.02; done
+"#;
+/// So many they are.
+const SCATTERED: usize = 5;
+
+/// Those that have said their number.
+fn scattered(scratch: &Scratch) -> Vec<u32> {
+    let pids = std::fs::read_to_string(scratch.join("pids")).unwrap_or_default();
+    pids.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// Whether nothing is left of them; if something is, it is ended now.
+fn are_gone(scratch: &Scratch) -> bool {
+    let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
+    let left: Vec<u32> = scattered(scratch).into_iter().filter(is_there).collect();
+    for pid in &left {
+        // SAFETY: a signal to what the test started.
+        unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
+    }
+    left.is_empty()
+}
+
+#[test]
+fn a_run_that_is_ended_is_ended_with_all_that_it_started() {
+    let scratch = Scratch::new("ended");
+    if !have("setsid") {
+        return;
+    }
+    let script = scratch.join("scatters");
+    std::fs::write(&script, SCATTERS).unwrap();
+    let program = format!("sh {}", script.display());
+    let start = |options: &[&str]| {
+        for name in ["pids", "asked"] {
+            let _ = std::fs::remove_file(scratch.join(name));
+        }
+        let mut command = holdup(&scratch);
+        command.env("FOLDER", scratch.join("")).args(["diff", "--a", &program, "--b", "true", "-n", "1"]);
+        command.args(QUICK).arg("--json").args(options);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("holdup starts")
+    };
+    let child = start(&[]);
+    while scattered(&scratch).len() < SCATTERED {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // SAFETY: a signal to our own child, and to nobody else.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let output = child.wait_with_output().expect("it ends");
+    assert!(are_gone(&scratch), "stopped: something goes on; {}", stderr(&output));
+    assert!(stderr(&output).contains("stopped"), "{}", stderr(&output));
+    let asked = std::fs::read_to_string(scratch.join("asked")).unwrap_or_default();
+    assert_eq!(asked, "asked\n", "once, whoever passes it on");
+    // The same where it takes too long; on a slow machine it may not even have begun by then.
+    for seconds in (0..8).map(|power| 1 << power) {
+        let output = start(&["--timeout", &format!("{seconds}s")]).wait_with_output().expect("it ends");
+        let have_begun = scattered(&scratch).len() == SCATTERED;
+        assert!(are_gone(&scratch), "too long: something goes on; {}", stderr(&output));
+        if have_begun {
+            let runs = json(&output)["runs"].clone();
+            let failed = runs.as_array().unwrap().iter().find(|run| run["setting"] == 0).expect("a run of A");
+            assert_eq!(failed["failure"], "it took longer than --timeout");
+            return;
+        }
+    }
+    panic!("it never began");
+}
+
+#[test]
+fn what_a_run_leaves_on_purpose_stays_when_another_is_ended() {
+    let scratch = Scratch::new("left");
+    let [program, server, second] = ["program", "server", "second"].map(|name| scratch.join(name));
+    // The first run leaves a server and ends, the second one does not end.
+    let script = r#"if [ -e "$1" ]; then echo >"$2"; exec sleep 3600; fi
+        sh -c 'echo $$ >"$0"; exec sleep 3600' "$1" &
+        while ! [ -s "$1" ]; do sleep 0.02; done"#;
+    std::fs::write(&program, script).unwrap();
+    let mut command = holdup(&scratch);
+    command.args(["sweep", "--set", "A=1,2", "-n", "1"]).args(QUICK).args(["--", "sh"]);
+    command.args([&program, &server, &second]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = command.spawn().expect("holdup starts");
+    while !second.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // SAFETY: a signal to our own child.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let output = child.wait_with_output().expect("it ends");
+    let pid: i32 = std::fs::read_to_string(&server).unwrap().trim().parse().unwrap();
+    // SAFETY: a signal to what the test started.
+    let was_there = unsafe { libc::kill(pid, libc::SIGKILL) } == 0;
+    assert!(was_there && output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_run_may_ask_at_the_terminal_and_ends_by_control_c() {
+    let scratch = Scratch::new("asks");
+    // A program that asks for a password opens the terminal by itself; its input is nobody's.
+    let program =
+        "sh -c 'echo who >/dev/tty; read name </dev/tty; echo it is $name >/dev/tty; exec sleep 3600'";
+    let mut command = holdup(&scratch);
+    command.args(["diff", "--a", program, "--b", "true", "-n", "1"]).args(QUICK);
+    let mut terminal = Terminal::start(command);
+    terminal.wait_for("who", 1);
+    terminal.type_in("me\n");
+    terminal.wait_for("it is me", 1);
+    terminal.type_in("\x03");
+    let (_, screen) = terminal.end();
+    assert!(screen.contains("stopped"), "{screen}");
+}
+
+#[test]
+fn a_round_is_made_however_long_warming_up_took() {
+    let scratch = Scratch::new("late");
+    let set = scratch.join("x.holdup-set");
+    let program = ["--", "sleep", "0.05"];
+    let words =
+        ["sweep", "--set", "A=1,2,3", "--warm-up", "1", "--record", "none", "--time", "1ms", "--json"];
+    let value = json(&run(&scratch, &[&words[..], &["-o", set.to_str().unwrap()], &program].concat()));
+    // One round, for by then it is late.
+    assert_eq!(value["runs"].as_array().unwrap().len(), 3, "{}", value["runs"]);
+    let more = ["sweep", "--resume", set.to_str().unwrap(), "--record", "none", "--time", "1ms", "--json"];
+    assert_eq!(json(&run(&scratch, &more))["runs"].as_array().unwrap().len(), 6);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! decided in `holdup_findings::experiment`.
 
 pub mod counted;
+pub mod descendants;
 pub mod drift;
 pub mod knobs;
 pub mod one_run;

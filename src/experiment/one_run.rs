@@ -10,6 +10,7 @@ use holdup_capture::launch;
 use holdup_events::recording;
 use holdup_findings::experiment::{Run, RunFacts, facts};
 
+use super::descendants::{self, Others};
 use super::drift::Moment;
 use super::knobs::Prepared;
 use super::preload;
@@ -18,8 +19,6 @@ use crate::cli::experiment::RecordChoice;
 
 /// How often a run that is waited for is looked at.
 const POLL: Duration = Duration::from_millis(2);
-/// Who was asked to end and has not is ended after this time.
-const GRACE: Duration = Duration::from_secs(3);
 /// So much of the end of what a failed run said is kept (bytes).
 const SAID_MAX: usize = 400;
 
@@ -43,11 +42,11 @@ pub struct How<'a> {
     pub ignore_failure: bool,
 }
 
-/// How waiting for a child ended.
+/// How waiting for a child ended; of one that was ended, the processes that could not be.
 enum Waited {
     Ended(ExitStatus),
-    TooLong,
-    Stopped,
+    TooLong(Vec<u32>),
+    Stopped(Vec<u32>),
 }
 
 /// Makes a run, whose recording is kept under `name`. `None` if the user stopped it.
@@ -64,19 +63,23 @@ pub fn make(prepared: &Prepared, name: &str, how: &How) -> Result<Option<Run>> {
         true => command.stdout(File::create(&output)?),
         false => command.stdout(Stdio::null()),
     };
+    let others = Others::now();
     let before = Moment::now();
     let started = Instant::now();
     let mut child = command.spawn().context("starting a run")?;
-    let waited = wait(&mut child, how.timeout)?;
+    let waited = wait(&mut child, &others, how.timeout)?;
     let elapsed = started.elapsed();
     let drift = before.until(&Moment::now());
     let mut run = Run { drift, ..Run::default() };
     match waited {
-        Waited::Stopped => {
+        Waited::Stopped(left) => {
+            if !left.is_empty() {
+                eprintln!("holdup: the run that was stopped{}", goes_on(&left));
+            }
             let _ = std::fs::remove_dir_all(&recording);
             return Ok(None);
         }
-        Waited::TooLong => run.failure = "it took longer than --timeout".to_owned(),
+        Waited::TooLong(left) => run.failure = format!("it took longer than --timeout{}", goes_on(&left)),
         Waited::Ended(status) => judge(&mut run, status, &errors, how),
     }
     run.wall_ns = number_in(&how.folder.join(TOOK)).unwrap_or(elapsed.as_nanos() as u64);
@@ -137,39 +140,34 @@ fn command(prepared: &Prepared, recording: &Path, how: &How) -> Result<Command> 
     Ok(command)
 }
 
-fn wait(child: &mut Child, timeout: Option<Duration>) -> Result<Waited> {
+fn wait(child: &mut Child, others: &Others, timeout: Option<Duration>) -> Result<Waited> {
     let started = Instant::now();
-    let waited = loop {
-        if let Some(status) = child.try_wait()? {
-            // What stopped us stopped the program, too: it is no run.
-            return Ok(if launch::asked_to_stop() { Waited::Stopped } else { Waited::Ended(status) });
-        }
+    loop {
+        // A run may make many of them, and zombies count as processes of the user.
+        descendants::reap_orphans(Some(child.id()));
+        let status = child.try_wait()?;
+        // What stopped us stopped the program, too: it is no run, though it may have ended by itself.
         if launch::asked_to_stop() {
-            break Waited::Stopped;
+            return Ok(Waited::Stopped(others.end_run(child)?));
+        }
+        if let Some(status) = status {
+            return Ok(Waited::Ended(status));
         }
         if timeout.is_some_and(|timeout| started.elapsed() > timeout) {
-            break Waited::TooLong;
-        }
-        std::thread::sleep(POLL);
-    };
-    end(child)?;
-    Ok(waited)
-}
-
-/// Asks `holdup run` to end, which passes it on to the program; then does not ask.
-fn end(child: &mut Child) -> Result<()> {
-    // SAFETY: a signal to our own child, which is not reaped yet.
-    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
-    let asked = Instant::now();
-    while child.try_wait()?.is_none() {
-        if asked.elapsed() > GRACE {
-            child.kill()?;
-            child.wait()?;
-            break;
+            return Ok(Waited::TooLong(others.end_run(child)?));
         }
         std::thread::sleep(POLL);
     }
-    Ok(())
+}
+
+/// What is said of a run that could not be ended as a whole; nothing if it could.
+fn goes_on(left: &[u32]) -> String {
+    let list: Vec<String> = left.iter().map(u32::to_string).collect();
+    match left.len() {
+        0 => String::new(),
+        1 => format!(", and cannot be ended: process {} goes on", list.concat()),
+        _ => format!(", and cannot be ended: processes {} go on", list.join(", ")),
+    }
 }
 
 fn judge(run: &mut Run, status: ExitStatus, errors: &Path, how: &How) {
@@ -207,5 +205,17 @@ fn read(run: &mut Run, recording: &Path, name: &str) {
         }
         Err(error) if run.is_good() => run.failure = format!("its recording cannot be read: {error}"),
         Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::goes_on;
+
+    #[test]
+    fn what_cannot_be_ended_is_told() {
+        assert_eq!(goes_on(&[]), "");
+        assert_eq!(goes_on(&[7]), ", and cannot be ended: process 7 goes on");
+        assert_eq!(goes_on(&[7, 9]), ", and cannot be ended: processes 7, 9 go on");
     }
 }

@@ -10,6 +10,7 @@ use holdup_findings::experiment::compare::Question;
 use holdup_findings::experiment::random::Random;
 use holdup_findings::experiment::sweep;
 
+use super::descendants;
 use super::knobs::Prepared;
 use super::one_run::{self, How};
 use super::progress::Progress;
@@ -29,7 +30,9 @@ pub fn make(set: &mut Set, args: &RunsArgs, progress: &Progress, wanted: Wanted)
     let settings = &set.file.experiment.settings;
     let prepared: Vec<Prepared> = settings.iter().map(Prepared::new).collect::<Result<_>>()?;
     launch::watch_signals()?;
-    let mut rounds = Rounds { set, args, progress, prepared, started: Instant::now(), made: 0 };
+    descendants::adopt_orphans()?;
+    let started = Instant::now();
+    let mut rounds = Rounds { set, args, progress, prepared, started, made: 0, has_round: false };
     rounds.warm_up()?;
     let mut goal = args.repeats.unwrap_or(PILOT);
     let mut round = rounds.next_round();
@@ -84,6 +87,8 @@ struct Rounds<'a> {
     started: Instant,
     /// Runs made by now, warm-up included.
     made: u32,
+    /// A round was made, and not only of warming up.
+    has_round: bool,
 }
 
 impl Rounds<'_> {
@@ -116,6 +121,7 @@ impl Rounds<'_> {
     fn round(&mut self, round: u32, goal: u32) -> Result<bool> {
         let mut order: Vec<usize> = (0..self.prepared.len()).collect();
         Random::part(self.set.file.experiment.seed, u64::from(round)).shuffle(&mut order);
+        let runs_before = self.set.file.experiment.runs.len();
         for setting in order {
             let runs = &self.set.file.experiment.runs;
             if runs.iter().any(|run| run.round == round && run.setting == setting)
@@ -133,6 +139,8 @@ impl Rounds<'_> {
             self.set.file.experiment.runs.push(run);
             self.set.save()?;
         }
+        // One whose runs a set that is resumed has already is not made.
+        self.has_round |= self.set.file.experiment.runs.len() > runs_before;
         let all_left_out = (0..self.prepared.len()).all(|setting| self.is_left_out(setting));
         Ok(!all_left_out)
     }
@@ -144,8 +152,9 @@ impl Rounds<'_> {
         (from..).map(name).find(|name| !self.set.path.join(name).exists()).unwrap_or_else(|| name(from))
     }
 
+    /// Never before a whole round: without one there is no answer, however long warming up took.
     fn is_late(&self) -> bool {
-        self.started.elapsed() > self.args.time && self.made > 0
+        self.started.elapsed() > self.args.time && self.has_round
     }
 
     /// It failed again and again.

@@ -3,6 +3,9 @@
 /// What only a shell understands, outside of quotes.
 const SHELL: &str = "|&;<>()$`*?[]~#";
 
+/// What a backslash is for within double quotes; before anything else it stands for itself.
+const ESCAPED: &str = "$`\"\\";
+
 /// The words of a command.
 pub fn split(text: &str) -> Vec<String> {
     plain(text).unwrap_or_else(|| vec!["sh".to_owned(), "-c".to_owned(), text.to_owned()])
@@ -18,7 +21,14 @@ fn plain(text: &str) -> Option<Vec<String>> {
         match (quote, letter) {
             (Some(open), _) if letter == open => quote = None,
             (Some('"'), '$' | '`') => return None,
-            (Some('"') | None, '\\') => word.get_or_insert_default().push(letters.next()?),
+            (Some('"') | None, '\\') => match letters.next()? {
+                // The line goes on.
+                '\n' => {}
+                kept if quote.is_some() && !ESCAPED.contains(kept) => {
+                    word.get_or_insert_default().extend(['\\', kept]);
+                }
+                escaped => word.get_or_insert_default().push(escaped),
+            },
             (Some(_), _) => word.get_or_insert_default().push(letter),
             (None, '"' | '\'') => {
                 quote = Some(letter);
@@ -44,6 +54,20 @@ mod tests {
         assert_eq!(split("xz -T2  'a b' \"c\\\"d\" e\\ f ''"), ["xz", "-T2", "a b", "c\"d", "e f", ""]);
         for needs in ["a | b", "FOO=1 x", "echo $HOME", "a 'b", "echo \"$x\"", ""] {
             assert_eq!(split(needs), ["sh", "-c", needs]);
+        }
+    }
+
+    #[test]
+    fn backslashes_are_those_of_a_shell() {
+        for (text, words) in [
+            // Within double quotes most stand for themselves.
+            (r#"rg "\d+\\.\"" f"#, &["rg", r#"\d+\.""#, "f"][..]),
+            (r#"echo "\$HOME \`x\` \n \' \ ""#, &["echo", r"$HOME `x` \n \' \ "]),
+            (r"echo '\d \\' \d \\ \'", &["echo", r"\d \\", "d", "\\", "'"]),
+            // A line that goes on is no blank and no word, but within single quotes.
+            ("xz \\\n -T2 a\\\nb \"c\\\nd\" 'e\\\nf'", &["xz", "-T2", "ab", "cd", "e\\\nf"]),
+        ] {
+            assert_eq!(split(text), words, "{text}");
         }
     }
 }
