@@ -236,3 +236,33 @@ fn a_program_that_dumps_core_does_so() {
         assert_eq!(shell.status.code(), Some(128 + number), "{name}");
     }
 }
+
+/// What holdup was started with, its program has: systemd ignores SIGPIPE for services. Nor is an end missed, whoever ignores them.
+#[test]
+fn what_who_starts_holdup_ignores_the_program_ignores() {
+    let scratch = Scratch::new("ignored");
+    for rung in rungs(&scratch) {
+        for (signal, ignored) in
+            [libc::SIGPIPE, libc::SIGCHLD].into_iter().flat_map(|one| [(one, true), (one, false)])
+        {
+            let mut command = support::holdup(&scratch);
+            command
+                .args(["--quiet", "--rung", rung, "-o"])
+                .arg(scratch.join(&format!("{rung}-{signal}-{ignored}")));
+            command.args(["--", "grep", "SigIgn:", "/proc/self/status"]);
+            let as_wanted = move || {
+                let action = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+                // SAFETY: async-signal-safe; changes the new process only.
+                unsafe { libc::signal(signal, action) };
+                Ok(())
+            };
+            // SAFETY: see there.
+            let output = unsafe { command.pre_exec(as_wanted) }.output().expect("holdup starts");
+            let said = support::stdout(&output);
+            let mask = said.split_whitespace().nth(1).and_then(|mask| u64::from_str_radix(mask, 16).ok());
+            let mask = mask.expect("a mask");
+            assert_eq!(mask >> (signal - 1) & 1 == 1, ignored, "{rung}: signal {signal}");
+            assert_eq!(output.status.code(), Some(0), "{rung}: signal {signal}, ignored: {ignored}");
+        }
+    }
+}

@@ -16,6 +16,7 @@ use signals::FORWARDED;
 
 mod canary;
 mod conditions;
+mod inherited;
 mod life;
 mod parent;
 mod signals;
@@ -160,8 +161,7 @@ unsafe fn become_program(
     failure: &File,
 ) -> ! {
     unsafe {
-        // Rust's start-up code ignores SIGPIPE; the program must not inherit that.
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        inherited::restore();
         signals::ignore_as_inherited();
         libc::execvp(program, arguments.as_ptr());
         fail(failure, 0)

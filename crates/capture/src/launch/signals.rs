@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::canary::{Arrival, Canary};
+use super::inherited::is_ignored;
 use super::pipe;
 use crate::error::CaptureError;
 use crate::lower::now;
@@ -136,15 +137,6 @@ pub fn watch_signals() -> Result<(), CaptureError> {
         }
     }
     Ok(())
-}
-
-fn is_ignored(signal: i32) -> bool {
-    // SAFETY: only asks; the kernel fills in a struct of plain numbers.
-    unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &mut old);
-        old.sa_sigaction == libc::SIG_IGN
-    }
 }
 
 fn install(signal: i32) -> Result<(), CaptureError> {

@@ -1,0 +1,46 @@
+//! What this process was started with of SIGPIPE and SIGCHLD, which is changed before anybody could ask: the program gets it back.
+//!
+//! Rust's start-up code ignores SIGPIPE. Who started us may ignore it, too (systemd does so for services), and a program that writes to
+//! a peer which has gone then gets an error in place of its end. Who ignores SIGCHLD is not told how its children end
+//! (wait(2)): we must be.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static CHILD_IGNORED: AtomicBool = AtomicBool::new(false);
+
+/// Runs before `main`, and so before Rust's start-up code.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = note;
+
+extern "C" fn note() {
+    PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    if is_ignored(libc::SIGCHLD) {
+        CHILD_IGNORED.store(true, Ordering::Relaxed);
+        // SAFETY: what is done by default, in a process without threads yet.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
+}
+
+pub(super) fn is_ignored(signal: i32) -> bool {
+    // SAFETY: only asks; the kernel fills in a struct of plain numbers.
+    unsafe {
+        let mut old: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &mut old);
+        old.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// In the child that becomes the program. Async-signal-safe.
+pub(super) unsafe fn restore() {
+    let as_noted = |ignored: &AtomicBool| match ignored.load(Ordering::Relaxed) {
+        true => libc::SIG_IGN,
+        false => libc::SIG_DFL,
+    };
+    // SAFETY: changes what signals do to this process.
+    unsafe {
+        libc::signal(libc::SIGPIPE, as_noted(&PIPE_IGNORED));
+        libc::signal(libc::SIGCHLD, as_noted(&CHILD_IGNORED));
+    }
+}
