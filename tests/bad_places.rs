@@ -292,3 +292,33 @@ fn a_flood_that_is_lost_is_said_and_lowers_confidence() {
     assert!(head.contains("Lost ") && !head.contains("Lost 0 "), "the head must say it: {head}");
     at_most_low_confidence(&report, "flood");
 }
+
+#[test]
+fn where_processes_have_other_numbers_kernel_programs_are_not_asked() {
+    let scratch = Scratch::new("pid-namespace");
+    if !is_root() || rung_here(&scratch) != "bpf" || !have("unshare") {
+        println!("skipped: only root where BPF works can hide the machine's processes, with unshare");
+        return;
+    }
+    let inside = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_holdup")]).args(words);
+        command.env("XDG_STATE_HOME", scratch.join("state")).output().expect("unshare starts")
+    };
+    let output = inside(&["doctor", "--json"]);
+    let doctor: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let checks = doctor["checks"].as_array().expect("checks");
+    let check = checks.iter().find(|check| check["name"] == "pid-namespace").expect("the check");
+    assert_eq!(check["status"], "missing", "{check}");
+    assert_ne!(doctor["rung"], "bpf", "{doctor}");
+    let recording = scratch.join("t.holdup");
+    let path = recording.to_str().expect("a name");
+    let output = inside(&["run", "-o", path, "--", "sh", "-c", "sleep 0.1; exit 4"]);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    let report = report_json(&scratch, &recording);
+    assert_eq!(report["rung"], doctor["rung"]);
+    assert!(!report["threads"].as_array().expect("threads").is_empty(), "{report}");
+    // Asked for by name, it says why not.
+    let output = inside(&["run", "--rung", "bpf", "-o", path, "--", "true"]);
+    assert!(stderr(&output).contains("PID namespace"), "{}", stderr(&output));
+}

@@ -10,7 +10,7 @@ use std::io;
 
 use holdup_events::recording::Rung;
 
-use crate::host::{Facts, capability};
+use crate::host::{Facts, OTHER_NUMBERS, capability, is_in_first_pid_namespace};
 
 pub use tries::bpf_ready;
 
@@ -43,6 +43,7 @@ const CHECKS: &[(&str, Try)] = &[
     ("bpf-programs", bpf_programs),
     ("bpf-maps", bpf_maps),
     ("kernel-types", kernel_types),
+    ("pid-namespace", pid_namespace),
     ("perf-whole-machine", perf_whole_machine),
     ("perf-own-processes", perf_own_processes),
     ("perf-kernel", perf_kernel),
@@ -82,8 +83,9 @@ pub fn best_rung(checks: &[Check]) -> (Rung, String) {
         let check = checks.iter().find(|check| names.contains(&check.name) && check.ok == State::Missing)?;
         Some((check.what.as_str(), check.remedy.as_str()))
     };
-    let Some(no_bpf) = missing(&["bpf-programs", "bpf-maps", "kernel-types", "perf-whole-machine", "memory"])
-    else {
+    let for_bpf =
+        ["bpf-programs", "bpf-maps", "kernel-types", "perf-whole-machine", "memory", "pid-namespace"];
+    let Some(no_bpf) = missing(&for_bpf) else {
         return (Rung::Bpf, String::new());
     };
     match missing(&["perf-own-processes"]) {
@@ -132,7 +134,7 @@ fn obstacle(facts: &Facts) -> &'static str {
 fn remedy_of_rights(facts: &Facts) -> String {
     let possible = |bit: u32| facts.capabilities_possible >> bit & 1 == 1;
     if facts.seccomp == 2 || !possible(capability::BPF) || !possible(capability::PERFMON) {
-        return "docker run --cap-add=BPF --cap-add=PERFMON --cap-add=SYS_PTRACE --cap-add=DAC_READ_SEARCH \
+        return "docker run --pid=host --cap-add=BPF --cap-add=PERFMON --cap-add=SYS_PTRACE --cap-add=DAC_READ_SEARCH \
                 --security-opt seccomp=unconfined …"
             .to_owned();
     }
@@ -164,6 +166,15 @@ fn kernel_types(facts: &Facts) -> Finding {
     }
     let what = "the kernel does not describe its types: /sys/kernel/btf/vmlinux is not there";
     (State::Missing, what.to_owned(), "boot a kernel with CONFIG_DEBUG_INFO_BTF=y, or mount /sys".to_owned())
+}
+
+/// Kernel programs know processes by the numbers that they have for the machine.
+fn pid_namespace(_: &Facts) -> Finding {
+    if is_in_first_pid_namespace() {
+        return good("processes have the same numbers here as for the kernel");
+    }
+    let remedy = "docker run --pid=host …, or hostPID: true of a pod";
+    (State::Missing, OTHER_NUMBERS.to_owned(), remedy.to_owned())
 }
 
 fn perf_whole_machine(facts: &Facts) -> Finding {

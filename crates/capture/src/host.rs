@@ -1,6 +1,7 @@
 //! Facts of the machine and of this process's rights, read once. Judging them is `doctor`'s affair.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::sync::LazyLock;
 
 use holdup_events::recording;
@@ -200,6 +201,31 @@ fn sysctl(name: &str) -> Option<i64> {
 
 fn text(path: &str) -> String {
     fs::read(path).map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// `PROC_PID_INIT_INO` of include/linux/proc_ns.h: the namespace in which the machine began.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// What is wrong with another one.
+pub(crate) const OTHER_NUMBERS: &str =
+    "processes have other numbers here than for the kernel (a PID namespace): strangers would be recorded";
+
+/// Whether processes have the same numbers for us as for the kernel; yes if nothing says otherwise.
+pub(crate) fn is_in_first_pid_namespace() -> bool {
+    fs::metadata("/proc/self/ns/pid").map_or(true, |own| own.ino() == FIRST_PID_NAMESPACE)
+}
+
+/// Events need descriptors for each CPU, on the lower rung for each thread as well: takes as many as we may have. A program that was
+/// forked before keeps its own limit.
+pub fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads and writes one rlimit behind the pointers.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use super::trial::Trial;
 use super::unwind_tables::UnwindTables;
 use super::{entry, interruption, messages, programs};
 use crate::error::CaptureError;
+use crate::host::{OTHER_NUMBERS, is_in_first_pid_namespace};
 use crate::sources::{self, Source};
 
 /// What is recorded.
@@ -116,6 +117,9 @@ impl Session {
     /// Loads the programs. Nothing is recorded before [`Session::begin`] but what the program itself does with its memory:
     /// those probes take a right that the others do without, and that is given up before.
     pub fn load(options: &Options) -> Result<Session, CaptureError> {
+        if !is_in_first_pid_namespace() {
+            return Err(CaptureError::Refused { reason: OTHER_NUMBERS.to_owned() });
+        }
         let layout = Layout::of_machine(options.ring_bytes);
         let object = programs::load(options, layout)?;
         if let Target::Process(tgid) | Target::Only(tgid) = options.target {

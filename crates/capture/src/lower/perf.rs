@@ -313,7 +313,7 @@ impl Events {
             .into_iter()
             .map(|cpu| CpuRing { cpu: CpuId(cpu), ring: None, last: now() })
             .collect();
-        raise_descriptor_limit();
+        crate::host::raise_descriptor_limit();
         // What the kernel allows is asked on ourselves.
         let probe = Attr::new(perf_ring::TYPE_SOFTWARE, perf_ring::SW_CPU_CLOCK);
         let kernel_visible = perf_ring::open(&probe, 0, -1).is_ok();
@@ -391,18 +391,6 @@ impl Events {
 fn ring_bytes() -> usize {
     // SAFETY: asks for a number.
     if unsafe { libc::geteuid() } == 0 { RING_BYTES_ROOT } else { RING_BYTES_USER }
-}
-
-/// An event needs a descriptor for each thread and CPU: takes as many as we may have.
-fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: reads and writes one rlimit behind the pointers.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-    }
 }
 
 fn find_thread(tgid: u32, tid: u32) -> Option<Found> {
