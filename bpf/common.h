@@ -20,10 +20,12 @@ struct configuration {
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 
-/* tgid -> 1: the processes of the traced program. */
+/* tgid -> 1: the processes of the traced program, also those that have ended: a build starts hundreds of thousands. Room is taken as
+ * they come. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 262144);
 	__type(key, __u32);
 	__type(value, __u32);
 } targets SEC(".maps");

@@ -20,6 +20,7 @@ use super::allocations::Sampler;
 use super::budget::Budget;
 use super::calls::Calls;
 use super::fault_windows::FaultWindows;
+use super::gone::Gone;
 use super::hardware::Counting;
 use super::kernel_counts::KernelCounts;
 use super::launcher::Launcher;
@@ -67,6 +68,7 @@ pub(super) struct Loop {
     syscalls: SyscallWindows,
     calls: Calls,
     waited_names: WaitedNames,
+    gone: Gone,
     limits: GroupLimits,
     pub(super) counts: KernelCounts,
     faults: FaultWindows,
@@ -95,16 +97,23 @@ fn with_remedy(error: CaptureError, buffer_mib: u32) -> anyhow::Error {
     ))
 }
 
+/// Takes what needs rights, and gives these up.
+fn open(options: &Options) -> Result<(Session, std::io::Result<MappingFeed>)> {
+    host::raise_descriptor_limit();
+    let mappings = MappingFeed::open(&host::online_cpus());
+    let session = Session::load(options).map_err(|error| with_remedy(error, options.ring_bytes >> 20))?;
+    privileges::run_before_others();
+    // Before any thread is started: capabilities are a thread's own.
+    privileges::drop_unneeded()?;
+    Ok((session, mappings))
+}
+
 /// Records by BPF.
 pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     let counting = Counting::choose(&recorder.options);
     let options = options(&subject, &recorder, &counting);
-    let mappings = MappingFeed::open(&host::online_cpus());
+    let (session, mappings) = open(&options)?;
     let mappings_missing = mappings.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    let session = Session::load(&options).map_err(|error| with_remedy(error, recorder.options.buffer))?;
-    privileges::run_before_others();
-    // Before any thread is started: capabilities are a thread's own.
-    privileges::drop_unneeded()?;
     let stack_tables = StackTables::start(session.unwind_tables()?);
     let (span_probes, mut decoder) = SpanProbes::start(&recorder.descriptors);
     decoder.hardware().know(&counting.names());
@@ -115,6 +124,7 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
         syscalls: SyscallWindows::new(if options.syscalls { 0.0 } else { recorder.options.budget }, cpus),
         calls: Calls::new(options.syscalls, &session),
         waited_names: WaitedNames::default(),
+        gone: Gone::default(),
         limits: GroupLimits::default(),
         counts: KernelCounts::of(root_pid(&subject)),
         faults: FaultWindows::new(recorder.options.budget),
@@ -156,13 +166,14 @@ pub fn record(subject: Subject, recorder: Recorder) -> Result<Outcome> {
     recording.counts.begin(&recording.session, &mut recording.decoder);
     recording.calls.begin(&recording.session, matches!(subject, Subject::Run(..)));
     recording.faults.begin(&mut recording.session);
+    // What may fail comes before: once the program runs, it is followed to its end.
+    recording.begin_at(Timestamp(start_ns))?;
     let mut watched = let_go(subject)?;
     recording.syscalls.begin();
-    recording.begin_at(Timestamp(start_ns))?;
     let before = super::own_cost();
     let left = super::start_clock(recorder.length);
     let ending = recording.run(&mut watched, &left, &mut budget);
-    let outcome = recording.finish(start_ns, ending, (&before, &mappings_missing))?;
+    let outcome = recording.finish(start_ns, ending, (&before, &mappings_missing));
     let ending = outcome.ending.or_else(|| watched.wait());
     Ok(Outcome { ending, memory: watched.memory(), ..outcome })
 }
@@ -297,6 +308,7 @@ impl Loop {
             self.faults.step(&mut self.session);
             self.calls.step(&self.session, &mut |event| self.journal.push(&event));
             self.waited_names.step(&self.session, &mut |event| self.journal.push(&event));
+            self.gone.step(&mut self.targets);
             self.limits.step(&self.targets, &mut |event| self.journal.push(&event));
             self.counts.step(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
             let Loop { session, mappings, targets, journal, .. } = self;
@@ -467,11 +479,11 @@ impl Loop {
         start_ns: u64,
         ending: Option<launch::Ending>,
         (before, mappings_missing): (&Cost, &str),
-    ) -> Result<Outcome> {
+    ) -> Outcome {
         let syscalls = self.syscalls.finish(&mut self.session, &mut |event| self.journal.push(&event));
         let runtime_names = self.runtime_names.finish();
         let line_watch = self.line_watch.finish(&mut |event| self.journal.push(&event));
-        self.snapshot(false)?;
+        let unseen = self.snapshot(false).err();
         let counts =
             self.counts.finish(&self.session, &mut self.decoder, &mut |event| self.journal.push(&event));
         let Loop { session, mappings, targets, journal, .. } = &mut self;
@@ -506,12 +518,9 @@ impl Loop {
         self.span_probes.finish(&mut sources, self.decoder.task_waits());
         let (untabled, files) = self.stack_tables.finish();
         self.roots.keep(files);
-        let said = |name: &str, active, missing: String| SourceState {
-            name: name.to_owned(),
-            active,
-            missing,
-            ..SourceState::default()
-        };
+        sources.extend(unseen.map(|error| {
+            said("last-snapshot", false, format!("what threads did in the end is less exact: {error:#}"))
+        }));
         sources.push(said("mappings", self.mappings.is_some(), mappings_missing.to_owned()));
         sources.push(said("stack-tables", true, untabled.join("; ")));
         sources.extend(
@@ -528,7 +537,7 @@ impl Loop {
         let dropped = self.journal.dropped().cloned();
         let roots = std::mem::take(&mut self.roots);
         self.journal.land();
-        Ok(Outcome { start_ns, end_ns, ending, memory: None, cost, sources, dropped, roots })
+        Outcome { start_ns, end_ns, ending, memory: None, cost, sources, dropped, roots }
     }
 
     /// What is read of maps once it has all happened.
@@ -566,6 +575,10 @@ impl Loop {
             self.journal.push(&Event::Loss(loss_at_end("records", "unreadable", self.bad_records, end_ns)));
         }
     }
+}
+
+fn said(name: &str, active: bool, missing: String) -> SourceState {
+    SourceState { name: name.to_owned(), active, missing, ..SourceState::default() }
 }
 
 /// What came by each source; one may have two streams.

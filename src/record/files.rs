@@ -1,7 +1,8 @@
 //! Binaries, debug files and perf maps of this machine, for naming what a recording saw.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,10 +66,19 @@ fn modified(file: &File) -> Option<SystemTime> {
     file.metadata().ok()?.modified().ok()
 }
 
-/// Opens a regular file; a fifo or a device in its place is left alone.
+/// As [`open_regular`], where nobody asks why not.
 pub fn open(path: &Path) -> Option<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
-    file.metadata().ok()?.is_file().then_some(file)
+    open_regular(path).ok()
+}
+
+/// Opens a regular file. A fifo or a device in its place, which any process may put there, is not opened at all: to open it may wait for
+/// ever, or do something (a watchdog is armed by it). So what is there is looked at first, and then opened without its name.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let found = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    if !found.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
 }
 
 /// Maps it, so that of a gigabyte of debug information only what is looked at is read.

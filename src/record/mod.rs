@@ -10,6 +10,7 @@ mod fault_windows;
 pub mod files;
 pub mod finish;
 mod generated_code;
+mod gone;
 pub mod hardware;
 mod kernel_counts;
 mod launcher;
@@ -41,6 +42,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use holdup_capture::launch::{Child, Ending, Life};
+use holdup_capture::lower::procfs;
 use holdup_capture::ring_files::RingDirectory;
 use holdup_capture::{doctor, host, launch, lower as lower_rungs, sources};
 use holdup_events::recording::{Cost, JournalWriter, Manifest, MemoryUse, Rung, SourceState};
@@ -278,11 +280,9 @@ impl Other {
     }
 }
 
-/// Whether a process is there and not a zombie.
+/// Whether a process is there and not a zombie; one whose first thread has ended lives in the others.
 pub fn process_exists(pid: u32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
-    pid != 0 && !matches!(state, None | Some('Z' | 'X'))
+    pid != 0 && procfs::has_other_threads(pid, 0)
 }
 
 fn choose_rung(choice: RungChoice, subject: &Subject) -> Result<(Rung, String)> {

@@ -20,6 +20,8 @@ use crate::cli::RuntimeEvents;
 const POLL_EVERY: Duration = Duration::from_millis(10);
 /// How often new rings are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often it is asked whose processes have ended.
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
 /// A process's maps are asked so often for a ring: it is there before the program's first line.
 const TRIES_MAX: u32 = 20;
 /// Words of a command line that are looked at, and the largest file (bytes).
@@ -99,10 +101,14 @@ pub struct RingFeed {
     attached: bool,
     from: Timestamp,
     rings: BTreeMap<u32, Rings<RingFile>>,
+    /// Of rings whose processes have ended.
+    ended: Tally,
+    any_ended: bool,
     /// Files that are of another format.
     refused: BTreeMap<u32, String>,
     tries: BTreeMap<u32, u32>,
     looked: Instant,
+    swept: Instant,
     polled: Instant,
 }
 
@@ -115,9 +121,12 @@ impl RingFeed {
             attached,
             from,
             rings: BTreeMap::new(),
+            ended: Tally::default(),
+            any_ended: false,
             refused: BTreeMap::new(),
             tries: BTreeMap::new(),
             looked: now,
+            swept: now,
             polled: now,
         }
     }
@@ -136,6 +145,31 @@ impl RingFeed {
         if self.polled.elapsed() >= POLL_EVERY && !self.rings.is_empty() {
             self.poll(lower::now() + AHEAD, sink);
             self.polled = Instant::now();
+        }
+        if self.swept.elapsed() >= SWEEP_EVERY {
+            self.sweep(processes, sink);
+            self.swept = Instant::now();
+        }
+    }
+
+    /// Of processes that have ended: the rest is read, and their files make room. A ring that finds none kills its program.
+    fn sweep(&mut self, processes: &BTreeSet<u32>, sink: &mut dyn FnMut(Event)) {
+        self.tries.retain(|pid, _| processes.contains(pid));
+        // In a namespace of their own processes have other numbers for themselves than we have for them.
+        let has_ended = |pid: &u32| processes.contains(pid) && !process_exists(*pid);
+        let ended: Vec<u32> = self.rings.keys().copied().filter(has_ended).collect();
+        let span = Span { from: self.from, until: lower::now() + AHEAD };
+        for pid in ended {
+            if self.directory.as_ref().is_some_and(|directory| !directory.remove(pid)) {
+                continue;
+            }
+            let Some(mut rings) = self.rings.remove(&pid) else { continue };
+            rings.poll(span, sink);
+            let tally = rings.tally();
+            self.ended.events += tally.events;
+            self.ended.words_lost += tally.words_lost;
+            self.ended.broken += tally.broken;
+            self.any_ended = true;
         }
     }
 
@@ -208,14 +242,16 @@ impl RingFeed {
             directory.keep();
         }
         let asked = self.directory.take().is_some();
-        if !asked && self.rings.is_empty() && self.refused.is_empty() {
+        let any = self.any_ended || !self.rings.is_empty();
+        if !asked && !any && self.refused.is_empty() {
             return None;
         }
-        let sum =
-            |field: fn(Tally) -> u64| self.rings.values().map(|rings| field(rings.tally())).sum::<u64>();
+        let sum = |field: fn(Tally) -> u64| {
+            self.rings.values().map(|rings| field(rings.tally())).sum::<u64>() + field(self.ended)
+        };
         let words_lost = sum(|tally| tally.words_lost);
         let mut missing = Vec::new();
-        if self.rings.is_empty() && self.refused.is_empty() {
+        if !any && self.refused.is_empty() {
             missing.push("no program made a ring".to_owned());
         }
         if words_lost > 0 {
@@ -226,7 +262,7 @@ impl RingFeed {
         missing.extend(self.refused.iter().map(|(pid, why)| format!("process {pid}: {why}")));
         Some(SourceState {
             name: SOURCE.to_owned(),
-            active: !self.rings.is_empty(),
+            active: any,
             missing: missing.join("; "),
             events: sum(|tally| tally.events),
             lost: sum(|tally| tally.broken),

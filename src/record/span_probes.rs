@@ -21,9 +21,9 @@ use holdup_events::{Duration, Event, Timestamp};
 use holdup_findings::derive::stacks::folding::matches;
 use holdup_findings::descriptors::{Descriptors, SpanProbe, plain_name};
 
-use super::process_exists;
 use super::stack_tables::{Identity, identify, places};
 use super::task_windows::{self, TaskWindows};
+use super::{files, process_exists};
 
 /// Passes of one place in one process and second that are allowed where each costs 0.4 µs, and where the kernel has to step
 /// over an instruction (14 µs on a virtual machine, 2 on bare metal): a CPU's 0.4 and 0.7 % at the most.
@@ -79,6 +79,8 @@ pub struct SpanProbes {
     plans: Receiver<Plan>,
     worker: Option<JoinHandle<()>>,
     armed: BTreeSet<u32>,
+    /// Some process had probes.
+    any_armed: bool,
     tasks: TaskWindows,
     /// What is looked for, by its number, with the runtime whose it is; and what was found.
     names: Vec<(String, String)>,
@@ -130,7 +132,21 @@ impl SpanProbes {
         let (armed, found) = (BTreeSet::new(), BTreeSet::new());
         let (problems, began, late) = (Vec::new(), lower::now(), Duration(0));
         let tasks = TaskWindows::default();
-        (SpanProbes { sender, plans, worker, armed, tasks, names, found, problems, began, late }, decoder)
+        let any_armed = false;
+        let probes = SpanProbes {
+            sender,
+            plans,
+            worker,
+            armed,
+            any_armed,
+            tasks,
+            names,
+            found,
+            problems,
+            began,
+            late,
+        };
+        (probes, decoder)
     }
 
     /// Tells what a process maps now; nothing if it is gone.
@@ -162,6 +178,7 @@ impl SpanProbes {
         let Some(file) = file else {
             decoder.probed().forget(tgid);
             self.tasks.forget(session, tgid);
+            self.armed.remove(&tgid);
             return session.forget_places(tgid);
         };
         if !self.armed.contains(&tgid) && self.armed.len() >= PROCESSES_MAX {
@@ -182,6 +199,7 @@ impl SpanProbes {
             match session.arm_place(&at) {
                 Ok(()) => {
                     self.armed.insert(tgid);
+                    self.any_armed = true;
                     self.found.extend(place.acts.iter().map(|act| act.span));
                 }
                 // One that has ended meanwhile has nothing to tell.
@@ -228,11 +246,11 @@ impl SpanProbes {
         let _ = self.worker.take().map(JoinHandle::join);
         self.tasks.finish(sources, task_waits);
         let name = sources::RUNTIME_PROBES;
-        if self.armed.is_empty() && self.problems.is_empty() {
+        if !self.any_armed && self.problems.is_empty() {
             return sources.retain(|source| source.name != name);
         }
         for source in sources.iter_mut().filter(|source| source.name == name) {
-            source.active = !self.armed.is_empty();
+            source.active = self.any_armed;
             let early = told_from(self.late).filter(|_| source.active);
             source.missing = early.into_iter().chain(self.problems.clone()).collect::<Vec<_>>().join("; ");
         }
@@ -290,7 +308,7 @@ impl Looker {
             return None;
         }
         let known = self.binaries.get(&identity).cloned();
-        let open = |place: &PathBuf| File::open(place).ok().map(|file| (place.clone(), file));
+        let open = |place: &PathBuf| files::open(place).map(|file| (place.clone(), file));
         let (path, file) = places(tgid, mapping).iter().find_map(open)?;
         let found = match known {
             Some(found) => found,

@@ -19,7 +19,7 @@ use holdup_events::event::RawMapping;
 use object::{ReadCache, ReadRef};
 
 use super::disk_cache::DiskCache;
-use super::files::living;
+use super::files::{self, living};
 use super::roots::KeptFile;
 
 /// Makes tables in a thread of its own: a big binary takes a tenth of a second.
@@ -177,7 +177,7 @@ impl Maker {
             if seen.len() >= EXPECTED_MAX || !seen.insert(path.clone()) {
                 continue;
             }
-            let Ok(file) = File::open(&path) else { continue };
+            let Some(file) = files::open(&path) else { continue };
             let kept = file.try_clone();
             let bytes = ReadCache::new(file);
             let libraries = needed(&bytes);
@@ -273,7 +273,7 @@ impl Maker {
     fn table_of(&mut self, identity: &Identity, places: &[PathBuf], path: &str) -> Result<Table, String> {
         let mut reason = "there is no such file".to_owned();
         for place in places {
-            let file = match File::open(place) {
+            let file = match files::open_regular(place) {
                 Ok(file) => file,
                 Err(error) => {
                     reason = error.to_string();

@@ -9,6 +9,7 @@ use std::{fs, io};
 use holdup_events::event::RawMapping;
 use holdup_events::{CpuId, Event, Loss, Timestamp};
 
+use crate::lower::procfs;
 use crate::perf_ring::records::{self, Parsed, Record};
 use crate::perf_ring::{self, Attr, Ring, flag, sample};
 
@@ -126,6 +127,8 @@ pub struct MappingFeed {
     spaces: AddressSpaces,
     /// Children of wanted processes: the caller may not have heard of them yet.
     children: BTreeSet<u32>,
+    /// Processes whose first thread has ended, and others have not.
+    without_first: BTreeSet<u32>,
     /// Processes whose mappings are others than [`MappingFeed::take_changed`] told last.
     changed: BTreeSet<u32>,
     drained: Timestamp,
@@ -140,8 +143,15 @@ impl MappingFeed {
             rings.push((CpuId(cpu), open_ring(cpu)?));
         }
         let drained = crate::lower::now();
-        let (spaces, children, changed) = (AddressSpaces::default(), BTreeSet::new(), BTreeSet::new());
-        Ok(MappingFeed { rings, spaces, children, changed, drained, bytes: Vec::new() })
+        Ok(MappingFeed {
+            rings,
+            spaces: AddressSpaces::default(),
+            children: BTreeSet::new(),
+            without_first: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            drained,
+            bytes: Vec::new(),
+        })
     }
 
     /// Follows a CPU again that was taken away and came back: the kernel has ended its event. What its ring still has is lost;
@@ -226,18 +236,31 @@ impl MappingFeed {
             Record::Comm(comm) if comm.exec && self.spaces.clear(comm.tgid) => {
                 self.changed.insert(comm.tgid);
             }
-            Record::Exit(task) if task.tid == task.tgid => {
-                if self.spaces.clear(task.tgid) {
-                    self.changed.insert(task.tgid);
-                }
-                self.children.remove(&task.tgid);
-            }
+            Record::Exit(task) => self.exit(task),
             Record::Lost(events) => {
                 let cpu = u16::try_from(parsed.origin.cpu).map_or(CpuId::NONE, CpuId);
                 sink(loss("ring-full", cpu, (self.drained, seen), events));
             }
             _ => (),
         }
+    }
+
+    /// A thread has ended, and its process if no other is left: the first one may end before the others (`pthread_exit` in main).
+    fn exit(&mut self, task: records::Task) {
+        let is_first = task.tid == task.tgid;
+        let is_followed = self.children.contains(&task.tgid) || !self.spaces.of(task.tgid).is_empty();
+        if !is_followed || !is_first && !self.without_first.contains(&task.tgid) {
+            return;
+        }
+        if procfs::has_other_threads(task.tgid, task.tid) {
+            self.without_first.insert(task.tgid);
+            return;
+        }
+        self.without_first.remove(&task.tgid);
+        if self.spaces.clear(task.tgid) {
+            self.changed.insert(task.tgid);
+        }
+        self.children.remove(&task.tgid);
     }
 
     fn follows_fork(&self, task: records::Task, wanted: &dyn Fn(u32) -> bool) -> bool {

@@ -76,6 +76,12 @@ impl RingDirectory {
         files
     }
 
+    /// Removes the file of a process that has ended; `true` if there is none now.
+    pub fn remove(&self, pid: u32) -> bool {
+        let removed = fs::remove_file(self.path.join(format!("{pid}.{ENDING}")));
+        removed.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
+    }
+
     /// Programs live on that may start others: the directory stays for them.
     pub fn keep(&mut self) {
         self.kept = true;

@@ -104,6 +104,12 @@ pub fn schedstat(tgid: u32, tid: u32) -> Option<SchedStat> {
     parse_schedstat(&read_thread_file(tgid, tid, "schedstat")?)
 }
 
+/// Whether a process has a thread that lives, `tid` apart, though its first one may have ended.
+pub fn has_other_threads(tgid: u32, tid: u32) -> bool {
+    let lives = |other: u32| stat(tgid, other).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    threads(tgid).into_iter().any(|other| other != tid && lives(other))
+}
+
 /// The threads of a process, ascending; empty if it is gone.
 pub fn threads(tgid: u32) -> Vec<u32> {
     numbered_entries(&format!("/proc/{tgid}/task"))

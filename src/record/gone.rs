@@ -1,0 +1,55 @@
+//! Processes that have ended: of those nothing is asked any more. A recorder may run for weeks, and there may be a million of them.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use super::process_exists;
+
+/// How far apart the looks are. What is still to come of a process that was missing twice is not much.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// The looks of one recording.
+pub struct Gone {
+    looked: Instant,
+    /// Who was not there the last time.
+    missing: BTreeSet<u32>,
+}
+
+impl Default for Gone {
+    fn default() -> Gone {
+        Gone { looked: Instant::now(), missing: BTreeSet::new() }
+    }
+}
+
+impl Gone {
+    /// Takes those out of `processes` who are gone, if it is time to look.
+    pub fn step(&mut self, processes: &mut BTreeSet<u32>) {
+        if self.looked.elapsed() >= EVERY {
+            self.looked = Instant::now();
+            self.look(processes, process_exists);
+        }
+    }
+
+    fn look(&mut self, processes: &mut BTreeSet<u32>, exists: impl Fn(u32) -> bool) {
+        let missing: BTreeSet<u32> = processes.iter().copied().filter(|pid| !exists(*pid)).collect();
+        processes.retain(|pid| !(missing.contains(pid) && self.missing.contains(pid)));
+        self.missing = missing;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_missing_twice_is_gone() {
+        let (mut gone, mut processes) = (Gone::default(), BTreeSet::from([1, 2, 3]));
+        gone.look(&mut processes, |pid| pid == 1);
+        assert_eq!(processes, BTreeSet::from([1, 2, 3]));
+        // The number 2 is another's now.
+        gone.look(&mut processes, |pid| pid != 3);
+        assert_eq!(processes, BTreeSet::from([1, 2]));
+        gone.look(&mut processes, |pid| pid == 1);
+        assert_eq!(processes, BTreeSet::from([1, 2]));
+    }
+}
