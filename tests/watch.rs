@@ -147,6 +147,31 @@ fn a_recorder_that_is_stopped_at_once_takes_away_what_it_made() {
     assert!(!fifo.exists());
 }
 
+/// What could not be saved is no success, though it ends as the user wished. A program's own status would stay its own.
+#[test]
+fn a_recorder_that_saved_nothing_says_so_by_its_status() {
+    let scratch = Scratch::new("watch-unsaved");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let fifo = scratch.join("armed");
+    let mut sleeper = Command::new("sleep").arg("1000").spawn().unwrap();
+    let line = format!("line:{}", fifo.display());
+    let mut command = holdup(&scratch);
+    command.args(["watch", "--quiet", "-t", &line, "--after", "0s", "-o"]).arg(fifo.join("w.holdup"));
+    let mut child = command.arg(sleeper.id().to_string()).stderr(Stdio::piped()).spawn().unwrap();
+    until_there(&fifo);
+    std::fs::OpenOptions::new().write(true).open(&fifo).unwrap().write_all(b"now\n").unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.contains("holdup: not saved: ")), "nothing fired");
+    send("-TERM", child.id());
+    let rest: Vec<String> = said.collect();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{rest:#?}");
+    assert!(rest.iter().any(|line| line.contains("a recording could not be saved")), "{rest:#?}");
+}
+
 /// Whether the process of this status has a handler for it.
 fn catches(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -200,6 +225,49 @@ fn last_words_fire() {
     let report = saved(&scratch, 1);
     assert_sound(&report);
     assert_eq!(report["fired"][0]["what"], "the program wrote: fatal error: all are asleep");
+}
+
+/// Whoever reads the output may go away: the program hears of that as it would without holdup.
+#[test]
+fn a_program_that_nobody_reads_any_more_ends() {
+    let scratch = Scratch::new("watch-unread");
+    if !bpf_or_skip(&scratch) {
+        return;
+    }
+    let script = "{ \"$0\" watch --quiet -t output:ERROR -- yes; echo $? >\"$1\"; } | head -n 1";
+    let status = scratch.join("status");
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", script]).arg(holdup(&scratch).get_program()).arg(&status);
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "y\n", "{}", stderr(&output));
+    let status = std::fs::read_to_string(status).unwrap();
+    assert_eq!(status.trim(), (128 + libc::SIGPIPE).to_string(), "{}", stderr(&output));
+}
+
+/// What the recorder gives up once its programs are loaded, no thread of its keeps: it writes files, and reads those of others.
+#[test]
+fn every_thread_has_given_up_what_the_recorder_has() {
+    let scratch = Scratch::new("watch-rights");
+    let Some(program) = compile(&scratch).filter(|_| bpf_or_skip(&scratch)) else { return };
+    let mut watched = Watched::start(&scratch, &["-t", "output:stall 0", "--after", "0s"], &program);
+    watched.stall();
+    watched.until("holdup: saved");
+    let pid = watched.holdup.id();
+    let mut names = BTreeSet::new();
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let place = thread.unwrap().path();
+        let Ok(status) = std::fs::read_to_string(place.join("status")) else { continue };
+        names.extend(status.lines().find_map(|line| line.strip_prefix("Name:\t").map(str::to_owned)));
+        let main = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        assert_eq!(rights(&status), rights(&main), "{status}");
+        assert!(rights(&status).contains(&"NoNewPrivs:\t1"), "{status}");
+    }
+    assert!(names.contains("saver") && names.contains("output"), "{names:?}");
+    watched.end();
+}
+
+fn rights(status: &str) -> Vec<&str> {
+    status.lines().filter(|line| line.starts_with("Cap") || line.starts_with("NoNewPrivs")).collect()
 }
 
 /// What the kernel's own filter lets through fires, and only that.

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Result, bail};
 use holdup_capture::launch;
@@ -36,7 +37,15 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
         quota: args.quota,
         output: record.output.clone(),
     };
-    let report = Box::new(move |recorded: &record::Recorded| super::run::report(recorded, &record));
+    let lost = Arc::new(AtomicU32::new(0));
+    let count = lost.clone();
+    let report = Box::new(move |recorded: Option<&record::Recorded>| match recorded {
+        Some(recorded) => super::run::report(recorded, &record),
+        None => {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    });
     let ending = record::watch(
         subject,
         command,
@@ -44,9 +53,12 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
         Plan { limits, triggers, report, live, pipes: pipes.clone() },
     )?;
     pipes.finish();
-    match ending {
-        Some(ending) => launch::end_like(ending),
-        None => Ok(ExitCode::SUCCESS),
+    match (ending, lost.load(Ordering::Relaxed)) {
+        // A program's status is its own, whatever became of recordings.
+        (Some(ending), _) => launch::end_like(ending),
+        (None, 0) => Ok(ExitCode::SUCCESS),
+        (None, 1) => bail!("a recording could not be saved"),
+        (None, lost) => bail!("{lost} recordings could not be saved"),
     }
 }
 

@@ -7,7 +7,7 @@ use holdup_events::recording::ring::{Cut, EventRing, Keep};
 use holdup_events::recording::{Cost, Fired, Manifest};
 use holdup_events::{Duration, Event, Timestamp};
 
-use super::saver::{Job, Saver};
+use super::saver::{Counts, Job, Saver};
 use super::triggers::output::Pipes;
 use super::{Armed, Limits, Plan};
 use crate::live::{Live, metrics};
@@ -17,6 +17,8 @@ use crate::record::roots::Roots;
 const SLACK: std::time::Duration = std::time::Duration::from_secs(1);
 /// Triggers that are told of one recording.
 const FIRED_MAX: usize = 64;
+/// When so many recordings one after the other could not be saved, none is waited for any more.
+const FAILURES_MAX: u32 = 10;
 /// The lane on which the moments are marked, a number that no runtime gives.
 const LANE: u32 = u32::MAX;
 
@@ -48,7 +50,8 @@ pub struct Flight {
     pending: Option<Pending>,
     /// When the last one was saved.
     last: Option<Timestamp>,
-    saves: u32,
+    /// The recording is over.
+    is_over: bool,
     suppressed: u64,
     saver: Saver,
     /// Whose marks those are that no thread made.
@@ -71,11 +74,11 @@ impl Flight {
             fresh: Vec::new(),
             pending: None,
             last: None,
-            saves: 0,
+            is_over: false,
             suppressed: 0,
             live: live.map(|plan| Live::new(plan, manifest.clone())),
             metrics,
-            saver: Saver::start(manifest, limits.output.clone(), limits.quota, report)?,
+            saver: Saver::new(manifest, limits.output.clone(), limits.quota, report),
             limits,
             pid,
         })
@@ -105,11 +108,30 @@ impl Flight {
             ));
         }
         let is_seen = self.live.as_ref().is_some_and(Live::is_over);
-        (self.saves < self.limits.max_saves && !is_seen) || self.pending.is_some()
+        // What is still to be written may fail, and leave room for another.
+        let is_enough = self.saver.counts().kept >= self.limits.max_saves;
+        (!is_enough && !is_seen && !self.gives_up()) || self.pending.is_some()
+    }
+
+    /// Nothing can be saved, and nobody is there who sees that: who asks for each recording does.
+    fn gives_up(&self) -> bool {
+        let gives_up = self.saver.counts().failed_in_a_row >= FAILURES_MAX && !self.is_own();
+        if gives_up {
+            self.saver.say_once(format!(
+                "{FAILURES_MAX} recordings in a row could not be saved: nothing more is recorded"
+            ));
+        }
+        gives_up
+    }
+
+    /// It is no `holdup watch`.
+    fn is_own(&self) -> bool {
+        self.triggers.iter().all(Armed::is_own)
     }
 
     /// The recording ends: a program's last words, and what it did just before, may be what one waits for.
     pub fn last_look(&mut self, end: Timestamp) {
+        self.is_over = true;
         self.pipes.finish();
         for fired in self.ask(end) {
             // Of what is read of it now, it is known that it was before.
@@ -138,7 +160,9 @@ impl Flight {
             return;
         }
         let rests = |last: Timestamp| now.since(last).0 < self.limits.cooldown.as_nanos() as u64;
-        if self.saves >= self.limits.max_saves || self.last.is_some_and(rests) || !self.saver.has_room() {
+        let Counts { kept, waiting, .. } = self.saver.counts();
+        let is_enough = kept + waiting >= self.limits.max_saves || self.gives_up();
+        if is_enough || self.last.is_some_and(rests) || !self.saver.has_room() {
             self.suppressed += 1;
             return;
         }
@@ -147,8 +171,12 @@ impl Flight {
         self.pending = Some(Pending { seen: now, fired: vec![fired] });
     }
 
-    /// The recording begins at `at`.
+    /// The recording begins at `at`. Privileges were dropped by now: threads that are started here have no more.
     pub fn begin_at(&mut self, at: Timestamp, mark: Mark) -> Result<()> {
+        // The program writes already.
+        self.pipes.begin()?;
+        self.saver.begin()?;
+        self.triggers.iter_mut().for_each(|armed| armed.begin(at));
         self.ring.begin_at(at, mark);
         self.live.as_mut().map_or(Ok(()), |live| live.begin(at))
     }
@@ -163,7 +191,7 @@ impl Flight {
         let Some(live) = &mut self.live else { return };
         live.hand_over(now, (self.ring.cut_ended_since(live.from()), spent, roots));
         if let Some(metrics) = &self.metrics {
-            metrics.with(|metrics| metrics.saved(u64::from(self.saver.kept())));
+            metrics.with(|metrics| metrics.saved(u64::from(self.saver.counts().kept)));
         }
     }
 
@@ -203,13 +231,13 @@ impl Flight {
     pub fn cut(&mut self, end: Timestamp) -> Option<(Cut<Mark>, Vec<Fired>)> {
         let Pending { fired, .. } = self.pending.take()?;
         let cut = self.ring.cut(end)?;
-        (self.last, self.saves) = (Some(end), self.saves + 1);
+        self.last = Some(end);
         Some((cut, fired))
     }
 
     /// Has it written.
     pub fn save(&mut self, job: Job) {
-        self.saver.save(job);
+        self.saver.save(job, self.is_over);
     }
 
     /// A mark on the timeline. Now: the recording is in the order of time.
@@ -232,17 +260,23 @@ impl Flight {
                 self.saver.say_once(format!("{}: {why}", armed.text));
             }
         }
-        let kept = self.saver.finish();
-        if kept == 0 && self.triggers.iter().all(Armed::is_own) {
+        let Counts { kept, failed, .. } = self.saver.finish();
+        if kept + failed == 0 && self.is_own() {
             return;
         }
+        let lost = match failed {
+            0 => String::new(),
+            failed => format!("; {failed} could not be saved"),
+        };
         let more = match self.suppressed {
             0 => String::new(),
             more => format!("; triggers fired {more} times more: see --cooldown, --max-saves, --quota"),
         };
         let memory = crate::record::own_cost().recorder_memory_bytes >> 20;
         let plural = if kept == 1 { "" } else { "s" };
-        eprintln!("holdup: saved {kept} recording{plural}, with {memory} MiB of memory at the most{more}");
+        eprintln!(
+            "holdup: saved {kept} recording{plural}, with {memory} MiB of memory at the most{lost}{more}"
+        );
     }
 }
 
@@ -251,5 +285,153 @@ fn describe(fired: &Fired) -> String {
     match fired.tid {
         0 => fired.what.clone(),
         tid => format!("thread {tid} ({}) {}", fired.thread, fired.what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, OpenOptions};
+    use std::io::Write;
+    use std::path::{Path, PathBuf};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+    use crate::record::Recorded;
+    use crate::watch::Report;
+
+    const NONE: std::time::Duration = std::time::Duration::ZERO;
+
+    /// A directory, and a flight recorder with a trigger that fires by a line.
+    struct Flying {
+        place: PathBuf,
+        line: File,
+        flight: Flight,
+        second: u64,
+    }
+
+    impl Flying {
+        /// It has not begun yet.
+        fn new(name: &str, (max_saves, output): (u32, &Path), report: Report) -> Flying {
+            let place = std::env::temp_dir().join(format!("holdup-flight-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&place);
+            std::fs::create_dir_all(&place).unwrap();
+            let fifo = place.join("line");
+            let mut armed = Armed::parse(&format!("line:{}", fifo.display())).unwrap();
+            armed.arm().unwrap();
+            let line = OpenOptions::new().write(true).open(fifo).unwrap();
+            let limits = Limits {
+                keep: std::time::Duration::from_secs(10),
+                after: NONE,
+                keep_bytes: 1 << 20,
+                max_saves,
+                cooldown: NONE,
+                quota: u64::MAX,
+                output: Some(place.join(output)),
+            };
+            let plan = Plan { limits, triggers: vec![armed], report, live: None, pipes: Pipes::default() };
+            let flight = Flight::new(plan, Manifest::default(), std::process::id()).unwrap();
+            Flying { place, line, flight, second: 1 }
+        }
+
+        fn begin(&mut self) {
+            self.flight.begin_at(Timestamp(1_000_000_000), Mark::default()).unwrap();
+        }
+
+        /// A step; `true` if it goes on.
+        fn step(&mut self) -> bool {
+            self.second += 1;
+            self.flight.step(Timestamp(self.second * 1_000_000_000))
+        }
+
+        /// It fires, and what comes of that is handed over; `true` if it was not suppressed.
+        fn fire(&mut self) -> bool {
+            self.line.write_all(b"now\n").unwrap();
+            self.step();
+            let Some((cut, fired)) = self.flight.cut(Timestamp(self.second * 1_000_000_000)) else {
+                return false;
+            };
+            let (cost, sources, roots) = (Cost::default(), Vec::new(), Roots::default());
+            self.flight.save(Job { cut, fired, cost, sources, roots, start_unix_ns: 0 });
+            true
+        }
+
+        /// What became of them, once that is known of all.
+        fn counts(&self) -> Counts {
+            while self.flight.saver.counts().waiting > 0 {
+                std::thread::yield_now();
+            }
+            self.flight.saver.counts()
+        }
+
+        fn end(self) {
+            self.flight.finish();
+            std::fs::remove_dir_all(&self.place).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_saved_is_none_of_those_that_were_asked_for() {
+        let (sender, told): (Sender<bool>, _) = channel();
+        let report = move |recorded: Option<&Recorded>| Ok(sender.send(recorded.is_some())?);
+        // A file is in the way.
+        let mut flying = Flying::new("fails", (1, Path::new("line/w.holdup")), Box::new(report));
+        flying.begin();
+        for failures in 1..=FAILURES_MAX {
+            assert!(flying.fire());
+            let counts = flying.counts();
+            assert_eq!((counts.kept, counts.failed, counts.failed_in_a_row), (0, failures, failures));
+            assert_eq!(flying.step(), failures < FAILURES_MAX);
+        }
+        assert!(!flying.fire(), "one more would be no better");
+        flying.end();
+        assert_eq!(told.iter().collect::<Vec<bool>>(), vec![false; FAILURES_MAX as usize]);
+    }
+
+    #[test]
+    fn as_many_are_kept_as_were_asked_for() {
+        let (go, wait): (Sender<()>, Receiver<()>) = channel();
+        let wait = std::sync::Mutex::new(wait);
+        let report = move |_: Option<&Recorded>| Ok(wait.lock().map(|wait| wait.recv()).unwrap()?);
+        let mut flying = Flying::new("keeps", (2, Path::new("w.holdup")), Box::new(report));
+        flying.begin();
+        assert!(flying.fire());
+        let counts = flying.counts();
+        assert_eq!((counts.kept, counts.waiting, counts.failed), (1, 0, 0));
+        // The first is still being told of.
+        assert!(flying.fire());
+        assert!(!flying.fire(), "the second one will be enough");
+        assert!(flying.step(), "unless it fails");
+        go.send(()).unwrap();
+        assert_eq!(flying.counts().kept, 2);
+        assert!(!flying.step());
+        go.send(()).unwrap();
+        for number in 1..=2 {
+            assert!(flying.place.join(format!("w-{number}.holdup/manifest.json")).exists());
+        }
+        flying.end();
+    }
+
+    #[test]
+    fn who_writes_has_no_more_privileges_than_the_recorder() {
+        // In a thread of its own: other tests keep their rights.
+        let test = std::thread::spawn(|| {
+            let (sender, told): (Sender<String>, _) = channel();
+            let report = move |_: Option<&Recorded>| Ok(sender.send(privileges())?);
+            let mut flying = Flying::new("rights", (1, Path::new("line/w.holdup")), Box::new(report));
+            holdup_capture::privileges::drop_unneeded().unwrap();
+            flying.begin();
+            assert!(flying.fire());
+            assert_eq!(told.recv().unwrap(), privileges());
+            assert!(privileges().contains("NoNewPrivs:\t1"), "{}", privileges());
+            flying.end();
+        });
+        test.join().unwrap();
+    }
+
+    /// Of the thread that asks.
+    fn privileges() -> String {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let wanted = |line: &&str| line.starts_with("Cap") || line.starts_with("NoNewPrivs");
+        status.lines().filter(wanted).collect::<Vec<_>>().join("\n")
     }
 }

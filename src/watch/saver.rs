@@ -1,13 +1,14 @@
 //! Writes recordings while the next one is watched for: in a thread of its own, behind everything else that wants the CPUs.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use holdup_capture::{memory, privileges};
+use holdup_events::Loss;
 use holdup_events::recording::ring::Cut;
 use holdup_events::recording::{Cost, Fired, JournalWriter, Manifest, SourceState};
 
@@ -18,8 +19,11 @@ use crate::record::{Recorded, finish, place};
 /// Recordings that wait to be written; their chunks take memory.
 const WAITING_MAX: usize = 2;
 
-/// What to do with a recording once it is there.
-pub type Report = Box<dyn Fn(&Recorded) -> Result<()> + Send>;
+/// Where it was has been told then.
+const DEFECT: &str = "this is a defect of holdup";
+
+/// What to do with a recording once it is there; none: it could not be made.
+pub type Report = Box<dyn Fn(Option<&Recorded>) -> Result<()> + Send + Sync>;
 
 /// One recording to be written.
 pub struct Job {
@@ -37,13 +41,25 @@ pub struct Job {
     pub start_unix_ns: u64,
 }
 
+/// What became of recordings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// They are there.
+    pub kept: u32,
+    /// They are still to be written.
+    pub waiting: u32,
+    /// They could not be written.
+    pub failed: u32,
+    /// Those of them since the last that could.
+    pub failed_in_a_row: u32,
+    /// Bytes of those that are there.
+    bytes: u64,
+}
+
 /// What the recorder and its writer both look at.
 #[derive(Default)]
 struct Shared {
-    /// Bytes of recordings.
-    bytes: AtomicU64,
-    /// Recordings that are there.
-    kept: AtomicU32,
+    counts: Mutex<Counts>,
     said: Mutex<Vec<String>>,
 }
 
@@ -55,12 +71,38 @@ impl Shared {
             said.push(text);
         }
     }
+
+    /// Changes the counts, and gives what they are then.
+    fn count(&self, change: impl FnOnce(&mut Counts)) -> Counts {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut counts);
+        *counts
+    }
+}
+
+impl Counts {
+    fn fail(&mut self) {
+        self.failed += 1;
+        self.failed_in_a_row += 1;
+    }
+}
+
+/// Why a recording was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    /// As many wait as may.
+    Full,
+    /// There is nobody who writes.
+    Gone,
 }
 
 /// The writer.
 pub struct Saver {
+    /// Until it begins.
+    writer: Option<Writer>,
     sender: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
+    report: Arc<Report>,
     shared: Arc<Shared>,
     quota: u64,
 }
@@ -68,43 +110,75 @@ pub struct Saver {
 struct Writer {
     manifest: Manifest,
     output: Option<PathBuf>,
-    report: Report,
+    report: Arc<Report>,
     shared: Arc<Shared>,
     quota: u64,
     number: u32,
 }
 
 impl Saver {
-    /// With what every recording's manifest says.
-    pub fn start(manifest: Manifest, output: Option<PathBuf>, quota: u64, report: Report) -> Result<Saver> {
-        let shared = Arc::new(Shared::default());
+    /// With what every recording's manifest says. Nothing is written before [`Saver::begin`].
+    pub fn new(manifest: Manifest, output: Option<PathBuf>, quota: u64, report: Report) -> Saver {
+        let (shared, report) = (Arc::new(Shared::default()), Arc::new(report));
+        let writer =
+            Writer { manifest, output, report: report.clone(), shared: shared.clone(), quota, number: 0 };
+        Saver { writer: Some(writer), sender: None, thread: None, report, shared, quota }
+    }
+
+    /// The recording begins. Only now is there a thread: it has no more privileges than the recorder then.
+    pub fn begin(&mut self) -> Result<()> {
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let (sender, jobs) = sync_channel(WAITING_MAX);
-        let mut writer = Writer { manifest, output, report, shared: shared.clone(), quota, number: 0 };
         let thread = std::thread::Builder::new().name("saver".to_owned());
-        let thread = thread.spawn(move || writer.work(&jobs)).context("starting a thread")?;
-        Ok(Saver { sender: Some(sender), thread: Some(thread), shared, quota })
+        self.thread = Some(thread.spawn(move || writer.work(&jobs)).context("starting a thread")?);
+        self.sender = Some(sender);
+        Ok(())
     }
 
     /// Recordings so far leave some of the quota.
     pub fn has_room(&self) -> bool {
-        let room = self.shared.bytes.load(Ordering::Relaxed) < self.quota;
+        let room = self.shared.count(|_| {}).bytes < self.quota;
         if !room {
             self.say_once("--quota is reached: nothing more is saved".to_owned());
         }
         room
     }
 
-    /// Recordings that are there.
-    pub fn kept(&self) -> u32 {
-        self.shared.kept.load(Ordering::Relaxed)
+    /// What became of recordings so far.
+    pub fn counts(&self) -> Counts {
+        self.shared.count(|_| {})
     }
 
-    /// Writes it as soon as those before are written.
-    pub fn save(&self, job: Job) {
-        let full = self.sender.as_ref().is_some_and(|sender| sender.try_send(job).is_err());
-        if full {
-            eprintln!("holdup: not saved: {WAITING_MAX} recordings are still to be written");
+    /// Writes it as soon as those before are written. `waits`: until there is room for it, where nothing is recorded meanwhile.
+    pub fn save(&self, job: Job, waits: bool) {
+        match self.hand_over(job, waits) {
+            Ok(()) => {}
+            Err(Refused::Full) => {
+                eprintln!("holdup: not saved: {WAITING_MAX} recordings are still to be written");
+            }
+            Err(Refused::Gone) => {
+                eprintln!("holdup: not saved: the thread that writes recordings has ended");
+                self.shared.count(Counts::fail);
+                let _ = (self.report)(None);
+            }
         }
+    }
+
+    fn hand_over(&self, job: Job, waits: bool) -> Result<(), Refused> {
+        let sender = self.sender.as_ref().ok_or(Refused::Gone)?;
+        // Before it is there to be taken: the writer takes it off again.
+        self.shared.count(|counts| counts.waiting += 1);
+        let taken = match waits {
+            true => sender.send(job).map_err(|_| Refused::Gone),
+            false => sender.try_send(job).map_err(|error| match error {
+                TrySendError::Full(_) => Refused::Full,
+                TrySendError::Disconnected(_) => Refused::Gone,
+            }),
+        };
+        if taken.is_err() {
+            self.shared.count(|counts| counts.waiting -= 1);
+        }
+        taken
     }
 
     /// Says something, the first time.
@@ -112,11 +186,11 @@ impl Saver {
         self.shared.say_once(text);
     }
 
-    /// Waits until all are written; tells how many are there.
-    pub fn finish(&mut self) -> u32 {
+    /// Waits until all are written; tells what became of them.
+    pub fn finish(&mut self) -> Counts {
         self.sender = None;
         let _ = self.thread.take().map(JoinHandle::join);
-        self.kept()
+        self.counts()
     }
 }
 
@@ -124,24 +198,50 @@ impl Writer {
     fn work(&mut self, jobs: &Receiver<Job>) {
         privileges::run_behind_others();
         while let Ok(job) = jobs.recv() {
-            if let Err(error) = self.write(job) {
-                eprintln!("holdup: not saved: {error:#}");
+            let written = caught(|| self.write(job));
+            let counts = |change: fn(&mut Counts)| {
+                self.shared.count(|counts| {
+                    counts.waiting -= 1;
+                    change(counts);
+                })
+            };
+            let told = match written {
+                Ok(Some(recorded)) => {
+                    counts(|counts| (counts.kept, counts.failed_in_a_row) = (counts.kept + 1, 0));
+                    eprintln!("holdup: saved {}", recorded.path.display());
+                    caught(|| self.tell(Some(&recorded)))
+                }
+                Ok(None) => {
+                    counts(|_| {});
+                    Ok(())
+                }
+                Err(error) => {
+                    counts(Counts::fail);
+                    eprintln!("holdup: not saved: {error:#}");
+                    caught(|| self.tell(None))
+                }
+            };
+            if let Err(error) = told {
+                eprintln!("holdup: {error:#}");
             }
             memory::give_back_freed();
         }
     }
 
-    fn write(&mut self, job: Job) -> Result<()> {
-        let left = self.quota.saturating_sub(self.shared.bytes.load(Ordering::Relaxed));
+    /// What the report opens is named by the user.
+    fn tell(&self, recorded: Option<&Recorded>) -> Result<()> {
+        privileges::open_own_files()?;
+        (self.report)(recorded)
+    }
+
+    /// `None`: the quota does not allow it.
+    fn write(&mut self, job: Job) -> Result<Option<Recorded>> {
+        let left = self.quota.saturating_sub(self.shared.count(|_| {}).bytes);
         if job.cut.bytes() > left {
             self.shared
                 .say_once(format!("--quota: {} MiB are left, not enough for the next recording", left >> 20));
-            return Ok(());
+            return Ok(None);
         }
-        self.number += 1;
-        let command = self.manifest.command.first().map_or("", String::as_str);
-        let named = self.output.as_deref().map(|path| numbered(path, self.number));
-        let path = place::make(named.as_deref(), command)?;
         let Job { cut, fired, cost, sources, roots, start_unix_ns } = job;
         let before = &cut.mark.cost;
         let mut manifest = Manifest {
@@ -159,18 +259,43 @@ impl Writer {
             },
             ..self.manifest.clone()
         };
-        let mut journal = JournalWriter::create(&path, &manifest)?;
-        cut.write(&mut journal);
-        let dropped = journal.dropped().cloned();
-        drop(journal);
+        let (path, dropped) = self.write_journal(cut, &manifest)?;
         let unfinished = finish::finish(&path, &mut manifest, dropped.clone(), &roots).err();
-        self.shared.bytes.fetch_add(bytes_of(&path), Ordering::Relaxed);
-        self.shared.kept.fetch_add(1, Ordering::Relaxed);
-        eprintln!("holdup: saved {}", path.display());
+        self.shared.count(|counts| counts.bytes += bytes_of(&path));
         let unfinished =
             unfinished.map(|error| crate::record::unfinished(&path, error, (manifest, dropped, roots)));
-        (self.report)(&Recorded { path, unfinished, ending: None })
+        Ok(Some(Recorded { path, unfinished, ending: None }))
     }
+
+    /// Where it is, and what it had no room for. If there was room for nothing, nothing is left of it.
+    fn write_journal(&mut self, cut: Cut<Mark>, manifest: &Manifest) -> Result<(PathBuf, Option<Loss>)> {
+        privileges::open_own_files()?;
+        let command = self.manifest.command.first().map_or("", String::as_str);
+        let named = self.output.as_deref().map(|path| numbered(path, self.number + 1));
+        let path = place::make(named.as_deref(), command)?;
+        let written =
+            JournalWriter::create(&path, manifest).map_err(anyhow::Error::from).and_then(|mut journal| {
+                let empty = journal.bytes();
+                cut.write(&mut journal);
+                match journal.dropped() {
+                    Some(_) if journal.bytes() == empty => bail!("there is no room on the disk"),
+                    dropped => Ok(dropped.cloned()),
+                }
+            });
+        if written.is_err() {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+        let dropped = written?;
+        self.number += 1;
+        // What is read from here on are files of those that are recorded.
+        privileges::drop_unneeded()?;
+        Ok((path, dropped))
+    }
+}
+
+/// What panics (a file that nobody has seen the like of) is no reason to keep none of the recordings that follow.
+fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(anyhow!(DEFECT)))
 }
 
 /// `NAME.holdup` → `NAME-1.holdup`.
@@ -186,7 +311,83 @@ fn bytes_of(directory: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::{Sender, channel};
+
+    use holdup_events::Timestamp;
+    use holdup_events::recording::ring::{EventRing, Keep};
+
     use super::*;
+
+    fn job() -> Job {
+        let keep = Keep { time: holdup_events::Duration(1_000_000_000), bytes: 1 << 20 };
+        let cut = EventRing::new(keep, Mark::default()).cut(Timestamp(1)).unwrap();
+        let (fired, cost, sources, roots) = (Vec::new(), Cost::default(), Vec::new(), Roots::default());
+        Job { cut, fired, cost, sources, roots, start_unix_ns: 0 }
+    }
+
+    /// A directory that is not there, below which nothing can be made: each save fails, and is told.
+    fn saver(report: impl Fn(Option<&Recorded>) -> Result<()> + Send + Sync + 'static) -> Saver {
+        let mut saver =
+            Saver::new(Manifest::default(), Some("/dev/null/w".into()), u64::MAX, Box::new(report));
+        saver.begin().unwrap();
+        saver
+    }
+
+    #[test]
+    fn the_last_one_waits_for_those_before_it() {
+        let (go, wait): (Sender<()>, Receiver<()>) = channel();
+        let wait = Mutex::new(wait);
+        let mut saver = saver(move |_| Ok(wait.lock().map(|wait| wait.recv()).unwrap()?));
+        // One is being told of, and the others wait.
+        assert_eq!(saver.hand_over(job(), false), Ok(()));
+        while saver.counts().waiting > 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..WAITING_MAX {
+            assert_eq!(saver.hand_over(job(), false), Ok(()));
+        }
+        assert_eq!(saver.hand_over(job(), false), Err(Refused::Full));
+        let is_back = AtomicBool::new(false);
+        let taken = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while saver.counts().waiting as usize <= WAITING_MAX && !is_back.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+                (0..WAITING_MAX + 2).for_each(|_| go.send(()).unwrap());
+            });
+            let taken = saver.hand_over(job(), true);
+            is_back.store(true, Ordering::Relaxed);
+            taken
+        });
+        assert_eq!(taken, Ok(()));
+        let counts = saver.finish();
+        assert_eq!((counts.failed, counts.waiting), (WAITING_MAX as u32 + 2, 0));
+    }
+
+    #[test]
+    fn a_panic_is_a_failure_of_one_recording() {
+        let mut saver = saver(|_| panic!("no report"));
+        (0..3).for_each(|_| saver.save(job(), true));
+        assert_eq!(saver.finish().failed, 3, "all were tried");
+        assert_eq!(caught(|| -> Result<()> { panic!("no recording") }).unwrap_err().to_string(), DEFECT);
+    }
+
+    #[test]
+    fn that_nobody_writes_is_no_lack_of_room() {
+        let (sender, told) = channel();
+        let sender = Mutex::new(sender);
+        let mut saver =
+            saver(move |recorded| Ok(sender.lock().map(|to| to.send(recorded.is_none())).unwrap()?));
+        saver.finish();
+        let (gone, _) = sync_channel(0);
+        saver.sender = Some(gone);
+        assert_eq!(saver.hand_over(job(), false), Err(Refused::Gone));
+        assert_eq!(saver.hand_over(job(), true), Err(Refused::Gone));
+        saver.save(job(), false);
+        assert_eq!((saver.counts().failed, saver.counts().waiting), (1, 0));
+        assert_eq!(told.try_recv(), Ok(true));
+    }
 
     #[test]
     fn recordings_of_one_name_are_numbered() {

@@ -1,10 +1,10 @@
 //! A line on a FIFO or a unix socket: another program, or a person, knows that it has just happened, and why.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -20,12 +20,14 @@ pub const HELP: &str = "line:PATH         somebody writes a line to this FIFO (m
 /// Longer ones are cut.
 const LINE_MAX: usize = 4096;
 const PEERS_MAX: usize = 64;
+/// Of each peer so much is taken at one look, and the rest at the next ones: who never stops must not hold up the recorder.
+const BYTES_MAX: usize = 64 << 10;
+const LINES_MAX: usize = 64;
 
 struct Line {
     path: PathBuf,
     listener: Option<UnixListener>,
-    /// What is read, and what has come of a line.
-    peers: Vec<(Box<dyn Read>, Vec<u8>)>,
+    peers: Vec<Peer>,
     /// It is ours to take away.
     made: bool,
 }
@@ -37,15 +39,64 @@ pub fn parse(rest: &str) -> Result<Box<dyn Trigger>, String> {
     Ok(Box::new(Line { path: rest.into(), listener: None, peers: Vec::new(), made: false }))
 }
 
+/// Somebody who writes.
+struct Peer {
+    reader: BufReader<Box<dyn Read>>,
+    /// What has come of a line.
+    begun: Vec<u8>,
+}
+
 impl Line {
     fn accept(&mut self) {
         let Some(listener) = &self.listener else { return };
-        while let Ok((peer, _)) = listener.accept() {
+        for _ in 0..PEERS_MAX {
+            let Ok((peer, _)) = listener.accept() else { return };
             if self.peers.len() < PEERS_MAX && peer.set_nonblocking(true).is_ok() {
-                self.peers.push((Box::new(peer) as Box<UnixStream>, Vec::new()));
+                self.peers.push(Peer::new(peer));
             }
         }
     }
+}
+
+impl Peer {
+    fn new(reader: impl Read + 'static) -> Peer {
+        Peer { reader: BufReader::new(Box::new(reader)), begun: Vec::new() }
+    }
+
+    /// Reads what is there, within bounds; gives the lines that ended. `false`: the other end is gone.
+    fn read_lines(&mut self, lines: &mut Vec<String>) -> bool {
+        let (mut bytes_left, mut lines_left) = (BYTES_MAX, LINES_MAX);
+        while bytes_left > 0 && lines_left > 0 {
+            let part = match self.reader.fill_buf() {
+                Ok([]) => {
+                    // A last line may have no end.
+                    if !self.begun.is_empty() {
+                        lines.push(line_of(&mut self.begun));
+                    }
+                    return false;
+                }
+                Ok(part) => part,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            };
+            let of_line = part.iter().take(bytes_left).take_while(|byte| **byte != b'\n').count();
+            let room = LINE_MAX.saturating_sub(self.begun.len());
+            self.begun.extend(part.iter().take(of_line.min(room)));
+            let ends = of_line < part.len().min(bytes_left);
+            let taken = of_line + usize::from(ends);
+            self.reader.consume(taken);
+            bytes_left -= taken;
+            if ends {
+                lines_left -= 1;
+                lines.push(line_of(&mut self.begun));
+            }
+        }
+        true
+    }
+}
+
+fn line_of(begun: &mut Vec<u8>) -> String {
+    String::from_utf8_lossy(&std::mem::take(begun)).into_owned()
 }
 
 /// A FIFO that is never at its end: we are a writer, too.
@@ -68,33 +119,6 @@ fn open_fifo(path: &Path) -> Result<(File, bool)> {
     Ok((file.with_context(|| format!("opening {}", path.display()))?, made))
 }
 
-/// Reads what is there; gives the lines that ended. `false`: the other end is gone.
-fn read_lines(reader: &mut dyn Read, rest: &mut Vec<u8>, lines: &mut Vec<String>) -> bool {
-    let mut part = [0; 1024];
-    loop {
-        match reader.read(&mut part) {
-            Ok(0) => {
-                // A last line may have no end.
-                if !rest.is_empty() {
-                    lines.push(String::from_utf8_lossy(&std::mem::take(rest)).into_owned());
-                }
-                return false;
-            }
-            Ok(count) => {
-                for byte in part.iter().take(count) {
-                    match byte {
-                        b'\n' => lines.push(String::from_utf8_lossy(&std::mem::take(rest)).into_owned()),
-                        byte if rest.len() < LINE_MAX => rest.push(*byte),
-                        _ => {}
-                    }
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return error.kind() == ErrorKind::WouldBlock,
-        }
-    }
-}
-
 impl Trigger for Line {
     fn arm(&mut self) -> Result<()> {
         if self.path.extension().is_some_and(|extension| extension == "sock") {
@@ -106,14 +130,14 @@ impl Trigger for Line {
         }
         let (fifo, made) = open_fifo(&self.path)?;
         self.made = made;
-        self.peers.push((Box::new(fifo), Vec::new()));
+        self.peers.push(Peer::new(fifo));
         Ok(())
     }
 
     fn step(&mut self, now: Timestamp, _: &Standing, fire: &mut dyn FnMut(Fired)) {
         self.accept();
         let mut lines = Vec::new();
-        self.peers.retain_mut(|(reader, rest)| read_lines(reader, rest, &mut lines));
+        self.peers.retain_mut(|peer| peer.read_lines(&mut lines));
         for line in lines.into_iter().filter(|line| !line.trim().is_empty()) {
             fire(happened(now, format!("somebody wrote: {}", line.trim())));
         }
@@ -130,7 +154,10 @@ impl Drop for Line {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::rc::Rc;
 
     use super::*;
 
@@ -163,6 +190,52 @@ mod tests {
             UnixStream::connect(&path).unwrap().write_all(text.as_bytes()).unwrap();
         }
         assert_eq!(fired(trigger.as_mut()), ["somebody wrote: one", "somebody wrote: two"]);
+    }
+
+    #[test]
+    fn who_writes_much_is_read_a_part_at_a_time() {
+        let text: String = (0..150).map(|number| format!("{number}\n")).collect();
+        let peers = vec![Peer::new(std::io::Cursor::new(text))];
+        let mut trigger = Line { path: PathBuf::new(), listener: None, peers, made: false };
+        let looks: Vec<usize> = (0..4).map(|_| fired(&mut trigger).len()).collect();
+        assert_eq!(looks, [LINES_MAX, LINES_MAX, 150 - 2 * LINES_MAX, 0]);
+        assert!(trigger.peers.is_empty(), "the other end is gone");
+    }
+
+    /// Gives one letter without end, and counts.
+    struct Endless(Rc<Cell<usize>>);
+
+    impl Read for Endless {
+        fn read(&mut self, part: &mut [u8]) -> std::io::Result<usize> {
+            assert!(self.0.get() < 100 * BYTES_MAX, "it is read without end");
+            part.fill(b'x');
+            self.0.set(self.0.get() + part.len());
+            Ok(part.len())
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_read_a_part_at_a_time() {
+        let given = Rc::new(Cell::new(0));
+        let peers = vec![Peer::new(Endless(given.clone()))];
+        let mut trigger = Line { path: PathBuf::new(), listener: None, peers, made: false };
+        for looks in 1..=3 {
+            assert!(fired(&mut trigger).is_empty());
+            assert_eq!(given.get(), looks * BYTES_MAX);
+        }
+        assert_eq!(trigger.peers[0].begun.len(), LINE_MAX);
+    }
+
+    #[test]
+    fn peers_that_come_at_once_are_heard_one_after_the_other() {
+        let path = std::env::temp_dir().join(format!("holdup-line-many-{}.sock", std::process::id()));
+        let mut trigger = parse(path.to_str().unwrap()).unwrap();
+        trigger.arm().unwrap();
+        for _ in 0..PEERS_MAX + 6 {
+            UnixStream::connect(&path).unwrap().write_all(b"now\n").unwrap();
+        }
+        assert_eq!(fired(trigger.as_mut()).len(), PEERS_MAX);
+        assert_eq!(fired(trigger.as_mut()).len(), 6, "who came later was not sent away");
     }
 
     #[test]

@@ -23,6 +23,9 @@ pub trait Trigger {
         Ok(())
     }
 
+    /// The recording begins, maybe seconds after it was made ready.
+    fn begin(&mut self, _: Timestamp) {}
+
     /// Looks at an event, before `standing` knows it.
     fn event(&mut self, _: &Event, _: &Standing, _: &mut dyn FnMut(Fired)) {}
 
@@ -133,6 +136,11 @@ impl Armed {
     /// See [`Trigger::arm`].
     pub fn arm(&mut self) -> Result<()> {
         self.trigger.arm()
+    }
+
+    /// See [`Trigger::begin`].
+    pub(super) fn begin(&mut self, at: Timestamp) {
+        self.trigger.begin(at);
     }
 
     /// See [`Trigger::output`].

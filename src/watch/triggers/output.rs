@@ -2,7 +2,7 @@
 //! unchanged.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -87,22 +87,37 @@ pub struct Pipes(Vec<Arc<Mutex<Pipe>>>);
 
 /// Held while something that came out of it is on its way.
 struct Pipe {
-    from: File,
+    /// Closed once nothing is passed on any more: who writes then has to hear that nobody reads.
+    from: Option<File>,
     to: File,
     lines: Lines,
 }
 
 impl Pipes {
+    /// What is written is passed on from now on. Only now are there threads: they have no more privileges than the recorder then.
+    ///
+    /// # Errors
+    /// If there are none to be had.
+    pub fn begin(&self) -> Result<()> {
+        for pipe in &self.0 {
+            let watched = match &pipe.lock().unwrap_or_else(PoisonError::into_inner).from {
+                Some(from) => from.try_clone()?,
+                None => continue,
+            };
+            let pipe = pipe.clone();
+            let thread = std::thread::Builder::new().name("output".to_owned());
+            thread.spawn(move || pass_on(&watched, &pipe)).context("starting a thread")?;
+        }
+        Ok(())
+    }
+
     /// Waits until all that was written so far is where it should be. Who writes later has nobody who reads.
     pub fn finish(&self) {
-        for pipe in &self.0 {
-            let mut pipe = pipe.lock().unwrap_or_else(PoisonError::into_inner);
-            while is_readable(&pipe.from, 0) && pipe.pass_on() {}
-        }
+        self.0.iter().for_each(|pipe| pipe.lock().unwrap_or_else(PoisonError::into_inner).finish());
     }
 }
 
-/// Starts a program by `start` so that what it writes is looked at on its way.
+/// Starts a program by `start` so that what it writes is looked at on its way, from [`Pipes::begin`] on.
 ///
 /// # Errors
 /// If there are no pipes to be had, or it cannot be started.
@@ -148,12 +163,8 @@ fn tap(descriptor: RawFd, patterns: &[Pattern], pipes: &mut Pipes) -> Result<Tap
         }
         (from, writer, OwnedFd::from_raw_fd(before))
     };
-    let watched = from.try_clone()?;
     let lines = Lines { patterns: patterns.to_vec(), line: Vec::new() };
-    let pipe = Arc::new(Mutex::new(Pipe { from, to: before.try_clone()?.into(), lines }));
-    pipes.0.push(pipe.clone());
-    let thread = std::thread::Builder::new().name("output".to_owned());
-    thread.spawn(move || pass_on(&watched, &pipe)).context("starting a thread")?;
+    pipes.0.push(Arc::new(Mutex::new(Pipe { from: Some(from), to: before.try_clone()?.into(), lines })));
     // SAFETY: two descriptors that are open.
     if unsafe { libc::dup2(writer.as_raw_fd(), descriptor) } < 0 {
         return Err(failed()).context("copying a descriptor");
@@ -165,36 +176,76 @@ fn tap(descriptor: RawFd, patterns: &[Pattern], pipes: &mut Pipes) -> Result<Tap
 fn pass_on(watched: &File, pipe: &Mutex<Pipe>) {
     privileges::run_like_others();
     loop {
-        if is_readable(watched, -1) {
+        if is_ready(watched, libc::POLLIN, -1) {
             let mut pipe = pipe.lock().unwrap_or_else(PoisonError::into_inner);
             // The recorder may have read it meanwhile, at the end.
-            if is_readable(watched, 0) && !pipe.pass_on() {
+            if is_ready(watched, libc::POLLIN, 0) && pipe.pass_on().is_none() {
                 return;
             }
         }
     }
 }
 
-/// Whether something can be read, or the end is there, within so many milliseconds; -1: ever.
-fn is_readable(file: &File, timeout_ms: i32) -> bool {
-    let mut one = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+/// Whether there is something to read, or room to write, or the other end is gone, within so many milliseconds; -1: ever.
+fn is_ready(file: &File, what: libc::c_short, timeout_ms: i32) -> bool {
+    let mut one = libc::pollfd { fd: file.as_raw_fd(), events: what, revents: 0 };
     // SAFETY: one descriptor that is open; the kernel writes one number.
     unsafe { libc::poll(&raw mut one, 1, timeout_ms) > 0 }
 }
 
 impl Pipe {
-    /// Passes on what is there; `false` at the end.
-    fn pass_on(&mut self) -> bool {
+    /// Passes on what is there; how many bytes that were. `None`: there will be no more, or nobody wants it.
+    fn pass_on(&mut self) -> Option<usize> {
         let mut part = [0; 16 << 10];
-        match self.from.read(&mut part) {
-            Ok(0) => false,
-            Ok(count) => {
+        match self.from.as_mut()?.read(&mut part) {
+            Ok(count) if count > 0 => {
                 let bytes = part.get(..count).unwrap_or_default();
                 self.lines.take(bytes, lower::now());
-                self.to.write_all(bytes).is_ok()
+                match self.write(bytes) {
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+                    // A full disk may have room for what comes later: without holdup the program would go on, too.
+                    _ => return Some(count),
+                }
             }
-            Err(error) => error.kind() == std::io::ErrorKind::Interrupted,
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Some(0),
+            Ok(_) | Err(_) => {}
         }
+        self.from = None;
+        None
+    }
+
+    /// All of it, even if others have made the descriptor one that does not wait.
+    fn write(&mut self, mut bytes: &[u8]) -> std::io::Result<()> {
+        while !bytes.is_empty() {
+            match self.to.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    is_ready(&self.to, libc::POLLOUT, -1);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes on what is there now, and nothing that comes meanwhile: an orphan may never stop writing.
+    fn finish(&mut self) {
+        let mut left = self.waiting();
+        while left > 0 {
+            let Some(count) = self.pass_on() else { return };
+            left = left.saturating_sub(count);
+        }
+    }
+
+    /// Bytes that can be read.
+    fn waiting(&self) -> usize {
+        let Some(from) = &self.from else { return 0 };
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: a descriptor that is open; the kernel writes one number.
+        let asked = unsafe { libc::ioctl(from.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+        if asked == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
     }
 }
 
@@ -213,5 +264,71 @@ mod tests {
         trigger.step(Timestamp(9), &Standing::default(), &mut |fired| all.push((fired.at_ns, fired.what)));
         assert_eq!(all, [(5, "the program wrote: request took 1234 ms".to_owned())]);
         assert!(parse("took [").is_err());
+    }
+
+    /// A pipe to which nothing was written yet, and what writes to it.
+    fn piped(to: File) -> (File, Pipe) {
+        let (from, writer) = std::io::pipe().unwrap();
+        let lines = Lines { patterns: Vec::new(), line: Vec::new() };
+        let file = |end: OwnedFd| File::from(end);
+        (file(writer.into()), Pipe { from: Some(file(from.into())), to, lines })
+    }
+
+    #[test]
+    fn who_writes_to_nobody_hears_of_it() {
+        let (reader, to) = std::io::pipe().unwrap();
+        drop(reader);
+        let (mut writer, pipe) = piped(OwnedFd::from(to).into());
+        writer.write_all(b"one\n").unwrap();
+        let watched = pipe.from.as_ref().unwrap().try_clone().unwrap();
+        let pipe = Mutex::new(pipe);
+        pass_on(&watched, &pipe);
+        drop(watched);
+        assert!(pipe.lock().unwrap().from.is_none());
+        // Other tests start programs, which have a copy of every descriptor for a moment; a pipe that somebody reads is full at last.
+        // SAFETY: a descriptor that is open.
+        unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        let refused = loop {
+            if let Err(error) = writer.write_all(b"x") {
+                break error.kind();
+            }
+        };
+        assert_eq!(refused, ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_full_disk_does_not_end_the_program() {
+        let Ok(full) = File::options().write(true).open("/dev/full") else {
+            return println!("skipped: no /dev/full");
+        };
+        let (mut writer, mut pipe) = piped(full);
+        for _ in 0..2 {
+            writer.write_all(b"one\n").unwrap();
+            assert_eq!(pipe.pass_on(), Some(4));
+        }
+        drop(writer);
+        assert_eq!(pipe.pass_on(), None);
+        assert!(pipe.from.is_none(), "nobody writes any more");
+    }
+
+    #[test]
+    fn the_end_does_not_wait_for_who_goes_on_writing() {
+        let (mut writer, mut pipe) = piped(File::open("/dev/null").unwrap());
+        // What comes out goes in again: it is never empty.
+        pipe.to = writer.try_clone().unwrap();
+        writer.write_all(&[b'x'; 40_000]).unwrap();
+        pipe.finish();
+        assert_eq!(pipe.waiting(), 40_000);
+    }
+
+    #[test]
+    fn what_was_written_before_the_end_arrives() {
+        let (reader, to) = std::io::pipe().unwrap();
+        let (mut writer, pipe) = piped(OwnedFd::from(to).into());
+        writer.write_all(b"the last words\n").unwrap();
+        let pipes = Pipes(vec![Arc::new(Mutex::new(pipe))]);
+        pipes.finish();
+        drop(pipes);
+        assert_eq!(std::io::read_to_string(reader).unwrap(), "the last words\n");
     }
 }

@@ -48,6 +48,10 @@ impl OpenSpans {
                 let open = self.0.get_mut(&key)?;
                 let place = open.iter().rposition(|open| open.name == tell.name)?;
                 let Open { start, kind, name } = open.remove(place);
+                if open.is_empty() {
+                    // Lanes of threads that are probed never end.
+                    self.0.remove(&key);
+                }
                 Some(Ended { at: tell.at, tid: tell.tid, kind, name, length: tell.at.since(start) })
             }
             Told::LaneStart | Told::LaneEnd | Told::Gap => {
@@ -56,5 +60,26 @@ impl OpenSpans {
             }
             Told::Counter(_) | Told::Mark { .. } => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_without_an_open_span_takes_no_room() {
+        let mut open = OpenSpans::default();
+        for lane in 0..3 {
+            let mut take = |at, what| {
+                let name = "parse".into();
+                open.take(&Tell { at: Timestamp(at), tgid: 5, tid: 7, lane, what, name })
+            };
+            let begin = Told::Begin(SpanKind::User);
+            assert_eq!((take(1, begin.clone()), take(2, begin)), (None, None));
+            let ended = [take(5, Told::End), take(9, Told::End), take(9, Told::End)];
+            assert_eq!(ended.map(|span| span.map(|span| span.length.0)), [Some(3), Some(8), None]);
+        }
+        assert!(open.0.is_empty());
     }
 }

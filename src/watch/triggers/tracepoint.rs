@@ -10,6 +10,10 @@ use super::{Trigger, happened_to, parentheses};
 
 /// Of a place that is passed oftener in a second, by whomever, nothing more is told: each pass costs who makes it.
 const PER_SECOND_MAX: u64 = 10_000;
+const SECOND: Duration = Duration(1_000_000_000);
+
+/// Who passed it since the last call, and how many more ([`Tracepoint::drain`]). It is closed by being dropped.
+type Drain = Box<dyn FnMut() -> (Vec<Pass>, u64)>;
 
 struct Passed {
     category: String,
@@ -18,7 +22,11 @@ struct Passed {
     condition: String,
     /// What is told.
     what: String,
-    open: Option<Tracepoint>,
+    open: Option<Drain>,
+    /// When it was asked last.
+    asked: Timestamp,
+    /// Passes of the recording's that were seen before anybody was to be told of them.
+    early: Vec<Pass>,
     /// Since when passes are counted, and how many there were.
     window: (Timestamp, u64),
     too_often: bool,
@@ -49,15 +57,25 @@ pub fn parse(rest: &str) -> Option<Result<Box<dyn Trigger>, String>> {
         condition: condition.to_owned(),
         what: format!("hit {rest}"),
         open: None,
+        asked: Timestamp(0),
+        early: Vec::new(),
         window: (Timestamp(0), 0),
         too_often: false,
     })))
 }
 
+/// Of passes that came in so long, those of one second: the recorder may have been kept from its CPU for longer.
+fn in_a_second(count: u64, time: Duration) -> u64 {
+    match time > SECOND {
+        true => (u128::from(count) * u128::from(SECOND.0) / u128::from(time.0)) as u64,
+        false => count,
+    }
+}
+
 impl Passed {
     /// Counts passes; `true` if there are too many of them.
     fn is_too_often(&mut self, now: Timestamp, count: u64) -> bool {
-        if now.since(self.window.0) > Duration(1_000_000_000) {
+        if now.since(self.window.0) > SECOND {
             self.window = (now, 0);
         }
         self.window.1 += count;
@@ -74,16 +92,26 @@ impl Passed {
 
 impl Trigger for Passed {
     fn arm(&mut self) -> anyhow::Result<()> {
-        self.open =
-            Some(Tracepoint::open(&self.category, &self.name, &self.condition, &host::online_cpus())?);
+        let mut open = Tracepoint::open(&self.category, &self.name, &self.condition, &host::online_cpus())?;
+        self.open = Some(Box::new(move || open.drain()));
         Ok(())
     }
 
+    /// It is open since before the kernel programs were loaded, which takes seconds: what passed then is no part of the recording.
+    fn begin(&mut self, at: Timestamp) {
+        let Some(drain) = &mut self.open else { return };
+        let (mut passes, _) = drain();
+        passes.retain(|pass| pass.at >= at);
+        (self.early, self.asked, self.window) = (passes, at, (at, 0));
+    }
+
     fn step(&mut self, now: Timestamp, standing: &Standing, fire: &mut dyn FnMut(Fired)) {
-        let Some(open) = &mut self.open else { return };
-        let (passes, lost) = open.drain();
+        let Some(drain) = &mut self.open else { return };
+        let (new, lost) = drain();
+        let passes = [std::mem::take(&mut self.early), new].concat();
         self.tell(&passes, standing, fire);
-        if self.is_too_often(now, passes.len() as u64 + lost) {
+        let time = now.since(std::mem::replace(&mut self.asked, now));
+        if self.is_too_often(now, in_a_second(passes.len() as u64 + lost, time)) {
             self.too_often = true;
             self.open = None;
         }
@@ -109,9 +137,67 @@ mod tests {
             condition: String::new(),
             what: "hit syscall:fsync".to_owned(),
             open: None,
+            asked: Timestamp(0),
+            early: Vec::new(),
             window: (Timestamp(0), 0),
             too_often: false,
         }
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// One that gives what is put there, at each call one.
+    fn giving(answers: Vec<(Vec<Pass>, u64)>) -> Passed {
+        let mut answers = answers.into_iter();
+        Passed { open: Some(Box::new(move || answers.next().unwrap_or_default())), ..passed() }
+    }
+
+    /// The program has a thread 7.
+    fn program() -> Standing {
+        let mut standing = Standing::default();
+        standing.fold(&Event::Lifecycle(Lifecycle {
+            at: Timestamp(1),
+            change: LifecycleChange::Rename,
+            tid: 7,
+            tgid: 7,
+            name: "x".to_owned(),
+            target: true,
+        }));
+        standing
+    }
+
+    fn passes(count: u64, at_ms: u64) -> Vec<Pass> {
+        (0..count).map(|number| Pass { at: Timestamp(at_ms * MS + number), tid: 7 }).collect()
+    }
+
+    /// When it fired (ms), at looks at these moments.
+    fn fired(trigger: &mut Passed, looks_ms: &[u64]) -> Vec<u64> {
+        let mut all = Vec::new();
+        for look in looks_ms {
+            trigger.step(Timestamp(look * MS), &program(), &mut |one| all.push(one.at_ns / MS));
+        }
+        all
+    }
+
+    #[test]
+    fn what_passed_before_the_recording_began_does_not_fire_or_count() {
+        let before = [passes(PER_SECOND_MAX, 2_000), passes(1, 5_001)].concat();
+        let mut trigger = giving(vec![(before, 3 * PER_SECOND_MAX), (passes(1, 5_002), 0)]);
+        trigger.begin(Timestamp(5_000 * MS));
+        assert_eq!(fired(&mut trigger, &[5_100, 5_200]), [5_001, 5_002]);
+        assert!(trigger.silence().is_none());
+    }
+
+    #[test]
+    fn what_came_in_several_seconds_is_no_flood() {
+        let many = PER_SECOND_MAX / 2 * 3;
+        let mut trigger = giving(vec![(Vec::new(), 0), (Vec::new(), many), (Vec::new(), many)]);
+        trigger.begin(Timestamp(5_000 * MS));
+        fired(&mut trigger, &[8_000]);
+        assert!(trigger.silence().is_none(), "half as many in each second");
+        fired(&mut trigger, &[8_900]);
+        assert!(trigger.silence().is_some(), "all of them in one");
+        assert!(trigger.open.is_none());
     }
 
     #[test]

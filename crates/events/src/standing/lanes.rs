@@ -19,29 +19,60 @@ struct Lane {
 #[derive(Clone, Debug, Default)]
 pub struct Lanes(BTreeMap<(u32, u32), Lane>);
 
+impl Lane {
+    /// It tells nothing that holds.
+    fn is_empty(&self) -> bool {
+        self.start.is_none() && self.open.is_empty()
+    }
+
+    /// The thread that told first; 0 if that is not known.
+    fn tid(&self) -> u32 {
+        self.start.iter().chain(&self.open).map(|tell| tell.tid).next().unwrap_or(0)
+    }
+}
+
 impl Lanes {
     pub(super) fn tell(&mut self, tell: &Tell) {
         let key = (tell.tgid, tell.lane);
-        if tell.what == Told::LaneEnd {
-            self.0.remove(&key);
-            return;
-        }
-        let lane = self.0.entry(key).or_default();
         match tell.what {
-            Told::LaneStart => *lane = Lane { start: Some(tell.clone()), open: Vec::new() },
-            Told::Gap => lane.open.clear(),
-            Told::Begin(_) if lane.open.len() < DEPTH_MAX => lane.open.push(tell.clone()),
-            Told::End => {
-                if let Some(place) = lane.open.iter().rposition(|open| open.name == tell.name) {
-                    lane.open.remove(place);
+            Told::LaneStart => {
+                self.0.insert(key, Lane { start: Some(tell.clone()), open: Vec::new() });
+            }
+            Told::LaneEnd => {
+                self.0.remove(&key);
+            }
+            Told::Begin(_) => {
+                let lane = self.0.entry(key).or_default();
+                if lane.open.len() < DEPTH_MAX {
+                    lane.open.push(tell.clone());
                 }
             }
-            _ => {}
+            Told::Gap => self.close(key, Vec::clear),
+            Told::End => self.close(key, |open| {
+                if let Some(place) = open.iter().rposition(|open| open.name == tell.name) {
+                    open.remove(place);
+                }
+            }),
+            // Lanes that tell nothing else, as those of hardware counters, are as many as there ever were threads.
+            Told::Counter(_) | Told::Mark { .. } => {}
         }
     }
 
-    pub(super) fn retain(&mut self, lives: impl Fn(u32) -> bool) {
-        self.0.retain(|(tgid, _), _| lives(*tgid));
+    fn close(&mut self, key: (u32, u32), close: impl FnOnce(&mut Vec<Tell>)) {
+        let Some(lane) = self.0.get_mut(&key) else { return };
+        close(&mut lane.open);
+        if lane.is_empty() {
+            self.0.remove(&key);
+        }
+    }
+
+    /// Keeps those whose process lives, and whose thread does if that is known. Who is probed is told a lane for each thread, and
+    /// never that it ends.
+    pub(super) fn retain(&mut self, process_lives: impl Fn(u32) -> bool, is_gone: impl Fn(u32, u32) -> bool) {
+        self.0.retain(|(tgid, _), lane| {
+            let tid = lane.tid();
+            process_lives(*tgid) && (tid == 0 || !is_gone(*tgid, tid))
+        });
     }
 
     /// Passes on that they began, and the spans that are open: since `at`, as far as the recording knows.
@@ -50,5 +81,32 @@ impl Lanes {
             let told = lane.start.iter().chain(&lane.open);
             told.for_each(|tell| sink(Event::Tell(Tell { at, ..tell.clone() })));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::SpanKind;
+
+    #[test]
+    fn a_lane_of_which_nothing_holds_takes_no_room() {
+        let tell = |lanes: &mut Lanes, what| {
+            let name = "minor".into();
+            lanes.tell(&Tell { at: Timestamp(1), tgid: 5, tid: 7, lane: 7, what, name });
+            lanes.0.len()
+        };
+        let mut lanes = Lanes::default();
+        let mark = Told::Mark { value: 0, text: "".into() };
+        for nothing in [Told::Counter(3), mark, Told::Gap, Told::End] {
+            assert_eq!(tell(&mut lanes, nothing), 0);
+        }
+        for closes in [Told::End, Told::Gap] {
+            assert_eq!(tell(&mut lanes, Told::Begin(SpanKind::User)), 1);
+            assert_eq!(tell(&mut lanes, closes), 0);
+        }
+        assert_eq!(tell(&mut lanes, Told::LaneStart), 1);
+        assert_eq!(tell(&mut lanes, Told::Gap), 1, "it lives");
+        assert_eq!(tell(&mut lanes, Told::LaneEnd), 0);
     }
 }

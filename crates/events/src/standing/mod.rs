@@ -75,11 +75,17 @@ impl Standing {
 
     /// Forgets the dead, and what was theirs.
     pub fn purge(&mut self) {
-        self.threads.forget_dead(self.newest - DEAD_KEPT);
+        let forgotten = self.threads.forget_dead(self.newest - DEAD_KEPT);
         let living = self.threads.processes();
         self.mappings.retain(|tgid, _| living.contains(tgid));
         self.task_windows.retain(|tgid, _| living.contains(tgid));
-        self.lanes.retain(|tgid| living.contains(&tgid));
+        // One of which nothing is known may live: its birth may have been lost.
+        let is_others =
+            |tgid, tid| self.threads.get(tid).is_some_and(|thread| thread.tgid != 0 && thread.tgid != tgid);
+        self.lanes.retain(
+            |tgid| living.contains(&tgid),
+            |tgid, tid| forgotten.contains(&tid) || is_others(tgid, tid),
+        );
     }
 
     /// Passes on the events that tell it all, as of `at`.

@@ -168,3 +168,57 @@ fn windows_that_are_open_stand() {
     ];
     assert_eq!(told(&events), [window(1000, 5, true)]);
 }
+
+/// Lanes of threads that are probed are never told to end; those of a runtime may outlive who told that they began.
+#[test]
+fn lanes_of_threads_that_are_gone_are_forgotten() {
+    let start = |tgid, tid, lane| {
+        let (what, name) = (Told::LaneStart, format!("lane {lane}").as_str().into());
+        Event::Tell(Tell { at: Timestamp(20), tgid, tid, lane, what, name })
+    };
+    let begin = |tgid, tid, lane| {
+        let (what, name) = (Told::Begin(SpanKind::User), format!("span {lane}").as_str().into());
+        Event::Tell(Tell { at: Timestamp(20), tgid, tid, lane, what, name })
+    };
+    let fork = |at, tid, tgid| {
+        let change = LifecycleChange::Fork { parent_tid: 5 };
+        let name = "worker".to_owned();
+        Event::Lifecycle(Lifecycle { at: Timestamp(at), change, tid, tgid, name, target: true })
+    };
+    let late = DEAD_KEPT.0 + 100;
+    let events = [
+        fork(1, 5, 5),
+        fork(1, 7, 5),
+        fork(1, 8, 5),
+        fork(1, 9, 5),
+        fork(1, 10, 5),
+        // Of a living thread, of nobody in particular, and of one of whom nothing was heard.
+        start(5, 5, 5),
+        start(5, 0, 0),
+        start(5, 6, 6),
+        // Of one that dies, of one that does while in a span whose lane is not known, and of two whose number is given again.
+        start(5, 7, 7),
+        begin(5, 8, 8),
+        start(5, 9, 9),
+        start(5, 10, 10),
+        switch(30, 7, Outcome::Dead, 8),
+        switch(30, 8, Outcome::Dead, 0),
+        fork(40, 9, 6),
+        fork(40, 10, 5),
+        switch(late, 0, Outcome::Untracked, 5),
+    ];
+    let mut standing = Standing::default();
+    events.iter().for_each(|event| standing.fold(event));
+    let lanes = |standing: &Standing| {
+        let mut lanes = Vec::new();
+        standing.tell(Timestamp(late), &mut |event| {
+            if let Event::Tell(tell) = event {
+                lanes.push(tell.lane);
+            }
+        });
+        lanes
+    };
+    assert_eq!(lanes(&standing), [0, 5, 6, 7, 8, 9, 10]);
+    standing.purge();
+    assert_eq!(lanes(&standing), [0, 5, 6, 10]);
+}

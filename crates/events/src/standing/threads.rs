@@ -221,8 +221,17 @@ impl Threads {
         }
     }
 
-    pub(super) fn forget_dead(&mut self, before: Timestamp) {
-        self.by_tid.retain(|_, thread| thread.doing != Doing::Dead || thread.since >= before);
+    /// Those who died before that; gives their numbers.
+    pub(super) fn forget_dead(&mut self, before: Timestamp) -> BTreeSet<u32> {
+        let mut forgotten = BTreeSet::new();
+        self.by_tid.retain(|tid, thread| {
+            let is_kept = thread.doing != Doing::Dead || thread.since >= before;
+            if !is_kept {
+                forgotten.insert(*tid);
+            }
+            is_kept
+        });
+        forgotten
     }
 
     /// Passes on one snapshot for each that lives.
