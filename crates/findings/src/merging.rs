@@ -3,8 +3,10 @@
 //! Which may be whose symptom is a table of rules. Whether it is, is decided by the slices that both charge:
 //! most of the symptom's lost time must be the root's, too.
 
-use holdup_events::Trace;
+use std::collections::BTreeSet;
+
 use holdup_events::tables::ThreadState;
+use holdup_events::{ProcessId, Trace};
 
 use crate::charge::Charge;
 use crate::finding::{Confidence, Finding};
@@ -240,13 +242,26 @@ fn explained(trace: &Trace, root: &Charged, symptom: &Charged) -> Option<f64> {
         };
         return is_cause.then(|| shares(symptom));
     }
+    if !PARTS.contains(&(names.1, names.0)) {
+        return None;
+    }
     // Of one lock, what its holders' absences cost is a part of what is waited for it.
-    let is_same = symptom.finding.subject.starts_with(&root.finding.subject);
-    let is_part = PARTS.contains(&(names.1, names.0))
-        && !is_whole(root, symptom)
+    let is_same = is_of_lock(trace, root, symptom);
+    let is_part = !is_whole(root, symptom)
         && (is_same || shares(symptom) >= PART_SHARED_MIN)
         && middle(root) >= middle(symptom);
     is_part.then(|| if is_same { 1.0 } else { shares(symptom) })
+}
+
+/// Whether a finding about a lock's holder is about the lock of the root: it names that first, and a process's threads wait in both.
+fn is_of_lock(trace: &Trace, root: &Charged, symptom: &Charged) -> bool {
+    let rest = symptom.finding.subject.strip_prefix(&root.finding.subject);
+    let waiting = |of: &Charged| -> BTreeSet<ProcessId> {
+        let threads = trace.target_threads().filter(|id| of.charge.spans_of(trace, *id).next().is_some());
+        threads.map(|id| trace.threads[id.index()].process).collect()
+    };
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(", "))
+        && !waiting(root).is_disjoint(&waiting(symptom))
 }
 
 /// The share of the symptom's blocked time that the root charges, too.
@@ -297,7 +312,11 @@ fn show(root: &mut Finding, symptom: &Finding, shared: f64) {
 
 #[cfg(test)]
 mod tests {
+    use holdup_events::tables::{SliceRow, Slices, Thread};
+    use holdup_events::{ThreadId, Timestamp};
+
     use super::*;
+    use crate::finding::Gain;
     use crate::rules;
 
     #[test]
@@ -309,6 +328,36 @@ mod tests {
         for (root, symptom) in RELATIONS.iter().filter(|(root, symptom)| root != symptom) {
             assert!(!reaches(symptom, root, RELATIONS.len()), "{root} and {symptom} explain each other");
         }
+    }
+
+    /// A lock is known by its whole name, and by whose threads wait for it.
+    #[test]
+    fn what_is_told_of_a_lock_is_told_of_no_other_whose_name_begins_so() {
+        let mut trace = Trace::default();
+        let mut rows = Vec::new();
+        for thread in 0..2 {
+            let process = ProcessId(thread);
+            trace.threads.push(Thread { target: true, process, end: Timestamp(10), ..Thread::default() });
+            rows.push(SliceRow { thread: ThreadId(thread), ..SliceRow::default() });
+        }
+        trace.slices = Slices::freeze(&[rows], vec![Timestamp(10); 2]);
+        let charged = |subject: &str, thread: u32| Charged {
+            finding: Finding {
+                rule: "",
+                subject: subject.to_owned(),
+                summary: Vec::new(),
+                cost_ns: 0,
+                gain: Gain::default(),
+                confidence: Confidence::High,
+                evidence: Vec::new(),
+                advice: Vec::new(),
+            },
+            charge: Charge::of(&trace, |slice| slice.thread == ThreadId(thread)),
+        };
+        let lock = charged("mmap_lock of python", 0);
+        assert!(is_of_lock(&trace, &lock, &charged("mmap_lock of python, held by worker (7)", 0)));
+        assert!(!is_of_lock(&trace, &lock, &charged("mmap_lock of python3, held by worker (7)", 0)));
+        assert!(!is_of_lock(&trace, &lock, &charged("mmap_lock of python, held by worker (7)", 1)));
     }
 
     fn reaches(from: &str, to: &str, steps: usize) -> bool {

@@ -8,21 +8,23 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{FrameId, ObjectKind, ProcessId, StackId, ThreadId, Trace, Wait, WaitId, WaitReason};
 
 use super::blame::{Blame, End, EndClass, Subject};
+use super::children::ancestors;
 use super::class::Class;
 use super::lock_classes::{CLASSES_MAX, LockClass, LockClasses};
 use super::own_places::{self, OwnFrames, Places};
 use super::parallel;
 use super::roles::Roles;
+use super::syscall_names::FUTEX;
 use crate::descriptors::RuleId;
 
-/// One lock (a futex word of one process, or a file's lock).
+/// One lock (a futex word of one process or of several that share its memory, or a file's lock).
 #[derive(Clone, Debug, Default)]
 pub struct LockUse {
     /// Name for people: a symbol, else mapping + offset, else the address.
     pub name: String,
     /// The rule of a runtime's descriptor by which it is a lock, if there is one: what lock it is.
     pub rule: Option<RuleId>,
-    /// Whose.
+    /// Whose; the first of several.
     pub process: ProcessId,
     /// Address or inode; where threads wait for it on many words, which of its runtime's such locks it is, from 0.
     pub object: u64,
@@ -205,20 +207,46 @@ fn join_words(roles: &Roles, found: &mut [Option<(Key, Option<RuleId>)>]) {
     }
 }
 
-/// A lock on a file is one lock, whichever processes wait for it: it is known by the first of them.
+/// A lock on a file is one lock, whichever processes wait for it; so is a word in memory that a process shares with those that
+/// it forked, where it has the same address. It is known by the first of them.
 fn join_processes(trace: &Trace, found: &mut [Option<(Key, Option<RuleId>)>]) {
-    let of_file = |row: usize| trace.wait(WaitId(row as u32)).object_kind == ObjectKind::File;
-    let mut first: BTreeMap<u64, ProcessId> = BTreeMap::new();
-    let keys = found.iter_mut().enumerate().filter(|(row, _)| of_file(*row));
-    let mut keys: Vec<&mut Key> = keys.filter_map(|(_, found)| Some(&mut found.as_mut()?.0)).collect();
-    keys.retain(|key| key.1 == WaitReason::FileLock);
-    for key in &keys {
-        let process = first.entry(key.2).or_insert(key.0);
+    let shared = |row: usize, found: &Option<(Key, Option<RuleId>)>| {
+        let ((_, reason, object, one), _) = found.as_ref()?;
+        let wait = trace.wait(WaitId(row as u32));
+        let among = match reason {
+            WaitReason::FileLock if wait.object_kind == ObjectKind::File => None,
+            WaitReason::Lock if one.is_none() && is_shared(wait) => Some(forefather(trace, wait.process)),
+            _ => return None,
+        };
+        Some((*reason, among, *object))
+    };
+    let shared: Vec<_> = found.iter().enumerate().map(|(row, found)| shared(row, found)).collect();
+    let mut first: BTreeMap<(WaitReason, Option<ProcessId>, u64), ProcessId> = BTreeMap::new();
+    let keys =
+        || found.iter().zip(&shared).filter_map(|(found, shared)| Some((found.as_ref()?.0, (*shared)?)));
+    for (key, shared) in keys() {
+        let process = first.entry(shared).or_insert(key.0);
         *process = key.0.min(*process);
     }
-    for key in keys {
-        key.0 = first[&key.2];
+    for (found, shared) in found.iter_mut().zip(shared) {
+        if let (Some((key, _)), Some(shared)) = (found, shared) {
+            key.0 = first[&shared];
+        }
     }
+}
+
+/// What says of a futex that only threads of one process use it. Mutexes of glibc and others that are for one process always say so.
+const FUTEX_PRIVATE_FLAG: u32 = 128;
+
+/// Whether threads of several processes may wait at the same word.
+pub(super) fn is_shared(wait: &Wait) -> bool {
+    wait.object_kind == ObjectKind::Futex && wait.syscall == FUTEX && wait.op & FUTEX_PRIVATE_FLAG == 0
+}
+
+/// The first process of the program from which this one descends.
+fn forefather(trace: &Trace, process: ProcessId) -> ProcessId {
+    let is_target = |id: &ProcessId| trace.processes.get(id.index()).is_some_and(|process| process.target);
+    ancestors(trace, process).into_iter().take_while(is_target).last().unwrap_or(process)
 }
 
 /// Of a wait that is for a lock: which, and the rule of a runtime that says so.
@@ -286,9 +314,10 @@ pub fn derive_with(trace: &Trace, roles: &Roles) -> Vec<LockUse> {
     for (lock, sums) in parts.into_iter().flatten() {
         merged.entry(lock).or_default().merge(sums);
     }
+    let symbols = symbols(trace);
     let finish = |(lock, sums): (u32, Sums)| {
         let lock = lock as usize;
-        let mut used = sums.finish(trace, index.locks[lock]);
+        let mut used = sums.finish((trace, &symbols), index.locks[lock]);
         used.rule = index.rules[lock];
         used.name = runtime_name((trace, roles), &used, &index.classes[lock]).unwrap_or(used.name);
         used
@@ -322,7 +351,11 @@ impl Sums {
         }
     }
 
-    fn finish(mut self, trace: &Trace, (process, object, reason): (ProcessId, u64, WaitReason)) -> LockUse {
+    fn finish(
+        mut self,
+        (trace, symbols): (&Trace, &Symbols),
+        (process, object, reason): (ProcessId, u64, WaitReason),
+    ) -> LockUse {
         self.lengths.sort_unstable();
         let mut at: BTreeMap<String, u64> = BTreeMap::new();
         for (frame, ns) in self.waiting_at {
@@ -331,7 +364,7 @@ impl Sums {
         let waiting_at = most(at, WAITING_AT_MAX);
         let place = waiting_at.first().map(|(place, _)| place.as_str());
         LockUse {
-            name: name(trace, (process, object, reason), place),
+            name: name((trace, symbols), (process, object, reason), place),
             rule: None,
             process,
             object,
@@ -363,15 +396,20 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// The variable that the word is, if one is known.
-fn symbol_of(trace: &Trace, process: ProcessId, object: u64) -> Option<&str> {
-    let is_it = |wait: &&Wait| wait.process == process && wait.object == object && !wait.symbol.is_empty();
-    Some(trace.waits.iter().find(is_it)?.symbol.as_str())
+/// The variable that each word is, where one is known; by process and address.
+type Symbols<'a> = HashMap<(ProcessId, u64), &'a str>;
+
+fn symbols(trace: &Trace) -> Symbols<'_> {
+    let mut symbols = Symbols::new();
+    for wait in trace.waits.iter().filter(|wait| !wait.symbol.is_empty()) {
+        symbols.entry((wait.process, wait.object)).or_insert(&wait.symbol);
+    }
+    symbols
 }
 
 /// An address alone says nothing to a reader: without a symbol, where most waited for the lock tells which one it is.
 fn name(
-    trace: &Trace,
+    (trace, symbols): (&Trace, &Symbols),
     (process, object, reason): (ProcessId, u64, WaitReason),
     place: Option<&str>,
 ) -> String {
@@ -382,7 +420,7 @@ fn name(
             path => format!("file lock of {path} in {whose}"),
         },
         WaitReason::MmapLock => format!("mmap_lock of {whose}"),
-        _ => match (symbol_of(trace, process, object), place) {
+        _ => match (symbols.get(&(process, object)), place) {
             (Some(symbol), _) => format!("{symbol} in {whose}"),
             // Below the first page lies no word: a reader of another tool's file only tells places apart.
             (None, Some(place)) if object < 4096 => format!("lock in {place} of {whose}"),

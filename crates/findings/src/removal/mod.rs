@@ -24,6 +24,7 @@ use crate::derive::class::Class;
 use crate::derive::handing::Handing;
 use crate::derive::inverted;
 use crate::derive::lock_calls::LockCalls;
+use crate::derive::locks::LockUse;
 use crate::derive::occupancy::FAIR_PART;
 use crate::derive::replay::{Change, Facts, Forecast, Replays, forecast_between, unforeseen};
 use crate::derive::round_trips;
@@ -148,9 +149,7 @@ pub fn of_finding<'a>(
 ) -> Option<Removal> {
     match finding.rule {
         "lock-contention" | "lock-convoy" => {
-            let lock = derived.locks.iter().find(|lock| lock.name == finding.subject)?;
-            let key = (lock.process, lock.object, lock.reason);
-            let number = facts.locks.locks.iter().position(|known| *known == key)? as u32;
+            let number = lock_of(facts, derived, (finding, charge))?;
             let calls = calls.get_or_init(|| LockCalls::new(facts.trace, facts.locks, facts.roles));
             Some(match finding.rule {
                 "lock-convoy" => causes::lock_handovers(facts, calls, number),
@@ -192,6 +191,27 @@ pub fn of_finding<'a>(
         }
         _ => None,
     }
+}
+
+/// The lock that a finding is about. Locks of two processes may have one name: then it is the one that the finding mostly charges.
+fn lock_of(facts: Facts, derived: &Derived, (finding, charge): (&Finding, &Charge)) -> Option<u32> {
+    let number = |lock: &LockUse| {
+        let key = (lock.process, lock.object, lock.reason);
+        Some(facts.locks.locks.iter().position(|known| *known == key)? as u32)
+    };
+    let named: Vec<u32> =
+        derived.locks.iter().filter(|lock| lock.name == finding.subject).filter_map(number).collect();
+    if named.len() < 2 {
+        return named.first().copied();
+    }
+    let mut charged: Vec<(u64, u32)> = named.iter().map(|number| (0, *number)).collect();
+    for slice in charge.slices(facts.trace) {
+        let of = facts.locks.of(&slice);
+        if let Some((ns, _)) = charged.iter_mut().find(|(_, number)| Some(*number) == of) {
+            *ns += slice.duration().0;
+        }
+    }
+    charged.into_iter().rev().max_by_key(|(ns, _)| *ns).map(|(_, number)| number)
 }
 
 /// Puts forecasts of replays in place of the rules' own estimates, where a finding's cause can be left out of a replay.

@@ -298,3 +298,22 @@ fn a_librarys_lock_has_advice_of_its_own() {
     assert!(of_malloc.len() == 1 && of_malloc[0].contains("jemalloc"), "{of_malloc:?}");
     assert!(advice("pthread_mutex_lock;__lll_lock_wait")[0].starts_with("Hold it for less time"));
 }
+
+/// Two variables of one name, of which the first is waited for longer: what each forecast leaves out is its own lock.
+#[test]
+fn locks_of_one_name_are_forecast_one_by_one() {
+    let (_, mut trace) = trace_of_lanes(
+        "@cpus 2\n@repeat 20\n\
+         A  00000000mmmmmmmm00nn  holds m 0..8  holds n 16..18\n\
+         B  1mmmmmmm11111111nn11  holds m 8..16  holds n 18..20\n",
+    );
+    trace.waits.iter_mut().for_each(|wait| wait.symbol = "lock".to_owned());
+    let analysis = holdup_findings::analyse(&trace);
+    let mut locks = analysis.findings.iter().filter(|finding| finding.rule == "lock-contention");
+    let (first, second) = (locks.next().expect("m"), locks.next().expect("n"));
+    assert_eq!(first.subject, second.subject);
+    assert!(
+        first.cost_ns > second.cost_ns && first.gain.high > second.gain.high + 0.1,
+        "{first:#?} {second:#?}"
+    );
+}

@@ -166,3 +166,30 @@ fn the_same_call_woke_two_and_one_found_nothing() {
     assert_eq!(waits, [(true, "D"), (false, "D")]);
     assert_eq!(picture.waits("B")[0], (HoldKind::Work, "C", Basis::Waker));
 }
+
+/// A mutex in memory that a process shares with one that it forked, or one of each at the same address.
+#[test]
+fn a_word_that_processes_share_is_one_lock_with_holders_of_all() {
+    let locks = |private: bool| {
+        let (_, mut trace) = trace_of_lanes(
+            "@cpus 2\n@child B\n\
+             A  0000mmmm00mmmm  holds m 0..4\n\
+             B  1mmm1111111111  holds m 4..8\n",
+        );
+        let a = trace.threads[0].process;
+        let b = trace.threads.iter().find(|thread| thread.name == "B").expect("B").clone();
+        trace.processes[b.process.index()].parent = Some(a);
+        for wait in &mut trace.waits {
+            wait.op &= if private { u32::MAX } else { !128 };
+            wait.owner_tid = if wait.process == a { b.tid } else { 0 };
+        }
+        let roles = Roles::built_in(&trace);
+        let locks = LockIndex::new(&trace, &roles);
+        let holders = Holders::derive(&trace, &locks, &roles);
+        let picture = Picture { trace, locks, holders };
+        let last = picture.holders.of(ThreadId(0)).last().expect("A waits");
+        (picture.locks.locks.len(), picture.name(last.holder).to_owned())
+    };
+    assert_eq!(locks(false), (1, "B".to_owned()));
+    assert_eq!(locks(true), (2, "-".to_owned()));
+}

@@ -8,7 +8,7 @@ use holdup_events::{ThreadId, Timestamp, Trace, Wait, WaitReason};
 
 use super::tenures::{Tenure, Tenures};
 use super::{Basis, FALSE_WAKEUP, HoldKind, Holders, NOBODY};
-use crate::derive::locks::LockIndex;
+use crate::derive::locks::{self, LockIndex};
 use crate::derive::parallel;
 use crate::derive::roles::Roles;
 
@@ -139,12 +139,14 @@ impl Tids {
         Tids { by_tid }
     }
 
-    /// The thread that a lock's word names: of the waiter's process, alive then, and not the waiter.
+    /// The thread that a lock's word names: of the waiter's process, or of another one of the program if these may share the word; alive
+    /// then, and not the waiter.
     fn owner(&self, trace: &Trace, wait: &Wait, slice: &Slice) -> Option<ThreadId> {
         let named = self.by_tid.get(&wait.owner_tid).filter(|_| wait.owner_tid != 0)?;
         let fits = |id: &ThreadId| {
             let thread = &trace.threads[id.index()];
-            thread.process == wait.process && thread.start <= slice.start && slice.start < thread.end
+            let is_of_them = thread.process == wait.process || locks::is_shared(wait) && thread.target;
+            is_of_them && thread.start <= slice.start && slice.start < thread.end
         };
         named.iter().copied().find(fits).filter(|id| *id != slice.thread)
     }
