@@ -168,12 +168,12 @@ impl<'a> Scene<'a> {
         self.of_wall(room::wall_of_running(&self.derived.parallelism, running, ns)).clamp(0.0, 1.0)
     }
 
-    /// For how long at least one of these threads waited for a peer, a disk or a clock (ns).
-    pub fn outside_ns(&self, threads: &BTreeSet<ThreadId>) -> u64 {
+    /// When at least one of these threads waited for a peer, a disk or a clock.
+    pub fn outside(&self, threads: &BTreeSet<ThreadId>) -> Cover {
         let outside = [Class::NetWait, Class::IoWait, Class::Sleep, Class::PipeWait];
         let slices = threads.iter().flat_map(|thread| self.trace.slices.of(*thread));
         let waits = slices.filter(|slice| self.class(slice).is_some_and(|class| outside.contains(&class)));
-        Cover::of(waits.map(|slice| (slice.start, slice.end)).collect()).length_ns()
+        Cover::of(waits.map(|slice| (slice.start, slice.end)).collect())
     }
 
     /// The longest charged slices, as evidence.
@@ -207,6 +207,13 @@ impl<'a> Scene<'a> {
     pub fn lock(&self, number: u32) -> Option<&LockUse> {
         let key = self.derived.occupancy.locks.locks.get(number as usize)?;
         self.derived.locks.iter().find(|lock| (lock.process, lock.object, lock.reason) == *key)
+    }
+
+    /// Every lock in the order of these numbers.
+    pub fn locks(&self) -> Vec<Option<&'a LockUse>> {
+        let known = self.derived.locks.iter().map(|lock| ((lock.process, lock.object, lock.reason), lock));
+        let known: BTreeMap<_, &LockUse> = known.collect();
+        self.derived.occupancy.locks.locks.iter().map(|key| known.get(key).copied()).collect()
     }
 
     /// Its name.

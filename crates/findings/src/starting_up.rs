@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::tables::{SampleRow, ThreadState};
-use holdup_events::{ProcessId, ThreadId};
+use holdup_events::{ProcessId, ThreadId, WaitReason};
 
 use crate::charge::Charge;
+use crate::derive::class::Class;
+use crate::derive::cover::{Cover, Span};
 use crate::derive::known_stacks::KnownStacks;
 use crate::derive::ledger::ThreadLedger;
 use crate::derive::split::share_error;
@@ -32,6 +34,7 @@ const HANDING_NS: f64 = 100_000.0;
 #[derive(Default)]
 struct Brood {
     threads: BTreeSet<ThreadId>,
+    starters: BTreeSet<ThreadId>,
     /// Those of which a sample is of their being built up.
     seen: BTreeSet<ThreadId>,
     lives_ns: Vec<u64>,
@@ -62,12 +65,14 @@ fn broods(scene: &Scene, stacks: &mut KnownStacks) -> BTreeMap<ProcessId, Brood>
     let trace = scene.trace;
     let mut broods: BTreeMap<ProcessId, Brood> = BTreeMap::new();
     for ledger in scene.derived.ledger.threads.iter().filter(|ledger| lived_shortly(scene, ledger)) {
-        let process = trace.threads[ledger.thread.index()].process;
+        let thread = &trace.threads[ledger.thread.index()];
+        let process = thread.process;
         if !stacks.are_in(process) {
             continue;
         }
         let brood = broods.entry(process).or_default();
         brood.threads.insert(ledger.thread);
+        brood.starters.extend(thread.parent);
         brood.lives_ns.push(ledger.life.0);
         brood.run_ns += ledger.running_ns();
         for sample in samples_of(trace, ledger.thread) {
@@ -126,12 +131,39 @@ fn judged(
     Some(Charged { finding, charge })
 }
 
+/// For how long one of these threads waited outside, or, while none of them lived, who starts them: for what comes next (a connection,
+/// a moment), and it comes no sooner where a thread for it is there.
+pub fn outside_ns(scene: &Scene, threads: &BTreeSet<ThreadId>, starters: &BTreeSet<ThreadId>) -> u64 {
+    let mut spans = scene.outside(threads).spans().to_vec();
+    spans.extend(waits_for_next(scene, threads, starters));
+    Cover::of(spans).length_ns()
+}
+
+/// When who starts these threads waited outside while none of them lived.
+pub fn waits_for_next(
+    scene: &Scene,
+    threads: &BTreeSet<ThreadId>,
+    starters: &BTreeSet<ThreadId>,
+) -> Vec<Span> {
+    let trace = scene.trace;
+    let rows = threads.iter().filter_map(|id| trace.threads.get(id.index()));
+    let lives = Cover::of(rows.map(|thread| (thread.start, thread.end)).collect());
+    // Peers may be waited for many at a time, too.
+    let polls = starters.iter().flat_map(|id| trace.slices.of(*id)).filter(|slice| {
+        scene.class(slice) == Some(Class::WorkWait) && trace.wait(slice.wait).reason == WaitReason::Multiplex
+    });
+    let mut waits = scene.outside(starters).spans().to_vec();
+    waits.extend(polls.map(|slice| (slice.start, slice.end)));
+    Cover::of(waits).spans().iter().flat_map(|span| lives.without(*span)).collect()
+}
+
 /// What a run without all this running would be shorter by, at best: what is left is spread over all CPUs, and no shorter than what
-/// these threads wait for outside.
+/// these threads, and who starts them, wait for outside.
 fn without(scene: &Scene, brood: &Brood, removed_ns: f64) -> f64 {
     let running = scene.derived.ledger.running_ns() as f64;
     let cpus = f64::from(scene.derived.occupancy.cpus.max(1));
-    let left_ns = ((running - removed_ns).max(0.0) / cpus).max(scene.outside_ns(&brood.threads) as f64);
+    let outside_ns = outside_ns(scene, &brood.threads, &brood.starters);
+    let left_ns = ((running - removed_ns).max(0.0) / cpus).max(outside_ns as f64);
     scene.of_wall_if_run(removed_ns).max(1.0 - scene.of_wall(left_ns)).clamp(0.0, 1.0)
 }
 

@@ -119,16 +119,26 @@ fn members<'a>(edges: impl IntoIterator<Item = &'a Handover>) -> BTreeSet<Thread
 fn connected(edges: &[Handover]) -> Vec<Group> {
     let mut leader: BTreeMap<ThreadId, ThreadId> = members(edges).into_iter().map(|id| (id, id)).collect();
     for edge in edges {
-        let (keep, give) =
-            (leader[&edge.waker].min(leader[&edge.wakee]), leader[&edge.waker].max(leader[&edge.wakee]));
-        leader.values_mut().filter(|of| **of == give).for_each(|of| *of = keep);
+        let (waker, wakee) = (leader_of(&mut leader, edge.waker), leader_of(&mut leader, edge.wakee));
+        leader.insert(waker.max(wakee), waker.min(wakee));
     }
     let mut groups: BTreeMap<ThreadId, Group> = BTreeMap::new();
-    for (member, of) in &leader {
-        groups.entry(*of).or_default().members.push(*member);
+    for member in members(edges) {
+        groups.entry(leader_of(&mut leader, member)).or_default().members.push(member);
     }
     for edge in edges {
-        groups.entry(leader[&edge.waker]).or_default().handovers.push(*edge);
+        groups.entry(leader_of(&mut leader, edge.waker)).or_default().handovers.push(*edge);
     }
     groups.into_values().collect()
+}
+
+/// The first of those who are known to reach a member. Each one passed on the way is led more directly from then on.
+fn leader_of(leader: &mut BTreeMap<ThreadId, ThreadId>, member: ThreadId) -> ThreadId {
+    let mut at = member;
+    while leader[&at] != at {
+        let next = leader[&leader[&at]];
+        leader.insert(at, next);
+        at = next;
+    }
+    at
 }

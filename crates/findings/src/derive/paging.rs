@@ -225,9 +225,10 @@ fn scales(trace: &Trace, by_thread: &[(ThreadId, Counts)]) -> BTreeMap<ThreadId,
     for row in &trace.faults {
         *drawn.entry(row.thread).or_default() += row.stands_for.max(1) as f64;
     }
-    let counted = |id: &ThreadId| by_thread.iter().find(|(thread, _)| thread == id).map(|(_, counts)| counts);
+    let counted: BTreeMap<ThreadId, u64> =
+        by_thread.iter().map(|(id, counts)| (*id, counts.faults())).collect();
     let scale = |(id, drawn): (ThreadId, f64)| {
-        let faults = counted(&id).map_or(0, Counts::faults);
+        let faults = counted.get(&id).copied().unwrap_or(0);
         (id, if faults > 0 { faults as f64 / drawn } else { 1.0 })
     };
     drawn.into_iter().map(scale).collect()

@@ -124,7 +124,9 @@ fn in_vain(trace: &Trace, derived: &Derived, charge: &Charge) -> Vec<InVain> {
     let mut of_thread = vec![InVain::default(); trace.threads.len()];
     for id in trace.target_threads() {
         for hold in derived.holders.of(id) {
-            let vain = u64::from(hold.false_wakeup || charge.has(hold.row as usize));
+            // What is charged is what the thread did behind a wait in vain, with the waits for a lock in it.
+            let row = hold.row as usize;
+            let vain = u64::from(hold.false_wakeup && charge.has(row + 1) || charge.has(row));
             let slice = trace.slices.at(id, hold.row as usize);
             of_thread[id.index()].sleeps[0] += vain;
             of_thread[id.index()].sleeps[1] += 1;
@@ -192,10 +194,18 @@ pub(super) fn interpreter(facts: Facts, charge: &Charge) -> Removal {
 
 /// The loop that a finding is about.
 pub(super) fn spin(facts: Facts, derived: &Derived, finding: &Finding) -> Option<Removal> {
-    let is_it = |spin: &&SpinUse| rules::spin_subject(spin) == finding.subject;
+    // Processes that run one program have the same loops, and the same stacks: whose it is its threads tell.
+    let has = |spin: &SpinUse, thread: ThreadId| spin.by_thread.iter().any(|(id, _)| *id == thread);
+    let seen = finding.evidence.first().map(|evidence| evidence.thread);
+    let is_it = |spin: &&SpinUse| {
+        rules::spin_subject(spin) == finding.subject && seen.is_none_or(|thread| has(spin, thread))
+    };
     let spin = derived.spins.iter().find(is_it)?;
+    let threads: BTreeSet<ThreadId> = spin.by_thread.iter().map(|(id, _)| *id).collect();
     let spins = |sample: &SampleRow| {
-        spin.stacks.contains(&sample.stack) && facts.roles.class_of_sample(sample) == Class::Spin
+        spin.stacks.contains(&sample.stack)
+            && threads.contains(&sample.thread)
+            && facts.roles.class_of_sample(sample) == Class::Spin
     };
     Some(Removal::exact(vec![ran(Speed::new(facts.trace, 0.0, spins))]))
 }
@@ -234,13 +244,14 @@ pub(super) fn syncs(trace: &Trace) -> Option<Removal> {
 pub(super) fn shootdowns(trace: &Trace, derived: &Derived) -> Option<Removal> {
     let paging = &derived.paging;
     let flushing = Flushing::new(trace);
+    let running: BTreeMap<ThreadId, u64> =
+        derived.ledger.threads.iter().map(|thread| (thread.thread, thread.running_ns())).collect();
     // An interrupt's handler is not sampled: it is as much of each moment of the thread that was interrupted.
     let of_thread: BTreeMap<ThreadId, f64> = paging
         .threads
         .iter()
         .filter_map(|(id, counts)| {
-            let ledger = derived.ledger.threads.iter().find(|thread| thread.thread == *id)?;
-            Some((*id, counts.interrupt_ns as f64 / ledger.running_ns().max(1) as f64))
+            Some((*id, counts.interrupt_ns as f64 / (*running.get(id)?).max(1) as f64))
         })
         .collect();
     let interrupts = |sample: &SampleRow| of_thread.get(&sample.thread).copied().unwrap_or(0.0);
@@ -259,7 +270,7 @@ pub(super) fn shootdowns(trace: &Trace, derived: &Derived) -> Option<Removal> {
 /// Tasks that are handed out: coarser ones leave a part of it; at the most none is, nor are those collections made that what it allocates
 /// causes.
 pub(super) fn tasks(facts: Facts, derived: &Derived) -> Option<Removal> {
-    let pool = derived.tasks.first()?;
+    let pool = rules::fine_pool(derived)?;
     let part = pool.ns as f64 / (pool.ns + pool.task_ns).max(1) as f64;
     let hands = |sample: &SampleRow| {
         let class = facts.roles.class_of_sample(sample);
@@ -283,7 +294,7 @@ pub(super) fn children(trace: &Trace, charge: &Charge) -> Option<Removal> {
     let lives_shortly = |thread: &&Thread| {
         let is_first =
             trace.processes.get(thread.process.index()).is_some_and(|process| process.pid == thread.tid);
-        is_first && thread.end.since(thread.start).0 <= rules::CHILD_LIFE_MAX_NS
+        is_first && rules::child_lives_shortly(thread)
     };
     let short: BTreeSet<ProcessId> =
         trace.threads.iter().filter(lives_shortly).map(|thread| thread.process).collect();

@@ -1,16 +1,17 @@
 //! What goes with forks of a large process.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdup_events::tables::ThreadState;
-use holdup_events::{Trace, WaitReason};
+use holdup_events::{ProcessId, ThreadId, Trace, WaitReason};
 
 use super::Removal;
 use crate::charge::Charge;
 use crate::derive::forks::Copying;
 use crate::derive::replay::{Change, Speed};
 
-/// Nobody waits for the address space, and no tables are copied nor taken down; waits for children are as much shorter as
+/// Nobody waits for the address space, and no tables of these processes are copied nor taken down; waits for children are as much shorter as
 /// these are.
 pub(super) fn copies(trace: &Trace, charge: &Charge) -> Removal {
     let copying = Copying::new(trace);
@@ -22,6 +23,13 @@ pub(super) fn copies(trace: &Trace, charge: &Charge) -> Removal {
             }
         }
     });
-    let copied = Speed::new(trace, 0.0, |sample| copying.holds(sample));
+    let process = |id: ThreadId| trace.threads.get(id.index()).map(|thread| thread.process);
+    let forking: BTreeSet<ProcessId> =
+        waits.slices(trace).filter_map(|slice| process(slice.thread)).collect();
+    let parent = |id: ThreadId| trace.threads.get(id.index()).and_then(|thread| process(thread.parent?));
+    let is_of_them = |id: ThreadId| {
+        [process(id), parent(id)].into_iter().flatten().any(|process| forking.contains(&process))
+    };
+    let copied = Speed::new(trace, 0.0, |sample| is_of_them(sample.thread) && copying.holds(sample));
     Removal::exact(vec![Change::WithoutSlices(waits), Change::Ran(Arc::new(copied))])
 }

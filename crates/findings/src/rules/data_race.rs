@@ -8,8 +8,8 @@
 //! or none. Programs that are made faster by removing locks often get such races.
 //!
 //! ## How it decides
-//! Each pair of places, and the memory that they share, is told once, with the number of reports that name it, the most reported first. It gains no time:
-//! it stands last.
+//! Each pair of places, and the memory that they share, is told once, with the number of reports that name it, the most reported first. It
+//! gains no time: it stands behind what does, but before hints.
 //!
 //! ## What to do
 //! Guard both places by the same lock, make the memory atomic, or give each thread its own.

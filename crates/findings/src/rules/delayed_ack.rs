@@ -10,7 +10,7 @@
 //! in two small pieces, then waits for the answer, gets 25 answers a second.
 //!
 //! ## How it decides
-//! It counts waits of 39 to 46 ms, and those that are a little shorter. It fires if there are many of the first and hardly
+//! It counts waits of 39 to 49 ms, and those that are a little shorter. It fires if there are many of the first and hardly
 //! any of the others: waits for work or for a slow peer are not that regular, and nothing but the delay is that long at
 //! least. (Those a little longer may be the delay and some work of the peer.) Where the peer is on the same machine and recorded, a wait
 //! counts from its beginning until the network let the peer go on: what that did then does not count. The gain is that of the same run replayed without

@@ -54,8 +54,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if !scene.derived.ledger.split_known {
         return Err("there are no samples of what ran".to_owned());
     }
-    let most = scene.derived.regions.first().filter(|regions| is_fine(regions));
-    Ok(most.and_then(|regions| finding(scene, regions)).into_iter().collect())
+    let mut fine = scene.derived.regions.iter().filter(|regions| is_fine(regions));
+    Ok(fine.find_map(|regions| finding(scene, regions)).into_iter().collect())
 }
 
 fn is_fine(regions: &Regions) -> bool {

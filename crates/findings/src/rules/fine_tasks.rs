@@ -30,6 +30,7 @@
 //! Reinders: Intel Threading Building Blocks (2007), chapter 3 on grain size.
 
 use super::{Info, Verdict};
+use crate::analysis::Derived;
 use crate::derive::tasks::Handing;
 use crate::finding::{Confidence, Evidence, Finding};
 use crate::removal;
@@ -54,8 +55,13 @@ pub(super) fn judge(scene: &Scene) -> Verdict {
         return Err("there are no samples of what ran".to_owned());
     }
     let costliest =
-        scene.derived.tasks.first().filter(|pool| is_fine(pool) && !super::thundering_herd::is_sure(scene));
+        costliest(scene.derived).filter(|pool| !super::thundering_herd::is_sure(scene, pool.process));
     Ok(costliest.map(|pool| finding(scene, pool)).into_iter().collect())
+}
+
+/// The costliest pool of those whose tasks are too small.
+pub(super) fn costliest(derived: &Derived) -> Option<&Handing> {
+    derived.tasks.iter().find(|pool| is_fine(pool))
 }
 
 fn is_fine(pool: &Handing) -> bool {

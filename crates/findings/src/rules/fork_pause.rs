@@ -12,7 +12,8 @@
 //! ## How it decides
 //! A wait for `mmap_lock` counts if the thread that ended it became the parent of a new process between the wait's
 //! start and some milliseconds behind its end: the kernel lets go of the lock just before. It fires if idle CPUs could have run the waiters
-//! for at least 2 % of the run. Waits for children count, too, if these spend most of their lives on taking their copy down.
+//! for at least 2 % of the run; of several processes that fork, the one is told whose threads waited longest. Waits for children count,
+//! too, if these spend most of their lives on taking their copy down.
 //! Forecast by replay: nobody waits for the lock, and nothing is copied nor taken down, as far as samples say.
 //!
 //! ## What to do
@@ -30,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
-use holdup_events::{Duration, ThreadId, Timestamp, Trace, WaitReason};
+use holdup_events::{Duration, ProcessId, ThreadId, Timestamp, Trace, WaitReason};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
@@ -60,6 +61,26 @@ fn fork_of(trace: &Trace, births: &Births, slice: &Slice) -> Option<(ThreadId, T
     Some((waker, *born))
 }
 
+/// The waits for forks of the process that waited longest for them.
+fn costliest(trace: &Trace, births: &Births) -> Option<Charge> {
+    let process = |slice: &Slice| {
+        let (forks, _) = fork_of(trace, births, slice)?;
+        Some(trace.threads.get(forks.index())?.process)
+    };
+    let all = Charge::of(trace, |slice| process(slice).is_some());
+    let mut of_process: BTreeMap<ProcessId, u64> = BTreeMap::new();
+    for slice in all.slices(trace) {
+        if let Some(process) = process(&slice) {
+            *of_process.entry(process).or_default() += slice.duration().0;
+        }
+    }
+    let (most, _) = of_process.iter().max_by_key(|(id, ns)| (**ns, std::cmp::Reverse(**id)))?;
+    Some(match of_process.len() {
+        1 => all,
+        _ => Charge::of(trace, |slice| process(slice) == Some(*most)),
+    })
+}
+
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let trace = scene.trace;
@@ -68,9 +89,9 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let births = forks::births(trace);
-    let charge = Charge::of(trace, |slice| fork_of(trace, &births, slice).is_some());
+    let Some(charge) = costliest(trace, &births) else { return Ok(Vec::new()) };
     let stall = scene.stall(&charge);
-    if charge.is_empty() || scene.of_wall(stall.saved_ns) < GAIN_MIN {
+    if scene.of_wall(stall.saved_ns) < GAIN_MIN {
         return Ok(Vec::new());
     }
     let Some(pauses) = Pauses::of(trace, &births, &charge) else { return Ok(Vec::new()) };

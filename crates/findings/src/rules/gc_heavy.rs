@@ -68,7 +68,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let is_judged = |thread: ThreadId| {
         scene.trace.threads.get(thread.index()).is_some_and(|row| !telling.contains(&row.process))
     };
-    let uses: Vec<(&RuntimeUse, &RoleUse)> = collectors(scene);
+    let mut uses: Vec<(&RuntimeUse, &RoleUse)> = collectors(scene);
     let seen: u64 = uses.iter().map(|(_, part)| part.samples + part.waits).sum();
     if seen < SEEN_MIN {
         return Ok(Vec::new());
@@ -78,12 +78,12 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let with_late = asked.as_ref().is_some_and(Requested::is_most);
     let costs = workers(scene).filter(|one| is_judged(one.thread)).map(|one| cost(scene, one, with_late));
     let works: Vec<Cost> = costs.collect();
-    let Some(worst) = works.iter().max_by_key(|one| (one.ns(), std::cmp::Reverse(one.thread.thread))) else {
+    let heavy = works.iter().filter(|one| one.share() >= SHARE_MIN);
+    let Some(worst) = heavy.max_by_key(|one| (one.ns(), std::cmp::Reverse(one.thread.thread))) else {
         return Ok(Vec::new());
     };
-    if worst.share() < SHARE_MIN {
-        return Ok(Vec::new());
-    }
+    // Its own collector is the one that is told.
+    uses.sort_by_key(|(runtime, _)| !has_runtime(scene, worst.thread.thread, &runtime.name));
     let high = scene.of_wall(worst.ns() as f64 + worst.queued_ns()).clamp(0.0, 1.0);
     let halved = works.iter().map(|one| scene.of_wall(one.work_ns as f64 / 2.0));
     let gain = Gain { low: halved.fold(high, f64::min), high };
@@ -176,6 +176,12 @@ fn collectors<'a>(scene: &Scene<'a>) -> Vec<(&'a RuntimeUse, &'a RoleUse)> {
         .collect();
     uses.sort_by_key(|(_, part)| std::cmp::Reverse(part.running_ns + part.blocked_ns));
     uses
+}
+
+/// Whether a thread is of a process that has that runtime.
+fn has_runtime(scene: &Scene, thread: ThreadId, name: &str) -> bool {
+    let process = scene.trace.threads.get(thread.index()).map(|row| row.process);
+    process.is_some_and(|process| scene.derived.roles.runtimes_in(process).any(|one| one.name == name))
 }
 
 fn subject(uses: &[(&RuntimeUse, &RoleUse)]) -> String {

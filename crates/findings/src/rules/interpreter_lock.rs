@@ -27,7 +27,7 @@
 //! ## References
 //! Beazley: Understanding the Python GIL (PyCon 2010). PEP 703. CPython `Python/ceval_gil.c`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
@@ -73,8 +73,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
-    for (process, mut words) in candidates {
-        tally(scene, &mut words);
+    for (process, words) in tally(scene, candidates) {
         if words.timeouts >= TIMEOUTS_MIN && words.by_thread.len() >= 2 {
             found.extend(finding(scene, process, &words));
         }
@@ -85,9 +84,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
 /// The futexes without a lock protocol in processes that run CPython, neighbours together.
 fn words(scene: &Scene) -> Vec<(ProcessId, Words)> {
     let trace = scene.trace;
-    let runs_python = |process: ProcessId| {
-        trace.mappings.iter().any(|mapping| mapping.process == process && is_python(&mapping.path))
-    };
+    let pythons = trace.mappings.iter().filter(|mapping| is_python(&mapping.path));
+    let pythons: BTreeSet<ProcessId> = pythons.map(|mapping| mapping.process).collect();
     let mut addresses: BTreeMap<(ProcessId, u64), Vec<WaitId>> = BTreeMap::new();
     for (row, wait) in trace.waits.iter().enumerate() {
         if wait.reason == WaitReason::Park && wait.object != 0 {
@@ -106,7 +104,7 @@ fn words(scene: &Scene) -> Vec<(ProcessId, Words)> {
             }
         }
     }
-    all.retain(|(process, _)| runs_python(*process));
+    all.retain(|(process, _)| pythons.contains(process));
     all.iter_mut().for_each(|(_, words)| words.waits.sort_unstable());
     all
 }
@@ -121,10 +119,17 @@ fn is_here(words: &Words, slice: &Slice) -> bool {
 }
 
 /// Counts who waits there, and how often until the interval was over.
-fn tally(scene: &Scene, words: &mut Words) {
+fn tally(scene: &Scene, mut all: Vec<(ProcessId, Words)>) -> Vec<(ProcessId, Words)> {
     let trace = scene.trace;
-    for id in trace.target_threads() {
-        for slice in trace.slices.of(id).filter(|slice| is_here(words, slice)).collect::<Vec<_>>() {
+    let mut of_wait: Vec<Option<usize>> = vec![None; trace.waits.len()];
+    for (group, (_, words)) in all.iter().enumerate() {
+        words.waits.iter().for_each(|wait| of_wait[wait.index()] = Some(group));
+    }
+    let processes: BTreeSet<ProcessId> = all.iter().map(|(process, _)| *process).collect();
+    for id in trace.target_threads().filter(|id| processes.contains(&trace.threads[id.index()].process)) {
+        for slice in trace.slices.of(id).filter(|slice| slice.state == ThreadState::Blocked) {
+            let group = of_wait.get(slice.wait.index()).copied().flatten();
+            let Some((_, words)) = group.and_then(|group| all.get_mut(group)) else { continue };
             *words.by_thread.entry(id).or_default() += slice.duration().0;
             if INTERVAL_NS.contains(&slice.duration().0) {
                 let ended = trace.ended_by(&slice);
@@ -132,6 +137,7 @@ fn tally(scene: &Scene, words: &mut Words) {
             }
         }
     }
+    all
 }
 
 /// In which functions its holders ran meanwhile, and for which part of the waiting each.

@@ -96,8 +96,8 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let occupancy = &scene.derived.occupancy;
     let mut findings = Vec::new();
-    for (number, stall) in occupancy.locks_stall.iter().enumerate() {
-        let Some(lock) = scene.lock(number as u32) else { continue };
+    for (number, (stall, lock)) in occupancy.locks_stall.iter().zip(scene.locks()).enumerate() {
+        let Some(lock) = lock else { continue };
         let running = Running { calls_ns: futex_cpu_ns(scene, lock), line_ns: line_ns(scene, lock) };
         let on_idle_cpus = scene.of_wall(stall.saved_ns) + share_of_running(scene, running.ns());
         let may_be_beside = scene.of_wall(lock.wait_ns as f64) >= beside::WAITS_MIN;

@@ -160,8 +160,12 @@ fn said(order: FaultOrder) -> String {
         true => format!(
             "{upwards} ± {error} of those that were drawn went on upwards from the one before, {each} pages for each fault: a file is gone through in order, and nothing is read ahead."
         ),
-        false if order.upwards >= UPWARDS_MIN => format!(
+        false if order.upwards >= UPWARDS_MIN && order.pages_each > PAGES_MAX => format!(
             "{upwards} ± {error} of those that were drawn went on upwards from the one before, {each} pages for each fault: the kernel reads ahead."
+        ),
+        // The order is not sure.
+        false if order.upwards >= UPWARDS_MIN => format!(
+            "{upwards} ± {error} of those that were drawn went on upwards from the one before, {each} pages for each fault."
         ),
         false => format!(
             "{upwards} ± {error} of those that were drawn went on upwards from the one before: pages are touched here and there."

@@ -4,11 +4,14 @@
 
 use std::sync::LazyLock;
 
+use holdup_events::tables::Thread;
+
 use crate::analysis::Derived;
 use crate::charge::Charge;
 use crate::derive::parallel;
 use crate::derive::replay::Facts;
 use crate::derive::spin::SpinUse;
+use crate::derive::tasks::Handing;
 use crate::finding::{Confidence, Finding};
 use crate::merging::{self, Charged, Symptom};
 use crate::removal;
@@ -219,12 +222,19 @@ pub(crate) fn spin_subject(spin: &SpinUse) -> String {
     spin_wait::subject(spin)
 }
 
-/// Processes that live longer are for more than one item (ns).
-pub(crate) const CHILD_LIFE_MAX_NS: u64 = subprocess_per_item::LIFE_MAX_NS;
+/// A process that may be for one item; see [`subprocess_per_item::lives_shortly`].
+pub(crate) fn child_lives_shortly(first: &Thread) -> bool {
+    subprocess_per_item::lives_shortly(first) == Some(true)
+}
 
 /// See [`blocking_io::asks_one_by_one`].
 pub(crate) fn asks_one_by_one(derived: &Derived, name: &str) -> bool {
     blocking_io::asks_one_by_one(derived, name)
+}
+
+/// See [`fine_tasks::costliest`].
+pub(crate) fn fine_pool(derived: &Derived) -> Option<&Handing> {
+    fine_tasks::costliest(derived)
 }
 
 /// What goes with tiny calls of this name: syscalls, each with the part of its calls.

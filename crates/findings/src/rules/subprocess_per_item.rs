@@ -9,12 +9,13 @@
 //! the interpreter starts. Work that takes less than that is better done by a call.
 //!
 //! ## How it decides
-//! It fires if a process starts many children that live shortly (most of its children do), and its threads wait for them. The
-//! upper end of the gain is that the waiting were not, as far as these children ran or wanted to: their work done inside took no
-//! time. What they slept or waited for themselves is not counted, nor is what children did that lived longer. The lower end is the
-//! children's sampled running time inside the kernel, which is nearly all for starting and ending, as far as the
-//! parent waited for it. Where the parent hardly waits (a server that forks a process for each connection), the upper end is that
-//! they did not run at all, on CPUs that the program keeps busy; the lower end is none: what they do may be what is asked for.
+//! It fires if a process starts many children that live shortly (most of its children do; those that are young when the recording
+//! ends tell nothing), and its threads wait for them. The upper end of the gain is that the waiting were not, for as long as any of
+//! these children ran or wanted to: their work done inside took no time. What they slept or waited for themselves is not counted, nor
+//! is what children did that lived longer. The lower end is the children's sampled running time inside the kernel, which is nearly all
+//! for starting and ending, spread over as many as ran side by side, as far as the parent waited for it. Where the parent hardly waits
+//! (a server that forks a process for each connection), the upper end is that they did not run at all, on CPUs that the program keeps
+//! busy; the lower end is none: what they do may be what is asked for.
 //!
 //! ## What to do
 //! Call a library in place of a program; start one process and send it all the items (`xargs` without `-n 1`, a
@@ -30,12 +31,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdup_events::tables::ThreadState;
+use holdup_events::tables::{Thread, ThreadState};
 use holdup_events::{ProcessId, ThreadId};
 
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::class::Class;
+use crate::derive::cover::Cover;
 use crate::derive::ledger::ThreadLedger;
 use crate::finding::{Confidence, Finding, Gain};
 use crate::merging::Charged;
@@ -49,7 +51,7 @@ pub(super) const INFO: Info =
 const CHILDREN_MIN: usize = 20;
 
 /// Children that live longer (median, ns) do more than start.
-pub(super) const LIFE_MAX_NS: u64 = 100_000_000;
+const LIFE_MAX_NS: u64 = 100_000_000;
 
 /// Children that nobody waits for are likely a cause from this part of the run on.
 const MUCH: f64 = 0.1;
@@ -59,13 +61,13 @@ const MUCH: f64 = 0.1;
 struct Brood {
     /// Of those that live shortly.
     lives_ns: Vec<u64>,
+    /// How many of them ended.
+    ended: usize,
     /// How many live longer.
     others: usize,
     kernel_ns: u64,
     /// They took memory back, waits and all: not for starting, a call in their place had to, as well.
     taken_back_ns: u64,
-    /// They ran, or wanted to.
-    busy_ns: u64,
     running_ns: u64,
     /// Those that live shortly.
     short: BTreeSet<ProcessId>,
@@ -106,7 +108,9 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
             continue;
         }
         let brood = broods.entry(parent).or_default();
-        if ledger.life.0 <= LIFE_MAX_NS {
+        let is_short = lives_shortly(thread);
+        brood.ended += usize::from(is_short == Some(true));
+        if is_short.unwrap_or(true) {
             brood.short.insert(thread.process);
             brood.lives_ns.push(ledger.life.0);
             *brood.names.entry(process.name.clone()).or_default() += 1;
@@ -120,14 +124,28 @@ fn broods(scene: &Scene) -> BTreeMap<ProcessId, Brood> {
             brood.kernel_ns += ledger.classes[Class::Kernel as usize];
             brood.taken_back_ns += taken_back.get(&ledger.thread).copied().unwrap_or(0);
             brood.running_ns += ledger.running_ns();
-            brood.busy_ns += ledger.running_ns() + ledger.classes[Class::RunQueue as usize];
         }
     }
     broods.retain(|_, brood| {
         brood.lives_ns.sort_unstable();
-        brood.lives_ns.len() >= CHILDREN_MIN && brood.lives_ns.len() >= brood.others
+        // Those that are young yet are as these were.
+        brood.ended >= CHILDREN_MIN && brood.ended >= brood.others
     });
     broods
+}
+
+/// Whether a child did no more than a little piece of work; none if the recording ends before that is known.
+pub(super) fn lives_shortly(thread: &Thread) -> Option<bool> {
+    let is_young = thread.end.since(thread.start).0 <= LIFE_MAX_NS;
+    (!is_young || !thread.alive_at_end).then_some(is_young)
+}
+
+/// For how long any of those that live shortly was in such a state (ns): side by side, they take no longer.
+fn any_ns(scene: &Scene, brood: &Brood, is_one: impl Fn(ThreadState) -> bool) -> u64 {
+    let trace = scene.trace;
+    let theirs = trace.target_threads().filter(|id| brood.short.contains(&trace.threads[id.index()].process));
+    let slices = theirs.flat_map(|id| trace.slices.of(id)).filter(|slice| is_one(slice.state));
+    Cover::of(slices.map(|slice| (slice.start, slice.end)).collect()).length_ns()
 }
 
 /// What a process's threads wait for the end of children.
@@ -193,8 +211,11 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
     let longest = longest_ns(scene, &charge) as f64;
     let lived_ns: u64 = brood.lives_ns.iter().sum();
     // What they sleep or wait for themselves, a call in their place would, too.
-    let high = scene.of_wall(longest.min(brood.busy_ns.min(lived_ns) as f64)).clamp(0.0, 1.0);
-    let starting_ns = brood.kernel_ns.saturating_sub(brood.taken_back_ns);
+    let busy_ns = any_ns(scene, &brood, |state| state == ThreadState::Running || state.waits_for_cpu());
+    let high = scene.of_wall(longest.min(busy_ns as f64)).clamp(0.0, 1.0);
+    let starting_ns = brood.kernel_ns.saturating_sub(brood.taken_back_ns) as f64;
+    let any_ran_ns = any_ns(scene, &brood, |state| state == ThreadState::Running) as f64;
+    let surely_ns = starting_ns * any_ran_ns / brood.running_ns.max(1) as f64;
     let children = brood.lives_ns.len() as u64;
     let finding = Finding {
         rule: INFO.name,
@@ -211,7 +232,7 @@ fn finding(scene: &Scene, parent: ProcessId, brood: Brood, charge: Charge) -> Ch
         ],
         // Of the waiting, no more than they lived: the rest is for others.
         cost_ns: charge.ns().min(lived_ns),
-        gain: Gain { low: scene.of_wall(starting_ns as f64).min(high), high },
+        gain: Gain { low: scene.of_wall(surely_ns).min(high), high },
         confidence: scene.confidence(Confidence::Medium),
         evidence: scene.longest_of(&charge, |_| "waits for a child".to_owned()),
         advice: vec![

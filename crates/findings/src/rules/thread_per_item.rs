@@ -14,11 +14,13 @@
 //! with starting and ending them. The lower end of the gain is that this running is not, on as many CPUs at once as the program
 //! ran on, that handing a piece to a thread that is there takes 10 µs in its place, and that the samples are as far off as they may
 //! be. The upper end is that nothing takes its place, and that what is left is spread over all CPUs: nobody waits for the starter then;
-//! while one of them waits for a peer, a disk or a clock, that stays, unless these waits came one after the other.
+//! while one of them waits for a peer, a disk or a clock, that stays, unless these waits came one after the other; and so does what the
+//! starter waits for in this way (a connection) while none of them lives.
 //!
 //! Where a runtime builds an interpreter for each thread (Node's workers), and twenty threads that lived no longer than a second were
 //! seen at that for a tenth of all running time, the lower end is that this is not, and the upper end is that nothing is left of all
-//! that these threads and the runtime's compiler ran: which of their work is code that runs for the first time, nothing tells.
+//! that these threads and the runtime's compiler ran, but for such waits: which of their work is code that runs for the first time,
+//! nothing tells.
 //!
 //! Where no more than one of them is there at a time, and who starts them waits for each, that is said, and it is likely, not sure: the
 //! next may need what the one before found.
@@ -164,9 +166,12 @@ fn finding(scene: &Scene, process: ProcessId, brood: &Brood) -> Option<Charged> 
     let (at_a_time, any_ns) = at_a_time(scene, brood);
     let in_turn = at_a_time < ONE_MAX && joined_ns(scene, brood) as f64 >= JOINED_MIN * any_ns as f64;
     let left_ns = (running - starting.ns - starting.error_ns).max(0.0) / cpus;
-    // What they wait for outside stays, unless that was one after the other.
-    let left =
-        scene.of_wall(if in_turn { left_ns } else { left_ns.max(scene.outside_ns(&brood.threads) as f64) });
+    // What they wait for outside stays, unless that was one after the other; so does what comes from outside for the next of them.
+    let outside_ns = match in_turn {
+        true => Cover::of(starting_up::waits_for_next(scene, &brood.threads, &brood.starters)).length_ns(),
+        false => starting_up::outside_ns(scene, &brood.threads, &brood.starters),
+    };
+    let left = scene.of_wall(left_ns.max(outside_ns as f64));
     let high = scene.of_wall_if_run(starting.ns).max(1.0 - left).clamp(0.0, 1.0);
     if starting.samples < SAMPLES_MIN || starting.ns < SHARE_MIN * running || high < GAIN_MIN {
         return None;

@@ -10,8 +10,8 @@
 //!
 //! ## How it decides
 //! A wakeup is in vain if its thread runs less than 10 µs (as long again for each lock that it waits for to look) and
-//! waits for the same thing again, and if the same waker woke another thread for that thing at the same time. It fires if there are many,
-//! and is sure if there are a thousand, and most end so.
+//! waits for the same thing again, and if the same waker woke another thread for that thing at the same time. It fires if of the
+//! waits for one thing many end so, and is sure if a thousand do, and most; of several such things it tells the costliest.
 //! The gain is that of the same run replayed: at the least, without what these threads do until they sleep again, and nobody
 //! is in the kernel to wake them; at the most, nobody queues for a lock at which mostly they queue, either.
 //!
@@ -63,24 +63,34 @@ struct Vain {
     count: u64,
     waits: u64,
     run_ns: u64,
+    /// What they ran, queued, and waited for the locks that they need to look (ns).
+    cost_ns: u64,
     threads: BTreeMap<ThreadId, u64>,
     /// One of the waits.
     wait: WaitId,
 }
 
 impl Vain {
+    fn is_herd(&self) -> bool {
+        self.count >= VAIN_MIN && self.count as f64 >= VAIN_SHARE_MIN * self.waits as f64
+    }
+
     fn is_sure(&self) -> bool {
         self.count >= SURE.0 && self.count as f64 >= SURE.1 * self.waits as f64
     }
 }
 
-/// Most wakeups of threads that wait for one thing are in vain: what handing it out costs comes of that.
-pub(super) fn is_sure(scene: &Scene) -> bool {
-    worst(scene).is_some_and(|vain| vain.is_sure())
+/// Of what a process's threads are mostly woken in vain for, most wakeups are: what handing it out costs comes of that.
+pub(super) fn is_sure(scene: &Scene, process: ProcessId) -> bool {
+    let things = tally(scene).into_iter().filter(|vain| scene.trace.wait(vain.wait).process == process);
+    let most = things.max_by_key(|vain| (vain.count, std::cmp::Reverse(vain.wait)));
+    most.is_some_and(|vain| vain.is_sure())
 }
 
+/// The costliest herd.
 fn worst(scene: &Scene) -> Option<Vain> {
-    tally(scene).into_iter().max_by_key(|vain| (vain.count, std::cmp::Reverse(vain.wait)))
+    let herds = tally(scene).into_iter().filter(Vain::is_herd);
+    herds.max_by_key(|vain| (vain.cost_ns, vain.count, std::cmp::Reverse(vain.wait)))
 }
 
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
@@ -91,16 +101,18 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     if trace.target_threads().map(vain).sum::<u64>() < VAIN_MIN {
         return Ok(Vec::new());
     }
+    // What follows is dear where threads wait often.
+    let Some(vain) = &worst(scene) else { return Ok(Vec::new()) };
+    let its = thing(trace.wait(vain.wait));
     let charge = Charge::of_rows(trace, |thread, take| {
-        for hold in holders.of(thread).filter(|hold| is_in_vain(scene, thread, hold)) {
+        let is_its = |hold: &Hold| {
+            thing(trace.wait(trace.slices.at(thread, hold.row as usize).wait)) == its
+                && is_in_vain(scene, thread, hold)
+        };
+        for hold in holders.of(thread).filter(is_its) {
             runs_behind(scene, thread, hold.row as usize).for_each(&mut *take);
         }
     });
-    let Some(vain) = &worst(scene) else { return Ok(Vec::new()) };
-    // What follows is dear where threads wait often.
-    if vain.count < VAIN_MIN || (vain.count as f64) < VAIN_SHARE_MIN * vain.waits as f64 {
-        return Ok(Vec::new());
-    }
     let calls =
         removal::herd_calls(trace, scene.derived, &charge).taken() * scene.derived.ledger.running_ns() as f64;
     let high = scene.of_wall_if_run(vain.run_ns as f64 + calls);
@@ -166,9 +178,11 @@ fn tally(scene: &Scene) -> Vec<Vain> {
             vain.count += 1;
             vain.wait = wait;
             *vain.threads.entry(id).or_default() += 1;
-            let rows = runs_behind(scene, id, hold.row as usize).map(|row| trace.slices.at(id, row));
-            let runs = rows.filter(|slice| slice.state == ThreadState::Running);
-            vain.run_ns += runs.map(|slice| slice.duration().0).sum::<u64>();
+            for slice in runs_behind(scene, id, hold.row as usize).map(|row| trace.slices.at(id, row)) {
+                let ns = slice.duration().0;
+                vain.cost_ns += ns;
+                vain.run_ns += if slice.state == ThreadState::Running { ns } else { 0 };
+            }
         }
     }
     things

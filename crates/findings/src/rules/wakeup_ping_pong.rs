@@ -34,6 +34,7 @@
 //! ## References
 //! Gregg: Systems Performance, 2nd ed., 6.3 (2020). Linux `perf-sched(1)`.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use holdup_events::{ProcessId, ThreadId, Trace};
@@ -135,7 +136,9 @@ fn alike(trace: &Trace, groups: Vec<Group>) -> Vec<(Group, usize)> {
             all.push((group, 1));
             continue;
         };
-        let (hub, other) = if times[&one] >= times[&other] { (one, other) } else { (other, one) };
+        // Where two have as many, the order of their threads must not matter.
+        let is_hub = (times[&one], Reverse(one)) > (times[&other], Reverse(other));
+        let (hub, other) = if is_hub { (one, other) } else { (other, one) };
         let (joined, pairs) = by_hub.entry((hub, trace.process_name(other))).or_default();
         joined.members.extend(group.members);
         joined.handovers.extend(group.handovers);
@@ -291,7 +294,7 @@ fn is_handed_on(scene: &Scene, group: &Group) -> bool {
 
 fn subject(trace: &Trace, group: &Group, pairs: usize) -> String {
     if pairs > 1 {
-        let longest = group.handovers.iter().max_by_key(|one| (one.wait_ns, std::cmp::Reverse(one.wakee)));
+        let longest = group.handovers.iter().max_by_key(|one| (one.wait_ns, Reverse(one.wakee)));
         let said = |one: &Handover| {
             let (one, other) = (one.waker.min(one.wakee), one.waker.max(one.wakee));
             let names = format!("{} and {}", thread(trace, one), thread(trace, other));
@@ -302,7 +305,7 @@ fn subject(trace: &Trace, group: &Group, pairs: usize) -> String {
     let mut busiest = group.members.clone();
     let woken = |id: ThreadId| group.sum(|one| if one.wakee == id { one.count } else { 0 });
     if busiest.len() > NAMED_MAX {
-        busiest.sort_by_key(|id| (std::cmp::Reverse(woken(*id)), *id));
+        busiest.sort_by_key(|id| (Reverse(woken(*id)), *id));
         busiest.truncate(NAMED_MAX);
     }
     let names: Vec<String> = busiest.iter().map(|id| thread(trace, *id)).collect();
@@ -344,8 +347,7 @@ fn summary(trace: &Trace, group: &Group, (sums, pairs): (&Sums, usize)) -> Vec<S
             percent(sums.late_ns as f64 / (sums.late_ns + sums.run_ns).max(1) as f64),
         ),
     ];
-    let most =
-        group.handovers.iter().max_by_key(|one| (one.count, std::cmp::Reverse((one.waker, one.wakee))));
+    let most = group.handovers.iter().max_by_key(|one| (one.count, Reverse((one.waker, one.wakee))));
     if let Some(most) = most.filter(|_| group.members.len() > 2 && pairs == 1) {
         told.push(format!(
             "Most often {} wakes {}: {}.",

@@ -1,5 +1,6 @@
 //! Rules on what syscalls move and how they end, on pictures.
 
+use holdup_events::{ProcessId, ThreadId};
 use holdup_findings::analyse;
 use holdup_testkit::check::{check_lanes, trace_of_lanes};
 
@@ -115,6 +116,39 @@ fn fork_pause_names_who_forks() {
         \x20    ^^^^^^     fork-pause waiter=A holder=F\n\
          C  .......22.\n",
     );
+}
+
+/// Two processes fork: one seldom, for longest, the other often. What is told is the other's alone.
+#[test]
+fn fork_pause_tells_of_the_process_that_waits_longest() {
+    let (_, mut trace) = trace_of_lanes(
+        "@cpus 7\n@m mmap-lock\n@n mmap-lock\n@child C\n@child D\n\
+         F  000000000000000000000000000000000000000000000000000000000000  holds m 0..12\n\
+         A  1mmmmmmmmmm1111111111111111111111111111111111111111111111111\n\
+         C  ...........66...............................................\n\
+         G  333333333333333333333333333333333333333333333333333333333333  holds n 14..20  holds n 24..30  holds n 34..40\n\
+         B  222222222222222nnnn222222nnnn222222nnnn222222222222222222222\n\
+         E  444444444444444nnnn444444nnnn444444nnnn444444444444444444444\n\
+         D  ...................55........55........55...................\n",
+    );
+    let other = ProcessId(trace.processes.len() as u32);
+    trace.processes.push(trace.processes[0].clone());
+    let forks = ThreadId(trace.threads.iter().position(|thread| thread.name == "G").unwrap() as u32);
+    for thread in &mut trace.threads {
+        match thread.name.as_str() {
+            "G" | "B" | "E" => thread.process = other,
+            "D" => thread.parent = Some(forks),
+            _ => {}
+        }
+    }
+    let analysis = analyse(&trace);
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "fork-pause").expect("a finding");
+    assert!(finding.subject.starts_with("G ("), "{finding:#?}");
+    assert!(
+        finding.summary[0].contains("2 threads") && finding.summary[0].contains("3 forks"),
+        "{finding:#?}"
+    );
+    assert_eq!(finding.cost_ns, 24_000_000, "{finding:#?}");
 }
 
 #[test]

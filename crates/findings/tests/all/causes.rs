@@ -302,6 +302,25 @@ fn a_herd_is_sure_where_nearly_all_wake_in_vain_all_the_time() {
     assert_eq!(confidence(&herd(200), "thundering-herd"), Some(Confidence::Medium));
 }
 
+/// More waits for `e` end in vain than for `c`; but of these most do, and of those few.
+#[test]
+fn a_herd_beside_a_busy_queue_is_told_alone() {
+    let analysis = check_lanes(
+        "@cpus 5\n@tick 5000\n@c park\n@e park\n@repeat 100\n\
+         A  0000000000000000000000000000000000000000  holds c 0..40  holds e 0..40\n\
+         B  cccc111ccccccccccccccccccccccccccccccccc\n\
+         C  cccc2ccccccccccccccccccccccccccccccccccc\n\
+        \x20      ^                                    thundering-herd waiter=C holder=C cost=200\n\
+         D  cccc3ccccccccccccccccccccccccccccccccccc\n\
+         G  eeeeeeee111e111e111e111e111e111e111e1111\n\
+         H  eeeeeeee2eeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n\
+         I  eeeeeeee3eeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n\
+         J  eeeeeeee4eeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n",
+    );
+    let herd = analysis.findings.iter().find(|finding| finding.rule == "thundering-herd").unwrap();
+    assert!(herd.subject.starts_with("2 threads"), "{herd:#?}");
+}
+
 #[test]
 fn waking_one_or_workers_that_all_work_is_no_herd() {
     check_lanes(
@@ -532,6 +551,31 @@ fn processes_for_which_nobody_waits_cost_what_they_run() {
     let finding = analysis.findings.iter().find(|finding| finding.rule == "subprocess-per-item").unwrap();
     assert_eq!(finding.confidence, Confidence::Medium, "{finding:#?}");
     assert!(finding.gain.low < 0.01 && (0.78..0.86).contains(&finding.gain.high), "{:?}", finding.gain);
+}
+
+/// Workers that are forked shortly before the recording ends, if they `stay` behind it.
+fn young_workers(stay: bool) -> holdup_findings::Analysis {
+    let mut text = "@cpus 1\n@s sleep\n".to_owned();
+    let mut lanes = format!("server  {}{}\n", "0".repeat(350), "s".repeat(48));
+    for child in 0..24 {
+        text += &format!("@child c{child}\n");
+        lanes += &format!(
+            "c{child}  {}00{}\n",
+            ".".repeat(350 + 2 * child),
+            if stay { "s" } else { "." }.repeat(46 - 2 * child)
+        );
+    }
+    let (_, mut trace) = trace_of_lanes(&(text + &lanes));
+    for thread in trace.threads.iter_mut().skip(1) {
+        thread.alive_at_end = stay;
+    }
+    analyse(&trace)
+}
+
+#[test]
+fn workers_that_are_young_when_the_recording_ends_are_no_items() {
+    assert!(confidence(&young_workers(false), "subprocess-per-item").is_some());
+    assert_eq!(confidence(&young_workers(true), "subprocess-per-item"), None);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Threads that hand small pieces to each other, more than two of them: who belongs together, and who does not.
 
+use holdup_events::ProcessId;
 use holdup_findings::{Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
@@ -104,6 +105,24 @@ fn pairs_of_one_server_are_told_together() {
     assert!(subject.ends_with("and 1 more such pair") && said.contains("in 2 pairs"), "{together:?}");
     // Threads of one program are pairs of their own.
     assert_eq!(told("").len(), 2);
+}
+
+/// Two processes with two pairs of threads, in each of which the one of another process was born first.
+#[test]
+fn whose_pairs_they_are_does_not_depend_on_who_was_born_first() {
+    let (_, mut trace) = trace_of_lanes(
+        "@cpus 4\n@tick 10000\n@c multiplex\n@d multiplex\n@e multiplex\n@f multiplex\n@repeat 300\n\
+         S  dr1d  holds c 2..3\nA  0ccr  holds d 0..1\nT  fr3f  holds e 2..3\nC  2eer  holds f 0..1\n",
+    );
+    let other = ProcessId(trace.processes.len() as u32);
+    trace.processes.push(trace.processes[0].clone());
+    for thread in trace.threads.iter_mut().filter(|one| ["A", "T"].contains(&one.name.as_str())) {
+        thread.process = other;
+    }
+    let analysis = analyse(&trace);
+    let of_rule: Vec<_> =
+        analysis.findings.iter().filter(|finding| finding.rule == "wakeup-ping-pong").collect();
+    assert!(of_rule.len() == 1 && of_rule[0].summary[0].contains("in 2 pairs"), "{of_rule:#?}");
 }
 
 /// What several processes ask one piece by piece costs what that one runs to answer, too, and what each runs in the library by which it asks.

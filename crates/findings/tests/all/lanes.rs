@@ -1,6 +1,7 @@
 //! Each rule on pictures: one in which it fires, one in which it must stay silent.
 
-use holdup_events::Trace;
+use holdup_events::tables::Mapping;
+use holdup_events::{ProcessId, Trace};
 use holdup_findings::{Confidence, analyse};
 use holdup_testkit::check::{check_lanes, confidence, trace_of_lanes};
 
@@ -434,6 +435,28 @@ fn spin_wait_names_the_loop_and_who_worked() {
     let spin = &analysis.derived.spins[0];
     assert_eq!(spin.meanwhile.worked.iter().map(|(_, times)| *times).collect::<Vec<_>>(), [80, 80]);
     assert_eq!((spin.meanwhile.starved, spin.meanwhile.nobody), (0, 0));
+}
+
+/// Two processes run one program, whose loop each is in: without the spinning of the one, the other takes as long as before.
+#[test]
+fn the_same_loop_of_another_process_stays() {
+    let (_, mut trace) = trace_of_lanes(
+        "@cpus 2\n@s sleep\n@repeat 20\n\
+         @samples A 0..2 user main;work\n@samples A 2..8 user main;take;spin_lock~\n\
+         @samples C 0..1 user main;work\n@samples C 1..4 user main;take;spin_lock~\n\
+         A  00000000\n\
+         C  1111ssss\n",
+    );
+    let other = ProcessId(trace.processes.len() as u32);
+    trace.processes.push(trace.processes[0].clone());
+    trace.mappings.extend(trace.mappings.clone().into_iter().map(|one| Mapping { process: other, ..one }));
+    trace.threads[1].process = other;
+    let analysis = analyse(&trace);
+    let mut spins = analysis.findings.iter().filter(|finding| finding.rule == "spin-wait");
+    let (first, second) = (spins.next().expect("of A"), spins.next().expect("of C"));
+    assert_eq!(first.subject, second.subject);
+    // Each process takes as long, whatever the other does not.
+    assert!(first.gain.high < 0.1 && second.gain.high < 0.1, "{first:#?} {second:#?}");
 }
 
 /// Two loops, in which `first` and `second` are the functions that wait there.

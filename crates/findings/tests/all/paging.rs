@@ -190,6 +190,11 @@ fn memory_reclaim_is_a_hint_where_less_than_half_had_been_there() {
 
 /// A and B wait for pages of a file, `major` of them; each fault that was drawn touches `step` pages behind the one before.
 fn mapped_file(major: u64, minor: u64, step: i64) -> Analysis {
+    mapped_file_at(major, minor, |place| place * step)
+}
+
+/// The same; `page` says which page each drawn fault of a thread touches.
+fn mapped_file_at(major: u64, minor: u64, page: impl Fn(i64) -> i64) -> Analysis {
     let (_, mut trace) = trace_of_lanes(
         "@cpus 2\n@f fault\n@repeat 40\n\
          A  0ffffffff0\n\
@@ -204,7 +209,7 @@ fn mapped_file(major: u64, minor: u64, step: i64) -> Analysis {
         .map(|place: i64| FaultRow {
             thread: ThreadId((place % 2) as u32),
             at: Timestamp(place as u64),
-            address: ((1_i64 << 40) + place / 2 * step * 4096) as u64,
+            address: ((1_i64 << 40) + page(place / 2) * 4096) as u64,
             stands_for: 10,
             major: true,
             ..FaultRow::default()
@@ -238,6 +243,16 @@ fn who_is_read_ahead_for_or_goes_here_and_there_is_told_something_else() {
     assert!(ahead.contains("the kernel reads ahead") && !advice.contains("MADV_RANDOM"), "{ahead} {advice}");
     let (here_and_there, advice) = said(-700);
     assert!(here_and_there.contains("here and there") && advice.contains("Lay together"), "{here_and_there}");
+}
+
+/// One step in four goes back: that most go on upwards is not sure, and that each fault brings a page or two is not read-ahead.
+#[test]
+fn of_an_order_that_is_not_sure_nothing_is_concluded() {
+    let analysis = mapped_file_at(20_000, 300, |place| 10 * place - if place % 4 == 3 { 20 } else { 0 });
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "mapped-file-faults").expect("it");
+    let said = finding.summary.last().expect("a summary");
+    assert!(said.starts_with("75 %") && said.ends_with("1.6 pages for each fault."), "{said}");
+    assert_eq!(finding.confidence, Confidence::Low);
 }
 
 #[test]

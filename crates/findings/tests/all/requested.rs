@@ -36,3 +36,19 @@ fn a_part_of_them_is_told_beside_what_makes_fewer() {
     assert!(!said.contains("asks for that itself"), "{said}");
     assert!(advice.len() == 2 && advice[0].contains("gc.set_threshold"), "{advice:?}");
 }
+
+/// A collects for longer than B, but for little of what it runs.
+#[test]
+fn who_collects_for_much_of_its_time_is_not_hidden_by_who_does_so_for_longer() {
+    let (_, trace) = trace_of_lanes(&format!(
+        "@cpus 2\n@samples A 0..370 user Py_RunMain;report.build\n\
+         @samples A 370..400 user Py_RunMain;report.build;PyObject_GC_New;gc_collect_main\n\
+         @samples B 0..28 user Py_RunMain;report.build\n\
+         @samples B 28..50 user Py_RunMain;report.build;PyObject_GC_New;gc_collect_main\n\
+         A  {}\nB  {}\n",
+        "0".repeat(400),
+        "1".repeat(50),
+    ));
+    let (said, _) = told(&analyse(&trace));
+    assert!(said.starts_with("B ("), "{said}");
+}

@@ -1,5 +1,6 @@
 //! Pools of threads, and whether their tasks are worth handing out.
 
+use holdup_events::ProcessId;
 use holdup_findings::analyse;
 use holdup_findings::finding::Confidence;
 use holdup_testkit::check::{check_lanes, trace_of_lanes};
@@ -103,4 +104,24 @@ fn a_channel_calls_nobody() {
     // Both threads are loops of the program, which ask the channel: what it calls is not a task.
     let (give, take) = ("clone;Main.produce;Pool.push", "clone;Main.consume;Pool.take");
     pool(&[(give, 5), (take, 4), ("clone;Main.consume", 1)], "@silent fine-tasks\n");
+}
+
+/// Beside a pool whose tasks work there is another process, whose pool does less, and whose tasks are too small.
+#[test]
+fn a_large_pool_does_not_hide_a_fine_one() {
+    let mut text = picture(&[(GIVING, 2), (TAKING, 2), (TASK, 6)]) + "@cpus 4\n";
+    for (thread, cpu) in [("C", 2), ("D", 3)] {
+        text += &format!("@samples {thread} 0..3 user {GIVING}\n@samples {thread} 3..4 user {TASK}\n");
+        text += &format!("{thread}  {}pppppppp\n", cpu.to_string().repeat(4));
+    }
+    let (_, mut trace) = trace_of_lanes(&text);
+    let other = ProcessId(trace.processes.len() as u32);
+    trace.processes.push(trace.processes[0].clone());
+    for thread in trace.threads.iter_mut().filter(|thread| ["C", "D"].contains(&thread.name.as_str())) {
+        thread.process = other;
+    }
+    let analysis = analyse(&trace);
+    assert_ne!(analysis.derived.tasks[0].process, other, "it does less");
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "fine-tasks").expect("a finding");
+    assert_eq!(finding.cost_ns, 120_000_000, "{finding:#?}");
 }

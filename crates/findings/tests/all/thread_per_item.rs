@@ -140,3 +140,35 @@ fn workers_that_stay_or_are_a_pool_or_work_are_no_items() {
         assert_eq!(confidence(&analysis, "thread-per-item"), None, "{number}: {:#?}", analysis.findings);
     }
 }
+
+/// A server that waits for connections for most of the time, each of which gets a thread; `wait` is how it waits.
+fn idle_server(wait: &str, (ticks, inside): (usize, &str)) -> Analysis {
+    let mut text = format!("@cpus 4\n@tick 100000\n@s {wait}\n");
+    let each = ticks + 40;
+    let mut lanes = format!("server  {}\n", ("00".to_owned() + &"s".repeat(each - 2)).repeat(120));
+    for child in 0..120 {
+        let from = each * child + 2;
+        text += &format!("@samples server {}..{from} 56 main;serve;pthread_create\n", from - 2);
+        text += &format!("@samples t{child} {from}..{} {inside}\n", from + ticks);
+        lanes += &format!("t{child}  {}{}\n", ".".repeat(from), "1".repeat(ticks));
+    }
+    let (_, mut trace) = trace_of_lanes(&(text + &lanes));
+    for thread in trace.threads.iter_mut().skip(1) {
+        thread.parent = Some(ThreadId(0));
+    }
+    analyse(&trace)
+}
+
+#[test]
+fn a_server_that_waits_for_connections_gets_these_no_sooner() {
+    let node = "user node::worker::Worker::Run();node::CreateEnvironment(int)";
+    for wait in ["socket", "multiplex"] {
+        for threads in [(4, "60 work"), (4, node)] {
+            let analysis = idle_server(wait, threads);
+            let found = analysis.findings.iter().find(|finding| finding.rule == "thread-per-item");
+            let finding = found.unwrap_or_else(|| panic!("{wait} {threads:?}"));
+            // 38 of 44 ticks no thread lives.
+            assert!(finding.gain.high < 0.2, "{wait} {threads:?}: {finding:#?}");
+        }
+    }
+}
