@@ -40,6 +40,11 @@ impl Watcher {
         let (sender, moments) = channel();
         let work = move || {
             holdup_capture::privileges::run_like_others();
+            // It is there before the recorder gives up what it does not need: names of strangers are all that it handles.
+            if let Err(error) = holdup_capture::privileges::drop_all() {
+                eprintln!("holdup: {error}");
+                return;
+            }
             show((terminal, screen), &wishes, &moments, &words);
         };
         let thread = std::thread::Builder::new().name("screen".to_owned()).spawn(work);

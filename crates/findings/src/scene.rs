@@ -343,8 +343,19 @@ fn evidence(slice: &Slice, note: String) -> Evidence {
 }
 
 /// Sources whose losses make sampled figures coarser, or are one rule's alone ([`SHOOTDOWNS`]), but leave the scheduler's story whole.
-const SAMPLED: [&str; 7] =
-    ["cpu-samples", "stacks", "symbols", "mappings", "syscall-windows", "runtime-events", SHOOTDOWNS];
+const SAMPLED: [&str; 11] = [
+    "cpu-samples",
+    "stacks",
+    "user-stacks",
+    "symbols",
+    "mappings",
+    "syscall-windows",
+    "runtime-events",
+    "runtime-probes",
+    "allocations",
+    "page-faults",
+    SHOOTDOWNS,
+];
 /// The source of the counts that tlb-shootdown is about.
 pub const SHOOTDOWNS: &str = "shootdowns";
 
