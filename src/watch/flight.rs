@@ -173,7 +173,7 @@ impl Flight {
 
     /// The recording begins at `at`. Privileges were dropped by now: threads that are started here have no more.
     pub fn begin_at(&mut self, at: Timestamp, mark: Mark) -> Result<()> {
-        // The program writes already.
+        // A program of ours writes from its first moment on, which comes next.
         self.pipes.begin()?;
         self.saver.begin()?;
         self.triggers.iter_mut().for_each(|armed| armed.begin(at));
