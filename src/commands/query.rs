@@ -29,7 +29,7 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
     let mut opened = Vec::new();
     let engine = match &args.dataset {
         Some(root) => match super::dataset::engine(root, options) {
-            Err(error) => return interrupted(&error).map_or(Err(error), Ok),
+            Err(error) => return interrupted(&error).ok_or(error),
             Ok(engine) => engine,
         },
         None => {
@@ -53,7 +53,7 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
                 let _ = std::fs::remove_file(file);
             }
             let error = error.into();
-            interrupted(&error).map_or(Err(error), Ok)
+            interrupted(&error).ok_or(error)
         }
     }
 }

@@ -15,8 +15,8 @@
 //! the time. Others, which are on the path as well, must have waited for it (for work, for an answer, at a pipe) for at least half of
 //! the time that it ran: not idle helpers, nor who only joins it or is its parent (but a parent that has several children at work). It is told only where no rule that knows why promises half as much: serial
 //! sections, locks, collections and hand-overs are told by their own rules; whatever surely gains something comes before it. At the most what it does in the named function goes
-//! (where none has half of its work: half of it), or the CPUs that are idle meanwhile take their part of all that it does, whichever is
-//! more; where too few samples tell what it does, all of it. At the least nothing: whether its work is needed, or can be divided,
+//! (where none has half of its work: half of it), and the CPUs that are idle meanwhile take their part of the rest; where too few samples
+//! tell what it does, all of it goes. At the least nothing: whether its work is needed, or can be divided,
 //! nothing here tells.
 //!
 //! A hint is given where nobody waits for it, but workers of its runtime (GHC, Go, tokio, ...) have nothing to do for as good as all of the
@@ -245,15 +245,16 @@ fn finding(scene: &Scene, (lone, path_ns, at_once): (ThreadId, u64, f64), beside
     }
 }
 
-/// What may go of the thread's running time at the most (0 to 1): what it does in the function in which most of its work is done, or
-/// what idle CPUs would take of all that it does.
+/// What may go of the thread's running time at the most (0 to 1): what it does in the function in which most of its work is done, and
+/// what idle CPUs would take of the rest.
 fn removable(scene: &Scene, lone: ThreadId, busiest: Option<&Busiest>) -> f64 {
     let samples = samples_of(scene.trace, lone);
     if (samples.len() as u64) < SAMPLES_MIN {
         return 1.0;
     }
     let idle = idle_cpus(scene).max(0.0);
-    busiest.map_or(MOST, |one| part_in(scene.trace, samples, one)).max(idle / (1.0 + idle))
+    let rest = 1.0 - busiest.map_or(MOST, |one| part_in(scene.trace, samples, one));
+    1.0 - rest / (1.0 + idle)
 }
 
 /// The part of these samples (0 to 1) in which that function is on the stack, the kernel's work for it included, with its error.

@@ -41,7 +41,7 @@ fn it_is_named_by_the_function_and_who_calls_it() {
     assert!(finding.summary.iter().any(named), "{finding:#?}");
 }
 
-/// No more is promised than what it does in that function, or idle CPUs could do: not that all of its work goes.
+/// No more is promised than what it does in that function, and what idle CPUs could do of the rest: not that all of its work goes.
 #[test]
 fn what_it_does_elsewhere_stays() {
     let high = |in_compare: u64| {
@@ -56,9 +56,9 @@ fn what_it_does_elsewhere_stays() {
         assert!(finding.advice[0].contains("less in compare"), "{finding:#?}");
         finding.gain.high
     };
-    // Its part of the samples with its error; the other CPU could do half of all.
-    assert!((0.75..0.9).contains(&high(60)), "{}", high(60));
-    assert!((0.55..0.7).contains(&high(44)), "{}", high(44));
+    // Its part of the samples with its error, and half of the others, which the other CPU could do.
+    assert!((0.85..0.95).contains(&high(60)), "{}", high(60));
+    assert!((0.75..0.85).contains(&high(44)), "{}", high(44));
 }
 
 #[test]
