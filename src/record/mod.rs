@@ -282,7 +282,7 @@ impl Other {
 
 /// Whether a process is there and not a zombie; one whose first thread has ended lives in the others.
 pub fn process_exists(pid: u32) -> bool {
-    pid != 0 && procfs::has_other_threads(pid, 0)
+    pid != 0 && procfs::has_threads(pid, &[])
 }
 
 fn choose_rung(choice: RungChoice, subject: &Subject) -> Result<(Rung, String)> {

@@ -129,6 +129,8 @@ pub struct MappingFeed {
     children: BTreeSet<u32>,
     /// Processes whose first thread has ended, and others have not.
     without_first: BTreeSet<u32>,
+    /// Threads that have ended since the last look at who is left, by process.
+    ending: BTreeMap<u32, Vec<u32>>,
     /// Processes whose mappings are others than [`MappingFeed::take_changed`] told last.
     changed: BTreeSet<u32>,
     drained: Timestamp,
@@ -148,6 +150,7 @@ impl MappingFeed {
             spaces: AddressSpaces::default(),
             children: BTreeSet::new(),
             without_first: BTreeSet::new(),
+            ending: BTreeMap::new(),
             changed: BTreeSet::new(),
             drained,
             bytes: Vec::new(),
@@ -208,6 +211,7 @@ impl MappingFeed {
         for parsed in batch {
             self.take(parsed, seen, wanted, sink);
         }
+        self.end();
         self.drained = seen;
     }
 
@@ -228,6 +232,10 @@ impl MappingFeed {
                 }
             }
             Record::Fork(task) if task.tgid != task.parent_tgid && self.follows_fork(task, wanted) => {
+                // Its number was another's, who is gone for sure.
+                if self.ending.remove(&task.tgid).is_some() {
+                    self.spaces.clear(task.tgid);
+                }
                 self.children.insert(task.tgid);
                 self.changed.insert(task.tgid);
                 let copies = self.spaces.fork(task.parent_tgid, task.tgid, at);
@@ -245,22 +253,28 @@ impl MappingFeed {
         }
     }
 
-    /// A thread has ended, and its process if no other is left: the first one may end before the others (`pthread_exit` in main).
+    /// A thread has ended, and with it maybe its process: see [`MappingFeed::end`].
     fn exit(&mut self, task: records::Task) {
-        let is_first = task.tid == task.tgid;
         let is_followed = self.children.contains(&task.tgid) || !self.spaces.of(task.tgid).is_empty();
-        if !is_followed || !is_first && !self.without_first.contains(&task.tgid) {
-            return;
+        if is_followed && (task.tid == task.tgid || self.without_first.contains(&task.tgid)) {
+            self.ending.entry(task.tgid).or_default().push(task.tid);
         }
-        if procfs::has_other_threads(task.tgid, task.tid) {
-            self.without_first.insert(task.tgid);
-            return;
+    }
+
+    /// A process ends with the last of its threads: the first one may end before the others (`pthread_exit` in main). Who is asked for
+    /// may not have come to its very end yet.
+    fn end(&mut self) {
+        for (tgid, ended) in std::mem::take(&mut self.ending) {
+            if procfs::has_threads(tgid, &ended) {
+                self.without_first.insert(tgid);
+                continue;
+            }
+            self.without_first.remove(&tgid);
+            if self.spaces.clear(tgid) {
+                self.changed.insert(tgid);
+            }
+            self.children.remove(&tgid);
         }
-        self.without_first.remove(&task.tgid);
-        if self.spaces.clear(task.tgid) {
-            self.changed.insert(task.tgid);
-        }
-        self.children.remove(&task.tgid);
     }
 
     fn follows_fork(&self, task: records::Task, wanted: &dyn Fn(u32) -> bool) -> bool {

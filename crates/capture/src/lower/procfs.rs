@@ -104,10 +104,13 @@ pub fn schedstat(tgid: u32, tid: u32) -> Option<SchedStat> {
     parse_schedstat(&read_thread_file(tgid, tid, "schedstat")?)
 }
 
-/// Whether a process has a thread that lives, `tid` apart, though its first one may have ended.
-pub fn has_other_threads(tgid: u32, tid: u32) -> bool {
-    let lives = |other: u32| stat(tgid, other).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'));
-    threads(tgid).into_iter().any(|other| other != tid && lives(other))
+/// Whether a process has a thread that lives, those of `but` apart, though its first one may have ended. Looks no further than the first
+/// that does: there may be ten thousand.
+pub fn has_threads(tgid: u32, but: &[u32]) -> bool {
+    let lives = |tid: u32| stat(tgid, tid).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    let entries = std::fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten().flatten();
+    let mut threads = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    threads.any(|tid| !but.contains(&tid) && lives(tid))
 }
 
 /// The threads of a process, ascending; empty if it is gone.
