@@ -44,11 +44,13 @@ int BPF_PROG(on_fork, struct task_struct *child)
 
 	if (!configuration.follow_all && child->tgid != parent_tgid) {
 		if (!configuration.follow_none && is_target_tgid(parent_tgid)) {
-			struct per_cpu *cpu = this_cpu();
+			if (bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY)) {
+				struct per_cpu *cpu = this_cpu();
 
-			/* It is not followed then, which is a loss as any other. */
-			if (bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY) && cpu)
-				count_lost(cpu, WIRE_STREAM_DEFS);
+				/* It is not followed then, which is a loss as any other. */
+				if (cpu)
+					count_lost(cpu, WIRE_STREAM_DEFS);
+			}
 			bpf_map_update_elem(&unwind_parents, &tgid, &parent_tgid, BPF_ANY);
 		} else if (is_target_tgid(tgid)) {
 			/* The number of a dead target is given to a stranger. */

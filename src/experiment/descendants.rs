@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use holdup_capture::lower::procfs;
 
+use crate::record::process_exists;
+
 /// Who was asked to end and has not is ended after this time; what is still there after as much again cannot be ended.
 const GRACE: Duration = Duration::from_secs(3);
 /// How often those that are to end are looked at.
@@ -59,12 +61,6 @@ fn born(pid: u32) -> Option<u64> {
     Some(procfs::stat(pid, pid)?.started_ticks)
 }
 
-/// The first thread of a process may be a zombie while others go on.
-fn lives(pid: u32) -> bool {
-    let state = procfs::stat(pid, pid).map(|stat| stat.state);
-    state.is_some_and(|state| !b"ZX".contains(&state) || procfs::threads(pid).len() > 1)
-}
-
 /// The descendants that a run is not charged with: what earlier ones left on purpose, such as a server.
 pub struct Others(BTreeSet<(u32, u64)>);
 
@@ -81,7 +77,7 @@ impl Others {
         let are_there = self.0.iter().filter(|(pid, at)| all.contains(pid) && born(*pid) == Some(*at));
         // What these have started meanwhile is theirs.
         let spared: BTreeSet<u32> = are_there.flat_map(|(pid, _)| procfs::process_tree(*pid)).collect();
-        all.retain(|pid| !spared.contains(pid) && lives(*pid));
+        all.retain(|pid| !spared.contains(pid) && process_exists(*pid));
         all
     }
 

@@ -92,11 +92,6 @@ fn ascii(c: char) -> char {
     }
 }
 
-/// The same of a text of several lines, which stay lines.
-pub fn clean_lines(text: &str) -> String {
-    text.split('\n').map(clean).collect::<Vec<_>>().join("\n")
-}
-
 /// A foreign name made harmless: control and formatting characters are shown, not obeyed.
 pub fn clean(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
@@ -111,6 +106,11 @@ pub fn clean(name: &str) -> String {
         }
     }
     out
+}
+
+/// The same of a text of several lines, which stay lines.
+pub fn clean_lines(text: &str) -> String {
+    text.split('\n').map(clean).collect::<Vec<_>>().join("\n")
 }
 
 /// Characters that change how others are shown: direction marks, joiners, separators, tags.
