@@ -3,7 +3,8 @@
 #ifndef HOLDUP_LIFECYCLE_H
 #define HOLDUP_LIFECYCLE_H
 
-static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u32 parent_tid, const char *name)
+/* `other_tid`: see struct wire_thread. */
+static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u32 other_tid, const char *name)
 {
 	struct per_cpu *cpu = this_cpu();
 	struct wire_thread *thread;
@@ -20,7 +21,7 @@ static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u
 	fill_header(&thread->header, cpu, kind, WIRE_STREAM_DEFS, bpf_ktime_get_ns());
 	thread->tid = task->pid;
 	thread->tgid = task->tgid;
-	thread->parent_tid = parent_tid;
+	thread->other_tid = other_tid;
 	thread->target = is_target(task, cpu);
 	thread->cpus_allowed = task->nr_cpus_allowed;
 	thread->pad = 0;
@@ -63,7 +64,7 @@ int BPF_PROG(on_fork, struct task_struct *child)
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(on_exec, struct task_struct *task)
+int BPF_PROG(on_exec, struct task_struct *task, int old_tid)
 {
 	__u32 tgid = task->tgid;
 
@@ -71,7 +72,7 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	bpf_map_delete_elem(&unwind_parents, &tgid);
 	if (is_target_tgid(tgid) || configuration.follow_all)
 		bpf_map_delete_elem(&unwind_processes, &tgid);
-	send_thread(task, WIRE_EXEC, 0, 0);
+	send_thread(task, WIRE_EXEC, old_tid == task->pid ? 0 : (__u32)old_tid, 0);
 	return 0;
 }
 

@@ -17,7 +17,7 @@ int on_snapshot(struct bpf_iter__task *ctx)
 	snapshot.thread.header.cpu = bpf_get_smp_processor_id();
 	snapshot.thread.tid = task->pid;
 	snapshot.thread.tgid = task->tgid;
-	snapshot.thread.parent_tid = BPF_CORE_READ(task, real_parent, tgid);
+	snapshot.thread.other_tid = BPF_CORE_READ(task, real_parent, tgid);
 	snapshot.thread.target = is_target(task, cpu);
 	snapshot.thread.cpus_allowed = task->nr_cpus_allowed;
 	bpf_probe_read_kernel_str(snapshot.thread.name, sizeof(snapshot.thread.name), task->comm);

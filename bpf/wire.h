@@ -278,7 +278,7 @@ struct wire_thread {
 	struct wire_header header;
 	wire_u32 tid;
 	wire_u32 tgid;
-	wire_u32 parent_tid; /* WIRE_FORK: who forked; else 0 */
+	wire_u32 other_tid; /* WIRE_FORK: who forked; WIRE_EXEC: the number that the thread had before, if another; else 0 */
 	wire_u32 target;     /* 1: belongs to the traced program */
 	char name[16];       /* comm, zero-padded */
 	wire_u32 cpus_allowed; /* on how many CPUs it may run */
@@ -370,7 +370,7 @@ struct wire_condition {
 };
 
 struct wire_snapshot {
-	struct wire_thread thread; /* header.flags: as for a switch; parent_tid = real_parent's tgid */
+	struct wire_thread thread; /* header.flags: as for a switch; other_tid = real_parent's tgid */
 	wire_u64 start_ns;         /* CLOCK_BOOTTIME start of the thread */
 	wire_u64 exec_ns;
 	wire_u64 queue_ns;

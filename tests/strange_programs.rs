@@ -14,6 +14,7 @@ use support::{Scratch, bpf_or_skip, have, holdup, stderr, stdout};
 /// Its first word says what it does before it works, and in what.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,9 +45,18 @@ static void map_pages(int count)
 	}
 }
 
+/* A thread that is not the first becomes the program again. */
+static void *become(void *words)
+{
+	((char **)words)[1] = "again";
+	execv(((char **)words)[0], words);
+	exit(2);
+}
+
 int main(int count, char **words)
 {
 	long times = atol(words[2]);
+	pthread_t other;
 
 	if (!strcmp(words[1], "replaced")) {
 		FILE *other;
@@ -59,6 +69,8 @@ int main(int count, char **words)
 		return 2;
 	if (!strcmp(words[1], "mapped"))
 		map_pages(5000);
+	if (!strcmp(words[1], "aside") && !pthread_create(&other, 0, become, words))
+		pause();
 	puts("ready");
 	fflush(stdout);
 	do
@@ -79,7 +91,7 @@ fn built(scratch: &Scratch) -> Option<PathBuf> {
     }
     let (source, program) = (scratch.join("strange.c"), scratch.join("strange"));
     fs::write(&source, PROGRAM).expect("a source");
-    let options = ["-O2", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"];
+    let options = ["-O2", "-pthread", "-fno-optimize-sibling-calls", "-Wl,--build-id", "-o"];
     let status = Command::new("gcc").args(options).arg(&program).arg(&source).status().expect("gcc");
     assert!(status.success());
     Some(program)
@@ -157,6 +169,17 @@ fn ten_thousand_calls_are_cut_and_said() {
     let ends = &report["stacks"]["completeness"]["on_cpu"]["ends"];
     let stacks = report["stacks"]["completeness"]["on_cpu"]["stacks"].as_u64().expect("stacks");
     assert!(ends["too-deep"].as_u64().expect("a number") * 2 > stacks, "{ends}");
+}
+
+#[test]
+fn a_thread_that_becomes_another_program_is_followed() {
+    let scratch = Scratch::new("aside");
+    let Some(report) = recorded(&scratch, &["aside", TIMES]) else { return };
+    is_named(&report);
+    let (ledger, threads) = (&report["ledger"], report["threads"].as_array().expect("threads"));
+    assert_eq!(threads.len(), 2, "the one that began and the one that became it: {threads:#?}");
+    let unknown = ledger["classes"]["unknown"].as_u64().expect("ns");
+    assert!(unknown * 100 < ledger["total_ns"].as_u64().expect("ns"), "{ledger}");
 }
 
 /// Ends with the test.

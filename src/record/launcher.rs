@@ -20,7 +20,7 @@ impl Launcher {
     pub fn pass(&mut self, event: &mut Event) -> bool {
         match event {
             Event::Lifecycle(change) if self.pid == Some(change.tgid) => {
-                if change.change == LifecycleChange::Exec {
+                if matches!(change.change, LifecycleChange::Exec { .. }) {
                     self.pid = None;
                 }
                 true
@@ -65,7 +65,7 @@ mod tests {
         let Event::Stack(left) = mixed else { unreachable!() };
         assert_eq!((left.addresses, left.end), (vec![9], StackEnd::Unknown));
         assert!(launcher.pass(&mut stack(6, 0, &[1])), "another process's");
-        let exec = LifecycleChange::Exec;
+        let exec = LifecycleChange::Exec { old_tid: 0 };
         let mut change = Event::Lifecycle(Lifecycle {
             at: Timestamp(2),
             change: exec,

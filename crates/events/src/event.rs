@@ -308,7 +308,10 @@ pub enum LifecycleChange {
         parent_tid: u32,
     },
     /// Runs another program now.
-    Exec,
+    Exec {
+        /// The number that the thread had before: it takes that of its process' first thread. 0: the same, or not known.
+        old_tid: u32,
+    },
     /// Has another name now.
     Rename,
     /// Begins to exit; it ends at its last switch.

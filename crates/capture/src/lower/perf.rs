@@ -470,7 +470,7 @@ mod tests {
                 .count()
         };
         assert_eq!(changes(|change| matches!(change, LifecycleChange::Fork { .. })), 1);
-        assert_eq!(changes(|change| matches!(change, LifecycleChange::Exec)), 1);
+        assert_eq!(changes(|change| matches!(change, LifecycleChange::Exec { .. })), 1);
         assert_eq!(changes(|change| matches!(change, LifecycleChange::Exit)), 2);
         assert!(events.iter().any(|event| matches!(event, Event::Mapping(_))));
         assert!(!events.iter().any(|event| matches!(event, Event::Loss(_))));

@@ -204,7 +204,7 @@ impl ProcRung {
             None if seen.tid != seen.tgid => LifecycleChange::Fork { parent_tid: seen.tgid },
             None => LifecycleChange::Fork { parent_tid: seen.stat.parent_tgid },
             Some(thread) if thread.name == seen.stat.name => return,
-            Some(_) if self.replaced_program(seen) => LifecycleChange::Exec,
+            Some(_) if self.replaced_program(seen) => LifecycleChange::Exec { old_tid: 0 },
             Some(_) => LifecycleChange::Rename,
         };
         sink(Event::Lifecycle(lifecycle(seen.at, change, (seen.tgid, seen.tid), &seen.stat.name)));

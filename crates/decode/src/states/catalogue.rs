@@ -12,6 +12,7 @@ use holdup_events::tables::{
 };
 use holdup_events::{Loss, ProcessId, StackId, ThreadId, Timestamp, Wait, WaitId, WaitReason};
 
+use super::bearers::Bearers;
 use super::live::Waited;
 use crate::accesses::Unread;
 use crate::wait_reason;
@@ -68,7 +69,7 @@ pub(super) struct Names {
     processes: Processes,
     /// tid → index of its last bearer.
     by_tid: HashMap<u32, usize>,
-    by_tgid: HashMap<u32, ProcessId>,
+    bearers: Bearers,
     waits: Waits,
     wait_ids: HashMap<Wait, WaitId>,
     stacks: Vec<Option<RawStack>>,
@@ -88,7 +89,7 @@ impl Default for Names {
             threads: Vec::new(),
             processes: Vec::new(),
             by_tid: HashMap::new(),
-            by_tgid: HashMap::new(),
+            bearers: Bearers::default(),
             waits: vec![Wait::default()],
             wait_ids: HashMap::new(),
             stacks: vec![None],
@@ -110,7 +111,7 @@ impl Names {
     }
 
     pub(super) fn add_thread(&mut self, tid: u32, tgid: u32, at: Timestamp, began_before: bool) -> ThreadId {
-        let process = self.process(tgid);
+        let process = self.process_with(tid, tgid, began_before);
         let id = ThreadId(self.threads.len() as u32);
         let name = if tid == 0 { "swapper" } else { "?" };
         self.threads.push(Thread {
@@ -131,16 +132,45 @@ impl Names {
         self.threads.get(index).map(|thread| thread.process)
     }
 
-    /// The row of a process, made up if it is not known.
+    /// The row of a process, made up if it is not known; of one that has ended, if its number was not given again: what is told of it
+    /// may come late.
     pub(super) fn process(&mut self, tgid: u32) -> ProcessId {
-        if let Some(id) = self.by_tgid.get(&tgid) {
-            return *id;
+        match self.bearers.last(tgid) {
+            Some(id) => id,
+            None => self.add_process(tgid),
         }
+    }
+
+    /// The row of a process that has a thread more now.
+    fn process_with(&mut self, tid: u32, tgid: u32, began_before: bool) -> ProcessId {
+        let is_new = self.bearers.is_new(tid, tgid, began_before);
+        let id = if is_new { self.add_process(tgid) } else { self.process(tgid) };
+        self.bearers.begin(tgid);
+        id
+    }
+
+    fn add_process(&mut self, tgid: u32) -> ProcessId {
         let id = ProcessId(self.processes.len() as u32);
         let name = if tgid == 0 { "kernel" } else { "?" };
         self.processes.push(Process { pid: tgid, name: name.to_owned(), ..Process::default() });
-        self.by_tgid.insert(tgid, id);
+        self.bearers.give(tgid, id);
         id
+    }
+
+    /// A thread that runs another program takes the number of its process' first thread, which has ended by then (`de_thread` in
+    /// fs/exec.c): it is who has that number now.
+    pub(super) fn renumber(&mut self, index: usize, tid: u32) {
+        let Some(thread) = self.threads.get_mut(index) else { return };
+        self.by_tid.remove(&thread.tid);
+        thread.tid = tid;
+        self.by_tid.insert(tid, index);
+        self.bearers.take_over(tid);
+    }
+
+    /// Its process has that number.
+    pub(super) fn is_of(&self, index: usize, tgid: u32) -> bool {
+        let process = self.process_of(index).and_then(|process| self.processes.get(process.index()));
+        process.is_some_and(|process| process.pid == tgid)
     }
 
     /// The thread's process is now known, if it was not.
@@ -150,11 +180,13 @@ impl Names {
                 .get(thread.process.index())
                 .is_some_and(|process| process.pid == tgid || process.pid != 0)
         });
-        if tgid != 0 && !known {
-            let process = self.process(tgid);
-            if let Some(thread) = self.threads.get_mut(index) {
-                thread.process = process;
-            }
+        let Some(tid) = self.threads.get(index).map(|thread| thread.tid).filter(|_| tgid != 0 && !known)
+        else {
+            return;
+        };
+        let process = self.process_with(tid, tgid, true);
+        if let Some(thread) = self.threads.get_mut(index) {
+            thread.process = process;
         }
     }
 
@@ -195,7 +227,7 @@ impl Names {
     }
 
     pub(super) fn parent_process(&mut self, index: usize, parent_tgid: u32) {
-        let Some(parent) = self.by_tgid.get(&parent_tgid).copied() else { return };
+        let Some(parent) = self.bearers.last(parent_tgid) else { return };
         let Some(thread) = self.threads.get(index) else { return };
         let own = thread.process;
         if let Some(process) = self.processes.get_mut(own.index())
@@ -224,10 +256,9 @@ impl Names {
         let Some(thread) = self.threads.get_mut(id.index()) else { return };
         thread.end = at.max(thread.start);
         thread.alive_at_end = alive;
-        let main_thread_of = self.processes.get(thread.process.index()).map(|process| process.pid);
-        // The number may be given again; late samples of the dead still find it in `by_tid`.
-        if !alive && main_thread_of == Some(thread.tid) {
-            self.by_tgid.remove(&thread.tid);
+        let pid = self.processes.get(thread.process.index()).map(|process| process.pid);
+        if let Some(pid) = pid.filter(|_| !alive) {
+            self.bearers.end(pid, thread.process, thread.tid == pid);
         }
     }
 
@@ -290,22 +321,17 @@ impl Names {
         }
     }
 
-    /// Whose it is.
+    /// Whose it is. Mappings come in their order: what is mapped behind a process' end is another's.
     pub(super) fn map(&mut self, raw: RawMapping) -> ProcessId {
-        let process = self.process(raw.tgid);
+        let is_new = self.bearers.is_over(raw.tgid);
+        let process = if is_new { self.add_process(raw.tgid) } else { self.process(raw.tgid) };
         self.mappings.push(Mapping::of(process, raw));
         process
     }
 
     /// The counts of a window come when it is over: a process that has died meanwhile is still meant.
     pub(super) fn count(&mut self, count: &SyscallCount) {
-        let dead = || {
-            self.processes
-                .iter()
-                .rposition(|process| process.pid == count.tgid)
-                .map(|at| ProcessId(at as u32))
-        };
-        let process = self.by_tgid.get(&count.tgid).copied().or_else(dead).filter(|_| count.tgid != 0);
+        let process = self.bearers.last(count.tgid).filter(|_| count.tgid != 0);
         self.syscalls.push(SyscallRow {
             process,
             syscall: count.syscall,

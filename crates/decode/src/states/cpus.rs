@@ -45,6 +45,11 @@ impl Occupants {
         self.by_cpu.get_mut(usize::from(cpu.0)).and_then(Option::take)
     }
 
+    /// Who runs on `cpu` now.
+    pub fn of(&self, cpu: CpuId) -> Option<usize> {
+        self.by_cpu.get(usize::from(cpu.0)).copied().flatten()
+    }
+
     /// Who runs now.
     pub fn running(&self) -> impl Iterator<Item = usize> + '_ {
         self.by_cpu.iter().flatten().copied()

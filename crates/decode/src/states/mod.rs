@@ -9,6 +9,7 @@
 //! CPU" is written then, before the row "running", and a preempted thread's begins where the counter says.
 
 mod allocations;
+mod bearers;
 mod catalogue;
 mod cpus;
 mod live;
@@ -144,6 +145,14 @@ impl<'a> Builder<'a> {
         self.born(tid, tgid, start, true)
     }
 
+    /// The thread that has `tid`, or had it last: what is told of the dead may come late.
+    fn last_of(&mut self, tid: u32, tgid: u32) -> usize {
+        match self.names.find(tid) {
+            Some(index) => index,
+            None => self.thread(tid, tgid),
+        }
+    }
+
     fn born(&mut self, tid: u32, tgid: u32, at: Timestamp, began_before: bool) -> usize {
         let id = self.names.add_thread(tid, tgid, at, began_before);
         self.live.push(Live::new(id, at))
@@ -183,8 +192,7 @@ impl<'a> Builder<'a> {
     }
 
     fn switch_out(&mut self, switch: &Switch, at: Timestamp, sink: &mut dyn TableSink) {
-        let index = self.thread(switch.prev_tid, switch.prev_tgid);
-        self.names.belongs_to(index, switch.prev_tgid);
+        let index = self.leaver(switch, sink);
         if let Now::Running { cpu, .. } = self.live.at(index).now {
             self.occupants.forget(cpu, index, switch.cpu, at);
         }
@@ -221,6 +229,40 @@ impl<'a> Builder<'a> {
             let (id, end) = (live.id, at.max(live.open.start));
             self.names.end(id, end, false);
         }
+    }
+
+    /// Who leaves a CPU. A thread that takes the number of its process' first thread, which has ended, is about to run another program:
+    /// between there may be switches.
+    fn leaver(&mut self, switch: &Switch, sink: &mut dyn TableSink) -> usize {
+        let (tid, tgid) = (switch.prev_tid, switch.prev_tgid);
+        let first_ended = tid == tgid && self.names.find(tid).is_some_and(|first| self.is_gone(first));
+        let occupant =
+            self.occupants.of(switch.cpu).filter(|index| first_ended && self.names.is_of(*index, tgid));
+        if let Some(occupant) = occupant {
+            self.take_over(occupant, tid, switch.at.max(self.start), sink);
+        }
+        let index = self.thread(tid, tgid);
+        self.names.belongs_to(index, tgid);
+        index
+    }
+
+    /// The thread has the number `tid` from now on; who had it, if it was not seen to end, does so.
+    fn take_over(&mut self, index: usize, tid: u32, at: Timestamp, sink: &mut dyn TableSink) {
+        if let Some(first) = self.names.find(tid).filter(|first| *first != index && !self.is_gone(*first)) {
+            self.ends(first, at, sink);
+        }
+        self.names.renumber(index, tid);
+    }
+
+    fn is_gone(&mut self, index: usize) -> bool {
+        self.live.at(index).now == Now::Gone
+    }
+
+    fn ends(&mut self, index: usize, at: Timestamp, sink: &mut dyn TableSink) {
+        let live = self.live.at(index);
+        let (id, end) = (live.id, at.max(live.open.start));
+        live.close(end, sink);
+        self.names.end(id, end, false);
     }
 
     fn switch_in(
@@ -277,18 +319,12 @@ impl<'a> Builder<'a> {
         if tid == TID_UNKNOWN {
             return self.thread_or_idle(0);
         }
-        let index = match self.names.find(tid) {
-            Some(index) => index,
-            None => self.thread(tid, 0),
-        };
+        let index = self.last_of(tid, 0);
         self.live.at(index).id
     }
 
     fn sample(&mut self, sample: &Sample, sink: &mut dyn TableSink) {
-        let index = match self.names.find(sample.tid) {
-            Some(index) => index,
-            None => self.thread(sample.tid, sample.tgid),
-        };
+        let index = self.last_of(sample.tid, sample.tgid);
         let process = self.names.process_of(index).unwrap_or_default();
         let (data, counter) = self.accesses.of(sample, process, &self.names.mappings);
         sink.sample(SampleRow {
@@ -304,19 +340,13 @@ impl<'a> Builder<'a> {
     }
 
     fn allocated(&mut self, told: &Allocated) {
-        let index = match self.names.find(told.tid) {
-            Some(index) => index,
-            None => self.thread(told.tid, told.tgid),
-        };
+        let index = self.last_of(told.tid, told.tgid);
         let (thread, stack) = (self.live.at(index).id, self.names.intern_stack(told.stack));
         self.allocations.allocated(&Allocated { at: told.at.max(self.start), ..*told }, thread, stack);
     }
 
     fn fault(&mut self, told: &FaultSample) {
-        let index = match self.names.find(told.tid) {
-            Some(index) => index,
-            None => self.thread(told.tid, told.tgid),
-        };
+        let index = self.last_of(told.tid, told.tgid);
         let (thread, stack) = (self.live.at(index).id, self.names.intern_stack(told.stack));
         let FaultSample { address, stands_for, major, in_kernel, .. } = *told;
         let at = told.at.max(self.start);
@@ -325,16 +355,18 @@ impl<'a> Builder<'a> {
 
     fn lifecycle(&mut self, change: Lifecycle, sink: &mut dyn TableSink) {
         let at = change.at.max(self.start);
+        if let LifecycleChange::Exec { old_tid } = change.change {
+            let taker =
+                self.names.find(old_tid).filter(|index| old_tid != change.tid && !self.is_gone(*index));
+            if let Some(taker) = taker.filter(|_| old_tid != 0) {
+                self.take_over(taker, change.tid, at, sink);
+            }
+            self.allocations.forget(change.tgid);
+        }
         let index = match change.change {
             LifecycleChange::Fork { parent_tid } => {
-                if let Some(old) = self.names.find(change.tid)
-                    && self.live.at(old).now != Now::Gone
-                {
-                    let live = self.live.at(old);
-                    let end = at.max(live.open.start);
-                    live.close(end, sink);
-                    let id = live.id;
-                    self.names.end(id, end, false);
+                if let Some(old) = self.names.find(change.tid).filter(|old| !self.is_gone(*old)) {
+                    self.ends(old, at, sink);
                 }
                 let index = self.born(change.tid, change.tgid, at, false);
                 self.names.parent(index, parent_tid);
@@ -342,20 +374,20 @@ impl<'a> Builder<'a> {
                 index
             }
             _ => match self.names.find(change.tid) {
+                // Who takes the number of a first thread that has ended is named before it is known to be another.
+                Some(index) if change.change == LifecycleChange::Rename && self.is_gone(index) => return,
                 Some(index) => index,
                 None if change.change == LifecycleChange::Exit => return,
                 None => self.thread(change.tid, change.tgid),
             },
         };
         self.names.belongs_to(index, change.tgid);
-        if change.change == LifecycleChange::Exec {
-            self.allocations.forget(change.tgid);
-        }
         if change.target {
             self.follow(index);
         }
         if change.change != LifecycleChange::Exit {
-            self.names.rename(index, &change.name, change.change == LifecycleChange::Exec);
+            let is_program = matches!(change.change, LifecycleChange::Exec { .. });
+            self.names.rename(index, &change.name, is_program);
         }
     }
 

@@ -38,12 +38,8 @@ impl Tasks {
 impl Builder<'_> {
     /// A wait that began before the recording did so with it; one that began before looking did with that.
     pub(super) fn task_wait(&mut self, told: &TaskWait) {
-        let index = |builder: &mut Self, tid| match builder.names.find(tid) {
-            Some(index) => index,
-            None => builder.thread(tid, told.tgid),
-        };
-        let waiter = index(self, told.tid);
-        let waker = (told.waker_tid != 0).then(|| index(self, told.waker_tid));
+        let waiter = self.last_of(told.tid, told.tgid);
+        let waker = (told.waker_tid != 0).then(|| self.last_of(told.waker_tid, told.tgid));
         let (tgid, end) = (self.names.process(told.tgid), told.at.max(self.start));
         let looked = self.tasks.open.get(&tgid).copied();
         let begins = match told.object {

@@ -10,6 +10,8 @@ use holdup_events::tables::{Slice, ThreadState};
 use holdup_events::{Duration, Loss, ThreadId, Trace, WaitReason};
 use proptest::prelude::*;
 
+mod numbers;
+
 const END: u64 = 1000;
 
 fn trace(events: Vec<Event>) -> Trace {

@@ -88,7 +88,7 @@ impl Builder<'_> {
         let at = tell.at.max(self.start);
         let process = self.names.process(tell.tgid);
         let mut running: Vec<ThreadId> = if tell.tid != 0 {
-            let index = self.thread(tell.tid, tell.tgid);
+            let index = self.last_of(tell.tid, tell.tgid);
             vec![self.live.at(index).id]
         } else {
             let own = |index: &usize| self.names.process_of(*index) == Some(process);
@@ -99,7 +99,7 @@ impl Builder<'_> {
         running.dedup();
         let set = self.lanes.owners.intern(running);
         if self.lanes.knows_nobody(tell) {
-            let main = self.thread(tell.tgid, tell.tgid);
+            let main = self.last_of(tell.tgid, tell.tgid);
             let id = self.live.at(main).id;
             self.lanes.add(tell, (process, id), at);
         }

@@ -216,7 +216,7 @@ fn allocated(fields: &Fields<'_>) -> Allocated {
 fn lifecycle(fields: &Fields<'_>, kind: u8) -> Lifecycle {
     let change = match kind {
         KIND_FORK => LifecycleChange::Fork { parent_tid: fields.u32(24) },
-        KIND_EXEC => LifecycleChange::Exec,
+        KIND_EXEC => LifecycleChange::Exec { old_tid: fields.u32(24) },
         KIND_RENAME => LifecycleChange::Rename,
         _ => LifecycleChange::Exit,
     };

@@ -291,7 +291,7 @@ impl Follower {
         }
         let origin = Origin { tgid: comm.tgid, tid: comm.tid, ..Origin::default() };
         self.thread(origin).name.clone_from(&comm.name);
-        let change = if comm.exec { LifecycleChange::Exec } else { LifecycleChange::Rename };
+        let change = if comm.exec { LifecycleChange::Exec { old_tid: 0 } } else { LifecycleChange::Rename };
         sink(lifecycle(at, change, (comm.tgid, comm.tid), comm.name));
     }
 }

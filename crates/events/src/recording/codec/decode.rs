@@ -186,10 +186,10 @@ impl<'a> Decoder<'a> {
     fn lifecycle(&mut self) -> Result<Lifecycle, CodecError> {
         let code = self.input.byte()?;
         let at = self.at()?;
-        let (tid, tgid, parent_tid) = (self.input.u32()?, self.input.u32()?, self.input.u32()?);
+        let (tid, tgid, other) = (self.input.u32()?, self.input.u32()?, self.input.u32()?);
         let change = match code & 0x7f {
-            0 => LifecycleChange::Fork { parent_tid },
-            1 => LifecycleChange::Exec,
+            0 => LifecycleChange::Fork { parent_tid: other },
+            1 => LifecycleChange::Exec { old_tid: other },
             2 => LifecycleChange::Rename,
             3 => LifecycleChange::Exit,
             other => return Err(self.input.unknown("lifecycle", other)),

@@ -160,15 +160,15 @@ impl Encoder {
     }
 
     fn lifecycle(&mut self, lifecycle: &crate::event::Lifecycle, out: &mut Vec<u8>) {
-        let (code, parent) = match lifecycle.change {
+        let (code, other) = match lifecycle.change {
             LifecycleChange::Fork { parent_tid } => (0, parent_tid),
-            LifecycleChange::Exec => (1, 0),
+            LifecycleChange::Exec { old_tid } => (1, old_tid),
             LifecycleChange::Rename => (2, 0),
             LifecycleChange::Exit => (3, 0),
         };
         out.extend_from_slice(&[tag::LIFECYCLE, code | if lifecycle.target { 0x80 } else { 0 }]);
         self.at(lifecycle.at, out);
-        for number in [lifecycle.tid, lifecycle.tgid, parent] {
+        for number in [lifecycle.tid, lifecycle.tgid, other] {
             put_varint(out, u64::from(number));
         }
         put_text(out, lifecycle.name.as_bytes());

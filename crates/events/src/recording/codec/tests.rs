@@ -91,7 +91,7 @@ fn snapshot() -> impl Strategy<Value = Event> {
 fn lifecycle() -> impl Strategy<Value = Event> {
     let change = prop_oneof![
         any::<u32>().prop_map(|parent_tid| LifecycleChange::Fork { parent_tid }),
-        Just(LifecycleChange::Exec),
+        any::<u32>().prop_map(|old_tid| LifecycleChange::Exec { old_tid }),
         Just(LifecycleChange::Rename),
         Just(LifecycleChange::Exit),
     ];
