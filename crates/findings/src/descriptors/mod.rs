@@ -355,6 +355,8 @@ descriptors! {
     "cpython",
     "postgresql",
     "php",
+    "mysql",
+    "ruby",
     "v8",
     "libgomp",
     "libomp",
