@@ -179,9 +179,14 @@ fn slept(scene: &Scene) -> Option<Slept> {
     let takes = |slept: &Slept, share: f64| scene.of_wall(slept.stall.saved_ns) >= share;
     let slept_ns: u64 = scene.derived.clocked.iter().map(|one| one.sleep_ns).sum();
     let few = || (slept_ns >= LONG_MIN_NS).then(|| of(1));
-    Some(of(SLEEPS_MIN))
-        .filter(|often| takes(often, GAIN_MIN))
-        .or_else(|| few().filter(|few| few.charge.ns() >= LONG_MIN_NS && takes(few, LONG_MIN)))
+    // Of a program that waits for requests nobody waits for a few long sleeps: they are its housekeeping while none comes.
+    let is_asked = |few: &Slept| {
+        let sleeps = |id: ThreadId| few.sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();
+        poll_loop::listens(scene, sleeps)
+    };
+    Some(of(SLEEPS_MIN)).filter(|often| takes(often, GAIN_MIN)).or_else(|| {
+        few().filter(|few| few.charge.ns() >= LONG_MIN_NS && takes(few, LONG_MIN) && !is_asked(few))
+    })
 }
 
 /// That who sleeps waits for others, who do not tell it.

@@ -218,12 +218,16 @@ fn asked(polling: &[Clocked]) -> String {
 /// How sure one may be that sleeping holds the program up, and not that it has nothing to do.
 pub(super) fn sure(scene: &Scene, sleeps: impl Fn(ThreadId) -> bool) -> Confidence {
     let busy = scene.of_wall(scene.derived.ledger.running_ns() as f64) >= BUSY_MIN;
+    if busy && !listens(scene, sleeps) { Confidence::Medium } else { Confidence::Low }
+}
+
+/// Whether a thread beside those that sleep waits for what comes from outside, for more than half of the time.
+pub(super) fn listens(scene: &Scene, sleeps: impl Fn(ThreadId) -> bool) -> bool {
     let wall = scene.trace.wall().0;
-    let listens = scene.derived.ledger.threads.iter().any(|one| {
+    scene.derived.ledger.threads.iter().any(|one| {
         let outside = one.classes[Class::NetWait as usize].max(outside_ns(scene, one.thread));
         !sleeps(one.thread) && outside * 2 > wall
-    });
-    if busy && !listens { Confidence::Medium } else { Confidence::Low }
+    })
 }
 
 /// How long a thread waited for several descriptors, a signal or a terminal (ns): what comes from outside.

@@ -16,7 +16,7 @@
 //! short, and the handovers take a fair part of a round, and of what the threads wait while one of them works: where one
 //! waits for somebody else before it answers, that is the cause. The lower end of the gain is the time between
 //! wakeup and running, which larger pieces avoid; the upper end is that all work side by side while one
-//! waits. Where they also wait for each other at a lock (a queue's own, say), that is charged with it; other
+//! waits. Where they also wait for each other at a lock (a queue's own, say), that is charged with it, unless it is most of their waiting; other
 //! waits for locks are lock-contention's. Three and more threads of a runtime which carry its tasks wake each other for whichever of
 //! these there are: that is a hint, unless one of them has a task bound to it: then each handover is a switch of threads, where it would be none
 //! without that, and the upper end is all that they run in the kernel. Where most of what the threads run is in the calls by which they wake
@@ -107,7 +107,7 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let mut found: Vec<(Charged, Group, usize)> = alike(scene.trace, groups)
         .into_iter()
         .map(|(group, pairs)| (finding(scene, &group, pairs), group, pairs))
-        .filter(|(charged, ..)| charged.finding.gain.high >= GAIN_MIN)
+        .filter(|(charged, ..)| charged.finding.gain.high >= GAIN_MIN && !is_at_locks(scene, &charged.charge))
         .collect();
     found.sort_by(|(a, ..), (b, ..)| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     found.truncate(GROUPS_MAX);
@@ -166,6 +166,12 @@ fn waits(trace: &Trace, group: &Group) -> Charge {
             }
         }
     })
+}
+
+/// Whether most of what they wait for each other is for locks: what else they hand over comes with that.
+fn is_at_locks(scene: &Scene, charge: &Charge) -> bool {
+    let locks = charge.slices(scene.trace).filter(|slice| scene.class(slice) == Some(Class::LockWait));
+    2 * locks.map(|slice| slice.duration().0).sum::<u64>() > charge.ns()
 }
 
 fn finding(scene: &Scene, group: &Group, pairs: usize) -> Charged {

@@ -64,6 +64,17 @@ fn one_that_waits_for_a_lock_before_it_answers_is_no_ping_pong() {
     );
 }
 
+/// They hand over little pieces, and wait for far longer for a lock that the other has.
+#[test]
+fn those_who_wait_for_each_others_lock_are_no_ping_pong() {
+    check_lanes(
+        "@cpus 2\n@tick 20000\n@c park\n@d pipe\n@repeat 300\n@silent wakeup-ping-pong\n\
+         A  0ccr0mmmmmmmmmr  holds d 0..1\n\
+        \x20         ^^^^^^^^^   lock-contention holder=B\n\
+         B  dr111111111111d  holds c 2..3 holds m 3..14\n",
+    );
+}
+
 #[test]
 fn poll_loop_fires_where_all_wait_for_a_clock() {
     // A hands work over and waits; B sees it when its clock wakes it, and answers.
@@ -175,6 +186,12 @@ fn a_few_long_sleeps_that_are_most_of_the_run_are_a_hint() {
     check_lanes(
         "@cpus 2\n@tick 100000000\n@s sleep\n@repeat 3\n@silent all\n\
          A  00sss00000000000000000\n",
+    );
+    // The same beside a thread that waits for requests, of which none comes.
+    check_lanes(
+        "@cpus 2\n@tick 100000000\n@s sleep\n@e multiplex\n@repeat 3\n@silent oversleep\n\
+         A  00sssssssssssssssssss0\n\
+         B  eeeeeeeeeeeeeeeeeeeee1\n",
     );
 }
 
