@@ -36,7 +36,7 @@ pub struct Clocked {
     /// Such waits that something ended that came.
     pub events: u64,
     /// Nobody depends on when it wakes: it hardly runs, waits for hardly anything but clocks, and wakes hardly anybody, beside
-    /// others that do the work.
+    /// others that do the work or wait for requests.
     pub keeps_house: bool,
 }
 
@@ -69,8 +69,11 @@ const HOUSE_WAITS_MAX: f64 = 0.25;
 /// ... it wakes others behind so few of its sleeps, ...
 const HOUSE_WAKES_MAX: f64 = 0.05;
 const HOUSE_WAKES_FEW: u64 = 2;
-/// ... and all of them run for no more than this share of what the program does.
+/// ... and all of them run for no more than this share of what the program does, if it does not wait for requests meanwhile: while none
+/// comes nothing else runs.
 const HOUSE_RUN_MAX: f64 = 0.1;
+/// It does if another thread waits for what comes from outside for more than this share of the recording.
+const LISTENS_MIN: f64 = 0.5;
 
 /// Every target thread that a clock woke, by thread. Sleeps that `is_idle` names are none: a runtime's, while it has nothing to do.
 pub fn derive(trace: &Trace, is_idle: impl Fn(&Slice) -> bool + Sync) -> Vec<Clocked> {
@@ -80,11 +83,18 @@ pub fn derive(trace: &Trace, is_idle: impl Fn(&Slice) -> bool + Sync) -> Vec<Clo
         let of_group: Vec<(Clocked, Whole)> =
             targets.map(|thread| of_thread(trace, thread, &is_idle)).collect();
         let run_ns: u64 = of_group.iter().map(|(_, whole)| whole.run_ns).sum();
-        (of_group.into_iter().filter(|(one, _)| one.sleeps > 0).collect::<Vec<_>>(), run_ns)
+        let outside_ns = of_group.iter().map(|(_, whole)| whole.outside_ns).max().unwrap_or(0);
+        let sleeping: Vec<_> = of_group.into_iter().filter(|(one, _)| one.sleeps > 0).collect();
+        (sleeping, Program { run_ns, outside_ns })
     });
-    let run_ns: u64 = parts.iter().map(|(_, run_ns)| run_ns).sum();
-    let mut all: Vec<(Clocked, Whole)> = parts.into_iter().flat_map(|(ones, _)| ones).collect();
-    find_housekeepers(trace, &mut all, run_ns);
+    let mut program = Program::default();
+    let mut all: Vec<(Clocked, Whole)> = Vec::new();
+    for (sleeping, of_group) in parts {
+        all.extend(sleeping);
+        program.run_ns += of_group.run_ns;
+        program.outside_ns = program.outside_ns.max(of_group.outside_ns);
+    }
+    find_housekeepers(trace, &mut all, program);
     all.into_iter().map(|(one, _)| one).collect()
 }
 
@@ -94,11 +104,21 @@ struct Whole {
     run_ns: u64,
     /// Waits that others ended.
     waits_ns: u64,
+    /// Waits for peers, signals, or several things at once, that no clock ended.
+    outside_ns: u64,
     life_ns: u64,
 }
 
-/// `run_ns`: how long all ran. A process's first thread is none: its end is the program's.
-fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], run_ns: u64) {
+/// What all threads did (ns).
+#[derive(Clone, Copy, Default)]
+struct Program {
+    run_ns: u64,
+    /// The most that one of them waited for what comes from outside.
+    outside_ns: u64,
+}
+
+/// A process's first thread is none: its end is the program's.
+fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], program: Program) {
     let is_small = |part: u64, most: f64, of: u64| part as f64 <= most * of as f64;
     let mut wakes: BTreeMap<ThreadId, u64> = BTreeMap::new();
     for (one, whole) in all.iter() {
@@ -109,7 +129,9 @@ fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], run_ns: u64) {
         }
     }
     let theirs = all.iter().filter(|(one, _)| wakes.contains_key(&one.thread));
-    if wakes.is_empty() || !is_small(theirs.map(|(_, whole)| whole.run_ns).sum(), HOUSE_RUN_MAX, run_ns) {
+    let is_beside_work = is_small(theirs.map(|(_, whole)| whole.run_ns).sum(), HOUSE_RUN_MAX, program.run_ns);
+    let listens = !is_small(program.outside_ns, LISTENS_MIN, trace.wall().0);
+    if wakes.is_empty() || !(is_beside_work || listens) {
         return;
     }
     for thread in trace.target_threads() {
@@ -207,7 +229,13 @@ fn of_thread(trace: &Trace, thread: ThreadId, is_idle: impl Fn(&Slice) -> bool) 
             }
             ThreadState::Blocked => {
                 let clocked = is_clocked(trace, &slice, &mut wakeups) && !is_idle(&slice);
-                let is_open = trace.wait(slice.wait).reason == WaitReason::Multiplex;
+                let reason = trace.wait(slice.wait).reason;
+                let is_open = reason == WaitReason::Multiplex;
+                if !clocked
+                    && matches!(reason, WaitReason::Multiplex | WaitReason::Signal | WaitReason::Socket)
+                {
+                    whole.outside_ns += slice.duration().0;
+                }
                 sums.open += u64::from(is_open && clocked);
                 if let Some(before) = last.take()
                     && before.wait == slice.wait

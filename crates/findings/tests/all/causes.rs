@@ -136,6 +136,17 @@ fn an_idle_server_with_a_clock_is_a_hint_at_most() {
     assert!(sure.is_none() || sure == Some(Confidence::Low), "{sure:?}");
 }
 
+/// A cache that is asked nothing: what looks after its lists sleeps, and so does all else.
+#[test]
+fn who_keeps_house_while_no_request_comes_holds_nothing_up() {
+    let nights = format!("{}1", "s".repeat(149)).repeat(12);
+    let idle = "e".repeat(nights.len() - 1);
+    check_lanes(&format!(
+        "@cpus 2\n@tick 1000000\n@s sleep\n@e multiplex\n@silent oversleep\n@silent poll-loop\n\
+         A  {idle}0\nB  {nights}\n"
+    ));
+}
+
 #[test]
 fn oversleep_fires_where_nobody_works_meanwhile() {
     let analysis = check_lanes(
