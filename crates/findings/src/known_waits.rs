@@ -1,5 +1,6 @@
 //! Waits of which a descriptor knows what they mean by who is on the stack: inside of code that should not wait, because more than its
-//! thread waits with it (`[[blocking]]`: an event loop's callback, a task on a runtime's worker), or for no reader to be left (`[[writing]]`).
+//! thread waits with it (`[[blocking]]`: an event loop's callback, a task on a runtime's worker), for no reader to be left (`[[writing]]`), or by the clock
+//! for something else (`[[sleeping]]`: a library that looks again after a pause).
 
 use holdup_events::{StackId, WaitReason};
 

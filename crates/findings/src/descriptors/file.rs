@@ -89,6 +89,8 @@ struct File {
     starting: Vec<WorkEntry>,
     #[serde(default)]
     writing: Vec<WorkEntry>,
+    #[serde(default)]
+    sleeping: Vec<WorkEntry>,
     sleep: Option<SleepEntry>,
     task_wait: Option<task_wait::Entry>,
 }
@@ -215,7 +217,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
     if head.function.is_empty() && head.module.is_empty() {
         return Err(DescriptorError::NoMark);
     }
-    let known = [&file.work, &file.blocking, &file.starting, &file.writing]
+    let known = [&file.work, &file.blocking, &file.starting, &file.writing, &file.sleeping]
         .map(Vec::len)
         .into_iter()
         .max()
@@ -237,6 +239,7 @@ pub(super) fn parse(text: &str) -> Result<Runtime, DescriptorError> {
         blocking: file.blocking.into_iter().map(work).collect::<Result<_, _>>()?,
         starting: file.starting.into_iter().map(work).collect::<Result<_, _>>()?,
         writing: file.writing.into_iter().map(work).collect::<Result<_, _>>()?,
+        sleeping: file.sleeping.into_iter().map(work).collect::<Result<_, _>>()?,
         sleeps: file.sleep.map_or_else(|| Ok(Sleeps::default()), sleeps)?,
         works: head.works,
         function_marks: head.function,

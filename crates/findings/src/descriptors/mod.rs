@@ -310,6 +310,8 @@ pub struct Runtime {
     pub starting: Vec<KnownWork>,
     /// How a writer waits for a lock that lets readers in before it.
     pub writing: Vec<KnownWork>,
+    /// What code that sleeps by the clock waits for.
+    pub sleeping: Vec<KnownWork>,
     /// How its tasks sleep.
     pub sleeps: Sleeps,
     /// Functions whose instructions look like a loop that only waits, and that is hardly ever gone round: who is seen there works.
@@ -357,6 +359,7 @@ descriptors! {
     "php",
     "mysql",
     "ruby",
+    "sqlite",
     "v8",
     "libgomp",
     "libomp",

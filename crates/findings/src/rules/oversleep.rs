@@ -21,7 +21,8 @@
 //! (tokio, Go) it is these that sleep: the stacks on which one sets its clock, or looks whether it has run down, tell which.
 //!
 //! Where a program speaks to a peer, waits until a time is up, and speaks on without an answer, again and again for half of the sleeping, it
-//! keeps something back that the peer waits for: that is said, and it is likely.
+//! keeps something back that the peer waits for: that is said, and it is likely. Where a library sleeps that is known to look again after a
+//! pause (SQLite, for another connection's lock), what it waits for is said.
 //!
 //! ## What to do
 //! Wait for what the sleep is waiting for; put work in between; let the first retries come at once and only later
@@ -49,6 +50,7 @@ use crate::derive::task_sleeps::{self, TaskSleeps};
 use crate::derive::untold::{self, Untold};
 use crate::failing;
 use crate::finding::{Confidence, Finding, Gain};
+use crate::known_waits;
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, function, percent, thread, time};
@@ -109,12 +111,15 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     let untold = untold::derive(scene.trace, &scene.derived.roles, &charge);
     let untold = Some(untold).filter(|untold| untold.ns as f64 >= UNTOLD_MIN * stall.saved_ns);
     summary.extend(untold.map(said));
+    let known = known_waits::of(scene, &charge, |runtime| &runtime.sleeping);
+    summary.extend(known.iter().map(|known| known.sentence.clone()));
     summary.extend(kept_back.map(|kept| said_of_kept(scene, kept)));
     let sure = match is_often {
         true => poll_loop::sure(scene, sleeps),
         false => Confidence::Low,
     };
-    let is_known = kept_back.is_some() || untold.is_some_and(|untold| untold.waits >= SLEEPS_MIN);
+    let is_known =
+        known.is_some() || kept_back.is_some() || untold.is_some_and(|untold| untold.waits >= SLEEPS_MIN);
     let finding = Finding {
         rule: INFO.name,
         subject: thread(scene.trace, worst),
@@ -123,9 +128,10 @@ pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
         gain: Gain { low: late.share() * high, high },
         confidence: scene.confidence(if is_known { sure.max(Confidence::Medium) } else { sure }),
         evidence: scene.longest_of(&charge, |_| "sleeps until a clock wakes it".to_owned()),
-        advice: late
-            .advice()
+        advice: known
+            .map(|known| known.advice)
             .into_iter()
+            .chain(late.advice())
             .chain(tasks.and_then(|tasks| late.of_ticks(tasks.tick_ns)))
             .chain(kept_back.map(|_| KEPT_BACK.to_owned()))
             .chain(untold.map_or_else(|| advice(scene), tell))

@@ -44,6 +44,7 @@ use crate::derive::class::Class;
 use crate::derive::clocked::{self, Clocked};
 use crate::derive::takeovers;
 use crate::finding::{Confidence, Finding, Gain};
+use crate::known_waits;
 use crate::merging::Charged;
 use crate::scene::{GAIN_MIN, Scene};
 use crate::wording::{count, percent, thread, time};
@@ -151,7 +152,9 @@ fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charg
     let tasks = if are_timers { oversleep::tasks(scene, polling) } else { None };
     let place =
         tasks.and_then(|tasks| oversleep::of_tasks(&tasks)).or_else(|| scene.waits_come_from(by_clock));
-    let summary = [Some(slept(polling, run_ns)), place, Some(quiet), Some(others)];
+    let known = known_waits::of(scene, &charge, |runtime| &runtime.sleeping);
+    let (said, known) = known.map(|known| (known.sentence, known.advice)).unzip();
+    let summary = [Some(slept(polling, run_ns)), place, said, Some(quiet), Some(others)];
     let sure = if are_timers { Confidence::Low } else { sure(scene, polls) };
     let finding = Finding {
         rule: INFO.name,
@@ -161,7 +164,7 @@ fn finding(scene: &Scene, polling: &[Clocked], are_timers: bool) -> Option<Charg
         gain: Gain { low, high },
         confidence: scene.confidence(sure),
         evidence: scene.longest_of(&charge, |_| "sleeps before it looks again".to_owned()),
-        advice: if are_timers { timers_advice() } else { advice(polling) },
+        advice: known.into_iter().chain(if are_timers { timers_advice() } else { advice(polling) }).collect(),
     };
     Some(Charged { finding, charge })
 }

@@ -22,7 +22,9 @@ fn patterns(runtime: &Runtime) -> BTreeSet<&str> {
     let marks = runtime.function_marks.iter().chain(&runtime.collects_for_memory).chain(&runtime.works);
     let requests = runtime.requests.iter().flat_map(|request| &request.any);
     let sleeps = runtime.sleeps.by.iter().chain(&runtime.sleeps.unless);
-    let known = [&runtime.work, &runtime.blocking, &runtime.starting, &runtime.writing].into_iter().flatten();
+    let known = [&runtime.work, &runtime.blocking, &runtime.starting, &runtime.writing, &runtime.sleeping]
+        .into_iter()
+        .flatten();
     let work = known.flat_map(|work| &work.any);
     let tasks = runtime.task_waits.iter().flat_map(|probe| {
         probe.waits.iter().map(|waits| &waits.entry).chain(&probe.goes_on).chain(&probe.locks)

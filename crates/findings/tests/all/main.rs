@@ -24,6 +24,7 @@ mod handing_groups;
 mod holder_rules;
 mod holders;
 mod kept_back;
+mod known_sleeps;
 mod lanes;
 mod lates;
 mod lock_classes;

@@ -1,0 +1,38 @@
+//! Sleeps of code of which a descriptor knows what it waits for.
+
+use holdup_findings::{Confidence, Finding, analyse};
+use holdup_testkit::check::trace_of_lanes;
+
+/// Two connections of which one works and the other sleeps in `stack` until it is its turn.
+fn told(rule: &str, stack: &str, lanes: &str) -> Finding {
+    let (_, trace) =
+        trace_of_lanes(&format!("@cpus 2\n@tick 1000000\n@s sleep\n@stack s {stack}\n@repeat 30\n{lanes}"));
+    let analysis = analyse(&trace);
+    let found = analysis.findings.iter().find(|finding| finding.rule == rule).cloned();
+    found.unwrap_or_else(|| panic!("{:#?}", analysis.findings))
+}
+
+const BUSY: &str = "main;work;sqlite3_step;sqlite3VdbeExec;sqlite3InvokeBusyHandler;usleep";
+
+#[test]
+fn who_sleeps_for_a_database_is_told_so() {
+    let finding = told("oversleep", BUSY, "A  00ssss\n");
+    let said = finding.summary.join(" ");
+    assert!(said.contains("SQLite waits for another connection's lock"), "{said}");
+    assert!(finding.advice[0].contains("journal_mode = WAL"), "{finding:#?}");
+    // Looking again is what poll-loop sees.
+    let finding = told("poll-loop", BUSY, "A  0sssssssss0sssssssss\n");
+    assert!(
+        finding.summary.join(" ").contains("SQLite waits") && finding.advice[0].contains("WAL"),
+        "{finding:#?}"
+    );
+}
+
+/// A program that has SQLite and sleeps elsewhere.
+#[test]
+fn who_sleeps_elsewhere_is_not() {
+    let finding = told("oversleep", "main;work;usleep", "A  00ssss\n");
+    let said = finding.summary.join(" ");
+    assert!(!said.contains("SQLite") && !finding.advice[0].contains("WAL"), "{finding:#?}");
+    assert!(finding.confidence <= Confidence::Medium, "{finding:#?}");
+}
