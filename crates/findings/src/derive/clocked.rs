@@ -137,7 +137,9 @@ fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], program: Progr
     for thread in trace.target_threads() {
         for wakeup in trace.wakeups.of(thread).iter().filter(|wakeup| wakeup.waker != thread) {
             if let Some(count) = wakes.get_mut(&wakeup.waker) {
-                *count += u64::from(sleep_before(trace, wakeup.waker, wakeup.at).is_some());
+                let depends = !is_at_lock(trace, thread, wakeup.at)
+                    && sleep_before(trace, wakeup.waker, wakeup.at).is_some();
+                *count += u64::from(depends);
             }
         }
     }
@@ -145,6 +147,15 @@ fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], program: Progr
         let few = HOUSE_WAKES_FEW.max((HOUSE_WAKES_MAX * one.sleeps as f64) as u64);
         one.keeps_house = wakes.get(&one.thread).is_some_and(|count| *count <= few);
     }
+}
+
+/// Who waits for a lock waits until it is let go, whenever its holder woke.
+fn is_at_lock(trace: &Trace, thread: ThreadId, at: Timestamp) -> bool {
+    let row = trace.slices.covering(thread, Timestamp(at.0.saturating_sub(1)));
+    let slice = row.map(|row| trace.slices.at(thread, row));
+    slice.is_some_and(|slice| {
+        slice.state == ThreadState::Blocked && trace.wait(slice.wait).reason == WaitReason::Lock
+    })
 }
 
 /// The slices that a clock ended, of the threads that `wanted` names, but for those that `is_idle` names.

@@ -10,6 +10,7 @@ mod busiest;
 mod calls;
 mod causes;
 mod children;
+mod clocks;
 mod descriptors;
 mod division;
 mod endings;

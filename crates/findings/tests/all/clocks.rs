@@ -1,0 +1,160 @@
+//! Rules on threads that sleep by the clock, on pictures: one in which each fires, one in which it must stay silent.
+
+use holdup_findings::Confidence;
+use holdup_testkit::check::{check_lanes, confidence};
+
+#[test]
+fn poll_loop_fires_where_all_wait_for_a_clock() {
+    // A hands work over and waits; B sees it when its clock wakes it, and answers.
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 100000\n@s sleep\n@c park\n@repeat 60\n\
+         A  0ccccccccccccccccccc  holds s 0..1\n\
+         B  ss1ssssssss1sssssss1  holds c 19..20\n\
+        \x20       ^^^^^^             poll-loop holder=B\n",
+    );
+    assert_eq!(confidence(&analysis, "poll-loop"), Some(Confidence::Medium), "{:#?}", analysis.findings);
+}
+
+/// A asks, and B, which polls for whatever comes, is there at once; it answers when its timers have run down.
+#[test]
+fn what_an_event_loop_sleeps_for_are_timers() {
+    let lanes = |calls: &str| {
+        format!(
+            "@cpus 2\n@tick 100000\n@e multiplex 232\n@timeout e 7\n@c park\n@s sleep\n@repeat 60\n\
+             A  0ccccccccccccccccc0  holds e 0..1\n\
+             B  {calls}  holds c 17..18\n"
+        )
+    };
+    let analysis = check_lanes(&lanes("e1eeeeeee1eeeeeee11"));
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "poll-loop").unwrap();
+    assert_eq!((finding.confidence, finding.gain.low), (Confidence::Low, 0.0), "{finding:#?}");
+    assert!(finding.summary.iter().any(|line| line.contains("60 events ended such waits")), "{finding:#?}");
+    // Who sleeps meanwhile sees nothing that comes.
+    let analysis = check_lanes(&lanes("e1sssssss1sssssss11"));
+    assert_eq!(confidence(&analysis, "poll-loop"), Some(Confidence::Medium), "{:#?}", analysis.findings);
+}
+
+#[test]
+fn a_housekeeper_beside_real_work_is_no_poll_loop() {
+    check_lanes(
+        "@cpus 2\n@tick 100000\n@s sleep\n@repeat 60\n@silent all\n\
+         A  00000000000000000000\n\
+         B  ssssssssss1sssssssss\n",
+    );
+}
+
+/// All wait for the disk, while clocks that nobody waits for go on.
+#[test]
+fn a_housekeeper_of_which_nobody_waits_holds_nothing_up() {
+    check_lanes(
+        "@cpus 2\n@tick 10000\n@s sleep\n@d disk\n@repeat 60\n@silent poll-loop\n@silent oversleep\n\
+         A  0000000000000000000000000000000000000000dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd\n\
+         B  ssssssssssssssssssssssssssssssssssssssssssssssssssssssssss1sssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssss\n",
+    );
+}
+
+/// What it looks after has a lock, for which others wait now and then.
+#[test]
+fn a_housekeeper_may_hold_a_lock_while_it_looks() {
+    let (work, disk) = ("0".repeat(100), "d".repeat(240));
+    let (night, day) = ("s".repeat(56), "s".repeat(340));
+    check_lanes(&format!(
+        "@cpus 2\n@tick 10000\n@s sleep\n@d disk\n@repeat 60\n@silent poll-loop\n@silent oversleep\n\
+         A  {}mm{work}{disk}\nB  {night}111{day}  holds m 56..59\n",
+        "0".repeat(57)
+    ));
+}
+
+#[test]
+fn an_idle_server_with_a_clock_is_a_hint_at_most() {
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 100000\n@s sleep\n@e multiplex\n@repeat 100\n@silent oversleep\n\
+         A  0eeeeeeeeeeeeeeeeeee\n\
+         B  ssssssssss1sssssssss\n",
+    );
+    let sure = confidence(&analysis, "poll-loop");
+    assert!(sure.is_none() || sure == Some(Confidence::Low), "{sure:?}");
+}
+
+/// A cache that is asked nothing: what looks after its lists sleeps, and so does all else.
+#[test]
+fn who_keeps_house_while_no_request_comes_holds_nothing_up() {
+    let nights = format!("{}1", "s".repeat(149)).repeat(12);
+    let idle = "e".repeat(nights.len() - 1);
+    check_lanes(&format!(
+        "@cpus 2\n@tick 1000000\n@s sleep\n@e multiplex\n@silent oversleep\n@silent poll-loop\n\
+         A  {idle}0\nB  {nights}\n"
+    ));
+}
+
+#[test]
+fn oversleep_fires_where_nobody_works_meanwhile() {
+    let analysis = check_lanes(
+        "@cpus 2\n@s sleep\n@repeat 30\n\
+         A  00ssss\n\
+        \x20     ^^^^   oversleep holder=A cost=120\n",
+    );
+    let gain = analysis.findings[0].gain;
+    assert!(gain.low == 0.0 && (gain.high - 2.0 / 3.0).abs() < 0.01, "{gain:?}");
+}
+
+#[test]
+fn oversleep_knows_what_was_asked_for() {
+    let analysis = check_lanes(
+        "@cpus 2\n@s sleep\n@timeout s 1\n@repeat 30\n\
+         A  00ssss\n\
+        \x20     ^^^^   oversleep holder=A cost=120\n",
+    );
+    let finding = &analysis.findings[0];
+    assert!((finding.gain.low - finding.gain.high * 0.75).abs() < 0.02, "{:?}", finding.gain);
+    assert!(finding.summary[1].starts_with("They asked for 1.00 ms each on average; it ended 3.00 ms later"));
+    assert!(finding.advice[0].contains("PR_SET_TIMERSLACK"));
+}
+
+#[test]
+fn sleeping_while_others_work_is_silent() {
+    check_lanes(
+        "@cpus 2\n@s sleep\n@repeat 30\n@silent all\n\
+         A  00ssss\n\
+         B  111111\n",
+    );
+    // One sleep is meant.
+    check_lanes(
+        "@cpus 2\n@s sleep\n@silent all\n\
+         A  00ssssssssssssssssss00\n",
+    );
+}
+
+#[test]
+fn a_few_long_sleeps_that_are_most_of_the_run_are_a_hint() {
+    // A second and more of a back-off, three times.
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 100000000\n@s sleep\n@repeat 3\n\
+         A  00sssssssssssssssssss0\n\
+        \x20    ^^^^^^^^^^^^^^^^^^^   oversleep holder=A\n",
+    );
+    assert_eq!(confidence(&analysis, "oversleep"), Some(Confidence::Low));
+    check_lanes(
+        "@cpus 2\n@tick 100000000\n@s sleep\n@repeat 3\n@silent all\n\
+         A  00sss00000000000000000\n",
+    );
+    // The same beside a thread that waits for requests, of which none comes.
+    check_lanes(
+        "@cpus 2\n@tick 100000000\n@s sleep\n@e multiplex\n@repeat 3\n@silent oversleep\n\
+         A  00sssssssssssssssssss0\n\
+         B  eeeeeeeeeeeeeeeeeeeee1\n",
+    );
+}
+
+#[test]
+fn poll_loop_knows_the_wait_of_those_who_asked() {
+    // A asks while B sleeps, and B answers when its clock has woken it.
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 100000\n@s sleep\n@c park\n@repeat 60\n\
+         A  0ccccccccc0\n\
+         B  sssssssss11  holds c 9..10\n\
+        \x20   ^^^^^^^      poll-loop holder=B\n",
+    );
+    let finding = analysis.findings.iter().find(|finding| finding.rule == "poll-loop").unwrap();
+    assert!(finding.gain.low > 0.55 && finding.gain.high < 0.95, "{:?}", finding.gain);
+}
