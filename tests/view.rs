@@ -97,6 +97,10 @@ fn the_printed_address_answers_and_no_other_does() {
     assert!(!summary.0.to_ascii_lowercase().contains("access-control-allow"), "{}", summary.0);
     let page = served.get("/{token}/", HOST);
     assert_eq!(status(&page), "200");
+    // Without the last slash the page's relative addresses would lead nowhere.
+    let moved = served.get("/{token}", HOST);
+    assert_eq!(status(&moved), "308");
+    assert!(moved.0.contains(&format!("\r\nLocation: /{}/\r\n", served.token)), "{}", moved.0);
     assert!(page.0.contains("Content-Security-Policy"));
 
     let refused = [

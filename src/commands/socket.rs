@@ -5,16 +5,16 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdup_report::viewer::Response;
-use holdup_report::viewer::gate::{HEADERS, Request};
+use holdup_report::viewer::gate::{HEADERS, MOVED, Request};
 
 /// Longer heads are refused: a browser's are of one or two kilobytes.
 const HEAD_MAX: usize = 16 << 10;
 /// More connections at once are turned away: a few browsers' worth.
 const CONNECTIONS_MAX: usize = 64;
-/// Who sends nothing for so long, or takes nothing, has gone.
+/// Who has not said what is wanted for so long, or takes nothing for so long, has gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Answers whoever connects, for as long as the process lives.
@@ -43,10 +43,9 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Response + Syn
 
 /// Reads one request and answers it.
 fn converse(mut stream: TcpStream, answer: &impl Fn(&Request) -> Response) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
-    let Some(head) = read_head(&mut stream)? else { return Ok(()) };
+    let Some(head) = read_head(&mut stream, PATIENCE)? else { return Ok(()) };
     let (response, with_body) = match parse(&head) {
         Some(request) => (answer(&request), request.method != "HEAD"),
         None => (refusal(), true),
@@ -54,11 +53,18 @@ fn converse(mut stream: TcpStream, answer: &impl Fn(&Request) -> Response) -> io
     write(&mut stream, &response, with_body)
 }
 
-/// Bytes up to the empty line; `None` if none came, or too many.
-fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
+/// Bytes up to the empty line; `None` if none came, or too many. All of it has to come within `patience`: who sends a byte now and
+/// then would keep a place for ever, and anybody on this machine can connect.
+fn read_head(stream: &mut TcpStream, patience: Duration) -> io::Result<Option<Vec<u8>>> {
+    let until = Instant::now() + patience;
     let mut head = Vec::new();
     let mut piece = [0u8; 2048];
     loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
         let count = stream.read(&mut piece)?;
         // The end may lie across two pieces.
         let searched = head.len().saturating_sub(3);
@@ -96,6 +102,9 @@ fn write(stream: &mut TcpStream, response: &Response, with_body: bool) -> io::Re
     {
         head += &format!("{name}: {value}\r\n");
     }
+    if response.status == MOVED {
+        head += &format!("Location: {}\r\n", String::from_utf8_lossy(&response.body));
+    }
     head += &format!("Content-Length: {}\r\n\r\n", response.body.len());
     let mut bytes = head.into_bytes();
     if with_body {
@@ -109,6 +118,7 @@ fn phrase(status: u16) -> &'static str {
     match status {
         200 => "OK",
         202 => "Accepted",
+        308 => "Permanent Redirect",
         400 => "Bad Request",
         403 => "Forbidden",
         404 => "Not Found",
@@ -168,6 +178,41 @@ mod tests {
         }
         let answer = ask(&mut stream, "\n");
         assert!(answer.contains("Content-Length: 2\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+    }
+
+    #[test]
+    fn who_sends_a_byte_now_and_then_is_not_waited_for() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        // Goes on until nobody reads any more.
+        let sender = std::thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).expect("it listens");
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let (mut stream, _) = listener.accept().expect("somebody");
+        let head = read_head(&mut stream, Duration::from_millis(100));
+        let kind = head.expect_err("it never ends").kind();
+        assert!(matches!(kind, io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{kind:?}");
+        drop(stream);
+        sender.join().expect("it was told");
+    }
+
+    #[test]
+    fn who_is_sent_elsewhere_is_told_where() {
+        let moved = Response { status: MOVED, content_type: "text/plain", body: b"/token/".to_vec() };
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let mut reader = TcpStream::connect(listener.local_addr().expect("an address")).expect("it listens");
+        let (mut stream, _) = listener.accept().expect("somebody");
+        write(&mut stream, &moved, true).expect("sent");
+        drop(stream);
+        let mut answer = String::new();
+        reader.read_to_string(&mut answer).expect("text");
+        assert!(
+            answer.starts_with("HTTP/1.1 308 ") && answer.contains("\r\nLocation: /token/\r\n"),
+            "{answer}"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from "vitest";
 import type { LaneRows, Thread } from "../src/api/types";
-import { changesOf, composeFlame, foundShare, growTree, layoutFlame } from "../src/layout/flame";
+import { changesOf, composeFlame, foundShare, growTree, layoutFlame, ownTimes } from "../src/layout/flame";
 import { drawCpu, drawSamples, drawSlices, drawSpans, firstEndingAfter, mainOccupant, rowIndexAt } from "../src/layout/lane";
 import { composeLedger, sharesOf } from "../src/layout/ledger";
 import { FIRST_THREADS, HEAD_H, LANE_H, layoutRows, rowAt, rowsBetween } from "../src/layout/rows";
@@ -45,7 +45,13 @@ describe("a lane", () => {
   });
   it("tells who had a CPU longest", () => {
     const part = { rows: { cpu: 0, complete: true, start: [0, 40, 70], end: [40, 65, 90], thread: [1, 9, 9], mix: [null, null, null] }, from: 0, to: 100 };
-    expect([mainOccupant([part], 0, 100), mainOccupant([part], 0, 60), mainOccupant([part], 66, 69), mainOccupant([], 0, 9)]).toEqual([9, 1, -1, -1]);
+    const main = (from: number, to: number) => mainOccupant([part], from, to).thread;
+    expect([main(0, 100), main(0, 60), main(66, 69), mainOccupant([], 0, 9).thread]).toEqual([9, 1, -1, -1]);
+  });
+  it("tells for how long a CPU was busy, and of how long that is known", () => {
+    const part = { rows: { cpu: 0, complete: false, start: [0, 40], end: [40, 80], thread: [1, -1], mix: [null, [9, 10, 10] as const] }, from: 0, to: 100 };
+    expect(mainOccupant([part], 20, 120)).toEqual({ thread: -1, busy_ns: 40, known_ns: 80 });
+    expect(mainOccupant([], 0, 9)).toEqual({ thread: -1, busy_ns: 0, known_ns: 0 });
   });
   it("says on a wide wait what it is", () => {
     const part = { rows: rows([[0, 80, 2], [80, 90, 2]]), from: 0, to: 100 };
@@ -118,6 +124,13 @@ describe("rows", () => {
 
 describe("a flame graph", () => {
   const tree = growTree(flame("on-cpu"));
+  it("turned around has the functions' own times at its roots", () => {
+    // main;work 6, main 4: what a node above a root has of its own is time of stacks that began there.
+    const down = { ...tree.flame, total_ns: 10, names: ["main", "work"], name: [0, 1], parent: [-1, 0], ns: [10, 6], own_ns: [4, 6] };
+    const up = { ...down, name: [1, 0, 0], parent: [-1, 0, -1], ns: [6, 6, 4], own_ns: [0, 6, 4] };
+    expect(ownTimes(down, false)).toEqual([[1, 6], [0, 4]]);
+    expect(ownTimes(up, true)).toEqual(ownTimes(down, false));
+  });
   it("fills the width, the widest call first", () => {
     const boxes = layoutFlame(tree, 1000, null);
     const at = (node: number) => boxes.find((one) => one.node === node);

@@ -77,7 +77,7 @@ describe("addresses", () => {
     expect(parseAddress("#t=4.213&thread=12")).toEqual({ t: 4_213_000_000, thread: 12 });
   });
   it("come back as they went", () => {
-    const address = { t: 1_529_700_000, thread: 3, view: { from: 1, to: 2e9 }, range: { from: 5, to: 6 }, finding: 2, tab: "stacks", fn: "a&b=c #é" };
+    const address = { t: 1_529_700_000, thread: 3, view: { from: 1, to: 2e9 }, range: { from: 5, to: 6 }, finding: 2, place: 3, tab: "stacks", fn: "a&b=c #é", kind: "off-cpu", reverse: true, alone: true };
     expect(parseAddress(formatAddress(address))).toEqual(address);
   });
   it.each(["#t=x", "#t=-1", "#t=1e9", "#thread=1.5", "#view=2,1", "#view=1", "#range=1,2,3", "#tab=<b>", "#%%%", ""])("leave %s alone", (hash) =>

@@ -171,12 +171,12 @@ export function slice(recording, thread, which) {
   const link = { thread, start_ns: start, end_ns: end, row, class: index, basis: "", text: `was in ${CLASSES[index].name}` };
   return {
     thread, row, start_ns: start, end_ns: end, state: blocked ? "blocked" : index === 13 ? "runnable" : "running", class: index,
-    cpu: index === 13 ? thread % 2 : cpu, stolen_ns: 0, previous: row - 1, next: row + 1 < slices.length ? row + 1 : -1,
+    cpu: index === 13 ? thread % 2 : cpu, occupied_cpu: index === 13 ? (thread + 1) % 2 : -1, stolen_ns: 0, previous: row - 1, next: row + 1 < slices.length ? row + 1 : -1,
     wait: blocked ? { reason: "lock", object_kind: "futex", object: "0x7f00", syscall: "futex", name: "futex 0x7f00 in words" } : null,
     stack: blocked ? [frame("pthread_mutex_lock"), frame("count_words"), frame(HOSTILE), frame("main")] : [],
     stack_from: blocked ? "blocked" : "", samples: blocked || index === 13 ? [] : [{ samples: 3, name: "count_words" }],
     waker: blocked ? { thread: other, context: "thread", at_ns: end, cpu: 0, stack: [frame("pthread_mutex_unlock"), frame("main")] } : null,
-    occupants: index === 13 ? [{ thread: other, ns: end - start }] : [],
+    occupants: index === 13 ? [{ thread: other, ns: end - start, at_ns: start }] : [],
     why: blocked
       ? [link, { ...link, thread: other, row: holder, basis: "owner-word", text: "had the lock", class: 0 }]
       : [link],
@@ -199,8 +199,8 @@ export function flame(kind, fn, against) {
 export function table(recording, name) {
   if (name === "locks") {
     return {
-      name, label: "Locks", columns: [{ name: "name", label: "lock", unit: "text" }, { name: "wait_ns", label: "waited", unit: "ns" }],
-      rows: [["futex 0x7f00", 24e7]], places: [{ thread: 1, start_ns: 1e8, end_ns: 1.01e8 }],
+      name, label: "Locks", columns: [{ name: "name", label: "lock", unit: "text" }, { name: "wait_ns", label: "waited", unit: "ns" }, { name: "waits", label: "waits", unit: "count" }],
+      rows: [["futex 0x7f00", 24e7, 1200]], places: [{ thread: 1, start_ns: 1e8, end_ns: 1.01e8 }],
     };
   }
   if (name === "calls") {

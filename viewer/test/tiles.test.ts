@@ -65,6 +65,29 @@ describe("tiles", () => {
     await settle();
     expect(asked).toEqual(["2/1:1"]);
   });
+  it("that could not be fetched are asked for again, later", async () => {
+    let [now, fails] = [0, true];
+    const asked: number[] = [];
+    const made = new TileStore<{ complete: boolean }>((_, lanes) => {
+      asked.push(now);
+      return fails ? Promise.reject(new Error("gone")) : Promise.resolve(new Map(lanes.map((lane) => [lane, { complete: true }])));
+    }, () => undefined, 100, () => now);
+    const frame = async (): Promise<unknown> => {
+      made.begin();
+      const found = made.find(1, { level: 2, tile: 1 });
+      made.flush();
+      await new Promise((done) => setTimeout(done, 0));
+      return found;
+    };
+    for (now = 0; now < 1000; now += 100) expect(await frame()).toBeNull();
+    expect(asked).toEqual([0]);
+    expect(made.idle).toBe(true);
+    fails = false;
+    await frame();
+    expect(asked).toEqual([0, 1000]);
+    expect(await frame()).toMatchObject({ level: 2, tile: 1 });
+    made.end();
+  });
   it("that do not exist lead to their parents", async () => {
     const { made, asked, settle } = store((_, key) => (key.level <= 1 ? { complete: false } : null));
     for (let n = 0; n < 6; n += 1) {

@@ -26,9 +26,10 @@ function inputOf(recording: Recording): TimelineInput {
   };
 }
 
+const recording = synthetic();
+const input = inputOf(recording);
+
 describe("the timeline", () => {
-  const recording = synthetic();
-  const input = inputOf(recording);
   it("names its lanes, hostile names escaped", () => {
     const text = drawText(composeTimeline(input)).join("\n");
     for (const name of ["▾ words (pid 1000), 4 threads", "worker 1", "<img src=x onerror=alert(1)>\\e[31m\\u{202e}evil", "▸ others on this machine, 1 thread"]) {
@@ -74,5 +75,34 @@ describe("the timeline", () => {
     const empty = inputOf(synthetic({ threads: 0 }));
     const lanes = composeTimeline(empty).filter((one) => one.op === "rect" && one.y > PINNED_H);
     expect(lanes).toEqual([]);
+  });
+});
+
+describe("what is said of CPUs", () => {
+  it("says who had the CPU that a thread waited for, where somebody had", () => {
+    const [useful, queue] = [0, 13];
+    // It ran on CPU 1, waited from 100 to 900, and ran on CPU 0 next.
+    const rows = { thread: 1, complete: true, start: [0, 100], end: [100, 900], class: [useful, queue], row: [7, 8], cpu: [1, 0], mix: [null, null] };
+    const ran = (cpu: number, end: number, thread: number) => [{ rows: { cpu, complete: true, start: [100], end: [end], thread: [thread], mix: [null] }, from: 0, to: 1000 }];
+    const said = (zero: number, one: number, picked: TimelineInput["picked"] = null): string[] => {
+      const [from, to] = [0, 1000];
+      const drawn = composeTimeline({
+        ...input, view: { from, to }, whole: { from, to }, counters: [], overview: [], picked,
+        slices: (thread) => (thread === 1 ? [{ rows, from, to }] : []),
+        cpus: (cpu) => (cpu === 0 ? ran(0, zero, 2) : ran(1, one, 3)),
+      });
+      return drawText(drawn).filter((text) => /^text .*(had CPU|run-queue$)/.test(text)).map((text) => text.replace(/^.*? .*? /, ""));
+    };
+    const named = (thread: number): string => drawText([{ op: "text", x: 0, y: 0, text: input.threadName(thread, 500), ink: "text", width: 1 }])[0]?.slice(9) ?? "";
+    expect(said(800, 300)).toEqual([`${named(2)} had CPU 0`]);
+    expect(said(300, 800)).toEqual([`${named(3)} had CPU 1`]);
+    expect(said(300, 200)).toEqual(["run-queue"]);
+    const picked = slice(recording, 1, { row: 3 });
+    expect(picked && said(800, 600, { ...picked, row: 8, occupied_cpu: 1 })).toEqual([`${named(3)} had CPU 1`]);
+  });
+  it("shows the whole run in full where more ran than there are CPUs for the program", () => {
+    const part = { from: 0, to: 2e9, cell_ns: 1e9, series: [{ name: "running", unit: "threads", values: [4, 2] }] };
+    const drawn = drawText(composeTimeline({ ...input, cpuCount: 1, counters: [], overview: [part] }));
+    expect(drawn).toContain("area 190 20 190 2 690 2 690 11 1190 11 1190 20 good");
   });
 });

@@ -1,5 +1,8 @@
 //! The viewer's answers, on drawn recordings and in bad places: nobody there, thousands, hostile names.
 
+#[path = "viewer/part.rs"]
+mod part;
+
 use std::io::Read;
 
 use base64::Engine;
@@ -636,4 +639,7 @@ fn answers_leave_through_the_gate_only() {
     assert_eq!(denied.status, 421);
     assert!(!String::from_utf8_lossy(&denied.body).contains("worker"));
     assert_eq!(respond("/0000c0de/api/summary", "127.0.0.1:4711").status, 403);
+    let moved = respond("/feedc0de", "127.0.0.1:4711");
+    assert_eq!((moved.status, moved.body.as_slice()), (308, &b"/feedc0de/"[..]));
+    assert_eq!(respond("/0000c0de", "127.0.0.1:4711").status, 403);
 }

@@ -1,10 +1,16 @@
 // A long recording while it is read: what was told of it first, in the form of a file's answers. Everything else is asked of the
-// server, which answers when it can.
+// server, which answers when it can; but for what speaks of classes: those of the first look have other names, and by the time the
+// server can say the page has those.
 
 import { type Bundle, BundleSource } from "./bundle";
 import { Server } from "./server";
 import type { Named, NamedSpans, TileKey } from "./source";
-import type { CounterTile, CpuRows, LaneRows, SampleRows, Summary, ThreadId } from "./types";
+import type { CounterTile, CpuRows, CriticalPath, LaneRows, RangeLedger, SampleRows, SliceAnswer, Summary, ThreadId } from "./types";
+
+/** Comes with the page that is shown next, not here. */
+function later<T>(): Promise<T> {
+  return new Promise(() => undefined);
+}
 
 /** See the module. */
 export class FirstLook extends Server {
@@ -38,5 +44,17 @@ export class FirstLook extends Server {
 
   override spans(): Promise<NamedSpans> {
     return Promise.resolve({ names: [], kinds: [], lanes: [] });
+  }
+
+  override ledger(): Promise<RangeLedger> {
+    return later();
+  }
+
+  override slice(): Promise<SliceAnswer> {
+    return later();
+  }
+
+  override path(): Promise<CriticalPath> {
+    return later();
   }
 }

@@ -1,28 +1,66 @@
 // What a page without a server works out by itself from the rows that it has: a range's ledger, wakeups, a search. Pure.
 
 import type { Range } from "../model/view";
-import { duration } from "../model/time";
+import { count, duration } from "../model/time";
 import { type Bundle, allHeld, held } from "./bundle";
 import type { NamedSpans } from "./source";
-import type { Flame, LaneRows, RangeLedger, SearchResult, SliceAnswer, ThreadId, Wakeups } from "./types";
+import type { Flame, LaneRows, RangeLedger, SearchResult, SliceAnswer, Summary, Table, Thread, ThreadId, Wakeups } from "./types";
 
 const RESULTS_OF_A_KIND = 20;
 
-/** The ledger of a range, from the deepest rows of each lane. Rows that were merged count by their shares. */
+/**
+ * The ledger of a range, from the deepest rows of each lane. Rows that were merged count by their shares. What ran in a row is a
+ * colour (that of most samples in it): how much ran is known, what for is told as in the thread's whole life.
+ */
 export function rangeLedger(bundle: Bundle, range: Range, threads: readonly ThreadId[]): RangeLedger {
   const { summary } = bundle;
   const asked = new Set(threads);
-  const of = summary.threads.filter((one) => one.target && (asked.size === 0 || asked.has(one.id)));
+  const wanted = summary.threads.filter((one) => one.target && (asked.size === 0 || asked.has(one.id)) && one.start_ns < range.to && one.end_ns > range.from);
+  const of = wanted.filter((one) => hasLane(bundle, one.id));
   const sum = (lists: readonly (readonly number[])[]): number[] => summary.classes.map((_, at) => lists.reduce((all, one) => all + (one[at] ?? 0), 0));
-  const each = of.map((one) => ({ id: one.id, classes: threadLedger(bundle, one.id, range) }));
+  const each = of.map((one) => ({ id: one.id, classes: splitAsInAll(summary, one, threadLedger(bundle, one.id, range), wholeLane(bundle, one.id)) }));
   const classes = sum(each.map((one) => one.classes)).map(Math.round);
   const total_ns = classes.reduce((all, ns) => all + ns, 0);
   const lost = (list: readonly number[]): number => list.reduce((all, ns, at) => (summary.classes[at]?.kind === "running" ? all : all + ns), 0);
   each.sort((a, b) => lost(b.classes) - lost(a.classes) || a.id - b.id);
   return {
-    total_ns, classes, threads: each.slice(0, 50), split_error_ns: null, split_known: summary.ledger.split_known, samples: null,
-    run_queue: null,
+    total_ns, classes, threads: each.slice(0, 50), split_error_ns: null, split_known: false, samples: null, run_queue: null,
+    note: [
+      of.length < wanted.length ? `of ${count(of.length)} of ${count(wanted.length)} threads` : "",
+      summary.ledger.split_known ? "what ran is split as in the whole run" : "",
+    ].filter((one) => one !== "").join("; "),
   };
+}
+
+/** A lane that is there at all is there as a whole, at the coarsest level. */
+function hasLane(bundle: Bundle, thread: ThreadId): boolean {
+  return held(bundle, "lanes", thread, 0, 0) !== null;
+}
+
+/** A lane's colours in all of the run, as far as the file has them. */
+function wholeLane(bundle: Bundle, thread: ThreadId): number[] {
+  const classes = bundle.summary.classes.map(() => 0);
+  const rows = held<LaneRows>(bundle, "lanes", thread, 0, 0);
+  if (rows) addRows(classes, rows, 0, bundle.summary.wall_ns);
+  return classes;
+}
+
+/**
+ * Colours of a part of a lane as figures: what ran in it, split as all that the thread ran. A slice that ran may have the colour of
+ * a wait (a runtime told that it waited): of each such colour, what the lane has more of than the thread waited is taken to have run.
+ */
+function splitAsInAll(summary: Summary, thread: Thread, part: readonly number[], lane: readonly number[]): number[] {
+  const told = thread.classes;
+  const ran = summary.classes.map(({ kind }) => kind === "running" || kind === "stolen");
+  const weight = told?.reduce((all, ns, at) => (ran[at] ? all + ns : all), 0) ?? 0;
+  if (!told || weight <= 0) return [...part];
+  const awake = part.map((ns, at) => {
+    const [all, waited] = [lane[at] ?? 0, told[at] ?? 0];
+    if (ran[at]) return ns;
+    return summary.classes[at]?.kind === "wait" && all > waited ? ns * (1 - waited / all) : 0;
+  });
+  const running = awake.reduce((all, ns) => all + ns, 0);
+  return part.map((ns, at) => ns - (awake[at] ?? 0) + (ran[at] ? (running * (told[at] ?? 0)) / weight : 0));
 }
 
 /** One thread's time in a range, by class. Each moment comes from the deepest tile that is there. */
@@ -88,7 +126,7 @@ export function wakeupsOf(slices: readonly SliceAnswer[], range: Range, threads:
   };
 }
 
-/** Threads, functions, spans, processes and findings whose name holds the text. */
+/** Findings, threads, functions, spans, processes and locks whose name holds the text, in the order of the server. */
 export function searchSummary(bundle: Bundle, text: string): SearchResult[] {
   const { summary } = bundle;
   const needle = text.toLowerCase();
@@ -96,17 +134,30 @@ export function searchSummary(bundle: Bundle, text: string): SearchResult[] {
   const whole = { start_ns: 0, end_ns: summary.wall_ns };
   const names = [...new Set(allHeld<Flame>(bundle, "flames").flatMap((flame) => flame.names))];
   const lists: SearchResult[][] = [
-    summary.threads.filter((one) => holds(one.name)).map((one) => ({
+    summary.findings.filter((one) => holds(one.rule) || holds(one.subject)).map((one) => ({
+      kind: "finding", name: one.rule, detail: one.subject, thread: one.evidence[0]?.thread ?? -1, ...whole,
+    })),
+    summary.threads.filter((one) => holds(one.name) || holds(String(one.tid))).map((one) => ({
       kind: "thread", name: one.name, detail: `tid ${one.tid}`, thread: one.id, start_ns: one.start_ns, end_ns: one.end_ns,
     })),
     names.filter(holds).map((name) => ({ kind: "function", name, detail: "", thread: -1, ...whole })),
     longestSpans(bundle, holds),
     summary.processes.filter((one) => holds(one.name)).map((one) => ({ kind: "process", name: one.name, detail: `pid ${one.pid}`, thread: -1, ...whole })),
-    summary.findings.filter((one) => holds(one.rule) || holds(one.subject)).map((one) => ({
-      kind: "finding", name: one.rule, detail: one.subject, thread: one.evidence[0]?.thread ?? -1, ...whole,
-    })),
+    locksOf(bundle).filter((one) => holds(one.name)).map((one) => ({ kind: "lock", name: one.name, detail: one.detail, thread: -1, ...whole })),
   ];
   return lists.flatMap((list) => list.slice(0, RESULTS_OF_A_KIND));
+}
+
+/** The locks that the file's table names. */
+function locksOf(bundle: Bundle): { name: string; detail: string }[] {
+  const table = held<Table>(bundle, "tables", "locks");
+  if (!table) return [];
+  const column = (name: string): number => table.columns.findIndex((one) => one.name === name);
+  const [named, waits] = [column("name"), column("waits")];
+  return table.rows.map((row) => {
+    const times = row[waits];
+    return { name: String(row[named] ?? ""), detail: typeof times === "number" ? `${count(times)} waits` : "" };
+  });
 }
 
 /** Of each name, the longest span that the file holds; merged ones have no name. */
@@ -138,9 +189,13 @@ export function bareSlice(bundle: Bundle, thread: ThreadId, row: number): SliceA
     const index = rows.class[at] ?? -1;
     const kind = bundle.summary.classes[index]?.kind;
     const [start_ns, end_ns] = [rows.start[at] ?? 0, rows.end[at] ?? 0];
+    // Rows of all threads lie in one list: the one before a thread's first is another's.
+    const life = bundle.summary.threads.find((one) => one.id === thread);
+    const [previous, next] = [life && start_ns <= life.start_ns ? -1 : row - 1, life && end_ns >= life.end_ns ? -1 : row + 1];
     const text = "more about this slice is not in this file: open the recording with `holdup view`";
     return {
-      thread, row, start_ns, end_ns, class: index, cpu: rows.cpu[at] ?? -1, stolen_ns: 0, previous: row - 1, next: row + 1, wait: null, waker: null,
+      thread, row, start_ns, end_ns, class: index, cpu: rows.cpu[at] ?? -1, occupied_cpu: kind === "queue" ? rows.cpu[at] ?? -1 : -1,
+      stolen_ns: 0, previous, next, wait: null, waker: null,
       state: kind === "running" ? "running" : kind === "queue" ? "runnable" : "blocked", stack: [], stack_from: "", samples: [], occupants: [],
       why: [{ text, thread, start_ns, end_ns, row, class: index, basis: "" }],
     };

@@ -24,12 +24,12 @@ export class Server implements Source {
   constructor(private readonly told: (progress: Progress) => void = () => undefined) {}
 
   summary(complete: boolean): Promise<Summary> {
-    return ask("summary", complete ? { complete: 1 } : {}, complete ? undefined : this.told);
+    return ask("summary", complete ? { complete: 1 } : {}, complete ? {} : { told: this.told });
   }
 
   /** What there is to show before the recording was read; null if that will be soon. */
   firstLook(): Promise<Bundle | null> {
-    return ask("first-look", {}, this.told, SOON_MS);
+    return ask("first-look", {}, { told: this.told, againMs: SOON_MS });
   }
 
   async lanes(key: TileKey, threads: readonly ThreadId[]): Promise<readonly LaneRows[]> {
@@ -52,19 +52,19 @@ export class Server implements Source {
     return ask("spans", { ...key, threads: threads.join(",") });
   }
 
-  wakeups(range: Range, threads: readonly ThreadId[]): Promise<Wakeups> {
-    return ask("wakeups", { ...rounded(range), threads: threads.join(",") });
+  wakeups(range: Range, threads: readonly ThreadId[], signal?: AbortSignal): Promise<Wakeups> {
+    return ask("wakeups", { ...rounded(range), threads: threads.join(",") }, { signal });
   }
 
-  slice(which: SliceAsk): Promise<SliceAnswer> {
-    return ask("slice", "row" in which ? { ...which } : { thread: which.thread, at: Math.round(which.at) });
+  slice(which: SliceAsk, signal?: AbortSignal): Promise<SliceAnswer> {
+    return ask("slice", "row" in which ? { ...which } : { thread: which.thread, at: Math.round(which.at) }, { signal });
   }
 
-  ledger(range: Range, threads: readonly ThreadId[]): Promise<RangeLedger> {
-    return ask("ledger", { ...rounded(range), threads: threads.length > 0 ? threads.join(",") : undefined });
+  ledger(range: Range, threads: readonly ThreadId[], signal?: AbortSignal): Promise<RangeLedger> {
+    return ask("ledger", { ...rounded(range), threads: threads.length > 0 ? threads.join(",") : undefined }, { signal });
   }
 
-  flame(wanted: FlameAsk): Promise<Flame> {
+  flame(wanted: FlameAsk, signal?: AbortSignal): Promise<Flame> {
     return ask("flame", {
       kind: wanted.kind,
       from: wanted.from === undefined ? undefined : Math.floor(wanted.from),
@@ -73,23 +73,23 @@ export class Server implements Source {
       reverse: wanted.reverse ? 1 : undefined,
       function: wanted.function,
       against: wanted.against ? 1 : undefined,
-    });
+    }, { signal });
   }
 
-  table(name: string): Promise<Table> {
-    return ask(`tables/${encodeURIComponent(name)}`, {});
+  table(name: string, signal?: AbortSignal): Promise<Table> {
+    return ask(`tables/${encodeURIComponent(name)}`, {}, { signal });
   }
 
-  async search(text: string): Promise<readonly SearchResult[]> {
-    return (await ask<{ results: readonly SearchResult[] }>("search", { q: text })).results;
+  async search(text: string, signal?: AbortSignal): Promise<readonly SearchResult[]> {
+    return (await ask<{ results: readonly SearchResult[] }>("search", { q: text }, { signal })).results;
   }
 
-  annotate(name: string): Promise<unknown> {
-    return ask("annotate", { function: name });
+  annotate(name: string, signal?: AbortSignal): Promise<unknown> {
+    return ask("annotate", { function: name }, { signal });
   }
 
-  path(range: Range): Promise<CriticalPath> {
-    return ask("path", rounded(range));
+  path(range: Range, signal?: AbortSignal): Promise<CriticalPath> {
+    return ask("path", rounded(range), { signal });
   }
 }
 
@@ -103,13 +103,20 @@ const AGAIN_MS = [100, 150, 200, 300];
 /** Of what is there within a second, or never. */
 const SOON_MS = [40];
 
-async function ask<T>(what: string, parameters: Parameters, told?: (progress: Progress) => void, againMs = AGAIN_MS): Promise<T> {
+/** How a question is asked. */
+interface Manner {
+  readonly told?: ((progress: Progress) => void) | undefined;
+  readonly againMs?: readonly number[];
+  readonly signal?: AbortSignal | undefined;
+}
+
+async function ask<T>(what: string, parameters: Parameters, { told, againMs = AGAIN_MS, signal }: Manner = {}): Promise<T> {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) if (value !== undefined) query.set(name, String(value));
   const text = query.toString();
   const start = performance.now();
   for (let times = 0; ; times += 1) {
-    const { status, ok, body } = await inTurn(() => fetched(`api/${what}${text ? `?${text}` : ""}`));
+    const { status, ok, body } = await inTurn(() => fetched(`api/${what}${text ? `?${text}` : ""}`, signal), signal);
     if (!ok) throw new Error(textOf(body, "error") ?? `the server refused (${status})`);
     if (status !== 202) return body as T;
     const switches = body !== null && typeof body === "object" && "switches" in body ? Number(body.switches) : 0;
@@ -119,14 +126,17 @@ async function ask<T>(what: string, parameters: Parameters, told?: (progress: Pr
   }
 }
 
-async function fetched(address: string): Promise<{ status: number; ok: boolean; body: unknown }> {
+async function fetched(address: string, signal: AbortSignal | undefined): Promise<{ status: number; ok: boolean; body: unknown }> {
   try {
-    const answer = await fetch(address, { credentials: "omit", redirect: "error" });
+    const answer = await fetch(address, { credentials: "omit", redirect: "error", ...(signal && { signal }) });
     return { status: answer.status, ok: answer.ok, body: await answer.json() };
   } catch {
-    throw new Error("holdup does not answer any more: was `holdup view` stopped?");
+    throw new Error(signal?.aborted ? UNWANTED : "holdup does not answer any more: was `holdup view` stopped?");
   }
 }
+
+/** Nobody is there to read it. */
+const UNWANTED = "nobody wants to know any more";
 
 /** Browsers open six connections at most; what is asked for here is answered by so many threads. */
 const AT_ONCE = 4;
@@ -134,8 +144,9 @@ let running = 0;
 const turns: (() => void)[] = [];
 
 /** Waits until fewer than `AT_ONCE` questions are on their way. */
-async function inTurn<T>(act: () => Promise<T>): Promise<T> {
-  if (running >= AT_ONCE) await new Promise<void>((turn) => turns.push(turn));
+async function inTurn<T>(act: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal?.aborted) throw new Error(UNWANTED);
+  if (running >= AT_ONCE) await turn(signal);
   else running += 1;
   try {
     return await act();
@@ -144,6 +155,22 @@ async function inTurn<T>(act: () => Promise<T>): Promise<T> {
     if (next) next();
     else running -= 1;
   }
+}
+
+/** Comes when a place is handed on; leaves the queue when nobody wants to know any more. */
+function turn(signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((done, refuse) => {
+    const leave = (): void => {
+      turns.splice(turns.indexOf(take), 1);
+      refuse(new Error(UNWANTED));
+    };
+    const take = (): void => {
+      signal?.removeEventListener("abort", leave);
+      done();
+    };
+    turns.push(take);
+    signal?.addEventListener("abort", leave, { once: true });
+  });
 }
 
 function textOf(body: unknown, name: "error" | "sentence"): string | null {

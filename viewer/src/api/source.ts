@@ -27,7 +27,10 @@ export interface NamedSpans extends Named<SpanRows> {
 /** Which slice: by its row, or by a moment inside it. */
 export type SliceAsk = { readonly thread: ThreadId; readonly row: number } | { readonly thread: ThreadId; readonly at: Ns };
 
-/** Anything that can answer. Rejects with an `Error` whose message is a sentence for the reader. */
+/**
+ * Anything that can answer. Rejects with an `Error` whose message is a sentence for the reader. Whoever does not want an answer any
+ * more says so by the signal: then nobody is asked on.
+ */
 export interface Source {
   /** `complete`: with the findings, however long they take; else as soon as there is something to show. */
   summary(complete: boolean): Promise<Summary>;
@@ -37,13 +40,13 @@ export interface Source {
   counters(key: TileKey): Promise<CounterTile | null>;
   samples(key: TileKey, threads: readonly ThreadId[]): Promise<Named<SampleRows>>;
   spans(key: TileKey, threads: readonly ThreadId[]): Promise<NamedSpans>;
-  wakeups(range: Range, threads: readonly ThreadId[]): Promise<Wakeups>;
-  slice(ask: SliceAsk): Promise<SliceAnswer>;
-  ledger(range: Range, threads: readonly ThreadId[]): Promise<RangeLedger>;
-  flame(ask: FlameAsk): Promise<Flame>;
-  table(name: string): Promise<Table>;
-  search(text: string): Promise<readonly SearchResult[]>;
+  wakeups(range: Range, threads: readonly ThreadId[], signal?: AbortSignal): Promise<Wakeups>;
+  slice(ask: SliceAsk, signal?: AbortSignal): Promise<SliceAnswer>;
+  ledger(range: Range, threads: readonly ThreadId[], signal?: AbortSignal): Promise<RangeLedger>;
+  flame(ask: FlameAsk, signal?: AbortSignal): Promise<Flame>;
+  table(name: string, signal?: AbortSignal): Promise<Table>;
+  search(text: string, signal?: AbortSignal): Promise<readonly SearchResult[]>;
   /** As `holdup report annotate --json`. */
-  annotate(name: string): Promise<unknown>;
-  path(range: Range): Promise<CriticalPath>;
+  annotate(name: string, signal?: AbortSignal): Promise<unknown>;
+  path(range: Range, signal?: AbortSignal): Promise<CriticalPath>;
 }

@@ -19,6 +19,9 @@ export interface Found<T> extends TileKey {
 
 const LANES_PER_QUESTION = 256;
 const QUESTIONS_AT_ONCE = 4;
+/** What could not be fetched is asked for again after so long; each time in a row after twice as long. */
+const AGAIN_MS = 1000;
+const AGAIN_MAX_MS = 60_000;
 
 /** The level at which a cell is at least a pixel wide, so that no more rows come than can be seen. */
 export function levelFor(zoom: Zoom, nsPerPixel: number): number {
@@ -40,12 +43,18 @@ export class TileStore<T extends Tiled> {
   private readonly kept = new Map<string, T | null>();
   private readonly wanted = new Map<string, { key: TileKey; lanes: Set<number> }>();
   private readonly underway = new Set<string>();
+  /** What could not be fetched is not asked for before a time. */
+  private readonly failed = new Map<string, number>();
+  /** How long whoever fails next waits. */
+  private patience = AGAIN_MS;
+  private again: ReturnType<typeof setTimeout> | null = null;
   private questions = 0;
 
   constructor(
     private readonly fetchTiles: FetchTiles<T>,
     private readonly arrived: (failure: Error | null) => void,
     private readonly limit: number,
+    private readonly now: () => number = () => performance.now(),
   ) {}
 
   /** A new frame: what was wanted and not asked for yet is forgotten. */
@@ -103,7 +112,7 @@ export class TileStore<T extends Tiled> {
   }
 
   private want(lane: number, key: TileKey): void {
-    if (this.underway.has(nameOf(lane, key))) return;
+    if (this.underway.has(nameOf(lane, key)) || (this.failed.get(nameOf(lane, key)) ?? 0) > this.now()) return;
     const name = `${key.level}/${key.tile}`;
     const entry = this.wanted.get(name) ?? { key, lanes: new Set<number>() };
     entry.lanes.add(lane);
@@ -113,23 +122,50 @@ export class TileStore<T extends Tiled> {
   private ask(key: TileKey, lanes: readonly number[]): void {
     this.questions += 1;
     for (const lane of lanes) this.underway.add(nameOf(lane, key));
-    const done = (answer: ReadonlyMap<number, T>, failure: Error | null): void => {
+    const done = (act: (name: string, lane: number) => void, failure: Error | null): void => {
       this.questions -= 1;
       for (const lane of lanes) {
         this.underway.delete(nameOf(lane, key));
-        // What failed or is not there is kept as "nothing", so that it is not asked for again in every frame.
-        this.kept.set(nameOf(lane, key), answer.get(lane) ?? null);
+        act(nameOf(lane, key), lane);
       }
       this.shrink();
       this.arrived(failure);
     };
     this.fetchTiles(key, lanes).then(
-      (answer) => done(answer, null),
-      (failure: unknown) => done(new Map(), failure instanceof Error ? failure : new Error(String(failure))),
+      (answer) => {
+        this.patience = AGAIN_MS;
+        done((name, lane) => {
+          this.failed.delete(name);
+          // What is not there is kept as "nothing", so that it is not asked for again in every frame.
+          this.kept.set(name, answer.get(lane) ?? null);
+        }, null);
+      },
+      (failure: unknown) => {
+        const wait = this.patience;
+        done((name) => this.failed.set(name, this.now() + wait), failure instanceof Error ? failure : new Error(String(failure)));
+        this.askAgain(wait);
+      },
     );
   }
 
+  /** Has a frame drawn when what failed may be asked for again: nothing else might. */
+  private askAgain(wait: number): void {
+    if (this.again !== null) clearTimeout(this.again);
+    this.again = setTimeout(() => {
+      this.again = null;
+      this.patience = Math.min(2 * this.patience, AGAIN_MAX_MS);
+      this.arrived(null);
+    }, wait + 1);
+  }
+
+  /** Asks for nothing more by itself. */
+  end(): void {
+    if (this.again !== null) clearTimeout(this.again);
+    this.again = null;
+  }
+
   private shrink(): void {
+    for (const [name, until] of this.failed) if (until < this.now() - AGAIN_MAX_MS) this.failed.delete(name);
     for (const name of this.kept.keys()) {
       if (this.kept.size <= this.limit) return;
       this.kept.delete(name);

@@ -32,6 +32,8 @@ export interface Ledger {
 
 export interface RangeLedger extends Ledger {
   readonly threads: readonly { readonly id: ThreadId; readonly classes: readonly Ns[] }[];
+  /** What its figures rest on, where that needs saying. */
+  readonly note?: string;
 }
 
 export interface Thread {
@@ -275,7 +277,10 @@ export interface SliceAnswer {
     readonly cpu: number;
     readonly stack: readonly Frame[];
   };
-  readonly occupants: readonly { readonly thread: ThreadId; readonly ns: Ns }[];
+  /** Who had the CPU that it waited for; `at_ns`: where the longest turn of each began. */
+  readonly occupants: readonly { readonly thread: ThreadId; readonly ns: Ns; readonly at_ns: Ns }[];
+  /** The CPU that they had, -1 where it did not wait for one; `cpu` is where it ran next. */
+  readonly occupied_cpu: number;
   /** Who waited meanwhile for this thread, the last to come to a meeting. */
   readonly kept_waiting?: readonly KeptWaiting[];
   readonly why: readonly WhyLink[];

@@ -61,6 +61,19 @@ export function layoutFlame(tree: FlameTree, width: number, focus: number | null
   return out;
 }
 
+/**
+ * Time that functions spent in themselves, by name, the most first. Of a tree from callees to callers that is the time of its
+ * roots: what a node there has of its own is the time of stacks that began in it.
+ */
+export function ownTimes(flame: Flame, leavesFirst: boolean): [name: number, ns: number][] {
+  const own = new Map<number, number>();
+  flame.name.forEach((name, node) => {
+    const ns = !leavesFirst ? flame.own_ns[node] : (flame.parent[node] ?? -1) < 0 ? flame.ns[node] : 0;
+    own.set(name, (own.get(name) ?? 0) + (ns ?? 0));
+  });
+  return [...own].filter(([, ns]) => ns > 0).sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+}
+
 /** Height that the boxes need. */
 export function flameHeight(boxes: readonly FlameBox[]): number {
   return boxes.reduce((most, one) => Math.max(most, one.y + FRAME_H), 0);

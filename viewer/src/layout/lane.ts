@@ -236,18 +236,32 @@ export function rowIndexAt(rows: { start: readonly number[]; end: readonly numbe
   return index < rows.start.length && (rows.start[index] ?? 0) <= at ? index : -1;
 }
 
-/** Who had a CPU longest between two moments: the thread, or -1 if that cannot be told. */
-export function mainOccupant(parts: readonly Part<CpuRows>[], from: number, to: number): number {
+/** How a CPU was occupied for a while. */
+export interface Occupied {
+  /** Who had it longest; -1 if that cannot be told. */
+  readonly thread: number;
+  readonly busy_ns: number;
+  /** How much of the while is known. */
+  readonly known_ns: number;
+}
+
+/** Who had a CPU longest between two moments, as far as its rows reach, and how long it was busy. */
+export function mainOccupant(parts: readonly Part<CpuRows>[], from: number, to: number): Occupied {
   const held = new Map<number, number>();
+  let [busy_ns, known_ns] = [0, 0];
   for (const part of parts) {
-    const { start, end, thread } = part.rows;
+    const { start, end, thread, mix } = part.rows;
     const [begin, stop] = [Math.max(part.from, from), Math.min(part.to, to)];
+    known_ns += Math.max(0, stop - begin);
     for (let at = firstEndingAfter(end, begin); at < start.length && (start[at] ?? 0) < stop; at += 1) {
       const id = thread[at] ?? -1;
       const ns = Math.min(end[at] ?? 0, stop) - Math.max(start[at] ?? 0, begin);
       held.set(id, (held.get(id) ?? 0) + ns);
+      const [, own = 0, others = 0] = mix[at] ?? [];
+      const length = (end[at] ?? 0) - (start[at] ?? 0);
+      busy_ns += mix[at] ? (length > 0 ? ns * ((own + others) / length) : 0) : ns;
     }
   }
   const [longest] = [...held].sort((a, b) => b[1] - a[1] || a[0] - b[0]);
-  return longest?.[0] ?? -1;
+  return { thread: longest?.[0] ?? -1, busy_ns, known_ns };
 }

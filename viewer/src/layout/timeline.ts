@@ -4,7 +4,8 @@ import type { CounterSeries, CpuRows, CriticalPath, LaneRows, SampleRows, SliceA
 import type { Draw } from "../draw/log";
 import { moment, ruler } from "../model/time";
 import { type Range, toX } from "../model/view";
-import { type LaneBox, type Part, type SpanWords, drawCpu, drawSamples, drawSlices, drawSpans, mainOccupant } from "./lane";
+import { caption } from "./captions";
+import { type LaneBox, type Part, type SpanWords, drawCpu, drawSamples, drawSlices, drawSpans } from "./lane";
 import { LANE_H, type Row, rowsBetween } from "./rows";
 
 /** Heights of the pinned part, from the top down. */
@@ -71,7 +72,7 @@ export interface TimelineInput {
   readonly samples: (thread: number) => readonly Part<SampleRows>[];
   readonly counters: readonly CounterPart[];
   readonly overview: readonly CounterPart[];
-  /** Scale of the counters: CPUs of the machine. */
+  /** Scale of the counters: CPUs that the program may use. */
   readonly cpuCount: number;
   readonly range: Range | null;
   readonly picked: SliceAnswer | null;
@@ -118,7 +119,7 @@ function lanes(out: Draw[], input: TimelineInput): void {
   for (const row of seen) {
     const box = laneBox(input, row);
     if (row.kind === "thread") {
-      out.push(...drawSlices(input.slices(row.id), box, input.classNames, (rows, at, width) => caption(input, rows, at, width)));
+      out.push(...drawSlices(input.slices(row.id), box, input.classNames, (rows, at, width) => caption(input, { thread: row.id, rows, at }, width)));
       out.push(...drawSpans(input.spans(row.id), { ...box, y: box.y - (row.h - LANE_H) }));
       out.push(...drawSamples(input.samples(row.id), box));
     } else if (row.kind === "cpu") {
@@ -132,18 +133,6 @@ function lanes(out: Draw[], input: TimelineInput): void {
   out.push({ op: "unclip" });
   out.push({ op: "line", points: [LABEL_W - 3.5, PINNED_H, LABEL_W - 3.5, size.height], ink: "line", thick: 1 });
   for (const row of seen) label(out, input, row);
-}
-
-/** A wait says what it is; a wait for a CPU says who had it. */
-function caption(input: TimelineInput, rows: LaneRows, at: number, width: number): string | null {
-  const index = rows.class[at] ?? -1;
-  const kind = input.classKinds[index];
-  const cpu = rows.cpu[at] ?? -1;
-  if (kind === "running") return null;
-  const name = input.classNames[index] ?? "unknown";
-  if (kind !== "queue" || cpu < 0) return name;
-  const occupant = mainOccupant(input.cpus(cpu), rows.start[at] ?? 0, rows.end[at] ?? 0);
-  return occupant < 0 ? name : `${input.threadName(occupant, width - 80)} had CPU ${cpu}`;
 }
 
 function label(out: Draw[], input: TimelineInput, row: Row): void {
@@ -274,7 +263,8 @@ function overview(out: Draw[], input: TimelineInput): void {
   const box = { y: 2, h: OVERVIEW_H - 4 };
   out.push({ op: "rect", x: LABEL_W, y: 0, w, h: OVERVIEW_H, fill: { ink: "raised" } });
   out.push({ op: "text", x: 8, y: OVERVIEW_H / 2, text: "the whole run", ink: "muted", width: LABEL_W - 20 });
-  for (const part of input.overview) series(out, part, "running", input.whole, { left: LABEL_W, width: w, ...box }, input.cpuCount, "good");
+  const most = Math.max(input.cpuCount, ...input.overview.map((part) => peak(part, "running")));
+  for (const part of input.overview) series(out, part, "running", input.whole, { left: LABEL_W, width: w, ...box }, most, "good");
   for (const [at, lit] of input.lit.entries()) {
     const x = toX((lit.from + lit.to) / 2, input.whole, LABEL_W, w);
     const h = at === input.current ? OVERVIEW_H : 8;

@@ -19,9 +19,17 @@ export interface Address {
   readonly range?: Range;
   /** A finding, counted from 1 as reports do. */
   readonly finding?: number;
+  /** Which place of the finding, counted from 1, the worst first. */
+  readonly place?: number;
   readonly tab?: Tab;
   /** A function whose stacks or source are shown. */
   readonly fn?: string;
+  /** Which time the stacks are of. */
+  readonly kind?: string;
+  /** Stacks from callees to callers. */
+  readonly reverse?: boolean;
+  /** Stacks of the chosen thread only. */
+  readonly alone?: boolean;
 }
 
 /** Reads what stands behind the `#` (with or without it). */
@@ -32,6 +40,8 @@ export function parseAddress(hash: string): Address {
   const view = span(asked.get("view"));
   const range = span(asked.get("range"));
   const finding = whole(asked.get("finding"));
+  const place = whole(asked.get("place"));
+  const kind = /^[a-z][a-z-]{0,30}$/.exec(asked.get("kind") ?? "")?.[0];
   const tab = /^[a-z][a-z-]{0,30}$/.exec(asked.get("tab") ?? "")?.[0];
   const fn = asked.get("fn");
   return {
@@ -40,8 +50,12 @@ export function parseAddress(hash: string): Address {
     ...(view && { view }),
     ...(range && { range }),
     ...(finding !== null && { finding }),
+    ...(place !== null && { place }),
     ...(tab && { tab }),
     ...(fn && { fn }),
+    ...(kind && { kind }),
+    ...(asked.get("reverse") === "1" && { reverse: true }),
+    ...(asked.get("alone") === "1" && { alone: true }),
   };
 }
 
@@ -53,8 +67,12 @@ export function formatAddress(address: Address): string {
   if (address.view) parts.push(`view=${inSeconds(address.view.from)},${inSeconds(address.view.to)}`);
   if (address.range) parts.push(`range=${inSeconds(address.range.from)},${inSeconds(address.range.to)}`);
   if (address.finding !== undefined) parts.push(`finding=${address.finding}`);
+  if (address.place !== undefined) parts.push(`place=${address.place}`);
   if (address.tab) parts.push(`tab=${address.tab}`);
   if (address.fn) parts.push(`fn=${encodeURIComponent(address.fn)}`);
+  if (address.kind) parts.push(`kind=${address.kind}`);
+  if (address.reverse) parts.push("reverse=1");
+  if (address.alone) parts.push("alone=1");
   return parts.join("&");
 }
 

@@ -20,6 +20,12 @@ export class Catalogue {
     this.shared = new Set(own.flatMap((one) => (seen.has(one.name) ? [one.name] : (seen.add(one.name), []))));
   }
 
+  /** How many CPUs the program may use, as far as is known. */
+  get cpus(): number {
+    const { cpus, cpus_allowed } = this.summary.host;
+    return cpus_allowed || cpus;
+  }
+
   /** Name of a class. */
   className(index: number): string {
     return this.classNames[index] ?? "unknown";

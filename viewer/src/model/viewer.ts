@@ -2,7 +2,7 @@
 // and call these actions, and so do tests.
 
 import type { SliceAsk, Source } from "../api/source";
-import type { Evidence, SliceAnswer, ThreadId, WhyLink } from "../api/types";
+import type { Evidence, SearchResult, SliceAnswer, ThreadId, WhyLink } from "../api/types";
 import { type Address, type Tab, parseAddress } from "./address";
 import { Store } from "./store";
 import { Catalogue } from "./threads";
@@ -14,6 +14,23 @@ export interface Picked {
   readonly ask: SliceAsk;
   readonly slice: SliceAnswer | null;
   readonly failure: string | null;
+}
+
+/** Kinds of stacks that links lead to: where a thread ran, where it did not, and who ended its waits. */
+export const ON_CPU = "on-cpu";
+export const OFF_CPU = "off-cpu";
+export const WAKERS = "wakers";
+
+/** Of what the stacks are, and how they are shown. */
+export interface StackLook {
+  /** Null: of the first kind that there is. */
+  readonly kind: string | null;
+  /** From callees to callers. */
+  readonly reverse: boolean;
+  /** Of the chosen thread only. */
+  readonly alone: boolean;
+  /** In the colours of what changed, where there is another recording. */
+  readonly compared: boolean;
 }
 
 /** What a user can come back to. */
@@ -37,6 +54,7 @@ export interface State {
   readonly tab: Tab;
   /** The function that the stacks or the source are about. */
   readonly fn: string | null;
+  readonly stacks: StackLook;
   readonly folded: ReadonlySet<number>;
   readonly full: ReadonlySet<number>;
   readonly others: boolean;
@@ -56,13 +74,16 @@ export interface State {
 export class Viewer {
   readonly store: Store<State>;
   readonly whole: Range;
-  /** The finding that an address named before there were any, counted from 1. */
-  private awaited: number | null = null;
+  /** The address that named a finding before there were any. */
+  private awaited: Address | null = null;
+  /** Ends the question about the slice that was chosen last. */
+  private asking: AbortController | null = null;
 
   constructor(readonly source: Source, catalogue: Catalogue, theme: "light" | "dark") {
     this.whole = { from: 0, to: Math.max(1, catalogue.summary.wall_ns) };
     this.store = new Store<State>({
       catalogue, view: this.whole, range: null, picked: null, back: [], finding: null, occurrence: 0, tab: "why", fn: null,
+      stacks: { kind: null, reverse: false, alone: false, compared: true },
       folded: new Set(), full: new Set(), others: false, cpus: false, counters: false, path: false, theme, help: false, reveal: null, failure: null,
     });
   }
@@ -80,9 +101,9 @@ export class Viewer {
     const { picked, range, view, tab, finding } = this.state;
     const untouched = picked === null && range === null && finding === null && tab === "why" && sameRange(view, this.whole);
     this.store.set({ catalogue });
-    const index = (this.awaited ?? 1) - 1;
-    if (untouched) this.openFinding(index);
-    else if (this.awaited !== null && finding === null && index < catalogue.summary.findings.length) this.store.set({ finding: index });
+    const named = this.awaited && this.named(this.awaited);
+    if (untouched) this.openFinding(named?.finding ?? 0, named?.occurrence ?? 0);
+    else if (named && finding === null) this.store.set(named);
   }
 
   // --- moving ---
@@ -123,10 +144,12 @@ export class Viewer {
     const before = this.state.picked;
     const back = remember && before ? [...this.state.back.slice(-99), { ask: before.ask, view: this.state.view }] : this.state.back;
     const picked: Picked = { ask, slice: null, failure: null };
+    this.asking?.abort();
+    const asking = (this.asking = new AbortController());
     this.store.set({ picked, back, tab: "why" });
     if (jump) this.store.set({ reveal: { thread: ask.thread } });
     try {
-      const slice = await this.source.slice(ask);
+      const slice = await this.source.slice(ask, asking.signal);
       if (this.state.picked !== picked) return;
       // From now on it is named by its row: that stays true if the moment was at its edge.
       this.store.set({ picked: { ask: slice.row < 0 ? ask : { thread: slice.thread, row: slice.row }, slice, failure: null } });
@@ -221,9 +244,26 @@ export class Viewer {
     }
   }
 
-  /** Shows a function's stacks. */
-  openFunction(fn: string | null): void {
+  /** Shows a function's stacks: those of a kind, where it was seen in one. */
+  openFunction(fn: string | null, kind?: string): void {
     this.store.set({ fn, tab: "stacks" });
+    if (kind !== undefined) this.lookAt({ kind });
+  }
+
+  /** Shows other stacks, or the same otherwise. */
+  lookAt(look: Partial<StackLook>): void {
+    this.store.set({ stacks: { ...this.state.stacks, ...look } });
+  }
+
+  /** Goes to what was found. */
+  openResult(result: SearchResult): void {
+    if (result.kind === "function") return this.openFunction(result.name, ON_CPU);
+    if (result.kind === "finding") {
+      const index = this.catalogue.summary.findings.findIndex((one) => one.rule === result.name && one.subject === result.detail);
+      return this.openFinding(index);
+    }
+    if (result.kind === "lock") this.openTab("locks");
+    this.goTo(result);
   }
 
   openTab(tab: Tab): void {
@@ -246,7 +286,7 @@ export class Viewer {
 
   /** The address of what is shown. */
   address(): Address {
-    const { view, range, picked, finding, tab, fn } = this.state;
+    const { view, range, picked, finding, occurrence, tab, fn, stacks } = this.state;
     const slice = picked?.slice;
     return {
       ...(slice && { t: slice.start_ns, thread: slice.thread }),
@@ -254,25 +294,42 @@ export class Viewer {
       ...((slice || !sameRange(view, this.whole)) && { view }),
       ...(range && { range }),
       ...(finding !== null && { finding: finding + 1 }),
+      ...(finding !== null && occurrence > 0 && { place: occurrence + 1 }),
       ...(tab !== "why" && { tab }),
       ...(fn && { fn }),
+      ...(stacks.kind !== null && { kind: stacks.kind }),
+      ...(stacks.reverse && { reverse: true }),
+      ...(stacks.alone && { alone: true }),
     };
   }
 
   /** Shows what an address names; what it names wrongly is left alone. */
   open(hash: string): void {
     const asked = parseAddress(hash);
-    if (this.catalogue.summary.pending) this.awaited = asked.finding ?? null;
-    if (asked.finding !== undefined && asked.t === undefined) this.openFinding(asked.finding - 1);
-    else if (asked.finding !== undefined && asked.finding <= this.catalogue.summary.findings.length) {
-      this.store.set({ finding: asked.finding - 1 });
-    }
+    if (this.catalogue.summary.pending) this.awaited = asked.finding === undefined ? null : asked;
+    const named = this.named(asked);
+    if (named && asked.t === undefined) this.openFinding(named.finding, named.occurrence);
+    else if (named) this.store.set(named);
     if (asked.range) this.select(asked.range);
     if (asked.t !== undefined) this.openMoment(asked.t, asked.thread, asked.view === undefined);
     else if (asked.thread !== undefined) this.store.set({ reveal: { thread: asked.thread } });
     if (asked.view) this.show(asked.view);
     if (asked.fn) this.store.set({ fn: asked.fn });
+    if (asked.kind || asked.reverse || asked.alone) {
+      this.lookAt({ kind: asked.kind ?? null, reverse: asked.reverse === true, alone: asked.alone === true });
+    }
     if (asked.tab) this.store.set({ tab: asked.tab });
+  }
+
+  /** The finding that an address names, and which of its places: the one that it says, else the one at its thread and moment. */
+  private named({ finding, place, thread, t }: Address): { finding: number; occurrence: number } | null {
+    const index = (finding ?? 0) - 1;
+    const evidence = this.catalogue.summary.findings[index]?.evidence;
+    if (!evidence) return null;
+    const covers = (one: Evidence): boolean => one.thread === thread && t !== undefined && one.start_ns <= t && t <= one.start_ns + one.duration_ns;
+    const said = (place ?? 0) - 1;
+    const at = said in evidence ? said : evidence.findIndex(covers);
+    return { finding: index, occurrence: Math.max(0, at) };
   }
 
   private openMoment(t: Ns, thread: ThreadId | undefined, jump: boolean): void {

@@ -12,11 +12,13 @@ interface Look {
   readonly flame: Flame;
   readonly search: string;
   readonly upward: boolean;
+  /** Its roots are leaves of stacks, and callers come next: a node's own time is that of who began there, not of the function. */
+  readonly leavesFirst: boolean;
   readonly label: string;
 }
 
 /** See the module. */
-export function FlameCanvas({ flame, search, upward, label }: Look) {
+export function FlameCanvas({ flame, search, upward, leavesFirst, label }: Look) {
   const viewer = useViewer();
   const theme = useSelected((state) => state.theme);
   const box = useRef<HTMLDivElement>(null);
@@ -81,19 +83,20 @@ export function FlameCanvas({ flame, search, upward, label }: Look) {
           setHovered(next);
         }}
       />
-      <p class="under" role="status">{hovered === null ? "click: zoom · double click: callers and callees" : words(flame, hovered)}</p>
+      <p class="under" role="status">{hovered === null ? "click: zoom · double click: callers and callees" : words(flame, hovered, leavesFirst)}</p>
     </div>
   );
 }
 
 /** Name, module and times of a node. */
-function words(flame: Flame, node: number): string {
+function words(flame: Flame, node: number, leavesFirst: boolean): string {
   const index = flame.name[node] ?? -1;
   const share = flame.total_ns > 0 ? (flame.ns[node] ?? 0) / flame.total_ns : 0;
   const module = flame.modules[index] ?? "";
   const before = flame.before_ns?.[node];
   const was = before === undefined ? "" : `; before ${duration(before)}, now ${changeWords((flame.ns[node] ?? 0) - before)}`;
-  return `${visible(flame.names[index] ?? "")}${module ? ` (${visible(module)})` : ""}: ${duration(flame.ns[node] ?? 0)}, ${percent(share)}; itself ${duration(flame.own_ns[node] ?? 0)}${was}`;
+  const own = leavesFirst ? "" : `; itself ${duration(flame.own_ns[node] ?? 0)}`;
+  return `${visible(flame.names[index] ?? "")}${module ? ` (${visible(module)})` : ""}: ${duration(flame.ns[node] ?? 0)}, ${percent(share)}${own}${was}`;
 }
 
 /** "1.2 s more": nothing is told by colour alone. */

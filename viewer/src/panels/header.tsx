@@ -11,7 +11,7 @@ export function Header() {
   const theme = useSelected((state) => state.theme);
   const { summary } = viewer.catalogue;
   const command = visible(summary.command.join(" ")) || "(no command)";
-  const cpus = summary.host.cpus_allowed ?? summary.host.cpus;
+  const { cpus } = viewer.catalogue;
   return (
     <header class="head">
       <h1>holdup</h1>

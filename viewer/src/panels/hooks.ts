@@ -33,31 +33,46 @@ export function useSelected<T>(select: (state: State) => T): T {
 
 /** An answer that may not be there yet. */
 export interface Answer<T> {
+  /** What was answered to what is asked now: never what belongs to another question. */
   readonly value: T | null;
+  /** What was answered last, to whatever: for what may be shown under its own name, or as a picture that says where it belongs. */
+  readonly last: T | null;
   readonly failure: string | null;
   readonly waiting: boolean;
 }
 
-/** Asks anew whenever `key` changes (null: asks nothing); an answer that comes too late is dropped. The last value stays meanwhile. */
-export function useAnswer<T>(key: string | null, ask: () => Promise<T>, wait_ms = 0): Answer<T> {
-  const [answer, setAnswer] = useState<Answer<T>>({ value: null, failure: null, waiting: key !== null });
+interface Kept<T> {
+  readonly key: string | null;
+  readonly value: T | null;
+  readonly failure: string | null;
+}
+
+/** Asks anew whenever `key` changes (null: asks nothing); an answer that comes too late is dropped, and nobody goes on asking for it. */
+export function useAnswer<T>(key: string | null, ask: (signal: AbortSignal) => Promise<T>, wait_ms = 0): Answer<T> {
+  const [kept, keep] = useState<Kept<T>>({ key: null, value: null, failure: null });
   useEffect(() => {
     if (key === null) {
-      setAnswer({ value: null, failure: null, waiting: false });
+      keep({ key, value: null, failure: null });
       return;
     }
-    let current = true;
-    setAnswer((before) => ({ ...before, waiting: true }));
+    const wanted = new AbortController();
     const timer = setTimeout(() => {
-      ask().then(
-        (value) => current && setAnswer({ value, failure: null, waiting: false }),
-        (failure: unknown) => current && setAnswer({ value: null, failure: sentence(failure), waiting: false }),
+      ask(wanted.signal).then(
+        (value) => wanted.signal.aborted || keep({ key, value, failure: null }),
+        (failure: unknown) => wanted.signal.aborted || keep({ key, value: null, failure: sentence(failure) }),
       );
     }, wait_ms);
     return () => {
-      current = false;
+      wanted.abort();
       clearTimeout(timer);
     };
   }, [key]);
-  return answer;
+  return answerTo(key, kept);
+}
+
+/** What of the last answer is one to the question that is asked now. */
+export function answerTo<T>(key: string | null, kept: Kept<T>): Answer<T> {
+  if (key === null) return { value: null, last: null, failure: null, waiting: false };
+  const is = kept.key === key;
+  return { value: is ? kept.value : null, last: kept.value, failure: is ? kept.failure : null, waiting: !is };
 }

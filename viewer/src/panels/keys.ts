@@ -43,14 +43,37 @@ function escape(viewer: Viewer): void {
   else viewer.store.set({ picked: null, back: [] });
 }
 
+/** What matters of an element that has the focus. */
+interface Focused {
+  readonly tagName?: string;
+  readonly type?: string;
+  readonly closest?: (selector: string) => unknown;
+}
+
+/** Kinds of input that take no text. */
+const SWITCHES = ["checkbox", "radio", "button"];
+
+/** The element that has the focus needs the key itself. */
+export function isTaken(focused: Focused | null, name: string): boolean {
+  const tag = focused?.tagName ?? "";
+  const isSwitch = tag === "INPUT" && SWITCHES.includes(focused?.type ?? "");
+  if (["INPUT", "SELECT", "TEXTAREA"].includes(tag) && !isSwitch) return true;
+  if (name === " ") return isSwitch || isIn(focused, "button, a, summary, [role=option], [data-keys]");
+  if (name === "Enter") return isIn(focused, "button, a, summary, [role=option], [data-keys]");
+  return name.startsWith("Arrow") && isIn(focused, "[role=option], [data-keys]");
+}
+
+function isIn(focused: Focused | null, selector: string): boolean {
+  return Boolean(focused?.closest?.(selector));
+}
+
 /** Does what a key says, unless somebody is typing or a button takes the key. */
 export function handleKey(viewer: Viewer, event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-  const target = event.target;
-  if (target instanceof HTMLInputElement || target instanceof HTMLSelectElement || target instanceof HTMLTextAreaElement) return;
   const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  const takesKeys = target instanceof HTMLElement && target.closest("button, a, summary, [role=option], [data-keys]");
-  if (takesKeys && (name === "Enter" || name === " " || name.startsWith("Arrow"))) return;
+  // What lies below the help does not move unseen.
+  if (viewer.state.help && name !== "?" && name !== "Escape") return;
+  if (isTaken(event.target as Focused | null, name)) return;
   const digit = /^[1-9]$/.test(name) ? Number(name) : 0;
   if (digit > 0) {
     const tabs = ["why", "stacks", ...viewer.catalogue.summary.tables.map((one) => one.name), "source"];

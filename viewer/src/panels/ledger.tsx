@@ -7,6 +7,7 @@ import { type Share, composeLedger, sharesOf } from "../layout/ledger";
 import { classLook } from "../model/classes";
 import { visible } from "../model/text";
 import { duration, percent } from "../model/time";
+import { ON_CPU } from "../model/viewer";
 import { useAnswer, useSelected, useViewer } from "./hooks";
 import { Swatch } from "./swatch";
 
@@ -18,18 +19,24 @@ const LISTED = 0.001;
 export function LedgerBar() {
   const viewer = useViewer();
   const range = useSelected((state) => state.range);
-  const answer = useAnswer(range ? `${range.from}/${range.to}` : null, () => viewer.source.ledger(range ?? viewer.whole, []), 60);
-  const ledger: Ledger = range && answer.value ? answer.value : viewer.catalogue.summary.ledger;
-  const of = range ? (answer.failure ?? `of the selected ${duration(range.to - range.from)}`) : "of the whole run";
-  const shares = sharesOf(ledger, viewer.catalogue.summary.classes);
-  const [listed, small] = [shares.filter((one) => one.ns >= ledger.total_ns * LISTED), shares.filter((one) => one.ns < ledger.total_ns * LISTED)];
+  const answer = useAnswer(range ? `${range.from}/${range.to}` : null, (signal) => viewer.source.ledger(range ?? viewer.whole, [], signal), 60);
+  const { summary } = viewer.catalogue;
+  const known: Ledger | null = range ? answer.value : summary.ledger;
+  const of = range ? `of the selected ${duration(range.to - range.from)}` : "of the whole run";
+  // Until a range is added up, the list of what was shown last holds the place, unseen: else the page would jump with every drag.
+  const ledger = known ?? answer.last ?? summary.ledger;
+  const all = sharesOf(ledger, summary.classes);
+  const shares = known ? all : [];
+  const figures = known ? `${duration(known.total_ns)} of thread time` : (answer.failure ?? "adding up …");
+  const note = range ? answer.value?.note : "";
+  const [listed, small] = [all.filter((one) => one.ns >= ledger.total_ns * LISTED), all.filter((one) => one.ns < ledger.total_ns * LISTED)];
   return (
     <section class="ledger" aria-label={`where the time went, ${of}`} aria-busy={answer.waiting}>
       <div class="ledger-words">
         <h2>
-          Where the time went <small>{of}: {duration(ledger.total_ns)} of thread time</small>
+          Where the time went <small>{of}: {figures}</small>
         </h2>
-        <ul>
+        <ul class={known ? "" : "unknown"} aria-hidden={known ? undefined : "true"}>
           {listed.map(({ name, ns }) => (
             <li key={name} title={`${classLook(name).words}: ${duration(ns)}`}>
               <Swatch name={name} /> {name} <b>{percent(ledger.total_ns > 0 ? ns / ledger.total_ns : 0)}</b>
@@ -38,7 +45,8 @@ export function LedgerBar() {
           {small.length > 0 && (
             <li class="muted" title={small.map(({ name, ns }) => `${name}: ${duration(ns)}`).join("\n")}>{small.length === 1 ? `${small[0]?.name} < 0.1 %` : `${small.length} more < 0.1 %`}</li>
           )}
-          {shares.length === 0 && <li>no time of any thread is in it</li>}
+          {note && <li class="muted">{note}</li>}
+          {all.length === 0 && <li>no time of any thread is in it</li>}
         </ul>
       </div>
       <Bar shares={shares} />
@@ -53,7 +61,7 @@ function BusiestLine() {
   const viewer = useViewer();
   const { busiest } = viewer.catalogue.summary;
   if (!busiest) return null;
-  const name = (fn: string) => <button class="link" onClick={() => viewer.openFunction(fn)} title="its flame graph">{visible(fn)}</button>;
+  const name = (fn: string) => <button class="link" onClick={() => viewer.openFunction(fn, ON_CPU)} title="its flame graph">{visible(fn)}</button>;
   return (
     <p class="busiest">
       {percent(busiest.share)} ± {percent(busiest.error)} of useful in {name(busiest.function)}

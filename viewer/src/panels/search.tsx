@@ -3,7 +3,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { SearchResult } from "../api/types";
 import { visible } from "../model/text";
-import type { Viewer } from "../model/viewer";
 import { useAnswer, useViewer } from "./hooks";
 
 export const SEARCH_ID = "search";
@@ -16,22 +15,31 @@ export function Search() {
   const [at, setAt] = useState(0);
   const input = useRef<HTMLInputElement>(null);
   const asked = text.trim();
-  const answer = useAnswer(open && asked !== "" ? asked : null, () => viewer.source.search(asked), 120);
-  const results = asked === "" ? [] : (answer.value ?? []);
-  useEffect(() => setAt(0), [answer.value]);
+  const answer = useAnswer(open && asked !== "" ? asked : null, (signal) => viewer.source.search(asked, signal), 120);
+  // What was found for the words before stays in sight until there is more: each line leads to what it says.
+  const results = asked === "" ? [] : (answer.last ?? []);
+  /** The words for which Enter was pressed before their answer came. */
+  const entered = useRef("");
+  useEffect(() => {
+    setAt(0);
+    if (answer.value && entered.current === asked) choose(answer.value[0]);
+  }, [answer.value]);
   const choose = (result: SearchResult | undefined): void => {
+    entered.current = "";
     if (!result) return;
     setOpen(false);
     input.current?.blur();
-    openResult(viewer, result);
+    viewer.openResult(result);
   };
   const key = (event: KeyboardEvent): void => {
     event.stopPropagation();
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
       setAt((now) => Math.max(0, Math.min(results.length - 1, now + (event.key === "ArrowDown" ? 1 : -1))));
-    } else if (event.key === "Enter") choose(results[at]);
-    else if (event.key === "Escape") {
+    } else if (event.key === "Enter") {
+      if (answer.value) choose(answer.value[at]);
+      else entered.current = asked;
+    } else if (event.key === "Escape") {
       setOpen(false);
       input.current?.blur();
     }
@@ -54,6 +62,7 @@ export function Search() {
         spellcheck={false}
         value={text}
         onInput={(event) => {
+          entered.current = "";
           setText(event.currentTarget.value);
           setOpen(true);
         }}
@@ -85,16 +94,4 @@ export function Search() {
       )}
     </div>
   );
-}
-
-/** Goes to what was found. */
-function openResult(viewer: Viewer, result: SearchResult): void {
-  if (result.kind === "function") viewer.openFunction(result.name);
-  else if (result.kind === "finding") {
-    const index = viewer.catalogue.summary.findings.findIndex((one) => one.rule === result.name || one.subject === result.name);
-    if (index >= 0) viewer.openFinding(index);
-  } else {
-    if (result.kind === "lock") viewer.openTab("locks");
-    viewer.goTo(result);
-  }
 }

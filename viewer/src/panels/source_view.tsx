@@ -13,7 +13,7 @@ const MANY = 40;
 export function SourceView() {
   const viewer = useViewer();
   const fn = useSelected((state) => state.fn);
-  const answer = useAnswer(fn, () => viewer.source.annotate(fn ?? "").then(readListing));
+  const answer = useAnswer(fn, (signal) => viewer.source.annotate(fn ?? "", signal).then(readListing));
   if (fn === null) return <p class="hint">Choose a function in Stacks, in a table or by the search: its instructions are shown here with what they cost, or its lines.</p>;
   if (answer.failure) return <p class="hint" role="alert">{`${visible(fn)}: ${answer.failure}`}</p>;
   if (!answer.value) return <p class="hint">{answer.waiting ? "asking …" : ""}</p>;

@@ -2,10 +2,11 @@
 
 import { useMemo, useState } from "preact/hooks";
 import type { Flame, FlameAsk } from "../api/types";
-import { foundShare, growTree } from "../layout/flame";
+import { foundShare, ownTimes } from "../layout/flame";
 import { visible } from "../model/text";
 import { count, duration, percent } from "../model/time";
 import { FlameCanvas } from "./flame_canvas";
+import { ON_CPU } from "../model/viewer";
 import { useAnswer, useSelected, useViewer } from "./hooks";
 
 /** See the module. */
@@ -15,38 +16,37 @@ export function Stacks() {
   const fn = useSelected((state) => state.fn);
   const range = useSelected((state) => state.range);
   const picked = useSelected((state) => state.picked?.ask.thread ?? null);
-  const [kind, setKind] = useState(flames[0]?.kind ?? "on-cpu");
-  const [reverse, setReverse] = useState(false);
-  const [oneThread, setOneThread] = useState(false);
+  const { kind: chosen, reverse, alone, compared } = useSelected((state) => state.stacks);
+  const kind = chosen ?? flames[0]?.kind ?? ON_CPU;
   const [search, setSearch] = useState("");
-  const [compared, setCompared] = useState(true);
   const compares = against != null && compared;
   const ask: FlameAsk = {
     kind,
     ...(range && { from: range.from, to: range.to }),
-    ...(oneThread && picked !== null && { threads: [picked] }),
+    ...(alone && picked !== null && { threads: [picked] }),
     ...(reverse && fn === null && { reverse: true }),
     ...(fn !== null && { function: fn }),
     ...(compares && { against: true }),
   };
-  const below = useAnswer(JSON.stringify(ask), () => viewer.source.flame(ask), 30);
-  const above = useAnswer(fn === null ? null : JSON.stringify(ask), () => viewer.source.flame({ ...ask, reverse: true }), 30);
-  const kinds = [...flames, ...classes.filter((one) => one.kind === "wait").map((one) => ({ kind: one.name, label: one.name }))];
-  const known = [...new Map(kinds.map((one) => [one.kind, one])).values()];
+  const below = useAnswer(JSON.stringify(ask), (signal) => viewer.source.flame(ask, signal), 30);
+  const above = useAnswer(fn === null ? null : JSON.stringify(ask), (signal) => viewer.source.flame({ ...ask, reverse: true }, signal), 30);
+  const named = (name: string) => ({ kind: name, label: name });
+  const kinds = [...flames, ...classes.filter((one) => one.kind === "wait").map((one) => named(one.name)), named(kind)];
+  const known = kinds.filter((one, at) => kinds.findIndex((other) => other.kind === one.kind) === at);
   return (
     <div class="stacks">
       <div class="tools">
         <label>stacks of{" "}
-          <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
+          <select value={kind} onChange={(event) => viewer.lookAt({ kind: event.currentTarget.value })}>
             {known.map((one) => <option key={one.kind} value={one.kind}>{visible(one.label)}</option>)}
           </select>
         </label>
-        <label><input type="checkbox" checked={oneThread} disabled={picked === null} onChange={(event) => setOneThread(event.currentTarget.checked)} />{" "}
+        <label><input type="checkbox" checked={alone} disabled={picked === null} onChange={(event) => viewer.lookAt({ alone: event.currentTarget.checked })} />{" "}
           {picked === null ? "chosen thread only" : `${viewer.catalogue.threadName(picked)} only`}</label>
-        <label><input type="checkbox" checked={reverse} disabled={fn !== null} onChange={(event) => setReverse(event.currentTarget.checked)} /> callers (reversed)</label>
+        <label><input type="checkbox" checked={reverse} disabled={fn !== null} onChange={(event) => viewer.lookAt({ reverse: event.currentTarget.checked })} /> callers (reversed)</label>
         {against != null && (
           <label title={`before: ${visible(against.command.join(" "))}, ${duration(against.wall_ns)}`}>
-            <input type="checkbox" checked={compared} onChange={(event) => setCompared(event.currentTarget.checked)} /> what changed</label>
+            <input type="checkbox" checked={compared} onChange={(event) => viewer.lookAt({ compared: event.currentTarget.checked })} /> what changed</label>
         )}
         <input type="search" aria-label="light functions whose name holds" placeholder="light functions named …" value={search}
           onInput={(event) => setSearch(event.currentTarget.value)} />
@@ -56,9 +56,9 @@ export function Stacks() {
       </div>
       {compares && <Changes flame={below.value} />}
       {below.failure && <p class="hint" role="alert">{below.failure}</p>}
-      {fn === null && below.value && <Single flame={below.value} search={search} />}
+      {fn === null && below.value && <Single flame={below.value} search={search} reverse={reverse} />}
       {fn !== null && <Sandwich above={above.value} below={below.value} search={search} />}
-      {!below.value && below.waiting && <p class="hint">asking …</p>}
+      {(below.waiting || above.waiting) && <p class="hint" role="status">adding up …</p>}
     </div>
   );
 }
@@ -75,14 +75,14 @@ function Changes({ flame }: { flame: Flame | null }) {
   );
 }
 
-function Single({ flame, search }: { flame: Flame; search: string }) {
+function Single({ flame, search, reverse }: { flame: Flame; search: string; reverse: boolean }) {
   if (flame.name.length === 0) return <Nothing flame={flame} />;
   return (
     <>
       <Words flame={flame} search={search} />
       <div class="flame-and-list">
-        <FlameCanvas flame={flame} search={search} upward={false} label="flame graph" />
-        <Functions flame={flame} />
+        <FlameCanvas flame={flame} search={search} upward={false} leavesFirst={reverse} label={reverse ? "flame graph, from callees to callers" : "flame graph"} />
+        <Functions flame={flame} reverse={reverse} />
       </div>
     </>
   );
@@ -95,9 +95,9 @@ function Sandwich({ above, below, search }: { above: Flame | null; below: Flame 
     <>
       <Words flame={below} search={search} />
       <h3>who called it</h3>
-      <FlameCanvas flame={above} search={search} upward label="callers, upwards" />
+      <FlameCanvas flame={above} search={search} upward leavesFirst label="callers, upwards" />
       <h3>what it called</h3>
-      <FlameCanvas flame={below} search={search} upward={false} label="callees, downwards" />
+      <FlameCanvas flame={below} search={search} upward={false} leavesFirst={false} label="callees, downwards" />
     </>
   );
 }
@@ -125,12 +125,9 @@ function Words({ flame, search }: { flame: Flame; search: string }) {
 const FUNCTIONS_SHOWN = 12;
 
 /** The functions with the most own time, as a list: the same picture for keyboards and screen readers. */
-function Functions({ flame }: { flame: Flame }) {
+function Functions({ flame, reverse }: { flame: Flame; reverse: boolean }) {
   const viewer = useViewer();
-  const tree = useMemo(() => growTree(flame), [flame]);
-  const own = new Map<number, number>();
-  tree.flame.name.forEach((name, node) => own.set(name, (own.get(name) ?? 0) + (flame.own_ns[node] ?? 0)));
-  const top = [...own].filter(([, ns]) => ns > 0).sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, FUNCTIONS_SHOWN);
+  const top = useMemo(() => ownTimes(flame, reverse).slice(0, FUNCTIONS_SHOWN), [flame, reverse]);
   return (
     <section aria-label="functions with the most time of their own">
       <h3>most time of their own</h3>

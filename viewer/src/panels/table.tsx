@@ -6,6 +6,7 @@ import { type Sorting, asTsv, cellText, chosenRows, isNumeric } from "../model/c
 import { histogramBars, histogramLines, histogramUnit } from "../model/histogram";
 import { count, duration } from "../model/time";
 import { visible } from "../model/text";
+import { ON_CPU } from "../model/viewer";
 import { useAnswer, useSelected, useViewer } from "./hooks";
 
 /** More rows than this are not put on the page at once. */
@@ -14,7 +15,7 @@ const ROWS_SHOWN = 500;
 /** See the module. */
 export function TableView({ name }: { name: string }) {
   const viewer = useViewer();
-  const answer = useAnswer(name, () => viewer.source.table(name));
+  const answer = useAnswer(name, (signal) => viewer.source.table(name, signal));
   if (answer.failure) return <p class="hint" role="alert">{answer.failure}</p>;
   if (!answer.value) return <p class="hint">asking …</p>;
   if (answer.value.rows.length === 0) return <p class="hint">{`This recording has nothing for the table “${answer.value.label}”.`}</p>;
@@ -67,7 +68,7 @@ function Rows({ table }: { table: Table }) {
         </thead>
         <tbody>{rows.slice(0, ROWS_SHOWN).map((row) => <Row key={row} table={table} row={row} />)}</tbody>
       </table>
-      {rows.length > ROWS_SHOWN && <p class="hint">{`The first ${count(ROWS_SHOWN)} of ${count(rows.length)} rows; filter to see others, copy to have all.`}</p>}
+      {rows.length > ROWS_SHOWN && <p class="hint">{`The first ${count(ROWS_SHOWN)} of ${count(rows.length)} rows; filter to see others, copy to have all of these.`}</p>}
     </div>
   );
 }
@@ -81,7 +82,7 @@ function Row({ table, row }: { table: Table; row: number }) {
         const cell = table.rows[row]?.[at] ?? null;
         const text = cellText(viewer.catalogue, column, cell);
         if (column.unit === "function" && typeof cell === "string") {
-          return <td key={column.name}><button class="link" onClick={(event) => { event.stopPropagation(); viewer.openFunction(cell); }}>{text}</button></td>;
+          return <td key={column.name}><button class="link" onClick={(event) => { event.stopPropagation(); viewer.openFunction(cell, ON_CPU); }}>{text}</button></td>;
         }
         const unit = histogramUnit(column.unit);
         if (unit !== null && cell !== null && typeof cell === "object") {

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import type { CriticalPath } from "../api/types";
-import { duration, moment, percent } from "../model/time";
+import { count, duration, moment, percent } from "../model/time";
 import type { State } from "../model/viewer";
 import { useAnswer, useSelected, useViewer } from "./hooks";
 import { Swatch } from "./swatch";
@@ -24,7 +24,7 @@ export function Timeline() {
     drawn.current = timeline;
     return () => timeline.end();
   }, [viewer]);
-  useWakeups(drawn);
+  const leftOut = useWakeups(drawn);
   const critical = usePath(drawn);
   const none = viewer.catalogue.summary.threads.length === 0;
   return (
@@ -39,15 +39,15 @@ export function Timeline() {
         <div ref={spacer} class="spacer" />
       </div>
       {none && <p class="empty">No thread of the program was seen, so there is nothing to draw.</p>}
-      {critical && <PathWords path={critical} />}
-      <Status />
+      {critical.lit && <PathWords path={critical.path} />}
+      <Status leftOut={leftOut} />
       <div ref={hover} class="hover" role="presentation" hidden />
     </section>
   );
 }
 
 /** What is shown, in words; also the place of a few buttons. */
-function Status() {
+function Status({ leftOut }: { leftOut: number }) {
   const viewer = useViewer();
   const view = useSelected((state) => state.view);
   const range = useSelected((state) => state.range);
@@ -60,6 +60,7 @@ function Status() {
       {range && <span class="range-words" role="status">{`selected ${duration(range.to - range.from)}`}</span>}
       {range && <button onClick={() => viewer.frameSelection()}>zoom to it</button>}
       {range && <button onClick={() => viewer.select(null)}>clear</button>}
+      {leftOut > 0 && <span class="muted">{`${count(leftOut)} wakeups of this slice have no arrow`}</span>}
       <span class="grow" />
       <button onClick={() => viewer.zoom(0.5)} aria-label="zoom in" title="zoom in (W)">+</button>
       <button onClick={() => viewer.zoom(2)} aria-label="zoom out" title="zoom out (S)">−</button>
@@ -70,34 +71,37 @@ function Status() {
   );
 }
 
-/** Wakeups around the chosen slice. */
-function useWakeups(drawn: { readonly current: TimelineCanvas | null }): void {
+/** Wakeups around the chosen slice; gives how many are not drawn. */
+function useWakeups(drawn: { readonly current: TimelineCanvas | null }): number {
   const viewer = useViewer();
   const slice = useSelected((state: State) => state.picked?.slice ?? null);
   const key = slice ? `${slice.thread}/${slice.start_ns}` : null;
-  const answer = useAnswer(key, () => {
+  const answer = useAnswer(key, (signal) => {
     if (!slice) return Promise.reject(new Error("nothing is chosen"));
-    return viewer.source.wakeups({ from: slice.start_ns, to: slice.end_ns + 1 }, [slice.thread]);
+    return viewer.source.wakeups({ from: slice.start_ns, to: slice.end_ns + 1 }, [slice.thread], signal);
   }, 30);
   useEffect(() => {
     if (!drawn.current) return;
     drawn.current.wakeups = slice ? answer.value : null;
     drawn.current.ask();
   }, [answer.value, slice]);
+  return answer.value?.left_out ?? 0;
 }
 
 const PATH_CLASSES = 5;
 /** Classes below this share of the path are not named. */
 const LISTED = 0.001;
 
-/** What the critical path of the view consists of: only shortening these makes the run shorter. */
-function PathWords({ path }: { path: CriticalPath }) {
+/** What the critical path of the view consists of: only shortening these makes the run shorter. Null: not known yet. */
+function PathWords({ path }: { path: CriticalPath | null }) {
   const { catalogue } = useViewer();
-  const total = path.classes.reduce((sum, ns) => sum + ns, 0);
-  const most = path.classes.map((ns, at) => ({ ns, name: catalogue.className(at) })).filter((one) => one.ns > 0 && one.ns >= total * LISTED).sort((a, b) => b.ns - a.ns);
+  const classes = path?.classes ?? [];
+  const total = classes.reduce((sum, ns) => sum + ns, 0);
+  const most = classes.map((ns, at) => ({ ns, name: catalogue.className(at) })).filter((one) => one.ns > 0 && one.ns >= total * LISTED).sort((a, b) => b.ns - a.ns);
   return (
     <div class="path-words" role="status">
       <b>critical path of what is shown</b>
+      {path === null && <span>adding up …</span>}
       {most.slice(0, PATH_CLASSES).map(({ name, ns }) => (
         <span key={name}><Swatch name={name} />{` ${name} ${percent(total > 0 ? ns / total : 0)}`}</span>
       ))}
@@ -106,19 +110,20 @@ function PathWords({ path }: { path: CriticalPath }) {
 }
 
 /** The critical path of what is shown, if it is lit. */
-function usePath(drawn: { readonly current: TimelineCanvas | null }): CriticalPath | null {
+function usePath(drawn: { readonly current: TimelineCanvas | null }): { lit: boolean; path: CriticalPath | null } {
   const viewer = useViewer();
   const lit = useSelected((state) => state.path);
   const view = useSelected((state) => state.view);
-  const answer = useAnswer(lit ? `${view.from}/${view.to}` : null, () => viewer.source.path(view), 120);
+  const answer = useAnswer(lit ? `${view.from}/${view.to}` : null, (signal) => viewer.source.path(view, signal), 120);
+  // The path of the view before lies where it lay: it stays until there is another.
   useEffect(() => {
     if (!drawn.current) return;
-    drawn.current.path = answer.value;
+    drawn.current.path = answer.last;
     drawn.current.ask();
-  }, [answer.value]);
+  }, [answer.last]);
   useEffect(() => {
     if (answer.failure === null) return;
     viewer.store.set({ path: false, failure: `no critical path: ${answer.failure}` });
   }, [answer.failure]);
-  return lit ? answer.value : null;
+  return { lit, path: answer.value };
 }

@@ -39,6 +39,7 @@ export class TimelineCanvas {
   private rows: Rows = { rows: [], height: 0 };
   private rowsOf: readonly unknown[] = [];
   private frame = 0;
+  private ended = false;
   private drag: Drag | null = null;
   private pointer: number | null = null;
   private revealed: State["reveal"] = null;
@@ -59,6 +60,8 @@ export class TimelineCanvas {
 
   /** Lets go of everything. */
   end(): void {
+    this.ended = true;
+    this.tiles.end();
     cancelAnimationFrame(this.frame);
     for (const undo of this.undo) undo();
   }
@@ -72,7 +75,7 @@ export class TimelineCanvas {
 
   /** Paints with the next frame. */
   ask(): void {
-    if (this.frame === 0) this.frame = requestAnimationFrame(() => this.paint());
+    if (this.frame === 0 && !this.ended) this.frame = requestAnimationFrame(() => this.paint());
   }
 
   private get width(): number {
@@ -94,7 +97,10 @@ export class TimelineCanvas {
     const { catalogue, view } = this.viewer.state;
     // With the findings came another place to look at. It is asked for as if it had been the first, in the very words in
     // which the next opening will ask: those answers are kept.
-    if (catalogue !== this.painted.catalogue && !sameRange(view, this.painted.view)) this.tiles = this.newTiles();
+    if (catalogue !== this.painted.catalogue && !sameRange(view, this.painted.view)) {
+      this.tiles.end();
+      this.tiles = this.newTiles();
+    }
     this.painted = { catalogue, view };
     this.tiles.begin(this.viewer.state.view, this.width - LABEL_W);
     this.layout();
@@ -179,7 +185,7 @@ export class TimelineCanvas {
       samples: (thread) => (state.view.to - state.view.from < 2e9 ? this.tiles.samples(thread) : []),
       counters: this.tiles.counters(),
       overview: this.tiles.overview(),
-      cpuCount: Math.max(1, summary.host.cpus),
+      cpuCount: Math.max(1, catalogue.cpus),
       range: state.range,
       picked: state.picked?.slice ?? null,
       wakeups: this.wakeups,
@@ -365,8 +371,8 @@ function partAt(parts: readonly Part<LaneRows>[], at: number): Part<LaneRows> | 
   return parts.find((one) => at >= one.from && at < one.to) ?? null;
 }
 
-/** The CPU to show below the chosen thread: the one it waited for, or is about to get. */
-function cpuBelow(state: State): { thread: number; cpu: number } | null {
+/** The CPU to show below the chosen thread: the one it waited for, of which Why tells. */
+export function cpuBelow(state: State): { thread: number; cpu: number } | null {
   const slice = state.picked?.slice;
-  return slice && slice.cpu >= 0 && (slice.occupants.length > 0 || slice.state === "runnable") ? { thread: slice.thread, cpu: slice.cpu } : null;
+  return slice && slice.occupied_cpu >= 0 ? { thread: slice.thread, cpu: slice.occupied_cpu } : null;
 }

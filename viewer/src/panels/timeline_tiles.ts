@@ -61,6 +61,11 @@ export class TimelineTiles {
     for (const store of this.stores()) store.flush();
   }
 
+  /** Nobody looks any more. */
+  end(): void {
+    for (const store of this.stores()) store.end();
+  }
+
   /** Nothing is on its way: what is drawn is all there is. */
   get idle(): boolean {
     return this.stores().every((store) => store.idle);
@@ -123,7 +128,7 @@ export class TimelineTiles {
     return out;
   }
 
-  private stores(): { begin(): void; flush(): void; idle: boolean }[] {
+  private stores(): { begin(): void; flush(): void; end(): void; idle: boolean }[] {
     return [this.lanes, this.cpuLanes, this.sampleLanes, this.spanLanes, this.counterTiles];
   }
 }

@@ -5,6 +5,7 @@ import { classLook } from "../model/classes";
 import { where, withoutRepeats } from "../model/frames";
 import { visible } from "../model/text";
 import { count, duration, moment, percent } from "../model/time";
+import { OFF_CPU, ON_CPU, WAKERS } from "../model/viewer";
 import { useSelected, useViewer } from "./hooks";
 import { Swatch } from "./swatch";
 
@@ -49,8 +50,8 @@ export function Why() {
       </div>
       <div class="why-side">
         {slice.samples.length > 0 && <Hot slice={slice} />}
-        {(slice.stack.length > 0 || slice.state === "blocked" || slice.state === "running") && <Stack label={stackLabel(slice)} frames={slice.stack} />}
-        {slice.waker && slice.waker.stack.length > 0 && <Stack label="stack of the thread that woke it" frames={slice.waker.stack} />}
+        {(slice.stack.length > 0 || slice.state === "blocked" || slice.state === "running") && <Stack label={stackLabel(slice)} frames={slice.stack} kind={slice.state === "running" ? ON_CPU : OFF_CPU} />}
+        {slice.waker && slice.waker.stack.length > 0 && <Stack label="stack of the thread that woke it" frames={slice.waker.stack} kind={WAKERS} />}
       </div>
     </div>
   );
@@ -116,7 +117,7 @@ function Facts({ slice }: { slice: SliceAnswer }) {
       <dt>class</dt>
       <dd><Swatch name={className} /> {className}: {classLook(className).words}</dd>
       <dt>when</dt>
-      <dd>{`${moment(slice.start_ns)} for ${duration(length)}${slice.cpu >= 0 ? `, CPU ${slice.cpu}` : ""}`}</dd>
+      <dd>{`${moment(slice.start_ns)} for ${duration(length)}${cpuWords(slice)}`}</dd>
       {slice.stolen_ns > 0 && [<dt key="s">stolen</dt>, <dd key="sd">{`${duration(slice.stolen_ns)} by the hypervisor`}</dd>]}
       {slice.wait && [
         <dt key="w">waited for</dt>,
@@ -130,11 +131,11 @@ function Facts({ slice }: { slice: SliceAnswer }) {
               {catalogue.threadTitle(slice.waker.thread)}
             </button>
           ) : wakerWords(slice.waker.context)}
-          {` at ${moment(slice.waker.at_ns)}, CPU ${slice.waker.cpu}`}
+          {` at ${moment(slice.waker.at_ns)}${slice.waker.cpu >= 0 ? `, CPU ${slice.waker.cpu}` : ""}`}
         </dd>,
       ]}
       {slice.occupants.length > 0 && [
-        <dt key="o">its CPU ran</dt>,
+        <dt key="o">{slice.occupied_cpu >= 0 ? `CPU ${slice.occupied_cpu} ran` : "its CPU ran"}</dt>,
         <dd key="od"><Occupants slice={slice} length={length} /></dd>,
       ]}
     </dl>
@@ -148,7 +149,7 @@ function Occupants({ slice, length }: { slice: SliceAnswer; length: number }) {
       {slice.occupants.map((one) => (
         <li key={one.thread}>
           {one.thread >= 0 ? (
-            <button class="link" onClick={() => void viewer.pick({ thread: one.thread, at: slice.start_ns + length / 2 }, true)}>
+            <button class="link" onClick={() => void viewer.pick({ thread: one.thread, at: one.at_ns }, true)}>
               {viewer.catalogue.threadTitle(one.thread)}
             </button>
           ) : "nobody that was seen"}
@@ -157,6 +158,12 @@ function Occupants({ slice, length }: { slice: SliceAnswer; length: number }) {
       ))}
     </ul>
   );
+}
+
+/** Where it ran; of one that waited for a CPU, where it ran next. */
+function cpuWords(slice: SliceAnswer): string {
+  if (slice.cpu < 0) return "";
+  return slice.occupied_cpu >= 0 ? `, then on CPU ${slice.cpu}` : `, CPU ${slice.cpu}`;
 }
 
 function wakerWords(context: string): string {
@@ -179,7 +186,7 @@ function Hot({ slice }: { slice: SliceAnswer }) {
         {slice.samples.map((one, at) => (
           <li key={at}>
             <span class="amount">{`${count(one.samples)} ×`}</span>
-            <button class="link" onClick={() => viewer.openFunction(one.name)}>{visible(one.name)}</button>
+            <button class="link" onClick={() => viewer.openFunction(one.name, ON_CPU)}>{visible(one.name)}</button>
           </li>
         ))}
       </ul>
@@ -187,7 +194,8 @@ function Hot({ slice }: { slice: SliceAnswer }) {
   );
 }
 
-function Stack({ label, frames }: { label: string; frames: readonly Frame[] }) {
+/** `kind`: of the stacks among which this one is. */
+function Stack({ label, frames, kind }: { label: string; frames: readonly Frame[]; kind: string }) {
   const viewer = useViewer();
   return (
     <section>
@@ -196,7 +204,7 @@ function Stack({ label, frames }: { label: string; frames: readonly Frame[] }) {
       <ol class="stack">
         {withoutRepeats(frames).map(({ frame, times }, at) => (
           <li key={at} class={frame.kind}>
-            <button class="link" onClick={() => viewer.openFunction(frame.name)} title="its flame graph">{visible(frame.name)}</button>
+            <button class="link" onClick={() => viewer.openFunction(frame.name, kind)} title="its flame graph">{visible(frame.name)}</button>
             <span class="muted">{`${where(frame)}${times > 1 ? ` × ${count(times)}` : ""}`}</span>
           </li>
         ))}

@@ -75,7 +75,8 @@ impl Teller<'_> {
                 if let Some(life) = self.lives.get_mut(&tid) {
                     name.clone_into(&mut life.name);
                 }
-                let change = if exec { LifecycleChange::Exec { old_tid: 0 } } else { LifecycleChange::Rename };
+                let change =
+                    if exec { LifecycleChange::Exec { old_tid: 0 } } else { LifecycleChange::Rename };
                 let at = Timestamp(at).max(start);
                 sink(self.lifecycle(at, change, (tid, tgid), name));
             }

@@ -76,7 +76,8 @@ impl Teller<'_> {
         }
         match record {
             Record::Name { at, tid, tgid, name, exec } if at > 0 && self.survey.takes_part(tid) => {
-                let change = if exec { LifecycleChange::Exec { old_tid: 0 } } else { LifecycleChange::Rename };
+                let change =
+                    if exec { LifecycleChange::Exec { old_tid: 0 } } else { LifecycleChange::Rename };
                 sink(self.lifecycle(at, change, (tid, tgid), name));
             }
             Record::Fork { at, tid, tgid, parent_tid, .. } if at > 0 && self.survey.takes_part(tid) => {

@@ -1,12 +1,12 @@
 //! `api/flame`: stacks added up to a tree, of a kind of time, a range, some threads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::Trace;
 use holdup_events::tables::{FrameKind, SampleRow};
 use holdup_findings::derive::class::Class;
 use holdup_findings::derive::roles::Roles;
-use holdup_findings::derive::stacks::{Direction, Folding, Place, Profile, Selection, Tree, wakers};
+use holdup_findings::derive::stacks::{Direction, Folding, Place, PlaceId, Profile, Selection, Tree, wakers};
 use holdup_findings::descriptors::Role;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -88,8 +88,8 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     };
     let key = format!("{kind} {:?} {:?} {:?}", selection.from, selection.to, selection.threads);
     let profile = kept(viewer, &key, || fold(&viewer.trace, kind, &selection, || viewer.roles.clone()));
-    let focus = ask.text("function").map(|name| profile.find(name));
-    if focus.as_ref().is_some_and(std::collections::BTreeSet::is_empty) {
+    let focus = ask.text("function").map(|name| places_named(&profile, name));
+    if focus.as_ref().is_some_and(BTreeSet::is_empty) {
         return Err(Refusal::not_there("no stack goes through a function of that name"));
     }
     let direction = if ask.flag("reverse")? { Direction::Up } else { Direction::Down };
@@ -97,11 +97,17 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     let mut before = None;
     if ask.flag("against")? {
         let other = before_profile(viewer, kind, &selection)?;
-        let focus = ask.text("function").map(|name| other.find(name));
+        let focus = ask.text("function").map(|name| places_named(&other, name));
         before = Some((Tree::derive(&other, direction, focus.as_ref()), other));
     }
     let before = before.as_ref().map(|(tree, profile)| Before::new(profile, tree));
     Ok(to_text(&columns(kind, (&profile, &tree), min, before.as_ref())))
+}
+
+/// The functions of that very name: another whose name holds it would be shown under a name that is not its own.
+fn places_named(profile: &Profile, name: &str) -> BTreeSet<PlaceId> {
+    let seen: BTreeSet<PlaceId> = profile.paths.iter().flatten().copied().collect();
+    seen.into_iter().filter(|id| profile.place(*id).name == name).collect()
 }
 
 /// The same kind of time in the recording that is compared with, all of it: its threads and times are its own.

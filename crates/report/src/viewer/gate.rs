@@ -6,6 +6,9 @@
 
 use std::net::SocketAddr;
 
+/// The status of a request that is to be made elsewhere: the body says where.
+pub const MOVED: u16 = 308;
+
 /// Which requests leave out.
 const HTTP_PORT: u16 = 80;
 
@@ -42,6 +45,8 @@ const METHOD: Denied = Denied { status: 405, reason: "only GET and HEAD" };
 const HOST: Denied = Denied { status: 421, reason: "this server is not that host" };
 const ORIGIN: Denied = Denied { status: 403, reason: "not from another page" };
 const TOKEN: Denied = Denied { status: 403, reason: "open the address that holdup view printed" };
+/// The page's own addresses are relative: without the slash behind the token they would lead beside it.
+const SLASH: Denied = Denied { status: MOVED, reason: "the address ends with a slash" };
 const PATH: Denied = Denied { status: 400, reason: "not a path of this server" };
 
 /// A request that may pass: path below the token, and query.
@@ -67,9 +72,13 @@ impl Gate {
         Hosts::Loopback(self.port).admit(request)?;
         let (path, query) = request.target.split_once('?').unwrap_or((request.target, ""));
         let path = path.strip_prefix('/').ok_or(PATH)?;
-        let (token, path) = path.split_once('/').unwrap_or((path, ""));
+        let parts = path.split_once('/');
+        let (token, path) = parts.unwrap_or((path, ""));
         if !same(token.as_bytes(), self.token.as_bytes()) {
             return Err(TOKEN);
+        }
+        if parts.is_none() {
+            return Err(SLASH);
         }
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
         let goes_up = path.split('/').any(|part| part == ".." || part == ".");
@@ -180,6 +189,13 @@ mod tests {
         let own = [("Origin", "http://127.0.0.1:4711"), ("Sec-Fetch-Site", "same-origin")];
         assert_eq!(ask("GET", PAGE, &own), Ok("?".into()));
         assert_eq!(ask("GET", PAGE, &[("sec-fetch-site", "none")]), Ok("?".into()));
+    }
+
+    #[test]
+    fn who_leaves_out_the_last_slash_is_led_to_the_page() {
+        assert_eq!(ask("GET", "/0123456789abcdef", &[]), Err(308));
+        assert_eq!(ask("GET", "/0123456789abcdef?x", &[]), Err(308));
+        assert_eq!(ask("GET", "/0123456789abcdee", &[]), Err(403));
     }
 
     #[test]

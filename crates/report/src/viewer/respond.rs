@@ -1,7 +1,7 @@
 //! From a request to an answer's status, kind and bytes; the socket is the binary's.
 
 use super::Refusal;
-use super::gate::{Denied, Gate, Request};
+use super::gate::{Denied, Gate, MOVED, Request};
 use super::opening::Opening;
 use super::page::{Asset, NOT_BUILT, content_type, find};
 
@@ -12,7 +12,7 @@ pub struct Response {
     pub status: u16,
     /// Kind of `body`.
     pub content_type: &'static str,
-    /// What is answered.
+    /// What is answered; of [`MOVED`], the path where it is to be asked.
     pub body: Vec<u8>,
 }
 
@@ -23,6 +23,10 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub fn respond(opening: &Opening, gate: &Gate, assets: &[Asset], request: &Request) -> Response {
     let admitted = match gate.admit(request) {
         Ok(admitted) => admitted,
+        Err(Denied { status: MOVED, .. }) => {
+            let body = format!("/{}/", gate.token).into_bytes();
+            return Response { status: MOVED, content_type: TEXT, body };
+        }
         Err(Denied { status, reason }) => {
             return Response { status, content_type: TEXT, body: format!("{reason}\n").into_bytes() };
         }

@@ -1,10 +1,11 @@
 //! `api/slice`: one slice and all that is known about it: stack, waker, who had its CPU, why.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{FrameKind, Slice, ThreadState};
-use holdup_events::{Duration, StackId, ThreadId};
+use holdup_events::{CpuId, Duration, StackId, ThreadId, Timestamp};
 use holdup_findings::chain::Teller;
 use holdup_findings::derive::syscall_names::syscall_name;
 use holdup_findings::derive::why::{Facts, Link, occupants, why};
@@ -40,6 +41,7 @@ pub(super) fn of(viewer: &Viewer, thread: ThreadId, row: usize) -> Value {
     let trace = &viewer.trace;
     let (rows, slice) = (trace.slices.rows(thread), trace.slices.at(thread, row));
     let (stack, stack_from) = stack(viewer, &slice);
+    let (occupied, occupants) = queued_behind(viewer, &slice);
     let stolen =
         trace.steals.binary_search_by_key(&(thread, slice.start), |one| (one.thread, one.slice_start));
     json!({
@@ -58,7 +60,8 @@ pub(super) fn of(viewer: &Viewer, thread: ThreadId, row: usize) -> Value {
         "stack_from": stack_from,
         "samples": functions(viewer, &slice),
         "waker": waker(viewer, &slice),
-        "occupants": queued_behind(viewer, &slice),
+        "occupants": occupants,
+        "occupied_cpu": cpu_number(occupied),
         "kept_waiting": kept_waiting(viewer, &slice),
         "why": why(facts(viewer), thread, row).iter()
             .map(|link| self::link(viewer, link)).collect::<Value>(),
@@ -184,13 +187,35 @@ fn context_name(context: WakeContext) -> &'static str {
     }
 }
 
-fn queued_behind(viewer: &Viewer, slice: &Slice) -> Value {
+/// The CPU that a thread waited for, and who had it.
+fn queued_behind(viewer: &Viewer, slice: &Slice) -> (CpuId, Value) {
     if !slice.state.waits_for_cpu() {
-        return json!([]);
+        return (CpuId::NONE, json!([]));
     }
-    let (_, ranked) = occupants(&viewer.trace, &viewer.timelines, slice);
-    let ranked = ranked.into_iter().take(OCCUPANTS_MAX);
-    ranked.map(|(thread, length)| json!({"thread": thread.0, "ns": length.0})).collect()
+    let (cpu, ranked) = occupants(&viewer.trace, &viewer.timelines, slice);
+    let longest = longest_turns(viewer, cpu, slice);
+    let row = |(thread, length): (ThreadId, Duration)| {
+        let at = longest.get(&thread).map_or(slice.start, |(_, Reverse(start))| *start);
+        json!({"thread": thread.0, "ns": length.0, "at_ns": viewer.since(at)})
+    };
+    (cpu, ranked.into_iter().take(OCCUPANTS_MAX).map(row).collect())
+}
+
+/// Where each thread's longest turn on a CPU during a wait began: the middle of the wait may be in another's.
+fn longest_turns(
+    viewer: &Viewer,
+    cpu: CpuId,
+    slice: &Slice,
+) -> BTreeMap<ThreadId, (Duration, Reverse<Timestamp>)> {
+    let mut longest = BTreeMap::new();
+    let timeline = viewer.timelines.of(cpu);
+    for turn in timeline.map_or(&[][..], |timeline| timeline.between(slice.start, slice.end)) {
+        let inside = turn.end().min(slice.end).since(turn.start().max(slice.start));
+        let this = (inside, Reverse(turn.start()));
+        let known = longest.entry(turn.thread()).or_insert(this);
+        *known = this.max(*known);
+    }
+    longest
 }
 
 /// Who waited meanwhile for this thread to come, being the last.

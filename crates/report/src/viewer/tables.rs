@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::summary::ranked_threads;
 use super::{Refusal, Viewer, to_text};
+use crate::numbers::{count, counted};
 
 /// Rows of a table.
 const ROWS_MAX: usize = 10_000;
@@ -31,7 +32,28 @@ struct Table {
     columns: &'static [(&'static str, &'static str, &'static str)],
     /// What its figures rest on, as a sentence; empty: nothing needs saying.
     note: fn(&Viewer) -> String,
-    rows: fn(&Viewer) -> Vec<Row>,
+    rows: fn(&Viewer) -> Rows,
+}
+
+/// The first rows of a table, and how many there are.
+struct Rows {
+    first: Vec<Row>,
+    all: usize,
+}
+
+impl Rows {
+    /// `all` with what they are made of; no more are made than are given.
+    fn first<T>(all: &[T], most: usize, row: impl Fn(&T) -> Row) -> Rows {
+        Rows { first: all.iter().take(most).map(row).collect(), all: all.len() }
+    }
+}
+
+impl From<Vec<Row>> for Rows {
+    fn from(mut rows: Vec<Row>) -> Rows {
+        let all = rows.len();
+        rows.truncate(ROWS_MAX);
+        Rows { first: rows, all }
+    }
 }
 
 /// Nothing needs saying.
@@ -70,7 +92,7 @@ const TABLES: &[Table] = &[
             ("migrations", "migrations", "count"),
         ],
         note: no_note,
-        rows: threads,
+        rows: |viewer| threads(viewer).into(),
     },
     Table {
         name: "locks",
@@ -89,7 +111,7 @@ const TABLES: &[Table] = &[
             ("waiting_at", "waited for most in", "function"),
         ],
         note: no_note,
-        rows: locks,
+        rows: |viewer| locks(viewer).into(),
     },
     meetings::SITES,
     meetings::EACH,
@@ -124,7 +146,7 @@ const TABLES: &[Table] = &[
             ("most", "most of the others", "process"),
         ],
         note: no_note,
-        rows: cpus,
+        rows: |viewer| cpus(viewer).into(),
     },
     Table {
         name: "processes",
@@ -137,7 +159,7 @@ const TABLES: &[Table] = &[
             ("target", "of the program", "text"),
         ],
         note: no_note,
-        rows: processes,
+        rows: |viewer| processes(viewer).into(),
     },
     Table {
         name: "losses",
@@ -150,7 +172,7 @@ const TABLES: &[Table] = &[
             ("events", "events", "count"),
         ],
         note: no_note,
-        rows: losses,
+        rows: |viewer| losses(viewer).into(),
     },
 ];
 
@@ -166,9 +188,9 @@ pub(super) fn answer(viewer: &Viewer, name: &str) -> Result<String, Refusal> {
     let Some(table) = TABLES.iter().find(|table| table.name == name) else {
         return Err(Refusal::not_there("there is no such table"));
     };
-    let mut rows = (table.rows)(viewer);
-    rows.truncate(ROWS_MAX);
-    let (cells, places): (Vec<Vec<Value>>, Vec<Option<Place>>) = rows.into_iter().unzip();
+    let rows = (table.rows)(viewer);
+    let note = note((table.note)(viewer), &rows);
+    let (cells, places): (Vec<Vec<Value>>, Vec<Option<Place>>) = rows.first.into_iter().unzip();
     let column =
         |(name, label, unit): &(&str, &str, &str)| json!({"name": name, "label": label, "unit": unit});
     Ok(to_text(&json!({
@@ -177,8 +199,18 @@ pub(super) fn answer(viewer: &Viewer, name: &str) -> Result<String, Refusal> {
         "columns": table.columns.iter().map(column).collect::<Value>(),
         "rows": cells,
         "places": places,
-        "note": (table.note)(viewer),
+        "note": note,
     })))
+}
+
+/// With how much of the table is there, if that is not all.
+fn note(said: String, rows: &Rows) -> String {
+    if rows.first.len() == rows.all {
+        return said;
+    }
+    let part =
+        format!("The first {} of {}.", count(rows.first.len() as u64), counted(rows.all as u64, "row"));
+    if said.is_empty() { part } else { format!("{said} {part}") }
 }
 
 fn place(viewer: &Viewer, thread: ThreadId, (start, end): (Timestamp, Timestamp)) -> Option<Place> {
@@ -257,7 +289,7 @@ fn longest_waits(viewer: &Viewer) -> BTreeMap<(ProcessId, u64, holdup_events::Wa
     longest.into_iter().map(|(lock, place)| (index.locks[lock as usize], place)).collect()
 }
 
-fn functions(viewer: &Viewer) -> Vec<Row> {
+fn functions(viewer: &Viewer) -> Rows {
     let selection = Selection::all().only(Class::on_cpu);
     let profile = Profile::derive(&viewer.trace, &selection, &Folding::built_in());
     let row = |row: &holdup_findings::derive::stacks::FlatRow| {
@@ -271,7 +303,7 @@ fn functions(viewer: &Viewer) -> Vec<Row> {
         ];
         (cells, None)
     };
-    profile.flat().iter().take(FUNCTIONS_MAX).map(row).collect()
+    Rows::first(&profile.flat(), FUNCTIONS_MAX, row)
 }
 
 fn cpus(viewer: &Viewer) -> Vec<Row> {

@@ -18,23 +18,24 @@ pub(super) fn answer(viewer: &Viewer, ask: &Ask) -> Result<String, Refusal> {
     for id in chosen.iter().flatten() {
         wanted[id.index()] = true;
     }
-    let is_wanted = |id: ThreadId| wanted.get(id.index()).is_some_and(|wanted| *wanted);
-    let mut left_out = 0u64;
-    let mut arrows: Vec<Wakeup> = Vec::new();
-    for wakee in (0..viewer.trace.threads.len() as u32).map(ThreadId) {
-        let rows = viewer.trace.wakeups.of(wakee);
-        let first = rows.partition_point(|row| row.at < from);
-        let behind = rows.partition_point(|row| row.at < to).max(first);
-        let by_wanted =
-            |row: &&Wakeup| is_wanted(wakee) || row.context == WakeContext::Thread && is_wanted(row.waker);
-        for row in rows[first..behind].iter().filter(by_wanted) {
-            match arrows.len() < ARROWS_MAX {
-                true => arrows.push(*row),
-                false => left_out += 1,
-            }
-        }
-    }
+    let is_wanted = &|id: ThreadId| wanted.get(id.index()).is_some_and(|wanted| *wanted);
+    let all = || {
+        let wakees = (0..viewer.trace.threads.len() as u32).map(ThreadId);
+        wakees.flat_map(|wakee| {
+            let rows = viewer.trace.wakeups.of(wakee);
+            let first = rows.partition_point(|row| row.at < from);
+            let behind = rows.partition_point(|row| row.at < to).max(first);
+            let by_wanted = move |row: &&Wakeup| {
+                is_wanted(wakee) || row.context == WakeContext::Thread && is_wanted(row.waker)
+            };
+            rows[first..behind].iter().filter(by_wanted)
+        })
+    };
+    // Of each wakee one in so many: all of it is there, thinner. They are counted first, for there may be millions.
+    let count = all().count();
+    let mut arrows: Vec<Wakeup> = all().step_by(count.div_ceil(ARROWS_MAX).max(1)).copied().collect();
     arrows.sort_by_key(|row| (row.at, row.wakee));
+    let left_out = count - arrows.len();
     Ok(to_text(&json!({
         "left_out": left_out,
         "at": arrows.iter().map(|row| viewer.since(row.at)).collect::<Vec<_>>(),

@@ -32,7 +32,7 @@ pub(super) const COSTS: Table = Table {
         let (windows, time) = (counted(rates.windows, "window"), duration(rates.windows_ns));
         format!("Calls were counted in {windows} ({time} in all).")
     },
-    rows: costs,
+    rows: |viewer| costs(viewer).into(),
 };
 
 pub(super) const USES: Table = Table {
@@ -67,7 +67,7 @@ pub(super) const USES: Table = Table {
             }
         }
     },
-    rows: uses,
+    rows: |viewer| uses(viewer).into(),
 };
 
 fn costs(viewer: &Viewer) -> Vec<Row> {

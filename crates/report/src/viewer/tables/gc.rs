@@ -17,7 +17,7 @@ pub(super) const LENGTHS: Table = Table {
         ("below", "this or shorter", "share"),
     ],
     note: no_note,
-    rows: lengths,
+    rows: |viewer| lengths(viewer).into(),
 };
 
 pub(super) const LONGEST: Table = Table {
@@ -32,7 +32,7 @@ pub(super) const LONGEST: Table = Table {
         ("mostly_ns", "… for", "ns"),
     ],
     note: no_note,
-    rows: longest,
+    rows: |viewer| longest(viewer).into(),
 };
 
 fn lengths(viewer: &Viewer) -> Vec<Row> {

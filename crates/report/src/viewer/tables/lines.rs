@@ -32,7 +32,7 @@ pub(super) const TABLE: Table = Table {
         }
         "A turn: the next sample at the line was another thread's on another CPU.".to_owned()
     },
-    rows,
+    rows: |viewer| rows(viewer).into(),
 };
 
 fn rows(viewer: &Viewer) -> Vec<Row> {

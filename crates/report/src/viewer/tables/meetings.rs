@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use holdup_findings::derive::rendezvous::{Meeting, SiteUse};
 use serde_json::Value;
 
-use super::{Place, Row, Table, no_note, place};
+use super::{Place, ROWS_MAX, Row, Rows, Table, no_note, place};
 use crate::viewer::Viewer;
 
 pub(super) const SITES: Table = Table {
@@ -27,7 +27,7 @@ pub(super) const SITES: Table = Table {
         ("late_at", "it was in", "function"),
     ],
     note: no_note,
-    rows: sites,
+    rows: |viewer| sites(viewer).into(),
 };
 
 pub(super) const EACH: Table = Table {
@@ -77,14 +77,14 @@ fn late(viewer: &Viewer, meeting: &Meeting) -> Option<Place> {
     place(viewer, who, (first.at, meeting.release))
 }
 
-fn each(viewer: &Viewer) -> Vec<Row> {
+fn each(viewer: &Viewer) -> Rows {
     let rendezvous = &viewer.analysis().derived.rendezvous;
     let lateness = |meeting: &Meeting| {
         rendezvous.members(meeting).first().map_or(0, |first| meeting.release.since(first.at).0)
     };
     let mut ranked: Vec<&Meeting> = rendezvous.meetings.iter().collect();
     ranked.sort_by_key(|meeting| (Reverse(lateness(meeting)), meeting.release, meeting.site));
-    let row = |meeting: &Meeting| {
+    let row = |meeting: &&Meeting| {
         let used = rendezvous.uses.iter().find(|used| used.site == meeting.site);
         let cells: Vec<Value> = vec![
             used.map(|used| used.name.clone()).into(),
@@ -95,5 +95,5 @@ fn each(viewer: &Viewer) -> Vec<Row> {
         ];
         (cells, late(viewer, meeting))
     };
-    ranked.into_iter().take(super::ROWS_MAX).map(row).collect()
+    Rows::first(&ranked, ROWS_MAX, row)
 }
