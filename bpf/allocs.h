@@ -11,28 +11,21 @@ int on_allocated(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
-	struct wire_allocated *told;
-	__u64 began, now, stack;
+	struct wire_allocated told = { .freed.header.kind = WIRE_ALLOCATED };
+	__u64 began, switches;
 
 	if (!cpu || !is_target(task, cpu))
 		return 0;
-	began = probe_begin(cpu, PROBE_ALLOC);
-	now = bpf_ktime_get_ns();
-	stack = take_stack(ctx, cpu, SCRATCH_ALLOC, task, false, now);
-	told = bpf_ringbuf_reserve(&definitions, sizeof(*told), 0);
-	if (!told) {
-		count_lost(cpu, WIRE_STREAM_ALLOCS);
-		return 0;
-	}
-	fill_header(&told->freed.header, cpu, WIRE_ALLOCATED, WIRE_STREAM_ALLOCS, now);
-	told->freed.tid = task->pid;
-	told->freed.tgid = task->tgid;
-	told->freed.address = ctx->di;
-	told->bytes = ctx->si;
-	told->every_bytes = ctx->dx;
-	told->stack = stack;
-	bpf_ringbuf_submit(told, definitions_wakeup());
-	probe_end(cpu, PROBE_ALLOC, began);
+	began = user_probe_begin(cpu, PROBE_ALLOC, task, &switches);
+	told.freed.header.at_ns = bpf_ktime_get_ns();
+	told.freed.tid = task->pid;
+	told.freed.tgid = task->tgid;
+	told.freed.address = ctx->di;
+	told.bytes = ctx->si;
+	told.every_bytes = ctx->dx;
+	told.stack = take_probe_stack(ctx, cpu, SCRATCH_ALLOC, task, told.freed.header.at_ns);
+	tell_passed(cpu, &told.freed.header, sizeof(told), WIRE_STREAM_ALLOCS, definitions_wakeup());
+	user_probe_end(cpu, PROBE_ALLOC, task, switches, began);
 	return 0;
 }
 
@@ -41,23 +34,18 @@ int on_freed(struct pt_regs *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
-	struct wire_freed *told;
-	__u64 began;
+	struct wire_freed told = { .header.kind = WIRE_FREED };
+	__u64 began, switches;
 
 	if (!cpu || !is_target(task, cpu))
 		return 0;
-	began = probe_begin(cpu, PROBE_ALLOC);
-	told = bpf_ringbuf_reserve(&definitions, sizeof(*told), 0);
-	if (!told) {
-		count_lost(cpu, WIRE_STREAM_ALLOCS);
-		return 0;
-	}
-	fill_header(&told->header, cpu, WIRE_FREED, WIRE_STREAM_ALLOCS, bpf_ktime_get_ns());
-	told->tid = task->pid;
-	told->tgid = task->tgid;
-	told->address = ctx->di;
-	bpf_ringbuf_submit(told, definitions_wakeup());
-	probe_end(cpu, PROBE_ALLOC, began);
+	began = user_probe_begin(cpu, PROBE_ALLOC, task, &switches);
+	told.header.at_ns = bpf_ktime_get_ns();
+	told.tid = task->pid;
+	told.tgid = task->tgid;
+	told.address = ctx->di;
+	tell_passed(cpu, &told.header, sizeof(told), WIRE_STREAM_ALLOCS, definitions_wakeup());
+	user_probe_end(cpu, PROBE_ALLOC, task, switches, began);
 	return 0;
 }
 

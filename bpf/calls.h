@@ -49,6 +49,15 @@ struct {
 	__type(value, __u64);
 } call_stacks SEC(".maps");
 
+/* The same without the object, once there is no room there: each connection is another one, and callers are not many. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, struct wire_call_stack_key);
+	__type(value, __u64);
+} call_stacks_plain SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -241,11 +250,25 @@ static __always_inline void count_time(struct wire_call_sums *sums, __u64 took_n
 		sums->times[bucket]++;
 }
 
+/* False: there is no room. */
+static __always_inline bool add_weight(void *map, const struct wire_call_stack_key *key, __u64 every)
+{
+	__u64 *weight = bpf_map_lookup_elem(map, key);
+
+	if (!weight && !bpf_map_update_elem(map, key, &every, BPF_NOEXIST))
+		return true;
+	if (!weight) /* another CPU has just put it there, or there is no room */
+		weight = bpf_map_lookup_elem(map, key);
+	if (weight)
+		__sync_fetch_and_add(weight, every);
+	return weight;
+}
+
 static __always_inline void draw_call_stack(void *ctx, struct per_cpu *cpu, struct task_struct *task,
 					    const struct wire_call_key *key, __u64 now)
 {
 	struct wire_call_stack_key by_stack = { .call = *key };
-	__u64 *weight, every;
+	__u64 every;
 	bool take;
 
 	every = draw_stack(cpu, DRAW_CALL, now, &take);
@@ -254,13 +277,13 @@ static __always_inline void draw_call_stack(void *ctx, struct per_cpu *cpu, stru
 	by_stack.stack = take_stack(ctx, cpu, SCRATCH_CALL, task, false, now);
 	if (!by_stack.stack)
 		return;
-	weight = bpf_map_lookup_elem(&call_stacks, &by_stack);
-	if (!weight && !bpf_map_update_elem(&call_stacks, &by_stack, &every, BPF_NOEXIST))
+	if (add_weight(&call_stacks, &by_stack, every))
 		return;
-	if (!weight) /* another CPU has just put it there, or there is no room */
-		weight = bpf_map_lookup_elem(&call_stacks, &by_stack);
-	if (weight)
-		__sync_fetch_and_add(weight, every);
+	by_stack.call.object_kind = 0;
+	by_stack.call.object = 0;
+	by_stack.call.op = 0;
+	if (!add_weight(&call_stacks_plain, &by_stack, every))
+		cpu->calls_uncounted++;
 }
 
 static __always_inline bool counts_calls(long number, long result)

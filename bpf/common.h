@@ -5,7 +5,10 @@
 
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_DEAD_BITS 0xb0 /* TASK_DEAD | EXIT_DEAD | EXIT_ZOMBIE */
+#define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
+#define SYS_EXIT 60
+#define SYS_EXIT_GROUP 231
 #define NSEC_PER_MSEC 1000000ULL
 
 /* Set by user space before loading, in this order (crates/capture/src/bpf/programs.rs). */
@@ -83,6 +86,10 @@ struct blocked_lately {
 #define SENT_LATELY_BITS 6
 #define KNOWN_TARGETS 16 /* processes that hand a CPU back and forth are few; a power of two */
 
+/* Of scratch memory, for each kind of probe in user space that takes stacks: so many may be at it at once on a CPU. */
+#define PROBE_SLOTS 4
+#define PROBE_SLOT_KINDS 2
+
 /* How many raw stacks were sent. */
 struct raw_ration {
 	__u64 window_start_ns;
@@ -112,6 +119,7 @@ struct per_cpu {
 	__u64 call_interrupt_ns;      /* when the interrupt began that another CPU asked for (paging.h) */
 	__u64 call_interrupt_flushes; /* it was for a shootdown */
 	struct blocked_lately blocked_lately[BLOCKED_LATELY]; /* by the lowest bits of their tids */
+	__u32 probe_slots_taken[PROBE_SLOT_KINDS * PROBE_SLOTS]; /* of scratch memory (stacks.h) */
 };
 
 /* As crates/capture/src/bpf/session.rs reads it. */
@@ -156,6 +164,23 @@ static __always_inline void probe_end(struct per_cpu *cpu, __u32 probe, __u64 be
 	time->timed_sq_ns2 += took_ns * took_ns;
 }
 
+/*
+ * As these, of a probe in user space: another thread may have had the CPU in between, whose time is not the probe's. `*switches`: of
+ * the thread until then.
+ */
+static __always_inline __u64 user_probe_begin(struct per_cpu *cpu, __u32 probe, struct task_struct *task, __u64 *switches)
+{
+	*switches = task->nvcsw + task->nivcsw;
+	return probe_begin(cpu, probe);
+}
+
+static __always_inline void user_probe_end(struct per_cpu *cpu, __u32 probe, struct task_struct *task, __u64 switches,
+					   __u64 began_ns)
+{
+	if (task->nvcsw + task->nivcsw == switches)
+		probe_end(cpu, probe, began_ns);
+}
+
 static __always_inline bool is_target_tgid(__u32 tgid)
 {
 	return bpf_map_lookup_elem(&targets, &tgid) != 0;
@@ -170,7 +195,8 @@ static __always_inline bool is_target(struct task_struct *task, struct per_cpu *
 	if (!tgid)
 		return false; /* the idle thread */
 	if (configuration.follow_all)
-		return task->mm && tgid != configuration.recorder_tgid;
+		/* Not by its memory, which a thread gives back before its end. */
+		return !(task->flags & PF_KTHREAD) && tgid != configuration.recorder_tgid;
 	known = &cpu->known_targets[tgid & (KNOWN_TARGETS - 1)];
 	if (known->tgid == tgid && known->generation == generation)
 		return true;
@@ -189,6 +215,18 @@ struct {
 	__type(key, __u32);
 	__type(value, struct wire_ring_ends);
 } ring_ends SEC(".maps");
+
+/* Bits of wire_ring_ends.context: what runs on this CPU, and whose packets wait to be handed over there (sched.h). */
+enum {
+	CONTEXT_TIMER = 1,
+	CONTEXT_SOFTIRQ = 2,
+	CONTEXT_IRQ = 4,
+	CONTEXT_CALL = 8,       /* the interrupt by which another CPU has something done here (paging.h) */
+	CONTEXT_WHEEL = 16,     /* the soft interrupt of the timer wheel */
+	CONTEXT_OWN = 32,       /* a soft interrupt that hands over what the thread's own call raised, and nothing else */
+	CONTEXT_OWN_RX = 64,    /* the thread's own call raised one that hands packets over, which is still due */
+	CONTEXT_FOREIGN_RX = 128, /* something else did */
+};
 
 /* 0: a CPU that came after the recording began. */
 static __always_inline struct wire_ring_ends *this_end(void)
@@ -278,6 +316,20 @@ static __always_inline void count_lost_sched(struct wire_ring_ends *end)
 		__sync_fetch_and_add(&end->next_seq, 1);
 	if (cpu)
 		__sync_fetch_and_add(&cpu->lost[WIRE_STREAM_SCHED], 1);
+}
+
+/*
+ * Tells of a pass of a probe in user space; false: there is no room. Another thread may have the CPU in between: a record that is only
+ * begun would hold up all that follow it in the ring. So it is put there whole, and numbered at last.
+ */
+static __always_inline bool tell_passed(struct per_cpu *cpu, struct wire_header *record, __u32 bytes, __u32 stream, __u64 wakeup)
+{
+	record->cpu = bpf_get_smp_processor_id();
+	record->seq = __sync_fetch_and_add(&cpu->next_seq[stream], 1);
+	if (!bpf_ringbuf_output(&definitions, record, bytes, wakeup))
+		return true;
+	__sync_fetch_and_add(&cpu->lost[stream], 1);
+	return false;
 }
 
 #endif

@@ -85,6 +85,14 @@ struct hrtimer_cpu_base {
 	unsigned int in_hrtirq : 1;
 	struct hrtimer_clock_base clock_base[8];
 };
+/* How a call goes on that a stop interrupted: `restart_syscall` (219) has no arguments of its own. */
+struct restart_block {
+	union {
+		struct { __u32 *uaddr; __u32 val, flags; __u64 time; } futex;
+		struct { int clockid; __u64 expires; } nanosleep;
+		struct { int nfds; int has_timeout; unsigned long tv_sec, tv_nsec; } poll;
+	};
+};
 struct task_struct {
 	unsigned int __state;
 	int on_cpu;
@@ -102,6 +110,7 @@ struct task_struct {
 	char comm[16];
 	unsigned int flags;
 	int nr_cpus_allowed;
+	struct restart_block restart_block;
 };
 struct bpf_perf_event_data_kern;
 struct bpf_iter_meta { struct seq_file *seq; __u64 session_id; __u64 seq_num; };

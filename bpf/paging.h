@@ -66,9 +66,12 @@ int BPF_PROG(on_tlb_flush, int reason, unsigned long pages)
 /* The interrupt by which another CPU has something done here. It lasts from the first line of its handler to the last. */
 static __always_inline int call_interrupt_begins(void)
 {
+	struct wire_ring_ends *end = this_end();
 	struct per_cpu *cpu = this_cpu();
 	__u64 began;
 
+	if (end)
+		end->context |= CONTEXT_CALL;
 	if (!cpu)
 		return 0;
 	began = probe_begin(cpu, PROBE_PAGING);
@@ -80,9 +83,13 @@ static __always_inline int call_interrupt_begins(void)
 
 static __always_inline int call_interrupt_ends(void)
 {
+	struct wire_ring_ends *end = this_end();
 	struct per_cpu *cpu = this_cpu();
 	__u64 began, now;
 
+	/* Packets that another CPU passed on (RPS) may have come with it: as with a device's interrupt (sched.h). */
+	if (end)
+		end->context &= ~(CONTEXT_CALL | CONTEXT_OWN);
 	if (!cpu || !cpu->call_interrupt_flushes || !cpu->call_interrupt_ns)
 		return 0;
 	began = probe_begin(cpu, PROBE_PAGING);

@@ -33,8 +33,7 @@ static __always_inline void sampled(struct bpf_perf_event_data *ctx, struct per_
 	sample->ip = ctx->regs.ip;
 	if (kernel) {
 		sample->header.flags = WIRE_SAMPLE_KERNEL;
-		if (task->mm)
-			sample->syscall = (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax;
+		sample->syscall = call_of(task, (struct pt_regs *)bpf_task_pt_regs(task));
 	}
 	sample->stack = stack;
 	submit_record(sample);

@@ -3,9 +3,8 @@
 #ifndef HOLDUP_SCHED_H
 #define HOLDUP_SCHED_H
 
-/* AFTER_IRQ: a device's interrupt was here since the last soft interrupt ended. NET_RX: the soft interrupt hands packets over. */
-enum { CONTEXT_TIMER = 1, CONTEXT_SOFTIRQ = 2, CONTEXT_IRQ = 4, CONTEXT_AFTER_IRQ = 8, CONTEXT_NET_RX = 16 };
-/* include/linux/interrupt.h: NET_RX_SOFTIRQ */
+/* include/linux/interrupt.h: TIMER_SOFTIRQ, NET_RX_SOFTIRQ */
+#define SOFTIRQ_TIMER 1
 #define SOFTIRQ_NET_RX 3
 
 /* Threads between contention_begin and _end of their own mmap_lock; contended paths only. */
@@ -169,19 +168,11 @@ static __always_inline void leave_in_call(__u32 tid, unsigned int state)
 	cpu->call_tid = 0;
 }
 
-/* As is_target, of a thread that has no memory any more. */
-static __always_inline bool was_target(struct task_struct *task, struct per_cpu *cpu)
-{
-	if (configuration.follow_all)
-		return !(task->flags & PF_KTHREAD) && (__u32)task->tgid != configuration.recorder_tgid;
-	return is_target(task, cpu);
-}
-
 static __always_inline void count_the_dead(struct task_struct *prev, __u64 now)
 {
 	struct per_cpu *cpu = this_cpu();
 
-	if (cpu && was_target(prev, cpu))
+	if (cpu && is_target(prev, cpu))
 		send_last_counts(cpu, prev, now);
 }
 
@@ -197,6 +188,8 @@ static __always_inline int switched(void *ctx, bool preempt, struct task_struct 
 		return 0;
 	}
 	began = hot_probe_begin(end, PROBE_SWITCH, now);
+	/* No handler goes on across a switch, nor does a call that raised something: what stuck when programs were attached ends here. */
+	end->context = 0;
 	/* Here, and once: the verifier searches all of the kernel's types for each pointer that is followed. Not of the idle thread. */
 	clock_ran_ns = prev->pid ? ran_by_clock(prev) : 0;
 	if (configuration.count_calls)
@@ -250,22 +243,23 @@ static __always_inline __u8 wake_context(struct wire_ring_ends *end)
 	/* Handlers nest: a timer or device interrupt may arrive within a soft interrupt. */
 	if (in_timer(end))
 		return WIRE_CONTEXT_TIMER;
-	if (end->context & CONTEXT_IRQ)
+	if (end->context & (CONTEXT_IRQ | CONTEXT_CALL))
 		return WIRE_CONTEXT_IRQ;
+	if (end->context & CONTEXT_WHEEL)
+		return WIRE_CONTEXT_TIMER;
 	if (end->context & CONTEXT_SOFTIRQ)
 		return WIRE_CONTEXT_SOFTIRQ;
 	return WIRE_CONTEXT_THREAD;
 }
 
 /*
- * Whether the running thread's syscall is told. A soft interrupt that hands packets over, and that no device's caused, is that of
- * the thread's own call: what it sends to a peer on this machine gets there before the call returns. Which calls send, user
- * space knows.
+ * Whether the running thread's syscall is told. A soft interrupt that hands over what the thread's own call raised is that call's:
+ * what it sends to a peer on this machine, or answers by what it receives, gets there before the call returns. Which calls do that,
+ * user space knows.
  */
 static __always_inline bool tells_syscall(struct wire_ring_ends *end, __u8 context)
 {
-	return context == WIRE_CONTEXT_THREAD ||
-	       (context == WIRE_CONTEXT_SOFTIRQ && (end->context & (CONTEXT_NET_RX | CONTEXT_AFTER_IRQ)) == CONTEXT_NET_RX);
+	return context == WIRE_CONTEXT_THREAD || (context == WIRE_CONTEXT_SOFTIRQ && (end->context & CONTEXT_OWN));
 }
 
 static __always_inline void fill_waking(struct wire_waking *waking, struct task_struct *wakee, struct task_struct *waker,
@@ -276,10 +270,11 @@ static __always_inline void fill_waking(struct wire_waking *waking, struct task_
 	waking->waker_tid = waker->pid;
 	waking->waker_syscall = -1;
 	waking->waker_object = 0;
-	if (tells && waker->mm) {
+	/* Not by its memory: a thread that ends closes its files after it has given that back. */
+	if (tells && !(waker->flags & PF_KTHREAD)) {
 		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(waker);
 
-		waking->waker_syscall = (__s32)regs->orig_ax;
+		waking->waker_syscall = call_of(waker, regs);
 		if (waking->waker_syscall == SYS_FUTEX && context == WIRE_CONTEXT_THREAD)
 			waking->waker_object = regs->di;
 	}
@@ -326,6 +321,7 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 	__u64 began, now, stack = 0;
 	__u32 every = 0;
 	__u8 context;
+	bool tells;
 
 	if (!end)
 		return waking_lost(wakee);
@@ -334,13 +330,13 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 	now = bpf_ktime_get_ns();
 	began = hot_probe_begin(end, PROBE_WAKING, now);
 	context = wake_context(end);
-	if (configuration.blocked_stacks && context == WIRE_CONTEXT_THREAD && waker->mm && waker->pid != wakee->pid &&
-	    is_target_again(waker, end))
+	tells = tells_syscall(end, context);
+	if (configuration.blocked_stacks && tells && waker->mm && waker->pid != wakee->pid && is_target_again(waker, end))
 		stack = waker_stack(ctx, waker, now, &every);
 	waking = reserve_record(end, sizeof(*waking), interrupts);
 	if (waking) {
 		fill_sched_header(&waking->header, end, WIRE_WAKING, now, interrupts);
-		fill_waking(waking, wakee, waker, context, tells_syscall(end, context));
+		fill_waking(waking, wakee, waker, context, tells);
 		waking->stack_every = every;
 		waking->stack = stack;
 		submit_record(waking);
@@ -357,7 +353,7 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 		struct wire_ring_ends *end = this_end(); \
 		if (end) { \
 			__u64 began = end->runs[PROBE_CONTEXT]++ % TIMED_EVERY ? 0 : bpf_ktime_get_ns(); \
-			end->context change; \
+			change; \
 			hot_probe_end(PROBE_CONTEXT, began); \
 		} \
 		return 0; \
@@ -381,7 +377,7 @@ int BPF_PROG(on_timer_begin, struct hrtimer *timer)
 
 	if (!end)
 		return 0;
-	end->context |= CONTEXT_TIMER;
+	__sync_fetch_and_or(&end->context, CONTEXT_TIMER);
 	if (end->timers || !tells_timers())
 		return 0;
 	timers = timer->base->cpu_base;
@@ -390,11 +386,50 @@ int BPF_PROG(on_timer_begin, struct hrtimer *timer)
 	return 0;
 }
 
-CONTEXT_PROGRAM(on_timer_end, "hrtimer_expire_exit", &= ~CONTEXT_TIMER)
-CONTEXT_PROGRAM(on_softirq_begin, "softirq_entry", |= ctx[0] == SOFTIRQ_NET_RX ? CONTEXT_SOFTIRQ | CONTEXT_NET_RX : CONTEXT_SOFTIRQ)
-CONTEXT_PROGRAM(on_softirq_end, "softirq_exit", &= ~(CONTEXT_SOFTIRQ | CONTEXT_NET_RX | CONTEXT_AFTER_IRQ))
-CONTEXT_PROGRAM(on_irq_begin, "irq_handler_entry", |= CONTEXT_IRQ)
-CONTEXT_PROGRAM(on_irq_end, "irq_handler_exit", = (end->context & ~CONTEXT_IRQ) | CONTEXT_AFTER_IRQ)
+/* Atomic, as all changes where interrupts are on: one may note something meanwhile. */
+CONTEXT_PROGRAM(on_timer_end, "hrtimer_expire_exit", __sync_fetch_and_and(&end->context, ~CONTEXT_TIMER))
+
+/*
+ * Whose the soft interrupt is that hands packets over is known where it is raised (interrupts are off there): the running thread's,
+ * unless an interrupt or a timer interrupts it, or a soft interrupt that is not its own. Kernel threads have no calls.
+ */
+static __always_inline void softirq_raised(struct wire_ring_ends *end, __u32 vector)
+{
+	__u32 context = end->context;
+	bool own;
+
+	if (vector != SOFTIRQ_NET_RX)
+		return;
+	own = !(context & (CONTEXT_IRQ | CONTEXT_CALL)) && (!(context & CONTEXT_SOFTIRQ) || (context & CONTEXT_OWN)) &&
+	      !in_timer(end) && !(bpf_get_current_task_btf()->flags & PF_KTHREAD);
+	end->context = context | (own ? CONTEXT_OWN_RX : CONTEXT_FOREIGN_RX);
+}
+
+/*
+ * It hands over all that is due, whoever raised it. First it is taken for the thread's own, then that is taken back: an interrupt in
+ * between is heard, too. What it raises is handed over in the turn that begins (6.4), or is due again.
+ */
+static __always_inline void softirq_begins(struct wire_ring_ends *end, __u32 vector)
+{
+	__u32 due, over = CONTEXT_OWN_RX;
+
+	if (vector != SOFTIRQ_NET_RX) {
+		__sync_fetch_and_or(&end->context, vector == SOFTIRQ_TIMER ? CONTEXT_SOFTIRQ | CONTEXT_WHEEL : CONTEXT_SOFTIRQ);
+		return;
+	}
+	due = __sync_fetch_and_or(&end->context, CONTEXT_SOFTIRQ | CONTEXT_OWN);
+	if ((due & (CONTEXT_OWN_RX | CONTEXT_FOREIGN_RX)) != CONTEXT_OWN_RX)
+		over |= CONTEXT_OWN | CONTEXT_FOREIGN_RX;
+	__sync_fetch_and_and(&end->context, ~over);
+}
+
+CONTEXT_PROGRAM(on_softirq_raise, "softirq_raise", softirq_raised(end, ctx[0]))
+CONTEXT_PROGRAM(on_softirq_begin, "softirq_entry", softirq_begins(end, ctx[0]))
+CONTEXT_PROGRAM(on_softirq_end, "softirq_exit",
+		__sync_fetch_and_and(&end->context, ~(CONTEXT_SOFTIRQ | CONTEXT_WHEEL | CONTEXT_OWN)))
+CONTEXT_PROGRAM(on_irq_begin, "irq_handler_entry", end->context |= CONTEXT_IRQ)
+/* A device's packets may be handed over by the soft interrupt that it interrupts, without being raised (6.4). */
+CONTEXT_PROGRAM(on_irq_end, "irq_handler_exit", end->context &= ~(CONTEXT_IRQ | CONTEXT_OWN))
 
 SEC("tp_btf/contention_begin")
 int BPF_PROG(on_contention_begin, void *lock, unsigned int lock_flags)

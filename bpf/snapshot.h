@@ -27,12 +27,12 @@ int on_snapshot(struct bpf_iter__task *ctx)
 	snapshot.state = task->__state;
 	snapshot.on_cpu = task->on_cpu;
 	snapshot.wait.syscall = -1;
-	if (snapshot.thread.target && task->mm && snapshot.state && !task->on_cpu) {
+	if (snapshot.thread.target && !(task->flags & PF_KTHREAD) && snapshot.state && !(snapshot.state & TASK_DEAD_BITS) &&
+	    !task->on_cpu) {
 		if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
 			snapshot.thread.header.flags |= WIRE_SWITCH_IN_IOWAIT;
-		describe_wait(task, &snapshot.wait);
-		/* The mutex word and times are in another address space: not readable from here. */
-		snapshot.wait.owner_tid = 0;
+		describe_wait(task, &snapshot.wait, false);
+		/* Told of a call that began where it is seen to. */
 		snapshot.wait.timeout = 0;
 	}
 	bpf_seq_write(ctx->meta->seq, &snapshot, sizeof(snapshot));

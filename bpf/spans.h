@@ -49,8 +49,8 @@ int on_place(struct pt_regs *ctx)
 	struct place_key key = { .tgid = task->tgid, .place = bpf_get_attach_cookie(ctx) };
 	struct per_cpu *cpu = this_cpu();
 	struct place_guard *guard;
-	struct wire_place *told;
-	__u64 began, now;
+	struct wire_place told = { .header.kind = WIRE_PLACE };
+	__u64 began, now, switches;
 	bool too_many;
 
 	if (!cpu || !is_target(task, cpu))
@@ -58,33 +58,27 @@ int on_place(struct pt_regs *ctx)
 	guard = bpf_map_lookup_elem(&place_guards, &key);
 	if (!guard || guard->disarmed)
 		return 0;
-	began = probe_begin(cpu, PROBE_SPAN);
+	began = user_probe_begin(cpu, PROBE_SPAN, task, &switches);
 	now = bpf_ktime_get_ns();
 	too_many = is_too_many(guard, now);
 	/* It is the pass that costs the program something, told or not: those are counted, too. */
 	if (!too_many && guard->has_condition && !condition_holds(key.place, ctx)) {
-		probe_end(cpu, PROBE_SPAN, began);
+		user_probe_end(cpu, PROBE_SPAN, task, switches, began);
 		return 0;
 	}
 	/* One of those that are too many at once says it. */
 	if (too_many && __sync_lock_test_and_set(&guard->disarmed, 1))
 		return 0;
-	told = bpf_ringbuf_reserve(&definitions, sizeof(*told), 0);
-	if (!told) {
-		/* The next one says it: else the probe would stay. */
-		if (too_many)
-			guard->disarmed = 0;
-		count_lost(cpu, WIRE_STREAM_PLACES);
-		return 0;
-	}
-	fill_header(&told->header, cpu, WIRE_PLACE, WIRE_STREAM_PLACES, now);
-	told->header.flags = too_many ? WIRE_PLACE_DISARMED : 0;
-	told->tid = task->pid;
-	told->tgid = task->tgid;
-	told->place = key.place;
-	told->pad = 0;
-	bpf_ringbuf_submit(told, too_many ? BPF_RB_FORCE_WAKEUP : definitions_wakeup());
-	probe_end(cpu, PROBE_SPAN, began);
+	told.header.at_ns = now;
+	told.header.flags = too_many ? WIRE_PLACE_DISARMED : 0;
+	told.tid = task->pid;
+	told.tgid = task->tgid;
+	told.place = key.place;
+	/* Else the next one says it: the probe would stay. */
+	if (!tell_passed(cpu, &told.header, sizeof(told), WIRE_STREAM_PLACES,
+			 too_many ? BPF_RB_FORCE_WAKEUP : definitions_wakeup()) && too_many)
+		guard->disarmed = 0;
+	user_probe_end(cpu, PROBE_SPAN, task, switches, began);
 	return 0;
 }
 

@@ -74,11 +74,13 @@ struct stack_scratch {
 };
 
 /*
- * One slot for switches (interrupts off), one for samples (an interrupt), one for wakers (interrupts as they are), one for
- * syscalls, one for allocations, one for page faults, one for tasks.
+ * One slot for switches (interrupts off), one for samples (an interrupt), one for wakers (interrupts off, too), one for syscalls, one
+ * for page faults; some for tasks and for allocations, whose probes another thread may interrupt that passes one itself. User space
+ * leaves those out that are not wanted, from the end (crates/capture/src/bpf/programs.rs).
  */
-enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCH_WAKER = 2, SCRATCH_CALL = 3, SCRATCH_ALLOC = 4, SCRATCH_FAULT = 5,
-       SCRATCH_TASK = 6, SCRATCHES = 7 };
+enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCH_WAKER = 2, SCRATCH_CALL = 3, SCRATCH_FAULT = 4, SCRATCH_TASK = 5,
+       SCRATCH_ALLOC = SCRATCH_TASK + PROBE_SLOTS, SCRATCHES = SCRATCH_ALLOC + PROBE_SLOTS };
+_Static_assert(SCRATCHES == SCRATCH_TASK + PROBE_SLOT_KINDS * PROBE_SLOTS, "each slot of a probe has a word in struct per_cpu");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -87,7 +89,7 @@ struct {
 	__type(value, struct stack_scratch);
 } scratch SEC(".maps");
 
-/* As many: none of the seven is interrupted by its like. */
+/* As many: none is interrupted by what uses the same. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SCRATCHES);
@@ -308,7 +310,7 @@ static __always_inline __u32 raw_chunks(struct per_cpu *cpu, __u32 slot, bool ne
 {
 	if (bpf_ringbuf_query(&definitions, BPF_RB_AVAIL_DATA) > DEFINITIONS_BYTES / 4 * 3)
 		return 0;
-	if (slot == SCRATCH_ALLOC)
+	if (slot >= SCRATCH_ALLOC)
 		return may_send_raw(&cpu->alloc_raws, ALLOC_RAW_PER_WINDOW, at_ns) ? ALLOC_RAW_CHUNKS : 0;
 	if (may_send_raw(&cpu->raws, RAW_PER_WINDOW, at_ns))
 		return RAW_CHUNKS;
@@ -452,6 +454,33 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	if (kernel_frames + stack->head.user_frames == 0)
 		return 0;
 	return send_stack(cpu, stack, id ? id : 1, at_ns);
+}
+
+/*
+ * The same at a probe in user space. Nothing keeps another thread from the CPU meanwhile that passes such a probe, too, so each has a
+ * slot of its own, of `first` and those behind; where all are taken, there is no stack, which is a loss.
+ */
+static __always_inline __u64 take_probe_stack(void *ctx, struct per_cpu *cpu, __u32 first, struct task_struct *task, __u64 at_ns)
+{
+	__u32 slot = SCRATCHES, at;
+	__u64 stack;
+
+	for (__u32 i = 0; i < PROBE_SLOTS; i++) {
+		if (!__sync_lock_test_and_set(&cpu->probe_slots_taken[first - SCRATCH_TASK + i], 1)) {
+			slot = first + i;
+			break;
+		}
+	}
+	if (slot == SCRATCHES) {
+		count_lost(cpu, WIRE_STREAM_DEFS);
+		return 0;
+	}
+	stack = take_stack(ctx, cpu, slot, task, false, at_ns);
+	at = slot - SCRATCH_TASK;
+	barrier_var(at);
+	if (at < PROBE_SLOT_KINDS * PROBE_SLOTS)
+		cpu->probe_slots_taken[at] = 0;
+	return stack;
 }
 
 /* How many stacks a CPU may take in a window, by enum stack_draw; user space adjusts it to what they cost. */

@@ -61,47 +61,32 @@ struct {
 /* Told to be the last one of the window. */
 static __always_inline void tell_closed(struct per_cpu *cpu, struct task_struct *task, struct task_guard *guard, __u64 now_ns)
 {
-	struct wire_task_wait *told;
+	struct wire_task_wait told = { .header = { .at_ns = now_ns, .kind = WIRE_TASK_WAIT, .flags = WIRE_TASKS_CLOSED } };
 
 	/* One of those that are too many at once says it. */
 	if (__sync_lock_test_and_set(&guard->closed, 1))
 		return;
-	told = bpf_ringbuf_reserve(&definitions, sizeof(*told), 0);
-	if (!told) {
-		/* The next one says it: else the probes would stay. */
+	told.tid = task->pid;
+	told.tgid = task->tgid;
+	/* Else the next one says it: the probes would stay. */
+	if (!tell_passed(cpu, &told.header, sizeof(told), WIRE_STREAM_PLACES, BPF_RB_FORCE_WAKEUP))
 		guard->closed = 0;
-		count_lost(cpu, WIRE_STREAM_PLACES);
-		return;
-	}
-	__builtin_memset(told, 0, sizeof(*told));
-	fill_header(&told->header, cpu, WIRE_TASK_WAIT, WIRE_STREAM_PLACES, now_ns);
-	told->header.flags = WIRE_TASKS_CLOSED;
-	told->tid = task->pid;
-	told->tgid = task->tgid;
-	bpf_ringbuf_submit(told, BPF_RB_FORCE_WAKEUP);
 }
 
 /* Told of a wait that is over: by whom, and where. */
 static __always_inline void tell_wait(struct pt_regs *ctx, struct per_cpu *cpu, struct task_struct *task,
 				      const struct task_waiting *waited, __u64 now_ns)
 {
-	__u64 stack = take_stack(ctx, cpu, SCRATCH_TASK, task, false, now_ns);
-	struct wire_task_wait *told = bpf_ringbuf_reserve(&definitions, sizeof(*told), 0);
+	struct wire_task_wait told = { .header = { .at_ns = now_ns, .kind = WIRE_TASK_WAIT } };
 
-	if (!told) {
-		count_lost(cpu, WIRE_STREAM_PLACES);
-		return;
-	}
-	fill_header(&told->header, cpu, WIRE_TASK_WAIT, WIRE_STREAM_PLACES, now_ns);
-	told->tid = task->pid;
-	told->tgid = task->tgid;
-	told->since_ns = waited->since_ns;
-	told->object = waited->object;
-	told->stack = waited->stack;
-	told->waker_stack = stack;
-	told->waiter_tid = waited->tid;
-	told->pad = 0;
-	bpf_ringbuf_submit(told, definitions_wakeup());
+	told.tid = task->pid;
+	told.tgid = task->tgid;
+	told.since_ns = waited->since_ns;
+	told.object = waited->object;
+	told.stack = waited->stack;
+	told.waker_stack = take_probe_stack(ctx, cpu, SCRATCH_TASK, task, now_ns);
+	told.waiter_tid = waited->tid;
+	tell_passed(cpu, &told.header, sizeof(told), WIRE_STREAM_PLACES, definitions_wakeup());
 }
 
 static __always_inline void begin_wait(struct pt_regs *ctx, struct per_cpu *cpu, struct task_struct *task,
@@ -112,7 +97,7 @@ static __always_inline void begin_wait(struct pt_regs *ctx, struct per_cpu *cpu,
 	struct task_waiting waiting = {
 		.since_ns = now_ns,
 		.object = registers[OBJECT_REGISTER(cookie) % REGISTERS],
-		.stack = take_stack(ctx, cpu, SCRATCH_TASK, task, false, now_ns),
+		.stack = take_probe_stack(ctx, cpu, SCRATCH_TASK, task, now_ns),
 		.tid = task->pid,
 		.generation = guard->generation,
 	};
@@ -148,7 +133,7 @@ int on_task(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
 	__u32 tgid = task->tgid;
-	__u64 registers[REGISTERS], cookie, began, now;
+	__u64 registers[REGISTERS], cookie, began, now, switches;
 	struct task_guard *guard;
 
 	if (!cpu || !is_target(task, cpu))
@@ -156,7 +141,7 @@ int on_task(struct pt_regs *ctx)
 	guard = bpf_map_lookup_elem(&task_guards, &tgid);
 	if (!guard || guard->closed)
 		return 0;
-	began = probe_begin(cpu, PROBE_SPAN);
+	began = user_probe_begin(cpu, PROBE_SPAN, task, &switches);
 	now = bpf_ktime_get_ns();
 	read_registers(ctx, registers);
 	cookie = bpf_get_attach_cookie(ctx);
@@ -170,7 +155,7 @@ int on_task(struct pt_regs *ctx)
 		begin_wait(ctx, cpu, task, guard, registers, cookie, now);
 	else
 		end_wait(ctx, cpu, task, guard, registers, now);
-	probe_end(cpu, PROBE_SPAN, began);
+	user_probe_end(cpu, PROBE_SPAN, task, switches, began);
 	return 0;
 }
 

@@ -5,6 +5,9 @@
 
 #define SYS_POLL 7
 #define SYS_PPOLL 271
+#define SYS_NANOSLEEP 35
+#define SYS_CLOCK_NANOSLEEP 230
+#define SYS_RESTART 219
 #define SYS_FUTEX 202
 #define FUTEX_CMD(op) ((op) & 0x7f)
 #define S_IFMT 0170000
@@ -19,7 +22,7 @@
 /* Syscalls up to 63 that block on the descriptor in their first argument, as bits. */
 #define FD_SYSCALLS_LOW ( \
 	(1ULL << 0) | (1ULL << 1) | (1ULL << 16) | (1ULL << 17) | (1ULL << 18) | (1ULL << 19) | (1ULL << 20) | \
-	(1ULL << 42) | (1ULL << 43) | (1ULL << 44) | (1ULL << 45) | (1ULL << 46) | (1ULL << 47))
+	(1ULL << 40) | (1ULL << 42) | (1ULL << 43) | (1ULL << 44) | (1ULL << 45) | (1ULL << 46) | (1ULL << 47))
 
 static __always_inline bool waits_on_fd(__s32 nr)
 {
@@ -28,7 +31,8 @@ static __always_inline bool waits_on_fd(__s32 nr)
 	switch (nr) {
 	case 72: case 73: case 74: case 75: /* fcntl flock fsync fdatasync */
 	case 232: case 281: case 441:       /* epoll_wait epoll_pwait epoll_pwait2 */
-	case 275: case 288: case 295: case 296: case 299: case 307: /* splice accept4 preadv pwritev recvmmsg sendmmsg */
+	case 275: case 276: case 278: case 288:           /* splice tee vmsplice accept4 */
+	case 295: case 296: case 299: case 307: case 327: case 328: /* preadv pwritev recvmmsg sendmmsg preadv2 pwritev2 */
 	case 426:                           /* io_uring_enter */
 		return true;
 	}
@@ -169,13 +173,14 @@ static __always_inline __u32 mutex_owner(__u64 address)
 	return mutex.owner;
 }
 
-static __always_inline void describe_futex(struct pt_regs *regs, struct wire_wait *wait)
+/* `own`: of the thread that runs; others' memory is in another address space. */
+static __always_inline void describe_futex(struct pt_regs *regs, struct wire_wait *wait, bool own)
 {
 	wait->object_kind = WIRE_OBJECT_FUTEX;
 	wait->object = regs->di;
 	wait->op = regs->si;
 	wait->value = regs->dx;
-	if (FUTEX_CMD(wait->op) == 0 && wait->value == 2)
+	if (own && FUTEX_CMD(wait->op) == 0 && wait->value == 2)
 		wait->owner_tid = mutex_owner(wait->object);
 }
 
@@ -259,21 +264,65 @@ static __always_inline void describe_polled(struct task_struct *task, struct pt_
 	describe_fd(task, fd, wait);
 }
 
-/* `task` must have an address space: kernel threads have no user registers. */
-static __always_inline void describe_wait(struct task_struct *task, struct wire_wait *wait)
+/* The call that a thread is in. One that ends has left whatever it was in: what it still waits for is its end's. */
+static __always_inline __s32 call_of(struct task_struct *task, struct pt_regs *regs)
+{
+	__s32 call = regs->orig_ax;
+
+	return (task->flags & PF_EXITING) && call != SYS_EXIT_GROUP ? SYS_EXIT : call;
+}
+
+static __always_inline __u64 until(__s64 clock, __u64 ns)
+{
+	__u64 meaning = clock == 1 ? WIRE_TIMEOUT_UNTIL : clock == 0 ? WIRE_TIMEOUT_UNTIL_DATE : 0;
+
+	return meaning && !(ns >> WIRE_TIMEOUT_SHIFT) ? ns | meaning << WIRE_TIMEOUT_SHIFT : 0;
+}
+
+/*
+ * The call that `restart_syscall` goes on with: the kernel has it begin by itself where a stop interrupted one that has a time-out
+ * (nanosleep, clock_nanosleep, poll, futex). Arguments are in their registers still; which call it was, the kernel keeps as a
+ * function alone. What it keeps for that tells: a pointer where the first argument is one, but of sleeps; with a futex flags, one
+ * of which is always set, where poll has a bit. Until when, it has found out before.
+ */
+static __always_inline void describe_restart(struct task_struct *task, struct pt_regs *regs, struct wire_wait *wait)
+{
+	__u32 flags = BPF_CORE_READ(task, restart_block.futex.flags);
+	__u64 address = (__u64)BPF_CORE_READ(task, restart_block.futex.uaddr);
+
+	if (regs->di != address || (address && address < 4096)) { /* poll may have no descriptors */
+		wait->syscall = (__s64)regs->di < 4096 ? SYS_CLOCK_NANOSLEEP : SYS_NANOSLEEP;
+		wait->timeout = until(BPF_CORE_READ(task, restart_block.nanosleep.clockid),
+				      BPF_CORE_READ(task, restart_block.nanosleep.expires));
+	} else if (flags > 1) {
+		wait->syscall = SYS_FUTEX;
+		wait->timeout = until(!(regs->si & FUTEX_CLOCK_REALTIME), BPF_CORE_READ(task, restart_block.futex.time));
+	} else {
+		wait->syscall = SYS_POLL;
+		if (flags)
+			wait->timeout = until(1, BPF_CORE_READ(task, restart_block.poll.tv_sec) * 1000000000ULL +
+						 BPF_CORE_READ(task, restart_block.poll.tv_nsec));
+	}
+}
+
+/* `task` must not be one of the kernel's: those have no user registers. `own`: it is the thread that runs. */
+static __always_inline void describe_wait(struct task_struct *task, struct wire_wait *wait, bool own)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 
-	wait->syscall = (__s32)regs->orig_ax;
-	wait->timeout = asked_timeout(regs, wait->syscall);
+	wait->syscall = call_of(task, regs);
+	if (wait->syscall == SYS_RESTART)
+		describe_restart(task, regs, wait);
+	else if (own)
+		wait->timeout = asked_timeout(regs, wait->syscall);
 	if (wait->syscall == SYS_FUTEX) {
-		describe_futex(regs, wait);
+		describe_futex(regs, wait, own);
 		return;
 	}
 	wait->op = regs->di;
 	if (waits_on_fd(wait->syscall))
 		describe_fd(task, wait->op, wait);
-	else
+	else if (own)
 		describe_polled(task, regs, wait);
 }
 
@@ -282,9 +331,9 @@ __noinline int describe_own_wait(struct wire_wait *wait)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	if (!wait || !task->mm)
+	if (!wait || (task->flags & PF_KTHREAD))
 		return 0;
-	describe_wait(task, wait);
+	describe_wait(task, wait, true);
 	if (wait->object_kind == WIRE_OBJECT_FILE)
 		name_waited_file(wait);
 	else if (wait->object_kind == WIRE_OBJECT_SOCKET)

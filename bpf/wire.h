@@ -160,7 +160,8 @@ enum wire_object {
 };
 
 struct wire_wait {
-	wire_s32 syscall;     /* orig_ax; -1: an exception (page fault) or interrupt */
+	/* orig_ax, or what restart_syscall goes on with, or 60 of a thread that ends; -1: an exception (page fault) or interrupt */
+	wire_s32 syscall;
 	wire_u32 object_kind; /* enum wire_object */
 	wire_u64 object;
 	wire_u32 op;          /* futex: raw op argument; else the fd, also of who polls for one alone */
@@ -178,7 +179,7 @@ struct wire_switch_blocked {
 
 enum wire_context {
 	WIRE_CONTEXT_THREAD = 0, /* `waker_tid` did it */
-	WIRE_CONTEXT_TIMER = 1,  /* an hrtimer; `waker_tid` was interrupted */
+	WIRE_CONTEXT_TIMER = 1,  /* an hrtimer, or one of the timer wheel; `waker_tid` was interrupted */
 	WIRE_CONTEXT_SOFTIRQ = 2,
 	WIRE_CONTEXT_IRQ = 3,
 };
@@ -187,7 +188,8 @@ struct wire_waking {
 	struct wire_header header; /* flags: enum wire_context */
 	wire_u32 wakee_tid;
 	wire_u32 waker_tid;
-	wire_s32 waker_syscall;    /* orig_ax of the waker, -1 none; in thread context, and in a soft interrupt that no device's caused */
+	/* orig_ax of the waker, 60 of one that ends, -1 none: in thread context, and in a soft interrupt that its own call raised */
+	wire_s32 waker_syscall;
 	wire_u32 stack_every;      /* as in struct wire_wait; 0 too if no thread of the program is the waker */
 	wire_u64 waker_object;     /* futex address if the waker is in futex(2), else 0 */
 	wire_u64 stack;            /* waker's stack, 0 none */

@@ -292,3 +292,32 @@ fn every_answer_of_an_operation_that_goes_on_counts() {
     // Those of a shared name may be of either.
     assert_eq!((polled("eventfd"), polled("none")), (2 * 40 + 4, 2 * 40), "{by_object:?}");
 }
+
+/// Each call is about something else, as with a connection each, before the first of those that count.
+const MANY: &str = "#include <sys/ioctl.h>
+#include <unistd.h>
+__attribute__((noinline)) static void early(void) { for (unsigned i = 0; i < 24000; i++) ioctl(0, 0x10000 + i, 0); }
+__attribute__((noinline)) static void late(void) { char one; for (int i = 0; i < 300; i++) pread(0, &one, 1, i); }
+int main(void) { early(); late(); return 0; }
+";
+
+#[test]
+fn callers_are_told_however_many_things_were_called_about_before() {
+    let scratch = Scratch::new("many-calls");
+    if !bpf_or_skip(&scratch)
+        || !made(&scratch, ("many.c", MANY), &["gcc", "-O1", "-w", "-o", "many", "many.c"])
+    {
+        return;
+    }
+    let program = scratch.join("many");
+    let report = record_json(&scratch, &["--syscalls", "--stacks", "all"], &[program.to_str().unwrap()]);
+    let calls = report["calls"]["by_syscall"].as_array().expect("calls").iter();
+    let by_late = calls.filter(|call| call["name"] == "pread64").flat_map(|call| {
+        let callers = call["callers"].as_array().expect("callers").iter();
+        callers.filter(|caller| caller["function"] == "late").filter_map(|caller| caller["calls"].as_u64())
+    });
+    let told: u64 = by_late.sum();
+    assert!(told >= 200, "{told} of 300 calls have a caller: {}", report["calls"]["by_syscall"]);
+    // What had no room is lost once, by whatever it was counted.
+    assert!(report["loss"]["by_source"]["syscall-windows"].is_null(), "{}", report["loss"]);
+}

@@ -18,13 +18,20 @@ mod number {
     pub const CLONE: i32 = 56;
     pub const CLONE3: i32 = 435;
     pub const IO_URING_ENTER: i32 = 426;
-    /// write, close, writev, sendfile, connect, sendto, sendmsg, shutdown, exit, exit_group, splice, sendmmsg and io_uring_enter.
-    pub const SENDING: [i32; 13] = [1, 3, 20, 40, 42, 44, 46, 48, 60, 231, 275, 307, IO_URING_ENTER];
 }
 
-/// Whether that call may send something to a peer, or tell it that nothing more comes.
-pub(crate) fn sends(syscall: i32) -> bool {
-    number::SENDING.contains(&syscall)
+/// Whether that call may have a peer told something: what it sends, that what it sent was received and there is room again, or
+/// that nothing more comes.
+pub(crate) fn reaches_peers(syscall: i32) -> bool {
+    match syscall {
+        // write writev sendfile connect sendto sendmsg shutdown splice sendmmsg pwritev2
+        1 | 20 | 40 | 42 | 44 | 46 | 48 | 275 | 307 | 328 => true,
+        // read ioctl readv accept recvfrom recvmsg setsockopt getsockopt accept4 recvmmsg preadv2
+        0 | 16 | 19 | 43 | 45 | 47 | 54 | 55 | 288 | 299 | 327 => true,
+        // close dup2 execve exit exit_group dup3 execveat close_range
+        3 | 33 | 59 | 60 | 231 | 292 | 322 | 436 => true,
+        _ => syscall == number::IO_URING_ENTER,
+    }
 }
 
 /// Why the thread is blocked.

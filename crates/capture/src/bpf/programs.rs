@@ -1,5 +1,6 @@
 //! Loading and attaching the programs.
 
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, UprobeOpts};
@@ -33,6 +34,8 @@ pub fn load(options: &Options, layout: Layout) -> Result<Object, CaptureError> {
 /// Processes whose mappings are known at a time, where they are allocated in advance (16 KiB each).
 const PROCESSES_PREALLOCATED: u32 = 512;
 
+const MULTI_UPROBES: &str = "bpf_uprobe_multi_link_attach";
+
 fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result<(), CaptureError> {
     let types = KernelTypes::load();
     for mut map in open.maps_mut() {
@@ -51,6 +54,8 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             && !options.syscalls
         {
             map.set_max_entries(1).map_err(|error| refused(&error))?;
+        } else if matches!(name.as_str(), "scratch" | "unwind_scratches" | "raw_scratches") {
+            map.set_max_entries(scratches(options, &types)).map_err(|error| refused(&error))?;
         } else if name == "counter_events" {
             map.set_max_entries(layout.cpus * COUNTERS_MAX as u32).map_err(|error| refused(&error))?;
         } else if name == "ring_ends" {
@@ -67,7 +72,7 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             "on_blocked_stacks" => types.has_function("bpf_copy_from_user_task"), // 5.18
             "on_nothing" => types.has_tracepoint(&section),
             "on_allocated" | "on_freed" => options.allocations.is_some(),
-            "on_place" | "on_task" => types.has_function("bpf_uprobe_multi_link_attach"), // 6.6
+            "on_place" | "on_task" => types.has_function(MULTI_UPROBES), // 6.6
             "on_ring_answer" => options.syscalls && types.ring_answers_are_told(),
             "on_call_begin" | "on_ring_submit" | "on_ring_complete" => {
                 options.syscalls && types.has_tracepoint(&section)
@@ -77,6 +82,19 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
         program.set_autoload(wanted);
     }
     Ok(())
+}
+
+/// Slots of scratch memory on each CPU, as `bpf/stacks.h` numbers them: those of probes that no program passes are left out.
+fn scratches(options: &Options, types: &KernelTypes) -> u32 {
+    const WITHOUT_PROBES: u32 = 5;
+    const PROBE_SLOTS: u32 = 4;
+    if options.allocations.is_some() {
+        WITHOUT_PROBES + 2 * PROBE_SLOTS
+    } else if types.has_function(MULTI_UPROBES) {
+        WITHOUT_PROBES + PROBE_SLOTS
+    } else {
+        WITHOUT_PROBES
+    }
 }
 
 fn is_required(program: &str) -> bool {
@@ -163,6 +181,27 @@ pub fn attach_markers(object: &Object, library: &Path) -> Result<Vec<Link>, Capt
         program.attach_uprobe_with_opts(EVERY_PROCESS, library, 0, at).map_err(|error| refused(&error))
     };
     markers.into_iter().map(attach).collect()
+}
+
+/// The programs of every switch and wakeup.
+const OF_EVERY_SWITCH: [&str; 3] = ["on_switch", "on_switch_before_5_18", "on_waking"];
+
+/// Runs of [`OF_EVERY_SWITCH`] that the kernel left out, since an interrupt's would have begun within another one of the same program; 0 where it
+/// does not count them.
+pub fn skipped_runs(object: &Object) -> u64 {
+    let programs = object.progs_mut();
+    let of_interest = programs.filter(|program| {
+        program.autoload() && OF_EVERY_SWITCH.contains(&program.name().to_string_lossy().as_ref())
+    });
+    of_interest.map(|program| recursion_misses(program.as_fd())).sum()
+}
+
+fn recursion_misses(program: BorrowedFd<'_>) -> u64 {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut bytes = size_of_val(&info) as u32;
+    // SAFETY: writes no more than `bytes` to `info`, whose pointers to more are null.
+    let told = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut bytes) };
+    if told == 0 { info.recursion_misses } else { 0 }
 }
 
 /// Makes a process a target.

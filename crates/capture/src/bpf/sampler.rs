@@ -20,7 +20,7 @@ struct OnCpu {
 
 impl OnCpu {
     fn open(program: &ProgramMut<'_>, cpu: u16, attr: &Attr) -> Result<OnCpu, CaptureError> {
-        let opening = |source| CaptureError::System { what: "opening an event for samples", source };
+        let opening = |error| CaptureError::System { what: "opening an event for samples", error };
         let descriptor = perf_ring::open(attr, -1, i32::from(cpu)).map_err(opening)?;
         let event = File::from(descriptor.try_clone().map_err(opening)?);
         // libbpf's link closes the descriptor.

@@ -354,7 +354,7 @@ impl Session {
         let refused = |error| CaptureError::Refused { reason: messages::reason(&error) };
         let link = program.attach().map_err(refused)?;
         let mut iterator = Iter::new(&link).map_err(refused)?;
-        let failed = |source| CaptureError::System { what: "reading the task iterator", source };
+        let failed = |error| CaptureError::System { what: "reading the task iterator", error };
         // Record by record: all stacks of a big process at once would not fit a recorder's memory.
         let mut bytes = Vec::new();
         let mut part = vec![0; 64 << 10];
@@ -477,6 +477,11 @@ impl Session {
         let mut counters = counters(&self.object);
         counters.records[SCHED_STREAM] = self.records.numbered();
         counters
+    }
+
+    /// Switches and wakeups that no program looked at: the kernel begins none within itself, whatever an interrupt brings.
+    pub fn skipped_runs(&self) -> u64 {
+        programs::skipped_runs(&self.object)
     }
 
     /// What the programs cost in CPU time so far, and the clock that interrupts the target for samples.

@@ -10,6 +10,7 @@ pub const SOURCE: Source = Source {
     programs: &[
         "on_timer_begin",
         "on_timer_end",
+        "on_softirq_raise",
         "on_softirq_begin",
         "on_softirq_end",
         "on_irq_begin",

@@ -126,21 +126,23 @@ pub fn affinity(fields: &Fields<'_>, kind: u8) -> Option<Affinity> {
 pub fn waking(fields: &Fields<'_>) -> Waking {
     let context = WakeContext::from_code(fields.flags()).unwrap_or_default();
     let waker_syscall = fields.i32(24);
-    // What a thread sends to a peer on its own machine is handed over in a soft interrupt of its own call: it is who woke.
+    // What a thread sends to a peer on its own machine is handed over in a soft interrupt of its own call: it is who woke. That the
+    // call is one that reaches peers is asked because some interrupts pass no tracepoint (of Hyper-V's bus), and raise one unseen.
     let context = match context {
-        WakeContext::SoftIrq if wait_reason::sends(waker_syscall) => WakeContext::Thread,
+        WakeContext::SoftIrq if wait_reason::reaches_peers(waker_syscall) => WakeContext::Thread,
         context => context,
     };
+    let by_thread = context == WakeContext::Thread;
     Waking {
         at: fields.at(),
         cpu: fields.cpu(),
         wakee_tid: fields.u32(16),
         waker_tid: fields.u32(20),
         context,
-        waker_syscall: if context == WakeContext::Thread { waker_syscall } else { -1 },
+        waker_syscall: if by_thread { waker_syscall } else { -1 },
         waker_object: fields.u64(32),
-        stack: fields.u64(40),
-        stack_every: fields.u32(28),
+        stack: if by_thread { fields.u64(40) } else { 0 },
+        stack_every: if by_thread { fields.u32(28) } else { 0 },
     }
 }
 

@@ -227,20 +227,24 @@ fn a_waking_has_its_wakers_stack_with_its_probability() {
 }
 
 #[test]
-fn who_sends_to_a_peer_on_its_machine_is_who_wakes_it() {
+fn who_sends_to_a_peer_on_its_machine_or_makes_room_for_it_is_who_wakes_it() {
     let waking = |context: u8, syscall: i32| {
         let mut bytes = record(4, 1, 0, 100, 48);
         bytes[15] = context;
         bytes[20..24].copy_from_slice(&8u32.to_le_bytes());
         bytes[24..28].copy_from_slice(&syscall.to_le_bytes());
+        bytes[28] = 3;
+        bytes[40] = 9;
         let [Event::Waking(waking)] = &decode_all(&[bytes])[..] else { panic!("one waking") };
-        (waking.context, waking.waker_syscall)
+        (waking.context, waking.waker_syscall, waking.stack, waking.stack_every)
     };
-    let (sendto, recvfrom) = (44, 45);
-    assert_eq!(waking(2, sendto), (WakeContext::Thread, sendto));
-    // A soft interrupt came while it did something else.
-    assert_eq!(waking(2, recvfrom), (WakeContext::SoftIrq, -1));
-    assert_eq!(waking(2, -1), (WakeContext::SoftIrq, -1));
+    let (sendto, recvfrom, exit_group, nanosleep) = (44, 45, 231, 35);
+    for call in [sendto, recvfrom, exit_group] {
+        assert_eq!(waking(2, call), (WakeContext::Thread, call, 9, 3));
+    }
+    // A soft interrupt came while it did something else: what it did is of no interest, nor where.
+    assert_eq!(waking(2, nanosleep), (WakeContext::SoftIrq, -1, 0, 0));
+    assert_eq!(waking(2, -1), (WakeContext::SoftIrq, -1, 0, 0));
     assert_eq!(waking(1, sendto).0, WakeContext::Timer);
 }
 
