@@ -2,6 +2,7 @@
 
 mod support;
 
+use holdup_events::recording::{JournalWriter, Manifest};
 use support::{Scratch, holdup, stderr};
 
 fn fails_with(scratch: &Scratch, words: &[&str], expected: &str) {
@@ -55,6 +56,26 @@ fn recordings_that_cannot_be_read() {
     let empty = scratch.join("empty.holdup");
     std::fs::create_dir_all(&empty).expect("mkdir");
     fails_with(&scratch, &["report", empty.to_str().expect("utf-8")], "empty.holdup");
+}
+
+#[test]
+fn journals_that_cannot_be_read() {
+    let scratch = Scratch::new("journals");
+    let begun = |name: &str, manifest: &Manifest| {
+        let path = scratch.join(name);
+        std::fs::create_dir_all(&path).expect("mkdir");
+        drop(JournalWriter::create(&path, manifest).expect("a journal"));
+        path
+    };
+    let newer = begun("newer.holdup", &Manifest { format: 9999, ..Manifest::default() });
+    fails_with(&scratch, &["report", newer.to_str().expect("utf-8")], "in format 9999");
+    let damaged = begun("damaged.holdup", &Manifest::default());
+    let mut bytes = std::fs::read(damaged.join("journal")).expect("a journal");
+    *bytes.last_mut().expect("a byte") ^= 1;
+    std::fs::write(damaged.join("journal"), bytes).expect("write");
+    fails_with(&scratch, &["report", damaged.to_str().expect("utf-8")], "the manifest is damaged");
+    std::fs::write(damaged.join("journal"), "").expect("write");
+    fails_with(&scratch, &["report", damaged.to_str().expect("utf-8")], "the manifest is damaged");
 }
 
 #[test]

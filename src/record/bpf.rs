@@ -571,6 +571,10 @@ impl Loop {
                 self.journal.push(&Event::Loss(loss_at_end(name, "ring-full", missing, end_ns)));
             }
         }
+        let skipped = self.session.skipped_runs();
+        if skipped > 0 {
+            self.journal.push(&Event::Loss(loss_at_end("sched", "not looked at", skipped, end_ns)));
+        }
         if self.bad_records > 0 {
             self.journal.push(&Event::Loss(loss_at_end("records", "unreadable", self.bad_records, end_ns)));
         }

@@ -42,21 +42,26 @@ pub fn make_tables(
     dropped: Option<Loss>,
     roots: &Roots,
 ) -> Result<()> {
-    let reader = JournalReader::open(from)?.without_dropped();
+    let mut reader = JournalReader::open(from)?.without_dropped();
     let mut tables = RecordingWriter::create(to)?;
     let files = OwnFiles::new(roots, manifest);
-    let within = until(reader, Timestamp(manifest.end_ns));
+    let within = until(reader.by_ref(), Timestamp(manifest.end_ns));
     let mut catalogue = build(within.chain(dropped.map(Event::Loss)), manifest, &mut tables, &files);
+    // A disk that cannot be read now can perhaps be read later: the journal stays.
+    reader.take_failure().map_or(Ok(()), Err)?;
     manifest.cost.switches = manifest.cost.switches.max(catalogue.switches);
     complete(tables, &mut catalogue, manifest, &files)
 }
 
 /// Makes a recording of the journal that a recorder left behind in `from`, in the directory `to`.
+///
+/// # Errors
+/// The journal has no manifest that can be read, or a newer holdup wrote it, or a file cannot be read or written.
 pub fn recover(from: &Path, to: &Path) -> Result<()> {
     let mut reader = JournalReader::open(from)?;
     let moments = reader.by_ref().filter(|event| !matches!(event, Event::Loss(_))).map(|event| event.at().0);
     let last_ns = moments.max().unwrap_or(0);
-    let mut manifest = reader.manifest().cloned().unwrap_or_default();
+    let mut manifest = reader.into_manifest()?;
     manifest.recovered = true;
     // The journal does not know when the recorder died: the last event is the end.
     manifest.end_ns = last_ns.max(manifest.start_ns);
@@ -90,7 +95,11 @@ fn complete(
     manifest: &mut Manifest,
     files: &OwnFiles<'_>,
 ) -> Result<()> {
-    let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    // Where the kernel lies is drawn anew each time that it starts.
+    let kallsyms = match files.are_of_this_boot() {
+        true => std::fs::read_to_string("/proc/kallsyms").unwrap_or_default(),
+        false => String::new(),
+    };
     let named = name(catalogue, manifest, files, &kallsyms);
     write_small(tables, catalogue, manifest, &named)
 }
@@ -127,9 +136,10 @@ pub type Naming<'a> = dyn Fn(&mut Catalogue, &mut Manifest) -> (Stacks, Frames) 
 
 /// Makes the tables of a recording made elsewhere, whose events are in the journal in `dir`.
 pub fn finish_import(dir: &Path, manifest: &mut Manifest, name: &Naming) -> Result<()> {
-    let reader = JournalReader::open(dir)?;
+    let mut reader = JournalReader::open(dir)?;
     let mut tables = RecordingWriter::create(dir)?;
-    let mut catalogue = build(reader, manifest, &mut tables, &NoFiles);
+    let mut catalogue = build(reader.by_ref(), manifest, &mut tables, &NoFiles);
+    reader.take_failure().map_or(Ok(()), Err)?;
     manifest.cost.switches = catalogue.switches;
     let named = name(&mut catalogue, manifest);
     write_small(tables, &catalogue, manifest, &named)

@@ -100,6 +100,11 @@ fn host(memory: &str) -> recording::Host {
     }
 }
 
+/// Which start of the machine this is: another number each time. Empty if the kernel does not say.
+pub fn boot_id() -> String {
+    text("/proc/sys/kernel/random/boot_id").trim().to_owned()
+}
+
 /// How many CPUs process `pid` (or `self`) may use by its affinity; 0 if it is gone.
 pub fn cpus_allowed(pid: &str) -> u32 {
     let status = text(&format!("/proc/{pid}/status"));

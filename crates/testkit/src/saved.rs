@@ -11,7 +11,7 @@ use holdup_events::{ThreadId, Trace};
 /// # Errors
 /// Those of the file system.
 pub fn save(trace: &Trace, dir: &Path) -> Result<(), RecordingError> {
-    let failed = |source| RecordingError::Io { path: dir.to_owned(), source };
+    let failed = |error| RecordingError::Io { path: dir.to_owned(), error };
     std::fs::create_dir_all(dir).map_err(failed)?;
     let mut writer = RecordingWriter::create(dir)?;
     for thread in (0..trace.threads.len() as u32).map(ThreadId) {

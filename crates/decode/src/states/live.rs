@@ -28,6 +28,9 @@ const SWITCH_AHEAD_MAX: Duration = Duration(1_000);
 /// for its own turn first.
 const IDLE_EXIT_MAX: Duration = Duration(10_000_000);
 
+/// Where what is missing may concern a thread until its next record tells.
+pub(super) const UNTIL_TOLD: Timestamp = Timestamp(u64::MAX);
+
 /// What is known of a wait: interned, with its stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
@@ -432,14 +435,23 @@ impl Live {
 
     /// The recording ends: passes on what is known.
     pub fn close(&mut self, end: Timestamp, sink: &mut dyn TableSink) {
-        self.settle_before(None, sink);
-        let woken = self.woken_at.filter(|_| self.open.state == ThreadState::Blocked);
-        if let Some(woken) = woken.filter(|woken| *woken < end) {
-            self.turn_into(ThreadState::Runnable, woken.max(self.open.start), sink);
-        }
         // Events are missing up to the end: what it was seen to do last is not what it did since.
-        if let Some((from, _)) = self.doubt.filter(|(from, to)| self.target && *from < end && *to >= end) {
-            self.turn_into(ThreadState::Unknown, from.max(self.open.start), sink);
+        let mut lost = self.doubt.filter(|(from, to)| self.target && *from < end && *to >= end);
+        let has_arrived = matches!(self.now, Now::Running { seen: true, .. });
+        if has_arrived && lost.is_some_and(|(from, to)| to == UNTIL_TOLD && from < self.open.start) {
+            // It was seen again: what it does now is known, and what it did meanwhile is not.
+            self.settle_doubt(end, None, sink);
+            lost = None;
+        }
+        self.settle_before(None, sink);
+        let woken = self.woken_at.filter(|at| self.open.state == ThreadState::Blocked && *at < end);
+        let lost_from =
+            lost.map(|(from, to)| if to == UNTIL_TOLD { from } else { from.max(woken.unwrap_or(from)) });
+        let turns = [(woken, ThreadState::Runnable), (lost_from, ThreadState::Unknown)];
+        let mut turns: Vec<_> = turns.iter().filter_map(|(at, state)| Some(((*at)?, *state))).collect();
+        turns.sort_by_key(|(at, _)| *at);
+        for (at, state) in turns {
+            self.turn_into(state, at.max(self.open.start), sink);
         }
         if self.open.start < end {
             self.pass_on(sink);

@@ -4,13 +4,14 @@ use holdup_events::tables::ThreadState;
 use holdup_events::{CpuId, Loss};
 
 use super::Builder;
-use super::live::Now;
+use super::live::{Now, UNTIL_TOLD};
 
 impl Builder<'_> {
     /// Scheduler records of a CPU are missing: a followed thread that ran there may have left, and one that
     /// did not run may have run there. Its next records will tell, by the kernel's counters.
     pub(super) fn doubt(&mut self, loss: &Loss) {
-        if loss.source == "proc" {
+        let is_journals = loss.source == "journal";
+        if loss.source == "proc" || is_journals {
             self.late_poll = Some(loss.end);
         }
         if !matches!(loss.source.as_str(), "sched" | "journal" | "perf") {
@@ -23,8 +24,10 @@ impl Builder<'_> {
                 Now::Gone => false,
             };
             if concerned {
-                let (from, to) = live.doubt.unwrap_or((loss.start, loss.end));
-                live.doubt = Some((from.min(loss.start), to.max(loss.end)));
+                // What a journal lacks may be anything that a thread did, also what it did last.
+                let end = if is_journals { UNTIL_TOLD } else { loss.end };
+                let (from, to) = live.doubt.unwrap_or((loss.start, end));
+                live.doubt = Some((from.min(loss.start), to.max(end)));
             }
         }
     }

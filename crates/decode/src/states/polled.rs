@@ -55,6 +55,7 @@ impl Live {
         self.exec_ns = snapshot.exec_ns;
         self.queue_ns = snapshot.queue_ns;
         self.polled_at = Some(at);
+        self.doubt = None;
         self.now = Now::Off;
         let mut row = self.row(ThreadState::Unknown, at);
         match snapshot.state {

@@ -311,6 +311,35 @@ fn a_gap_makes_unknown_only_what_may_have_changed() {
 }
 
 #[test]
+fn what_a_journal_lacks_is_unknown_until_the_next_record() {
+    use ThreadState::*;
+    let lacks = Event::Loss(Loss {
+        source: "journal".to_owned(),
+        reason: "checksum".to_owned(),
+        cpu: CpuId::NONE,
+        start: Timestamp(300),
+        end: Timestamp(600),
+        events: 0,
+    });
+    let blocked_before = |tid| found(tid, SnapshotState::Blocked(Box::default()));
+    let mut events: Vec<Event> = (1..=4).map(blocked_before).collect();
+    events.extend([
+        found(5, SnapshotState::Running(CpuId(2))),
+        Event::Switch(Switch { cpu: CpuId(3), ..switch(200, 0, 4, Outcome::Untracked) }),
+        lacks,
+        Event::Switch(switch(700, 0, 1, Outcome::Untracked)),
+        waking(800, 2),
+    ]);
+    let trace = trace(events);
+    let of = |tid: u32| states(&trace, tid - 1);
+    assert_eq!(of(1), [(Blocked, 0, 300), (Unknown, 300, 700), (Running, 700, END)], "it came again");
+    assert_eq!(of(2), [(Blocked, 0, 300), (Unknown, 300, 800), (Runnable, 800, END)], "it was woken");
+    assert_eq!(of(3), [(Blocked, 0, 300), (Unknown, 300, END)], "nothing more is told of it");
+    assert_eq!(of(4), [(Blocked, 0, 200), (Running, 200, 300), (Unknown, 300, END)]);
+    assert_eq!(of(5), [(Running, 0, 300), (Unknown, 300, END)]);
+}
+
+#[test]
 fn an_arrival_that_was_hidden_follows_from_the_counters() {
     use ThreadState::*;
     let us = |us: u64| us * 1000;
@@ -499,6 +528,13 @@ fn what_changed_while_nobody_looked_is_unknown() {
         late(110, 180),
         poll(181, SnapshotState::Dead, 10, 0),
     ];
+    // A journal that lacks a look is as good as nobody's looking.
+    let of_journal = |event: &Event| match event {
+        Event::Loss(loss) => Event::Loss(Loss { source: "journal".to_owned(), ..loss.clone() }),
+        event => event.clone(),
+    };
+    let lacking: Vec<Event> = events.iter().map(of_journal).collect();
+    assert_eq!(states(&polled(lacking), 0), states(&polled(events.clone()), 0));
     assert_eq!(
         states(&polled(events), 0),
         [(Blocked, 0, 50), (Running, 50, 60), (Unknown, 60, 101), (Blocked, 101, 110), (Unknown, 110, 181)]
@@ -567,8 +603,9 @@ fn any_event() -> impl Strategy<Value = Event> {
             at: Timestamp(at), change: LifecycleChange::Fork { parent_tid: 1 }, tid, tgid: tid,
             name: "f".to_owned(), target: true,
         })),
-        1 => (0..END, 0..3u16).prop_map(|(at, cpu)| Event::Loss(Loss {
-            source: "sched".to_owned(), reason: "ring-full".to_owned(), cpu: CpuId(cpu),
+        1 => (0..END, 0..3u16, any::<bool>()).prop_map(|(at, cpu, sched)| Event::Loss(Loss {
+            source: if sched { "sched" } else { "journal" }.to_owned(),
+            reason: "ring-full".to_owned(), cpu: CpuId(cpu),
             start: Timestamp(at), end: Timestamp(at + 50), events: 1,
         })),
         1 => (tid, any::<bool>()).prop_map(|(tid, runs)| found(

@@ -3,16 +3,18 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use parquet::errors::ParquetError;
+
 /// An error of writing or reading a recording; its text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     /// A file cannot be written or read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Io {
         /// Which.
         path: PathBuf,
-        /// Why.
-        source: io::Error,
+        /// Why. It is no source of this error: whoever prints the chain would say it twice.
+        error: io::Error,
     },
     /// There is no recording there.
     #[error("{}: no recording is there ({reason})", path.display())]
@@ -21,6 +23,12 @@ pub enum RecordingError {
         path: PathBuf,
         /// What is missing.
         reason: &'static str,
+    },
+    /// It is another user's.
+    #[error("{0}: is there, but you may not read it: `sudo chown -R $USER {0}` makes one of root's yours", path.display())]
+    Forbidden {
+        /// Where.
+        path: PathBuf,
     },
     /// Something else is there.
     #[error("{}: not a recording, and in the way; choose another name", path.display())]
@@ -36,7 +44,7 @@ pub enum RecordingError {
         /// Version of the writer.
         holdup: String,
         /// Its format.
-        found: u32,
+        found: u64,
         /// Ours.
         known: u32,
     },
@@ -55,23 +63,50 @@ pub enum RecordingError {
         path: PathBuf,
     },
     /// A table cannot be written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Table {
         /// Which file.
         path: PathBuf,
         /// Why.
-        source: parquet::errors::ParquetError,
+        error: ParquetError,
     },
 }
 
 impl RecordingError {
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> RecordingError + use<> {
         let path = path.to_owned();
-        move |source| RecordingError::Io { path, source }
+        move |error| RecordingError::Io { path, error }
     }
 
-    pub(crate) fn table(path: &Path) -> impl Fn(parquet::errors::ParquetError) -> RecordingError + use<> {
+    pub(crate) fn table(path: &Path) -> impl Fn(ParquetError) -> RecordingError + use<> {
         let path = path.to_owned();
-        move |source| RecordingError::Table { path: path.clone(), source }
+        move |error| {
+            let path = path.clone();
+            // A full disk is one, whoever met it.
+            match error {
+                ParquetError::External(error) => match error.downcast::<io::Error>() {
+                    Ok(error) => RecordingError::Io { path, error: *error },
+                    Err(error) => RecordingError::Table { path, error: ParquetError::External(error) },
+                },
+                error => RecordingError::Table { path, error },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::*;
+
+    #[test]
+    fn why_is_said_once_whoever_prints_the_chain() {
+        let full = || io::Error::from_raw_os_error(28);
+        let path = Path::new("t.parquet");
+        for error in [RecordingError::io(path)(full()), RecordingError::table(path)(full().into())] {
+            assert_eq!(error.to_string(), "t.parquet: No space left on device (os error 28)");
+            assert!(error.source().is_none());
+        }
     }
 }

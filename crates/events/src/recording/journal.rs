@@ -12,7 +12,7 @@ mod write;
 
 pub(super) use pack::{Batch, Content};
 pub use read::JournalReader;
-pub use write::JournalWriter;
+pub use write::{HeldJournal, JournalWriter};
 
 use std::fs::File;
 use std::io::Read;
@@ -25,6 +25,14 @@ pub const JOURNAL: &str = "journal";
 pub fn is_being_written(dir: &Path) -> bool {
     let Ok(file) = File::open(dir.join(JOURNAL)) else { return false };
     matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
+}
+
+/// Whether what has the journal's name in `dir` is one, or was only begun. Others call files so, too.
+pub(super) fn is_one(dir: &Path) -> bool {
+    let mut begin = Vec::new();
+    let read = File::open(dir.join(JOURNAL))
+        .and_then(|file| file.take(chunk::MAGIC.len() as u64).read_to_end(&mut begin));
+    read.is_ok() && (begin.is_empty() || begin == chunk::MAGIC)
 }
 
 /// How many events the recorder of the journal in `dir` could not write, for want of room.

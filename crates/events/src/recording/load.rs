@@ -14,10 +14,10 @@ use std::path::Path;
 
 use super::journal::JOURNAL;
 use super::save::MANIFEST;
-use super::{FORMAT_VERSION, Manifest, RecordingError};
+use super::{Manifest, RecordingError};
 use crate::{CpuId, Loss, Timestamp, Trace};
 
-pub use packed::{pack, unpack};
+pub use packed::{pack, pack_aside, unpack};
 pub use starts::{SliceStart, SliceStarts};
 
 /// Where the files of a recording are.
@@ -28,6 +28,7 @@ enum Place<'a> {
 
 /// Reads the recording at `path`.
 pub fn open(path: &Path) -> Result<Trace, RecordingError> {
+    refuse_others(path)?;
     let place = if path.is_dir() {
         Place::Directory(path)
     } else if path.is_file() {
@@ -54,10 +55,24 @@ pub fn open(path: &Path) -> Result<Trace, RecordingError> {
     Ok(trace)
 }
 
+/// Recordings are their owner's alone: one that was made with sudo is there, though nothing in it can be seen.
+fn refuse_others(path: &Path) -> Result<(), RecordingError> {
+    let seen = if path.is_dir() { fs::read_dir(path).map(drop) } else { fs::metadata(path).map(drop) };
+    match seen {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(RecordingError::Forbidden { path: path.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Reads the manifest alone.
 pub fn manifest(path: &Path) -> Result<Manifest, RecordingError> {
-    let place =
-        if path.is_dir() { Place::Directory(path) } else { Place::Packed(packed::Packed::open(path)?) };
+    refuse_others(path)?;
+    let place = match path.is_dir() {
+        true => Place::Directory(path),
+        false => Place::Packed(packed::Packed::open_only(path, MANIFEST)?),
+    };
     manifest_of(path, &place)
 }
 
@@ -75,17 +90,7 @@ fn manifest_of(path: &Path, place: &Place<'_>) -> Result<Manifest, RecordingErro
         }
         Place::Packed(packed) => packed.file(MANIFEST).ok_or(none)?.to_vec(),
     };
-    let broken = |error: serde_json::Error| RecordingError::Manifest {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    };
-    let value: serde_json::Value = serde_json::from_slice(&text).map_err(broken)?;
-    let found = value.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0) as u32;
-    if found > FORMAT_VERSION {
-        let holdup = value.get("holdup").and_then(serde_json::Value::as_str).unwrap_or("?").to_owned();
-        return Err(RecordingError::Newer { path: path.to_owned(), holdup, found, known: FORMAT_VERSION });
-    }
-    serde_json::from_value(value).map_err(broken)
+    Manifest::parse(&text, path)
 }
 
 /// Runs a reader of foreign bytes. The Parquet library may panic on hostile ones: that is an error too.

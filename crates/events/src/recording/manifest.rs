@@ -1,7 +1,10 @@
 //! `manifest.json`: what was recorded, where, how, and at which cost.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
+use super::RecordingError;
 use crate::Timestamp;
 
 /// Version of the format that this build writes. A reader refuses a greater one.
@@ -28,6 +31,10 @@ pub struct Manifest {
     pub end_ns: u64,
     /// Unix time of `start_ns` in nanoseconds.
     pub start_unix_ns: u64,
+    /// Which start of the machine it was (`/proc/sys/kernel/random/boot_id`), as long as the recording is a journal: processes and the
+    /// kernel's addresses are those of one. Empty if not known, and once all is named.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub boot_id: String,
     /// How much of the kernel could be seen.
     pub rung: Rung,
     /// Why it is not a higher rung; empty on the highest.
@@ -54,6 +61,25 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Reads the JSON of one, which `path` has.
+    ///
+    /// # Errors
+    /// [`RecordingError::Newer`] if a newer holdup wrote it, [`RecordingError::Manifest`] if it makes no sense.
+    pub(super) fn parse(text: &[u8], path: &Path) -> Result<Manifest, RecordingError> {
+        let broken = |error: serde_json::Error| RecordingError::Manifest {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        };
+        let value: serde_json::Value = serde_json::from_slice(text).map_err(broken)?;
+        let found = value.get("format").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if found > u64::from(FORMAT_VERSION) {
+            let holdup = value.get("holdup").and_then(serde_json::Value::as_str).unwrap_or("?").to_owned();
+            let path = path.to_owned();
+            return Err(RecordingError::Newer { path, holdup, found, known: FORMAT_VERSION });
+        }
+        serde_json::from_value(value).map_err(broken)
+    }
+
     /// The recording begins at `start`. The day's clock may have been set since both clocks were read together.
     pub fn begin_at(&mut self, start: Timestamp) {
         self.start_unix_ns = self.start_unix_ns.saturating_add(start.0).saturating_sub(self.start_ns);
@@ -161,6 +187,20 @@ pub struct Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_greater_format_is_a_newer_one() {
+        let parse = |text: &str| Manifest::parse(text.as_bytes(), Path::new("t.holdup"));
+        for format in ["2", "4294967297", "18446744073709551615"] {
+            let error =
+                parse(&format!(r#"{{"format": {format}, "holdup": "9.0"}}"#)).unwrap_err().to_string();
+            assert!(error.contains(format) && error.contains("holdup 9.0"), "{error}");
+        }
+        let error = parse(r#"{"format": 1}"#).unwrap_err().to_string();
+        assert!(error.contains("the manifest is damaged (missing field"), "{error}");
+        let known = Manifest { format: FORMAT_VERSION, ..Manifest::default() };
+        assert_eq!(parse(&serde_json::to_string(&known).unwrap()).unwrap(), known);
+    }
 
     #[test]
     fn the_begin_is_noted_by_the_clock_of_the_day_as_it_was_then() {

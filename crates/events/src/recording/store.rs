@@ -1,13 +1,16 @@
 //! Where recordings are kept that nobody named: one directory, newest last, up to a size.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use super::journal::is_being_written;
-use super::{Manifest, load};
+use super::journal::{self, JOURNAL, is_being_written};
+use super::save::MANIFEST;
+use super::{Manifest, TABLES, load};
 
 /// Ending of a recording's name.
 pub const ENDING: &str = "holdup";
+/// What is added to the name of one that is not to be seen yet.
+const NEW: &str = ".new";
 
 /// A kept recording.
 #[derive(Clone, Debug)]
@@ -87,25 +90,105 @@ fn describe(path: PathBuf) -> Kept {
     }
 }
 
+/// Of a directory's files, or of one file that is packed.
 fn size(path: &Path) -> u64 {
-    let files = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
-    files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
+    let of = |metadata: fs::Metadata| metadata.len();
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            let files = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+            files.filter_map(|file| file.metadata().ok()).map(of).sum()
+        }
+        metadata => metadata.map_or(0, of),
+    }
 }
 
 /// Removes the oldest recordings until the rest takes at most `limit_bytes`; never the newest, never one that
-/// is being written. Returns what was removed.
+/// is being written, never what somebody has put there (packed files, other directories). Returns what was removed.
 pub fn prune(directory: &Path, limit_bytes: u64) -> Vec<PathBuf> {
+    remove_abandoned(directory);
     let mut removed = Vec::new();
     let mut kept_bytes = 0u64;
-    for (index, kept) in list(directory).into_iter().enumerate() {
+    let recordings = list(directory).into_iter().filter(|kept| kept.path.is_dir());
+    for (index, kept) in recordings.enumerate() {
         kept_bytes = kept_bytes.saturating_add(kept.bytes);
         let spare = index == 0 || kept_bytes <= limit_bytes || is_being_written(&kept.path);
-        if !spare && fs::remove_dir_all(&kept.path).is_ok() {
+        if !spare && may_be_replaced(&kept.path) && remove(&kept.path).is_ok() {
             kept_bytes -= kept.bytes;
             removed.push(kept.path);
         }
     }
     removed
+}
+
+/// What was begun aside by who did not come to its end.
+fn remove_abandoned(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let ending = format!(".{ENDING}{NEW}");
+    for path in entries.filter(|path| path.to_string_lossy().ends_with(&ending)) {
+        if is_abandoned(&path) {
+            let _ = remove(&path);
+        }
+    }
+}
+
+/// Where a recording is made that is to become `path`: `NAME.holdup.new`, which no list shows.
+pub fn aside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(NEW);
+    path.with_file_name(name)
+}
+
+/// A recording that was begun aside and that nobody goes on with. One that is whole is kept.
+pub fn is_abandoned(dir: &Path) -> bool {
+    let is_held = fs::File::open(dir)
+        .is_ok_and(|file| matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock)));
+    !is_held && !is_being_written(dir) && !dir.join(MANIFEST).exists() && may_be_replaced(dir)
+}
+
+/// Whether nothing is in the directory `dir` but a recording, finished or not, or nothing at all. What others keep there, tables of
+/// theirs as well, is no recording: a manifest or journal of ours must be there, and each other file must have a name that we give.
+pub fn may_be_replaced(dir: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(dir) else { return false };
+    let mut is_empty = true;
+    for entry in entries {
+        is_empty = false;
+        let is_ours = entry.is_ok_and(|entry| {
+            let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+            is_file && entry.file_name().to_str().is_some_and(is_name_of_ours)
+        });
+        if !is_ours {
+            return false;
+        }
+    }
+    is_empty || has_manifest(dir) || (dir.join(JOURNAL).is_file() && journal::is_one(dir))
+}
+
+fn is_name_of_ours(name: &str) -> bool {
+    let table = name.strip_suffix(".parquet");
+    matches!(name, MANIFEST | "manifest.json.new" | JOURNAL)
+        || table.is_some_and(|name| TABLES.iter().any(|table| table.name == name))
+}
+
+/// Also one that a newer holdup wrote. Other programs have files of that name.
+fn has_manifest(dir: &Path) -> bool {
+    let text = fs::read(dir.join(MANIFEST)).unwrap_or_default();
+    let manifest: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    manifest.get("format").is_some_and(serde_json::Value::is_u64) && manifest.get("holdup").is_some()
+}
+
+/// Removes a recording and its directory; what else has come into it meanwhile stays, and so does the directory then.
+pub fn remove(dir: &Path) -> io::Result<()> {
+    // A link to one is not what it leads to.
+    if fs::symlink_metadata(dir)?.is_symlink() {
+        return fs::remove_file(dir);
+    }
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(is_name_of_ours) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    fs::remove_dir(dir)
 }
 
 #[cfg(test)]
@@ -125,5 +208,93 @@ mod tests {
         assert_eq!(directory(path("/s"), path("/h")), path("/s/holdup"));
         assert_eq!(directory(path("relative"), path("/h")), path("/h/.local/state/holdup"));
         assert_eq!(directory(None, None), None);
+    }
+
+    /// A directory with these files; a name that ends in a slash is a directory.
+    fn directory_of(name: &str, files: &[(&str, &str)]) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("holdup-store-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        for (name, text) in files {
+            match name.strip_suffix('/') {
+                Some(name) => fs::create_dir(path.join(name)).unwrap(),
+                None => fs::write(path.join(name), text).unwrap(),
+            }
+        }
+        path
+    }
+
+    const MANIFEST_TEXT: (&str, &str) = (MANIFEST, r#"{"format": 1, "holdup": "0.1"}"#);
+
+    #[test]
+    fn what_is_not_only_a_recording_is_not_ours() {
+        let journal = (JOURNAL, "\u{0}");
+        let cases: [(&[(&str, &str)], bool); 11] = [
+            (&[], true),
+            (&[MANIFEST_TEXT, ("slices.parquet", "")], true),
+            (&[(JOURNAL, ""), ("slices.parquet", ""), ("manifest.json.new", "")], true),
+            (&[(MANIFEST, r#"{"format": 9999, "holdup": "99"}"#)], true),
+            (&[("slices.parquet", "")], false),
+            (&[("part-0.parquet", ""), MANIFEST_TEXT], false),
+            (&[MANIFEST_TEXT, ("threads.parquet/", "")], false),
+            (&[MANIFEST_TEXT, ("notes", "")], false),
+            (&[(MANIFEST, r#"{"name": "a page"}"#)], false),
+            (&[journal], false),
+            (&[("journal/", "")], false),
+        ];
+        for (files, expected) in cases {
+            let path = directory_of("ours", files);
+            assert_eq!(may_be_replaced(&path), expected, "{files:?}");
+            fs::remove_dir_all(&path).unwrap();
+        }
+        assert!(!may_be_replaced(Path::new("/no/such/directory")));
+        let path = directory_of("linked", &[MANIFEST_TEXT]);
+        std::os::unix::fs::symlink("/etc/passwd", path.join("slices.parquet")).unwrap();
+        assert!(!may_be_replaced(&path), "a link is no table of ours");
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn what_came_into_a_recording_stays() {
+        let path = directory_of("stays", &[MANIFEST_TEXT, ("slices.parquet", ""), ("notes", "")]);
+        remove(&path).unwrap_err();
+        let names: Vec<_> = fs::read_dir(&path).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(names, ["notes"]);
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn only_recordings_that_nobody_writes_are_pruned() {
+        let store = directory_of("prune", &[("sent.holdup", "a packed file")]);
+        let recording = |name: &str, files: &[(&str, &str)]| {
+            let path = store.join(name);
+            fs::rename(directory_of("one", files), &path).unwrap();
+            path
+        };
+        let started = |start_unix_ns| {
+            serde_json::to_string(&Manifest { format: 1, start_unix_ns, ..Manifest::default() }).unwrap()
+        };
+        let (old, new, newest) = (started(1000), started(2000), started(3000));
+        recording("old.holdup", &[(MANIFEST, &old)]);
+        recording("newer.holdup", &[(MANIFEST, &new)]);
+        recording("newest.holdup", &[(MANIFEST, &newest)]);
+        recording("other.holdup", &[("notes", "of the user")]);
+        recording("left.holdup.new", &[(JOURNAL, "")]);
+        recording("whole.holdup.new", &[(MANIFEST, &newest)]);
+        let held = recording("held.holdup.new", &[]);
+        let lock = fs::File::open(&held).unwrap();
+        lock.try_lock().unwrap();
+        let bytes = list(&store).iter().find(|kept| kept.path.is_file()).map(|kept| kept.bytes);
+        assert_eq!(bytes, Some(13), "a packed file has a size");
+        let limit = size(&store.join("newest.holdup")) + size(&store.join("newer.holdup"));
+        let other = size(&store.join("other.holdup"));
+        assert_eq!(prune(&store, limit + other), [store.join("old.holdup")]);
+        prune(&store, 0);
+        let mut left: Vec<_> =
+            fs::read_dir(&store).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        left.sort();
+        // `other` is the newest by its own date.
+        assert_eq!(left, ["held.holdup.new", "other.holdup", "sent.holdup", "whole.holdup.new"]);
+        fs::remove_dir_all(&store).unwrap();
     }
 }

@@ -121,6 +121,11 @@ impl<'a> Input<'a> {
         Input { bytes, offset: 0 }
     }
 
+    /// At the same offset of other bytes.
+    pub fn over<'b>(self, bytes: &'b [u8]) -> Input<'b> {
+        Input { bytes, offset: self.offset }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.offset >= self.bytes.len()
     }

@@ -43,6 +43,12 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// The same decoder at the same place of `bytes`: of none while nobody asks it, and of those that it began with after that.
+    pub(in crate::recording) fn over<'b>(self, bytes: &'b [u8]) -> Decoder<'b> {
+        let Decoder { input, last_at, memory, texts, teller } = self;
+        Decoder { input: input.over(bytes), last_at, memory, texts, teller }
+    }
+
     fn event(&mut self) -> Result<Event, CodecError> {
         Ok(match self.input.byte()? {
             tag::SWITCH => Event::Switch(self.switch()?),

@@ -7,8 +7,11 @@ pub const HEADER: usize = 32;
 /// Where a header has four bytes that no checksum covers. In the first one they say how many events could not be written: a full disk
 /// takes them all the same, since they are there.
 pub const DROPPED_AT: usize = 28;
-/// Largest payload, compressed or not, that a reader believes.
-pub const PAYLOAD_MAX: u32 = 64 << 20;
+/// Largest payload, compressed or not, that a reader believes (bytes). Events make up some 256 KiB and the one that comes last, which is
+/// long where a foreign file tells long texts or deep stacks; a manifest is as long as the command line, which the kernel bounds by 6 MiB.
+pub const PAYLOAD_MAX: u32 = 16 << 20;
+/// Longest events that are written (bytes): what cannot be compressed gets longer.
+pub const RAW_MAX: usize = PAYLOAD_MAX as usize / 2;
 
 /// What a chunk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

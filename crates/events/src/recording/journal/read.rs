@@ -1,57 +1,118 @@
 //! Reading a journal, whole or not.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use super::JOURNAL;
-use super::chunk::{HEADER, Header, Kind, MAGIC, checksum, dropped_events};
+use super::chunk::{HEADER, Header, Kind, MAGIC, PAYLOAD_MAX, checksum, dropped_events};
 use crate::recording::codec::Decoder;
 use crate::recording::{Manifest, RecordingError};
 use crate::{CpuId, Event, Loss, Timestamp};
 
+/// Bytes that are read at a time at the least.
+const READ_MIN: usize = 64 << 10;
+/// So many events are decoded at a time: what a chunk holds is small as long as it is not decoded.
+const AT_ONCE: usize = 256;
+/// Room that a chunk is given at first; one whose header promises more gets more once that is too little.
+const ROOM_FIRST: usize = 1 << 20;
+/// What may be spent in vain on what looks like a chunk and is none, in bytes: so much at first, and for each byte of the file so many.
+/// Damage is far from that; without a bound a file made for it would cost the square of its length.
+const VAIN_FIRST: u64 = 4 * PAYLOAD_MAX as u64;
+const VAIN_PER_BYTE: u64 = 4;
+
 /// Gives the events of every whole chunk, in the order written, and a [`Loss`] for what is broken.
 pub struct JournalReader<R = File> {
     input: R,
-    /// Bytes read and not yet consumed.
+    /// For errors.
+    path: PathBuf,
+    /// Bytes read; those before `at` are done with.
     buffer: Vec<u8>,
+    at: usize,
     at_end: bool,
+    /// There may be more than could be read, as long as that was not told.
+    is_cut: bool,
+    /// Why.
+    failed: Option<io::Error>,
     manifest: Option<Manifest>,
-    ready: std::vec::IntoIter<Event>,
-    /// Bytes skipped since the last whole chunk, and events expected there if a header told.
-    skipped: usize,
-    /// Time of the last event given: losses are placed there.
+    /// Why the last manifest that was none is none.
+    no_manifest: Option<RecordingError>,
+    /// The chunk whose events are being given.
+    open: Option<Open>,
+    ready: VecDeque<Event>,
+    /// What is missing before the next event.
+    gap: Option<Gap>,
+    /// Time of the last event that was decoded: losses begin there.
     last_at: Timestamp,
     /// Events that could not be written, as long as that was not told.
     dropped: u64,
+    /// Bytes that may be spent in vain.
+    vain: u64,
+}
+
+/// A chunk of which a part is decoded.
+struct Open {
+    raw: Vec<u8>,
+    /// Its place in `raw`.
+    decoder: Decoder<'static>,
+    /// Events that its header promises, and that were not decoded yet.
+    missing: u64,
+}
+
+/// Something is missing between two events.
+struct Gap {
+    reason: &'static str,
+    start: Timestamp,
+    /// 0: not known.
+    events: u64,
 }
 
 impl JournalReader<File> {
     /// Opens the journal of the recording `dir`.
+    ///
+    /// # Errors
+    /// It cannot be opened, or a newer holdup wrote it.
     pub fn open(dir: &Path) -> Result<JournalReader<File>, RecordingError> {
         let path = dir.join(JOURNAL);
-        let mut file = File::open(&path).map_err(RecordingError::io(&path))?;
-        file.seek(SeekFrom::Start(0)).map_err(RecordingError::io(&path))?;
-        Ok(JournalReader::new(file))
+        let file = File::open(&path).map_err(RecordingError::io(&path))?;
+        let mut reader = JournalReader::begin(file, path);
+        match reader.no_manifest.take_if(|error| matches!(error, RecordingError::Newer { .. })) {
+            Some(newer) => Err(newer),
+            None => Ok(reader),
+        }
     }
 }
 
 impl<R: Read> JournalReader<R> {
     /// Reads a journal from anywhere.
     pub fn new(input: R) -> JournalReader<R> {
+        JournalReader::begin(input, PathBuf::from(JOURNAL))
+    }
+
+    fn begin(input: R, path: PathBuf) -> JournalReader<R> {
         let mut reader = JournalReader {
             input,
+            path,
             buffer: Vec::new(),
+            at: 0,
             at_end: false,
+            is_cut: false,
+            failed: None,
             manifest: None,
-            ready: Vec::new().into_iter(),
-            skipped: 0,
+            no_manifest: None,
+            open: None,
+            ready: VecDeque::new(),
+            gap: None,
             last_at: Timestamp(0),
             dropped: 0,
+            vain: VAIN_FIRST,
         };
         reader.fill(HEADER);
-        reader.dropped = dropped_events(&reader.buffer);
-        reader.advance();
+        reader.dropped = dropped_events(reader.rest());
+        while reader.open.is_none() && reader.fill(HEADER) > 0 {
+            reader.next_chunk();
+        }
         reader
     }
 
@@ -66,99 +127,194 @@ impl<R: Read> JournalReader<R> {
         self.manifest.as_ref()
     }
 
-    /// Makes at least `wanted` bytes available, if there are so many.
+    /// The manifest as all of the journal tells it, once its last event has been given.
+    ///
+    /// # Errors
+    /// It has none that can be read, or a newer holdup wrote it.
+    pub fn into_manifest(self) -> Result<Manifest, RecordingError> {
+        let JournalReader { manifest, no_manifest, path, .. } = self;
+        match (no_manifest, manifest) {
+            (Some(newer @ RecordingError::Newer { .. }), _) => Err(newer),
+            (_, Some(manifest)) => Ok(manifest),
+            (Some(damaged), None) => Err(damaged),
+            (None, None) => {
+                let reason = "this journal has none that is whole".to_owned();
+                Err(RecordingError::Manifest { path, reason })
+            }
+        }
+    }
+
+    /// Why it could not be read to its end, if so; there is a [`Loss`] then, too. Known once its last event has been given.
+    pub fn take_failure(&mut self) -> Option<RecordingError> {
+        self.failed.take().map(RecordingError::io(&self.path))
+    }
+
+    /// What has been read and is not done with.
+    fn rest(&self) -> &[u8] {
+        self.buffer.get(self.at..).unwrap_or_default()
+    }
+
+    /// Makes at least `wanted` bytes available, if there are so many; tells how many there are.
     fn fill(&mut self, wanted: usize) -> usize {
-        while !self.at_end && self.buffer.len() < wanted {
-            let missing = (wanted - self.buffer.len()).max(64 << 10) as u64;
+        let mut there = self.rest().len();
+        if there < wanted && !self.at_end {
+            self.buffer.drain(..self.at.min(self.buffer.len()));
+            self.at = 0;
+        }
+        while !self.at_end && there < wanted {
+            let missing = (wanted - there).max(READ_MIN) as u64;
             match self.input.by_ref().take(missing).read_to_end(&mut self.buffer) {
-                Ok(0) | Err(_) => self.at_end = true,
+                Ok(0) => self.at_end = true,
                 Ok(_) => {}
-            }
-        }
-        self.buffer.len()
-    }
-
-    /// Reads on until events or the manifest are ready; false at the end.
-    fn advance(&mut self) -> bool {
-        loop {
-            if self.fill(HEADER) == 0 {
-                return self.at_its_end();
-            }
-            match self.chunk() {
-                Some((Kind::Manifest, raw, length)) => {
-                    self.manifest = serde_json::from_slice(&raw).ok().or(self.manifest.take());
-                    self.consume(length);
+                Err(error) => {
+                    (self.at_end, self.is_cut) = (true, true);
+                    self.failed = Some(error);
                 }
-                Some((Kind::Events, raw, length)) => {
-                    let mut events = Vec::new();
-                    if self.skipped > 0 {
-                        events.push(self.loss("checksum", 0));
-                    }
-                    self.skipped = 0;
-                    events.extend(Decoder::new(&raw).map_while(Result::ok));
-                    self.consume(length);
-                    self.ready = events.into_iter();
-                    return true;
-                }
-                None => self.skip(),
             }
+            there = self.rest().len();
         }
-    }
-
-    /// The chunk at the front, if it is whole and right: its kind, raw payload and length in the file.
-    fn chunk(&mut self) -> Option<(Kind, Vec<u8>, usize)> {
-        let (header, crc) = Header::decode(&self.buffer)?;
-        let length = HEADER + header.stored as usize;
-        self.fill(length);
-        let payload = self.buffer.get(HEADER..length)?;
-        if checksum(&self.buffer, payload) != crc {
-            return None;
-        }
-        let raw = zstd::bulk::decompress(payload, header.raw as usize).ok()?;
-        Some((header.kind, raw, length))
+        there
     }
 
     fn consume(&mut self, length: usize) {
-        self.buffer.drain(..length.min(self.buffer.len()));
+        self.at += length;
+        self.vain = self.vain.saturating_add(length as u64 * VAIN_PER_BYTE);
+    }
+
+    /// Reads on until events are ready; false at the end.
+    fn advance(&mut self) -> bool {
+        loop {
+            match self.open.take() {
+                Some(open) => self.decode(open),
+                None if self.fill(HEADER) == 0 => return self.at_its_end(),
+                None => self.next_chunk(),
+            }
+            if !self.ready.is_empty() {
+                return true;
+            }
+        }
+    }
+
+    /// Takes what is at the front, or goes on to where there may be more.
+    fn next_chunk(&mut self) {
+        let Some((header, raw, length)) = self.chunk() else { return self.skip() };
+        self.consume(length);
+        match header.kind {
+            Kind::Manifest => match Manifest::parse(&raw, &self.path) {
+                Ok(manifest) => self.manifest = Some(manifest),
+                Err(error) => self.no_manifest = Some(error),
+            },
+            Kind::Events => {
+                let (decoder, missing) = (Decoder::new(&[]), u64::from(header.events));
+                self.open = Some(Open { raw, decoder, missing });
+            }
+        }
+    }
+
+    /// The chunk at the front, if it is whole and right: its header, raw payload and length in the file.
+    fn chunk(&mut self) -> Option<(Header, Vec<u8>, usize)> {
+        let (header, crc) = Header::decode(self.rest())?;
+        let length = HEADER + header.stored as usize;
+        if u64::from(header.stored) > self.vain {
+            return None;
+        }
+        self.fill(length);
+        let bytes = self.rest();
+        let payload = bytes.get(HEADER..length)?;
+        let is_right = checksum(bytes, payload) == crc;
+        let raw = if is_right { inflate(payload, header.raw as usize) } else { None };
+        if raw.is_none() {
+            let inflated = if is_right { header.raw } else { 0 };
+            self.vain = self.vain.saturating_sub(u64::from(header.stored) + u64::from(inflated));
+        }
+        Some((header, raw?, length))
+    }
+
+    /// Decodes the next events of a chunk, and keeps it if there may be more.
+    fn decode(&mut self, open: Open) {
+        let Open { raw, decoder, mut missing } = open;
+        let mut decoder = decoder.over(&raw);
+        for _ in 0..AT_ONCE {
+            match decoder.next() {
+                Some(Ok(event)) => {
+                    missing = missing.saturating_sub(1);
+                    self.give(event);
+                }
+                None if missing == 0 => return,
+                // Another version wrote it, which knows more kinds of events.
+                None | Some(Err(_)) => return self.miss("undecodable", missing),
+            }
+        }
+        let decoder = decoder.over(&[]);
+        self.open = Some(Open { raw, decoder, missing });
+    }
+
+    /// The next event. What is missing before it is missing up to it.
+    fn give(&mut self, event: Event) {
+        let at = event.at();
+        self.tell_gap(at);
+        self.last_at = at;
+        self.ready.push_back(event);
+    }
+
+    /// Something is missing behind the last event.
+    fn miss(&mut self, reason: &'static str, events: u64) {
+        let start = self.last_at;
+        let gap = self.gap.get_or_insert(Gap { reason, start, events: 0 });
+        gap.events = gap.events.saturating_add(events);
+    }
+
+    fn tell_gap(&mut self, end: Timestamp) {
+        let Some(Gap { reason, start, events }) = self.gap.take() else { return };
+        let end = end.max(start);
+        let (source, reason) = ("journal".to_owned(), reason.to_owned());
+        self.ready.push_back(Event::Loss(Loss { source, reason, cpu: CpuId::NONE, start, end, events }));
     }
 
     /// Goes on to the next place that looks like a chunk.
     fn skip(&mut self) {
-        self.fill(HEADER + (64 << 10));
-        let next = self
-            .buffer
+        self.fill(HEADER + READ_MIN);
+        let bytes = self.rest();
+        let next = bytes
             .windows(MAGIC.len())
             .skip(1)
             .position(|window| window == MAGIC)
-            .map_or(self.buffer.len().saturating_sub(MAGIC.len() - 1).max(1), |position| position + 1);
-        let next =
-            if self.at_end && next + MAGIC.len() > self.buffer.len() { self.buffer.len() } else { next };
-        self.skipped += next;
+            .map_or(bytes.len().saturating_sub(MAGIC.len() - 1).max(1), |position| position + 1);
+        let next = if self.at_end && next + MAGIC.len() > bytes.len() { bytes.len() } else { next };
+        self.miss("checksum", 0);
         self.consume(next);
     }
 
+    /// What is missing behind the last event; false if nothing is.
     fn at_its_end(&mut self) -> bool {
-        let mut losses = Vec::new();
-        if std::mem::take(&mut self.skipped) > 0 {
-            losses.push(self.loss("truncated", 0));
+        let unread = std::mem::take(&mut self.is_cut);
+        if unread {
+            self.miss("unreadable", 0);
         }
-        match std::mem::take(&mut self.dropped) {
-            0 => {}
-            events => losses.push(self.loss("disk-full", events)),
+        if let Some(gap) = self.gap.as_mut().filter(|gap| gap.reason == "checksum") {
+            gap.reason = if unread { "unreadable" } else { "truncated" };
         }
-        self.ready = losses.into_iter();
-        self.ready.len() > 0
+        self.tell_gap(self.last_at);
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            self.miss("disk-full", dropped);
+            self.tell_gap(self.last_at);
+        }
+        !self.ready.is_empty()
     }
+}
 
-    fn loss(&self, reason: &str, events: u64) -> Event {
-        Event::Loss(Loss {
-            source: "journal".to_owned(),
-            reason: reason.to_owned(),
-            cpu: CpuId::NONE,
-            start: self.last_at,
-            end: self.last_at,
-            events,
-        })
+/// What was compressed to `payload`, `length` bytes; `None` if that is not so. Room is made as it is needed, not as it is promised.
+fn inflate(payload: &[u8], length: usize) -> Option<Vec<u8>> {
+    let mut decompressor = zstd::bulk::Decompressor::new().ok()?;
+    let mut room = length.min(ROOM_FIRST);
+    loop {
+        let mut raw = Vec::with_capacity(room);
+        match decompressor.decompress_to_buffer(payload, &mut raw) {
+            Ok(_) => return (raw.len() == length).then_some(raw),
+            Err(_) if room < length => room = (room * 4).min(length),
+            Err(_) => return None,
+        }
     }
 }
 
@@ -167,13 +323,48 @@ impl<R: Read> Iterator for JournalReader<R> {
 
     fn next(&mut self) -> Option<Event> {
         loop {
-            if let Some(event) = self.ready.next() {
-                self.last_at = event.at();
+            if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
             if !self.advance() {
                 return None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Waking;
+    use crate::recording::codec::Encoder;
+    use crate::recording::journal::pack::Packer;
+
+    #[test]
+    fn a_chunk_is_decoded_a_part_at_a_time() {
+        let (mut encoder, mut raw) = (Encoder::default(), Vec::new());
+        let count = 10 * AT_ONCE;
+        for at in 0..count as u64 {
+            encoder.encode(&Event::Waking(Waking { at: Timestamp(at), ..Waking::default() }), &mut raw);
+        }
+        let mut packer = Packer::new().unwrap();
+        let mut reader = JournalReader::new(packer.seal(Kind::Events, &raw, count as u32).unwrap());
+        let mut times = Vec::new();
+        while let Some(event) = reader.next() {
+            assert!(reader.ready.len() < AT_ONCE);
+            times.push(event.at().0);
+        }
+        assert_eq!(times, (0..count as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_promise_of_room_is_not_believed() {
+        let packed = zstd::bulk::compress(&[0; 5 * ROOM_FIRST], 1).unwrap();
+        assert_eq!(inflate(&packed, 5 * ROOM_FIRST).map(|raw| raw.len()), Some(5 * ROOM_FIRST));
+        assert_eq!(inflate(&packed, 5 * ROOM_FIRST - 1), None);
+        assert_eq!(inflate(&packed, 5 * ROOM_FIRST + 1), None);
+        let small = zstd::bulk::compress(b"few", 1).unwrap();
+        assert_eq!(inflate(&small, PAYLOAD_MAX as usize), None);
+        assert!(inflate(&small, 3).is_some_and(|raw| raw == b"few" && raw.capacity() < 100));
     }
 }

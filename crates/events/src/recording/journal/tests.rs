@@ -1,10 +1,14 @@
 //! Journals cut at every byte, with flipped bits, and garbage.
 
-use super::chunk::{DROPPED_AT, HEADER, MAGIC, dropped_events, dropped_word};
+use super::chunk::{
+    DROPPED_AT, HEADER, Header, Kind, MAGIC, PAYLOAD_MAX, RAW_MAX, dropped_events, dropped_word,
+};
+use super::pack::Packer;
 use super::*;
-use crate::event::{Event, Waking};
-use crate::recording::Manifest;
-use crate::{CpuId, Timestamp};
+use crate::event::{Event, ObjectName, Waking};
+use crate::recording::codec::Encoder;
+use crate::recording::{FORMAT_VERSION, Manifest, RecordingError};
+use crate::{CpuId, Loss, Timestamp};
 
 fn waking(at: u64) -> Event {
     Event::Waking(Waking { at: Timestamp(at), cpu: CpuId(1), wakee_tid: at as u32, ..Waking::default() })
@@ -29,6 +33,28 @@ fn journal(name: &str) -> (Vec<u8>, Vec<usize>) {
     assert!(!is_being_written(&dir));
     std::fs::remove_dir_all(&dir).unwrap();
     (bytes, ends)
+}
+
+/// A chunk of `raw`, which its header says are so many events, behind the manifest of [`journal`].
+fn behind_the_manifest(name: &str, raw: &[u8], events: u32) -> Vec<u8> {
+    let (mut bytes, ends) = journal(name);
+    bytes.truncate(ends[0]);
+    bytes.extend_from_slice(Packer::new().unwrap().seal(Kind::Events, raw, events).unwrap());
+    bytes
+}
+
+fn encoded(events: &[Event]) -> Vec<u8> {
+    let (mut encoder, mut bytes) = (Encoder::default(), Vec::new());
+    events.iter().for_each(|event| encoder.encode(event, &mut bytes));
+    bytes
+}
+
+fn losses(bytes: impl Read) -> Vec<(String, u64, u64, u64)> {
+    let of = |event| match event {
+        Event::Loss(loss) => Some((loss.reason, loss.start.0, loss.end.0, loss.events)),
+        _ => None,
+    };
+    JournalReader::new(bytes).filter_map(of).collect()
 }
 
 fn read(bytes: &[u8]) -> (Vec<u64>, usize) {
@@ -98,6 +124,152 @@ fn a_flipped_bit_costs_one_chunk() {
             );
         }
     }
+}
+
+#[test]
+fn what_a_damaged_chunk_lacks_is_missing_up_to_the_next_whole_one() {
+    let (bytes, ends) = journal("lacks");
+    for (chunk, expected) in [(0, ("checksum", 0, 10)), (1, ("checksum", 1, 20)), (2, ("truncated", 11, 11))]
+    {
+        let mut broken = bytes.clone();
+        broken[ends[chunk] + HEADER + 3] ^= 1;
+        let (reason, start, end) = expected;
+        assert_eq!(losses(&broken[..]), [(reason.to_owned(), start, end, 0)]);
+    }
+}
+
+#[test]
+fn events_that_this_version_does_not_know_are_missing_not_nothing() {
+    // Two that are known, then another kind, which hides what is behind it.
+    let mut raw = encoded(&[waking(5), waking(6)]);
+    raw.extend([250, 1, 2, 3]);
+    let mut bytes = behind_the_manifest("unknown", &raw, 5);
+    let after = encoded(&[waking(9)]);
+    bytes.extend_from_slice(Packer::new().unwrap().seal(Kind::Events, &after, 1).unwrap());
+    assert_eq!(read(&bytes), (vec![5, 6, 9], 1));
+    assert_eq!(losses(&bytes[..]), [("undecodable".to_owned(), 6, 9, 3)]);
+    // So is what the header promises and the bytes do not have.
+    let bytes = behind_the_manifest("promised", &encoded(&[waking(5)]), 4);
+    assert_eq!(losses(&bytes[..]), [("undecodable".to_owned(), 5, 5, 3)]);
+}
+
+#[test]
+fn a_journal_of_a_newer_holdup_says_so() {
+    let dir = std::env::temp_dir().join(format!("holdup-journal-newer-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let manifest = Manifest { format: FORMAT_VERSION + 1, holdup: "99.0".to_owned(), ..Manifest::default() };
+    drop(JournalWriter::create(&dir, &manifest).unwrap());
+    let opened = JournalReader::open(&dir).map(|_| ());
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert!(matches!(opened, Err(RecordingError::Newer { found: 2, .. })), "{opened:?}");
+}
+
+#[test]
+fn a_journal_without_a_manifest_has_none() {
+    let (bytes, ends) = journal("none");
+    let into = |bytes: &[u8]| {
+        let mut reader = JournalReader::new(bytes);
+        (reader.by_ref().count(), reader.into_manifest().map_err(|error| error.to_string()))
+    };
+    assert!(into(&bytes).1.is_ok_and(|manifest| manifest.command == ["x"]));
+    let (events, manifest) = into(&bytes[ends[0]..]);
+    assert_eq!(events, 6);
+    assert_eq!(
+        manifest.unwrap_err(),
+        "journal: the manifest is damaged (this journal has none that is whole)"
+    );
+    assert!(into(&[]).1.is_err());
+    // One that makes no sense is none either, but does not replace one that does.
+    let mut packer = Packer::new().unwrap();
+    let senseless = packer.seal(Kind::Manifest, b"{}", 0).unwrap();
+    assert!(into(senseless).1.is_err_and(|error| error.contains("missing field")));
+    let whole = [&bytes[..], senseless].concat();
+    assert!(into(&whole).1.is_ok());
+}
+
+/// Gives some bytes, and then what a disk says that cannot be read.
+struct Failing<'a>(&'a [u8]);
+
+impl Read for Failing<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(into)? {
+            0 => Err(std::io::Error::from_raw_os_error(5)),
+            read => Ok(read),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_no_end() {
+    let (bytes, ends) = journal("failing");
+    for (length, expected) in [(ends[2], 11), (ends[2] + 3, 11), (ends[3], 21), (0, 0)] {
+        let part = &bytes[..length];
+        assert_eq!(losses(Failing(part)), [("unreadable".to_owned(), expected, expected, 0)], "{length}");
+        let mut reader = JournalReader::new(Failing(part));
+        assert_eq!(reader.by_ref().count() + reader.by_ref().count(), read(part).0.len() + 1);
+        assert!(reader.take_failure().is_some_and(|error| error.to_string().contains("os error 5")));
+    }
+    let mut reader = JournalReader::new(&bytes[..]);
+    assert_eq!(reader.by_ref().count(), 6);
+    assert!(reader.take_failure().is_none());
+}
+
+#[test]
+fn lies_about_lengths_cost_no_more_than_some_times_the_file() {
+    let (mut bytes, ends) = journal("lies");
+    let honest = bytes.split_off(ends[0]);
+    // Each of them would have as much checked as there is: 200,000 times so many bytes.
+    let lie = Header { kind: Kind::Events, stored: PAYLOAD_MAX / 4, raw: PAYLOAD_MAX, events: 1 };
+    let mut lies = lie.encode(b"").repeat(200_000);
+    lies.extend(honest);
+    bytes.extend(lies);
+    assert_eq!(read(&bytes), (vec![0, 1, 10, 11, 20, 21], 1));
+}
+
+#[test]
+fn an_event_is_long_only_up_to_what_a_reader_believes() {
+    let dir = std::env::temp_dir().join(format!("holdup-journal-long-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let mut writer = JournalWriter::create(&dir, &Manifest::default()).unwrap();
+    // Nothing makes these bytes fewer.
+    let mut state = 7u64;
+    let mut text = |length: usize| -> String {
+        let letters = (0..length).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1442695040888963407);
+            char::from(b' ' + (state >> 58) as u8)
+        });
+        letters.collect()
+    };
+    for (at, length) in [(1, 10), (2, RAW_MAX - 100), (3, RAW_MAX + 1), (4, 10)] {
+        let name = text(length);
+        writer.push(&Event::ObjectName(ObjectName { at: Timestamp(at), name, ..ObjectName::default() }));
+        writer.flush();
+    }
+    assert!(writer.dropped().is_none());
+    drop(writer);
+    let read: Vec<(u64, usize)> = JournalReader::open(&dir)
+        .unwrap()
+        .map(|event| match event {
+            Event::ObjectName(name) => (name.at.0, name.name.len()),
+            Event::Loss(Loss { start, reason, events: 1, .. }) if reason == "too-long" => (start.0, 0),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(read, [(1, 10), (2, RAW_MAX - 100), (3, 0), (4, 10)]);
+}
+
+#[test]
+fn a_journal_is_held_beyond_its_writer() {
+    let dir = std::env::temp_dir().join(format!("holdup-journal-held-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let writer = JournalWriter::create(&dir, &Manifest::default()).unwrap();
+    let held = writer.hold();
+    drop(writer);
+    assert!(is_being_written(&dir), "its tables are being made");
+    drop(held);
+    assert!(!is_being_written(&dir));
+    std::fs::remove_dir_all(&dir).unwrap();
 }
 
 #[test]

@@ -6,8 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::JOURNAL;
-use super::chunk::{DROPPED_AT, Kind, dropped_word};
+use super::chunk::{DROPPED_AT, Kind, RAW_MAX, dropped_word};
 use super::pack::{Batch, Content, Packer};
+use crate::recording::codec::Encoder;
 use crate::recording::{Manifest, RecordingError};
 use crate::{CpuId, Event, Loss, Timestamp};
 
@@ -113,6 +114,13 @@ impl JournalWriter {
         }
     }
 
+    /// Keeps it a journal that is being written for as long as what this gives lives: until its tables are there, nobody shall take it
+    /// for one whose recorder has died. `None` if there is no descriptor for it.
+    #[must_use = "the journal looks abandoned once this is dropped"]
+    pub fn hold(&self) -> Option<HeldJournal> {
+        self.file.try_clone().ok().map(HeldJournal)
+    }
+
     /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -129,6 +137,11 @@ impl JournalWriter {
     }
 }
 
+/// A journal's lock, beyond its writer's life.
+pub struct HeldJournal(
+    #[allow(dead_code, reason = "the lock goes when the last copy of the file is closed")] File,
+);
+
 impl Drop for JournalWriter {
     fn drop(&mut self) {
         self.say_dropped();
@@ -141,7 +154,16 @@ fn write_events(
     (raw, content): (&[u8], Content),
     bytes: &mut u64,
 ) -> std::io::Result<()> {
-    write(file, packer.seal(Kind::Events, raw, content.events)?, bytes)
+    if raw.len() <= RAW_MAX {
+        return write(file, packer.seal(Kind::Events, raw, content.events)?, bytes);
+    }
+    // No reader would believe it.
+    let Content { events, span: (start, end) } = content;
+    let (source, reason) = ("journal".to_owned(), "too-long".to_owned());
+    let (cpu, events) = (CpuId::NONE, u64::from(events));
+    let mut told = Vec::new();
+    Encoder::default().encode(&Event::Loss(Loss { source, reason, cpu, start, end, events }), &mut told);
+    write(file, packer.seal(Kind::Events, &told, 1)?, bytes)
 }
 
 /// Writes a chunk behind the first `bytes`.

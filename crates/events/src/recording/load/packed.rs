@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
-use std::path::Path;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
@@ -20,11 +20,66 @@ pub struct Packed {
 impl Packed {
     /// Reads a packed recording.
     pub fn open(path: &Path) -> Result<Packed, RecordingError> {
-        let bytes = Bytes::from(fs::read(path).map_err(RecordingError::io(path))?);
-        Packed::parse(&bytes).ok_or(RecordingError::None {
+        let none = || RecordingError::None {
+            path: path.to_owned(),
+            reason: "it is no packed recording, or damaged",
+        };
+        let failed = RecordingError::io(path);
+        let read = || {
+            let mut file = fs::File::open(path)?;
+            let mut bytes = Vec::new();
+            // Any file may have been named: one that is none is not read whole.
+            (&file).take(MAGIC.len() as u64).read_to_end(&mut bytes)?;
+            if bytes == MAGIC {
+                file.read_to_end(&mut bytes)?;
+            }
+            io::Result::Ok(bytes)
+        };
+        Packed::parse(&Bytes::from(read().map_err(failed)?)).ok_or_else(none)
+    }
+
+    /// The same with one of its files alone: the others, which are large, are passed over.
+    pub fn open_only(path: &Path, name: &str) -> Result<Packed, RecordingError> {
+        let picked = fs::File::open(path).and_then(|file| match Packed::pick(&file, name) {
+            // It ends within what it promises.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            picked => picked,
+        });
+        picked.map_err(RecordingError::io(path))?.ok_or_else(|| RecordingError::None {
             path: path.to_owned(),
             reason: "it is no packed recording, or damaged",
         })
+    }
+
+    fn pick(mut file: &fs::File, wanted: &str) -> io::Result<Option<Packed>> {
+        let whole = file.metadata()?.len();
+        let mut magic = [0; MAGIC.len()];
+        file.read_exact(&mut magic)?;
+        if magic != *MAGIC {
+            return Ok(None);
+        }
+        let (mut at, mut files) = (MAGIC.len() as u64, BTreeMap::new());
+        while at < whole {
+            file.seek(SeekFrom::Start(at))?;
+            let (mut name_length, mut length) = ([0; 4], [0; 8]);
+            file.read_exact(&mut name_length)?;
+            file.read_exact(&mut length)?;
+            let (name_length, length) =
+                (u64::from(u32::from_le_bytes(name_length)), u64::from_le_bytes(length));
+            let end = (at + 12 + name_length).checked_add(length).filter(|end| *end <= whole);
+            let Some(end) = end else { return Ok(None) };
+            if name_length == wanted.len() as u64 {
+                let mut name = vec![0; wanted.len()];
+                file.read_exact(&mut name)?;
+                if name == wanted.as_bytes() {
+                    let mut bytes = Vec::new();
+                    file.take(length).read_to_end(&mut bytes)?;
+                    files.insert(wanted.to_owned(), Bytes::from(bytes));
+                }
+            }
+            at = end;
+        }
+        Ok(Some(Packed { files }))
     }
 
     fn parse(bytes: &Bytes) -> Option<Packed> {
@@ -66,17 +121,53 @@ pub fn unpack(file: &Path, dir: &Path) -> Result<(), RecordingError> {
     Ok(())
 }
 
-/// Makes one file of the recording in `dir`. An existing `file` is not overwritten.
+/// Makes one file of the recording in `dir`; returns its bytes. An existing `file` is not overwritten, and there is none before it is whole.
+///
+/// # Errors
+/// There is no recording, or something has that name, or those of the file system.
 pub fn pack(dir: &Path, file: &Path) -> Result<u64, RecordingError> {
     super::manifest(dir)?;
-    let mut out = fs::File::create_new(file).map_err(RecordingError::io(file))?;
-    out.write_all(MAGIC).map_err(RecordingError::io(file))?;
+    if fs::symlink_metadata(file).is_ok() {
+        return Err(RecordingError::io(file)(io::ErrorKind::AlreadyExists.into()));
+    }
+    let aside = pack_aside(file);
+    let written = write(dir, (&aside, file)).and_then(|bytes| {
+        put_in_place(&aside, file).map_err(RecordingError::io(file))?;
+        Ok(bytes)
+    });
+    // Another name of the file, or half of one.
+    let _ = fs::remove_file(&aside);
+    written
+}
+
+/// Where a packed file is made that is to become `file`.
+pub fn pack_aside(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    file.with_file_name(name)
+}
+
+/// Gives a file its name, if nothing has got that meanwhile.
+fn put_in_place(aside: &Path, file: &Path) -> io::Result<()> {
+    match fs::hard_link(aside, file) {
+        // There are file systems where a file has one name.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists && fs::symlink_metadata(file).is_err() => {
+            fs::rename(aside, file)
+        }
+        linked => linked,
+    }
+}
+
+/// Writes the files of `dir` into the new file `aside`, which is to become `file`.
+fn write(dir: &Path, (aside, file): (&Path, &Path)) -> Result<u64, RecordingError> {
     let mut names: Vec<_> = fs::read_dir(dir)
         .map_err(RecordingError::io(dir))?
         .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.to_owned()))
         .filter(|name| name.ends_with(".parquet") || name == super::MANIFEST)
         .collect();
     names.sort();
+    let mut out = fs::File::create_new(aside).map_err(RecordingError::io(aside))?;
+    out.write_all(MAGIC).map_err(RecordingError::io(file))?;
     for name in names {
         let path = dir.join(&name);
         let bytes = fs::read(&path).map_err(RecordingError::io(&path))?;
@@ -85,5 +176,58 @@ pub fn pack(dir: &Path, file: &Path) -> Result<u64, RecordingError> {
         head.extend(name.as_bytes());
         out.write_all(&head).and_then(|()| out.write_all(&bytes)).map_err(RecordingError::io(file))?;
     }
-    Ok(out.metadata().map_err(RecordingError::io(file))?.len())
+    out.sync_all()
+        .and_then(|()| out.metadata())
+        .map(|metadata| metadata.len())
+        .map_err(RecordingError::io(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Manifest;
+
+    #[test]
+    fn a_packed_file_is_whole_or_not_there() {
+        let dir = std::env::temp_dir().join(format!("holdup-pack-{}", std::process::id()));
+        let (recording, file) = (dir.join("t.holdup"), dir.join("t.pack"));
+        fs::create_dir_all(&recording).unwrap();
+        let manifest = serde_json::to_string(&Manifest::default()).unwrap();
+        fs::write(recording.join("manifest.json"), manifest).unwrap();
+        // What cannot be read: half is written by then.
+        fs::create_dir(recording.join("slices.parquet")).unwrap();
+        let names = || -> Vec<String> {
+            let entries = fs::read_dir(&dir).unwrap().flatten();
+            let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        pack(&recording, &file).unwrap_err();
+        assert_eq!(names(), ["t.holdup"]);
+        fs::remove_dir(recording.join("slices.parquet")).unwrap();
+        assert_eq!(pack(&recording, &file).unwrap(), fs::metadata(&file).unwrap().len());
+        assert_eq!(names(), ["t.holdup", "t.pack"]);
+        assert!(super::super::manifest(&file).is_ok());
+        // The manifest is found wherever the file may end, or it is said that there is none.
+        let whole = fs::read(&file).unwrap();
+        for length in 0..whole.len() {
+            fs::write(dir.join("cut"), &whole[..length]).unwrap();
+            let (alone, of_all) = (super::super::manifest(&dir.join("cut")), Packed::open(&dir.join("cut")));
+            let of_all = of_all.is_ok_and(|packed| packed.file("manifest.json").is_some());
+            assert_eq!(alone.is_ok(), of_all, "{length}");
+        }
+        fs::remove_file(dir.join("cut")).unwrap();
+        let again = pack(&recording, &file).unwrap_err().to_string();
+        assert!(again.contains("t.pack"), "{again}");
+        fs::write(&file, "of somebody").unwrap();
+        pack(&recording, &file).unwrap_err();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "of somebody");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_no_recording_is_not_read_whole() {
+        let endless = Packed::open(Path::new("/dev/zero"));
+        assert!(matches!(endless, Err(RecordingError::None { .. })));
+    }
 }

@@ -11,12 +11,28 @@ pub struct TableReader {
     reader: Box<dyn FileReader>,
 }
 
+/// Rows that a byte of a table may stand for. Where all rows are the same, what holdup writes comes to 97: each 20,000 values of a column
+/// have a page of their own, with a header. Who writes a table anew with larger pages comes to some 2,000.
+const ROWS_PER_BYTE_MAX: u64 = 4096;
+
+/// Values that are read at a time: the library makes room for as many as it is asked for, whether they are there or not.
+const PIECE: usize = 1 << 16;
+
 type Result<T> = std::result::Result<T, ParquetError>;
 
 impl TableReader {
     /// Opens a file, or bytes of one.
+    ///
+    /// # Errors
+    /// It is no Parquet file, or one that promises more rows than it can have.
     pub fn open<C: ChunkReader + 'static>(source: C) -> Result<TableReader> {
-        Ok(TableReader { reader: Box::new(SerializedFileReader::new(source)?) })
+        let bytes = source.len();
+        let table = TableReader { reader: Box::new(SerializedFileReader::new(source)?) };
+        let rows = table.groups().into_iter().fold(0, |all: u64, rows| all.saturating_add(rows as u64));
+        if rows > ROWS_PER_BYTE_MAX.saturating_mul(bytes) {
+            return Err(ParquetError::General(format!("{rows} rows in {bytes} bytes")));
+        }
+        Ok(table)
     }
 
     /// Rows of each row group.
@@ -114,12 +130,79 @@ impl<T: DataType> ColumnBatches<T> {
     pub fn read(&mut self, count: usize, into: &mut Vec<T::T>) -> Result<()> {
         let mut missing = count;
         while missing > 0 {
-            let (_, values, _) = self.reader.read_records(missing, None, None, into)?;
+            let (_, values, _) = self.reader.read_records(missing.min(PIECE), None, None, into)?;
             if values == 0 {
                 return Err(ParquetError::General(format!("{missing} values are missing")));
             }
             missing = missing.saturating_sub(values);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use bytes::Bytes;
+    use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
+
+    use super::super::schema::{Column, Kind};
+    use super::super::{TableWriter, Values, schema};
+    use super::*;
+
+    /// A table of groups of so many rows that are all the same.
+    fn table(name: &str, table: &'static str, groups: &[usize]) -> Bytes {
+        let dir = std::env::temp_dir().join(format!("holdup-parquet-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let schema = schema(table);
+        let mut writer = TableWriter::create(&dir, schema).unwrap();
+        for rows in groups {
+            let column = |column: &Column| match column.kind {
+                Kind::Time | Kind::U64 => Values::Wide(vec![7; *rows]),
+                Kind::U32 | Kind::I32 => Values::Narrow(vec![7; *rows]),
+                Kind::Text | Kind::Bytes => Values::Bytes(vec![vec![7]; *rows]),
+            };
+            writer.group(schema.columns.iter().map(column).collect()).unwrap();
+        }
+        writer.finish().unwrap();
+        let bytes = fs::read(dir.join(format!("{table}.parquet"))).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+        bytes.into()
+    }
+
+    #[test]
+    fn tables_whose_rows_are_all_the_same_are_far_from_what_is_refused() {
+        for (name, groups) in [
+            ("steals", &[1 << 18][..]),
+            ("steals", &[1 << 18; 2]),
+            ("slices", &[1 << 18; 2]),
+            ("task_windows", &[500_000]),
+        ] {
+            let bytes = table("same", name, groups);
+            let rows: usize = groups.iter().sum();
+            let read =
+                TableReader::open(bytes.clone()).unwrap().all_u32(schema(name).columns[0].name).unwrap();
+            assert!(read.len() == rows && read.iter().all(|value| *value == 7));
+            assert!(rows as u64 * 4 <= ROWS_PER_BYTE_MAX * bytes.len() as u64, "{rows} in {}", bytes.len());
+        }
+    }
+
+    #[test]
+    fn more_rows_than_a_file_can_have_are_refused() {
+        let bytes = table("lies", "steals", &[3]);
+        let known = ParquetMetaDataReader::new().parse_and_finish(&bytes).unwrap();
+        let of = |rows: i64| {
+            let group = known.row_group(0).clone().into_builder().set_num_rows(rows).build().unwrap();
+            let told = known.clone().into_builder().set_row_groups(vec![group]).build();
+            let mut lies = bytes.to_vec();
+            ParquetMetaDataWriter::new(&mut lies, &told).finish().unwrap();
+            TableReader::open(Bytes::from(lies))
+        };
+        assert_eq!(of(3).unwrap().all_u32("thread").unwrap(), [7; 3]);
+        assert!(of(1 << 40).err().is_some_and(|error| error.to_string().contains("1099511627776 rows")));
+        assert!(of(i64::MAX).is_err());
+        let error = of(100_000).unwrap().all_u32("thread").unwrap_err().to_string();
+        assert_eq!(error, "Parquet error: 99997 values are missing");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Chunk, named_stacks};
 use crate::recording::journal::JournalWriter;
 use crate::standing::{Doing, Standing};
-use crate::{Event, Timestamp};
+use crate::{Event, Loss, Timestamp};
 
 /// A chunk as it is, or the events of one that was taken apart.
 type Part = Result<Chunk, Vec<Event>>;
@@ -67,6 +67,7 @@ impl<M> Cut<M> {
             }
             let mut within = Vec::new();
             for event in chunk.events() {
+                let event = self.reaching_in(event);
                 if event.at() < self.start {
                     self.standing.fold(&event);
                 } else if event.at() <= self.end && !covers_earlier(&event, self.start, &known) {
@@ -76,6 +77,16 @@ impl<M> Cut<M> {
             parts.push(Err(within));
         }
         (self.before(&parts), parts)
+    }
+
+    /// A loss that began before the beginning and went on behind it is a loss from there on: what it lacks is missing here, too.
+    fn reaching_in(&self, event: Event) -> Event {
+        match event {
+            Event::Loss(loss) if loss.start < self.start && loss.end >= self.start => {
+                Event::Loss(Loss { start: self.start, ..loss })
+            }
+            event => event,
+        }
     }
 
     /// What is known of the time before, in the order of time: what stood at the beginning, and the stacks that this or a part names.

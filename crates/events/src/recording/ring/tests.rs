@@ -91,6 +91,31 @@ fn what_was_before_is_told_at_its_beginning() {
 }
 
 #[test]
+fn a_loss_that_reaches_into_it_is_told_from_its_beginning_on() {
+    let mut ring = EventRing::new(keep(800, 1 << 20), 0);
+    record(&mut ring, 0, 5_000);
+    let start = ring.begin();
+    for (from, to, events) in [(5, 1, 1), (5, 0, 2), (0, 3, 3)] {
+        let reason = "ring-full".to_owned();
+        let (from, to) = (
+            start - Duration(from * MS),
+            if to == 0 { start - Duration(1) } else { start + Duration(to * MS) },
+        );
+        let source = "sched".to_owned();
+        ring.push(&Event::Loss(Loss { source, reason, cpu: CpuId(0), start: from, end: to, events }));
+    }
+    let events = written(ring.cut(Timestamp(5_000 * MS)).unwrap(), "reaches");
+    let told: Vec<(u64, Timestamp, Timestamp)> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Loss(loss) => Some((loss.events, loss.start, loss.end)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [(1, start, start + Duration(MS)), (3, start, start + Duration(3 * MS))]);
+}
+
+#[test]
 fn what_comes_late_and_what_began_before_is_not_in_it() {
     let mut ring = EventRing::new(keep(800, 1 << 20), 0);
     record(&mut ring, 0, 5_000);
