@@ -1,5 +1,6 @@
 //! The command line: flags and their help. Completions and the man page come from here too.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -7,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub mod experiment;
 mod meanwhile;
 pub mod pack;
-#[cfg(feature = "sql")]
+mod parse;
 pub mod query;
 pub mod top;
 pub mod watch;
@@ -15,12 +16,14 @@ pub mod watch;
 pub use experiment::{DiffArgs, ScaleArgs, SweepArgs, TryArgs};
 pub use meanwhile::MeanwhileArgs;
 pub use pack::PackArgs;
+pub use parse::parse;
 pub use top::TopArgs;
 pub use watch::WatchArgs;
 
 /// Says why a program with many threads is slow or does not scale.
 #[derive(Debug, Parser)]
-#[command(name = "holdup", version, about, long_about = None, after_help = EXAMPLES)]
+#[command(name = "holdup", version, about, long_about = None, after_help = after_help())]
+#[command(override_usage = "holdup [OPTIONS] -- CMD ARGS...\n       holdup <COMMAND>")]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub struct Cli {
     /// What to do; `run` if the command line is `holdup [OPTIONS] -- CMD`.
@@ -33,6 +36,21 @@ pub const EXAMPLES: &str = "Examples:
   holdup -- ./server --threads 8       run a program, record it, print what holds it up
   holdup attach 4711 --for 10s         the same for a running process, for ten seconds
   holdup report locks threads          more tables of the newest recording";
+
+/// With what holdup ends, where it is not the program's status.
+pub const STATUS: &str = "Exit status:
+  that of CMD, also if it was ended by a signal, where `run`, `watch` or `top` started it; else
+  0  done
+  1  `diff --fail-if`: the condition holds
+  2  holdup's own failure, told on standard error; no run succeeded, or `diff` has nothing to compare";
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{STATUS}")
+}
+
+#[cfg(feature = "sql")]
+const PACK_ABOUT: &str =
+    "Make one file of a recording, to send or to keep; or put recordings of many machines together";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -55,10 +73,11 @@ pub enum Command {
     Import(ImportArgs),
     /// List the recordings that are kept
     List(ListArgs),
-    /// Make one file of a recording, to send or to keep; or put recordings of many machines together
+    /// Make one file of a recording, to send or to keep
+    #[cfg_attr(feature = "sql", command(about = PACK_ABOUT))]
     Pack(PackArgs),
     /// Ask a recording in SQL: what threads did, who waited for whom, what was found
-    #[cfg(feature = "sql")]
+    #[cfg_attr(not(feature = "sql"), command(about = "Ask a recording in SQL: this build has none"))]
     Query(query::QueryArgs),
     /// Say how long a recorded run would take with something changed
     Whatif(WhatifArgs),
@@ -83,13 +102,13 @@ pub enum Command {
 /// What is recorded and how; the same for `run` and `attach`.
 #[derive(Clone, Debug, Args)]
 pub struct RecordArgs {
-    /// Where the recording goes [default: a new one in $XDG_STATE_HOME/holdup]
+    /// Where the recording goes; one that is there is replaced [default: a new one in $XDG_STATE_HOME/holdup]
     #[arg(short, long, value_name = "NAME.holdup")]
     pub output: Option<PathBuf>,
     /// Write the report to a file instead of standard error
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Print the report as JSON (docs/json.md)
+    /// The report as JSON (docs/json.md): on standard error, or in the file of --report
     #[arg(long)]
     pub json: bool,
     /// Record only, print no report; one that --report asks for is written
@@ -194,8 +213,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME=VALUE", hide = true)]
     pub set_env: Vec<String>,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
-    pub command: Vec<std::ffi::OsString>,
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
 }
 
 /// See [`RunArgs::runtime_events`].
@@ -214,13 +233,13 @@ pub enum RuntimeEvents {
 #[command(group = clap::ArgGroup::new("target").required(true).args(["pid", "all"]))]
 pub struct AttachArgs {
     /// The process with its threads, the processes that it has started and will start, and theirs
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = parse::pid)]
     pub pid: Option<u32>,
     /// Every process of the machine
     #[arg(long)]
     pub all: bool,
     /// This process alone, without those that it has started and will start
-    #[arg(long, requires = "pid")]
+    #[arg(long, requires = "pid", conflicts_with = "all")]
     pub only: bool,
     /// What cannot be had of a process that runs already: said so
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "")]
@@ -247,7 +266,7 @@ fn sections_help() -> String {
 pub struct ReportArgs {
     /// The recording [default: the newest], then sections: see below; or `annotate FN`
     #[arg(value_name = "RECORDING | SECTION")]
-    pub words: Vec<String>,
+    pub words: Vec<OsString>,
     /// How it is shown
     #[command(flatten)]
     pub results: experiment::ResultArgs,
@@ -327,7 +346,8 @@ pub struct ViewArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Largest size of that page, in MiB: detail away from the findings is left out to keep to it
-    #[arg(long, value_name = "MIB", default_value_t = 8, requires = "html", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    // Browsers have no longer text than half a gigabyte, and the answers are one, several times as long when unpacked.
+    #[arg(long, value_name = "MIB", default_value_t = 8, requires = "html", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub size: u32,
     /// Do not open a browser, only print the address
     #[arg(long)]
@@ -351,13 +371,13 @@ pub struct ExportArgs {
     /// Which format; see `holdup export --to help`
     #[arg(long, value_name = "FORMAT")]
     pub to: String,
-    /// Where to [default: standard output if it is no terminal, else RECORDING.EXTENSION]
+    /// Where to [default: standard output if it is no terminal, else RECORDING.EXTENSION, unless that is there]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Flame graph: which time
+    /// Of `--to flame`: which time
     #[arg(long, value_enum, default_value_t = FlameChoice::All, value_name = "TIME")]
     pub flame: FlameChoice,
-    /// Flame graph: what changed since this recording
+    /// Of `--to flame`: what changed since this recording
     #[arg(long, value_name = "OTHER")]
     pub against: Option<PathBuf>,
     /// Until this second of the recording
@@ -518,55 +538,14 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The command line with `run` put in where it is left out: `holdup [OPTIONS] -- CMD`.
-pub fn with_default_command(mut words: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
-    use clap::CommandFactory;
-    let names: Vec<String> =
-        Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let first = words.get(1).map(|word| word.to_string_lossy().into_owned());
-    let takes_run = match first.as_deref() {
-        None | Some("-h" | "--help" | "-V" | "--version" | "help") => false,
-        Some(word) if names.iter().any(|name| name == word) => false,
-        Some(word) => word.starts_with('-') && words.iter().any(|word| word == "--"),
-    };
-    if takes_run {
-        words.insert(1, "run".into());
-    }
-    words
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    fn words(line: &str) -> Vec<std::ffi::OsString> {
-        line.split(' ').map(Into::into).collect()
-    }
-
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn run_is_the_default_command() {
-        let put_in = |line| with_default_command(words(line));
-        assert_eq!(put_in("holdup -- ls -l"), words("holdup run -- ls -l"));
-        assert_eq!(put_in("holdup -o a.holdup -- ls"), words("holdup run -o a.holdup -- ls"));
-        assert_eq!(put_in("holdup report -- x"), words("holdup report -- x"));
-        assert_eq!(put_in("holdup --help"), words("holdup --help"));
-        assert_eq!(put_in("holdup"), words("holdup"));
-    }
-
-    #[test]
-    fn options_behind_the_program_are_its_own() {
-        let cli =
-            Cli::try_parse_from(with_default_command(words("holdup --freq 99 -- ls --json -o x"))).unwrap();
-        let Command::Run(run) = cli.command else { panic!("not run") };
-        assert_eq!(run.record.freq, 99);
-        assert!(!run.record.json);
-        assert_eq!(run.command, words("ls --json -o x"));
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! The `holdup` command: flags and wiring. Everything it knows comes from the crates.
 
+#[macro_use]
+mod say;
+
 mod build_name;
 mod cli;
 mod commands;
 mod experiment;
+mod half_made;
 mod live;
 mod record;
 mod top;
@@ -12,42 +16,43 @@ mod watch;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::Parser;
-
-/// holdup's own failures: bad usage, bad input, nothing to be done.
+/// holdup's own failures: bad usage, bad input, nothing to be done. `cli::STATUS` tells users of it.
 const EXIT_FAILURE: u8 = 2;
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
-    if words.len() < 2 {
-        println!("holdup {}: why is my program with many threads slow?\n", env!("CARGO_PKG_VERSION"));
-        println!(
-            "{}\n\n`holdup --help` lists every command; `holdup doctor` says what works here.",
+    let done = match words.len() {
+        0 | 1 => commands::print(&format!(
+            "holdup {}: why is my program with many threads slow?\n\n{}\n\n`holdup --help` lists every command; `holdup doctor` \
+             says what works here.\n",
+            env!("CARGO_PKG_VERSION"),
             cli::EXAMPLES
-        );
+        )),
+        _ => match cli::parse(words) {
+            Ok(cli) => commands::execute(cli.command),
+            // What was asked for, such as `--help`, or what is wrong.
+            Err(error) if !error.use_stderr() => {
+                error.print().map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::from)
+            }
+            Err(error) => {
+                let _ = error.print();
+                Ok(ExitCode::from(EXIT_FAILURE))
+            }
+        },
+    };
+    done.unwrap_or_else(|error| fail(&error))
+}
+
+fn fail(error: &anyhow::Error) -> ExitCode {
+    if commands::is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    let cli = match cli::Cli::try_parse_from(cli::with_default_command(words)) {
-        Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(EXIT_FAILURE) } else { ExitCode::SUCCESS };
-        }
+    let mark = if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+        "\x1b[1;31mholdup:\x1b[0m"
+    } else {
+        "holdup:"
     };
-    match commands::execute(cli.command) {
-        Ok(code) => code,
-        Err(error) => {
-            if commands::is_broken_pipe(&error) {
-                return ExitCode::SUCCESS;
-            }
-            let mark = if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-                "\x1b[1;31mholdup:\x1b[0m"
-            } else {
-                "holdup:"
-            };
-            // What is wrong with a foreign file may be told in its own words.
-            eprintln!("{mark} {}", holdup_report::text::clean_lines(&format!("{error:#}")));
-            ExitCode::from(EXIT_FAILURE)
-        }
-    }
+    // What is wrong with a foreign file may be told in its own words.
+    say!("{mark} {}", holdup_report::text::clean_lines(&format!("{error:#}")));
+    ExitCode::from(EXIT_FAILURE)
 }

@@ -77,7 +77,7 @@ fn runs_without_progress_do_not_count() {
 fn a_run_that_hangs_is_ended() {
     let scratch = Scratch::new("hangs");
     let output = run(&scratch, &words("true", "sleep 600", &["-n", "5", "--timeout", "200ms"]));
-    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     let text = flat(&output);
     // After three it is left out.
     assert!(text.contains("3 runs of 'B' failed") && text.contains("longer than --timeout"), "{text}");
@@ -129,6 +129,49 @@ fn the_condition_is_the_exit_status() {
     assert_eq!(status("echo took 80", "faster>10%"), Some(1));
     assert_eq!(status("echo took 80", "different"), Some(1));
     assert_eq!(status("echo took 100", "different"), Some(0));
+}
+
+#[test]
+fn no_condition_is_judged_where_nothing_can_be_compared() {
+    let scratch = Scratch::new("no-pairs");
+    for b in ["false", "/nowhere/program"] {
+        for more in [&["-n", "2", "--fail-if", "slower>3%"][..], &["-n", "2"]] {
+            let output = run(&scratch, &words("true", b, more));
+            assert_eq!(output.status.code(), Some(2), "{b}: {}", stderr(&output));
+            let text = flat(&output);
+            assert!(text.contains("nothing can be compared") && !text.contains("B against A"), "{text}");
+        }
+    }
+    // One run of each tells nothing of what another would be.
+    let output = run(&scratch, &words("true", "true", &["-n", "1", "--fail-if", "slower"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--fail-if needs several runs"), "{}", stderr(&output));
+    for name in ["a.holdup", "b.holdup"] {
+        assert!(
+            run(&scratch, &["-q", "-o", scratch.join(name).to_str().unwrap(), "--", "true"]).status.success()
+        );
+    }
+    let (a, b) = (scratch.join("a.holdup"), scratch.join("b.holdup"));
+    let (a, b) = (a.to_str().unwrap(), b.to_str().unwrap());
+    let output = run(&scratch, &["diff", a, b, "--fail-if", "slower"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--fail-if needs several runs"), "{}", stderr(&output));
+    assert!(run(&scratch, &["diff", a, b]).status.success());
+}
+
+#[test]
+fn a_setting_without_a_baseline_has_its_own_figures() {
+    let scratch = Scratch::new("no-baseline");
+    let quick = [&["sweep", "--set", "FAILS=yes,no", "-n", "2"][..], &QUICK].concat();
+    let output = run(&scratch, &[&quick[..], &["--", "sh", "-c", "sleep 0.01; test $FAILS = no"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    let row = text.lines().find(|line| line.trim_start().starts_with("FAILS=no ")).expect("its row");
+    assert!(!row.contains("0 ns") && !row.contains('%') && row.contains("ms   "), "{text}");
+    assert!(text.contains("No setting can be compared"), "{text}");
+    // Who fails in all runs is told how to count them all the same.
+    let output = run(&scratch, &words("false", "false", &["-n", "2"]));
+    assert!(stderr(&output).contains("--ignore-failure"), "{}", stderr(&output));
 }
 
 #[test]

@@ -105,7 +105,7 @@ pub struct DiffArgs {
     /// The command to compare with it
     #[arg(long, value_name = "CMD", requires = "a")]
     pub b: Option<String>,
-    /// Exit status 1 if this is so: slower>3%, faster<10%, different
+    /// Exit status 1 if this is so: slower>3%, faster>10%, different; of several runs of each
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Option<String>,
     /// Rows of each table
@@ -147,7 +147,7 @@ pub struct ScaleArgs {
     #[command(flatten)]
     pub results: ResultArgs,
     /// The program and its arguments, `{}` standing for the number of workers
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<String>,
 }
 
@@ -172,7 +172,7 @@ pub struct SweepArgs {
     #[command(flatten)]
     pub results: ResultArgs,
     /// The program and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<String>,
 }
 

@@ -7,7 +7,11 @@ use clap::Args;
 /// `holdup pack`
 #[derive(Debug, Args)]
 pub struct PackArgs {
-    /// The recording [default: the newest]; with --dataset any number of them
+    /// The recording [default: the newest]
+    #[cfg_attr(
+        feature = "sql",
+        arg(help = "The recording [default: the newest]; with --dataset any number of them")
+    )]
     pub recordings: Vec<PathBuf>,
     /// Where to [default: NAME.holdup.pack in this directory]
     #[arg(short, long, value_name = "FILE")]

@@ -1,19 +1,20 @@
 //! Flags of `holdup query`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::parse_bytes;
 
-/// `holdup query`
+/// `holdup query`. A build without SQL reads them, too, to say that it has none.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct QueryArgs {
     /// Recordings, of which each table then has a column `recording` if they are several [default: the newest], and the
     /// query last; `-` reads it from standard input
     #[arg(value_name = "RECORDING... SQL")]
-    pub words: Vec<String>,
+    pub words: Vec<OsString>,
     /// Read the query from this file
     #[arg(short, long, value_name = "FILE")]
     pub file: Option<PathBuf>,

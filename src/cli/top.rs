@@ -18,7 +18,7 @@ arrows select a thread, Enter shows all of it, ? lists the keys (docs/top.md).";
 #[command(after_help = KEYS)]
 pub struct TopArgs {
     /// The process with its threads, the processes that it has started and will start, and theirs
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = super::parse::pid_or_program)]
     pub pid: Option<u32>,
     /// Every process of the machine; so it is without PID or CMD
     #[arg(long)]

@@ -20,7 +20,7 @@ fn triggers_help() -> String {
 #[command(after_help = triggers_help())]
 pub struct WatchArgs {
     /// The process with its threads, the processes that it has started and will start, and theirs
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = super::parse::pid_or_program)]
     pub pid: Option<u32>,
     /// Every process of the machine
     #[arg(long)]
@@ -43,7 +43,7 @@ pub struct WatchArgs {
     /// After a recording nothing fires again for so long
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = parse_duration)]
     pub cooldown: Duration,
-    /// Disk that all recordings together may take
+    /// Disk that all recordings together may take; of `-o NAME.holdup` also those that are there
     #[arg(long, default_value = "4G", value_name = "BYTES", value_parser = parse_bytes)]
     pub quota: u64,
     /// Who else looks on, and what runtimes are asked to tell

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,14 +18,14 @@ use super::locate;
 use crate::cli::ReportArgs;
 
 /// Prints the instructions of a function with their cost.
-pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result<ExitCode> {
+pub fn execute(before: &[OsString], after: &[OsString], args: &ReportArgs) -> Result<ExitCode> {
     let recording = match before {
         [] => None,
         [path] => Some(PathBuf::from(path)),
         _ => bail!("write `holdup report [RECORDING] annotate FN`"),
     };
     let function = match after {
-        [name] => name,
+        [name] => &*name.to_string_lossy(),
         _ => bail!("annotate which function? `holdup report stacks` lists them: `holdup report annotate FN`"),
     };
     let (_, trace) = locate::open(recording.as_deref())?;
@@ -32,7 +33,7 @@ pub fn execute(before: &[String], after: &[String], args: &ReportArgs) -> Result
     let whole = args.stacks.min == Some(0.0);
     annotated(&trace, (&ask.selection, whole), function, |annotation, others| {
         for other in others {
-            eprintln!("holdup: '{function}' is also {} in {}", clean(&other.function), clean(&other.module));
+            say!("holdup: '{function}' is also {} in {}", clean(&other.function), clean(&other.module));
         }
         match args.results.json {
             true => super::print_json(&to_json(annotation)),

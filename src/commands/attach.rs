@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use holdup_capture::lower;
 use holdup_events::recording;
 use holdup_findings::derive::class::Class;
@@ -34,10 +34,11 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
         }
     };
     super::descriptors::read(&args.record.descriptors)?;
+    super::outputs::check([&args.record.report])?;
     // Asked while it is there.
     let hidden = args.pid.and_then(lower::hidden);
     let recorded = record::record(subject, command, args.length, &args.record)?;
-    super::run::report(&recorded, &args.record)?;
+    super::run::report(&recorded, &args.record).with_context(|| super::run::kept(&recorded))?;
     match hidden {
         Some(why) if sees_nothing(&recorded)? => bail!("nothing of it could be seen: {why}"),
         _ => Ok(ExitCode::SUCCESS),

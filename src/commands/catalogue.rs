@@ -1,4 +1,4 @@
-//! `holdup list`, `holdup completions`, `holdup man`: what there is.
+//! `holdup list`, `holdup completions`: what there is.
 
 use std::process::ExitCode;
 
@@ -9,10 +9,12 @@ use holdup_report::list::Row;
 
 use super::locate;
 use crate::cli::{Cli, ListArgs};
+use crate::experiment::kept_sets::{self, KeptSet};
 
-/// Lists the kept recordings, newest first.
+/// Lists the kept recordings and sets of runs, newest first.
 pub fn list(args: &ListArgs) -> Result<ExitCode> {
-    let rows: Vec<Row> = store::list(&locate::kept()?)
+    let folder = locate::kept()?;
+    let mut rows: Vec<Row> = store::list(&folder)
         .into_iter()
         .map(|kept| Row {
             path: kept.path.display().to_string(),
@@ -28,6 +30,8 @@ pub fn list(args: &ListArgs) -> Result<ExitCode> {
             bytes: kept.bytes,
         })
         .collect();
+    rows.extend(kept_sets::list(&folder).iter().map(KeptSet::row));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.started_unix_ns));
     if args.json {
         return super::print_json(&holdup_report::list::to_json(&rows));
     }
@@ -38,12 +42,5 @@ pub fn list(args: &ListArgs) -> Result<ExitCode> {
 pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "holdup", &mut text);
-    super::print(&String::from_utf8_lossy(&text))
-}
-
-/// Prints the man page.
-pub fn man() -> Result<ExitCode> {
-    let mut text = Vec::new();
-    clap_mangen::Man::new(Cli::command()).render(&mut text)?;
     super::print(&String::from_utf8_lossy(&text))
 }

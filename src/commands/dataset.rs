@@ -32,13 +32,13 @@ pub fn pack(args: &PackArgs, root: &Path) -> Result<ExitCode> {
     let (mut runner, mut failed) = (Runner::new(threads)?, 0);
     for path in &recordings {
         match add((&mut runner, threads), path, (&place, &chosen), &args.dataset.label) {
-            Ok(said) => eprintln!("holdup: {said}"),
+            Ok(said) => say!("holdup: {said}"),
             Err(error) => {
                 if let Some(status) = query::interrupted(&error) {
                     return Ok(status);
                 }
                 failed += 1;
-                eprintln!("holdup: {}: not added: {}", path.display(), clean_lines(&format!("{error:#}")));
+                say!("holdup: {}: not added: {}", path.display(), clean_lines(&format!("{error:#}")));
             }
         }
     }
@@ -108,7 +108,7 @@ pub fn engine(root: &Path, options: Options) -> Result<Engine> {
     let mut runner = Runner::new(options.threads)?;
     let members = runner.run(async move { dataset::members(&place).await })?;
     for refused in &members.refused {
-        eprintln!("holdup: left out: {}", clean_lines(refused));
+        say!("holdup: left out: {}", clean_lines(refused));
     }
     if members.runs.is_empty() {
         bail!("{}: there is no run in it; `holdup pack --dataset` adds some", root.display());

@@ -18,13 +18,22 @@ use crate::cli::experiment::DiffArgs;
 use crate::experiment::set::{Purpose, Set};
 use crate::experiment::{rounds, words};
 
+/// One run of each tells nothing of what another would be.
+const NEEDS_RUNS: &str =
+    "--fail-if needs several runs: two commands (--a CMD --b CMD -n 10), or sets of runs";
+
 /// Compares and prints; fails if `--fail-if` says so.
 pub fn execute(args: &DiffArgs) -> Result<ExitCode> {
     let condition = args.fail_if.as_deref().map(Condition::parse).transpose()?;
+    if condition.is_some() && args.runs.repeats == Some(1) {
+        bail!(NEEDS_RUNS);
+    }
+    args.results.check()?;
     let shown = match (&args.a, &args.b, &args.recordings[..]) {
         (Some(a), Some(b), _) => commands([a, b], args)?,
         (_, _, [set]) if Set::is_at(set) => of_set(Set::open(set)?, args),
         (_, _, [a, b]) if Set::is_at(a) && Set::is_at(b) => sets(&Set::open(a)?, &Set::open(b)?, args)?,
+        (_, _, [_, _]) if condition.is_some() => bail!(NEEDS_RUNS),
         (_, _, [a, b]) => recordings(a, b, args)?,
         _ if args.runs.resume.is_some() => {
             let set = experiment::run(&args.runs, Purpose::Diff, None, rounds::against_baseline)?;
@@ -32,14 +41,28 @@ pub fn execute(args: &DiffArgs) -> Result<ExitCode> {
         }
         _ => bail!("name two recordings, or two commands: --a 'CMD' --b 'CMD'"),
     };
-    let status = match (condition, &shown.answer) {
-        (Some(condition), Answer::Diff(diff)) if condition.holds(&diff.difference.goal) => ExitCode::FAILURE,
+    let status = match &shown.answer {
+        Answer::Diff(diff) => status(condition, diff),
         _ => ExitCode::SUCCESS,
     };
     match shown.print(&args.results) {
         // Who has read enough of it does not change what it says.
         Err(error) if !super::is_broken_pipe(&error) => Err(error),
         _ => Ok(status),
+    }
+}
+
+/// Where nothing can be compared no condition is met, nor is it refuted.
+fn status(condition: Option<Condition>, diff: &Diff) -> ExitCode {
+    let found = &diff.difference.goal;
+    let is_unknown = match condition {
+        Some(_) => found.runs < 2,
+        None => found.runs == 0,
+    };
+    match condition {
+        _ if is_unknown => ExitCode::from(crate::EXIT_FAILURE),
+        Some(condition) if condition.holds(found) => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
     }
 }
 

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use holdup_findings::experiment::compare::Question;
 use holdup_findings::experiment::trials::Trial;
 use holdup_findings::experiment::{Experiment, Setting};
 use holdup_report::experiment::{Answer, Shown as Report};
+use holdup_report::text::shell_word;
 
 use crate::cli::experiment::{RecordChoice, ResultArgs, RunsArgs};
 use crate::experiment::progress::Progress;
@@ -49,9 +50,10 @@ pub fn run(args: &RunsArgs, purpose: Purpose, plan: Option<Plan>, wanted: Wanted
     let mut args = args.clone();
     let mut set = match (&args.resume, plan) {
         (Some(path), _) => {
-            let set = Set::open(path)?;
+            let mut set = Set::open(path)?;
+            set.hold();
             if set.file.purpose != purpose {
-                bail!("{} is of another command: {:?}", path.display(), set.file.purpose);
+                bail!("{} is of another command: holdup {}", path.display(), set.file.purpose.command());
             }
             resume(&set, &mut args);
             set
@@ -70,7 +72,8 @@ pub fn run(args: &RunsArgs, purpose: Purpose, plan: Option<Plan>, wanted: Wanted
         });
     }
     if holdup_capture::launch::asked_to_stop() {
-        eprintln!("holdup: stopped; the runs made so far are kept: --resume {}", set.path.display());
+        let path = shell_word(&set.path.to_string_lossy());
+        say!("holdup: stopped; the runs made so far are kept: --resume {path}");
     }
     Ok(set)
 }
@@ -119,23 +122,31 @@ pub fn reopen(path: &Path) -> Result<Shown> {
     })
 }
 
+impl ResultArgs {
+    /// Files that cannot be written are told before the runs are made.
+    pub fn check(&self) -> Result<()> {
+        super::outputs::check([&self.table, &self.html])
+    }
+}
+
 impl Shown {
-    /// Prints it as it was asked for.
+    /// Prints it as it was asked for, whatever becomes of the files.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or nobody reads what is printed.
     pub fn print(&self, args: &ResultArgs) -> Result<ExitCode> {
-        if let Some(file) = &args.table {
-            table::write(&self.experiment, file)?;
-        }
         let set = self.set.as_ref().map(|path| path.display().to_string());
         let report = Report { experiment: &self.experiment, set, answer: &self.answer };
-        if let Some(file) = &args.html {
-            std::fs::write(file, report.html()).with_context(|| format!("writing {}", file.display()))?;
-        }
-        if args.json {
-            return super::print_json(&report.json());
-        }
-        if args.markdown {
-            return super::print(&report.markdown());
-        }
-        super::print(&report.render(&super::style(&std::io::stdout())))
+        let table = args.table.as_ref().map_or(Ok(()), |file| table::write(&self.experiment, file));
+        let html =
+            args.html.as_ref().map_or(Ok(()), |file| super::outputs::write(file, report.html().as_bytes()));
+        let printed = if args.json {
+            super::print_json(&report.json())
+        } else if args.markdown {
+            super::print(&report.markdown())
+        } else {
+            super::print(&report.render(&super::style(&std::io::stdout())))
+        };
+        table.and(html).and(printed)
     }
 }

@@ -11,6 +11,7 @@ use holdup_events::recording::{self, JournalWriter, Manifest};
 use holdup_events::tables::{Frames, Mapping, Stacks};
 
 use crate::cli::ImportArgs;
+use crate::half_made;
 use crate::record::{files, finish, place, unix_ns};
 
 /// A larger file is refused: it is read into memory whole.
@@ -21,9 +22,10 @@ pub fn execute(args: &ImportArgs) -> Result<ExitCode> {
     if args.output.is_some() && args.files.len() > 1 {
         bail!("-o names one recording, but there are {} files: import them one by one", args.files.len());
     }
+    half_made::watch()?;
     for file in &args.files {
         let path = import(file, args).with_context(|| format!("cannot import {}", file.display()))?;
-        eprintln!("holdup: imported {} as {}", file.display(), path.display());
+        say!("holdup: imported {} as {}", file.display(), path.display());
         if args.quiet {
             continue;
         }
@@ -46,13 +48,14 @@ fn import(file: &Path, args: &ImportArgs) -> Result<PathBuf> {
     let bytes = readers::unpack(&packed, FILE_MAX_BYTES)?;
     let reader = readers::detect(&bytes)?;
     let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let path = place::make(args.output.as_deref(), &stem)?;
-    let result = write(&path, file, reader, &bytes, args);
-    if result.is_err() {
-        // Half a recording would look like a whole one.
-        let _ = std::fs::remove_dir_all(&path);
-    }
-    result.map(|()| path)
+    // Half a recording would look like a whole one: it is made aside, and goes unless it is finished.
+    let place = place::begin_aside(args.output.as_deref(), &stem)?;
+    half_made::begin(place.at());
+    let written = write(place.at(), file, reader, &bytes, args);
+    half_made::finish(place.at(), || {
+        written?;
+        place.settle()
+    })
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

@@ -1,12 +1,13 @@
 //! Finding and opening the recording that a command is about.
 
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
 use holdup_events::Trace;
-use holdup_events::recording::{self, journal, store};
+use holdup_events::recording::{self, JournalReader, journal, store};
 
 use crate::record::{Unfinished, finish};
 
@@ -48,9 +49,13 @@ fn say_unfinished(path: &Path) -> Result<()> {
     if journal::is_being_written(path) {
         bail!("{}: is being recorded right now; wait until that ends", path.display());
     }
+    let journal = JournalReader::open(path)?;
+    if journal.manifest().is_some_and(|manifest| manifest.mode == "import") {
+        bail!("{}: was not imported to its end: import it again", path.display());
+    }
     let killed = "its recorder was killed, or had no room to finish it";
     let why = if journal::dropped(path) > 0 { "no room was left" } else { killed };
-    eprintln!("holdup: {} was not finished ({why}): reading its journal", path.display());
+    say!("holdup: {} was not finished ({why}): reading its journal", path.display());
     Ok(())
 }
 
@@ -69,29 +74,71 @@ fn recover(path: &Path) -> Result<Trace> {
 /// The journal is kept: the tables are made in a temporary directory and thrown away.
 fn elsewhere(make_tables: impl FnOnce(&Path) -> Result<()>) -> Result<Trace> {
     let temporary = Temporary::new()?;
-    make_tables(&temporary.0)?;
-    Ok(recording::open(&temporary.0)?)
+    make_tables(&temporary.path)?;
+    Ok(recording::open(&temporary.path)?)
 }
 
-/// A directory that goes when this does.
-pub struct Temporary(PathBuf);
+/// Temporary directories of one process that are tried.
+const NUMBERS: u32 = 1000;
+
+/// A directory that goes when this does; of who was killed, when the next one is made.
+pub struct Temporary {
+    path: PathBuf,
+    /// Locked: it is in use. Numbers of processes mean nothing to those of another container.
+    _held: Option<File>,
+}
 
 impl Temporary {
     fn new() -> Result<Temporary> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("holdup-{}-{number}", std::process::id()));
-        // What somebody else has put there is not taken for it.
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        made.with_context(|| format!("making {}", path.display()))?;
-        Ok(Temporary(path))
+        let place = std::env::temp_dir();
+        remove_abandoned(&place);
+        for number in 0..NUMBERS {
+            let path = place.join(format!("{TEMPORARY}{}-{number}", std::process::id()));
+            // What somebody else has put there is not taken for it.
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(error).with_context(|| format!("making {}", path.display())),
+            }
+            let held = File::open(&path).ok().filter(|file| file.try_lock().is_ok());
+            // Who took it for abandoned, before it was locked, has removed it.
+            if path.is_dir() {
+                return Ok(Temporary { path, _held: held });
+            }
+        }
+        bail!("too many directories in {} begin with {TEMPORARY}{}-", place.display(), std::process::id())
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// What their names begin with; the process and a number follow.
+const TEMPORARY: &str = "holdup-";
+
+/// Removes temporary directories of ours that nobody holds.
+fn remove_abandoned(place: &Path) {
+    // SAFETY: asks for a number.
+    let user = unsafe { libc::geteuid() };
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let is_ours = entry.file_name().to_str().is_some_and(is_temporary)
+            && entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == user);
+        if is_ours
+            && let Ok(directory) = File::open(entry.path())
+            && directory.try_lock().is_ok()
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn is_temporary(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = name.strip_prefix(TEMPORARY).and_then(|rest| rest.split_once('-'));
+    numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
 }
 
 /// A recording as files.
@@ -121,9 +168,28 @@ pub fn tables(named: Option<&Path>) -> Result<Tables> {
     if unfinished {
         say_unfinished(&path)?;
         let damaged = || format!("reading the journal of {}", path.display());
-        finish::recover(&path, &temporary.0).with_context(damaged)?;
+        finish::recover(&path, &temporary.path).with_context(damaged)?;
     } else {
-        recording::unpack(&path, &temporary.0)?;
+        recording::unpack(&path, &temporary.path)?;
     }
-    Ok(Tables { directory: temporary.0.clone(), path, _temporary: Some(temporary) })
+    Ok(Tables { directory: temporary.path.clone(), path, _temporary: Some(temporary) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_directories_are_told_by_their_names() {
+        let names = [
+            "holdup-1-0",
+            "holdup-4711-12",
+            "holdup-4711",
+            "holdup--1",
+            "holdup-x-1",
+            "holdup-1-0-2",
+            "perf-1-0",
+        ];
+        assert_eq!(names.map(is_temporary), [true, true, false, false, false, false, false]);
+    }
 }

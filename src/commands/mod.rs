@@ -14,6 +14,8 @@ mod export;
 mod import;
 mod kept_answers;
 mod locate;
+mod man;
+mod outputs;
 mod pack;
 #[cfg(feature = "sql")]
 mod query;
@@ -53,6 +55,11 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Pack(args) => pack::execute(&args),
         #[cfg(feature = "sql")]
         Command::Query(args) => query::execute(&args),
+        #[cfg(not(feature = "sql"))]
+        Command::Query(_) => anyhow::bail!(
+            "this build has no SQL (it was made with --no-default-features); a recording's Parquet files can be asked by others: \
+             docs/format.md"
+        ),
         Command::Whatif(args) => whatif::execute(&args),
         Command::Diff(args) => diff::execute(&args),
         Command::Scale(args) => scale::execute(&args),
@@ -61,7 +68,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Explain(args) => explain::execute(&args),
         Command::Doctor(args) => doctor::execute(&args),
         Command::Completions(args) => catalogue::completions(args.shell),
-        Command::Man => catalogue::man(),
+        Command::Man => man::print(),
     }
 }
 
@@ -89,7 +96,7 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// Prints to standard output.
-fn print(text: &str) -> Result<ExitCode> {
+pub fn print(text: &str) -> Result<ExitCode> {
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

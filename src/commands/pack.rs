@@ -7,6 +7,7 @@ use holdup_events::recording;
 
 use super::locate;
 use crate::cli::PackArgs;
+use crate::half_made;
 
 /// Makes one file of a recording, or adds recordings to a dataset.
 pub fn execute(args: &PackArgs) -> Result<ExitCode> {
@@ -30,7 +31,9 @@ pub fn execute(args: &PackArgs) -> Result<ExitCode> {
         name.push(".pack");
         name.into()
     });
+    half_made::watch()?;
+    half_made::begin(&recording::pack_aside(&file));
     let bytes = recording::pack(&path, &file)?;
-    eprintln!("holdup: wrote {} ({})", file.display(), holdup_report::numbers::bytes(bytes));
+    say!("holdup: wrote {} ({})", file.display(), holdup_report::numbers::bytes(bytes));
     Ok(ExitCode::SUCCESS)
 }

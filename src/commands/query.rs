@@ -44,7 +44,7 @@ pub fn execute(args: &QueryArgs) -> Result<ExitCode> {
     drop(opened);
     match answered {
         Ok(said) => {
-            said.iter().for_each(|line| eprintln!("holdup: {line}"));
+            said.iter().for_each(|line| say!("holdup: {line}"));
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
@@ -79,7 +79,9 @@ fn split(args: &QueryArgs) -> Result<(Vec<PathBuf>, String)> {
                     .context("reading the query from standard input")?;
                 text
             }
-            Some(word) => word,
+            Some(word) => word.into_string().map_err(|word| {
+                anyhow::anyhow!("'{}' is no query: it is not UTF-8", word.to_string_lossy())
+            })?,
             None => bail!(
                 "a query is wanted, such as \"SELECT * FROM findings\"; `holdup query --schema` lists the tables"
             ),
@@ -92,7 +94,7 @@ fn split(args: &QueryArgs) -> Result<(Vec<PathBuf>, String)> {
         bail!("'{sql}' is a file: the query comes last (or in a file, with --file)");
     }
     if let (Some(_), Some(first)) = (&args.dataset, words.first()) {
-        bail!("'{first}': with --dataset no recording is named; the query is one word");
+        bail!("'{}': with --dataset no recording is named; the query is one word", first.to_string_lossy());
     }
     Ok((words.into_iter().map(PathBuf::from).collect(), sql))
 }

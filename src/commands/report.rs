@@ -1,5 +1,6 @@
 //! `holdup report`
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -57,17 +58,17 @@ fn of_recording(results: &ResultArgs) -> Result<()> {
 }
 
 /// A word that is no section's name is the recording: the first, or one that is there.
-fn split(words: &[String]) -> Result<(Option<PathBuf>, Vec<String>)> {
+fn split(words: &[OsString]) -> Result<(Option<PathBuf>, Vec<String>)> {
     let names = holdup_report::section_names();
     let mut recording = None;
     let mut sections = Vec::new();
     for word in words {
-        if names.contains(&word.as_str()) {
-            sections.push(word.clone());
+        if let Some(name) = word.to_str().filter(|word| names.contains(word)) {
+            sections.push(name.to_owned());
         } else if recording.is_none() && (sections.is_empty() || Path::new(word).exists()) {
             recording = Some(PathBuf::from(word));
         } else {
-            bail!("'{word}' is no section; there are: {}", names.join(", "));
+            bail!("'{}' is no section; there are: {}", word.to_string_lossy(), names.join(", "));
         }
     }
     if let Some(path) = &recording
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn the_recording_may_stand_before_or_behind_its_sections() {
         let there = env!("CARGO_MANIFEST_DIR");
-        let split = |words: &[&str]| split(&words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
+        let split = |words: &[&str]| split(&words.iter().map(OsString::from).collect::<Vec<_>>());
         let both = (Some(PathBuf::from(there)), vec!["locks".to_owned()]);
         assert_eq!(split(&[there, "locks"]).unwrap(), both);
         assert_eq!(split(&["locks", there]).unwrap(), both);

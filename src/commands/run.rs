@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use holdup_capture::launch;
 use holdup_events::recording;
+use holdup_report::text::shell_word;
 
 use super::locate;
 use crate::cli::{RecordArgs, RunArgs};
@@ -22,6 +23,7 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
     }
     // Before the program runs: a file that cannot be read must not cost the user a run.
     super::descriptors::read(&args.record.descriptors)?;
+    super::outputs::check([&args.record.report])?;
     let rings = runtime_events::prepare(&args.command, args.runtime_events);
     let changes = rings.as_ref().map(|rings| rings.environment(|name| std::env::var_os(name)));
     let mut changes = changes.unwrap_or_default();
@@ -36,7 +38,7 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
         let others = named.or_else(|| std::env::var_os("LD_PRELOAD"));
         sampler.environment(others).into_iter().for_each(|change| set(&mut changes, change));
         if !sampler.missing().is_empty() {
-            eprintln!("holdup: --allocs: {}", sampler.missing());
+            say!("holdup: --allocs: {}", sampler.missing());
         }
     }
     let conditions = launch::Conditions::parse(&args.under).map_err(anyhow::Error::msg)?;
@@ -54,11 +56,11 @@ pub fn execute(args: RunArgs) -> Result<ExitCode> {
         &args.record,
     )?;
     if let Err(error) = count.write() {
-        eprintln!("holdup: {error:#}");
+        say!("holdup: {error:#}");
     }
     // The program has run: whatever goes wrong in reporting must not change its status.
     if let Err(error) = report(&recorded, &args.record) {
-        eprintln!("holdup: {error:#}");
+        say!("holdup: {:#}", error.context(kept(&recorded)));
     }
     match recorded.ending {
         Some(ending) => launch::end_like(ending),
@@ -100,11 +102,16 @@ impl Count<'_> {
     }
 }
 
+/// What there is though its report could not be given.
+pub fn kept(recorded: &Recorded) -> String {
+    format!("the recording is {}, but of its report", recorded.path.display())
+}
+
 /// Prints the report of a new recording where the options say.
 pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
     let path = &recorded.path;
     if let Some(unfinished) = &recorded.unfinished {
-        eprintln!("holdup: {:#}", unfinished.error);
+        say!("holdup: {:#}", unfinished.error);
     }
     if options.quiet && options.report.is_none() {
         return Ok(());
@@ -128,12 +135,12 @@ pub fn report(recorded: &Recorded, options: &RecordArgs) -> Result<()> {
         let mut text = holdup_report::render_named(&trace, &analysis, (&[], &asked), (&style, Some(&name)))?;
         text.push_str(&format!(
             "\nMore: holdup report {} ledger threads cpus locks syscalls sched stacks\n",
-            path.display()
+            shell_word(&path.to_string_lossy())
         ));
         text
     };
     match &options.report {
-        Some(file) => std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?,
+        Some(file) => super::outputs::write(file, text.as_bytes())?,
         None => stderr.lock().write_all(text.as_bytes())?,
     }
     Ok(())

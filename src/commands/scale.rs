@@ -1,6 +1,5 @@
 //! `holdup scale`: a program with 1..N workers.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -10,6 +9,7 @@ use holdup_findings::experiment::{Experiment, Setting};
 use holdup_report::experiment::{Answer, Picture};
 
 use super::experiment::{self, Shown};
+use super::outputs;
 use crate::cli::experiment::ScaleArgs;
 use crate::experiment::rounds;
 use crate::experiment::set::{Purpose, Set};
@@ -23,23 +23,24 @@ pub fn execute(args: &ScaleArgs) -> Result<ExitCode> {
         Some(_) => None,
         None => Some(settings(args)?.into()),
     };
+    outputs::check([&args.svg, &args.png])?;
+    args.results.check()?;
     let set = experiment::run(&args.runs, Purpose::Scale, settings, wanted)?;
     let question = rounds::question(&args.runs, set.file.experiment.seed);
     let shown = answer(set, args.at, &question);
+    let mut drawn = Ok(());
     if let Answer::Scale(scaling) = &shown.answer {
         let title =
             shown.experiment.settings.first().map_or(String::new(), |setting| setting.command.join(" "));
-        draw(args, &Picture::speedup(scaling, &title))?;
+        drawn = draw(args, &Picture::speedup(scaling, &title));
     }
-    shown.print(&args.results)
+    let printed = shown.print(&args.results);
+    drawn.and(printed)
 }
 
 fn draw(args: &ScaleArgs, picture: &Picture) -> Result<()> {
-    let write = |file: &Path, bytes: Vec<u8>| {
-        std::fs::write(file, bytes).with_context(|| format!("writing {}", file.display()))
-    };
-    args.svg.as_ref().map_or(Ok(()), |file| write(file, picture.svg().into_bytes()))?;
-    args.png.as_ref().map_or(Ok(()), |file| write(file, picture.png()))
+    args.svg.as_ref().map_or(Ok(()), |file| outputs::write(file, picture.svg().as_bytes()))?;
+    args.png.as_ref().map_or(Ok(()), |file| outputs::write(file, &picture.png()))
 }
 
 /// Of a set.

@@ -27,6 +27,7 @@ const AS_IT_WAS: &str = "as it was";
 
 /// Runs and prints.
 pub fn execute(args: &SweepArgs) -> Result<ExitCode> {
+    args.results.check()?;
     if let Some(path) = &args.runs.resume {
         let purpose = Set::open(path)?.file.purpose;
         let mut runs = args.runs.clone();
@@ -152,6 +153,7 @@ fn one_at_a_time(knobs: &[(String, Vec<String>)]) -> Vec<Choice> {
 
 /// `holdup try`
 pub fn execute_try(args: &TryArgs) -> Result<ExitCode> {
+    args.results.check()?;
     if args.runs.resume.is_some() {
         let set = experiment::run(&args.runs, Purpose::Try, None, rounds::every_setting)?;
         return answer(set, &rounds::question(&args.runs, 0)).print(&args.results);

@@ -43,7 +43,7 @@ pub fn execute(args: &ViewArgs) -> Result<ExitCode> {
     }
     let (path, trace) = locate::open(recording.as_deref())?;
     if std::io::stderr().is_terminal() {
-        eprintln!("holdup: reading {}", path.display());
+        say!("holdup: reading {}", path.display());
     }
     let analysis = holdup_findings::analyse_with(&trace, &descriptors);
     let mut viewer = Viewer::new(trace, analysis);
@@ -86,9 +86,9 @@ fn assets(folder: Option<&Path>) -> Result<Vec<Asset>> {
 fn write_page(viewer: &Viewer, assets: &[Asset], file: &Path, bytes_max: u64) -> Result<ExitCode> {
     let page = bundle::page(viewer, assets, bytes_max)?;
     std::fs::write(file, &page.html).with_context(|| format!("writing {}", file.display()))?;
-    eprintln!("holdup: wrote {} ({})", file.display(), holdup_report::numbers::bytes(page.html.len() as u64));
+    say!("holdup: wrote {} ({})", file.display(), holdup_report::numbers::bytes(page.html.len() as u64));
     for sentence in &page.thinned {
-        eprintln!("holdup: {sentence}");
+        say!("holdup: {sentence}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -112,10 +112,10 @@ fn serve(
     let opening = Arc::new(Opening::new(switches, known.as_deref()));
     let is_built = !assets.is_empty();
     let address = format!("{}{place}", listen(args.port, opening.clone(), assets)?);
-    println!("{address}");
-    eprintln!("holdup: open this address in a browser of this machine; Ctrl-C ends");
+    super::print(&format!("{address}\n"))?;
+    say!("holdup: open this address in a browser of this machine; Ctrl-C ends");
     if !is_built {
-        eprint!("holdup: {}", holdup_report::viewer::page::NOT_BUILT);
+        say!("holdup: {}", holdup_report::viewer::page::NOT_BUILT.trim_end());
     } else if !args.no_open {
         open_browser(&address);
     }
@@ -163,7 +163,7 @@ fn listen(port: u16, opening: Arc<Opening>, assets: Vec<Asset>) -> Result<String
     let gate = Gate { port, token: token()? };
     let address = gate.address();
     if std::env::var_os("SSH_CONNECTION").is_some() {
-        eprintln!(
+        say!(
             "holdup: from another machine: `ssh -L {port}:127.0.0.1:{port} THIS_HOST` there, then the same address"
         );
     }

@@ -25,6 +25,7 @@ pub fn execute(args: WatchArgs) -> Result<ExitCode> {
         launch::watch_signals()?;
     }
     super::descriptors::read(&args.record.descriptors)?;
+    super::outputs::check([&args.record.report])?;
     let live = live(&args)?;
     let (subject, command, pipes) = subject(&args, &triggers)?;
     let (options, record) = (args.record.clone(), args.record);
@@ -88,7 +89,7 @@ fn arm(args: &WatchArgs) -> Result<Vec<Armed>> {
         };
         match done {
             Ok(()) => armed.push(trigger),
-            Err(error) => eprintln!("holdup: --trigger {}: {error:#}", trigger.text),
+            Err(error) => say!("holdup: --trigger {}: {error:#}", trigger.text),
         }
     }
     if armed.is_empty() {

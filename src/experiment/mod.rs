@@ -4,6 +4,7 @@
 pub mod counted;
 pub mod descendants;
 pub mod drift;
+pub mod kept_sets;
 pub mod knobs;
 pub mod one_run;
 pub mod preload;

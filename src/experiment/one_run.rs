@@ -74,7 +74,7 @@ pub fn make(prepared: &Prepared, name: &str, how: &How) -> Result<Option<Run>> {
     match waited {
         Waited::Stopped(left) => {
             if !left.is_empty() {
-                eprintln!("holdup: the run that was stopped{}", goes_on(&left));
+                say!("holdup: the run that was stopped{}", goes_on(&left));
             }
             let _ = std::fs::remove_dir_all(&recording);
             return Ok(None);

@@ -51,6 +51,13 @@ pub fn make(set: &mut Set, args: &RunsArgs, progress: &Progress, wanted: Wanted)
     let good = rounds.set.file.experiment.runs.iter().filter(|run| run.is_good()).count();
     if good == 0 {
         match rounds.set.file.experiment.failures().last() {
+            // Some programs say with their status what they found.
+            Some(run) if run.failure.starts_with("exit status") => {
+                bail!(
+                    "no run succeeded: {} (--ignore-failure counts runs whatever their status)",
+                    run.failure
+                )
+            }
             Some(run) => bail!("no run succeeded: {}", run.failure),
             None => bail!("stopped before the first run ended"),
         }

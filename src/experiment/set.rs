@@ -1,5 +1,6 @@
 //! A set of runs on disk: a folder with `set.json`, replaced as a whole after each run, and the runs' recordings.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -8,14 +9,15 @@ use holdup_findings::experiment::Experiment;
 use holdup_findings::experiment::trials::Trial;
 use serde::{Deserialize, Serialize};
 
+use super::kept_sets;
 use crate::record;
 
 /// Version of `set.json` that this build writes. A greater one is refused; 1 had times as its only facts.
 const FORMAT: u32 = 2;
 /// The description of a set.
-const FILE: &str = "set.json";
+pub(super) const FILE: &str = "set.json";
 /// Ending of a set's name.
-const ENDING: &str = "holdup-set";
+pub(super) const ENDING: &str = "holdup-set";
 
 /// What a set of runs is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +35,20 @@ pub enum Purpose {
     Size,
     /// What findings advise.
     Try,
+}
+
+impl Purpose {
+    /// The words of the command that makes such a set.
+    pub fn command(&self) -> &'static str {
+        match self {
+            Purpose::Diff => "diff",
+            Purpose::Scale => "scale",
+            Purpose::Sweep => "sweep --set",
+            Purpose::Layout => "sweep --layout",
+            Purpose::Size => "sweep --size",
+            Purpose::Try => "try",
+        }
+    }
 }
 
 /// `set.json`.
@@ -64,9 +80,16 @@ pub struct Set {
     pub path: PathBuf,
     /// What it says.
     pub file: SetFile,
+    /// Locked while runs are added: it is not removed to make room for another.
+    held: Option<File>,
 }
 
 impl Set {
+    /// Keeps it from being removed for as long as this is there.
+    pub fn hold(&mut self) {
+        self.held = File::open(&self.path).ok().filter(|folder| folder.try_lock_shared().is_ok());
+    }
+
     /// A new one.
     pub fn create(
         named: Option<&Path>,
@@ -80,7 +103,7 @@ impl Set {
         };
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
         let holdup = crate::build_name::name().to_owned();
-        let set = Set {
+        let mut set = Set {
             path,
             file: SetFile {
                 format: FORMAT,
@@ -92,7 +115,9 @@ impl Set {
                 trials: Vec::new(),
                 experiment,
             },
+            held: None,
         };
+        set.hold();
         set.save()?;
         Ok(set)
     }
@@ -113,7 +138,7 @@ impl Set {
         if experiment.runs.iter().any(|run| run.setting >= experiment.settings.len()) {
             bail!("{} is damaged: a run of a setting that is not there", path.display());
         }
-        Ok(Set { path: path.to_owned(), file })
+        Ok(Set { path: path.to_owned(), file, held: None })
     }
 
     /// Whether there is one.
@@ -149,6 +174,7 @@ fn make_named(path: &Path) -> Result<PathBuf> {
 
 fn make_kept(experiment: &Experiment) -> Result<PathBuf> {
     let folder = record::place::kept()?;
+    kept_sets::prune(&folder);
     let command = experiment.settings.first().and_then(|setting| setting.command.first());
     let name = store::name(command.map_or("", String::as_str), record::unix_ns() / 1_000_000_000);
     let stem = name.trim_end_matches(".holdup");

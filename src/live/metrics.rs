@@ -60,7 +60,7 @@ impl Shared {
         }
         let listener = TcpListener::bind(address).with_context(|| format!("--metrics {address}"))?;
         let address = listener.local_addr().unwrap_or(address);
-        eprintln!("holdup: metrics at http://{address}/metrics");
+        say!("holdup: metrics at http://{address}/metrics");
         // Other machines call this one as they like; nothing on the way is between them and the metrics then.
         let hosts = if address.ip().is_loopback() { Hosts::Loopback(address.port()) } else { Hosts::Any };
         let metrics = Arc::new(Mutex::new(Metrics::new(triggers)));

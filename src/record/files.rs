@@ -27,6 +27,8 @@ pub struct OwnFiles<'a> {
     start_unix_ns: u64,
     /// The program was started by us: what is older is not its own.
     is_run: bool,
+    /// The machine was not started anew since: processes' numbers, and the kernel's code in user space, are what they were.
+    is_this_boot: bool,
     cache: Option<DiskCache>,
 }
 
@@ -38,13 +40,23 @@ impl<'a> OwnFiles<'a> {
             roots,
             start_ns: manifest.start_ns,
             start_unix_ns: manifest.start_unix_ns,
-            is_run: manifest.mode == "run" && !manifest.recovered,
+            is_run: manifest.mode == "run",
+            is_this_boot: !manifest.recovered || is_this_boot(&manifest.boot_id),
             cache: DiskCache::own("binaries"),
         }
     }
 
+    /// Since the recording was made the machine has not been started anew, nor is it another.
+    pub fn are_of_this_boot(&self) -> bool {
+        self.is_this_boot
+    }
+
     /// Directories that may be the root of process `pid`, likeliest first.
     fn roots_of(&self, pid: u32) -> Vec<PathBuf> {
+        if !self.is_this_boot {
+            // Somebody else has that number now.
+            return vec![PathBuf::from("/")];
+        }
         let mut roots = vec![PathBuf::from(format!("/proc/{pid}/root"))];
         match self.roots.of(pid) {
             Some(kept) => roots.push(kept),
@@ -60,6 +72,11 @@ impl<'a> OwnFiles<'a> {
         // File systems may keep whole seconds.
         modified(file).is_none_or(|modified| modified <= mapped + Duration::from_secs(1))
     }
+}
+
+/// Whether the machine runs since the start with this number (empty: not known).
+fn is_this_boot(boot_id: &str) -> bool {
+    !boot_id.is_empty() && boot_id == holdup_capture::host::boot_id()
 }
 
 fn modified(file: &File) -> Option<SystemTime> {
@@ -98,13 +115,14 @@ impl Files for OwnFiles<'_> {
     fn binary(&self, pid: u32, mapping: &Mapping, take: &mut dyn FnMut(Bytes) -> bool) {
         if mapping.path == "[vdso]" {
             // The kernel's code in user space is the same in every process.
-            if let Some(vdso) = own_vdso() {
+            if let Some(vdso) = own_vdso().filter(|_| self.is_this_boot) {
                 take(Arc::new(vdso));
             }
             return;
         }
-        let links = living(pid, (mapping.start, mapping.end), &mapping.path).into_iter();
-        for link in links.chain(self.roots.kept_file(&mapping.path, &mapping.build_id)) {
+        let living = self.is_this_boot.then(|| living(pid, (mapping.start, mapping.end), &mapping.path));
+        for link in living.into_iter().flatten().chain(self.roots.kept_file(&mapping.path, &mapping.build_id))
+        {
             if open(&link).and_then(|file| map(&file)).is_some_and(&mut *take) {
                 return;
             }
@@ -138,6 +156,9 @@ impl Files for OwnFiles<'_> {
     }
 
     fn perf_map(&self, pid: u32) -> Option<Bytes> {
+        if !self.is_this_boot {
+            return None;
+        }
         let own_pid = self.roots.own_pid(pid);
         let below_roots =
             self.roots_of(pid).into_iter().map(|root| below(&root, &format!("tmp/perf-{own_pid}.map")));
@@ -237,7 +258,7 @@ fn debuginfod_fetched(wanted: &DebugFile<'_>) -> Option<PathBuf> {
         return None;
     }
     if std::io::stderr().is_terminal() {
-        eprintln!("holdup: asking debuginfod for the debug information of {}", wanted.binary);
+        say!("holdup: asking debuginfod for the debug information of {}", wanted.binary);
     }
     let mut command = process::Command::new("debuginfod-find");
     command.args(["debuginfo", &hex(wanted.build_id)]).stdin(process::Stdio::null());
@@ -263,6 +284,34 @@ mod tests {
         assert_eq!(debug_places(&wanted), expected);
         let shared = DebugFile { build_id: &[], link: Some("/usr/lib/debug/.dwz/x.debug"), ..wanted };
         assert_eq!(debug_places(&shared), ["/usr/lib/debug/.dwz/x.debug"]);
+    }
+
+    #[test]
+    fn processes_of_another_start_of_the_machine_are_not_looked_for() {
+        let pid = process::id();
+        let own = PathBuf::from(format!("/proc/{pid}/root"));
+        let files = |recovered, boot_id: &str, roots: &Roots| {
+            let manifest = Manifest { recovered, boot_id: boot_id.to_owned(), ..Manifest::default() };
+            let files = OwnFiles::new(roots, &manifest);
+            (files.are_of_this_boot(), files.roots_of(pid).contains(&own))
+        };
+        let (roots, now) = (Roots::default(), holdup_capture::host::boot_id());
+        assert!(!now.is_empty());
+        assert_eq!(files(true, &now, &roots), (true, true));
+        assert_eq!(files(false, "", &roots), (true, true), "it has just been made");
+        // Journals of versions that did not note it, too.
+        for other in ["", "00000000-0000-0000-0000-000000000000"] {
+            assert_eq!(files(true, other, &roots), (false, false));
+        }
+        let vdso = Mapping { path: "[vdso]".to_owned(), ..Mapping::default() };
+        let manifest = Manifest { recovered: true, ..Manifest::default() };
+        let old = OwnFiles::new(&roots, &manifest);
+        old.binary(pid, &vdso, &mut |_| panic!("the vdso of this kernel"));
+        let map = Path::new("/tmp").join(format!("perf-{pid}.map"));
+        fs::write(&map, "1000 10 f\n").unwrap();
+        let found = old.perf_map(pid).is_some();
+        fs::remove_file(&map).unwrap();
+        assert!(!found);
     }
 
     #[test]

@@ -48,6 +48,7 @@ use holdup_capture::{doctor, host, launch, lower as lower_rungs, sources};
 use holdup_events::recording::{Cost, JournalWriter, Manifest, MemoryUse, Rung, SourceState};
 use holdup_events::{Event, Loss, Timestamp};
 use holdup_findings::descriptors::Descriptors;
+use holdup_report::text::shell_word;
 
 use crate::cli::{RecordArgs, RungChoice, StackChoice};
 use output::Output;
@@ -130,9 +131,14 @@ pub fn record(
         rung_reason = parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("; ");
     }
     let program = matches!(subject, Subject::Run(..)).then(|| command.first().map(OsString::from)).flatten();
-    let path = place::make(options.output.as_deref(), command.first().map_or("", String::as_str))?;
+    // Until it is settled, nothing was recorded: nothing is left behind.
+    let place = place::begin(options.output.as_deref(), command.first().map_or("", String::as_str))?;
+    let place = Rc::new(place);
     let mut manifest = manifest(&subject, command, options, (rung, rung_reason));
-    let journal = Output::Journal(Box::new(JournalWriter::create(&path, &manifest)?));
+    let journal = JournalWriter::create(place.at(), &manifest)?;
+    // Until its tables are there it does not look abandoned.
+    let held = journal.hold();
+    let journal = Output::Journal(Box::new(journal), place.clone());
     let beside = match &mut subject {
         Subject::Run(_, beside) => std::mem::take(beside),
         _ => Beside::default(),
@@ -142,33 +148,24 @@ pub fn record(
     let sampler = allocations.map(Rc::new);
     let allocations = sampler.clone();
     let descriptors = crate::commands::descriptors::read(&options.descriptors)?;
+    let lacking = lacking(options, rung, sampler.is_some());
+    for (option, _, missing) in &lacking {
+        say!("holdup: {option}: {missing}; this recording is made without");
+    }
     let recorder =
         Recorder { journal, options: options.clone(), length, program, rings, allocations, descriptors };
     let outcome = match rung {
         Rung::Bpf => bpf::record(subject, recorder),
         Rung::Perf | Rung::Proc => lower::record(subject, rung, recorder),
-    };
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            // Nothing was recorded: leave nothing behind.
-            let _ = std::fs::remove_dir_all(&path);
-            return Err(error);
-        }
-    };
+    }?;
+    let path = place.settle_anyhow();
     manifest.begin_at(Timestamp(outcome.start_ns));
     manifest.end_ns = outcome.end_ns.max(outcome.start_ns);
     manifest.exit_status = outcome.ending.map(Ending::shell_status);
     manifest.cost = outcome.cost;
     manifest.memory = outcome.memory;
     manifest.sources = outcome.sources;
-    let counted = options.counters.iter().any(|name| !matches!(name.as_str(), "auto" | "none"));
-    let lacking = [
-        (counted, hardware::SOURCE, "hardware counters are read by BPF programs only"),
-        (options.syscalls, "syscalls", "syscalls are counted by BPF programs only"),
-        (sampler.is_some(), sources::ALLOCATIONS, "allocations are told to BPF programs only"),
-    ];
-    for (_, name, missing) in lacking.into_iter().filter(|lacking| lacking.0 && rung != Rung::Bpf) {
+    for (_, name, missing) in lacking {
         let (name, missing) = (name.to_owned(), missing.to_owned());
         manifest.sources.push(SourceState { name, missing, ..SourceState::default() });
     }
@@ -176,8 +173,24 @@ pub fn record(
     let dropped = outcome.dropped.map(|loss| Loss { end: Timestamp(manifest.end_ns), ..loss });
     let failed = finish::finish(&path, &mut manifest, dropped.clone(), &outcome.roots).err();
     let unfinished = failed.map(|error| unfinished(&path, error, (manifest, dropped, outcome.roots)));
+    drop(held);
     holdup_capture::privileges::open_own_files()?;
     Ok(Recorded { path, unfinished, ending: outcome.ending })
+}
+
+/// What was asked for that the rung does not have: the option, its source, and why.
+fn lacking(
+    options: &RecordArgs,
+    rung: Rung,
+    draws_allocations: bool,
+) -> Vec<(&'static str, &'static str, &'static str)> {
+    let counted = options.counters.iter().any(|name| !matches!(name.as_str(), "auto" | "none"));
+    let all = [
+        (counted, ("--counters", hardware::SOURCE, "hardware counters are read by BPF programs only")),
+        (options.syscalls, ("--syscalls", "syscalls", "syscalls are counted by BPF programs only")),
+        (draws_allocations, ("--allocs", sources::ALLOCATIONS, "allocations are told to BPF programs only")),
+    ];
+    all.into_iter().filter(|(asked, _)| *asked && rung != Rung::Bpf).map(|(_, lacking)| lacking).collect()
 }
 
 /// What is known of a recording whose tables could not be written.
@@ -186,7 +199,10 @@ pub fn unfinished(
     error: anyhow::Error,
     (manifest, dropped, roots): (Manifest, Option<Loss>, roots::Roots),
 ) -> Box<Unfinished> {
-    let hint = format!("the recording is kept as a journal; `holdup report {}` reads it", path.display());
+    let hint = format!(
+        "the recording is kept as a journal; `holdup report {}` reads it",
+        shell_word(&path.to_string_lossy())
+    );
     Box::new(Unfinished { error: error.context(hint), manifest, dropped, roots })
 }
 
@@ -287,7 +303,11 @@ pub fn process_exists(pid: u32) -> bool {
 
 fn choose_rung(choice: RungChoice, subject: &Subject) -> Result<(Rung, String)> {
     let (best, reason) = match choice {
-        RungChoice::Bpf => (Rung::Bpf, String::new()),
+        // Whoever asks for it wants it or the reason, with what mends it, before the program runs.
+        RungChoice::Bpf => match doctor::best_rung(&doctor::examine()) {
+            (Rung::Bpf, _) => (Rung::Bpf, String::new()),
+            (_, reason) => anyhow::bail!("--rung bpf is not to be had here: {reason}. See `holdup doctor`"),
+        },
         RungChoice::Perf => (Rung::Perf, "asked for with --rung".to_owned()),
         RungChoice::Proc => (Rung::Proc, "asked for with --rung".to_owned()),
         RungChoice::Auto => doctor::best_rung(&doctor::examine()),
@@ -318,6 +338,7 @@ fn manifest(
         mode: mode.to_owned(),
         host,
         start_ns: holdup_capture::lower::now().0,
+        boot_id: host::boot_id(),
         start_unix_ns: unix_ns(),
         rung,
         recorder_pid: std::process::id(),

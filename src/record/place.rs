@@ -1,8 +1,11 @@
 //! Where a recording goes.
 
-use std::fs::DirBuilder;
+use std::cell::RefCell;
+use std::fs::{self, DirBuilder, File};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail};
 use holdup_events::recording::{RecordingError, journal, store};
@@ -14,14 +17,19 @@ const KEPT_BYTES: u64 = 4 << 30;
 const PRIVATE: u32 = 0o700;
 
 /// A directory that only its owner reads, and those above it.
-pub fn make_private(path: &Path) -> std::io::Result<()> {
-    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
-        std::fs::create_dir_all(above)?;
-    }
-    match DirBuilder::new().mode(PRIVATE).create(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+pub fn make_private(path: &Path) -> io::Result<()> {
+    match make_new(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         made => made,
     }
+}
+
+/// The same, where nothing is yet.
+pub fn make_new(path: &Path) -> io::Result<()> {
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+        fs::create_dir_all(above)?;
+    }
+    DirBuilder::new().mode(PRIVATE).create(path)
 }
 
 /// Where unnamed recordings are kept.
@@ -31,41 +39,100 @@ pub fn kept() -> Result<PathBuf> {
         .context("neither XDG_STATE_HOME nor HOME is set: say where the recording goes with -o")
 }
 
-/// Makes the directory of a new recording: the one that was named, else a new one among those kept.
-pub fn make(named: Option<&Path>, command: &str) -> Result<PathBuf> {
+/// `NAME.holdup` → `NAME-1.holdup`.
+pub fn numbered(path: &Path, number: u32) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{number}.{}", store::ENDING))
+}
+
+/// The directory of a recording that has begun. Until it is settled it goes if this does, and what it is to replace stays.
+pub struct Begun {
+    /// Where it belongs.
+    path: PathBuf,
+    /// Where it was begun: there, or aside.
+    at: PathBuf,
+    /// Says that somebody goes on with it.
+    _held: Option<File>,
+    /// Where it is for good.
+    settled: RefCell<Option<PathBuf>>,
+    /// Removes what it replaced.
+    remover: RefCell<Option<JoinHandle<()>>>,
+}
+
+/// Begins a recording in the directory that was named, else in a new one among those kept.
+pub fn begin(named: Option<&Path>, command: &str) -> Result<Begun> {
     match named {
-        Some(path) => make_named(path),
-        None => make_kept(command),
+        Some(path) => begin_named(path, false),
+        None => begin_kept(command, false),
     }
 }
 
-/// A recording of ours is replaced; anything else is left alone.
-fn make_named(path: &Path) -> Result<PathBuf> {
-    if path.exists() {
-        if journal::is_being_written(path) {
-            return Err(RecordingError::Busy { path: path.to_owned() }.into());
-        }
-        let ours = path.is_dir() && is_recording_or_empty(path);
-        if !ours {
-            return Err(RecordingError::InTheWay { path: path.to_owned() }.into());
-        }
-        std::fs::remove_dir_all(path).with_context(|| format!("replacing {}", path.display()))?;
+/// Begins one that nobody is to see before it is whole.
+pub fn begin_aside(named: Option<&Path>, command: &str) -> Result<Begun> {
+    match named {
+        Some(path) => begin_named(path, true),
+        None => begin_kept(command, true),
     }
-    make_private(path).with_context(|| format!("cannot write a recording to {}", path.display()))?;
-    Ok(path.to_owned())
 }
 
-fn is_recording_or_empty(dir: &Path) -> bool {
-    let files = std::fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
-    files.into_iter().all(|file| {
-        let name = file.file_name().to_string_lossy().into_owned();
-        name.ends_with(".parquet") || name.starts_with("manifest.json") || name == journal::JOURNAL
-    })
+/// A recording that is there will be replaced, if nothing but it is there; anything else is left alone.
+fn begin_named(path: &Path, is_aside: bool) -> Result<Begun> {
+    // A slash behind it would lead through a link.
+    let path: PathBuf = path.components().collect();
+    if path.file_name().is_none() {
+        bail!("'{}' is no name for a recording", path.display());
+    }
+    let is_there = is_there(&path);
+    if is_there {
+        refuse_others(&path)?;
+    }
+    let at = match is_there || is_aside {
+        true => free_aside(&path)?,
+        false => path.clone(),
+    };
+    make_new(&at).with_context(|| format!("cannot write a recording to {}", path.display()))?;
+    Ok(Begun::new(path, at))
 }
 
-fn make_kept(command: &str) -> Result<PathBuf> {
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+fn refuse_others(path: &Path) -> Result<(), RecordingError> {
+    if journal::is_being_written(path) {
+        return Err(RecordingError::Busy { path: path.to_owned() });
+    }
+    match path.is_dir() && store::may_be_replaced(path) {
+        true => Ok(()),
+        false => Err(RecordingError::InTheWay { path: path.to_owned() }),
+    }
+}
+
+/// Where what is to become `path` can be begun: who was killed before it was anything has left it there.
+fn free_aside(path: &Path) -> Result<PathBuf> {
+    let aside = store::aside(path);
+    if is_there(&aside) {
+        if !store::is_abandoned(&aside) {
+            bail!(
+                "{}: is being made into {}, or is in the way; wait, move it, or choose another name",
+                aside.display(),
+                path.display()
+            );
+        }
+        store::remove(&aside).with_context(|| format!("removing {}", aside.display()))?;
+    }
+    Ok(aside)
+}
+
+/// A new directory among the recordings that are kept.
+pub fn make_kept(command: &str) -> Result<PathBuf> {
+    begin_kept(command, false)?.settle()
+}
+
+fn begin_kept(command: &str, is_aside: bool) -> Result<Begun> {
     let directory = kept()?;
-    std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot make {} (-o NAME.holdup puts it elsewhere)", directory.display()))?;
     store::prune(&directory, KEPT_BYTES);
     let name = store::name(command, super::unix_ns() / 1_000_000_000);
     for attempt in 0..1000 {
@@ -74,9 +141,15 @@ fn make_kept(command: &str) -> Result<PathBuf> {
             _ => name.replace(".holdup", &format!("-{attempt}.holdup")),
         };
         let path = directory.join(name);
-        match DirBuilder::new().mode(PRIVATE).create(&path) {
-            Ok(()) => return Ok(path),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        let aside = store::aside(&path);
+        // One that is made aside has its name already.
+        if is_there(&path) || is_there(&aside) {
+            continue;
+        }
+        let at = if is_aside { aside } else { path.clone() };
+        match make_new(&at) {
+            Ok(()) => return Ok(Begun::new(path, at)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
                 return Err(error).with_context(|| format!("cannot write to {}", directory.display()));
             }
@@ -85,21 +158,145 @@ fn make_kept(command: &str) -> Result<PathBuf> {
     bail!("too many recordings of the same name in {}", directory.display())
 }
 
+impl Begun {
+    fn new(path: PathBuf, at: PathBuf) -> Begun {
+        // A file system without locks does no harm.
+        let held = File::open(&at).ok().filter(|file| file.try_lock().is_ok());
+        Begun { path, at, _held: held, settled: RefCell::default(), remover: RefCell::default() }
+    }
+
+    /// Where it was begun.
+    pub fn at(&self) -> &Path {
+        &self.at
+    }
+
+    /// It is worth keeping: puts it where it belongs, and gives that. What was there goes.
+    pub fn settle(&self) -> Result<PathBuf> {
+        let mut settled = self.settled.borrow_mut();
+        if settled.is_none() && self.at != self.path {
+            self.replace().with_context(|| format!("cannot replace {}", self.path.display()))?;
+        }
+        Ok(settled.get_or_insert_with(|| self.path.clone()).clone())
+    }
+
+    /// The same, of what cannot be had again: if it cannot be put there, it stays beside it.
+    pub fn settle_anyhow(&self) -> PathBuf {
+        self.settle().unwrap_or_else(|error| {
+            let names = (1..1000).map(|number| numbered(&self.path, number));
+            let moved = names.filter(|name| !is_there(name)).find(|name| fs::rename(&self.at, name).is_ok());
+            let path = moved.unwrap_or_else(|| self.at.clone());
+            say!("holdup: {error:#}; the new recording is {}", path.display());
+            self.settled.replace(Some(path.clone()));
+            path
+        })
+    }
+
+    fn replace(&self) -> Result<()> {
+        if !is_there(&self.path) {
+            return Ok(fs::rename(&self.at, &self.path)?);
+        }
+        // It may be another by now.
+        refuse_others(&self.path)?;
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".old-{}", std::process::id()));
+        let old = self.path.with_file_name(name);
+        fs::rename(&self.path, &old)?;
+        if let Err(error) = fs::rename(&self.at, &self.path) {
+            let _ = fs::rename(&old, &self.path);
+            return Err(error.into());
+        }
+        // It may be large, and who records has no time.
+        let remove = std::thread::Builder::new().name("remover".to_owned());
+        let thread = remove.spawn(move || {
+            let _ = store::remove(&old);
+        });
+        self.remover.replace(thread.ok());
+        Ok(())
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if self.settled.get_mut().is_none() {
+            let _ = store::remove(&self.at);
+        }
+        let _ = self.remover.take().map(JoinHandle::join);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
+    fn scratch(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("holdup-place-{name}-{}", std::process::id()))
+    }
+
+    /// The names in a directory, in their order.
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap().flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
     #[test]
     fn a_recording_is_its_owners() {
-        let scratch = std::env::temp_dir().join(format!("holdup-place-{}", std::process::id()));
+        let scratch = scratch("owner");
         let path = scratch.join("deep/a.holdup");
         for _ in 0..2 {
-            assert_eq!(make_named(&path).unwrap(), path);
+            assert_eq!(begin_named(&path, false).unwrap().settle().unwrap(), path);
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, PRIVATE);
         }
         make_private(&path).unwrap();
-        std::fs::remove_dir_all(&scratch).unwrap();
+        fs::remove_dir_all(&scratch).unwrap();
+    }
+
+    #[test]
+    fn what_was_there_goes_when_the_new_one_has_begun_and_not_before() {
+        let scratch = scratch("replace");
+        let path = scratch.join("a.holdup");
+        make_new(&path).unwrap();
+        fs::write(path.join("journal"), "").unwrap();
+        for is_aside in [false, true] {
+            let begun = begin_named(&path, is_aside).unwrap();
+            fs::write(begun.at().join("slices.parquet"), "half").unwrap();
+            assert!(begin_named(&path, is_aside).is_err(), "it is being made");
+            drop(begun);
+            assert_eq!((names(&scratch), names(&path)), (vec!["a.holdup".into()], vec!["journal".into()]));
+        }
+        // What was left by who was killed is no hindrance.
+        make_new(&store::aside(&path)).unwrap();
+        let begun = begin_named(&path, false).unwrap();
+        fs::write(begun.at().join("manifest.json"), "{}").unwrap();
+        assert_eq!(begun.settle_anyhow(), path);
+        drop(begun);
+        assert_eq!(names(&scratch), ["a.holdup"]);
+        assert_eq!(names(&path), ["manifest.json"]);
+        fs::remove_dir_all(&scratch).unwrap();
+    }
+
+    #[test]
+    fn what_came_into_the_way_meanwhile_stays_and_so_does_the_recording() {
+        let scratch = scratch("meanwhile");
+        let path = scratch.join("a.holdup");
+        make_new(&path).unwrap();
+        let begun = begin_named(&path, false).unwrap();
+        fs::write(path.join("notes"), "of the user").unwrap();
+        assert!(begun.settle().is_err());
+        assert_eq!(begun.settle_anyhow(), scratch.join("a-1.holdup"));
+        drop(begun);
+        assert_eq!(names(&scratch), ["a-1.holdup", "a.holdup"]);
+        assert_eq!(names(&path), ["notes"]);
+        fs::remove_dir_all(&scratch).unwrap();
+    }
+
+    #[test]
+    fn recordings_of_one_name_are_numbered() {
+        assert_eq!(numbered(Path::new("/tmp/slow.holdup"), 3), Path::new("/tmp/slow-3.holdup"));
+        assert_eq!(numbered(Path::new("slow"), 1), Path::new("slow-1.holdup"));
     }
 }

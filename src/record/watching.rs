@@ -91,7 +91,7 @@ impl Loop {
         let mark = self.mark();
         match &mut self.journal {
             Output::Flight(flight) => flight.begin_at(start, mark),
-            Output::Journal(journal) => {
+            Output::Journal(journal, _) => {
                 journal.begin_at(start);
                 Ok(())
             }

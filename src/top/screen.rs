@@ -42,7 +42,7 @@ impl Watcher {
             holdup_capture::privileges::run_like_others();
             // It is there before the recorder gives up what it does not need: names of strangers are all that it handles.
             if let Err(error) = holdup_capture::privileges::drop_all() {
-                eprintln!("holdup: {error}");
+                say!("holdup: {error}");
                 return;
             }
             show((terminal, screen), &wishes, &moments, &words);

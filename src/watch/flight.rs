@@ -166,7 +166,7 @@ impl Flight {
             self.suppressed += 1;
             return;
         }
-        eprintln!("holdup: {}: {}", fired.trigger, describe(&fired));
+        say!("holdup: {}: {}", fired.trigger, describe(&fired));
         self.mark(&fired);
         self.pending = Some(Pending { seen: now, fired: vec![fired] });
     }
@@ -274,9 +274,7 @@ impl Flight {
         };
         let memory = crate::record::own_cost().recorder_memory_bytes >> 20;
         let plural = if kept == 1 { "" } else { "s" };
-        eprintln!(
-            "holdup: saved {kept} recording{plural}, with {memory} MiB of memory at the most{lost}{more}"
-        );
+        say!("holdup: saved {kept} recording{plural}, with {memory} MiB of memory at the most{lost}{more}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Writes recordings while the next one is watched for: in a thread of its own, behind everything else that wants the CPUs.
 
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -9,8 +10,9 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow, bail};
 use holdup_capture::{memory, privileges};
 use holdup_events::Loss;
+use holdup_events::recording::journal::HeldJournal;
 use holdup_events::recording::ring::Cut;
-use holdup_events::recording::{Cost, Fired, JournalWriter, Manifest, SourceState};
+use holdup_events::recording::{Cost, Fired, JournalWriter, Manifest, SourceState, store};
 
 use super::Mark;
 use crate::record::roots::Roots;
@@ -52,7 +54,7 @@ pub struct Counts {
     pub failed: u32,
     /// Those of them since the last that could.
     pub failed_in_a_row: u32,
-    /// Bytes of those that are there.
+    /// Bytes of those that are there, of that name also of those that were there before.
     bytes: u64,
 }
 
@@ -67,7 +69,7 @@ impl Shared {
     fn say_once(&self, text: String) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if !said.contains(&text) {
-            eprintln!("holdup: {text}");
+            say!("holdup: {text}");
             said.push(text);
         }
     }
@@ -86,6 +88,9 @@ impl Counts {
         self.failed_in_a_row += 1;
     }
 }
+
+/// See [`Writer::write_journal`].
+type Written = (PathBuf, Option<Loss>, Option<HeldJournal>);
 
 /// Why a recording was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +118,7 @@ struct Writer {
     report: Arc<Report>,
     shared: Arc<Shared>,
     quota: u64,
+    /// Of the newest recording of its name.
     number: u32,
 }
 
@@ -120,8 +126,16 @@ impl Saver {
     /// With what every recording's manifest says. Nothing is written before [`Saver::begin`].
     pub fn new(manifest: Manifest, output: Option<PathBuf>, quota: u64, report: Report) -> Saver {
         let (shared, report) = (Arc::new(Shared::default()), Arc::new(report));
+        let (number, bytes) = output.as_deref().map_or((0, 0), saved_before);
+        shared.count(|counts| counts.bytes = bytes);
+        if bytes > 0 {
+            say!(
+                "holdup: --quota: earlier recordings of that name take {} MiB of it",
+                bytes.div_ceil(1 << 20)
+            );
+        }
         let writer =
-            Writer { manifest, output, report: report.clone(), shared: shared.clone(), quota, number: 0 };
+            Writer { manifest, output, report: report.clone(), shared: shared.clone(), quota, number };
         Saver { writer: Some(writer), sender: None, thread: None, report, shared, quota }
     }
 
@@ -154,10 +168,10 @@ impl Saver {
         match self.hand_over(job, waits) {
             Ok(()) => {}
             Err(Refused::Full) => {
-                eprintln!("holdup: not saved: {WAITING_MAX} recordings are still to be written");
+                say!("holdup: not saved: {WAITING_MAX} recordings are still to be written");
             }
             Err(Refused::Gone) => {
-                eprintln!("holdup: not saved: the thread that writes recordings has ended");
+                say!("holdup: not saved: the thread that writes recordings has ended");
                 self.shared.count(Counts::fail);
                 let _ = (self.report)(None);
             }
@@ -208,7 +222,7 @@ impl Writer {
             let told = match written {
                 Ok(Some(recorded)) => {
                     counts(|counts| (counts.kept, counts.failed_in_a_row) = (counts.kept + 1, 0));
-                    eprintln!("holdup: saved {}", recorded.path.display());
+                    say!("holdup: saved {}", recorded.path.display());
                     caught(|| self.tell(Some(&recorded)))
                 }
                 Ok(None) => {
@@ -217,12 +231,12 @@ impl Writer {
                 }
                 Err(error) => {
                     counts(Counts::fail);
-                    eprintln!("holdup: not saved: {error:#}");
+                    say!("holdup: not saved: {error:#}");
                     caught(|| self.tell(None))
                 }
             };
             if let Err(error) = told {
-                eprintln!("holdup: {error:#}");
+                say!("holdup: {error:#}");
             }
             memory::give_back_freed();
         }
@@ -259,49 +273,80 @@ impl Writer {
             },
             ..self.manifest.clone()
         };
-        let (path, dropped) = self.write_journal(cut, &manifest)?;
+        let (path, dropped, held) = self.write_journal(cut, &manifest)?;
         let unfinished = finish::finish(&path, &mut manifest, dropped.clone(), &roots).err();
+        drop(held);
         self.shared.count(|counts| counts.bytes += bytes_of(&path));
         let unfinished =
             unfinished.map(|error| crate::record::unfinished(&path, error, (manifest, dropped, roots)));
         Ok(Some(Recorded { path, unfinished, ending: None }))
     }
 
-    /// Where it is, and what it had no room for. If there was room for nothing, nothing is left of it.
-    fn write_journal(&mut self, cut: Cut<Mark>, manifest: &Manifest) -> Result<(PathBuf, Option<Loss>)> {
+    /// A new directory, and its number. What is there is never replaced: it was saved for somebody to see.
+    fn place(&self) -> Result<(PathBuf, u32)> {
+        let Some(output) = &self.output else {
+            let command = self.manifest.command.first().map_or("", String::as_str);
+            return Ok((place::make_kept(command)?, self.number));
+        };
+        let mut number = self.number;
+        loop {
+            number = number.checked_add(1).context("there are no numbers left")?;
+            let path = place::numbered(output, number);
+            match place::make_new(&path) {
+                Ok(()) => return Ok((path, number)),
+                // What is there may be what should be the directory above it.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && path.symlink_metadata().is_ok() => {
+                }
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("cannot write a recording to {}", path.display()));
+                }
+            }
+        }
+    }
+
+    /// Where it is, what it had no room for, and what keeps it from looking abandoned until its tables are there. If there was room
+    /// for nothing, nothing is left of it.
+    fn write_journal(&mut self, cut: Cut<Mark>, manifest: &Manifest) -> Result<Written> {
         privileges::open_own_files()?;
-        let command = self.manifest.command.first().map_or("", String::as_str);
-        let named = self.output.as_deref().map(|path| numbered(path, self.number + 1));
-        let path = place::make(named.as_deref(), command)?;
+        let (path, number) = self.place()?;
         let written =
             JournalWriter::create(&path, manifest).map_err(anyhow::Error::from).and_then(|mut journal| {
                 let empty = journal.bytes();
                 cut.write(&mut journal);
                 match journal.dropped() {
                     Some(_) if journal.bytes() == empty => bail!("there is no room on the disk"),
-                    dropped => Ok(dropped.cloned()),
+                    dropped => Ok((dropped.cloned(), journal.hold())),
                 }
             });
         if written.is_err() {
-            let _ = std::fs::remove_dir_all(&path);
+            let _ = store::remove(&path);
         }
-        let dropped = written?;
-        self.number += 1;
+        let (dropped, held) = written?;
+        self.number = number;
         // What is read from here on are files of those that are recorded.
         privileges::drop_unneeded()?;
-        Ok((path, dropped))
+        Ok((path, dropped, held))
     }
+}
+
+/// The greatest number, and the bytes, of the recordings `NAME-N.holdup` that are there: of who was started again with the same name.
+fn saved_before(output: &Path) -> (u32, u64) {
+    let above = output.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(above).into_iter().flatten().flatten();
+    let stem = format!("{}-", output.file_stem().unwrap_or_default().to_string_lossy());
+    let number = |name: &str| {
+        let number = name.strip_prefix(&stem)?.strip_suffix(store::ENDING)?.strip_suffix('.')?;
+        number.parse().ok().filter(|parsed: &u32| parsed.to_string() == number)
+    };
+    let saved =
+        entries.filter_map(|entry| Some((number(entry.file_name().to_str()?)?, bytes_of(&entry.path()))));
+    saved.fold((0, 0), |(last, sum), (number, bytes)| (last.max(number), sum + bytes))
 }
 
 /// What panics (a file that nobody has seen the like of) is no reason to keep none of the recordings that follow.
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(anyhow!(DEFECT)))
-}
-
-/// `NAME.holdup` → `NAME-1.holdup`.
-fn numbered(path: &Path, number: u32) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{stem}-{number}.holdup"))
 }
 
 fn bytes_of(directory: &Path) -> u64 {
@@ -390,8 +435,32 @@ mod tests {
     }
 
     #[test]
-    fn recordings_of_one_name_are_numbered() {
-        assert_eq!(numbered(Path::new("/tmp/slow.holdup"), 3), Path::new("/tmp/slow-3.holdup"));
-        assert_eq!(numbered(Path::new("slow"), 1), Path::new("slow-1.holdup"));
+    fn what_was_saved_before_is_counted_and_kept() {
+        let scratch = std::env::temp_dir().join(format!("holdup-saver-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&scratch);
+        let output = scratch.join("w.holdup");
+        assert_eq!(saved_before(&output), (0, 0));
+        for name in ["w-2.holdup", "w-11.holdup", "w-03.holdup", "w-x.holdup", "w.holdup", "v-40.holdup"] {
+            std::fs::create_dir_all(scratch.join(name)).unwrap();
+            std::fs::write(scratch.join(name).join("manifest.json"), "1234").unwrap();
+        }
+        assert_eq!(saved_before(&output), (11, 8));
+        let save = |quota| {
+            let mut saver =
+                Saver::new(Manifest::default(), Some(output.clone()), quota, Box::new(|_| Ok(())));
+            saver.begin().unwrap();
+            // Somebody else's since then.
+            std::fs::create_dir_all(scratch.join("w-12.holdup")).unwrap();
+            let has_room = saver.has_room();
+            if has_room {
+                saver.save(job(), true);
+            }
+            (has_room, saver.finish().kept)
+        };
+        assert_eq!(save(8), (false, 0), "what is there takes all of it");
+        assert_eq!(save(u64::MAX), (true, 1));
+        assert!(scratch.join("w-13.holdup/manifest.json").exists());
+        assert_eq!(std::fs::read(scratch.join("w-2.holdup/manifest.json")).unwrap(), b"1234");
+        std::fs::remove_dir_all(&scratch).unwrap();
     }
 }

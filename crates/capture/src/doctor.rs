@@ -11,6 +11,7 @@ use std::io;
 use holdup_events::recording::Rung;
 
 use crate::host::{Facts, OTHER_NUMBERS, capability, is_in_first_pid_namespace};
+use crate::privileges::{LENT, for_setcap};
 
 pub use tries::bpf_ready;
 
@@ -134,16 +135,27 @@ fn obstacle(facts: &Facts) -> &'static str {
 fn remedy_of_rights(facts: &Facts) -> String {
     let possible = |bit: u32| facts.capabilities_possible >> bit & 1 == 1;
     if facts.seccomp == 2 || !possible(capability::BPF) || !possible(capability::PERFMON) {
-        return "docker run --pid=host --cap-add=BPF --cap-add=PERFMON --cap-add=SYS_PTRACE --cap-add=DAC_READ_SEARCH \
-                --security-opt seccomp=unconfined …"
-            .to_owned();
+        return in_container();
     }
     if facts.may(capability::BPF) && facts.may(capability::PERFMON) {
         return String::new();
     }
     let program =
         std::env::current_exe().map_or_else(|_| "holdup".to_owned(), |path| path.display().to_string());
-    format!("sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep {program}")
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+".contains(letter);
+    let program = match program.chars().all(is_plain) {
+        true => program,
+        false => format!("'{}'", program.replace('\'', "'\\''")),
+    };
+    format!("sudo setcap {} {program}", for_setcap())
+}
+
+fn in_container() -> String {
+    let added: Vec<String> = LENT.iter().map(|name| format!("--cap-add={}", name.to_uppercase())).collect();
+    format!(
+        "docker run --pid=host {} --security-opt seccomp=unconfined --security-opt apparmor=unconfined …",
+        added.join(" ")
+    )
 }
 
 fn bpf_programs(facts: &Facts) -> Finding {

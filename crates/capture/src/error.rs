@@ -18,12 +18,12 @@ pub enum CaptureError {
         reason: String,
     },
     /// The command cannot be started.
-    #[error("cannot run {command}: {source}")]
+    #[error("cannot run {command}: {error}")]
     Command {
         /// As given.
         command: String,
-        /// Why.
-        source: io::Error,
+        /// Why; it is told above, and is no cause of its own.
+        error: io::Error,
     },
     /// A condition under which it was to be started cannot be set.
     #[error("cannot set {name} for the program: {reason}")]
@@ -40,18 +40,18 @@ pub enum CaptureError {
         pid: u32,
     },
     /// A system call of capture itself failed.
-    #[error("{what}: {source}")]
+    #[error("{what}: {error}")]
     System {
         /// What was tried.
         what: &'static str,
-        /// Why it failed.
-        source: io::Error,
+        /// Why it failed, told above.
+        error: io::Error,
     },
 }
 
 impl CaptureError {
     /// The error of the last system call.
     pub(crate) fn last(what: &'static str) -> CaptureError {
-        CaptureError::System { what, source: io::Error::last_os_error() }
+        CaptureError::System { what, error: io::Error::last_os_error() }
     }
 }

@@ -24,7 +24,7 @@ mod signals;
 pub use conditions::Conditions;
 pub use life::{Life, sleep};
 pub use parent::end_with;
-pub use signals::{asked_to_stop, keep_signal, times_received, watch_signals};
+pub use signals::{asked_to_stop, keep_signal, tidy_when_stopped, times_received, watch_signals};
 
 /// A child that waits for [`Held::release`] before it becomes the program.
 pub struct Held {
@@ -92,7 +92,7 @@ pub fn hold_under(
     conditions: &Conditions,
 ) -> Result<Held, CaptureError> {
     let name = command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-    let error = |source| CaptureError::Command { command: name.clone(), source };
+    let error = |error| CaptureError::Command { command: name.clone(), error };
     let words: Result<Vec<CString>, _> = command.iter().map(|word| CString::new(word.as_bytes())).collect();
     let words = words.map_err(|_| error(io::Error::from(io::ErrorKind::InvalidInput)))?;
     let mut arguments: Vec<*const libc::c_char> = words.iter().map(|word| word.as_ptr()).collect();
@@ -188,7 +188,7 @@ impl Held {
     pub fn release(mut self) -> Result<Child, CaptureError> {
         signals::forward_to(self.pid, self.canary)?;
         let mut child = Child { pid: self.pid, ended: None, memory: None, life: Life::of(self.pid) };
-        let failed = |source| CaptureError::Command { command: self.command.clone(), source };
+        let failed = |error| CaptureError::Command { command: self.command.clone(), error };
         self.go.write_all(&[1]).map_err(failed)?;
         let mut told = [0u8; 5];
         match self.failure.read(&mut told) {
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn what_cannot_be_run_says_why() {
         let kind = |words: &[&str]| match run(words) {
-            Err(CaptureError::Command { source, .. }) => source.kind(),
+            Err(CaptureError::Command { error, .. }) => error.kind(),
             other => panic!("{other:?}"),
         };
         assert_eq!(kind(&["/no/such/program"]), io::ErrorKind::NotFound);

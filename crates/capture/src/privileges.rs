@@ -21,6 +21,17 @@ const KEPT: u64 = 1 << capability::DAC_OVERRIDE
     | 1 << capability::BPF
     | 1 << capability::CHECKPOINT_RESTORE;
 
+/// What `setcap`, or a container, lends: the same without a directory of others for the recording, and signals to other users.
+/// The documents, the package and `./dev install` say so too, which a test compares.
+pub const LENT: [&str; 7] =
+    ["bpf", "perfmon", "sys_ptrace", "dac_read_search", "syslog", "sys_nice", "checkpoint_restore"];
+
+/// [`LENT`] as `setcap` takes it.
+pub fn for_setcap() -> String {
+    let names: Vec<String> = LENT.iter().map(|name| format!("cap_{name}")).collect();
+    format!("{}+ep", names.join(","))
+}
+
 /// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h.
 const VERSION: u32 = 0x2008_0522;
 
@@ -118,7 +129,7 @@ fn change(to: impl FnOnce(Rights) -> Rights) -> Result<(), CaptureError> {
     if set != 0 {
         return Err(CaptureError::System {
             what: "dropping capabilities",
-            source: io::Error::last_os_error(),
+            error: io::Error::last_os_error(),
         });
     }
     Ok(())
@@ -191,6 +202,22 @@ fn set_nice(nice: libc::c_int) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_says_what_to_lend_says_the_same() {
+        let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let text = |file: &str| std::fs::read_to_string(format!("{top}/{file}")).unwrap();
+        for file in ["README.md", "docs/install.md", "packaging/debian/postinst", "dev"] {
+            assert!(text(file).contains(&format!("setcap {} ", for_setcap())), "{file}");
+        }
+        for file in ["docs/install.md", "packaging/Containerfile"] {
+            let added = text(file).matches("--cap-add=").count();
+            assert_eq!(added, LENT.len(), "{file}");
+            for name in LENT {
+                assert!(text(file).contains(&format!("--cap-add={}", name.to_uppercase())), "{file}: {name}");
+            }
+        }
+    }
 
     #[test]
     fn who_ran_before_others_goes_back_to_how_it_was_started() {

@@ -100,8 +100,9 @@ fn check(row: &DoctorRow, name_width: usize, style: &Style) -> Vec<String> {
         None => lines.push(head),
     }
     if !row.remedy.is_empty() {
-        let wrapped = wrap(&format!("$ {}", clean(&row.remedy)), style.columns() - behind, 2);
-        lines.extend(wrapped.iter().map(|line| format!("{:behind$}{}", "", style.paint(Tint::Accent, line))));
+        // Not wrapped: it is there to be copied.
+        let command = style.paint(Tint::Accent, &format!("$ {}", clean(&row.remedy)));
+        lines.push(format!("{:behind$}{command}", ""));
     }
     lines
 }
@@ -110,4 +111,23 @@ fn check(row: &DoctorRow, name_width: usize, style: &Style) -> Vec<String> {
 pub fn doctor_json(rows: &[DoctorRow], rung: &str, reason: &str) -> Value {
     let check = |row: &DoctorRow| json!({"name": row.name, "status": row.status.name(), "what": row.what, "remedy": row.remedy});
     json!({"rung": rung, "reason": reason, "checks": rows.iter().map(check).collect::<Value>()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_one_line_to_be_copied() {
+        let remedy = format!("sudo setcap cap_bpf,cap_perfmon+ep {}/holdup", "/a/long/way".repeat(12));
+        let row = DoctorRow {
+            name: "bpf-programs".to_owned(),
+            status: DoctorStatus::Missing,
+            what: "not permitted".to_owned(),
+            remedy: remedy.clone(),
+        };
+        let style = Style { colour: false, width: 80, unicode: true };
+        let text = render_doctor(&[row], "proc", "", &style);
+        assert!(text.lines().any(|line| line.trim_start() == format!("$ {remedy}")), "{text}");
+    }
 }

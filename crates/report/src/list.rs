@@ -1,5 +1,7 @@
 //! The list of recordings, as text and JSON. Looks for none itself: the rows are the caller's.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::numbers::{bytes, duration};
@@ -20,39 +22,60 @@ pub struct Row {
     pub bytes: u64,
 }
 
-/// One line each, in the order given. Times are UTC.
+/// Of a command at least so much is shown, if it is as long.
+const COMMAND_MIN: usize = 20;
+
+/// One line each, in the order given. Times are UTC. Names are never cut: they are what other commands are given. The folder that all
+/// are in is said once.
 pub fn render(rows: &[Row], style: &Style) -> String {
     if rows.is_empty() {
         return style.finish(&["No recordings here. `holdup run -- COMMAND` makes one.".to_owned()]);
     }
-    let path_width = rows.iter().map(|row| width(&clean(&row.path))).max().unwrap_or(0).clamp(9, 30);
-    let heading = line(["recording", "started (UTC)", "wall", "size", "command"], path_width, style);
-    let mut lines = vec![style.paint(Tint::Faint, &heading)];
+    let folder = folder(rows);
+    let name = |row: &Row| {
+        let path = Path::new(&row.path);
+        let name = folder.and_then(|folder| path.strip_prefix(folder).ok()).unwrap_or(path);
+        clean(&name.to_string_lossy())
+    };
+    let name_width = rows.iter().map(|row| width(&name(row))).max().unwrap_or(0).max(9);
+    let mut lines = Vec::new();
+    if let Some(folder) = folder {
+        lines.extend([format!("In {}:", clean(&folder.to_string_lossy())), String::new()]);
+    }
+    let heading = line(["recording", "started (UTC)", "wall", "size", "command"], name_width, style);
+    lines.push(style.paint(Tint::Faint, &heading));
     for row in rows {
         lines.push(line(
             [
-                &clean(&row.path),
+                &name(row),
                 &utc(row.started_unix_ns),
                 &duration(row.wall_ns),
                 &bytes(row.bytes),
                 &clean(&row.command),
             ],
-            path_width,
+            name_width,
             style,
         ));
     }
     style.finish(&lines)
 }
 
-fn line([path, started, wall, size, command]: [&str; 5], path_width: usize, style: &Style) -> String {
+/// The one that all are in, unless they are named without any.
+fn folder(rows: &[Row]) -> Option<&Path> {
+    let mut folders = rows.iter().map(|row| Path::new(&row.path).parent());
+    let first = folders.next()??;
+    (!first.as_os_str().is_empty() && folders.all(|folder| folder == Some(first))).then_some(first)
+}
+
+fn line([path, started, wall, size, command]: [&str; 5], name_width: usize, style: &Style) -> String {
     let fixed = format!(
         "{}  {}  {}  {}  ",
-        left(path, path_width),
+        left(path, name_width),
         left(started, 16),
         right(wall, 7),
         right(size, 8)
     );
-    let room = style.columns().saturating_sub(width(&fixed));
+    let room = style.columns().saturating_sub(width(&fixed)).max(COMMAND_MIN);
     format!("{fixed}{}", cut(command, room))
 }
 
@@ -107,5 +130,19 @@ mod tests {
         let said =
             [0, 951_782_400, 1_709_210_096, 1_795_235_400].map(|seconds: u64| utc(seconds * 1_000_000_000));
         assert_eq!(said, ["1970-01-01 00:00", "2000-02-29 00:00", "2024-02-29 12:34", "2026-11-21 04:30"]);
+    }
+
+    #[test]
+    fn names_are_whole_and_their_folder_is_said_once() {
+        let long = "a-program-with-quite-a-long-name-20261121-043000.holdup";
+        let row = |path: String| Row { path, command: "word ".repeat(40), ..Row::default() };
+        let rows = ["b.holdup", long].map(|name| row(format!("/state/of/a/user/holdup/{name}")));
+        let text = render(&rows, &Style::default());
+        assert!(text.starts_with("In /state/of/a/user/holdup:\n\n"), "{text}");
+        assert_eq!(text.matches("/state").count(), 1, "{text}");
+        assert!(text.contains(&format!("\n{long}  ")), "{text}");
+        let rows = ["/one/a.holdup", "/two/b.holdup"].map(|path| row(path.to_owned()));
+        let text = render(&rows, &Style::default());
+        assert!(text.contains("\n/one/a.holdup  ") && text.contains("\n/two/b.holdup  "), "{text}");
     }
 }

@@ -179,7 +179,7 @@ pub(crate) fn right(text: &str, columns: usize) -> String {
 }
 
 /// As one word of a shell's command line.
-pub(crate) fn shell_word(text: &str) -> String {
+pub fn shell_word(text: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:,@%=".contains(letter);
     match !text.is_empty() && text.chars().all(is_plain) {
         true => text.to_owned(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::canary::{Arrival, Canary};
 use super::inherited::is_ignored;
-use super::pipe;
+use super::{Ending, end_like, pipe};
 use crate::error::CaptureError;
 use crate::lower::now;
 
@@ -57,7 +57,7 @@ pub(super) fn forward_to(program: u32, canary: Canary) -> Result<(), CaptureErro
         let (arrivals, tell) = pipe()?;
         let thread = std::thread::Builder::new().name("signals".to_owned());
         let started = thread.spawn(move || forward_all(arrivals));
-        started.map_err(|source| CaptureError::System { what: "starting a thread", source })?;
+        started.map_err(|error| CaptureError::System { what: "starting a thread", error })?;
         let tell = tell.into_raw_fd();
         // SAFETY: a full pipe must not hold up the handler.
         unsafe { libc::fcntl(tell, libc::F_SETFL, libc::O_NONBLOCK) };
@@ -184,4 +184,25 @@ pub fn times_received(signal: i32) -> u64 {
 pub fn asked_to_stop() -> bool {
     let stop = (1 << libc::SIGINT) | (1 << libc::SIGTERM) | (1 << libc::SIGHUP);
     RECEIVED.load(Ordering::Relaxed) & stop != 0
+}
+
+/// How often [`tidy_when_stopped`] looks.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// From now on a signal that would end this process has `tidy` take away what is half made first. For commands that do not record:
+/// who asks [`asked_to_stop`] ends in his own way.
+pub fn tidy_when_stopped(tidy: impl Fn() + Send + 'static) -> Result<(), CaptureError> {
+    watch_signals()?;
+    let thread = std::thread::Builder::new().name("tidy".to_owned());
+    let look = move || loop {
+        let received = RECEIVED.load(Ordering::Relaxed);
+        let ends = |signal: &i32| *signal != libc::SIGWINCH && received & 1 << *signal != 0;
+        if let Some(signal) = FORWARDED.into_iter().find(ends) {
+            tidy();
+            end_like(Ending::Killed(signal));
+        }
+        std::thread::sleep(LOOK);
+    };
+    thread.spawn(look).map_err(|error| CaptureError::System { what: "starting a thread", error })?;
+    Ok(())
 }

@@ -37,18 +37,21 @@ pub(super) fn write(shown: &Shown, diff: &Diff, page: &mut Page) {
 fn verdict(goal: Goal, diff: &Diff, page: &mut Page) {
     let found = &diff.difference.goal;
     let values = format!("A {}, B {}", value(goal, found.a), value(goal, found.b));
-    if found.runs < 2 {
-        let text = format!("B against A: {} ({values}).", change(found.relative));
-        page.verdict(Tint::Strong, text);
-        page.text(match found.runs {
-            0 => "No run of both succeeded: nothing can be compared.".to_owned(),
-            _ => {
+    match found.runs {
+        0 => {
+            // Figures of no pair would be zeros.
+            page.verdict(Tint::Warning, "No run of both succeeded: nothing can be compared.");
+            return;
+        }
+        1 => {
+            page.verdict(Tint::Strong, format!("B against A: {} ({values}).", change(found.relative)));
+            page.text(
                 "One run of each: how much runs differ from each other is not known, so this may be chance. \
-                  `holdup diff --a CMD --b CMD` tells."
-                    .to_owned()
-            }
-        });
-        return;
+                 `holdup diff -n 10 --a CMD --b CMD` tells.",
+            );
+            return;
+        }
+        _ => {}
     }
     let tint = match found.verdict {
         Verdict::Faster => Tint::Good,

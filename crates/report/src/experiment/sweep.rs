@@ -22,7 +22,8 @@ pub(super) fn settings(shown: &Shown, (sweep, trials): (&Sweep, &[Trial]), page:
     if let Some(baseline) = experiment.settings.first() {
         let values = experiment.values(0);
         let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let mut cells = vec![baseline.name.clone(), value(experiment.goal, mean), values.len().to_string()];
+        let known = if values.is_empty() { "-".to_owned() } else { value(experiment.goal, mean) };
+        let mut cells = vec![baseline.name.clone(), known, values.len().to_string()];
         cells.extend(["baseline", "", ""].map(str::to_owned));
         rows.push(cells);
     }
@@ -83,6 +84,12 @@ fn verdict(shown: &Shown, sweep: &Sweep, page: &mut Page) {
         None if sweep.rows.iter().all(|row| row.change.verdict == Verdict::Same) => {
             page.verdict(Tint::Strong, "No difference that matters: every setting is like the baseline.");
         }
+        None if sweep.rows.iter().all(|row| row.change.runs == 0) => {
+            page.verdict(
+                Tint::Warning,
+                "No setting can be compared: no round has a run of it and of the baseline.",
+            );
+        }
         None => page.verdict(Tint::Strong, "No setting is shown to be better than the baseline."),
     }
 }
@@ -107,6 +114,9 @@ fn advice(verdict: Verdict) -> &'static str {
 
 fn cells(shown: &Shown, row: &SweepRow, trials: &[Trial]) -> Vec<String> {
     let found = &row.change;
+    if found.runs == 0 {
+        return unpaired(shown, row);
+    }
     let known = found.low.is_finite() && found.high.is_finite();
     vec![
         shown.experiment.settings[row.setting].name.clone(),
@@ -116,6 +126,16 @@ fn cells(shown: &Shown, row: &SweepRow, trials: &[Trial]) -> Vec<String> {
         if known { range(found.low, found.high) } else { String::new() },
         if trials.is_empty() { said(found.verdict) } else { advice(found.verdict) }.to_owned(),
     ]
+}
+
+/// There is no round in which it and the baseline both succeeded: what is known is its own.
+fn unpaired(shown: &Shown, row: &SweepRow) -> Vec<String> {
+    let values = shown.experiment.values(row.setting);
+    let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let known = if values.is_empty() { "-".to_owned() } else { value(shown.experiment.goal, mean) };
+    let name = shown.experiment.settings[row.setting].name.clone();
+    let why = if values.is_empty() { "no run succeeded" } else { "no run of the baseline to compare with" };
+    vec![name, known, values.len().to_string(), String::new(), String::new(), why.to_owned()]
 }
 
 pub(super) fn layout(shown: &Shown, layout: &Layout, page: &mut Page) {

@@ -41,10 +41,11 @@ fn threads(view: &View, paging: &Paging) -> Vec<String> {
         Column::Text("thread"),
         Column::Figure("minor"),
         Column::Figure("major"),
-        Column::Figure("shootdowns"),
-        Column::Figure("interrupted"),
+        // Short ones: the thread's name and number need the room.
+        Column::Figure("sent"),
+        Column::Figure("hit"),
         Column::Figure("handlers"),
-        Column::Figure("lock waits"),
+        Column::Figure("locks"),
         Column::Figure("waited"),
     ];
     let rows: Vec<Vec<String>> = paging.threads.iter().take(ROWS_MAX).map(|row| thread(view, row)).collect();
@@ -55,8 +56,8 @@ fn threads(view: &View, paging: &Paging) -> Vec<String> {
             format!("and {} with {} faults in all", counted(rest.len() as u64, "thread"), count(faults));
         lines.push(super::nothing(view, &text));
     }
-    let text = "interrupted: to forget translations; lock waits: for the lock of the address space";
-    lines.push(super::nothing(view, text));
+    lines.push(super::nothing(view, "sent: shootdowns; hit: interrupted to forget translations"));
+    lines.push(super::nothing(view, "locks: waits for the lock of the address space"));
     lines
 }
 

@@ -7,7 +7,6 @@ use holdup_findings::derive::ledger::ThreadLedger;
 use crate::numbers::{count, duration};
 use crate::terminal::View;
 use crate::terminal::table::{self, Column};
-use crate::text::clean;
 
 pub(super) const SUMMARY: &str = "Switches, run-queue delays and wakeups of each thread";
 
@@ -28,14 +27,20 @@ pub(super) fn lines(view: &View) -> Vec<String> {
         Column::Figure("delay"),
         Column::Figure("p99"),
         Column::Figure("max"),
-        Column::Text("woken by"),
     ];
-    let shown = threads.iter().take(ROWS_MAX);
-    let rows: Vec<Vec<String>> = shown.map(|thread| row(view, thread)).collect();
+    let shown = || threads.iter().take(ROWS_MAX);
+    let rows: Vec<Vec<String>> = shown().map(|thread| row(view, thread)).collect();
     lines.extend(table::lines(&columns, &rows, view.style));
     lines.push(super::nothing(view, "delay: waiting for a CPU; mean, 99th percentile, longest"));
     if threads.len() > ROWS_MAX {
         lines.push(super::nothing(view, &format!("and {} more", threads.len() - ROWS_MAX)));
+    }
+    // A table of its own: threads' names and numbers leave it no room in the first.
+    let woken = shown().map(|thread| vec![view.thread(thread.thread), woken_by(view, thread.thread)]);
+    let woken: Vec<Vec<String>> = woken.filter(|row| !row[1].is_empty()).collect();
+    if !woken.is_empty() {
+        lines.push(String::new());
+        lines.extend(table::lines(&[Column::Text("thread"), Column::Text("woken by")], &woken, view.style));
     }
     lines
 }
@@ -44,14 +49,13 @@ fn row(view: &View, thread: &ThreadLedger) -> Vec<String> {
     let delays = Delays::of(view, thread.thread);
     let said = |ns: Option<u64>| ns.map_or("-".to_owned(), duration);
     vec![
-        view.trace.threads.get(thread.thread.index()).map_or("?".to_owned(), |it| clean(&it.name)),
+        view.thread(thread.thread),
         count(thread.blocked),
         count(thread.preempted),
         count(thread.migrations),
         said(delays.mean_ns),
         said(delays.p99_ns),
         said(delays.max_ns),
-        woken_by(view, thread.thread),
     ]
 }
 
@@ -96,6 +100,6 @@ fn woken_by(view: &View, thread: ThreadId) -> String {
     }
     counts.retain(|(_, times)| *times > 0);
     counts.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
-    let said = counts.iter().map(|(kind, times)| format!("{} {}", kind.name(), count(*times)));
+    let said = counts.iter().map(|(kind, times)| format!("{} ×{}", kind.name(), count(*times)));
     said.collect::<Vec<_>>().join(", ")
 }

@@ -15,6 +15,10 @@ const ROWS_MAX: usize = 30;
 pub(super) fn lines(view: &View) -> Vec<String> {
     let calls = &view.analysis.derived.syscalls;
     let mut lines = view.heading("SYSCALLS");
+    let source = view.trace.manifest.sources.iter().find(|source| source.name == "syscalls");
+    if let Some(source) = source.filter(|source| !source.missing.is_empty()) {
+        lines.push(super::nothing(view, &format!("not counted: {}", source.missing)));
+    }
     if calls.is_empty() {
         lines.push(super::nothing(view, "No syscall was seen to block or to be running."));
         return lines;

@@ -1,0 +1,22 @@
+//! Recordings that another user made: they are there, and who may not read them is told so.
+
+mod support;
+
+use support::{Scratch, as_nobody, holdup, place_of_nobody, stderr};
+
+#[test]
+fn one_that_root_made_is_not_said_to_be_missing() {
+    let scratch = Scratch::new("of-root");
+    let Some(program) = place_of_nobody(&scratch) else { return };
+    let recording = scratch.join("r.holdup");
+    let made = holdup(&scratch).args(["-q", "-o"]).arg(&recording).args(["--", "true"]).output().unwrap();
+    assert!(made.status.success(), "{}", stderr(&made));
+    for command in ["report", "view", "whatif"] {
+        let output = as_nobody(&program, &scratch).arg(command).arg(&recording).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        assert!(said.contains("may not read it") && said.contains("sudo chown"), "{command}: {said}");
+    }
+    let output = as_nobody(&program, &scratch).args(["report", "/nowhere.holdup"]).output().unwrap();
+    assert!(stderr(&output).contains("no recording is there"), "{}", stderr(&output));
+}
