@@ -120,6 +120,8 @@ pub fn mapping_of(mmap: records::Mmap, at: Timestamp) -> RawMapping {
 
 const SAMPLE_TYPE: u64 = sample::TID | sample::TIME | sample::CPU;
 const RING_BYTES: usize = 256 << 10;
+/// No record is longer: the path is most of it.
+const RECORD_BYTES_MAX: usize = 4400;
 
 /// All new executable mappings of the machine. Needs `CAP_PERFMON` (or perf_event_paranoid ≤ 0).
 pub struct MappingFeed {
@@ -134,6 +136,8 @@ pub struct MappingFeed {
     /// Processes whose mappings are others than [`MappingFeed::take_changed`] told last.
     changed: BTreeSet<u32>,
     drained: Timestamp,
+    /// Records are missing since then.
+    missed: Option<Timestamp>,
     bytes: Vec<u8>,
 }
 
@@ -153,8 +157,15 @@ impl MappingFeed {
             ending: BTreeMap::new(),
             changed: BTreeSet::new(),
             drained,
+            missed: None,
             bytes: Vec::new(),
         })
+    }
+
+    /// Since when records may be missing, if any may since the last call: another program that maps thousands of pages at once drives out what
+    /// the followed ones map. [`MappingFeed::catch_up`] tells what is mapped now.
+    pub fn take_missed(&mut self) -> Option<Timestamp> {
+        self.missed.take()
     }
 
     /// Follows a CPU again that was taken away and came back: the kernel has ended its event. What its ring still has is lost;
@@ -198,6 +209,10 @@ impl MappingFeed {
         let mut batch: Vec<Parsed> = Vec::new();
         for (cpu, ring) in &mut self.rings {
             let whole = ring.take(&mut self.bytes);
+            // The kernel says what it had no room for with the next record that it has room for, which may be seconds later.
+            if self.bytes.len() + RECORD_BYTES_MAX > RING_BYTES {
+                self.missed = self.missed.or(Some(self.drained));
+            }
             let mut used = 0;
             for record in records::split(&self.bytes) {
                 used += record.len();
@@ -247,6 +262,7 @@ impl MappingFeed {
             Record::Exit(task) => self.exit(task),
             Record::Lost(events) => {
                 let cpu = u16::try_from(parsed.origin.cpu).map_or(CpuId::NONE, CpuId);
+                self.missed = self.missed.or(Some(self.drained));
                 sink(loss("ring-full", cpu, (self.drained, seen), events));
             }
             _ => (),
