@@ -423,7 +423,7 @@ impl Loop {
         });
         if let Some(feed) = mappings {
             feed.drain(&|tgid| targets.contains(&tgid), &mut |event| early.push(event));
-            early.extend(returned_cpus::missed(feed, targets).into_iter().map(Event::Mapping));
+            early.extend(feed.catch_up_missed(targets.iter().copied()).into_iter().map(Event::Mapping));
         }
         let mapped = early.iter().filter_map(|event| match event {
             Event::Mapping(mapping) => Some(mapping.tgid),

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use holdup_capture::bpf::Session;
 use holdup_capture::lower;
 use holdup_capture::mappings::MappingFeed;
-use holdup_events::event::RawMapping;
 use holdup_events::{CpuId, Event, Loss};
 
 const EVERY_NS: u64 = 1_000_000_000;
@@ -56,11 +55,4 @@ pub fn look(
     // Refused: it is away once more.
     let _ = returned.iter().try_for_each(|gap| feed.begin_again(gap.cpu));
     targets.iter().flat_map(|tgid| feed.catch_up(*tgid)).map(Event::Mapping).for_each(sink);
-}
-
-/// What is mapped now of which no record came, as from when records are missing.
-pub fn missed(feed: &mut MappingFeed, targets: &BTreeSet<u32>) -> Vec<RawMapping> {
-    let Some(since) = feed.take_missed() else { return Vec::new() };
-    let caught_up = targets.iter().flat_map(|tgid| feed.catch_up(*tgid));
-    caught_up.map(|mapping| RawMapping { at: since, ..mapping }).collect()
 }

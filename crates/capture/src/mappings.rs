@@ -120,6 +120,8 @@ pub fn mapping_of(mmap: records::Mmap, at: Timestamp) -> RawMapping {
 
 const SAMPLE_TYPE: u64 = sample::TID | sample::TIME | sample::CPU;
 const RING_BYTES: usize = 256 << 10;
+/// Reading anew what is mapped takes one part in so many of the time at the most.
+const READING_PART: u64 = 20;
 /// No record is longer: the path is most of it.
 const RECORD_BYTES_MAX: usize = 4400;
 
@@ -136,8 +138,10 @@ pub struct MappingFeed {
     /// Processes whose mappings are others than [`MappingFeed::take_changed`] told last.
     changed: BTreeSet<u32>,
     drained: Timestamp,
-    /// Records are missing since then.
+    /// Records may be missing since then.
     missed: Option<Timestamp>,
+    /// What is mapped is not read anew before.
+    rests_until: Timestamp,
     bytes: Vec<u8>,
 }
 
@@ -158,14 +162,9 @@ impl MappingFeed {
             changed: BTreeSet::new(),
             drained,
             missed: None,
+            rests_until: drained,
             bytes: Vec::new(),
         })
-    }
-
-    /// Since when records may be missing, if any may since the last call: another program that maps thousands of pages at once drives out what
-    /// the followed ones map. [`MappingFeed::catch_up`] tells what is mapped now.
-    pub fn take_missed(&mut self) -> Option<Timestamp> {
-        self.missed.take()
     }
 
     /// Follows a CPU again that was taken away and came back: the kernel has ended its event. What its ring still has is lost;
@@ -185,6 +184,19 @@ impl MappingFeed {
             self.changed.insert(tgid);
         }
         fresh
+    }
+
+    /// What these processes have mapped now of which no record came, as from when records may be missing: another program that maps
+    /// thousands of pages at once drives out what they map. Empty where none are missing, and while the last reading is not long enough
+    /// ago for what it took: such a program may go on.
+    pub fn catch_up_missed(&mut self, tgids: impl IntoIterator<Item = u32>) -> Vec<RawMapping> {
+        let Some(since) = self.missed.filter(|_| self.drained >= self.rests_until) else { return Vec::new() };
+        self.missed = None;
+        let began = crate::lower::now();
+        let fresh: Vec<RawMapping> = tgids.into_iter().flat_map(|tgid| self.catch_up(tgid)).collect();
+        let ended = crate::lower::now();
+        self.rests_until = Timestamp(ended.0.saturating_add(READING_PART * ended.since(began).0));
+        fresh.into_iter().map(|mapping| RawMapping { at: since, ..mapping }).collect()
     }
 
     /// Tells the feed what a process had mapped before (see [`read_maps`]), so that a fork copies it.

@@ -28,6 +28,14 @@ fn who_sleeps_for_a_database_is_told_so() {
     );
 }
 
+/// Of a library without the names of its inner functions less is sure.
+#[test]
+fn who_sleeps_in_a_statement_is_told_as_far_as_is_known() {
+    let finding = told("oversleep", "main;work;sqlite3_step;usleep", "A  00ssss\n");
+    let said = finding.summary.join(" ");
+    assert!(said.contains("a statement of SQLite's sleeps") && !said.contains("SQLite waits for"), "{said}");
+}
+
 /// A program that has SQLite and sleeps elsewhere.
 #[test]
 fn who_sleeps_elsewhere_is_not() {
