@@ -32,9 +32,20 @@ struct {
 	__type(value, struct wire_call_sums);
 } calls SEC(".maps");
 
+/*
+ * The same without the object, taken beforehand: where `calls` has no room for one more object, and where the kernel has no memory at
+ * hand, which it fills up behind programs that ask for it. It has little of memory that is each CPU's: some ten new objects at once
+ * are more than that.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct wire_call_key);
+	__type(value, struct wire_call_sums);
+} calls_plain SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, struct wire_call_error_key);
 	__type(value, __u64);
@@ -52,7 +63,6 @@ struct {
 /* The same without the object, once there is no room there: each connection is another one, and callers are not many. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 4096);
 	__type(key, struct wire_call_stack_key);
 	__type(value, __u64);
@@ -157,24 +167,32 @@ static __always_inline void name_object(struct file *file, const struct wire_cal
 	bpf_map_update_elem(&object_names, &object, name, BPF_NOEXIST);
 }
 
+static __always_inline struct wire_call_sums *new_sums_in(void *map, const struct wire_call_key *key)
+{
+	struct wire_call_sums *sums = bpf_map_lookup_elem(map, key);
+	__u32 zero = 0;
+	void *zeros;
+
+	if (sums)
+		return sums;
+	zeros = bpf_map_lookup_elem(&call_zeros, &zero);
+	if (!zeros)
+		return 0;
+	bpf_map_update_elem(map, key, zeros, BPF_NOEXIST);
+	return bpf_map_lookup_elem(map, key);
+}
+
 /* A new entry; without the object where there is no room for one more. */
 static __always_inline struct wire_call_sums *new_sums(struct per_cpu *cpu, struct wire_call_key *key)
 {
-	struct wire_call_sums *sums;
-	__u32 zero = 0;
-	void *zeros = bpf_map_lookup_elem(&call_zeros, &zero);
+	struct wire_call_sums *sums = new_sums_in(&calls, key);
 
-	if (!zeros)
-		return 0;
-	bpf_map_update_elem(&calls, key, zeros, BPF_NOEXIST);
-	sums = bpf_map_lookup_elem(&calls, key);
 	if (sums)
 		return sums;
 	key->object_kind = 0;
 	key->object = 0;
 	key->op = 0;
-	bpf_map_update_elem(&calls, key, zeros, BPF_NOEXIST);
-	sums = bpf_map_lookup_elem(&calls, key);
+	sums = new_sums_in(&calls_plain, key);
 	if (!sums)
 		cpu->calls_uncounted++;
 	return sums;

@@ -293,6 +293,35 @@ fn every_answer_of_an_operation_that_goes_on_counts() {
     assert_eq!((polled("eventfd"), polled("none")), (2 * 40 + 4, 2 * 40), "{by_object:?}");
 }
 
+/// Calls about more things than there is room for.
+const TOO_MANY: &str = "#include <sys/ioctl.h>
+#include <unistd.h>
+int main(void) {
+	char one;
+	for (unsigned i = 0; i < 70000; i++) ioctl(0, 0x10000 + i, 0);
+	for (int i = 0; i < 300; i++) pread(0, &one, 1, i);
+	return 0;
+}
+";
+
+#[test]
+fn calls_about_more_than_there_is_room_for_are_all_counted() {
+    let scratch = Scratch::new("too-many-calls");
+    let build = ["gcc", "-O1", "-w", "-o", "many", "many.c"];
+    if !bpf_or_skip(&scratch) || !made(&scratch, ("many.c", TOO_MANY), &build) {
+        return;
+    }
+    let program = scratch.join("many");
+    let report = record_json(&scratch, &["--syscalls"], &[program.to_str().unwrap()]);
+    let uses = report["calls"]["by_syscall"].as_array().unwrap();
+    let calls =
+        |name: &str| uses.iter().find(|used| used["name"] == name).and_then(|used| used["calls"].as_u64());
+    assert_eq!(calls("ioctl"), Some(70_000));
+    // Those that load the C library come before.
+    assert!((300..310).contains(&calls("pread64").unwrap_or(0)), "{:?}", calls("pread64"));
+    assert!(report["loss"]["by_source"]["syscalls"].is_null(), "{}", report["loss"]);
+}
+
 /// Each call is about something else, as with a connection each, before the first of those that count.
 const MANY: &str = "#include <sys/ioctl.h>
 #include <unistd.h>

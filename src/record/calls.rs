@@ -13,8 +13,8 @@ const EVERY_NS: u64 = 1_000_000_000;
 /// Reading may take this part of the time at the most.
 const READING_PART: u64 = 200;
 /// In the order of [`CALL_MAPS`].
-pub const MAPS: [CallMap; 5] =
-    [CallMap::Sums, CallMap::Errors, CallMap::Stacks, CallMap::Stacks, CallMap::Names];
+pub const MAPS: [CallMap; 6] =
+    [CallMap::Sums, CallMap::Sums, CallMap::Errors, CallMap::Stacks, CallMap::Stacks, CallMap::Names];
 
 /// Reads the sums of one recording.
 pub struct Calls {

@@ -7,7 +7,8 @@ use super::messages;
 use crate::error::CaptureError;
 
 /// The maps, in the order in which they are read.
-pub const CALL_MAPS: [&str; 5] = ["calls", "call_errors", "call_stacks", "call_stacks_plain", "object_names"];
+pub const CALL_MAPS: [&str; 6] =
+    ["calls", "calls_plain", "call_errors", "call_stacks", "call_stacks_plain", "object_names"];
 
 /// Takes the key of an entry, and its value on each CPU, or its only one.
 pub type EntrySink<'a> = dyn FnMut(&[u8], &[Vec<u8>]) + 'a;
