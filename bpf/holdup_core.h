@@ -111,6 +111,12 @@ struct task_struct {
 	unsigned int flags;
 	int nr_cpus_allowed;
 	struct restart_block restart_block;
+	struct pid *thread_pid;
+};
+struct upid { int nr; };
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
 };
 struct bpf_perf_event_data_kern;
 struct bpf_iter_meta { struct seq_file *seq; __u64 session_id; __u64 seq_num; };

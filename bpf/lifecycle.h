@@ -3,6 +3,22 @@
 #ifndef HOLDUP_LIFECYCLE_H
 #define HOLDUP_LIFECYCLE_H
 
+#define PID_NAMESPACES_DEEP 32 /* MAX_PID_NS_LEVEL */
+
+/* See struct wire_thread. What a program keeps in its memory, and waits for, is this number. */
+static __always_inline __u32 inner_tid(struct task_struct *task)
+{
+	struct pid *pid = BPF_CORE_READ(task, thread_pid);
+	__u32 level = pid ? BPF_CORE_READ(pid, level) : 0, number = 0;
+	void *numbers = (void *)pid + bpf_core_field_offset(struct pid, numbers);
+
+	if (!level || level > PID_NAMESPACES_DEEP)
+		return 0;
+	bpf_probe_read_kernel(&number, sizeof(number), numbers + level * bpf_core_type_size(struct upid) +
+							       bpf_core_field_offset(struct upid, nr));
+	return number;
+}
+
 /* `other_tid`: see struct wire_thread. */
 static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u32 other_tid, const char *name)
 {
@@ -24,7 +40,7 @@ static __always_inline void send_thread(struct task_struct *task, __u8 kind, __u
 	thread->other_tid = other_tid;
 	thread->target = is_target(task, cpu);
 	thread->cpus_allowed = task->nr_cpus_allowed;
-	thread->pad = 0;
+	thread->inner_tid = inner_tid(task);
 	__builtin_memset(thread->name, 0, sizeof(thread->name));
 	if (name)
 		bpf_probe_read_kernel_str(thread->name, sizeof(thread->name), name);

@@ -20,6 +20,7 @@ int on_snapshot(struct bpf_iter__task *ctx)
 	snapshot.thread.other_tid = BPF_CORE_READ(task, real_parent, tgid);
 	snapshot.thread.target = is_target(task, cpu);
 	snapshot.thread.cpus_allowed = task->nr_cpus_allowed;
+	snapshot.thread.inner_tid = inner_tid(task);
 	bpf_probe_read_kernel_str(snapshot.thread.name, sizeof(snapshot.thread.name), task->comm);
 	snapshot.start_ns = task->start_boottime;
 	snapshot.exec_ns = task->se.sum_exec_runtime;

@@ -166,7 +166,7 @@ struct wire_wait {
 	wire_u64 object;
 	wire_u32 op;          /* futex: raw op argument; else the fd, also of who polls for one alone */
 	wire_u32 value;       /* futex: raw val argument; else 0 */
-	wire_u32 owner_tid;   /* glibc mutex owner read at block time, as stored; 0 unknown */
+	wire_u32 owner_tid;   /* glibc mutex owner read at block time, as stored: a number of its PID namespace; 0 unknown */
 	wire_u32 stack_every; /* a stack was taken with probability 1/stack_every; 0: none was */
 	wire_u64 stack;       /* id of a WIRE_STACK record, 0 none */
 	wire_u64 timeout;     /* ns below WIRE_TIMEOUT_SHIFT, enum wire_timeout above; 0: waits without end, or not known */
@@ -284,7 +284,7 @@ struct wire_thread {
 	wire_u32 target;     /* 1: belongs to the traced program */
 	char name[16];       /* comm, zero-padded */
 	wire_u32 cpus_allowed; /* on how many CPUs it may run */
-	wire_u32 pad;
+	wire_u32 inner_tid;    /* its number in the PID namespace of its own; 0: it is in the first */
 };
 
 /* An allocation that was drawn is freed. */

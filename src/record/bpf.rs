@@ -410,6 +410,8 @@ impl Loop {
             ..
         } = self;
         let mut early = Vec::new();
+        // Of what happens from now on, the definitions may come too late.
+        session.mark_records();
         let mut drained = session.drain_definitions(&mut |record| {
             let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
@@ -464,14 +466,16 @@ impl Loop {
                 journal.push(&event);
             })?;
         }
+        let mut threads = Vec::new();
         session.snapshot(&mut |record| {
             let taken = decoder.decode(record, &mut |mut event| {
                 note_target(targets, &event);
                 give_stack(&mut event, &stacks);
-                journal.push(&event);
+                threads.push(event);
             });
             *bad_records += u64::from(taken.is_err());
         })?;
+        threads.into_iter().for_each(|event| journal.push(&decoder.with_outer_tids(event)));
         Ok(())
     }
 

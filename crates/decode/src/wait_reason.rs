@@ -11,7 +11,7 @@ const UNINTERRUPTIBLE: u32 = 0x2;
 /// TASK_STOPPED | TASK_TRACED.
 const STOPPED: u32 = 0x4 | 0x8;
 
-mod number {
+pub(crate) mod number {
     //! x86-64 syscall numbers (arch/x86/entry/syscalls/syscall_64.tbl).
     pub const FUTEX: i32 = 202;
     pub const VFORK: i32 = 58;

@@ -284,6 +284,11 @@ impl Session {
         self.definitions.drain(sink)
     }
 
+    /// The next [`Session::drain_records`] passes on what waits now: what definitions that are drained meanwhile do not tell of yet stays.
+    pub fn mark_records(&mut self) {
+        self.records.mark();
+    }
+
     /// Passes on the records that wait (switches, wakeups, samples); returns how many.
     pub fn drain_records(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
         self.records.drain(sink)

@@ -91,6 +91,8 @@ pub(super) struct SlotRing {
     slots: Mapped,
     ends: Mapped,
     layout: Layout,
+    /// By CPU, how much there was at [`SlotRing::mark`].
+    marked: Option<Vec<u64>>,
 }
 
 // The mappings belong to this value alone.
@@ -108,7 +110,13 @@ impl SlotRing {
             slots: map("records", slots_bytes(layout), libc::PROT_READ)?,
             ends: map("ring_ends", ends_bytes(layout), libc::PROT_READ | libc::PROT_WRITE)?,
             layout,
+            marked: None,
         })
+    }
+
+    /// The next [`SlotRing::drain`] passes on what is there now.
+    pub fn mark(&mut self) {
+        self.marked = Some((0..self.layout.cpus).map(|cpu| self.taken(cpu)).collect());
     }
 
     /// How full the fullest part is, from 0 to 1.
@@ -130,16 +138,19 @@ impl SlotRing {
         cpus.iter().all(|cpu| u32::from(*cpu) < self.layout.cpus && known(u32::from(*cpu)))
     }
 
-    /// Passes on what is there now, the oldest of all CPUs first: not what comes meanwhile, because a busy producer
-    /// would never let a reader catch up. What is being written when we come to it, and all of its CPU behind it, waits
+    /// Passes on what is there now, or was at [`SlotRing::mark`], the oldest of all CPUs first: not what comes meanwhile, because a
+    /// busy producer would never let a reader catch up. What is being written when we come to it, and all of its CPU behind it, waits
     /// for the next call. Returns how many records.
     pub fn drain(&mut self, sink: &mut dyn FnMut(&[u8])) -> usize {
-        let mut parts: Vec<Part> = (0..self.layout.cpus)
-            .map(|cpu| {
-                let position = self.read(cpu).load(Ordering::Relaxed);
-                Part { position, freed: position, end: self.taken(cpu) }
-            })
-            .collect();
+        if self.marked.is_none() {
+            self.mark();
+        }
+        let ends = self.marked.take().unwrap_or_default();
+        let part = |(cpu, end)| {
+            let position = self.read(cpu).load(Ordering::Relaxed);
+            Part { position, freed: position, end }
+        };
+        let mut parts: Vec<Part> = (0..).zip(ends).map(part).collect();
         let oldest = |(cpu, part): (u32, &Part)| Some(Reverse((time_of(self.record(cpu, part)?), cpu)));
         let mut heads: BinaryHeap<_> = (0..).zip(&parts).filter_map(oldest).collect();
         let mut records = 0;
@@ -256,7 +267,12 @@ mod tests {
     fn ring(cpus: u32, slots: u32) -> SlotRing {
         let layout = Layout { cpus, slots };
         let mapped = |bytes| Mapped::map(None, bytes, libc::PROT_READ | libc::PROT_WRITE).unwrap();
-        SlotRing { slots: mapped(slots_bytes(layout)), ends: mapped(ends_bytes(layout)), layout }
+        SlotRing {
+            slots: mapped(slots_bytes(layout)),
+            ends: mapped(ends_bytes(layout)),
+            layout,
+            marked: None,
+        }
     }
 
     /// Takes the next slot for a record of this time; whole or not yet.
@@ -293,6 +309,18 @@ mod tests {
         }
         assert_eq!(drained(&mut ring), [(5, 2), (10, 0), (20, 0), (30, 2), (40, 2), (50, 0)]);
         assert_eq!(drained(&mut ring), []);
+    }
+
+    #[test]
+    fn what_comes_behind_a_mark_waits_for_the_next_time() {
+        let mut ring = ring(2, 64);
+        (1..4).for_each(|at| _ = put(&ring, 0, at, true));
+        ring.mark();
+        (4..6).for_each(|at| _ = put(&ring, 1, at, true));
+        let times =
+            |ring: &mut SlotRing| drained(ring).into_iter().map(|record| record.0).collect::<Vec<_>>();
+        assert_eq!(times(&mut ring), [1, 2, 3]);
+        assert_eq!(times(&mut ring), [4, 5]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Sequence numbers count per CPU and stream, lost records included: a gap is a [`Loss`] with its
 //! exact number, and lies between two records that we have.
 
+mod inner_tids;
 mod layout;
 mod records;
 mod sequence;
@@ -11,6 +12,7 @@ mod stacks;
 use holdup_events::event::{Outcome, RawWait, Switch, TaskWait, TaskWindow};
 use holdup_events::{Event, Loss, Timestamp};
 
+use self::inner_tids::InnerTids;
 use self::layout::*;
 use self::records::{affinity, event, reading, switch, thread_counts, waking};
 use self::sequence::Sequence;
@@ -49,6 +51,7 @@ pub struct WireDecoder {
     /// Processes whose tasks' waits are told no more, since the last [`WireDecoder::take_closed`].
     closed: Vec<(u32, Timestamp)>,
     task_waits: u64,
+    inner_tids: InnerTids,
     /// Of the last event of [`WireDecoder::decode_seen`].
     spare: Option<Box<RawWait>>,
 }
@@ -78,7 +81,13 @@ impl WireDecoder {
         {
             sink(Event::Loss(loss));
         }
+        self.inner_tids.note(&fields, kind);
         match event {
+            Some(Event::Switch(switch)) => {
+                let mut event = Event::Switch(switch);
+                self.inner_tids.put_in(&mut event);
+                sink(event);
+            }
             Some(event) => sink(event),
             None if kind == KIND_COUNTERS => self.hardware.take(&reading(&fields), sink),
             None => self.counts.thread(&counts, sink),
@@ -98,7 +107,8 @@ impl WireDecoder {
         {
             let fields = Fields(whole);
             self.tell_gap(&fields, sink);
-            let event = Event::Switch(switch(&fields, KIND_SWITCH_BLOCKED, self.spare.take()));
+            let mut event = Event::Switch(switch(&fields, KIND_SWITCH_BLOCKED, self.spare.take()));
+            self.inner_tids.put_in(&mut event);
             sink(&event);
             if let Event::Switch(Switch { outcome: Outcome::Blocked(wait), .. }) = event {
                 self.spare = Some(wait);
@@ -122,6 +132,12 @@ impl WireDecoder {
             return Ok(());
         }
         self.decode(record, &mut |event| sink(&event))
+    }
+
+    /// The same of a snapshot, once all of them are known: who waits may come before the one who is waited for.
+    pub fn with_outer_tids(&self, mut snapshot: Event) -> Event {
+        self.inner_tids.put_in(&mut snapshot);
+        snapshot
     }
 
     /// Takes the number of a switch or wakeup, and tells what is missing before it.

@@ -408,3 +408,74 @@ proptest! {
         prop_assert_eq!(usual.lost(), short.lost());
     }
 }
+
+/// A thread's record; it is of process 70.
+fn thread_record(kind: u8, tid: u8, inner: u8, length: usize) -> Vec<u8> {
+    let mut bytes = record(kind, 0, 0, 1, length);
+    (bytes[16], bytes[20], bytes[28], bytes[52]) = (tid, 70, 1, inner);
+    bytes
+}
+
+/// Thread 71 of process 70 waits at a futex.
+fn futex_record(op: u32, value: u8, owner: u8) -> Vec<u8> {
+    let mut bytes = record(3, 0, 0, 2, size::SWITCH_BLOCKED);
+    (bytes[16], bytes[24], bytes[28]) = (71, 1, 70);
+    let wait = &mut bytes[size::SWITCH_OUT..];
+    (wait[0], wait[20], wait[24]) = (202, value, owner);
+    wait[16..20].copy_from_slice(&op.to_le_bytes());
+    bytes
+}
+
+fn waits_of(events: &[Event]) -> Vec<(u32, u32)> {
+    let wait = |event: &Event| match event {
+        Event::Switch(Switch { outcome: Outcome::Blocked(wait), .. }) => Some((wait.value, wait.owner_tid)),
+        _ => None,
+    };
+    events.iter().filter_map(wait).collect()
+}
+
+#[test]
+fn owners_and_those_who_are_joined_have_the_numbers_of_the_machine() {
+    const PRIVATE_WAIT: u32 = 128;
+    const JOIN: u32 = 265;
+    let mut records = vec![thread_record(11, 70, 1, size::SNAPSHOT)];
+    records.extend([(71, 2), (72, 3)].map(|(tid, inner)| thread_record(7, tid, inner, size::THREAD)));
+    // What is told of an end may come before a wait that was earlier.
+    records.push(thread_record(10, 72, 3, size::THREAD));
+    let numbered = |waits: &[Vec<u8>]| waits_of(&decode_all(&[records.as_slice(), waits].concat()));
+    assert_eq!(numbered(&[futex_record(PRIVATE_WAIT, 2, 3), futex_record(JOIN, 3, 0)]), [(2, 72), (72, 0)]);
+    // Not its own number, nor one of nobody: these are counters that processes share.
+    assert_eq!(numbered(&[futex_record(JOIN, 2, 0), futex_record(JOIN, 9, 0)]), [(2, 0), (9, 0)]);
+    // Who has the number now is meant.
+    records.push(thread_record(7, 99, 3, size::THREAD));
+    assert_eq!(waits_of(&decode_all(&[records.as_slice(), &[futex_record(JOIN, 3, 0)]].concat())), [(99, 0)]);
+}
+
+#[test]
+fn who_waits_may_be_listed_before_who_is_waited_for() {
+    let mut waiter = thread_record(11, 70, 1, size::SNAPSHOT);
+    waiter[80] = 1; // blocked
+    waiter[88] = 202;
+    waiter[104..108].copy_from_slice(&265u32.to_le_bytes());
+    waiter[108] = 3;
+    let mut decoder = WireDecoder::default();
+    let mut events = Vec::new();
+    for record in [waiter, thread_record(11, 72, 3, size::SNAPSHOT)] {
+        decoder.decode(&record, &mut |event| events.push(event)).unwrap();
+    }
+    let Event::Snapshot(snapshot) = decoder.with_outer_tids(events.remove(0)) else { panic!("a snapshot") };
+    let holdup_events::event::SnapshotState::Blocked(wait) = snapshot.state else { panic!("{snapshot:?}") };
+    assert_eq!((wait.syscall, wait.value), (202, 72));
+}
+
+#[test]
+fn of_threads_that_ended_the_latest_are_remembered() {
+    let mut decoder = WireDecoder::default();
+    for nth in 0..10_000u32 {
+        let mut bytes = thread_record(10, 0, 0, size::THREAD);
+        bytes[16..20].copy_from_slice(&(1000 + nth).to_le_bytes());
+        bytes[52..56].copy_from_slice(&(1 + nth).to_le_bytes());
+        decoder.decode(&bytes, &mut |_| ()).unwrap();
+    }
+    assert_eq!(decoder.inner_tids.known(), 4096);
+}
