@@ -23,8 +23,10 @@ struct configuration {
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 
-/* tgid -> 1: the processes of the traced program, also those that have ended: a build starts hundreds of thousands. Room is taken as
- * they come. */
+/*
+ * tgid -> birth_of its first thread, or 1: the processes of the traced program, until the kernel forgets them. Room is taken as
+ * they come.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -179,6 +181,12 @@ static __always_inline void user_probe_end(struct per_cpu *cpu, __u32 probe, str
 {
 	if (task->nvcsw + task->nivcsw == switches)
 		probe_end(cpu, probe, began_ns);
+}
+
+/* Tells bearers of a number apart; never 1. */
+static __always_inline __u32 birth_of(struct task_struct *task)
+{
+	return (__u32)task->start_boottime | 2;
 }
 
 static __always_inline bool is_target_tgid(__u32 tgid)

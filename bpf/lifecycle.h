@@ -57,11 +57,11 @@ SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_fork, struct task_struct *child)
 {
 	__u64 parent = bpf_get_current_pid_tgid();
-	__u32 tgid = child->tgid, parent_tgid = parent >> 32, one = 1;
+	__u32 tgid = child->tgid, parent_tgid = parent >> 32, born = birth_of(child);
 
 	if (!configuration.follow_all && child->tgid != parent_tgid) {
 		if (!configuration.follow_none && is_target_tgid(parent_tgid)) {
-			if (bpf_map_update_elem(&targets, &tgid, &one, BPF_ANY)) {
+			if (bpf_map_update_elem(&targets, &tgid, &born, BPF_ANY)) {
 				struct per_cpu *cpu = this_cpu();
 
 				/* It is not followed then, which is a loss as any other. */
@@ -99,11 +99,30 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *name)
 	return 0;
 }
 
-/* A tgid stays in `targets` after its end, until it is given again: its threads have a last switch to come. */
+/* A tgid stays in `targets` after its end: its threads have a last switch to come. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
 	send_thread(task, WIRE_EXIT, 0, 0);
+	return 0;
+}
+
+/*
+ * The kernel forgets a thread some time after it was asked for its status and has left its CPU for the last time; a process' first one
+ * last. The number may have been given again: to a stranger, which on_fork sees, or to a target.
+ */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(on_free, struct task_struct *task)
+{
+	__u32 tgid = task->tgid, *born;
+
+	if (configuration.follow_all || task->pid != tgid)
+		return 0;
+	born = bpf_map_lookup_elem(&targets, &tgid);
+	if (!born || (*born != 1 && *born != birth_of(task)))
+		return 0;
+	bpf_map_delete_elem(&targets, &tgid);
+	__sync_fetch_and_add(&targets_generation, 1);
 	return 0;
 }
 

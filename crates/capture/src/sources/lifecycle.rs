@@ -6,7 +6,7 @@ use super::{Attached, Source};
 pub const SOURCE: Source = Source {
     name: "lifecycle",
     summary: "fork, exec, names and exit of every thread",
-    programs: &["on_fork", "on_exec", "on_rename", "on_exit"],
+    programs: &["on_fork", "on_exec", "on_rename", "on_exit", "on_free"],
     attached: Attached::Throughout,
     without: "",
 };
