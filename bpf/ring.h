@@ -16,8 +16,40 @@ struct {
 	__type(value, struct wire_slot);
 } records SEC(".maps");
 
+/* User space sleeps for long where little comes. An empty record of the small ring wakes it. */
+static __always_inline void ring_bell(void)
+{
+	void *record = bpf_ringbuf_reserve(&definitions, 8, 0);
+
+	if (record)
+		bpf_ringbuf_discard(record, BPF_RB_FORCE_WAKEUP);
+}
+
 /* Left free: interrupts' programs may each take a slot between a look at the room and the taking. */
 #define SLOTS_SPARE 8
+
+/*
+ * Looks how much of the ring was read, which is another CPU's cache line: when it may be half full, and when it may be full. At half,
+ * user space is woken: after a quiet time, a burst would be over before it looks.
+ */
+static __noinline bool find_room(struct wire_ring_ends *end, __u64 position)
+{
+	__u64 read = end->read, half = configuration.slots_per_cpu / 2, all = configuration.slots_per_cpu - SLOTS_SPARE;
+
+	if (position - read < half) {
+		end->free_until = read + half;
+		return true;
+	}
+	end->free_until = read + all;
+	if (position >= end->free_until)
+		return false;
+	/* It looks while more comes: to wake it for each bit that it frees would cost more than the records. */
+	if (position - end->rung >= half) {
+		end->rung = position;
+		ring_bell();
+	}
+	return true;
+}
 
 /*
  * Room for a record of at most WIRE_RECORD_MAX bytes on this CPU, whose end is `end`; 0: the ring is full. `interrupts`: they may
@@ -29,11 +61,8 @@ static __always_inline void *reserve_record(struct wire_ring_ends *end, __u32 by
 	struct wire_slot *slot;
 	__u64 position = end->taken;
 
-	if (position >= end->free_until) {
-		end->free_until = end->read + configuration.slots_per_cpu - SLOTS_SPARE;
-		if (position >= end->free_until)
-			return 0;
-	}
+	if (position >= end->free_until && !find_room(end, position))
+		return 0;
 	if (interrupts)
 		position = __sync_fetch_and_add(&end->taken, 1);
 	else

@@ -98,7 +98,7 @@ struct wire_ring_ends {
 	wire_u32 context;          /* nesting bits of interrupt handlers, CONTEXT_* */
 	wire_u64 known_target;     /* the tgid that was met last, and above it the generation in which it is a target */
 	wire_u32 runs[4];          /* of the first programs of enum probe (common.h) */
-	wire_u64 pad;
+	wire_u64 rung;             /* the position at which user space was woken last */
 	wire_u64 read;             /* positions free again: user space's */
 	wire_u64 pad_too[7];
 };
