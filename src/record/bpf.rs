@@ -508,6 +508,8 @@ impl Loop {
         let probes = self.probe_cost();
         privileges::run_at_once(false);
         privileges::run_like_others();
+        let (all, journal) = ((Timestamp(start_ns), Timestamp(end_ns)), &mut self.journal);
+        self.decoder.tell_last_gaps(&self.session.next_numbers(), all, &mut |event| journal.push(&event));
         self.account_losses(&counters.lost, end_ns);
         self.journal.flush();
         let mut cost = super::cost_since(before);

@@ -294,6 +294,11 @@ impl Session {
         self.records.drain(sink)
     }
 
+    /// By CPU, the number that its next switch or wakeup will have; those before were lost if they were not passed on.
+    pub fn next_numbers(&self) -> Vec<u32> {
+        self.records.next_numbers().collect()
+    }
+
     /// How full the fullest ring is, from 0 to 1: of the main ring that of the CPU that has the most waiting.
     pub fn fill(&self) -> f64 {
         self.records.fill().max(self.definitions.fill())

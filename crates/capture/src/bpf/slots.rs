@@ -128,8 +128,12 @@ impl SlotRing {
 
     /// Switches and wakeups that were numbered so far, lost ones included; modulo 2³² a CPU.
     pub fn numbered(&self) -> u64 {
-        let of_cpu = |cpu| self.word(cpu, NEXT_SEQ_AT).load(Ordering::Relaxed) as u32;
-        (0..self.layout.cpus).map(|cpu| u64::from(of_cpu(cpu))).sum()
+        self.next_numbers().map(u64::from).sum()
+    }
+
+    /// By CPU, the number that the next switch or wakeup will have.
+    pub fn next_numbers(&self) -> impl Iterator<Item = u32> {
+        (0..self.layout.cpus).map(|cpu| self.word(cpu, NEXT_SEQ_AT).load(Ordering::Relaxed) as u32)
     }
 
     /// Whether the kernel programs know where each of these CPUs keeps its timers (`bpf/sched.h`).

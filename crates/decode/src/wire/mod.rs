@@ -10,7 +10,7 @@ mod sequence;
 mod stacks;
 
 use holdup_events::event::{Outcome, RawWait, Switch, TaskWait, TaskWindow};
-use holdup_events::{Event, Loss, Timestamp};
+use holdup_events::{CpuId, Event, Loss, Timestamp};
 
 use self::inner_tids::InnerTids;
 use self::layout::*;
@@ -150,6 +150,32 @@ impl WireDecoder {
         }
         if let Some(loss) = self.gap(fields, SCHED_STREAM) {
             sink(&Event::Loss(loss));
+        }
+    }
+
+    /// Nothing comes any more, since `end`: tells of switches and wakeups that are missing behind the last of their CPU, whose next one
+    /// would have one of the numbers `next`. The recording began at `begin`.
+    pub fn tell_last_gaps(
+        &mut self,
+        next: &[u32],
+        (begin, end): (Timestamp, Timestamp),
+        sink: &mut dyn FnMut(Event),
+    ) {
+        let (stream, none) = (usize::from(SCHED_STREAM), Sequence::default());
+        for (cpu, next) in (0..).zip(next) {
+            let of_cpu = self.sequences.get(usize::from(cpu)).and_then(|of| of.get(stream)).unwrap_or(&none);
+            let Some((missing, since)) = of_cpu.left(*next) else { continue };
+            if let Some(lost) = self.lost.get_mut(stream) {
+                *lost += u64::from(missing);
+            }
+            sink(Event::Loss(Loss {
+                source: "sched".to_owned(),
+                reason: "ring-full".to_owned(),
+                cpu: CpuId(cpu),
+                start: since.max(begin).min(end),
+                end,
+                events: u64::from(missing),
+            }));
         }
     }
 

@@ -40,6 +40,15 @@ impl Sequence {
         is_next
     }
 
+    /// What is missing, as nothing comes any more: the next number would be `next`.
+    pub fn left(&self, next: u32) -> Option<(u32, Timestamp)> {
+        let behind = next.wrapping_sub(self.next);
+        let behind = if behind > u32::MAX / 2 { 0 } else { behind };
+        let missing = behind + self.pending.as_ref().map_or(0, |gap| gap.missing);
+        let since = self.pending.as_ref().map_or(self.last_at, |gap| gap.start);
+        (missing > 0).then_some((missing, since))
+    }
+
     /// Takes the next number; gives the gap that is now certain, if any.
     pub fn take(&mut self, seq: u32, at: Timestamp) -> Option<Gap> {
         let ahead = seq.wrapping_sub(self.next);

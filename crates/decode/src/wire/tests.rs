@@ -53,6 +53,22 @@ fn the_first_records_may_be_the_lost_ones() {
     assert!(matches!(&events[0], Event::Loss(loss) if loss.events == 7 && loss.source == "sched"));
 }
 
+#[test]
+fn what_is_missing_behind_the_last_record_of_a_cpu_is_told_in_the_end() {
+    let mut decoder = WireDecoder::default();
+    for (cpu, seq, at) in [(0, 0, 100), (0, 1, 150), (1, 0, 120), (1, 3, 300), (3, 0, 400)] {
+        decoder.decode(&record(1, cpu, seq, at, size::SWITCH_FOREIGN), &mut |_| ()).unwrap();
+    }
+    let mut losses = Vec::new();
+    // Nothing came of CPU 2. A short gap of CPU 1 was not sure yet.
+    decoder.tell_last_gaps(&[5, 4, 7, 1], (Timestamp(50), Timestamp(900)), &mut |event| match event {
+        Event::Loss(loss) => losses.push((loss.cpu.0, loss.events, loss.start.0, loss.end.0)),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(losses, [(0, 3, 150, 900), (1, 2, 120, 900), (2, 7, 50, 900)]);
+    assert_eq!(decoder.lost()[0], 12);
+}
+
 /// They come by two rings, of which one is read whole before the other.
 #[test]
 fn samples_with_and_without_registers_are_numbered_apart() {
