@@ -50,7 +50,7 @@ struct sched_entity { __u64 sum_exec_runtime; };
 struct sched_info { unsigned long long run_delay, last_arrival; };
 struct rw_semaphore {};
 struct mm_struct { struct rw_semaphore mmap_lock; };
-struct super_block { unsigned long s_magic; };
+struct super_block { __u32 s_dev; unsigned long s_magic; };
 struct inode { __u16 i_mode; struct super_block *i_sb; unsigned long i_ino; };
 struct qstr { const unsigned char *name; };
 struct dentry { struct qstr d_name; struct dentry *d_parent; };

@@ -74,6 +74,12 @@ static __always_inline __u64 file_identity(struct file **entry)
 	return mix(0x1dfd, address);
 }
 
+/* Inodes of two file systems have the same numbers. */
+static __always_inline __u64 device_bits(struct file *file)
+{
+	return (__u64)BPF_CORE_READ(file, f_inode, i_sb, s_dev) << 32;
+}
+
 /* By an inode's mode; `entry` is where the file's address was found. */
 static __always_inline void describe_mode(struct file *file, struct file **entry, __u16 mode, struct wire_wait *wait)
 {
@@ -86,6 +92,7 @@ static __always_inline void describe_mode(struct file *file, struct file **entry
 		/* 6.17 on: anonymous inodes are regular files without permission for others; so are private files of all kinds. */
 		if (mode != (S_IFREG | 0600) || BPF_CORE_READ(file, f_inode, i_sb, s_magic) != ANON_INODE_FS_MAGIC) {
 			wait->object_kind = WIRE_OBJECT_FILE;
+			wait->object ^= device_bits(file);
 			return;
 		}
 		wait->object_kind = anonymous_kind(file);
@@ -94,7 +101,10 @@ static __always_inline void describe_mode(struct file *file, struct file **entry
 		else
 			wait->object = file_identity(entry);
 		return;
-	case S_IFDIR: wait->object_kind = WIRE_OBJECT_FILE; return;
+	case S_IFDIR:
+		wait->object_kind = WIRE_OBJECT_FILE;
+		wait->object ^= device_bits(file);
+		return;
 	}
 	wait->object_kind = anonymous_kind(file);
 	wait->object = file_identity(entry); /* all share one inode */

@@ -133,7 +133,9 @@ fn descriptor_object(tgid: u32, number: u32) -> (ObjectKind, u64) {
     } else {
         ObjectKind::File
     };
-    (object_kind, metadata.ino())
+    // Inodes of two file systems have the same numbers.
+    let device = if object_kind == ObjectKind::File { metadata.dev() << 32 } else { 0 };
+    (object_kind, metadata.ino() ^ device)
 }
 
 /// What the link of a descriptor says, if that is enough. Anonymous inodes share one inode number, so

@@ -26,7 +26,7 @@ pub struct LockUse {
     pub rule: Option<RuleId>,
     /// Whose; the first of several.
     pub process: ProcessId,
-    /// Address or inode; where threads wait for it on many words, which of its runtime's such locks it is, from 0.
+    /// Address, or inode with its device; where threads wait for it on many words, which of its runtime's such locks it is, from 0.
     pub object: u64,
     /// What kind of wait: only [`WaitReason::Lock`], [`WaitReason::FileLock`], [`WaitReason::MmapLock`].
     pub reason: WaitReason,
@@ -416,7 +416,7 @@ fn name(
     let whose = trace.process_name(process);
     match reason {
         WaitReason::FileLock => match trace.calls.name_of(ObjectKind::File, object) {
-            "" => format!("file lock of inode {object} in {whose}"),
+            "" => format!("file lock of a file without a name ({object:x}) in {whose}"),
             path => format!("file lock of {path} in {whose}"),
         },
         WaitReason::MmapLock => format!("mmap_lock of {whose}"),

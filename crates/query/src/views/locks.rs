@@ -35,7 +35,7 @@ pub(super) fn locks() -> Table<LockRow> {
             Text "name" "a symbol, else where it was waited for, else its address" = text(&row.lock.name);
             Int "process" "row in processes" = Some(i64::from(row.lock.process.0));
             Text "process_name" "name of the process" = facts.process(row.lock.process).and_then(|one| text(&one.name));
-            Int "object" "address or inode (as a signed number)" = Some(row.lock.object as i64);
+            Int "object" "address, or inode with its device (as a signed number)" = Some(row.lock.object as i64);
             Text "reason" "lock, file-lock or mmap-lock" = text(row.lock.reason.name());
             Int "waits" "how often a thread waited" = int(row.lock.waits);
             Int "wait_ns" "how long all waited (ns)" = int(row.lock.wait_ns);

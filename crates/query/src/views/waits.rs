@@ -53,7 +53,7 @@ pub(super) fn waits() -> Table<WaitRow> {
             Text "reason" "why, as far as the kernel tells" = text(row.wait(facts).reason.name());
             Text "syscall" "in which syscall" = syscall(row.wait(facts).syscall);
             Text "object_kind" "what object is the identity of" = kind(row.wait(facts));
-            Int "object" "identity of the thing: address, inode (as a signed number)"
+            Int "object" "identity of the thing: address, or inode with its device (as a signed number)"
                 = Some(row.wait(facts).object as i64).filter(|object| *object != 0);
             Text "object_name" "of a futex: the variable that holds the word; of a file its path, of a socket its ends (call_objects), as far as they were noted"
                 = told(object_name(facts, row.wait(facts)));
