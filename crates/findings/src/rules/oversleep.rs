@@ -16,7 +16,7 @@
 //! sleep again are poll-loop's; housekeepers, for whom nobody waits, are nobody's, nor
 //! is a runtime's own thread that looks after the others' calls (Go's sysmon). It is a hint only if the program does little
 //! at all, or waits for the outside world most of the time. A few long sleeps may well be meant: they are told, as a hint, where they
-//! take half of the run. Where most of it are waits for other threads until a time-out, after which the waiter goes on and wakes others, and
+//! take half of the run, but where an event loop waits for whatever comes and nothing does. Where most of it are waits for other threads until a time-out, after which the waiter goes on and wakes others, and
 //! others end such waits at other times, it says so, and it is likely: what it waited for was there, and nobody told it. Where a runtime carries tasks
 //! (tokio, Go) it is these that sleep: the stacks on which one sets its clock, or looks whether it has run down, tell which.
 //!
@@ -169,6 +169,14 @@ struct Slept {
     is_often: bool,
 }
 
+impl Slept {
+    /// Most are waits for several things at once of which none came until time was up: an event loop's, while nobody asks it anything.
+    fn are_open(&self) -> bool {
+        let sum = |part: fn(&Clocked) -> u64| self.sleeping.iter().map(part).sum::<u64>();
+        2 * sum(|one| one.open) >= sum(|one| one.sleeps)
+    }
+}
+
 /// Those who sleep often, if that is worth a word; else all, if most of the run is sleep.
 fn slept(scene: &Scene) -> Option<Slept> {
     let of = |least: u64| {
@@ -191,7 +199,9 @@ fn slept(scene: &Scene) -> Option<Slept> {
         poll_loop::listens(scene, sleeps)
     };
     Some(of(SLEEPS_MIN)).filter(|often| takes(often, GAIN_MIN)).or_else(|| {
-        few().filter(|few| few.charge.ns() >= LONG_MIN_NS && takes(few, LONG_MIN) && !is_asked(few))
+        few().filter(|few| {
+            few.charge.ns() >= LONG_MIN_NS && takes(few, LONG_MIN) && !is_asked(few) && !few.are_open()
+        })
     })
 }
 

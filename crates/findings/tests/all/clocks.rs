@@ -138,6 +138,12 @@ fn a_few_long_sleeps_that_are_most_of_the_run_are_a_hint() {
         "@cpus 2\n@tick 100000000\n@s sleep\n@repeat 3\n@silent all\n\
          A  00sss00000000000000000\n",
     );
+    // Event loops that look now and then whether they are to end, while nobody asks them anything.
+    check_lanes(
+        "@cpus 2\n@tick 100000000\n@e multiplex 232\n@timeout e 10\n@repeat 3\n@silent oversleep\n\
+         A  0eeeeeeeeee0eeeeeeeeee0\n\
+         B  eeeee0eeeeeeeeee0eeeeee\n",
+    );
     // The same beside a thread that waits for requests, of which none comes.
     check_lanes(
         "@cpus 2\n@tick 100000000\n@s sleep\n@e multiplex\n@repeat 3\n@silent oversleep\n\
