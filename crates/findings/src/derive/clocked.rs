@@ -1,6 +1,6 @@
 //! Waits that a clock ended: what a thread slept, and how often it only looked and slept again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
@@ -38,9 +38,16 @@ pub struct Clocked {
     /// Nobody depends on when it wakes: it hardly runs, waits for hardly anything but clocks, and wakes hardly anybody, beside
     /// others that do the work or wait for requests.
     pub keeps_house: bool,
+    /// An event loop to which nothing comes: its waits for several things are ended by clocks, it hardly runs, and wakes hardly anybody.
+    pub idles: bool,
 }
 
 impl Clocked {
+    /// Waits for several things of which hardly any came.
+    fn is_unasked(&self) -> bool {
+        2 * self.open >= self.sleeps && self.events as f64 <= UNASKED_EVENTS_MAX * self.sleeps as f64
+    }
+
     /// Whatever comes is noticed at once: it waits for that while it sleeps, and that has ended such waits. What it sleeps for are timers.
     pub fn is_open(&self) -> bool {
         2 * self.open >= self.sleeps
@@ -72,7 +79,9 @@ const HOUSE_WAKES_FEW: u64 = 2;
 /// ... and all of them run for no more than this share of what the program does, if it does not wait for requests meanwhile: while none
 /// comes nothing else runs.
 const HOUSE_RUN_MAX: f64 = 0.1;
-/// It does if another thread waits for what comes from outside for more than this share of the recording.
+/// An event loop is idle if so few events ended its waits for each that a clock ended.
+const UNASKED_EVENTS_MAX: f64 = 0.1;
+/// It does if a thread waits for what comes from outside for more than this share of the recording.
 const LISTENS_MIN: f64 = 0.5;
 
 /// Every target thread that a clock woke, by thread. Sleeps that `is_idle` names are none: a runtime's, while it has nothing to do.
@@ -104,7 +113,7 @@ struct Whole {
     run_ns: u64,
     /// Waits that others ended.
     waits_ns: u64,
-    /// Waits for peers, signals, or several things at once, that no clock ended.
+    /// Waits for peers and signals that no clock ended, and for several things at once, which are noticed whenever they come.
     outside_ns: u64,
     life_ns: u64,
 }
@@ -124,16 +133,20 @@ fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], program: Progr
     for (one, whole) in all.iter() {
         let is_one = is_small(whole.run_ns, HOUSE_SHARE_MAX, whole.life_ns)
             && is_small(whole.waits_ns, HOUSE_WAITS_MAX, whole.life_ns);
-        if is_one && !super::is_first_thread(trace, one.thread) {
+        if is_one && (one.is_unasked() || !super::is_first_thread(trace, one.thread)) {
             wakes.insert(one.thread, 0);
         }
     }
-    let theirs = all.iter().filter(|(one, _)| wakes.contains_key(&one.thread));
-    let is_beside_work = is_small(theirs.map(|(_, whole)| whole.run_ns).sum(), HOUSE_RUN_MAX, program.run_ns);
-    let listens = !is_small(program.outside_ns, LISTENS_MIN, trace.wall().0);
-    if wakes.is_empty() || !(is_beside_work || listens) {
+    if wakes.is_empty() {
         return;
     }
+    let is_of_house =
+        |one: &Clocked| wakes.contains_key(&one.thread) && !super::is_first_thread(trace, one.thread);
+    let theirs = all.iter().filter(|(one, _)| is_of_house(one));
+    let is_beside_work = is_small(theirs.map(|(_, whole)| whole.run_ns).sum(), HOUSE_RUN_MAX, program.run_ns);
+    let listens = !is_small(program.outside_ns, LISTENS_MIN, trace.wall().0);
+    let of_house: BTreeSet<ThreadId> =
+        all.iter().map(|(one, _)| one).filter(|one| is_of_house(one)).map(|one| one.thread).collect();
     for thread in trace.target_threads() {
         for wakeup in trace.wakeups.of(thread).iter().filter(|wakeup| wakeup.waker != thread) {
             if let Some(count) = wakes.get_mut(&wakeup.waker) {
@@ -145,7 +158,9 @@ fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], program: Progr
     }
     for (one, _) in all.iter_mut() {
         let few = HOUSE_WAKES_FEW.max((HOUSE_WAKES_MAX * one.sleeps as f64) as u64);
-        one.keeps_house = wakes.get(&one.thread).is_some_and(|count| *count <= few);
+        let wakes_few = wakes.get(&one.thread).is_some_and(|count| *count <= few);
+        one.keeps_house = wakes_few && (is_beside_work || listens) && of_house.contains(&one.thread);
+        one.idles = wakes_few && one.is_unasked();
     }
 }
 
@@ -242,9 +257,7 @@ fn of_thread(trace: &Trace, thread: ThreadId, is_idle: impl Fn(&Slice) -> bool) 
                 let clocked = is_clocked(trace, &slice, &mut wakeups) && !is_idle(&slice);
                 let reason = trace.wait(slice.wait).reason;
                 let is_open = reason == WaitReason::Multiplex;
-                if !clocked
-                    && matches!(reason, WaitReason::Multiplex | WaitReason::Signal | WaitReason::Socket)
-                {
+                if is_open || !clocked && matches!(reason, WaitReason::Signal | WaitReason::Socket) {
                     whole.outside_ns += slice.duration().0;
                 }
                 sums.open += u64::from(is_open && clocked);

@@ -180,7 +180,8 @@ impl Slept {
 /// Those who sleep often, if that is worth a word; else all, if most of the run is sleep.
 fn slept(scene: &Scene) -> Option<Slept> {
     let of = |least: u64| {
-        let is_sleeper = |one: &Clocked| one.sleeps >= least && !one.keeps_house && !poll_loop::is_it(one);
+        let counts = |one: &Clocked| one.sleeps >= least && !one.keeps_house && !one.idles;
+        let is_sleeper = |one: &Clocked| counts(one) && !poll_loop::is_it(one);
         let is_one = |one: &Clocked| is_sleeper(one) && !poll_loop::is_runtimes(scene, one);
         let sleeping: Vec<Clocked> = scene.derived.clocked.iter().copied().filter(is_one).collect();
         let sleeps = |id: ThreadId| sleeping.binary_search_by_key(&id, |one| one.thread).is_ok();

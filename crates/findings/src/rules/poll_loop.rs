@@ -67,6 +67,7 @@ const BUSY_MIN: f64 = 0.05;
 /// Whether a thread looks again and again.
 pub(super) fn is_it(one: &Clocked) -> bool {
     !one.keeps_house
+        && !one.idles
         && one.looks >= LOOKS_MIN
         && one.looks as f64 >= LOOK_SHARE_MIN * one.sleeps as f64
         && one.sleep_ns / one.sleeps.max(1) <= SLEEP_MAX_NS

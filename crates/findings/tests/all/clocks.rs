@@ -76,6 +76,28 @@ fn an_idle_server_with_a_clock_is_a_hint_at_most() {
     assert!(sure.is_none() || sure == Some(Confidence::Low), "{sure:?}");
 }
 
+/// Its own clock runs down ten times a second, and nothing comes meanwhile.
+#[test]
+fn an_event_loop_that_is_asked_nothing_holds_nothing_up() {
+    check_lanes(
+        "@cpus 2\n@tick 1000000\n@e multiplex 232\n@timeout e 100\n@repeat 20\n@silent oversleep\n@silent poll-loop\n\
+         A  0eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n",
+    );
+    // Nor does one beside it that looks after the machine.
+    check_lanes(
+        "@cpus 2\n@tick 1000000\n@s sleep\n@e multiplex 232\n@timeout e 100\n@repeat 20\n@silent oversleep\n@silent poll-loop\n\
+         A  0eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\n\
+         B  sssssssssssssssssssssssssssssssssssssssssssssssss1sssssssssssssssssssssssssssssssssssssssssssssssssss\n",
+    );
+    // One at whose clock another waits for what it finds then.
+    let analysis = check_lanes(
+        "@cpus 2\n@tick 1000000\n@e multiplex 232\n@timeout e 99\n@c park\n@repeat 60\n\
+         A  0ccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc0\n\
+         B  eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee11  holds c 99..100\n",
+    );
+    assert!(analysis.findings.iter().any(|one| one.rule == "poll-loop"), "{:#?}", analysis.findings);
+}
+
 /// A cache that is asked nothing: what looks after its lists sleeps, and so does all else.
 #[test]
 fn who_keeps_house_while_no_request_comes_holds_nothing_up() {
