@@ -322,3 +322,32 @@ fn where_processes_have_other_numbers_kernel_programs_are_not_asked() {
     let output = inside(&["run", "--rung", "bpf", "-o", path, "--", "true"]);
     assert!(stderr(&output).contains("PID namespace"), "{}", stderr(&output));
 }
+
+#[test]
+fn where_proc_hides_others_it_is_said() {
+    let scratch = Scratch::new("hidepid");
+    let Some(program) = place_of_nobody(&scratch) else { return };
+    if !have("unshare") {
+        return println!("skipped: it takes unshare");
+    }
+    // Hidden where only these commands see it.
+    let script = r#"mount -t proc -o hidepid=2 none /proc || exit 77
+        for pid in "$OTHER" 4194303; do
+            setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all -- "$HOLDUP" attach --for 1s "$pid"
+            echo "status $?"
+        done"#;
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .env("OTHER", std::process::id().to_string())
+        .env("HOLDUP", &program)
+        .env("XDG_STATE_HOME", scratch.join("state"))
+        .stdin(Stdio::null())
+        .output()
+        .expect("unshare starts");
+    if output.status.code() == Some(77) {
+        return println!("skipped: no /proc can be mounted here");
+    }
+    let said = stderr(&output);
+    assert_eq!(stdout(&output), "status 2\nstatus 2\n", "{said}");
+    assert!(said.contains("hidepid") && said.contains("there is no process 4194303"), "{said}");
+}

@@ -27,9 +27,7 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
             if pid == std::process::id() {
                 bail!("{pid} is holdup itself");
             }
-            if !process_exists(pid) {
-                bail!("there is no process {pid}");
-            }
+            must_be_there(pid)?;
             (Subject::Attach { pid, only: args.only }, command_of(pid))
         }
     };
@@ -43,6 +41,19 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
         Some(why) if sees_nothing(&recorded)? => bail!("nothing of it could be seen: {why}"),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Fails, and says why, where there is no such process or nothing of it can be seen.
+pub fn must_be_there(pid: u32) -> Result<()> {
+    if lower::procfs::is_hidden(pid) {
+        bail!(
+            "process {pid} is another user's, and /proc does not show those here (hidepid): run holdup as that user, or as root"
+        );
+    }
+    if !process_exists(pid) {
+        bail!("there is no process {pid}");
+    }
+    Ok(())
 }
 
 /// Whether all the time of all threads is of unknown class.

@@ -10,7 +10,7 @@ use holdup_report::live::Screen;
 
 use crate::cli::TopArgs;
 use crate::live::{self, Look, metrics};
-use crate::record::{self, Beside, Subject, process_exists, runtime_events};
+use crate::record::{self, Beside, Subject, runtime_events};
 use crate::top::{HeldBack, Lines, Request, Watcher, Wishes, without_input};
 use crate::watch::triggers::output::Pipes;
 use crate::watch::{Limits, Plan};
@@ -111,9 +111,10 @@ fn screen(
 /// Whom to look at, what it is called, and what it writes that is shown when the screen has gone.
 fn subject(args: &TopArgs, is_batch: bool) -> Result<(Subject, Vec<String>, Vec<HeldBack>)> {
     if let Some(pid) = args.pid {
-        if pid == std::process::id() || !process_exists(pid) {
-            bail!("there is no process {pid} to look at");
+        if pid == std::process::id() {
+            bail!("{pid} is holdup itself");
         }
+        super::attach::must_be_there(pid)?;
         return Ok((Subject::Attach { pid, only: false }, super::attach::command_of(pid), Vec::new()));
     }
     if args.command.is_empty() {

@@ -9,7 +9,7 @@ use holdup_capture::launch;
 
 use crate::cli::WatchArgs;
 use crate::live::{self, metrics};
-use crate::record::{self, Beside, Subject, process_exists, runtime_events};
+use crate::record::{self, Beside, Subject, runtime_events};
 use crate::watch::triggers::output::{self, Pipes};
 use crate::watch::{Armed, Limits, Plan};
 
@@ -104,9 +104,10 @@ fn subject(args: &WatchArgs, triggers: &[Armed]) -> Result<(Subject, Vec<String>
         return Ok((Subject::All, vec!["(the whole machine)".to_owned()], Pipes::default()));
     }
     if let Some(pid) = args.pid {
-        if pid == std::process::id() || !process_exists(pid) {
-            bail!("there is no process {pid} to watch");
+        if pid == std::process::id() {
+            bail!("{pid} is holdup itself");
         }
+        super::attach::must_be_there(pid)?;
         return Ok((Subject::Attach { pid, only: false }, super::attach::command_of(pid), Pipes::default()));
     }
     let rings = runtime_events::prepare(&args.command, args.meanwhile.runtime_events);

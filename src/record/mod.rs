@@ -296,9 +296,10 @@ impl Other {
     }
 }
 
-/// Whether a process is there and not a zombie; one whose first thread has ended lives in the others.
+/// Whether a process is there and not a zombie; one whose first thread has ended lives in the others. Of one that is hidden, nothing tells
+/// whether it is a zombie.
 pub fn process_exists(pid: u32) -> bool {
-    pid != 0 && procfs::has_threads(pid, &[])
+    pid != 0 && (procfs::has_threads(pid, &[]) || procfs::is_hidden(pid))
 }
 
 fn choose_rung(choice: RungChoice, subject: &Subject) -> Result<(Rung, String)> {

@@ -1,7 +1,7 @@
 //! What /proc says of a thread. Parsing is pure; reading copes with threads that vanish meanwhile.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::{fs, io};
 
 /// The fields of `/proc/PID/task/TID/stat` that holdup uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,6 +111,17 @@ pub fn has_threads(tgid: u32, but: &[u32]) -> bool {
     let entries = std::fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten().flatten();
     let mut threads = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     threads.any(|tid| !but.contains(&tid) && lives(tid))
+}
+
+/// A process that is there, though `/proc` does not show it: that of another user, where it is mounted with `hidepid`.
+pub fn is_hidden(tgid: u32) -> bool {
+    let Ok(number) = i32::try_from(tgid) else { return false };
+    if std::fs::read_dir(format!("/proc/{tgid}/task")).is_ok() {
+        return false;
+    }
+    // SAFETY: signal 0 is sent to nobody; only whether it might be is found out.
+    let told = unsafe { libc::kill(number, 0) };
+    told == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 
 /// The threads of a process, ascending; empty if it is gone.
