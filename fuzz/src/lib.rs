@@ -107,7 +107,9 @@ pub fn wire(bytes: &[u8]) {
         rest = behind;
     }
     assert_eq!(events, seen, "two ways to decode differ");
-    build(events, 0, u64::MAX);
+    let (next, all) = ([bytes.len() as u32; 4], (Timestamp(0), Timestamp(u64::MAX)));
+    decoder.tell_last_gaps(&next, all, &mut |event| events.push(event));
+    build(events.into_iter().map(|event| decoder.with_outer_tids(event)), 0, u64::MAX);
 }
 
 /// Rings of an OCaml program's runtime events, as a file that is whole.
