@@ -332,7 +332,7 @@ fn where_proc_hides_others_it_is_said() {
     }
     // Hidden where only these commands see it.
     let script = r#"mount -t proc -o hidepid=2 none /proc || exit 77
-        for pid in "$OTHER" 4194303; do
+        for pid in "$OTHER" 4194303 0; do
             setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all -- "$HOLDUP" attach --for 1s "$pid"
             echo "status $?"
         done"#;
@@ -348,6 +348,7 @@ fn where_proc_hides_others_it_is_said() {
         return println!("skipped: no /proc can be mounted here");
     }
     let said = stderr(&output);
-    assert_eq!(stdout(&output), "status 2\nstatus 2\n", "{said}");
+    assert_eq!(stdout(&output), "status 2\nstatus 2\nstatus 2\n", "{said}");
     assert!(said.contains("hidepid") && said.contains("there is no process 4194303"), "{said}");
+    assert!(!said.contains("does not show process 0"), "our own group is no process: {said}");
 }

@@ -24,9 +24,6 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
     let (subject, command) = match args.pid {
         None => (Subject::All, vec!["(the whole machine)".to_owned()]),
         Some(pid) => {
-            if pid == std::process::id() {
-                bail!("{pid} is holdup itself");
-            }
             must_be_there(pid)?;
             (Subject::Attach { pid, only: args.only }, command_of(pid))
         }
@@ -43,11 +40,14 @@ pub fn execute(args: &AttachArgs) -> Result<ExitCode> {
     }
 }
 
-/// Fails, and says why, where there is no such process or nothing of it can be seen.
+/// Fails, and says why, where there is no such process, nothing of it can be seen, or it is ours.
 pub fn must_be_there(pid: u32) -> Result<()> {
+    if pid == std::process::id() {
+        bail!("{pid} is holdup itself");
+    }
     if lower::procfs::is_hidden(pid) {
         bail!(
-            "process {pid} is another user's, and /proc does not show those here (hidepid): run holdup as that user, or as root"
+            "/proc does not show process {pid}, though it is there (hidepid hides others' processes): run holdup as its user, or as root"
         );
     }
     if !process_exists(pid) {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use holdup_capture::launch;
 use holdup_report::live::Screen;
 
@@ -111,9 +111,6 @@ fn screen(
 /// Whom to look at, what it is called, and what it writes that is shown when the screen has gone.
 fn subject(args: &TopArgs, is_batch: bool) -> Result<(Subject, Vec<String>, Vec<HeldBack>)> {
     if let Some(pid) = args.pid {
-        if pid == std::process::id() {
-            bail!("{pid} is holdup itself");
-        }
         super::attach::must_be_there(pid)?;
         return Ok((Subject::Attach { pid, only: false }, super::attach::command_of(pid), Vec::new()));
     }

@@ -104,9 +104,6 @@ fn subject(args: &WatchArgs, triggers: &[Armed]) -> Result<(Subject, Vec<String>
         return Ok((Subject::All, vec!["(the whole machine)".to_owned()], Pipes::default()));
     }
     if let Some(pid) = args.pid {
-        if pid == std::process::id() {
-            bail!("{pid} is holdup itself");
-        }
         super::attach::must_be_there(pid)?;
         return Ok((Subject::Attach { pid, only: false }, super::attach::command_of(pid), Pipes::default()));
     }

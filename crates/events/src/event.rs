@@ -116,9 +116,9 @@ pub struct RawWait {
     pub object: u64,
     /// Raw futex operation, or the file descriptor.
     pub op: u32,
-    /// Raw futex value argument, else 0.
+    /// Futex value argument, else 0; of a thread's number, that which the kernel's other events have.
     pub value: u32,
-    /// Owner that a glibc mutex names, unchecked; 0 if none.
+    /// Owner that a glibc mutex names, unchecked, by the same number; 0 if none.
     pub owner_tid: u32,
     /// Id of an [`Event::Stack`]; 0 if none was taken.
     pub stack: u64,

@@ -113,10 +113,11 @@ pub fn has_threads(tgid: u32, but: &[u32]) -> bool {
     threads.any(|tid| !but.contains(&tid) && lives(tid))
 }
 
-/// A process that is there, though `/proc` does not show it: that of another user, where it is mounted with `hidepid`.
+/// A process that is there, though `/proc` does not show it: one that the caller may not trace, where that is mounted with `hidepid`.
 pub fn is_hidden(tgid: u32) -> bool {
-    let Ok(number) = i32::try_from(tgid) else { return false };
-    if std::fs::read_dir(format!("/proc/{tgid}/task")).is_ok() {
+    // 0 would be our own process group.
+    let Some(number) = i32::try_from(tgid).ok().filter(|number| *number > 0) else { return false };
+    if fs::read_dir(format!("/proc/{tgid}/task")).is_ok() {
         return false;
     }
     // SAFETY: signal 0 is sent to nobody; only whether it might be is found out.

@@ -1,6 +1,6 @@
 //! Waits that a clock ended: what a thread slept, and how often it only looked and slept again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use holdup_events::event::WakeContext;
 use holdup_events::tables::{Slice, ThreadState};
@@ -145,8 +145,6 @@ fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], program: Progr
     let theirs = all.iter().filter(|(one, _)| is_of_house(one));
     let is_beside_work = is_small(theirs.map(|(_, whole)| whole.run_ns).sum(), HOUSE_RUN_MAX, program.run_ns);
     let listens = !is_small(program.outside_ns, LISTENS_MIN, trace.wall().0);
-    let of_house: BTreeSet<ThreadId> =
-        all.iter().map(|(one, _)| one).filter(|one| is_of_house(one)).map(|one| one.thread).collect();
     for thread in trace.target_threads() {
         for wakeup in trace.wakeups.of(thread).iter().filter(|wakeup| wakeup.waker != thread) {
             if let Some(count) = wakes.get_mut(&wakeup.waker) {
@@ -159,7 +157,8 @@ fn find_housekeepers(trace: &Trace, all: &mut [(Clocked, Whole)], program: Progr
     for (one, _) in all.iter_mut() {
         let few = HOUSE_WAKES_FEW.max((HOUSE_WAKES_MAX * one.sleeps as f64) as u64);
         let wakes_few = wakes.get(&one.thread).is_some_and(|count| *count <= few);
-        one.keeps_house = wakes_few && (is_beside_work || listens) && of_house.contains(&one.thread);
+        one.keeps_house =
+            wakes_few && (is_beside_work || listens) && !super::is_first_thread(trace, one.thread);
         one.idles = wakes_few && one.is_unasked();
     }
 }
