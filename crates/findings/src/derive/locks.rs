@@ -319,7 +319,7 @@ pub fn derive_with(trace: &Trace, roles: &Roles) -> Vec<LockUse> {
         let lock = lock as usize;
         let mut used = sums.finish((trace, &symbols), index.locks[lock]);
         used.rule = index.rules[lock];
-        used.name = runtime_name((trace, roles), &used, &index.classes[lock]).unwrap_or(used.name);
+        used.name = runtime_name((trace, roles, &symbols), &used, &index.classes[lock]).unwrap_or(used.name);
         used
     };
     let mut locks: Vec<LockUse> = merged.into_iter().map(finish).collect();
@@ -431,15 +431,22 @@ fn name(
     }
 }
 
-/// What a runtime calls it.
-fn runtime_name((trace, roles): (&Trace, &Roles), lock: &LockUse, class: &str) -> Option<String> {
+/// What a runtime calls it, with the variable that it is, which the program's author knows.
+fn runtime_name(
+    (trace, roles, symbols): (&Trace, &Roles, &Symbols),
+    lock: &LockUse,
+    class: &str,
+) -> Option<String> {
     let (_, rule) = roles.descriptors.rule(lock.rule?)?;
     let whose = trace.process_name(lock.process);
     match (rule.lock.as_str(), rule.one_lock) {
         ("", _) => None,
         (name, true) if !class.is_empty() => Some(format!("{name} of {class} in {whose}")),
         (name, true) => Some(format!("{name} of {whose}")),
-        (name, false) => Some(format!("{name} 0x{:x} in {whose}", lock.object)),
+        (name, false) => Some(match symbols.get(&(lock.process, lock.object)) {
+            Some(symbol) => format!("{name} ({symbol}) in {whose}"),
+            None => format!("{name} 0x{:x} in {whose}", lock.object),
+        }),
     }
 }
 

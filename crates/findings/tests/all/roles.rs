@@ -243,6 +243,18 @@ fn one_lock_on_many_words_is_one_lock() {
 }
 
 #[test]
+fn of_a_runtimes_locks_each_is_named_by_its_variable() {
+    let rows = vec![blocked(0, 1, 2), blocked(300, 2, 2)];
+    let of_variable = Wait { symbol: "g_big_jobs".into(), ..wait(WaitReason::Park, 0x10) };
+    let trace = trace("w", rows, vec![of_variable, wait(WaitReason::Park, 0x20)]);
+    let each = Descriptors::none().with(&[POOL.replace("one_lock = true\n", "")]).unwrap();
+    let mut names: Vec<String> =
+        locks::derive_with(&trace, &Roles::derive(&trace, &each)).into_iter().map(|lock| lock.name).collect();
+    names.sort();
+    assert_eq!(names, ["the big lock (g_big_jobs) in app", "the big lock 0x20 in app"]);
+}
+
+#[test]
 fn samples_of_the_collector_divide_the_running_time() {
     let running = SliceRow { state: ThreadState::Running, cpu: CpuId(0), ..SliceRow::default() };
     let mut trace = trace("w", vec![running], Vec::new());
