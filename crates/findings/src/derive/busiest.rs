@@ -9,6 +9,7 @@ use super::cpus::CpuUse;
 use super::ledger::Ledger;
 use super::own_places::{OwnFrames, Places};
 use super::roles::Roles;
+use super::stacks::folding::matches;
 use super::stacks::{Folding, Place, PlaceId, Profile, Selection, StackUse, Tally};
 use super::standard_libraries::{is_a_loop, is_a_machine};
 use crate::wording;
@@ -75,9 +76,25 @@ fn among(trace: &Trace, roles: &Roles, threads: Option<Vec<ThreadId>>) -> Option
         called_for.filter(|(name, part)| *name != function && *part >= CALLED_FOR_MIN && !says_nothing(name));
     let called_by = called_by(&profile, place, &within, part.ns);
     let mostly_in = mostly_in(&profile, place, &within, part.ns).filter(|(name, _)| *name != function);
+    if mostly_in.is_none() && is_entry(roles, &function) && !does_it_itself(&profile, place, &within, part.ns)
+    {
+        return None;
+    }
     let is_below = |name: &str| mostly_in.as_ref().is_some_and(|(callee, _)| callee == name);
     let called_for = called_for.filter(|(name, _)| !is_below(name));
     Some(Busiest { function, called_for, called_by, mostly_in, ..of_part(&part, &whole) })
+}
+
+/// A runtime is known by it: that what the runtime does is done in there says nothing.
+fn is_entry(roles: &Roles, function: &str) -> bool {
+    let mut marks = roles.descriptors.runtimes().iter().flat_map(|runtime| &runtime.function_marks);
+    marks.any(|mark| matches(mark, function))
+}
+
+/// Whether most of a function's time goes by in its own code.
+fn does_it_itself(profile: &Profile, place: PlaceId, within: &[&StackUse], all_ns: u64) -> bool {
+    let own = within.iter().filter(|one| profile.paths[one.path].last() == Some(&place));
+    own.map(|one| one.tally.ns).sum::<u64>() as f64 >= MOST * all_ns as f64
 }
 
 fn of_part(part: &Tally, whole: &Tally) -> Busiest {

@@ -30,6 +30,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::lock_contention::known_advice;
 use super::{ChargedVerdict, Info};
 use crate::charge::Charge;
 use crate::derive::holders::HoldKind;
@@ -161,11 +162,18 @@ fn finding(scene: &Scene, lock: &LockHolding) -> Option<Charged> {
             }),
             (&charged.waits, &|_| format!("waits for {name}, whose holder is blocked")),
         ),
-        advice: vec![
-            "Release the lock before sleeping, I/O or waiting for anybody, and take it again afterwards"
-                .into(),
-            "Copy what is needed under the lock, and do the slow part outside it".into(),
-        ],
+        advice: advice(scene, lock),
     };
     Some(Charged { finding, charge: charged.both(trace) })
+}
+
+/// Who cannot change what is done under a library's lock is told what else there is.
+fn advice(scene: &Scene, lock: &LockHolding) -> Vec<String> {
+    if let Some(known) = scene.lock(lock.lock).and_then(|used| known_advice(scene, used)) {
+        return vec![known];
+    }
+    vec![
+        "Release the lock before sleeping, I/O or waiting for anybody, and take it again afterwards".into(),
+        "Copy what is needed under the lock, and do the slow part outside it".into(),
+    ]
 }

@@ -71,6 +71,18 @@ fn an_interpreters_loop_says_nothing() {
 }
 
 #[test]
+fn a_runtimes_own_entry_says_nothing_unless_most_is_done_in_one_place_below() {
+    let of_many = "@samples A 0..30 user main;PostgresMain;PortalRun\n@samples A 30..70 user main;PostgresMain;CommitTransactionCommand\n\
+                   @samples A 70..100 user main;PostgresMain;pg_plan_queries\n";
+    assert_eq!(busiest(of_many), None);
+    let scan = "@samples A 0..40 user main;PostgresMain;PortalRun;ExecScan\n@samples A 40..60 user main;PostgresMain;PortalRun\n\
+                @samples A 60..100 user main;PostgresMain\n";
+    assert_eq!(busiest(scan).unwrap().function, "PortalRun");
+    let itself = busiest("@samples A 0..100 user main;PostgresMain\n").unwrap();
+    assert_eq!(itself.function, "PostgresMain", "who works in its own code does that");
+}
+
+#[test]
 fn a_library_without_names_is_told_itself() {
     let (_, mut trace) = trace_of_lanes(&format!(
         "@tick 1000000\n@samples A 0..90 user xz+0x10;lib+0x20\n@samples A 90..100 user xz+0x10\nA  {}\n",

@@ -109,6 +109,19 @@ fn who_keeps_house_while_no_request_comes_holds_nothing_up() {
     ));
 }
 
+/// What one of a server's own processes waits for until a time is up is to be done again then, and nobody waits for it.
+#[test]
+fn a_runtimes_thread_that_looks_after_it_does_not_sleep_for_the_program() {
+    let sleeps = |begins_with: &str| {
+        let analysis = check_lanes(&format!(
+            "@cpus 2\n@tick 100000\n@e multiplex 232\n@timeout e 4\n@stack e main;PostmasterMain;{begins_with};WaitLatch\n@repeat 30\n\
+             A  00eeee\n"
+        ));
+        analysis.findings.iter().any(|one| one.rule == "oversleep" || one.rule == "poll-loop")
+    };
+    assert!(!sleeps("BackgroundWriterMain") && sleeps("PostgresMain"));
+}
+
 #[test]
 fn oversleep_fires_where_nobody_works_meanwhile() {
     let analysis = check_lanes(

@@ -299,6 +299,22 @@ fn a_librarys_lock_has_advice_of_its_own() {
     assert!(advice("pthread_mutex_lock;__lll_lock_wait")[0].starts_with("Hold it for less time"));
 }
 
+#[test]
+fn so_has_a_librarys_lock_whose_holder_is_blocked() {
+    let advice = |stack: &str| {
+        let analysis = check_lanes(&format!(
+            "@cpus 2\n@d disk\n@repeat 20\n@stack m main;{stack}\n\
+             A  0ddddddd0mm  holds m 0..9\n\
+             B  mmmmmmmmm11  holds m 9..11\n"
+        ));
+        let found = analysis.findings.iter().find(|finding| finding.rule == "blocked-lock-holder");
+        found.unwrap_or_else(|| panic!("{:#?}", analysis.findings)).advice.clone()
+    };
+    let of_log = advice("PostgresMain;XLogFlush;LWLockAcquireOrWait;PGSemaphoreLock");
+    assert!(of_log.len() == 1 && of_log[0].contains("synchronous_commit"), "{of_log:?}");
+    assert!(advice("my_lock")[0].starts_with("Release the lock"));
+}
+
 /// Two variables of one name, of which the first is waited for longer: what each forecast leaves out is its own lock.
 #[test]
 fn locks_of_one_name_are_forecast_one_by_one() {

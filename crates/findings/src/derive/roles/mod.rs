@@ -184,11 +184,11 @@ impl Roles {
 
     /// Whether it is a runtime's sleep while it has nothing to do, before it looks again: nobody asked for that. Where the
     /// runtime runs tasks on its threads, a time-out of such a wait may be a task's clock; where its rule names the threads that
-    /// look after the runtime alone, it is not.
+    /// look after the runtime alone, or what these begin with, it is not.
     pub fn is_idle_sleep(&self, trace: &Trace, slice: &Slice) -> bool {
         let naps = trace.wait(slice.wait).reason == WaitReason::Sleep;
         let is_idle = |(runtime, rule): (&Runtime, &Rule)| {
-            rule.idle && (naps || !runtime.carries_tasks && !rule.thread.is_empty())
+            rule.idle && (naps || !runtime.carries_tasks && (rule.start || !rule.thread.is_empty()))
         };
         slice.state == ThreadState::Blocked && self.rule_of_wait(slice).is_some_and(is_idle)
     }
