@@ -299,6 +299,19 @@ fn a_librarys_lock_has_advice_of_its_own() {
     assert!(advice("pthread_mutex_lock;__lll_lock_wait")[0].starts_with("Hold it for less time"));
 }
 
+/// A lock that the kernel knows to be one on a file is a runtime's where its code takes it.
+#[test]
+fn so_has_a_runtimes_lock_on_a_file() {
+    let analysis = check_lanes(
+        "@cpus 2\n@m file-lock\n@repeat 20\n@stack m main;php_request_startup;php_session_start;flock\n\
+         A  000mmm  holds m 0..3\n\
+         B  mmm111  holds m 3..6\n",
+    );
+    let found = analysis.findings.iter().find(|finding| finding.rule == "lock-contention").unwrap();
+    assert!(found.advice.len() == 1 && found.advice[0].contains("session_write_close"), "{found:#?}");
+    assert!(found.subject.starts_with("file lock of "), "its file says which it is: {}", found.subject);
+}
+
 #[test]
 fn so_has_a_librarys_lock_whose_holder_is_blocked() {
     let advice = |stack: &str| {

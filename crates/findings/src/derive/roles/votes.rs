@@ -124,11 +124,12 @@ impl Roles {
     }
 }
 
-/// A number for each futex word and each instance of epoll, by wait; 0 of other waits.
+/// A number for each futex word, each instance of epoll and each file with locks on it, by wait; 0 of other waits.
 pub(super) fn words_of_waits(trace: &Trace) -> Vec<u32> {
     let mut numbers: HashMap<(ProcessId, ObjectKind, u64), u32> = HashMap::new();
     let number = |wait: &Wait| match wait.object_kind {
-        ObjectKind::Futex | ObjectKind::Epoll => {
+        ObjectKind::File if wait.reason != WaitReason::FileLock => 0,
+        ObjectKind::Futex | ObjectKind::Epoll | ObjectKind::File => {
             let next = numbers.len() as u32 + 1;
             *numbers.entry((wait.process, wait.object_kind, wait.object)).or_insert(next)
         }
