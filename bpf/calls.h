@@ -226,12 +226,12 @@ static __always_inline void count_result(struct wire_call_sums *sums, __u64 resu
 		sums->returns[bucket]++;
 }
 
-static __always_inline void count_sizes(struct wire_call_sums *sums, struct pt_regs *regs, __u8 shape, long result)
+static __always_inline void count_sizes(struct wire_call_sums *sums, const struct call *call, __u8 shape, long result)
 {
 	__u32 bucket;
 
 	if (shape & (SIZE_2 | SIZE_3 | SIZE_4)) {
-		bucket = bucket_of(shape & SIZE_3 ? regs->dx : shape & SIZE_2 ? regs->si : regs->r10, WIRE_SIZE_BUCKETS);
+		bucket = bucket_of(call->arguments[shape & SIZE_3 ? 2 : shape & SIZE_2 ? 1 : 3], WIRE_SIZE_BUCKETS);
 		if (bucket < WIRE_SIZE_BUCKETS)
 			sums->asked[bucket]++;
 	}
@@ -339,15 +339,15 @@ int BPF_PROG(on_call_begin, struct pt_regs *regs, long number)
 
 /* The sums that this call belongs to; 0 if there is no room. */
 static __always_inline struct wire_call_sums *sums_of(struct task_struct *task, struct per_cpu *cpu,
-						      struct pt_regs *regs, struct wire_call_key *key, __u8 shape)
+						      const struct call *call, struct wire_call_key *key, __u8 shape)
 {
 	struct wire_wait wait = {};
 	struct wire_call_sums *sums;
 
 	if (shape & (OP_1 | OP_2))
-		key->op = shape & OP_2 ? regs->si : regs->di;
+		key->op = shape & OP_2 ? call->arguments[1] : call->arguments[0];
 	if (shape & FD) {
-		describe_fd(task, regs->di, &wait);
+		describe_fd(task, call->arguments[0], &wait);
 		key->object_kind = wait.object_kind;
 		key->object = wait.object;
 	}
@@ -356,32 +356,35 @@ static __always_inline struct wire_call_sums *sums_of(struct task_struct *task, 
 		return sums;
 	sums = new_sums(cpu, key);
 	if (sums && key->object_kind && key->object_kind != WIRE_OBJECT_FD)
-		name_object(open_file(task, regs->di), key);
+		name_object(open_file(task, call->arguments[0]), key);
 	return sums;
 }
 
 static __always_inline void count_call(void *ctx, struct per_cpu *cpu, struct task_struct *task,
 				       struct pt_regs *regs, long result)
 {
-	struct wire_call_key key = { .tid = task->pid, .syscall = (__s32)regs->orig_ax };
+	struct wire_call_key key = { .tid = task->pid };
 	__u64 now = bpf_ktime_get_ns(), began = configuration.count_calls ? call_began(cpu, task->pid) : 0;
 	struct wire_call_sums *sums;
+	struct call call;
 	__u8 shape;
 
+	read_call(task, regs, &call, true);
+	key.syscall = call.number;
 	if (key.syscall < 0 || !counts_calls(key.syscall, result) || is_birth(key.syscall, result))
 		return;
 	/* The call that opens a window ends inside it: what a new entry takes would make that moment doubtful. */
 	if (key.syscall == SYS_BPF && task->tgid == configuration.recorder_tgid)
 		return;
-	shape = call_shapes[key.syscall & (SYSCALLS - 1)];
-	sums = sums_of(task, cpu, regs, &key, shape);
+	shape = key.syscall < SYSCALLS ? call_shapes[key.syscall & (SYSCALLS - 1)] : 0;
+	sums = sums_of(task, cpu, &call, &key, shape);
 	if (!sums)
 		return;
 	sums->tgid = task->tgid;
 	sums->count++; /* this CPU's own, and no interrupt makes a syscall */
 	if (began)
 		count_time(sums, now - began);
-	count_sizes(sums, regs, shape, result);
+	count_sizes(sums, &call, shape, result);
 	if (result < 0 && result >= -ERRORS_MAX)
 		count_error(sums, &key, -result);
 	draw_call_stack(ctx, cpu, task, &key, now);

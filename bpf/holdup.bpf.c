@@ -6,6 +6,7 @@
 #include <bpf/bpf_core_read.h>
 #include "wire.h"
 #include "common.h"
+#include "call_x86_64.h"
 #include "ring.h"
 #include "stacks.h"
 #include "file_names.h"

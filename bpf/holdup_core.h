@@ -93,7 +93,9 @@ struct restart_block {
 		struct { int nfds; int has_timeout; unsigned long tv_sec, tv_nsec; } poll;
 	};
 };
+struct thread_info { __u32 status; };
 struct task_struct {
+	struct thread_info thread_info;
 	unsigned int __state;
 	int on_cpu;
 	int pid;

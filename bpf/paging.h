@@ -54,7 +54,7 @@ int BPF_PROG(on_tlb_flush, int reason, unsigned long pages)
 	began = probe_begin(cpu, PROBE_PAGING);
 	if (reason == TLB_REMOTE_SEND_IPI) {
 		add_paging(cpu, task, WIRE_SHOOTDOWN_SENT,
-			   (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax, 1, 0);
+			   call_number(task, (struct pt_regs *)bpf_task_pt_regs(task)), 1, 0);
 	} else {
 		add_paging(cpu, task, WIRE_SHOOTDOWN_INTERRUPT, 0, 1, 0);
 		cpu->call_interrupt_flushes = 1;

@@ -42,7 +42,7 @@ static __always_inline int reclaim_ends(__u32 what)
 	began = probe_begin(cpu, PROBE_PAGING);
 	since = bpf_map_lookup_elem(&reclaims, &tid);
 	if (since) {
-		add_paging(cpu, task, what, (__s32)((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax, 1,
+		add_paging(cpu, task, what, call_number(task, (struct pt_regs *)bpf_task_pt_regs(task)), 1,
 			   bpf_ktime_get_ns() - *since);
 		bpf_map_delete_elem(&reclaims, &tid);
 	}

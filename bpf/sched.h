@@ -6,6 +6,7 @@
 /* include/linux/interrupt.h: TIMER_SOFTIRQ, NET_RX_SOFTIRQ */
 #define SOFTIRQ_TIMER 1
 #define SOFTIRQ_NET_RX 3
+#define SYS_SCHED_YIELD 24
 
 /* Threads between contention_begin and _end of their own mmap_lock; contended paths only. */
 struct {
@@ -93,7 +94,7 @@ static __always_inline int runnable_switch(struct wire_ring_ends *end, struct ta
 	if (!(state & TASK_DEAD_BITS)) {
 		if (is_throttled(prev))
 			out->sw.header.flags |= WIRE_SWITCH_THROTTLED;
-		if (prev->mm && ((struct pt_regs *)bpf_task_pt_regs(prev))->orig_ax == 24)
+		if (prev->mm && call_number(prev, (struct pt_regs *)bpf_task_pt_regs(prev)) == SYS_SCHED_YIELD)
 			out->sw.header.flags |= WIRE_SWITCH_YIELD;
 	}
 	fill_switch(&out->sw, prev, next, state);
@@ -276,7 +277,7 @@ static __always_inline void fill_waking(struct wire_waking *waking, struct task_
 
 		waking->waker_syscall = call_of(waker, regs);
 		if (waking->waker_syscall == SYS_FUTEX && context == WIRE_CONTEXT_THREAD)
-			waking->waker_object = regs->di;
+			waking->waker_object = first_argument(waker, regs);
 	}
 }
 

@@ -223,9 +223,11 @@ static __always_inline struct pt_regs *user_registers(struct task_struct *task)
 #define SYS_CLONE3 435
 
 /* A thread that was not in user mode yet: where its creator called clone(2), on a stack that nobody wrote to. */
-static __always_inline bool is_newborn(const struct pt_regs *regs)
+static __always_inline bool is_newborn(struct task_struct *task, const struct pt_regs *regs)
 {
-	return !regs->ax && (regs->orig_ax == SYS_CLONE || regs->orig_ax == SYS_CLONE3);
+	__s32 number = regs->ax ? -1 : call_number(task, regs);
+
+	return number == SYS_CLONE || number == SYS_CLONE3;
 }
 
 /*
@@ -439,7 +441,7 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 		leaf.bp = regs->bp;
 		leaf.bx = regs->bx;
 		id = walk_user(stack, slot, &leaf, id);
-		if (stack->head.header.flags == WIRE_END_UNREADABLE && is_newborn(regs)) {
+		if (stack->head.header.flags == WIRE_END_UNREADABLE && is_newborn(task, regs)) {
 			stack->head.header.flags = WIRE_END_ROOT;
 			id = mix(id, WIRE_END_ROOT);
 		}

@@ -172,26 +172,28 @@ static __always_inline void describe_fd(struct task_struct *task, __u32 fd, stru
 }
 
 /* glibc's pthread_mutex_t: lock word, count, owner tid, nusers, kind. */
-static __always_inline __u32 mutex_owner(__u64 address)
+static __always_inline __u32 mutex_owner(__u64 address, bool is_compat)
 {
 	struct { __s32 lock; __u32 count; __u32 owner; __u32 users; __s32 kind; } mutex;
 
 	if (bpf_probe_read_user(&mutex, sizeof(mutex), (void *)address))
 		return 0;
+	if (is_compat) /* the last two stand the other way round */
+		mutex.kind = mutex.users;
 	if (mutex.kind < 0 || mutex.kind > 0x3ff || mutex.owner > 0x400000)
 		return 0;
 	return mutex.owner;
 }
 
 /* `own`: of the thread that runs; others' memory is in another address space. */
-static __always_inline void describe_futex(struct pt_regs *regs, struct wire_wait *wait, bool own)
+static __always_inline void describe_futex(const struct call *call, struct wire_wait *wait, bool own)
 {
 	wait->object_kind = WIRE_OBJECT_FUTEX;
-	wait->object = regs->di;
-	wait->op = regs->si;
-	wait->value = regs->dx;
+	wait->object = call->arguments[0];
+	wait->op = call->arguments[1];
+	wait->value = call->arguments[2];
 	if (own && FUTEX_CMD(wait->op) == 0 && wait->value == 2)
-		wait->owner_tid = mutex_owner(wait->object);
+		wait->owner_tid = mutex_owner(wait->object, call->is_compat);
 }
 
 #define FUTEX_CLOCK_REALTIME 256
@@ -199,14 +201,25 @@ static __always_inline void describe_futex(struct pt_regs *regs, struct wire_wai
 #define MICROSECONDS 1000
 #define NANOSECONDS 1
 
-/* A struct timespec or timeval, whose fraction is `unit` ns each, with its meaning. */
-static __always_inline __u64 read_timeout(__u64 address, __u64 unit, __u64 meaning)
+/* Argument `at`: the address of a struct timespec or timeval, whose fraction is `unit` ns each, with its meaning. */
+static __always_inline __u64 read_timeout(const struct call *call, __u32 at, __u64 unit, __u64 meaning)
 {
+	__u64 address = call->arguments[at];
 	__s64 time[2];
 	__u64 ns;
 
-	if (!address || bpf_probe_read_user(time, sizeof(time), (void *)address))
+	if (!address)
 		return 0;
+	if (call->has_short_times) {
+		__s32 words[2];
+
+		if (bpf_probe_read_user(words, sizeof(words), (void *)address))
+			return 0;
+		time[0] = words[0];
+		time[1] = words[1];
+	} else if (bpf_probe_read_user(time, sizeof(time), (void *)address)) {
+		return 0;
+	}
 	if (time[0] < 0 || time[0] > 4000000000LL || time[1] < 0 || time[1] >= 1000000000LL)
 		return 0;
 	ns = (__u64)time[0] * 1000000000ULL + (__u64)time[1] * unit;
@@ -218,68 +231,71 @@ static __always_inline __u64 milliseconds(__s32 ms)
 	return ms < 0 ? 0 : (__u64)ms * 1000000ULL | (__u64)WIRE_TIMEOUT_AFTER << WIRE_TIMEOUT_SHIFT;
 }
 
-static __always_inline __u64 futex_timeout(struct pt_regs *regs)
+static __always_inline __u64 futex_timeout(const struct call *call)
 {
-	__u32 op = regs->si, cmd = FUTEX_CMD(op);
+	__u32 op = call->arguments[1], cmd = FUTEX_CMD(op);
 	__u64 meaning;
 
-	if (!regs->r10)
-		return 0;
 	if (cmd == 0) /* FUTEX_WAIT; the others take a moment */
 		meaning = WIRE_TIMEOUT_AFTER;
 	else if (cmd == 6 || (op & FUTEX_CLOCK_REALTIME)) /* FUTEX_LOCK_PI knows no other clock */
 		meaning = WIRE_TIMEOUT_UNTIL_DATE;
 	else
 		meaning = WIRE_TIMEOUT_UNTIL;
-	return read_timeout(regs->r10, NANOSECONDS, meaning);
+	return read_timeout(call, 3, NANOSECONDS, meaning);
 }
 
-static __always_inline __u64 sleep_timeout(struct pt_regs *regs)
+static __always_inline __u64 sleep_timeout(const struct call *call)
 {
 	__u64 meaning = WIRE_TIMEOUT_AFTER;
 
-	if (regs->si & TIMER_ABSTIME) /* CLOCK_MONOTONIC is 1, CLOCK_REALTIME 0; others are not known */
-		meaning = regs->di == 1 ? WIRE_TIMEOUT_UNTIL : regs->di == 0 ? WIRE_TIMEOUT_UNTIL_DATE : 0;
-	return meaning ? read_timeout(regs->dx, NANOSECONDS, meaning) : 0;
+	if (call->arguments[1] & TIMER_ABSTIME) /* CLOCK_MONOTONIC is 1, CLOCK_REALTIME 0; others are not known */
+		meaning = call->arguments[0] == 1   ? WIRE_TIMEOUT_UNTIL
+			  : call->arguments[0] == 0 ? WIRE_TIMEOUT_UNTIL_DATE
+						    : 0;
+	return meaning ? read_timeout(call, 2, NANOSECONDS, meaning) : 0;
 }
 
 /* How long it asked to wait at the most. Reads user memory only for syscalls that hand over a time by address. */
-static __always_inline __u64 asked_timeout(struct pt_regs *regs, __s32 syscall)
+static __always_inline __u64 asked_timeout(const struct call *call)
 {
-	switch (syscall) {
-	case SYS_FUTEX: return futex_timeout(regs);
-	case 35: return read_timeout(regs->di, NANOSECONDS, WIRE_TIMEOUT_AFTER);   /* nanosleep */
-	case 230: return sleep_timeout(regs);                                      /* clock_nanosleep */
-	case 7: return milliseconds(regs->dx);                                     /* poll */
-	case 232: case 281: return milliseconds(regs->r10);                        /* epoll_wait epoll_pwait */
-	case 23: return read_timeout(regs->r8, MICROSECONDS, WIRE_TIMEOUT_AFTER);  /* select */
-	case 270: return read_timeout(regs->r8, NANOSECONDS, WIRE_TIMEOUT_AFTER);  /* pselect6 */
-	case 271: return read_timeout(regs->dx, NANOSECONDS, WIRE_TIMEOUT_AFTER);  /* ppoll */
-	case 441: return read_timeout(regs->r10, NANOSECONDS, WIRE_TIMEOUT_AFTER); /* epoll_pwait2 */
+	switch (call->number) {
+	case SYS_FUTEX: return futex_timeout(call);
+	case 35: return read_timeout(call, 0, NANOSECONDS, WIRE_TIMEOUT_AFTER);  /* nanosleep */
+	case 230: return sleep_timeout(call);                                    /* clock_nanosleep */
+	case 7: return milliseconds(call->arguments[2]);                         /* poll */
+	case 232: case 281: return milliseconds(call->arguments[3]);             /* epoll_wait epoll_pwait */
+	case 23: return read_timeout(call, 4, MICROSECONDS, WIRE_TIMEOUT_AFTER); /* select */
+	case 270: return read_timeout(call, 4, NANOSECONDS, WIRE_TIMEOUT_AFTER); /* pselect6 */
+	case 271: return read_timeout(call, 2, NANOSECONDS, WIRE_TIMEOUT_AFTER); /* ppoll */
+	case 441: return read_timeout(call, 3, NANOSECONDS, WIRE_TIMEOUT_AFTER); /* epoll_pwait2 */
 	}
 	return 0;
 }
 
 /* Who polls for a single descriptor waits for that one. */
-static __always_inline void describe_polled(struct task_struct *task, struct pt_regs *regs, struct wire_wait *wait)
+static __always_inline void describe_polled(struct task_struct *task, const struct call *call, struct wire_wait *wait)
 {
 	__s32 fd = -1;
 
-	if ((wait->syscall != SYS_POLL && wait->syscall != SYS_PPOLL) || regs->si != 1)
+	if ((wait->syscall != SYS_POLL && wait->syscall != SYS_PPOLL) || call->arguments[1] != 1)
 		return;
 	/* It is the first member of a struct pollfd. */
-	if (bpf_probe_read_user(&fd, sizeof(fd), (void *)regs->di) || fd < 0)
+	if (bpf_probe_read_user(&fd, sizeof(fd), (void *)call->arguments[0]) || fd < 0)
 		return;
 	wait->op = fd;
 	describe_fd(task, fd, wait);
 }
 
 /* The call that a thread is in. One that ends has left whatever it was in: what it still waits for is its end's. */
+static __always_inline __s32 leaves(struct task_struct *task, __s32 number)
+{
+	return (task->flags & PF_EXITING) && number != SYS_EXIT_GROUP ? SYS_EXIT : number;
+}
+
 static __always_inline __s32 call_of(struct task_struct *task, struct pt_regs *regs)
 {
-	__s32 call = regs->orig_ax;
-
-	return (task->flags & PF_EXITING) && call != SYS_EXIT_GROUP ? SYS_EXIT : call;
+	return leaves(task, call_number(task, regs));
 }
 
 static __always_inline __u64 until(__s64 clock, __u64 ns)
@@ -295,18 +311,18 @@ static __always_inline __u64 until(__s64 clock, __u64 ns)
  * function alone. What it keeps for that tells: a pointer where the first argument is one, but of sleeps; with a futex flags, one
  * of which is always set, where poll has a bit. Until when, it has found out before.
  */
-static __always_inline void describe_restart(struct task_struct *task, struct pt_regs *regs, struct wire_wait *wait)
+static __always_inline void describe_restart(struct task_struct *task, const struct call *call, struct wire_wait *wait)
 {
 	__u32 flags = BPF_CORE_READ(task, restart_block.futex.flags);
 	__u64 address = (__u64)BPF_CORE_READ(task, restart_block.futex.uaddr);
 
-	if (regs->di != address || (address && address < 4096)) { /* poll may have no descriptors */
-		wait->syscall = (__s64)regs->di < 4096 ? SYS_CLOCK_NANOSLEEP : SYS_NANOSLEEP;
+	if (call->arguments[0] != address || (address && address < 4096)) { /* poll may have no descriptors */
+		wait->syscall = (__s64)call->arguments[0] < 4096 ? SYS_CLOCK_NANOSLEEP : SYS_NANOSLEEP;
 		wait->timeout = until(BPF_CORE_READ(task, restart_block.nanosleep.clockid),
 				      BPF_CORE_READ(task, restart_block.nanosleep.expires));
 	} else if (flags > 1) {
 		wait->syscall = SYS_FUTEX;
-		wait->timeout = until(!(regs->si & FUTEX_CLOCK_REALTIME), BPF_CORE_READ(task, restart_block.futex.time));
+		wait->timeout = until(!(call->arguments[1] & FUTEX_CLOCK_REALTIME), BPF_CORE_READ(task, restart_block.futex.time));
 	} else {
 		wait->syscall = SYS_POLL;
 		if (flags)
@@ -318,22 +334,23 @@ static __always_inline void describe_restart(struct task_struct *task, struct pt
 /* `task` must not be one of the kernel's: those have no user registers. `own`: it is the thread that runs. */
 static __always_inline void describe_wait(struct task_struct *task, struct wire_wait *wait, bool own)
 {
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct call call;
 
-	wait->syscall = call_of(task, regs);
+	read_call(task, (struct pt_regs *)bpf_task_pt_regs(task), &call, own);
+	wait->syscall = leaves(task, call.number);
 	if (wait->syscall == SYS_RESTART)
-		describe_restart(task, regs, wait);
+		describe_restart(task, &call, wait);
 	else if (own)
-		wait->timeout = asked_timeout(regs, wait->syscall);
+		wait->timeout = asked_timeout(&call);
 	if (wait->syscall == SYS_FUTEX) {
-		describe_futex(regs, wait, own);
+		describe_futex(&call, wait, own);
 		return;
 	}
-	wait->op = regs->di;
+	wait->op = call.arguments[0];
 	if (waits_on_fd(wait->syscall))
 		describe_fd(task, wait->op, wait);
 	else if (own)
-		describe_polled(task, regs, wait);
+		describe_polled(task, &call, wait);
 }
 
 /* The same of the thread that runs. Not static: the verifier then looks at it once, not once for each way that leads here. */

@@ -160,7 +160,7 @@ enum wire_object {
 };
 
 struct wire_wait {
-	/* orig_ax, or what restart_syscall goes on with, or 60 of a thread that ends; -1: an exception (page fault) or interrupt */
+	/* As x86-64 numbers it (call_x86_64.h), or what restart_syscall goes on with, or 60 of a thread that ends; -1: an exception (page fault) or interrupt */
 	wire_s32 syscall;
 	wire_u32 object_kind; /* enum wire_object */
 	wire_u64 object;
@@ -188,7 +188,7 @@ struct wire_waking {
 	struct wire_header header; /* flags: enum wire_context */
 	wire_u32 wakee_tid;
 	wire_u32 waker_tid;
-	/* orig_ax of the waker, 60 of one that ends, -1 none: in thread context, and in a soft interrupt that its own call raised */
+	/* Of the waker, 60 of one that ends, -1 none: in thread context, and in a soft interrupt that its own call raised */
 	wire_s32 waker_syscall;
 	wire_u32 stack_every;      /* as in struct wire_wait; 0 too if no thread of the program is the waker */
 	wire_u64 waker_object;     /* futex address if the waker is in futex(2), else 0 */
@@ -202,7 +202,7 @@ struct wire_sample {
 	wire_u32 tid;
 	wire_u32 tgid;
 	wire_u64 ip;
-	wire_s32 syscall; /* orig_ax if in the kernel, else -1 */
+	wire_s32 syscall; /* if in the kernel, else -1 */
 	wire_u32 pad;
 	wire_u64 stack;
 };
@@ -418,7 +418,7 @@ enum wire_paging {
 struct wire_paging_key {
 	wire_u32 tid;
 	wire_u32 what;    /* enum wire_paging */
-	wire_s32 syscall; /* of WIRE_SHOOTDOWN_SENT and the reclaims: orig_ax, -1 none (a fault); else 0 */
+	wire_s32 syscall; /* of WIRE_SHOOTDOWN_SENT and the reclaims: -1 none (a fault); else 0 */
 	wire_u32 pad;
 };
 

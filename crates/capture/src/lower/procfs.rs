@@ -70,7 +70,7 @@ pub enum InSyscall {
     },
 }
 
-/// Reads a `syscall` line.
+/// Reads a `syscall` line. `None` also of a program of 32 bits: its calls have other numbers, and its arguments lie elsewhere.
 pub fn parse_syscall(line: &str) -> Option<InSyscall> {
     let line = line.trim_end();
     if line == "running" {
@@ -83,9 +83,19 @@ pub fn parse_syscall(line: &str) -> Option<InSyscall> {
     }
     let mut arguments = [0; 6];
     for argument in &mut arguments {
-        *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        *argument = hexadecimal(words.next()?)?;
+    }
+    let mut is_below_4_gib =
+        || words.next().and_then(hexadecimal).is_some_and(|at| at <= u64::from(u32::MAX));
+    let (stack, code) = (is_below_4_gib(), is_below_4_gib());
+    if stack && code {
+        return None;
     }
     Some(InSyscall::Call { number, arguments })
+}
+
+fn hexadecimal(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
 }
 
 /// `/proc/PID/task/TID/FILE`, or `None` if it vanished or may not be read.
@@ -205,9 +215,11 @@ mod tests {
     #[test]
     fn syscall_lines() {
         assert_eq!(parse_syscall("running\n"), Some(InSyscall::Running));
-        assert_eq!(parse_syscall("-1 0x7ffe 0x401\n"), Some(InSyscall::Exception));
-        let futex = parse_syscall("202 0x10 0x80 0x2 0x0 0x0 0x0 0x7ffe 0x401\n");
+        assert_eq!(parse_syscall("-1 0x7ffe00001000 0x401000\n"), Some(InSyscall::Exception));
+        let futex = parse_syscall("202 0x10 0x80 0x2 0x0 0x0 0x0 0x7ffe00001000 0x401000\n");
         assert_eq!(futex, Some(InSyscall::Call { number: 202, arguments: [0x10, 0x80, 2, 0, 0, 0] }));
+        let narrow = "240 0x10 0x80 0x2 0x0 0x0 0x0 0xf7d1f0ac 0xf7f4e549\n";
+        assert_eq!(parse_syscall(narrow), None, "202 is another call of such a program");
         assert_eq!(parse_syscall("202 0x10\n"), None);
         assert_eq!(parse_syscall("202 10 20 30 40 50 60\n"), None);
         assert_eq!(parse_syscall(""), None);

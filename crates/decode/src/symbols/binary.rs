@@ -27,7 +27,7 @@ pub enum Unnamed {
         recorded: String,
     },
     /// It is none.
-    #[error("not a 64-bit ELF file")]
+    #[error("not an ELF file")]
     NotElf,
     /// It says nothing of this code.
     #[error("stripped: no symbol for this code, and no debug file for build id {0}")]
@@ -259,6 +259,10 @@ impl Binary<'_> {
 
     /// Leaves whose code only waits.
     fn spins(&self, bytes: &[u8]) -> BTreeMap<u64, (FrameSpin, String)> {
+        // Instructions of 32 bits mean something else.
+        if self.elf.is_narrow() {
+            return BTreeMap::new();
+        }
         let segments = self.elf.segments();
         let spins: Vec<(u64, Spin)> =
             segments.flat_map(|segment| spins(bytes, segment, &self.wanted.leaves)).collect();

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, UnwindSection};
 use object::elf::{PF_W, PF_X, PT_LOAD};
-use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::{CompressionFormat, File, Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 
 use super::place::Place;
 use super::{demangle, go};
@@ -29,29 +29,51 @@ struct Segment {
     address: u64,
 }
 
-/// A 64-bit little-endian ELF file.
+/// A little-endian ELF file, of 64 or 32 bits.
 pub struct Elf<'a> {
-    file: ElfFile64<'a, LittleEndian>,
+    file: File<'a>,
+    /// Executable ones.
     segments: Vec<Segment>,
+    /// Addresses of memory that the file has for its variables.
+    variables: Vec<Range<u64>>,
+}
+
+/// What of a file is mapped: executable segments, and addresses of those that are written to.
+fn loaded<H: FileHeader>(file: &ElfFile<'_, H>) -> (Vec<Segment>, Vec<Range<u64>>) {
+    let endian = file.endian();
+    let of = |flag| {
+        let headers = file.elf_program_headers().iter();
+        headers
+            .filter(move |header| header.p_type(endian) == PT_LOAD && header.p_flags(endian).contains(flag))
+    };
+    // Match by PF_X: linkers may place a read-only and an executable segment in one file page.
+    let segments = of(PF_X).map(|header| Segment {
+        offset: header.p_offset(endian).into(),
+        length: header.p_filesz(endian).into(),
+        address: header.p_vaddr(endian).into(),
+    });
+    let variables = of(PF_W).map(|header| {
+        let start: u64 = header.p_vaddr(endian).into();
+        start..start.saturating_add(header.p_memsz(endian).into())
+    });
+    (segments.collect(), variables.collect())
 }
 
 impl<'a> Elf<'a> {
     /// Reads the headers. `None` if it is no such file.
     pub fn parse(bytes: &'a [u8]) -> Option<Elf<'a>> {
-        let file = ElfFile64::<LittleEndian>::parse(bytes).ok()?;
-        let endian = LittleEndian;
-        // Match by PF_X: linkers may place a read-only and an executable segment in one file page.
-        let segments = file
-            .elf_program_headers()
-            .iter()
-            .filter(|header| header.p_type(endian) == PT_LOAD && header.p_flags(endian).contains(PF_X))
-            .map(|header| Segment {
-                offset: header.p_offset(endian),
-                length: header.p_filesz(endian),
-                address: header.p_vaddr(endian),
-            })
-            .collect();
-        Some(Elf { file, segments })
+        let file = File::parse(bytes).ok().filter(File::is_little_endian)?;
+        let (segments, variables) = match &file {
+            File::Elf64(elf) => loaded(elf),
+            File::Elf32(elf) => loaded(elf),
+            _ => return None,
+        };
+        Some(Elf { file, segments, variables })
+    }
+
+    /// A program of 32 bits, or a library of such.
+    pub fn is_narrow(&self) -> bool {
+        !self.file.is_64()
     }
 
     /// The GNU build id; of a Go program without one, Go's own. Empty if there is neither.
@@ -88,13 +110,7 @@ impl<'a> Elf<'a> {
 
     /// The virtual address is in memory that the file has for its variables.
     pub fn is_variable(&self, address: u64) -> bool {
-        let endian = LittleEndian;
-        self.file.elf_program_headers().iter().any(|header| {
-            let start = header.p_vaddr(endian);
-            header.p_type(endian) == PT_LOAD
-                && header.p_flags(endian).contains(PF_W)
-                && (start..start.saturating_add(header.p_memsz(endian))).contains(&address)
-        })
+        self.variables.iter().any(|memory| memory.contains(&address))
     }
 
     /// The code of each executable segment: offsets in the file, and the address of the first.
@@ -189,8 +205,11 @@ impl<'a> Elf<'a> {
             .set_eh_frame_hdr(self.section_address(".eh_frame_hdr")?)
             .set_eh_frame(self.section_address(".eh_frame")?)
             .set_text(self.section_address(".text").unwrap_or(0));
-        let header = EhFrameHdr::new(self.raw_section(".eh_frame_hdr")?, endian).parse(&bases, 8).ok()?;
-        let frames = EhFrame::new(self.raw_section(".eh_frame")?, endian);
+        let header = EhFrameHdr::new(self.raw_section(".eh_frame_hdr")?, endian)
+            .parse(&bases, if self.is_narrow() { 4 } else { 8 })
+            .ok()?;
+        let mut frames = EhFrame::new(self.raw_section(".eh_frame")?, endian);
+        frames.set_address_size(if self.is_narrow() { 4 } else { 8 });
         let table = header.table()?;
         let start = |address: u64| {
             let entry = table.fde_for_address(&frames, &bases, address, EhFrame::cie_from_offset).ok()?;

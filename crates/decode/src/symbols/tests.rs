@@ -171,7 +171,7 @@ fn every_missing_name_has_its_reason() {
     let files = given("/bin/app", b"#!/bin/sh\n");
     let mut symbols = Symbols::new(&files, "00000000ffff0000 T schedule\n");
     symbols.resolve(&catalogue);
-    assert_eq!(symbols.notes(), ["/bin/app: not a 64-bit ELF file (1 address)"]);
+    assert_eq!(symbols.notes(), ["/bin/app: not an ELF file (1 address)"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
 use object::elf::{PF_X, PT_GNU_EH_FRAME, PT_LOAD};
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::read::elf::{ElfFile32, ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ReadRef};
 
 use super::frames::Rows;
@@ -19,6 +19,9 @@ pub enum TableError {
     /// Not an ELF file of this machine.
     #[error("it is no 64-bit x86 ELF file")]
     NotElf,
+    /// Its code, words and stacks are those of 32 bits.
+    #[error("it is a program of 32 bits: their stacks are not followed, and end at the first frame")]
+    Narrow,
     /// Neither section is there.
     #[error("it has neither .eh_frame nor .debug_frame, and is no Go binary")]
     NoFrames,
@@ -54,7 +57,7 @@ impl Table {
     /// Compiles the table of an ELF file. Of a file that is read piecemeal (`object::ReadCache`) only the
     /// sections that say something are read.
     pub fn compile<'a, R: ReadRef<'a>>(bytes: R) -> Result<Table, TableError> {
-        let file = ElfFile64::<Endianness, R>::parse(bytes).map_err(|_| TableError::NotElf)?;
+        let file = ElfFile64::<Endianness, R>::parse(bytes).map_err(|_| no_table(bytes))?;
         let endian = file.endian();
         if file.elf_header().e_machine(endian) != object::elf::EM_X86_64 || !file.is_little_endian() {
             return Err(TableError::NotElf);
@@ -139,10 +142,21 @@ impl Table {
     }
 }
 
+fn no_table<'a, R: ReadRef<'a>>(bytes: R) -> TableError {
+    match ElfFile32::<Endianness, R>::parse(bytes) {
+        Ok(_) => TableError::Narrow,
+        Err(_) => TableError::NotElf,
+    }
+}
+
 /// The build id of an ELF file; empty if it has none, or is none.
 pub fn build_id<'a, R: ReadRef<'a>>(bytes: R) -> Vec<u8> {
-    let file = ElfFile64::<Endianness, R>::parse(bytes).ok();
-    file.and_then(|file| Some(file.build_id().ok()??.to_vec())).unwrap_or_default()
+    let narrow = || Some(ElfFile32::<Endianness, R>::parse(bytes).ok()?.build_id().ok()??.to_vec());
+    match ElfFile64::<Endianness, R>::parse(bytes) {
+        Ok(file) => file.build_id().ok().flatten().map(<[u8]>::to_vec),
+        Err(_) => narrow(),
+    }
+    .unwrap_or_default()
 }
 
 /// A section's bytes, uncompressed, and its linked address.
