@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use support::{Scratch, bpf_or_skip, holdup, report_json, rungs, stderr};
+use holdup_events::recording;
+use support::{Scratch, bpf_or_skip, holdup, made, report_json, rungs, stderr};
 
 /// A shell that waits for two children, one asleep and one at work; they end with the test.
 struct Family {
@@ -96,4 +97,72 @@ fn a_recording_of_one_that_sleeps_all_the_time_contradicts_itself_nowhere() {
     let tables =
         ["slices", "waits", "wakeups", "samples", "steals", "deadlines", "spans", "marks", "counters"];
     assert!(tables.iter().all(|table| !torn.contains_key(*table)), "{torn:?}");
+}
+
+/// The first thread ends, and the other one computes two calls below where it begins, without frame pointers.
+const HEADLESS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+
+static volatile unsigned sum;
+
+__attribute__((noinline)) static void computes(void)
+{
+	for (unsigned i = 0; i < 1000000; i++)
+		sum += i;
+}
+
+__attribute__((noinline)) static void goes_round(void)
+{
+	for (;;) {
+		computes();
+		__asm__ volatile("");
+	}
+}
+
+static void *begins(void *first)
+{
+	pthread_join(*(pthread_t *)first, 0);
+	puts("alone");
+	fflush(stdout);
+	goes_round();
+	return 0;
+}
+
+int main(void)
+{
+	static pthread_t first;
+	pthread_t other;
+
+	first = pthread_self();
+	pthread_create(&other, 0, begins, &first);
+	pthread_exit(0);
+}
+"#;
+
+/// Of such a process `/proc` shows nothing under its own number.
+#[test]
+fn stacks_are_whole_though_the_first_thread_has_ended() {
+    let scratch = Scratch::new("attach-headless");
+    let build = ["gcc", "-O2", "-fomit-frame-pointer", "-pthread", "-o", "headless", "headless.c"];
+    if !bpf_or_skip(&scratch) || !made(&scratch, ("headless.c", HEADLESS), &build) {
+        return;
+    }
+    let mut program = Command::new(scratch.join("headless")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    attach(&scratch, program.id(), &[]);
+    let _ = program.kill();
+    let _ = program.wait();
+    let trace = recording::open(&scratch.join("t.holdup")).expect("a recording");
+    let whole = |sample: &&holdup_events::tables::SampleRow| {
+        let names: Vec<&str> = trace
+            .stack_frames(sample.stack)
+            .map(|frame| trace.frames[frame.index()].function.as_str())
+            .collect();
+        ["computes", "goes_round", "begins", "start_thread"].iter().all(|wanted| names.contains(wanted))
+    };
+    let of_it = trace.samples.iter().filter(|sample| trace.threads[sample.thread.index()].target);
+    let (all, told) = (of_it.clone().count(), of_it.filter(whole).count());
+    assert!(all > 10 && told * 10 > all * 8, "{told} of {all}");
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, process};
 
+use holdup_capture::lower::procfs;
 use holdup_capture::mappings::own_vdso;
 use holdup_decode::accesses::GeneratedCode;
 use holdup_decode::process_memory::NamedCode;
@@ -57,7 +58,7 @@ impl<'a> OwnFiles<'a> {
             // Somebody else has that number now.
             return vec![PathBuf::from("/")];
         }
-        let mut roots = vec![PathBuf::from(format!("/proc/{pid}/root"))];
+        let mut roots = vec![PathBuf::from(format!("/proc/{}/root", procfs::shown_as(pid)))];
         match self.roots.of(pid) {
             Some(kept) => roots.push(kept),
             None => roots.push(PathBuf::from("/")),
@@ -216,6 +217,7 @@ impl Files for LiveFiles {
 
 /// What a living process has mapped as `path` at these addresses can be had though it was deleted or replaced.
 pub fn living(pid: u32, (start, end): (u64, u64), path: &str) -> Vec<PathBuf> {
+    let pid = procfs::shown_as(pid);
     let mapped = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
     let is_it = |link: &PathBuf| {
         let target = fs::read_link(link).unwrap_or_default();

@@ -9,6 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use holdup_capture::lower::procfs;
+
 use super::generated_code::CodeKept;
 use super::runtime_names::NamesKept;
 
@@ -61,7 +63,8 @@ impl Roots {
     /// Looks at a process that lives; one whose files are ours needs nothing.
     pub fn note(&mut self, pid: u32) {
         let own = self.own.get_or_init(|| identity("self")).as_ref();
-        let (Some(its), Some(own)) = (identity(&pid.to_string()), own) else { return };
+        let shown = procfs::shown_as(pid);
+        let (Some(its), Some(own)) = (identity(&shown.to_string()), own) else { return };
         if its == *own {
             self.by_pid.remove(&pid);
             return;
@@ -70,7 +73,7 @@ impl Roots {
             let root = OpenOptions::new()
                 .read(true)
                 .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
-                .open(format!("/proc/{pid}/root"));
+                .open(format!("/proc/{shown}/root"));
             let Ok(root) = root else { return };
             self.open.insert(its.clone(), Arc::new(root));
         }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use holdup_capture::bpf::{MappedRows, ROWS_PENDING, UnwindTables};
+use holdup_capture::lower::procfs;
 use holdup_capture::mappings::{own_vdso, read_maps};
 use holdup_capture::privileges;
 use holdup_decode::symbols::is_jitdump;
@@ -344,7 +345,7 @@ fn mapped(mapping: &RawMapping, binary: Option<&Binary>) -> MappedRows {
 /// Where the file of a mapping can be had, the surest first: what is at its path now may be another one.
 pub(super) fn places(tgid: u32, mapping: &RawMapping) -> Vec<PathBuf> {
     let mut places = living(tgid, (mapping.start, mapping.end), &mapping.path);
-    places.push(PathBuf::from(format!("/proc/{tgid}/root{}", mapping.path)));
+    places.push(PathBuf::from(format!("/proc/{}/root{}", procfs::shown_as(tgid), mapping.path)));
     places
 }
 

@@ -16,7 +16,11 @@ use crate::perf_ring::{self, Attr, Ring, flag, sample};
 /// The executable mappings and the vdso of a process now; empty if it is gone or may not be read. Paths are
 /// as the process sees them: in a container, look below `/proc/PID/root`.
 pub fn read_maps(tgid: u32) -> Vec<RawMapping> {
-    let Ok(bytes) = fs::read(format!("/proc/{tgid}/maps")) else { return Vec::new() };
+    let read = |pid: u32| fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let mut bytes = read(tgid);
+    if bytes.is_empty() {
+        bytes = read(procfs::shown_as(tgid));
+    }
     parse_maps(&String::from_utf8_lossy(&bytes), tgid, crate::lower::now())
 }
 

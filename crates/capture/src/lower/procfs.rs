@@ -114,6 +114,13 @@ pub fn schedstat(tgid: u32, tid: u32) -> Option<SchedStat> {
     parse_schedstat(&read_thread_file(tgid, tid, "schedstat")?)
 }
 
+/// The number under which `/proc` shows what a process has mapped and open, and its root: of one whose first thread has ended nothing is
+/// left under its own, but all is under that of another thread (proc(5); such directories are not listed).
+pub fn shown_as(tgid: u32) -> u32 {
+    let lives = |tid: &u32| stat(tgid, *tid).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'));
+    if lives(&tgid) { tgid } else { threads(tgid).into_iter().find(lives).unwrap_or(tgid) }
+}
+
 /// Whether a process has a thread that lives, those of `but` apart, though its first one may have ended. Looks no further than the first
 /// that does: there may be ten thousand.
 pub fn has_threads(tgid: u32, but: &[u32]) -> bool {

@@ -356,6 +356,10 @@ impl Records for File<'_> {
             sink(record);
         }
         self.user_stacks_whole.set(self.user_stacks.get());
+        if inherited.refused > 0 {
+            let (at, events) = (self.last().0, inherited.refused);
+            sink(Record::Lost { at, cpu: CpuId::NONE, events, reason: "too-many-inherited-mappings" });
+        }
         if self.cut {
             sink(Record::Lost { at: self.last().0, cpu: CpuId::NONE, events: 0, reason: "truncated" });
         }
@@ -373,6 +377,8 @@ struct Inherited {
     by_process: HashMap<u32, Vec<RawMapping>>,
     told: usize,
     told_bytes: usize,
+    /// Mappings that were more than that.
+    refused: u64,
 }
 
 impl Inherited {
@@ -390,6 +396,7 @@ impl Inherited {
                 self.told_bytes = self.told_bytes.saturating_add(bytes.sum());
                 self.told = self.told.saturating_add(mappings.len());
                 if self.told > INHERITED_MAX || self.told_bytes > INHERITED_BYTES_MAX {
+                    self.refused += mappings.len() as u64;
                     return;
                 }
                 let mut mappings = mappings.clone();
@@ -536,5 +543,6 @@ mod tests {
         assert_eq!(take(&mut inherited, 2), 1);
         inherited.told_bytes = INHERITED_BYTES_MAX - (1 << 15);
         assert_eq!((take(&mut inherited, 3), take(&mut inherited, 4)), (2, 2));
+        assert_eq!(inherited.refused, 1);
     }
 }
