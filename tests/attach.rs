@@ -151,7 +151,7 @@ fn stacks_are_whole_though_the_first_thread_has_ended() {
     let mut program = Command::new(scratch.join("headless")).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    attach(&scratch, program.id(), &[]);
+    let report = attach(&scratch, program.id(), &[]);
     let _ = program.kill();
     let _ = program.wait();
     let trace = recording::open(&scratch.join("t.holdup")).expect("a recording");
@@ -165,4 +165,5 @@ fn stacks_are_whole_though_the_first_thread_has_ended() {
     let of_it = trace.samples.iter().filter(|sample| trace.threads[sample.thread.index()].target);
     let (all, told) = (of_it.clone().count(), of_it.filter(whole).count());
     assert!(all > 10 && told * 10 > all * 8, "{told} of {all}");
+    assert!(report["command"].to_string().contains("headless"), "{}", report["command"]);
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use holdup_capture::lower;
+use holdup_capture::lower::{self, procfs};
 use holdup_events::recording;
 use holdup_findings::derive::class::Class;
 
@@ -67,7 +67,7 @@ fn sees_nothing(recorded: &Recorded) -> Result<bool> {
 
 /// The command line of a process.
 pub fn command_of(pid: u32) -> Vec<String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let bytes = std::fs::read(format!("/proc/{}/cmdline", procfs::shown_as(pid))).unwrap_or_default();
     let words: Vec<String> = bytes
         .split(|byte| *byte == 0)
         .filter(|word| !word.is_empty())

@@ -2,9 +2,21 @@
 
 use std::io;
 
+use crate::lower::procfs;
+
 /// Reads from `address` on; gives how many bytes there were before memory that cannot be read. Needs what a debugger needs
 /// (ptrace(2), `PTRACE_MODE_ATTACH_REALCREDS`); the process is not stopped.
 pub fn read(pid: u32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    match read_as(pid, address, bytes) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => match procfs::shown_as(pid) {
+            shown if shown != pid => read_as(shown, address, bytes),
+            _ => Err(error),
+        },
+        read => read,
+    }
+}
+
+fn read_as(pid: u32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
     let address = usize::try_from(address).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?;
     let into = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
