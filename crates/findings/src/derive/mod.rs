@@ -46,6 +46,7 @@ mod lock_classes;
 pub mod lock_holding;
 mod lock_lines;
 pub mod locks;
+pub mod lone_children;
 pub mod occupancy;
 pub mod on_cpu;
 pub mod own_places;

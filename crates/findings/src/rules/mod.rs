@@ -89,6 +89,7 @@ rules! {
     subprocess_per_item,
     thread_per_item,
     child_wait,
+    serial_step,
     preempted_lock_holder,
     blocked_lock_holder,
     lock_convoy,

@@ -43,6 +43,7 @@ mod regions;
 mod replay;
 mod requested;
 mod roles;
+mod serial_step;
 mod sharing;
 mod skewed_workers;
 mod stacks;

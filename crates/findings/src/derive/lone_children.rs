@@ -1,0 +1,137 @@
+//! Processes that have several children at a time, and the stretches in which only one of these is there. It judges nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdup_events::tables::ThreadState;
+use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
+
+use super::children::ancestors;
+use super::cover::{Cover, Span};
+use super::parallel;
+
+/// A process with children side by side.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Job {
+    /// Which.
+    pub parent: ProcessId,
+    /// Children that lived in the recording.
+    pub children: u64,
+    /// The most of them at a time.
+    pub most: u64,
+    /// For how long two of them or more were there (ns).
+    pub beside_ns: u64,
+    /// Children that were there alone for long, the longest first.
+    pub steps: Vec<Step>,
+}
+
+/// A child while no other one is there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Which.
+    pub child: ProcessId,
+    /// When that was.
+    pub alone: Cover,
+    /// What threads of the program ran or wanted to meanwhile (ns, added up).
+    pub active_ns: u64,
+    /// Those of the child, and of what it started.
+    pub own_ns: u64,
+    /// The thread of these that ran most, and for how long (ns).
+    pub busiest: Option<(ThreadId, u64)>,
+}
+
+/// More steps of a parent are not looked at.
+const STEPS_MAX: usize = 8;
+
+/// Every process that has two children at once, with those that are alone for `least_ns` or more.
+pub fn derive(trace: &Trace, least_ns: u64) -> Vec<Job> {
+    let mut jobs: Vec<Job> =
+        lives(trace).into_iter().filter_map(|(parent, lives)| job(parent, &lives)).collect();
+    for job in &mut jobs {
+        job.steps.retain(|step| step.alone.length_ns() >= least_ns.max(1));
+        job.steps.sort_by_key(|step| (std::cmp::Reverse(step.alone.length_ns()), step.child));
+        job.steps.truncate(STEPS_MAX);
+    }
+    jobs.retain(|job| !job.steps.is_empty());
+    for step in jobs.iter_mut().flat_map(|job| &mut job.steps) {
+        add_activity(trace, step);
+    }
+    jobs
+}
+
+/// From when to when children of each process were there, as their first threads tell.
+fn lives(trace: &Trace) -> BTreeMap<ProcessId, Vec<(ProcessId, Span)>> {
+    let mut lives: BTreeMap<ProcessId, Vec<(ProcessId, Span)>> = BTreeMap::new();
+    for thread in trace.threads.iter().filter(|thread| thread.target) {
+        let process = trace.processes.get(thread.process.index()).filter(|one| one.pid == thread.tid);
+        if let Some(parent) = process.and_then(|process| process.parent) {
+            lives.entry(parent).or_default().push((thread.process, (thread.start, thread.end)));
+        }
+    }
+    lives
+}
+
+fn job(parent: ProcessId, lives: &[(ProcessId, Span)]) -> Option<Job> {
+    // Ends before beginnings of the same moment.
+    let mut changes: Vec<(Timestamp, bool, ProcessId)> = lives
+        .iter()
+        .flat_map(|(child, (start, end))| [(*start, true, *child), (*end, false, *child)])
+        .collect();
+    changes.sort_unstable();
+    let mut job = Job { parent, children: lives.len() as u64, ..Job::default() };
+    let (mut there, mut since) = (BTreeSet::new(), Timestamp(0));
+    let mut alone: BTreeMap<ProcessId, Vec<Span>> = BTreeMap::new();
+    for (at, begins, child) in changes {
+        let length = at.since(since).0;
+        match there.len() {
+            1 if length > 0 => {
+                let only = there.first().copied().unwrap_or(child);
+                alone.entry(only).or_default().push((since, at));
+            }
+            0 | 1 => {}
+            _ => job.beside_ns += length,
+        }
+        if begins {
+            there.insert(child);
+        } else {
+            there.remove(&child);
+        }
+        job.most = job.most.max(there.len() as u64);
+        since = at;
+    }
+    let step = |(child, spans)| Step { child, alone: Cover::of(spans), ..Step::default() };
+    job.steps = alone.into_iter().map(step).collect();
+    (job.most > 1).then_some(job)
+}
+
+/// Who was active while the child was alone.
+fn add_activity(trace: &Trace, step: &mut Step) {
+    let is_own =
+        |process: ProcessId| process == step.child || ancestors(trace, process).contains(&step.child);
+    let groups = parallel::thread_groups(trace);
+    let parts = parallel::map(groups.len(), |group| {
+        let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
+        let of_thread = |id: ThreadId| {
+            let (mut active_ns, mut ran_ns) = (0, 0);
+            for slice in trace.slices.of(id) {
+                if !matches!(slice.state, ThreadState::Running | ThreadState::Runnable) {
+                    continue;
+                }
+                let within = step.alone.within((slice.start, slice.end));
+                let ns: u64 = within.map(|(from, to)| to.since(from).0).sum();
+                active_ns += ns;
+                ran_ns += if slice.state == ThreadState::Running { ns } else { 0 };
+            }
+            (id, active_ns, ran_ns)
+        };
+        targets.map(of_thread).filter(|(_, active_ns, _)| *active_ns > 0).collect::<Vec<_>>()
+    });
+    let (mut active_ns, mut own_ns, mut busiest) = (0, 0, None);
+    for (id, active, ran) in parts.into_iter().flatten() {
+        active_ns += active;
+        if is_own(trace.threads[id.index()].process) {
+            own_ns += active;
+            busiest = busiest.filter(|(_, most)| *most >= ran).or(Some((id, ran)));
+        }
+    }
+    (step.active_ns, step.own_ns, step.busiest) = (active_ns, own_ns, busiest);
+}

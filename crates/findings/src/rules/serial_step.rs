@@ -1,0 +1,163 @@
+//! # serial-step: a job of many processes waits for one of them, beside which nothing else goes on
+//!
+//! ## What it sees
+//! Processes that have several children at a time (`make -j`, a test runner, `xargs -P`, a script with `&`), the stretches in which only
+//! one of these is left, and what goes on in these stretches.
+//!
+//! ## Why it hurts
+//! While one step has to be done before all others, or after them, the other CPUs do nothing for the job: more of them, and a greater
+//! `-j`, change nothing about that part (Amdahl's law).
+//!
+//! ## How it decides
+//! A process has four children or more, two or more of them side by side for a tenth of the run. For a twentieth of the run
+//! or more one child was there alone, its parent waited for it, and hardly more than one thread of the program was
+//! active meanwhile, which belonged to that child. The upper end of the gain is that the work of these stretches went on as far side by side as
+//! that of the others does, on as many CPUs as there are. The lower end is 0: whether it can be divided, or begun earlier, nothing here tells.
+//!
+//! ## What to do
+//! Start the long step earlier, beside what does not need it: name in the build's rules what exactly depends on it. Where it comes
+//! last because it is the longest of all, start it first. Divide it, or make it shorter: the function that is named is what it does.
+//!
+//! ## Blind spots
+//! Jobs that servers carry out for others (a build farm, a daemon) are no children. A step that waits for the network or a disk
+//! is not one that works: what it waits for is told by other rules.
+//!
+//! ## References
+//! Amdahl: Validity of the single processor approach (1967).
+
+use holdup_events::{ProcessId, Trace};
+
+use super::{ChargedVerdict, Info};
+use crate::charge::Charge;
+use crate::derive::busiest;
+use crate::derive::children;
+use crate::derive::lone_children::{self, Job, Step};
+use crate::finding::{Confidence, Finding, Gain};
+use crate::merging::Charged;
+use crate::scene::{GAIN_MIN, Scene};
+use crate::wording::{percent, thread, time};
+
+pub(super) const INFO: Info = Info {
+    name: "serial-step",
+    summary: "A job of many processes waits for one of them, beside which nothing goes on",
+};
+
+/// Fewer children are a script's few steps.
+const CHILDREN_MIN: u64 = 4;
+/// Children side by side for this part of the run are a job that can be divided.
+const BESIDE_MIN: f64 = 0.1;
+/// A child that is alone for less of the run is an uneven end.
+const STEP_MIN: f64 = 0.05;
+/// So many threads are active meanwhile on average, at the least and at the most.
+const ACTIVE: std::ops::RangeInclusive<f64> = 0.5..=1.25;
+/// This part of what is active is the child's.
+const OWN_MIN: f64 = 0.8;
+/// The parent waits for this part of it.
+const WAITED_MIN: f64 = 0.5;
+/// So many steps are named.
+const TOLD_MAX: usize = 3;
+
+pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
+    scene.needs_wait_reasons()?;
+    let least_ns = STEP_MIN * scene.trace.wall().0 as f64;
+    let jobs = lone_children::derive(scene.trace, least_ns as u64);
+    let mut found: Vec<Charged> = jobs.into_iter().filter_map(|job| finding(scene, job)).collect();
+    found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
+    found.truncate(1);
+    Ok(found)
+}
+
+/// One thread's work, which is the child's.
+fn is_serial(step: &Step) -> bool {
+    let active = step.active_ns as f64 / step.alone.length_ns().max(1) as f64;
+    ACTIVE.contains(&active) && step.own_ns as f64 >= OWN_MIN * step.active_ns as f64
+}
+
+/// The parent's waits for its children that were mostly in one of the stretches.
+fn waits(scene: &Scene, job: &Job) -> Charge {
+    let trace = scene.trace;
+    let all = children::waited((trace, &scene.derived.roles), &scene.derived.holders, job.parent);
+    let alone_ns = |span| -> u64 {
+        let within = job.steps.iter().flat_map(|step| step.alone.within(span));
+        within.map(|(from, to)| to.since(from).0).sum()
+    };
+    Charge::of_rows(trace, |id, take| {
+        if trace.threads[id.index()].process != job.parent {
+            return;
+        }
+        for (row, slice) in trace.slices.rows(id).zip(trace.slices.of(id)) {
+            let span = (slice.start, slice.end);
+            if all.has(row) && 2 * alone_ns(span) >= slice.duration().0 {
+                take(row);
+            }
+        }
+    })
+}
+
+fn finding(scene: &Scene, mut job: Job) -> Option<Charged> {
+    job.steps.retain(is_serial);
+    let first = job.steps.first()?;
+    let is_divided = job.children >= CHILDREN_MIN && scene.of_wall(job.beside_ns as f64) >= BESIDE_MIN;
+    let total: u64 = job.steps.iter().map(|step| step.alone.length_ns()).sum();
+    let spread = job.most.min(u64::from(scene.derived.occupancy.cpus)).max(1);
+    let high = scene.of_wall(total as f64 * (1.0 - 1.0 / spread as f64)).clamp(0.0, 1.0);
+    if !is_divided || high < GAIN_MIN {
+        return None;
+    }
+    let charge = waits(scene, &job);
+    if (charge.ns() as f64) < WAITED_MIN * total as f64 {
+        return None;
+    }
+    let whose = scene.trace.process_name(job.parent);
+    let finding = Finding {
+        rule: INFO.name,
+        subject: format!("{whose} waits for {}", said(scene.trace, first)),
+        summary: summary(scene, &job, total),
+        cost_ns: charge.ns(),
+        gain: Gain { low: 0.0, high },
+        confidence: scene.confidence(Confidence::Medium),
+        evidence: scene.longest_of(&charge, |_| "waits for a child, beside which there is no other".to_owned()),
+        advice: vec![
+            "Start it earlier, beside what does not need it (in a build: name what exactly depends on it), and the longest step first".into(),
+            "Or make it shorter, or divide it: nothing else of the job goes on meanwhile".into(),
+        ],
+    };
+    Some(Charged { finding, charge })
+}
+
+/// The child, or what it has started that does the work.
+fn said(trace: &Trace, step: &Step) -> String {
+    let name = |process: ProcessId| trace.process_name(process).to_owned();
+    let Some((works, _)) = step.busiest else { return name(step.child) };
+    let its = trace.threads[works.index()].process;
+    if its == step.child {
+        thread(trace, works)
+    } else {
+        format!("{} (of {})", thread(trace, works), name(step.child))
+    }
+}
+
+fn summary(scene: &Scene, job: &Job, total_ns: u64) -> Vec<String> {
+    let trace = scene.trace;
+    let whose = trace.process_name(job.parent);
+    let mut lines = vec![format!(
+        "For {} ({} of the run) only one child of {whose} was there, and it used one CPU; at other times up to {} were side by side, for {} in all.",
+        time(total_ns),
+        percent(scene.of_wall(total_ns as f64)),
+        job.most,
+        time(job.beside_ns),
+    )];
+    let step = |step: &Step| {
+        let from = step.alone.spans().first().map_or(0, |(from, _)| from.since(trace.start()).0);
+        format!("{} for {} from {} on", said(trace, step), time(step.alone.length_ns()), time(from))
+    };
+    let steps: Vec<String> = job.steps.iter().take(TOLD_MAX).map(step).collect();
+    lines.push(format!("That was {}.", steps.join(", ")));
+    let works = job.steps.first().and_then(|step| step.busiest);
+    if let Some(busiest) = works.and_then(|(id, _)| busiest::of_thread(trace, &scene.derived.roles, id)) {
+        let (share, error) = (percent(busiest.share), percent(busiest.error));
+        lines
+            .push(format!("{share} ± {error} of what the first of these computes is in {}.", busiest.said()));
+    }
+    lines
+}
