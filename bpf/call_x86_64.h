@@ -9,9 +9,12 @@
 #define TS_COMPAT 2
 #define CALL_ARGUMENTS 6
 
-/* Calls that only programs of 32 bits have, with the real one and its arguments behind an argument (socketcall(2), ipc(2)). */
+/* Calls that only programs of 32 bits have: the first argument of two says which is meant (socketcall(2), ipc(2)). */
 #define COMPAT_SOCKETCALL 102
 #define COMPAT_IPC 117
+/* Of these all arguments are in memory, where the first one is (mmap and select of old). */
+#define COMPAT_OLD_SELECT 82
+#define COMPAT_OLD_MMAP 90
 /* The first of theirs whose times are as wide as those of x86-64 (clock_gettime64). */
 #define COMPAT_WIDE_TIMES 403
 /* Theirs that have no other number are told above all others. */
@@ -87,8 +90,8 @@ static __always_inline void read_compat_arguments(const struct pt_regs *regs, st
 
 	call->is_compat = true;
 	call->has_short_times = number < COMPAT_WIDE_TIMES;
-	if (number == COMPAT_SOCKETCALL) {
-		__u64 behind = words[1];
+	if (number == COMPAT_SOCKETCALL || number == COMPAT_OLD_SELECT || number == COMPAT_OLD_MMAP) {
+		__u64 behind = number == COMPAT_SOCKETCALL ? words[1] : words[0];
 
 		/* No descriptor, until it is known. */
 		__builtin_memset(words, 0xff, sizeof(words));

@@ -337,7 +337,7 @@ static __always_inline void describe_wait(struct task_struct *task, struct wire_
 	struct call call;
 
 	read_call(task, (struct pt_regs *)bpf_task_pt_regs(task), &call, own);
-	wait->syscall = leaves(task, call.number);
+	wait->syscall = call.number = leaves(task, call.number);
 	if (wait->syscall == SYS_RESTART)
 		describe_restart(task, &call, wait);
 	else if (own)

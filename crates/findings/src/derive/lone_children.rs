@@ -42,7 +42,8 @@ pub struct Step {
 /// More steps of a parent are not looked at.
 const STEPS_MAX: usize = 8;
 
-/// Every process that has two children at once, with those that are alone for `least_ns` or more.
+/// Every process that has two children at once, with those that are alone for `least_ns` or more. What goes on meanwhile is not looked
+/// at yet: see [`add_activity`].
 pub fn derive(trace: &Trace, least_ns: u64) -> Vec<Job> {
     let mut jobs: Vec<Job> =
         lives(trace).into_iter().filter_map(|(parent, lives)| job(parent, &lives)).collect();
@@ -52,9 +53,6 @@ pub fn derive(trace: &Trace, least_ns: u64) -> Vec<Job> {
         job.steps.truncate(STEPS_MAX);
     }
     jobs.retain(|job| !job.steps.is_empty());
-    for step in jobs.iter_mut().flat_map(|job| &mut job.steps) {
-        add_activity(trace, step);
-    }
     jobs
 }
 
@@ -103,35 +101,53 @@ fn job(parent: ProcessId, lives: &[(ProcessId, Span)]) -> Option<Job> {
     (job.most > 1).then_some(job)
 }
 
-/// Who was active while the child was alone.
-fn add_activity(trace: &Trace, step: &mut Step) {
-    let is_own =
-        |process: ProcessId| process == step.child || ancestors(trace, process).contains(&step.child);
+/// Who was active while children were alone. Goes once through all slices.
+pub fn add_activity(trace: &Trace, jobs: &mut [Job]) {
+    let mut steps: Vec<&mut Step> = jobs.iter_mut().flat_map(|job| &mut job.steps).collect();
+    if steps.is_empty() {
+        return;
+    }
+    let alone: Vec<&Cover> = steps.iter().map(|step| &step.alone).collect();
     let groups = parallel::thread_groups(trace);
     let parts = parallel::map(groups.len(), |group| {
         let targets = groups[group].clone().map(ThreadId).filter(|id| trace.threads[id.index()].target);
-        let of_thread = |id: ThreadId| {
-            let (mut active_ns, mut ran_ns) = (0, 0);
-            for slice in trace.slices.of(id) {
-                if !matches!(slice.state, ThreadState::Running | ThreadState::Runnable) {
-                    continue;
-                }
-                let within = step.alone.within((slice.start, slice.end));
-                let ns: u64 = within.map(|(from, to)| to.since(from).0).sum();
-                active_ns += ns;
-                ran_ns += if slice.state == ThreadState::Running { ns } else { 0 };
-            }
-            (id, active_ns, ran_ns)
-        };
-        targets.map(of_thread).filter(|(_, active_ns, _)| *active_ns > 0).collect::<Vec<_>>()
+        targets.flat_map(|thread| active(trace, thread, &alone)).collect::<Vec<Active>>()
     });
-    let (mut active_ns, mut own_ns, mut busiest) = (0, 0, None);
-    for (id, active, ran) in parts.into_iter().flatten() {
-        active_ns += active;
-        if is_own(trace.threads[id.index()].process) {
-            own_ns += active;
-            busiest = busiest.filter(|(_, most)| *most >= ran).or(Some((id, ran)));
+    for one in parts.into_iter().flatten() {
+        let Some(step) = steps.get_mut(one.step) else { continue };
+        step.active_ns += one.active_ns;
+        let process = trace.threads[one.thread.index()].process;
+        if process == step.child || ancestors(trace, process).contains(&step.child) {
+            step.own_ns += one.active_ns;
+            step.busiest =
+                step.busiest.filter(|(_, most)| *most >= one.ran_ns).or(Some((one.thread, one.ran_ns)));
         }
     }
-    (step.active_ns, step.own_ns, step.busiest) = (active_ns, own_ns, busiest);
+}
+
+/// What a thread did during one of the steps (ns).
+struct Active {
+    step: usize,
+    thread: ThreadId,
+    active_ns: u64,
+    ran_ns: u64,
+}
+
+fn active(trace: &Trace, thread: ThreadId, alone: &[&Cover]) -> Vec<Active> {
+    let mut found: Vec<Active> =
+        (0..alone.len()).map(|step| Active { step, thread, active_ns: 0, ran_ns: 0 }).collect();
+    for slice in trace.slices.of(thread) {
+        let ran = slice.state == ThreadState::Running;
+        if !ran && slice.state != ThreadState::Runnable {
+            continue;
+        }
+        for (one, alone) in found.iter_mut().zip(alone) {
+            let within = alone.within((slice.start, slice.end));
+            let ns: u64 = within.map(|(from, to)| to.since(from).0).sum();
+            one.active_ns += ns;
+            one.ran_ns += if ran { ns } else { 0 };
+        }
+    }
+    found.retain(|one| one.active_ns > 0);
+    found
 }

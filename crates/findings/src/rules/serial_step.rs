@@ -60,7 +60,11 @@ const TOLD_MAX: usize = 3;
 pub(super) fn judge(scene: &Scene) -> ChargedVerdict {
     scene.needs_wait_reasons()?;
     let least_ns = STEP_MIN * scene.trace.wall().0 as f64;
-    let jobs = lone_children::derive(scene.trace, least_ns as u64);
+    let is_divided =
+        |job: &Job| job.children >= CHILDREN_MIN && scene.of_wall(job.beside_ns as f64) >= BESIDE_MIN;
+    let mut jobs = lone_children::derive(scene.trace, least_ns as u64);
+    jobs.retain(is_divided);
+    lone_children::add_activity(scene.trace, &mut jobs);
     let mut found: Vec<Charged> = jobs.into_iter().filter_map(|job| finding(scene, job)).collect();
     found.sort_by(|a, b| b.finding.gain.high.total_cmp(&a.finding.gain.high));
     found.truncate(1);
@@ -97,11 +101,10 @@ fn waits(scene: &Scene, job: &Job) -> Charge {
 fn finding(scene: &Scene, mut job: Job) -> Option<Charged> {
     job.steps.retain(is_serial);
     let first = job.steps.first()?;
-    let is_divided = job.children >= CHILDREN_MIN && scene.of_wall(job.beside_ns as f64) >= BESIDE_MIN;
     let total: u64 = job.steps.iter().map(|step| step.alone.length_ns()).sum();
     let spread = job.most.min(u64::from(scene.derived.occupancy.cpus)).max(1);
     let high = scene.of_wall(total as f64 * (1.0 - 1.0 / spread as f64)).clamp(0.0, 1.0);
-    if !is_divided || high < GAIN_MIN {
+    if high < GAIN_MIN {
         return None;
     }
     let charge = waits(scene, &job);
