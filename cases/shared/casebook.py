@@ -30,7 +30,7 @@ HOW_TO_READ = """
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BOOK = ROOT / "docs" / "casebook"
-SOURCES = (".c", ".go", ".java", ".ml", ".rs", ".js", ".py")
+SOURCES = (".c", ".go", ".java", ".ml", ".rs", ".js", ".py", ".mk")
 NO_PROOF = "Not by `holdup diff`: what runs beside the slow one does not run beside the other.\n"
 BLOCK = re.compile(r"```console\n(.*?)```\n", re.S)
 # If so many pairs cannot tell, so many more are made.
@@ -55,15 +55,16 @@ def program_of(case):
 def head_of(program):
     """The comment at the head of a program, as paragraphs."""
     text = program.read_text()
+    mark = {".js": "//", ".go": "//", ".mk": "#"}.get(program.suffix, "//!")
     found = (
         re.match(r"\s*/\*(.*?)\*/", text, re.S)
         or re.match(r"\s*\(\*(.*?)\*\)", text, re.S)
         or re.match(r'(?:#!.*\n)?"""(.*?)"""', text, re.S)
-        or re.match(r"((?://.*\n)+)" if program.suffix in (".js", ".go") else r"((?://!.*\n)+)", text)
+        or re.match(rf"((?:{mark}.*\n)+)", text)
     )
     if not found:
         return ""
-    lines = [re.sub(r"^\s*(\*|//!?)? ?", "", line).rstrip() for line in found.group(1).splitlines()]
+    lines = [re.sub(rf"^\s*(\*|//!?|{mark})? ?", "", line).rstrip() for line in found.group(1).splitlines()]
     return "\n".join(lines).strip()
 
 
