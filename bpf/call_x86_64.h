@@ -20,6 +20,15 @@
 /* Theirs that have no other number are told above all others. */
 #define COMPAT_ONLY 1000
 
+/* The segment of code of 32 bits in user mode (asm/segment.h: __USER32_CS). */
+#define USER32_CS 0x23
+
+/* Whether what runs there is code of 32 bits, whose stack has words half as wide. */
+static __always_inline bool is_narrow(const struct pt_regs *regs)
+{
+	return regs->cs == USER32_CS;
+}
+
 struct call {
 	__u64 arguments[CALL_ARGUMENTS];
 	/* As x86-64 numbers it; -1: the thread is in none. */

@@ -85,6 +85,8 @@ int on_blocked_stacks(struct bpf_iter__task *ctx)
 	if (!stack || !skip)
 		return 0;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	if (is_narrow(regs))
+		return 0;
 	__builtin_memset(&stack->head, 0, sizeof(stack->head));
 	stack->head.header.at_ns = bpf_ktime_get_ns();
 	stack->head.header.kind = WIRE_SNAPSHOT_STACK;

@@ -412,6 +412,15 @@ static __always_inline __u64 send_stack(struct per_cpu *cpu, struct stack_scratc
 	return id;
 }
 
+/* Of code of 32 bits nothing but where it is: no rows are made of its tables, and its frames look otherwise. */
+static __always_inline __u64 take_leaf(struct stack_scratch *stack, __u32 kernel_frames, __u64 ip, __u64 hash)
+{
+	stack->addresses[kernel_frames] = ip;
+	stack->head.user_frames = 1;
+	stack->head.header.flags = WIRE_END_NO_FRAME_POINTER;
+	return mix(mix(hash, ip), WIRE_END_NO_FRAME_POINTER);
+}
+
 /* Takes the stack of the current thread `task`; 0 if there is none or it could not be sent. */
 static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 slot, struct task_struct *task,
 					bool kernel, __u64 at_ns)
@@ -436,6 +445,10 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 		struct unwind_state leaf = {};
 		__u64 raw;
 
+		if (is_narrow(regs)) {
+			id = take_leaf(stack, kernel_frames, regs->ip, id);
+			return send_stack(cpu, stack, id ? id : 1, at_ns);
+		}
 		leaf.ip = regs->ip;
 		leaf.sp = regs->sp;
 		leaf.bp = regs->bp;

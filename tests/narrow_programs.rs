@@ -4,8 +4,8 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use holdup_events::tables::ThreadState;
-use holdup_events::{ObjectKind, Trace, WaitReason, recording};
+use holdup_events::tables::{StackEnd, ThreadState};
+use holdup_events::{ObjectKind, StackId, Trace, WaitReason, recording};
 use support::{Scratch, bpf_or_skip, holdup, made, stderr};
 
 /// Without a library: few machines have one of 32 bits. Each wait takes 20 ms.
@@ -125,4 +125,8 @@ fn they_are_counted_with_their_descriptors_and_its_functions_have_names() {
     assert_eq!(counted, [10, 5, 10, 5, 5, 5, 5, 5, 5, 1, 1]);
     assert!(of(45).all(|row| row.object_kind == ObjectKind::Socket));
     assert!(trace.frames.iter().any(|frame| frame.function == "computes"));
+    let slices = trace.target_threads().flat_map(|thread| trace.slices.of(thread));
+    let naps = slices.filter(|slice| trace.wait(slice.wait).syscall == 35 && slice.stack != StackId::NONE);
+    let ends: Vec<StackEnd> = naps.map(|slice| trace.stacks.end(slice.stack)).collect();
+    assert!(ends.len() > 4 && ends.iter().all(|end| *end == StackEnd::NoFramePointer), "{ends:?}");
 }
