@@ -245,7 +245,7 @@ pub struct AttachArgs {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub allocs: Option<String>,
     /// How long (10s, 500ms, 2m) [default: until it ends, or Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = parse_duration)]
     pub length: Option<std::time::Duration>,
     /// What is recorded and how
     #[command(flatten)]
