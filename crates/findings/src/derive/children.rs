@@ -7,6 +7,7 @@ use holdup_events::{ProcessId, StackId, ThreadId, Timestamp, Trace};
 
 use super::blame::{Blame, Subject};
 use super::class::{CLASSES, Class};
+use super::cover::Span;
 use super::holders::{Hold, HoldKind, Holders};
 use super::ledger::{ByClass, Ledger};
 use super::own_places::{self, OwnFrames};
@@ -153,20 +154,28 @@ fn waits_for_child(
     tells && own != teller && is_piece && ancestors(trace, teller).contains(&own)
 }
 
-/// Counts and names the children, by their main threads.
-fn add_lives(trace: &Trace, parents: &mut BTreeMap<ProcessId, Parent>) {
-    let mut lives: BTreeMap<ProcessId, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
-    let mut names: BTreeMap<ProcessId, BTreeMap<&str, u64>> = BTreeMap::new();
+/// From when to when the children of each process were there, as their first threads tell.
+pub(super) fn lives(trace: &Trace) -> BTreeMap<ProcessId, Vec<(ProcessId, Span)>> {
+    let mut lives: BTreeMap<ProcessId, Vec<(ProcessId, Span)>> = BTreeMap::new();
     for thread in trace.threads.iter().filter(|thread| thread.target) {
         let process = trace.processes.get(thread.process.index()).filter(|one| one.pid == thread.tid);
-        let parent = process.and_then(|process| process.parent).filter(|id| parents.contains_key(id));
-        let (Some(process), Some(parent)) = (process, parent) else { continue };
-        lives.entry(parent).or_default().push((thread.start, thread.end));
-        *names.entry(parent).or_default().entry(process.name.as_str()).or_default() += 1;
+        if let Some(parent) = process.and_then(|process| process.parent) {
+            lives.entry(parent).or_default().push((thread.process, (thread.start, thread.end)));
+        }
     }
+    lives
+}
+
+/// Counts and names the children, by their main threads.
+fn add_lives(trace: &Trace, parents: &mut BTreeMap<ProcessId, Parent>) {
+    let mut lives = lives(trace);
     for (process, parent) in parents {
-        let lives = lives.remove(process).unwrap_or_default();
-        let names = names.remove(process).unwrap_or_default();
+        let children = lives.remove(process).unwrap_or_default();
+        let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+        for (child, _) in &children {
+            *names.entry(trace.processes[child.index()].name.as_str()).or_default() += 1;
+        }
+        let lives: Vec<Span> = children.into_iter().map(|(_, life)| life).collect();
         parent.children = lives.len() as u64;
         parent.longest_ns = lives.iter().map(|(start, end)| end.since(*start).0).max().unwrap_or(0);
         let added_up = lives.iter().map(|(start, end)| end.since(*start).0).sum();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdup_events::tables::ThreadState;
 use holdup_events::{ProcessId, ThreadId, Timestamp, Trace};
 
-use super::children::ancestors;
+use super::children::{ancestors, lives};
 use super::cover::{Cover, Span};
 use super::parallel;
 
@@ -56,22 +56,11 @@ pub fn derive(trace: &Trace, least_ns: u64) -> Vec<Job> {
     jobs
 }
 
-/// From when to when children of each process were there, as their first threads tell.
-fn lives(trace: &Trace) -> BTreeMap<ProcessId, Vec<(ProcessId, Span)>> {
-    let mut lives: BTreeMap<ProcessId, Vec<(ProcessId, Span)>> = BTreeMap::new();
-    for thread in trace.threads.iter().filter(|thread| thread.target) {
-        let process = trace.processes.get(thread.process.index()).filter(|one| one.pid == thread.tid);
-        if let Some(parent) = process.and_then(|process| process.parent) {
-            lives.entry(parent).or_default().push((thread.process, (thread.start, thread.end)));
-        }
-    }
-    lives
-}
-
 fn job(parent: ProcessId, lives: &[(ProcessId, Span)]) -> Option<Job> {
     // Ends before beginnings of the same moment.
     let mut changes: Vec<(Timestamp, bool, ProcessId)> = lives
         .iter()
+        .filter(|(_, (start, end))| start < end)
         .flat_map(|(child, (start, end))| [(*start, true, *child), (*end, false, *child)])
         .collect();
     changes.sort_unstable();

@@ -143,10 +143,12 @@ fn said(trace: &Trace, step: &Step) -> String {
 fn summary(scene: &Scene, job: &Job, total_ns: u64) -> Vec<String> {
     let trace = scene.trace;
     let whose = trace.process_name(job.parent);
+    let active_ns: u64 = job.steps.iter().map(|step| step.active_ns).sum();
     let mut lines = vec![format!(
-        "For {} ({} of the run) only one child of {whose} was there, and it used one CPU; at other times up to {} were side by side, for {} in all.",
+        "For {} ({} of the run) only one child of {whose} was there, and {:.1} threads were active on average; at other times up to {} were side by side, for {} in all.",
         time(total_ns),
         percent(scene.of_wall(total_ns as f64)),
+        active_ns as f64 / total_ns.max(1) as f64,
         job.most,
         time(job.beside_ns),
     )];
