@@ -25,25 +25,16 @@ static __always_inline void read_arguments(const struct pt_regs *regs, __u64 arg
 
 #define REGISTERS 16
 
-/* All, numbered as instructions do. */
-static __always_inline void read_registers(const struct pt_regs *regs, __u64 registers[REGISTERS])
+/* Words of struct pt_regs that hold the registers, in the order in which instructions number them. */
+const __u8 register_words[REGISTERS] SEC(".rodata.registers") = { 10, 11, 12, 5, 19, 4, 13, 14, 9, 8, 7, 6, 3, 2, 1, 0 };
+
+/* The register that instructions call `number`; 0 if it cannot be read. One at a time: all would be a quarter of the BPF stack. */
+static __always_inline __u64 register_at(struct pt_regs *regs, __u32 number)
 {
-	registers[0] = regs->ax;
-	registers[1] = regs->cx;
-	registers[2] = regs->dx;
-	registers[3] = regs->bx;
-	registers[4] = regs->sp;
-	registers[5] = regs->bp;
-	registers[6] = regs->si;
-	registers[7] = regs->di;
-	registers[8] = regs->r8;
-	registers[9] = regs->r9;
-	registers[10] = regs->r10;
-	registers[11] = regs->r11;
-	registers[12] = regs->r12;
-	registers[13] = regs->r13;
-	registers[14] = regs->r14;
-	registers[15] = regs->r15;
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), (void *)regs + register_words[number % REGISTERS] * sizeof(value));
+	return value;
 }
 
 #endif

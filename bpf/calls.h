@@ -337,9 +337,9 @@ int BPF_PROG(on_call_begin, struct pt_regs *regs, long number)
 	return 0;
 }
 
-/* The sums that this call belongs to; 0 if there is no room. */
-static __always_inline struct wire_call_sums *sums_of(struct task_struct *task, struct per_cpu *cpu,
-						      const struct call *call, struct wire_call_key *key, __u8 shape)
+/* The sums that this call belongs to; 0 if there is no room. Not inlined: its variables are not live while the stack is walked. */
+static __noinline struct wire_call_sums *sums_of(struct task_struct *task, struct per_cpu *cpu,
+						 const struct call *call, struct wire_call_key *key, __u8 shape)
 {
 	struct wire_wait wait = {};
 	struct wire_call_sums *sums;
@@ -360,31 +360,43 @@ static __always_inline struct wire_call_sums *sums_of(struct task_struct *task, 
 	return sums;
 }
 
+/* The call that ends on this CPU: too large for the BPF stack. The kernel runs no program within itself on one CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct call);
+} call_rooms SEC(".maps");
+
 static __always_inline void count_call(void *ctx, struct per_cpu *cpu, struct task_struct *task,
 				       struct pt_regs *regs, long result)
 {
 	struct wire_call_key key = { .tid = task->pid };
 	__u64 now = bpf_ktime_get_ns(), began = configuration.count_calls ? call_began(cpu, task->pid) : 0;
 	struct wire_call_sums *sums;
-	struct call call;
+	struct call *call;
+	__u32 zero = 0;
 	__u8 shape;
 
-	read_call(task, regs, &call, true);
-	key.syscall = call.number;
+	call = bpf_map_lookup_elem(&call_rooms, &zero);
+	if (!call)
+		return;
+	read_call(task, regs, call, true);
+	key.syscall = call->number;
 	if (key.syscall < 0 || !counts_calls(key.syscall, result) || is_birth(key.syscall, result))
 		return;
 	/* The call that opens a window ends inside it: what a new entry takes would make that moment doubtful. */
 	if (key.syscall == SYS_BPF && task->tgid == configuration.recorder_tgid)
 		return;
 	shape = key.syscall < SYSCALLS ? call_shapes[key.syscall & (SYSCALLS - 1)] : 0;
-	sums = sums_of(task, cpu, &call, &key, shape);
+	sums = sums_of(task, cpu, call, &key, shape);
 	if (!sums)
 		return;
 	sums->tgid = task->tgid;
 	sums->count++; /* this CPU's own, and no interrupt makes a syscall */
 	if (began)
 		count_time(sums, now - began);
-	count_sizes(sums, &call, shape, result);
+	count_sizes(sums, call, shape, result);
 	if (result < 0 && result >= -ERRORS_MAX)
 		count_error(sums, &key, -result);
 	draw_call_stack(ctx, cpu, task, &key, now);

@@ -39,8 +39,8 @@ static __always_inline __u64 counted_since(const struct bpf_perf_event_value *no
 	return running < enabled ? counted * enabled / running : counted;
 }
 
-/* At a sample of `task`, which is told with the time `now`. */
-static __always_inline void read_counters(struct per_cpu *cpu, struct task_struct *task, __u64 now)
+/* Reads the counters at a sample of `task` taken at `now`. Not inlined: its variables are not live while the stack is walked. */
+static __noinline void read_counters(struct per_cpu *cpu, struct task_struct *task, __u64 now)
 {
 	struct wire_counters counters = {};
 	struct bpf_perf_event_value value;

@@ -97,7 +97,7 @@ struct thread_info { __u32 status; };
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
-	int on_cpu;
+	unsigned int on_cpu;
 	int pid;
 	int tgid;
 	struct mm_struct *mm;

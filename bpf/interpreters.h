@@ -48,7 +48,7 @@ struct interpreter_layout {
 	__u32 frame_at;
 	__u32 frame_begins;   /* a byte */
 	__u32 code_first;     /* in a code object: its first instruction */
-	__u32 code_line;      /* the number of its first line; what comes next is less than CODE_BYTES_MAX behind */
+	__u32 code_line;      /* the number of its first line */
 	__u32 code_file;      /* a pointer to its file's name */
 	__u32 code_name;      /* a pointer to its own name */
 	__u16 at_kind;        /* enum interpreted_at */
@@ -57,7 +57,6 @@ struct interpreter_layout {
 };
 
 #define FRAME_BYTES_MAX 128
-#define CODE_BYTES_MAX 128
 
 /* By tgid. */
 struct {
@@ -155,17 +154,13 @@ static __always_inline __u64 frame_word(const struct interpreted_frame *frame, _
  */
 __noinline __u64 code_identity(const struct interpreter_layout *layout, __u64 code)
 {
-	struct interpreted_frame head = {};
-	__u32 from;
 	__u64 hash;
 
 	if (!layout)
 		return 0;
-	from = layout->code_line & ~7U;
-	bpf_probe_read_user(&head, CODE_BYTES_MAX, (void *)(code + from));
-	hash = mix(0, (__u32)frame_word(&head, layout->code_line - from));
-	hash = mix(hash, frame_word(&head, layout->code_file - from));
-	return mix(hash, frame_word(&head, layout->code_name - from)) >> (64 - WIRE_INTERPRETED_IDENTITY_BITS);
+	hash = mix(0, (__u32)user_word(code + layout->code_line));
+	hash = mix(hash, user_word(code + layout->code_file));
+	return mix(hash, user_word(code + layout->code_name)) >> (64 - WIRE_INTERPRETED_IDENTITY_BITS);
 }
 
 /* Instructions before the one where a frame is; as many as can be said at the most. */
@@ -244,7 +239,11 @@ __noinline __u64 walk_interpreted(struct stack_scratch *stack, const struct inte
 			stack->head.user_frames++;
 		} else {
 			/* The evaluation began with the function before, if there is one. */
-			stack->addresses[index - 1] |= stack->addresses[index - 1] & WIRE_INTERPRETED ? WIRE_INTERPRETED_BEGINS : 0;
+			__u32 before = index - 1;
+
+			barrier_var(before); /* Linux 6.1 forgets the bound of `index` here */
+			if (before < STACK_FRAMES_MAX)
+				stack->addresses[before] |= stack->addresses[before] & WIRE_INTERPRETED ? WIRE_INTERPRETED_BEGINS : 0;
 		}
 	}
 	/* There are more. */

@@ -220,6 +220,16 @@ int BPF_PROG(on_switch_before_5_18, bool preempt, struct task_struct *prev, stru
 	return switched(ctx, preempt, prev, next, prev->__state);
 }
 
+/* Whether the kernel has the fields from which in_timer reads whether a timer's handler runs. */
+static __always_inline bool tells_timers(void)
+{
+	return bpf_ksym_exists(bpf_rdonly_cast) && bpf_core_field_exists(struct hrtimer, base) &&
+	       bpf_core_field_exists(struct hrtimer_clock_base, running) &&
+	       bpf_core_field_exists(struct hrtimer_cpu_base, clock_base[7]) &&
+	       bpf_core_field_exists(struct hrtimer_cpu_base, hres_active) &&
+	       bpf_core_field_exists(struct hrtimer_cpu_base, in_hrtirq);
+}
+
 /*
  * Whether a timer's handler runs on this CPU. The kernel keeps a bit while it goes through timers that are due, and says which
  * runs of those that run in soft interrupts. Where its bookkeeping is not known, tracepoints at each timer's begin and end say it.
@@ -228,7 +238,7 @@ static __always_inline bool in_timer(struct wire_ring_ends *end)
 {
 	struct hrtimer_cpu_base *timers;
 
-	if (!end->timers || !bpf_ksym_exists(bpf_rdonly_cast))
+	if (!end->timers || !tells_timers())
 		return end->context & CONTEXT_TIMER;
 	timers = bpf_rdonly_cast((void *)end->timers, bpf_core_type_id_kernel(struct hrtimer_cpu_base));
 	if (BPF_CORE_READ_BITFIELD(timers, in_hrtirq))
@@ -359,15 +369,6 @@ int BPF_PROG(on_waking, struct task_struct *wakee)
 		} \
 		return 0; \
 	}
-
-static __always_inline bool tells_timers(void)
-{
-	return bpf_ksym_exists(bpf_rdonly_cast) && bpf_core_field_exists(struct hrtimer, base) &&
-	       bpf_core_field_exists(struct hrtimer_clock_base, running) &&
-	       bpf_core_field_exists(struct hrtimer_cpu_base, clock_base[7]) &&
-	       bpf_core_field_exists(struct hrtimer_cpu_base, hres_active) &&
-	       bpf_core_field_exists(struct hrtimer_cpu_base, in_hrtirq);
-}
 
 /* Until user space knows that every CPU's timers are known: then it takes this and its end away. */
 SEC("tp_btf/hrtimer_expire_entry")

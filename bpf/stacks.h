@@ -71,6 +71,7 @@ struct stack_scratch {
 	struct wire_stack head;
 	__u64 addresses[STACK_FRAMES_MAX];
 	struct frame_interpreter interpreter; /* of the process that the stack is of */
+	struct unwind_state leaf; /* registers where the walk begins; not on the BPF stack, which is small */
 };
 
 /*
@@ -188,19 +189,19 @@ __noinline __u32 walk_turns(struct stack_scratch *stack, struct unwind_scratch *
 	return end;
 }
 
-/* Walks the user stack from the registers in `leaf`; fills the addresses behind the kernel's, and how it ended. */
-__noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, const struct unwind_state *leaf, __u64 hash)
+/* Walks the user stack from the registers in `stack->leaf`; fills the addresses after the kernel's, and why the walk ended. */
+__noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, __u64 hash)
 {
 	struct unwind_scratch *walk = bpf_map_lookup_elem(&unwind_scratches, &slot);
 	struct unwind_process *process;
 	__u32 end = 0;
 
-	if (!stack || !leaf || !walk)
+	if (!stack || !walk)
 		return 0;
 	walk->memory.start = UNWIND_NOTHING_READ;
 	find_frame_interpreter(&stack->interpreter, stack->head.tgid);
 	process = of_process(&unwind_processes, stack->head.tgid);
-	walk->state = *leaf;
+	walk->state = stack->leaf;
 	walk->state.exact = 1;
 	stack->head.user_frames = 0;
 	walk->hash = hash;
@@ -344,14 +345,14 @@ __noinline __u32 copy_memory(struct raw_scratch *raw, __u32 kernel_frames, __u32
  * Registers and stack memory, to be walked when the binaries are known. The memory follows the kernel's addresses
  * without a gap, so it is copied to where those end.
  */
-__noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind_state *leaf, __u64 at_ns)
+__noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, __u64 at_ns)
 {
 	struct raw_scratch *raw = bpf_map_lookup_elem(&raw_scratches, &slot);
 	struct per_cpu *cpu = this_cpu();
 	__u32 kernel_frames, bytes, total, chunks;
 	bool newborn = slot == SCRATCH_SWITCH && bpf_get_current_task_btf()->nvcsw <= BIRTH_BLOCKS;
 
-	if (!raw || !cpu || !stack || !leaf)
+	if (!raw || !cpu || !stack)
 		return 0;
 	chunks = raw_chunks(cpu, slot, newborn, at_ns);
 	if (!chunks)
@@ -362,17 +363,17 @@ __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, struct unwind
 		return 0;
 	for (__u32 i = 0; i < KERNEL_FRAMES_MAX; i++)
 		raw->addresses[i] = stack->addresses[i];
-	bytes = copy_memory(raw, kernel_frames, chunks, leaf->sp);
+	bytes = copy_memory(raw, kernel_frames, chunks, stack->leaf.sp);
 	fill_header(&raw->head.header, cpu, WIRE_RAW_STACK, WIRE_STREAM_DEFS, at_ns);
 	raw->head.header.flags = stack->head.header.flags;
-	raw->head.id = mix(mix(mix(at_ns, leaf->sp), leaf->ip), slot) | 1;
+	raw->head.id = mix(mix(mix(at_ns, stack->leaf.sp), stack->leaf.ip), slot) | 1;
 	raw->head.tgid = stack->head.tgid;
 	raw->head.kernel_frames = kernel_frames;
 	raw->head.bytes = bytes;
-	raw->head.ip = leaf->ip;
-	raw->head.sp = leaf->sp;
-	raw->head.bp = leaf->bp;
-	raw->head.bx = leaf->bx;
+	raw->head.ip = stack->leaf.ip;
+	raw->head.sp = stack->leaf.sp;
+	raw->head.bp = stack->leaf.bp;
+	raw->head.bx = stack->leaf.bx;
 	total = sizeof(raw->head) + kernel_frames * 8 + bytes;
 	barrier_var(total);
 	if (total > sizeof(*raw))
@@ -442,25 +443,25 @@ static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 sl
 	id = mix(hash_kernel(stack, kernel_frames), stack->head.tgid | (__u64)stack_generation << 32);
 	if (has_memory()) {
 		struct pt_regs *regs = user_registers(task);
-		struct unwind_state leaf = {};
 		__u64 raw;
 
 		if (is_narrow(regs)) {
 			id = take_leaf(stack, kernel_frames, regs->ip, id);
 			return send_stack(cpu, stack, id ? id : 1, at_ns);
 		}
-		leaf.ip = regs->ip;
-		leaf.sp = regs->sp;
-		leaf.bp = regs->bp;
-		leaf.bx = regs->bx;
-		id = walk_user(stack, slot, &leaf, id);
+		__builtin_memset(&stack->leaf, 0, sizeof(stack->leaf));
+		stack->leaf.ip = regs->ip;
+		stack->leaf.sp = regs->sp;
+		stack->leaf.bp = regs->bp;
+		stack->leaf.bx = regs->bx;
+		id = walk_user(stack, slot, id);
 		if (stack->head.header.flags == WIRE_END_UNREADABLE && is_newborn(task, regs)) {
 			stack->head.header.flags = WIRE_END_ROOT;
 			id = mix(id, WIRE_END_ROOT);
 		}
 		if (stack->head.header.flags == WIRE_END_NO_TABLES ||
 		    stack->head.header.flags == WIRE_END_UNKNOWN_MAPPING) {
-			raw = send_raw(stack, slot, &leaf, at_ns);
+			raw = send_raw(stack, slot, at_ns);
 			if (raw)
 				return raw;
 		}

@@ -58,73 +58,91 @@ struct {
 	__type(value, struct task_waiting);
 } task_waits SEC(".maps");
 
-/* Told to be the last one of the window. */
-static __always_inline void tell_closed(struct per_cpu *cpu, struct task_struct *task, struct task_guard *guard, __u64 now_ns)
-{
-	struct wire_task_wait told = { .header = { .at_ns = now_ns, .kind = WIRE_TASK_WAIT, .flags = WIRE_TASKS_CLOSED } };
+/* What one pass of a probe builds, never at the same time: the BPF stack is small. */
+union task_room {
+	struct task_waiting waiting;
+	struct wire_task_wait wait;
+};
 
-	/* One of those that are too many at once says it. */
+/* Closes the window, with a record that says so. */
+static __always_inline void close_window(struct per_cpu *cpu, struct task_guard *guard, union task_room *room, __u64 now_ns)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct wire_task_wait *wait = &room->wait;
+
+	/* One of the passes that are too many at once sends it. */
 	if (__sync_lock_test_and_set(&guard->closed, 1))
 		return;
-	told.tid = task->pid;
-	told.tgid = task->tgid;
-	/* Else the next one says it: the probes would stay. */
-	if (!tell_passed(cpu, &told.header, sizeof(told), WIRE_STREAM_PLACES, BPF_RB_FORCE_WAKEUP))
+	__builtin_memset(wait, 0, sizeof(*wait));
+	wait->header.at_ns = now_ns;
+	wait->header.kind = WIRE_TASK_WAIT;
+	wait->header.flags = WIRE_TASKS_CLOSED;
+	wait->tid = task->pid;
+	wait->tgid = task->tgid;
+	/* Else the next pass sends it: the probes would stay. */
+	if (!tell_passed(cpu, &wait->header, sizeof(*wait), WIRE_STREAM_PLACES, BPF_RB_FORCE_WAKEUP))
 		guard->closed = 0;
 }
 
-/* Told of a wait that is over: by whom, and where. */
-static __always_inline void tell_wait(struct pt_regs *ctx, struct per_cpu *cpu, struct task_struct *task,
-				      const struct task_waiting *waited, __u64 now_ns)
+/* Notes that a task begins to wait; false: there is no room for one more. */
+static __always_inline bool begin_wait(struct pt_regs *ctx, const struct task_guard *guard, union task_room *room, __u64 cookie)
 {
-	struct wire_task_wait told = { .header = { .at_ns = now_ns, .kind = WIRE_TASK_WAIT } };
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_key key = { .task = register_at(ctx, TASK_REGISTER(cookie)), .tgid = task->tgid };
+	struct task_waiting *waiting = &room->waiting;
 
-	told.tid = task->pid;
-	told.tgid = task->tgid;
-	told.since_ns = waited->since_ns;
-	told.object = waited->object;
-	told.stack = waited->stack;
-	told.waker_stack = take_probe_stack(ctx, cpu, SCRATCH_TASK, task, now_ns);
-	told.waiter_tid = waited->tid;
-	tell_passed(cpu, &told.header, sizeof(told), WIRE_STREAM_PLACES, definitions_wakeup());
+	waiting->object = register_at(ctx, OBJECT_REGISTER(cookie));
+	waiting->tid = task->pid;
+	waiting->generation = guard->generation;
+	return !bpf_map_update_elem(&task_waits, &key, waiting, BPF_ANY);
 }
 
-static __always_inline void begin_wait(struct pt_regs *ctx, struct per_cpu *cpu, struct task_struct *task,
-				       struct task_guard *guard, const __u64 registers[REGISTERS], __u64 cookie,
-				       __u64 now_ns)
+/* Sends the record of a wait that the current thread ends, with its stack and time as the room has them. */
+static __always_inline void end_wait(struct pt_regs *ctx, struct per_cpu *cpu, const struct task_guard *guard,
+				     union task_room *room)
 {
-	struct task_key key = { .task = registers[TASK_REGISTER(cookie) % REGISTERS], .tgid = task->tgid };
-	struct task_waiting waiting = {
-		.since_ns = now_ns,
-		.object = registers[OBJECT_REGISTER(cookie) % REGISTERS],
-		.stack = take_probe_stack(ctx, cpu, SCRATCH_TASK, task, now_ns),
-		.tid = task->pid,
-		.generation = guard->generation,
-	};
-
-	/* More tasks wait than there is room for: not all that follow could be told. */
-	if (bpf_map_update_elem(&task_waits, &key, &waiting, BPF_ANY))
-		tell_closed(cpu, task, guard, now_ns);
-}
-
-static __always_inline void end_wait(struct pt_regs *ctx, struct per_cpu *cpu, struct task_struct *task,
-				     const struct task_guard *guard, const __u64 registers[REGISTERS], __u64 now_ns)
-{
-	__u64 woken = registers[guard->woken % REGISTERS];
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct task_key key = { .tgid = task->tgid };
-	struct task_waiting *found, waited;
+	struct wire_task_wait *wait = &room->wait;
+	struct task_waiting *found;
 
-	if (bpf_probe_read_user(&key.task, sizeof(key.task), (void *)(woken + guard->woken_task_at)))
+	if (bpf_probe_read_user(&key.task, sizeof(key.task), (void *)(register_at(ctx, guard->woken) + guard->woken_task_at)))
 		return;
-	/* It has waited since before the window, if nothing else is known: as does who began in another one. */
-	waited = (struct task_waiting){ .since_ns = guard->opened_ns, .tid = task->pid };
+	wait->header.kind = WIRE_TASK_WAIT;
+	wait->tid = wait->waiter_tid = task->pid;
+	wait->tgid = task->tgid;
+	/* A task of which nothing else is known, or that began in another window, has waited since before this window. */
+	wait->since_ns = guard->opened_ns;
 	found = bpf_map_lookup_elem(&task_waits, &key);
 	if (found) {
-		if (found->generation == guard->generation)
-			waited = *found;
+		if (found->generation == guard->generation) {
+			wait->since_ns = found->since_ns;
+			wait->object = found->object;
+			wait->stack = found->stack;
+			wait->waiter_tid = found->tid;
+		}
 		bpf_map_delete_elem(&task_waits, &key);
 	}
-	tell_wait(ctx, cpu, task, &waited, now_ns);
+	tell_passed(cpu, &wait->header, sizeof(*wait), WIRE_STREAM_PLACES, definitions_wakeup());
+}
+
+/* A pass that is recorded. The stack is taken in one place: the verifier walks through it once. */
+static __always_inline void passed(struct pt_regs *ctx, struct per_cpu *cpu, struct task_guard *guard, __u64 now_ns)
+{
+	__u64 stack = take_probe_stack(ctx, cpu, SCRATCH_TASK, bpf_get_current_task_btf(), now_ns), cookie = bpf_get_attach_cookie(ctx);
+	union task_room room = {};
+
+	if (TASK_KIND(cookie) != TASK_WAITS) {
+		room.wait.header.at_ns = now_ns;
+		room.wait.waker_stack = stack;
+		end_wait(ctx, cpu, guard, &room);
+		return;
+	}
+	room.waiting.since_ns = now_ns;
+	room.waiting.stack = stack;
+	/* Where there is no room for one more, later waits could not all be reported. */
+	if (!begin_wait(ctx, guard, &room, cookie))
+		close_window(cpu, guard, &room, now_ns);
 }
 
 SEC("uprobe.multi")
@@ -133,8 +151,9 @@ int on_task(struct pt_regs *ctx)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct per_cpu *cpu = this_cpu();
 	__u32 tgid = task->tgid;
-	__u64 registers[REGISTERS], cookie, began, now, switches;
+	union task_room room;
 	struct task_guard *guard;
+	__u64 began, now, switches;
 
 	if (!cpu || !is_target(task, cpu))
 		return 0;
@@ -143,18 +162,14 @@ int on_task(struct pt_regs *ctx)
 		return 0;
 	began = user_probe_begin(cpu, PROBE_SPAN, task, &switches);
 	now = bpf_ktime_get_ns();
-	read_registers(ctx, registers);
-	cookie = bpf_get_attach_cookie(ctx);
 	if (now - guard->window_start_ns > NSEC_PER_SEC) {
 		guard->window_start_ns = now;
 		guard->in_window = 0;
 	}
 	if (__sync_fetch_and_add(&guard->in_window, 1) >= guard->per_second_max)
-		tell_closed(cpu, task, guard, now);
-	else if (TASK_KIND(cookie) == TASK_WAITS)
-		begin_wait(ctx, cpu, task, guard, registers, cookie, now);
+		close_window(cpu, guard, &room, now);
 	else
-		end_wait(ctx, cpu, task, guard, registers, now);
+		passed(ctx, cpu, guard, now);
 	user_probe_end(cpu, PROBE_SPAN, task, switches, began);
 	return 0;
 }

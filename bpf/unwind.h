@@ -188,7 +188,7 @@ UNWIND_FUNCTION wire_u64 unwind_find_row(wire_u32 first, wire_u32 rows, wire_u32
 #define UNWIND_SCAN_WORDS 48
 
 /* Whether the code before `ip` is a call: e8 rel32, or ff /2 with the usual lengths. */
-UNWIND_FUNCTION int unwind_follows_call(wire_u64 ip)
+UNWIND_INLINE int unwind_follows_call(wire_u64 ip)
 {
 	wire_u8 code[8];
 
@@ -292,13 +292,13 @@ UNWIND_FUNCTION int unwind_by_scan(struct unwind_state *state, const struct unwi
 	return end;
 }
 
-/* What looks like the root, unless there is a caller. */
-UNWIND_INLINE int unwind_or_root(struct unwind_state *state, const struct unwind_process *process)
-{
-	return unwind_by_scan(state, process) ? WIRE_END_ROOT : 0;
-}
+/* What unwind_by_frame_pointer leaves to its caller, beside the values of enum wire_end: one call less within another. */
+enum unwind_next {
+	UNWIND_SCAN = 256,         /* scan the stack */
+	UNWIND_SCAN_OR_ROOT = 257, /* the same; where that finds nothing, this was the root */
+};
 
-/* By the chain of frame pointers. */
+/* By the chain of frame pointers; as enum wire_end or enum unwind_next, 0 where the state is the caller's. */
 UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const struct unwind_process *process)
 {
 	wire_u64 saved[2]; /* the caller's bp, the return address */
@@ -309,13 +309,13 @@ UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const st
 	/* Who keeps no frame pointers has any number in bp. */
 	guessed = state->via != WIRE_VIA_FRAME_POINTER && unwind_is_generated(process, state->ip - !state->exact);
 	if (!state->bp && state->depth) /* code with frame pointers clears bp where a thread starts */
-		return guessed ? unwind_or_root(state, process) : WIRE_END_ROOT;
+		return guessed ? UNWIND_SCAN_OR_ROOT : WIRE_END_ROOT;
 	if (state->bp < state->sp || (state->bp & 7) || unwind_read(saved, sizeof(saved), state->bp))
-		return unwind_by_scan(state, process);
+		return UNWIND_SCAN;
 	if (!saved[1])
-		return guessed ? unwind_or_root(state, process) : WIRE_END_ROOT;
+		return guessed ? UNWIND_SCAN_OR_ROOT : WIRE_END_ROOT;
 	if (unwind_find_mapping(process, saved[1] - 1, state->mapping) == UNWIND_NOWHERE)
-		return unwind_by_scan(state, process);
+		return UNWIND_SCAN;
 	state->sp = state->bp + 16;
 	state->bp = saved[0];
 	state->bx_at = UNWIND_BX_LOST;
@@ -323,6 +323,18 @@ UNWIND_FUNCTION int unwind_by_frame_pointer(struct unwind_state *state, const st
 	state->exact = 0;
 	state->via = WIRE_VIA_FRAME_POINTER;
 	return 0;
+}
+
+/* Code without rows: by frame pointers, else by a scan of the stack. */
+UNWIND_INLINE int unwind_without_rows(struct unwind_state *state, const struct unwind_process *process)
+{
+	int end = unwind_by_frame_pointer(state, process);
+
+	if (end == UNWIND_SCAN)
+		return unwind_by_scan(state, process);
+	if (end == UNWIND_SCAN_OR_ROOT)
+		return unwind_by_scan(state, process) ? WIRE_END_ROOT : 0;
+	return end;
 }
 
 /* By the frame of an interpreter that keeps where its caller's stack was. */
@@ -335,7 +347,7 @@ UNWIND_INLINE int unwind_interpreted(struct unwind_state *state, const struct un
 	if (state->bp < state->sp || (state->bp & 7) || unwind_read(saved, sizeof(saved), state->bp - 8) || !saved[2] ||
 	    saved[0] <= state->bp || (saved[0] & 7) || saved[0] - state->bp > UNWIND_FRAME_BYTES_MAX ||
 	    unwind_find_mapping(process, saved[2] - 1, state->mapping) == UNWIND_NOWHERE)
-		return unwind_by_frame_pointer(state, process);
+		return unwind_without_rows(state, process);
 	state->sp = saved[0];
 	state->bp = saved[1];
 	state->bx_at = UNWIND_BX_LOST;
@@ -667,7 +679,7 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 	case UNWIND_SIGNAL:
 		return unwind_signal_frame(state);
 	case UNWIND_LENT:
-		return unwind_by_lent_frame(state, process, scratch, row) ? unwind_by_frame_pointer(state, process) : 0;
+		return unwind_by_lent_frame(state, process, scratch, row) ? unwind_without_rows(state, process) : 0;
 	case UNWIND_INTERPRETED:
 		return unwind_interpreted(state, process);
 	case UNWIND_STOP:
@@ -675,7 +687,7 @@ UNWIND_FUNCTION int unwind_step(struct unwind_state *state, const struct unwind_
 	case UNWIND_GAP:
 		if (process->lent && !unwind_by_lent_frame(state, process, scratch, process->lent))
 			return 0;
-		return unwind_by_frame_pointer(state, process);
+		return unwind_without_rows(state, process);
 	default:
 		return WIRE_END_NO_RULE;
 	}

@@ -325,7 +325,8 @@ static __always_inline void describe_restart(struct task_struct *task, const str
 		wait->timeout = until(!(call->arguments[1] & FUTEX_CLOCK_REALTIME), BPF_CORE_READ(task, restart_block.futex.time));
 	} else {
 		wait->syscall = SYS_POLL;
-		if (flags)
+		/* Linux 7.0 keeps the end as another type. */
+		if (flags && bpf_core_field_exists(struct restart_block, poll.tv_sec))
 			wait->timeout = until(1, BPF_CORE_READ(task, restart_block.poll.tv_sec) * 1000000000ULL +
 						 BPF_CORE_READ(task, restart_block.poll.tv_nsec));
 	}

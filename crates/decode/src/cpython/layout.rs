@@ -79,7 +79,7 @@ pub struct Walk {
     begin_kind: u16,
 }
 
-/// `CODE_BYTES_MAX`.
+/// Maximum distance between the fields of a code object (bytes). Larger offsets are not those of a layout that is known.
 const CODE_BYTES_MAX: u32 = 128;
 /// `INTERPRETER_DIRECTLY`.
 const DIRECTLY: u32 = u32::MAX;
