@@ -36,9 +36,15 @@ impl Drop for Scratch {
     }
 }
 
+/// The binary under test: the one that cargo built with the tests, unless `HOLDUP_TEST_BINARY` names another. In a guest
+/// without hardware virtualization (`./dev vm`) an unoptimized one takes minutes to start.
+fn binary() -> std::ffi::OsString {
+    std::env::var_os("HOLDUP_TEST_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_holdup").into())
+}
+
 /// `holdup`, with its own place for recordings and no colour.
 pub fn holdup(scratch: &Scratch) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_holdup"));
+    let mut command = Command::new(binary());
     command.env("XDG_STATE_HOME", scratch.join("state")).env("NO_COLOR", "1").stdin(Stdio::null());
     heed_interrupts(&mut command);
     command

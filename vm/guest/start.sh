@@ -17,8 +17,14 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null || mount -t debugfs debugfs /sys/kernel/debug
 mount -t bpf bpf /sys/fs/bpf
 mount -t securityfs securityfs /sys/kernel/security 2>/dev/null
+# The name of a disk depends on which one is found first: its namespace identifier does not.
+disk() {
+	for block in /sys/block/nvme*; do
+		[ -b "/dev/${block##*/}" ] && [ "$(cat "$block/nsid" 2>/dev/null)" = "$1" ] && echo "/dev/${block##*/}"
+	done
+}
 # The scratch disk: a real block device, so that threads wait for it.
-if mount -t ext4 /dev/nvme0n1 /var/tmp; then chmod 1777 /var/tmp; else mount -t tmpfs -o mode=1777 tmpfs /var/tmp; fi
+if mount -t ext4 "$(disk 1)" /var/tmp; then chmod 1777 /var/tmp; else mount -t tmpfs -o mode=1777 tmpfs /var/tmp; fi
 for path in $KEEP; do
 	[ -e "$path" ] && continue
 	mkdir -p "$path" && mount --bind "/run/vm/host$path" "$path"
@@ -41,7 +47,7 @@ setsid sh "$run/command" </dev/null >/dev/ttyS1 2>/dev/ttyS2 || status=$?
 echo "$status" >"$VM_RESULTS/status"
 cut -d' ' -f1 /proc/uptime >"$VM_RESULTS/uptime"
 dmesg >"$VM_RESULTS/dmesg" 2>/dev/null
-tar -C "$VM_RESULTS" -cf /dev/nvme0n2 . || echo "vm: results cannot be written"
+tar -C "$VM_RESULTS" -cf "$(disk 2)" . || echo "vm: results cannot be written"
 sync
 echo "vm: ended with status $status after $(cut -d' ' -f1 /proc/uptime) s"
 # The serial lines drain before the power goes.

@@ -1,0 +1,1 @@
+"""The parts of `./dev vm`: packages, kernels, guests."""

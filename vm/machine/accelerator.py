@@ -9,22 +9,55 @@ import time
 
 from . import initramfs
 from .common import Unavailable, cache, say
+from .packages import Suite, unpack
 
 PROBE_SECONDS = 20
+# With several emulated CPUs, qemu 7.2 corrupts registers at cmpxchg16b, and code that one CPU changes while others run it.
+EMULATES_WELL = 10
+NEWER_SUITE = "bookworm-backports"
 MODELS = ("host", "host,-arch-capabilities")
 
 
 def choose(kernel):
     """The path of qemu and its options for the acceleration that works here."""
-    qemu = shutil.which("qemu-system-x86_64")
-    if not qemu:
+    system = shutil.which("qemu-system-x86_64")
+    if not system:
         raise Unavailable("no qemu-system-x86_64 here (Debian: package qemu-system-x86)")
-    model = kvm_model(qemu, kernel)
+    model = kvm_model(system, kernel)
     if model:
-        return qemu, ["-accel", "kvm", "-cpu", model]
-    # The emulation of cmpxchg16b by qemu 7.2 corrupts registers where several threads emulate: without it kernels use a lock.
-    cpu = "max" if version_of(qemu) >= 10 else "max,-cx16"
-    return qemu, ["-accel", "tcg,thread=multi", "-cpu", cpu]
+        return [system], ["-accel", "kvm", "-cpu", model]
+    emulator = [system] if version_of(system) >= EMULATES_WELL else newer()
+    return emulator, ["-accel", "tcg,thread=multi", "-cpu", "max"]
+
+
+def newer():
+    """The command of a newer qemu from backports, unpacked into the cache: it uses the libraries of the system's own."""
+    suite = Suite(NEWER_SUITE)
+    folder = cache("qemu", NEWER_SUITE)
+    program = f"{folder}/usr/bin/qemu-system-x86_64"
+    if not os.path.exists(program):
+        say(f"vm: this qemu is too old to emulate several CPUs: fetching one from {NEWER_SUITE}")
+        suite.refresh()
+        unpack_newer(suite, folder)
+    linked = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    lacking = re.findall(r"(\S+) => not found", linked)
+    if lacking:
+        raise Unavailable(f"qemu of {NEWER_SUITE} needs libraries that are not here: {', '.join(lacking)}")
+    return [program, "-L", f"{folder}/usr/share/qemu", "-L", "/usr/share/seabios"]
+
+
+def unpack_newer(suite, folder):
+    partial = f"{folder}.{os.getpid()}"
+    try:
+        # The programs and firmware only: qemu looks for them relative to its own place.
+        for path in suite.download(["qemu-system-x86", "qemu-system-data"], suite.version("qemu-system-x86")):
+            unpack(path, lambda name: f"{partial}/{name}" if name.startswith(("usr/bin/", "usr/share/qemu/")) else None)
+        os.chmod(f"{partial}/usr/bin/qemu-system-x86_64", 0o755)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        os.rename(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def name():

@@ -206,7 +206,7 @@ def qemu_arguments(guest, room, sharing):
     qemu, acceleration = accelerator.choose(guest.kernel)
     append = f"console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init {guest.kernel.append} {guest.append}"
     return [
-        qemu, *acceleration,
+        *qemu, *acceleration,
         "-smp", str(guest.cpus), "-m", str(guest.memory),
         "-object", f"memory-backend-memfd,id=memory,size={guest.memory}M,share=on",
         "-machine", "q35,memory-backend=memory",

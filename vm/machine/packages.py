@@ -110,10 +110,17 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
             self.stanzas = []
             for path in self.lists():
                 text = self.apt("/usr/lib/apt/apt-helper", "cat-file", path).stdout
-                self.stanzas += re.findall(r"^Package: linux-.*?(?=\n\n|\Z)", text, re.M | re.S)
+                self.stanzas += re.findall(r"^Package: (?:linux|qemu-system)-.*?(?=\n\n|\Z)", text, re.M | re.S)
         for stanza in self.stanzas:
             if stanza.startswith(f"Package: {prefix}"):
                 yield dict(re.findall(r"^([\w-]+): (.*)$", stanza, re.M))
+
+    def version(self, name):
+        """The version of a package that this suite has."""
+        found = [each["Version"] for each in self.packages(name) if each["Package"] == name]
+        if not found:
+            raise Unavailable(f"{self.name} has no package {name}")
+        return found[-1]
 
     def download(self, names, version):
         """Downloads packages, verified by apt, and yields their paths; they are removed behind the caller."""
