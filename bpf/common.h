@@ -16,10 +16,13 @@ struct configuration {
 	__u32 follow_all;        /* every process with an address space is a target */
 	__u32 recorder_tgid;     /* never a target */
 	__u32 blocked_stacks;    /* of threads that block, and of wakers: 0 none, ~0 all, else as many as `stack_budget` says */
-	__u32 slots_per_cpu;     /* of the main ring; a power of two */
+	__u32 slots_bits;        /* log2 of the slots that a CPU which was online at load has in the main ring */
 	__u32 follow_none;       /* what a target starts is no target */
 	__u32 count_calls;       /* syscalls are counted throughout (calls.h); else in windows */
 	__u32 counters;          /* so many hardware counters are read (counters.h) */
+	__u32 places;            /* places of CPUs that were online at load (wire.h) */
+	__u32 spare_places;      /* places for CPUs that come online for the first time later */
+	__u32 spare_bits;        /* log2 of the slots of a spare place */
 };
 const volatile struct configuration configuration SEC(".rodata.configuration") = {};
 
@@ -215,7 +218,7 @@ static __always_inline bool is_target(struct task_struct *task, struct per_cpu *
 	return true;
 }
 
-/* What is touched by each switch and wakeup on this CPU (wire.h). Grows to the number of CPUs before loading. */
+/* What is touched by each switch and wakeup on this CPU (wire.h). Grows to the number of possible CPUs before loading. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -236,12 +239,33 @@ enum {
 	CONTEXT_FOREIGN_RX = 128, /* something else did */
 };
 
-/* 0: a CPU that came after the recording began. */
 static __always_inline struct wire_ring_ends *this_end(void)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 
 	return bpf_map_lookup_elem(&ring_ends, &cpu);
+}
+
+/* Spare places that CPUs have claimed. */
+__u32 spares_claimed = 0;
+
+/*
+ * Gives this CPU a spare place if it has none: it came online for the first time while recording. Returns its place, 0 if all spare
+ * places are taken. An interrupt's program may claim a place at the same time: the first claim holds, and a place is wasted.
+ */
+static __noinline __u64 claim_place(struct wire_ring_ends *end)
+{
+	__u32 nth;
+	__u64 first;
+
+	if (end->place || spares_claimed >= configuration.spare_places)
+		return end->place;
+	nth = __sync_fetch_and_add(&spares_claimed, 1);
+	if (nth >= configuration.spare_places)
+		return 0;
+	first = ((__u64)configuration.places << configuration.slots_bits) + ((__u64)nth << configuration.spare_bits);
+	__sync_val_compare_and_swap(&end->place, 0, WIRE_PLACE(first, configuration.places + nth + 1, configuration.spare_bits));
+	return end->place;
 }
 
 /* As probe_begin, of what runs most: which runs are timed is told by a count that lies beside what they need anyway. */
@@ -315,7 +339,6 @@ static __always_inline void count_lost(struct per_cpu *cpu, __u32 stream)
 	__sync_fetch_and_add(&cpu->lost[stream], 1);
 }
 
-/* end: 0 on a CPU that came after the recording began. */
 static __always_inline void count_lost_sched(struct wire_ring_ends *end)
 {
 	struct per_cpu *cpu = this_cpu();

@@ -7,7 +7,7 @@
 #ifndef HOLDUP_RING_H
 #define HOLDUP_RING_H
 
-/* Grows to `cpus` times `slots_per_cpu` of the configuration before loading. */
+/* Grows before loading to the slots of all places (crates/capture/src/bpf/slots.rs). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -34,7 +34,13 @@ static __always_inline void ring_bell(void)
  */
 static __noinline bool find_room(struct wire_ring_ends *end, __u64 position)
 {
-	__u64 read = end->read, half = configuration.slots_per_cpu / 2, all = configuration.slots_per_cpu - SLOTS_SPARE;
+	__u64 place = claim_place(end), read = end->read, slots, half, all;
+
+	if (!place)
+		return false;
+	slots = 1ULL << (place >> 48);
+	half = slots / 2;
+	all = slots - SLOTS_SPARE;
 
 	if (position - read < half) {
 		end->free_until = read + half;
@@ -59,7 +65,7 @@ static __always_inline void *reserve_record(struct wire_ring_ends *end, __u32 by
 {
 	__u32 at;
 	struct wire_slot *slot;
-	__u64 position = end->taken;
+	__u64 position = end->taken, place;
 
 	if (position >= end->free_until && !find_room(end, position))
 		return 0;
@@ -67,11 +73,11 @@ static __always_inline void *reserve_record(struct wire_ring_ends *end, __u32 by
 		position = __sync_fetch_and_add(&end->taken, 1);
 	else
 		end->taken = position + 1;
-	at = bpf_get_smp_processor_id() * configuration.slots_per_cpu +
-	     ((__u32)position & (configuration.slots_per_cpu - 1));
+	place = end->place;
+	at = (__u32)place + ((__u32)position & ((1U << (place >> 48)) - 1));
 	slot = bpf_map_lookup_elem(&records, &at);
 	if (!slot)
-		return 0; /* never: the ring has slots for every CPU that has ends */
+		return 0; /* never: all places lie inside the ring */
 	slot->complete = (__u32)position;
 	slot->bytes = bytes;
 	return slot->record;

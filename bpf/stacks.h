@@ -83,16 +83,31 @@ enum { SCRATCH_SWITCH = 0, SCRATCH_SAMPLE = 1, SCRATCH_WAKER = 2, SCRATCH_CALL =
        SCRATCH_ALLOC = SCRATCH_TASK + PROBE_SLOTS, SCRATCHES = SCRATCH_ALLOC + PROBE_SLOTS };
 _Static_assert(SCRATCHES == SCRATCH_TASK + PROBE_SLOT_KINDS * PROBE_SLOTS, "each slot of a probe has a word in struct per_cpu");
 
+/*
+ * Indexed by scratch_at. Not per-CPU maps: the kernel allocates those for every possible CPU, and a possible CPU that is never online
+ * would take half a megabyte. Grows to the slots of all places before loading.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SCRATCHES);
 	__type(key, __u32);
 	__type(value, struct stack_scratch);
 } scratch SEC(".maps");
 
+/* Index of this CPU's scratch memory for `slot`; beyond the end of the maps for a CPU without a place. */
+static __always_inline __u32 scratch_at(__u32 slot)
+{
+	struct wire_ring_ends *end = this_end();
+	__u64 place = end ? claim_place(end) : 0;
+
+	if (!place)
+		return ~0U;
+	return slot * (configuration.places + configuration.spare_places) + ((__u32)(place >> 32) & 0xffff) - 1;
+}
+
 /* As many: none is interrupted by what uses the same. */
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SCRATCHES);
 	__type(key, __u32);
 	__type(value, struct unwind_scratch);
@@ -192,7 +207,8 @@ __noinline __u32 walk_turns(struct stack_scratch *stack, struct unwind_scratch *
 /* Walks the user stack from the registers in `stack->leaf`; fills the addresses after the kernel's, and why the walk ended. */
 __noinline __u64 walk_user(struct stack_scratch *stack, __u32 slot, __u64 hash)
 {
-	struct unwind_scratch *walk = bpf_map_lookup_elem(&unwind_scratches, &slot);
+	__u32 at = scratch_at(slot);
+	struct unwind_scratch *walk = bpf_map_lookup_elem(&unwind_scratches, &at);
 	struct unwind_process *process;
 	__u32 end = 0;
 
@@ -290,7 +306,7 @@ struct raw_scratch {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, SCRATCHES);
 	__type(key, __u32);
 	__type(value, struct raw_scratch);
@@ -347,7 +363,8 @@ __noinline __u32 copy_memory(struct raw_scratch *raw, __u32 kernel_frames, __u32
  */
 __noinline __u64 send_raw(struct stack_scratch *stack, __u32 slot, __u64 at_ns)
 {
-	struct raw_scratch *raw = bpf_map_lookup_elem(&raw_scratches, &slot);
+	__u32 at = scratch_at(slot);
+	struct raw_scratch *raw = bpf_map_lookup_elem(&raw_scratches, &at);
 	struct per_cpu *cpu = this_cpu();
 	__u32 kernel_frames, bytes, total, chunks;
 	bool newborn = slot == SCRATCH_SWITCH && bpf_get_current_task_btf()->nvcsw <= BIRTH_BLOCKS;
@@ -426,8 +443,8 @@ static __always_inline __u64 take_leaf(struct stack_scratch *stack, __u32 kernel
 static __always_inline __u64 take_stack(void *ctx, struct per_cpu *cpu, __u32 slot, struct task_struct *task,
 					bool kernel, __u64 at_ns)
 {
-	struct stack_scratch *stack = bpf_map_lookup_elem(&scratch, &slot);
-	__u32 kernel_frames;
+	__u32 kernel_frames, at = scratch_at(slot);
+	struct stack_scratch *stack = bpf_map_lookup_elem(&scratch, &at);
 	__u64 id;
 
 	if (!stack)

@@ -87,6 +87,12 @@ struct wire_slot {
 };
 
 /*
+ * The place of a CPU in `records` and in scratch memory: index of its first slot, number of the place, log2 of its slots. Places are
+ * numbered densely from 1, in the order in which CPUs get them. Online CPUs get theirs before the programs are attached.
+ */
+#define WIRE_PLACE(first_slot, number, slots_bits) ((first_slot) | (wire_u64)(number) << 32 | (wire_u64)(slots_bits) << 48)
+
+/*
  * How far one CPU's part of the main ring is written and read; each end on a cache line of its own. Beside the kernel's end is
  * all else that a switch or a wakeup looks at: after an idle CPU's sleep each line more is fetched from memory.
  */
@@ -97,7 +103,8 @@ struct wire_ring_ends {
 	wire_u32 next_seq;         /* of WIRE_STREAM_SCHED */
 	wire_u32 context;          /* nesting bits of interrupt handlers, CONTEXT_* */
 	wire_u64 known_target;     /* the tgid that was met last, and above it the generation in which it is a target */
-	wire_u32 runs[4];          /* of the first programs of enum probe (common.h) */
+	wire_u16 runs[4];          /* of the first programs of enum probe (common.h) */
+	wire_u64 place;            /* where this CPU's part of the ring is: WIRE_PLACE; 0: it has none yet */
 	wire_u64 rung;             /* the position at which user space was woken last */
 	wire_u64 read;             /* positions free again: user space's */
 	wire_u64 pad_too[7];

@@ -4,6 +4,7 @@
 //! Counts of faults do not come from here: the kernel keeps them anyway (`kernel_counts.rs`). A fault drawn in a window stands for
 //! as many times more as the stretch is longer than the window, so that busy and quiet times weigh what they are.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use holdup_capture::bpf::{FaultWindow, Session};
@@ -61,10 +62,10 @@ struct Placed {
     every: u64,
 }
 
-/// Faults on each CPU until a moment (ns).
+/// Faults until a moment (ns), by CPU.
 struct Counted {
     at_ns: u64,
-    cpus: Vec<u64>,
+    cpus: BTreeMap<u16, u64>,
 }
 
 impl Counted {
@@ -74,7 +75,8 @@ impl Counted {
 
     /// Faults in a nanosecond since `before`, on the CPU that had the most.
     fn rate_since(&self, before: &Counted) -> f64 {
-        let most = self.cpus.iter().zip(&before.cpus).map(|(now, then)| now.saturating_sub(*then)).max();
+        let before_of = |cpu: &u16| before.cpus.get(cpu).copied().unwrap_or(0);
+        let most = self.cpus.iter().map(|(cpu, now)| now.saturating_sub(before_of(cpu))).max();
         most.unwrap_or(0) as f64 / self.at_ns.saturating_sub(before.at_ns).max(1) as f64
     }
 }
@@ -129,7 +131,7 @@ impl FaultWindows {
 
     /// What drawing has cost the programs so far, beside the kernel program's own time (ns of CPU time).
     pub fn cost_ns(&self, session: &Session) -> f64 {
-        session.faults_counted().iter().sum::<u64>() as f64 * self.fault_ns
+        session.faults_counted().values().sum::<u64>() as f64 * self.fault_ns
     }
 
     /// Why none, or no more, were drawn; empty if they were.
@@ -152,7 +154,7 @@ impl FaultWindows {
 
     /// Tries what drawing costs here, once that is worth the trial.
     fn try_cost(&mut self, session: &mut Session) {
-        let counted = session.faults_counted().iter().copied().max().unwrap_or(0);
+        let counted = session.faults_counted().into_values().max().unwrap_or(0);
         if self.tried || counted < TRIED_FROM {
             return;
         }
@@ -252,8 +254,8 @@ mod tests {
 
     #[test]
     fn the_cpu_with_the_most_faults_decides() {
-        let before = Counted { at_ns: 1_000, cpus: vec![10, 20] };
-        let after = Counted { at_ns: 2_000, cpus: vec![510, 30] };
+        let before = Counted { at_ns: 1_000, cpus: BTreeMap::from([(0, 10), (1, 20)]) };
+        let after = Counted { at_ns: 2_000, cpus: BTreeMap::from([(0, 510), (1, 30), (200, 40)]) };
         assert_eq!(after.rate_since(&before), 0.5);
         assert_eq!(before.rate_since(&after), 0.0);
     }

@@ -1,5 +1,6 @@
-//! CPUs that are taken away while recording and come back: their switches are recorded all the same, samples and mappings by events
-//! of theirs, which the kernel ends for good. They are opened again, and the time without them is a loss.
+//! CPUs that come online while recording, again or for the first time. The kernel programs see their switches all the same. Samples and
+//! mappings come from perf events, which the kernel ends when a CPU goes offline. They are opened again, and the time without them is
+//! recorded as a loss.
 
 use std::collections::BTreeSet;
 
@@ -42,9 +43,10 @@ pub fn look(
     targets: &BTreeSet<u32>,
     sink: &mut dyn FnMut(Event),
 ) {
-    let returned = session.sample_returned_cpus();
+    let returned = session.sample_new_cpus();
     let mut lose = |source: &str| {
-        for gap in &returned {
+        // An empty gap: nothing is sampled, and mappings are read again at once.
+        for gap in returned.iter().filter(|gap| gap.start < gap.end) {
             let (source, reason, cpu) = (source.to_owned(), REASON.to_owned(), CpuId(gap.cpu));
             sink(Event::Loss(Loss { source, reason, cpu, start: gap.start, end: gap.end, events: 0 }));
         }

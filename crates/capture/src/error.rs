@@ -50,6 +50,11 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
+    /// The CPU or device of the system call is not there, such as an offline CPU.
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self, CaptureError::System { error, .. } if error.raw_os_error() == Some(libc::ENODEV))
+    }
+
     /// The error of the last system call.
     pub(crate) fn last(what: &'static str) -> CaptureError {
         CaptureError::System { what, error: io::Error::last_os_error() }

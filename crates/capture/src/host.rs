@@ -119,6 +119,15 @@ pub fn online_cpus() -> Vec<u16> {
     }
 }
 
+/// CPUs that may ever be online, ascending; includes those online.
+pub fn possible_cpus() -> Vec<u16> {
+    let online = online_cpus();
+    match parse_cpu_list(&text("/sys/devices/system/cpu/possible")) {
+        possible if online.iter().all(|cpu| possible.contains(cpu)) => possible,
+        _ => online,
+    }
+}
+
 /// The kernel describes the arguments of a tracepoint, so that a `tp_btf` program can be put on it. Takes
 /// its name or a program's section (`tp_btf/NAME`).
 pub fn has_tracepoint_type(section: &str) -> bool {

@@ -116,28 +116,36 @@ impl Counter {
     }
 }
 
-/// Those of every CPU; they end with it.
+/// Events of every CPU that was online when they were opened; they end with this value.
 pub(super) struct Counters {
-    _events: Vec<File>,
+    events: Vec<File>,
 }
 
 /// Begins to count on every CPU. Their order is that of the values in records.
 pub(super) fn start(object: &Object, counters: &[Counter]) -> Result<Counters, CaptureError> {
-    let map = object.maps().find(|map| map.name() == "counter_events");
-    let map = map.ok_or_else(|| CaptureError::Refused { reason: "no map counter_events".to_owned() })?;
-    let mut events = Vec::new();
-    for cpu in crate::host::online_cpus() {
-        for (nth, counter) in counters.iter().take(COUNTERS_MAX).enumerate() {
-            let event = counter
-                .open(cpu)
-                .map_err(|error| CaptureError::Refused { reason: counter.reason(&error) })?;
-            let place = u32::from(cpu) * COUNTERS_MAX as u32 + nth as u32;
-            map.update(&place.to_ne_bytes(), &event.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
-                .map_err(|error| CaptureError::Refused { reason: super::messages::reason(&error) })?;
-            events.push(event);
+    let mut all = Counters { events: Vec::new() };
+    all.add(object, counters, &crate::host::online_cpus())?;
+    Ok(all)
+}
+
+impl Counters {
+    /// Begins to count on these CPUs.
+    pub fn add(&mut self, object: &Object, counters: &[Counter], cpus: &[u16]) -> Result<(), CaptureError> {
+        let map = object.maps().find(|map| map.name() == "counter_events");
+        let map = map.ok_or_else(|| CaptureError::Refused { reason: "no map counter_events".to_owned() })?;
+        for cpu in cpus {
+            for (nth, counter) in counters.iter().take(COUNTERS_MAX).enumerate() {
+                let event = counter
+                    .open(*cpu)
+                    .map_err(|error| CaptureError::Refused { reason: counter.reason(&error) })?;
+                let place = u32::from(*cpu) * COUNTERS_MAX as u32 + nth as u32;
+                map.update(&place.to_ne_bytes(), &event.as_raw_fd().to_ne_bytes(), MapFlags::ANY)
+                    .map_err(|error| CaptureError::Refused { reason: super::messages::reason(&error) })?;
+                self.events.push(event);
+            }
         }
+        Ok(())
     }
-    Ok(Counters { _events: events })
 }
 
 #[cfg(test)]

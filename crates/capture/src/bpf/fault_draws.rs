@@ -4,6 +4,7 @@
 //! The kernel's software event makes every fault of the machine slower while it is open, drawn or not. Disabling the event
 //! leaves half of that; only what is closed costs nothing.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use libbpf_rs::{MapCore, MapFlags, Object};
@@ -46,8 +47,8 @@ pub(super) struct FaultDraws {
     /// Of faults for which a disk is read: their own events, so that they cost the others nothing.
     major: Option<Sampler>,
     minor: Option<Sampler>,
-    /// What those of minor faults that are closed counted, by CPU.
-    counted: Vec<u64>,
+    /// By CPU, what the closed events of minor faults counted.
+    counted: BTreeMap<u16, u64>,
     /// How many of them there were.
     generation: u64,
 }
@@ -76,12 +77,13 @@ impl FaultDraws {
         Ok(())
     }
 
-    /// Minor faults that the events have counted so far, on each CPU: those that it made slower.
-    pub fn counted(&self) -> Vec<u64> {
-        let open = self.minor.as_ref().map(Sampler::counts).unwrap_or_default();
-        let at = |counts: &[u64], cpu: usize| counts.get(cpu).copied().unwrap_or(0);
-        let cpus = open.len().max(self.counted.len());
-        (0..cpus).map(|cpu| at(&self.counted, cpu) + at(&open, cpu)).collect()
+    /// By CPU, the minor faults that events have counted so far: those that became slower.
+    pub fn counted(&self) -> BTreeMap<u16, u64> {
+        let mut counted = self.counted.clone();
+        for (cpu, count) in self.minor.iter().flat_map(Sampler::counts) {
+            *counted.entry(cpu).or_default() += count;
+        }
+        counted
     }
 
     /// By how much the event makes a fault slower (ns): tried on faults of this process, in turns, the fastest of several

@@ -49,14 +49,16 @@ fn configure(open: &mut OpenObject, options: &Options, layout: Layout) -> Result
             map.set_map_flags(0).map_err(|error| refused(&error))?;
             map.set_max_entries(PROCESSES_PREALLOCATED).map_err(|error| refused(&error))?;
         } else if name == "records" {
-            map.set_max_entries(layout.cpus * layout.slots).map_err(|error| refused(&error))?;
+            map.set_max_entries(layout.slots()).map_err(|error| refused(&error))?;
         } else if matches!(name.as_str(), "calls_away" | "ring_operations" | "ring_names")
             && !options.syscalls
         {
             map.set_max_entries(1).map_err(|error| refused(&error))?;
         } else if matches!(name.as_str(), "scratch" | "unwind_scratches" | "raw_scratches") {
-            map.set_max_entries(scratches(options, &types)).map_err(|error| refused(&error))?;
+            let entries = scratches(options, &types) * layout.all_places();
+            map.set_max_entries(entries).map_err(|error| refused(&error))?;
         } else if name == "counter_events" {
+            // Indexed by the CPU's number.
             map.set_max_entries(layout.cpus * COUNTERS_MAX as u32).map_err(|error| refused(&error))?;
         } else if name == "ring_ends" {
             map.set_max_entries(layout.cpus).map_err(|error| refused(&error))?;
@@ -101,7 +103,7 @@ fn is_required(program: &str) -> bool {
     sources::of_program(program).is_none_or(|source| source.required())
 }
 
-/// The layout of `struct configuration` in `bpf/common.h`: seven u32.
+/// The layout of `struct configuration` in `bpf/common.h`.
 fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
     let stacks = match options.stacks {
         Stacks::All => u32::MAX,
@@ -111,7 +113,9 @@ fn write_configuration(values: &mut [u8], options: &Options, layout: Layout) {
     let follow_all = u32::from(matches!(options.target, Target::All));
     let follow_none = u32::from(matches!(options.target, Target::Only(_)));
     let (syscalls, counters) = (u32::from(options.syscalls), options.counters.len() as u32);
-    let words = [follow_all, std::process::id(), stacks, layout.slots, follow_none, syscalls, counters];
+    let Layout { places, slots_bits, spares, spare_bits, .. } = layout;
+    let targets = [follow_all, std::process::id(), stacks, slots_bits, follow_none, syscalls, counters];
+    let words = targets.into_iter().chain([places, spares, spare_bits]);
     for (at, word) in values.chunks_exact_mut(4).zip(words) {
         at.copy_from_slice(&word.to_ne_bytes());
     }
@@ -160,6 +164,13 @@ pub fn attach(object: &Object, options: &Options) -> Result<Attachments, Capture
         }
     }
     Ok(all)
+}
+
+/// Attaches the programs at each timer again; none where the kernel refuses one.
+pub fn attach_timers(object: &Object) -> Vec<Link> {
+    let loaded = |name: &str| object.progs_mut().any(|program| program.name() == name && program.autoload());
+    let links = AT_TIMERS.into_iter().filter(|name| loaded(name)).map(|name| attach_one(object, name));
+    links.collect::<Result<_, _>>().unwrap_or_default()
 }
 
 /// Attaches one program, now.

@@ -1,5 +1,6 @@
 //! Sampling: perf events of each CPU, each with a sampling program.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::IntoRawFd;
@@ -41,18 +42,30 @@ impl OnCpu {
 pub struct Sampler {
     on_cpus: Vec<OnCpu>,
     clocks: Clocks,
+    /// When online CPUs were read last.
+    looked: Timestamp,
 }
 
 impl Sampler {
-    /// What each CPU's event has counted, drawn or not.
-    pub(super) fn counts(&self) -> Vec<u64> {
-        self.on_cpus.iter().map(OnCpu::count).collect()
+    /// By CPU, the number of events that its sampler has counted, sampled or not.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (u16, u64)> {
+        self.on_cpus.iter().map(|on_cpu| (on_cpu.cpu, on_cpu.count()))
     }
 
-    /// Of [`start`]'s: samples those CPUs again that were taken away and came back. Gives them, and since when they were not sampled.
-    pub(super) fn begin_again(&mut self, object: &Object, hz: u32) -> Vec<NotSampled> {
+    /// For a sampler of [`start`]: samples each of `online` that has no event, because it was offline for a while or was never online
+    /// before. Returns these CPUs, and since when each was not sampled.
+    pub(super) fn begin_again(&mut self, object: &Object, (hz, online): (u32, &[u16])) -> Vec<NotSampled> {
         let Ok(program) = program(object, "on_sample") else { return Vec::new() };
         let mut again = Vec::new();
+        let looked = std::mem::replace(&mut self.looked, crate::lower::now());
+        for cpu in missing(online, self.on_cpus.iter().map(|on_cpu| on_cpu.cpu)) {
+            // Refused: it is offline again.
+            let Ok(opened) = OnCpu::open(&program, cpu, &clock(hz)) else { continue };
+            let now = crate::lower::now();
+            self.on_cpus.push(opened);
+            self.clocks.begin(cpu, now.0);
+            again.push(NotSampled { cpu, start: looked, end: now });
+        }
         for on_cpu in &mut self.on_cpus {
             let now = crate::lower::now();
             let Some(start_ns) = self.clocks.look(on_cpu.cpu, now.0, on_cpu.count()) else { continue };
@@ -66,14 +79,27 @@ impl Sampler {
     }
 }
 
+/// The CPUs of `online` that were not in `before`, with an empty gap.
+pub(super) fn came_online(online: &[u16], before: &[u16]) -> Vec<NotSampled> {
+    let now = crate::lower::now();
+    let gap = |cpu| NotSampled { cpu, start: now, end: now };
+    missing(online, before.iter().copied()).into_iter().map(gap).collect()
+}
+
+/// Those of `online` that are not among `known`.
+fn missing(online: &[u16], known: impl Iterator<Item = u16>) -> Vec<u16> {
+    let known: BTreeSet<u16> = known.collect();
+    online.iter().copied().filter(|cpu| !known.contains(cpu)).collect()
+}
+
 /// A time in which a CPU had no samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSampled {
     /// The kernel's number of the CPU.
     pub cpu: u16,
-    /// It was taken away.
+    /// When the CPU went offline. For a CPU that was never online before: when it was last seen offline.
     pub start: Timestamp,
-    /// It has come back, and is sampled again.
+    /// When sampling of the CPU began.
     pub end: Timestamp,
 }
 
@@ -123,14 +149,31 @@ pub(super) fn start_draws(
 fn on_each_cpu(object: &Object, name: &str, attr: &Attr) -> Result<Sampler, CaptureError> {
     let program = program(object, name)?;
     let (mut on_cpus, mut clocks) = (Vec::new(), Clocks::default());
+    let looked = crate::lower::now();
     for cpu in crate::host::online_cpus() {
-        on_cpus.push(OnCpu::open(&program, cpu, attr)?);
+        match OnCpu::open(&program, cpu, attr) {
+            // It went offline since the list was read.
+            Err(error) if error.is_absent() => continue,
+            opened => on_cpus.push(opened?),
+        }
         clocks.begin(cpu, crate::lower::now().0);
     }
-    Ok(Sampler { on_cpus, clocks })
+    Ok(Sampler { on_cpus, clocks, looked })
 }
 
 fn program<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>, CaptureError> {
     let found = object.progs_mut().find(|found| found.name() == name);
     found.ok_or_else(|| CaptureError::Refused { reason: format!("no program {name}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_without_an_event_are_found_whatever_their_numbers() {
+        let online: Vec<u16> = (0..4).chain(64..68).chain([255]).collect();
+        assert_eq!(missing(&online, (0..4).chain([9])), [64, 65, 66, 67, 255]);
+        assert_eq!(missing(&online, online.clone().into_iter()), [] as [u16; 0]);
+    }
 }

@@ -1,5 +1,6 @@
 //! One recording by BPF: load, attach, drain, snapshot, finish.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
@@ -97,6 +98,8 @@ pub struct Session {
     faults: FaultDraws,
     links: Vec<Link>,
     timers: Vec<Link>,
+    /// The programs at each timer were detached, because the bookkeeping of every CPU was known.
+    timers_settled: bool,
     cpus: Vec<u16>,
     spans: SpanProbes,
     tasks: TaskProbes,
@@ -129,7 +132,8 @@ impl Session {
             let map = object.maps().find(|map| map.name() == name);
             Ring::open(map.ok_or(CaptureError::Refused { reason: format!("no map {name}") })?.as_fd(), bytes)
         };
-        let records = SlotRing::open(&object, layout)?;
+        let cpus = crate::host::online_cpus();
+        let records = SlotRing::open(&object, layout, &cpus)?;
         let definitions = ring("definitions", DEFINITIONS_BYTES)?;
         let markers = options.allocations.as_ref().map(|library| programs::attach_markers(&object, library));
         let (links, allocations_missing) = match markers.transpose() {
@@ -146,7 +150,8 @@ impl Session {
             faults: FaultDraws::default(),
             links,
             timers: Vec::new(),
-            cpus: crate::host::online_cpus(),
+            timers_settled: false,
+            cpus,
             spans: SpanProbes::default(),
             tasks: TaskProbes::default(),
             window: None,
@@ -199,22 +204,50 @@ impl Session {
     pub fn settle(&mut self) {
         if !self.timers.is_empty() && self.records.knows_timers(&self.cpus) {
             self.timers.clear();
+            self.timers_settled = true;
         }
     }
 
-    /// Samples those CPUs again that were taken away and came back, and says since when they were not. Call it now and then: it asks
-    /// each CPU.
-    pub fn sample_returned_cpus(&mut self) -> Vec<NotSampled> {
+    /// Begins to sample CPUs that came online while recording: again, or for the first time. Returns them, and since when each was not
+    /// sampled (no time at all where nothing is sampled). Call it now and then: it asks each CPU.
+    pub fn sample_new_cpus(&mut self) -> Vec<NotSampled> {
+        let online = crate::host::online_cpus();
         let hz = self.options.sample_hz;
-        let again =
-            self.sampler.as_mut().map_or_else(Vec::new, |sampler| sampler.begin_again(&self.object, hz));
-        // Faults that read a disk are drawn throughout, too; windows of others open their own events.
-        if !again.is_empty()
+        let again = match &mut self.sampler {
+            Some(sampler) => sampler.begin_again(&self.object, (hz, &online)),
+            None => sampler::came_online(&online, &self.cpus),
+        };
+        if online != self.cpus {
+            self.follow_timers(&online);
+            self.cpus = online;
+        }
+        if !again.is_empty() {
+            self.follow_cpus(&again);
+        }
+        again
+    }
+
+    /// The programs at each timer are needed again until they have run on each CPU that is online for the first time.
+    fn follow_timers(&mut self, online: &[u16]) {
+        if self.timers_settled && !self.records.knows_timers(online) {
+            self.timers = programs::attach_timers(&self.object);
+            self.timers_settled = self.timers.is_empty();
+        }
+    }
+
+    /// Opens the other events of these CPUs: page faults that read a disk, and hardware counters. Sampling windows of other faults open
+    /// their own.
+    fn follow_cpus(&mut self, again: &[NotSampled]) {
+        if self.faults_missing.is_empty()
             && let Err(error) = self.faults.begin(&self.object)
         {
             self.faults_missing = format!("no stacks of page faults: {error}");
         }
-        again
+        if let Some(counting) = &mut self.counting {
+            let cpus: Vec<u16> = again.iter().map(|gap| gap.cpu).collect();
+            // Refused: samples of these CPUs carry no counts, as on a CPU whose counters others use.
+            let _ = counting.add(&self.object, &self.options.counters, &cpus);
+        }
     }
 
     /// Makes one more process a target, with the children it starts from now on.
@@ -268,8 +301,8 @@ impl Session {
         self.faults.cost_ns(&self.object)
     }
 
-    /// Minor page faults that drawing made slower so far, on each CPU, whoever's.
-    pub fn faults_counted(&self) -> Vec<u64> {
+    /// By CPU, the minor page faults of all processes that sampling made slower so far.
+    pub fn faults_counted(&self) -> BTreeMap<u16, u64> {
         self.faults.counted()
     }
 
