@@ -2,22 +2,31 @@
 //!
 //! Each CPU's events arrive in order, but a CPU that the hypervisor stopped between taking the
 //! time and reserving the record delivers late. So events wait until the newest is `horizon` ahead.
+//!
+//! Only the kernel programs' records count as the newest. The recorder's own events carry the time at which the recorder made them. If it
+//! was slow, the records of the seconds before are still in the ring then, and follow later.
 
 use holdup_events::{CpuId, Duration, Event, Loss, Timestamp};
 
 /// How far a record may lag: three times the longest stolen interval seen (324 ms).
 pub const HORIZON: Duration = Duration(1_000_000_000);
 
+/// Maximum time that the recorder's own events may be ahead of the newest record before they count as the newest: bounds memory where
+/// records stop.
+const AHEAD_MAX: Duration = Duration(30_000_000_000);
+
 /// Sorts nearly sorted events.
 pub struct Reorder {
     horizon: Duration,
     waiting: Vec<Event>,
     newest: Timestamp,
+    /// Time of the newest record of the kernel programs; `None` where there are none (lower backends, importers).
+    newest_record: Option<Timestamp>,
     /// Everything before has been released.
     released: Timestamp,
     late: u64,
     late_span: Option<(Timestamp, Timestamp)>,
-    /// Newest event when `waiting` was last sorted.
+    /// [`Reorder::watermark`] when `waiting` was last sorted.
     sorted_at: Timestamp,
 }
 
@@ -28,6 +37,7 @@ impl Reorder {
             horizon,
             waiting: Vec::new(),
             newest: Timestamp(0),
+            newest_record: None,
             released: Timestamp(0),
             late: 0,
             late_span: None,
@@ -42,12 +52,21 @@ impl Reorder {
             self.note_late(at);
         }
         self.newest = self.newest.max(at);
+        if matches!(event, Event::Switch(_) | Event::Waking(_)) {
+            self.newest_record = self.newest_record.max(Some(at));
+        }
         self.waiting.push(event);
         // What is nearly sorted is sorted in linear time, so each event is looked at five times. Seldomer would be
         // cheaper, but these are most of the recorder's memory when a recording ends.
-        if self.newest.since(self.sorted_at) > Duration(self.horizon.0 / 4) {
-            self.release(self.newest - self.horizon, sink);
+        let watermark = self.watermark();
+        if watermark.since(self.sorted_at) > Duration(self.horizon.0 / 4) {
+            self.release(watermark - self.horizon, sink);
         }
+    }
+
+    /// Records that come later are at most `horizon` older than this.
+    fn watermark(&self) -> Timestamp {
+        self.newest_record.map_or(self.newest, |record| record.max(self.newest - AHEAD_MAX))
     }
 
     /// Passes on all that waits.
@@ -75,7 +94,7 @@ impl Reorder {
         self.waiting.sort_by_key(Event::at);
         let ready = self.waiting.partition_point(|event| event.at() < before);
         self.released = self.released.max(before.min(self.newest));
-        self.sorted_at = self.newest;
+        self.sorted_at = self.watermark();
         self.waiting.drain(..ready).for_each(sink);
     }
 }
@@ -83,7 +102,7 @@ impl Reorder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdup_events::event::Waking;
+    use holdup_events::event::{Affinity, Waking};
 
     fn waking(at_ns: u64) -> Event {
         Event::Waking(Waking { at: Timestamp(at_ns), ..Waking::default() })
@@ -106,6 +125,23 @@ mod tests {
         let (out, late) = reordered(&times, 100);
         assert!(out.is_sorted());
         assert_eq!((out.len(), late), (1000, 0));
+    }
+
+    #[test]
+    fn events_that_a_slow_recorder_makes_do_not_make_records_late() {
+        let mut order = Reorder::new(Duration(100));
+        let (mut out, mut late) = (Vec::new(), 0);
+        let mut sink = |event: Event| match event {
+            Event::Loss(loss) => late += loss.events,
+            event => out.push(event.at().0),
+        };
+        let own = |at: u64| Event::Affinity(Affinity { at: Timestamp(at), tid: 1, cpus: 1 });
+        order.push(waking(10), &mut sink);
+        order.push(own(5_000), &mut sink);
+        (20..4_000).step_by(10).for_each(|at| order.push(waking(at), &mut sink));
+        order.finish(&mut sink);
+        assert_eq!((out.len(), late), (400, 0));
+        assert!(out.is_sorted());
     }
 
     #[test]
