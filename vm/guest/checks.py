@@ -2,7 +2,7 @@
 """Runs in a guest: checks holdup on this kernel as `plan` (JSON) says, and writes $VM_RESULTS/checks.json.
 
 The plan has `holdup`, `parts` (any of programs, start, hot-lock, live, fallback, lockdown), and for `live` the test
-programs with their tests. Each part prints what it found; a part that fails makes the exit status 1.
+programs with their tests, and the seconds after which no further test is started (0: all are). Each part prints what it found; a part that fails makes the exit status 1.
 """
 
 import json
@@ -105,8 +105,13 @@ def check_live(plan):
     environment = dict(os.environ, HOLDUP_REQUIRE_LIVE="1", HOLDUP_QUICK="1", TMPDIR=SCRATCH, CARGO="true", RUST_BACKTRACE="0",
                        HOLDUP_TEST_BINARY=plan["holdup"])
     passed, failed, skipped = [], [], []
+    begun = time.monotonic()
     for name, tests in plan["live"].items():
         for test in tests:
+            if plan["live_seconds"] and time.monotonic() - begun > plan["live_seconds"]:
+                skipped.append(f"{name}::{test}: the {plan['live_seconds']} s for live tests are over")
+                say(f"live: {skipped[-1].replace(': the', ': skipped: the', 1)}")
+                continue
             done = Run([plan["tests"][name], "--exact", test, "--show-output", "--test-threads=1"], env=environment)
             reason = re.search(r"^skipped: (.*)", done.stdout, re.M)
             if done.status != 0 or "1 passed" not in done.stdout:

@@ -24,6 +24,7 @@ class Task:
     cpus: int = 2
     append: str = ""
     timeout: int = 5400
+    live_seconds: int = 0
     what: str = field(default="")
 
     def key(self):
@@ -43,9 +44,10 @@ class Programs:
             return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
-def build(quick=False):
+def build(quick=False, packages=live.ALONE):
+    """Builds what guests run, with all live tests or the quick ones."""
     chosen = live.read_list(quick)
-    holdup, tests = live.build(list(chosen))
+    holdup, tests = live.build(list(chosen), packages)
     return Programs(holdup, chosen, tests)
 
 
@@ -65,7 +67,8 @@ def run(task, programs):
     except Unavailable as reason:
         return {"skipped": str(reason), "what": task.what}
     say(f"\n== {task.kernel.name}: Linux {task.kernel.version}, {task.kernel.flavour}, {task.cpus} CPUs {task.append}".rstrip())
-    plan = {"holdup": programs.holdup, "project": PROJECT, "parts": task.parts, "live": programs.live, "tests": programs.tests}
+    plan = {"holdup": programs.holdup, "project": PROJECT, "parts": task.parts, "live": programs.live, "tests": programs.tests,
+            "live_seconds": task.live_seconds}
     path = cache("plans", f"{task.key()}.json")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w") as file:

@@ -18,22 +18,28 @@ def read_list(quick=False):
     return chosen
 
 
-def build(programs):
+# Without the SQL engine, which no live test needs and which takes longer to build than everything else.
+ALONE = ("-p", "holdup", "--no-default-features")
+# As `./dev test` builds everything: nothing is built again behind it.
+WORKSPACE = ("--workspace",)
+
+
+def build(programs, packages=ALONE):
     """Builds holdup with optimization, the programs that tests record, and test programs. Returns (holdup, name → executable)."""
     say("vm: building holdup (release) and the test programs")
-    holdup = os.environ.get("HOLDUP") or executables(["build", "--release", "--bin", "holdup"]).get("holdup")
-    cargo(["build", "--quiet", "-p", "holdup-testkit", "--bins"])
-    wanted = [word for name in programs for word in ("--test", name)]
-    found = executables(["test", "--no-run", *wanted])
+    holdup = os.environ.get("HOLDUP") or executables(["build", "--release", "--bin", "holdup", *ALONE]).get("holdup")
+    recorded = packages if packages == WORKSPACE else ("-p", "holdup-testkit")
+    executables(["build", "--bins", *recorded])
+    found = executables(["test", "--no-run", *(f"--test={name}" for name in programs), *packages])
     lacking = sorted(set(programs) - set(found))
-    if lacking or not holdup:
-        raise Failure(f"cargo built no {', '.join(lacking) or 'holdup'}")
+    if lacking or not holdup or not os.path.exists(holdup):
+        raise Failure(f"not built: {', '.join(lacking) or holdup or 'holdup'}")
     return os.path.realpath(holdup), {name: found[name] for name in programs}
 
 
 def executables(words):
-    """Runs cargo on the package holdup, without its SQL engine. Returns the executables by name."""
-    output = cargo([words[0], "--quiet", "--message-format=json", "-p", "holdup", "--no-default-features", *words[1:]])
+    """Runs cargo. Returns the executables that it built or found, by name."""
+    output = cargo([words[0], "--quiet", "--message-format=json", *words[1:]])
     messages = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     return {each["target"]["name"]: each["executable"] for each in messages if each.get("executable")}
 
