@@ -14,11 +14,12 @@ from .packages import Suite, unpack
 PROBE_SECONDS = 20
 # With several emulated CPUs, qemu 7.2 corrupts registers at cmpxchg16b, and code that one CPU changes while others run it.
 EMULATES_WELL = 10
+CPUS_PER_CPU = 4
 NEWER_SUITE = "bookworm-backports"
 MODELS = ("host", "host,-arch-capabilities")
 
 
-def choose(kernel):
+def choose(kernel, cpus):
     """The path of qemu and its options for the acceleration that works here."""
     system = shutil.which("qemu-system-x86_64")
     if not system:
@@ -27,7 +28,9 @@ def choose(kernel):
     if model:
         return [system], ["-accel", "kvm", "-cpu", model]
     emulator = [system] if version_of(system) >= EMULATES_WELL else newer()
-    return emulator, ["-accel", "tcg,thread=multi", "-cpu", "max"]
+    # Many emulated CPUs on few real ones wait for each other's locks: one thread that emulates them in turn is faster.
+    threads = "multi" if cpus <= CPUS_PER_CPU * (os.cpu_count() or 1) else "single"
+    return emulator, ["-accel", f"tcg,thread={threads}", "-cpu", "max"]
 
 
 def newer():

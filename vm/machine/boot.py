@@ -204,7 +204,7 @@ def ending(room, console):
 
 
 def qemu_arguments(guest, room, sharing):
-    qemu, acceleration = accelerator.choose(guest.kernel)
+    qemu, acceleration = accelerator.choose(guest.kernel, guest.cpus)
     append = f"console=ttyS0 quiet loglevel=4 panic=-1 rdinit=/init {guest.kernel.append} {guest.append}"
     return [
         *qemu, *acceleration,
